@@ -1,0 +1,95 @@
+//===- Problem.cpp - One block as dense integer arrays ---------------------------------------===//
+
+#include "CommSched/Scheduling/Problem.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/Twine.h"
+#include <cassert>
+#include <numeric>
+
+using namespace commsched;
+
+llvm::StringRef commsched::stringify(CollectiveKind kind) {
+  static constexpr llvm::StringLiteral names[] = {"all_gather", "reduce_scatter", "all_reduce", "all_to_all",
+                                                  "broadcast",  "reduce",         "gather",     "scatter",
+                                                  "permute",    "send",           "recv",       "barrier"};
+  return names[static_cast<unsigned>(kind)];
+}
+
+IndexLists IndexLists::transposed(int32_t columns) const {
+  IndexLists result;
+  result.offsets.assign(columns + 1, 0);
+  for (int32_t value : values)
+    ++result.offsets[value + 1];
+  std::partial_sum(result.offsets.begin(), result.offsets.end(), result.offsets.begin());
+  result.values.resize(values.size());
+  std::vector<int32_t> cursor(result.offsets.begin(), result.offsets.end() - 1);
+  for (int32_t row = 0; row < size(); ++row)
+    for (int32_t value : (*this)[row])
+      result.values[cursor[value]++] = row;
+  return result;
+}
+
+void Problem::finalize() {
+  succs = preds.transposed(size());
+  users = touches.transposed(static_cast<int32_t>(buffers.size()));
+}
+
+Order commsched::identityOrder(const Problem &problem) {
+  Order order(problem.size());
+  std::iota(order.begin(), order.end(), 0);
+  return order;
+}
+
+namespace {
+
+/// Checks one node; the caller checks what concerns several.
+std::string checkNode(const Problem &problem, NodeId id) {
+  const Node &node = problem.nodes[id];
+  std::string where = "node " + std::to_string(id) + ": ";
+  if (node.cost < 0 || node.issue < 0 || node.ready < 0 || node.workspace < 0 || node.bytes < 0)
+    return where + "negative cost or size";
+  if (node.lane < 0 || node.lane >= problem.numLanes())
+    return where + "lane out of range";
+  bool communicates = node.kind == NodeKind::Start || node.kind == NodeKind::Hybrid;
+  if (communicates != (node.lane != kComputeLane))
+    return where + "a start or hybrid has a communication lane, any other node the compute lane";
+  if (node.start != kNone && (node.kind != NodeKind::Wait || node.start < 0 || node.start >= id ||
+                              problem.nodes[node.start].kind != NodeKind::Start))
+    return where + "waits for no earlier start";
+  if (node.mergeKey != kNone && (node.kind != NodeKind::Start || node.mergeKey < 0 ||
+                                 node.mergeKey >= static_cast<int32_t>(problem.mergeKeys.size())))
+    return where + "merge key out of range";
+  for (NodeId pred : problem.preds[id])
+    if (pred < 0 || pred >= id)
+      return where + "an edge points backward";
+  if (node.start != kNone && !llvm::is_contained(problem.preds[id], node.start))
+    return where + "no edge from the start to its wait";
+  for (BufferId buffer : problem.touches[id])
+    if (buffer < 0 || buffer >= static_cast<BufferId>(problem.buffers.size()))
+      return where + "touches a buffer out of range";
+  return {};
+}
+
+} // namespace
+
+std::string Problem::validate() const {
+  if (laneNames.empty())
+    return "no compute lane";
+  if (preds.size() != size() || touches.size() != size() || succs.size() != size() ||
+      users.size() != static_cast<int32_t>(buffers.size()))
+    return "edge or touch lists of the wrong size; finalize() not called?";
+  for (NodeId id = 0; id < size(); ++id)
+    if (std::string problem = checkNode(*this, id); !problem.empty())
+      return problem;
+  for (auto [index, buffer] : llvm::enumerate(buffers)) {
+    std::string where = "buffer " + std::to_string(index) + ": ";
+    if (buffer.bytes < 0)
+      return where + "negative size";
+    llvm::ArrayRef<int32_t> touching = users[static_cast<int32_t>(index)];
+    if (buffer.def != kNone && (touching.empty() || touching.front() != buffer.def))
+      return where + "touched before its definition, or not by it";
+  }
+  if (!mergeKeys.empty() && members.size() != nodes.size())
+    return "merge keys without members";
+  return {};
+}
