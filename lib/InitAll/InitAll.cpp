@@ -1,0 +1,23 @@
+//===- InitAll.cpp - Register everything that CommSched adds to MLIR ----------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------===//
+//
+// The one place that knows every library of the project.
+//
+//===------------------------------------------------------------------------------------===//
+
+#include "CommSched/InitAll.h"
+
+#include "mlir/IR/DialectRegistry.h"
+
+void commsched::registerAllDialects(mlir::DialectRegistry &registry) {}
+
+void commsched::registerAllExtensions(mlir::DialectRegistry &registry) {}
+
+void commsched::registerAllPasses() {}
+
+const char *commsched::getVersion() { return COMMSCHED_VERSION; }

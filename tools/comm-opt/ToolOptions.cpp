@@ -1,0 +1,63 @@
+//===- ToolOptions.cpp - What comm-opt's command line shows -------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------===//
+//
+// See ToolOptions.h.
+//
+//===------------------------------------------------------------------------------------===//
+
+#include "ToolOptions.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/CommandLine.h"
+
+using namespace llvm;
+
+bool commsched::asksForShortHelp(int argc, char **argv) {
+  return llvm::any_of(llvm::make_range(argv + 1, argv + argc),
+                      [](StringRef arg) { return arg == "--help" || arg == "-help" || arg == "-h"; });
+}
+
+void commsched::hideUncommonOptions() {
+  static const StringSet<> common = {
+      "allow-unregistered-dialect",
+      "dump-pass-pipeline",
+      "emit-bytecode",
+      "h",
+      "help",
+      "help-hidden",
+      "list-passes",
+      "load-dialect-plugin",
+      "load-pass-plugin",
+      "mlir-disable-threading",
+      "mlir-elide-elementsattrs-if-larger",
+      "mlir-pass-pipeline-crash-reproducer",
+      "mlir-print-debuginfo",
+      "mlir-print-ir-after",
+      "mlir-print-ir-after-all",
+      "mlir-print-ir-before-all",
+      "mlir-print-local-scope",
+      "mlir-print-op-generic",
+      "mlir-timing",
+      "o",
+      "pass-pipeline",
+      "remark-format",
+      "remarks-filter",
+      "remarks-output-file",
+      "show-dialects",
+      "split-input-file",
+      "verify-diagnostics",
+      "version",
+  };
+  for (auto &[name, option] : cl::getRegisteredOptions()) {
+    // Passes and pipelines are values of the unnamed pass list, which stays.
+    bool isOurs = name.empty() || name.starts_with("comm-");
+    if (!isOurs && !common.contains(name) && option->getOptionHiddenFlag() == cl::NotHidden)
+      option->setHiddenFlag(cl::Hidden);
+  }
+}

@@ -1,0 +1,28 @@
+//===- ToolOptions.h - What comm-opt's command line shows ---------------------*- C++ -*-===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------===//
+//
+// libLLVM brings about five hundred options of its own, and MLIR brings hundreds of passes. `--help` shows what a user of
+// this project needs; `--help-hidden` shows the rest.
+//
+//===------------------------------------------------------------------------------------===//
+
+#ifndef COMMSCHED_TOOLS_COMMOPT_TOOLOPTIONS_H
+#define COMMSCHED_TOOLS_COMMOPT_TOOLOPTIONS_H
+
+namespace commsched {
+
+/// Whether the command line asks for the short help, in which upstream's passes do not appear.
+bool asksForShortHelp(int argc, char **argv);
+
+/// Hides every registered option that is not the project's own or one of MLIR's common ones. To be called after all options
+/// are registered and before the command line is parsed.
+void hideUncommonOptions();
+
+} // namespace commsched
+
+#endif // COMMSCHED_TOOLS_COMMOPT_TOOLOPTIONS_H

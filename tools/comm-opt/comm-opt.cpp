@@ -1,0 +1,91 @@
+//===- comm-opt.cpp - The project's optimizer driver --------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------===//
+//
+// mlir-opt with the comm dialect and the project's passes: all of upstream's dialects, extensions and passes are there too,
+// so that a program can be brought from any of them and lowered to any of them in one run.
+//
+//===------------------------------------------------------------------------------------===//
+
+#include "CommSched/InitAll.h"
+#include "OutputFile.h"
+#include "ToolOptions.h"
+
+#include "mlir/Bytecode/BytecodeReader.h"
+#include "mlir/IR/DialectRegistry.h"
+#include "mlir/InitAllDialects.h"
+#include "mlir/InitAllExtensions.h"
+#include "mlir/InitAllPasses.h"
+#include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/WithColor.h"
+
+using namespace llvm;
+
+static void printVersion(raw_ostream &os) {
+  os << "comm-opt, CommSched " << commsched::getVersion() << ", LLVM/MLIR " << LLVM_VERSION_STRING << "\n";
+}
+
+/// Reads the input whole, so that the output may replace it, and refuses what cannot be a program.
+static Expected<std::unique_ptr<MemoryBuffer>> readInput(StringRef path) {
+  auto buffer = MemoryBuffer::getFileOrSTDIN(path, /*IsText=*/false, /*RequiresNullTerminator=*/true, std::nullopt);
+  if (std::error_code code = buffer.getError())
+    return createFileError(path, code);
+  StringRef content = (*buffer)->getBuffer();
+  if (content.empty())
+    return createStringError("'" + path + "': the input is empty");
+  auto ref = (*buffer)->getMemBufferRef();
+  if (!mlir::isBytecode(ref) && content.take_front(4096).contains('\0'))
+    return createStringError("'" + path + "': neither MLIR text nor MLIR bytecode");
+  return MemoryBuffer::getMemBufferCopy(content, (*buffer)->getBufferIdentifier());
+}
+
+static Error run(StringRef input, StringRef output, mlir::DialectRegistry &registry,
+                 const mlir::MlirOptMainConfig &config) {
+  Expected<std::unique_ptr<MemoryBuffer>> buffer = readInput(input);
+  if (!buffer)
+    return buffer.takeError();
+  return commsched::writeWhole(output, [&](raw_ostream &os) -> Error {
+    // The diagnostics have been printed by then: an error without a text.
+    if (failed(mlir::MlirOptMain(os, std::move(*buffer), registry, config)))
+      return make_error<StringError>("", inconvertibleErrorCode());
+    return Error::success();
+  });
+}
+
+int main(int argc, char **argv) {
+  InitLLVM init(argc, argv);
+  cl::SetVersionPrinter(printVersion);
+
+  mlir::DialectRegistry registry;
+  mlir::registerAllDialects(registry);
+  mlir::registerAllExtensions(registry);
+  commsched::registerAllDialects(registry);
+  commsched::registerAllExtensions(registry);
+  if (!commsched::asksForShortHelp(argc, argv))
+    mlir::registerAllPasses();
+  commsched::registerAllPasses();
+
+  mlir::registerCLIOptions("CommSched's MLIR optimizer driver", registry);
+  commsched::hideUncommonOptions();
+  auto [input, output] = mlir::parseCLIOptions(argc, argv, "CommSched's MLIR optimizer driver\n");
+
+  mlir::MlirOptMainConfig config = mlir::MlirOptMainConfig::createFromCLOptions();
+  if (config.shouldShowDialects() || config.shouldListPasses())
+    return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, input, output, registry));
+
+  int status = EXIT_SUCCESS;
+  handleAllErrors(run(input, output, registry, config), [&](const ErrorInfoBase &error) {
+    status = EXIT_FAILURE;
+    if (std::string message = error.message(); !message.empty())
+      WithColor::error(errs(), "comm-opt") << message << "\n";
+  });
+  return status;
+}
