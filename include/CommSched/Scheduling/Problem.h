@@ -8,10 +8,10 @@
 #ifndef COMMSCHED_SCHEDULING_PROBLEM_H
 #define COMMSCHED_SCHEDULING_PROBLEM_H
 
+#include "CommSched/Scheduling/CollectiveKind.h"
 #include "CommSched/Scheduling/Units.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
-#include "llvm/ADT/StringRef.h"
 #include <functional>
 #include <string>
 #include <vector>
@@ -40,14 +40,6 @@ enum class NodeKind : uint8_t {
   /// Occupies the compute lane and `lane` together for `cost` (a fused matmul + all-reduce).
   Hybrid,
 };
-
-/// The kinds of collectives that can be merged into buckets, and all others.
-enum class CollectiveKind : uint8_t {
-  AllGather, ReduceScatter, AllReduce, AllToAll, Broadcast, Reduce, Gather, Scatter, Permute, Send, Recv, Barrier,
-};
-
-/// The name of a collective kind as the dialect spells it ("all_gather").
-llvm::StringRef stringify(CollectiveKind kind);
 
 /// One operation of the block.
 struct Node {

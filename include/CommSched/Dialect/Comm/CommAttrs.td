@@ -1,0 +1,84 @@
+//===- CommAttrs.td - Groups, costs, reductions, symmetric memory -----------*- tablegen -*-===//
+#ifndef COMMSCHED_DIALECT_COMM_COMMATTRS
+#define COMMSCHED_DIALECT_COMM_COMMATTRS
+
+include "CommSched/Dialect/Comm/CommBase.td"
+include "CommSched/Dialect/Comm/CommInterfaces.td"
+include "mlir/IR/EnumAttr.td"
+
+def Comm_ReductionKind : I32Enum<"ReductionKind", "how a collective combines the values of the ranks", [
+    I32EnumCase<"sum", 0>, I32EnumCase<"product", 1>, I32EnumCase<"min", 2>, I32EnumCase<"max", 3>,
+    I32EnumCase<"avg", 4>, I32EnumCase<"scaled_sum", 5>]> {
+  let cppNamespace = "::commsched::comm";
+}
+
+def Comm_ReductionAttr : EnumAttr<Comm_Dialect, Comm_ReductionKind, "reduction"> {
+  let assemblyFormat = "$value";
+}
+
+def Comm_RanksAttr : Comm_Attr<"Ranks", "ranks", [DeclareAttrInterfaceMethods<ReplicaGroupsInterface>]> {
+  let summary = "Replica groups as an explicit list";
+  let description = [{
+    Example: `#comm.ranks<[[0, 1], [2, 3]]>`.
+
+    Constraints:
+    - C1: at least one group, and no empty group.
+    - C2: all groups have the same size.
+    - C3: the groups partition the ranks 0..N-1: no rank twice, none missing.
+  }];
+  let parameters = (ins ArrayRefParameter<"int64_t", "the ranks, group after group">:$ranks, "int64_t":$groupSize);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
+
+def Comm_IotaAttr : Comm_Attr<"Iota", "iota", [DeclareAttrInterfaceMethods<ReplicaGroupsInterface>]> {
+  let summary = "Replica groups as a reshaped, transposed iota";
+  let description = [{
+    The ranks 0..N-1 are laid out row by row in an array of shape `dims`, its axes are permuted by `perm`, and the
+    result is read row by row as `groups x size`. One line, whatever the number of ranks.
+
+    Example: `#comm.iota<[8, 64] from [64, 8] transpose [1, 0]>` (8 groups of 64 ranks, a stride of 8 between the
+    ranks of a group); `#comm.iota<[1, 100000]>` (one group of all).
+
+    Constraints:
+    - C1: groups, size and dims are positive, and groups x size is the product of dims (below 2^31).
+    - C2: perm is a permutation of the axes of dims.
+  }];
+  let parameters = (ins "int64_t":$groups, "int64_t":$size, ArrayRefParameter<"int64_t">:$dims,
+                        ArrayRefParameter<"int64_t">:$perm);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
+
+def Comm_CostAttr : Comm_Attr<"Cost", "cost"> {
+  let summary = "What an operation costs";
+  let description = [{
+    Sits on any operation as the discardable attribute `comm.cost`. What is left out is unknown and learnt from the
+    operation's interfaces, the machine profile, or its operands and results. `time` (measured, ns) beats the rest.
+
+    Example: `#comm.cost<flops = 2097152, bytes = 49152>`, `#comm.cost<time = 1500, workspace = 4096>`.
+
+    Constraints:
+    - C1: no number is negative.
+  }];
+  let parameters = (ins
+    OptionalParameter<"std::optional<int64_t>", "floating-point operations">:$flops,
+    OptionalParameter<"std::optional<int64_t>", "bytes read and written">:$bytes,
+    OptionalParameter<"std::optional<int64_t>", "bytes live only while the operation runs">:$workspace,
+    OptionalParameter<"std::optional<int64_t>", "measured duration, ns">:$time);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
+def Comm_SymmetricAttr : Comm_Attr<"Symmetric", "symmetric"> {
+  let summary = "Memory space of registered, symmetric communication buffers";
+  let description = [{
+    A buffer of this space is allocated at the same offset on all ranks of the group and registered for communication.
+
+    Example: `memref<1024xf32, #comm.symmetric<@dp>>`.
+  }];
+  let parameters = (ins "::mlir::FlatSymbolRefAttr":$group);
+  let assemblyFormat = "`<` $group `>`";
+}
+
+#endif // COMMSCHED_DIALECT_COMM_COMMATTRS

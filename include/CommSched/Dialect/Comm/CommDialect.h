@@ -1,0 +1,78 @@
+//===- CommDialect.h - The comm dialect ------------------------------------------------------===//
+//
+// Includes everything of the dialect: attributes, types, interfaces and operations.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_DIALECT_COMM_COMMDIALECT_H
+#define COMMSCHED_DIALECT_COMM_COMMDIALECT_H
+
+#include "CommSched/Scheduling/CollectiveKind.h"
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include <optional>
+
+#include "CommSched/Dialect/Comm/CommAttrInterfaces.h.inc"
+#include "CommSched/Dialect/Comm/CommEnums.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "CommSched/Dialect/Comm/CommAttrs.h.inc"
+#define GET_TYPEDEF_CLASSES
+#include "CommSched/Dialect/Comm/CommTypes.h.inc"
+
+#include "CommSched/Dialect/Comm/CommDialect.h.inc"
+
+#include "CommSched/Dialect/Comm/CommOpInterfaces.h.inc"
+
+namespace commsched::comm {
+
+/// What is in flight: read and written by every start and every wait, so that generic passes neither remove, duplicate
+/// nor reorder them. The project's own dependence analysis knows the real rules and does not use it.
+struct InFlightResource : public mlir::SideEffects::Resource::Base<InFlightResource> {
+  llvm::StringRef getName() final { return "comm.in_flight"; }
+};
+
+/// The storage of parameters that `comm.fsdp.copy` and `comm.resize_storage` change behind tensors.
+struct ParameterStorageResource : public mlir::SideEffects::Resource::Base<ParameterStorageResource> {
+  llvm::StringRef getName() final { return "comm.parameter_storage"; }
+};
+
+/// What the generated code of the operations calls.
+namespace detail {
+using EffectList = llvm::SmallVectorImpl<mlir::SideEffects::EffectInstance<mlir::MemoryEffects::Effect>>;
+
+/// Reads the inputs, writes the destinations, reads and writes what is in flight.
+void getStartEffects(llvm::MutableArrayRef<mlir::OpOperand> inputs, llvm::MutableArrayRef<mlir::OpOperand> dests,
+                     EffectList &effects);
+
+/// Checks what needs the group of a collective or copy-in: that it exists, and what depends on its size.
+llvm::LogicalResult verifyGroupUse(mlir::Operation *op, mlir::SymbolTableCollection &symbols);
+} // namespace detail
+
+} // namespace commsched::comm
+
+#define GET_OP_CLASSES
+#include "CommSched/Dialect/Comm/CommOps.h.inc"
+
+namespace commsched::comm {
+
+/// The group that a collective names, or null with no diagnostic. One symbol lookup.
+GroupOp lookupGroup(CollectiveOpInterface collective, mlir::SymbolTableCollection &symbols);
+
+/// Bytes of a ranked tensor or memref: elements x element width, sub-byte types packed; none where a size is dynamic or
+/// the element type has no width.
+std::optional<int64_t> getStaticBytes(mlir::Type type);
+
+/// The bytes that a collective's cost is a function of, per rank: gathered bytes for (all-)gathers, input bytes for
+/// everything else that sends, result bytes for a recv. Dynamic sizes count as 0. O(operands).
+int64_t getCollectiveBytes(CollectiveOpInterface collective);
+
+} // namespace commsched::comm
+
+#endif // COMMSCHED_DIALECT_COMM_COMMDIALECT_H

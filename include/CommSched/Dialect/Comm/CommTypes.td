@@ -1,0 +1,30 @@
+//===- CommTypes.td - Futures and events -----------------------------------*- tablegen -*-===//
+#ifndef COMMSCHED_DIALECT_COMM_COMMTYPES
+#define COMMSCHED_DIALECT_COMM_COMMTYPES
+
+include "CommSched/Dialect/Comm/CommBase.td"
+
+def Comm_FutureType : Comm_Type<"Future", "future"> {
+  let summary = "The results of a collective in flight";
+  let description = [{
+    What a start returns: the promise of the values that `comm.wait` gives. A future may be a block argument, a
+    function argument or a result: a collective may be started in one function and waited for in another.
+
+    Example: `!comm.future<tensor<16x8xf32>>`, and `!comm.future<>` for a collective without data (a barrier, a send).
+
+    Constraints:
+    - C1: every element is a ranked tensor or a ranked memref.
+  }];
+  let parameters = (ins ArrayRefParameter<"::mlir::Type", "types of the values">:$types);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+}
+
+def Comm_EventType : Comm_Type<"Event", "event"> {
+  let summary = "A point of a stream's program that other streams can wait for";
+}
+
+/// What a collective sends and receives.
+def Comm_Data : AnyTypeOf<[AnyRankedTensor, AnyMemRef], "ranked tensor or memref">;
+
+#endif // COMMSCHED_DIALECT_COMM_COMMTYPES

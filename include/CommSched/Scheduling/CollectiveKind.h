@@ -1,0 +1,35 @@
+//===- CollectiveKind.h - The kinds of collectives --------------------------------------------===//
+//
+// One enumeration for the dialect, the models and the solvers.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_SCHEDULING_COLLECTIVEKIND_H
+#define COMMSCHED_SCHEDULING_COLLECTIVEKIND_H
+
+#include "llvm/ADT/StringRef.h"
+#include <cstdint>
+
+namespace commsched {
+
+/// What a collective does. The names are those of the dialect's operations.
+enum class CollectiveKind : uint8_t {
+  AllGather,
+  ReduceScatter,
+  AllReduce,
+  AllToAll,
+  Broadcast,
+  Reduce,
+  Gather,
+  Scatter,
+  Permute,
+  Send,
+  Recv,
+  Barrier,
+};
+
+/// The name of a collective kind as the dialect spells it ("all_gather").
+llvm::StringRef stringify(CollectiveKind kind);
+
+} // namespace commsched
+
+#endif // COMMSCHED_SCHEDULING_COLLECTIVEKIND_H

@@ -1,0 +1,186 @@
+//===- CommAttrs.cpp - Groups, costs, reductions, symmetric memory ----------------------------===//
+
+#include "CommSched/Dialect/Comm/CommDialect.h"
+#include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace commsched::comm;
+
+#define GET_ATTRDEF_CLASSES
+#include "CommSched/Dialect/Comm/CommAttrs.cpp.inc"
+
+void CommDialect::registerAttributes() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "CommSched/Dialect/Comm/CommAttrs.cpp.inc"
+      >();
+}
+
+/// More ranks than any machine has; keeps products far from overflow.
+static constexpr int64_t kMaxRanks = int64_t(1) << 31;
+
+/// Parses `[1, 2, 3]`.
+static ParseResult parseIntegers(AsmParser &parser, SmallVectorImpl<int64_t> &values) {
+  return parser.parseCommaSeparatedList(AsmParser::Delimiter::Square,
+                                        [&] { return parser.parseInteger(values.emplace_back()); });
+}
+
+static void printIntegers(AsmPrinter &printer, ArrayRef<int64_t> values) {
+  printer << "[";
+  llvm::interleaveComma(values, printer);
+  printer << "]";
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// RanksAttr
+//===-----------------------------------------------------------------------------------------===//
+
+Attribute RanksAttr::parse(AsmParser &parser, Type) {
+  SMLoc loc = parser.getCurrentLocation();
+  SmallVector<int64_t> ranks;
+  int64_t groupSize = -1;
+  auto parseGroup = [&]() -> ParseResult {
+    size_t before = ranks.size();
+    SMLoc groupLoc = parser.getCurrentLocation();
+    if (parseIntegers(parser, ranks))
+      return failure();
+    int64_t size = ranks.size() - before;
+    if (groupSize >= 0 && size != groupSize)
+      return parser.emitError(groupLoc) << "C2: groups of different sizes: " << groupSize << " and " << size;
+    groupSize = size;
+    return success();
+  };
+  if (parser.parseLess() || parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseGroup) ||
+      parser.parseGreater())
+    return {};
+  return RanksAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(), ranks,
+                               std::max<int64_t>(groupSize, 0));
+}
+
+void RanksAttr::print(AsmPrinter &printer) const {
+  printer << "<[";
+  llvm::interleaveComma(llvm::seq<int64_t>(0, getNumGroups()), printer,
+                        [&](int64_t group) { printIntegers(printer, getRanks().slice(group * getGroupSize(), getGroupSize())); });
+  printer << "]>";
+}
+
+LogicalResult RanksAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<int64_t> ranks,
+                                int64_t groupSize) {
+  if (ranks.empty() || groupSize <= 0)
+    return emitError() << "C1: a group needs at least one rank";
+  int64_t world = ranks.size();
+  if (world % groupSize != 0)
+    return emitError() << "C2: " << world << " ranks do not make groups of " << groupSize;
+  llvm::BitVector seen(world);
+  for (int64_t rank : ranks) {
+    if (rank < 0 || rank >= world)
+      return emitError() << "C3: the groups must partition ranks 0.." << world - 1 << ", but rank " << rank
+                         << " is listed";
+    if (seen.test(rank))
+      return emitError() << "C3: rank " << rank << " is listed twice";
+    seen.set(rank);
+  }
+  return success();
+}
+
+int64_t RanksAttr::getNumGroups() const { return getRanks().size() / getGroupSize(); }
+
+int64_t RanksAttr::getRank(int64_t group, int64_t index) const { return getRanks()[group * getGroupSize() + index]; }
+
+//===-----------------------------------------------------------------------------------------===//
+// IotaAttr
+//===-----------------------------------------------------------------------------------------===//
+
+Attribute IotaAttr::parse(AsmParser &parser, Type) {
+  SMLoc loc = parser.getCurrentLocation();
+  SmallVector<int64_t> shape, dims, perm;
+  if (parser.parseLess() || parseIntegers(parser, shape))
+    return {};
+  if (shape.size() != 2) {
+    parser.emitError(loc) << "C1: expected [groups, size]";
+    return {};
+  }
+  if (succeeded(parser.parseOptionalKeyword("from"))) {
+    if (parseIntegers(parser, dims))
+      return {};
+    if (succeeded(parser.parseOptionalKeyword("transpose")) && parseIntegers(parser, perm))
+      return {};
+  } else {
+    dims = shape;
+  }
+  if (perm.empty())
+    perm = llvm::to_vector(llvm::seq<int64_t>(0, dims.size()));
+  if (parser.parseGreater())
+    return {};
+  return IotaAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(), shape[0], shape[1], dims, perm);
+}
+
+void IotaAttr::print(AsmPrinter &printer) const {
+  printer << "<[" << getGroups() << ", " << getSize() << "]";
+  bool transposed = !llvm::equal(getPerm(), llvm::seq<int64_t>(0, getDims().size()));
+  if (transposed || getDims() != ArrayRef<int64_t>({getGroups(), getSize()})) {
+    printer << " from ";
+    printIntegers(printer, getDims());
+  }
+  if (transposed) {
+    printer << " transpose ";
+    printIntegers(printer, getPerm());
+  }
+  printer << ">";
+}
+
+LogicalResult IotaAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t groups, int64_t size,
+                               ArrayRef<int64_t> dims, ArrayRef<int64_t> perm) {
+  if (groups <= 0 || size <= 0 || groups >= kMaxRanks || size >= kMaxRanks || groups * size >= kMaxRanks)
+    return emitError() << "C1: " << groups << " groups of " << size << " ranks: expected positive numbers below 2^31";
+  int64_t product = 1;
+  for (int64_t dim : dims) {
+    if (dim <= 0 || dim >= kMaxRanks || product * dim >= kMaxRanks)
+      return emitError() << "C1: dimension " << dim << ": expected positive numbers with a product below 2^31";
+    product *= dim;
+  }
+  if (product != groups * size)
+    return emitError() << "C1: " << groups << " groups of " << size << " ranks are not the " << product
+                       << " ranks of the dimensions";
+  if (perm.size() != dims.size())
+    return emitError() << "C2: a permutation of " << dims.size() << " axes expected";
+  llvm::BitVector seen(perm.size());
+  for (int64_t axis : perm) {
+    if (axis < 0 || axis >= static_cast<int64_t>(perm.size()) || seen.test(axis))
+      return emitError() << "C2: axis " << axis << " is out of range or listed twice";
+    seen.set(axis);
+  }
+  return success();
+}
+
+int64_t IotaAttr::getNumGroups() const { return getGroups(); }
+
+int64_t IotaAttr::getGroupSize() const { return getSize(); }
+
+int64_t IotaAttr::getRank(int64_t group, int64_t index) const {
+  // Row-major place in the transposed array -> coordinates -> row-major place in the original one.
+  int64_t place = group * getSize() + index;
+  SmallVector<int64_t, 4> coordinates(getDims().size());
+  for (int64_t axis : llvm::reverse(getPerm())) {
+    coordinates[axis] = place % getDims()[axis];
+    place /= getDims()[axis];
+  }
+  int64_t rank = 0;
+  for (auto [dim, coordinate] : llvm::zip_equal(getDims(), coordinates))
+    rank = rank * dim + coordinate;
+  return rank;
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// CostAttr
+//===-----------------------------------------------------------------------------------------===//
+
+LogicalResult CostAttr::verify(function_ref<InFlightDiagnostic()> emitError, std::optional<int64_t> flops,
+                               std::optional<int64_t> bytes, std::optional<int64_t> workspace,
+                               std::optional<int64_t> time) {
+  for (std::optional<int64_t> value : {flops, bytes, workspace, time})
+    if (value && *value < 0)
+      return emitError() << "C1: negative cost " << *value;
+  return success();
+}

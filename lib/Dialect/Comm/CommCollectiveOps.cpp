@@ -1,0 +1,252 @@
+//===- CommCollectiveOps.cpp - Verifiers of the collectives -----------------------------------===//
+//
+// The numbered constraints of CommCollectiveOps.td. What needs the group's size is checked when symbols are resolved
+// (verifyGroupUse), the rest by the operations' own verifiers.
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Dialect/Comm/CommDialect.h"
+#include "llvm/ADT/SmallSet.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace commsched;
+using namespace commsched::comm;
+
+
+static Type elementType(Type type) { return cast<ShapedType>(type).getElementType(); }
+
+/// C5: on memrefs a destination is given, with the future's types.
+static LogicalResult verifyDests(CollectiveOpInterface op) {
+  TypeRange values = cast<FutureType>(op.getCollectiveFuture().getType()).getTypes();
+  OperandRange dests = op.getCollectiveDests();
+  if (!dests.empty() && dests.size() != values.size())
+    return op->emitOpError() << "C1: " << dests.size() << " destinations for " << values.size()
+                             << " values of the future";
+  for (auto [dest, value] : llvm::zip(dests, values))
+    if (dest.getType() != value)
+      return op->emitOpError() << "C5: a destination of type " << dest.getType() << " for a value of type " << value;
+  bool onMemrefs = llvm::any_of(values, llvm::IsaPred<MemRefType>);
+  if (onMemrefs && dests.empty())
+    return op->emitOpError() << "C5: a collective on memrefs needs destinations";
+  for (auto [input, value] : llvm::zip(op.getCollectiveInputs(), values))
+    if (isa<MemRefType>(input.getType()) != isa<MemRefType>(value))
+      return op->emitOpError() << "C5: tensors and memrefs are mixed";
+  return success();
+}
+
+/// C1, C4 and C5: as many values as inputs, matching element types, destinations.
+static LogicalResult verifyMembers(CollectiveOpInterface op) {
+  ArrayRef<Type> values = cast<FutureType>(op.getCollectiveFuture().getType()).getTypes();
+  OperandRange inputs = op.getCollectiveInputs();
+  if (inputs.empty() || inputs.size() != values.size())
+    return op->emitOpError() << "C1: " << inputs.size() << " inputs for " << values.size() << " values of the future";
+  for (auto [input, value] : llvm::zip(inputs, values))
+    if (elementType(input.getType()) != elementType(value))
+      return op->emitOpError() << "C4: an input of " << elementType(input.getType()) << " for a value of "
+                               << elementType(value);
+  return verifyDests(op);
+}
+
+/// C2: a dimension of every input.
+static LogicalResult verifyDim(CollectiveOpInterface op, int64_t dim, StringRef name = "dim") {
+  for (Value input : op.getCollectiveInputs()) {
+    int64_t rank = cast<ShapedType>(input.getType()).getRank();
+    if (dim < 0 || dim >= rank)
+      return op->emitOpError() << "C2: '" << name << "' " << dim << " is no dimension of " << input.getType();
+  }
+  return success();
+}
+
+/// C3: equal shapes of inputs and values; dynamic sizes match any.
+static LogicalResult verifySameShapes(CollectiveOpInterface op) {
+  for (auto [input, value] :
+       llvm::zip(op.getCollectiveInputs(), cast<FutureType>(op.getCollectiveFuture().getType()).getTypes()))
+    if (failed(verifyCompatibleShape(input.getType(), value)))
+      return op->emitOpError() << "C3: an input of type " << input.getType() << " for a value of type " << value;
+  return success();
+}
+
+/// C7 of reductions: scale, and kinds that need floating point.
+static LogicalResult verifyReduction(CollectiveOpInterface op, ReductionKind kind, bool hasScale) {
+  if (hasScale != (kind == ReductionKind::scaled_sum))
+    return op->emitOpError() << "C7: 'scale' is for scaled_sum, and scaled_sum needs it";
+  for (Value input : op.getCollectiveInputs()) {
+    Type element = elementType(input.getType());
+    if (!element.isIntOrIndexOrFloat())
+      return op->emitOpError() << "C7: cannot reduce elements of type " << element;
+    bool needsFloat = kind == ReductionKind::avg || kind == ReductionKind::scaled_sum;
+    if (needsFloat && !isa<FloatType>(element))
+      return op->emitOpError() << "C7: " << stringifyReductionKind(kind) << " needs floating-point elements, not "
+                               << element;
+  }
+  return success();
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// What one operation alone can say
+//===-----------------------------------------------------------------------------------------===//
+
+LogicalResult AllGatherOp::verify() { return failure(failed(verifyMembers(*this)) || failed(verifyDim(*this, getDim()))); }
+
+LogicalResult ReduceScatterOp::verify() {
+  return failure(failed(verifyMembers(*this)) || failed(verifyDim(*this, getDim())) ||
+                 failed(verifyReduction(*this, getReduction(), getScale().has_value())));
+}
+
+LogicalResult AllReduceOp::verify() {
+  if (failed(verifyMembers(*this)) || failed(verifySameShapes(*this)) ||
+      failed(verifyReduction(*this, getReduction(), getScale().has_value())))
+    return failure();
+  if (getOneShot() && getReduction() != ReductionKind::sum)
+    return emitOpError() << "C8: 'one_shot' is for sum only";
+  return success();
+}
+
+LogicalResult AllToAllOp::verify() {
+  if (failed(verifyMembers(*this)) || failed(verifyDim(*this, getSplitDim(), "split")) ||
+      failed(verifyDim(*this, getConcatDim(), "concat")))
+    return failure();
+  if (getInputSplits().has_value() != getOutputSplits().has_value())
+    return emitOpError() << "C7: input and output splits go together";
+  if (!getInputSplits())
+    return success();
+  if (getSplitDim() != getConcatDim())
+    return emitOpError() << "C7: splits need equal split and concat dimensions";
+  auto negative = [](int64_t size) { return size < 0; };
+  if (llvm::any_of(*getInputSplits(), negative) || llvm::any_of(*getOutputSplits(), negative))
+    return emitOpError() << "C7: a negative split";
+  auto checkSum = [&](ArrayRef<int64_t> splits, Type type, StringRef which) -> LogicalResult {
+    int64_t size = cast<ShapedType>(type).getDimSize(getSplitDim());
+    int64_t sum = llvm::sum_of(splits);
+    if (!ShapedType::isDynamic(size) && size != sum)
+      return emitOpError() << "C8: the " << which << " splits add up to " << sum << ", the dimension is " << size;
+    return success();
+  };
+  for (auto [input, value] : llvm::zip(getInputs(), cast<FutureType>(getFuture().getType()).getTypes()))
+    if (failed(checkSum(*getInputSplits(), input.getType(), "input")) ||
+        failed(checkSum(*getOutputSplits(), value, "output")))
+      return failure();
+  return success();
+}
+
+LogicalResult BroadcastOp::verify() { return failure(failed(verifyMembers(*this)) || failed(verifySameShapes(*this))); }
+
+LogicalResult ReduceOp::verify() {
+  return failure(failed(verifyMembers(*this)) || failed(verifySameShapes(*this)) ||
+                 failed(verifyReduction(*this, getReduction(), getScale().has_value())));
+}
+
+LogicalResult GatherOp::verify() { return failure(failed(verifyMembers(*this)) || failed(verifyDim(*this, getDim()))); }
+
+LogicalResult ScatterOp::verify() { return failure(failed(verifyMembers(*this)) || failed(verifyDim(*this, getDim()))); }
+
+LogicalResult PermuteOp::verify() {
+  if (failed(verifyMembers(*this)) || failed(verifySameShapes(*this)))
+    return failure();
+  if (getPairs().size() % 2 != 0)
+    return emitOpError() << "C7: 'pairs' needs an even number of places";
+  llvm::SmallSet<int64_t, 8> sources, targets;
+  for (auto [index, place] : llvm::enumerate(getPairs()))
+    if (!(index % 2 ? targets : sources).insert(place).second)
+      return emitOpError() << "C8: place " << place << " is twice a " << (index % 2 ? "target" : "source");
+  return success();
+}
+
+LogicalResult SendOp::verify() {
+  if (!getDests().empty() || !cast<FutureType>(getFuture().getType()).getTypes().empty())
+    return emitOpError() << "C1: a send has no destinations and an empty future";
+  return success();
+}
+
+LogicalResult RecvOp::verify() {
+  if (!getInputs().empty() || cast<FutureType>(getFuture().getType()).getTypes().empty())
+    return emitOpError() << "C1: a recv has no inputs and at least one value";
+  return verifyDests(*this);
+}
+
+LogicalResult BarrierOp::verify() {
+  if (!getInputs().empty() || !getDests().empty() || !cast<FutureType>(getFuture().getType()).getTypes().empty())
+    return emitOpError() << "C1: a barrier has no inputs, no destinations and an empty future";
+  return success();
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// What needs the group
+//===-----------------------------------------------------------------------------------------===//
+
+/// C3: `value` is `input` with `grow` multiplied and `shrink` divided by `size` (-1: none).
+static LogicalResult verifyScaledShapes(CollectiveOpInterface op, int64_t grow, int64_t shrink, int64_t size) {
+  for (auto [inputValue, valueType] :
+       llvm::zip(op.getCollectiveInputs(), cast<FutureType>(op.getCollectiveFuture().getType()).getTypes())) {
+    auto input = cast<ShapedType>(inputValue.getType()), value = cast<ShapedType>(valueType);
+    SmallVector<int64_t> expected(input.getShape());
+    if (shrink >= 0 && !ShapedType::isDynamic(expected[shrink])) {
+      if (expected[shrink] % size != 0)
+        return op->emitOpError() << "C3: dimension " << shrink << " of " << input << " does not divide by the " << size
+                                 << " ranks of the group";
+      expected[shrink] /= size;
+    }
+    if (grow >= 0 && !ShapedType::isDynamic(expected[grow]))
+      expected[grow] *= size;
+    if (failed(verifyCompatibleShape(expected, value.getShape())))
+      return op->emitOpError() << "C3: an input of type " << input << " over " << size
+                               << " ranks does not give a value of type " << value;
+  }
+  return success();
+}
+
+static LogicalResult verifyPlace(Operation *op, StringRef constraint, StringRef name, int64_t place, int64_t size) {
+  if (place < 0 || place >= size)
+    return op->emitOpError() << constraint << ": '" << name << "' " << place << " is no place in a group of " << size;
+  return success();
+}
+
+static LogicalResult verifyAllToAllUse(AllToAllOp op, int64_t size) {
+  if (!op.getInputSplits())
+    return verifyScaledShapes(op, op.getConcatDim(), op.getSplitDim(), size);
+  if (static_cast<int64_t>(op.getInputSplits()->size()) != size ||
+      static_cast<int64_t>(op.getOutputSplits()->size()) != size)
+    return op.emitOpError() << "C7: one split per rank expected, the group has " << size;
+  return success();
+}
+
+static LogicalResult verifyCopyInUse(FsdpAllGatherCopyInOp op, int64_t size) {
+  int64_t slice = cast<ShapedType>(op.getSlice().getType()).getDimSize(0);
+  int64_t buffer = cast<ShapedType>(op.getBuffer().getType()).getDimSize(0);
+  if (!ShapedType::isDynamic(slice) && !ShapedType::isDynamic(buffer) && buffer != slice * size)
+    return op.emitOpError() << "C3: a slice of " << slice << " over " << size << " ranks does not make a buffer of "
+                            << buffer;
+  return success();
+}
+
+LogicalResult comm::detail::verifyGroupUse(Operation *op, SymbolTableCollection &symbols) {
+  auto name = op->getAttrOfType<FlatSymbolRefAttr>("group");
+  auto group = symbols.lookupNearestSymbolFrom<GroupOp>(op, name);
+  if (!group)
+    return op->emitOpError() << "C6: no comm.group " << name;
+  int64_t size = group.getGroupSize();
+  return TypeSwitch<Operation *, LogicalResult>(op)
+      .Case<AllGatherOp>([&](auto start) { return verifyScaledShapes(start, start.getDim(), -1, size); })
+      .Case<ReduceScatterOp>([&](auto start) { return verifyScaledShapes(start, -1, start.getDim(), size); })
+      .Case<AllToAllOp>([&](auto start) { return verifyAllToAllUse(start, size); })
+      .Case<BroadcastOp>([&](auto start) { return verifyPlace(op, "C7", "root", start.getRoot(), size); })
+      .Case<ReduceOp>([&](auto start) { return verifyPlace(op, "C8", "root", start.getRoot(), size); })
+      .Case<GatherOp>([&](auto start) {
+        return failure(failed(verifyPlace(op, "C7", "root", start.getRoot(), size)) ||
+                       failed(verifyScaledShapes(start, start.getDim(), -1, size)));
+      })
+      .Case<ScatterOp>([&](auto start) {
+        return failure(failed(verifyPlace(op, "C7", "root", start.getRoot(), size)) ||
+                       failed(verifyScaledShapes(start, -1, start.getDim(), size)));
+      })
+      .Case<PermuteOp>([&](auto start) {
+        for (int64_t place : start.getPairs())
+          if (failed(verifyPlace(op, "C7", "pairs", place, size)))
+            return failure();
+        return success();
+      })
+      .Case<SendOp, RecvOp>([&](auto start) { return verifyPlace(op, "C7", "peer", start.getPeer(), size); })
+      .Case<FsdpAllGatherCopyInOp>([&](auto copyIn) { return verifyCopyInUse(copyIn, size); })
+      .Default([](Operation *) { return success(); });
+}

@@ -1,0 +1,134 @@
+//===- CommOps.cpp - What all operations of the dialect share ---------------------------------===//
+//
+// The generated operation classes, the custom parts of their assembly, the memory effects of starts, and the lookup
+// of groups.
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Dialect/Comm/CommDialect.h"
+#include "mlir/IR/DialectImplementation.h"
+
+using namespace mlir;
+using namespace commsched;
+using namespace commsched::comm;
+
+//===-----------------------------------------------------------------------------------------===//
+// Assembly
+//===-----------------------------------------------------------------------------------------===//
+
+/// Parses `private` or `nested` before the name of a symbol.
+static OptionalParseResult parseVisibility(OpAsmParser &parser, StringAttr &visibility) {
+  StringRef keyword;
+  if (failed(parser.parseOptionalKeyword(&keyword, {"private", "nested", "public"})))
+    return std::nullopt;
+  visibility = parser.getBuilder().getStringAttr(keyword);
+  return success();
+}
+
+static void printVisibility(OpAsmPrinter &printer, Operation *, StringAttr visibility) {
+  if (visibility)
+    printer << visibility.getValue();
+}
+
+/// Parses `(input types) -> future type`; the destinations have the types of the future's values.
+static ParseResult parseStartTypes(OpAsmParser &parser, ArrayRef<OpAsmParser::UnresolvedOperand> dests,
+                                   SmallVectorImpl<Type> &inputTypes, SmallVectorImpl<Type> &destTypes,
+                                   Type &futureType) {
+  SMLoc loc = parser.getCurrentLocation();
+  FutureType future;
+  if (parser.parseLParen())
+    return failure();
+  if (failed(parser.parseOptionalRParen()) && (parser.parseTypeList(inputTypes) || parser.parseRParen()))
+    return failure();
+  if (parser.parseArrow() || parser.parseType(future))
+    return failure();
+  futureType = future;
+  if (dests.empty())
+    return success();
+  if (dests.size() != future.getTypes().size())
+    return parser.emitError(loc) << "C1: " << dests.size() << " destinations for " << future.getTypes().size()
+                                 << " values of the future";
+  llvm::append_range(destTypes, future.getTypes());
+  return success();
+}
+
+static void printStartTypes(OpAsmPrinter &printer, Operation *, OperandRange, TypeRange inputTypes, TypeRange,
+                            Type futureType) {
+  printer << "(" << inputTypes << ") -> " << futureType;
+}
+
+#define GET_OP_CLASSES
+#include "CommSched/Dialect/Comm/CommOps.cpp.inc"
+
+//===-----------------------------------------------------------------------------------------===//
+// Effects
+//===-----------------------------------------------------------------------------------------===//
+
+void comm::detail::getStartEffects(MutableArrayRef<OpOperand> inputs, MutableArrayRef<OpOperand> dests,
+                                   EffectList &effects) {
+  effects.emplace_back(MemoryEffects::Read::get(), InFlightResource::get());
+  effects.emplace_back(MemoryEffects::Write::get(), InFlightResource::get());
+  for (OpOperand &input : inputs)
+    if (isa<MemRefType>(input.get().getType()))
+      effects.emplace_back(MemoryEffects::Read::get(), &input);
+  for (OpOperand &dest : dests)
+    if (isa<MemRefType>(dest.get().getType()))
+      effects.emplace_back(MemoryEffects::Write::get(), &dest);
+}
+
+void WaitOp::getEffects(comm::detail::EffectList &effects) {
+  effects.emplace_back(MemoryEffects::Read::get(), InFlightResource::get());
+  effects.emplace_back(MemoryEffects::Write::get(), InFlightResource::get());
+  for (OpOperand &buffer : getInflightMutable()) {
+    effects.emplace_back(MemoryEffects::Read::get(), &buffer);
+    effects.emplace_back(MemoryEffects::Write::get(), &buffer);
+  }
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// Groups
+//===-----------------------------------------------------------------------------------------===//
+
+LogicalResult GroupOp::verify() {
+  if (!isa<ReplicaGroupsInterface>(getReplicaGroups()))
+    return emitOpError() << "C1: expected replica groups (#comm.ranks or #comm.iota), got " << getReplicaGroups();
+  return success();
+}
+
+GroupOp comm::lookupGroup(CollectiveOpInterface collective, SymbolTableCollection &symbols) {
+  return symbols.lookupNearestSymbolFrom<GroupOp>(collective, collective.getGroupAttr());
+}
+
+int64_t comm::getCollectiveBytes(CollectiveOpInterface collective) {
+  bool byResult = collective.getCollectiveKind() == CollectiveKind::AllGather ||
+                  collective.getCollectiveKind() == CollectiveKind::Gather ||
+                  collective.getCollectiveKind() == CollectiveKind::Recv;
+  int64_t bytes = 0;
+  if (byResult) {
+    for (Type type : cast<FutureType>(collective.getCollectiveFuture().getType()).getTypes())
+      bytes += getStaticBytes(type).value_or(0);
+  } else {
+    for (Value input : collective.getCollectiveInputs())
+      bytes += getStaticBytes(input.getType()).value_or(0);
+  }
+  return bytes;
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// WaitOp
+//===-----------------------------------------------------------------------------------------===//
+
+LogicalResult WaitOp::inferReturnTypes(MLIRContext *, std::optional<Location> location, ValueRange operands,
+                                       DictionaryAttr, OpaqueProperties, RegionRange,
+                                       SmallVectorImpl<Type> &inferredTypes) {
+  auto future = operands.empty() ? FutureType() : dyn_cast<FutureType>(operands.front().getType());
+  if (!future)
+    return emitOptionalError(location, "C1: expected a future");
+  llvm::append_range(inferredTypes, future.getTypes());
+  return success();
+}
+
+/// On memrefs a wait gives the destinations, which it keeps; on tensors its results are the start's storage.
+std::optional<unsigned> WaitOp::getAliasedOperand(unsigned) { return 0; }
+
+bool WaitOp::mutatesOperand(unsigned) { return false; }

@@ -1,0 +1,73 @@
+//===- CommStreamOps.cpp - Streams and opaque computation -------------------------------------===//
+
+#include "CommSched/Dialect/Comm/CommDialect.h"
+#include "llvm/ADT/SmallSet.h"
+
+using namespace mlir;
+using namespace commsched::comm;
+
+using Effects = SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>;
+
+void RecordOp::getEffects(Effects &effects) {
+  effects.emplace_back(MemoryEffects::Read::get(), InFlightResource::get());
+  effects.emplace_back(MemoryEffects::Write::get(), InFlightResource::get());
+}
+
+void AwaitEventOp::getEffects(Effects &effects) {
+  effects.emplace_back(MemoryEffects::Read::get(), InFlightResource::get());
+  effects.emplace_back(MemoryEffects::Write::get(), InFlightResource::get());
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// ComputeOp
+//===-----------------------------------------------------------------------------------------===//
+
+LogicalResult ComputeOp::verify() {
+  int64_t numOperands = getInputs().size();
+  if (std::optional<ArrayRef<int64_t>> aliases = getAliases()) {
+    if (aliases->size() != getNumResults())
+      return emitOpError() << "C1: " << aliases->size() << " aliases for " << getNumResults() << " results";
+    for (int64_t alias : *aliases)
+      if (alias < -1 || alias >= numOperands)
+        return emitOpError() << "C1: no operand #" << alias << " to alias";
+  }
+  if (std::optional<ArrayRef<int64_t>> mutates = getMutates()) {
+    llvm::SmallSet<int64_t, 4> seen;
+    for (int64_t operand : *mutates)
+      if (operand < 0 || operand >= numOperands || !seen.insert(operand).second)
+        return emitOpError() << "C2: mutated operand #" << operand << " does not exist or is listed twice";
+  }
+  return success();
+}
+
+void ComputeOp::getEffects(Effects &effects) {
+  for (OpOperand &operand : getInputsMutable()) {
+    bool written = mutatesOperand(operand.getOperandNumber());
+    if (isa<BaseMemRefType>(operand.get().getType())) {
+      effects.emplace_back(MemoryEffects::Read::get(), &operand);
+      if (written)
+        effects.emplace_back(MemoryEffects::Write::get(), &operand);
+    } else if (written) {
+      effects.emplace_back(MemoryEffects::Read::get(), ParameterStorageResource::get());
+      effects.emplace_back(MemoryEffects::Write::get(), ParameterStorageResource::get());
+    }
+  }
+  for (OpResult result : getResults())
+    if (isa<BaseMemRefType>(result.getType()) && !getAliasedOperand(result.getResultNumber()))
+      effects.emplace_back(MemoryEffects::Allocate::get(), result);
+  if (getSideEffects()) {
+    effects.emplace_back(MemoryEffects::Read::get());
+    effects.emplace_back(MemoryEffects::Write::get());
+  }
+}
+
+std::optional<unsigned> ComputeOp::getAliasedOperand(unsigned result) {
+  std::optional<ArrayRef<int64_t>> aliases = getAliases();
+  if (!aliases || (*aliases)[result] < 0)
+    return std::nullopt;
+  return static_cast<unsigned>((*aliases)[result]);
+}
+
+bool ComputeOp::mutatesOperand(unsigned operand) {
+  return getMutates() && llvm::is_contained(*getMutates(), static_cast<int64_t>(operand));
+}
