@@ -12,9 +12,10 @@
 
 #include "CommSched/InitAll.h"
 
+#include "CommSched/Dialect/Comm/CommDialect.h"
 #include "mlir/IR/DialectRegistry.h"
 
-void commsched::registerAllDialects(mlir::DialectRegistry &registry) {}
+void commsched::registerAllDialects(mlir::DialectRegistry &registry) { registry.insert<comm::CommDialect>(); }
 
 void commsched::registerAllExtensions(mlir::DialectRegistry &registry) {}
 

@@ -319,7 +319,7 @@ def Comm_WaitOp : Comm_Op<"wait", [DeclareOpInterfaceMethods<InferTypeOpInterfac
   }];
   let arguments = (ins Comm_FutureType:$future, Variadic<AnyMemRef>:$inflight);
   let results = (outs Variadic<Comm_Data>:$values);
-  let assemblyFormat = "$future (`keeping` `(` $inflight^ `:` type($inflight) `)`)? attr-dict `:` type($future)";
+  let assemblyFormat = "$future (`keeping` ` ` `(` $inflight^ `:` type($inflight) `)`)? attr-dict `:` qualified(type($future))";
 }
 
 #endif // COMMSCHED_DIALECT_COMM_COMMCOLLECTIVEOPS

@@ -22,7 +22,7 @@ def Comm_RecordOp : Comm_Op<"record", [DeclareOpInterfaceMethods<MemoryEffectsOp
   }];
   let arguments = (ins ConfinedAttr<I64Attr, [IntNonNegative]>:$stream);
   let results = (outs Comm_EventType:$event);
-  let assemblyFormat = "`on` $stream attr-dict `:` type($event)";
+  let assemblyFormat = "`on` $stream attr-dict `:` qualified(type($event))";
 }
 
 def Comm_AwaitEventOp : Comm_Op<"await_event", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
@@ -39,7 +39,7 @@ def Comm_AwaitEventOp : Comm_Op<"await_event", [DeclareOpInterfaceMethods<Memory
     - C1: the stream's number is not negative.
   }];
   let arguments = (ins Comm_EventType:$event, ConfinedAttr<I64Attr, [IntNonNegative]>:$stream);
-  let assemblyFormat = "$event `on` $stream attr-dict `:` type($event)";
+  let assemblyFormat = "$event `on` $stream attr-dict `:` qualified(type($event))";
 }
 
 def Comm_ComputeOp : Comm_Op<"compute", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
