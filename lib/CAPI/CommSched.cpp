@@ -1,0 +1,256 @@
+//===- CommSched.cpp - CommSched from plain C ---------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------===//
+//
+// See CommSched-c/CommSched.h. Diagnostics and remarks both end up in the context's list of messages.
+//
+//===------------------------------------------------------------------------------------===//
+
+#include "CommSched-c/CommSched.h"
+
+#include "CommSched/InitAll.h"
+
+#include "mlir/Bytecode/BytecodeWriter.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/Remarks.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/InitAllDialects.h"
+#include "mlir/InitAllExtensions.h"
+#include "mlir/InitAllPasses.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "llvm/Support/SourceMgr.h"
+#include <cstring>
+#include <deque>
+#include <mutex>
+
+using namespace mlir;
+
+namespace {
+
+/// A message with the strings that a CommSchedMessage points at.
+struct Message {
+  CommSchedMessageKind kind;
+  std::string location, category, name, text;
+};
+
+/// Grows by appending, so that the strings handed out stay where they are. Passes may report from several threads.
+struct MessageList {
+  void add(Message message) {
+    std::lock_guard<std::mutex> lock(mutex);
+    messages.push_back(std::move(message));
+  }
+
+  std::mutex mutex;
+  std::deque<Message> messages;
+};
+
+std::string toString(Location loc) {
+  if (auto fileLoc = loc->findInstanceOf<FileLineColLoc>()) {
+    return (fileLoc.getFilename().getValue() + ":" + Twine(fileLoc.getLine()) + ":" + Twine(fileLoc.getColumn())).str();
+  }
+  return "";
+}
+
+/// Turns MLIR's remarks into messages.
+class RemarkCollector : public remark::detail::MLIRRemarkStreamerBase {
+public:
+  explicit RemarkCollector(MessageList &messages) : messages(messages) {}
+
+  void streamOptimizationRemark(const remark::detail::Remark &remark) override {
+    std::string text;
+    for (const remark::detail::Remark::Arg &arg : remark.getArgs()) {
+      if (!text.empty())
+        text += ", ";
+      text += arg.key == "Remark" ? arg.val : arg.key + "=" + arg.val;
+    }
+    messages.add({kindOf(remark), toString(remark.getLocation()), remark.getCombinedCategoryName().str(),
+                  remark.getRemarkName().str(), std::move(text)});
+  }
+
+private:
+  static CommSchedMessageKind kindOf(const remark::detail::Remark &remark) {
+    switch (remark.getRemarkType()) {
+    case llvm::remarks::Type::Passed:
+      return COMMSCHED_REMARK_PASSED;
+    case llvm::remarks::Type::Missed:
+      return COMMSCHED_REMARK_MISSED;
+    case llvm::remarks::Type::Failure:
+      return COMMSCHED_REMARK_FAILED;
+    default:
+      return COMMSCHED_REMARK_ANALYSIS;
+    }
+  }
+
+  MessageList &messages;
+};
+
+CommSchedMessageKind kindOf(DiagnosticSeverity severity) {
+  switch (severity) {
+  case DiagnosticSeverity::Note:
+    return COMMSCHED_NOTE;
+  case DiagnosticSeverity::Warning:
+    return COMMSCHED_WARNING;
+  case DiagnosticSeverity::Remark:
+    return COMMSCHED_REMARK;
+  case DiagnosticSeverity::Error:
+    break;
+  }
+  return COMMSCHED_ERROR;
+}
+
+/// Registers the passes once for the process: MLIR's registry is global.
+void registerPassesOnce() {
+  static const bool done = [] {
+    mlir::registerAllPasses();
+    commsched::registerAllPasses();
+    return true;
+  }();
+  (void)done;
+}
+
+DialectRegistry makeRegistry() {
+  DialectRegistry registry;
+  mlir::registerAllDialects(registry);
+  mlir::registerAllExtensions(registry);
+  commsched::registerAllDialects(registry);
+  commsched::registerAllExtensions(registry);
+  return registry;
+}
+
+CommSchedBuffer toBuffer(StringRef bytes) {
+  CommSchedBuffer buffer = {static_cast<char *>(std::malloc(bytes.size() + 1)), bytes.size()};
+  if (!buffer.data)
+    return {nullptr, 0};
+  std::memcpy(buffer.data, bytes.data(), bytes.size());
+  buffer.data[bytes.size()] = 0;
+  return buffer;
+}
+
+} // namespace
+
+struct CommSchedContext {
+  // One thread: a caller such as Python may fork, and equal inputs have to give equally ordered messages.
+  CommSchedContext() : context(makeRegistry(), MLIRContext::Threading::DISABLED) {
+    registerPassesOnce();
+    context.getDiagEngine().registerHandler([this](Diagnostic &diagnostic) {
+      add(diagnostic);
+      for (Diagnostic &note : diagnostic.getNotes())
+        add(note);
+      return success();
+    });
+    remark::RemarkCategories everything;
+    everything.all = ".*";
+    LogicalResult enabled = remark::enableOptimizationRemarks(context, std::make_unique<RemarkCollector>(messages),
+                                                              std::make_unique<remark::RemarkEmittingPolicyAll>(),
+                                                              everything);
+    if (failed(enabled))
+      messages.add({COMMSCHED_WARNING, "", "", "", "remarks are not available"});
+  }
+
+  void add(Diagnostic &diagnostic) {
+    messages.add({kindOf(diagnostic.getSeverity()), toString(diagnostic.getLocation()), "", "", diagnostic.str()});
+  }
+
+  void addError(std::string text) { messages.add({COMMSCHED_ERROR, "", "", "", std::move(text)}); }
+
+  // The context is destroyed first: its remark engine may still report.
+  MessageList messages;
+  MLIRContext context;
+};
+
+struct CommSchedModule {
+  CommSchedContext &owner;
+  OwningOpRef<ModuleOp> op;
+};
+
+//===--- Contexts and their messages ----------------------------------------------------===//
+
+const char *commschedGetVersion() { return commsched::getVersion(); }
+
+CommSchedContext *commschedContextCreate() { return new (std::nothrow) CommSchedContext; }
+
+void commschedContextDestroy(CommSchedContext *context) { delete context; }
+
+void commschedContextAllowUnregisteredDialects(CommSchedContext *context, int allow) {
+  context->context.allowUnregisteredDialects(allow != 0);
+}
+
+size_t commschedContextGetNumMessages(const CommSchedContext *context) { return context->messages.messages.size(); }
+
+CommSchedMessage commschedContextGetMessage(const CommSchedContext *context, size_t index) {
+  const std::deque<Message> &messages = context->messages.messages;
+  if (index >= messages.size())
+    return {COMMSCHED_NOTE, "", "", "", ""};
+  const Message &message = messages[index];
+  return {message.kind, message.location.c_str(), message.category.c_str(), message.name.c_str(), message.text.c_str()};
+}
+
+void commschedContextClearMessages(CommSchedContext *context) { context->messages.messages.clear(); }
+
+//===--- Modules ------------------------------------------------------------------------===//
+
+CommSchedModule *commschedModuleParse(CommSchedContext *context, const char *data, size_t length, const char *name) {
+  if (length == 0) {
+    context->addError("the input is empty");
+    return nullptr;
+  }
+  llvm::SourceMgr sources;
+  sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(StringRef(data, length), name ? name : "<memory>"),
+                             llvm::SMLoc());
+  ParserConfig config(&context->context);
+  OwningOpRef<ModuleOp> op = parseSourceFile<ModuleOp>(sources, config);
+  return op ? new CommSchedModule{*context, std::move(op)} : nullptr;
+}
+
+void commschedModuleDestroy(CommSchedModule *module) { delete module; }
+
+/// The passes inside `pipeline`, which may be enclosed in "builtin.module(...)".
+static StringRef stripAnchor(StringRef pipeline) {
+  pipeline = pipeline.trim();
+  StringRef inner = pipeline;
+  if (inner.consume_front("builtin.module(") && inner.consume_back(")"))
+    return inner;
+  return pipeline;
+}
+
+int commschedModuleRunPipeline(CommSchedModule *module, const char *pipeline) {
+  PassManager manager(&module->owner.context);
+  std::string error;
+  llvm::raw_string_ostream os(error);
+  if (failed(parsePassPipeline(stripAnchor(pipeline), manager, os))) {
+    module->owner.addError("pass pipeline '" + std::string(pipeline) + "': " + StringRef(error).trim().str());
+    return 1;
+  }
+  return failed(manager.run(*module->op)) ? 1 : 0;
+}
+
+int commschedModuleVerify(CommSchedModule *module) { return failed(verify(*module->op)) ? 1 : 0; }
+
+void commschedBufferDestroy(CommSchedBuffer buffer) { std::free(buffer.data); }
+
+CommSchedBuffer commschedModulePrint(CommSchedModule *module, int withLocations) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  OpPrintingFlags flags;
+  if (withLocations)
+    flags.enableDebugInfo();
+  module->op->print(os, flags);
+  os << "\n";
+  return toBuffer(text);
+}
+
+CommSchedBuffer commschedModuleWriteBytecode(CommSchedModule *module) {
+  std::string bytes;
+  llvm::raw_string_ostream os(bytes);
+  if (failed(writeBytecodeToFile(*module->op, os)))
+    return {nullptr, 0};
+  return toBuffer(bytes);
+}

@@ -1,0 +1,120 @@
+/*===- commsched.c - The C API from plain C -------------------------------------------------===*\
+|*                                                                                             *|
+|* Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.                      *|
+|* See LICENSE for licence information.                                                        *|
+|* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception                                     *|
+|*                                                                                             *|
+|*===-----------------------------------------------------------------------------------------===*|
+|*                                                                                             *|
+|* Parses, transforms and prints a program through CommSched.h, and checks what bad input gets.*|
+|*                                                                                             *|
+\*===-----------------------------------------------------------------------------------------===*/
+
+#include "CommSched-c/CommSched.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int failures = 0;
+
+#define CHECK(condition)                                                                                               \
+  do {                                                                                                                 \
+    if (!(condition)) {                                                                                                \
+      printf("%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                                                   \
+      ++failures;                                                                                                      \
+    }                                                                                                                  \
+  } while (0)
+
+static const char program[] =
+    "comm.group @dp #comm.iota<[1, 4]>\n"
+    "func.func @f(%x: tensor<4xf32>) -> tensor<16xf32> {\n"
+    "  %unused = arith.constant 1 : i32\n"
+    "  %f = comm.all_gather %x on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>\n"
+    "  %r = comm.wait %f : !comm.future<tensor<16xf32>>\n"
+    "  return %r : tensor<16xf32>\n"
+    "}\n";
+
+static CommSchedModule *parse(CommSchedContext *context, const char *text) {
+  return commschedModuleParse(context, text, strlen(text), "test.mlir");
+}
+
+/* Text to passes to text and bytecode, and bytecode back to the same text. */
+static void testRoundTrip(void) {
+  CommSchedContext *context = commschedContextCreate();
+  CommSchedModule *module = parse(context, program);
+  CommSchedModule *again;
+  CommSchedBuffer text, bytes, text2;
+  CHECK(module != NULL);
+  CHECK(commschedModuleVerify(module) == 0);
+  CHECK(commschedModuleRunPipeline(module, "canonicalize") == 0);
+  CHECK(commschedModuleRunPipeline(module, "builtin.module(func.func(cse))") == 0);
+  text = commschedModulePrint(module, 0);
+  CHECK(strlen(text.data) == text.length);
+  CHECK(strstr(text.data, "comm.all_gather") != NULL);
+  CHECK(strstr(text.data, "arith.constant") == NULL);
+  CHECK(strstr(text.data, "loc(") == NULL);
+  bytes = commschedModuleWriteBytecode(module);
+  CHECK(bytes.length > 4 && memcmp(bytes.data, "ML\xefR", 4) == 0);
+  again = commschedModuleParse(context, bytes.data, bytes.length, NULL);
+  CHECK(again != NULL);
+  text2 = commschedModulePrint(again, 0);
+  CHECK(strcmp(text.data, text2.data) == 0);
+  commschedBufferDestroy(text2);
+  text2 = commschedModulePrint(again, 1);
+  CHECK(strstr(text2.data, "\"test.mlir\":4:") != NULL);
+  CHECK(commschedContextGetNumMessages(context) == 0);
+  commschedBufferDestroy(text);
+  commschedBufferDestroy(text2);
+  commschedBufferDestroy(bytes);
+  commschedModuleDestroy(again);
+  commschedModuleDestroy(module);
+  commschedContextDestroy(context);
+}
+
+/* The messages say what is wrong, and where. */
+static void testBadInput(void) {
+  CommSchedContext *context = commschedContextCreate();
+  CommSchedModule *module;
+  CommSchedMessage message;
+  CHECK(parse(context, "func.func @f() {") == NULL);
+  CHECK(commschedContextGetNumMessages(context) == 1);
+  message = commschedContextGetMessage(context, 0);
+  CHECK(message.kind == COMMSCHED_ERROR);
+  CHECK(strncmp(message.location, "test.mlir:1:", 12) == 0);
+  CHECK(message.text[0] != 0);
+  commschedContextClearMessages(context);
+  CHECK(commschedContextGetNumMessages(context) == 0);
+
+  CHECK(parse(context, "") == NULL);
+  CHECK(strcmp(commschedContextGetMessage(context, 0).text, "the input is empty") == 0);
+  CHECK(commschedContextGetMessage(context, 99).text[0] == 0);
+  commschedContextClearMessages(context);
+
+  CHECK(commschedModuleParse(context, "ML\xefR\x06", 5, "short.mlirbc") == NULL);
+  CHECK(commschedContextGetNumMessages(context) >= 1);
+  commschedContextClearMessages(context);
+
+  module = parse(context, program);
+  CHECK(commschedModuleRunPipeline(module, "no-such-pass") != 0);
+  CHECK(strstr(commschedContextGetMessage(context, 0).text, "no-such-pass") != NULL);
+  CHECK(commschedModuleRunPipeline(module, "canonicalize{") != 0);
+  commschedModuleDestroy(module);
+
+  CHECK(parse(context, "\"nobody.knows\"() : () -> ()") == NULL);
+  commschedContextAllowUnregisteredDialects(context, 1);
+  module = parse(context, "\"nobody.knows\"() : () -> ()");
+  CHECK(module != NULL);
+  commschedModuleDestroy(module);
+  commschedModuleDestroy(NULL);
+  commschedContextDestroy(context);
+  commschedContextDestroy(NULL);
+}
+
+int main(void) {
+  CHECK(commschedGetVersion()[0] != 0);
+  testRoundTrip();
+  testBadInput();
+  if (failures == 0)
+    printf("all checks hold\n");
+  return failures != 0;
+}

@@ -1,0 +1,28 @@
+//===- comm-lsp-server.cpp - Editor support for programs with comm operations -------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------===//
+//
+// MLIR's language server with the comm dialect. An editor's MLIR extension takes this binary in the place of
+// mlir-lsp-server.
+//
+//===------------------------------------------------------------------------------------===//
+
+#include "CommSched/InitAll.h"
+
+#include "mlir/IR/DialectRegistry.h"
+#include "mlir/InitAllDialects.h"
+#include "mlir/InitAllExtensions.h"
+#include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"
+
+int main(int argc, char **argv) {
+  mlir::DialectRegistry registry;
+  mlir::registerAllDialects(registry);
+  mlir::registerAllExtensions(registry);
+  commsched::registerAllDialects(registry);
+  commsched::registerAllExtensions(registry);
+  return mlir::failed(mlir::MlirLspServerMain(argc, argv, registry));
+}
