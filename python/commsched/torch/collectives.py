@@ -1,0 +1,118 @@
+"""What the collective operators of PyTorch mean, by name: the one table that the importer and the writer-back share."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+
+
+@dataclasses.dataclass(frozen=True)
+class Collective:
+    """`kind` is the mnemonic of the dialect. `coalesced`: the first argument and the result are lists. `in_place`:
+    the result is the input. `out`: the argument that names the destination."""
+
+    kind: str
+    coalesced: bool = False
+    in_place: bool = False
+    out: bool = False
+
+
+STARTS = {
+    "_c10d_functional::all_gather_into_tensor": Collective("all_gather"),
+    "_c10d_functional::all_gather_into_tensor_out": Collective("all_gather", out=True),
+    "_c10d_functional::all_gather_into_tensor_coalesced": Collective("all_gather", coalesced=True),
+    "_c10d_functional::reduce_scatter_tensor": Collective("reduce_scatter"),
+    "_c10d_functional::reduce_scatter_tensor_out": Collective("reduce_scatter", out=True),
+    "_c10d_functional::reduce_scatter_tensor_coalesced": Collective("reduce_scatter", coalesced=True),
+    "_c10d_functional::all_reduce": Collective("all_reduce"),
+    "_c10d_functional::all_reduce_": Collective("all_reduce", in_place=True),
+    "_c10d_functional::all_reduce_coalesced": Collective("all_reduce", coalesced=True),
+    "_c10d_functional::all_reduce_coalesced_": Collective("all_reduce", coalesced=True, in_place=True),
+    "_c10d_functional::all_to_all_single": Collective("all_to_all"),
+    "_c10d_functional::broadcast": Collective("broadcast"),
+    "_c10d_functional::broadcast_": Collective("broadcast", in_place=True),
+    "_c10d_functional::isend": Collective("send"),
+    "_c10d_functional::irecv": Collective("recv", in_place=True),
+    "symm_mem::_low_contention_all_gather": Collective("all_gather"),
+    "symm_mem::_low_contention_reduce_scatter": Collective("reduce_scatter"),
+}
+WAIT = "_c10d_functional::wait_tensor"
+# Starts and waits in one: two operations with one location.
+SHARD_DIM_ALL_TO_ALL = "_dtensor::shard_dim_alltoall"
+# Communicate and have no wait; they hold the compute stream as well as the link.
+HYBRID_NAMESPACES = ("symm_mem", "c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor")
+
+REDUCTIONS = {"sum": "sum", "avg": "avg", "product": "product", "min": "min", "max": "max"}
+
+# Operators whose schema does not say which arguments they write.
+UNMARKED_MUTATIONS = {
+    "inductor::resize_storage_bytes_": (0,),
+    "fsdp::all_gather_copy_in": (1,),
+}
+# Higher-order operators that write their tensor operands; all others are functional after AOT autograd.
+MUTATING_HIGHER_ORDER = {"triton_kernel_wrapper_mutation", "run_with_rng_state_inplace"}
+# Higher-order operators whose relative order shows: they print, call out or draw random numbers.
+ORDERED_HIGHER_ORDER = {"print", "call_torchbind", "with_effects", "run_and_save_rng_state", "run_with_rng_state",
+                        "triton_kernel_wrapper_mutation", "hints_wrapper"}
+
+
+class Spec:
+    """What a call target means, worked out once per target."""
+
+    __slots__ = ("name", "packet", "op", "start", "is_wait", "mutated", "ordered", "hybrid", "arguments")
+
+    def __init__(self, target):
+        self.start = None
+        self.is_wait = self.ordered = self.hybrid = False
+        self.mutated: tuple = ()
+        self.arguments: dict[str, int] = {}
+        self.packet = target
+        if isinstance(target, torch._ops.OpOverload):
+            self._from_overload(target)
+            return
+        self.name = self.op = getattr(target, "__name__", str(target))
+        if isinstance(target, torch._ops.HigherOrderOperator):
+            self.name = f"hop.{self.op}"
+            self.mutated = ("all",) if self.op in MUTATING_HIGHER_ORDER else ()
+            self.ordered = self.op in ORDERED_HIGHER_ORDER
+
+    def _from_overload(self, target):
+        schema = target._schema
+        self.packet = target.overloadpacket
+        self.name = str(target)
+        self.op = schema.name.split("::")[1]
+        self.start = STARTS.get(schema.name)
+        self.is_wait = schema.name == WAIT
+        self.arguments = {a.name: i for i, a in enumerate(schema.arguments)}
+        self.mutated = tuple(
+            a.name if a.kwarg_only else i for i, a in enumerate(schema.arguments)
+            if a.alias_info is not None and a.alias_info.is_write)
+        self.mutated += UNMARKED_MUTATIONS.get(schema.name, ())
+        namespace = schema.name.split("::")[0]
+        known = self.start or self.is_wait or schema.name == SHARD_DIM_ALL_TO_ALL
+        self.hybrid = not known and namespace in HYBRID_NAMESPACES and (
+            "group_name" in self.arguments or "process_group" in self.arguments)
+        # Random numbers come in the order of the draws; an assertion or a host read is issued where it stood.
+        self.ordered = torch.Tag.nondeterministic_seeded in target.tags or (
+            not schema.returns and not self.mutated) or self.op == "_local_scalar_dense"
+
+
+def argument(node, spec: Spec, name: str, default=None):
+    """The argument `name` of a node, wherever it was passed."""
+    if name in node.kwargs:
+        return node.kwargs[name]
+    index = spec.arguments.get(name)
+    return node.args[index] if index is not None and index < len(node.args) else default
+
+
+def group_of(node, spec: Spec):
+    """(name, ranks, description) of a collective's process group: a name, or a node that holds the group."""
+    from torch.distributed import distributed_c10d as c10d
+
+    group = argument(node, spec, "group_name", argument(node, spec, "process_group"))
+    if isinstance(group, torch.fx.Node):
+        group = group.meta["val"]
+    if isinstance(group, str):
+        group = c10d._resolve_process_group(group)
+    return group.group_name, c10d.get_process_group_ranks(group), group.group_desc

@@ -1,0 +1,469 @@
+"""Turns a post-AOT FX graph into a module of `comm` operations.
+
+One walk over the nodes, in order; near-linear. A node becomes one operation whose location is the node's name
+(`getitem` none at all), except that a coalesced list, an FSDP copy or a collective that waits for itself may take two
+operations of the same location. What an operation may not be moved across is not decided here: operands, aliases
+(equal storages), mutations and the pinned order say it all, and the dependence analysis reads them.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Callable, Iterable
+
+import torch
+import torch.fx as fx
+
+from . import collectives, flops
+from .mlir_text import Printer, cost_attribute, symbol
+from .values import Value, hint, scalar_type, storage_of, tensor_value
+
+Estimation = Callable[..., "float | None"]
+NS_PER_MS = 1_000_000
+
+
+def donated_placeholders(graph: fx.Graph, donated) -> set[str]:
+    """Names of the placeholders that die after their last use. "auto": in a backward graph (one with tangents), all
+    but the parameters and inputs of the step; otherwise none."""
+    names = [n.name for n in graph.nodes if n.op == "placeholder"]
+    if donated == "auto":
+        if not any(n.startswith("tangents_") for n in names):
+            return set()
+        return {n for n in names if not n.startswith("primals_")}
+    wanted = set(donated or ())
+    missing = wanted.difference(names)
+    if missing:
+        raise ValueError(f"donated names {sorted(missing)[0]!r}, which is no placeholder of the graph")
+    return wanted
+
+
+class Importer:
+    """Walks one graph. `run` returns the module's text."""
+
+    def __init__(self, graph: fx.Graph, name: str, donated: set[str], estimation: Estimation | None, world: int):
+        self.graph, self.printer, self.donated = graph, Printer(name), donated
+        self.estimation, self.world = estimation, world
+        self.values: dict[fx.Node, Value | list] = {}
+        self.specs: dict = {}
+        # Storages: which stands for which (a wait's for its start's), and one value that has it.
+        self.canonical: dict[int, int] = {}
+        self.owner: dict[int, Value] = {}
+        # Storage of a collective in flight: its future's name and type, and its results' types and storages.
+        self.in_flight: dict[int, tuple[str, str, list]] = {}
+        self.groups: dict[str, str] = {}
+        self.group_ranks: dict[str, list[int]] = {}
+        # Of each (kind, group, element type): a node to ask for estimates.
+        self.samples: dict[tuple[str, str, str], fx.Node] = {}
+        self.extra = 0
+
+    # ------------------------------------------------------------------ values
+
+    def bind(self, node: fx.Node, ssa: str, val, single: str | None = None) -> Value | list:
+        """Values of the results of `node`; `ssa#i` for element i of a list. Objects and None have no value."""
+        if isinstance(val, torch.Tensor):
+            storage = storage_of(val)
+            return tensor_value(single or ssa, val, self.canonical.get(storage, storage))
+        if isinstance(val, (list, tuple)):
+            flat = [v for v in _leaves(val) if v is not None]
+            names = iter([f"{ssa}#{i}" for i in range(len(flat))] if len(flat) > 1 else [ssa])
+            return [_unflatten(self, node, v, names) for v in val]
+        return Value(ssa, scalar_type(val))
+
+    def own(self, values: Iterable[Value]) -> None:
+        for v in values:
+            if v.storage and v.storage not in self.owner:
+                self.owner[v.storage] = v
+
+    def operands(self, node: fx.Node, inputs: Iterable[fx.Node] | None = None) -> list[Value]:
+        """The values that a node reads, lists spread out."""
+        values, result = self.values, []
+        for n in node.all_input_nodes if inputs is None else inputs:
+            v = values.get(n)
+            if type(v) is Value:
+                result.append(v)
+            elif v is not None:
+                result.extend(_values(v))
+        return [self.landed(v) if v.waitable else v for v in result]
+
+    def landed(self, v: Value) -> Value:
+        """A collective's result read before its wait: the wait, made here, under the reader's name. PyTorch's own
+        tensors wait when they are read."""
+        future, type_, _ = self.in_flight[v.storage]
+        return self._wait(f"%commsched_wait_{self._number()}", future, type_, v.storage, self.reader)
+
+    def _number(self) -> int:
+        self.extra += 1
+        return self.extra
+
+    # ------------------------------------------------------------------ the walk
+
+    def run(self) -> str:
+        waited = self._futures_that_enter()
+        for node in self.graph.nodes:
+            self.reader = node.name
+            op = node.op
+            if op == "call_function":
+                if node.target is operator.getitem:
+                    self._getitem(node)
+                    continue
+                spec = self.specs.get(node.target)
+                if spec is None:
+                    spec = self.specs[node.target] = collectives.Spec(node.target)
+                if spec.is_wait:
+                    self._wait_node(node)
+                elif spec.start is not None:
+                    if not self._start(node, spec):
+                        self._compute(node, spec)
+                else:
+                    handler = SPECIAL.get(spec.name)
+                    if handler is None or not handler(self, node, spec):
+                        self._compute(node, spec)
+            elif op == "placeholder":
+                self._placeholder(node, node in waited)
+            elif op == "get_attr":
+                self._constant(node)
+            elif op == "output":
+                self._output(node)
+            else:  # call_module, call_method: nothing that AOT autograd leaves behind
+                self._compute(node, collectives.Spec(node.op))
+        return self.printer.text()
+
+    def _futures_that_enter(self) -> set[fx.Node]:
+        """Placeholders that are waited for: collectives started in another graph."""
+        waits = self.graph.find_nodes(op="call_function", target=torch.ops._c10d_functional.wait_tensor.default)
+        return {w.args[0] for w in waits if isinstance(w.args[0], fx.Node) and w.args[0].op == "placeholder"}
+
+    def _getitem(self, node: fx.Node) -> None:
+        source, index = node.args
+        value = self.values.get(source)
+        if isinstance(value, list) and isinstance(index, int) and index < len(value):
+            self.values[node] = value[index]
+        elif value is not None:
+            self._compute(node, collectives.Spec(operator.getitem))
+
+    def _placeholder(self, node: fx.Node, in_flight: bool) -> None:
+        val, ssa = node.meta.get("val"), f"%{node.name}"
+        desc = node.meta.get("desc")
+        origin = getattr(desc, "target", None)
+        origin = origin if isinstance(origin, str) else None
+        value = self.bind(node, ssa, val)
+        if isinstance(value, list):  # a list of tensors: no argument of a post-AOT graph
+            value = Value(ssa, "none")
+        self.values[node] = value
+        other = self.owner.get(value.storage) if value.storage else None
+        if other is not None:  # a second view of a storage that came in already
+            self.printer.operation(node.name, 1, 'comm.compute "view"', f"({other.ssa})", " aliases [0]", [],
+                                   f"({other.type}) -> {value.type}", node.name)
+            return
+        type_ = value.type
+        if in_flight and value.storage:
+            type_ = f"!comm.future<{value.type}>"
+            self.in_flight[value.storage] = (ssa, type_, [value])
+            value.waitable = True
+        else:
+            self.own([value])
+        self.printer.argument(ssa, type_, node.name, origin, node.name in self.donated,
+                              value.bytes if value.dynamic else None)
+
+    def _constant(self, node: fx.Node) -> None:
+        """A tensor held by the module: an argument that lives throughout. Subgraphs have no value."""
+        owner = self.graph.owning_module
+        attr = node.meta.get("val")
+        if attr is None and owner is not None:
+            attr = getattr(owner, node.target, None)
+        if isinstance(attr, torch.Tensor):
+            value = tensor_value(f"%{node.name}", attr, storage_of(attr))
+            self.values[node] = value
+            self.own([value])
+            self.printer.argument(value.ssa, value.type, node.name, str(node.target), False, None)
+
+    def _output(self, node: fx.Node) -> None:
+        """Returned tensors; a collective still in flight leaves as its future."""
+        results = []
+        for n in node.all_input_nodes:
+            for v in _values(self.values.get(n)):
+                if v.waitable:
+                    future, type_, _ = self.in_flight[v.storage]
+                    results.append((future, type_))
+                else:
+                    results.append((v.ssa, v.type))
+        self.printer.result_types = [t for _, t in results]
+        names = ", ".join(n for n, _ in results)
+        types = ", ".join(t for _, t in results)
+        self.printer.lines.append(f"    return {names} : {types}" if results else "    return")
+
+    # ------------------------------------------------------------------ computation
+
+    def _compute(self, node: fx.Node, spec: collectives.Spec) -> None:
+        inputs = self.operands(node)
+        val = node.meta.get("val")
+        result = self.bind(node, f"%{node.name}", val)
+        results = _values(result) if isinstance(result, list) else [] if val is None else [result]
+        mutated = self._mutated(node, spec, inputs)
+        aliases = self._aliases(results, inputs)
+        attrs = []
+        cost = self._cost(node, spec, inputs, results, aliases, mutated)
+        if cost:
+            attrs.append(f"comm.cost = {cost}")
+        if spec.hybrid:
+            attrs.append(f"comm.hybrid = {self._group(node, spec)}")
+        if spec.ordered:
+            attrs.append("comm.pinned")
+        if any(v.dynamic for v in results):
+            attrs.append(f"comm.bytes_hint = array<i64: {', '.join(str(v.bytes) for v in results)}>")
+        clauses = ""
+        if aliases is not None:
+            clauses = f" aliases [{', '.join(map(str, aliases))}]"
+        if mutated:
+            clauses += f" mutates [{', '.join(map(str, mutated))}]"
+        if spec.hybrid:
+            clauses += " side_effects"
+        types = f"({', '.join([v.type for v in inputs])}) -> {_result_types(results)}"
+        self.printer.operation(node.name, len(results), f'comm.compute "{spec.name}"',
+                               f"({', '.join([v.ssa for v in inputs])})", clauses, attrs, types, node.name)
+        self.values[node] = result
+        self.own(results)
+
+    def _mutated(self, node: fx.Node, spec: collectives.Spec, inputs: list[Value]) -> list[int]:
+        """Numbers of the operands whose storage the node writes."""
+        if not spec.mutated:
+            return []
+        if spec.mutated == ("all",):
+            return [i for i, v in enumerate(inputs) if v.storage]
+        storages = set()
+        for where in spec.mutated:
+            arg = node.kwargs.get(where) if isinstance(where, str) else (
+                node.args[where] if where < len(node.args) else None)
+            for n in _nodes(arg):
+                storages.update(v.storage for v in _values(self.values.get(n)) if v.storage)
+        return [i for i, v in enumerate(inputs) if v.storage in storages]
+
+    def _aliases(self, results: list[Value], inputs: list[Value]) -> list[int] | None:
+        """Per result: the operand that it shares storage with, or -1. A storage that is older than the node but none
+        of its operands' joins them as an operand. None where all results are new."""
+        first = {}
+        for i, v in enumerate(inputs):
+            if v.storage:
+                first.setdefault(v.storage, i)
+        aliases, any_alias = [], False
+        for v in results:
+            i = first.get(v.storage, -1) if v.storage else -1
+            if i < 0 and v.storage in self.owner:
+                i = first[v.storage] = len(inputs)
+                inputs.append(self.owner[v.storage])
+            elif i < 0 and v.storage:  # results that share a new storage: the first one stands for it in the owner map
+                pass
+            any_alias |= i >= 0
+            aliases.append(i)
+        return aliases if any_alias else None
+
+    def _cost(self, node, spec, inputs, results, aliases, mutated) -> str:
+        """Views are free; else the caller's estimate, else flops and bytes."""
+        if aliases is not None and not mutated and -1 not in aliases:
+            return ""
+        if self.estimation is not None:
+            ms = self.estimation(node)
+            if ms is not None:
+                return cost_attribute(None, None, max(0, round(ms * NS_PER_MS)))
+        tensors = [v for v in inputs if v.storage]
+        if not tensors and not any(v.storage for v in results):
+            return "#comm.cost<time = 0>"
+        if spec.op in flops.UNTOUCHED:
+            return "#comm.cost<bytes = 0>"
+        written = sum(v.bytes for i, v in enumerate(results) if aliases is None or aliases[i] < 0)
+        written += sum(inputs[i].bytes for i in mutated)
+        if spec.op in flops.GATHERING and tensors:
+            read = sum(v.traffic for v in tensors) - tensors[0].traffic + min(tensors[0].traffic, written)
+        else:
+            read = sum(v.traffic for v in tensors)
+        count = 0
+        if flops.has_formula(spec.packet, spec.op):
+            count = flops.node_flops(spec.packet, spec.op, [v.shape for v in tensors], node, node.meta.get("val"))
+        return cost_attribute(count, read + written, None)
+
+    # ------------------------------------------------------------------ collectives
+
+    def _group(self, node: fx.Node, spec: collectives.Spec) -> str:
+        """The symbol of a node's group, declared where it is new."""
+        name, ranks, description = collectives.group_of(node, spec)
+        known = self.groups.get(name)
+        if known is None:
+            base = description if description and description != "undefined" else f"group_{name}"
+            base = "".join(c if c.isalnum() or c == "_" else "_" for c in base)
+            unique = base if base not in self.group_ranks else f"{base}_{name}"
+            self.groups[name] = known = symbol(unique)
+            self.group_ranks[unique] = ranks
+            self.printer.group(unique, ranks, max(self.world, max(ranks) + 1))
+        return known
+
+    def _start(self, node: fx.Node, spec: collectives.Spec) -> bool:
+        """Emits a start. False where the dialect has no such collective: it is opaque then."""
+        c = spec.start
+        clause = self._clauses(node, spec)
+        if clause is None or isinstance(node.args[0], torch.fx.Node) and self.values.get(node.args[0]) is None:
+            spec.hybrid = True
+            return False
+        first = node.args[0]
+        inputs = self.operands(node, _nodes(first))
+        dests = []
+        if c.in_place:
+            dests = inputs
+        elif c.out:
+            dests = self.operands(node, _nodes(collectives.argument(node, spec, "out")))
+        if any(not v.shape for v in inputs) and c.kind in ("all_gather", "reduce_scatter", "all_to_all"):
+            spec.hybrid = True
+            return False
+        val = node.meta.get("val")
+        result = self.bind(node, f"%{node.name}", val)
+        results = [] if c.kind == "send" else _values(result) if isinstance(result, list) else [result]
+        types = ", ".join(v.type for v in results)
+        future = f"!comm.future<{types}>"
+        into = f" into {', '.join(v.ssa for v in dests)}" if dests else ""
+        signature = f"({', '.join(v.type for v in inputs)})"
+        if c.kind == "recv":
+            signature = "()"
+        if dests:
+            signature += f" into ({', '.join(v.type for v in dests)})"
+        prefix, suffix = clause
+        names = "" if c.kind == "recv" else " " + ", ".join(v.ssa for v in inputs)
+        attrs = []
+        self._sample(node, spec, inputs)
+        if self.estimation is not None:
+            ms = self.estimation(node)
+            if ms is not None:
+                attrs.append(f"comm.cost = #comm.cost<time = {max(0, round(ms * NS_PER_MS))}>")
+        if any(v.dynamic for v in results):
+            attrs.append(f"comm.bytes_hint = array<i64: {sum(v.bytes for v in results)}>")
+        self.printer.operation(node.name, 1, f"comm.{c.kind}{prefix}", f"{names}{into} on {self._group(node, spec)}",
+                               suffix, attrs, f"{signature} -> {future}", node.name)
+        self._fly(node, result, results, dests, future, c)
+        return True
+
+    def _fly(self, node, result, results, dests, future, c) -> None:
+        """Remembers the future under the storages of its results. In place, they are the destinations'."""
+        values = _values(result) if isinstance(result, list) else [result]
+        for v, d in zip(values, dests):
+            self.canonical[v.storage] = v.storage = d.storage
+        entry = (f"%{node.name}", future, values if c.kind != "send" else [])
+        for v in values:
+            v.waitable = True
+            self.in_flight[v.storage] = entry
+        self.values[node] = result
+
+    def _clauses(self, node: fx.Node, spec: collectives.Spec) -> tuple[str, str] | None:
+        """What is printed before the inputs and after the group; None where the dialect cannot say it."""
+        kind = spec.start.kind
+        if kind in ("all_reduce", "reduce_scatter"):
+            reduction = collectives.REDUCTIONS.get(str(collectives.argument(node, spec, "reduce_op")).lower())
+            return None if reduction is None else (f" {reduction}", "")
+        if kind == "all_to_all":
+            _, ranks, _ = collectives.group_of(node, spec)
+            splits = [[self._size(s) for s in collectives.argument(node, spec, a, ())]
+                      for a in ("input_split_sizes", "output_split_sizes")]
+            if all(len(s) == len(ranks) for s in splits) and (len({*splits[0], *splits[1]}) > 1):
+                return "", f" input_splits {splits[0]} output_splits {splits[1]}"
+            return "", ""
+        if kind in ("broadcast", "send", "recv"):
+            _, ranks, _ = collectives.group_of(node, spec)
+            peer = collectives.argument(node, spec, {"broadcast": "src", "send": "dst", "recv": "src"}[kind])
+            if not isinstance(peer, int) or not 0 <= peer < len(ranks):
+                if peer not in ranks:
+                    return None
+                peer = ranks.index(peer)
+            if kind == "broadcast":
+                return "", f" root {peer}"
+            tag = collectives.argument(node, spec, "tag", 0)
+            return "", f" peer {peer}" + (f" tag {tag}" if tag else "")
+        return "", ""
+
+    def _size(self, s) -> int:
+        return hint(s.meta["val"] if isinstance(s, fx.Node) else s)
+
+    def _sample(self, node: fx.Node, spec: collectives.Spec, inputs: list[Value]) -> None:
+        if inputs and len(inputs) == 1:
+            element = inputs[0].type[inputs[0].type.rfind("x") + 1:-1].removeprefix("tensor<")
+            self.samples.setdefault((spec.start.kind, self._group(node, spec)[1:], element), node)
+
+    def _wait_node(self, node: fx.Node) -> None:
+        source = self.values.get(node.args[0])
+        val = node.meta.get("val")
+        pending = self.in_flight.get(source.storage) if isinstance(source, Value) else None
+        if pending is None:  # of something that has landed, or never flew: a view
+            self._compute(node, self.specs[node.target])
+            return
+        future, type_, values = pending
+        self.canonical[storage_of(val)] = source.storage
+        self.values[node] = self._wait(f"%{node.name}", future, type_, source.storage, node.name)
+
+    def _wait(self, ssa: str, future: str, type_: str, storage: int, location: str) -> Value:
+        """Emits a wait for all results of a future; returns the one with `storage`."""
+        _, _, values = self.in_flight[storage]
+        landed = None
+        for i, v in enumerate(values):
+            w = Value(f"{ssa}#{i}" if len(values) > 1 else ssa, v.type, v.shape, v.bytes, v.traffic, v.storage,
+                      v.dynamic)
+            self.owner.setdefault(v.storage, w)
+            if v.storage == storage:
+                landed = w
+        attrs = []
+        if any(v.dynamic for v in values):
+            attrs.append(f"comm.bytes_hint = array<i64: {', '.join(str(v.bytes) for v in values)}>")
+        self.printer.operation(ssa[1:], len(values), "comm.wait", f" {future}", "", attrs, type_, location)
+        return landed or Value(ssa, "none")
+
+    def _shard_dim_all_to_all(self, node: fx.Node, spec: collectives.Spec) -> bool:
+        """A start and its wait under one name: the operator waits for itself."""
+        inputs = self.operands(node, [node.args[0]])
+        gather, shard = (collectives.argument(node, spec, a) for a in ("gather_dim", "shard_dim"))
+        result = self.bind(node, f"%{node.name}", node.meta["val"])
+        future = f"!comm.future<{result.type}>"
+        start = f"commsched_start_{self._number()}"
+        hints = [f"comm.bytes_hint = array<i64: {result.bytes}>"] if result.dynamic else []
+        self.printer.operation(start, 1, "comm.all_to_all", f" {inputs[0].ssa} on {self._group(node, spec)}",
+                               f" split {shard} concat {gather}", hints, f"({inputs[0].type}) -> {future}", node.name)
+        self.printer.operation(node.name, 1, "comm.wait", f" %{start}", "", hints, future, node.name)
+        self.values[node] = result
+        self.own([result])
+        return True
+
+
+def _unflatten(importer: Importer, node: fx.Node, val, names):
+    if val is None:
+        return None
+    if isinstance(val, (list, tuple)):
+        return [_unflatten(importer, node, v, names) for v in val]
+    return importer.bind(node, next(names), val)
+
+
+def _leaves(val):
+    for v in val:
+        if isinstance(v, (list, tuple)):
+            yield from _leaves(v)
+        else:
+            yield v
+
+
+def _values(value) -> list[Value]:
+    """All values of a (nested) result."""
+    if value is None:
+        return []
+    if type(value) is Value:
+        return [value]
+    return [v for x in value for v in _values(x)]
+
+
+def _nodes(arg) -> list[fx.Node]:
+    if isinstance(arg, fx.Node):
+        return [arg]
+    if isinstance(arg, (list, tuple)):
+        return [n for a in arg for n in _nodes(a)]
+    return []
+
+
+def _result_types(results: list[Value]) -> str:
+    if len(results) == 1:
+        return results[0].type
+    return f"({', '.join([v.type for v in results])})"
+
+
+SPECIAL = {"_dtensor.shard_dim_alltoall.default": Importer._shard_dim_all_to_all}

@@ -1,0 +1,129 @@
+"""Prints a module of `comm` operations as MLIR text.
+
+The only file that knows the dialect's assembly. It is given names, types and operand values by `importer` and knows
+nothing of FX. Every operation keeps the name of its node as its location.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Iterable, Sequence
+
+_PLAIN = re.compile(r"^[A-Za-z_][A-Za-z0-9_$.]*$")
+
+
+def quoted(text: str) -> str:
+    """`text` as an MLIR string literal."""
+    return '"' + "".join(c if c.isprintable() and c not in '"\\' and ord(c) < 128
+                         else "".join(f"\\{b:02X}" for b in c.encode()) for c in text) + '"'
+
+
+def symbol(text: str) -> str:
+    """`text` as an MLIR symbol reference."""
+    return "@" + (text if _PLAIN.match(text) else quoted(text))
+
+
+def groups_attribute(ranks: Sequence[int], world: int) -> str:
+    """The partition of `world` ranks that holds the group `ranks`.
+
+    An FX graph names only this rank's own group; the others of its partition are taken to be its translates. A group
+    whose ranks form a (nested) regular grid becomes a reshaped, transposed iota; any other one an explicit list if the
+    rest of the world divides into groups of its size, and else a world of its own, which loses where its ranks are.
+    """
+    size = len(ranks)
+    axes = _grid(ranks)
+    if axes is not None:
+        iota = _iota(axes, size, world)
+        if iota is not None:
+            return iota
+    own = set(ranks)
+    rest = [r for r in range(world) if r not in own]
+    if len(rest) % size == 0 and world == size + len(rest) and world <= 4096:
+        groups = [list(ranks)] + [rest[i:i + size] for i in range(0, len(rest), size)]
+        return "#comm.ranks<[" + ", ".join("[" + ", ".join(map(str, g)) + "]" for g in groups) + "]>"
+    return f"#comm.iota<[1, {size}]>"
+
+
+def _grid(ranks: Sequence[int]) -> list[tuple[int, int]] | None:
+    """(extent, stride) per axis, outermost first, with ranks = base + all sums of axis offsets; or None."""
+    offsets = [r - ranks[0] for r in ranks]
+    axes: list[tuple[int, int]] = []
+    span = 1  # how many leading offsets the axes found so far explain
+    while span < len(offsets):
+        stride, extent = offsets[span], 1
+        while (extent + 1) * span <= len(offsets) and all(
+                offsets[extent * span + i] == extent * stride + offsets[i] for i in range(span)):
+            extent += 1
+        if extent == 1 or len(offsets) % (extent * span) or stride <= 0:
+            return None
+        axes.insert(0, (extent, stride))
+        span *= extent
+    return axes
+
+
+def _iota(axes: list[tuple[int, int]], size: int, world: int) -> str | None:
+    """Fills the gaps between the group's axes with axes over the groups; None where the strides do not nest."""
+    dims: list[tuple[int, bool]] = []  # (extent, belongs to the group), outermost first
+    outer = world
+    for extent, stride in axes:
+        if extent * stride <= 0 or outer % (extent * stride):
+            return None
+        if outer != extent * stride:
+            dims.append((outer // (extent * stride), False))
+        dims.append((extent, True))
+        outer = stride
+    if outer != 1:
+        dims.append((outer, False))
+    groups = world // size
+    order = [i for i, d in enumerate(dims) if not d[1]] + [i for i, d in enumerate(dims) if d[1]]
+    if order == sorted(order):
+        return f"#comm.iota<[{groups}, {size}]>"
+    extents = ", ".join(str(d[0]) for d in dims)
+    return f"#comm.iota<[{groups}, {size}] from [{extents}] transpose [{', '.join(map(str, order))}]>"
+
+
+def cost_attribute(flops: int | None, bytes_: int | None, ns: int | None) -> str:
+    """`#comm.cost<...>` of what is known, or an empty string."""
+    fields = []
+    if flops:
+        fields.append(f"flops = {flops}")
+    if bytes_ is not None:
+        fields.append(f"bytes = {bytes_}")
+    if ns is not None:
+        fields.append(f"time = {ns}")
+    return f"#comm.cost<{', '.join(fields)}>" if fields else ""
+
+
+class Printer:
+    """Collects groups, arguments, operations and results, in that order; `text` gives the module."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.groups: list[str] = []
+        self.arguments: list[str] = []
+        self.lines: list[str] = []
+        self.result_types: list[str] = []
+
+    def group(self, name: str, ranks: Sequence[int], world: int) -> None:
+        self.groups.append(f"  comm.group {symbol(name)} {groups_attribute(ranks, world)}")
+
+    def argument(self, ssa: str, type_: str, node: str, origin: str | None, donated: bool, hint: int | None) -> None:
+        """A function argument; `origin` is what the framework calls it (a parameter's path)."""
+        attrs = (["comm.donated"] if donated else []) + ([f"comm.bytes_hint = {hint} : i64"] if hint is not None else [])
+        attr = f" {{{', '.join(attrs)}}}" if attrs else ""
+        child = f"({quoted(origin)})" if origin else ""
+        self.arguments.append(f"{ssa}: {type_}{attr} loc({quoted(node)}{child})")
+
+    def operation(self, ssa: str | None, count: int, opcode: str, operands: Iterable[str], clauses: str,
+                  attrs: list[str], types: str, node: str) -> None:
+        """`%ssa:count = opcode(operands) clauses {attrs} : types loc(node)`."""
+        left = "" if not count else f"%{ssa} = " if count == 1 else f"%{ssa}:{count} = "
+        attr = f" {{{', '.join(attrs)}}}" if attrs else ""
+        self.lines.append(f'    {left}{opcode}{operands}{clauses}{attr} : {types} loc("{node}")')
+
+    def text(self) -> str:
+        results = ", ".join(self.result_types)
+        arrow = f" -> ({results})" if self.result_types else ""
+        head = ["module {", *self.groups,
+                f"  func.func {symbol(self.name)}({', '.join(self.arguments)}){arrow} {{"]
+        return "\n".join(head + self.lines + ["  }", "}", ""])
