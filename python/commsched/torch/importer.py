@@ -143,9 +143,7 @@ class Importer:
 
     def _placeholder(self, node: fx.Node, in_flight: bool) -> None:
         val, ssa = node.meta.get("val"), f"%{node.name}"
-        desc = node.meta.get("desc")
-        origin = getattr(desc, "target", None)
-        origin = origin if isinstance(origin, str) else None
+        origin = _parameter_name(node.meta.get("desc"))
         value = self.bind(node, ssa, val)
         if isinstance(value, list):  # a list of tensors: no argument of a post-AOT graph
             value = Value(ssa, "none")
@@ -425,6 +423,14 @@ class Importer:
         self.values[node] = result
         self.own([result])
         return True
+
+
+def _parameter_name(desc) -> str | None:
+    """The path of a parameter or module buffer ("layers.0.attn.wq.weight") from AOT autograd's description of it."""
+    while hasattr(desc, "base"):
+        desc = desc.base
+    target = getattr(desc, "target", None)
+    return target if isinstance(target, str) else None
 
 
 def _unflatten(importer: Importer, node: fx.Node, val, names):
