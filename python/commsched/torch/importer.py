@@ -188,7 +188,7 @@ class Importer:
         self.printer.result_types = [t for _, t in results]
         names = ", ".join(n for n, _ in results)
         types = ", ".join(t for _, t in results)
-        self.printer.lines.append(f"    return {names} : {types}" if results else "    return")
+        self.printer.lines.append(f"    return {names} : {types} loc(\"output\")" if results else "    return loc(\"output\")")
 
     # ------------------------------------------------------------------ computation
 

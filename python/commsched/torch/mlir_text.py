@@ -105,7 +105,7 @@ class Printer:
         self.result_types: list[str] = []
 
     def group(self, name: str, ranks: Sequence[int], world: int) -> None:
-        self.groups.append(f"  comm.group {symbol(name)} {groups_attribute(ranks, world)}")
+        self.groups.append(f"  comm.group {symbol(name)} {groups_attribute(ranks, world)} loc({quoted(name)})")
 
     def argument(self, ssa: str, type_: str, node: str, origin: str | None, donated: bool, hint: int | None) -> None:
         """A function argument; `origin` is what the framework calls it (a parameter's path)."""
@@ -126,4 +126,4 @@ class Printer:
         arrow = f" -> ({results})" if self.result_types else ""
         head = ["module {", *self.groups,
                 f"  func.func {symbol(self.name)}({', '.join(self.arguments)}){arrow} {{"]
-        return "\n".join(head + self.lines + ["  }", "}", ""])
+        return "\n".join(head + self.lines + [f"  }} loc({quoted(self.name)})", "} loc(unknown)", ""])
