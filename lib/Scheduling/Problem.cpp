@@ -50,6 +50,8 @@ std::string checkNode(const Problem &problem, NodeId id) {
     return where + "negative cost or size";
   if (node.lane < 0 || node.lane >= problem.numLanes())
     return where + "lane out of range";
+  if (node.kind == NodeKind::Wait && node.cost != 0)
+    return where + "a wait has no cost of its own";
   bool communicates = node.kind == NodeKind::Start || node.kind == NodeKind::Hybrid;
   if (communicates != (node.lane != kComputeLane))
     return where + "a start or hybrid has a communication lane, any other node the compute lane";
@@ -67,6 +69,10 @@ std::string checkNode(const Problem &problem, NodeId id) {
   for (BufferId buffer : problem.touches[id])
     if (buffer < 0 || buffer >= static_cast<BufferId>(problem.buffers.size()))
       return where + "touches a buffer out of range";
+  llvm::SmallVector<int32_t, 16> touched(problem.touches[id].begin(), problem.touches[id].end());
+  llvm::sort(touched);
+  if (std::adjacent_find(touched.begin(), touched.end()) != touched.end())
+    return where + "touches a buffer twice";
   return {};
 }
 

@@ -46,7 +46,7 @@ struct Node {
   NodeKind kind = NodeKind::Compute;
   /// The communication lane of a start or hybrid; the compute lane otherwise.
   LaneId lane = kComputeLane;
-  /// Duration on its lane(s), ns.
+  /// Duration on its lane(s), ns. 0 of a wait.
   Ns cost = 0;
   /// What issuing a start costs the compute lane, ns.
   Ns issue = 0;
@@ -63,6 +63,8 @@ struct Node {
   Bytes bytes = 0;
   /// Of a start that may be merged: index into Problem::mergeKeys; kNone otherwise.
   int32_t mergeKey = kNone;
+  /// Of a start or hybrid: its group, for the order of collectives within one group; kNone: the lane stands for it.
+  int32_t group = kNone;
   /// `comm.pinned`: keeps its order relative to the other pinned nodes.
   bool pinned = false;
 };
@@ -141,8 +143,8 @@ struct Problem {
   /// Of each node, ascending: the nodes that must come before it (dependences of every sort, the collective order
   /// included), and those that must come after it.
   IndexLists preds, succs;
-  /// Of each node: the buffers that it defines, reads or writes, itself or through a view. A wait touches the inputs
-  /// and the outputs of its start too: they are live until the last wait.
+  /// Of each node: the buffers that it defines, reads or writes, itself or through a view, each once. A wait touches
+  /// the inputs and the outputs of its start too: they are live until the last wait.
   IndexLists touches;
   /// Of each buffer, ascending: the nodes that touch it (the transposed relation).
   IndexLists users;

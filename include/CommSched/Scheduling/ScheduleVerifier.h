@@ -1,0 +1,42 @@
+//===- ScheduleVerifier.h - Whether an answer is right ---------------------------------------===//
+//
+// Checks a solver's order before anything is done with it: always, in release builds too. It shares no code with a
+// solver, nor with the models that solvers use: it has its own sweep and its own count of live bytes.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_SCHEDULING_SCHEDULEVERIFIER_H
+#define COMMSCHED_SCHEDULING_SCHEDULEVERIFIER_H
+
+#include "CommSched/Scheduling/Problem.h"
+
+namespace commsched {
+
+/// Which collectives keep their relative order.
+enum class CollectiveOrder : uint8_t {
+  /// All of them.
+  Program,
+  /// Those of one group.
+  Group,
+  /// None beyond the dependences.
+  Free,
+};
+
+/// The mode's name as the options spell it ("program").
+llvm::StringRef stringify(CollectiveOrder mode);
+
+/// What an order has to keep.
+struct ScheduleRequirements {
+  /// Live bytes may reach this and not pass it; no limit where negative.
+  Bytes peakLimit = -1;
+  CollectiveOrder collectiveOrder = CollectiveOrder::Free;
+};
+
+/// Describes the first violation (with node ids and positions), or returns an empty string: `order` is a permutation,
+/// respects every edge, touches no buffer before its definition, runs every wait after its start, stays within the
+/// limit, keeps the collectives' order and that of the pinned nodes. O(N + E + touches).
+std::string verifySchedule(const Problem &problem, llvm::ArrayRef<NodeId> order,
+                           const ScheduleRequirements &requirements);
+
+} // namespace commsched
+
+#endif // COMMSCHED_SCHEDULING_SCHEDULEVERIFIER_H

@@ -1,0 +1,53 @@
+//===- Timeline.h - What an order costs in time ----------------------------------------------===//
+//
+// Plays an order of a Problem's nodes on its lanes and says when everything runs, how long it takes and how long the
+// compute lane stood still in waits. The rules are docs/Models.md; every solver and report uses this model, and the
+// ScheduleVerifier's memory recount and the tests check it from outside.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_SCHEDULING_TIMELINE_H
+#define COMMSCHED_SCHEDULING_TIMELINE_H
+
+#include "CommSched/Scheduling/Problem.h"
+
+namespace commsched {
+
+/// Optional slow-downs, in permille of the undisturbed duration. A node only ever sees what stands before it in the
+/// order, so a prefix of an order has the timeline that it has in the whole order.
+struct SlowDown {
+  /// While any collective is in flight, compute takes this much longer: 250 means that 1000 ns of work take 1250 ns.
+  int32_t computePermille = 0;
+  /// A collective that begins while another one is in flight on a lane with the same link takes this much longer, all
+  /// of it. The one in flight keeps its end.
+  int32_t linkPermille = 0;
+  /// The link of each lane; lanes beyond the end of the list share their link with nobody. Lane 0 has no link.
+  std::vector<int32_t> linkOfLane;
+
+  bool any() const { return computePermille > 0 || (linkPermille > 0 && !linkOfLane.empty()); }
+};
+
+/// When everything of one order happens, ns from the beginning of the block.
+struct Timeline {
+  /// By node. A compute: its run. A start or hybrid: the collective on its lane. A wait: from when the compute lane
+  /// came to it until the compute lane goes on.
+  std::vector<Ns> start, end;
+  /// By node: of a wait, how long the compute lane stood still in it; 0 of all other nodes.
+  std::vector<Ns> exposed;
+  /// By lane: the time for which it was occupied. Compute: computes, issues and hybrids.
+  std::vector<Ns> load;
+  /// The largest lane time.
+  Ns makespan = 0;
+  /// The sum over `exposed`. A hybrid that waits for its lane stalls compute too, but is no part of this.
+  Ns exposedTotal = 0;
+};
+
+/// Plays `order`, a permutation of the problem's nodes that respects its edges, or a prefix of one (nodes that are not
+/// part of it have start = end = 0). O(N + lanes); with slow-downs O(N log F), F collectives in flight at once.
+Timeline simulate(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown = {});
+
+/// The makespan alone, for solvers: no output per node.
+Ns makespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order);
+
+} // namespace commsched
+
+#endif // COMMSCHED_SCHEDULING_TIMELINE_H

@@ -1,0 +1,150 @@
+//===- ScheduleVerifier.cpp - Whether an answer is right -------------------------------------===//
+//
+// Deliberately in another style than the models: places first, then intervals as differences, then one prefix sum.
+// Nothing of Memory.h, Timeline.h or a solver may be used here.
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Scheduling/ScheduleVerifier.h"
+#include "llvm/ADT/DenseMap.h"
+#include <algorithm>
+
+using namespace commsched;
+
+llvm::StringRef commsched::stringify(CollectiveOrder mode) {
+  switch (mode) {
+  case CollectiveOrder::Program:
+    return "program";
+  case CollectiveOrder::Group:
+    return "group";
+  case CollectiveOrder::Free:
+    return "free";
+  }
+  return "";
+}
+
+namespace {
+
+std::string text(int64_t number) { return std::to_string(number); }
+
+/// One check per member; each returns the first violation.
+class Verifier {
+public:
+  Verifier(const Problem &problem, llvm::ArrayRef<NodeId> order) : problem(problem), order(order) {}
+
+  std::string permutation() {
+    if (order.size() != problem.nodes.size())
+      return "the order has " + text(order.size()) + " nodes, the block " + text(problem.nodes.size());
+    place.assign(problem.nodes.size(), kNone);
+    for (size_t at = 0; at < order.size(); ++at) {
+      NodeId id = order[at];
+      if (id < 0 || static_cast<size_t>(id) >= place.size())
+        return "position " + text(at) + " names node " + text(id) + ", which does not exist";
+      if (place[id] != kNone)
+        return "node " + text(id) + " stands at positions " + text(place[id]) + " and " + text(at);
+      place[id] = static_cast<int32_t>(at);
+    }
+    return {};
+  }
+
+  std::string dependences() const {
+    for (NodeId id = 0; id < problem.size(); ++id) {
+      for (NodeId pred : problem.preds[id])
+        if (place[pred] > place[id])
+          return before(id, pred, "depends on it");
+      if (problem.nodes[id].start != kNone && place[problem.nodes[id].start] > place[id])
+        return before(id, problem.nodes[id].start, "waits for it");
+      for (BufferId buffer : problem.touches[id])
+        if (NodeId def = problem.buffers[buffer].def; def != kNone && place[def] > place[id])
+          return before(id, def, "uses buffer " + text(buffer) + ", which that node defines");
+    }
+    return {};
+  }
+
+  std::string peak(Bytes limit) const {
+    if (limit < 0 || order.empty())
+      return {};
+    const int32_t beyond = static_cast<int32_t>(order.size());
+    std::vector<int32_t> first(problem.buffers.size(), beyond), last(problem.buffers.size(), kNone);
+    for (NodeId id = 0; id < problem.size(); ++id)
+      for (BufferId buffer : problem.touches[id]) {
+        first[buffer] = std::min(first[buffer], place[id]);
+        last[buffer] = std::max(last[buffer], place[id]);
+      }
+    std::vector<Bytes> change(order.size() + 1, 0);
+    for (size_t index = 0; index < problem.buffers.size(); ++index) {
+      const Buffer &buffer = problem.buffers[index];
+      if (last[index] == kNone)
+        continue;
+      change[buffer.def == kNone ? 0 : first[index]] += buffer.bytes;
+      change[buffer.liveOut ? beyond : last[index] + 1] -= buffer.bytes;
+    }
+    Bytes live = 0;
+    for (int32_t at = 0; at < beyond; ++at) {
+      live += change[at];
+      Bytes here = live + problem.nodes[order[at]].workspace;
+      if (here > limit)
+        return "peak memory: " + text(here) + " bytes are live at position " + text(at) + " (node " + text(order[at]) +
+               "), the limit is " + text(limit);
+    }
+    return {};
+  }
+
+  std::string collectives(CollectiveOrder mode) const {
+    if (mode == CollectiveOrder::Free)
+      return {};
+    // The last collective of each class in the order; classes are groups, or one for all.
+    llvm::DenseMap<int64_t, NodeId> latest;
+    for (NodeId id : order) {
+      const Node &node = problem.nodes[id];
+      if (node.kind != NodeKind::Start && node.kind != NodeKind::Hybrid)
+        continue;
+      int64_t group = mode == CollectiveOrder::Program ? 0
+                      : node.group != kNone            ? 2 * int64_t(node.group) + 1
+                                                       : 2 * int64_t(node.lane);
+      auto [entry, isFirst] = latest.try_emplace(group, id);
+      if (!isFirst && entry->second > id)
+        return before(entry->second, id, "both are collectives and the order mode is " + stringify(mode).str());
+      entry->second = id;
+    }
+    return {};
+  }
+
+  std::string pinned() const {
+    NodeId latest = kNone;
+    for (NodeId id : order)
+      if (problem.nodes[id].pinned) {
+        if (id < latest)
+          return before(latest, id, "both are pinned");
+        latest = id;
+      }
+    return {};
+  }
+
+private:
+  std::string before(NodeId early, NodeId late, const std::string &why) const {
+    return "node " + text(early) + " at position " + text(place[early]) + " comes before node " + text(late) +
+           " at position " + text(place[late]) + ": " + why;
+  }
+
+  const Problem &problem;
+  llvm::ArrayRef<NodeId> order;
+  /// By node.
+  std::vector<int32_t> place;
+};
+
+} // namespace
+
+std::string commsched::verifySchedule(const Problem &problem, llvm::ArrayRef<NodeId> order,
+                                      const ScheduleRequirements &requirements) {
+  Verifier verifier(problem, order);
+  if (std::string wrong = verifier.permutation(); !wrong.empty())
+    return wrong;
+  if (std::string wrong = verifier.dependences(); !wrong.empty())
+    return wrong;
+  if (std::string wrong = verifier.pinned(); !wrong.empty())
+    return wrong;
+  if (std::string wrong = verifier.collectives(requirements.collectiveOrder); !wrong.empty())
+    return wrong;
+  return verifier.peak(requirements.peakLimit);
+}

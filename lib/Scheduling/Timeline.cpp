@@ -1,0 +1,178 @@
+//===- Timeline.cpp - What an order costs in time --------------------------------------------===//
+
+#include "CommSched/Scheduling/Timeline.h"
+#include "llvm/ADT/STLExtras.h"
+#include <algorithm>
+
+using namespace commsched;
+
+namespace {
+
+constexpr int64_t kPermille = 1000;
+
+/// `ns` of work at a rate of 1000 / (1000 + permille), rounded up. In 128 bits: no duration overflows.
+Ns stretched(Ns ns, int32_t permille) {
+  return static_cast<Ns>((static_cast<__int128>(ns) * (kPermille + permille) + kPermille - 1) / kPermille);
+}
+
+/// How much work fits into `ns` at that rate, rounded down.
+Ns workWithin(Ns ns, int32_t permille) {
+  return static_cast<Ns>(static_cast<__int128>(ns) * kPermille / (kPermille + permille));
+}
+
+/// The collectives in flight, as far as they can still matter: what ended before the compute lane's time is dropped,
+/// because nothing later in the order begins before it.
+class InFlight {
+public:
+  explicit InFlight(const SlowDown &slowDown) : slowDown(slowDown) {}
+
+  /// How long a collective of `cost` takes that begins on `lane` at `begin`; registers it. `now` is the compute
+  /// lane's time.
+  Ns launch(LaneId lane, Ns begin, Ns cost, Ns now) {
+    llvm::erase_if(flying, [&](const Flight &flight) { return flight.end <= now; });
+    Ns duration = cost;
+    if (slowDown.linkPermille > 0 && hasLink(lane) && llvm::any_of(flying, [&](const Flight &flight) {
+          return flight.lane != lane && hasLink(flight.lane) && link(flight.lane) == link(lane) &&
+                 flight.begin <= begin && begin < flight.end;
+        }))
+      duration = stretched(cost, slowDown.linkPermille);
+    if (duration > 0)
+      flying.push_back({begin, begin + duration, lane});
+    return duration;
+  }
+
+  /// When `work` on the compute lane that begins at `now` has ended.
+  Ns endOfCompute(Ns now, Ns work) {
+    if (slowDown.computePermille <= 0)
+      return now + work;
+    llvm::sort(flying, [](const Flight &a, const Flight &b) { return a.begin < b.begin; });
+    for (const Flight &flight : flying) {
+      if (flight.end <= now)
+        continue;
+      if (flight.begin > now) {
+        Ns alone = std::min(work, flight.begin - now);
+        now += alone, work -= alone;
+      }
+      if (work == 0)
+        return now;
+      Ns done = workWithin(flight.end - now, slowDown.computePermille);
+      if (work <= done)
+        return now + stretched(work, slowDown.computePermille);
+      now = flight.end, work -= done;
+    }
+    return now + work;
+  }
+
+private:
+  struct Flight {
+    Ns begin, end;
+    LaneId lane;
+  };
+  bool hasLink(LaneId lane) const { return lane < static_cast<LaneId>(slowDown.linkOfLane.size()); }
+  int32_t link(LaneId lane) const { return slowDown.linkOfLane[lane]; }
+
+  const SlowDown &slowDown;
+  llvm::SmallVector<Flight, 16> flying;
+};
+
+/// The state of the lanes while an order is played.
+class Player {
+public:
+  Player(const Problem &problem, const SlowDown &slowDown)
+      : problem(problem), inFlight(slowDown), disturbed(slowDown.any()), lanes(problem.numLanes(), 0) {
+    line.start.assign(problem.size(), 0);
+    line.end.assign(problem.size(), 0);
+    line.exposed.assign(problem.size(), 0);
+    line.load.assign(problem.numLanes(), 0);
+  }
+
+  void play(NodeId id) {
+    const Node &node = problem.nodes[id];
+    Ns &compute = lanes[kComputeLane];
+    line.start[id] = compute;
+    switch (node.kind) {
+    case NodeKind::Compute: {
+      Ns end = disturbed ? inFlight.endOfCompute(compute, node.cost) : compute + node.cost;
+      line.load[kComputeLane] += end - compute;
+      compute = end;
+      break;
+    }
+    case NodeKind::Start:
+      occupy(id, node);
+      line.load[kComputeLane] += node.issue;
+      compute += node.issue;
+      return;
+    case NodeKind::Wait: {
+      Ns there = node.start == kNone ? node.ready : line.end[node.start];
+      line.exposed[id] = std::max<Ns>(there - compute, 0);
+      line.exposedTotal += line.exposed[id];
+      compute += line.exposed[id];
+      break;
+    }
+    case NodeKind::Hybrid:
+      occupy(id, node);
+      line.load[kComputeLane] += line.end[id] - line.start[id];
+      compute = line.end[id];
+      break;
+    }
+    line.end[id] = compute;
+  }
+
+  Timeline finish() {
+    line.makespan = *std::max_element(lanes.begin(), lanes.end());
+    return std::move(line);
+  }
+
+private:
+  /// Puts a start or hybrid on its communication lane.
+  void occupy(NodeId id, const Node &node) {
+    Ns now = lanes[kComputeLane], &lane = lanes[node.lane];
+    Ns begin = std::max(now, lane);
+    Ns duration = disturbed ? inFlight.launch(node.lane, begin, node.cost, now) : node.cost;
+    line.start[id] = begin;
+    line.end[id] = lane = begin + duration;
+    line.load[node.lane] += duration;
+  }
+
+  const Problem &problem;
+  InFlight inFlight;
+  bool disturbed;
+  std::vector<Ns> lanes;
+  Timeline line;
+};
+
+} // namespace
+
+Timeline commsched::simulate(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown) {
+  if (problem.numLanes() == 0)
+    return {};
+  Player player(problem, slowDown);
+  for (NodeId id : order)
+    player.play(id);
+  return player.finish();
+}
+
+Ns commsched::makespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order) {
+  llvm::SmallVector<Ns, 16> lanes(std::max<LaneId>(problem.numLanes(), 1), 0);
+  std::vector<Ns> end(problem.size(), 0);
+  Ns compute = 0;
+  for (NodeId id : order) {
+    const Node &node = problem.nodes[id];
+    switch (node.kind) {
+    case NodeKind::Compute:
+      compute += node.cost;
+      break;
+    case NodeKind::Start:
+      end[id] = lanes[node.lane] = std::max(compute, lanes[node.lane]) + node.cost;
+      compute += node.issue;
+      break;
+    case NodeKind::Wait:
+      compute = std::max(compute, node.start == kNone ? node.ready : end[node.start]);
+      break;
+    case NodeKind::Hybrid:
+      compute = lanes[node.lane] = std::max(compute, lanes[node.lane]) + node.cost;
+      break;
+    }
+  }
+  return std::max(compute, *std::max_element(lanes.begin(), lanes.end()));
+}
