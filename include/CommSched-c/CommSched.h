@@ -115,6 +115,15 @@ COMMSCHED_EXPORT CommSchedBuffer commschedModulePrint(CommSchedModule *module, i
 /** The module as bytecode. `data` is NULL if it cannot be written. */
 COMMSCHED_EXPORT CommSchedBuffer commschedModuleWriteBytecode(CommSchedModule *module);
 
+/**
+ * The order of the operations, as JSON: what a front end applies to its own graph. One entry per function:
+ * {"functions": [{"name": ..., "signature": ..., "ops": [["comm.all_gather", ["names", "of", "its", "location"]], ...]}]}
+ * "ops" are those of the entry block, the terminator left out. The names are those of the location's name locations: an
+ * operation that stands for several of the input's (a bucket) carries all of theirs. "signature" is
+ * `comm.schedule_signature`, or "". `data` is NULL when memory runs out.
+ */
+COMMSCHED_EXPORT CommSchedBuffer commschedModuleListOperations(CommSchedModule *module);
+
 #ifdef __cplusplus
 }
 #endif

@@ -20,12 +20,14 @@
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/Verifier.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
+#include "llvm/Support/JSON.h"
 #include "llvm/Support/SourceMgr.h"
 #include <cstring>
 #include <deque>
@@ -253,4 +255,43 @@ CommSchedBuffer commschedModuleWriteBytecode(CommSchedModule *module) {
   if (failed(writeBytecodeToFile(*module->op, os)))
     return {nullptr, 0};
   return toBuffer(bytes);
+}
+
+/// Writes the names of `loc`: its own, or those of the locations it was fused from.
+static void writeNames(llvm::json::OStream &json, Location loc) {
+  if (auto name = dyn_cast<NameLoc>(loc)) {
+    json.value(name.getName().getValue());
+  } else if (auto fused = dyn_cast<FusedLoc>(loc)) {
+    for (Location part : fused.getLocations())
+      writeNames(json, part);
+  }
+}
+
+CommSchedBuffer commschedModuleListOperations(CommSchedModule *module) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  llvm::json::OStream json(os);
+  auto writeFunction = [&](FunctionOpInterface function) {
+    auto signature = function->getAttrOfType<StringAttr>("comm.schedule_signature");
+    json.attribute("name", function.getName());
+    json.attribute("signature", signature ? signature.getValue() : StringRef());
+    json.attributeArray("ops", [&] {
+      for (Operation &op : function.front()) {
+        if (op.hasTrait<OpTrait::IsTerminator>())
+          continue;
+        json.array([&] {
+          json.value(op.getName().getStringRef());
+          json.array([&] { writeNames(json, op.getLoc()); });
+        });
+      }
+    });
+  };
+  json.object([&] {
+    json.attributeArray("functions", [&] {
+      for (auto function : module->op->getOps<FunctionOpInterface>())
+        if (!function.isExternal())
+          json.object([&] { writeFunction(function); });
+    });
+  });
+  return toBuffer(text);
 }

@@ -1,6 +1,12 @@
 """CommSched: hides the communication of distributed ML programs behind their computation.
 
-This package imports nothing heavy. ``commsched.torch`` holds the PyTorch front end and is the only part that needs torch.
+`Program` holds an MLIR module and runs passes over it. `commsched.torch` is the PyTorch front end and the only part that
+needs torch: importing this package does not import it.
 """
 
+from __future__ import annotations
+
+from .program import Error, Message, Operation, Program, version
+
+__all__ = ["Error", "Message", "Operation", "Program", "__version__", "version"]
 __version__ = "0.1.0"
