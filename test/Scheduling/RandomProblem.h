@@ -1,0 +1,85 @@
+//===- RandomProblem.h - Problems for tests and benchmarks -----------------------------------===//
+//
+// Deterministic generators: small programs with every feature of a Problem, for comparison with brute force, and large
+// layered ones that look like a fully sharded training step. Equal seeds give equal Problems on every machine.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_TEST_SCHEDULING_RANDOMPROBLEM_H
+#define COMMSCHED_TEST_SCHEDULING_RANDOMPROBLEM_H
+
+#include "CommSched/Scheduling/Problem.h"
+#include "CommSched/Scheduling/ScheduleVerifier.h"
+
+namespace commsched::test {
+
+/// SplitMix64: the standard library's distributions differ between implementations.
+class Random {
+public:
+  explicit Random(uint64_t seed) : state(seed) {}
+  uint64_t next();
+  /// Uniform in [0, bound); 0 where bound <= 0.
+  int64_t below(int64_t bound) { return bound <= 0 ? 0 : static_cast<int64_t>(next() % static_cast<uint64_t>(bound)); }
+  /// Uniform in [low, high].
+  int64_t between(int64_t low, int64_t high) { return low + below(high - low + 1); }
+  bool percent(int32_t chance) { return below(100) < chance; }
+
+private:
+  uint64_t state;
+};
+
+/// What a random program is made of; chances in percent.
+struct RandomOptions {
+  /// Nodes, give or take the waits that end the program.
+  int32_t nodes = 10;
+  int32_t commLanes = 2;
+  int32_t chanceOfStart = 30;
+  int32_t chanceOfHybrid = 5;
+  int32_t chanceOfView = 10;
+  int32_t chanceOfInPlace = 10;
+  int32_t chanceOfCoalesced = 15;
+  int32_t chanceOfSecondWait = 10;
+  int32_t chanceOfArgumentFuture = 5;
+  int32_t chanceOfWorkspace = 15;
+  int32_t chanceOfCast = 40;
+  int32_t chanceOfLiveOut = 20;
+  int32_t chanceOfPinned = 0;
+  /// Of a start that it may be merged, where its shape allows it.
+  int32_t chanceOfMergeable = 60;
+  int32_t donatedArguments = 2;
+  /// Largest issue cost of a start; 0 for none.
+  Ns maxIssue = 3;
+  Ns maxCost = 20;
+  /// Sizes are multiples of 64.
+  Bytes maxBytes = 640;
+  /// Adds the edges that this mode asks for.
+  CollectiveOrder collectiveOrder = CollectiveOrder::Free;
+};
+
+/// A valid problem (Problem::validate() is empty), finalized.
+Problem randomProblem(uint64_t seed, const RandomOptions &options = {});
+
+/// A topological order drawn at random.
+Order randomOrder(const Problem &problem, Random &random);
+
+/// A training step over `layers` layers with fully sharded parameters: forward (cast, all-gather, wait, computes) and
+/// backward (cast, all-gather, wait, computes, reduce-scatter per layer), all collectives right before or after their
+/// use, as a compiler's front end leaves them.
+struct LayeredOptions {
+  int32_t layers = 100;
+  /// Computes of a layer's forward half; the backward half has twice as many.
+  int32_t computes = 8;
+  /// Parameters of a layer, each gathered and reduced on its own.
+  int32_t parameters = 3;
+  /// An all-reduce on a second lane after each half layer.
+  bool tensorParallel = false;
+  int32_t ranks = 64;
+};
+
+Problem layeredProblem(uint64_t seed, const LayeredOptions &options = {});
+
+/// Nodes of a layeredProblem per layer.
+int32_t nodesPerLayer(const LayeredOptions &options);
+
+} // namespace commsched::test
+
+#endif // COMMSCHED_TEST_SCHEDULING_RANDOMPROBLEM_H
