@@ -51,12 +51,12 @@ COMMSCHED_EXPORT void commschedContextAllowUnregisteredDialects(CommSchedContext
 typedef enum CommSchedMessageKind {
   COMMSCHED_ERROR = 0,
   COMMSCHED_WARNING = 1,
-  COMMSCHED_NOTE = 2,            /**< Belongs to the message before it. */
-  COMMSCHED_REMARK = 3,          /**< A diagnostic of severity remark. */
-  COMMSCHED_REMARK_PASSED = 4,   /**< An optimization was applied. */
-  COMMSCHED_REMARK_MISSED = 5,   /**< It was not, and the text says why. */
-  COMMSCHED_REMARK_FAILED = 6,   /**< It was tried and failed. */
-  COMMSCHED_REMARK_ANALYSIS = 7  /**< Facts, such as times and sizes. */
+  COMMSCHED_NOTE = 2,           /**< Belongs to the message before it. */
+  COMMSCHED_REMARK = 3,         /**< A diagnostic of severity remark. */
+  COMMSCHED_REMARK_PASSED = 4,  /**< An optimization was applied. */
+  COMMSCHED_REMARK_MISSED = 5,  /**< It was not, and the text says why. */
+  COMMSCHED_REMARK_FAILED = 6,  /**< It was tried and failed. */
+  COMMSCHED_REMARK_ANALYSIS = 7 /**< Facts, such as times and sizes. */
 } CommSchedMessageKind;
 
 /** The strings live until the context's messages are cleared or the context is destroyed. None is NULL. */
@@ -92,9 +92,9 @@ COMMSCHED_EXPORT CommSchedModule *commschedModuleParse(CommSchedContext *context
 COMMSCHED_EXPORT void commschedModuleDestroy(CommSchedModule *module);
 
 /**
- * Runs passes over the module, given as text: "canonicalize,comm-raise" or "reorder-comm-overlap{solver=schedule}", with or
- * without an enclosing "builtin.module(...)". Returns 0 on success. After a failure the module may be half transformed:
- * parse it again to go on.
+ * Runs passes over the module, given as text: "canonicalize,comm-raise" or "reorder-comm-overlap{solver=schedule}",
+ * with or without an enclosing "builtin.module(...)". Returns 0 on success. After a failure the module may be half
+ * transformed: parse it again to go on.
  */
 COMMSCHED_EXPORT int commschedModuleRunPipeline(CommSchedModule *module, const char *pipeline);
 

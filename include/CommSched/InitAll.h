@@ -23,8 +23,8 @@ namespace commsched {
 /// Adds the project's dialects to `registry`.
 void registerAllDialects(mlir::DialectRegistry &registry);
 
-/// Adds the external models that CommSched attaches to operations of upstream dialects. They attach when the dialect they
-/// extend is loaded, so this costs a context that does not load it nothing.
+/// Adds the external models that CommSched attaches to operations of upstream dialects. They attach when the dialect
+/// they extend is loaded, so this costs a context that does not load it nothing.
 void registerAllExtensions(mlir::DialectRegistry &registry);
 
 /// Registers the project's passes and pipelines with MLIR's global registry, for tools that parse pipelines from text.

@@ -150,9 +150,9 @@ struct CommSchedContext {
     });
     remark::RemarkCategories everything;
     everything.all = ".*";
-    LogicalResult enabled = remark::enableOptimizationRemarks(context, std::make_unique<RemarkCollector>(messages),
-                                                              std::make_unique<remark::RemarkEmittingPolicyAll>(),
-                                                              everything);
+    LogicalResult enabled =
+        remark::enableOptimizationRemarks(context, std::make_unique<RemarkCollector>(messages),
+                                          std::make_unique<remark::RemarkEmittingPolicyAll>(), everything);
     if (failed(enabled))
       messages.add({COMMSCHED_WARNING, "", "", "", "remarks are not available"});
   }

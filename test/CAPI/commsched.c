@@ -25,14 +25,13 @@ static int failures = 0;
     }                                                                                                                  \
   } while (0)
 
-static const char program[] =
-    "comm.group @dp #comm.iota<[1, 4]>\n"
-    "func.func @f(%x: tensor<4xf32>) -> tensor<16xf32> {\n"
-    "  %unused = arith.constant 1 : i32\n"
-    "  %f = comm.all_gather %x on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>\n"
-    "  %r = comm.wait %f : !comm.future<tensor<16xf32>>\n"
-    "  return %r : tensor<16xf32>\n"
-    "}\n";
+static const char program[] = "comm.group @dp #comm.iota<[1, 4]>\n"
+                              "func.func @f(%x: tensor<4xf32>) -> tensor<16xf32> {\n"
+                              "  %unused = arith.constant 1 : i32\n"
+                              "  %f = comm.all_gather %x on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>\n"
+                              "  %r = comm.wait %f : !comm.future<tensor<16xf32>>\n"
+                              "  return %r : tensor<16xf32>\n"
+                              "}\n";
 
 static CommSchedModule *parse(CommSchedContext *context, const char *text) {
   return commschedModuleParse(context, text, strlen(text), "test.mlir");

@@ -49,7 +49,8 @@ Error commsched::writeWhole(StringRef path, function_ref<Error(raw_ostream &)> w
     // Replace what a symbolic link points at, not the link, and keep out of read-only files.
     if (std::error_code code = sys::fs::access(path, sys::fs::AccessMode::Write))
       return createFileError(path, code);
-    (void)sys::fs::real_path(path, target);
+    if (std::error_code code = sys::fs::real_path(path, target))
+      return createFileError(path, code);
   }
 
   Expected<sys::fs::TempFile> temp =

@@ -6,9 +6,9 @@
 //
 //===------------------------------------------------------------------------------------===//
 //
-// llvm::ToolOutputFile truncates its file when it is opened and removes it on failure. `comm-opt x.mlir -o x.mlir` would
-// then read a file that has just been emptied, and a failing pass would delete the user's input. This one writes beside the
-// target and renames over it on success.
+// llvm::ToolOutputFile truncates its file when it is opened and removes it on failure. `comm-opt x.mlir -o x.mlir`
+// would then read a file that has just been emptied, and a failing pass would delete the user's input. This one writes
+// beside the target and renames over it on success.
 //
 //===------------------------------------------------------------------------------------===//
 
@@ -22,8 +22,8 @@
 namespace commsched {
 
 /// Calls `write` with a stream that ends up in `path` if it succeeds; otherwise `path` keeps what it had. "-" is the
-/// standard output. A path that exists and is no regular file (a device, a pipe) is written directly. Whether `path` can be
-/// written is checked before `write` is called.
+/// standard output. A path that exists and is no regular file (a device, a pipe) is written directly. Whether `path`
+/// can be written is checked before `write` is called.
 llvm::Error writeWhole(llvm::StringRef path, llvm::function_ref<llvm::Error(llvm::raw_ostream &)> write);
 
 } // namespace commsched

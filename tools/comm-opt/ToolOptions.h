@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------===//
 //
-// libLLVM brings about five hundred options of its own, and MLIR brings hundreds of passes. `--help` shows what a user of
-// this project needs; `--help-hidden` shows the rest.
+// libLLVM brings about five hundred options of its own, and MLIR brings hundreds of passes. `--help` shows what a user
+// of this project needs; `--help-hidden` shows the rest.
 //
 //===------------------------------------------------------------------------------------===//
 
@@ -19,8 +19,8 @@ namespace commsched {
 /// Whether the command line asks for the short help, in which upstream's passes do not appear.
 bool asksForShortHelp(int argc, char **argv);
 
-/// Hides every registered option that is not the project's own or one of MLIR's common ones. To be called after all options
-/// are registered and before the command line is parsed.
+/// Hides every registered option that is not the project's own or one of MLIR's common ones. To be called after all
+/// options are registered and before the command line is parsed.
 void hideUncommonOptions();
 
 } // namespace commsched

@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------===//
 //
-// mlir-opt with the comm dialect and the project's passes: all of upstream's dialects, extensions and passes are there too,
-// so that a program can be brought from any of them and lowered to any of them in one run.
+// mlir-opt with the comm dialect and the project's passes: all of upstream's dialects, extensions and passes are there
+// too, so that a program can be brought from any of them and lowered to any of them in one run.
 //
 //===------------------------------------------------------------------------------------===//
 

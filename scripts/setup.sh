@@ -1,0 +1,134 @@
+#!/usr/bin/env bash
+# Installs what CommSched needs and is not there yet: Debian packages, and a Python environment in build/venv.
+# scripts/test.sh and scripts/demo.sh source this file; by itself it only installs.
+#
+# Works on Debian 12 as root or with sudo. LLVM 22 comes from the suite bookworm-security. A second call finds everything
+# in place and changes nothing.
+
+# What building and testing need. libclang-rt holds the sanitizers' run-time libraries.
+COMMSCHED_DEBIAN_PACKAGES=(
+  ca-certificates ccache clang-22 clang-format-22 clang-tidy-22 cmake g++ git libbenchmark-dev libclang-rt-22-dev
+  libgtest-dev libmlir-22-dev libopenmpi-dev lld-22 llvm-22 llvm-22-dev llvm-22-tools mlir-22-tools ninja-build openmpi-bin
+  python3 python3-dev python3-venv
+)
+
+say() { printf '== %s\n' "$*"; }
+fail() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+# Runs a command as root.
+as_root() {
+  if [ "$(id -u)" = 0 ]; then
+    "$@"
+  elif command -v sudo >/dev/null; then
+    sudo "$@"
+  else
+    fail "installing packages needs root: run this as root, install sudo, or install by hand and pass --no-install"
+  fi
+}
+
+# The names among COMMSCHED_DEBIAN_PACKAGES that are not installed.
+missing_packages() {
+  local installed
+  installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${COMMSCHED_DEBIAN_PACKAGES[@]}" 2>/dev/null |
+    sed -n 's/^installed //p')
+  comm -23 <(printf '%s\n' "${COMMSCHED_DEBIAN_PACKAGES[@]}" | sort -u) <(printf '%s\n' "$installed" | sort -u)
+}
+
+apt_knows_security() { apt-get indextargets --format '$(SUITE)$(CODENAME)$(RELEASE)' 2>/dev/null | grep -q 'bookworm-security'; }
+
+# LLVM 22 lives in bookworm-security. A bare debootstrap tree has only bookworm: add the suite beside it, on the same mirror.
+ensure_security_suite() {
+  apt_knows_security && return
+  say "bookworm-security is not among apt's sources, and LLVM 22 comes from there"
+  local list=/etc/apt/sources.list.d/commsched-security.list uri
+  uri=$(apt-get indextargets --format '$(CODENAME) $(REPO_URI)' 2>/dev/null | sed -n 's/^bookworm //p' | head -n 1)
+  uri=${uri%/}
+  [ -n "$uri" ] || fail "apt has no source for bookworm: this script supports Debian 12; elsewhere install LLVM/MLIR 22 by hand and pass --no-install"
+  say "adding it as $list, from the mirror that bookworm comes from"
+  echo "deb $uri-security bookworm-security main" | as_root tee "$list" >/dev/null
+  if ! as_root apt-get update -q || ! apt_knows_security; then
+    as_root rm -f "$list"
+    fail "that mirror has no bookworm-security: add the suite to apt's sources by hand and run this again"
+  fi
+}
+
+install_packages() {
+  command -v dpkg-query >/dev/null || fail "this is not Debian: install LLVM/MLIR 22, CMake, Ninja and clang by hand and pass --no-install"
+  local missing
+  mapfile -t missing < <(missing_packages)
+  if [ ${#missing[@]} = 0 ]; then
+    say "Debian packages: all ${#COMMSCHED_DEBIAN_PACKAGES[@]} are installed"
+    return
+  fi
+  say "Debian packages: installing ${missing[*]}"
+  as_root apt-get update -q
+  ensure_security_suite
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
+}
+
+# The Python environment: what python/requirements.txt lists, and the package itself from this tree.
+install_python() {
+  local venv=build/venv stamp=build/venv/commsched-stamp python=/usr/bin/python3 want
+  [ -x "$python" ] || python=python3
+  want=$(cat python/requirements.txt python/pyproject.toml 2>/dev/null | sha256sum)
+  if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ]; then
+    say "Python packages: build/venv is up to date"
+    return
+  fi
+  say "Python packages: installing python/requirements.txt into build/venv (torch is large)"
+  [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check -r python/requirements.txt
+  if [ -f python/pyproject.toml ]; then
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e python
+  fi
+  echo "$want" >"$stamp"
+}
+
+# Stops with the reason when --no-install leaves something out that the build cannot do without.
+require_tools() {
+  local tool
+  for tool in cmake ninja clang++-22; do
+    command -v "$tool" >/dev/null || fail "$tool is missing; run without --no-install, or install: ${COMMSCHED_DEBIAN_PACKAGES[*]}"
+  done
+  [ -f /usr/lib/llvm-22/lib/cmake/mlir/MLIRConfig.cmake ] || fail "libmlir-22-dev is missing; run without --no-install"
+}
+
+# Installs everything, unless the caller says not to: setup yes|no.
+setup() {
+  mkdir -p build
+  if [ "$1" = yes ]; then
+    install_packages
+    install_python
+  else
+    say "--no-install: taking what is there"
+  fi
+  require_tools
+}
+
+# Configures build/ once and builds the given targets (all of them without arguments).
+build_tree() {
+  local options=(-DCOMMSCHED_ENABLE_MPI=OFF -DCOMMSCHED_ENABLE_BENCHMARKS=OFF)
+  command -v mpicc >/dev/null && options[0]=-DCOMMSCHED_ENABLE_MPI=ON || say "MPI is not installed: its backend is left out"
+  [ -f /usr/include/benchmark/benchmark.h ] && options[1]=-DCOMMSCHED_ENABLE_BENCHMARKS=ON ||
+    say "Google Benchmark is not installed: the benchmarks are left out"
+  cmake --preset dev "${options[@]}" >build/configure.log 2>&1 || {
+    cat build/configure.log
+    fail "configuring failed"
+  }
+  local start=$SECONDS
+  ninja -C build "$@" >build/build.log 2>&1 || {
+    tail -n 60 build/build.log
+    fail "the build failed; all of its output is in build/build.log"
+  }
+  say "built in $((SECONDS - start)) s"
+}
+
+if [ "${BASH_SOURCE[0]}" = "$0" ]; then
+  set -euo pipefail
+  cd "$(dirname "$0")/.."
+  setup yes
+  say "everything is installed"
+fi

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Builds with address and undefined-behaviour sanitizers (build/asan) and runs there what needs no Python: the IR tests, the
+# unit tests, and the mutations of the test inputs. libMLIR itself is not instrumented; our code over it is.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/setup.sh
+
+require_tools
+options=(-DCOMMSCHED_ENABLE_BENCHMARKS=OFF -DCOMMSCHED_ENABLE_PYTHON=OFF -DCOMMSCHED_ENABLE_MPI=OFF)
+cmake --preset asan "${options[@]}" >build/asan-configure.log 2>&1 || {
+  cat build/asan-configure.log
+  fail "configuring failed"
+}
+start=$SECONDS
+ninja -C build/asan >build/asan-build.log 2>&1 || {
+  tail -n 60 build/asan-build.log
+  fail "the build failed; all of its output is in build/asan-build.log"
+}
+say "built in $((SECONDS - start)) s"
+say "left out under the sanitizers: MPI (its library leaks), the consumer project, docs and Python (tested once above)"
+ASAN_OPTIONS=detect_leaks=0 ctest --test-dir build/asan --output-on-failure --no-tests=error -LE no-sanitizer
