@@ -1,0 +1,106 @@
+//===- Storage.h - Which values of a block share storage --------------------------*- C++ -*-===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// Maps every shaped value of a block to the storage that it may refer to, through views, destination-passing, mutation
+// and futures in flight. Both the memory model and the dependences are read off this map.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_ANALYSIS_STORAGE_H
+#define COMMSCHED_ANALYSIS_STORAGE_H
+
+#include "CommSched/Dialect/Comm/CommDialect.h"
+#include "CommSched/Scheduling/Units.h"
+#include "mlir/IR/Block.h"
+#include "mlir/IR/Operation.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/DenseMap.h"
+#include <vector>
+
+namespace commsched {
+
+/// Index of a storage class within a StorageMap.
+using StorageId = int32_t;
+
+/// Storage that is allocated at one place. Values refer to one class, or (a select, an unknown memref) to several.
+struct StorageClass {
+  Bytes bytes = 0;
+  /// The operation of the block that allocates it; null for arguments, captured values and globals.
+  mlir::Operation *def = nullptr;
+  /// A donated argument: live from the beginning, freed after its last use.
+  bool donated = false;
+  /// Used by the terminator, itself or through a future: live to the end.
+  bool liveOut = false;
+  /// Made inside a region of an operation of the block: part of that operation's workspace, not of the block's buffers.
+  bool inner = false;
+  /// A memref whose origin is unknown; all of these may be the same memory.
+  bool unknownOrigin = false;
+
+  /// Live throughout the block and no matter of any schedule: an argument that is not donated, or a captured value.
+  bool liveThroughout() const { return !def && !donated && !inner; }
+};
+
+/// The storage classes of one block and the values that refer to them.
+class StorageMap {
+public:
+  /// Analyses `block` with everything nested in it. O(operations + operands).
+  explicit StorageMap(mlir::Block &block);
+
+  llvm::ArrayRef<StorageClass> classes() const { return storage; }
+
+  /// The classes that a shaped value may refer to; of a future, everything that is in flight with it. Empty for values
+  /// without storage.
+  llvm::ArrayRef<StorageId> of(mlir::Value value) const;
+
+  /// The start of a future, if it stands in the block or in a region of it; null for a future that came in.
+  mlir::Operation *startOf(mlir::Value future) const { return starts.lookup(future); }
+
+  /// Bytes of the block's arguments that live throughout.
+  Bytes argumentBytes() const { return numArgumentBytes; }
+
+  /// Values whose size is dynamic and has no hint; they count as 0 bytes.
+  int64_t unknownSizes() const { return numUnknownSizes; }
+
+private:
+  /// A range of `pool`.
+  using Slice = std::pair<int32_t, int32_t>;
+
+  void addArguments(mlir::Block &owner, bool nested);
+  void addArgument(mlir::BlockArgument argument);
+  void addCaptured(mlir::Value value);
+  void visit(mlir::Operation *op, bool nested);
+  void visitStart(comm::CollectiveOpInterface start, bool nested);
+  void visitWait(comm::WaitOp wait, bool nested);
+  void visitResult(mlir::OpResult result, bool nested);
+  void visitTerminator(mlir::Operation *terminator);
+
+  StorageId allocate(mlir::Operation *def, Bytes bytes, bool nested);
+  Bytes bytesOf(mlir::Type type, std::optional<Bytes> hint);
+  Slice addSlice(llvm::ArrayRef<StorageId> ids);
+  void refer(mlir::Value value, llvm::ArrayRef<StorageId> ids) { slices[value] = addSlice(ids); }
+  void referToUnion(mlir::Value value, mlir::ValueRange sources);
+
+  std::vector<StorageClass> storage;
+  std::vector<StorageId> pool;
+  llvm::DenseMap<mlir::Value, Slice> slices;
+  /// Of a future with a known start: the start, and the classes of each of its values.
+  llvm::DenseMap<mlir::Value, mlir::Operation *> starts;
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<Slice, 1>> futureValues;
+  Bytes numArgumentBytes = 0;
+  int64_t numUnknownSizes = 0;
+};
+
+/// The operand whose storage a result has, as far as the operation itself tells: its StorageOpInterface, a view, a
+/// destination that is used by nothing else; null where the result is storage of its own.
+mlir::Value getAliasedValue(mlir::OpResult result);
+
+/// Whether an operation writes the storage of an operand of tensor type (for memrefs ask its memory effects).
+bool mutatesOperand(mlir::OpOperand &operand);
+
+} // namespace commsched
+
+#endif // COMMSCHED_ANALYSIS_STORAGE_H

@@ -1,0 +1,269 @@
+//===- Dependence.cpp - What may not be reordered ---------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// Two walks. The first collects, per operation, which storage it reads and writes and whether it is a barrier. The
+// second goes through the block in order and keeps, per storage class that anything writes, the last writer and the
+// readers since: every hazard is an edge to one of these.
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Analysis/Dependence.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SmallPtrSet.h"
+
+using namespace mlir;
+using namespace commsched;
+using namespace commsched::comm;
+
+BlockNodes::BlockNodes(Block &block) : block(&block) {
+  for (Operation &op : block) {
+    if (&op == &block.back() && op.hasTrait<OpTrait::IsTerminator>())
+      break;
+    ids.try_emplace(&op, size());
+    ops.push_back(&op);
+  }
+}
+
+NodeId BlockNodes::find(Operation *op) const {
+  if (op && op->getBlock() != block)
+    op = block->findAncestorOpInBlock(*op);
+  auto it = ids.find(op);
+  return it == ids.end() ? kNone : it->second;
+}
+
+namespace {
+
+/// What an operation does to memory that others see too.
+struct Access {
+  /// A storage class, or (beyond those) a resource, or memory of unknown origin.
+  int32_t place;
+  bool write;
+};
+
+/// The accesses of all nodes.
+class AccessCollector {
+public:
+  AccessCollector(const BlockNodes &nodes, const StorageMap &storage) : storage(storage) {
+    accesses.resize(nodes.size());
+    barrier.assign(nodes.size(), false);
+    for (NodeId id = 0; id < nodes.size(); ++id)
+      nodes[id]->walk([&](Operation *op) { visit(id, op); });
+    keepWrittenPlaces();
+  }
+
+  /// Per node, without duplicates: places that something in the block writes.
+  std::vector<llvm::SmallVector<Access, 2>> accesses;
+  /// Unknown effects: nothing with effects and no collective crosses.
+  std::vector<bool> barrier;
+  int32_t numPlaces() const { return static_cast<int32_t>(storage.classes().size() + 1 + resources.size()); }
+
+private:
+  int32_t placeOf(StorageId id) const {
+    return storage.classes()[id].unknownOrigin ? static_cast<int32_t>(storage.classes().size()) : id;
+  }
+
+  int32_t placeOf(SideEffects::Resource *resource) {
+    auto [it, inserted] = resources.try_emplace(resource->getResourceID(), resources.size());
+    return static_cast<int32_t>(storage.classes().size() + 1 + it->second);
+  }
+
+  void add(NodeId id, Value value, bool write) {
+    for (StorageId storageId : storage.of(value))
+      accesses[id].push_back({placeOf(storageId), write});
+  }
+
+  void visit(NodeId id, Operation *op) {
+    if (auto wait = dyn_cast<WaitOp>(op))
+      return visitWait(id, wait);
+    for (OpOperand &operand : op->getOpOperands())
+      if (!isa<BaseMemRefType>(operand.get().getType()))
+        add(id, operand.get(), mutatesOperand(operand));
+    if (auto start = dyn_cast<CollectiveOpInterface>(op))
+      return visitStart(id, start);
+    if (isa<RecordOp, AwaitEventOp>(op))
+      barrier[id] = true;
+    visitEffects(id, op);
+  }
+
+  /// A start reads its inputs and writes its destinations; a barrier is one for everything.
+  void visitStart(NodeId id, CollectiveOpInterface start) {
+    for (Value input : start.getCollectiveInputs())
+      add(id, input, false);
+    for (Value dest : start.getCollectiveDests())
+      add(id, dest, true);
+    if (start.getCollectiveKind() == CollectiveKind::Barrier)
+      barrier[id] = true;
+  }
+
+  /// Until the first wait the inputs are read and the destinations written; a later wait only looks.
+  void visitWait(NodeId id, WaitOp wait) {
+    auto start = dyn_cast_if_present<CollectiveOpInterface>(storage.startOf(wait.getFuture()));
+    bool writes = start && !start.getCollectiveDests().empty() && waited.insert(start).second;
+    llvm::SmallVector<StorageId, 4> written;
+    for (Value result : wait->getResults())
+      llvm::append_range(written, storage.of(result));
+    for (StorageId inFlight : storage.of(wait.getFuture()))
+      accesses[id].push_back({placeOf(inFlight), writes && llvm::is_contained(written, inFlight)});
+    for (Value buffer : wait.getInflight())
+      add(id, buffer, false);
+  }
+
+  void visitEffects(NodeId id, Operation *op) {
+    auto effectOp = dyn_cast<MemoryEffectOpInterface>(op);
+    if (!effectOp) {
+      if (!op->hasTrait<OpTrait::HasRecursiveMemoryEffects>())
+        barrier[id] = true;
+      return;
+    }
+    llvm::SmallVector<MemoryEffects::EffectInstance, 4> effects;
+    effectOp.getEffects(effects);
+    for (const MemoryEffects::EffectInstance &effect : effects) {
+      if (isa<MemoryEffects::Allocate>(effect.getEffect()))
+        continue;
+      bool write = !isa<MemoryEffects::Read>(effect.getEffect());
+      SideEffects::Resource *resource = effect.getResource();
+      if (Value value = effect.getValue(); value && !storage.of(value).empty())
+        add(id, value, write);
+      else if (isa<SideEffects::DefaultResource>(resource))
+        barrier[id] = true;
+      else if (!isa<InFlightResource, ParameterStorageResource, SideEffects::AutomaticAllocationScopeResource>(resource))
+        accesses[id].push_back({placeOf(resource), write});
+    }
+  }
+
+  /// Drops accesses to places that nothing writes: no order follows from them.
+  void keepWrittenPlaces() {
+    std::vector<bool> written(numPlaces(), false);
+    for (const auto &list : accesses)
+      for (Access access : list)
+        if (access.write)
+          written[access.place] = true;
+    for (auto &list : accesses) {
+      llvm::erase_if(list, [&](Access access) { return !written[access.place]; });
+      // A write says more than a read of the same place.
+      llvm::sort(list, [](Access a, Access b) { return std::tie(a.place, b.write) < std::tie(b.place, a.write); });
+      list.erase(llvm::unique(list, [](Access a, Access b) { return a.place == b.place; }), list.end());
+    }
+  }
+
+  const StorageMap &storage;
+  llvm::DenseMap<TypeID, size_t> resources;
+  llvm::SmallPtrSet<Operation *, 16> waited;
+};
+
+/// Goes through the block in order and emits each node's predecessors.
+class EdgeBuilder {
+public:
+  EdgeBuilder(const BlockNodes &nodes, const AccessCollector &collected, CollectiveOrder order)
+      : nodes(nodes), collected(collected), order(order), places(collected.numPlaces()) {}
+
+  IndexLists run() {
+    IndexLists result;
+    for (NodeId id = 0; id < nodes.size(); ++id) {
+      preds.clear();
+      addUses(id);
+      addHazards(id);
+      addBarriers(id);
+      addCollectiveOrder(id);
+      if (nodes[id]->hasAttr(CommDialect::kPinnedAttrName))
+        chain(lastPinned, id);
+      llvm::sort(preds);
+      preds.erase(llvm::unique(preds), preds.end());
+      result.append(preds);
+    }
+    return result;
+  }
+
+private:
+  struct Place {
+    NodeId lastWriter = kNone;
+    llvm::SmallVector<NodeId, 2> readers;
+  };
+
+  void addPred(NodeId pred) {
+    if (pred != kNone)
+      preds.push_back(pred);
+  }
+
+  void chain(NodeId &last, NodeId id) {
+    addPred(last);
+    last = id;
+  }
+
+  void addUses(NodeId id) {
+    nodes[id]->walk([&](Operation *op) {
+      for (Value operand : op->getOperands())
+        if (NodeId def = nodes.find(operand.getDefiningOp()); def != id)
+          addPred(def);
+    });
+  }
+
+  void addHazards(NodeId id) {
+    for (Access access : collected.accesses[id]) {
+      Place &place = places[access.place];
+      if (!access.write || place.readers.empty())
+        addPred(place.lastWriter);
+      if (!access.write) {
+        place.readers.push_back(id);
+        continue;
+      }
+      for (NodeId reader : place.readers)
+        addPred(reader);
+      place.readers.clear();
+      place.lastWriter = id;
+    }
+  }
+
+  static bool isCollective(Operation *op) {
+    return isa<CollectiveOpInterface>(op) || op->hasAttr(CommDialect::kHybridAttrName);
+  }
+
+  void addBarriers(NodeId id) {
+    bool barrier = collected.barrier[id];
+    if (!barrier && collected.accesses[id].empty() && !isCollective(nodes[id]) && !isa<WaitOp>(nodes[id]))
+      return;
+    addPred(lastBarrier);
+    if (!barrier) {
+      sinceBarrier.push_back(id);
+      return;
+    }
+    llvm::append_range(preds, sinceBarrier);
+    sinceBarrier.clear();
+    lastBarrier = id;
+  }
+
+  void addCollectiveOrder(NodeId id) {
+    Operation *op = nodes[id];
+    if (!isCollective(op))
+      return;
+    auto collective = dyn_cast<CollectiveOpInterface>(op);
+    if (collective && collective.isPointToPoint())
+      chain(lastPointToPoint, id);
+    if (order == CollectiveOrder::Program)
+      chain(lastCollective, id);
+    if (order == CollectiveOrder::Group) {
+      Attribute group = collective ? collective.getGroupAttr() : op->getAttr(CommDialect::kHybridAttrName);
+      chain(lastOfGroup.try_emplace(group, kNone).first->second, id);
+    }
+  }
+
+  const BlockNodes &nodes;
+  const AccessCollector &collected;
+  CollectiveOrder order;
+  std::vector<Place> places;
+  std::vector<NodeId> preds, sinceBarrier;
+  NodeId lastBarrier = kNone, lastPointToPoint = kNone, lastCollective = kNone, lastPinned = kNone;
+  llvm::DenseMap<Attribute, NodeId> lastOfGroup;
+};
+
+} // namespace
+
+IndexLists commsched::computeDependences(const BlockNodes &nodes, const StorageMap &storage, CollectiveOrder order) {
+  return EdgeBuilder(nodes, AccessCollector(nodes, storage), order).run();
+}

@@ -1,0 +1,260 @@
+//===- Storage.cpp - Which values of a block share storage ------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// One walk in program order. A result is a view of an operand, takes over a destination, or is storage of its own; a
+// wait gives what its start put in flight.
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Analysis/Storage.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Interfaces/DestinationStyleOpInterface.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
+
+using namespace mlir;
+using namespace commsched;
+using namespace commsched::comm;
+
+//===-----------------------------------------------------------------------------------------===//
+// What one operation tells
+//===-----------------------------------------------------------------------------------------===//
+
+/// A tensor destination becomes the result's storage if nothing else wants its old contents.
+static Value getReusedDestination(OpResult result) {
+  auto op = dyn_cast<DestinationStyleOpInterface>(result.getOwner());
+  if (!op || !isa<TensorType>(result.getType()))
+    return {};
+  Value dest = op.getTiedOpOperand(result)->get();
+  return dest.hasOneUse() && dest.getDefiningOp() ? dest : Value();
+}
+
+Value commsched::getAliasedValue(OpResult result) {
+  Operation *op = result.getOwner();
+  if (auto storage = dyn_cast<StorageOpInterface>(op)) {
+    std::optional<unsigned> operand = storage.getAliasedOperand(result.getResultNumber());
+    return operand ? op->getOperand(*operand) : Value();
+  }
+  if (auto view = dyn_cast<ViewLikeOpInterface>(op))
+    return result.getResultNumber() == 0 ? view.getViewSource() : Value();
+  if (isa<tensor::CastOp, tensor::BitcastOp, tensor::CollapseShapeOp, tensor::ExpandShapeOp, tensor::ReshapeOp,
+          tensor::ExtractSliceOp, bufferization::ToTensorOp, bufferization::ToBufferOp>(op))
+    return op->getOperand(0);
+  return getReusedDestination(result);
+}
+
+bool commsched::mutatesOperand(OpOperand &operand) {
+  if (auto storage = dyn_cast<StorageOpInterface>(operand.getOwner()))
+    return storage.mutatesOperand(operand.getOperandNumber());
+  auto op = dyn_cast<DestinationStyleOpInterface>(operand.getOwner());
+  if (!op || !op.isDpsInit(&operand) || !isa<TensorType>(operand.get().getType()))
+    return false;
+  return static_cast<bool>(getReusedDestination(op.getTiedOpResult(&operand)));
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// StorageMap
+//===-----------------------------------------------------------------------------------------===//
+
+StorageMap::StorageMap(Block &block) {
+  slices.reserve(2 * block.getOperations().size());
+  addArguments(block, /*nested=*/false);
+  for (Operation &op : block) {
+    if (&op == &block.back() && op.hasTrait<OpTrait::IsTerminator>())
+      visitTerminator(&op);
+    else
+      visit(&op, /*nested=*/false);
+  }
+}
+
+ArrayRef<StorageId> StorageMap::of(Value value) const {
+  auto it = slices.find(value);
+  if (it == slices.end())
+    return {};
+  return ArrayRef<StorageId>(pool).slice(it->second.first, it->second.second);
+}
+
+StorageId StorageMap::allocate(Operation *def, Bytes bytes, bool nested) {
+  StorageClass entry;
+  entry.bytes = bytes;
+  entry.def = nested ? nullptr : def;
+  entry.inner = nested;
+  storage.push_back(entry);
+  return static_cast<StorageId>(storage.size()) - 1;
+}
+
+StorageMap::Slice StorageMap::addSlice(ArrayRef<StorageId> ids) {
+  Slice slice(static_cast<int32_t>(pool.size()), static_cast<int32_t>(ids.size()));
+  llvm::SmallVector<StorageId, 4> copy(ids); // `ids` may be a slice of the pool itself
+  pool.insert(pool.end(), copy.begin(), copy.end());
+  return slice;
+}
+
+void StorageMap::referToUnion(Value value, ValueRange sources) {
+  llvm::SmallVector<StorageId, 4> ids;
+  for (Value source : sources)
+    llvm::append_range(ids, of(source));
+  llvm::sort(ids);
+  ids.erase(llvm::unique(ids), ids.end());
+  refer(value, ids);
+}
+
+Bytes StorageMap::bytesOf(Type type, std::optional<Bytes> hint) {
+  if (std::optional<Bytes> bytes = getStaticBytes(type))
+    return *bytes;
+  if (!hint)
+    ++numUnknownSizes;
+  return hint.value_or(0);
+}
+
+/// The hint of a result, from `comm.bytes_hint`.
+static std::optional<Bytes> getHint(OpResult result) {
+  auto hint = result.getOwner()->getAttrOfType<DenseI64ArrayAttr>(CommDialect::kBytesHintAttrName);
+  if (!hint)
+    return std::nullopt;
+  return hint[result.getResultNumber()];
+}
+
+/// Attribute `name` of a function's argument.
+static Attribute getArgumentAttr(BlockArgument argument, StringRef name) {
+  auto function = dyn_cast_if_present<FunctionOpInterface>(argument.getOwner()->getParentOp());
+  if (!function || !argument.getOwner()->isEntryBlock())
+    return {};
+  return function.getArgAttr(argument.getArgNumber(), name);
+}
+
+void StorageMap::addArgument(BlockArgument argument) {
+  std::optional<Bytes> hint;
+  if (auto attr = dyn_cast_if_present<IntegerAttr>(getArgumentAttr(argument, CommDialect::kBytesHintAttrName)))
+    hint = attr.getInt();
+  Bytes bytes = 0;
+  if (auto future = dyn_cast<FutureType>(argument.getType())) {
+    for (Type type : future.getTypes())
+      bytes += bytesOf(type, std::exchange(hint, hint ? std::optional<Bytes>(0) : std::nullopt));
+  } else {
+    bytes = bytesOf(argument.getType(), hint);
+  }
+  StorageId id = allocate(nullptr, bytes, /*nested=*/false);
+  storage[id].donated = static_cast<bool>(getArgumentAttr(argument, CommDialect::kDonatedAttrName));
+  storage[id].unknownOrigin = isa<BaseMemRefType>(argument.getType()) && !getArgumentAttr(argument, "llvm.noalias");
+  if (!storage[id].donated)
+    numArgumentBytes += bytes;
+  refer(argument, id);
+}
+
+void StorageMap::addArguments(Block &owner, bool nested) {
+  for (BlockArgument argument : owner.getArguments()) {
+    if (!isa<ShapedType, FutureType>(argument.getType()))
+      continue;
+    if (nested) // carries what the operation around it was given
+      referToUnion(argument, owner.getParentOp()->getOperands());
+    else
+      addArgument(argument);
+  }
+}
+
+void StorageMap::addCaptured(Value value) {
+  if (!isa<ShapedType, FutureType>(value.getType()) || slices.count(value))
+    return;
+  StorageId id = allocate(nullptr, 0, /*nested=*/false);
+  storage[id].unknownOrigin = isa<BaseMemRefType>(value.getType());
+  refer(value, id);
+}
+
+void StorageMap::visit(Operation *op, bool nested) {
+  for (Value operand : op->getOperands())
+    addCaptured(operand);
+  for (Region &region : op->getRegions())
+    for (Block &inner : region) {
+      addArguments(inner, /*nested=*/true);
+      for (Operation &innerOp : inner)
+        visit(&innerOp, /*nested=*/true);
+    }
+  if (auto start = dyn_cast<CollectiveOpInterface>(op))
+    return visitStart(start, nested);
+  if (auto wait = dyn_cast<WaitOp>(op))
+    return visitWait(wait, nested);
+  for (OpResult result : op->getResults())
+    visitResult(result, nested);
+}
+
+void StorageMap::visitStart(CollectiveOpInterface start, bool nested) {
+  Value future = start.getCollectiveFuture();
+  std::optional<Bytes> hint = getHint(cast<OpResult>(future));
+  llvm::SmallVector<Slice, 1> &values = futureValues[future];
+  llvm::SmallVector<StorageId, 4> inFlight;
+  for (auto [index, type] : llvm::enumerate(cast<FutureType>(future.getType()).getTypes())) {
+    llvm::SmallVector<StorageId, 2> ids;
+    if (!start.getCollectiveDests().empty())
+      ids = llvm::to_vector<2>(of(start.getCollectiveDests()[index]));
+    else // a hint is for the whole future: its first value gets it
+      ids.push_back(allocate(
+          start, bytesOf(type, std::exchange(hint, hint ? std::optional<Bytes>(0) : std::nullopt)), nested));
+    values.push_back(addSlice(ids));
+    llvm::append_range(inFlight, ids);
+  }
+  for (Value input : start.getCollectiveInputs())
+    llvm::append_range(inFlight, of(input));
+  llvm::sort(inFlight);
+  inFlight.erase(llvm::unique(inFlight), inFlight.end());
+  refer(future, inFlight);
+  starts[future] = start;
+}
+
+void StorageMap::visitWait(WaitOp wait, bool nested) {
+  auto known = futureValues.find(wait.getFuture());
+  for (OpResult result : wait->getResults()) {
+    if (known != futureValues.end()) {
+      auto [begin, size] = known->second[result.getResultNumber()];
+      refer(result, ArrayRef<StorageId>(pool).slice(begin, size));
+    } else if (!of(wait.getFuture()).empty()) {
+      refer(result, of(wait.getFuture())); // a future that came in: one class for all that it carries
+    } else {
+      refer(result, allocate(wait, bytesOf(result.getType(), getHint(result)), nested));
+    }
+  }
+}
+
+/// Whether a memref is fresh memory of the operation that gives it.
+static bool isAllocated(OpResult result) {
+  auto effects = dyn_cast<MemoryEffectOpInterface>(result.getOwner());
+  return effects && effects.getEffectOnValue<MemoryEffects::Allocate>(result).has_value();
+}
+
+void StorageMap::visitResult(OpResult result, bool nested) {
+  Operation *op = result.getOwner();
+  if (isa<FutureType>(result.getType()))
+    return referToUnion(result, op->getOperands());
+  if (!isa<ShapedType>(result.getType()))
+    return;
+  if (Value source = getAliasedValue(result); source && !of(source).empty())
+    return refer(result, of(source));
+  if (isa<arith::SelectOp>(op))
+    return referToUnion(result, op->getOperands().drop_front());
+  if (isa<BaseMemRefType>(result.getType()) && !isAllocated(result)) {
+    // A memref out of an operation that does not allocate it: any of those that went in, or of unknown origin.
+    referToUnion(result, op->getOperands());
+    if (!of(result).empty())
+      return;
+    StorageId id = allocate(nullptr, 0, nested);
+    storage[id].unknownOrigin = true;
+    return refer(result, id);
+  }
+  refer(result, allocate(op, bytesOf(result.getType(), getHint(result)), nested));
+}
+
+void StorageMap::visitTerminator(Operation *terminator) {
+  for (Value operand : terminator->getOperands()) {
+    addCaptured(operand);
+    for (StorageId id : of(operand))
+      storage[id].liveOut = true;
+  }
+}
