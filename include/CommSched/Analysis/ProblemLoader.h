@@ -1,0 +1,52 @@
+//===- ProblemLoader.h - From a block of IR to a Problem --------------------------*- C++ -*-===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// The one way from IR to integers: nodes from the block's operations, buffers from their storage, edges from their
+// dependences, durations from the cost model.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_ANALYSIS_PROBLEMLOADER_H
+#define COMMSCHED_ANALYSIS_PROBLEMLOADER_H
+
+#include "CommSched/Analysis/CostModel.h"
+#include "CommSched/Analysis/Dependence.h"
+
+namespace commsched {
+
+/// What the loader is asked for.
+struct LoadOptions {
+  CollectiveOrder order = CollectiveOrder::Free;
+  /// Whether to fill in what bucketing needs.
+  bool bucketing = false;
+  /// Largest merged collective by kind, bytes; no limit where negative.
+  Bytes allGatherCap = -1, reduceScatterCap = -1, allReduceCap = -1;
+};
+
+/// A block as a Problem, and what has to be said about the loading.
+struct LoadedBlock {
+  explicit LoadedBlock(mlir::Block &block) : nodes(block) {}
+
+  BlockNodes nodes;
+  Problem problem;
+  /// Of each lane: the group's symbol; null for the compute lane, and for a lane that all groups share.
+  std::vector<mlir::FlatSymbolRefAttr> laneGroups;
+  /// Values of dynamic size without a hint (they count as 0 bytes), and operations whose cost nothing tells.
+  int64_t unknownSizes = 0, unknownCosts = 0;
+};
+
+/// Loads `block`. Operations with regions are one node with the cost and the peak of what is inside; a region with
+/// collectives costs its own makespan. O(operations + operands + edges).
+LoadedBlock loadBlock(mlir::Block &block, const CostModel &costs, const LoadOptions &options = {});
+
+/// What scheduling may move blocks of: every block, nested ones included, of `root`'s regions that holds a start, a wait
+/// or a hybrid, innermost first. O(operations).
+llvm::SmallVector<mlir::Block *> findSchedulableBlocks(mlir::Operation *root);
+
+} // namespace commsched
+
+#endif // COMMSCHED_ANALYSIS_PROBLEMLOADER_H

@@ -1,0 +1,37 @@
+//===- Casts.cpp - Which operations only convert elements -------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Analysis/Casts.h"
+#include "CommSched/Dialect/Comm/CommDialect.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/ADT/StringSwitch.h"
+
+using namespace mlir;
+using namespace commsched;
+
+/// The casts of the frameworks whose graphs are imported as `comm.compute`.
+static bool isCastName(StringRef name) {
+  return llvm::StringSwitch<bool>(name)
+      .Cases({"prims.convert_element_type.default", "aten._to_copy.default", "aten.to.dtype", "cast"}, true)
+      .Default(false);
+}
+
+bool commsched::isElementTypeCast(Operation *op) {
+  if (op->getNumOperands() != 1 || op->getNumResults() != 1)
+    return false;
+  auto from = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
+  auto to = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+  if (!from || !to || !from.hasStaticShape() || from.getShape() != to.getShape() ||
+      !isa<FloatType>(from.getElementType()) || !isa<FloatType>(to.getElementType()))
+    return false;
+  if (isa<arith::TruncFOp, arith::ExtFOp>(op))
+    return true;
+  auto compute = dyn_cast<comm::ComputeOp>(op);
+  return compute && isCastName(compute.getName()) && !compute.getAliases() && !compute.getMutates() &&
+         !compute.getSideEffects();
+}
