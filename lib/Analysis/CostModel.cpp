@@ -1,188 +1,58 @@
-//===- CostModel.cpp - What an operation costs on a machine -----------------------------------===//
+//===- CostModel.cpp - What collectives, copies and kernels cost on a machine ----------------===//
 //
-// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
-// See LICENSE for licence information.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// Rooflines and tables over a machine profile.
 //
 //===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/CostModel.h"
-#include "CommSched/Analysis/Storage.h"
 #include "Rounding.h"
-#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/STLExtras.h"
 
-using namespace mlir;
 using namespace commsched;
-using namespace commsched::comm;
+using namespace commsched::detail;
 
-ElementType commsched::elementTypeOf(Type type) {
-  Type element = getElementTypeOrSelf(type);
-  if (isa<FloatType>(element)) {
-    if (element.isBF16())
-      return ElementType::BF16;
-    switch (element.getIntOrFloatBitWidth()) {
-    case 64:
-      return ElementType::F64;
-    case 32:
-      return ElementType::F32;
-    case 19:
-      return ElementType::TF32;
-    case 16:
-      return ElementType::F16;
-    case 8:
-      return ElementType::F8;
-    case 4:
-      return ElementType::F4;
-    default:
-      return ElementType::Other;
-    }
-  }
-  if (!isa<IntegerType>(element))
-    return ElementType::Other;
-  switch (element.getIntOrFloatBitWidth()) {
-  case 64:
-    return ElementType::I64;
-  case 32:
-    return ElementType::I32;
-  case 16:
-    return ElementType::I16;
-  case 8:
-    return ElementType::I8;
-  default:
-    return ElementType::Other;
-  }
+std::shared_ptr<const CollectiveCurve> CostModel::curve(CollectiveKind kind, GroupShape shape, ElementType element,
+                                                        llvm::StringRef group) const {
+  // The name matters only where a table asks for it.
+  bool named = llvm::any_of(model.collectives, [&](const CollectiveTable &table) { return table.group == group; });
+  CurveKey key{kind, shape, element, named ? group.str() : std::string()};
+  std::lock_guard<std::mutex> lock(mutex);
+  std::shared_ptr<const CollectiveCurve> &curve = curves[key];
+  if (!curve)
+    curve = std::make_shared<const CollectiveCurve>(CollectiveCurve::get(model, kind, shape, element, group));
+  return curve;
 }
-
-/// Bytes of all shaped values together.
-static Bytes bytesOf(ValueRange values) {
-  Bytes bytes = 0;
-  for (Value value : values)
-    bytes += getStaticBytes(value.getType()).value_or(0);
-  return bytes;
-}
-
-//===-----------------------------------------------------------------------------------------===//
-// Collectives
-//===-----------------------------------------------------------------------------------------===//
-
-/// The shape of the largest group of a partition.
-static GroupShape shapeOfGroups(ReplicaGroupsInterface groups, int64_t ranksPerNode) {
-  GroupShape worst;
-  SmallVector<int64_t> ranks(groups.getGroupSize());
-  // All groups of a partition are alike in the layouts that occur; the first and the last one tell.
-  for (int64_t group : {int64_t(0), groups.getNumGroups() - 1}) {
-    for (auto [index, rank] : llvm::enumerate(ranks))
-      rank = groups.getRank(group, index);
-    GroupShape shape = shapeOfRanks(ranks, ranksPerNode);
-    if (worst.nodes < shape.nodes || worst.ranks < shape.ranks)
-      worst = shape;
-  }
-  return worst;
-}
-
-GroupShape CostModel::shapeOf(CollectiveOpInterface start) const {
-  GroupOp group = lookupGroup(start, symbols);
-  if (!group)
-    return {};
-  auto [it, inserted] = shapes.try_emplace(group);
-  if (inserted)
-    it->second = shapeOfGroups(group.getGroups(), model.ranksPerNode);
-  return it->second;
-}
-
-/// The type whose elements a collective moves.
-static ElementType elementOf(CollectiveOpInterface start) {
-  ArrayRef<Type> values = cast<FutureType>(start.getCollectiveFuture().getType()).getTypes();
-  if (!start.getCollectiveInputs().empty())
-    return elementTypeOf(start.getCollectiveInputs().front().getType());
-  return values.empty() ? ElementType::Other : elementTypeOf(values.front());
-}
-
-const CollectiveCurve &CostModel::curveFor(CollectiveOpInterface start) const {
-  Operation *group = lookupGroup(start, symbols);
-  std::tuple key(start.getCollectiveKind(), group, elementOf(start));
-  auto it = curves.find(key);
-  if (it == curves.end())
-    it = curves
-             .emplace(key, CollectiveCurve::get(model, start.getCollectiveKind(), shapeOf(start), elementOf(start),
-                                                start.getGroupAttr().getValue()))
-             .first;
-  return it->second;
-}
-
-std::function<Ns(Bytes)> CostModel::curveOf(CollectiveOpInterface start) const { return curveFor(start); }
-
-OpCost CostModel::costOfCollective(CollectiveOpInterface start) const {
-  return {curveFor(start)(getCollectiveBytes(start)), 0, OpCostSource::Collective};
-}
-
-//===-----------------------------------------------------------------------------------------===//
-// Kernels
-//===-----------------------------------------------------------------------------------------===//
 
 Ns CostModel::costOfCopy(Bytes read, Bytes written) const {
-  return std::min(kMaxNs, model.copyLaunch + durationOf(read + written, model.copyBytesPerSecond));
+  Wide bytes = static_cast<Wide>(std::max<Bytes>(0, read)) + std::max<Bytes>(0, written);
+  return bytes == 0 ? 0 : addNs(model.copyLaunch, timeAtRate(bytes, model.copyBytesPerSecond));
 }
 
-Ns CostModel::costOfKernel(int64_t flops, Bytes bytes, ElementType element) const {
-  Ns arithmetic = flops == 0 ? 0 : durationOf(flops, model.matrixRate(element));
-  return std::min(kMaxNs, model.launch + std::max(arithmetic, durationOf(bytes, model.memoryBytesPerSecond)));
+Ns CostModel::costOfWork(int64_t flops, Bytes bytes, ElementType element, ComputeUnits units) const {
+  int64_t rate = units == ComputeUnits::Matrix ? model.matrixRate(element) : model.vectorRate(element);
+  return std::max(timeAtRate(std::max<int64_t>(0, flops), rate),
+                  timeAtRate(std::max<Bytes>(0, bytes), model.memoryBytesPerSecond));
 }
 
-/// Nothing runs: views, constants, allocations, bookkeeping on scalars.
-static bool isFree(Operation *op) {
-  if (isa<WaitOp, RecordOp, AwaitEventOp, ResizeStorageOp, tensor::EmptyOp, tensor::DimOp, memref::AllocOp,
-          memref::AllocaOp, memref::DeallocOp, memref::GetGlobalOp, memref::DimOp, bufferization::AllocTensorOp>(op) ||
-      matchPattern(op, m_Constant()))
-    return true;
-  auto isShaped = [](Value value) { return isa<ShapedType>(value.getType()); };
-  if (llvm::none_of(op->getOperands(), isShaped) && llvm::none_of(op->getResults(), isShaped))
-    return op->getNumRegions() == 0 && !isa<ComputeOp>(op);
-  bool mutates = llvm::any_of(op->getOpOperands(), [](OpOperand &operand) { return mutatesOperand(operand); });
-  return !mutates && op->getNumResults() > 0 &&
-         llvm::all_of(op->getResults(), [](OpResult result) { return static_cast<bool>(getAliasedValue(result)); });
+Ns CostModel::costOfKernel(int64_t flops, Bytes bytes, ElementType element, ComputeUnits units) const {
+  return flops <= 0 && bytes <= 0 ? 0 : addNs(model.launch, costOfWork(flops, bytes, element, units));
 }
 
-/// The copies of FSDP, which the scheduler's buckets are made of; none for other operations.
-static std::optional<std::pair<Bytes, Bytes>> getCopiedBytes(Operation *op) {
-  if (auto copyIn = dyn_cast<FsdpAllGatherCopyInOp>(op))
-    return std::pair(bytesOf(copyIn.getInputs()), bytesOf(copyIn.getSlice()));
-  if (auto split = dyn_cast<FsdpSplitWithSizesCopyOp>(op))
-    return std::pair(bytesOf(split.getPieces()), bytesOf(split.getPieces()));
-  if (auto cat = dyn_cast<FsdpChunkCatOp>(op))
-    return std::pair(bytesOf(cat.getInputs()), bytesOf(cat.getResult()));
-  if (auto copy = dyn_cast<FsdpCopyOp>(op))
-    return std::pair(bytesOf(copy.getSource()), bytesOf(copy.getDest()));
-  return std::nullopt;
+/// The key of a measured operation: its name and operand types, each ended by a newline.
+static std::string opKey(llvm::StringRef name, llvm::ArrayRef<std::string> shapes) {
+  std::string key = name.str();
+  for (const std::string &shape : shapes)
+    key += '\n' + shape;
+  return key;
 }
 
-OpCost CostModel::costOfCompute(Operation *op) const {
-  if (isFree(op))
-    return {0, 0, OpCostSource::Free};
-  if (std::optional<std::pair<Bytes, Bytes>> copied = getCopiedBytes(op))
-    return {costOfCopy(copied->first, copied->second), 0, OpCostSource::Roofline};
-  Bytes bytes = bytesOf(op->getOperands()) + bytesOf(op->getResults());
-  return {costOfKernel(0, bytes, ElementType::Other), 0, OpCostSource::Guess};
+CostModel::CostModel(MachineModel machine) : model(std::move(machine)) {
+  // The first entry of a key counts.
+  for (const OpTime &op : model.ops)
+    opTimes.try_emplace(opKey(op.name, op.shapes), op.ns);
 }
 
-OpCost CostModel::costOf(Operation *op) const {
-  auto start = dyn_cast<CollectiveOpInterface>(op);
-  auto attr = op->getAttrOfType<CostAttr>(CommDialect::kCostAttrName);
-  if (!attr)
-    return start ? costOfCollective(start) : costOfCompute(op);
-  OpCost cost;
-  if (attr.getTime())
-    cost = {std::min(kMaxNs, *attr.getTime()), 0, OpCostSource::Measured};
-  else if (start || !(attr.getFlops() || attr.getBytes()))
-    cost = start ? costOfCollective(start) : costOfCompute(op);
-  else {
-    ElementType element = op->getNumOperands() > 0 ? elementTypeOf(op->getOperand(0).getType()) : ElementType::Other;
-    Bytes bytes = attr.getBytes().value_or(bytesOf(op->getOperands()) + bytesOf(op->getResults()));
-    cost = {costOfKernel(attr.getFlops().value_or(0), bytes, element), 0, OpCostSource::Roofline};
-  }
-  cost.workspace = attr.getWorkspace().value_or(cost.workspace);
-  return cost;
+std::optional<Ns> CostModel::measuredOp(llvm::StringRef name, llvm::ArrayRef<std::string> shapes) const {
+  auto found = opTimes.find(opKey(name, shapes));
+  return found == opTimes.end() ? std::nullopt : std::optional<Ns>(found->second);
 }

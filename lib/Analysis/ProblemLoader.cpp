@@ -31,7 +31,7 @@ struct RegionCost {
 /// Fills one LoadedBlock.
 class Loader {
 public:
-  Loader(LoadedBlock &result, const CostModel &costs, const LoadOptions &options)
+  Loader(LoadedBlock &result, const OperationCosts &costs, const LoadOptions &options)
       : result(result), problem(result.problem), nodes(result.nodes), costs(costs), options(options),
         storage(nodes.getBlock()) {}
 
@@ -69,7 +69,7 @@ private:
   LoadedBlock &result;
   Problem &problem;
   const BlockNodes &nodes;
-  const CostModel &costs;
+  const OperationCosts &costs;
   const LoadOptions &options;
   StorageMap storage;
   llvm::DenseMap<Attribute, LaneId> lanes;
@@ -237,7 +237,7 @@ int32_t Loader::mergeKeyOf(CollectiveOpInterface start, LaneId lane) {
             : key.kind == CollectiveKind::ReduceScatter ? options.reduceScatterCap
                                                         : options.allReduceCap;
   key.ranks = static_cast<int32_t>(costs.shapeOf(start).ranks);
-  key.cost = costs.curveOf(start);
+  key.cost = [curve = costs.curveOf(start)](Bytes bytes) { return (*curve)(bytes); };
   problem.mergeKeys.push_back(std::move(key));
   return it->second;
 }
@@ -288,14 +288,14 @@ void Loader::loadMergeKeys() {
   for (NodeId id = 0; id < nodes.size(); ++id)
     if (auto start = dyn_cast<CollectiveOpInterface>(nodes[id]); start && loadMember(start, problem.members[id]))
       problem.nodes[id].mergeKey = mergeKeyOf(start, problem.nodes[id].lane);
-  problem.copyCost = [costs = &costs](Bytes read, Bytes written) { return costs->costOfCopy(read, written); };
+  problem.copyCost = [model = &costs.model()](Bytes read, Bytes written) { return model->costOfCopy(read, written); };
 }
 
 //===-----------------------------------------------------------------------------------------===//
 // Entry points
 //===-----------------------------------------------------------------------------------------===//
 
-LoadedBlock commsched::loadBlock(Block &block, const CostModel &costs, const LoadOptions &options) {
+LoadedBlock commsched::loadBlock(Block &block, const OperationCosts &costs, const LoadOptions &options) {
   LoadedBlock result(block);
   Loader(result, costs, options).run();
   return result;

@@ -1,13 +1,7 @@
-//===- CostModel.h - What an operation costs on a machine -------------------------*- C++ -*-===//
+//===- CostModel.h - What collectives, copies and kernels cost on a machine ------------------===//
 //
-// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
-// See LICENSE for licence information.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-//===-----------------------------------------------------------------------------------------===//
-//
-// The cost of any operation of any dialect: what its `comm.cost` says, what its interfaces tell, what the machine's
-// tables have under its name, and a roofline from its operands and results where nothing else is known.
+// The one place that turns work into nanoseconds. It knows a machine profile and answers in integers, deterministically;
+// what it is asked about is plain data. What an MLIR operation costs is answered by OperationCosts, on top of it.
 //
 //===-----------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_COSTMODEL_H
@@ -15,76 +9,58 @@
 
 #include "CommSched/Analysis/CollectiveCost.h"
 #include "CommSched/Analysis/MachineModel.h"
-#include "CommSched/Dialect/Comm/CommDialect.h"
-#include "mlir/IR/Operation.h"
-#include "llvm/ADT/DenseMap.h"
-#include <functional>
+#include "llvm/ADT/StringMap.h"
 #include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
 
 namespace commsched {
 
-/// Where the cost of an operation comes from.
-enum class OpCostSource : uint8_t {
-  /// A time in `comm.cost`.
-  Measured,
-  /// Flops or bytes in `comm.cost`, or told by an interface.
-  Roofline,
-  /// A collective's curve.
-  Collective,
-  /// The machine's table of operations.
-  Table,
-  /// A view, a constant, an operation on scalars alone: nothing runs.
-  Free,
-  /// Nothing is known but the sizes of operands and results.
-  Guess,
-};
+/// Which units a kernel computes on.
+enum class ComputeUnits : uint8_t { Matrix, Vector };
 
-/// The cost of one operation.
-struct OpCost {
-  Ns time = 0;
-  /// Bytes that are live only while it runs.
-  Bytes workspace = 0;
-  OpCostSource source = OpCostSource::Guess;
-  bool known() const { return source != OpCostSource::Guess; }
-};
-
-/// The element type of a shaped or scalar type as profiles tell them apart.
-ElementType elementTypeOf(mlir::Type type);
-
-/// Costs on one machine, for the operations of one module. Deterministic. Not thread-safe: it remembers the shapes of
-/// groups; use one per thread.
+/// Costs on one machine. Immutable but for a cache; may be used by several threads at once.
 class CostModel {
 public:
-  /// Keeps a reference to `machine`.
-  explicit CostModel(const MachineModel &machine) : model(machine) {}
+  explicit CostModel(MachineModel machine);
 
   const MachineModel &machine() const { return model; }
 
-  /// The cost of `op`, regions included. At most kMaxNs. O(operands), or O(nested operations).
-  OpCost costOf(mlir::Operation *op) const;
+  /// The cost of a kind of collective on a group as a function of its bytes (see CollectiveCurve). The same object for
+  /// the same question. O(log curves) but the first time.
+  std::shared_ptr<const CollectiveCurve> curve(CollectiveKind kind, GroupShape shape, ElementType element,
+                                               llvm::StringRef group = "") const;
 
-  /// Where the ranks of a collective's group are: of the largest group, if they differ. One rank where the symbol does
-  /// not resolve. O(1) after the first question for a group.
-  GroupShape shapeOf(comm::CollectiveOpInterface start) const;
+  /// The cost of one collective over `bytes`, ns.
+  Ns costOfCollective(CollectiveKind kind, Bytes bytes, GroupShape shape, ElementType element,
+                      llvm::StringRef group = "") const {
+    return (*curve(kind, shape, element, group))(bytes);
+  }
 
-  /// The cost of a collective like `start` over any number of bytes. The function owns what it needs.
-  std::function<Ns(Bytes)> curveOf(comm::CollectiveOpInterface start) const;
-
-  /// A kernel that reads and writes this much to pack or unpack a bucket, ns.
+  /// A kernel that reads and writes this much to pack or unpack buffers, ns; nothing to move costs nothing.
   Ns costOfCopy(Bytes read, Bytes written) const;
 
-  /// A kernel of `flops` operations on `element` that moves `bytes`, ns: the slower of the two, plus the launch.
-  Ns costOfKernel(int64_t flops, Bytes bytes, ElementType element) const;
+  /// A kernel by roofline: launch + max(flops / rate, bytes / memory bandwidth), ns. No work costs nothing.
+  Ns costOfKernel(int64_t flops, Bytes bytes, ElementType element, ComputeUnits units) const;
+
+  /// The same without the launch: work that is part of a larger kernel.
+  Ns costOfWork(int64_t flops, Bytes bytes, ElementType element, ComputeUnits units) const;
+
+  /// The measured time of an operation with these operand types ("4096x4096xbf16"), or of its name alone where no types
+  /// are given, if the profile has it.
+  std::optional<Ns> measuredOp(llvm::StringRef name, llvm::ArrayRef<std::string> shapes = {}) const;
+  /// Whether measuredOp can answer anything: shapes need not be spelt out if not.
+  bool hasMeasuredOps() const { return !model.ops.empty(); }
 
 private:
-  OpCost costOfCollective(comm::CollectiveOpInterface start) const;
-  OpCost costOfCompute(mlir::Operation *op) const;
-  const CollectiveCurve &curveFor(comm::CollectiveOpInterface start) const;
+  using CurveKey = std::tuple<CollectiveKind, GroupShape, ElementType, std::string>;
 
-  const MachineModel &model;
-  mutable mlir::SymbolTableCollection symbols;
-  mutable llvm::DenseMap<mlir::Operation *, GroupShape> shapes;
-  mutable std::map<std::tuple<CollectiveKind, mlir::Operation *, ElementType>, CollectiveCurve> curves;
+  MachineModel model;
+  llvm::StringMap<Ns> opTimes;
+  mutable std::mutex mutex;
+  mutable std::map<CurveKey, std::shared_ptr<const CollectiveCurve>> curves;
 };
 
 } // namespace commsched

@@ -13,7 +13,7 @@
 #ifndef COMMSCHED_ANALYSIS_PROBLEMLOADER_H
 #define COMMSCHED_ANALYSIS_PROBLEMLOADER_H
 
-#include "CommSched/Analysis/CostModel.h"
+#include "CommSched/Analysis/OperationCosts.h"
 #include "CommSched/Analysis/Dependence.h"
 
 namespace commsched {
@@ -41,7 +41,7 @@ struct LoadedBlock {
 
 /// Loads `block`. Operations with regions are one node with the cost and the peak of what is inside; a region with
 /// collectives costs its own makespan. O(operations + operands + edges).
-LoadedBlock loadBlock(mlir::Block &block, const CostModel &costs, const LoadOptions &options = {});
+LoadedBlock loadBlock(mlir::Block &block, const OperationCosts &costs, const LoadOptions &options = {});
 
 /// What scheduling may move blocks of: every block, nested ones included, of `root`'s regions that holds a start, a wait
 /// or a hybrid, innermost first. O(operations).

@@ -1,0 +1,98 @@
+//===- CollectiveCost.h - What a collective costs as a function of its bytes -----------------===//
+//
+// For one kind of collective on one group shape, the cost is a curve over bytes: measured where the machine profile has
+// a table, NCCL's own tuning model where the profile has NCCL's parameters and NCCL a model of the kind, alpha-beta
+// otherwise. Curves are made once per (kind, group shape, element type) and evaluated in integers: equal input gives
+// equal nanoseconds on every rank, and more bytes never cost less. docs/MachineModel.md has the formulas.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_ANALYSIS_COLLECTIVECOST_H
+#define COMMSCHED_ANALYSIS_COLLECTIVECOST_H
+
+#include "CommSched/Analysis/MachineModel.h"
+#include <array>
+
+namespace commsched {
+
+/// No model answers more than this, ns (116 days), so that sums of answers do not overflow.
+inline constexpr Ns kMaxNs = 10'000'000'000'000'000;
+
+/// Where the ranks of a group are.
+struct GroupShape {
+  int64_t ranks = 1;
+  /// Nodes that the group touches.
+  int64_t nodes = 1;
+  /// The most ranks of the group on one node.
+  int64_t ranksPerNode = 1;
+
+  bool operator==(const GroupShape &other) const {
+    return ranks == other.ranks && nodes == other.nodes && ranksPerNode == other.ranksPerNode;
+  }
+  bool operator<(const GroupShape &other) const {
+    return std::tie(ranks, nodes, ranksPerNode) < std::tie(other.ranks, other.nodes, other.ranksPerNode);
+  }
+};
+
+/// The shape of a group of ranks on nodes of `ranksPerNode` ranks (node-major: rank r sits on node r / ranksPerNode).
+/// O(ranks x log ranks).
+GroupShape shapeOfRanks(llvm::ArrayRef<int64_t> ranks, int64_t ranksPerNode);
+
+/// Where a cost comes from.
+enum class CostSource : uint8_t { Measured, Nccl, AlphaBeta };
+
+/// One way to do a collective: a fixed latency and a bandwidth.
+struct CostLine {
+  /// NCCL's names of algorithm and protocol ("Ring/LL128"), or "alpha-beta".
+  llvm::StringRef name;
+  /// Fixed part, ns, and what it becomes at `plateauBytes` and more.
+  Ns latency = 0, plateauLatency = 0;
+  Bytes plateauBytes = 0;
+  /// Bytes per second at no correction.
+  int64_t bytesPerSecond = 1;
+  /// NCCL's correction of tree bandwidths by size, in tenths: entry k holds for [64 x 2^k, 64 x 2^(k+1)) bytes (the
+  /// first from 0 on); 10 beyond the table. Null: none.
+  const std::array<uint8_t, 23> *correction = nullptr;
+
+  /// Cost of `bytes`, ns. Not monotone where the correction grows.
+  Ns operator()(Bytes bytes) const;
+};
+
+/// Cost over bytes; monotone, deterministic, never negative, at most kMaxNs.
+class CollectiveCurve {
+public:
+  /// The curve of a kind of collective on a group. `group` is the group's symbol name, by which a measured table can be
+  /// found first; may be empty. O(tables) plus a small constant.
+  static CollectiveCurve get(const MachineModel &machine, CollectiveKind kind, GroupShape shape, ElementType element,
+                             llvm::StringRef group = "");
+
+  /// Cost of `bytes` in total, ns: gathered bytes of an all-gather or gather, received bytes of a recv, and what the
+  /// rank holds before the collective for every other kind. One rank: 0. O(lines), or O(log points) where measured.
+  Ns operator()(Bytes bytes) const;
+
+  CostSource source() const { return origin; }
+  /// The line that gives the cost at `bytes` ("Ring/Simple", "measured", "alpha-beta").
+  llvm::StringRef nameAt(Bytes bytes) const;
+  /// The candidates of an analytic curve.
+  llvm::ArrayRef<CostLine> candidates() const { return lines; }
+
+private:
+  void setPoints(llvm::ArrayRef<MeasuredPoint> measured);
+  void setLines(std::vector<CostLine> candidates);
+  Ns measuredCost(Bytes bytes) const;
+
+  CostSource origin = CostSource::AlphaBeta;
+  bool singleRank = false;
+  /// Measured: points with times made monotone.
+  std::vector<MeasuredPoint> points;
+  /// Analytic: candidates, and for each interval of the correction the largest minimum over all smaller intervals.
+  std::vector<CostLine> lines;
+  std::array<Ns, 24> floorOf{};
+};
+
+/// Isotonic regression: the monotone times closest to the given ones (least squares, pool adjacent violators, integer
+/// means). O(points).
+void makeMonotone(std::vector<MeasuredPoint> &points);
+
+} // namespace commsched
+
+#endif // COMMSCHED_ANALYSIS_COLLECTIVECOST_H

@@ -1,0 +1,16 @@
+//===- NcclModel.h - NCCL's analytic tuning model ----------------------------------------------===//
+#ifndef COMMSCHED_LIB_ANALYSIS_NCCLMODEL_H
+#define COMMSCHED_LIB_ANALYSIS_NCCLMODEL_H
+
+#include "CommSched/Analysis/CollectiveCost.h"
+
+namespace commsched::detail {
+
+/// The algorithm and protocol pairs that NCCL would choose from for this collective, each as latency and bandwidth.
+/// Empty for kinds that NCCL has no model of (point-to-point and what is made of it). At least two ranks.
+std::vector<CostLine> ncclCandidates(const NcclParameters &nccl, CollectiveKind kind, GroupShape shape,
+                                     ElementType element);
+
+} // namespace commsched::detail
+
+#endif // COMMSCHED_LIB_ANALYSIS_NCCLMODEL_H

@@ -1,0 +1,27 @@
+//===- Rounding.h - Wide integer arithmetic for the cost models -------------------------------===//
+//
+// Products of bytes and nanoseconds pass 64 bits; these helpers go through 128 bits, round once, and saturate.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_LIB_ANALYSIS_ROUNDING_H
+#define COMMSCHED_LIB_ANALYSIS_ROUNDING_H
+
+#include "CommSched/Analysis/CollectiveCost.h"
+
+namespace commsched::detail {
+
+/// GNU's 128-bit integer, without the pedantic warning.
+__extension__ typedef __int128 Wide;
+
+inline Ns saturate(Wide value) { return value > kMaxNs ? kMaxNs : static_cast<Ns>(value); }
+
+/// Time to do `amount` things at `perSecond`, ns, rounded to the nearest (halves up). Monotone in `amount`.
+inline Ns timeAtRate(Wide amount, Wide perSecond) {
+  return saturate((amount * 1'000'000'000 + perSecond / 2) / perSecond);
+}
+
+inline Ns addNs(Ns a, Ns b) { return saturate(static_cast<Wide>(a) + b); }
+
+} // namespace commsched::detail
+
+#endif // COMMSCHED_LIB_ANALYSIS_ROUNDING_H

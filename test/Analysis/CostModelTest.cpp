@@ -1,0 +1,308 @@
+//===- CostModelTest.cpp - Tests of collective, copy and kernel costs ------------------------===//
+
+#include "CommSched/Analysis/CostModel.h"
+#include "gtest/gtest.h"
+#include <cmath>
+#include <random>
+
+using namespace commsched;
+using Kind = CollectiveKind;
+using E = ElementType;
+
+namespace {
+
+constexpr Bytes kKiB = 1024, kMiB = 1024 * kKiB, kGiB = 1024 * kMiB, kPetabyte = 1'000'000'000'000'000;
+constexpr GroupShape kOneNode{8, 1, 8}, kTwoNodes{16, 2, 8}, kEightNodes{64, 8, 8};
+
+CostModel model(const char *name) { return CostModel(llvm::cantFail(MachineModel::load(name))); }
+
+/// A machine with round numbers, and room for tables: 1 ns per 10 bytes on links, 1 ns per 100 bytes in memory.
+MachineModel plain(llvm::StringRef tables = "") {
+  std::string text = R"({"schema_version": 1, "name": "plain", "node": {"ranks": 4},
+    "memory": {"capacity_bytes": 1000, "bandwidth_gbps": 100},
+    "compute": {"peak_tflops": {"f32": 1, "bf16": 2}, "vector_tflops": {"f32": 0.5}, "launch_ns": 7},
+    "copy": {"launch_ns": 3, "bandwidth_gbps": 50},
+    "links": {"base_ns": 100, "intra": {"bandwidth_gbps": 10, "latency_ns": 5, "message_ns": 1},
+              "inter": {"bandwidth_gbps": 1, "latency_ns": 50, "message_ns": 10}})";
+  return llvm::cantFail(MachineModel::parse(text + tables.str() + "}"));
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// Group shapes
+//===-----------------------------------------------------------------------------------------===//
+
+TEST(GroupShape, RanksAreNodeMajor) {
+  EXPECT_EQ(shapeOfRanks({0, 1, 2, 3}, 8), (GroupShape{4, 1, 4}));
+  EXPECT_EQ(shapeOfRanks({0, 8, 16, 24}, 8), (GroupShape{4, 4, 1}));
+  EXPECT_EQ(shapeOfRanks({6, 7, 8}, 8), (GroupShape{3, 2, 2}));
+  EXPECT_EQ(shapeOfRanks({9, 1, 8, 0}, 8), (GroupShape{4, 2, 2}));
+  EXPECT_EQ(shapeOfRanks({5}, 8), (GroupShape{1, 1, 1}));
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// NCCL's model: golden values
+//===-----------------------------------------------------------------------------------------===//
+
+/// The cost of one candidate.
+Ns lineAt(const CollectiveCurve &curve, llvm::StringRef name, Bytes bytes) {
+  for (const CostLine &line : curve.candidates())
+    if (line.name == name)
+      return line(bytes);
+  ADD_FAILURE() << "no candidate " << name.str();
+  return -1;
+}
+
+TEST(NcclModel, AllReduceInAnH100Node) {
+  CostModel h100 = model("h100-sxm");
+  auto curve = h100.curve(Kind::AllReduce, kOneNode, E::BF16);
+  EXPECT_EQ(curve->source(), CostSource::Nccl);
+  // Ring/LL: base 6.6 + 14 steps x 0.6 = 15.0 us; bus min(12 x 30 / 2, 141) = 141, algorithm 141 x 8/14 = 80.571429
+  // GB/s; 1024 B / 80.571429 = 12.709 ns: 15013.
+  EXPECT_EQ(lineAt(*curve, "Ring/LL", kKiB), 15013);
+  EXPECT_EQ((*curve)(kKiB), 15013);
+  // Tree/LL: 6.8 + 2 x 7 x 0.6 = 15.2 us; bus min(0.92 x 360, 12 x 38.7) = 331.2, LL min(331.2/3.8, 141) = 87.157895,
+  // half of it x 0.9 (1 KiB is entry 4 of the correction) = 39.221053 GB/s; 1024 B: 26.1 ns.
+  EXPECT_EQ(lineAt(*curve, "Tree/LL", kKiB), 15226);
+  // Ring/LL128: 14 + 14 x 1.9 = 40.6 us; bus min(0.92 x 360, 12 x 36.7) = 331.2, x 8/14 = 189.257143 GB/s; 4 MiB:
+  // 22161.96 ns.
+  EXPECT_EQ(lineAt(*curve, "Ring/LL128", 4 * kMiB), 62762);
+  // Ring/Simple: 8.4 + 14 x 3.4 = 56 us; 360 x 8/14 = 205.714286 GB/s; 1 GiB: 5219578.3 ns.
+  EXPECT_EQ(lineAt(*curve, "Ring/Simple", kGiB), 5275578);
+  // NVLS: 25 us; per channel 20 x 0.85 x 15/16 x 2 = 31.875, 16 channels = 510, x 8/14 = 291.428571 GB/s; 1 GiB:
+  // 3684408.2 ns.
+  EXPECT_EQ(lineAt(*curve, "NVLS/Simple", kGiB), 3709408);
+  EXPECT_EQ((*curve)(kGiB), 3709408);
+  EXPECT_EQ(curve->nameAt(kGiB), "NVLS/Simple");
+}
+
+TEST(NcclModel, AllGatherAcrossH100Nodes) {
+  CostModel h100 = model("h100-sxm");
+  auto curve = h100.curve(Kind::AllGather, kEightNodes, E::BF16);
+  // 64 ranks on 8 nodes: 63 steps, 7 of them between nodes. 8 rails of 48 GB/s: min(48, 360 / 8 = 45) = 45 each; more
+  // than four channels below 50 GB/s are not doubled. Bus 8 x 45 = 360.
+  // Ring/Simple: 8.4 + 56 x max(3.4, 3 x 1.0) + 7 x 14 = 296.8 us; 360 x 64/63 = 365.714286 GB/s; 1 GiB: 2936012.8.
+  EXPECT_EQ(lineAt(*curve, "Ring/Simple", kGiB), 3232813);
+  // Ring/LL: 6.6 + 56 x max(0.6, 1.0) + 7 x 2.7 = 81.5 us; bus min(180, 20.4) = 20.4, x 64/63 = 20.723810; 64 KiB:
+  // 3162.3 ns.
+  EXPECT_EQ(lineAt(*curve, "Ring/LL", 64 * kKiB), 84662);
+  // Ring/LL128: 14 + 56 x 1.9 + 7 x 4 = 148.4 us; bus min(331.2, 8 x 36.7 = 293.6), x 64/63 = 298.260317; 64 MiB:
+  // 225001.0 ns.
+  EXPECT_EQ(lineAt(*curve, "Ring/LL128", 64 * kMiB), 373401);
+}
+
+TEST(NcclModel, AllReduceAcrossTwoH100Nodes) {
+  CostModel h100 = model("h100-sxm");
+  auto curve = h100.curve(Kind::AllReduce, kTwoNodes, E::BF16);
+  // NVLSTree: 25 + 2 x log2(2) x 20.9 = 66.8 us; per channel min(40 x 0.85 x 7/8 x 2 = 59.5, 48 x 2, 57.7) = 57.7, x 8
+  // = 461.6, x 16/30 = 246.186667 GB/s; 1 GiB: 4361494.8 ns.
+  EXPECT_EQ(lineAt(*curve, "NVLSTree/Simple", kGiB), 4428295);
+  // Ring/Simple: 30 steps, 2 between nodes: 8.4 + 28 x 3.4 + 2 x 14 = 131.6 us, x 1.4 from 64 x 8 x 16 = 8192 B on =
+  // 184.24 us; 8 x 45 x 16/30 = 192 GB/s. At 8191 B: 42.66 ns. At 8192 B: 42.67 ns.
+  EXPECT_EQ(lineAt(*curve, "Ring/Simple", 8191), 131643);
+  EXPECT_EQ(lineAt(*curve, "Ring/Simple", 8192), 184283);
+  // Tree/LL128 at 1 MiB: 14 + 2 x (7 x 1.25 + 8.5) = 48.5 us; bus min(0.92 x 360, 8 x 41.4) = 331.2, LL128
+  // min(331.2 x 120/128, 8 x 36.7) = 293.6, half 146.8; entry 14 is 0.6: 88.08 GB/s; 11904.8 ns.
+  EXPECT_EQ(lineAt(*curve, "Tree/LL128", kMiB), 60405);
+}
+
+TEST(NcclModel, OneRankPerNode) {
+  CostModel h100 = model("h100-sxm");
+  auto curve = h100.curve(Kind::ReduceScatter, {8, 8, 1}, E::BF16);
+  // One rail of 48 GB/s, doubled to 2 x 24. PAT: 8 + log2(8) x 14 / 3.5 + 2.8 x 8 = 42.4 us; 48 x 0.75 = 36 GB/s; 1 MiB:
+  // 29127.1 ns.
+  EXPECT_EQ(lineAt(*curve, "PAT/Simple", kMiB), 71527);
+  // Ring/Simple: all 7 steps cross, at a tree's 14 us: 8.4 + 98 = 106.4 us; 48 x 8/7 = 54.857143 GB/s; 1 MiB: 19114.7.
+  EXPECT_EQ(lineAt(*curve, "Ring/Simple", kMiB), 125515);
+}
+
+TEST(NcclModel, A100AndB200Nodes) {
+  // A100, Ring/LL128: 14 + 14 x 1.9 = 40.6; min(0.92 x 240, 12 x 20) = 220.8, x 8/14 = 126.171429; 4 MiB: 33242.9.
+  EXPECT_EQ(lineAt(*model("a100-sxm").curve(Kind::AllReduce, kOneNode, E::BF16), "Ring/LL128", 4 * kMiB), 73843);
+  // B200, NVLS: 40 x 0.74 x 15/16 x 2 x 16 = 888, x 8/14 = 507.428571; 25 us + 1 GiB: 2116045.4 ns.
+  EXPECT_EQ(lineAt(*model("b200-sxm").curve(Kind::AllReduce, kOneNode, E::BF16), "NVLS/Simple", kGiB), 2141045);
+}
+
+TEST(NcclModel, BroadcastFollowsRings) {
+  auto curve = model("h100-sxm").curve(Kind::Broadcast, kOneNode, E::BF16);
+  // 8.4 + 3.4 us; bus 360 x 8/8; 1 MiB: 2912.7 ns.
+  EXPECT_EQ(lineAt(*curve, "Ring/Simple", kMiB), 14713);
+}
+
+TEST(NcclModel, EightBitFloatsReduceLosslesslyAboveEightRanks) {
+  CostModel h100 = model("h100-sxm");
+  auto curve = h100.curve(Kind::AllReduce, kTwoNodes, E::F8);
+  for (const CostLine &line : curve->candidates())
+    EXPECT_FALSE(line.name.starts_with("Ring")) << line.name.str();
+  EXPECT_EQ(h100.curve(Kind::AllGather, kTwoNodes, E::F8)->nameAt(kGiB), "Ring/Simple");
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// Measured tables
+//===-----------------------------------------------------------------------------------------===//
+
+constexpr const char *kTables = R"(, "collectives": [
+  {"kind": "all_reduce", "ranks": 4, "nodes": 1, "points": [
+     {"bytes": 1000, "ns": 100}, {"bytes": 4000, "ns": 200}, {"bytes": 16000, "ns": 800}]},
+  {"kind": "all_reduce", "ranks": 4, "nodes": 1, "element": "bf16", "points": [{"bytes": 1000, "ns": 77}]},
+  {"kind": "all_reduce", "group": "tp", "points": [{"bytes": 1000, "ns": 55}, {"bytes": 2000, "ns": 55}]}])";
+
+TEST(MeasuredCurve, InterpolatesInLogLog) {
+  CostModel costs(plain(kTables));
+  auto curve = costs.curve(Kind::AllReduce, {4, 1, 4}, E::F32);
+  EXPECT_EQ(curve->source(), CostSource::Measured);
+  EXPECT_EQ((*curve)(0), 100);
+  EXPECT_EQ((*curve)(1000), 100);
+  // Half way in log bytes is half way in log time: sqrt(100 x 200) = 141.4.
+  EXPECT_EQ((*curve)(2000), 141);
+  EXPECT_EQ((*curve)(4000), 200);
+  EXPECT_EQ((*curve)(8000), 400);
+  EXPECT_EQ((*curve)(16000), 800);
+  // Beyond: (800 - 200) / (16000 - 4000) = 1/20 ns per byte.
+  EXPECT_EQ((*curve)(36000), 1800);
+}
+
+TEST(MeasuredCurve, MatchesTheGroupBeforeTheShapeAndTheTypeBeforeAny) {
+  CostModel costs(plain(kTables));
+  EXPECT_EQ(costs.costOfCollective(Kind::AllReduce, 1000, {4, 1, 4}, E::BF16), 77);
+  EXPECT_EQ(costs.costOfCollective(Kind::AllReduce, 1000, {4, 1, 4}, E::BF16, "tp"), 55);
+  EXPECT_EQ(costs.costOfCollective(Kind::AllReduce, 1000, {4, 1, 4}, E::F32, "dp"), 100);
+  // Another shape, another kind: not measured.
+  EXPECT_EQ(costs.curve(Kind::AllReduce, {8, 1, 8}, E::F32)->source(), CostSource::AlphaBeta);
+  EXPECT_EQ(costs.curve(Kind::AllGather, {4, 1, 4}, E::F32)->source(), CostSource::AlphaBeta);
+  // One point, or one time: proportional beyond.
+  EXPECT_EQ(costs.costOfCollective(Kind::AllReduce, 3000, {4, 1, 4}, E::BF16), 231);
+  EXPECT_EQ(costs.costOfCollective(Kind::AllReduce, 4000, {4, 1, 4}, E::BF16, "tp"), 110);
+}
+
+TEST(MeasuredCurve, TimesAreMadeMonotone) {
+  std::vector<MeasuredPoint> points = {{1, 10}, {2, 30}, {3, 20}, {4, 40}, {5, 10}, {6, 100}};
+  makeMonotone(points);
+  // 30, 20, 40, 10 are one pool: 100 / 4.
+  std::vector<Ns> times;
+  for (const MeasuredPoint &point : points)
+    times.push_back(point.ns);
+  EXPECT_EQ(times, (std::vector<Ns>{10, 25, 25, 25, 25, 100}));
+}
+
+TEST(MeasuredCurve, InterpolationIsMonotoneAndCloseToFloatingPoint) {
+  CostModel costs(plain(kTables));
+  auto curve = costs.curve(Kind::AllReduce, {4, 1, 4}, E::F32);
+  Ns before = 0;
+  for (Bytes bytes = 1000; bytes <= 16000; ++bytes) {
+    Ns now = (*curve)(bytes);
+    EXPECT_GE(now, before) << bytes;
+    double low = bytes < 4000 ? 100 * std::pow(bytes / 1000.0, 0.5) : 200 * (bytes / 4000.0);
+    EXPECT_NEAR(static_cast<double>(now), low, 1.0) << bytes;
+    before = now;
+  }
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// Alpha-beta
+//===-----------------------------------------------------------------------------------------===//
+
+TEST(AlphaBeta, ByHand) {
+  CostModel costs(plain());
+  // Inside a node: base 100, two levels of a tree of 4 at 5 ns; bytes x (4-1)/4 at 10 bytes per ns.
+  EXPECT_EQ(costs.costOfCollective(Kind::AllGather, 4000, {4, 1, 4}, E::F32), 100 + 10 + 300);
+  EXPECT_EQ(costs.costOfCollective(Kind::ReduceScatter, 4000, {4, 1, 4}, E::F32), 410);
+  EXPECT_EQ(costs.costOfCollective(Kind::AllReduce, 4000, {4, 1, 4}, E::F32), 100 + 20 + 600);
+  EXPECT_EQ(costs.costOfCollective(Kind::Broadcast, 4000, {4, 1, 4}, E::F32), 100 + 10 + 400);
+  EXPECT_EQ(costs.costOfCollective(Kind::Send, 4000, {4, 1, 4}, E::F32), 100 + 5 + 400);
+  EXPECT_EQ(costs.costOfCollective(Kind::Barrier, 0, {4, 1, 4}, E::F32), 100 + 20);
+  // All-to-all: one hop of 5, three messages of 1; three quarters of the bytes leave.
+  EXPECT_EQ(costs.costOfCollective(Kind::AllToAll, 4000, {4, 1, 4}, E::F32), 100 + 5 + 3 + 300);
+  // Two nodes of two: one level of 5 and one of 50; the slower link is 1 byte per ns.
+  EXPECT_EQ(costs.costOfCollective(Kind::AllGather, 4000, {4, 2, 2}, E::F32), 100 + 55 + 3000);
+  // One hop of 50, one message inside, two across; half of the bytes leave the node.
+  EXPECT_EQ(costs.costOfCollective(Kind::AllToAll, 4000, {4, 2, 2}, E::F32), 100 + 50 + 1 + 20 + 2000);
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// Kernels and copies
+//===-----------------------------------------------------------------------------------------===//
+
+TEST(Roofline, ByHand) {
+  CostModel costs(plain(R"(, "ops": [{"name": "a.mm", "shapes": ["4x4xf32", "4x4xf32"], "ns": 9}, {"name": "a.mm", "ns": 5}])"));
+  // 7 of launch; 1000 flops at 1 per ps; 100 bytes per ns.
+  EXPECT_EQ(costs.costOfKernel(1'000'000, 0, E::F32, ComputeUnits::Matrix), 7 + 1000);
+  EXPECT_EQ(costs.costOfKernel(1'000'000, 0, E::BF16, ComputeUnits::Matrix), 7 + 500);
+  EXPECT_EQ(costs.costOfKernel(1'000'000, 0, E::BF16, ComputeUnits::Vector), 7 + 2000);
+  EXPECT_EQ(costs.costOfKernel(1'000'000, 1'000'000, E::F32, ComputeUnits::Matrix), 7 + 10000);
+  EXPECT_EQ(costs.costOfKernel(0, 0, E::F32, ComputeUnits::Matrix), 0);
+  EXPECT_EQ(costs.costOfWork(0, 1000, E::F32, ComputeUnits::Vector), 10);
+  EXPECT_EQ(costs.costOfCopy(1000, 4000), 3 + 100);
+  EXPECT_EQ(costs.costOfCopy(0, 0), 0);
+  EXPECT_EQ(costs.measuredOp("a.mm", {"4x4xf32", "4x4xf32"}), 9);
+  EXPECT_EQ(costs.measuredOp("a.mm"), 5);
+  EXPECT_EQ(costs.measuredOp("a.mm", {"4x4xf32"}), std::nullopt);
+  EXPECT_EQ(costs.measuredOp("a.add"), std::nullopt);
+}
+
+TEST(Roofline, DoesNotOverflow) {
+  CostModel costs = model("cpu-mpi");
+  constexpr int64_t most = std::numeric_limits<int64_t>::max();
+  for (int64_t amount : {kPetabyte, most}) {
+    EXPECT_GT(costs.costOfKernel(amount, amount, E::F64, ComputeUnits::Vector), 0);
+    EXPECT_LE(costs.costOfKernel(amount, amount, E::F64, ComputeUnits::Vector), kMaxNs);
+    EXPECT_LE(costs.costOfCopy(amount, amount), kMaxNs);
+  }
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// Every profile, kind and shape
+//===-----------------------------------------------------------------------------------------===//
+
+/// Tests that costs never fall with bytes, are never negative and never overflow: around every power of two (where
+/// NCCL's corrections jump), at random sizes, at nothing and at a petabyte.
+TEST(EveryProfile, CostsAreMonotoneInBytes) {
+  std::vector<Bytes> sizes = {0, 1, kPetabyte, std::numeric_limits<int64_t>::max()};
+  for (unsigned k = 4; k < 50; ++k)
+    for (Bytes delta : {-1, 0, 1})
+      sizes.push_back((Bytes(1) << k) + delta);
+  std::mt19937_64 random(4);
+  for (unsigned i = 0; i < 300; ++i)
+    sizes.push_back(static_cast<Bytes>(random() >> (14 + random() % 48)));
+  std::sort(sizes.begin(), sizes.end());
+  std::vector<GroupShape> shapes = {{2, 1, 2},   {3, 1, 3},   {4, 1, 4},      {8, 1, 8},          {2, 2, 1},
+                                    {8, 8, 1},   {16, 2, 8},  {12, 3, 4},     {10, 3, 4},         {64, 8, 8},
+                                    {64, 32, 2}, {1000, 1000, 1}, {512, 64, 8}, {100000, 12500, 8}};
+  for (const std::string &name : MachineModel::available()) {
+    CostModel costs = model(name.c_str());
+    for (unsigned kind = 0; kind <= static_cast<unsigned>(Kind::Barrier); ++kind)
+      for (const GroupShape &shape : shapes)
+        for (E element : {E::F32, E::F8}) {
+          auto curve = costs.curve(static_cast<Kind>(kind), shape, element);
+          Ns before = 0;
+          for (Bytes bytes : sizes) {
+            Ns now = (*curve)(bytes);
+            ASSERT_GE(now, before) << name << " kind " << kind << " ranks " << shape.ranks << " bytes " << bytes;
+            ASSERT_GT(now, 0);
+            ASSERT_LE(now, kMaxNs);
+            before = now;
+          }
+        }
+  }
+}
+
+TEST(EveryProfile, OneRankCostsNothing) {
+  for (const std::string &name : MachineModel::available())
+    for (unsigned kind = 0; kind <= static_cast<unsigned>(Kind::Barrier); ++kind)
+      EXPECT_EQ(model(name.c_str()).costOfCollective(static_cast<Kind>(kind), kGiB, {1, 1, 1}, E::F32), 0);
+}
+
+/// Tests that the envelope stays close to NCCL's own choice: a cost is the model's minimum at this or a smaller size.
+TEST(EveryProfile, TheEnvelopeTakesValuesOfTheModel) {
+  for (const std::string &name : MachineModel::available()) {
+    auto curve = model(name.c_str()).curve(Kind::AllReduce, kTwoNodes, E::BF16);
+    for (Bytes bytes = 64; bytes <= kGiB; bytes *= 2) {
+      Ns least = kMaxNs;
+      for (const CostLine &line : curve->candidates())
+        least = std::min(least, line(bytes));
+      EXPECT_GE((*curve)(bytes), least);
+      EXPECT_LE((*curve)(bytes), least * 3 / 2) << name << " " << bytes;
+    }
+  }
+}
+
+} // namespace

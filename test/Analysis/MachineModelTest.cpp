@@ -1,0 +1,172 @@
+//===- MachineModelTest.cpp - Tests of machine profiles --------------------------------------===//
+
+#include "CommSched/Analysis/MachineModel.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+#include "gtest/gtest.h"
+#include <cstdlib>
+
+using namespace commsched;
+namespace json = llvm::json;
+
+namespace {
+
+/// The least that a profile has to say.
+constexpr const char *kMinimal = R"({
+  "schema_version": 1,
+  "name": "tiny",
+  "node": {"ranks": 2},
+  "memory": {"capacity_bytes": 1000000, "bandwidth_gbps": 100},
+  "compute": {"peak_tflops": {"f32": 1}},
+  "copy": {"launch_ns": 10, "bandwidth_gbps": 50},
+  "links": {"base_ns": 100, "intra": {"bandwidth_gbps": 10, "latency_ns": 5}}
+})";
+
+std::string errorOf(llvm::StringRef text) {
+  llvm::Expected<MachineModel> machine = MachineModel::parse(text, "x.json");
+  return machine ? "no error" : llvm::toString(machine.takeError());
+}
+
+/// kMinimal with the value at a path ("links.intra.latency_ns") replaced, or removed where `value` is null.
+std::string edited(llvm::StringRef path, json::Value value) {
+  json::Value document = llvm::cantFail(json::parse(kMinimal));
+  json::Object *object = document.getAsObject();
+  while (path.contains('.')) {
+    auto [head, tail] = path.split('.');
+    object = object->getObject(head);
+    path = tail;
+  }
+  if (value.kind() == json::Value::Null)
+    object->erase(path);
+  else
+    (*object)[path] = std::move(value);
+  std::string text;
+  llvm::raw_string_ostream(text) << document;
+  return text;
+}
+
+TEST(MachineModel, ReadsTheMinimalProfile) {
+  MachineModel machine = llvm::cantFail(MachineModel::parse(kMinimal));
+  EXPECT_EQ(machine.name, "tiny");
+  EXPECT_EQ(machine.ranksPerNode, 2);
+  EXPECT_EQ(machine.memoryBytesPerSecond, 100'000'000'000);
+  EXPECT_EQ(machine.matrixRate(ElementType::F32), 1'000'000'000'000);
+  // Without a rate of its own a type has that of the type it is computed in; without vector rates, the matrix rate.
+  EXPECT_EQ(machine.matrixRate(ElementType::F8), 1'000'000'000'000);
+  EXPECT_EQ(machine.vectorRate(ElementType::Other), 1'000'000'000'000);
+  // Without links between nodes, all links are those inside.
+  EXPECT_EQ(machine.inter.bytesPerSecond, machine.intra.bytesPerSecond);
+  EXPECT_EQ(machine.issue, 0);
+  EXPECT_FALSE(machine.oneLaneForAll);
+  EXPECT_FALSE(machine.nccl.has_value());
+}
+
+TEST(MachineModel, NamesTheFieldThatIsWrong) {
+  EXPECT_EQ(errorOf(edited("links.intra.bandwidth_gbps", 0)),
+            "machine 'x.json': field 'links.intra.bandwidth_gbps': expected a positive number");
+  EXPECT_EQ(errorOf(edited("links.intra.bandwidth_gbps", nullptr)),
+            "machine 'x.json': field 'links.intra.bandwidth_gbps': expected a positive number");
+  EXPECT_EQ(errorOf(edited("links.intra.bandwith_gbps", 3)),
+            "machine 'x.json': field 'links.intra.bandwith_gbps': unknown field");
+  EXPECT_EQ(errorOf(edited("node", nullptr)), "machine 'x.json': field 'node': expected an object");
+  EXPECT_EQ(errorOf(edited("node.ranks", 0)), "machine 'x.json': field 'node.ranks': expected an integer of at least 1");
+  EXPECT_EQ(errorOf(edited("node.ranks", 1.5)),
+            "machine 'x.json': field 'node.ranks': expected an integer of at least 1");
+  EXPECT_EQ(errorOf(edited("compute.peak_tflops.f32", nullptr)),
+            "machine 'x.json': field 'compute.peak_tflops.f32': missing");
+  EXPECT_EQ(errorOf(edited("compute.peak_tflops.f33", 1)),
+            "machine 'x.json': field 'compute.peak_tflops.f33': unknown field");
+  EXPECT_EQ(errorOf(edited("compute.peak_tflops.f64", 1e30)),
+            "machine 'x.json': field 'compute.peak_tflops.f64': too large");
+  EXPECT_EQ(errorOf(edited("schema_version", 2)), "machine 'x.json': field 'schema_version': expected 1");
+  EXPECT_EQ(errorOf(edited("lanes", "two")), "machine 'x.json': field 'lanes': expected one of per_group, one");
+  EXPECT_EQ(errorOf(edited("memory.source", 3)), "machine 'x.json': field 'memory.source': expected a string");
+  EXPECT_EQ(errorOf(edited("slowdown", json::Object{{"compute_permille", 900}})),
+            "machine 'x.json': field 'slowdown.compute_permille': expected an integer of at least 1000");
+}
+
+TEST(MachineModel, NamesTheEntryOfATableThatIsWrong) {
+  auto table = [](json::Array points) {
+    return json::Array{json::Object{{"kind", "all_reduce"}, {"ranks", 2}, {"nodes", 1}, {"points", std::move(points)}}};
+  };
+  EXPECT_EQ(errorOf(edited("collectives", table(json::Array{}))),
+            "machine 'x.json': field 'collectives[0].points': expected at least one point");
+  EXPECT_EQ(errorOf(edited("collectives", table(json::Array{json::Object{{"bytes", 8}, {"ns", 5}}, json::Object{{"bytes", 8}, {"ns", 6}}}))),
+            "machine 'x.json': field 'collectives[0].points[1].bytes': expected more bytes than at the point before");
+  EXPECT_EQ(errorOf(edited("collectives", table(json::Array{json::Object{{"bytes", 8}, {"ns", 0}}}))),
+            "machine 'x.json': field 'collectives[0].points[0].ns': expected an integer of at least 1");
+  EXPECT_EQ(errorOf(edited("collectives", json::Array{json::Object{{"kind", "all_sum"}}})),
+            "machine 'x.json': field 'collectives[0].kind': no kind of collective");
+  EXPECT_EQ(errorOf(edited("ops", json::Array{json::Object{{"name", "a.b"}, {"ns", 1}, {"shapes", json::Array{1}}}})),
+            "machine 'x.json': field 'ops[0].shapes': expected an array of strings");
+  EXPECT_EQ(errorOf(edited("ops", json::Array{3})), "machine 'x.json': field 'ops[0]': expected an object");
+}
+
+TEST(MachineModel, RefusesWhatIsNoObject) {
+  EXPECT_EQ(errorOf("[]"), "machine 'x.json': expected a JSON object");
+  EXPECT_NE(errorOf("{").find("machine 'x.json': "), std::string::npos);
+}
+
+TEST(MachineModel, SaysWhichProfilesThereAre) {
+  llvm::Expected<MachineModel> machine = MachineModel::load("no-such-machine");
+  ASSERT_FALSE(machine);
+  std::string error = llvm::toString(machine.takeError());
+  EXPECT_NE(error.find("machine 'no-such-machine': no such profile"), std::string::npos) << error;
+  EXPECT_NE(error.find("h100-sxm"), std::string::npos) << error;
+}
+
+TEST(MachineModel, FindsProfilesOfTheEnvironmentFirst) {
+  llvm::SmallString<128> directory;
+  ASSERT_FALSE(llvm::sys::fs::createUniqueDirectory("machines", directory));
+  llvm::SmallString<128> file(directory);
+  llvm::sys::path::append(file, "h100-sxm.json");
+  std::error_code error;
+  llvm::raw_fd_ostream(file, error) << kMinimal;
+  ASSERT_FALSE(error);
+  setenv("COMMSCHED_MACHINE_PATH", directory.c_str(), 1);
+  EXPECT_EQ(llvm::cantFail(MachineModel::load("h100-sxm")).name, "tiny");
+  unsetenv("COMMSCHED_MACHINE_PATH");
+  EXPECT_EQ(llvm::cantFail(MachineModel::load("h100-sxm")).name, "h100-sxm");
+  EXPECT_EQ(llvm::cantFail(MachineModel::load(file)).name, "tiny");
+  llvm::sys::fs::remove(file);
+  llvm::sys::fs::remove(directory);
+}
+
+/// Reports objects that hold numbers and no source. `covered`: a parent has one.
+void checkSources(const json::Value &value, const std::string &path) {
+  if (const json::Array *array = value.getAsArray()) {
+    for (const json::Value &element : *array)
+      checkSources(element, path + "[]");
+  } else if (const json::Object *object = value.getAsObject()) {
+    for (const auto &[key, child] : *object) {
+      if (child.kind() == json::Value::Number && key != "schema_version")
+        EXPECT_TRUE(object->get("source")) << path << "." << key.str() << " has no source";
+      checkSources(child, path + "." + key.str());
+    }
+  }
+}
+
+TEST(MachineModel, ShippedProfilesAreCanonicalAndGiveTheirSources) {
+  std::vector<std::string> names = MachineModel::available();
+  for (const char *name : {"a100-sxm", "b200-sxm", "cpu-mpi", "h100-sxm", "h200-sxm"})
+    EXPECT_TRUE(llvm::is_contained(names, name)) << name;
+  for (const std::string &name : names) {
+    llvm::Expected<MachineModel> machine = MachineModel::load(name);
+    ASSERT_TRUE(static_cast<bool>(machine)) << llvm::toString(machine.takeError());
+    EXPECT_EQ(machine->name, name);
+    std::string text = machine->toJSON();
+    EXPECT_EQ(llvm::cantFail(MachineModel::parse(text)).toJSON(), text);
+    checkSources(llvm::cantFail(json::parse(text)), name);
+  }
+  // The files in the tree are what toJSON prints.
+  std::string path = MachineModel::searchPath().back() + "/h100-sxm.json";
+  auto file = llvm::MemoryBuffer::getFile(path);
+  ASSERT_TRUE(static_cast<bool>(file));
+  EXPECT_EQ(llvm::cantFail(MachineModel::load(path)).toJSON(), (*file)->getBuffer().str());
+}
+
+} // namespace
