@@ -45,10 +45,12 @@ constexpr unsigned kLogBits = 32;
 /// Fraction bits of the numbers in [1, 2) that the logarithm and its inverse work on.
 constexpr unsigned kMantissaBits = 62;
 
-/// log2 of a positive integer, rounded down to kLogBits fraction bits. Monotone: every step (square, halve, truncate) is.
+/// log2 of a positive integer, rounded down to kLogBits fraction bits. Monotone: every step (square, halve, truncate)
+/// is.
 int64_t log2Fixed(uint64_t value) {
   unsigned exponent = llvm::Log2_64(value);
-  uint64_t mantissa = exponent <= kMantissaBits ? value << (kMantissaBits - exponent) : value >> (exponent - kMantissaBits);
+  uint64_t mantissa =
+      exponent <= kMantissaBits ? value << (kMantissaBits - exponent) : value >> (exponent - kMantissaBits);
   int64_t result = exponent;
   for (unsigned bit = 0; bit < kLogBits; ++bit) {
     // One more bit of the logarithm: whether the square is 2 or more.
@@ -80,14 +82,16 @@ struct RootsOfTwo {
 };
 constexpr RootsOfTwo kRootsOfTwo;
 
-/// 2^(log / 2^kLogBits), rounded down. `log` is not negative and below 62 x 2^kLogBits.
+/// 2^(log / 2^kLogBits), rounded to the nearest. `log` is not negative and below 61 x 2^kLogBits.
 int64_t exp2Fixed(int64_t log) {
   unsigned exponent = static_cast<unsigned>(log >> kLogBits);
   uint64_t mantissa = uint64_t(1) << kMantissaBits;
   for (unsigned i = 0; i < kLogBits; ++i)
     if (log >> (kLogBits - 1 - i) & 1)
-      mantissa = static_cast<uint64_t>(static_cast<unsigned __int128>(mantissa) * kRootsOfTwo.roots[i] >> kMantissaBits);
-  return static_cast<int64_t>(mantissa >> (kMantissaBits - exponent));
+      mantissa =
+          static_cast<uint64_t>(static_cast<unsigned __int128>(mantissa) * kRootsOfTwo.roots[i] >> kMantissaBits);
+  unsigned shift = kMantissaBits - exponent;
+  return static_cast<int64_t>((mantissa + (uint64_t(1) << (shift - 1))) >> shift);
 }
 
 } // namespace
@@ -137,8 +141,8 @@ Ns CollectiveCurve::measuredCost(Bytes bytes) const {
       if (point.ns < last.ns)
         before = &point;
     if (before)
-      return saturate(last.ns + static_cast<Wide>(bytes - last.bytes) * (last.ns - before->ns) /
-                                    (last.bytes - before->bytes));
+      return saturate(last.ns +
+                      static_cast<Wide>(bytes - last.bytes) * (last.ns - before->ns) / (last.bytes - before->bytes));
     return saturate(static_cast<Wide>(last.ns) * bytes / std::max<Bytes>(1, last.bytes));
   }
   const auto *right = std::upper_bound(points.data(), points.data() + points.size(), bytes,
@@ -245,8 +249,8 @@ static CostLine alphaBeta(const MachineModel &machine, CollectiveKind kind, Grou
   }
   line.latency = addNs(line.latency, machine.collectiveBase);
   line.plateauLatency = line.latency;
-  line.bytesPerSecond = static_cast<int64_t>(
-      std::clamp<Wide>(static_cast<Wide>(bandwidth) * denominator / std::max<int64_t>(1, numerator), 1, INT64_MAX / 16));
+  line.bytesPerSecond = static_cast<int64_t>(std::clamp<Wide>(
+      static_cast<Wide>(bandwidth) * denominator / std::max<int64_t>(1, numerator), 1, INT64_MAX / 16));
   return line;
 }
 

@@ -17,8 +17,8 @@
 
 using namespace commsched;
 
-static constexpr llvm::StringLiteral kElementNames[kNumElementTypes] = {
-    "f64", "f32", "tf32", "bf16", "f16", "f8", "f4", "i64", "i32", "i16", "i8", "other"};
+static constexpr llvm::StringLiteral kElementNames[kNumElementTypes] = {"f64", "f32", "tf32", "bf16", "f16", "f8",
+                                                                        "f4",  "i64", "i32",  "i16",  "i8",  "other"};
 
 llvm::StringRef commsched::stringify(ElementType type) { return kElementNames[static_cast<unsigned>(type)]; }
 

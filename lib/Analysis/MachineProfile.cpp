@@ -262,8 +262,8 @@ OpTime readOp(Reader entry) {
 }
 
 void readMachine(Reader root, MachineModel &machine) {
-  root.only({"schema_version", "name", "description", "node", "memory", "compute", "copy", "overheads", "lanes", "links",
-             "nccl", "slowdown", "collectives", "ops", "calibration"});
+  root.only({"schema_version", "name", "description", "node", "memory", "compute", "copy", "overheads", "lanes",
+             "links", "nccl", "slowdown", "collectives", "ops", "calibration"});
   if (root.integer("schema_version", 1) != kSchemaVersion)
     root.fail("schema_version", "expected " + llvm::Twine(kSchemaVersion));
   machine.name = root.string("name");

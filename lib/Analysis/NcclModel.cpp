@@ -1,9 +1,9 @@
 //===- NcclModel.cpp - NCCL's analytic tuning model ------------------------------------------===//
 //
 // NCCL predicts the time of a collective for each algorithm and protocol as latency + bytes / bandwidth and takes the
-// smallest. This is that model, after NCCL 2.28.9 (src/graph/tuning.cc; the tables' names there are given below), in our
-// own words, without the algorithms that need SHARP network switches. Latencies are in µs and bandwidths in GB/s as in
-// NCCL; each line is rounded once to ns and bytes per second, so that everything after it is integers.
+// smallest. This is that model, after NCCL 2.28.9 (src/graph/tuning.cc; the tables' names there are given below), in
+// our own words, without the algorithms that need SHARP network switches. Latencies are in µs and bandwidths in GB/s as
+// in NCCL; each line is rounded once to ns and bytes per second, so that everything after it is integers.
 //
 //===-----------------------------------------------------------------------------------------===//
 
@@ -122,8 +122,7 @@ Model::Model(const NcclParameters &nccl, CollectiveKind kind, GroupShape shape)
   } else {
     // Every rank of a node brings its own rail, as long as NVLink carries the sum.
     graph.channels = nccl.rail.channels * perNode;
-    graph.channelGBps =
-        std::min(nccl.rail.channelGBps, nccl.ring.channels * nccl.ring.channelGBps / graph.channels);
+    graph.channelGBps = std::min(nccl.rail.channelGBps, nccl.ring.channels * nccl.ring.channelGBps / graph.channels);
     bool hopper = nccl.generation >= NcclGeneration::Hopper;
     if (graph.channelGBps >= kDupGBps &&
         !(hopper && graph.channelGBps < kDupHopperGBps && graph.channels > kDupHopperChannels)) {
@@ -132,8 +131,7 @@ Model::Model(const NcclParameters &nccl, CollectiveKind kind, GroupShape shape)
     }
   }
   bus = graph.channels * graph.channelGBps;
-  llMax = nodes == 1 ? kLLMaxInside[generation]
-                     : (nccl.cpu == NcclCpu::Amd ? kLLMaxAmd : kLLMaxIntel)[column - 1];
+  llMax = nodes == 1 ? kLLMaxInside[generation] : (nccl.cpu == NcclCpu::Amd ? kLLMaxAmd : kLLMaxIntel)[column - 1];
 }
 
 void Model::add(llvm::StringRef name, double latencyUs, double algorithmGBps) {
@@ -161,8 +159,8 @@ void Model::addRing(Protocol protocol) {
   } else {
     double overhead = 0;
     if (nodes > 1)
-      overhead = (nccl.cpu == NcclCpu::Amd ? kNetOverheadAmd : kNetOverheadIntel) *
-                 (protocol == Simple ? kSimplePosts : 1);
+      overhead =
+          (nccl.cpu == NcclCpu::Amd ? kNetOverheadAmd : kNetOverheadIntel) * (protocol == Simple ? kSimplePosts : 1);
     // With one rank a node, nothing hides the network: NCCL counts a tree's hop.
     double inter = interHop((perNode == 1 ? kTreeNet : kRingNet)[protocol], protocol);
     latency += (steps - interSteps) * std::max(kRingNvlink[protocol], overhead) + interSteps * inter;
@@ -185,8 +183,7 @@ void Model::addTree(Protocol protocol) {
   if (perNode == 1) // NCCL finds only plain trees with one GPU.
     bandwidth *= kPlainTree;
   double inter = interHop(kTreeNet[protocol], protocol);
-  double latency =
-      kTreeBase[protocol] + 2 * ((perNode - 1) * kTreeNvlink[protocol] + llvm::Log2_64(nodes) * inter);
+  double latency = kTreeBase[protocol] + 2 * ((perNode - 1) * kTreeNvlink[protocol] + llvm::Log2_64(nodes) * inter);
   add(kTreeNames[protocol], latency, bandwidth / 2);
   lines.back().correction = &kTreeCorrection[protocol];
 }
@@ -217,8 +214,8 @@ void Model::addPat() {
   // One rank per node only.
   if (ranks != nodes)
     return;
-  double latency = kPatBase + llvm::Log2_64(nodes) * interHop(kTreeNet[Simple], Simple) / kPatPipelining +
-                   kPatPerRank * ranks;
+  double latency =
+      kPatBase + llvm::Log2_64(nodes) * interHop(kTreeNet[Simple], Simple) / kPatPipelining + kPatPerRank * ranks;
   add("PAT/Simple", latency, bus * kPat);
 }
 

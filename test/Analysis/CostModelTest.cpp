@@ -108,8 +108,8 @@ TEST(NcclModel, AllReduceAcrossTwoH100Nodes) {
 TEST(NcclModel, OneRankPerNode) {
   CostModel h100 = model("h100-sxm");
   auto curve = h100.curve(Kind::ReduceScatter, {8, 8, 1}, E::BF16);
-  // One rail of 48 GB/s, doubled to 2 x 24. PAT: 8 + log2(8) x 14 / 3.5 + 2.8 x 8 = 42.4 us; 48 x 0.75 = 36 GB/s; 1 MiB:
-  // 29127.1 ns.
+  // One rail of 48 GB/s, doubled to 2 x 24. PAT: 8 + log2(8) x 14 / 3.5 + 2.8 x 8 = 42.4 us; 48 x 0.75 = 36 GB/s; 1
+  // MiB: 29127.1 ns.
   EXPECT_EQ(lineAt(*curve, "PAT/Simple", kMiB), 71527);
   // Ring/Simple: all 7 steps cross, at a tree's 14 us: 8.4 + 98 = 106.4 us; 48 x 8/7 = 54.857143 GB/s; 1 MiB: 19114.7.
   EXPECT_EQ(lineAt(*curve, "Ring/Simple", kMiB), 125515);
@@ -192,7 +192,7 @@ TEST(MeasuredCurve, InterpolationIsMonotoneAndCloseToFloatingPoint) {
     Ns now = (*curve)(bytes);
     EXPECT_GE(now, before) << bytes;
     double low = bytes < 4000 ? 100 * std::pow(bytes / 1000.0, 0.5) : 200 * (bytes / 4000.0);
-    EXPECT_NEAR(static_cast<double>(now), low, 1.0) << bytes;
+    EXPECT_NEAR(static_cast<double>(now), low, 0.51) << bytes;
     before = now;
   }
 }
@@ -223,7 +223,8 @@ TEST(AlphaBeta, ByHand) {
 //===-----------------------------------------------------------------------------------------===//
 
 TEST(Roofline, ByHand) {
-  CostModel costs(plain(R"(, "ops": [{"name": "a.mm", "shapes": ["4x4xf32", "4x4xf32"], "ns": 9}, {"name": "a.mm", "ns": 5}])"));
+  CostModel costs(
+      plain(R"(, "ops": [{"name": "a.mm", "shapes": ["4x4xf32", "4x4xf32"], "ns": 9}, {"name": "a.mm", "ns": 5}])"));
   // 7 of launch; 1000 flops at 1 per ps; 100 bytes per ns.
   EXPECT_EQ(costs.costOfKernel(1'000'000, 0, E::F32, ComputeUnits::Matrix), 7 + 1000);
   EXPECT_EQ(costs.costOfKernel(1'000'000, 0, E::BF16, ComputeUnits::Matrix), 7 + 500);
@@ -264,8 +265,8 @@ TEST(EveryProfile, CostsAreMonotoneInBytes) {
   for (unsigned i = 0; i < 300; ++i)
     sizes.push_back(static_cast<Bytes>(random() >> (14 + random() % 48)));
   std::sort(sizes.begin(), sizes.end());
-  std::vector<GroupShape> shapes = {{2, 1, 2},   {3, 1, 3},   {4, 1, 4},      {8, 1, 8},          {2, 2, 1},
-                                    {8, 8, 1},   {16, 2, 8},  {12, 3, 4},     {10, 3, 4},         {64, 8, 8},
+  std::vector<GroupShape> shapes = {{2, 1, 2},   {3, 1, 3},       {4, 1, 4},    {8, 1, 8},         {2, 2, 1},
+                                    {8, 8, 1},   {16, 2, 8},      {12, 3, 4},   {10, 3, 4},        {64, 8, 8},
                                     {64, 32, 2}, {1000, 1000, 1}, {512, 64, 8}, {100000, 12500, 8}};
   for (const std::string &name : MachineModel::available()) {
     CostModel costs = model(name.c_str());

@@ -1,8 +1,8 @@
 //===- MachineModelTest.cpp - Tests of machine profiles --------------------------------------===//
 
 #include "CommSched/Analysis/MachineModel.h"
-#include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
@@ -73,7 +73,8 @@ TEST(MachineModel, NamesTheFieldThatIsWrong) {
   EXPECT_EQ(errorOf(edited("links.intra.bandwith_gbps", 3)),
             "machine 'x.json': field 'links.intra.bandwith_gbps': unknown field");
   EXPECT_EQ(errorOf(edited("node", nullptr)), "machine 'x.json': field 'node': expected an object");
-  EXPECT_EQ(errorOf(edited("node.ranks", 0)), "machine 'x.json': field 'node.ranks': expected an integer of at least 1");
+  EXPECT_EQ(errorOf(edited("node.ranks", 0)),
+            "machine 'x.json': field 'node.ranks': expected an integer of at least 1");
   EXPECT_EQ(errorOf(edited("node.ranks", 1.5)),
             "machine 'x.json': field 'node.ranks': expected an integer of at least 1");
   EXPECT_EQ(errorOf(edited("compute.peak_tflops.f32", nullptr)),
@@ -95,7 +96,8 @@ TEST(MachineModel, NamesTheEntryOfATableThatIsWrong) {
   };
   EXPECT_EQ(errorOf(edited("collectives", table(json::Array{}))),
             "machine 'x.json': field 'collectives[0].points': expected at least one point");
-  EXPECT_EQ(errorOf(edited("collectives", table(json::Array{json::Object{{"bytes", 8}, {"ns", 5}}, json::Object{{"bytes", 8}, {"ns", 6}}}))),
+  EXPECT_EQ(errorOf(edited("collectives", table(json::Array{json::Object{{"bytes", 8}, {"ns", 5}},
+                                                            json::Object{{"bytes", 8}, {"ns", 6}}}))),
             "machine 'x.json': field 'collectives[0].points[1].bytes': expected more bytes than at the point before");
   EXPECT_EQ(errorOf(edited("collectives", table(json::Array{json::Object{{"bytes", 8}, {"ns", 0}}}))),
             "machine 'x.json': field 'collectives[0].points[0].ns': expected an integer of at least 1");

@@ -1,7 +1,8 @@
 //===- CostModel.h - What collectives, copies and kernels cost on a machine ------------------===//
 //
-// The one place that turns work into nanoseconds. It knows a machine profile and answers in integers, deterministically;
-// what it is asked about is plain data. What an MLIR operation costs is answered by OperationCosts, on top of it.
+// The one place that turns work into nanoseconds. It knows a machine profile and answers in integers,
+// deterministically; what it is asked about is plain data. What an MLIR operation costs is answered by OperationCosts,
+// on top of it.
 //
 //===-----------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_COSTMODEL_H

@@ -108,8 +108,8 @@ public:
   static llvm::Expected<MachineModel> parse(llvm::StringRef json, llvm::StringRef file = "<string>");
 
   /// Where profiles are looked for by name, in order: the directories of the environment variable
-  /// COMMSCHED_MACHINE_PATH (separated by ':'), share/commsched/machines beside the running program, the installation's,
-  /// the source tree's.
+  /// COMMSCHED_MACHINE_PATH (separated by ':'), share/commsched/machines beside the running program, the
+  /// installation's, the source tree's.
   static std::vector<std::string> searchPath();
   /// Names of all profiles on the search path, sorted, each once.
   static std::vector<std::string> available();
