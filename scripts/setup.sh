@@ -33,7 +33,7 @@ as_root() {
 missing_packages() {
   local installed
   installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${COMMSCHED_DEBIAN_PACKAGES[@]}" 2>/dev/null |
-    sed -n 's/^installed //p')
+    sed -n 's/^installed //p' || true) # dpkg-query fails when it does not know one of them
   comm -23 <(printf '%s\n' "${COMMSCHED_DEBIAN_PACKAGES[@]}" | sort -u) <(printf '%s\n' "$installed" | sort -u)
 }
 
