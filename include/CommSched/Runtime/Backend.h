@@ -1,0 +1,113 @@
+//===- Backend.h - The table of functions that a runtime backend supplies -----------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// The core (libcommrt) keeps contexts, tokens, buffers, errors and faults; a backend moves bytes. A backend is a shared
+// library libcommrt_NAME.so that exports commrt_backend_entry. Tables carry their version and size, so that a newer
+// core can load an older backend: a function that lies beyond struct_size counts as absent.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#ifndef COMMSCHED_RUNTIME_BACKEND_H
+#define COMMSCHED_RUNTIME_BACKEND_H
+
+#include "CommSched/Runtime/Runtime.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define COMMRT_BACKEND_ABI_VERSION 1u
+
+/// One collective of one rank. Dense: the core has resolved `outer`. The core owns it until `complete`.
+typedef struct commrt_work {
+  uint32_t struct_size;
+  int32_t kind;      ///< commrt_kind
+  int32_t dtype;     ///< commrt_dtype
+  int32_t reduction; ///< commrt_reduction
+  double scale;
+  const void *in;
+  void *out;
+  int64_t count; ///< elements of one block, as in Runtime.h
+  int32_t root;  ///< member; broadcast, reduce, gather, scatter
+  int32_t peer;  ///< member; send, recv
+  /// permute: the member that this one sends to, receives from; -1 none.
+  int32_t send_to, recv_from;
+  /// all_to_all, uneven: n entries each. NULL in the even form.
+  const int64_t *send_counts, *recv_counts;
+  /// Hash of everything in which ranks must agree; ranks compare it before they move data.
+  uint64_t fingerprint;
+  int64_t site;
+  const char *group;    ///< name, for messages
+  const char *location; ///< source location, for messages; may be NULL
+  int64_t cost_ns;      ///< predicted
+  int64_t issue_ns;     ///< sim: the rank's virtual clock at the start
+  int64_t delay_ns;     ///< injected fault: not carried out before this much time has passed
+  int32_t injected;     ///< a mismatch was injected: the fingerprint is wrong on purpose
+  void *owner;          ///< the core's
+} commrt_work;
+
+/// What the core offers to a backend.
+typedef struct commrt_host {
+  uint32_t struct_size;
+  /// [any thread] The work is done (or cancelled); exactly once for each submitted work. Backends may hold their locks.
+  void (*complete)(commrt_work *work, int32_t status, int64_t virtual_end_ns);
+  /// [any thread] The job failed; `rank` is where it began. `context` is attach's.
+  void (*failed)(void *context, int32_t status, int32_t rank, const char *message);
+  /// [any thread] A line about the work. Returns the length.
+  int32_t (*describe)(const commrt_work *work, char *text, size_t size);
+} commrt_host;
+
+typedef struct commrt_backend_config {
+  uint32_t struct_size;
+  int32_t ranks;
+  int32_t workers;
+  int32_t progress_thread;
+  int32_t virtual_clock;
+  int64_t timeout_ns;
+} commrt_backend_config;
+
+enum {
+  COMMRT_BACKEND_POLLED = 1u,      ///< waits must call progress
+  COMMRT_BACKEND_PER_PROCESS = 2u, ///< one rank per process
+  COMMRT_BACKEND_VIRTUAL = 4u      ///< complete's virtual_end_ns is meant
+};
+
+typedef struct commrt_backend {
+  uint32_t abi_version; ///< COMMRT_BACKEND_ABI_VERSION
+  uint32_t struct_size;
+  const char *name;
+  uint32_t flags;
+  /// Opens the job; *ranks and *local_rank (-1: all) tell how many there are and which is here.
+  int32_t (*open)(const commrt_backend_config *config, void **job, int32_t *ranks, int32_t *local_rank, char *message,
+                  size_t size);
+  void (*close)(void *job);
+  int32_t (*attach)(void *job, int32_t rank, const commrt_host *host, void *context, void **peer);
+  /// Cancels and completes all works of this rank.
+  void (*detach)(void *peer);
+  /// Collective over the job, in the same order everywhere. `index` -1: the rank is in no subset.
+  int32_t (*group_create)(void *peer, const char *name, const int32_t *members, int32_t size, int32_t index,
+                          void **group, char *message, size_t message_size);
+  void (*group_destroy)(void *group);
+  /// Starts a work and returns at once. On an error `complete` is not called for it.
+  int32_t (*submit)(void *group, commrt_work *work);
+  int32_t (*progress)(void *peer);
+  /// all[i * bytes ...] = rank i's `mine`. Collective over the job; not in flight with another one. On a timeout the
+  /// message says which ranks are missing.
+  int32_t (*exchange)(void *peer, const void *mine, int64_t bytes, void *all, int64_t timeout_ns, char *message,
+                      size_t size);
+  /// Tells every rank (host->failed there, not here) and cancels what is in flight.
+  void (*abort)(void *peer, int32_t status, const char *message);
+  /// Who waits for what, as text.
+  int32_t (*describe)(void *peer, char *text, size_t size);
+} commrt_backend;
+
+/// What libcommrt_NAME.so exports. NULL if it cannot serve that version.
+typedef const commrt_backend *(*commrt_backend_entry_fn)(uint32_t abi_version);
+#define COMMRT_BACKEND_ENTRY "commrt_backend_entry"
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif // COMMSCHED_RUNTIME_BACKEND_H

@@ -1,0 +1,338 @@
+//===- Runtime.h - The C ABI that scheduled programs call ---------------------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// Starts and waits of collectives for compiled programs, over interchangeable backends (threads, sim, mpi, nccl).
+// Plain C: no dependence on MLIR, LLVM or C++.
+//
+// Rules that hold for every function:
+//  - The result is a status, COMMRT_OK or an error, unless the declaration says otherwise. Nothing aborts, exits,
+//    prints or throws.
+//  - The first error of a rank latches: every later call on that context returns it. An error reaches the other
+//    ranks of the job, whose pending and later calls then fail too.
+//  - Nothing waits for ever. Each wait ends after the context's timeout at the latest, with a report of who waits for
+//    what.
+//  - A context belongs to one rank and is used by one thread at a time. Different contexts may be used at the same time
+//    by different threads. Functions marked [any thread] may be called at any time.
+//  - Collectives of one group match across ranks in the order in which each rank starts them. Results are a function
+//    of the inputs alone: reductions run in rank order, whatever the timing.
+//  - Buffers are dense. A buffer given to a start stays unchanged (an output: untouched) until its token is complete.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#ifndef COMMSCHED_RUNTIME_RUNTIME_H
+#define COMMSCHED_RUNTIME_RUNTIME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define COMMRT_API __attribute__((visibility("default")))
+#define COMMRT_ABI_VERSION 1u
+
+/// One run of N ranks. In the threads and sim backends all ranks live in this process; in mpi this process is one rank.
+typedef struct commrt_job commrt_job;
+/// One rank of a job.
+typedef struct commrt_context commrt_context;
+/// A partition of the ranks; a collective runs within the subset that holds the calling rank.
+typedef struct commrt_group commrt_group;
+/// Something started and perhaps still in flight: one collective or one coalesced list.
+typedef struct commrt_token commrt_token;
+/// An order of work on one rank. On CPU backends its work is done by the calling thread.
+typedef struct commrt_stream commrt_stream;
+/// A point in a stream.
+typedef struct commrt_event commrt_event;
+
+typedef enum commrt_status {
+  COMMRT_OK = 0,
+  COMMRT_ERR_INVALID = 1,     ///< an argument is wrong; the message says which
+  COMMRT_ERR_MISMATCH = 2,    ///< ranks disagree on a collective or on the schedule
+  COMMRT_ERR_TIMEOUT = 3,     ///< a wait reached its deadline
+  COMMRT_ERR_PEER = 4,        ///< another rank left or died
+  COMMRT_ERR_ABORTED = 5,     ///< commrt_abort was called
+  COMMRT_ERR_BACKEND = 6,     ///< the library underneath failed
+  COMMRT_ERR_MEMORY = 7,      ///< no memory
+  COMMRT_ERR_UNSUPPORTED = 8, ///< this backend or element type cannot do that
+  COMMRT_ERR_INJECTED = 9     ///< a fault that the options asked for
+} commrt_status;
+
+typedef enum commrt_kind {
+  COMMRT_ALL_GATHER = 0,
+  COMMRT_REDUCE_SCATTER = 1,
+  COMMRT_ALL_REDUCE = 2,
+  COMMRT_ALL_TO_ALL = 3,
+  COMMRT_BROADCAST = 4,
+  COMMRT_REDUCE = 5,
+  COMMRT_GATHER = 6,
+  COMMRT_SCATTER = 7,
+  COMMRT_PERMUTE = 8,
+  COMMRT_SEND = 9,
+  COMMRT_RECV = 10,
+  COMMRT_BARRIER = 11
+} commrt_kind;
+
+/// Element types. COMMRT_I1 is one byte, 0 or 1.
+typedef enum commrt_dtype {
+  COMMRT_F16 = 0,
+  COMMRT_BF16 = 1,
+  COMMRT_F32 = 2,
+  COMMRT_F64 = 3,
+  COMMRT_I8 = 4,
+  COMMRT_I16 = 5,
+  COMMRT_I32 = 6,
+  COMMRT_I64 = 7,
+  COMMRT_U8 = 8,
+  COMMRT_U16 = 9,
+  COMMRT_U32 = 10,
+  COMMRT_U64 = 11,
+  COMMRT_I1 = 12
+} commrt_dtype;
+
+/// Reductions. f16 and bf16 accumulate in f32 and are rounded once; integers wrap; AVG of integers truncates;
+/// SCALED_SUM multiplies each input by `scale` first (floating types only). On I1, SUM and MAX are "or", PRODUCT and
+/// MIN are "and".
+typedef enum commrt_reduction {
+  COMMRT_SUM = 0,
+  COMMRT_PRODUCT = 1,
+  COMMRT_MIN = 2,
+  COMMRT_MAX = 3,
+  COMMRT_AVG = 4,
+  COMMRT_SCALED_SUM = 5
+} commrt_reduction;
+
+/// [any thread] The name of a status, kind, element type or reduction; "?" for other values. Static storage.
+COMMRT_API const char *commrt_status_name(int32_t status);
+COMMRT_API const char *commrt_kind_name(int32_t kind);
+COMMRT_API const char *commrt_dtype_name(int32_t dtype);
+COMMRT_API const char *commrt_reduction_name(int32_t reduction);
+/// [any thread] Bytes of one element; 0 for an unknown type.
+COMMRT_API int64_t commrt_dtype_size(int32_t dtype);
+
+//===- Jobs and contexts
+//-------------------------------------------------------------------------------------------===//
+
+typedef struct commrt_options {
+  uint32_t struct_size;    ///< sizeof(commrt_options); set by commrt_options_init
+  int32_t ranks;           ///< number of ranks; mpi takes it from MPI_COMM_WORLD when 0. Default 1 (mpi: 0)
+  const char *backend;     ///< "threads" (default), "sim", "mpi", or the NAME of a libcommrt_NAME.so
+  int64_t timeout_ns;      ///< the longest wait; default 60 s, environment COMMRT_TIMEOUT_MS
+  int32_t workers;         ///< threads, sim: threads that carry out collectives; 0 = up to 4
+  int32_t trace;           ///< 1: keep what commrt_trace_write writes
+  int32_t poison;          ///< 1: overwrite buffers when they are released, so that late readers show
+  int32_t progress_thread; ///< mpi: 1 = a thread polls every 200 us besides commrt_progress
+  const char *fault;       ///< NULL, or KIND@N[:rank=R][:ms=T]; see docs/Runtime.md. Environment COMMRT_FAULT
+} commrt_options;
+
+/// [any thread] Writes the defaults.
+COMMRT_API void commrt_options_init(commrt_options *options);
+
+/// [any thread] Opens a job. On an error *job is NULL and `message` (may be NULL) holds up to message_size-1
+/// characters.
+COMMRT_API int32_t commrt_job_create(const commrt_options *options, commrt_job **job, char *message,
+                                     size_t message_size);
+/// Closes a job whose contexts have been destroyed. NULL is fine.
+COMMRT_API int32_t commrt_job_destroy(commrt_job *job);
+/// [any thread] Ranks of the job.
+COMMRT_API int32_t commrt_job_ranks(const commrt_job *job);
+/// [any thread] This process's rank, or -1 where every rank lives in this process.
+COMMRT_API int32_t commrt_job_local_rank(const commrt_job *job);
+
+/// [any thread] Makes the context of `rank`, once per rank.
+COMMRT_API int32_t commrt_context_create(commrt_job *job, int32_t rank, commrt_context **context);
+/// Ends the rank: cancels what is in flight and releases everything that belongs to the context, tokens, streams,
+/// events, groups and buffers included. Ranks that wait for this one, now or later, get COMMRT_ERR_PEER. NULL is fine.
+COMMRT_API int32_t commrt_context_destroy(commrt_context *context);
+/// [any thread] The rank, or the number of ranks; -1 for NULL.
+COMMRT_API int32_t commrt_rank(const commrt_context *context);
+COMMRT_API int32_t commrt_ranks(const commrt_context *context);
+
+/// [any thread] The context that compiled code on the calling thread uses. commrt_current gives NULL before the first
+/// commrt_make_current on that thread.
+COMMRT_API void commrt_make_current(commrt_context *context);
+COMMRT_API commrt_context *commrt_current(void);
+
+//===- Program: the check before anything can hang
+//-----------------------------------------------------------------===//
+
+/// One collective of the program, in schedule order.
+typedef struct commrt_site {
+  int32_t kind;         ///< commrt_kind
+  int32_t dtype;        ///< commrt_dtype, or -1 where there is none
+  int64_t count;        ///< elements, or -1 where only known at run time
+  const char *group;    ///< name of the group
+  const char *location; ///< where in the source
+  int64_t cost_ns;      ///< predicted duration; the sim backend's clock uses it
+} commrt_site;
+
+/// Presents this rank's schedule and compares it with every other rank's. Collective over the job. On a difference all
+/// ranks get COMMRT_ERR_MISMATCH with the first site that differs, its kind, group, type, size and location on both
+/// sides. `signature` may be 0; the sites are compared in any case. `sites` stays alive until commrt_program_end.
+COMMRT_API int32_t commrt_program_begin(commrt_context *context, uint64_t signature, const commrt_site *sites,
+                                        int64_t num_sites);
+/// Waits for all tokens of this rank, then for all ranks. Collective over the job.
+COMMRT_API int32_t commrt_program_end(commrt_context *context);
+
+//===- Groups and streams
+//------------------------------------------------------------------------------------------===//
+
+/// Makes the group `name` from a partition: subset i is ranks[offsets[i] .. offsets[i+1]). Empty subsets and ranks in
+/// no subset are fine; a start on a rank in no subset completes at once and touches nothing. All ranks of the job make
+/// their groups in the same order. The second call with a name gives the first group. Owned by the context.
+COMMRT_API int32_t commrt_group_create(commrt_context *context, const char *name, int64_t num_subsets,
+                                       const int64_t *offsets, const int64_t *ranks, commrt_group **group);
+/// [any thread] Members of the calling rank's subset (0 if it is in none), and its place among them (-1 if none).
+COMMRT_API int32_t commrt_group_size(const commrt_group *group);
+COMMRT_API int32_t commrt_group_rank(const commrt_group *group);
+
+typedef enum commrt_stream_kind { COMMRT_STREAM_COMPUTE = 0, COMMRT_STREAM_COMM = 1 } commrt_stream_kind;
+
+/// The stream `lane` of a kind; the same arguments give the same stream. Compute lane 0 is the default, which is also
+/// meant by NULL. Owned by the context.
+COMMRT_API int32_t commrt_stream_get(commrt_context *context, int32_t kind, int32_t lane, commrt_stream **stream);
+/// Later starts belong to `stream`: an event recorded there covers them.
+COMMRT_API int32_t commrt_set_stream(commrt_context *context, commrt_stream *stream);
+
+/// An event that is complete when everything that was issued to `stream` so far is.
+COMMRT_API int32_t commrt_event_record(commrt_context *context, commrt_stream *stream, commrt_event **event);
+/// `stream` goes on when `event` is complete. On CPU backends the caller does the stream's work, so it blocks.
+COMMRT_API int32_t commrt_event_await(commrt_context *context, commrt_stream *stream, commrt_event *event);
+COMMRT_API int32_t commrt_event_test(commrt_event *event, int32_t *done);
+COMMRT_API int32_t commrt_event_release(commrt_event *event);
+
+//===- Starts
+//------------------------------------------------------------------------------------------------------===//
+//
+// Each returns at once. n = members of the group, r = the caller's place, [a][b] = dense row-major layout. `site` is
+// the index in the program's sites, or -1. `token` receives a reference that commrt_token_release gives back; inside
+// commrt_coalesce_begin/end it may be NULL and is not written. `outer` is the product of the dimensions before the one
+// that is gathered or scattered (1 for the leading one).
+
+/// in [outer][count] -> out [outer][n][count]. In place: in = out + r * count, with outer = 1.
+COMMRT_API int32_t commrt_all_gather_start(commrt_group *group, const void *in, void *out, int64_t outer, int64_t count,
+                                           int32_t dtype, int64_t site, commrt_token **token);
+/// in [outer][n][count] -> out [outer][count]. In place: out = in + r * count, with outer = 1.
+COMMRT_API int32_t commrt_reduce_scatter_start(commrt_group *group, const void *in, void *out, int64_t outer,
+                                               int64_t count, int32_t dtype, int32_t reduction, double scale,
+                                               int64_t site, commrt_token **token);
+/// in [count] -> out [count]. In place: in = out.
+COMMRT_API int32_t commrt_all_reduce_start(commrt_group *group, const void *in, void *out, int64_t count, int32_t dtype,
+                                           int32_t reduction, double scale, int64_t site, commrt_token **token);
+/// in [outer][n][count] -> out [outer][n][count]: block j goes to member j. In place: in = out.
+COMMRT_API int32_t commrt_all_to_all_start(commrt_group *group, const void *in, void *out, int64_t outer, int64_t count,
+                                           int32_t dtype, int64_t site, commrt_token **token);
+/// Uneven: send_counts[j] elements go to member j, recv_counts[j] come from it, both dense in member order. The counts
+/// (n entries each) are copied.
+COMMRT_API int32_t commrt_all_to_all_v_start(commrt_group *group, const void *in, const int64_t *send_counts, void *out,
+                                             const int64_t *recv_counts, int32_t dtype, int64_t site,
+                                             commrt_token **token);
+/// in [count] at member `root` -> out [count] everywhere. `in` is only read at the root. In place: in = out.
+COMMRT_API int32_t commrt_broadcast_start(commrt_group *group, const void *in, void *out, int64_t count, int32_t dtype,
+                                          int32_t root, int64_t site, commrt_token **token);
+/// in [count] -> out [count] at member `root`; elsewhere `out` is not touched.
+COMMRT_API int32_t commrt_reduce_start(commrt_group *group, const void *in, void *out, int64_t count, int32_t dtype,
+                                       int32_t reduction, double scale, int32_t root, int64_t site,
+                                       commrt_token **token);
+/// in [outer][count] -> out [outer][n][count] at member `root`; elsewhere `out` is not touched.
+COMMRT_API int32_t commrt_gather_start(commrt_group *group, const void *in, void *out, int64_t outer, int64_t count,
+                                       int32_t dtype, int32_t root, int64_t site, commrt_token **token);
+/// in [outer][n][count] at member `root` -> out [outer][count] everywhere.
+COMMRT_API int32_t commrt_scatter_start(commrt_group *group, const void *in, void *out, int64_t outer, int64_t count,
+                                        int32_t dtype, int32_t root, int64_t site, commrt_token **token);
+/// pairs [num_pairs][2]: members (source, target); each is at most once a source and once a target. A member that is no
+/// target gets zeros. The pairs are copied.
+COMMRT_API int32_t commrt_permute_start(commrt_group *group, const void *in, void *out, int64_t count, int32_t dtype,
+                                        const int64_t *pairs, int64_t num_pairs, int64_t site, commrt_token **token);
+/// To member, or from member, `peer`. Sends and receives between two members match in order.
+COMMRT_API int32_t commrt_send_start(commrt_group *group, const void *in, int64_t count, int32_t dtype, int32_t peer,
+                                     int64_t site, commrt_token **token);
+COMMRT_API int32_t commrt_recv_start(commrt_group *group, void *out, int64_t count, int32_t dtype, int32_t peer,
+                                     int64_t site, commrt_token **token);
+COMMRT_API int32_t commrt_barrier_start(commrt_group *group, int64_t site, commrt_token **token);
+
+/// Starts between begin and end, also on different groups, share one token. Not nested.
+COMMRT_API int32_t commrt_coalesce_begin(commrt_context *context);
+COMMRT_API int32_t commrt_coalesce_end(commrt_context *context, commrt_token **token);
+
+//===- Waits
+//-------------------------------------------------------------------------------------------------------===//
+
+/// `stream` (NULL: default) goes on when the token is complete. On CPU backends this blocks the caller. May be
+/// repeated.
+COMMRT_API int32_t commrt_wait(commrt_token *token, commrt_stream *stream);
+/// Blocks the caller, at most timeout_ns (< 0: the context's timeout). A timeout is an error of the job and latches.
+COMMRT_API int32_t commrt_wait_host(commrt_token *token, int64_t timeout_ns);
+/// *done = 1 if complete. Makes progress, never blocks.
+COMMRT_API int32_t commrt_test(commrt_token *token, int32_t *done);
+/// Gives the caller's reference back; what is in flight goes on. NULL is fine.
+COMMRT_API int32_t commrt_token_release(commrt_token *token);
+/// Moves communication on. Cheap where nothing is needed (threads); call it between computations (mpi).
+COMMRT_API int32_t commrt_progress(commrt_context *context);
+
+//===- Buffers
+//-----------------------------------------------------------------------------------------------------===//
+
+typedef enum commrt_buffer_kind {
+  COMMRT_BUFFER_PLAIN = 0,
+  /// Registered: every rank makes its k-th symmetric buffer with the same size (checked on threads and sim).
+  COMMRT_BUFFER_SYMMETRIC = 1
+} commrt_buffer_kind;
+
+/// 64-byte aligned; bytes = 0 gives a valid pointer that must not be read.
+COMMRT_API int32_t commrt_alloc(commrt_context *context, int32_t kind, int64_t bytes, void **pointer);
+/// Releases the buffer when the last collective in flight that uses any part of it is complete; returns at once.
+COMMRT_API int32_t commrt_free(commrt_context *context, void *pointer);
+/// The same, and also not before the given tokens are complete.
+COMMRT_API int32_t commrt_free_after(commrt_context *context, void *pointer, commrt_token *const *tokens,
+                                     int64_t num_tokens);
+/// [any thread] Bytes of buffers not yet released.
+COMMRT_API int64_t commrt_allocated_bytes(const commrt_context *context);
+
+//===- Errors and reports
+//------------------------------------------------------------------------------------------===//
+
+/// [any thread] The latched status, and its message (cut to size, always terminated; `message` may be NULL).
+COMMRT_API int32_t commrt_last_error(const commrt_context *context, char *message, size_t size);
+/// [any thread] Ends the job on all ranks with this status and message.
+COMMRT_API int32_t commrt_abort(commrt_context *context, int32_t status, const char *message);
+typedef void (*commrt_error_handler)(void *user, int32_t rank, int32_t status, const char *message);
+/// Called once, on the thread of the call that first returns the error.
+COMMRT_API int32_t commrt_set_error_handler(commrt_context *context, commrt_error_handler handler, void *user);
+/// [any thread] Writes what is in flight and who waits for what to a text file.
+COMMRT_API int32_t commrt_dump(commrt_context *context, const char *path);
+
+//===- Time
+//--------------------------------------------------------------------------------------------------------===//
+
+/// Nanoseconds since the job began: the monotonic clock; in sim this rank's virtual clock.
+COMMRT_API int64_t commrt_clock_ns(const commrt_context *context);
+/// sim: the compute lane works for `ns`. Elsewhere nothing.
+COMMRT_API int32_t commrt_advance(commrt_context *context, int64_t ns);
+/// A span of computation for the trace. `name` is copied.
+COMMRT_API int32_t commrt_trace_compute(commrt_context *context, const char *name, int64_t begin_ns, int64_t end_ns);
+
+typedef struct commrt_trace_record {
+  int32_t kind;     ///< commrt_kind; 100: a wait; 101: a computation
+  int64_t site;     ///< -1 if none
+  int64_t begin_ns; ///< a collective: when it was started
+  int64_t end_ns;   ///< a collective: when it was complete
+  const char *name; ///< group or computation; lives as long as the context
+} commrt_trace_record;
+/// Number of records, and record i. Only with options.trace, and while nothing is in flight.
+COMMRT_API int64_t commrt_trace_size(const commrt_context *context);
+COMMRT_API int32_t commrt_trace_get(const commrt_context *context, int64_t index, commrt_trace_record *record);
+/// Writes this rank's records as Chrome/Perfetto JSON.
+COMMRT_API int32_t commrt_trace_write(commrt_context *context, const char *path);
+
+/// [any thread] The reduction that all backends use: out[i] = ins[0][i] op ins[1][i] ... in this order. `out` may be
+/// one of the inputs.
+COMMRT_API int32_t commrt_reduce_local(int32_t dtype, int32_t reduction, double scale, int64_t num_inputs,
+                                       const void *const *ins, void *out, int64_t count);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif // COMMSCHED_RUNTIME_RUNTIME_H

@@ -1,0 +1,117 @@
+//===- Buffers.cpp - Buffers that outlive the collectives that use them -------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// A buffer counts who needs it: its owner, and each collective in flight that reads or writes it. It is freed when the
+// count reaches zero, on whichever thread that happens.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#include "Core.h"
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+using namespace commsched::runtime;
+
+static constexpr int64_t alignment = 64;
+static constexpr int poisonByte = 0xdb;
+
+void commsched::runtime::holdBuffer(commrt_context *context, Work &work, const void *pointer) {
+  if (!pointer)
+    return;
+  auto *address = static_cast<char *>(const_cast<void *>(pointer));
+  std::lock_guard<std::mutex> lock(context->mutex);
+  auto next = context->buffers.upper_bound(address);
+  if (next == context->buffers.begin())
+    return;
+  Buffer *buffer = std::prev(next)->second.get();
+  if (address >= buffer->data + std::max<int64_t>(buffer->bytes, 1))
+    return;
+  ++buffer->holds;
+  work.buffers.push_back(buffer);
+}
+
+void commsched::runtime::dropHold(Buffer *buffer) {
+  if (--buffer->holds > 0)
+    return;
+  commrt_context *context = buffer->context;
+  if (context->job->poison)
+    std::memset(buffer->data, poisonByte, buffer->bytes);
+  context->allocated -= buffer->bytes;
+  std::free(buffer->data);
+  context->buffers.erase(buffer->data);
+}
+
+int32_t commrt_alloc(commrt_context *context, int32_t kind, int64_t bytes, void **pointer) {
+  if (!context || !pointer)
+    return COMMRT_ERR_INVALID;
+  *pointer = nullptr;
+  if (int32_t status = latched(context))
+    return status;
+  if (bytes < 0 || (kind != COMMRT_BUFFER_PLAIN && kind != COMMRT_BUFFER_SYMMETRIC))
+    return fail(context, COMMRT_ERR_INVALID, "commrt_alloc: negative size or unknown kind");
+  if (kind == COMMRT_BUFFER_SYMMETRIC) {
+    size_t index = context->symmetricCount++;
+    int64_t others;
+    {
+      std::lock_guard<std::mutex> lock(context->job->mutex);
+      if (context->job->symmetricBytes.size() <= index)
+        context->job->symmetricBytes.resize(index + 1, bytes);
+      others = context->job->symmetricBytes[index];
+    }
+    if (others != bytes)
+      return fail(context, COMMRT_ERR_MISMATCH,
+                  "symmetric buffer " + std::to_string(index) + " has " + std::to_string(bytes) + " bytes here and " +
+                      std::to_string(others) + " on another rank");
+  }
+  int64_t rounded =
+      bytes > INT64_MAX - alignment ? -1 : std::max(alignment, (bytes + alignment - 1) / alignment * alignment);
+  void *data = rounded < 0 ? nullptr : std::aligned_alloc(alignment, rounded);
+  if (!data)
+    return fail(context, COMMRT_ERR_MEMORY, "no memory for a buffer of " + std::to_string(bytes) + " bytes");
+  auto buffer = std::make_unique<Buffer>();
+  buffer->context = context;
+  buffer->data = static_cast<char *>(data);
+  buffer->bytes = bytes;
+  std::lock_guard<std::mutex> lock(context->mutex);
+  context->allocated += bytes;
+  context->buffers.emplace(buffer->data, std::move(buffer));
+  *pointer = data;
+  return COMMRT_OK;
+}
+
+int32_t commrt_free(commrt_context *context, void *pointer) { return commrt_free_after(context, pointer, nullptr, 0); }
+
+int32_t commrt_free_after(commrt_context *context, void *pointer, commrt_token *const *tokens, int64_t numTokens) {
+  if (!context || numTokens < 0 || (numTokens > 0 && !tokens))
+    return COMMRT_ERR_INVALID;
+  if (!pointer)
+    return COMMRT_OK;
+  bool known;
+  {
+    std::lock_guard<std::mutex> lock(context->mutex);
+    auto found = context->buffers.find(static_cast<char *>(pointer));
+    known = found != context->buffers.end() && !found->second->released;
+    if (known) {
+      Buffer *buffer = found->second.get();
+      buffer->released = true;
+      for (int64_t i = 0; i < numTokens; ++i)
+        if (tokens[i] && tokens[i]->context == context && tokens[i]->pending > 0) {
+          ++buffer->holds;
+          tokens[i]->holds.push_back(buffer);
+        }
+      dropHold(buffer);
+    }
+  }
+  if (!known)
+    return fail(context, COMMRT_ERR_INVALID, "commrt_free: not a buffer of this context, or released before");
+  return COMMRT_OK;
+}
+
+int64_t commrt_allocated_bytes(const commrt_context *context) {
+  if (!context)
+    return -1;
+  std::lock_guard<std::mutex> lock(context->mutex);
+  return context->allocated;
+}

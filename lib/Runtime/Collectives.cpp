@@ -1,0 +1,427 @@
+//===- Collectives.cpp - Starts ------------------------------------------------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// Checks the arguments of a start, resolves `outer` by staging, applies injected faults, and hands a dense work to the
+// backend.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#include "Core.h"
+#include "Reduce.h"
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+using namespace commsched::runtime;
+
+namespace {
+/// One start on its way: arguments first, then the checks, then the backend.
+struct Start {
+  commrt_group *group;
+  commrt_context *context;
+  std::unique_ptr<Work> work = std::make_unique<Work>();
+  std::string error;
+  /// The layout of the caller's buffers: in and out as [outer][blocks][inner].
+  int64_t outer = 1;
+  bool gathersOut = false, splitsIn = false;
+
+  Start(commrt_group *group, int32_t kind, const void *in, void *out, int64_t count, int32_t dtype, int64_t site)
+      : group(group), context(group->context) {
+    commrt_work &base = work->base;
+    base.struct_size = sizeof(commrt_work);
+    base.kind = kind;
+    base.dtype = dtype;
+    base.in = in;
+    base.out = out;
+    base.count = count;
+    base.root = base.peer = base.send_to = base.recv_from = -1;
+    base.scale = 1.0;
+    base.site = site;
+    base.group = group->name.c_str();
+    base.owner = work.get();
+  }
+
+  int32_t members() const { return static_cast<int32_t>(group->members.size()); }
+  void require(bool condition, const char *text) {
+    if (!condition && error.empty())
+      error = text;
+  }
+  void setReduction(int32_t reduction, double scale) {
+    work->base.reduction = reduction;
+    work->base.scale = reduction == COMMRT_SCALED_SUM ? scale : 1.0;
+    require(isReducible(work->base.dtype, reduction), "the reduction is not defined for the element type");
+  }
+  void setRoot(int32_t root) {
+    work->base.root = root;
+    require(group->index < 0 || (root >= 0 && root < members()), "the root is not a member");
+  }
+  void setPeer(int32_t peer) {
+    work->base.peer = peer;
+    require(group->index < 0 || (peer >= 0 && peer < members()), "the peer is not a member");
+  }
+
+  void checkSizes();
+  void setSite();
+  void setFingerprint();
+  bool stage();
+  int32_t injectFault(const Fault *&fault);
+  int32_t run(commrt_token **token);
+};
+} // namespace
+
+void Start::checkSizes() {
+  commrt_work &base = work->base;
+  int64_t size = commrt_dtype_size(base.dtype);
+  require(size > 0, "unknown element type");
+  require(base.count >= 0 && outer >= 0, "negative size");
+  if (!error.empty() || base.count == 0 || outer == 0)
+    return;
+  int64_t blocks = std::max<int64_t>(1, members());
+  require(base.count <= INT64_MAX / size / blocks / outer, "the size overflows");
+}
+
+void Start::setSite() {
+  commrt_work &base = work->base;
+  if (base.site < 0 || base.site >= context->numSites)
+    return;
+  base.location = context->sites[base.site].location;
+  base.cost_ns = context->sites[base.site].cost_ns;
+  require(context->sites[base.site].kind == base.kind, "the program's site is of another kind");
+}
+
+void Start::setFingerprint() {
+  commrt_work &base = work->base;
+  bool pointToPoint = base.kind == COMMRT_SEND || base.kind == COMMRT_RECV;
+  uint64_t scale;
+  std::memcpy(&scale, &base.scale, sizeof(scale));
+  uint64_t hash = mix(0, pointToPoint ? COMMRT_SEND : base.kind);
+  hash = mix(hash, base.dtype);
+  hash = mix(hash, base.count);
+  hash = mix(mix(hash, base.reduction), scale);
+  hash = mix(hash, base.root);
+  // The pairs of a permute; uneven splits differ by rank, and the backend checks them pairwise.
+  if (base.kind == COMMRT_PERMUTE)
+    for (int64_t value : work->counts)
+      hash = mix(hash, value);
+  base.fingerprint = hash;
+}
+
+/// Copies [outer][blocks][inner] to [blocks][outer][inner].
+static void pack(const char *from, char *to, int64_t outer, int64_t blocks, int64_t inner) {
+  for (int64_t block = 0; block < blocks; ++block)
+    for (int64_t row = 0; row < outer; ++row, to += inner)
+      std::memcpy(to, from + (row * blocks + block) * inner, inner);
+}
+
+/// Makes the work dense and free of overlaps that backends need not handle. False without memory.
+bool Start::stage() {
+  commrt_work &base = work->base;
+  int64_t inner = base.count * commrt_dtype_size(base.dtype), n = members();
+  base.count *= outer;
+  if (inner == 0 || outer == 0)
+    return true;
+  bool hasIn = base.kind != COMMRT_SCATTER || base.root == group->index;
+  bool hasOut = base.kind != COMMRT_GATHER || base.root == group->index;
+  bool overlaps = (base.kind == COMMRT_ALL_TO_ALL || base.kind == COMMRT_PERMUTE) && base.in == base.out;
+  if (splitsIn && hasIn && outer > 1) {
+    work->stagedIn.reset(new (std::nothrow) char[n * outer * inner]);
+    if (!work->stagedIn)
+      return false;
+    pack(static_cast<const char *>(base.in), work->stagedIn.get(), outer, n, inner);
+    base.in = work->stagedIn.get();
+  } else if (overlaps) {
+    int64_t bytes = inner;
+    if (base.kind == COMMRT_ALL_TO_ALL)
+      bytes = n * inner;
+    work->stagedIn.reset(new (std::nothrow) char[bytes]);
+    if (!work->stagedIn)
+      return false;
+    std::memcpy(work->stagedIn.get(), base.in, bytes);
+    base.in = work->stagedIn.get();
+  }
+  if (gathersOut && hasOut && outer > 1) {
+    work->stagedOut.reset(new (std::nothrow) char[n * outer * inner]);
+    if (!work->stagedOut)
+      return false;
+    work->userOut = static_cast<char *>(base.out);
+    work->outer = outer;
+    work->members = n;
+    work->innerBytes = inner;
+    holdBuffer(context, *work, work->userOut);
+    base.out = work->stagedOut.get();
+  }
+  return true;
+}
+
+/// Gives the fault that hits this start, if any; the two kinds that end the start right away do so.
+int32_t Start::injectFault(const Fault *&fault) {
+  int64_t index = context->started++;
+  fault = nullptr;
+  if (!context->job->fault.hits(context->rank, context->job->ranks, index))
+    return COMMRT_OK;
+  fault = &context->job->fault;
+  std::string what = "at start " + std::to_string(index) + ", " + describeWork(work->base);
+  switch (fault->kind) {
+  case FaultKind::error:
+    return fail(context, COMMRT_ERR_INJECTED, "injected error " + what);
+  case FaultKind::hang: {
+    // The rank stalls: it only notices that the others have given up, or its own deadline.
+    Clock::time_point deadline = Clock::now() + 2 * std::chrono::nanoseconds(context->job->timeoutNs);
+    while (context->status == COMMRT_OK && Clock::now() < deadline) {
+      commrt_progress(context);
+      std::unique_lock<std::mutex> lock(context->mutex);
+      context->changed.wait_for(lock, std::chrono::milliseconds(5), [&] { return context->status != COMMRT_OK; });
+    }
+    return fail(context, COMMRT_ERR_INJECTED, "injected hang " + what);
+  }
+  case FaultKind::mismatch:
+    work->base.fingerprint ^= 1;
+    work->base.injected = 1;
+    return COMMRT_OK;
+  case FaultKind::delay:
+    work->base.delay_ns = fault->ms * 1'000'000;
+    return COMMRT_OK;
+  default:
+    return COMMRT_OK;
+  }
+}
+
+int32_t Start::run(commrt_token **tokenOut) {
+  if (tokenOut)
+    *tokenOut = nullptr;
+  if (int32_t status = latched(context))
+    return status;
+  require(tokenOut || context->coalescing, "the token is NULL");
+  checkSizes();
+  setSite();
+  if (!error.empty())
+    return fail(context, COMMRT_ERR_INVALID, error + ": " + describeWork(work->base));
+  setFingerprint();
+  const Fault *fault = nullptr;
+  if (int32_t status = injectFault(fault))
+    return status;
+  if (!stage())
+    return fail(context, COMMRT_ERR_MEMORY, "no memory for staging: " + describeWork(work->base));
+
+  commrt_work &base = work->base;
+  holdBuffer(context, *work, base.in);
+  holdBuffer(context, *work, base.out);
+  commrt_token *token = context->coalescing;
+  if (!token) {
+    token = makeToken(context);
+    *tokenOut = token;
+  }
+  work->token = token;
+  work->beginNs = contextNs(context);
+  base.issue_ns = context->virtualNs;
+  Work *raw = work.release();
+  {
+    std::lock_guard<std::mutex> lock(context->mutex);
+    ++token->pending;
+    ++context->inFlight;
+    if (token->site < 0) {
+      token->site = base.site;
+      token->group = base.group;
+    }
+    if (fault && fault->kind == FaultKind::drop)
+      context->dropped.push_back(raw);
+  }
+  if (!context->coalescing)
+    noteIssued(context->stream, token);
+  if (fault && fault->kind == FaultKind::drop)
+    return COMMRT_OK;
+  if (!group->state) {
+    finishWork(raw, COMMRT_OK);
+    return COMMRT_OK;
+  }
+  if (int32_t status = context->job->backend->submit(group->state, &raw->base)) {
+    std::string text = describeWork(raw->base);
+    finishWork(raw, status);
+    return fail(context, status, "cannot start " + text);
+  }
+  return COMMRT_OK;
+}
+
+//===- The C functions
+//---------------------------------------------------------------------------------------------===//
+
+int32_t commrt_all_gather_start(commrt_group *group, const void *in, void *out, int64_t outer, int64_t count,
+                                int32_t dtype, int64_t site, commrt_token **token) {
+  if (!group)
+    return COMMRT_ERR_INVALID;
+  Start start(group, COMMRT_ALL_GATHER, in, out, count, dtype, site);
+  start.outer = outer;
+  start.gathersOut = true;
+  return start.run(token);
+}
+
+int32_t commrt_reduce_scatter_start(commrt_group *group, const void *in, void *out, int64_t outer, int64_t count,
+                                    int32_t dtype, int32_t reduction, double scale, int64_t site,
+                                    commrt_token **token) {
+  if (!group)
+    return COMMRT_ERR_INVALID;
+  Start start(group, COMMRT_REDUCE_SCATTER, in, out, count, dtype, site);
+  start.outer = outer;
+  start.splitsIn = true;
+  start.setReduction(reduction, scale);
+  return start.run(token);
+}
+
+int32_t commrt_all_reduce_start(commrt_group *group, const void *in, void *out, int64_t count, int32_t dtype,
+                                int32_t reduction, double scale, int64_t site, commrt_token **token) {
+  if (!group)
+    return COMMRT_ERR_INVALID;
+  Start start(group, COMMRT_ALL_REDUCE, in, out, count, dtype, site);
+  start.setReduction(reduction, scale);
+  return start.run(token);
+}
+
+int32_t commrt_all_to_all_start(commrt_group *group, const void *in, void *out, int64_t outer, int64_t count,
+                                int32_t dtype, int64_t site, commrt_token **token) {
+  if (!group)
+    return COMMRT_ERR_INVALID;
+  Start start(group, COMMRT_ALL_TO_ALL, in, out, count, dtype, site);
+  start.outer = outer;
+  start.splitsIn = start.gathersOut = true;
+  return start.run(token);
+}
+
+int32_t commrt_all_to_all_v_start(commrt_group *group, const void *in, const int64_t *sendCounts, void *out,
+                                  const int64_t *recvCounts, int32_t dtype, int64_t site, commrt_token **token) {
+  if (!group)
+    return COMMRT_ERR_INVALID;
+  Start start(group, COMMRT_ALL_TO_ALL, in, out, 0, dtype, site);
+  int64_t n = start.members(), sent = 0, limit = INT64_MAX / 16;
+  start.require(n == 0 || (sendCounts && recvCounts), "the counts are NULL");
+  start.require(in != out || !in, "the uneven form is not in place");
+  if (start.error.empty()) {
+    start.work->counts.assign(sendCounts, sendCounts + n);
+    start.work->counts.insert(start.work->counts.end(), recvCounts, recvCounts + n);
+    for (int64_t count : start.work->counts) {
+      start.require(count >= 0 && count < limit - sent, "a count is negative or too large");
+      if (!start.error.empty())
+        break;
+      sent += count;
+    }
+    start.work->base.send_counts = start.work->counts.data();
+    start.work->base.recv_counts = start.work->counts.data() + n;
+  }
+  return start.run(token);
+}
+
+int32_t commrt_broadcast_start(commrt_group *group, const void *in, void *out, int64_t count, int32_t dtype,
+                               int32_t root, int64_t site, commrt_token **token) {
+  if (!group)
+    return COMMRT_ERR_INVALID;
+  Start start(group, COMMRT_BROADCAST, in, out, count, dtype, site);
+  start.setRoot(root);
+  return start.run(token);
+}
+
+int32_t commrt_reduce_start(commrt_group *group, const void *in, void *out, int64_t count, int32_t dtype,
+                            int32_t reduction, double scale, int32_t root, int64_t site, commrt_token **token) {
+  if (!group)
+    return COMMRT_ERR_INVALID;
+  Start start(group, COMMRT_REDUCE, in, out, count, dtype, site);
+  start.setReduction(reduction, scale);
+  start.setRoot(root);
+  return start.run(token);
+}
+
+int32_t commrt_gather_start(commrt_group *group, const void *in, void *out, int64_t outer, int64_t count, int32_t dtype,
+                            int32_t root, int64_t site, commrt_token **token) {
+  if (!group)
+    return COMMRT_ERR_INVALID;
+  Start start(group, COMMRT_GATHER, in, out, count, dtype, site);
+  start.outer = outer;
+  start.gathersOut = true;
+  start.setRoot(root);
+  return start.run(token);
+}
+
+int32_t commrt_scatter_start(commrt_group *group, const void *in, void *out, int64_t outer, int64_t count,
+                             int32_t dtype, int32_t root, int64_t site, commrt_token **token) {
+  if (!group)
+    return COMMRT_ERR_INVALID;
+  Start start(group, COMMRT_SCATTER, in, out, count, dtype, site);
+  start.outer = outer;
+  start.splitsIn = true;
+  start.setRoot(root);
+  return start.run(token);
+}
+
+int32_t commrt_permute_start(commrt_group *group, const void *in, void *out, int64_t count, int32_t dtype,
+                             const int64_t *pairs, int64_t numPairs, int64_t site, commrt_token **token) {
+  if (!group)
+    return COMMRT_ERR_INVALID;
+  Start start(group, COMMRT_PERMUTE, in, out, count, dtype, site);
+  start.require(numPairs >= 0 && (numPairs == 0 || pairs), "the pairs are NULL");
+  if (start.error.empty() && group->index >= 0) {
+    int64_t n = start.members();
+    std::vector<bool> sends(n), receives(n);
+    start.work->counts.assign(pairs, pairs + 2 * numPairs);
+    for (int64_t i = 0; i < numPairs && start.error.empty(); ++i) {
+      int64_t source = pairs[2 * i], target = pairs[2 * i + 1];
+      start.require(source >= 0 && source < n && target >= 0 && target < n, "a pair names no member");
+      if (!start.error.empty())
+        break;
+      start.require(!sends[source] && !receives[target], "a member is twice a source or a target");
+      sends[source] = receives[target] = true;
+      if (source == group->index)
+        start.work->base.send_to = static_cast<int32_t>(target);
+      if (target == group->index)
+        start.work->base.recv_from = static_cast<int32_t>(source);
+    }
+  }
+  return start.run(token);
+}
+
+int32_t commrt_send_start(commrt_group *group, const void *in, int64_t count, int32_t dtype, int32_t peer, int64_t site,
+                          commrt_token **token) {
+  if (!group)
+    return COMMRT_ERR_INVALID;
+  Start start(group, COMMRT_SEND, in, nullptr, count, dtype, site);
+  start.setPeer(peer);
+  return start.run(token);
+}
+
+int32_t commrt_recv_start(commrt_group *group, void *out, int64_t count, int32_t dtype, int32_t peer, int64_t site,
+                          commrt_token **token) {
+  if (!group)
+    return COMMRT_ERR_INVALID;
+  Start start(group, COMMRT_RECV, nullptr, out, count, dtype, site);
+  start.setPeer(peer);
+  return start.run(token);
+}
+
+int32_t commrt_barrier_start(commrt_group *group, int64_t site, commrt_token **token) {
+  if (!group)
+    return COMMRT_ERR_INVALID;
+  Start start(group, COMMRT_BARRIER, nullptr, nullptr, 0, COMMRT_I8, site);
+  return start.run(token);
+}
+
+int32_t commrt_coalesce_begin(commrt_context *context) {
+  if (!context)
+    return COMMRT_ERR_INVALID;
+  if (int32_t status = latched(context))
+    return status;
+  if (context->coalescing)
+    return fail(context, COMMRT_ERR_INVALID, "commrt_coalesce_begin is not nested");
+  context->coalescing = makeToken(context);
+  return COMMRT_OK;
+}
+
+int32_t commrt_coalesce_end(commrt_context *context, commrt_token **token) {
+  if (!context || !token)
+    return COMMRT_ERR_INVALID;
+  *token = context->coalescing;
+  context->coalescing = nullptr;
+  if (!*token) {
+    int32_t status = latched(context);
+    return status ? status : fail(context, COMMRT_ERR_INVALID, "commrt_coalesce_end without a begin");
+  }
+  noteIssued(context->stream, *token);
+  return latched(context);
+}

@@ -1,0 +1,187 @@
+//===- Core.h - Contexts, tokens and buffers behind the C ABI -----------------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// The objects that the opaque handles of Runtime.h point to. Locks: a backend may call Host functions while it holds
+// its own locks, so a context's mutex is innermost and no backend function is called under it.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#ifndef COMMSCHED_LIB_RUNTIME_CORE_H
+#define COMMSCHED_LIB_RUNTIME_CORE_H
+
+#include "CommSched/Runtime/Backend.h"
+#include "Fault.h"
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+namespace commsched::runtime {
+using Clock = std::chrono::steady_clock;
+
+/// A buffer of commrt_alloc. Freed when `holds` (its owner and each token that uses it) reaches zero.
+struct Buffer {
+  commrt_context *context;
+  char *data;
+  int64_t bytes;
+  int64_t holds = 1;
+  bool released = false; ///< by its owner
+};
+
+/// One collective with what the core adds: copies of the count arrays, staging for `outer`, its token.
+struct Work {
+  commrt_work base = {};
+  commrt_token *token = nullptr;
+  std::vector<int64_t> counts;
+  std::unique_ptr<char[]> stagedIn, stagedOut;
+  /// Unpack stagedOut [n][outer][inner bytes] into userOut [outer][n][inner bytes].
+  char *userOut = nullptr;
+  int64_t outer = 1, members = 1, innerBytes = 0;
+  std::vector<Buffer *> buffers;
+  int64_t beginNs = 0;
+};
+} // namespace commsched::runtime
+
+struct commrt_job {
+  const commrt_backend *backend = nullptr;
+  void *library = nullptr; ///< dlopen handle
+  void *state = nullptr;   ///< the backend's
+  int32_t ranks = 1, localRank = -1;
+  int64_t timeoutNs = 0;
+  bool trace = false, poison = false;
+  commsched::runtime::Fault fault;
+  commsched::runtime::Clock::time_point began;
+  std::mutex mutex;
+  std::vector<bool> attached;          ///< by rank, under mutex
+  std::vector<int64_t> symmetricBytes; ///< size of the k-th symmetric buffer, under mutex
+  int32_t contexts = 0;                ///< alive, under mutex
+};
+
+struct commrt_token {
+  commrt_context *context;
+  int64_t references = 1; ///< the user's; under the context's mutex
+  int64_t pending = 0;    ///< works in flight; under the context's mutex
+  int32_t status = COMMRT_OK;
+  int64_t virtualEndNs = 0;
+  int64_t site = -1; ///< of its first work, for the trace
+  const char *group = "";
+  std::vector<commsched::runtime::Buffer *> holds; ///< of commrt_free_after
+  commrt_token *next = nullptr, *previous = nullptr;
+};
+
+struct commrt_stream {
+  commrt_context *context;
+  int32_t kind, lane;
+  std::deque<commrt_token *> tokens; ///< issued here, completed ones at the front dropped; one reference each
+  int64_t dropped = 0;               ///< how many were
+};
+
+struct commrt_event {
+  commrt_context *context;
+  commrt_stream *stream;
+  int64_t end; ///< complete when the stream dropped this many tokens
+};
+
+struct commrt_group {
+  commrt_context *context;
+  std::string name;
+  std::vector<int32_t> members;
+  int32_t index = -1;
+  void *state = nullptr; ///< the backend's; null where index is -1
+};
+
+struct commrt_context {
+  commrt_job *job;
+  int32_t rank;
+  void *peer = nullptr; ///< the backend's
+
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  // All below under mutex, unless only the context's own thread uses it.
+  std::atomic<int32_t> status{COMMRT_OK};
+  std::string message;
+  int32_t errorRank = -1;
+  commrt_error_handler handler = nullptr;
+  void *handlerUser = nullptr;
+  bool handled = false;
+  commrt_token tokens; ///< head of the ring of live tokens
+  int64_t inFlight = 0;
+  std::unordered_set<commrt_event *> events;
+  std::map<std::pair<int32_t, int32_t>, std::unique_ptr<commrt_stream>> streams;
+  std::unordered_map<std::string, std::unique_ptr<commrt_group>> groups;
+  std::map<char *, std::unique_ptr<commsched::runtime::Buffer>> buffers;
+  int64_t allocated = 0;
+  size_t symmetricCount = 0;
+
+  const commrt_site *sites = nullptr;
+  int64_t numSites = 0;
+  commrt_stream *stream = nullptr; ///< where starts go
+  commrt_token *coalescing = nullptr;
+  std::vector<commsched::runtime::Work *> dropped; ///< injected fault: started, never handed to the backend
+  int64_t started = 0;                             ///< starts so far, for fault injection
+  int64_t virtualNs = 0;
+
+  std::vector<commrt_trace_record> trace;
+  std::unordered_set<std::string> names;
+};
+
+namespace commsched::runtime {
+/// Nanoseconds since the job began.
+int64_t elapsedNs(const commrt_job *job);
+/// The time of the context: virtual in sim.
+int64_t contextNs(const commrt_context *context);
+
+/// Latches the error, unless there is one already, and tells the other ranks. Returns the latched status.
+int32_t fail(commrt_context *context, int32_t status, const std::string &message);
+/// The latched status; delivers it to the error handler the first time.
+int32_t latched(commrt_context *context);
+
+/// The backend's upcalls.
+extern const commrt_host hostTable;
+
+/// A new token in the context's ring with one reference of the user's.
+commrt_token *makeToken(commrt_context *context);
+void retainToken(commrt_token *token);
+/// Drops a reference; deletes the token when nothing is in flight.
+void releaseToken(commrt_token *token);
+bool isComplete(commrt_token *token);
+/// Blocks until the token is complete, the deadline (reported as an error) or an error.
+int32_t waitToken(commrt_token *token, int64_t timeoutNs);
+/// The same for all that this rank has in flight.
+int32_t waitAll(commrt_context *context);
+/// A token was started on the stream. Constant time on average.
+void noteIssued(commrt_stream *stream, commrt_token *token);
+
+/// The token and status of a work that ends without the backend (refused, dropped, rank in no subset).
+void finishWork(Work *work, int32_t status);
+/// Finishes the works that an injected fault dropped.
+void finishDropped(commrt_context *context, int32_t status);
+
+/// The buffer that holds `pointer` gets one more hold, which the work keeps until it completes.
+void holdBuffer(commrt_context *context, Work &work, const void *pointer);
+/// One hold less; frees at zero. The context's mutex is held.
+void dropHold(Buffer *buffer);
+
+/// "all_gather of 64 x f32 on @dp (site 3, step.mlir:4:7)".
+std::string describeWork(const commrt_work &work);
+/// "all_gather of 64 x f32 on @dp (step.mlir:4:7)".
+std::string describeSite(const commrt_site &site);
+
+/// 64-bit mixing for fingerprints and signatures (the finaliser of splitmix64).
+inline uint64_t mix(uint64_t hash, uint64_t value) {
+  uint64_t x = hash * 0x9e3779b97f4a7c15ull + value + 0x632be59bd9b4e019ull;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
+}
+} // namespace commsched::runtime
+
+#endif // COMMSCHED_LIB_RUNTIME_CORE_H

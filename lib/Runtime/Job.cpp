@@ -1,0 +1,232 @@
+//===- Job.cpp - Jobs, contexts and groups ------------------------------------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// Opens a job on a backend, makes one context per rank, and ends them in an order in which nothing is used after it is
+// gone.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#include "BackendLoader.h"
+#include "Core.h"
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+using namespace commsched::runtime;
+
+static constexpr int64_t defaultTimeoutNs = 60'000'000'000;
+static constexpr int32_t maxRanks = 1 << 20;
+
+static void copyText(const std::string &from, char *to, size_t size) {
+  if (!to || size == 0)
+    return;
+  size_t length = std::min(from.size(), size - 1);
+  std::memcpy(to, from.data(), length);
+  to[length] = 0;
+}
+
+void commrt_options_init(commrt_options *options) {
+  if (!options)
+    return;
+  *options = commrt_options();
+  options->struct_size = sizeof(commrt_options);
+  options->backend = "threads";
+  options->timeout_ns = defaultTimeoutNs;
+  if (const char *text = std::getenv("COMMRT_TIMEOUT_MS"))
+    if (int64_t ms = std::strtoll(text, nullptr, 10); ms > 0 && ms < INT64_MAX / 1'000'000)
+      options->timeout_ns = ms * 1'000'000;
+  options->fault = std::getenv("COMMRT_FAULT");
+}
+
+int32_t commrt_job_create(const commrt_options *options, commrt_job **job, char *message, size_t size) {
+  auto refuse = [&](int32_t status, const std::string &text) {
+    copyText(text, message, size);
+    return status;
+  };
+  copyText("", message, size);
+  if (!job)
+    return refuse(COMMRT_ERR_INVALID, "job is NULL");
+  *job = nullptr;
+  if (!options || options->struct_size != sizeof(commrt_options))
+    return refuse(COMMRT_ERR_INVALID, "options were not set up by commrt_options_init of this version");
+  if (options->ranks < 0 || options->ranks > maxRanks)
+    return refuse(COMMRT_ERR_INVALID, "the number of ranks must be from 0 to " + std::to_string(maxRanks));
+  if (options->timeout_ns <= 0 || options->workers < 0)
+    return refuse(COMMRT_ERR_INVALID, "timeout_ns must be positive and workers not negative");
+
+  auto result = std::make_unique<commrt_job>();
+  if (std::string error = Fault::parse(options->fault, result->fault); !error.empty())
+    return refuse(COMMRT_ERR_INVALID, error);
+  std::string name = options->backend && *options->backend ? options->backend : "threads";
+  std::string error;
+  result->backend = loadBackend(name, &result->library, error);
+  if (!result->backend)
+    return refuse(COMMRT_ERR_BACKEND, error);
+
+  commrt_backend_config config = {};
+  config.struct_size = sizeof(config);
+  config.ranks = options->ranks;
+  config.workers = options->workers;
+  config.progress_thread = options->progress_thread;
+  config.virtual_clock = (result->backend->flags & COMMRT_BACKEND_VIRTUAL) != 0;
+  config.timeout_ns = options->timeout_ns;
+  result->timeoutNs = options->timeout_ns;
+  result->trace = options->trace != 0;
+  result->poison = options->poison != 0;
+  result->began = Clock::now();
+  char text[512] = "";
+  int32_t status =
+      result->backend->open(&config, &result->state, &result->ranks, &result->localRank, text, sizeof(text));
+  if (status != COMMRT_OK) {
+    unloadBackend(result->library);
+    return refuse(status, text);
+  }
+  result->attached.resize(result->ranks);
+  *job = result.release();
+  return COMMRT_OK;
+}
+
+int32_t commrt_job_destroy(commrt_job *job) {
+  if (!job)
+    return COMMRT_OK;
+  {
+    std::lock_guard<std::mutex> lock(job->mutex);
+    if (job->contexts > 0)
+      return COMMRT_ERR_INVALID;
+  }
+  job->backend->close(job->state);
+  unloadBackend(job->library);
+  delete job;
+  return COMMRT_OK;
+}
+
+int32_t commrt_job_ranks(const commrt_job *job) { return job ? job->ranks : -1; }
+int32_t commrt_job_local_rank(const commrt_job *job) { return job ? job->localRank : -1; }
+
+int32_t commrt_context_create(commrt_job *job, int32_t rank, commrt_context **context) {
+  if (!job || !context)
+    return COMMRT_ERR_INVALID;
+  *context = nullptr;
+  if (rank < 0 || rank >= job->ranks || (job->localRank >= 0 && rank != job->localRank))
+    return COMMRT_ERR_INVALID;
+  {
+    std::lock_guard<std::mutex> lock(job->mutex);
+    if (job->attached[rank])
+      return COMMRT_ERR_INVALID;
+    job->attached[rank] = true;
+    ++job->contexts;
+  }
+  auto result = std::make_unique<commrt_context>();
+  result->job = job;
+  result->rank = rank;
+  result->tokens.next = result->tokens.previous = &result->tokens;
+  int32_t status = job->backend->attach(job->state, rank, &hostTable, result.get(), &result->peer);
+  if (status == COMMRT_OK)
+    status = commrt_stream_get(result.get(), COMMRT_STREAM_COMPUTE, 0, &result->stream);
+  if (status != COMMRT_OK) {
+    std::lock_guard<std::mutex> lock(job->mutex);
+    --job->contexts;
+    return status;
+  }
+  *context = result.release();
+  return COMMRT_OK;
+}
+
+static thread_local commrt_context *currentContext = nullptr;
+
+void commrt_make_current(commrt_context *context) { currentContext = context; }
+commrt_context *commrt_current(void) { return currentContext; }
+
+int32_t commrt_context_destroy(commrt_context *context) {
+  if (!context)
+    return COMMRT_OK;
+  commrt_job *job = context->job;
+  finishDropped(context, COMMRT_ERR_ABORTED);
+  job->backend->detach(context->peer);
+  for (auto &[name, group] : context->groups)
+    if (group->state)
+      job->backend->group_destroy(group->state);
+  while (context->tokens.next != &context->tokens) {
+    commrt_token *token = context->tokens.next;
+    context->tokens.next = token->next;
+    delete token;
+  }
+  for (commrt_event *event : context->events)
+    delete event;
+  for (auto &[data, buffer] : context->buffers)
+    std::free(data);
+  if (currentContext == context)
+    currentContext = nullptr;
+  {
+    // Whoever completed the last work may still hold the mutex.
+    std::lock_guard<std::mutex> lock(context->mutex);
+  }
+  delete context;
+  std::lock_guard<std::mutex> lock(job->mutex);
+  --job->contexts;
+  return COMMRT_OK;
+}
+
+int32_t commrt_rank(const commrt_context *context) { return context ? context->rank : -1; }
+int32_t commrt_ranks(const commrt_context *context) { return context ? context->job->ranks : -1; }
+
+/// Checks the partition and gives the members of the subset of `rank`; an error text if it is not one.
+static std::string findSubset(const commrt_context *context, int64_t numSubsets, const int64_t *offsets,
+                              const int64_t *ranks, std::vector<int32_t> &members, int32_t &index) {
+  if (numSubsets < 0 || (numSubsets > 0 && !offsets))
+    return "no subsets given";
+  std::vector<bool> seen(context->job->ranks);
+  index = -1;
+  for (int64_t subset = 0; subset < numSubsets; ++subset) {
+    if (offsets[subset] < 0 || offsets[subset + 1] < offsets[subset])
+      return "offsets must ascend";
+    for (int64_t i = offsets[subset]; i < offsets[subset + 1]; ++i) {
+      int64_t rank = ranks ? ranks[i] : -1;
+      if (rank < 0 || rank >= context->job->ranks)
+        return "rank " + std::to_string(rank) + " is not below " + std::to_string(context->job->ranks);
+      if (seen[rank])
+        return "rank " + std::to_string(rank) + " appears twice";
+      seen[rank] = true;
+      if (rank == context->rank) {
+        index = static_cast<int32_t>(i - offsets[subset]);
+        for (int64_t k = offsets[subset]; k < offsets[subset + 1]; ++k)
+          members.push_back(static_cast<int32_t>(std::clamp<int64_t>(ranks[k], 0, INT32_MAX)));
+      }
+    }
+  }
+  return "";
+}
+
+int32_t commrt_group_create(commrt_context *context, const char *name, int64_t numSubsets, const int64_t *offsets,
+                            const int64_t *ranks, commrt_group **group) {
+  if (!context || !group)
+    return COMMRT_ERR_INVALID;
+  *group = nullptr;
+  if (int32_t status = latched(context))
+    return status;
+  if (!name)
+    return fail(context, COMMRT_ERR_INVALID, "commrt_group_create: the name is NULL");
+  if (auto found = context->groups.find(name); found != context->groups.end()) {
+    *group = found->second.get();
+    return COMMRT_OK;
+  }
+  auto result = std::make_unique<commrt_group>();
+  result->context = context;
+  result->name = name;
+  if (std::string error = findSubset(context, numSubsets, offsets, ranks, result->members, result->index);
+      !error.empty())
+    return fail(context, COMMRT_ERR_INVALID, "group @" + result->name + ": " + error);
+  char text[512] = "";
+  int32_t status = context->job->backend->group_create(context->peer, name, result->members.data(),
+                                                       static_cast<int32_t>(result->members.size()), result->index,
+                                                       &result->state, text, sizeof(text));
+  if (status != COMMRT_OK)
+    return fail(context, status, "group @" + result->name + ": " + text);
+  *group = result.get();
+  context->groups.emplace(name, std::move(result));
+  return COMMRT_OK;
+}
+
+int32_t commrt_group_size(const commrt_group *group) { return group ? static_cast<int32_t>(group->members.size()) : 0; }
+int32_t commrt_group_rank(const commrt_group *group) { return group ? group->index : -1; }

@@ -1,0 +1,386 @@
+//===- Tokens.cpp - Errors, tokens, waits, streams and events -----------------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// What happens between a start and its wait, and how the first error of any rank ends all of them.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#include "Core.h"
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+using namespace commsched::runtime;
+
+int64_t commsched::runtime::elapsedNs(const commrt_job *job) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - job->began).count();
+}
+
+static bool isVirtual(const commrt_job *job) { return job->backend->flags & COMMRT_BACKEND_VIRTUAL; }
+
+int64_t commsched::runtime::contextNs(const commrt_context *context) {
+  return isVirtual(context->job) ? context->virtualNs : elapsedNs(context->job);
+}
+
+//===- Errors
+//------------------------------------------------------------------------------------------------------===//
+
+/// Sets the error if there is none; true if it was set.
+static bool latch(commrt_context *context, int32_t status, int32_t rank, const std::string &message) {
+  std::lock_guard<std::mutex> lock(context->mutex);
+  if (context->status != COMMRT_OK)
+    return false;
+  context->message = message;
+  context->errorRank = rank;
+  context->status = status;
+  context->changed.notify_all();
+  return true;
+}
+
+int32_t commsched::runtime::fail(commrt_context *context, int32_t status, const std::string &message) {
+  if (latch(context, status, context->rank, "rank " + std::to_string(context->rank) + ": " + message)) {
+    context->job->backend->abort(context->peer, status, message.c_str());
+    finishDropped(context, status);
+  }
+  return latched(context);
+}
+
+int32_t commsched::runtime::latched(commrt_context *context) {
+  int32_t status = context->status;
+  if (status == COMMRT_OK)
+    return status;
+  commrt_error_handler handler = nullptr;
+  void *user = nullptr;
+  int32_t rank = -1;
+  std::string message;
+  {
+    std::lock_guard<std::mutex> lock(context->mutex);
+    if (context->handler && !context->handled) {
+      context->handled = true;
+      handler = context->handler;
+      user = context->handlerUser;
+      rank = context->errorRank;
+      message = context->message;
+    }
+  }
+  if (handler)
+    handler(user, rank, status, message.c_str());
+  return status;
+}
+
+int32_t commrt_last_error(const commrt_context *context, char *message, size_t size) {
+  if (!context)
+    return COMMRT_ERR_INVALID;
+  std::lock_guard<std::mutex> lock(context->mutex);
+  if (message && size > 0) {
+    size_t length = std::min(size - 1, context->message.size());
+    std::memcpy(message, context->message.data(), length);
+    message[length] = 0;
+  }
+  return context->status;
+}
+
+int32_t commrt_abort(commrt_context *context, int32_t status, const char *message) {
+  if (!context)
+    return COMMRT_ERR_INVALID;
+  return fail(context, status == COMMRT_OK ? COMMRT_ERR_ABORTED : status, message ? message : "aborted");
+}
+
+int32_t commrt_set_error_handler(commrt_context *context, commrt_error_handler handler, void *user) {
+  if (!context)
+    return COMMRT_ERR_INVALID;
+  std::lock_guard<std::mutex> lock(context->mutex);
+  context->handler = handler;
+  context->handlerUser = user;
+  return COMMRT_OK;
+}
+
+//===- Upcalls of the backend
+//--------------------------------------------------------------------------------------===//
+
+/// Moves a staged result [n][outer][inner] to the caller's [outer][n][inner].
+static void unpack(Work &work) {
+  const char *from = work.stagedOut.get();
+  for (int64_t member = 0; member < work.members; ++member)
+    for (int64_t row = 0; row < work.outer; ++row, from += work.innerBytes)
+      std::memcpy(work.userOut + (row * work.members + member) * work.innerBytes, from, work.innerBytes);
+}
+
+static void unlinkToken(commrt_token *token) {
+  token->previous->next = token->next;
+  token->next->previous = token->previous;
+  delete token;
+}
+
+/// The token loses one work; the context's mutex is held.
+static void completePart(commrt_token *token, int32_t status, int64_t virtualEndNs) {
+  if (token->status == COMMRT_OK)
+    token->status = status;
+  token->virtualEndNs = std::max(token->virtualEndNs, virtualEndNs);
+  if (--token->pending > 0)
+    return;
+  for (Buffer *buffer : token->holds)
+    dropHold(buffer);
+  token->holds.clear();
+  if (token->references == 0)
+    unlinkToken(token);
+}
+
+static void completeWork(commrt_work *base, int32_t status, int64_t virtualEndNs) {
+  std::unique_ptr<Work> work(static_cast<Work *>(base->owner));
+  if (status == COMMRT_OK && work->stagedOut)
+    unpack(*work);
+  commrt_context *context = work->token->context;
+  std::lock_guard<std::mutex> lock(context->mutex);
+  for (Buffer *buffer : work->buffers)
+    dropHold(buffer);
+  if (context->job->trace) {
+    int64_t end = isVirtual(context->job) ? virtualEndNs : elapsedNs(context->job);
+    context->trace.push_back({base->kind, base->site, work->beginNs, end, base->group});
+  }
+  completePart(work->token, status, virtualEndNs);
+  --context->inFlight;
+  context->changed.notify_all();
+}
+
+static void contextFailed(void *opaque, int32_t status, int32_t rank, const char *message) {
+  auto *context = static_cast<commrt_context *>(opaque);
+  latch(context, status, rank, "rank " + std::to_string(rank) + ": " + message);
+  finishDropped(context, status);
+}
+
+static int32_t describeForBackend(const commrt_work *work, char *text, size_t size) {
+  std::string line = describeWork(*work);
+  if (size == 0)
+    return 0;
+  size_t length = std::min(size - 1, line.size());
+  std::memcpy(text, line.data(), length);
+  text[length] = 0;
+  return static_cast<int32_t>(length);
+}
+
+const commrt_host commsched::runtime::hostTable = {sizeof(commrt_host), completeWork, contextFailed,
+                                                   describeForBackend};
+
+void commsched::runtime::finishWork(Work *work, int32_t status) { completeWork(&work->base, status, 0); }
+
+void commsched::runtime::finishDropped(commrt_context *context, int32_t status) {
+  std::vector<Work *> works;
+  {
+    std::lock_guard<std::mutex> lock(context->mutex);
+    works.swap(context->dropped);
+  }
+  for (Work *work : works)
+    finishWork(work, status);
+}
+
+//===- Tokens
+//------------------------------------------------------------------------------------------------------===//
+
+commrt_token *commsched::runtime::makeToken(commrt_context *context) {
+  auto *token = new commrt_token();
+  token->context = context;
+  std::lock_guard<std::mutex> lock(context->mutex);
+  token->next = &context->tokens;
+  token->previous = context->tokens.previous;
+  token->previous->next = token;
+  context->tokens.previous = token;
+  return token;
+}
+
+void commsched::runtime::retainToken(commrt_token *token) {
+  std::lock_guard<std::mutex> lock(token->context->mutex);
+  ++token->references;
+}
+
+void commsched::runtime::releaseToken(commrt_token *token) {
+  std::lock_guard<std::mutex> lock(token->context->mutex);
+  if (--token->references == 0 && token->pending == 0)
+    unlinkToken(token);
+}
+
+bool commsched::runtime::isComplete(commrt_token *token) {
+  std::lock_guard<std::mutex> lock(token->context->mutex);
+  return token->pending == 0;
+}
+
+/// Polls a backend until done() or the deadline. Yields at first, then sleeps, so that other ranks on the same cores
+/// run.
+template <typename Done> static bool poll(commrt_context *context, Clock::time_point deadline, Done done) {
+  constexpr int yields = 100;
+  constexpr auto pause = std::chrono::microseconds(20);
+  for (int64_t round = 0;; ++round) {
+    context->job->backend->progress(context->peer);
+    {
+      std::lock_guard<std::mutex> lock(context->mutex);
+      if (done())
+        return true;
+    }
+    if (Clock::now() >= deadline)
+      return false;
+    if (round < yields)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(pause);
+  }
+}
+
+template <typename Done> static bool waitUntil(commrt_context *context, Clock::time_point deadline, Done done) {
+  if (context->job->backend->flags & COMMRT_BACKEND_POLLED)
+    return poll(context, deadline, done);
+  std::unique_lock<std::mutex> lock(context->mutex);
+  return context->changed.wait_until(lock, deadline, done);
+}
+
+/// How long a cancelled work may still need: it is only waited for when its data is being moved.
+static constexpr auto drainTime = std::chrono::seconds(30);
+
+/// Waits for done(); a timeout becomes the job's error, with the backend's report.
+template <typename Done> static int32_t waitOrFail(commrt_context *context, int64_t timeoutNs, Done done) {
+  if (timeoutNs < 0)
+    timeoutNs = context->job->timeoutNs;
+  if (!waitUntil(context, Clock::now() + std::chrono::nanoseconds(timeoutNs), done)) {
+    char report[2048] = "";
+    context->job->backend->describe(context->peer, report, sizeof(report));
+    std::string text = "waited " + std::to_string(timeoutNs / 1'000'000) + " ms; ";
+    text += *report ? report : "nothing else is in flight";
+    {
+      std::lock_guard<std::mutex> lock(context->mutex);
+      for (Work *work : context->dropped)
+        text += "; dropped by an injected fault: " + describeWork(work->base);
+    }
+    fail(context, COMMRT_ERR_TIMEOUT, text);
+    waitUntil(context, Clock::now() + drainTime, done);
+  }
+  return latched(context);
+}
+
+int32_t commsched::runtime::waitToken(commrt_token *token, int64_t timeoutNs) {
+  commrt_context *context = token->context;
+  int64_t begin = contextNs(context);
+  int32_t status = waitOrFail(context, timeoutNs, [&] { return token->pending == 0; });
+  if (isVirtual(context->job))
+    context->virtualNs = std::max(context->virtualNs, token->virtualEndNs);
+  if (context->job->trace) {
+    std::lock_guard<std::mutex> lock(context->mutex);
+    context->trace.push_back({100, token->site, begin, contextNs(context), token->group});
+  }
+  return status;
+}
+
+int32_t commrt_wait(commrt_token *token, commrt_stream *stream) {
+  if (!token || (stream && stream->context != token->context))
+    return COMMRT_ERR_INVALID;
+  return waitToken(token, -1);
+}
+
+int32_t commrt_wait_host(commrt_token *token, int64_t timeoutNs) {
+  return token ? waitToken(token, timeoutNs) : COMMRT_ERR_INVALID;
+}
+
+int32_t commrt_test(commrt_token *token, int32_t *done) {
+  if (!token || !done)
+    return COMMRT_ERR_INVALID;
+  commrt_progress(token->context);
+  *done = isComplete(token);
+  return latched(token->context);
+}
+
+int32_t commrt_token_release(commrt_token *token) {
+  if (token)
+    releaseToken(token);
+  return COMMRT_OK;
+}
+
+int32_t commrt_progress(commrt_context *context) {
+  if (!context)
+    return COMMRT_ERR_INVALID;
+  if (context->job->backend->flags & COMMRT_BACKEND_POLLED)
+    context->job->backend->progress(context->peer);
+  return latched(context);
+}
+
+int32_t commsched::runtime::waitAll(commrt_context *context) {
+  return waitOrFail(context, -1, [&] { return context->inFlight == 0; });
+}
+
+//===- Streams and events
+//------------------------------------------------------------------------------------------===//
+
+int32_t commrt_stream_get(commrt_context *context, int32_t kind, int32_t lane, commrt_stream **stream) {
+  if (!context || !stream || lane < 0 || (kind != COMMRT_STREAM_COMPUTE && kind != COMMRT_STREAM_COMM))
+    return COMMRT_ERR_INVALID;
+  auto &slot = context->streams[{kind, lane}];
+  if (!slot) {
+    slot = std::make_unique<commrt_stream>();
+    slot->context = context;
+    slot->kind = kind;
+    slot->lane = lane;
+  }
+  *stream = slot.get();
+  return COMMRT_OK;
+}
+
+int32_t commrt_set_stream(commrt_context *context, commrt_stream *stream) {
+  if (!context || (stream && stream->context != context))
+    return COMMRT_ERR_INVALID;
+  context->stream = stream ? stream : context->streams[{COMMRT_STREAM_COMPUTE, 0}].get();
+  return COMMRT_OK;
+}
+
+/// Drops the completed tokens at the front.
+static void trim(commrt_stream *stream) {
+  while (!stream->tokens.empty() && isComplete(stream->tokens.front())) {
+    releaseToken(stream->tokens.front());
+    stream->tokens.pop_front();
+    ++stream->dropped;
+  }
+}
+
+void commsched::runtime::noteIssued(commrt_stream *stream, commrt_token *token) {
+  retainToken(token);
+  stream->tokens.push_back(token);
+  trim(stream);
+}
+
+int32_t commrt_event_record(commrt_context *context, commrt_stream *stream, commrt_event **event) {
+  if (!context || !event || (stream && stream->context != context))
+    return COMMRT_ERR_INVALID;
+  *event = nullptr;
+  if (int32_t status = latched(context))
+    return status;
+  if (!stream)
+    stream = context->streams[{COMMRT_STREAM_COMPUTE, 0}].get();
+  *event = new commrt_event{context, stream, stream->dropped + static_cast<int64_t>(stream->tokens.size())};
+  context->events.insert(*event);
+  return COMMRT_OK;
+}
+
+int32_t commrt_event_await(commrt_context *context, commrt_stream *stream, commrt_event *event) {
+  if (!context || !event || event->context != context || (stream && stream->context != context))
+    return COMMRT_ERR_INVALID;
+  while (event->stream->dropped < event->end) {
+    if (int32_t status = waitToken(event->stream->tokens.front(), -1))
+      return status;
+    trim(event->stream);
+  }
+  return latched(context);
+}
+
+int32_t commrt_event_test(commrt_event *event, int32_t *done) {
+  if (!event || !done)
+    return COMMRT_ERR_INVALID;
+  commrt_progress(event->context);
+  trim(event->stream);
+  *done = event->stream->dropped >= event->end;
+  return latched(event->context);
+}
+
+int32_t commrt_event_release(commrt_event *event) {
+  if (!event)
+    return COMMRT_OK;
+  event->context->events.erase(event);
+  delete event;
+  return COMMRT_OK;
+}

@@ -1,0 +1,293 @@
+//===- CollectivesTest.cpp - Every collective against its definition -----------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// Each test computes what the header says, index by index, and compares every element on every rank.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#include "RuntimeTestSupport.h"
+
+using namespace commsched::test;
+
+namespace {
+/// What rank `rank` puts at index i.
+int32_t valueAt(int32_t rank, int64_t i) { return static_cast<int32_t>(rank * 1000003 + i * 17 + 5); }
+
+std::vector<int32_t> filled(int32_t rank, int64_t n) {
+  std::vector<int32_t> v(n);
+  for (int64_t i = 0; i < n; ++i)
+    v[i] = valueAt(rank, i);
+  return v;
+}
+
+/// Sizes: nothing, tiny (inline), and large enough for the workers; with one and several rows.
+struct Case {
+  int32_t ranks;
+  int64_t outer, count;
+};
+class Collectives : public testing::TestWithParam<Case> {
+protected:
+  int32_t n = GetParam().ranks;
+  int64_t outer = GetParam().outer, count = GetParam().count;
+  void run(const std::function<void(commrt_context *, commrt_group *)> &body) {
+    expectAllOk(runRanks(n, {}, [&](commrt_context *context) { body(context, worldGroup(context)); }));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Sizes, Collectives,
+                         testing::Values(Case{1, 1, 5}, Case{1, 3, 4}, Case{2, 1, 1}, Case{2, 3, 1000}, Case{4, 1, 0},
+                                         Case{4, 0, 7}, Case{4, 1, 3000}, Case{5, 4, 7}, Case{8, 2, 513}));
+
+TEST_P(Collectives, AllGather) {
+  run([&](commrt_context *context, commrt_group *group) {
+    auto in = filled(commrt_rank(context), outer * count);
+    std::vector<int32_t> out(outer * n * count, -1);
+    commrt_token *token;
+    ASSERT_EQ(commrt_all_gather_start(group, in.data(), out.data(), outer, count, COMMRT_I32, -1, &token), COMMRT_OK);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    for (int64_t o = 0; o < outer; ++o)
+      for (int32_t r = 0; r < n; ++r)
+        for (int64_t i = 0; i < count; ++i)
+          ASSERT_EQ(out[(o * n + r) * count + i], valueAt(r, o * count + i));
+  });
+}
+
+TEST_P(Collectives, ReduceScatter) {
+  run([&](commrt_context *context, commrt_group *group) {
+    auto in = filled(commrt_rank(context), outer * n * count);
+    std::vector<int32_t> out(outer * count, -1);
+    commrt_token *token;
+    ASSERT_EQ(
+        commrt_reduce_scatter_start(group, in.data(), out.data(), outer, count, COMMRT_I32, COMMRT_SUM, 1, -1, &token),
+        COMMRT_OK);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t i = 0; i < count; ++i) {
+        uint32_t sum = 0;
+        for (int32_t r = 0; r < n; ++r)
+          sum += valueAt(r, (o * n + commrt_rank(context)) * count + i);
+        ASSERT_EQ(out[o * count + i], int32_t(sum));
+      }
+  });
+}
+
+TEST_P(Collectives, AllReduceInPlace) {
+  run([&](commrt_context *context, commrt_group *group) {
+    auto data = filled(commrt_rank(context), count);
+    commrt_token *token;
+    ASSERT_EQ(commrt_all_reduce_start(group, data.data(), data.data(), count, COMMRT_I32, COMMRT_MAX, 1, -1, &token),
+              COMMRT_OK);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    for (int64_t i = 0; i < count; ++i)
+      ASSERT_EQ(data[i], valueAt(n - 1, i));
+  });
+}
+
+TEST_P(Collectives, AllToAll) {
+  for (bool inPlace : {false, true})
+    run([&](commrt_context *context, commrt_group *group) {
+      int32_t me = commrt_rank(context);
+      auto in = filled(me, outer * n * count);
+      std::vector<int32_t> out(outer * n * count, -1);
+      int32_t *target = inPlace ? in.data() : out.data();
+      commrt_token *token;
+      ASSERT_EQ(commrt_all_to_all_start(group, in.data(), target, outer, count, COMMRT_I32, -1, &token), COMMRT_OK);
+      ASSERT_EQ(finish(token), COMMRT_OK);
+      for (int64_t o = 0; o < outer; ++o)
+        for (int32_t r = 0; r < n; ++r)
+          for (int64_t i = 0; i < count; ++i)
+            ASSERT_EQ(target[(o * n + r) * count + i], valueAt(r, (o * n + me) * count + i));
+    });
+}
+
+/// Member i sends (i + 2 j) mod 4 times count elements to member j.
+TEST_P(Collectives, AllToAllUneven) {
+  run([&](commrt_context *context, commrt_group *group) {
+    int32_t me = commrt_rank(context);
+    auto share = [&](int32_t from, int32_t to) { return (from + 2 * to) % 4 * count; };
+    std::vector<int64_t> sends(n), receives(n);
+    for (int32_t r = 0; r < n; ++r) {
+      sends[r] = share(me, r);
+      receives[r] = share(r, me);
+    }
+    auto in = filled(me, std::accumulate(sends.begin(), sends.end(), int64_t(0)));
+    std::vector<int32_t> out(std::accumulate(receives.begin(), receives.end(), int64_t(0)), -1);
+    commrt_token *token;
+    ASSERT_EQ(
+        commrt_all_to_all_v_start(group, in.data(), sends.data(), out.data(), receives.data(), COMMRT_I32, -1, &token),
+        COMMRT_OK);
+    sends.assign(n, -7); // the counts were copied
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    int64_t at = 0;
+    for (int32_t from = 0; from < n; ++from) {
+      int64_t begin = 0;
+      for (int32_t to = 0; to < me; ++to)
+        begin += share(from, to);
+      for (int64_t i = 0; i < share(from, me); ++i)
+        ASSERT_EQ(out[at++], valueAt(from, begin + i));
+    }
+  });
+}
+
+TEST_P(Collectives, Broadcast) {
+  run([&](commrt_context *context, commrt_group *group) {
+    int32_t root = n - 1;
+    auto in = filled(commrt_rank(context), count);
+    std::vector<int32_t> out(count, -1);
+    commrt_token *token;
+    const void *source = commrt_rank(context) == root ? in.data() : nullptr;
+    ASSERT_EQ(commrt_broadcast_start(group, source, out.data(), count, COMMRT_I32, root, -1, &token), COMMRT_OK);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    ASSERT_EQ(out, filled(root, count));
+  });
+}
+
+TEST_P(Collectives, Reduce) {
+  run([&](commrt_context *context, commrt_group *group) {
+    int32_t root = n / 2;
+    auto in = filled(commrt_rank(context), count);
+    std::vector<int32_t> out(count, -1);
+    bool isRoot = commrt_rank(context) == root;
+    commrt_token *token;
+    ASSERT_EQ(commrt_reduce_start(group, in.data(), isRoot ? out.data() : nullptr, count, COMMRT_I32, COMMRT_MIN, 1,
+                                  root, -1, &token),
+              COMMRT_OK);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    for (int64_t i = 0; i < count; ++i)
+      ASSERT_EQ(out[i], isRoot ? valueAt(0, i) : -1);
+  });
+}
+
+TEST_P(Collectives, GatherThenScatter) {
+  run([&](commrt_context *context, commrt_group *group) {
+    int32_t root = n - 1, me = commrt_rank(context);
+    auto in = filled(me, outer * count);
+    std::vector<int32_t> all(me == root ? outer * n * count : 0), out(outer * count, -1);
+    commrt_token *token;
+    ASSERT_EQ(commrt_gather_start(group, in.data(), all.data(), outer, count, COMMRT_I32, root, -1, &token), COMMRT_OK);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    for (int64_t o = 0; me == root && o < outer; ++o)
+      for (int32_t r = 0; r < n; ++r)
+        for (int64_t i = 0; i < count; ++i)
+          ASSERT_EQ(all[(o * n + r) * count + i], valueAt(r, o * count + i));
+    ASSERT_EQ(commrt_scatter_start(group, all.data(), out.data(), outer, count, COMMRT_I32, root, -1, &token),
+              COMMRT_OK);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    ASSERT_EQ(out, in);
+  });
+}
+
+/// A ring without its last link: member 0 gets zeros.
+TEST_P(Collectives, Permute) {
+  run([&](commrt_context *context, commrt_group *group) {
+    int32_t me = commrt_rank(context);
+    std::vector<int64_t> pairs;
+    for (int64_t r = 0; r + 1 < n; ++r)
+      pairs.insert(pairs.end(), {r, r + 1});
+    auto data = filled(me, count);
+    commrt_token *token;
+    ASSERT_EQ(commrt_permute_start(group, data.data(), data.data(), count, COMMRT_I32, pairs.data(), n - 1, -1, &token),
+              COMMRT_OK);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    for (int64_t i = 0; i < count; ++i)
+      ASSERT_EQ(data[i], me == 0 ? 0 : valueAt(me - 1, i));
+  });
+}
+
+/// Each pair exchanges; several messages between two members arrive in order.
+TEST_P(Collectives, SendAndReceive) {
+  run([&](commrt_context *context, commrt_group *group) {
+    int32_t me = commrt_rank(context);
+    constexpr int messages = 3;
+    std::vector<std::vector<int32_t>> sent, got;
+    ASSERT_EQ(commrt_coalesce_begin(context), COMMRT_OK);
+    sent.reserve(n * messages);
+    got.reserve(n * messages);
+    for (int k = 0; k < messages; ++k)
+      for (int32_t peer = 0; peer < n; ++peer) {
+        sent.push_back(filled(me * 100 + k, count));
+        got.emplace_back(count, -1);
+        ASSERT_EQ(commrt_send_start(group, sent.back().data(), count, COMMRT_I32, peer, -1, nullptr), COMMRT_OK);
+        ASSERT_EQ(commrt_recv_start(group, got.back().data(), count, COMMRT_I32, peer, -1, nullptr), COMMRT_OK);
+      }
+    commrt_token *token;
+    ASSERT_EQ(commrt_coalesce_end(context, &token), COMMRT_OK);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    for (int k = 0; k < messages; ++k)
+      for (int32_t peer = 0; peer < n; ++peer)
+        ASSERT_EQ(got[k * n + peer], filled(peer * 100 + k, count));
+  });
+}
+
+TEST_P(Collectives, Barrier) {
+  std::atomic<int> arrived{0};
+  run([&](commrt_context *, commrt_group *group) {
+    ++arrived;
+    commrt_token *token;
+    ASSERT_EQ(commrt_barrier_start(group, -1, &token), COMMRT_OK);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    EXPECT_EQ(arrived.load(), n);
+  });
+}
+
+/// Two groups of a partition work independently; a rank in no subset passes through.
+TEST(Groups, PartitionAndOutsiders) {
+  expectAllOk(runRanks(5, {}, [](commrt_context *context) {
+    int64_t offsets[] = {0, 2, 2, 4}, ranks[] = {0, 2, 3, 1};
+    commrt_group *group, *again;
+    ASSERT_EQ(commrt_group_create(context, "tp", 3, offsets, ranks, &group), COMMRT_OK);
+    ASSERT_EQ(commrt_group_create(context, "tp", 3, offsets, ranks, &again), COMMRT_OK);
+    EXPECT_EQ(group, again);
+    int32_t me = commrt_rank(context), value = me + 1;
+    EXPECT_EQ(commrt_group_size(group), me == 4 ? 0 : 2);
+    EXPECT_EQ(commrt_group_rank(group), std::vector<int>({0, 1, 1, 0, -1})[me]);
+    commrt_token *token;
+    ASSERT_EQ(commrt_all_reduce_start(group, &value, &value, 1, COMMRT_I32, COMMRT_SUM, 1, -1, &token), COMMRT_OK);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    EXPECT_EQ(value, std::vector<int>({4, 6, 4, 6, 5})[me]);
+  }));
+}
+
+TEST(Groups, BadPartitions) {
+  auto fails = [](std::vector<int64_t> offsets, std::vector<int64_t> ranks, const char *text) {
+    auto results = runRanks(2, {}, [&](commrt_context *context) {
+      commrt_group *group;
+      EXPECT_EQ(commrt_group_create(context, "g", offsets.size() - 1, offsets.data(), ranks.data(), &group),
+                COMMRT_ERR_INVALID);
+      EXPECT_EQ(group, nullptr);
+    });
+    expectAllFailed(results, COMMRT_ERR_INVALID, {text});
+  };
+  fails({0, 2}, {0, 0}, "rank 0 appears twice");
+  fails({0, 1}, {7}, "rank 7 is not below 2");
+  fails({2, 0}, {0, 1}, "offsets must ascend");
+}
+
+/// The result of a reduction is the one in rank order however the ranks' threads are timed.
+TEST(Determinism, SumInRankOrder) {
+  constexpr int n = 8;
+  constexpr int64_t count = 4096;
+  auto value = [](int32_t rank, int64_t i) {
+    return float((rank * 7919 + i * 104729) % 100003) * (rank % 2 ? 1e-3f : 1e3f);
+  };
+  for (int round = 0; round < 10; ++round)
+    expectAllOk(runRanks(n, {}, [&](commrt_context *context) {
+      commrt_group *group = worldGroup(context);
+      std::vector<float> data(count);
+      for (int64_t i = 0; i < count; ++i)
+        data[i] = value(commrt_rank(context), i);
+      if (commrt_rank(context) == round % n)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      commrt_token *token;
+      ASSERT_EQ(commrt_all_reduce_start(group, data.data(), data.data(), count, COMMRT_F32, COMMRT_SUM, 1, -1, &token),
+                COMMRT_OK);
+      ASSERT_EQ(finish(token), COMMRT_OK);
+      for (int64_t i = 0; i < count; ++i) {
+        float expected = value(0, i);
+        for (int32_t r = 1; r < n; ++r)
+          expected += value(r, i);
+        ASSERT_EQ(data[i], expected);
+      }
+    }));
+}
+} // namespace

@@ -1,0 +1,279 @@
+//===- LifetimeTest.cpp - Tokens, buffers, streams, clock and scale ------------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// What lives how long, what overlaps, and that large numbers of ranks and tokens work.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#include "RuntimeTestSupport.h"
+#include <fstream>
+#include <sstream>
+
+using namespace commsched::test;
+
+namespace {
+TEST(Tokens, StartsReturnBeforeTheOthersArrive) {
+  expectAllOk(runRanks(2, {}, [](commrt_context *context) {
+    commrt_group *group = worldGroup(context);
+    float value = 1;
+    commrt_token *token;
+    int32_t done = 1;
+    if (commrt_rank(context) == 0) {
+      ASSERT_EQ(commrt_all_reduce_start(group, &value, &value, 1, COMMRT_F32, COMMRT_SUM, 1, -1, &token), COMMRT_OK);
+      ASSERT_EQ(commrt_test(token, &done), COMMRT_OK);
+      EXPECT_EQ(done, 0);
+    }
+    // Rank 1 starts only when it has heard of rank 0's test.
+    int32_t word = 0;
+    commrt_token *message;
+    if (commrt_rank(context) == 0)
+      ASSERT_EQ(commrt_send_start(group, &word, 1, COMMRT_I32, 1, -1, &message), COMMRT_OK);
+    else
+      ASSERT_EQ(commrt_recv_start(group, &word, 1, COMMRT_I32, 0, -1, &message), COMMRT_OK);
+    ASSERT_EQ(finish(message), COMMRT_OK);
+    if (commrt_rank(context) == 1)
+      ASSERT_EQ(commrt_all_reduce_start(group, &value, &value, 1, COMMRT_F32, COMMRT_SUM, 1, -1, &token), COMMRT_OK);
+    ASSERT_EQ(commrt_wait(token, nullptr), COMMRT_OK);
+    ASSERT_EQ(commrt_wait(token, nullptr), COMMRT_OK);
+    ASSERT_EQ(commrt_wait_host(token, 0), COMMRT_OK);
+    EXPECT_EQ(value, 2.f);
+    commrt_token_release(token);
+  }));
+}
+
+TEST(Tokens, ReleasedWhileInFlight) {
+  expectAllOk(runRanks(3, {}, [](commrt_context *context) {
+    commrt_group *group = worldGroup(context);
+    std::vector<float> values(100, 1.f);
+    for (float &value : values) {
+      commrt_token *token;
+      ASSERT_EQ(commrt_all_reduce_start(group, &value, &value, 1, COMMRT_F32, COMMRT_SUM, 1, -1, &token), COMMRT_OK);
+      commrt_token_release(token);
+    }
+    ASSERT_EQ(commrt_program_end(context), COMMRT_OK);
+    EXPECT_EQ(values, std::vector<float>(100, 3.f));
+  }));
+}
+
+TEST(Tokens, TenThousandOutstanding) {
+  constexpr int many = 10000;
+  expectAllOk(runRanks(2, {}, [](commrt_context *context) {
+    commrt_group *group = worldGroup(context);
+    std::vector<int32_t> values(many, commrt_rank(context));
+    std::vector<commrt_token *> tokens(many);
+    for (int i = 0; i < many; ++i)
+      ASSERT_EQ(commrt_all_reduce_start(group, &values[i], &values[i], 1, COMMRT_I32, COMMRT_SUM, 1, -1, &tokens[i]),
+                COMMRT_OK);
+    for (int i = many - 1; i >= 0; --i)
+      ASSERT_EQ(finish(tokens[i]), COMMRT_OK);
+    EXPECT_EQ(values, std::vector<int32_t>(many, 1));
+  }));
+}
+
+TEST(Tokens, CoalescedStartsOnTwoGroupsShareOne) {
+  expectAllOk(runRanks(4, {}, [](commrt_context *context) {
+    commrt_group *world = worldGroup(context), *pairs;
+    int64_t offsets[] = {0, 2, 4}, ranks[] = {0, 1, 2, 3};
+    ASSERT_EQ(commrt_group_create(context, "pairs", 2, offsets, ranks, &pairs), COMMRT_OK);
+    int32_t a = 1, b = 1;
+    commrt_token *token;
+    ASSERT_EQ(commrt_coalesce_begin(context), COMMRT_OK);
+    ASSERT_EQ(commrt_all_reduce_start(world, &a, &a, 1, COMMRT_I32, COMMRT_SUM, 1, -1, nullptr), COMMRT_OK);
+    ASSERT_EQ(commrt_all_reduce_start(pairs, &b, &b, 1, COMMRT_I32, COMMRT_SUM, 1, -1, nullptr), COMMRT_OK);
+    ASSERT_EQ(commrt_coalesce_end(context, &token), COMMRT_OK);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    EXPECT_EQ(a, 4);
+    EXPECT_EQ(b, 2);
+    // An empty list is complete.
+    ASSERT_EQ(commrt_coalesce_begin(context), COMMRT_OK);
+    ASSERT_EQ(commrt_coalesce_end(context, &token), COMMRT_OK);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+  }));
+}
+
+TEST(Ranks, AThousandWithTinyMessages) {
+  constexpr int n = 1000;
+  expectAllOk(runRanks(n, {}, [](commrt_context *context) {
+    commrt_group *group = worldGroup(context);
+    int32_t me = commrt_rank(context), sum = me;
+    std::vector<int32_t> all(n);
+    commrt_token *tokens[2];
+    ASSERT_EQ(commrt_program_begin(context, 9, nullptr, 0), COMMRT_OK);
+    ASSERT_EQ(commrt_all_reduce_start(group, &sum, &sum, 1, COMMRT_I32, COMMRT_SUM, 1, -1, &tokens[0]), COMMRT_OK);
+    ASSERT_EQ(commrt_all_gather_start(group, &me, all.data(), 1, 1, COMMRT_I32, -1, &tokens[1]), COMMRT_OK);
+    ASSERT_EQ(finish(tokens[0]), COMMRT_OK);
+    ASSERT_EQ(finish(tokens[1]), COMMRT_OK);
+    EXPECT_EQ(sum, n * (n - 1) / 2);
+    for (int32_t i = 0; i < n; ++i)
+      ASSERT_EQ(all[i], i);
+    ASSERT_EQ(commrt_program_end(context), COMMRT_OK);
+  }));
+}
+
+TEST(Buffers, OutliveTheCollectivesThatUseThem) {
+  constexpr int64_t count = 1 << 16;
+  RunOptions how;
+  how.fault = "delay@0:rank=0:ms=20";
+  expectAllOk(runRanks(2, how, [](commrt_context *context) {
+    commrt_group *group = worldGroup(context);
+    void *in;
+    ASSERT_EQ(commrt_alloc(context, COMMRT_BUFFER_SYMMETRIC, count * 4, &in), COMMRT_OK);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(in) % 64, 0u);
+    std::vector<int32_t> out(2 * count);
+    std::fill_n(static_cast<int32_t *>(in), count, 7 + commrt_rank(context));
+    commrt_token *token;
+    ASSERT_EQ(commrt_all_gather_start(group, in, out.data(), 1, count, COMMRT_I32, -1, &token), COMMRT_OK);
+    ASSERT_EQ(commrt_free(context, in), COMMRT_OK);
+    EXPECT_EQ(commrt_allocated_bytes(context), count * 4);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    EXPECT_EQ(commrt_allocated_bytes(context), 0);
+    EXPECT_EQ(out[0], 7);
+    EXPECT_EQ(out[2 * count - 1], 8);
+  }));
+}
+
+TEST(Buffers, FreeAfterTokens) {
+  RunOptions how;
+  how.fault = "delay@0:rank=0:ms=20";
+  expectAllOk(runRanks(2, how, [](commrt_context *context) {
+    void *unrelated;
+    ASSERT_EQ(commrt_alloc(context, COMMRT_BUFFER_PLAIN, 100, &unrelated), COMMRT_OK);
+    int32_t value = 1;
+    commrt_token *token;
+    ASSERT_EQ(commrt_all_reduce_start(worldGroup(context), &value, &value, 1, COMMRT_I32, COMMRT_SUM, 1, -1, &token),
+              COMMRT_OK);
+    ASSERT_EQ(commrt_free_after(context, unrelated, &token, 1), COMMRT_OK);
+    EXPECT_EQ(commrt_allocated_bytes(context), 100);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    EXPECT_EQ(commrt_allocated_bytes(context), 0);
+  }));
+}
+
+TEST(Buffers, SymmetricSizesMustAgree) {
+  commrt_job *job = openJob(2, {});
+  commrt_context *contexts[2];
+  void *pointer;
+  for (int32_t rank : {0, 1})
+    ASSERT_EQ(commrt_context_create(job, rank, &contexts[rank]), COMMRT_OK);
+  EXPECT_EQ(commrt_alloc(contexts[0], COMMRT_BUFFER_SYMMETRIC, 64, &pointer), COMMRT_OK);
+  EXPECT_EQ(commrt_alloc(contexts[1], COMMRT_BUFFER_SYMMETRIC, 128, &pointer), COMMRT_ERR_MISMATCH);
+  char message[512];
+  EXPECT_EQ(commrt_last_error(contexts[0], message, sizeof(message)), COMMRT_ERR_MISMATCH);
+  EXPECT_STREQ(message, "rank 1: symmetric buffer 0 has 128 bytes here and 64 on another rank");
+  for (commrt_context *context : contexts)
+    commrt_context_destroy(context);
+  commrt_job_destroy(job);
+}
+
+TEST(Buffers, ZeroBytesAndNoMemory) {
+  auto results = runRanks(1, {}, [](commrt_context *context) {
+    void *pointer;
+    ASSERT_EQ(commrt_alloc(context, COMMRT_BUFFER_PLAIN, 0, &pointer), COMMRT_OK);
+    EXPECT_NE(pointer, nullptr);
+    ASSERT_EQ(commrt_free(context, pointer), COMMRT_OK);
+    ASSERT_EQ(commrt_free(context, nullptr), COMMRT_OK);
+    EXPECT_EQ(commrt_alloc(context, COMMRT_BUFFER_PLAIN, INT64_MAX - 3, &pointer), COMMRT_ERR_MEMORY);
+  });
+  expectAllFailed(results, COMMRT_ERR_MEMORY, {"no memory for a buffer"});
+}
+
+TEST(Streams, EventsCoverWhatWasIssued) {
+  expectAllOk(runRanks(2, {}, [](commrt_context *context) {
+    commrt_group *group = worldGroup(context);
+    commrt_stream *comm, *again;
+    ASSERT_EQ(commrt_stream_get(context, COMMRT_STREAM_COMM, 3, &comm), COMMRT_OK);
+    ASSERT_EQ(commrt_stream_get(context, COMMRT_STREAM_COMM, 3, &again), COMMRT_OK);
+    EXPECT_EQ(comm, again);
+    ASSERT_EQ(commrt_set_stream(context, comm), COMMRT_OK);
+    int32_t value = 1, done = 0;
+    commrt_token *token;
+    commrt_event *before, *after;
+    ASSERT_EQ(commrt_event_record(context, comm, &before), COMMRT_OK);
+    ASSERT_EQ(commrt_all_reduce_start(group, &value, &value, 1, COMMRT_I32, COMMRT_SUM, 1, -1, &token), COMMRT_OK);
+    ASSERT_EQ(commrt_event_record(context, comm, &after), COMMRT_OK);
+    ASSERT_EQ(commrt_event_test(before, &done), COMMRT_OK);
+    EXPECT_EQ(done, 1);
+    ASSERT_EQ(commrt_event_await(context, nullptr, after), COMMRT_OK);
+    EXPECT_EQ(value, 2);
+    ASSERT_EQ(commrt_event_test(after, &done), COMMRT_OK);
+    EXPECT_EQ(done, 1);
+    EXPECT_EQ(commrt_event_release(before), COMMRT_OK);
+    EXPECT_EQ(commrt_event_release(after), COMMRT_OK);
+    commrt_token_release(token);
+  }));
+}
+
+/// Two collectives on one lane, 100 ns each, behind 150 ns of computation: the second ends at 200, and 50 are exposed.
+TEST(Sim, VirtualClockFollowsTheTimelineModel) {
+  const commrt_site sites[] = {{COMMRT_ALL_REDUCE, COMMRT_I32, 1, "world", "a", 100},
+                               {COMMRT_ALL_REDUCE, COMMRT_I32, 1, "world", "b", 100}};
+  RunOptions how;
+  how.backend = "sim";
+  how.trace = true;
+  expectAllOk(runRanks(3, how, [&](commrt_context *context) {
+    ASSERT_EQ(commrt_program_begin(context, 1, sites, 2), COMMRT_OK);
+    commrt_group *group = worldGroup(context);
+    int32_t a = 1, b = 2;
+    commrt_token *tokens[2];
+    ASSERT_EQ(commrt_all_reduce_start(group, &a, &a, 1, COMMRT_I32, COMMRT_SUM, 1, 0, &tokens[0]), COMMRT_OK);
+    ASSERT_EQ(commrt_all_reduce_start(group, &b, &b, 1, COMMRT_I32, COMMRT_SUM, 1, 1, &tokens[1]), COMMRT_OK);
+    ASSERT_EQ(commrt_advance(context, 150), COMMRT_OK);
+    EXPECT_EQ(commrt_clock_ns(context), 150);
+    ASSERT_EQ(commrt_wait(tokens[0], nullptr), COMMRT_OK);
+    EXPECT_EQ(commrt_clock_ns(context), 150);
+    ASSERT_EQ(commrt_wait(tokens[1], nullptr), COMMRT_OK);
+    EXPECT_EQ(commrt_clock_ns(context), 200);
+    EXPECT_EQ(a, 3);
+    EXPECT_EQ(b, 6);
+    ASSERT_EQ(commrt_trace_size(context), 4);
+    commrt_trace_record record;
+    ASSERT_EQ(commrt_trace_get(context, 3, &record), COMMRT_OK);
+    EXPECT_EQ(record.kind, 100);
+    EXPECT_EQ(record.begin_ns, 150);
+    EXPECT_EQ(record.end_ns, 200);
+    EXPECT_EQ(record.site, 1);
+    EXPECT_EQ(commrt_trace_get(context, 4, &record), COMMRT_ERR_INVALID);
+  }));
+}
+
+/// A collective begins when its last member has arrived.
+TEST(Sim, WaitsForTheSlowestRank) {
+  const commrt_site sites[] = {{COMMRT_BARRIER, -1, 0, "world", "a", 10}};
+  RunOptions how;
+  how.backend = "sim";
+  expectAllOk(runRanks(3, how, [&](commrt_context *context) {
+    ASSERT_EQ(commrt_program_begin(context, 1, sites, 1), COMMRT_OK);
+    commrt_token *token;
+    commrt_advance(context, 100 * commrt_rank(context));
+    ASSERT_EQ(commrt_barrier_start(worldGroup(context), 0, &token), COMMRT_OK);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    EXPECT_EQ(commrt_clock_ns(context), 210);
+  }));
+}
+
+TEST(Report, TraceAndDump) {
+  RunOptions how;
+  how.trace = true;
+  std::string folder = testing::TempDir();
+  expectAllOk(runRanks(1, how, [&](commrt_context *context) {
+    commrt_token *token;
+    ASSERT_EQ(commrt_barrier_start(worldGroup(context, "a\"b"), -1, &token), COMMRT_OK);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    ASSERT_EQ(commrt_trace_compute(context, "matmul", 1500, 4001), COMMRT_OK);
+    std::string path = folder + "commrt_trace.json";
+    ASSERT_EQ(commrt_trace_write(context, path.c_str()), COMMRT_OK);
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    EXPECT_NE(text.str().find("\"tid\":\"a\\\"b\",\"name\":\"barrier\""), std::string::npos) << text.str();
+    EXPECT_NE(text.str().find("\"name\":\"matmul\",\"ts\":1.500,\"dur\":2.501"), std::string::npos) << text.str();
+    std::remove(path.c_str());
+    path = folder + "commrt_dump.txt";
+    ASSERT_EQ(commrt_dump(context, path.c_str()), COMMRT_OK);
+    std::stringstream dump;
+    dump << std::ifstream(path).rdbuf();
+    EXPECT_NE(dump.str().find("rank 0 of 1, backend threads\nstatus: ok"), std::string::npos) << dump.str();
+    std::remove(path.c_str());
+  }));
+}
+} // namespace

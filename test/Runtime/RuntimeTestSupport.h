@@ -1,0 +1,109 @@
+//===- RuntimeTestSupport.h - Ranks as threads, for tests ----------------------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// Runs one function per rank on a job of the threads backend, and gathers what each rank ended with.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#ifndef COMMSCHED_TEST_RUNTIME_RUNTIMETESTSUPPORT_H
+#define COMMSCHED_TEST_RUNTIME_RUNTIMETESTSUPPORT_H
+
+#include "CommSched/Runtime/Runtime.h"
+#include <functional>
+#include <gtest/gtest.h>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace commsched::test {
+struct RankResult {
+  int32_t status = COMMRT_OK;
+  std::string message;
+};
+
+struct RunOptions {
+  int64_t timeoutMs = 20000;
+  const char *fault = nullptr;
+  const char *backend = "threads";
+  bool trace = false, poison = true;
+  int32_t workers = 2;
+};
+
+inline commrt_job *openJob(int32_t ranks, const RunOptions &how) {
+  commrt_options options;
+  commrt_options_init(&options);
+  options.ranks = ranks;
+  options.backend = how.backend;
+  options.timeout_ns = how.timeoutMs * 1'000'000;
+  options.fault = how.fault;
+  options.trace = how.trace;
+  options.poison = how.poison;
+  options.workers = how.workers;
+  commrt_job *job = nullptr;
+  char message[512];
+  EXPECT_EQ(commrt_job_create(&options, &job, message, sizeof(message)), COMMRT_OK) << message;
+  return job;
+}
+
+/// Runs body(context) on each rank; the results are the ranks' last errors.
+inline std::vector<RankResult> runRanks(int32_t ranks, const RunOptions &how,
+                                        const std::function<void(commrt_context *)> &body) {
+  commrt_job *job = openJob(ranks, how);
+  std::vector<RankResult> results(ranks);
+  std::vector<commrt_context *> contexts(ranks);
+  for (int32_t rank = 0; rank < ranks; ++rank)
+    EXPECT_EQ(commrt_context_create(job, rank, &contexts[rank]), COMMRT_OK);
+  std::vector<std::thread> threads;
+  for (int32_t rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      body(contexts[rank]);
+      char message[4096];
+      results[rank].status = commrt_last_error(contexts[rank], message, sizeof(message));
+      results[rank].message = message;
+      commrt_context_destroy(contexts[rank]);
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  EXPECT_EQ(commrt_job_destroy(job), COMMRT_OK);
+  return results;
+}
+
+inline void expectAllOk(const std::vector<RankResult> &results) {
+  for (size_t rank = 0; rank < results.size(); ++rank)
+    EXPECT_EQ(results[rank].status, COMMRT_OK) << "rank " << rank << ": " << results[rank].message;
+}
+
+/// Every rank ended with the status, and with a message that holds each text.
+inline void expectAllFailed(const std::vector<RankResult> &results, int32_t status,
+                            const std::vector<std::string> &texts) {
+  for (size_t rank = 0; rank < results.size(); ++rank) {
+    EXPECT_EQ(results[rank].status, status) << "rank " << rank << ": " << results[rank].message;
+    for (const std::string &text : texts)
+      EXPECT_NE(results[rank].message.find(text), std::string::npos)
+          << "rank " << rank << " lacks '" << text << "' in: " << results[rank].message;
+  }
+}
+
+/// The group of all ranks.
+inline commrt_group *worldGroup(commrt_context *context, const char *name = "world") {
+  int64_t n = commrt_ranks(context);
+  std::vector<int64_t> offsets = {0, n}, ranks(n);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  commrt_group *group = nullptr;
+  commrt_group_create(context, name, 1, offsets.data(), ranks.data(), &group);
+  return group;
+}
+
+/// Waits and releases.
+inline int32_t finish(commrt_token *token) {
+  if (!token)
+    return COMMRT_ERR_INVALID;
+  int32_t status = commrt_wait(token, nullptr);
+  commrt_token_release(token);
+  return status;
+}
+} // namespace commsched::test
+
+#endif // COMMSCHED_TEST_RUNTIME_RUNTIMETESTSUPPORT_H
