@@ -117,7 +117,7 @@ public:
     Problem &problem = builder.problem;
     problem.copyCost = [](Bytes read, Bytes written) { return 1 + (read + written) / 256; };
     for (LaneId lane = 1; lane <= options.commLanes; ++lane)
-      for (CollectiveKind kind : kMergeableKinds) {
+      for (CollectiveKind kind : llvm::ArrayRef(kMergeableKinds).take_front(options.mergeKinds)) {
         MergeKey key;
         key.kind = kind;
         key.lane = lane;

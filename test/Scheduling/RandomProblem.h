@@ -45,6 +45,8 @@ struct RandomOptions {
   int32_t chanceOfPinned = 0;
   /// Of a start that it may be merged, where its shape allows it.
   int32_t chanceOfMergeable = 60;
+  /// Merge keys of a lane: all-gather, reduce-scatter, all-reduce.
+  int32_t mergeKinds = 3;
   int32_t donatedArguments = 2;
   /// Largest issue cost of a start; 0 for none.
   Ns maxIssue = 3;
