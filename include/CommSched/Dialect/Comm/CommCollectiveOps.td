@@ -130,7 +130,7 @@ def Comm_AllReduceOp : Comm_StartOp<"all_reduce", "AllReduce", !con(reductionArg
     Example:
     ```mlir
     %f = comm.all_reduce sum %x on @tp : (tensor<16xf32>) -> !comm.future<tensor<16xf32>>
-    %g = comm.all_reduce scaled_sum scale 2.500000e-01 : f64 %y into %y on @tp : (memref<8xf32>) -> !comm.future<memref<8xf32>>
+    %g = comm.all_reduce scaled_sum scale 2.500000e-01 %y into %y on @tp : (memref<8xf32>) -> !comm.future<memref<8xf32>>
     ```
 
     Constraints: C1, C4, C5, C6 of `comm.all_gather`, C7 of `comm.reduce_scatter`, and
@@ -152,7 +152,7 @@ def Comm_AllToAllOp : Comm_StartOp<"all_to_all", "AllToAll",
     Example:
     ```mlir
     %f = comm.all_to_all %x on @ep split 1 : (tensor<4x8xf32>) -> !comm.future<tensor<16x2xf32>>
-    %g = comm.all_to_all %y on @ep input_splits [1, 3] output_splits [2, 2] : (tensor<4x8xf32>) -> !comm.future<tensor<4x8xf32>>
+    %g = comm.all_to_all %y on @tp input_splits [1, 3] output_splits [2, 2] : (tensor<4x8xf32>) -> !comm.future<tensor<4x8xf32>>
     ```
 
     Constraints: C1, C4, C5, C6 of `comm.all_gather`, and
