@@ -1,0 +1,141 @@
+//===- ListSchedulerTest.cpp - Tests of single decodes against the models ---------------------===//
+//
+// Whatever the policy, a decode has to be legal and within the limit, and its own clocks and count of bytes have to be
+// those of the timeline and the memory model on the expanded problem.
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Scheduling/ListScheduler.h"
+#include "CommSched/Scheduling/Memory.h"
+#include "CommSched/Scheduling/Timeline.h"
+#include "RandomProblem.h"
+#include "gtest/gtest.h"
+#include <limits>
+
+using namespace commsched;
+using namespace commsched::test;
+
+namespace {
+
+constexpr Ns kNoCutoff = std::numeric_limits<Ns>::max();
+
+/// Any policy at all, for values of about `size` bytes.
+Policy randomPolicy(Random &random, Bytes size) {
+  Policy policy;
+  policy.tailShare = static_cast<int32_t>(random.percent(50) ? 0 : random.between(0, 1000));
+  policy.window = static_cast<int32_t>(random.percent(30) ? 1000000 : random.between(0, 50));
+  policy.tries = static_cast<int32_t>(random.between(1, 30));
+  policy.sinkDelay = random.between(0, 20000);
+  policy.sinkSlack = random.percent(50) ? -1 : random.between(0, 5000);
+  policy.prefetch = random.percent(50) ? kUnlimited : random.between(0, 4 * size);
+  policy.horizon = random.between(800, 2000);
+  policy.slack = random.between(0, 100);
+  policy.form = static_cast<FormChoice>(random.below(3));
+  policy.maxNeeded = random.between(0, 8 * size);
+  policy.maxSink = random.between(0, 8 * size);
+  policy.freeNeeded = random.between(0, 4 * size);
+  policy.minSink = random.percent(50) ? 0 : random.between(0, 2 * size);
+  policy.copyWeight = random.percent(30) ? 0 : random.between(0, 3000);
+  return policy;
+}
+
+/// How often something happened, so that a test says when it tests nothing.
+struct Counts {
+  int64_t buckets = 0, packed = 0, moved = 0;
+};
+
+void checkDecode(const Problem &problem, const Decoded &decoded, Bytes limit, Counts &counts) {
+  llvm::Expected<ExpandedProblem> expanded = expandBuckets(problem, decoded.buckets);
+  ASSERT_TRUE(bool(expanded)) << llvm::toString(expanded.takeError());
+  ASSERT_EQ(expanded->problem.validate(), "");
+  Order order = orderOf(decoded, *expanded);
+  ScheduleRequirements requirements;
+  requirements.peakLimit = limit;
+  ASSERT_EQ(verifySchedule(expanded->problem, order, requirements), "");
+  ASSERT_EQ(decoded.makespan, makespanOf(expanded->problem, order));
+  ASSERT_EQ(decoded.peak, peakOf(expanded->problem, order));
+  counts.buckets += static_cast<int64_t>(decoded.buckets.size());
+  for (const Bucket &bucket : decoded.buckets)
+    counts.packed += bucket.form == BucketForm::Packed;
+  counts.moved += order != identityOrder(expanded->problem);
+}
+
+void checkProblem(const Problem &problem, uint64_t seed, Bytes size, Counts &counts) {
+  Random random(seed);
+  for (bool bucketing : {false, true}) {
+    ScheduleFacts facts(problem, bucketing);
+    ListScheduler scheduler(facts);
+    Order fallback = random.percent(50) ? identityOrder(problem) : randomOrder(problem, random);
+    Reference reference(facts, fallback);
+    for (int round = 0; round < 4; ++round) {
+      Bytes limit = random.percent(25) ? kUnlimited : reference.peak + (random.percent(50) ? 0 : random.below(size));
+      std::vector<Ns> bias;
+      if (random.percent(30))
+        for (NodeId node = 0; node < problem.size(); ++node)
+          bias.push_back(random.between(-20, 20));
+      Decoded decoded;
+      ASSERT_TRUE(scheduler.run(reference, randomPolicy(random, size), limit, kNoCutoff, bias, decoded));
+      checkDecode(problem, decoded, limit, counts);
+      if (testing::Test::HasFatalFailure())
+        return;
+    }
+  }
+}
+
+TEST(ListScheduler, DecodesAgreeWithTheModels) {
+  Counts counts;
+  for (uint64_t seed = 0; seed < 3000; ++seed) {
+    RandomOptions options;
+    options.nodes = 3 + static_cast<int32_t>(seed % 60);
+    options.commLanes = 1 + static_cast<int32_t>(seed % 3);
+    options.collectiveOrder = static_cast<CollectiveOrder>(seed / 7 % 3);
+    if (options.collectiveOrder != CollectiveOrder::Free && seed % 2)
+      options.collectiveOrder = CollectiveOrder::Free;
+    // Around the size below which unpacks are shared, too.
+    if (seed % 4 == 0)
+      options.maxBytes = 3 * kSmallUnpackBytes;
+    if (seed % 5 > 1) {
+      // Much to merge.
+      options.commLanes = 1;
+      options.chanceOfStart = 70;
+      options.chanceOfMergeable = 95;
+    }
+    Problem problem = randomProblem(seed, options);
+    ASSERT_NO_FATAL_FAILURE(checkProblem(problem, seed, options.maxBytes, counts)) << "seed " << seed;
+  }
+  EXPECT_GT(counts.buckets, 1000);
+  EXPECT_GT(counts.packed, 300);
+  EXPECT_GT(counts.moved, 10000);
+}
+
+TEST(ListScheduler, DecodesLayeredPrograms) {
+  Counts counts;
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    LayeredOptions options;
+    options.layers = 6;
+    options.tensorParallel = seed % 2;
+    Problem problem = layeredProblem(seed, options);
+    ASSERT_NO_FATAL_FAILURE(checkProblem(problem, seed, Bytes(64) << 20, counts)) << "seed " << seed;
+  }
+}
+
+TEST(ListScheduler, RefusesAReferenceAboveTheLimit) {
+  Problem problem = layeredProblem(1, LayeredOptions());
+  ScheduleFacts facts(problem, false);
+  ListScheduler scheduler(facts);
+  Reference reference(facts, identityOrder(problem));
+  Decoded decoded;
+  EXPECT_FALSE(scheduler.run(reference, Policy(), reference.peak - 1, kNoCutoff, {}, decoded));
+}
+
+TEST(ListScheduler, StopsAtTheCutoff) {
+  Problem problem = layeredProblem(1, LayeredOptions());
+  ScheduleFacts facts(problem, false);
+  ListScheduler scheduler(facts);
+  Reference reference(facts, identityOrder(problem));
+  Decoded decoded;
+  ASSERT_TRUE(scheduler.run(reference, Policy(), kUnlimited, kNoCutoff, {}, decoded));
+  EXPECT_FALSE(scheduler.run(reference, Policy(), kUnlimited, decoded.makespan, {}, decoded));
+}
+
+} // namespace
