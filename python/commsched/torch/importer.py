@@ -320,8 +320,6 @@ class Importer:
         signature = f"({', '.join(v.type for v in inputs)})"
         if c.kind == "recv":
             signature = "()"
-        if dests:
-            signature += f" into ({', '.join(v.type for v in dests)})"
         prefix, suffix = clause
         names = "" if c.kind == "recv" else " " + ", ".join(v.ssa for v in inputs)
         attrs = []

@@ -1,0 +1,117 @@
+"""Carries a schedule out on an FX graph: merges the buckets, moves the nodes, checks the result.
+
+The checks do not trust the scheduler: the dependences are read off the graph once more (`dependences`), before anything
+is touched, and compared with where the plan puts each node.
+"""
+
+from __future__ import annotations
+
+import operator
+
+import torch.fx as fx
+
+from . import buckets, dependences
+from .plan import Plan, PlanError
+
+
+def apply_plan(graph: fx.Graph, plan: Plan) -> None:
+    """Reorders `graph` in place, with the plan's buckets.
+
+    Raises:
+        PlanError: the plan breaks a dependence. The graph is unchanged then.
+    """
+    slots = _slots(graph, plan)
+    _check(graph, plan, slots)
+    fixed = {n for n in graph.nodes if n.op in ("placeholder", "get_attr", "output")}
+    merger = buckets.Merger(graph)
+    for bucket in plan.buckets:
+        _merge(graph, merger, bucket, slots)
+    _relink(graph, slots, fixed)
+    graph.lint()
+
+
+def _slots(graph: fx.Graph, plan: Plan) -> dict[fx.Node, float]:
+    """Where each call goes: its operation's index. What has no operation of its own goes with the last of what it
+    reads: elements of a list, and what the passes found to be without use."""
+    slots: dict[fx.Node, int] = {}
+    position = plan.position
+    for node in graph.nodes:
+        if node.op in ("placeholder", "get_attr", "output"):
+            continue
+        at = position.get(node)
+        if at is None or node.target is operator.getitem:
+            at = max((slots[n] for n in node.all_input_nodes if n in slots), default=-1)
+        slots[node] = at
+    return slots
+
+
+def _check(graph: fx.Graph, plan: Plan, slots: dict[fx.Node, int]) -> None:
+    """Compares the slots with every dependence. A node occupies [begin, end]: a bucket's member begins with the pack."""
+    begin, end = dict(slots), dict(slots)
+    index = {n: i for i, n in enumerate(graph.nodes)}
+    bucket_of: dict[fx.Node, int] = {}
+    for b, bucket in enumerate(plan.buckets):
+        for member, unpack in zip(bucket.members, bucket.unpacks):
+            wait = next(iter(member.users))
+            begin[member], end[member] = bucket.pack, bucket.start
+            begin[wait], end[wait] = bucket.wait, unpack
+            bucket_of[member] = bucket_of[wait] = bucket_of[member.args[0]] = b
+
+    def ordered(before: fx.Node, after: fx.Node) -> bool:
+        if before not in end or after not in begin or end[before] < begin[after]:
+            return True
+        if before in bucket_of and bucket_of[before] == bucket_of.get(after):
+            return True  # inside of one bucket the order is its own
+        return end[before] == begin[after] and index[before] < index[after]
+
+    for node in graph.nodes:
+        for source in node.all_input_nodes:
+            if not ordered(source, node):
+                raise PlanError(f"{node.name} would come before {source.name}, which it reads")
+    for before, after in dependences.edges(graph):
+        if not ordered(before, after):
+            raise PlanError(f"{after.name} would come before {before.name}, and one of them writes what the other uses")
+
+
+def _merge(graph: fx.Graph, merger: buckets.Merger, bucket, slots: dict[fx.Node, float]) -> None:
+    """Carries out a bucket; its new nodes take the places of its parts."""
+    gone = list(bucket.members) + [next(iter(m.users)) for m in bucket.members]
+    casts = [m.args[0] for m in bucket.members if isinstance(m.args[0], fx.Node)]
+    merged = merger.merge(bucket, graph.output_node())
+    for node in gone:
+        slots.pop(node, None)
+    for node in casts:
+        if node._erased:
+            slots.pop(node, None)
+    for nodes, at in ((merged.pack, bucket.pack), (merged.start, bucket.start), (merged.wait, bucket.wait)):
+        slots.update((n, at) for n in nodes)
+    for nodes, at in zip(merged.outputs, bucket.unpacks):
+        slots.update((n, at) for n in nodes)
+
+
+def _relink(graph: fx.Graph, slots: dict[fx.Node, int], fixed: set[fx.Node]) -> None:
+    """Puts the calls into the order of their slots; within one slot they keep their order, but for readers of what the
+    slot brings, which follow it."""
+    calls = [n for n in graph.nodes if n not in fixed]
+    calls.sort(key=slots.__getitem__)
+    output, placed = graph.output_node(), set()
+    for node in calls:
+        if node not in placed:
+            _place(node, slots, placed, output)
+
+
+def _place(node: fx.Node, slots: dict[fx.Node, int], placed: set[fx.Node], output: fx.Node) -> None:
+    stack = [node]
+    while stack:
+        node = stack[-1]
+        if node in placed:
+            stack.pop()
+            continue
+        slot = slots[node]
+        pending = [n for n in node.all_input_nodes if n not in placed and slots.get(n) == slot]
+        if pending:
+            stack.extend(pending)
+            continue
+        stack.pop()
+        placed.add(node)
+        output.prepend(node)
