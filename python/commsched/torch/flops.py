@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch.utils.flop_counter import flop_registry
 
+from .values import hint
+
 aten = torch.ops.aten
 
 
@@ -50,8 +52,8 @@ UNTOUCHED = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_str
              "sym_stride", "sym_numel", "sym_storage_offset"}
 
 
-def node_flops(packet, name: str, shapes: list[tuple[int, ...]], node, out) -> int:
-    """Floating-point operations of a node. `shapes` are those of its tensor arguments in order, `out` its value."""
+def node_flops(packet, name: str, shapes: list[tuple[int, ...]], node) -> int:
+    """Floating-point operations of a node. `shapes` are those of its tensor arguments in order."""
     if name == "mm":
         (m, k), (_, n) = shapes[0], shapes[1]
         return 2 * m * k * n
@@ -70,7 +72,7 @@ def node_flops(packet, name: str, shapes: list[tuple[int, ...]], node, out) -> i
         return 0
     try:
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
-        return max(0, int(formula(*args, **kwargs, out_val=out)))
+        return hint(formula(*args, **kwargs, out_val=node.meta["val"]))
     except Exception:  # A formula that does not fit this call: the roofline of its bytes has to do.
         return 0
 

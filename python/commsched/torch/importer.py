@@ -267,7 +267,7 @@ class Importer:
         if not tensors and not any(v.storage for v in results):
             return "#comm.cost<time = 0>"
         if spec.op in flops.UNTOUCHED:
-            return "#comm.cost<bytes = 0>"
+            return "#comm.cost<time = 0>"
         written = sum(v.bytes for i, v in enumerate(results) if aliases is None or aliases[i] < 0)
         written += sum(inputs[i].bytes for i in mutated)
         if spec.op in flops.GATHERING and tensors:
@@ -276,8 +276,13 @@ class Importer:
             read = sum(v.traffic for v in tensors)
         count = 0
         if flops.has_formula(spec.packet, spec.op):
-            count = flops.node_flops(spec.packet, spec.op, [v.shape for v in tensors], node, node.meta.get("val"))
+            count = flops.node_flops(spec.packet, spec.op, self._argument_shapes(node), node)
         return cost_attribute(count, read + written, None)
+
+    def _argument_shapes(self, node: fx.Node) -> list[tuple[int, ...]]:
+        """Shapes of the tensors among the positional arguments, an argument that comes twice counted twice."""
+        values = [self.values.get(a) for a in node.args if isinstance(a, fx.Node)]
+        return [v.shape for v in values if type(v) is Value and v.storage]
 
     # ------------------------------------------------------------------ collectives
 
@@ -332,13 +337,14 @@ class Importer:
             attrs.append(f"comm.bytes_hint = array<i64: {sum(v.bytes for v in results)}>")
         self.printer.operation(node.name, 1, f"comm.{c.kind}{prefix}", f"{names}{into} on {self._group(node, spec)}",
                                suffix, attrs, f"{signature} -> {future}", node.name)
-        self._fly(node, result, results, dests, future, c)
+        self._fly(node, result, inputs, dests, future, c)
         return True
 
-    def _fly(self, node, result, results, dests, future, c) -> None:
-        """Remembers the future under the storages of its results. In place, they are the destinations'."""
+    def _fly(self, node, result, inputs, dests, future, c) -> None:
+        """Remembers the future under the storages of its results. In place, they are the destinations'; what is sent
+        is given back."""
         values = _values(result) if isinstance(result, list) else [result]
-        for v, d in zip(values, dests):
+        for v, d in zip(values, inputs if c.kind == "send" else dests):
             self.canonical[v.storage] = v.storage = d.storage
         entry = (f"%{node.name}", future, values if c.kind != "send" else [])
         for v in values:
@@ -405,7 +411,7 @@ class Importer:
         if any(v.dynamic for v in values):
             attrs.append(f"comm.bytes_hint = array<i64: {', '.join(str(v.bytes) for v in values)}>")
         self.printer.operation(ssa[1:], len(values), "comm.wait", f" {future}", "", attrs, type_, location)
-        return landed or Value(ssa, "none")
+        return landed or self.owner.get(storage) or Value(ssa, "none")
 
     def _shard_dim_all_to_all(self, node: fx.Node, spec: collectives.Spec) -> bool:
         """A start and its wait under one name: the operator waits for itself."""

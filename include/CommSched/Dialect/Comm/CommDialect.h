@@ -70,7 +70,8 @@ GroupOp lookupGroup(CollectiveOpInterface collective, mlir::SymbolTableCollectio
 std::optional<int64_t> getStaticBytes(mlir::Type type);
 
 /// The bytes that a collective's cost is a function of, per rank: gathered bytes for (all-)gathers, input bytes for
-/// everything else that sends, result bytes for a recv. Dynamic sizes count as 0. O(operands).
+/// everything else that sends, result bytes for a recv. Dynamic sizes count as `comm.bytes_hint` says, and as 0 without.
+/// O(operands).
 int64_t getCollectiveBytes(CollectiveOpInterface collective);
 
 } // namespace commsched::comm

@@ -1,0 +1,35 @@
+"""What the Python tests share: a fake process group, and small graphs traced with fake tensors."""
+
+import contextlib
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
+from torch.fx.experimental.symbolic_shapes import ShapeEnv  # noqa: E402
+
+from commsched.torch.trace import fake_world  # noqa: E402
+
+RANKS = 8
+
+
+@pytest.fixture
+def world():
+    """A fake process group of 8 ranks; gives its name."""
+    with fake_world(RANKS):
+        yield torch.distributed.group.WORLD.group_name
+
+
+def trace(f, *shapes, dtype=torch.float32, symbolic=False):
+    """The graph of `f` over tensors of these shapes."""
+    with FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv() if symbolic else None):
+        args = [torch.empty(s, dtype=dtype) for s in shapes]
+    return make_fx(f, tracing_mode="symbolic" if symbolic else "real")(*args)
+
+
+@contextlib.contextmanager
+def world_of(ranks):
+    with fake_world(ranks):
+        yield torch.distributed.group.WORLD.group_name
