@@ -8,7 +8,6 @@ torch = pytest.importorskip("torch")
 
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
-from torch.fx.experimental.symbolic_shapes import ShapeEnv  # noqa: E402
 
 from commsched.torch.trace import fake_world  # noqa: E402
 
@@ -24,9 +23,11 @@ def world():
 
 def trace(f, *shapes, dtype=torch.float32, symbolic=False):
     """The graph of `f` over tensors of these shapes."""
-    with FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv() if symbolic else None):
+    if symbolic:
+        return make_fx(f, tracing_mode="symbolic")(*[torch.zeros(s, dtype=dtype) for s in shapes])
+    with FakeTensorMode(allow_non_fake_inputs=True):
         args = [torch.empty(s, dtype=dtype) for s in shapes]
-    return make_fx(f, tracing_mode="symbolic" if symbolic else "real")(*args)
+    return make_fx(f)(*args)
 
 
 @contextlib.contextmanager
