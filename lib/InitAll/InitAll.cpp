@@ -13,12 +13,13 @@
 #include "CommSched/InitAll.h"
 
 #include "CommSched/Dialect/Comm/CommDialect.h"
+#include "CommSched/Transforms/Passes.h"
 #include "mlir/IR/DialectRegistry.h"
 
 void commsched::registerAllDialects(mlir::DialectRegistry &registry) { registry.insert<comm::CommDialect>(); }
 
 void commsched::registerAllExtensions(mlir::DialectRegistry &registry) {}
 
-void commsched::registerAllPasses() {}
+void commsched::registerAllPasses() { registerCommSchedPasses(); }
 
 const char *commsched::getVersion() { return COMMSCHED_VERSION; }

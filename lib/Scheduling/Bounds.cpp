@@ -1,10 +1,4 @@
 //===- Bounds.cpp - What no order can beat ---------------------------------------------------===//
-//
-// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
-// See LICENSE for licence information.
-// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-//===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Bounds.h"
 #include "BucketShares.h"
@@ -68,20 +62,20 @@ BoundCosts costsAsGiven(const Problem &problem) {
   return costs;
 }
 
-/// What mergeable collectives cost in any bucket. A bucket's issue is paid once, and its casts become part of the pack.
+/// What mergeable collectives cost in any bucket. A bucket's issue is paid once, and its casts vanish.
 BoundCosts costsInBuckets(const Problem &problem) {
   BoundCosts costs = costsAsGiven(problem);
-  BucketShares shares = bucketShares(problem);
+  std::vector<Ns> shares = bucketShares(problem);
   for (NodeId id = 0; id < problem.size(); ++id) {
-    if (shares.cast[id] != kNone)
-      costs.compute[id] = shares.cast[id];
-    if (shares.lane[id] == kNone)
+    if (shares[id] == kNone)
       continue;
     const Node &node = problem.nodes[id];
     costs.compute[id] = 0;
     // The cost function is monotone: a bucket takes no less than the member alone.
     costs.path[id] = std::min(node.cost, std::max<Ns>(problem.mergeKeys[node.mergeKey].cost(node.bytes), 0));
-    costs.lane[id] = std::min(shares.lane[id], costs.path[id]);
+    costs.lane[id] = std::min(shares[id], costs.path[id]);
+    if (NodeId cast = problem.members[id].cast; cast != kNone)
+      costs.compute[cast] = 0;
   }
   return costs;
 }

@@ -16,18 +16,9 @@
 
 #include "CommSched/Analysis/Storage.h"
 #include "CommSched/Scheduling/Problem.h"
+#include "CommSched/Scheduling/ScheduleVerifier.h"
 
 namespace commsched {
-
-/// Which collectives keep their relative order.
-enum class CollectiveOrder : uint8_t {
-  /// Only dependences hold. Safe because all ranks compute the same order from the same module.
-  Free,
-  /// Those of one group do.
-  Group,
-  /// All do.
-  Program,
-};
 
 /// The operations of a block that are scheduled: all but the terminator.
 class BlockNodes {

@@ -1,0 +1,124 @@
+//===- Report.h - What a schedule is worth, in numbers ----------------------------*- C++ -*-===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// Measures blocks by the models, before and after a pipeline, and writes what was found: a table for people, JSON for
+// programs, a trace for Perfetto, and a page of HTML for people without it.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_ANALYSIS_REPORT_H
+#define COMMSCHED_ANALYSIS_REPORT_H
+
+#include "CommSched/Analysis/ProblemLoader.h"
+#include "CommSched/Scheduling/Timeline.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/raw_ostream.h"
+#include <map>
+#include <string>
+#include <vector>
+
+namespace commsched {
+
+/// One collective of a block.
+struct CollectiveRow {
+  /// Its location, as far as it is a name or a place in a file: one entry, or several for a merged collective.
+  std::vector<std::string> locations;
+  CollectiveKind kind = CollectiveKind::Barrier;
+  std::string group;
+  Bytes bytes = 0;
+  Ns cost = 0;
+  /// How long the compute lane stood still in its waits, ns.
+  Ns exposed = 0;
+  /// What keeps it from being hidden, in words; "hidden" where nothing is exposed.
+  std::string limitingFactor;
+};
+
+/// One rectangle of a timeline.
+struct TimelineSpan {
+  std::string name;
+  LaneId lane = kComputeLane;
+  Ns start = 0, end = 0;
+  /// Whether the compute lane stands still here.
+  bool stall = false;
+};
+
+/// A block at one moment.
+struct BlockSnapshot {
+  int64_t ops = 0, collectives = 0;
+  Ns makespan = 0, exposed = 0;
+  Bytes peak = 0, arguments = 0;
+  /// Lower bounds on the makespan: of any order of these operations, and of any bucketing and order, ns; and what binds
+  /// them ("compute lane", "lane of group @dp", "critical path"). Equal where bucketing was not asked for.
+  Ns orderBound = 0, jointBound = 0;
+  std::string orderBoundBy, jointBoundBy;
+  int64_t unknownSizes = 0, unknownCosts = 0;
+  std::vector<CollectiveRow> rows;
+  std::vector<std::string> lanes;
+  std::vector<Ns> laneLoads;
+  /// Only where a timeline was asked for: what runs when, and live bytes over time.
+  std::vector<TimelineSpan> spans;
+  std::vector<std::pair<Ns, Bytes>> memory;
+};
+
+/// What measureBlock is asked for.
+struct MeasureOptions {
+  LoadOptions load;
+  bool bounds = true;
+  bool timeline = false;
+  /// Peak that limiting factors are judged by, bytes; the block's own peak where negative.
+  Bytes limit = -1;
+};
+
+/// Measures `block` as it stands. O((operations + edges) log operations), bounds apart.
+BlockSnapshot measureBlock(mlir::Block &block, const OperationCosts &costs, const MeasureOptions &options = {});
+
+/// One block before and after.
+struct BlockReport {
+  /// The function's name, with ".N" for its Nth inner block.
+  std::string name;
+  BlockSnapshot before, after;
+  /// The peak that was not to be exceeded, bytes.
+  Bytes limit = 0;
+  /// Time spent between the two snapshots, ns; not part of any comparison.
+  Ns solve = 0;
+  std::string signature;
+
+  /// Distance of the makespan from the bound for what was allowed (Report: jointBound), as a fraction of the bound; 0
+  /// where there is none.
+  double gap() const;
+};
+
+/// All blocks of a module.
+struct Report {
+  std::string machine;
+  std::vector<BlockReport> blocks;
+
+  /// R.json of the contract: schema_version 1.
+  llvm::json::Value toJSON() const;
+};
+
+/// A table for people: totals per block, traffic by kind and group, the worst exposed collectives first. Colours only
+/// where `os` has them.
+void printTable(const Report &report, llvm::raw_ostream &os);
+
+/// Chrome's trace-event format, which Perfetto reads: per block a process "before" and one "after", a thread per lane,
+/// and a counter of live bytes. Times are in µs, as the format wants, with three decimals.
+void writeTrace(const Report &report, llvm::raw_ostream &os);
+
+/// The same as one self-contained page: the lanes as SVG, before above after, and the memory curve below.
+void writeHtml(const Report &report, llvm::raw_ostream &os);
+
+/// The name of a location for reports: a name, "file:line:column", or those of the parts of a fused one.
+std::vector<std::string> describeLocation(mlir::Location loc);
+
+/// "4.91 GiB", "1.50 ms": three significant digits.
+std::string formatBytes(Bytes bytes);
+std::string formatNs(Ns ns);
+
+} // namespace commsched
+
+#endif // COMMSCHED_ANALYSIS_REPORT_H

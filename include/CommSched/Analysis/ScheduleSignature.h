@@ -1,0 +1,34 @@
+//===- ScheduleSignature.h - What all ranks have to agree on ----------------------*- C++ -*-===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// Ranks that issue collectives in different orders hang. The signature is a hash of the sequence of collectives of a
+// function: the passes stamp it, the runtime compares it before the first collective, comm-verify-spmd statically.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_ANALYSIS_SCHEDULESIGNATURE_H
+#define COMMSCHED_ANALYSIS_SCHEDULESIGNATURE_H
+
+#include "CommSched/Dialect/Comm/CommDialect.h"
+#include <string>
+#include <vector>
+
+namespace commsched {
+
+/// One line per collective of `root`, in program order, nested regions included: kind, group, element type and bytes of
+/// each value ("all_gather @dp bf16 8388608").
+std::vector<std::string> describeCollectives(mlir::Operation *root);
+
+/// The hash of these lines: the first 16 hexadecimal digits of their SHA-256. O(collectives).
+std::string scheduleSignature(mlir::Operation *root);
+
+/// Sets `comm.schedule_signature` on `function` if it has collectives, and removes it otherwise.
+void stampSignature(mlir::Operation *function);
+
+} // namespace commsched
+
+#endif // COMMSCHED_ANALYSIS_SCHEDULESIGNATURE_H

@@ -1,0 +1,300 @@
+//===- Report.cpp - What a schedule is worth, in numbers --------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// Measures one block: loads it, plays it, and asks for every exposed collective what stands in its way.
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Analysis/Report.h"
+#include "CommSched/Scheduling/Bounds.h"
+#include "CommSched/Scheduling/Memory.h"
+#include "CommSched/Scheduling/MoveEvaluator.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace commsched;
+using namespace commsched::comm;
+
+//===-----------------------------------------------------------------------------------------===//
+// Words
+//===-----------------------------------------------------------------------------------------===//
+
+/// `value` with three significant digits.
+static std::string threeDigits(double value) {
+  return llvm::formatv(value >= 99.95 ? "{0:f0}" : value >= 9.995 ? "{0:f1}" : "{0:f2}", value).str();
+}
+
+std::string commsched::formatBytes(Bytes bytes) {
+  static constexpr llvm::StringLiteral units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  if (bytes < 1024)
+    return std::to_string(bytes) + " B";
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 999.5 && unit + 1 < std::size(units)) {
+    value /= 1024;
+    ++unit;
+  }
+  return threeDigits(value) + " " + units[unit].str();
+}
+
+std::string commsched::formatNs(Ns ns) {
+  if (ns < 1000)
+    return std::to_string(ns) + " ns";
+  double value = static_cast<double>(ns) / 1000;
+  for (llvm::StringRef unit : {"us", "ms"}) {
+    if (value < 999.5)
+      return threeDigits(value) + " " + unit.str();
+    value /= 1000;
+  }
+  return threeDigits(value) + " s";
+}
+
+std::vector<std::string> commsched::describeLocation(Location loc) {
+  if (auto name = dyn_cast<NameLoc>(loc))
+    return {name.getName().str()};
+  if (auto file = dyn_cast<FileLineColLoc>(loc))
+    return {llvm::formatv("{0}:{1}:{2}", file.getFilename().getValue(), file.getLine(), file.getColumn()).str()};
+  std::vector<std::string> result;
+  if (auto fused = dyn_cast<FusedLoc>(loc))
+    for (Location part : fused.getLocations())
+      llvm::append_range(result, describeLocation(part));
+  else if (auto call = dyn_cast<CallSiteLoc>(loc))
+    return describeLocation(call.getCallee());
+  return result;
+}
+
+static std::string nameOf(Operation *op) {
+  std::vector<std::string> names = describeLocation(op->getLoc());
+  if (!names.empty())
+    return names.front();
+  auto compute = dyn_cast<ComputeOp>(op);
+  return compute ? compute.getName().str() : op->getName().getStringRef().str();
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// Limiting factors
+//===-----------------------------------------------------------------------------------------===//
+
+namespace {
+
+/// Says of each exposed collective why it is.
+class LimitFinder {
+public:
+  LimitFinder(const LoadedBlock &block, const Order &order, const Timeline &timeline, Bytes limit)
+      : block(block), problem(block.problem), timeline(timeline), evaluator(problem, order), limit(limit),
+        issueTimes(problem.size(), 0), heads(problem.size(), 0) {
+    Ns clock = 0;
+    for (NodeId node : order) {
+      for (NodeId pred : problem.preds[node])
+        heads[node] = std::max(heads[node], heads[pred] + problem.nodes[pred].cost);
+      issueTimes[node] = clock;
+      bool start = problem.nodes[node].kind == NodeKind::Start;
+      clock = start ? clock + problem.nodes[node].issue : timeline.end[node];
+    }
+  }
+
+  std::string explain(NodeId start) const {
+    Ns issued = issueTimes[start];
+    if (Ns busy = timeline.start[start] - issued; busy > 0)
+      return "lane of group " + problem.laneNames[problem.nodes[start].lane] + " busy for " + formatNs(busy);
+    if (issued > heads[start])
+      return explainLateIssue(start, issued - heads[start]);
+    for (NodeId pred : problem.preds[start])
+      if (heads[pred] + problem.nodes[pred].cost == heads[start] && heads[start] > 0)
+        return "data dependence on " + nameOf(block.nodes[pred]);
+    return "starts at once; nothing to compute until it is needed";
+  }
+
+private:
+  /// It could have been issued earlier: does memory forbid it, or is it the order alone?
+  std::string explainLateIssue(NodeId start, Ns late) const {
+    int32_t position = evaluator.position(start);
+    int32_t earliest = evaluator.earliest(position, position + 1);
+    if (Bytes peak = evaluator.peakIfMoved(position, position + 1, earliest); peak > limit)
+      return "peak memory: would reach " + formatBytes(peak) + ", limit " + formatBytes(limit);
+    return "order: could start " + formatNs(late) + " earlier";
+  }
+
+  const LoadedBlock &block;
+  const Problem &problem;
+  const Timeline &timeline;
+  MoveEvaluator evaluator;
+  Bytes limit;
+  /// When the compute lane comes to a node.
+  std::vector<Ns> issueTimes;
+  /// The longest path before a node: when it could start if nothing else were in its way.
+  std::vector<Ns> heads;
+};
+
+} // namespace
+
+//===-----------------------------------------------------------------------------------------===//
+// Measuring
+//===-----------------------------------------------------------------------------------------===//
+
+/// One row per start, with the exposed time of its waits; and one for futures that came in, if they are exposed.
+static std::vector<CollectiveRow> makeRows(const LoadedBlock &block, const Timeline &timeline, const Order &order,
+                                           Bytes limit) {
+  const Problem &problem = block.problem;
+  std::vector<Ns> exposedOf(problem.size(), 0);
+  for (NodeId node = 0; node < problem.size(); ++node)
+    if (problem.nodes[node].kind == NodeKind::Wait && problem.nodes[node].start != kNone)
+      exposedOf[problem.nodes[node].start] += timeline.exposed[node];
+  std::optional<LimitFinder> finder;
+  std::vector<CollectiveRow> rows;
+  for (NodeId node = 0; node < problem.size(); ++node) {
+    const Node &start = problem.nodes[node];
+    if (start.kind != NodeKind::Start)
+      continue;
+    CollectiveRow row;
+    row.locations = describeLocation(block.nodes[node]->getLoc());
+    row.kind = start.collective;
+    row.group = ("@" + cast<CollectiveOpInterface>(block.nodes[node]).getGroupAttr().getValue()).str();
+    row.bytes = start.bytes;
+    row.cost = start.cost;
+    row.exposed = exposedOf[node];
+    if (row.exposed > 0 && !finder)
+      finder.emplace(block, order, timeline, limit);
+    row.limitingFactor = row.exposed > 0 ? finder->explain(node) : "hidden";
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+static void addTimeline(BlockSnapshot &snapshot, const LoadedBlock &block, const Timeline &timeline,
+                        const MemoryProfile &memory) {
+  const Problem &problem = block.problem;
+  for (NodeId node = 0; node < problem.size(); ++node) {
+    const Node &entry = problem.nodes[node];
+    bool wait = entry.kind == NodeKind::Wait;
+    if (wait ? timeline.exposed[node] > 0 : timeline.end[node] > timeline.start[node])
+      snapshot.spans.push_back({nameOf(block.nodes[node]), entry.lane, timeline.start[node], timeline.end[node], wait});
+    if (entry.kind == NodeKind::Hybrid)
+      snapshot.spans.push_back({nameOf(block.nodes[node]), kComputeLane, timeline.start[node], timeline.end[node], false});
+    Ns when = entry.kind == NodeKind::Wait ? timeline.end[node] : timeline.start[node];
+    Ns last = snapshot.memory.empty() ? 0 : snapshot.memory.back().first;
+    snapshot.memory.emplace_back(std::max(when, last), memory.live[node]);
+  }
+}
+
+BlockSnapshot commsched::measureBlock(Block &block, const OperationCosts &costs, const MeasureOptions &options) {
+  LoadedBlock loaded = loadBlock(block, costs, options.load);
+  const Problem &problem = loaded.problem;
+  Order order = identityOrder(problem);
+  Timeline timeline = simulate(problem, order);
+  MemoryProfile memory = memoryProfile(problem, order);
+  BlockSnapshot snapshot;
+  snapshot.ops = problem.size();
+  snapshot.makespan = timeline.makespan;
+  snapshot.exposed = timeline.exposedTotal;
+  snapshot.peak = memory.peak;
+  snapshot.arguments = problem.argumentBytes;
+  snapshot.unknownSizes = loaded.unknownSizes;
+  snapshot.unknownCosts = loaded.unknownCosts;
+  snapshot.lanes = problem.laneNames;
+  snapshot.laneLoads = timeline.load;
+  if (options.bounds) {
+    LowerBound bound = lowerBound(problem);
+    LowerBound joint = options.load.bucketing ? jointLowerBound(problem) : bound;
+    snapshot.orderBound = bound.makespan;
+    snapshot.orderBoundBy = bound.describe(problem);
+    snapshot.jointBound = joint.makespan;
+    snapshot.jointBoundBy = joint.describe(problem);
+  }
+  snapshot.rows = makeRows(loaded, timeline, order, options.limit < 0 ? memory.peak : options.limit);
+  snapshot.collectives = snapshot.rows.size();
+  if (options.timeline)
+    addTimeline(snapshot, loaded, timeline, memory);
+  return snapshot;
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// JSON
+//===-----------------------------------------------------------------------------------------===//
+
+double BlockReport::gap() const {
+  if (before.jointBound <= 0)
+    return 0;
+  return static_cast<double>(after.makespan - before.jointBound) / static_cast<double>(before.jointBound);
+}
+
+/// The exposed time before of the collectives that became `row`, taken out of what is left to be matched.
+static Ns takeExposedBefore(const CollectiveRow &row, std::map<std::string, std::vector<Ns>> &exposedBefore) {
+  Ns exposed = 0;
+  for (const std::string &location : row.locations)
+    if (auto it = exposedBefore.find(location); it != exposedBefore.end() && !it->second.empty()) {
+      exposed += it->second.back();
+      it->second.pop_back();
+    }
+  return exposed;
+}
+
+static llvm::json::Array rowsToJSON(const BlockReport &block) {
+  std::map<std::string, std::vector<Ns>> exposedBefore;
+  for (const CollectiveRow &row : llvm::reverse(block.before.rows))
+    for (const std::string &location : row.locations)
+      exposedBefore[location].push_back(&location == &row.locations.front() ? row.exposed : 0);
+  llvm::json::Array rows;
+  for (const CollectiveRow &row : block.after.rows)
+    rows.push_back(llvm::json::Object{
+        {"loc", llvm::join(row.locations, " + ")},
+        {"kind", stringify(row.kind)},
+        {"group", row.group},
+        {"bytes", row.bytes},
+        {"cost_ns", row.cost},
+        {"exposed_ns",
+         llvm::json::Object{{"before", takeExposedBefore(row, exposedBefore)}, {"after", row.exposed}}},
+        {"limiting_factor", row.limitingFactor}});
+  return rows;
+}
+
+/// Collectives and bytes by kind and group.
+static llvm::json::Array trafficToJSON(const BlockSnapshot &snapshot) {
+  std::map<std::pair<std::string, std::string>, std::pair<int64_t, Bytes>> traffic;
+  for (const CollectiveRow &row : snapshot.rows) {
+    auto &[count, bytes] = traffic[{stringify(row.kind).str(), row.group}];
+    ++count;
+    bytes += row.bytes;
+  }
+  llvm::json::Array result;
+  for (const auto &[key, value] : traffic)
+    result.push_back(llvm::json::Object{
+        {"kind", key.first}, {"group", key.second}, {"collectives", value.first}, {"bytes", value.second}});
+  return result;
+}
+
+llvm::json::Value Report::toJSON() const {
+  llvm::json::Array functions;
+  for (const BlockReport &block : blocks) {
+    const BlockSnapshot &before = block.before, &after = block.after;
+    functions.push_back(llvm::json::Object{
+        {"name", block.name},
+        {"ops", after.ops},
+        {"collectives", after.collectives},
+        {"makespan_ns", llvm::json::Object{{"before", before.makespan},
+                                           {"after", after.makespan},
+                                           {"lower_bound", before.jointBound},
+                                           {"lower_bound_by", before.jointBoundBy},
+                                           {"order_lower_bound", before.orderBound},
+                                           {"order_lower_bound_by", before.orderBoundBy}}},
+        {"gap", block.gap()},
+        {"exposed_ns", llvm::json::Object{{"before", before.exposed}, {"after", after.exposed}}},
+        {"peak_bytes", llvm::json::Object{{"before", before.peak},
+                                          {"after", after.peak},
+                                          {"limit", block.limit},
+                                          {"arguments", after.arguments}}},
+        {"solve_ns", block.solve},
+        {"unknown_sizes", after.unknownSizes},
+        {"unknown_costs", after.unknownCosts},
+        {"signature", block.signature},
+        {"traffic", llvm::json::Object{{"before", trafficToJSON(before)}, {"after", trafficToJSON(after)}}},
+        {"per_collective", rowsToJSON(block)}});
+  }
+  return llvm::json::Object{{"schema_version", 1}, {"machine", machine}, {"functions", std::move(functions)}};
+}

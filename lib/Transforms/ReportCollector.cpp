@@ -1,0 +1,133 @@
+//===- ReportCollector.cpp - One report over several passes -----------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Transforms/ReportCollector.h"
+#include "CommSched/Analysis/ScheduleSignature.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/Support/FileUtilities.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace commsched;
+
+Bytes commsched::peakLimit(Bytes peak, double memoryBudgetRatio, Bytes memoryLimitBytes) {
+  if (memoryLimitBytes >= 0)
+    return memoryLimitBytes;
+  double limit = std::floor(static_cast<double>(peak) * (1 + memoryBudgetRatio));
+  // Doubles hold 53 bits: never below the input's own peak.
+  return limit >= 9e18 ? INT64_MAX : std::max(peak, static_cast<Bytes>(limit));
+}
+
+/// The functions of a module that have a body, and their blocks with collectives.
+static void forEachBlock(ModuleOp module, llvm::function_ref<void(FunctionOpInterface, Block &, std::string)> visit) {
+  module.walk([&](FunctionOpInterface function) {
+    int64_t inner = 0;
+    for (Block *block : findSchedulableBlocks(function)) {
+      bool body = block->getParentOp() == function && block->isEntryBlock();
+      std::string name = function.getName().str();
+      visit(function, *block, body ? name : name + "." + std::to_string(inner++));
+    }
+  });
+}
+
+LogicalResult ReportCollector::begin(ModuleOp module) {
+  llvm::Expected<MachineModel> machine = MachineModel::load(options.machine);
+  if (!machine)
+    return module.emitError() << llvm::toString(machine.takeError());
+  CostModel model(*machine);
+  OperationCosts costs(model);
+  result = {options.machine, {}};
+  MeasureOptions measure;
+  measure.load = {options.collectiveOrder, options.bucketing};
+  measure.timeline = !options.timelineFile.empty();
+  forEachBlock(module, [&](FunctionOpInterface, Block &block, std::string name) {
+    BlockReport report;
+    report.name = std::move(name);
+    report.before = measureBlock(block, costs, measure);
+    report.limit = peakLimit(report.before.peak, options.memoryBudgetRatio, options.memoryLimitBytes);
+    result.blocks.push_back(std::move(report));
+  });
+  began = std::chrono::steady_clock::now();
+  return success();
+}
+
+LogicalResult ReportCollector::end(ModuleOp module) {
+  Ns spent = std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
+  llvm::Expected<MachineModel> machine = MachineModel::load(options.machine);
+  if (!machine)
+    return module.emitError() << llvm::toString(machine.takeError());
+  CostModel model(*machine);
+  OperationCosts costs(model);
+  MeasureOptions measure;
+  measure.load = {options.collectiveOrder, /*bucketing=*/false};
+  measure.bounds = false;
+  measure.timeline = !options.timelineFile.empty();
+  llvm::StringMap<BlockReport *> byName;
+  for (BlockReport &block : result.blocks)
+    byName[block.name] = &block;
+  forEachBlock(module, [&](FunctionOpInterface function, Block &block, std::string name) {
+    BlockReport *report = byName.lookup(name);
+    if (!report)
+      return;
+    measure.limit = report->limit;
+    report->after = measureBlock(block, costs, measure);
+    report->solve = spent;
+    report->signature = scheduleSignature(function);
+  });
+  if (options.table)
+    printTable(result, llvm::errs());
+  return write(module);
+}
+
+LogicalResult ReportCollector::write(ModuleOp module) {
+  auto writeFile = [&](StringRef file, llvm::function_ref<void(llvm::raw_ostream &)> print) -> LogicalResult {
+    if (file.empty())
+      return success();
+    llvm::Error error = llvm::writeToOutput(file, [&](llvm::raw_ostream &os) {
+      print(os);
+      return llvm::Error::success();
+    });
+    if (error)
+      return module.emitError() << "cannot write '" << file << "': " << llvm::toString(std::move(error));
+    return success();
+  };
+  bool page = StringRef(options.timelineFile).ends_with(".html");
+  return failure(failed(writeFile(options.reportFile,
+                                  [&](llvm::raw_ostream &os) { os << llvm::formatv("{0:2}\n", result.toJSON()); })) ||
+                 failed(writeFile(options.timelineFile, [&](llvm::raw_ostream &os) {
+                   page ? writeHtml(result, os) : writeTrace(result, os);
+                 })));
+}
+
+namespace {
+
+/// One half of a report.
+class ReportStagePass : public PassWrapper<ReportStagePass, OperationPass<ModuleOp>> {
+public:
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ReportStagePass)
+  ReportStagePass(std::shared_ptr<ReportCollector> collector, ReportStage stage)
+      : collector(std::move(collector)), stage(stage) {}
+  StringRef getName() const final { return "comm-report-stage"; }
+
+  void runOnOperation() final {
+    bool begin = stage == ReportStage::Begin;
+    if (failed(begin ? collector->begin(getOperation()) : collector->end(getOperation())))
+      signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+
+private:
+  std::shared_ptr<ReportCollector> collector;
+  ReportStage stage;
+};
+
+} // namespace
+
+std::unique_ptr<Pass> commsched::createReportStagePass(std::shared_ptr<ReportCollector> collector, ReportStage stage) {
+  return std::make_unique<ReportStagePass>(std::move(collector), stage);
+}

@@ -1,0 +1,109 @@
+// RUN: comm-opt %s --comm-verify --split-input-file --verify-diagnostics | FileCheck %s
+
+comm.group @dp #comm.iota<[1, 4]>
+
+// Tests that a correct function passes and is stamped.
+// CHECK: func.func @good{{.*}} attributes {comm.schedule_signature = "{{[0-9a-f]+}}"}
+func.func @good(%x: tensor<4xf32>) -> tensor<16xf32> {
+  %f = comm.all_gather %x on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
+  %w = comm.wait %f : !comm.future<tensor<16xf32>>
+  return %w : tensor<16xf32>
+}
+
+// Tests that a future that leaves the function is waited for elsewhere.
+func.func @escapes(%x: tensor<4xf32>) -> !comm.future<tensor<16xf32>> {
+  %f = comm.all_gather %x on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
+  return %f : !comm.future<tensor<16xf32>>
+}
+
+// Tests that collectives under control flow that all ranks decide alike are fine.
+func.func @uniform_branch(%x: tensor<4xf32>, %c: i1) {
+  scf.if %c {
+    %f = comm.all_gather %x on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
+    %w = comm.wait %f : !comm.future<tensor<16xf32>>
+  }
+  return
+}
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+
+func.func @never_waited(%x: tensor<4xf32>) {
+  // expected-error @+1 {{is never waited for, and its future does not leave the function}}
+  %f = comm.all_gather %x on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
+  return
+}
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+
+func.func @unreachable_wait(%x: tensor<4xf32>) {
+  // expected-error @+1 {{is waited for only where no path leads}}
+  %f = comm.all_gather %x on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
+  return
+^dead:
+  // expected-note @+1 {{no path reaches this wait}}
+  %w = comm.wait %f : !comm.future<tensor<16xf32>>
+  return
+}
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+
+func.func @written_in_flight(%x: memref<4xf32>, %y: memref<16xf32>, %v: f32, %i: index) {
+  // expected-note @+1 {{started here, and not yet waited for}}
+  %f = comm.all_gather %x into %y on @dp : (memref<4xf32>) -> !comm.future<memref<16xf32>>
+  // expected-error @+1 {{writes operand #1, which a collective has in flight}}
+  memref.store %v, %x[%i] : memref<4xf32>
+  %w = comm.wait %f keeping (%x, %y : memref<4xf32>, memref<16xf32>) : !comm.future<memref<16xf32>>
+  return
+}
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+
+func.func @read_in_flight(%x: memref<4xf32>, %y: memref<16xf32>, %i: index) -> f32 {
+  // expected-note @+1 {{started here, and not yet waited for}}
+  %f = comm.all_gather %x into %y on @dp : (memref<4xf32>) -> !comm.future<memref<16xf32>>
+  // Reading what is sent is fine, reading what is received is not.
+  %ok = memref.load %x[%i] : memref<4xf32>
+  // expected-error @+1 {{reads operand #0, which a collective has in flight}}
+  %v = memref.load %y[%i] : memref<16xf32>
+  %w = comm.wait %f keeping (%x, %y : memref<4xf32>, memref<16xf32>) : !comm.future<memref<16xf32>>
+  %after = memref.load %y[%i] : memref<16xf32>
+  return %v : f32
+}
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+
+func.func @mutated_in_flight(%x: tensor<4xf32>) {
+  // expected-note @+1 {{started here, and not yet waited for}}
+  %f = comm.all_gather %x on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
+  // expected-error @+1 {{writes operand #0, which a collective has in flight}}
+  comm.compute "add_"(%x) mutates [0] : (tensor<4xf32>) -> ()
+  %w = comm.wait %f : !comm.future<tensor<16xf32>>
+  return
+}
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+
+func.func @divergent(%x: tensor<4xf32>, %comm: !mpi.comm) {
+  %rank = mpi.comm_rank(%comm) : i32
+  %zero = arith.constant 0 : i32
+  %first = arith.cmpi eq, %rank, %zero : i32
+  // expected-note @+1 {{the branch is here}}
+  scf.if %first {
+    // expected-error @+1 {{is under control flow that depends on the rank: not all ranks reach it}}
+    %f = comm.all_gather %x on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
+    %w = comm.wait %f : !comm.future<tensor<16xf32>>
+  }
+  return
+}
