@@ -101,16 +101,13 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
       jobs[node.lane].push_back({times.begin[id], duration, times.laneTail[id]});
     }
   }
+  // What explains itself most simply comes first, and is named unless something else is stronger.
   for (LaneId lane = 0; lane < problem.numLanes(); ++lane)
     raise(load[lane], BoundArgument::LaneLoad, lane);
+  raise(times.longestPath, BoundArgument::CriticalPath, kNone);
   for (LaneId lane = 0; lane < problem.numLanes(); ++lane)
     raise(oneMachine(std::move(jobs[lane])), BoundArgument::OneMachine, lane);
-  for (NodeId id = 0; id < problem.size(); ++id) {
-    raise(times.exit[id] + times.tail[id], BoundArgument::CriticalPath, kNone);
-    raise(times.head[id] + times.entryTail[id], BoundArgument::CriticalPath, kNone);
-    if (problem.nodes[id].kind == NodeKind::Start)
-      raise(times.begin[id] + costs.lane[id] + times.laneTail[id], BoundArgument::CriticalPath, kNone);
-  }
+  raise(times.throughAny(costs), BoundArgument::CriticalPath, kNone);
   return bound;
 }
 

@@ -435,6 +435,16 @@ private:
 
 } // namespace
 
+Ns HeadsAndTails::throughAny(const BoundCosts &costs) const {
+  Ns longest = 0;
+  for (size_t id = 0; id < head.size(); ++id)
+    longest = std::max({longest, exit[id] + tail[id], head[id] + entryTail[id]});
+  for (size_t id = 0; id < head.size(); ++id)
+    if (costs.lane[id] > 0)
+      longest = std::max(longest, begin[id] + costs.lane[id] + laneTail[id]);
+  return longest;
+}
+
 HeadsAndTails commsched::headsAndTails(const Problem &problem, const BoundCosts &costs, const BoundOptions &options) {
   HeadsAndTails result;
   for (std::vector<Ns> *list :
@@ -442,6 +452,7 @@ HeadsAndTails commsched::headsAndTails(const Problem &problem, const BoundCosts 
     list->assign(problem.size(), 0);
   ForwardPass(problem, costs, result).paths();
   BackwardPass(problem, costs, result).paths();
+  result.longestPath = result.throughAny(costs);
   ForwardPass(problem, costs, result).levels(options);
   BackwardPass(problem, costs, result).levels(options);
   return result;

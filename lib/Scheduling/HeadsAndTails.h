@@ -32,6 +32,11 @@ struct HeadsAndTails {
   std::vector<Ns> tail, entryTail;
   /// Of starts and hybrids: on what passes from the end of the work on its lane, and from the end of the collective.
   std::vector<Ns> laneTail, endTail;
+  /// The longest chain of dependences alone, without any load.
+  Ns longestPath = 0;
+
+  /// The largest sum of a head, what follows it, and a tail.
+  Ns throughAny(const BoundCosts &costs) const;
 };
 
 HeadsAndTails headsAndTails(const Problem &problem, const BoundCosts &costs, const BoundOptions &options);
