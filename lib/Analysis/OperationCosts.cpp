@@ -8,75 +8,36 @@
 
 #include "CommSched/Analysis/OperationCosts.h"
 #include "CommSched/Analysis/Storage.h"
+#include "Rounding.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/Matchers.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace commsched;
 using namespace commsched::comm;
-
-ElementType commsched::elementTypeOf(Type type) {
-  Type element = getElementTypeOrSelf(type);
-  if (isa<FloatType>(element)) {
-    if (element.isBF16())
-      return ElementType::BF16;
-    switch (element.getIntOrFloatBitWidth()) {
-    case 64:
-      return ElementType::F64;
-    case 32:
-      return ElementType::F32;
-    case 19:
-      return ElementType::TF32;
-    case 16:
-      return ElementType::F16;
-    case 8:
-      return ElementType::F8;
-    case 4:
-      return ElementType::F4;
-    default:
-      return ElementType::Other;
-    }
-  }
-  if (!isa<IntegerType>(element))
-    return ElementType::Other;
-  switch (element.getIntOrFloatBitWidth()) {
-  case 64:
-    return ElementType::I64;
-  case 32:
-    return ElementType::I32;
-  case 16:
-    return ElementType::I16;
-  case 8:
-    return ElementType::I8;
-  default:
-    return ElementType::Other;
-  }
-}
-
-/// Bytes of all shaped values together.
-static Bytes bytesOf(ValueRange values) {
-  Bytes bytes = 0;
-  for (Value value : values)
-    bytes += getStaticBytes(value.getType()).value_or(0);
-  return bytes;
-}
+using namespace commsched::detail;
 
 //===-----------------------------------------------------------------------------------------===//
 // Collectives
 //===-----------------------------------------------------------------------------------------===//
 
-/// The shape of the largest group of a partition.
+/// The shape of the worst group of a partition: the one on most nodes, with the fewest ranks to share a node's rails.
+/// O(ranks x log ranks).
 static GroupShape shapeOfGroups(ReplicaGroupsInterface groups, int64_t ranksPerNode) {
   GroupShape worst;
   SmallVector<int64_t> ranks(groups.getGroupSize());
-  // All groups of a partition are alike in the layouts that occur; the first and the last one tell.
-  for (int64_t group : {int64_t(0), groups.getNumGroups() - 1}) {
+  for (int64_t group = 0; group < groups.getNumGroups(); ++group) {
     for (auto [index, rank] : llvm::enumerate(ranks))
-      rank = groups.getRank(group, index);
+      rank = groups.getRank(group, static_cast<int64_t>(index));
     GroupShape shape = shapeOfRanks(ranks, ranksPerNode);
-    if (worst.nodes < shape.nodes || worst.ranks < shape.ranks)
+    if (group == 0 || std::pair(shape.nodes, -shape.ranksPerNode) > std::pair(worst.nodes, -worst.ranksPerNode))
       worst = shape;
   }
   return worst;
@@ -104,23 +65,21 @@ std::shared_ptr<const CollectiveCurve> OperationCosts::curveOf(CollectiveOpInter
   return costs.curve(start.getCollectiveKind(), shapeOf(start), elementOf(start), start.getGroupAttr().getValue());
 }
 
-OpCost OperationCosts::costOfCollective(CollectiveOpInterface start) const {
-  return {(*curveOf(start))(getCollectiveBytes(start)), 0, OpCostSource::Collective};
-}
-
 //===-----------------------------------------------------------------------------------------===//
 // Kernels
 //===-----------------------------------------------------------------------------------------===//
 
-/// Nothing runs: views, constants, allocations, bookkeeping on scalars.
+/// Nothing runs: views, constants, allocations, terminators, bookkeeping on scalars.
 static bool isFree(Operation *op) {
   if (isa<WaitOp, RecordOp, AwaitEventOp, ResizeStorageOp, tensor::EmptyOp, tensor::DimOp, memref::AllocOp,
-          memref::AllocaOp, memref::DeallocOp, memref::GetGlobalOp, memref::DimOp, bufferization::AllocTensorOp>(op) ||
-      matchPattern(op, m_Constant()))
+          memref::AllocaOp, memref::DeallocOp, memref::GetGlobalOp, memref::DimOp, bufferization::DeallocOp>(op) ||
+      op->hasTrait<OpTrait::IsTerminator>() || matchPattern(op, m_Constant()))
     return true;
-  auto isShaped = [](Value value) { return isa<ShapedType>(value.getType()); };
-  if (llvm::none_of(op->getOperands(), isShaped) && llvm::none_of(op->getResults(), isShaped))
-    return op->getNumRegions() == 0 && !isa<ComputeOp>(op);
+  if (op->getNumRegions() > 0)
+    return false;
+  auto isStored = [](Value value) { return isa<TensorType, BaseMemRefType>(value.getType()); };
+  if (llvm::none_of(op->getOperands(), isStored) && llvm::none_of(op->getResults(), isStored))
+    return !isa<ComputeOp>(op);
   bool mutates = llvm::any_of(op->getOpOperands(), [](OpOperand &operand) { return mutatesOperand(operand); });
   return !mutates && op->getNumResults() > 0 &&
          llvm::all_of(op->getResults(), [](OpResult result) { return static_cast<bool>(getAliasedValue(result)); });
@@ -139,30 +98,254 @@ static std::optional<std::pair<Bytes, Bytes>> getCopiedBytes(Operation *op) {
   return std::nullopt;
 }
 
-OpCost OperationCosts::costOfCompute(Operation *op) const {
-  if (isFree(op))
-    return {0, 0, OpCostSource::Free};
+/// The name of an operation in the machine's table.
+static StringRef getTableName(Operation *op) {
+  if (auto compute = dyn_cast<ComputeOp>(op))
+    return compute.getName();
+  return op->getName().getStringRef();
+}
+
+/// The types of an operation's tensors and memrefs as the machine's table spells them: "4x8xf32".
+static std::vector<std::string> getTableShapes(Operation *op) {
+  std::vector<std::string> shapes;
+  for (Type type : op->getOperandTypes()) {
+    auto shaped = dyn_cast<ShapedType>(type);
+    if (!shaped || !shaped.hasRank())
+      continue;
+    std::string text;
+    llvm::raw_string_ostream os(text);
+    for (int64_t dim : shaped.getShape())
+      ShapedType::isDynamic(dim) ? os << "?x" : os << dim << 'x';
+    os << shaped.getElementType();
+    shapes.push_back(std::move(text));
+  }
+  return shapes;
+}
+
+/// Work whose time is known as it is.
+static OpWork timed(Ns time) {
+  OpWork work;
+  work.time = std::min(kMaxNs, time);
+  work.inlined = true;
+  return work;
+}
+
+OpWork OperationCosts::learn(Operation *op, OpCostSource &source) const {
+  source = OpCostSource::Roofline;
+  if (auto costed = dyn_cast<CostOpInterface>(op))
+    return costed.getWork(*this);
   if (std::optional<std::pair<Bytes, Bytes>> copied = getCopiedBytes(op))
-    return {costs.costOfCopy(copied->first, copied->second), 0, OpCostSource::Roofline};
-  Bytes bytes = bytesOf(op->getOperands()) + bytesOf(op->getResults());
-  return {costs.costOfKernel(0, bytes, ElementType::Other, ComputeUnits::Vector), 0, OpCostSource::Guess};
+    return timed(costs.costOfCopy(copied->first, copied->second));
+  if (auto call = dyn_cast<CallOpInterface>(op))
+    return workOfCall(call);
+  if (isFree(op)) {
+    source = OpCostSource::Free;
+    return OpWork::view();
+  }
+  if (std::optional<Ns> time = costs.measuredOp(getTableName(op))) {
+    source = OpCostSource::Table;
+    return timed(*time);
+  }
+  OpWork work =
+      op->getNumRegions() > 0 ? workOfRegions(op) : OpWork::copy(bytesOf(op->getOperands()), bytesOf(op->getResults()));
+  work.known = false;
+  return work;
+}
+
+OpWork OperationCosts::resolve(Operation *op, OpCostSource &source) const {
+  auto attr = op->getAttrOfType<CostAttr>(CommDialect::kCostAttrName);
+  OpWork work;
+  std::optional<Ns> measured;
+  if (attr && attr.getTime()) {
+    source = OpCostSource::Measured;
+    work = timed(*attr.getTime());
+  } else if (auto start = dyn_cast<CollectiveOpInterface>(op)) {
+    source = OpCostSource::Collective;
+    work = timed((*curveOf(start))(getCollectiveBytes(start)));
+  } else if (costs.hasMeasuredOps() && (measured = costs.measuredOp(getTableName(op), getTableShapes(op)))) {
+    source = OpCostSource::Table;
+    work = timed(*measured);
+  } else {
+    work = learn(op, source);
+    if (attr && (attr.getFlops() || attr.getBytes())) {
+      // What the attribute says replaces what was learnt; without a model, its operations are a matrix product's.
+      if (!isa<CostOpInterface>(op)) {
+        work = OpWork::copy(bytesOf(op->getOperands()), bytesOf(op->getResults()));
+        work.units = ComputeUnits::Matrix;
+        work.element = op->getNumOperands() > 0 ? elementTypeOf(op->getOperand(0).getType()) : ElementType::Other;
+      }
+      work.flops = attr.getFlops().value_or(work.flops);
+      if (attr.getBytes()) {
+        work.bytesRead = *attr.getBytes();
+        work.bytesWritten = 0;
+      }
+      work.inlined = work.isView = false;
+      work.known = true;
+      source = OpCostSource::Roofline;
+    }
+  }
+  if (attr)
+    work.workspace = attr.getWorkspace().value_or(work.workspace);
+  if (!work.known)
+    source = OpCostSource::Guess;
+  else if (work.isView)
+    source = OpCostSource::Free;
+  return work;
+}
+
+Ns OperationCosts::timeOf(const OpWork &work) const {
+  return addNs(work.time, costs.costOfKernel(work.flops, work.bytes(), work.element, work.units));
 }
 
 OpCost OperationCosts::costOf(Operation *op) const {
-  auto start = dyn_cast<CollectiveOpInterface>(op);
-  auto attr = op->getAttrOfType<CostAttr>(CommDialect::kCostAttrName);
-  if (!attr)
-    return start ? costOfCollective(start) : costOfCompute(op);
   OpCost cost;
-  if (attr.getTime())
-    cost = {std::min(kMaxNs, *attr.getTime()), 0, OpCostSource::Measured};
-  else if (start || !(attr.getFlops() || attr.getBytes()))
-    cost = start ? costOfCollective(start) : costOfCompute(op);
-  else {
-    ElementType element = op->getNumOperands() > 0 ? elementTypeOf(op->getOperand(0).getType()) : ElementType::Other;
-    Bytes bytes = attr.getBytes().value_or(bytesOf(op->getOperands()) + bytesOf(op->getResults()));
-    cost = {costs.costOfKernel(attr.getFlops().value_or(0), bytes, element, ComputeUnits::Matrix), 0, OpCostSource::Roofline};
-  }
-  cost.workspace = attr.getWorkspace().value_or(cost.workspace);
+  OpWork work = resolve(op, cost.source);
+  cost.workspace = work.workspace;
+  if (work.isView)
+    return cost;
+  // Scalars outside every kernel are the host's; loops and calls over them are a kernel.
+  bool scalar = work.inlined && op->getNumRegions() == 0 && !isa<CallOpInterface>(op);
+  cost.time = scalar ? work.time : timeOf(work);
+  if (cost.time == 0 && scalar && cost.source == OpCostSource::Roofline)
+    cost.source = OpCostSource::Free;
   return cost;
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// Regions and calls
+//===-----------------------------------------------------------------------------------------===//
+
+namespace {
+
+/// Adds up the operations of a block in their order: kernels on one clock, collectives on one clock per group, and the
+/// scalar work, which has no place in time.
+class BlockClock {
+public:
+  explicit BlockClock(const OperationCosts &costs) : costs(costs) { sum.inlined = true; }
+
+  void start(CollectiveOpInterface op, Ns cost) {
+    Ns &lane = laneOf(op.getGroupAttr());
+    lane = ends[op.getCollectiveFuture()] = addNs(std::max(now, lane), cost);
+    now = addNs(now, costs.machine().issue);
+  }
+
+  void wait(Value future) { now = std::max(now, ends.lookup(future)); }
+
+  void compute(const OpWork &work) {
+    if (work.isView)
+      return;
+    now = addNs(now, work.time);
+    sum.workspace = std::max(sum.workspace, work.workspace);
+    sum.known &= work.known;
+    if (!work.inlined) {
+      now = addNs(now, costs.model().costOfKernel(work.flops, work.bytes(), work.element, work.units));
+      return;
+    }
+    // The units that do most of it stand for all.
+    if (work.flops > mostFlops) {
+      mostFlops = work.flops;
+      sum.element = work.element;
+      sum.units = work.units;
+    }
+    sum.flops = addAmounts(sum.flops, work.flops);
+    sum.bytesRead = addAmounts(sum.bytesRead, work.bytesRead);
+    sum.bytesWritten = addAmounts(sum.bytesWritten, work.bytesWritten);
+  }
+
+  OpWork finish() {
+    sum.time = now;
+    for (const auto &lane : lanes)
+      sum.time = std::max(sum.time, lane.second);
+    return sum;
+  }
+
+private:
+  Ns &laneOf(FlatSymbolRefAttr group) { return lanes[costs.machine().oneLaneForAll ? FlatSymbolRefAttr() : group]; }
+
+  const OperationCosts &costs;
+  OpWork sum;
+  int64_t mostFlops = 0;
+  Ns now = 0;
+  llvm::SmallMapVector<Attribute, Ns, 4> lanes;
+  llvm::DenseMap<Value, Ns> ends;
+};
+
+/// How often a loop's body runs, if that is known.
+std::optional<int64_t> getTripCount(LoopLikeOpInterface loop) {
+  std::optional<SmallVector<OpFoldResult>> lower = loop.getLoopLowerBounds(), upper = loop.getLoopUpperBounds(),
+                                           steps = loop.getLoopSteps();
+  if (!lower || !upper || !steps)
+    return std::nullopt;
+  int64_t trips = 1;
+  for (auto [low, high, step] : llvm::zip_equal(*lower, *upper, *steps)) {
+    std::optional<int64_t> from = getConstantIntValue(low), to = getConstantIntValue(high),
+                           by = getConstantIntValue(step);
+    if (!from || !to || !by || *by <= 0)
+      return std::nullopt;
+    trips = multiplyAmounts(trips, *to <= *from ? 0 : llvm::divideCeilSigned(*to - *from, *by));
+  }
+  return trips;
+}
+
+} // namespace
+
+OpWork OperationCosts::workOfRegion(Region &region) const {
+  BlockClock clock(*this);
+  for (Block &block : region)
+    for (Operation &op : block) {
+      OpCostSource source;
+      if (auto start = dyn_cast<CollectiveOpInterface>(op))
+        clock.start(start, resolve(&op, source).time);
+      else if (auto wait = dyn_cast<WaitOp>(op))
+        clock.wait(wait.getFuture());
+      else
+        clock.compute(resolve(&op, source));
+    }
+  return clock.finish();
+}
+
+OpWork OperationCosts::workOfRegions(Operation *op) const {
+  auto loop = dyn_cast<LoopLikeOpInterface>(op);
+  if (!loop && isa<RegionBranchOpInterface>(op)) {
+    OpWork longest;
+    longest.inlined = true;
+    bool known = true;
+    for (Region &region : op->getRegions()) {
+      OpWork work = workOfRegion(region);
+      known &= work.known;
+      if (timeOf(work) > timeOf(longest))
+        longest = work;
+    }
+    longest.known = known;
+    return longest;
+  }
+  BlockClock clock(*this);
+  for (Region &region : op->getRegions())
+    clock.compute(workOfRegion(region));
+  OpWork work = clock.finish();
+  if (!loop)
+    return work;
+  std::optional<int64_t> trips = getTripCount(loop);
+  work.known &= trips.has_value();
+  int64_t count = trips.value_or(1);
+  work.flops = multiplyAmounts(work.flops, count);
+  work.bytesRead = multiplyAmounts(work.bytesRead, count);
+  work.bytesWritten = multiplyAmounts(work.bytesWritten, count);
+  work.time = std::min<Ns>(kMaxNs, multiplyAmounts(work.time, count));
+  return work;
+}
+
+OpWork OperationCosts::workOfCall(CallOpInterface call) const {
+  OpWork unknown = OpWork::copy(bytesOf(call->getOperands()), bytesOf(call->getResults()));
+  unknown.known = false;
+  Operation *callee = call.resolveCallableInTable(&symbols);
+  auto callable = dyn_cast_if_present<CallableOpInterface>(callee);
+  if (!callable || !callable.getCallableRegion())
+    return unknown;
+  auto [it, inserted] = callees.try_emplace(callee);
+  if (!inserted)
+    return it->second.value_or(unknown);
+  OpWork work = workOfRegion(*callable.getCallableRegion());
+  callees[callee] = work; // The map may have grown meanwhile.
+  return work;
 }

@@ -22,6 +22,11 @@ inline Ns timeAtRate(Wide amount, Wide perSecond) {
 
 inline Ns addNs(Ns a, Ns b) { return saturate(static_cast<Wide>(a) + b); }
 
+/// Sums and products of amounts (bytes, flops) that are not negative; they stop at the largest int64.
+inline int64_t clampAmount(Wide value) { return value > INT64_MAX ? INT64_MAX : static_cast<int64_t>(value); }
+inline int64_t addAmounts(int64_t a, int64_t b) { return clampAmount(static_cast<Wide>(a) + b); }
+inline int64_t multiplyAmounts(int64_t a, int64_t b) { return clampAmount(static_cast<Wide>(a) * b); }
+
 } // namespace commsched::detail
 
 #endif // COMMSCHED_LIB_ANALYSIS_ROUNDING_H

@@ -12,13 +12,14 @@
 
 #include "CommSched/InitAll.h"
 
+#include "CommSched/Analysis/CostInterface.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Transforms/Passes.h"
 #include "mlir/IR/DialectRegistry.h"
 
 void commsched::registerAllDialects(mlir::DialectRegistry &registry) { registry.insert<comm::CommDialect>(); }
 
-void commsched::registerAllExtensions(mlir::DialectRegistry &registry) {}
+void commsched::registerAllExtensions(mlir::DialectRegistry &registry) { registerCostModels(registry); }
 
 void commsched::registerAllPasses() { registerCommSchedPasses(); }
 

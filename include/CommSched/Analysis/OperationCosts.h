@@ -13,9 +13,11 @@
 #ifndef COMMSCHED_ANALYSIS_OPERATIONCOSTS_H
 #define COMMSCHED_ANALYSIS_OPERATIONCOSTS_H
 
+#include "CommSched/Analysis/CostInterface.h"
 #include "CommSched/Analysis/CostModel.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "mlir/IR/Operation.h"
+#include "mlir/Interfaces/CallInterfaces.h"
 #include "llvm/ADT/DenseMap.h"
 
 namespace commsched {
@@ -32,7 +34,7 @@ enum class OpCostSource : uint8_t {
   Table,
   /// A view, a constant, an operation on scalars alone: nothing runs.
   Free,
-  /// Nothing is known but the sizes of operands and results.
+  /// Something is not known: only the sizes of operands and results, or a trip count (taken as 1).
   Guess,
 };
 
@@ -45,11 +47,12 @@ struct OpCost {
   bool known() const { return source != OpCostSource::Guess; }
 };
 
-/// The element type of a shaped or scalar type as profiles tell them apart.
-ElementType elementTypeOf(mlir::Type type);
-
-/// Costs of the operations of one module on one machine. Deterministic. Not thread-safe: it remembers the shapes of
-/// groups; one per thread.
+/// Costs of the operations of one module on one machine. What an operation costs is learnt, in this order, from: a time
+/// in `comm.cost`; a collective's curve; the machine's table, by name and operand types; flops or bytes in `comm.cost`;
+/// CostOpInterface; the machine's table, by name alone; the work in its regions; the sizes of operands and results.
+///
+/// Deterministic. Not thread-safe, and only for as long as the module does not change: it remembers the shapes of
+/// groups and the work of functions.
 class OperationCosts {
 public:
   /// Keeps a reference to `costs`.
@@ -65,16 +68,31 @@ public:
   /// question for a group.
   GroupShape shapeOf(comm::CollectiveOpInterface start) const;
 
+  /// The work of an operation's regions together: loops times their trip count (1 where it is not known), of branches
+  /// the longest. Kernels inside are in `time`; collectives inside overlap with them as their order allows. O(nested
+  /// operations).
+  OpWork workOfRegions(mlir::Operation *op) const;
+
+  /// The work of one execution of a call: of its callee's body. Unknown where the callee is external or recursive.
+  OpWork workOfCall(mlir::CallOpInterface call) const;
+
   /// The cost of a collective like `start` over any number of bytes.
   std::shared_ptr<const CollectiveCurve> curveOf(comm::CollectiveOpInterface start) const;
 
 private:
-  OpCost costOfCollective(comm::CollectiveOpInterface start) const;
-  OpCost costOfCompute(mlir::Operation *op) const;
+  /// What `op` does by itself, without its `comm.cost`.
+  OpWork learn(mlir::Operation *op, OpCostSource &source) const;
+  /// What `op` does, and where that is known from.
+  OpWork resolve(mlir::Operation *op, OpCostSource &source) const;
+  /// The time of work that is an operation of its own.
+  Ns timeOf(const OpWork &work) const;
+  OpWork workOfRegion(mlir::Region &region) const;
 
   const CostModel &costs;
   mutable mlir::SymbolTableCollection symbols;
   mutable llvm::DenseMap<mlir::Operation *, GroupShape> shapes;
+  /// Of a function: the work of its body; none while it is being found out.
+  mutable llvm::DenseMap<mlir::Operation *, std::optional<OpWork>> callees;
 };
 
 } // namespace commsched

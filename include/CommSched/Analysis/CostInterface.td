@@ -1,0 +1,30 @@
+//===- CostInterface.td - What an operation does, for costing it ------------*- tablegen -*-===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// Operations that implement this interface are costed by a roofline of their own numbers. CommSched attaches it to
+// operations of upstream dialects (registerCostModels); other projects implement it on theirs.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_ANALYSIS_COSTINTERFACE
+#define COMMSCHED_ANALYSIS_COSTINTERFACE
+
+include "mlir/IR/OpBase.td"
+
+def CostOpInterface : OpInterface<"CostOpInterface"> {
+  let cppNamespace = "::commsched";
+  let description = [{
+    How much an operation computes and moves. What a machine makes of it is the cost model's business.
+  }];
+  let methods = [
+    InterfaceMethod<"Operations, bytes and workspace of one execution. Operations with regions or callees ask `costs` "
+                    "for the work inside.",
+                    "::commsched::OpWork", "getWork", (ins "const ::commsched::OperationCosts &":$costs)>,
+  ];
+}
+
+#endif // COMMSCHED_ANALYSIS_COSTINTERFACE
