@@ -3,6 +3,7 @@
 #include "CommSched/Scheduling/Timeline.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
+#include <map>
 
 using namespace commsched;
 
@@ -20,45 +21,50 @@ Ns workWithin(Ns ns, int32_t permille) {
   return static_cast<Ns>(static_cast<__int128>(ns) * kPermille / (kPermille + permille));
 }
 
-/// The collectives in flight, as far as they can still matter: what ended before the compute lane's time is dropped,
-/// because nothing later in the order begins before it.
+/// The collectives issued so far, as far as they can still matter.
 class InFlight {
 public:
-  explicit InFlight(const SlowDown &slowDown) : slowDown(slowDown) {}
+  InFlight(const SlowDown &slowDown, LaneId lanes) : slowDown(slowDown), flights(lanes) {
+    for (LaneId lane = 1; lane < std::min(lanes, static_cast<LaneId>(slowDown.linkOfLane.size())); ++lane)
+      lanesOfLink[slowDown.linkOfLane[lane]].push_back(lane);
+  }
 
-  /// How long a collective of `cost` takes that begins on `lane` at `begin`; registers it. `now` is the compute
-  /// lane's time.
-  Ns launch(LaneId lane, Ns begin, Ns cost, Ns now) {
-    llvm::erase_if(flying, [&](const Flight &flight) { return flight.end <= now; });
+  /// How long a collective of `cost` takes that begins on `lane` at `begin`; registers it. O(lanes of its link + log
+  /// F).
+  Ns launch(LaneId lane, Ns begin, Ns cost) {
     Ns duration = cost;
-    if (slowDown.linkPermille > 0 && hasLink(lane) && llvm::any_of(flying, [&](const Flight &flight) {
-          return flight.lane != lane && hasLink(flight.lane) && link(flight.lane) == link(lane) &&
-                 flight.begin <= begin && begin < flight.end;
-        }))
+    if (slowDown.linkPermille > 0 && lane < static_cast<LaneId>(slowDown.linkOfLane.size()) &&
+        llvm::any_of(
+            lanesOfLink[slowDown.linkOfLane[lane]], [&](LaneId other) { return other != lane && flies(other, begin); }))
       duration = stretched(cost, slowDown.linkPermille);
-    if (duration > 0)
-      flying.push_back({begin, begin + duration, lane});
+    if (duration > 0) {
+      flights[lane].push_back({begin, begin + duration});
+      cover(begin, begin + duration);
+    }
     return duration;
   }
 
-  /// When `work` on the compute lane that begins at `now` has ended.
+  /// When `work` on the compute lane that begins at `now` has ended. Forgets what ended before: nothing later in the
+  /// order begins before the compute lane's time. O(log F) amortised.
   Ns endOfCompute(Ns now, Ns work) {
     if (slowDown.computePermille <= 0)
       return now + work;
-    llvm::sort(flying, [](const Flight &a, const Flight &b) { return a.begin < b.begin; });
-    for (const Flight &flight : flying) {
-      if (flight.end <= now)
+    while (!busy.empty()) {
+      auto [begin, end] = *busy.begin();
+      if (end <= now) {
+        busy.erase(busy.begin());
         continue;
-      if (flight.begin > now) {
-        Ns alone = std::min(work, flight.begin - now);
+      }
+      if (begin > now) {
+        Ns alone = std::min(work, begin - now);
         now += alone, work -= alone;
       }
       if (work == 0)
         return now;
-      Ns done = workWithin(flight.end - now, slowDown.computePermille);
+      Ns done = workWithin(end - now, slowDown.computePermille);
       if (work <= done)
         return now + stretched(work, slowDown.computePermille);
-      now = flight.end, work -= done;
+      now = end, work -= done;
     }
     return now + work;
   }
@@ -66,20 +72,42 @@ public:
 private:
   struct Flight {
     Ns begin, end;
-    LaneId lane;
   };
-  bool hasLink(LaneId lane) const { return lane < static_cast<LaneId>(slowDown.linkOfLane.size()); }
-  int32_t link(LaneId lane) const { return slowDown.linkOfLane[lane]; }
+
+  /// Whether a collective of `lane` is in flight at `time`. A lane's flights follow one another.
+  bool flies(LaneId lane, Ns time) const {
+    const std::vector<Flight> &list = flights[lane];
+    auto after = std::partition_point(list.begin(), list.end(), [&](const Flight &f) { return f.begin <= time; });
+    return after != list.begin() && time < std::prev(after)->end;
+  }
+
+  /// Adds [begin, end) to the times at which something flies; what touches becomes one interval.
+  void cover(Ns begin, Ns end) {
+    auto next = busy.upper_bound(begin);
+    if (next != busy.begin() && std::prev(next)->second >= begin) {
+      --next;
+      begin = next->first;
+      end = std::max(end, next->second);
+      next = busy.erase(next);
+    }
+    for (; next != busy.end() && next->first <= end; next = busy.erase(next))
+      end = std::max(end, next->second);
+    busy[begin] = end;
+  }
 
   const SlowDown &slowDown;
-  llvm::SmallVector<Flight, 16> flying;
+  std::vector<std::vector<Flight>> flights;
+  std::map<int32_t, std::vector<LaneId>> lanesOfLink;
+  /// Disjoint, by beginning.
+  std::map<Ns, Ns> busy;
 };
 
 /// The state of the lanes while an order is played.
 class Player {
 public:
   Player(const Problem &problem, const SlowDown &slowDown)
-      : problem(problem), inFlight(slowDown), disturbed(slowDown.any()), lanes(problem.numLanes(), 0) {
+      : problem(problem), inFlight(slowDown, problem.numLanes()), disturbed(slowDown.any()),
+        lanes(problem.numLanes(), 0) {
     line.start.assign(problem.size(), 0);
     line.end.assign(problem.size(), 0);
     line.exposed.assign(problem.size(), 0);
@@ -128,7 +156,7 @@ private:
   void occupy(NodeId id, const Node &node) {
     Ns now = lanes[kComputeLane], &lane = lanes[node.lane];
     Ns begin = std::max(now, lane);
-    Ns duration = disturbed ? inFlight.launch(node.lane, begin, node.cost, now) : node.cost;
+    Ns duration = disturbed ? inFlight.launch(node.lane, begin, node.cost) : node.cost;
     line.start[id] = begin;
     line.end[id] = lane = begin + duration;
     line.load[node.lane] += duration;

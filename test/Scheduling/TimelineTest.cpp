@@ -1,9 +1,12 @@
 //===- TimelineTest.cpp - Tests of the time model --------------------------------------------===//
 
 #include "CommSched/Scheduling/Timeline.h"
+#include "RandomProblem.h"
 #include "gtest/gtest.h"
+#include <algorithm>
 
 using namespace commsched;
+using namespace commsched::test;
 
 namespace {
 
@@ -101,6 +104,94 @@ TEST(Timeline, CollectivesOnOneLinkSlowTheLaterOne) {
   slowDown.linkOfLane = {0, 1, 1, 2};
   Timeline line = simulate(problem, identityOrder(problem), slowDown);
   EXPECT_EQ(line.end, (std::vector<Ns>{100, 150, 100, 500, 600}));
+}
+
+/// Plays an order with slow-downs in another style: every nanosecond is a cell.
+Timeline tickByTick(const Problem &problem, const Order &order, const SlowDown &slowDown) {
+  Timeline line;
+  line.start.resize(problem.size());
+  line.end.resize(problem.size());
+  std::vector<Ns> laneTime(problem.numLanes(), 0);
+  std::vector<std::vector<bool>> flying(problem.numLanes(), std::vector<bool>(100000, false));
+  auto anyFlies = [&](Ns tick) {
+    for (const std::vector<bool> &lane : flying)
+      if (lane[tick])
+        return true;
+    return false;
+  };
+  for (NodeId id : order) {
+    const Node &node = problem.nodes[id];
+    Ns &compute = laneTime[0], begin = compute;
+    if (node.kind == NodeKind::Compute) {
+      // Whole stretches of ticks with or without anything in flight.
+      for (Ns left = node.cost; left > 0;) {
+        bool busy = anyFlies(compute);
+        Ns stretch = 0, needed = busy ? (left * (1000 + slowDown.computePermille) + 999) / 1000 : left;
+        while (anyFlies(compute + stretch) == busy && stretch < needed)
+          ++stretch;
+        left -= stretch == needed ? left : busy ? stretch * 1000 / (1000 + slowDown.computePermille) : stretch;
+        compute += stretch;
+      }
+    } else if (node.kind == NodeKind::Wait) {
+      compute = std::max(compute, node.start == kNone ? node.ready : line.end[node.start]);
+    } else {
+      begin = std::max(compute, laneTime[node.lane]);
+      bool disturbed = false;
+      for (LaneId lane = 1; lane < problem.numLanes(); ++lane)
+        disturbed |=
+            lane != node.lane && slowDown.linkOfLane[lane] == slowDown.linkOfLane[node.lane] && flying[lane][begin];
+      Ns cost = disturbed ? (node.cost * (1000 + slowDown.linkPermille) + 999) / 1000 : node.cost;
+      for (Ns tick = begin; tick < begin + cost; ++tick)
+        flying[node.lane][tick] = true;
+      laneTime[node.lane] = begin + cost;
+      compute = node.kind == NodeKind::Hybrid ? begin + cost : compute + node.issue;
+    }
+    line.start[id] = begin;
+    line.end[id] = node.lane != kComputeLane ? laneTime[node.lane] : compute;
+  }
+  line.makespan = *std::max_element(laneTime.begin(), laneTime.end());
+  return line;
+}
+
+TEST(Timeline, SlowDownsAreTheDefinition) {
+  Random random(11);
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    RandomOptions options;
+    options.nodes = static_cast<int32_t>(random.between(5, 40));
+    options.commLanes = 4;
+    options.maxCost = random.between(5, 200);
+    Problem problem = randomProblem(seed, options);
+    SlowDown slowDown;
+    slowDown.computePermille = static_cast<int32_t>(random.below(900));
+    slowDown.linkPermille = static_cast<int32_t>(random.below(900));
+    slowDown.linkOfLane = {0, 1, 1, 2, 2};
+    Order order = randomOrder(problem, random);
+    Timeline line = simulate(problem, order, slowDown), expected = tickByTick(problem, order, slowDown);
+    ASSERT_EQ(line.makespan, expected.makespan) << "seed " << seed;
+    ASSERT_EQ(line.start, expected.start);
+    ASSERT_EQ(line.end, expected.end);
+    // Slower, never faster; and without a slow-down the same as always.
+    ASSERT_GE(line.makespan, makespanOf(problem, order));
+    SlowDown none;
+    none.linkOfLane = slowDown.linkOfLane;
+    none.linkPermille = 0;
+    ASSERT_EQ(simulate(problem, order, none).makespan, makespanOf(problem, order));
+    // A prefix has the timeline that it has in the whole.
+    size_t half = order.size() / 2;
+    Timeline prefix = simulate(problem, llvm::ArrayRef<NodeId>(order).take_front(half), slowDown);
+    for (size_t at = 0; at < half; ++at)
+      ASSERT_EQ(prefix.end[order[at]], line.end[order[at]]);
+  }
+}
+
+// A petabyte's worth of time does not overflow, and nothing costs nothing.
+TEST(Timeline, LargeAndZeroCosts) {
+  constexpr Ns year = Ns(365) * 86400 * 1000000000;
+  Problem problem = make({start(1, 100 * year), compute(50 * year), wait(0), start(1, 0), wait(3)}, 2);
+  SlowDown slowDown;
+  slowDown.computePermille = 500;
+  EXPECT_EQ(simulate(problem, identityOrder(problem), slowDown).makespan, 100 * year);
+  EXPECT_EQ(simulate(problem, identityOrder(problem), slowDown).end[1], 75 * year);
 }
 
 } // namespace

@@ -42,7 +42,8 @@ struct Timeline {
 };
 
 /// Plays `order`, a permutation of the problem's nodes that respects its edges, or a prefix of one (nodes that are not
-/// part of it have start = end = 0). O(N + lanes); with slow-downs O(N log F), F collectives in flight at once.
+/// part of it have start = end = 0). O(N + lanes); with slow-downs
+/// O(N log N + starts x lanes per link).
 Timeline simulate(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown = {});
 
 /// The makespan alone, for solvers: no output per node.
