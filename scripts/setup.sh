@@ -69,21 +69,33 @@ install_packages() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
 }
 
-# The Python environment: what python/requirements.txt lists, and the package itself from this tree.
+# The Python environment: what python/requirements.txt lists.
 install_python() {
-  local venv=build/venv stamp=build/venv/commsched-stamp python=/usr/bin/python3 want
+  local venv=build/venv stamp=build/venv/requirements-stamp python=/usr/bin/python3 want
   [ -x "$python" ] || python=python3
-  want=$(cat python/requirements.txt python/pyproject.toml 2>/dev/null | sha256sum)
+  want=$(sha256sum <python/requirements.txt)
   if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ]; then
-    say "Python packages: build/venv is up to date"
+    say "Python packages: build/venv has what python/requirements.txt lists"
     return
   fi
   say "Python packages: installing python/requirements.txt into build/venv (torch is large)"
   [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
   "$venv/bin/pip" install --quiet --disable-pip-version-check -r python/requirements.txt
-  if [ -f python/pyproject.toml ]; then
-    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e python
+  echo "$want" >"$stamp"
+}
+
+# The commsched package of this tree, in build/venv: its Python files are used in place, the extension and a copy of
+# libCommSched-c.so are installed again when they changed. Needs the tree to be built, and no network.
+install_package() {
+  local venv=build/venv stamp=build/venv/package-stamp want
+  if [ ! -x "$venv/bin/python" ]; then
+    say "left out: the Python package, for there is no build/venv (--no-install)"
+    return
   fi
+  want=$(cat python/pyproject.toml python/CMakeLists.txt python/src/* machines/* build/lib/libCommSched-c.so | sha256sum)
+  [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && return
+  say "Python packages: installing commsched from this tree into build/venv"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e python
   echo "$want" >"$stamp"
 }
 

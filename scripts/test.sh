@@ -46,6 +46,7 @@ fi
 
 say "building (build/)"
 build_tree
+install_package
 
 say "tests"
 ctest --test-dir build --output-on-failure --no-tests=error 2>&1 | tee build/ctest.log
