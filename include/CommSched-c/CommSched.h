@@ -76,6 +76,16 @@ COMMSCHED_EXPORT CommSchedMessage commschedContextGetMessage(const CommSchedCont
 
 COMMSCHED_EXPORT void commschedContextClearMessages(CommSchedContext *context);
 
+/*===--- Buffers ------------------------------------------------------------------------===*/
+
+/** Bytes that the library allocated; `data[length]` is 0. To be freed with commschedBufferDestroy. */
+typedef struct CommSchedBuffer {
+  char *data;
+  size_t length;
+} CommSchedBuffer;
+
+COMMSCHED_EXPORT void commschedBufferDestroy(CommSchedBuffer buffer);
+
 /*===--- Modules --------------------------------------------------------------------------===*/
 
 /** A parsed program. */
@@ -98,16 +108,17 @@ COMMSCHED_EXPORT void commschedModuleDestroy(CommSchedModule *module);
  */
 COMMSCHED_EXPORT int commschedModuleRunPipeline(CommSchedModule *module, const char *pipeline);
 
+/**
+ * Runs passes as commschedModuleRunPipeline does, and measures the module before and after them by the models of
+ * `machine` (the name of a shipped profile, such as "h100-sxm", or a path; NULL stands for the default). `*report`
+ * becomes the JSON that comm-opt --comm-report writes, or {NULL, 0} on failure. An empty pipeline measures the module
+ * as it is.
+ */
+COMMSCHED_EXPORT int commschedModuleRunPipelineWithReport(CommSchedModule *module, const char *pipeline,
+                                                          const char *machine, CommSchedBuffer *report);
+
 /** Verifies the module. Returns 0 when it is valid. */
 COMMSCHED_EXPORT int commschedModuleVerify(CommSchedModule *module);
-
-/** Bytes that the library allocated; `data[length]` is 0. To be freed with commschedBufferDestroy. */
-typedef struct CommSchedBuffer {
-  char *data;
-  size_t length;
-} CommSchedBuffer;
-
-COMMSCHED_EXPORT void commschedBufferDestroy(CommSchedBuffer buffer);
 
 /** The module as text; with locations if `withLocations` is not 0. */
 COMMSCHED_EXPORT CommSchedBuffer commschedModulePrint(CommSchedModule *module, int withLocations);
@@ -117,9 +128,9 @@ COMMSCHED_EXPORT CommSchedBuffer commschedModuleWriteBytecode(CommSchedModule *m
 
 /**
  * The order of the operations, as JSON: what a front end applies to its own graph. One entry per function:
- * {"functions": [{"name": ..., "signature": ..., "ops": [["comm.all_gather", ["names", "of", "its", "location"]], ...]}]}
- * "ops" are those of the entry block, the terminator left out. The names are those of the location's name locations: an
- * operation that stands for several of the input's (a bucket) carries all of theirs. "signature" is
+ * {"functions": [{"name": ..., "signature": ..., "ops": [["comm.all_gather", ["names", "of", "its", "location"]],
+ * ...]}]} "ops" are those of the entry block, the terminator left out. The names are those of the location's name
+ * locations: an operation that stands for several of the input's (a bucket) carries all of theirs. "signature" is
  * `comm.schedule_signature`, or "". `data` is NULL when memory runs out.
  */
 COMMSCHED_EXPORT CommSchedBuffer commschedModuleListOperations(CommSchedModule *module);

@@ -13,6 +13,7 @@
 #include "CommSched-c/CommSched.h"
 
 #include "CommSched/InitAll.h"
+#include "CommSched/Transforms/ReportCollector.h"
 
 #include "mlir/Bytecode/BytecodeWriter.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -20,13 +21,14 @@
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/IR/Verifier.h"
-#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/SourceMgr.h"
 #include <cstring>
@@ -232,6 +234,24 @@ int commschedModuleRunPipeline(CommSchedModule *module, const char *pipeline) {
     return 1;
   }
   return failed(manager.run(*module->op)) ? 1 : 0;
+}
+
+int commschedModuleRunPipelineWithReport(CommSchedModule *module, const char *pipeline, const char *machine,
+                                         CommSchedBuffer *report) {
+  *report = {nullptr, 0};
+  commsched::ReportOptions options;
+  if (machine)
+    options.machine = machine;
+  options.table = false;
+  commsched::ReportCollector collector(std::move(options));
+  if (failed(collector.begin(*module->op)) || commschedModuleRunPipeline(module, pipeline) ||
+      failed(collector.end(*module->op)))
+    return 1;
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << llvm::formatv("{0:2}", collector.report().toJSON());
+  *report = toBuffer(text);
+  return 0;
 }
 
 int commschedModuleVerify(CommSchedModule *module) { return failed(verify(*module->op)) ? 1 : 0; }

@@ -109,10 +109,30 @@ static void testBadInput(void) {
   commschedContextDestroy(NULL);
 }
 
+/* The report is JSON about the function, and an unknown machine is a message. */
+static void testReport(void) {
+  CommSchedContext *context = commschedContextCreate();
+  CommSchedModule *module = parse(context, program);
+  CommSchedBuffer report;
+  CHECK(commschedModuleRunPipelineWithReport(module, "canonicalize", "h100-sxm", &report) == 0);
+  CHECK(report.data[0] == '{' && strstr(report.data, "\"schema_version\": 1") != NULL);
+  CHECK(strstr(report.data, "\"name\": \"f\"") != NULL);
+  commschedBufferDestroy(report);
+  CHECK(commschedModuleRunPipelineWithReport(module, "", NULL, &report) == 0);
+  commschedBufferDestroy(report);
+  CHECK(commschedContextGetNumMessages(context) == 0);
+  CHECK(commschedModuleRunPipelineWithReport(module, "", "no-such-machine", &report) != 0);
+  CHECK(report.data == NULL);
+  CHECK(strstr(commschedContextGetMessage(context, 0).text, "no-such-machine") != NULL);
+  commschedModuleDestroy(module);
+  commschedContextDestroy(context);
+}
+
 int main(void) {
   CHECK(commschedGetVersion()[0] != 0);
   testRoundTrip();
   testBadInput();
+  testReport();
   if (failures == 0)
     printf("all checks hold\n");
   return failures != 0;
