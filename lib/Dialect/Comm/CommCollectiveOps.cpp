@@ -8,17 +8,31 @@
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "llvm/ADT/SmallSet.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace commsched;
 using namespace commsched::comm;
 
+static ArrayRef<Type> valueTypes(CollectiveOpInterface op) {
+  return cast<FutureType>(op.getCollectiveFuture().getType()).getTypes();
+}
 
 static Type elementType(Type type) { return cast<ShapedType>(type).getElementType(); }
 
+LogicalResult comm::detail::verifySameContainers(Operation *op, StringRef constraint, TypeRange first,
+                                                 TypeRange second) {
+  bool tensors = llvm::any_of(first, llvm::IsaPred<TensorType>) || llvm::any_of(second, llvm::IsaPred<TensorType>);
+  bool memrefs =
+      llvm::any_of(first, llvm::IsaPred<BaseMemRefType>) || llvm::any_of(second, llvm::IsaPred<BaseMemRefType>);
+  if (tensors && memrefs)
+    return op->emitOpError() << constraint << ": tensors and memrefs are mixed";
+  return success();
+}
+
 /// C5: on memrefs a destination is given, with the future's types.
 static LogicalResult verifyDests(CollectiveOpInterface op) {
-  TypeRange values = cast<FutureType>(op.getCollectiveFuture().getType()).getTypes();
+  ArrayRef<Type> values = valueTypes(op);
   OperandRange dests = op.getCollectiveDests();
   if (!dests.empty() && dests.size() != values.size())
     return op->emitOpError() << "C1: " << dests.size() << " destinations for " << values.size()
@@ -26,18 +40,14 @@ static LogicalResult verifyDests(CollectiveOpInterface op) {
   for (auto [dest, value] : llvm::zip(dests, values))
     if (dest.getType() != value)
       return op->emitOpError() << "C5: a destination of type " << dest.getType() << " for a value of type " << value;
-  bool onMemrefs = llvm::any_of(values, llvm::IsaPred<MemRefType>);
-  if (onMemrefs && dests.empty())
+  if (dests.empty() && llvm::any_of(values, llvm::IsaPred<MemRefType>))
     return op->emitOpError() << "C5: a collective on memrefs needs destinations";
-  for (auto [input, value] : llvm::zip(op.getCollectiveInputs(), values))
-    if (isa<MemRefType>(input.getType()) != isa<MemRefType>(value))
-      return op->emitOpError() << "C5: tensors and memrefs are mixed";
-  return success();
+  return comm::detail::verifySameContainers(op, "C5", op.getCollectiveInputs().getTypes(), values);
 }
 
 /// C1, C4 and C5: as many values as inputs, matching element types, destinations.
 static LogicalResult verifyMembers(CollectiveOpInterface op) {
-  ArrayRef<Type> values = cast<FutureType>(op.getCollectiveFuture().getType()).getTypes();
+  ArrayRef<Type> values = valueTypes(op);
   OperandRange inputs = op.getCollectiveInputs();
   if (inputs.empty() || inputs.size() != values.size())
     return op->emitOpError() << "C1: " << inputs.size() << " inputs for " << values.size() << " values of the future";
@@ -60,26 +70,33 @@ static LogicalResult verifyDim(CollectiveOpInterface op, int64_t dim, StringRef 
 
 /// C3: equal shapes of inputs and values; dynamic sizes match any.
 static LogicalResult verifySameShapes(CollectiveOpInterface op) {
-  for (auto [input, value] :
-       llvm::zip(op.getCollectiveInputs(), cast<FutureType>(op.getCollectiveFuture().getType()).getTypes()))
+  for (auto [input, value] : llvm::zip(op.getCollectiveInputs(), valueTypes(op)))
     if (failed(verifyCompatibleShape(input.getType(), value)))
       return op->emitOpError() << "C3: an input of type " << input.getType() << " for a value of type " << value;
   return success();
 }
 
-/// C7 of reductions: scale, and kinds that need floating point.
+/// Whether elements of this type can be combined by this kind.
+static bool canReduce(ReductionKind kind, Type element) {
+  bool ordered = kind == ReductionKind::min || kind == ReductionKind::max;
+  bool divides = kind == ReductionKind::avg || kind == ReductionKind::scaled_sum;
+  if (element.isInteger(1))
+    return ordered;
+  if (element.isIntOrIndex())
+    return !divides;
+  if (isa<ComplexType>(element))
+    return !ordered && kind != ReductionKind::product;
+  return isa<FloatType>(element);
+}
+
+/// C7 of reductions: scale, and what the element types allow.
 static LogicalResult verifyReduction(CollectiveOpInterface op, ReductionKind kind, bool hasScale) {
   if (hasScale != (kind == ReductionKind::scaled_sum))
     return op->emitOpError() << "C7: 'scale' is for scaled_sum, and scaled_sum needs it";
-  for (Value input : op.getCollectiveInputs()) {
-    Type element = elementType(input.getType());
-    if (!element.isIntOrIndexOrFloat())
-      return op->emitOpError() << "C7: cannot reduce elements of type " << element;
-    bool needsFloat = kind == ReductionKind::avg || kind == ReductionKind::scaled_sum;
-    if (needsFloat && !isa<FloatType>(element))
-      return op->emitOpError() << "C7: " << stringifyReductionKind(kind) << " needs floating-point elements, not "
-                               << element;
-  }
+  for (Value input : op.getCollectiveInputs())
+    if (!canReduce(kind, elementType(input.getType())))
+      return op->emitOpError() << "C7: " << stringifyReductionKind(kind) << " cannot combine elements of type "
+                               << elementType(input.getType());
   return success();
 }
 
@@ -118,12 +135,15 @@ LogicalResult AllToAllOp::verify() {
     return emitOpError() << "C7: a negative split";
   auto checkSum = [&](ArrayRef<int64_t> splits, Type type, StringRef which) -> LogicalResult {
     int64_t size = cast<ShapedType>(type).getDimSize(getSplitDim());
-    int64_t sum = llvm::sum_of(splits);
+    int64_t sum = 0;
+    for (int64_t split : splits)
+      if (llvm::AddOverflow(sum, split, sum))
+        return emitOpError() << "C8: the " << which << " splits add up to more than 2^63";
     if (!ShapedType::isDynamic(size) && size != sum)
       return emitOpError() << "C8: the " << which << " splits add up to " << sum << ", the dimension is " << size;
     return success();
   };
-  for (auto [input, value] : llvm::zip(getInputs(), cast<FutureType>(getFuture().getType()).getTypes()))
+  for (auto [input, value] : llvm::zip(getInputs(), valueTypes(*this)))
     if (failed(checkSum(*getInputSplits(), input.getType(), "input")) ||
         failed(checkSum(*getOutputSplits(), value, "output")))
       return failure();
@@ -153,20 +173,29 @@ LogicalResult PermuteOp::verify() {
   return success();
 }
 
-LogicalResult SendOp::verify() {
-  if (!getDests().empty() || !cast<FutureType>(getFuture().getType()).getTypes().empty())
-    return emitOpError() << "C1: a send has no destinations and an empty future";
+/// C7 of sends and receives.
+static LogicalResult verifyTag(Operation *op, int64_t tag) {
+  if (tag < 0)
+    return op->emitOpError() << "C7: 'tag' " << tag << " is negative";
   return success();
 }
 
+LogicalResult SendOp::verify() {
+  if (!getDests().empty() || !valueTypes(*this).empty())
+    return emitOpError() << "C1: a send has no destinations and an empty future";
+  if (failed(verifyTag(*this, getTag())))
+    return failure();
+  return comm::detail::verifySameContainers(*this, "C5", getInputs().getTypes(), {});
+}
+
 LogicalResult RecvOp::verify() {
-  if (!getInputs().empty() || cast<FutureType>(getFuture().getType()).getTypes().empty())
+  if (!getInputs().empty() || valueTypes(*this).empty())
     return emitOpError() << "C1: a recv has no inputs and at least one value";
-  return verifyDests(*this);
+  return failure(failed(verifyTag(*this, getTag())) || failed(verifyDests(*this)));
 }
 
 LogicalResult BarrierOp::verify() {
-  if (!getInputs().empty() || !getDests().empty() || !cast<FutureType>(getFuture().getType()).getTypes().empty())
+  if (!getInputs().empty() || !getDests().empty() || !valueTypes(*this).empty())
     return emitOpError() << "C1: a barrier has no inputs, no destinations and an empty future";
   return success();
 }
@@ -177,8 +206,7 @@ LogicalResult BarrierOp::verify() {
 
 /// C3: `value` is `input` with `grow` multiplied and `shrink` divided by `size` (-1: none).
 static LogicalResult verifyScaledShapes(CollectiveOpInterface op, int64_t grow, int64_t shrink, int64_t size) {
-  for (auto [inputValue, valueType] :
-       llvm::zip(op.getCollectiveInputs(), cast<FutureType>(op.getCollectiveFuture().getType()).getTypes())) {
+  for (auto [inputValue, valueType] : llvm::zip(op.getCollectiveInputs(), valueTypes(op))) {
     auto input = cast<ShapedType>(inputValue.getType()), value = cast<ShapedType>(valueType);
     SmallVector<int64_t> expected(input.getShape());
     if (shrink >= 0 && !ShapedType::isDynamic(expected[shrink])) {
@@ -187,9 +215,9 @@ static LogicalResult verifyScaledShapes(CollectiveOpInterface op, int64_t grow, 
                                  << " ranks of the group";
       expected[shrink] /= size;
     }
-    if (grow >= 0 && !ShapedType::isDynamic(expected[grow]))
-      expected[grow] *= size;
-    if (failed(verifyCompatibleShape(expected, value.getShape())))
+    bool tooLarge = grow >= 0 && !ShapedType::isDynamic(expected[grow]) &&
+                    llvm::MulOverflow(expected[grow], size, expected[grow]);
+    if (tooLarge || failed(verifyCompatibleShape(expected, value.getShape())))
       return op->emitOpError() << "C3: an input of type " << input << " over " << size
                                << " ranks does not give a value of type " << value;
   }
@@ -211,20 +239,10 @@ static LogicalResult verifyAllToAllUse(AllToAllOp op, int64_t size) {
   return success();
 }
 
-static LogicalResult verifyCopyInUse(FsdpAllGatherCopyInOp op, int64_t size) {
-  int64_t slice = cast<ShapedType>(op.getSlice().getType()).getDimSize(0);
-  int64_t buffer = cast<ShapedType>(op.getBuffer().getType()).getDimSize(0);
-  if (!ShapedType::isDynamic(slice) && !ShapedType::isDynamic(buffer) && buffer != slice * size)
-    return op.emitOpError() << "C3: a slice of " << slice << " over " << size << " ranks does not make a buffer of "
-                            << buffer;
-  return success();
-}
-
-LogicalResult comm::detail::verifyGroupUse(Operation *op, SymbolTableCollection &symbols) {
-  auto name = op->getAttrOfType<FlatSymbolRefAttr>("group");
-  auto group = symbols.lookupNearestSymbolFrom<GroupOp>(op, name);
+LogicalResult comm::detail::verifyGroupUse(CollectiveOpInterface op, SymbolTableCollection &symbols) {
+  GroupOp group = lookupGroup(op, symbols);
   if (!group)
-    return op->emitOpError() << "C6: no comm.group " << name;
+    return op->emitOpError() << "C6: no comm.group " << op.getGroupAttr();
   int64_t size = group.getGroupSize();
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case<AllGatherOp>([&](auto start) { return verifyScaledShapes(start, start.getDim(), -1, size); })
@@ -247,6 +265,5 @@ LogicalResult comm::detail::verifyGroupUse(Operation *op, SymbolTableCollection 
         return success();
       })
       .Case<SendOp, RecvOp>([&](auto start) { return verifyPlace(op, "C7", "peer", start.getPeer(), size); })
-      .Case<FsdpAllGatherCopyInOp>([&](auto copyIn) { return verifyCopyInUse(copyIn, size); })
       .Default([](Operation *) { return success(); });
 }

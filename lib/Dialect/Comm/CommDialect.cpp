@@ -3,6 +3,7 @@
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Transforms/InliningUtils.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace commsched;
@@ -37,51 +38,106 @@ void CommDialect::registerOps() {
       >();
 }
 
+/// Whether `attribute` is an i64 array with one non-negative size per result of `op`.
+static bool isBytesHint(Operation *op, Attribute attribute) {
+  auto hint = dyn_cast<DenseI64ArrayAttr>(attribute);
+  return hint && hint.size() == static_cast<int64_t>(op->getNumResults()) &&
+         llvm::none_of(hint.asArrayRef(), [](int64_t bytes) { return bytes < 0; });
+}
+
 LogicalResult CommDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
   StringRef name = attribute.getName();
-  if (name == kCostAttrName && !isa<CostAttr>(attribute.getValue()))
-    return op->emitError() << "'" << name << "' must be a #comm.cost attribute";
-  if (name == kHybridAttrName && !isa<FlatSymbolRefAttr>(attribute.getValue()))
-    return op->emitError() << "'" << name << "' must be the symbol of a comm.group";
-  if (name == kPinnedAttrName && !isa<UnitAttr>(attribute.getValue()))
-    return op->emitError() << "'" << name << "' must be a unit attribute";
-  if (name == kSignatureAttrName && !isa<StringAttr>(attribute.getValue()))
-    return op->emitError() << "'" << name << "' must be a string";
-  if (name == kBytesHintAttrName) {
-    auto hint = dyn_cast<DenseI64ArrayAttr>(attribute.getValue());
-    if (!hint || hint.size() != static_cast<int64_t>(op->getNumResults()) ||
-        llvm::any_of(hint.asArrayRef(), [](int64_t bytes) { return bytes < 0; }))
-      return op->emitError() << "'" << name << "' must be an i64 array with one non-negative size per result";
+  Attribute value = attribute.getValue();
+  auto require = [&](bool condition, StringRef what) -> LogicalResult {
+    if (condition)
+      return success();
+    return op->emitError() << "'" << name << "' must be " << what;
+  };
+  if (name == kCostAttrName)
+    return require(isa<CostAttr>(value), "a #comm.cost attribute");
+  if (name == kPinnedAttrName)
+    return require(isa<UnitAttr>(value), "a unit attribute");
+  if (name == kBytesHintAttrName)
+    return require(isBytesHint(op, value), "an i64 array with one non-negative size per result");
+  if (name == kHybridAttrName) {
+    if (isa<CollectiveOpInterface, WaitOp>(op))
+      return op->emitError() << "'" << name << "' is for operations that are no collective themselves";
+    return require(isa<FlatSymbolRefAttr>(value), "the symbol of a comm.group");
   }
-  return success();
+  if (name == kSignatureAttrName)
+    return require(isa<StringAttr>(value) && isa<FunctionOpInterface>(op), "a string on a function");
+  if (name == kDonatedAttrName || name == kReadyAttrName)
+    return op->emitError() << "'" << name << "' is for arguments of functions";
+  return op->emitError() << "'" << name << "' is no attribute of the comm dialect";
 }
 
 LogicalResult CommDialect::verifyRegionArgAttribute(Operation *op, unsigned regionIndex, unsigned argIndex,
                                                     NamedAttribute attribute) {
   StringRef name = attribute.getName();
-  if (name == kDonatedAttrName && !isa<UnitAttr>(attribute.getValue()))
-    return op->emitError() << "'" << name << "' of argument #" << argIndex << " must be a unit attribute";
-  if (name == kBytesHintAttrName || name == kReadyAttrName) {
-    auto value = dyn_cast<IntegerAttr>(attribute.getValue());
-    if (!value || !value.getType().isSignlessInteger(64) || value.getInt() < 0)
-      return op->emitError() << "'" << name << "' of argument #" << argIndex << " must be a non-negative i64";
-  }
+  auto fail = [&](const Twine &what) -> LogicalResult {
+    return op->emitError() << "'" << name << "' of argument #" << argIndex << " " << what;
+  };
+  auto function = dyn_cast<FunctionOpInterface>(op);
+  if (!function || argIndex >= function.getNumArguments())
+    return fail("is for arguments of functions");
+  if (name == kDonatedAttrName)
+    return isa<UnitAttr>(attribute.getValue()) ? success() : fail("must be a unit attribute");
+  if (name != kBytesHintAttrName && name != kReadyAttrName)
+    return fail("is no argument attribute of the comm dialect");
+  auto value = dyn_cast<IntegerAttr>(attribute.getValue());
+  if (!value || !value.getType().isSignlessInteger(64) || value.getInt() < 0)
+    return fail("must be a non-negative i64");
+  if (name == kReadyAttrName && !isa<FutureType>(function.getArgumentTypes()[argIndex]))
+    return fail("is for futures");
   return success();
 }
 
-std::optional<int64_t> comm::getStaticBytes(Type type) {
+LogicalResult CommDialect::verifyRegionResultAttribute(Operation *op, unsigned regionIndex, unsigned resultIndex,
+                                                       NamedAttribute attribute) {
+  return op->emitError() << "'" << attribute.getName().getValue() << "' of result #" << resultIndex
+                         << " is no result attribute of the comm dialect";
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// Sizes
+//===-----------------------------------------------------------------------------------------===//
+
+std::optional<int64_t> comm::getStaticElements(Type type) {
   auto shaped = dyn_cast<ShapedType>(type);
   if (!shaped || !shaped.hasStaticShape())
     return std::nullopt;
-  Type element = shaped.getElementType();
-  if (auto complex = dyn_cast<ComplexType>(element)) {
-    if (!complex.getElementType().isIntOrFloat())
-      return std::nullopt;
-    return shaped.getNumElements() * 2 * llvm::divideCeil(complex.getElementType().getIntOrFloatBitWidth(), 8);
+  int64_t elements = 1;
+  bool overflow = false;
+  for (int64_t size : shaped.getShape()) {
+    if (size == 0)
+      return 0;
+    overflow |= llvm::MulOverflow(elements, size, elements) != 0;
   }
-  if (element.isIndex())
-    return shaped.getNumElements() * 8;
-  if (!element.isIntOrFloat())
+  if (overflow)
     return std::nullopt;
-  return llvm::divideCeil(shaped.getNumElements() * element.getIntOrFloatBitWidth(), 8);
+  return elements;
+}
+
+/// Bits of one element; none where the element type has no width.
+static std::optional<int64_t> getElementBits(Type element) {
+  if (element.isIndex())
+    return 64;
+  if (element.isIntOrFloat())
+    return element.getIntOrFloatBitWidth();
+  if (auto complex = dyn_cast<ComplexType>(element))
+    // Each half takes whole bytes.
+    if (complex.getElementType().isIntOrFloat())
+      return 2 * llvm::alignTo(complex.getElementType().getIntOrFloatBitWidth(), 8);
+  return std::nullopt;
+}
+
+std::optional<int64_t> comm::getStaticBytes(Type type) {
+  std::optional<int64_t> elements = getStaticElements(type);
+  if (!elements)
+    return std::nullopt;
+  std::optional<int64_t> elementBits = getElementBits(cast<ShapedType>(type).getElementType());
+  int64_t bits;
+  if (!elementBits || llvm::MulOverflow(*elements, *elementBits, bits))
+    return std::nullopt;
+  return bits / 8 + (bits % 8 != 0);
 }

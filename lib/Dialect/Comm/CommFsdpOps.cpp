@@ -2,34 +2,37 @@
 
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "llvm/ADT/SmallSet.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace commsched;
 using namespace commsched::comm;
 
+using commsched::comm::detail::addAllocateEffect;
+using commsched::comm::detail::addCopyEffects;
 using commsched::comm::detail::EffectList;
+using commsched::comm::detail::verifySameContainers;
 
 static ShapedType shaped(Value value) { return cast<ShapedType>(value.getType()); }
 
-/// Elements of all values together; none where a size is dynamic.
+/// Elements of all values together; none where a size is dynamic or the sum is beyond int64.
 static std::optional<int64_t> countElements(ValueRange values) {
   int64_t count = 0;
   for (Value value : values) {
-    if (!shaped(value).hasStaticShape())
+    std::optional<int64_t> elements = getStaticElements(value.getType());
+    if (!elements || llvm::AddOverflow(count, *elements, count))
       return std::nullopt;
-    count += shaped(value).getNumElements();
   }
   return count;
 }
 
-/// On memrefs: reads every operand of `sources`, writes every operand of `dests`.
-static void addCopyEffects(MutableArrayRef<OpOperand> sources, MutableArrayRef<OpOperand> dests, EffectList &effects) {
-  for (OpOperand &source : sources)
-    if (isa<MemRefType>(source.get().getType()))
-      effects.emplace_back(MemoryEffects::Read::get(), &source);
-  for (OpOperand &dest : dests)
-    if (isa<MemRefType>(dest.get().getType()))
-      effects.emplace_back(MemoryEffects::Write::get(), &dest);
+/// C1 of the splits: no negative size. The sum of the sizes, none where it is beyond int64.
+static FailureOr<int64_t> sumSizes(Operation *op, ArrayRef<int64_t> sizes) {
+  int64_t total = 0;
+  for (int64_t size : sizes)
+    if (size < 0 || llvm::AddOverflow(total, size, total))
+      return op->emitOpError() << "C1: a size of " << size << " is negative or too large";
+  return total;
 }
 
 /// A destination on memrefs is required and has the type of the result that it becomes.
@@ -55,8 +58,9 @@ static LogicalResult verifyPiece(Operation *op, StringRef constraint, Value sour
   if (shaped(piece).getElementType() != shaped(source).getElementType())
     return op->emitOpError() << constraint << ": result #" << index << " of " << shaped(piece).getElementType()
                              << " from a source of " << shaped(source).getElementType();
-  if (elements && shaped(piece).hasStaticShape() && shaped(piece).getNumElements() != *elements)
-    return op->emitOpError() << constraint << ": result #" << index << " has " << shaped(piece).getNumElements()
+  std::optional<int64_t> found = getStaticElements(piece.getType());
+  if (elements && found && *found != *elements)
+    return op->emitOpError() << constraint << ": result #" << index << " has " << *found
                              << " elements, its pieces have " << *elements;
   return success();
 }
@@ -76,15 +80,28 @@ LogicalResult FsdpAllGatherCopyInOp::verify() {
   if (std::optional<int64_t> packed = countElements(getInputs());
       packed && !ShapedType::isDynamic(slice) && *packed != slice)
     return emitOpError() << "C2: the inputs have " << *packed << " elements, the slice " << slice;
-  return verifyDest(*this, "C4", getBuffer(), getDest());
+  if (failed(verifyDest(*this, "C4", getBuffer(), getDest())))
+    return failure();
+  return verifySameContainers(*this, "C4", getInputs().getTypes(), getResultTypes());
 }
 
 LogicalResult FsdpAllGatherCopyInOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  return comm::detail::verifyGroupUse(getOperation(), symbols);
+  auto group = symbols.lookupNearestSymbolFrom<GroupOp>(*this, getGroupAttr());
+  if (!group)
+    return emitOpError() << "C5: no comm.group " << getGroupAttr();
+  int64_t slice = shaped(getSlice()).getDimSize(0), buffer = shaped(getBuffer()).getDimSize(0), expected;
+  if (ShapedType::isDynamic(slice) || ShapedType::isDynamic(buffer))
+    return success();
+  if (llvm::MulOverflow(slice, group.getGroupSize(), expected) || buffer != expected)
+    return emitOpError() << "C3: a slice of " << slice << " over " << group.getGroupSize()
+                         << " ranks does not make a buffer of " << buffer;
+  return success();
 }
 
 void FsdpAllGatherCopyInOp::getEffects(EffectList &effects) {
   addCopyEffects(getInputsMutable(), getDestMutable(), effects);
+  if (!getDest())
+    addAllocateEffect(cast<OpResult>(getBuffer()), effects);
 }
 
 std::optional<unsigned> FsdpAllGatherCopyInOp::getAliasedOperand(unsigned) {
@@ -102,12 +119,10 @@ bool FsdpAllGatherCopyInOp::mutatesOperand(unsigned operand) { return operand >=
 LogicalResult FsdpSplitWithSizesCopyOp::verify() {
   if (failed(verifyFlat(*this, getSource(), "source")))
     return failure();
-  int64_t total = 0;
-  for (int64_t size : getSizes()) {
-    if (size < 0)
-      return emitOpError() << "C1: a negative size";
-    total += size;
-  }
+  FailureOr<int64_t> sum = sumSizes(*this, getSizes());
+  if (failed(sum))
+    return failure();
+  int64_t total = *sum;
   int64_t numElements = shaped(getSource()).getDimSize(0);
   bool known = !ShapedType::isDynamic(numElements);
   if (known && (total == 0 ? numElements != 0 : numElements % total != 0))
@@ -124,18 +139,21 @@ LogicalResult FsdpSplitWithSizesCopyOp::verify() {
     std::optional<int64_t> elements;
     if (known)
       elements = total == 0 ? 0 : numElements / total * getSizes()[member];
-    Value dest = getDests().empty() ? Value() : index < getDests().size() ? getDests()[index] : Value();
+    Value dest = index < getDests().size() ? getDests()[index] : Value();
     if (failed(verifyPiece(*this, "C3", getSource(), piece, index, elements)) ||
         failed(verifyDest(*this, "C4", piece, dest)))
       return failure();
   }
   if (!getDests().empty() && getDests().size() != getNumResults())
     return emitOpError() << "C4: " << getDests().size() << " destinations for " << getNumResults() << " results";
-  return success();
+  return verifySameContainers(*this, "C4", getSource().getType(), getResultTypes());
 }
 
 void FsdpSplitWithSizesCopyOp::getEffects(EffectList &effects) {
   addCopyEffects(getSourceMutable(), getDestsMutable(), effects);
+  if (getDests().empty())
+    for (OpResult piece : getOperation()->getResults())
+      addAllocateEffect(piece, effects);
 }
 
 std::optional<unsigned> FsdpSplitWithSizesCopyOp::getAliasedOperand(unsigned result) {
@@ -153,21 +171,18 @@ bool FsdpSplitWithSizesCopyOp::mutatesOperand(unsigned operand) { return operand
 LogicalResult FsdpSplitWithSizesOp::verify() {
   if (failed(verifyFlat(*this, getSource(), "source")))
     return failure();
-  int64_t total = 0;
-  for (int64_t size : getSizes()) {
-    if (size < 0)
-      return emitOpError() << "C1: a negative size";
-    total += size;
-  }
+  FailureOr<int64_t> total = sumSizes(*this, getSizes());
+  if (failed(total))
+    return failure();
   int64_t numElements = shaped(getSource()).getDimSize(0);
-  if (!ShapedType::isDynamic(numElements) && total != numElements)
-    return emitOpError() << "C1: sizes add up to " << total << ", the source has " << numElements << " elements";
+  if (!ShapedType::isDynamic(numElements) && *total != numElements)
+    return emitOpError() << "C1: sizes add up to " << *total << ", the source has " << numElements << " elements";
   if (getSizes().size() != getNumResults())
     return emitOpError() << "C2: " << getNumResults() << " results for " << getSizes().size() << " sizes";
   for (auto [index, piece] : llvm::enumerate(getPieces()))
     if (failed(verifyPiece(*this, "C2", getSource(), piece, index, getSizes()[index])))
       return failure();
-  return success();
+  return verifySameContainers(*this, "C2", getSource().getType(), getResultTypes());
 }
 
 void FsdpSplitWithSizesOp::getEffects(EffectList &) {}
@@ -180,30 +195,42 @@ bool FsdpSplitWithSizesOp::mutatesOperand(unsigned) { return false; }
 // FsdpChunkCatOp
 //===-----------------------------------------------------------------------------------------===//
 
+/// Elements of all inputs after padding dimension 0 to a multiple of `chunks`; none where a size is dynamic or the sum is
+/// beyond int64.
+static std::optional<int64_t> countPadded(ValueRange inputs, int64_t chunks) {
+  int64_t total = 0;
+  for (Value input : inputs) {
+    std::optional<int64_t> elements = getStaticElements(input.getType());
+    if (!elements)
+      return std::nullopt;
+    int64_t rows = shaped(input).getRank() == 0 ? 1 : shaped(input).getDimSize(0);
+    int64_t rowElements = rows == 0 ? 0 : *elements / rows, paddedRows, padded;
+    if (llvm::MulOverflow<int64_t>(rows / chunks + (rows % chunks != 0), chunks, paddedRows) ||
+        llvm::MulOverflow(paddedRows, rowElements, padded) || llvm::AddOverflow(total, padded, total))
+      return std::nullopt;
+  }
+  return total;
+}
+
 LogicalResult FsdpChunkCatOp::verify() {
   if (getInputs().empty() || static_cast<int64_t>(getChunks()) <= 0)
     return emitOpError() << "C1: needs at least one input and at least one chunk";
   if (failed(verifyFlat(*this, getResult(), "result")))
     return failure();
-  int64_t padded = 0;
-  bool known = shaped(getResult()).hasStaticShape();
-  for (Value input : getInputs()) {
-    ShapedType type = shaped(input);
-    if (!type.hasStaticShape()) {
-      known = false;
-      continue;
-    }
-    int64_t rows = type.getRank() == 0 ? 1 : type.getDimSize(0);
-    int64_t rowElements = rows == 0 ? 0 : type.getNumElements() / rows;
-    padded += llvm::alignTo(rows, getChunks()) * rowElements;
-  }
-  if (known && padded != shaped(getResult()).getDimSize(0))
-    return emitOpError() << "C2: the padded inputs have " << padded << " elements, the result "
-                         << shaped(getResult()).getDimSize(0);
-  return verifyDest(*this, "C3", getResult(), getDest());
+  std::optional<int64_t> padded = countPadded(getInputs(), getChunks());
+  int64_t size = shaped(getResult()).getDimSize(0);
+  if (padded && !ShapedType::isDynamic(size) && *padded != size)
+    return emitOpError() << "C2: the padded inputs have " << *padded << " elements, the result " << size;
+  if (failed(verifyDest(*this, "C3", getResult(), getDest())))
+    return failure();
+  return verifySameContainers(*this, "C3", getInputs().getTypes(), getResult().getType());
 }
 
-void FsdpChunkCatOp::getEffects(EffectList &effects) { addCopyEffects(getInputsMutable(), getDestMutable(), effects); }
+void FsdpChunkCatOp::getEffects(EffectList &effects) {
+  addCopyEffects(getInputsMutable(), getDestMutable(), effects);
+  if (!getDest())
+    addAllocateEffect(cast<OpResult>(getResult()), effects);
+}
 
 std::optional<unsigned> FsdpChunkCatOp::getAliasedOperand(unsigned) {
   if (!getDest())
@@ -221,12 +248,13 @@ LogicalResult FsdpCopyOp::verify() {
   if (shaped(getSource()).getElementType() != shaped(getDest()).getElementType() ||
       failed(verifyCompatibleShape(getSource().getType(), getDest().getType())))
     return emitOpError() << "C1: cannot copy " << getSource().getType() << " into " << getDest().getType();
-  return success();
+  return verifySameContainers(*this, "C1", getSource().getType(), getDest().getType());
 }
 
 void FsdpCopyOp::getEffects(EffectList &effects) {
   addCopyEffects(getSourceMutable(), getDestMutable(), effects);
-  effects.emplace_back(MemoryEffects::Write::get(), ParameterStorageResource::get());
+  if (isa<TensorType>(getDest().getType()))
+    effects.emplace_back(MemoryEffects::Write::get(), ParameterStorageResource::get());
 }
 
 std::optional<unsigned> FsdpCopyOp::getAliasedOperand(unsigned) { return std::nullopt; }

@@ -8,6 +8,9 @@
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/SmallPtrSet.h"
+#include "llvm/Support/MathExtras.h"
+#include <limits>
 
 using namespace mlir;
 using namespace commsched;
@@ -65,21 +68,57 @@ static void printStartTypes(OpAsmPrinter &printer, Operation *, OperandRange, Ty
 // Effects
 //===-----------------------------------------------------------------------------------------===//
 
-void comm::detail::getStartEffects(MutableArrayRef<OpOperand> inputs, MutableArrayRef<OpOperand> dests,
-                                   EffectList &effects) {
+/// Reads and writes what is in flight: nothing moves across, nothing is merged, nothing is dropped.
+static void addInFlightEffects(comm::detail::EffectList &effects) {
   effects.emplace_back(MemoryEffects::Read::get(), InFlightResource::get());
   effects.emplace_back(MemoryEffects::Write::get(), InFlightResource::get());
-  for (OpOperand &input : inputs)
-    if (isa<MemRefType>(input.get().getType()))
-      effects.emplace_back(MemoryEffects::Read::get(), &input);
+}
+
+void comm::detail::getStartEffects(MutableArrayRef<OpOperand> inputs, MutableArrayRef<OpOperand> dests,
+                                   EffectList &effects) {
+  addInFlightEffects(effects);
+  addCopyEffects(inputs, dests, effects);
+}
+
+void comm::detail::addCopyEffects(MutableArrayRef<OpOperand> sources, MutableArrayRef<OpOperand> dests,
+                                  EffectList &effects) {
+  bool readsTensor = false;
+  for (OpOperand &source : sources)
+    if (isa<BaseMemRefType>(source.get().getType()))
+      effects.emplace_back(MemoryEffects::Read::get(), &source);
+    else
+      readsTensor |= isa<TensorType>(source.get().getType());
   for (OpOperand &dest : dests)
-    if (isa<MemRefType>(dest.get().getType()))
+    if (isa<BaseMemRefType>(dest.get().getType()))
       effects.emplace_back(MemoryEffects::Write::get(), &dest);
+  if (readsTensor)
+    effects.emplace_back(MemoryEffects::Read::get(), ParameterStorageResource::get());
+}
+
+void comm::detail::addAllocateEffect(OpResult result, EffectList &effects) {
+  effects.emplace_back(MemoryEffects::Allocate::get(), result);
+}
+
+void comm::detail::addStorageDependencies(StorageOpInterface op, const bufferization::RegisterDependenciesFn &add) {
+  for (OpResult result : op->getResults())
+    if (std::optional<unsigned> operand = op.getAliasedOperand(result.getResultNumber()))
+      if (isa<BaseMemRefType>(result.getType()))
+        add(op->getOperand(*operand), result);
+}
+
+/// The results are the destinations: those of the start where it is in sight, otherwise some of the buffers kept.
+void WaitOp::populateDependencies(bufferization::RegisterDependenciesFn add) {
+  auto start = getFuture().getDefiningOp<CollectiveOpInterface>();
+  ValueRange buffers = start ? ValueRange(start.getCollectiveDests()) : ValueRange(getInflight());
+  for (Value value : getValues())
+    if (isa<BaseMemRefType>(value.getType()))
+      for (Value buffer : buffers)
+        if (isa<BaseMemRefType>(buffer.getType()))
+          add(buffer, value);
 }
 
 void WaitOp::getEffects(comm::detail::EffectList &effects) {
-  effects.emplace_back(MemoryEffects::Read::get(), InFlightResource::get());
-  effects.emplace_back(MemoryEffects::Write::get(), InFlightResource::get());
+  addInFlightEffects(effects);
   for (OpOperand &buffer : getInflightMutable()) {
     effects.emplace_back(MemoryEffects::Read::get(), &buffer);
     effects.emplace_back(MemoryEffects::Write::get(), &buffer);
@@ -94,6 +133,30 @@ LogicalResult GroupOp::verify() {
   if (!isa<ReplicaGroupsInterface>(getReplicaGroups()))
     return emitOpError() << "C1: expected replica groups (#comm.ranks or #comm.iota), got " << getReplicaGroups();
   return success();
+}
+
+bool GroupOp::canDiscardOnUseEmpty() {
+  if (!isPrivate())
+    return false;
+  // Symbol DCE sees the symbols in attributes; those in the types of values are found here.
+  Operation *table = (*this)->getParentOp();
+  if (!table)
+    return true;
+  llvm::SmallPtrSet<Type, 16> seen;
+  auto names = [&](Type type) {
+    if (!seen.insert(type).second)
+      return false;
+    return type.walk([&](SymbolRefAttr symbol) {
+      return symbol.getRootReference() == getSymNameAttr() ? WalkResult::interrupt() : WalkResult::advance();
+    }).wasInterrupted();
+  };
+  return !table->walk([&](Operation *op) {
+    bool used = llvm::any_of(op->getResultTypes(), names);
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        used |= llvm::any_of(block.getArgumentTypes(), names);
+    return used ? WalkResult::interrupt() : WalkResult::advance();
+  }).wasInterrupted();
 }
 
 GroupOp comm::lookupGroup(CollectiveOpInterface collective, SymbolTableCollection &symbols) {
@@ -118,14 +181,18 @@ static int64_t getHintedBytes(Value value) {
 }
 
 int64_t comm::getCollectiveBytes(CollectiveOpInterface collective) {
+  int64_t total = 0;
+  auto add = [&](int64_t bytes) {
+    if (llvm::AddOverflow(total, bytes, total))
+      total = std::numeric_limits<int64_t>::max();
+  };
   bool byResult = collective.getCollectiveKind() == CollectiveKind::AllGather ||
                   collective.getCollectiveKind() == CollectiveKind::Gather ||
                   collective.getCollectiveKind() == CollectiveKind::Recv;
-  int64_t bytes = 0;
   if (!byResult) {
     for (Value input : collective.getCollectiveInputs())
-      bytes += getHintedBytes(input);
-    return bytes;
+      add(getHintedBytes(input));
+    return total;
   }
   // The hint of a start is for all values of its future together.
   ArrayRef<Type> types = cast<FutureType>(collective.getCollectiveFuture().getType()).getTypes();
@@ -133,8 +200,8 @@ int64_t comm::getCollectiveBytes(CollectiveOpInterface collective) {
     if (auto hint = collective->getAttrOfType<DenseI64ArrayAttr>(CommDialect::kBytesHintAttrName))
       return hint[0];
   for (Type type : types)
-    bytes += getStaticBytes(type).value_or(0);
-  return bytes;
+    add(getStaticBytes(type).value_or(0));
+  return total;
 }
 
 //===-----------------------------------------------------------------------------------------===//

@@ -4,6 +4,7 @@
 #include "llvm/ADT/SmallSet.h"
 
 using namespace mlir;
+using namespace commsched;
 using namespace commsched::comm;
 
 using Effects = SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>>;
@@ -41,20 +42,18 @@ LogicalResult ComputeOp::verify() {
 }
 
 void ComputeOp::getEffects(Effects &effects) {
+  comm::detail::addCopyEffects(getInputsMutable(), {}, effects);
   for (OpOperand &operand : getInputsMutable()) {
-    bool written = mutatesOperand(operand.getOperandNumber());
-    if (isa<BaseMemRefType>(operand.get().getType())) {
-      effects.emplace_back(MemoryEffects::Read::get(), &operand);
-      if (written)
-        effects.emplace_back(MemoryEffects::Write::get(), &operand);
-    } else if (written) {
-      effects.emplace_back(MemoryEffects::Read::get(), ParameterStorageResource::get());
+    if (!mutatesOperand(operand.getOperandNumber()))
+      continue;
+    if (isa<BaseMemRefType>(operand.get().getType()))
+      effects.emplace_back(MemoryEffects::Write::get(), &operand);
+    else
       effects.emplace_back(MemoryEffects::Write::get(), ParameterStorageResource::get());
-    }
   }
   for (OpResult result : getResults())
-    if (isa<BaseMemRefType>(result.getType()) && !getAliasedOperand(result.getResultNumber()))
-      effects.emplace_back(MemoryEffects::Allocate::get(), result);
+    if (isa<ShapedType>(result.getType()) && !getAliasedOperand(result.getResultNumber()))
+      comm::detail::addAllocateEffect(result, effects);
   if (getSideEffects()) {
     effects.emplace_back(MemoryEffects::Read::get());
     effects.emplace_back(MemoryEffects::Write::get());
@@ -70,4 +69,12 @@ std::optional<unsigned> ComputeOp::getAliasedOperand(unsigned result) {
 
 bool ComputeOp::mutatesOperand(unsigned operand) {
   return getMutates() && llvm::is_contained(*getMutates(), static_cast<int64_t>(operand));
+}
+
+void ComputeOp::populateDependencies(bufferization::RegisterDependenciesFn add) {
+  comm::detail::addStorageDependencies(*this, add);
+}
+
+bool ComputeOp::mayBeTerminalBuffer(Value value) {
+  return !getAliasedOperand(cast<OpResult>(value).getResultNumber());
 }

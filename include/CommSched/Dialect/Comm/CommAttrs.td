@@ -6,7 +6,7 @@ include "CommSched/Dialect/Comm/CommBase.td"
 include "CommSched/Dialect/Comm/CommInterfaces.td"
 include "mlir/IR/EnumAttr.td"
 
-def Comm_ReductionKind : I32Enum<"ReductionKind", "how a collective combines the values of the ranks", [
+def Comm_ReductionKind : I32Enum<"ReductionKind", "reduction kind", [
     I32EnumCase<"sum", 0>, I32EnumCase<"product", 1>, I32EnumCase<"min", 2>, I32EnumCase<"max", 3>,
     I32EnumCase<"avg", 4>, I32EnumCase<"scaled_sum", 5>]> {
   let cppNamespace = "::commsched::comm";

@@ -30,11 +30,15 @@ def Comm_Dialect : Dialect {
     | `comm.bytes_hint = N : i64` | argument of a function | its bytes, for a dynamic size |
     | `comm.ready_ns = N : i64` | argument of a function | when an in-flight future's data is there (default 0) |
     | `comm.schedule_signature = "..."` | function | hash of the sequence of collectives, stamped by the passes |
+
+    Any other `comm.` attribute is an error, so that a misspelt one is not silently without effect.
   }];
   let useDefaultAttributePrinterParser = 1;
   let useDefaultTypePrinterParser = 1;
+  let hasCanonicalizer = 1;
   let hasOperationAttrVerify = 1;
   let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
   let discardableAttrs = (ins
     "::commsched::comm::CostAttr":$cost,
     "::mlir::FlatSymbolRefAttr":$hybrid,

@@ -9,6 +9,7 @@
 
 include "CommSched/Dialect/Comm/CommAttrs.td"
 include "CommSched/Dialect/Comm/CommTypes.td"
+include "mlir/Dialect/Bufferization/IR/BufferViewFlowOpInterface.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 include "mlir/IR/SymbolInterfaces.td"
@@ -29,6 +30,9 @@ def Comm_GroupOp : Comm_Op<"group", [Symbol]> {
     comm.group @tp #comm.ranks<[[0, 1], [2, 3]]>
     ```
 
+    A private group lives as long as an attribute (of a collective, `comm.hybrid`) or a type (`#comm.symmetric`) of its
+    symbol table names it.
+
     Constraints:
     - C1: the attribute is one of the replica-group attributes.
   }];
@@ -40,6 +44,8 @@ def Comm_GroupOp : Comm_Op<"group", [Symbol]> {
     ReplicaGroupsInterface getGroups() { return ::llvm::cast<ReplicaGroupsInterface>(getReplicaGroups()); }
     /// Ranks of each group.
     int64_t getGroupSize() { return getGroups().getGroupSize(); }
+    /// Whether symbol DCE may delete it once no attribute names it: no type does either. O(operations) of the symbol table.
+    bool canDiscardOnUseEmpty();
   }];
 }
 
@@ -72,7 +78,7 @@ class Comm_StartOp<string mnemonic, string kind, dag args = (ins), string prefix
       ::commsched::comm::detail::getStartEffects(getInputsMutable(), getDestsMutable(), effects);
     }
     ::llvm::LogicalResult $cppClass::verifySymbolUses(::mlir::SymbolTableCollection &symbols) {
-      return ::commsched::comm::detail::verifyGroupUse(getOperation(), symbols);
+      return ::commsched::comm::detail::verifyGroupUse(*this, symbols);
     }
   }];
 }
@@ -97,7 +103,7 @@ def Comm_AllGatherOp : Comm_StartOp<"all_gather", "AllGather", (ins DefaultValue
     - C2: `dim` is a dimension of every input.
     - C3: result i is input i with `dim` multiplied by the group's size (static sizes).
     - C4: matching element types.
-    - C5: on memrefs, destinations are given and have the future's types.
+    - C5: destinations have the future's types; on memrefs they are given; tensors and memrefs do not mix.
     - C6: the group exists.
   }];
 }
@@ -115,8 +121,8 @@ def Comm_ReduceScatterOp : Comm_StartOp<"reduce_scatter", "ReduceScatter",
 
     Constraints: C1, C2, C4, C5, C6 of `comm.all_gather`, and
     - C3: result i is input i with `dim` divided by the group's size, without remainder (static sizes).
-    - C7: `scale` is given exactly for `scaled_sum`; `avg` and `scaled_sum` need a floating-point element type; the
-      element type is an integer or a floating-point type.
+    - C7: `scale` is given exactly for `scaled_sum`. Elements are integers (`avg` and `scaled_sum` excepted), of
+      floating point, complex (not for `product`, `min` and `max`), or `i1` (for `min` and `max`: and, or).
   }];
 }
 
@@ -259,7 +265,8 @@ def Comm_SendOp : Comm_StartOp<"send", "Send", (ins I64Attr:$peer, DefaultValued
 
     Constraints: C6 of `comm.all_gather`, and
     - C1: no destinations and an empty future.
-    - C7: `peer` is a place in the group.
+    - C5: tensors and memrefs do not mix.
+    - C7: `peer` is a place in the group, `tag` is not negative.
   }];
 }
 
@@ -276,7 +283,7 @@ def Comm_RecvOp : Comm_StartOp<"recv", "Recv", (ins I64Attr:$peer, DefaultValued
 
     Constraints: C5 and C6 of `comm.all_gather`, and
     - C1: no inputs, and at least one value in the future.
-    - C7: `peer` is a place in the group.
+    - C7: `peer` is a place in the group, `tag` is not negative.
   }];
 }
 
@@ -301,12 +308,13 @@ def Comm_BarrierOp : Comm_StartOp<"barrier", "Barrier", (ins)> {
 
 def Comm_WaitOp : Comm_Op<"wait", [DeclareOpInterfaceMethods<InferTypeOpInterface>,
                                    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
-                                   DeclareOpInterfaceMethods<StorageOpInterface>]> {
+                                   DeclareOpInterfaceMethods<StorageOpInterface>,
+                                   DeclareOpInterfaceMethods<BufferViewFlowOpInterface>]> {
   let summary = "wait for a collective and take its results";
   let description = [{
     Blocks its stream until the collective has ended, and gives the future's values. Repeated waits of one future are
-    legal and give the same values. On memrefs the buffers in flight are operands (`keeping`), so that nothing frees or
-    reuses them before the wait; the results are the destinations.
+    legal, give the same values, and fold within a block. On memrefs the buffers in flight are operands (`keeping`), so
+    that nothing frees or reuses them before the wait; the results are the destinations.
 
     Example:
     ```mlir

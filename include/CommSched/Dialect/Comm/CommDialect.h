@@ -8,6 +8,7 @@
 
 #include "CommSched/Scheduling/CollectiveKind.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/Dialect/Bufferization/IR/BufferViewFlowOpInterface.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Dialect.h"
@@ -51,8 +52,23 @@ using EffectList = llvm::SmallVectorImpl<mlir::SideEffects::EffectInstance<mlir:
 void getStartEffects(llvm::MutableArrayRef<mlir::OpOperand> inputs, llvm::MutableArrayRef<mlir::OpOperand> dests,
                      EffectList &effects);
 
-/// Checks what needs the group of a collective or copy-in: that it exists, and what depends on its size.
-llvm::LogicalResult verifyGroupUse(mlir::Operation *op, mlir::SymbolTableCollection &symbols);
+/// On memrefs: reads `sources` and writes `dests`. On tensors: reads the storage that `comm.fsdp.copy` and other
+/// mutations write, so that no two readings of it are merged across a writing.
+void addCopyEffects(llvm::MutableArrayRef<mlir::OpOperand> sources, llvm::MutableArrayRef<mlir::OpOperand> dests,
+                    EffectList &effects);
+
+/// `result` is new storage: never merged with that of an equal operation, for either may be written later.
+void addAllocateEffect(mlir::OpResult result, EffectList &effects);
+
+/// Tells the buffer view flow analysis which results refer to which operands' buffers.
+void addStorageDependencies(StorageOpInterface op, const mlir::bufferization::RegisterDependenciesFn &add);
+
+/// Checks what needs the group of a collective: that it exists, and what depends on its size. One symbol lookup.
+llvm::LogicalResult verifyGroupUse(CollectiveOpInterface op, mlir::SymbolTableCollection &symbols);
+
+/// Fails where tensors and memrefs are mixed; other types do not matter.
+llvm::LogicalResult verifySameContainers(mlir::Operation *op, llvm::StringRef constraint, mlir::TypeRange first,
+                                         mlir::TypeRange second);
 } // namespace detail
 
 } // namespace commsched::comm
@@ -65,13 +81,16 @@ namespace commsched::comm {
 /// The group that a collective names, or null with no diagnostic. One symbol lookup.
 GroupOp lookupGroup(CollectiveOpInterface collective, mlir::SymbolTableCollection &symbols);
 
-/// Bytes of a ranked tensor or memref: elements x element width, sub-byte types packed; none where a size is dynamic or
-/// the element type has no width.
+/// Elements of a ranked tensor or memref; none where a size is dynamic or the product is beyond int64.
+std::optional<int64_t> getStaticElements(mlir::Type type);
+
+/// Bytes of a ranked tensor or memref: elements x element width, sub-byte types packed; none where a size is dynamic,
+/// the element type has no width or the product is beyond int64.
 std::optional<int64_t> getStaticBytes(mlir::Type type);
 
 /// The bytes that a collective's cost is a function of, per rank: gathered bytes for (all-)gathers, input bytes for
-/// everything else that sends, result bytes for a recv. Dynamic sizes count as `comm.bytes_hint` says, and as 0 without.
-/// O(operands).
+/// everything else that sends, result bytes for a recv. Dynamic sizes count as `comm.bytes_hint` says, and as 0 without;
+/// saturates. O(operands).
 int64_t getCollectiveBytes(CollectiveOpInterface collective);
 
 } // namespace commsched::comm

@@ -9,12 +9,29 @@
 
 include "CommSched/Dialect/Comm/CommAttrs.td"
 include "CommSched/Dialect/Comm/CommTypes.td"
+include "mlir/Dialect/Bufferization/IR/BufferViewFlowOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 include "mlir/IR/SymbolInterfaces.td"
 
+defvar bufferViewFlowDeclaration = [{
+    void populateDependencies(::mlir::bufferization::RegisterDependenciesFn registerDependencies);
+    bool mayBeTerminalBuffer(::mlir::Value value);
+  }];
+
 class Comm_FsdpOp<string mnemonic, list<Trait> traits = []>
     : Comm_Op<"fsdp." # mnemonic, [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
-                                   DeclareOpInterfaceMethods<StorageOpInterface>] # traits>;
+                                   DeclareOpInterfaceMethods<StorageOpInterface>,
+                                   BufferViewFlowOpInterface] # traits> {
+  let extraClassDeclaration = bufferViewFlowDeclaration;
+  let extraClassDefinition = [{
+    void $cppClass::populateDependencies(::mlir::bufferization::RegisterDependenciesFn registerDependencies) {
+      ::commsched::comm::detail::addStorageDependencies(*this, registerDependencies);
+    }
+    bool $cppClass::mayBeTerminalBuffer(::mlir::Value value) {
+      return !getAliasedOperand(::llvm::cast<::mlir::OpResult>(value).getResultNumber());
+    }
+  }];
+}
 
 def Comm_FsdpAllGatherCopyInOp : Comm_FsdpOp<"all_gather_copy_in", [AttrSizedOperandSegments,
                                              DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
@@ -34,7 +51,7 @@ def Comm_FsdpAllGatherCopyInOp : Comm_FsdpOp<"all_gather_copy_in", [AttrSizedOpe
     - C1: at least one input; slice and buffer are one-dimensional with the same element type.
     - C2: the slice holds the elements of all inputs together (static sizes).
     - C3: the buffer holds the group's size times the slice (static sizes).
-    - C4: on memrefs, a destination of the buffer's type is given; on tensors it is optional.
+    - C4: a destination has the buffer's type; on memrefs it is given; tensors and memrefs do not mix.
     - C5: the group exists.
   }];
   let arguments = (ins Variadic<Comm_Data>:$inputs, Optional<Comm_Data>:$dest, FlatSymbolRefAttr:$group);
@@ -63,7 +80,7 @@ def Comm_FsdpSplitWithSizesCopyOp : Comm_FsdpOp<"split_with_sizes_copy"> {
     - C1: the source is one-dimensional; sizes are not negative; the source's size is a multiple of their sum.
     - C2: one result per member; members are distinct pieces.
     - C3: result k has as many elements as its pieces (static sizes) and the source's element type.
-    - C4: on memrefs, destinations are given, one per result and of its type.
+    - C4: destinations are one per result and of its type; on memrefs they are given; tensors and memrefs do not mix.
   }];
   let arguments = (ins Comm_Data:$source, Variadic<Comm_Data>:$dests, DenseI64ArrayAttr:$sizes,
                        OptionalAttr<DenseI64ArrayAttr>:$members);
@@ -89,7 +106,8 @@ def Comm_FsdpSplitWithSizesOp : Comm_FsdpOp<"split_with_sizes"> {
 
     Constraints:
     - C1: the source is one-dimensional; sizes are not negative and add up to its size (static sizes).
-    - C2: one result per size, with that many elements (static sizes) and the source's element type.
+    - C2: one result per size, with that many elements (static sizes) and the source's element type; tensors and memrefs
+      do not mix.
   }];
   let arguments = (ins Comm_Data:$source, DenseI64ArrayAttr:$sizes);
   let results = (outs Variadic<Comm_Data>:$pieces);
@@ -113,7 +131,7 @@ def Comm_FsdpChunkCatOp : Comm_FsdpOp<"chunk_cat", [AttrSizedOperandSegments]> {
     Constraints:
     - C1: at least one input; chunks is positive; the result is one-dimensional.
     - C2: the result has the elements of all padded inputs (static sizes).
-    - C3: on memrefs, a destination of the result's type is given.
+    - C3: a destination has the result's type; on memrefs it is given; tensors and memrefs do not mix.
   }];
   let arguments = (ins Variadic<Comm_Data>:$inputs, Optional<Comm_Data>:$dest, I64Attr:$chunks);
   let results = (outs Comm_Data:$result);
@@ -135,7 +153,7 @@ def Comm_FsdpCopyOp : Comm_FsdpOp<"copy"> {
     ```
 
     Constraints:
-    - C1: equal shapes and element types (dynamic sizes match any).
+    - C1: equal shapes and element types (dynamic sizes match any); tensors and memrefs do not mix.
   }];
   let arguments = (ins Comm_Data:$source, Comm_Data:$dest);
   let assemblyFormat = "$source `into` $dest attr-dict `:` type($source) `into` type($dest)";

@@ -4,6 +4,7 @@
 
 include "CommSched/Dialect/Comm/CommAttrs.td"
 include "CommSched/Dialect/Comm/CommTypes.td"
+include "mlir/Dialect/Bufferization/IR/BufferViewFlowOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
 def Comm_RecordOp : Comm_Op<"record", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
@@ -43,7 +44,8 @@ def Comm_AwaitEventOp : Comm_Op<"await_event", [DeclareOpInterfaceMethods<Memory
 }
 
 def Comm_ComputeOp : Comm_Op<"compute", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
-                                         DeclareOpInterfaceMethods<StorageOpInterface>]> {
+                                         DeclareOpInterfaceMethods<StorageOpInterface>,
+                                         BufferViewFlowOpInterface]> {
   let summary = "an opaque operation of a framework's graph";
   let description = [{
     Stands for any operation that has no dialect here. What it costs is in `comm.cost`. By default it only reads its
@@ -68,6 +70,10 @@ def Comm_ComputeOp : Comm_Op<"compute", [DeclareOpInterfaceMethods<MemoryEffects
   let assemblyFormat = [{
     $name `(` $inputs `)` (`aliases` $aliases^)? (`mutates` $mutates^)? (`side_effects` $side_effects^)? attr-dict `:`
     functional-type($inputs, $values)
+  }];
+  let extraClassDeclaration = [{
+    void populateDependencies(::mlir::bufferization::RegisterDependenciesFn registerDependencies);
+    bool mayBeTerminalBuffer(::mlir::Value value);
   }];
   let hasVerifier = 1;
 }

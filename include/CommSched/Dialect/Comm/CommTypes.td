@@ -5,7 +5,7 @@
 include "CommSched/Dialect/Comm/CommBase.td"
 
 def Comm_FutureType : Comm_Type<"Future", "future"> {
-  let summary = "The results of a collective in flight";
+  let summary = "future of a collective's results";
   let description = [{
     What a start returns: the promise of the values that `comm.wait` gives. A future may be a block argument, a
     function argument or a result: a collective may be started in one function and waited for in another.
@@ -21,7 +21,7 @@ def Comm_FutureType : Comm_Type<"Future", "future"> {
 }
 
 def Comm_EventType : Comm_Type<"Event", "event"> {
-  let summary = "A point of a stream's program that other streams can wait for";
+  let summary = "event of a stream";
 }
 
 /// What a collective sends and receives.

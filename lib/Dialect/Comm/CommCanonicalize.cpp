@@ -1,0 +1,249 @@
+//===- CommCanonicalize.cpp - Canonicalizations that are always right -------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// Repeated waits, collectives that move nothing, and members of coalesced collectives that nobody reads. What a rule
+// drops has to be dropped by every rank of the group, so a rule may look at types, symbols and uses only: constants may
+// differ between the modules of the ranks. A future that escapes its function is never touched.
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Dialect/Comm/CommDialect.h"
+#include "mlir/IR/PatternMatch.h"
+#include "llvm/ADT/SmallPtrSet.h"
+
+using namespace mlir;
+using namespace commsched;
+using namespace commsched::comm;
+
+namespace {
+
+/// All users of a future, if all are waits.
+std::optional<SmallVector<WaitOp>> getWaits(Value future) {
+  SmallVector<WaitOp> waits;
+  for (Operation *user : future.getUsers()) {
+    auto wait = dyn_cast<WaitOp>(user);
+    if (!wait)
+      return std::nullopt;
+    waits.push_back(wait);
+  }
+  return waits;
+}
+
+/// Whether the storage of a tensor, itself or through a view, may be written by an operation that says so. Gives up, and
+/// says yes, after a few hundred uses.
+bool mayBeWritten(Value value) {
+  constexpr int kMaxUses = 512;
+  SmallVector<Value> worklist{value};
+  llvm::SmallPtrSet<Value, 8> seen;
+  int numUses = 0;
+  auto push = [&](Value other) {
+    if (isa<TensorType>(other.getType()) && seen.insert(other).second)
+      worklist.push_back(other);
+  };
+  seen.insert(value);
+  while (!worklist.empty()) {
+    Value current = worklist.pop_back_val();
+    if (auto result = dyn_cast<OpResult>(current))
+      if (auto storage = dyn_cast<StorageOpInterface>(result.getOwner()))
+        if (std::optional<unsigned> operand = storage.getAliasedOperand(result.getResultNumber()))
+          push(result.getOwner()->getOperand(*operand));
+    for (OpOperand &use : current.getUses()) {
+      if (++numUses > kMaxUses)
+        return true;
+      Operation *user = use.getOwner();
+      if (auto start = dyn_cast<CollectiveOpInterface>(user))
+        if (llvm::is_contained(start.getCollectiveDests(), current))
+          return true;
+      auto storage = dyn_cast<StorageOpInterface>(user);
+      if (!storage)
+        continue;
+      if (storage.mutatesOperand(use.getOperandNumber()))
+        return true;
+      for (OpResult result : user->getResults())
+        if (storage.getAliasedOperand(result.getResultNumber()) == use.getOperandNumber())
+          push(result);
+    }
+  }
+  return false;
+}
+
+/// Whether `first` keeps every buffer that `second` keeps, so that the buffers live as long without `second`.
+bool keepsAll(WaitOp first, WaitOp second) {
+  return llvm::all_of(second.getInflight(), [&](Value buffer) { return llvm::is_contained(first.getInflight(), buffer); });
+}
+
+/// A second wait of one future in one block gives the values of the first.
+struct FoldRepeatedWaits : public OpRewritePattern<WaitOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(WaitOp wait, PatternRewriter &rewriter) const final {
+    if (wait.getFuture().hasOneUse())
+      return failure();
+    WaitOp first = wait;
+    SmallVector<WaitOp> waits;
+    for (Operation *user : wait.getFuture().getUsers())
+      if (auto other = dyn_cast<WaitOp>(user); other && other->getBlock() == wait->getBlock()) {
+        waits.push_back(other);
+        if (other->isBeforeInBlock(first))
+          first = other;
+      }
+    bool changed = false;
+    for (WaitOp other : waits) {
+      if (other == first || !keepsAll(first, other) ||
+          other->getDiscardableAttrDictionary() != first->getDiscardableAttrDictionary())
+        continue;
+      rewriter.replaceOp(other, first.getValues());
+      changed = true;
+    }
+    return success(changed);
+  }
+};
+
+/// Whether value i of a start is its input i when the rank is alone in its group or there is no data.
+bool isIdentityKind(CollectiveOpInterface start) {
+  if (auto permute = dyn_cast<PermuteOp>(*start))
+    return permute.getPairs() == ArrayRef<int64_t>({0, 0});
+  if (start.isPointToPoint())
+    return false;
+  if (start.getCollectiveReduction() != ReductionKind::scaled_sum)
+    return true;
+  auto scale = start->getAttrOfType<FloatAttr>("scale");
+  return scale && scale.getValue().isExactlyValue(1.0);
+}
+
+/// Whether member `index` of a start may be replaced by its input, whose bits it has.
+bool canForward(CollectiveOpInterface start, ArrayRef<WaitOp> waits, unsigned index) {
+  Value input = start.getCollectiveInputs()[index];
+  Type type = cast<FutureType>(start.getCollectiveFuture().getType()).getTypes()[index];
+  if (input.getType() != type)
+    return false;
+  if (isa<MemRefType>(type))
+    return start.getCollectiveDests()[index] == input;
+  return !mayBeWritten(input) &&
+         llvm::none_of(waits, [&](WaitOp wait) { return mayBeWritten(wait.getValues()[index]); });
+}
+
+/// A collective over groups of one rank gives its inputs.
+struct FoldSingleRank : public OpInterfaceRewritePattern<CollectiveOpInterface> {
+  using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
+
+  LogicalResult matchAndRewrite(CollectiveOpInterface start, PatternRewriter &rewriter) const final {
+    if (!isIdentityKind(start))
+      return failure();
+    std::optional<SmallVector<WaitOp>> waits = getWaits(start.getCollectiveFuture());
+    if (!waits || waits->empty())
+      return rewriter.notifyMatchFailure(start, "the future escapes, or nobody waits for it");
+    auto group = SymbolTable::lookupNearestSymbolFrom<GroupOp>(start, start.getGroupAttr());
+    if (!group || group.getGroupSize() != 1)
+      return rewriter.notifyMatchFailure(start, "not alone in the group");
+    unsigned numValues = cast<FutureType>(start.getCollectiveFuture().getType()).getTypes().size();
+    for (unsigned index = 0; index < numValues; ++index)
+      if (!canForward(start, *waits, index))
+        return rewriter.notifyMatchFailure(start, "a value is not its input, or may be written");
+    SmallVector<Value> inputs(start.getCollectiveInputs());
+    for (WaitOp wait : *waits)
+      rewriter.replaceOp(wait, ValueRange(inputs).take_front(numValues));
+    rewriter.eraseOp(start);
+    return success();
+  }
+};
+
+/// Whether a wait may move members in and out: a collective that every rank of the group starts alike.
+bool isSymmetricKind(CollectiveOpInterface start) {
+  if (auto allToAll = dyn_cast<AllToAllOp>(*start))
+    return !allToAll.getInputSplits();
+  return isa<AllGatherOp, ReduceScatterOp, AllReduceOp, BroadcastOp, ReduceOp, GatherOp, ScatterOp>(*start);
+}
+
+/// What is left of the members of a coalesced start.
+struct MemberPlan {
+  /// Members that stay, and those of no bytes, whose values become their inputs.
+  SmallVector<unsigned> kept, forwarded;
+};
+
+MemberPlan planMembers(CollectiveOpInterface start, ArrayRef<WaitOp> waits) {
+  MemberPlan plan;
+  ArrayRef<Type> types = cast<FutureType>(start.getCollectiveFuture().getType()).getTypes();
+  for (auto [index, type] : llvm::enumerate(types)) {
+    Value input = start.getCollectiveInputs()[index];
+    bool used = llvm::any_of(waits, [&, index = index](WaitOp wait) { return !wait.getValues()[index].use_empty(); });
+    if (input.getType() == type && getStaticElements(type) == 0)
+      plan.forwarded.push_back(index);
+    else if (used)
+      plan.kept.push_back(index);
+  }
+  return plan;
+}
+
+/// Members of a coalesced start on tensors that nobody reads, or that have no bytes, are dropped; a collective is never
+/// dropped for not being read.
+struct DropMembers : public OpInterfaceRewritePattern<CollectiveOpInterface> {
+  using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
+
+  LogicalResult matchAndRewrite(CollectiveOpInterface start, PatternRewriter &rewriter) const final {
+    Value future = start.getCollectiveFuture();
+    ArrayRef<Type> types = cast<FutureType>(future.getType()).getTypes();
+    if (!isSymmetricKind(start) || types.empty() || !isa<TensorType>(types.front()) ||
+        !start.getCollectiveDests().empty())
+      return failure();
+    std::optional<SmallVector<WaitOp>> waits = getWaits(future);
+    if (!waits || waits->empty())
+      return rewriter.notifyMatchFailure(start, "the future escapes, or nobody waits for it");
+    MemberPlan plan = planMembers(start, *waits);
+    if (plan.kept.size() == types.size() || (plan.kept.empty() && plan.forwarded.size() != types.size()))
+      return failure();
+
+    SmallVector<Value> inputs(start.getCollectiveInputs());
+    SmallVector<Type> keptTypes;
+    for (unsigned index : plan.kept)
+      keptTypes.push_back(types[index]);
+    auto keptFuture = FutureType::get(getContext(), keptTypes);
+    SmallVector<SmallVector<Value>> replacements;
+    for (WaitOp wait : *waits) {
+      SmallVector<Value> values(wait.getNumResults());
+      for (unsigned index : plan.forwarded)
+        values[index] = inputs[index];
+      rewriter.setInsertionPoint(wait);
+      if (!plan.kept.empty()) {
+        auto narrow = WaitOp::create(rewriter, wait.getLoc(), TypeRange(keptTypes), future, wait.getInflight());
+        narrow->setDiscardableAttrs(wait->getDiscardableAttrDictionary());
+        for (auto [place, index] : llvm::enumerate(plan.kept))
+          values[index] = narrow.getValues()[place];
+      }
+      // The others have no uses.
+      for (auto [value, result] : llvm::zip_equal(values, wait.getValues()))
+        if (value)
+          rewriter.replaceAllUsesWith(result, value);
+      rewriter.eraseOp(wait);
+    }
+    if (plan.kept.empty()) {
+      rewriter.eraseOp(start);
+      return success();
+    }
+    rewriter.modifyOpInPlace(start, [&] {
+      for (unsigned index = types.size(); index-- > 0;)
+        if (!llvm::is_contained(plan.kept, index))
+          start->eraseOperand(index);
+      setNumInputs(start, plan.kept.size());
+      future.setType(keptFuture);
+    });
+    return success();
+  }
+
+private:
+  /// The operand segments after operands were erased: inputs only.
+  static void setNumInputs(CollectiveOpInterface start, int32_t numInputs) {
+    start->setAttr("operandSegmentSizes", DenseI32ArrayAttr::get(start->getContext(), {numInputs, 0}));
+  }
+};
+
+} // namespace
+
+void CommDialect::getCanonicalizationPatterns(RewritePatternSet &patterns) const {
+  patterns.add<FoldRepeatedWaits, FoldSingleRank, DropMembers>(getContext());
+}

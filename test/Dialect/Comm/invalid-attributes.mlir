@@ -1,0 +1,132 @@
+// RUN: comm-opt %s -verify-diagnostics --split-input-file --allow-unregistered-dialect
+
+// Tests that the dialect's discardable attributes are refused where they do not belong or have the wrong type.
+
+func.func @cost_type() {
+  // expected-error @+1 {{'comm.cost' must be a #comm.cost attribute}}
+  "test.op"() {comm.cost = 4 : i64} : () -> ()
+  return
+}
+
+// -----
+
+func.func @hybrid_type() {
+  // expected-error @+1 {{'comm.hybrid' must be the symbol of a comm.group}}
+  "test.op"() {comm.hybrid = "dp"} : () -> ()
+  return
+}
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+func.func @hybrid_start() {
+  // expected-error @+1 {{'comm.hybrid' is for operations that are no collective themselves}}
+  %f = comm.barrier on @dp {comm.hybrid = @dp} : () -> !comm.future<>
+  return
+}
+
+// -----
+
+func.func @pinned_type() {
+  // expected-error @+1 {{'comm.pinned' must be a unit attribute}}
+  "test.op"() {comm.pinned = true} : () -> ()
+  return
+}
+
+// -----
+
+func.func @bytes_hint_type() {
+  // expected-error @+1 {{'comm.bytes_hint' must be an i64 array with one non-negative size per result}}
+  %0 = "test.op"() {comm.bytes_hint = 4 : i64} : () -> tensor<?xf32>
+  return
+}
+
+// -----
+
+func.func @bytes_hint_count() {
+  // expected-error @+1 {{'comm.bytes_hint' must be an i64 array with one non-negative size per result}}
+  %0 = "test.op"() {comm.bytes_hint = array<i64: 4, 4>} : () -> tensor<?xf32>
+  return
+}
+
+// -----
+
+func.func @bytes_hint_negative() {
+  // expected-error @+1 {{'comm.bytes_hint' must be an i64 array with one non-negative size per result}}
+  %0 = "test.op"() {comm.bytes_hint = array<i64: -4>} : () -> tensor<?xf32>
+  return
+}
+
+// -----
+
+func.func @signature_place() {
+  // expected-error @+1 {{'comm.schedule_signature' must be a string on a function}}
+  "test.op"() {comm.schedule_signature = "abc"} : () -> ()
+  return
+}
+
+// -----
+
+// expected-error @+1 {{'comm.schedule_signature' must be a string on a function}}
+func.func @signature_type() attributes {comm.schedule_signature = 7 : i64} {
+  return
+}
+
+// -----
+
+func.func @donated_place() {
+  // expected-error @+1 {{'comm.donated' is for arguments of functions}}
+  "test.op"() {comm.donated} : () -> ()
+  return
+}
+
+// -----
+
+func.func @ready_place() {
+  // expected-error @+1 {{'comm.ready_ns' is for arguments of functions}}
+  "test.op"() {comm.ready_ns = 5 : i64} : () -> ()
+  return
+}
+
+// -----
+
+func.func @misspelt() {
+  // expected-error @+1 {{'comm.pined' is no attribute of the comm dialect}}
+  "test.op"() {comm.pined} : () -> ()
+  return
+}
+
+// -----
+
+// expected-error @+1 {{'comm.donated' of argument #1 must be a unit attribute}}
+func.func private @donated_type(tensor<4xf32>, tensor<4xf32> {comm.donated = 1 : i64})
+
+// -----
+
+// expected-error @+1 {{'comm.bytes_hint' of argument #0 must be a non-negative i64}}
+func.func private @argument_hint_negative(tensor<?xf32> {comm.bytes_hint = -1 : i64})
+
+// -----
+
+// expected-error @+1 {{'comm.bytes_hint' of argument #0 must be a non-negative i64}}
+func.func private @argument_hint_type(tensor<?xf32> {comm.bytes_hint = 4 : i32})
+
+// -----
+
+// expected-error @+1 {{'comm.ready_ns' of argument #0 must be a non-negative i64}}
+func.func private @ready_negative(!comm.future<tensor<4xf32>> {comm.ready_ns = -1 : i64})
+
+// -----
+
+// expected-error @+1 {{'comm.ready_ns' of argument #0 is for futures}}
+func.func private @ready_tensor(tensor<4xf32> {comm.ready_ns = 1 : i64})
+
+// -----
+
+// expected-error @+1 {{'comm.donatd' of argument #0 is no argument attribute of the comm dialect}}
+func.func private @misspelt_argument(tensor<4xf32> {comm.donatd})
+
+// -----
+
+// expected-error @+1 {{'comm.donated' of result #0 is no result attribute of the comm dialect}}
+func.func private @donated_result() -> (tensor<4xf32> {comm.donated})

@@ -1,0 +1,65 @@
+// RUN: comm-opt %s -verify-diagnostics --split-input-file
+
+// Tests that stream anchors and opaque computation that break a constraint are refused. The names say which.
+
+func.func @record_c1() {
+  // expected-error @+1 {{attribute 'stream' failed to satisfy constraint: 64-bit signless integer attribute whose value is non-negative}}
+  %e = comm.record on -1 : !comm.event
+  return
+}
+
+// -----
+
+func.func @await_event_c1(%e: !comm.event) {
+  // expected-error @+1 {{attribute 'stream' failed to satisfy constraint: 64-bit signless integer attribute whose value is non-negative}}
+  comm.await_event %e on -1 : !comm.event
+  return
+}
+
+// -----
+
+func.func @await_event_future(%f: !comm.future<>) {
+  // expected-error @+1 {{operand #0 must be event of a stream, but got '!comm.future<>'}}
+  "comm.await_event"(%f) {stream = 0} : (!comm.future<>) -> ()
+  return
+}
+
+// -----
+
+func.func @compute_c1_count(%x: tensor<8xf32>) {
+  // expected-error @+1 {{C1: 2 aliases for 1 results}}
+  %0 = comm.compute "view"(%x) aliases [0, 0] : (tensor<8xf32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @compute_c1_range(%x: tensor<8xf32>) {
+  // expected-error @+1 {{C1: no operand #1 to alias}}
+  %0 = comm.compute "view"(%x) aliases [1] : (tensor<8xf32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @compute_c1_negative(%x: tensor<8xf32>) {
+  // expected-error @+1 {{C1: no operand #-2 to alias}}
+  %0 = comm.compute "view"(%x) aliases [-2] : (tensor<8xf32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @compute_c2_range(%x: tensor<8xf32>) {
+  // expected-error @+1 {{C2: mutated operand #1 does not exist or is listed twice}}
+  comm.compute "zero_"(%x) mutates [1] : (tensor<8xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @compute_c2_twice(%x: tensor<8xf32>) {
+  // expected-error @+1 {{C2: mutated operand #0 does not exist or is listed twice}}
+  comm.compute "zero_"(%x) mutates [0, 0] : (tensor<8xf32>) -> ()
+  return
+}
