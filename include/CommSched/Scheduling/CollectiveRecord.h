@@ -1,0 +1,70 @@
+//===- CollectiveRecord.h - What a pass did for each collective, and what stopped it ----------===//
+//
+// The reordering passes answer with an order and one record per collective: how long it was exposed before and after,
+// how far it moved, and the limiting factor, with numbers. Remarks and reports are written from these.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_SCHEDULING_COLLECTIVERECORD_H
+#define COMMSCHED_SCHEDULING_COLLECTIVERECORD_H
+
+#include "CommSched/Scheduling/Problem.h"
+
+namespace commsched {
+
+/// Why a collective, or a wait, did not move any further.
+enum class LimitingFactor : uint8_t {
+  /// Nothing was tried.
+  None,
+  /// It stands at the block's end.
+  BlockEnd,
+  /// `blocker` is in the way: a dependence on a node that may not be taken along.
+  DataDependence,
+  /// `blocker` is a collective that it may not pass.
+  CollectiveOrder,
+  /// Passing `blocker` would make the peak `reached` bytes, above `limit`.
+  PeakMemory,
+  /// Compute already covers it, the overlap factor included.
+  AlreadyHidden,
+  /// Passing `blocker` would expose other collectives by `reached` ns more in total.
+  ExposesOthers,
+  /// The group would become larger than `limit` nodes.
+  GroupLimit,
+  /// The limit of `limit` collectives to move was reached before it.
+  MoveLimit,
+  /// Its moves would raise the makespan from `limit` to `reached` ns; they were taken back.
+  Makespan,
+};
+
+/// The name of a limiting factor, in words ("peak memory").
+llvm::StringRef stringify(LimitingFactor factor);
+
+struct CollectiveRecord {
+  /// The start or wait that moved.
+  NodeId node = kNone;
+  /// How long its waits hold the compute lane, ns, in the order given and in the order returned.
+  Ns initialExposed = 0, finalExposed = 0;
+  /// Nodes that it passed, and nodes that it took along.
+  int32_t moves = 0, grouped = 0;
+  LimitingFactor factor = LimitingFactor::None;
+  NodeId blocker = kNone;
+  int64_t reached = 0, limit = 0;
+
+  Ns improvement() const { return initialExposed - finalExposed; }
+};
+
+/// An answer of a reordering pass.
+struct ReorderResult {
+  Order order;
+  std::vector<CollectiveRecord> records;
+  /// What the peak might reach, bytes; -1 where it was no concern.
+  Bytes peakLimit = -1;
+  /// What went wrong, or empty: then `order` is the given one. Only a memory recount can go wrong.
+  std::string error;
+};
+
+/// Fills in the exposed times of `result.records`, by playing both orders. O(N + lanes).
+void measureExposure(const Problem &problem, llvm::ArrayRef<NodeId> before, ReorderResult &result);
+
+} // namespace commsched
+
+#endif // COMMSCHED_SCHEDULING_COLLECTIVERECORD_H

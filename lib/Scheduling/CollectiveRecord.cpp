@@ -1,0 +1,33 @@
+//===- CollectiveRecord.cpp - What a pass did for each collective, and what stopped it --------===//
+
+#include "CommSched/Scheduling/CollectiveRecord.h"
+#include "CommSched/Scheduling/Timeline.h"
+
+using namespace commsched;
+
+llvm::StringRef commsched::stringify(LimitingFactor factor) {
+  static constexpr llvm::StringLiteral names[] = {
+      "none",           "end of the block", "data dependence", "collective order", "peak memory",
+      "already hidden", "exposes others",   "group limit",     "move limit",       "makespan"};
+  return names[static_cast<unsigned>(factor)];
+}
+
+void commsched::measureExposure(const Problem &problem, llvm::ArrayRef<NodeId> before, ReorderResult &result) {
+  if (result.records.empty())
+    return;
+  // Exposed time by collective: that of its waits. A wait for an argument's future stands for itself.
+  auto exposed = [&](llvm::ArrayRef<NodeId> order) {
+    std::vector<Ns> ofNode = simulate(problem, order).exposed;
+    for (NodeId id = 0; id < problem.size(); ++id)
+      if (NodeId start = problem.nodes[id].start; start != kNone)
+        ofNode[start] += ofNode[id];
+    return ofNode;
+  };
+  std::vector<Ns> initial = exposed(before), final = exposed(result.order);
+  for (CollectiveRecord &record : result.records) {
+    NodeId start = problem.nodes[record.node].start;
+    NodeId collective = start == kNone ? record.node : start;
+    record.initialExposed = initial[collective];
+    record.finalExposed = final[collective];
+  }
+}
