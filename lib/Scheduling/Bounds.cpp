@@ -1,4 +1,10 @@
 //===- Bounds.cpp - What no order can beat ---------------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Bounds.h"
 #include "BucketShares.h"
@@ -62,20 +68,20 @@ BoundCosts costsAsGiven(const Problem &problem) {
   return costs;
 }
 
-/// What mergeable collectives cost in any bucket. A bucket's issue is paid once, and its casts vanish.
+/// What mergeable collectives cost in any bucket. A bucket's issue is paid once, and its casts become part of the pack.
 BoundCosts costsInBuckets(const Problem &problem) {
   BoundCosts costs = costsAsGiven(problem);
-  std::vector<Ns> shares = bucketShares(problem);
+  BucketShares shares = bucketShares(problem);
   for (NodeId id = 0; id < problem.size(); ++id) {
-    if (shares[id] == kNone)
+    if (shares.cast[id] != kNone)
+      costs.compute[id] = shares.cast[id];
+    if (shares.lane[id] == kNone)
       continue;
     const Node &node = problem.nodes[id];
     costs.compute[id] = 0;
     // The cost function is monotone: a bucket takes no less than the member alone.
     costs.path[id] = std::min(node.cost, std::max<Ns>(problem.mergeKeys[node.mergeKey].cost(node.bytes), 0));
-    costs.lane[id] = std::min(shares[id], costs.path[id]);
-    if (NodeId cast = problem.members[id].cast; cast != kNone)
-      costs.compute[cast] = 0;
+    costs.lane[id] = std::min(shares.lane[id], costs.path[id]);
   }
   return costs;
 }

@@ -1,6 +1,14 @@
 //===- BucketShares.cpp - What a collective costs its lane in any bucket ---------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
 
 #include "BucketShares.h"
+#include "CommSched/Scheduling/Bucketing.h"
+#include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 
 using namespace commsched;
@@ -18,8 +26,8 @@ struct Rate {
   Ns of(Bytes part) const { return static_cast<Ns>(static_cast<__int128>(cost) * part / bytes); }
   /// Whether this is less than `other` by more than the tolerance.
   bool farBelow(const Rate &other) const {
-    return static_cast<__int128>(cost) * other.bytes <
-           static_cast<__int128>(other.cost) * bytes / kShareTolerance * (kShareTolerance - 1);
+    __int128 mine = static_cast<__int128>(cost) * other.bytes, theirs = static_cast<__int128>(other.cost) * bytes;
+    return theirs - mine > theirs / kShareTolerance;
   }
 };
 
@@ -75,39 +83,81 @@ private:
   int32_t samples = 0;
 };
 
+/// The smallest positive one of `sizes` and their sum.
+std::pair<Bytes, Bytes> smallestAndTotal(llvm::ArrayRef<Bytes> sizes) {
+  Bytes smallest = 0, total = 0;
+  for (Bytes size : sizes) {
+    total += size;
+    if (size > 0 && (smallest == 0 || size < smallest))
+      smallest = size;
+  }
+  return {smallest, total};
+}
+
+/// The starts of one key.
+void shareLane(const Problem &problem, const MergeKey &key, llvm::ArrayRef<NodeId> members, std::vector<Ns> &shares) {
+  std::vector<Bytes> sizes;
+  for (NodeId id : members)
+    sizes.push_back(problem.nodes[id].bytes);
+  auto [smallest, total] = smallestAndTotal(sizes);
+  Bytes largest = key.cap < 0 ? total : std::min(total, key.cap);
+  if (smallest == 0 || largest < smallest)
+    smallest = largest = std::max<Bytes>(largest, 1);
+  RateFloor floor(key.cost, smallest, largest);
+  std::partial_sort(sizes.begin(), sizes.begin() + 2, sizes.end());
+  for (NodeId id : members) {
+    const Node &node = problem.nodes[id];
+    // A collective that fits into no bucket with the smallest other one stays alone.
+    Bytes partner = node.bytes == sizes[0] ? sizes[1] : sizes[0];
+    if (key.cap < 0 || node.bytes + partner <= key.cap)
+      shares[id] = node.bytes == 0 ? 0 : std::min(node.cost, floor.from(node.bytes).of(node.bytes));
+  }
+}
+
+/// The casts of one key's members.
+void shareCasts(const Problem &problem, llvm::ArrayRef<NodeId> members, std::vector<Ns> &shares) {
+  std::vector<Bytes> written;
+  // The member that reads least for what it writes. A pack does every cast that it can.
+  Bytes read = 0, wrote = 0;
+  bool any = false;
+  for (NodeId id : members) {
+    const MergeMember &member = problem.members[id];
+    bool isFused = fusedCast(problem, id) != kNone;
+    Bytes reads = isFused ? member.castInputBytes : member.inputBytes, writes = member.inputBytes;
+    written.push_back(writes);
+    any |= isFused;
+    if (writes > 0 && (wrote == 0 || static_cast<__int128>(reads) * wrote < static_cast<__int128>(read) * writes))
+      read = reads, wrote = writes;
+  }
+  if (!any || wrote == 0 || !problem.copyCost)
+    return;
+  auto [smallest, total] = smallestAndTotal(written);
+  std::function<Ns(Bytes)> cost = [&, read = read, wrote = wrote](Bytes bytes) {
+    return problem.copyCost(static_cast<Bytes>(static_cast<__int128>(bytes) * read / wrote), bytes);
+  };
+  RateFloor floor(cost, std::max<Bytes>(smallest, 1), std::max<Bytes>(total, 1));
+  for (NodeId id : members)
+    if (NodeId cast = fusedCast(problem, id); cast != kNone) {
+      Bytes bytes = problem.members[id].inputBytes;
+      shares[cast] = bytes == 0 ? 0 : std::min(problem.nodes[cast].cost, floor.from(bytes).of(bytes));
+    }
+}
+
 } // namespace
 
-std::vector<Ns> commsched::bucketShares(const Problem &problem) {
-  std::vector<Ns> shares(problem.nodes.size(), kNone);
-  std::vector<std::vector<NodeId>> starts(problem.mergeKeys.size());
+BucketShares commsched::bucketShares(const Problem &problem) {
+  BucketShares shares;
+  shares.lane.assign(problem.nodes.size(), kNone);
+  shares.cast.assign(problem.nodes.size(), kNone);
+  std::vector<std::vector<NodeId>> members(problem.mergeKeys.size());
   for (NodeId id = 0; id < problem.size(); ++id)
-    if (problem.nodes[id].mergeKey != kNone)
-      starts[problem.nodes[id].mergeKey].push_back(id);
-  for (size_t index = 0; index < starts.size(); ++index) {
-    const MergeKey &key = problem.mergeKeys[index];
-    std::vector<NodeId> &members = starts[index];
-    if (members.size() < 2 || !key.cost)
+    if (problem.nodes[id].mergeKey != kNone && isMergeable(problem, id))
+      members[problem.nodes[id].mergeKey].push_back(id);
+  for (auto [index, key] : llvm::enumerate(problem.mergeKeys)) {
+    if (members[index].size() < 2 || !key.cost)
       continue;
-    std::stable_sort(members.begin(), members.end(),
-                     [&](NodeId a, NodeId b) { return problem.nodes[a].bytes < problem.nodes[b].bytes; });
-    Bytes total = 0, smallest = 0;
-    for (NodeId id : members) {
-      total += problem.nodes[id].bytes;
-      if (smallest == 0)
-        smallest = problem.nodes[id].bytes;
-    }
-    Bytes largest = key.cap < 0 ? total : std::min(total, key.cap);
-    if (smallest == 0 || largest < smallest)
-      smallest = largest = std::max<Bytes>(largest, 1);
-    RateFloor floor(key.cost, smallest, largest);
-    for (size_t at = 0; at < members.size(); ++at) {
-      const Node &node = problem.nodes[members[at]];
-      // A collective that fits into no bucket with the smallest other one stays alone.
-      Bytes partner = problem.nodes[members[at == 0 ? 1 : 0]].bytes;
-      if (key.cap >= 0 && node.bytes + partner > key.cap)
-        continue;
-      shares[members[at]] = node.bytes == 0 ? 0 : std::min(node.cost, floor.from(node.bytes).of(node.bytes));
-    }
+    shareLane(problem, key, members[index], shares.lane);
+    shareCasts(problem, members[index], shares.cast);
   }
   return shares;
 }

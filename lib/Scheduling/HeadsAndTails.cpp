@@ -1,5 +1,11 @@
 //===- HeadsAndTails.cpp - The earliest and the latest that lanes allow ----------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
 // Two passes over the nodes in their (topological) order, forward for heads and backward for tails. Each keeps, for a
 // universe of nodes, the set of pieces of work before (after) each node as bits, one section of bits per lane. Within a
 // section the bits are sorted by falling head (tail), so that a level is a prefix of the set bits. A head that has

@@ -1,5 +1,11 @@
 //===- BoundsTest.cpp - Tests that no order beats a bound ------------------------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
 // The oracle plays every topological order of small problems with a recursion of its own. Where there are too many, it
 // stops early, which leaves the test valid: no order whatever may be below a bound.
 //
@@ -231,6 +237,50 @@ TEST(Bounds, NoBucketingIsBelowTheJointBound) {
   // The test is about something: buckets were made, and many of them paid.
   EXPECT_GE(bucketings, 800);
   EXPECT_GE(lower, 200);
+}
+
+// Two gathers of 100 bytes behind casts of 60 ns that a pack does faster.
+TEST(Bounds, SharesOfABucket) {
+  Problem problem;
+  problem.laneNames = {"compute", "@dp"};
+  problem.copyCost = [](Bytes read, Bytes written) { return (read + written) / 10; };
+  problem.mergeKeys.push_back({CollectiveKind::AllGather, 1, 2, [](Bytes bytes) { return 10 + bytes; }, -1});
+  auto add = [&](Node node, std::vector<int32_t> preds, std::vector<int32_t> touches) {
+    problem.nodes.push_back(node);
+    problem.members.emplace_back();
+    problem.preds.append(preds);
+    problem.touches.append(touches);
+  };
+  for (NodeId first : {0, 3}) {
+    problem.buffers.push_back({50, first, false});
+    problem.buffers.push_back({100, first + 1, true});
+    int32_t input = 2 * first / 3, output = input + 1;
+    Node cast, start, wait;
+    cast.cost = 60;
+    start.kind = NodeKind::Start;
+    start.lane = 1;
+    start.cost = 110;
+    start.bytes = 100;
+    start.mergeKey = 0;
+    wait.kind = NodeKind::Wait;
+    wait.start = first + 1;
+    add(cast, {}, {input});
+    add(start, {first}, {input, output});
+    add(wait, {first + 1}, {input, output});
+    problem.members[first + 1] = {first + 2, input, output, 50, 100, first, 100};
+  }
+  problem.finalize();
+  ASSERT_EQ(problem.validate(), "");
+  // Apart: a cast, then both gathers.
+  EXPECT_EQ(lowerBound(problem).makespan, 60 + 220);
+  // Together: a gather of 210 ns, of which each pays 105, and a pack. Of that a cast of 50 written bytes pays 14: the
+  // smallest rate of a pack, in whole ns, would be that of 53 bytes for 15 ns.
+  // The gathers' shares are rounded down, and less by a thousandth where sampling stops.
+  EXPECT_GE(jointLowerBound(problem).makespan, 14 + 208);
+  EXPECT_LE(jointLowerBound(problem).makespan, 14 + 210);
+  llvm::Expected<ExpandedProblem> merged = expandBuckets(problem, Bucket{{1, 4}, BucketForm::Packed});
+  ASSERT_TRUE(bool(merged));
+  EXPECT_GE(makespanOf(merged->problem, identityOrder(merged->problem)), 30 + 210);
 }
 
 } // namespace

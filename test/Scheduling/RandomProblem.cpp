@@ -1,4 +1,10 @@
 //===- RandomProblem.cpp - Problems for tests and benchmarks ---------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
 
 #include "RandomProblem.h"
 #include "llvm/ADT/STLExtras.h"
@@ -115,15 +121,15 @@ class Generator {
 public:
   Generator(uint64_t seed, const RandomOptions &options) : random(seed), options(options), builder(options.commLanes) {
     Problem &problem = builder.problem;
-    problem.copyCost = [](Bytes read, Bytes written) { return 1 + (read + written) / 256; };
+    Ns launch = random.below(3), grains = random.between(2, 8);
+    problem.copyCost = [=](Bytes read, Bytes written) { return launch + (read + written) / (grains * kGrain); };
     for (LaneId lane = 1; lane <= options.commLanes; ++lane)
       for (CollectiveKind kind : llvm::ArrayRef(kMergeableKinds).take_front(options.mergeKinds)) {
         MergeKey key;
         key.kind = kind;
         key.lane = lane;
         key.ranks = random.percent(50) ? 2 : 4;
-        Ns alpha = random.between(0, options.maxCost / 2), perGrain = random.between(0, 3);
-        key.cost = [=](Bytes bytes) { return alpha + perGrain * bytes / (2 * kGrain); };
+        key.cost = costCurve();
         if (random.percent(30))
           key.cap = kGrain * random.between(4, 40);
         problem.mergeKeys.push_back(key);
@@ -156,6 +162,22 @@ public:
   }
 
 private:
+  /// Monotone: affine, in steps, or with a bend to either side.
+  std::function<Ns(Bytes)> costCurve() {
+    Ns alpha = random.between(0, options.maxCost / 2), perGrain = random.between(0, 3);
+    Bytes bend = kGrain * random.between(1, 2 * options.maxBytes / kGrain);
+    switch (random.below(3)) {
+    case 0:
+      return [=](Bytes bytes) { return alpha + perGrain * bytes / (2 * kGrain); };
+    case 1:
+      return [=](Bytes bytes) { return alpha + (1 + perGrain) * (bytes / bend) * 4; };
+    default:
+      return [=](Bytes bytes) {
+        return alpha + perGrain * std::min(bytes, bend) / kGrain + std::max<Bytes>(bytes - bend, 0) / kGrain;
+      };
+    }
+  }
+
   Bytes size() { return kGrain * random.between(0, options.maxBytes / kGrain); }
   Ns cost() { return random.percent(10) ? 0 : random.between(1, options.maxCost); }
 
@@ -440,7 +462,7 @@ public:
       builder.problem.mergeKeys.push_back(key);
     }
     for (int32_t index = 0; index < options.layers * options.parameters; ++index)
-      shards.push_back(random.between(1, 16) << 16);
+      shards.push_back(random.between(1, 16) << 15);
   }
 
   Problem run() {

@@ -1,5 +1,11 @@
 //===- Bounds.h - What no order can beat -----------------------------------------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
 // Lower bounds on the makespan and on the peak that hold for every order of a Problem, so that a report can say how
 // far an answer is from the best there is. They depend on the graph alone. docs/Models.md explains why they hold.
 //
@@ -48,7 +54,7 @@ struct LowerBound {
 LowerBound lowerBound(const Problem &problem, const BoundOptions &options = {});
 
 /// No order of the problem is faster with any bucketing by Problem::mergeKeys (Bucketing.h), packed or coalesced.
-/// Copies are free in it, and so are the casts that a bucket can do itself. Equal to lowerBound() without merge keys.
+/// Copies are free in it, but for the part that a cast has in the pack that does it. lowerBound() without merge keys.
 LowerBound jointLowerBound(const Problem &problem, const BoundOptions &options = {});
 
 /// No order of the problem, without bucketing, has a smaller peak: at each node, what it touches itself, and what must
