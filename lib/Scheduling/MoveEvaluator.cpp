@@ -79,6 +79,31 @@ int32_t MoveEvaluator::latest(int32_t first, int32_t last) const {
   return result - (last - first);
 }
 
+/// Where a buffer of the group is touched outside the group.
+struct MoveEvaluator::Around {
+  /// Whether it is live when the window begins, and when it ends, whatever happens within.
+  bool before, after;
+  /// Whether the segment touches it, and if so at which positions first and last.
+  bool inSegment;
+  int32_t firstInSegment, lastInSegment;
+};
+
+MoveEvaluator::Around MoveEvaluator::touchesAround(BufferId id, const Change &change) const {
+  const Buffer &buffer = problem->buffers[id];
+  const NodeId *row = touching.data() + rows[id], *rowEnd = touching.data() + rows[id + 1];
+  auto from = [&](int32_t position) {
+    return std::lower_bound(row, rowEnd, position, [&](NodeId node, int32_t p) { return positions[node] < p; });
+  };
+  const NodeId *segmentRow = from(change.segmentFirst), *segmentRowEnd = from(change.segmentLast);
+  Around around;
+  around.before = buffer.def == kNone || positions[*row] < change.windowFirst;
+  around.after = buffer.liveOut || positions[*(rowEnd - 1)] >= change.windowLast;
+  around.inSegment = segmentRow != segmentRowEnd;
+  around.firstInSegment = around.inSegment ? positions[*segmentRow] : kNone;
+  around.lastInSegment = around.inSegment ? positions[*(segmentRowEnd - 1)] : kNone;
+  return around;
+}
+
 MoveEvaluator::Change MoveEvaluator::evaluate(int32_t first, int32_t last, int32_t to) const {
   assert(0 <= first && first < last && last <= static_cast<int32_t>(current.size()) && "no group");
   assert(0 <= to && to + (last - first) <= static_cast<int32_t>(current.size()) && "no such place");
@@ -108,21 +133,12 @@ MoveEvaluator::Change MoveEvaluator::evaluate(int32_t first, int32_t last, int32
       lastInGroup = touched[index].second;
 
     const Buffer &buffer = problem->buffers[id];
-    const NodeId *row = touching.data() + rows[id], *rowEnd = touching.data() + rows[id + 1];
-    auto from = [&](int32_t position) {
-      return std::lower_bound(row, rowEnd, position, [&](NodeId node, int32_t p) { return positions[node] < p; });
-    };
-    const NodeId *segmentRow = from(change.segmentFirst), *segmentRowEnd = from(change.segmentLast);
-    bool inSegment = segmentRow != segmentRowEnd;
-    bool before = buffer.def == kNone || positions[*row] < change.windowFirst;
-    bool after = buffer.liveOut || positions[*(rowEnd - 1)] >= change.windowLast;
+    auto [before, after, inSegment, firstInSegment, lastInSegment] = touchesAround(id, change);
 
     // Seen from S and from G, once with S in front of G and once with G in front of S, as half-open ranges.
     const int32_t none = change.segmentLast;
-    int32_t behindS = before ? change.segmentFirst : inSegment ? positions[*segmentRow] : none;
-    int32_t behindG = after       ? change.segmentLast
-                      : inSegment ? positions[*(segmentRowEnd - 1)] + 1
-                                  : change.segmentFirst;
+    int32_t behindS = before ? change.segmentFirst : inSegment ? firstInSegment : none;
+    int32_t behindG = after ? change.segmentLast : inSegment ? lastInSegment + 1 : change.segmentFirst;
     Bytes sign = left ? buffer.bytes : -buffer.bytes;
     change.steps.push_back({change.segmentFirst, sign});
     change.steps.push_back({behindG, -sign});

@@ -53,6 +53,8 @@ public:
 
 private:
   struct Change;
+  struct Around;
+  Around touchesAround(BufferId id, const Change &change) const;
   Change evaluate(int32_t first, int32_t last, int32_t to) const;
 
   const Problem *problem;
