@@ -231,7 +231,7 @@ public:
   }
 
   void levels(const BoundOptions &options) {
-    NodeId size = problem.size(), step = size <= options.exactNodes ? size : options.window;
+    NodeId size = problem.size(), step = size <= options.exactNodes ? size : std::max(1, options.window);
     for (NodeId first = 0; first < size; first += step) {
       NodeId from = std::max(0, first - step), last = std::min(size, first + step);
       Universe universe(problem, costs, from, last, result.head, result.begin, /*twoSets=*/true);
@@ -351,7 +351,7 @@ public:
   }
 
   void levels(const BoundOptions &options) {
-    NodeId size = problem.size(), step = size <= options.exactNodes ? size : options.window;
+    NodeId size = problem.size(), step = size <= options.exactNodes ? size : std::max(1, options.window);
     for (NodeId last = size; last > 0; last -= step) {
       NodeId first = std::max(0, last - step), to = std::min(size, last + step);
       Universe universe(problem, costs, first, to, result.tail, result.laneTail, /*twoSets=*/false);
