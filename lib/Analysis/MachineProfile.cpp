@@ -26,6 +26,8 @@ constexpr double kGiga = 1e9, kTera = 1e12;
 constexpr double kMaxRate = 1e18;
 /// Largest integer that a profile may give; doubles represent all of them exactly.
 constexpr int64_t kMaxInteger = int64_t(1) << 53;
+/// Largest slow-down: a thousand times longer.
+constexpr int64_t kMaxSlowdownPermille = 1000000;
 
 /// One object of the document, its path, and the first error of the whole reading.
 class Reader {
@@ -94,6 +96,14 @@ public:
     if (!value || *value < least || *value > kMaxInteger)
       fail(key, "expected an integer of at least " + llvm::Twine(least));
     return value.value_or(least);
+  }
+
+  /// A slow-down: how much longer, in permille; none where missing.
+  int32_t permille(llvm::StringRef key) {
+    int64_t value = integer(key, 0, 0);
+    if (value > kMaxSlowdownPermille)
+      fail(key, "too large");
+    return static_cast<int32_t>(std::min(value, kMaxSlowdownPermille));
   }
 
   /// The object at `key`; reports and gives an empty one where there is none.
@@ -307,10 +317,9 @@ void readMachine(Reader root, MachineModel &machine) {
     machine.nccl = readNccl(root.child("nccl"));
   if (root.has("slowdown")) {
     Reader slowdown = root.child("slowdown");
-    slowdown.only({"compute_permille", "shared_link_permille", "collective_permille"});
-    machine.computeSlowdownPermille = slowdown.integer("compute_permille", 1000, 1000);
-    machine.sharedLinkSlowdownPermille = slowdown.integer("shared_link_permille", 1000, 1000);
-    machine.collectiveSlowdownPermille = slowdown.integer("collective_permille", 1000, 1000);
+    slowdown.only({"compute_permille", "link_permille"});
+    machine.computeSlowdownPermille = slowdown.permille("compute_permille");
+    machine.linkSlowdownPermille = slowdown.permille("link_permille");
   }
   root.each("collectives", [&](Reader entry) { machine.collectives.push_back(readCollective(entry)); });
   root.each("ops", [&](Reader entry) { machine.ops.push_back(readOp(entry)); });

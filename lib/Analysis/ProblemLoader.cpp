@@ -38,6 +38,8 @@ public:
   void run() {
     problem.laneNames.push_back("compute");
     result.laneGroups.push_back(nullptr);
+    result.slowDown.computePermille = costs.machine().computeSlowdownPermille;
+    result.slowDown.linkPermille = costs.machine().linkSlowdownPermille;
     problem.nodes.resize(nodes.size());
     for (NodeId id = 0; id < nodes.size(); ++id)
       loadNode(id);
@@ -116,6 +118,9 @@ void Loader::loadStart(Node &node, CollectiveOpInterface start) {
   node.cost = cost.time;
   node.workspace = cost.workspace;
   node.issue = costs.machine().issue;
+  // Groups within nodes share one link, groups across nodes the other.
+  result.slowDown.linkOfLane.resize(problem.laneNames.size());
+  result.slowDown.linkOfLane[node.lane] = costs.shapeOf(start).nodes > 1;
   result.unknownCosts += !cost.known();
 }
 

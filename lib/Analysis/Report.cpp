@@ -187,7 +187,7 @@ BlockSnapshot commsched::measureBlock(Block &block, const OperationCosts &costs,
   LoadedBlock loaded = loadBlock(block, costs, options.load);
   const Problem &problem = loaded.problem;
   Order order = identityOrder(problem);
-  Timeline timeline = simulate(problem, order);
+  Timeline timeline = simulate(problem, order, loaded.slowDown);
   MemoryProfile memory = memoryProfile(problem, order);
   BlockSnapshot snapshot;
   snapshot.ops = problem.size();

@@ -86,8 +86,8 @@ TEST(MachineModel, NamesTheFieldThatIsWrong) {
   EXPECT_EQ(errorOf(edited("schema_version", 2)), "machine 'x.json': field 'schema_version': expected 1");
   EXPECT_EQ(errorOf(edited("lanes", "two")), "machine 'x.json': field 'lanes': expected one of per_group, one");
   EXPECT_EQ(errorOf(edited("memory.source", 3)), "machine 'x.json': field 'memory.source': expected a string");
-  EXPECT_EQ(errorOf(edited("slowdown", json::Object{{"compute_permille", 900}})),
-            "machine 'x.json': field 'slowdown.compute_permille': expected an integer of at least 1000");
+  EXPECT_EQ(errorOf(edited("slowdown", json::Object{{"compute_permille", -1}})),
+            "machine 'x.json': field 'slowdown.compute_permille': expected an integer of at least 0");
 }
 
 TEST(MachineModel, NamesTheEntryOfATableThatIsWrong) {

@@ -152,11 +152,11 @@ public:
   Ns collectiveBase = 0;
   LinkClass intra, inter;
 
-  /// Slow-downs in permille (1000: none): of compute while a collective runs, of collectives of different groups that
-  /// run at once, and of collectives while compute runs.
-  int64_t computeSlowdownPermille = 1000;
-  int64_t sharedLinkSlowdownPermille = 1000;
-  int64_t collectiveSlowdownPermille = 1000;
+  /// How much longer things take, in permille of their undisturbed duration (see SlowDown in Scheduling/Timeline.h):
+  /// compute while any collective is in flight, and a collective that begins while another one is in flight on the same
+  /// link.
+  int32_t computeSlowdownPermille = 0;
+  int32_t linkSlowdownPermille = 0;
 
   std::optional<NcclParameters> nccl;
   std::vector<CollectiveTable> collectives;
