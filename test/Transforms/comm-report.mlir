@@ -34,7 +34,7 @@ func.func @nothing(%x: tensor<4xf32>) -> tensor<4xf32> {
 // JSON-NEXT: "after": 450,
 // JSON-NEXT: "before": 450,
 // JSON-NEXT: "lower_bound": 450,
-// JSON-NEXT: "lower_bound_by": "compute lane"
+// JSON-NEXT: "lower_bound_by": "critical path"
 // JSON: "name": "step",
 // JSON-NEXT: "ops": 5,
 // JSON: "peak_bytes": {
@@ -53,7 +53,7 @@ func.func @nothing(%x: tensor<4xf32>) -> tensor<4xf32> {
 // TABLE: step: 5 operations, 1 collectives
 // TABLE: makespan {{ *}}450 ns {{ *}}450 ns
 // TABLE: exposed {{ *}}100 ns {{ *}}100 ns
-// TABLE: lower bound {{ *}}450 ns  compute lane; at most 0.00 % from optimal
+// TABLE: lower bound {{ *}}450 ns  critical path; at most 0.00 % from optimal
 // TABLE: gather {{ *}}all_gather {{ *}}512 B {{ *}}300 ns {{ *}}100 ns
 
 // TRACE: "traceEvents"
