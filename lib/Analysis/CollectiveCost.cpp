@@ -178,10 +178,17 @@ Ns CostLine::operator()(Bytes bytes) const {
   return addNs(fixed, timeAtRate(static_cast<Wide>(bytes) * 10, static_cast<Wide>(bytesPerSecond) * tenths));
 }
 
-static const CostLine &cheapest(llvm::ArrayRef<CostLine> lines, Bytes bytes) {
-  // The first of equals: the order of the candidates is fixed.
-  return *std::min_element(lines.begin(), lines.end(),
-                           [&](const CostLine &a, const CostLine &b) { return a(bytes) < b(bytes); });
+/// The cheapest line and its cost; the first of equals: the order of the candidates is fixed.
+static std::pair<const CostLine *, Ns> cheapest(llvm::ArrayRef<CostLine> lines, Bytes bytes) {
+  std::pair<const CostLine *, Ns> best(&lines.front(), lines.front()(bytes));
+  for (const CostLine &line : lines.drop_front()) {
+    // A line that starts above the best so far needs no division.
+    if (line.latency >= best.second)
+      continue;
+    if (Ns cost = line(bytes); cost < best.second)
+      best = {&line, cost};
+  }
+  return best;
 }
 
 void CollectiveCurve::setLines(std::vector<CostLine> candidates) {
@@ -191,7 +198,7 @@ void CollectiveCurve::setLines(std::vector<CostLine> candidates) {
   floorOf[0] = 0;
   for (unsigned k = 1; k < floorOf.size(); ++k) {
     Bytes end = intervalBegin(k) - 1;
-    floorOf[k] = std::max(floorOf[k - 1], cheapest(lines, end)(end));
+    floorOf[k] = std::max(floorOf[k - 1], cheapest(lines, end).second);
   }
 }
 
@@ -311,7 +318,7 @@ Ns CollectiveCurve::operator()(Bytes bytes) const {
   bytes = std::max<Bytes>(0, bytes);
   if (!points.empty())
     return measuredCost(bytes);
-  return std::max(cheapest(lines, bytes)(bytes), floorOf[intervalOf(bytes)]);
+  return std::max(cheapest(lines, bytes).second, floorOf[intervalOf(bytes)]);
 }
 
 llvm::StringRef CollectiveCurve::nameAt(Bytes bytes) const {
@@ -319,5 +326,5 @@ llvm::StringRef CollectiveCurve::nameAt(Bytes bytes) const {
     return "one rank";
   if (!points.empty())
     return "measured";
-  return cheapest(lines, std::max<Bytes>(0, bytes)).name;
+  return cheapest(lines, std::max<Bytes>(0, bytes)).first->name;
 }

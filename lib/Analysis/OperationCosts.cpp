@@ -142,7 +142,7 @@ OpWork OperationCosts::learn(Operation *op, OpCostSource &source) const {
     source = OpCostSource::Free;
     return OpWork::view();
   }
-  if (std::optional<Ns> time = costs.measuredOp(getTableName(op))) {
+  if (std::optional<Ns> time = costs.hasMeasuredOps() ? costs.measuredOp(getTableName(op)) : std::nullopt) {
     source = OpCostSource::Table;
     return timed(*time);
   }

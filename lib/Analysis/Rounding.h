@@ -15,8 +15,15 @@ __extension__ typedef __int128 Wide;
 
 inline Ns saturate(Wide value) { return value > kMaxNs ? kMaxNs : static_cast<Ns>(value); }
 
-/// Time to do `amount` things at `perSecond`, ns, rounded to the nearest (halves up). Monotone in `amount`.
+/// Time to do `amount` things at `perSecond` , ns, rounded to the nearest (halves up). Monotone in
+/// `amount`.
 inline Ns timeAtRate(Wide amount, Wide perSecond) {
+  // The same sum in 64 bits where it fits, which is several times faster.
+  constexpr Wide kSmallAmount = INT64_MAX / 1'000'000'000;
+  if (amount <= kSmallAmount && perSecond <= INT64_MAX / 2) {
+    uint64_t rate = static_cast<uint64_t>(perSecond);
+    return saturate((static_cast<uint64_t>(amount) * 1'000'000'000 + rate / 2) / rate);
+  }
   return saturate((amount * 1'000'000'000 + perSecond / 2) / perSecond);
 }
 

@@ -292,6 +292,45 @@ TEST(EveryProfile, OneRankCostsNothing) {
       EXPECT_EQ(model(name.c_str()).costOfCollective(static_cast<Kind>(kind), kGiB, {1, 1, 1}, E::F32), 0);
 }
 
+/// Tests that a curve is the running maximum of the cheapest line: where NCCL's corrections jump, the size just below
+/// the jump decides.
+TEST(EveryProfile, CurvesAreTheRunningMaximumOfTheCheapestLine) {
+  std::mt19937_64 random(7);
+  for (const std::string &name : MachineModel::available()) {
+    CostModel costs = model(name.c_str());
+    for (Kind kind : {Kind::AllReduce, Kind::AllGather, Kind::AllToAll})
+      for (const GroupShape &shape : {kOneNode, kTwoNodes, kEightNodes, GroupShape{8, 8, 1}}) {
+        auto curve = costs.curve(kind, shape, E::BF16);
+        auto least = [&](Bytes bytes) {
+          std::vector<Ns> all;
+          for (const CostLine &line : curve->candidates())
+            all.push_back(line(bytes));
+          return *std::min_element(all.begin(), all.end());
+        };
+        for (unsigned i = 0; i < 200; ++i) {
+          Bytes bytes = static_cast<Bytes>(random() >> (20 + random() % 44));
+          Ns expected = least(bytes);
+          for (Bytes jump = 128; jump <= bytes && jump <= 64 * 8 * kMiB * 2; jump *= 2)
+            expected = std::max(expected, least(jump - 1));
+          ASSERT_EQ((*curve)(bytes), expected) << name << " " << stringify(kind).str() << " " << bytes;
+        }
+      }
+  }
+}
+
+/// Tests that times of small amounts, which are computed in 64 bits, are those of the definition.
+TEST(EveryProfile, LinesRoundToTheNearest) {
+  CostLine line;
+  line.latency = line.plateauLatency = 5;
+  std::mt19937_64 random(9);
+  for (unsigned i = 0; i < 1000; ++i) {
+    line.bytesPerSecond = static_cast<int64_t>(1'000'000 + random() % 1'000'000'000'000);
+    Bytes bytes = static_cast<Bytes>(random() % (i % 2 ? 4'000'000'000 : 100'000'000));
+    long double exact = 5 + static_cast<long double>(bytes) * 1'000'000'000 / line.bytesPerSecond;
+    EXPECT_NEAR(static_cast<double>(line(bytes) - exact), 0, 0.5001);
+  }
+}
+
 /// Tests that the envelope stays close to NCCL's own choice: a cost is the model's minimum at this or a smaller size.
 TEST(EveryProfile, TheEnvelopeTakesValuesOfTheModel) {
   for (const std::string &name : MachineModel::available()) {
