@@ -11,10 +11,24 @@ import pathlib
 from . import _commsched
 from ._commsched import Error
 
-# The profiles of the package are found by name, as those of an installed project are.
-MACHINES = pathlib.Path(__file__).parent / "machines"
-if MACHINES.is_dir():
-    os.environ.setdefault("COMMSCHED_MACHINES", str(MACHINES))
+MACHINE_PATH = "COMMSCHED_MACHINE_PATH"
+
+
+def machine_directories() -> list[pathlib.Path]:
+    """Where machine profiles are looked for by name: the variable COMMSCHED_MACHINE_PATH, then the package."""
+    return [pathlib.Path(p) for p in os.environ.get(MACHINE_PATH, "").split(os.pathsep) if p]
+
+
+def _add_package_machines() -> None:
+    """The profiles that come with the package join the library's search path. In a source tree they are its own."""
+    package = pathlib.Path(__file__).resolve().parent
+    for folder in (package / "machines", package.parent.parent / "machines"):
+        if folder.is_dir() and folder not in machine_directories():
+            os.environ[MACHINE_PATH] = os.pathsep.join(filter(None, [os.environ.get(MACHINE_PATH), str(folder)]))
+            return
+
+
+_add_package_machines()
 
 
 class MessageKind(enum.IntEnum):

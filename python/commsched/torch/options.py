@@ -1,0 +1,104 @@
+"""The options of scheduling, in one place: they are also what compiled code is cached by."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import pathlib
+from typing import Callable, Sequence
+
+from .. import __version__, program
+
+COLLECTIVE_ORDERS = ("free", "group", "program")
+SOLVERS = ("schedule", "seed")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What `schedule_overlap`, `enabled`, `install` and the backend take; see `schedule_overlap`."""
+
+    machine: str = "h100-sxm"
+    memory_budget_ratio: float = 0.0
+    memory_limit_bytes: int | None = None
+    bucketing: bool = True
+    bucket_cap_bytes: int | None = None
+    collective_order: str = "free"
+    effort: int | None = None
+    solver: str = "schedule"
+    passes: tuple[str, ...] = ()
+    donated: str | tuple[str, ...] = "auto"
+    runtime_estimation: Callable | None = None
+
+    def __post_init__(self):
+        if self.collective_order not in COLLECTIVE_ORDERS:
+            raise ValueError(f"collective_order is {self.collective_order!r}, not one of {COLLECTIVE_ORDERS}")
+        if self.solver not in SOLVERS:
+            raise ValueError(f"solver is {self.solver!r}, not one of {SOLVERS}")
+        if self.memory_budget_ratio < 0:
+            raise ValueError("memory_budget_ratio is negative")
+        for name in ("memory_limit_bytes", "bucket_cap_bytes", "effort"):
+            if getattr(self, name) is not None and getattr(self, name) < 0:
+                raise ValueError(f"{name} is negative")
+        if not isinstance(self.donated, (str, tuple)):
+            object.__setattr__(self, "donated", tuple(self.donated or ()))
+        if not isinstance(self.passes, tuple):
+            object.__setattr__(self, "passes", tuple(self.passes))
+
+    def pipeline(self, machine: str | None = None, report_file: str | None = None) -> str:
+        """The pass pipeline that does it. `machine` stands in for the profile where estimates amend it."""
+        settings = [f"machine={_value(machine or self.machine)}", f"solver={self.solver}",
+                    f"memory-budget-ratio={self.memory_budget_ratio!r}",
+                    f"bucketing={'true' if self.bucketing else 'false'}",
+                    f"collective-order={self.collective_order}"]
+        if self.memory_limit_bytes is not None:
+            settings.append(f"memory-limit-bytes={self.memory_limit_bytes}")
+        if self.bucket_cap_bytes is not None:
+            settings.append(f"bucket-cap-bytes={self.bucket_cap_bytes}")
+        if self.effort is not None:
+            settings.append(f"effort={self.effort}")
+        if self.passes:
+            settings.append(f"passes={','.join(self.passes)}")
+        if report_file:
+            settings += [f"report-file={_value(report_file)}", "table=false"]
+        return f"reorder-comm-overlap{{{' '.join(settings)}}}"
+
+    def key(self) -> str | None:
+        """A hash of everything that decides the schedule of a graph: this library, the options, the profile. None with
+        a user's estimator, of which nothing is known."""
+        if self.runtime_estimation is not None:
+            return None
+        described = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        path = machine_file(self.machine)
+        described["profile"] = path.read_text() if path else None
+        described["version"] = [__version__, program.version(), _library_stamp()]
+        return hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _value(text: str) -> str:
+    """`text` as the value of a pass option."""
+    return f'"{text}"' if any(c in text for c in " {},=()") else text
+
+
+def _library_stamp() -> list:
+    """Changes when the compiled library does, as a version number does not while it is developed."""
+    path = pathlib.Path(program._commsched.__file__)
+    files = sorted(path.parent.glob("libCommSched-c.so*")) + [path]
+    return [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files]
+
+
+def machine_file(name_or_path: str) -> pathlib.Path | None:
+    """The file of a machine profile: a path, or the name of a profile on the library's search path."""
+    if "/" in name_or_path or name_or_path.endswith(".json"):
+        path = pathlib.Path(name_or_path)
+        return path if path.is_file() else None
+    for directory in program.machine_directories():
+        path = directory / f"{name_or_path}.json"
+        if path.is_file():
+            return path
+    return None
+
+
+def donated_argument(donated: "str | Sequence[str]"):
+    """`donated` as a dataclass field holds it."""
+    return donated if isinstance(donated, str) else tuple(donated or ())

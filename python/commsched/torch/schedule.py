@@ -1,0 +1,120 @@
+"""`schedule_overlap`: one FX graph, from import to the rewritten graph and its report."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import tempfile
+import time
+import warnings
+
+import torch.fx as fx
+
+from ..program import Error, Program
+from .apply import apply_plan
+from .estimates import amended_profile
+from .export import import_graph
+from .options import Options, donated_argument
+from .plan import PlanError, read_plan
+
+FUNCTION = "main"
+
+
+class Unscheduled(RuntimeError):
+    """A graph could not be scheduled; it is as it was. The text says why."""
+
+
+def schedule_graph(graph: fx.Graph, options: Options) -> dict:
+    """Schedules `graph` in place and returns its report.
+
+    Raises:
+        Unscheduled: nothing was changed.
+    """
+    started = time.perf_counter_ns()
+    try:
+        text, importer = import_graph(graph, runtime_estimation=options.runtime_estimation, donated=options.donated,
+                                      name=FUNCTION)
+    except (NotImplementedError, RuntimeError, AssertionError, KeyError) as error:
+        raise Unscheduled(f"import: {type(error).__name__}: {error}") from error
+    imported = time.perf_counter_ns()
+    with tempfile.TemporaryDirectory(prefix="commsched") as folder:
+        report_file, machine = pathlib.Path(folder, "report.json"), None
+        if options.runtime_estimation is not None:
+            profile = amended_profile(options.machine, importer)
+            if profile is not None:
+                machine = str(pathlib.Path(folder, "machine.json"))
+                pathlib.Path(machine).write_text(profile)
+        try:
+            program = Program(text, "graph")
+            program.run(options.pipeline(machine, str(report_file)))
+        except Error as error:
+            raise Unscheduled(str(error)) from error
+        report = _function_report(report_file)
+    solved = time.perf_counter_ns()
+    try:
+        plan = read_plan(graph, program.operations()[FUNCTION])
+        apply_plan(graph, plan)
+    except PlanError as error:
+        raise Unscheduled(f"the schedule was refused: {error}") from error
+    report["signature"] = program.signatures()[FUNCTION] or report.get("signature", "")
+    report["buckets"] = [[m.name for m in b.members] for b in plan.buckets]
+    report["import_ns"] = imported - started
+    report["pipeline_ns"] = solved - imported
+    report["apply_ns"] = time.perf_counter_ns() - solved
+    return report
+
+
+def _function_report(path: pathlib.Path) -> dict:
+    if not path.is_file():
+        return {}
+    document = json.loads(path.read_text())
+    functions = document.get("functions", [])
+    report = dict(functions[0]) if functions else {}
+    report["machine"] = document.get("machine")
+    return report
+
+
+def schedule_overlap(gm: fx.GraphModule, *, runtime_estimation=None, machine: str = "h100-sxm",
+                     memory_budget_ratio: float = 0.0, memory_limit_bytes: int | None = None, bucketing: bool = True,
+                     collective_order: str = "free", effort: int | None = None, donated="auto",
+                     solver: str = "schedule", bucket_cap_bytes: int | None = None,
+                     passes=()) -> tuple[fx.GraphModule, dict]:
+    """Hides the collectives of a post-AOT graph behind its computation, never above the memory limit.
+
+    The graph is changed in place, as PyTorch's own `schedule_overlap_bucketing` does it. A graph that cannot be
+    scheduled is left as it was: a warning and `report["error"]` say why.
+
+    Args:
+        gm: a post-AOT graph with fake-tensor metadata.
+        runtime_estimation: `(node, override_bytes=None) -> milliseconds | None`, as PyTorch's scheduler takes it. None,
+            or an answer of None: the machine profile decides.
+        machine: the name of a shipped machine profile, or the path of one.
+        memory_budget_ratio: how far the peak may rise above the given order's, as a fraction of it.
+        memory_limit_bytes: the limit itself, in bytes, without the arguments that live throughout.
+        bucketing: whether collectives may be merged.
+        collective_order: "free", "group" or "program": which collectives keep their order.
+        effort: how long to search, in the solver's steps; None for its default.
+        donated: placeholders that are freed after their last use: names, or "auto" (in a backward graph all but the
+            parameters).
+        solver: "schedule", or "seed" for the passes known from elsewhere.
+        bucket_cap_bytes: the largest merged collective.
+        passes: with the solver "seed", which passes to run.
+
+    Returns:
+        `gm`, and the report: the fields of a function in the JSON report of comm-opt (memory figures without what the
+        arguments that live throughout hold), the buckets by name, and how long each step took.
+
+    Raises:
+        ValueError: an option makes no sense, or `donated` names something that is no placeholder.
+    """
+    options = Options(machine=machine, memory_budget_ratio=memory_budget_ratio, memory_limit_bytes=memory_limit_bytes,
+                      bucketing=bucketing, collective_order=collective_order, effort=effort,
+                      donated=donated_argument(donated), runtime_estimation=runtime_estimation, solver=solver,
+                      bucket_cap_bytes=bucket_cap_bytes, passes=tuple(passes))
+    try:
+        report = schedule_graph(gm.graph, options)
+    except Unscheduled as error:
+        warnings.warn(f"CommSched left the graph as it was: {error}", stacklevel=2)
+        return gm, {"error": str(error)}
+    gm.recompile()
+    return gm, report
