@@ -1,11 +1,13 @@
 """CommSched for PyTorch: graphs of torch.compile and AOT autograd, scheduled so that communication hides.
 
     import commsched.torch as ct
-    gm, report = ct.schedule_overlap(gm)
-    text = ct.export_mlir(gm)
+    gm, report = ct.schedule_overlap(gm)             # one post-AOT graph
+    text = ct.export_mlir(gm)                        # the same as a module of comm operations
+    with ct.enabled(): step = torch.compile(step)    # inside Inductor
 """
 
 from .export import export_mlir
+from .inductor import enabled, install, reports, uninstall, verify_ranks
 from .schedule import schedule_overlap
 
-__all__ = ["export_mlir", "schedule_overlap"]
+__all__ = ["enabled", "export_mlir", "install", "reports", "schedule_overlap", "uninstall", "verify_ranks"]

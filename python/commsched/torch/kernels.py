@@ -1,0 +1,298 @@
+"""Inductor's kernels, after fusion, as a module of `comm` operations.
+
+The last reordering before code generation sees what really runs: fused kernels, their buffers, and the collectives. Here
+every scheduler node becomes one operation, its location the node's name, so that the scheduler that orders FX graphs
+orders kernels as well. Sizes are those of the buffers, costs come from the FX nodes that a kernel was made of.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.fx as fx
+from torch._inductor import ir
+from torch._inductor.utils import is_collective, is_wait
+from torch._inductor.virtualized import V
+
+from . import flops
+from .collectives import Spec
+from .importer import Importer
+from .mlir_text import Printer, cost_attribute
+from .values import ELEMENT_TYPES, hint
+
+NS_PER_MS = 1_000_000
+
+
+def kept_dependences(snodes) -> dict:
+    """Of each node: the nodes that must come before it. Left out are the fake dependences that only chain collectives:
+    Inductor chains all of them, and renames some so that a collective follows the wait of the one before it."""
+    owner = {name: s for s in snodes for name in s.get_buffer_names()}
+    result = {}
+    for s in snodes:
+        before = set()
+        for dep in s.unmet_dependencies:
+            other = owner.get(dep.name)
+            if other is None or other is s:
+                continue
+            fake = getattr(dep, "is_fake", False)
+            if fake and is_collective(s.node) and (is_collective(other.node) or is_wait(other.node)):
+                continue
+            before.add(other)
+        result[s] = before
+    return result
+
+
+class KernelImporter:
+    """Walks the scheduler's nodes in order. `text` is the module."""
+
+    def __init__(self, snodes, options, world: int):
+        self.snodes, self.options = snodes, options
+        self.printer = Printer("main")
+        self.values: dict[str, tuple[str, str]] = {}  # of each buffer: its SSA value and type
+        self.futures: dict[str, tuple[str, str, list[str]]] = {}  # of each buffer in flight: future, type, all buffers
+        self.starts: dict[str, str] = {}
+        self.dependences = kept_dependences(snodes)
+        self.fx = Importer(fx.Graph(), "main", set(), None, world)  # for groups and clauses
+        self.fx.printer = self.printer
+        self.freeable = self._freeable()
+        self.members: dict[str, list] = {}  # nodes that have no operation and follow another one
+
+    def text(self) -> str:
+        for s in self.snodes:
+            self._reads_of_inputs(s)
+            if is_collective(s.node) and self._start(s):
+                continue
+            if is_wait(s.node) and self._wait(s):
+                continue
+            if isinstance(s.node, ir.MultiOutput) and self._element(s):
+                continue
+            self._kernel(s)
+        results = [self.values[n] for n in dict.fromkeys(self._real(n) for n in V.graph.get_output_names())
+                   if n in self.values]
+        self.printer.result_types = [t for _, t in results]
+        names, types = ", ".join(v for v, _ in results), ", ".join(t for _, t in results)
+        self.printer.lines.append(f"    return {names} : {types}" if results else "    return")
+        return self.printer.text()
+
+    # ------------------------------------------------------------------ buffers
+
+    def _freeable(self) -> set[str]:
+        """Graph inputs that the generated code frees after their last use."""
+        from torch._inductor.memory import get_freeable_input_buf
+
+        return set(get_freeable_input_buf(self.snodes, V.graph.graph_inputs.keys()))
+
+    def _real(self, name: str) -> str:
+        """A buffer written in place has a name per version; here they are one."""
+        renames = V.graph.scheduler.mutation_real_name
+        while name in renames and renames[name] != name:
+            name = renames[name]
+        return name
+
+    def _type(self, name: str) -> str:
+        """The flat type of a buffer or graph input."""
+        buffer = V.graph.get_buffer(name) if name not in V.graph.graph_inputs else V.graph.graph_inputs[name]
+        try:
+            elements = V.graph.sizevars.optimization_hint(buffer.get_numel(), fallback=0)
+            dtype = buffer.get_dtype()
+        except (NotImplementedError, AttributeError, AssertionError):
+            return "none"
+        return f"tensor<{int(elements)}x{ELEMENT_TYPES.get(dtype, f'i{8 * dtype.itemsize}')}>"
+
+    def _reads_of_inputs(self, s) -> None:
+        for dep in s.read_writes.reads | s.read_writes.writes:
+            name = self._real(dep.name)
+            if name in V.graph.graph_inputs and name not in self.values:
+                type_ = self._type(name)
+                self.values[name] = (f"%in_{_identifier(name)}", type_)
+                self.printer.argument(f"%in_{_identifier(name)}", type_, name, None, name in self.freeable, None)
+
+    def _operands(self, s) -> list[str]:
+        """Buffers that a node uses: what it reads, and what it has to come after."""
+        names = {}
+        for dep in sorted(s.read_writes.reads | s.unmet_dependencies, key=lambda d: d.name):
+            if getattr(dep, "is_fake", False):
+                continue
+            names.setdefault(self._real(dep.name))
+        own = {self._real(n) for n in s.get_buffer_names()} - set(self._written(s))
+        return [n for n in names if n in self.values and n not in own]
+
+    def _written(self, s) -> list[str]:
+        """Buffers that exist already and that the node writes."""
+        written = {}
+        for out in s.get_outputs():
+            for name in out.get_mutations():
+                written.setdefault(self._real(name))
+        return list(written)
+
+    # ------------------------------------------------------------------ operations
+
+    def _kernel(self, s) -> None:
+        name, operands = s.get_name(), self._operands(s)
+        written = [n for n in self._written(s) if n in self.values]
+        operands += [n for n in written if n not in operands]
+        aliases, results = [], []
+        for out in s.get_outputs():
+            buffer = out.get_name()
+            real = self._real(buffer)
+            source = real if real != buffer and real in self.values else next(
+                (self._real(a) for a in out.get_aliases() if self._real(a) in self.values), None)
+            if source is not None and source not in operands:
+                operands.append(source)
+            type_ = self._type(real)
+            if type_ == "none" and source is None:
+                continue
+            if real != buffer:  # a new version: readers use the old name
+                continue
+            results.append((buffer, type_))
+            aliases.append(operands.index(source) if source is not None else -1)
+        clauses = f" aliases {aliases}" if any(a >= 0 for a in aliases) else ""
+        if written:
+            clauses += f" mutates {[operands.index(n) for n in written]}"
+        ssa = _identifier(name)
+        types = f"({', '.join(self.values[n][1] for n in operands)}) -> ({', '.join(t for _, t in results)})"
+        attrs = [f"comm.cost = {self._cost(s)}"]
+        if self._is_barrier(s):
+            clauses += " side_effects"
+        self.printer.operation(ssa, len(results), 'comm.compute "kernel"',
+                               f"({', '.join(self.values[n][0] for n in operands)})", clauses, attrs, types, name)
+        for i, (buffer, type_) in enumerate(results):
+            self.values[buffer] = (f"%{ssa}#{i}" if len(results) > 1 else f"%{ssa}", type_)
+
+    def _is_barrier(self, s) -> bool:
+        """Communication that the dialect cannot say."""
+        return any(isinstance(n.node, ir._CollectiveKernel) for n in s.get_nodes())
+
+    def _cost(self, s) -> str:
+        estimation = self.options.runtime_estimation
+        origins = [o for n in s.get_nodes() if n.node is not None for o in n.node.get_origins()]
+        count, ns = 0, None
+        for o in dict.fromkeys(origins):
+            if not isinstance(o.target, torch._ops.OpOverload):
+                continue
+            packet, op = o.target.overloadpacket, o.target._schema.name.split("::")[1]
+            if not flops.has_formula(packet, op):
+                continue
+            shapes = [tuple(map(hint, a.meta["val"].shape)) for a in o.args
+                      if isinstance(a, fx.Node) and isinstance(a.meta.get("val"), torch.Tensor)]
+            count += flops.node_flops(packet, op, shapes, o)
+            if estimation is not None and (ms := estimation(o)) is not None:
+                ns = (ns or 0) + round(ms * NS_PER_MS)
+        if ns is not None:
+            return cost_attribute(None, None, ns)
+        try:
+            moved = int(s.get_read_write_buffers_sizes())
+        except (NotImplementedError, AttributeError, AssertionError, TypeError):
+            moved = 0
+        if not count and not moved:
+            return "#comm.cost<time = 0>"
+        return cost_attribute(count, moved, None)
+
+    # ------------------------------------------------------------------ collectives
+
+    def _start(self, s) -> bool:
+        """A collective as a start. False where its form is none of the dialect's."""
+        kernel = s.node
+        node = _call(kernel)
+        if node is None:
+            return False
+        spec = Spec(node.target)
+        if spec.start is None or spec.start.kind in ("send", "recv"):
+            return False
+        clause = self.fx._clauses(node, spec)
+        if clause is None:
+            return False
+        # The inputs come first among the arguments, the destination last.
+        tensors = [self._real(i.get_name()) for i in kernel.inputs if hasattr(i, "get_name")]
+        dests = [n for n in self._written(s) if n in self.values]
+        inputs = tensors[:-1] if spec.start.out else tensors
+        if spec.start.out:
+            dests = tensors[-1:]
+        elif dests:
+            dests = inputs
+        if not inputs or any(n not in self.values for n in inputs + dests):
+            return False
+        if dests:
+            buffers = dests
+        elif isinstance(kernel.outputs, list) and kernel.outputs and kernel.outputs[0] is not kernel:
+            buffers = [o.get_name() for o in kernel.outputs]
+        else:
+            buffers = [kernel.get_name()]
+        types = [self._type(b) for b in buffers]
+        group = self.fx._group(node, spec)
+        ranks = len(self.fx.group_ranks[group[1:].strip('"')])
+        prefix, suffix = clause
+        if spec.start.kind == "all_to_all":
+            suffix = _flat_splits(self.values[inputs[0]][1], types[0], ranks)
+        future = f"!comm.future<{', '.join(types)}>"
+        into = f" into {', '.join(self.values[d][0] for d in dests)}" if dests else ""
+        attrs = []
+        if self.options.runtime_estimation is not None and (origin := _origin(kernel)) is not None:
+            ms = self.options.runtime_estimation(origin)
+            if ms is not None:
+                attrs.append(f"comm.cost = #comm.cost<time = {max(0, round(ms * NS_PER_MS))}>")
+        name = s.get_name()
+        ssa = _identifier(name)
+        self.printer.operation(
+            ssa, 1, f"comm.{spec.start.kind}{prefix}",
+            f" {', '.join(self.values[i][0] for i in inputs)}{into} on {group}", suffix, attrs,
+            f"({', '.join(self.values[i][1] for i in inputs)}) -> {future}", name)
+        for b in buffers:
+            self.futures[b] = (f"%{ssa}", future, buffers)
+            self.starts[b] = name
+        self.futures.setdefault(kernel.get_name(), (f"%{ssa}", future, buffers))
+        self.starts.setdefault(kernel.get_name(), name)
+        return True
+
+    def _wait(self, s) -> bool:
+        waited = [self._real(i.get_name()) for i in s.node.inputs if hasattr(i, "get_name")]
+        if not waited or waited[0] not in self.futures:
+            return False
+        future, type_, buffers = self.futures[waited[0]]
+        ssa = _identifier(s.get_name())
+        self.printer.operation(ssa, len(buffers), "comm.wait", f" {future}", "", [], type_, s.get_name())
+        types = type_.removeprefix("!comm.future<").removesuffix(">").split(", ")
+        for i, (b, t) in enumerate(zip(buffers, types)):
+            if b not in self.values or b == waited[0]:
+                self.values[b] = (f"%{ssa}#{i}" if len(buffers) > 1 else f"%{ssa}", t)
+        return True
+
+    def _element(self, s) -> bool:
+        """One of the results of a coalesced collective: it has no operation, and stays with its start."""
+        if s.node.get_name() not in self.futures:
+            return False
+        self.members.setdefault(self.starts[s.node.get_name()], []).append(s)
+        return True
+
+
+def _call(kernel) -> fx.Node | None:
+    """A kernel's call as an FX node, for what reads arguments by name."""
+    try:
+        args, kwargs = kernel.unflatten_args(kernel.inputs, kernel.constant_args)
+    except (AssertionError, AttributeError, TypeError, ValueError):
+        return None
+    strip = lambda a: None if isinstance(a, ir.IRNode) else a  # noqa: E731
+    args = torch.utils._pytree.tree_map(strip, list(args), is_leaf=lambda a: isinstance(a, ir.IRNode))
+    kwargs = {k: strip(v) for k, v in {**kwargs, **kernel.kwargs}.items()}
+    graph = fx.Graph()
+    return graph.call_function(kernel.op_overload, tuple(args), kwargs)
+
+
+def _origin(kernel) -> fx.Node | None:
+    """The FX node of a collective kernel."""
+    for o in kernel.get_origins():
+        if isinstance(o.target, torch._ops.OpOverload) and Spec(o.target).start is not None:
+            return o
+    return None
+
+
+def _flat_splits(source: str, result: str, ranks: int) -> str:
+    """Splits of an all-to-all over flat buffers. Only their sum matters to the scheduler."""
+    sent, received = (int(t[len("tensor<"):t.index("x")]) for t in (source, result))
+    if sent == received and sent % ranks == 0:
+        return ""
+    zeros = [0] * (ranks - 1)
+    return f" input_splits {[sent] + zeros} output_splits {[received] + zeros}"
+
+
+def _identifier(name: str) -> str:
+    return "".join(c if c.isalnum() or c == "_" else "_" for c in name)
