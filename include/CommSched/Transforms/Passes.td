@@ -9,6 +9,30 @@ def MachineOption : Option<"machine", "machine", "std::string", "\"h100-sxm\"",
                              "machine profile: the name of a shipped one, or a path">;
 
 //===--------------------------------------------------------------------------------------===//
+// Rewrites
+//===--------------------------------------------------------------------------------------===//
+
+def CommReinplaceAllGather : Pass<"comm-reinplace-all-gather"> {
+  let summary = "let all-gathers write the buffer of their copy-in";
+  let description = [{
+    An all-gather of the slice of a `comm.fsdp.all_gather_copy_in`, itself or through a cast, that makes new storage
+    becomes one `into` the buffer of the copy-in, which then does the cast. Left alone, with a remark that says why, where the
+    buffer has other users, the copy-in is for another group or stands in another block, the all-gather has another
+    destination or another shape, or the copy-in converts already.
+  }];
+}
+
+def CommRemoveUnshardedParamUsage : Pass<"comm-remove-unsharded-param-usage"> {
+  let summary = "read gathered values instead of the parameters that they are copied into";
+  let description = [{
+    Where the storage of a function's argument is only ever resized to full, copied into, used and resized to 0, in this
+    order, once or repeatedly, the uses read what was copied, and the copies and resizes go. Each argument is decided on by
+    itself. A remark says which operation stands in the way otherwise: unbalanced or partial resizes, a write of the
+    parameter or of what was copied, a use (of a view too) where the storage is empty, a use that leaves the function.
+  }];
+}
+
+//===--------------------------------------------------------------------------------------===//
 // Looking
 //===--------------------------------------------------------------------------------------===//
 

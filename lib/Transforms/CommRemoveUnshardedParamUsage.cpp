@@ -1,0 +1,262 @@
+//===- CommRemoveUnshardedParamUsage.cpp - The pass comm-remove-unsharded-param-usage ---------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// FSDP2 gives an unsharded parameter storage, copies the gathered value into it, uses it and takes the storage away:
+//
+//   resize_storage %p to FULL;  fsdp.copy %y into %p;  uses of %p;  resize_storage %p to 0
+//
+// The uses can read %y, and then the copy and the resizes go. Each parameter is decided on by itself. What happens to its
+// storage, through views and futures in flight too, is read off the storage map as a sequence of events, which has to
+// match the pattern, once or several times.
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Analysis/Storage.h"
+#include "CommSched/Dialect/Comm/CommDialect.h"
+#include "CommSched/Transforms/Passes.h"
+#include "RewriteRemarks.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace commsched {
+#define GEN_PASS_DEF_COMMREMOVEUNSHARDEDPARAMUSAGE
+#include "CommSched/Transforms/Passes.h.inc"
+} // namespace commsched
+
+using namespace mlir;
+using namespace commsched;
+using namespace commsched::comm;
+
+namespace {
+
+constexpr llvm::StringLiteral kPassName = "comm-remove-unsharded-param-usage";
+
+/// One operand, of an operation of the block or nested in it, whose storage is a parameter's (or a copied value's).
+struct Event {
+  /// Place of the block's operation.
+  int64_t position;
+  OpOperand *operand;
+};
+
+/// Between a copy into the parameter and the next copy or resize.
+struct Window {
+  Operation *copy;
+  Value source;
+  int64_t begin, end;
+  SmallVector<OpOperand *> uses;
+};
+
+/// What to do about one parameter.
+struct Plan {
+  SmallVector<Window> windows;
+  SmallVector<Operation *> erased;
+};
+
+/// Why a parameter is left alone, and where.
+struct Refusal {
+  Operation *op;
+  std::string reason;
+};
+
+/// All events of one block by storage class.
+class Events {
+public:
+  explicit Events(Block &block) : storage(block), block(block) {
+    int64_t position = 0;
+    for (Operation &op : block) {
+      positions[&op] = position;
+      op.walk([&](Operation *nested) {
+        for (OpOperand &operand : nested->getOpOperands())
+          for (StorageId id : storage.of(operand.get()))
+            events[id].push_back({position, &operand});
+      });
+      ++position;
+    }
+  }
+
+  ArrayRef<Event> of(StorageId id) const {
+    auto it = events.find(id);
+    return it == events.end() ? ArrayRef<Event>() : ArrayRef<Event>(it->second);
+  }
+
+  /// Where the operation of the block stands that makes `value` or holds it; -1 for arguments and captured values.
+  int64_t positionOf(Value value) const {
+    Operation *op = value.getDefiningOp();
+    if (!op)
+      op = value.getParentBlock()->getParentOp();
+    op = op ? block.findAncestorOpInBlock(*op) : nullptr;
+    return op ? positions.lookup(op) : -1;
+  }
+
+  const StorageMap storage;
+  Block &block;
+
+private:
+  llvm::DenseMap<StorageId, SmallVector<Event>> events;
+  llvm::DenseMap<Operation *, int64_t> positions;
+};
+
+/// Reads the events of `param` as the pattern, or says what stands in the way.
+class PatternReader {
+public:
+  PatternReader(const Events &events, BlockArgument param) : events(events), param(param) {
+    fullBytes = getStaticBytes(param.getType());
+  }
+
+  std::optional<Refusal> read(Plan &plan) {
+    ArrayRef<StorageId> ids = events.storage.of(param);
+    if (ids.size() != 1 || !fullBytes)
+      return Refusal{firstResize(), "the parameter has no storage of a known size of its own"};
+    for (const Event &event : events.of(ids.front()))
+      if (std::optional<Refusal> refusal = step(event, plan))
+        return refusal;
+    if (state != State::Empty)
+      return Refusal{lastResize, "nothing takes the storage away again"};
+    if (plan.windows.empty())
+      return Refusal{firstResize(), "nothing is copied into the parameter"};
+    return checkSources(plan);
+  }
+
+private:
+  enum class State { Empty, Full, Copied };
+
+  Operation *firstResize() const {
+    for (Operation *user : param.getUsers())
+      if (isa<ResizeStorageOp>(user))
+        lastUser = user;
+    return lastUser;
+  }
+
+  std::optional<Refusal> step(const Event &event, Plan &plan) {
+    Operation *user = event.operand->getOwner();
+    bool direct = event.operand->get() == param && user->getBlock() == &events.block;
+    if (auto resize = dyn_cast<ResizeStorageOp>(user))
+      return stepResize(resize, direct, event, plan);
+    auto copy = dyn_cast<FsdpCopyOp>(user);
+    if (copy && event.operand == &copy.getDestMutable())
+      return stepCopy(copy, direct, event, plan);
+    if (user->hasTrait<OpTrait::IsTerminator>() && user->getBlock() == &events.block)
+      return Refusal{user, "the parameter, a view of it or a collective on it leaves the block"};
+    if (commsched::mutatesOperand(*event.operand))
+      return Refusal{user, "the operation writes the parameter"};
+    if (state != State::Copied)
+      return Refusal{user, "the operation uses the parameter, or a view of it, where it has no contents"};
+    if (event.operand->get() == param)
+      plan.windows.back().uses.push_back(event.operand);
+    else if (events.positionOf(event.operand->get()) < plan.windows.back().begin)
+      return Refusal{user, "the operation uses a view of what the parameter held before"};
+    return std::nullopt;
+  }
+
+  std::optional<Refusal> stepResize(ResizeStorageOp resize, bool direct, const Event &event, Plan &plan) {
+    if (!direct)
+      return Refusal{resize, "the resize is of a view, or nested in another operation"};
+    int64_t bytes = resize.getBytes();
+    if (bytes != 0 && bytes != *fullBytes)
+      return Refusal{resize, "the parameter has " + std::to_string(*fullBytes) + " bytes, not " + std::to_string(bytes)};
+    if ((bytes != 0) != (state == State::Empty))
+      return Refusal{resize, bytes ? "the storage is full already" : "the storage is empty already"};
+    if (bytes == 0 && state == State::Full)
+      return Refusal{resize, "nothing was copied into the storage"};
+    if (bytes == 0)
+      plan.windows.back().end = event.position;
+    state = bytes ? State::Full : State::Empty;
+    lastResize = resize;
+    plan.erased.push_back(resize);
+    return std::nullopt;
+  }
+
+  std::optional<Refusal> stepCopy(FsdpCopyOp copy, bool direct, const Event &event, Plan &plan) {
+    if (!direct)
+      return Refusal{copy, "the copy is into a view, or nested in another operation"};
+    if (state == State::Empty)
+      return Refusal{copy, "the copy is into empty storage"};
+    if (copy.getSource().getType() != param.getType())
+      return Refusal{copy, "the copied value has another type than the parameter"};
+    if (state == State::Copied)
+      plan.windows.back().end = event.position;
+    state = State::Copied;
+    plan.windows.push_back({copy, copy.getSource(), event.position, event.position, {}});
+    plan.erased.push_back(copy);
+    return std::nullopt;
+  }
+
+  /// What is copied must not be written while the uses read it instead.
+  std::optional<Refusal> checkSources(const Plan &plan) {
+    for (const Window &window : plan.windows)
+      for (StorageId id : events.storage.of(window.source))
+        for (const Event &event : events.of(id)) {
+          if (isa<ResizeStorageOp>(event.operand->getOwner()))
+            return Refusal{window.copy, "what is copied is a parameter that is resized too"};
+          bool inside = event.position > window.begin && event.position < window.end;
+          if (inside && commsched::mutatesOperand(*event.operand))
+            return Refusal{event.operand->getOwner(), "the operation writes the value that was copied"};
+        }
+    return std::nullopt;
+  }
+
+  const Events &events;
+  BlockArgument param;
+  std::optional<int64_t> fullBytes;
+  State state = State::Empty;
+  Operation *lastResize = nullptr;
+  mutable Operation *lastUser = nullptr;
+};
+
+void carryOut(const Plan &plan) {
+  for (const Window &window : plan.windows)
+    for (OpOperand *use : window.uses)
+      use->set(window.source);
+  for (Operation *op : plan.erased)
+    op->erase();
+}
+
+struct CommRemoveUnshardedParamUsagePass
+    : public commsched::impl::CommRemoveUnshardedParamUsageBase<CommRemoveUnshardedParamUsagePass> {
+  using CommRemoveUnshardedParamUsageBase::CommRemoveUnshardedParamUsageBase;
+
+  void runOnOperation() final {
+    getOperation()->walk([&](FunctionOpInterface function) {
+      if (!function.isExternal())
+        runOnBlock(function.getFunctionBody().front());
+    });
+  }
+
+private:
+  void runOnBlock(Block &block) {
+    llvm::SetVector<BlockArgument> params;
+    for (ResizeStorageOp resize : block.getOps<ResizeStorageOp>()) {
+      auto param = dyn_cast<BlockArgument>(resize.getValue());
+      if (!param || param.getOwner() != &block || !isa<RankedTensorType>(param.getType()))
+        remarkMissed(resize.getLoc(), kPassName, "only tensor arguments of the function are parameters");
+      else
+        params.insert(param);
+    }
+    if (params.empty())
+      return;
+    // The storage map stays valid: a plan replaces uses of its own parameter only.
+    Events events(block);
+    SmallVector<Plan> plans;
+    for (BlockArgument param : params) {
+      Plan plan;
+      if (std::optional<Refusal> refusal = PatternReader(events, param).read(plan)) {
+        remarkMissed(refusal->op->getLoc(), kPassName,
+                     "argument #" + std::to_string(param.getArgNumber()) + ": " + refusal->reason);
+        continue;
+      }
+      int64_t bytes = getStaticBytes(param.getType()).value_or(0) * plan.windows.size();
+      remarkPassed(plan.windows.front().copy->getLoc(), kPassName,
+                   "argument #" + std::to_string(param.getArgNumber()) + ": its uses read what was copied", bytes);
+      plans.push_back(std::move(plan));
+    }
+    for (const Plan &plan : plans)
+      carryOut(plan);
+  }
+};
+
+} // namespace

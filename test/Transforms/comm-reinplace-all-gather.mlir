@@ -1,0 +1,140 @@
+// RUN: comm-opt %s --comm-reinplace-all-gather --split-input-file --remarks-filter=comm-reinplace-all-gather --verify-diagnostics | FileCheck %s
+
+// Tests that an all-gather of a copy-in's slice writes the copy-in's buffer.
+comm.group @dp #comm.iota<[1, 4]>
+// CHECK-LABEL: func @pattern
+func.func @pattern(%a: tensor<2x2xf32>, %b: tensor<6xf32>) -> tensor<40xf32> {
+  // CHECK: %[[SLICE:.*]], %[[BUFFER:.*]] = comm.fsdp.all_gather_copy_in
+  %slice, %buffer = comm.fsdp.all_gather_copy_in %a, %b on @dp : (tensor<2x2xf32>, tensor<6xf32>) -> (tensor<10xf32>, tensor<40xf32>)
+  // CHECK: comm.all_gather %[[SLICE]] into %[[BUFFER]] on @dp
+  // expected-remark @+1 {{Bytes=160, What="the all-gather writes the buffer of its copy-in"}}
+  %f = comm.all_gather %slice on @dp : (tensor<10xf32>) -> !comm.future<tensor<40xf32>>
+  %w = comm.wait %f : !comm.future<tensor<40xf32>>
+  return %w : tensor<40xf32>
+}
+
+// -----
+
+// Tests that a cast between the two is done by the copy-in.
+comm.group @dp #comm.iota<[1, 4]>
+// CHECK-LABEL: func @cast
+func.func @cast(%a: tensor<2x2xf32>) -> tensor<16xbf16> {
+  // CHECK: %[[SLICE:.*]], %[[BUFFER:.*]] = comm.fsdp.all_gather_copy_in %{{.*}} on @dp : (tensor<2x2xf32>) -> (tensor<4xbf16>, tensor<16xbf16>)
+  // CHECK-NOT: truncf
+  %slice, %buffer = comm.fsdp.all_gather_copy_in %a on @dp : (tensor<2x2xf32>) -> (tensor<4xf32>, tensor<16xf32>)
+  %c = arith.truncf %slice : tensor<4xf32> to tensor<4xbf16>
+  // CHECK: comm.all_gather %[[SLICE]] into %[[BUFFER]] on @dp
+  // expected-remark @+1 {{Bytes=64}}
+  %f = comm.all_gather %c on @dp : (tensor<4xbf16>) -> !comm.future<tensor<16xbf16>>
+  %w = comm.wait %f : !comm.future<tensor<16xbf16>>
+  return %w : tensor<16xbf16>
+}
+
+// -----
+
+// Tests the coalesced form.
+comm.group @dp #comm.iota<[1, 4]>
+// CHECK-LABEL: func @coalesced
+func.func @coalesced(%a: tensor<2x2xf32>, %b: tensor<6xf32>) -> (tensor<16xf32>, tensor<24xf32>) {
+  // CHECK: %[[S0:.*]], %[[B0:.*]] = comm.fsdp.all_gather_copy_in
+  %s0, %b0 = comm.fsdp.all_gather_copy_in %a on @dp : (tensor<2x2xf32>) -> (tensor<4xf32>, tensor<16xf32>)
+  // CHECK: %[[S1:.*]], %[[B1:.*]] = comm.fsdp.all_gather_copy_in
+  %s1, %b1 = comm.fsdp.all_gather_copy_in %b on @dp : (tensor<6xf32>) -> (tensor<6xf32>, tensor<24xf32>)
+  // CHECK: comm.all_gather %[[S0]], %[[S1]] into %[[B0]], %[[B1]] on @dp
+  // expected-remark @+1 {{Bytes=160}}
+  %f = comm.all_gather %s0, %s1 on @dp : (tensor<4xf32>, tensor<6xf32>) -> !comm.future<tensor<16xf32>, tensor<24xf32>>
+  %w:2 = comm.wait %f : !comm.future<tensor<16xf32>, tensor<24xf32>>
+  return %w#0, %w#1 : tensor<16xf32>, tensor<24xf32>
+}
+
+// -----
+
+// Tests what is left alone without a word: all-gathers of something else, and those in place.
+comm.group @dp #comm.iota<[1, 4]>
+// CHECK-LABEL: func @others
+func.func @others(%a: tensor<4xf32>) -> (tensor<16xf32>, tensor<16xf32>) {
+  // CHECK: comm.all_gather %{{.*}} on @dp
+  %f0 = comm.all_gather %a on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
+  %w0 = comm.wait %f0 : !comm.future<tensor<16xf32>>
+  // CHECK: %[[S:.*]], %[[B:.*]] = comm.fsdp.all_gather_copy_in
+  %s, %b = comm.fsdp.all_gather_copy_in %a on @dp : (tensor<4xf32>) -> (tensor<4xf32>, tensor<16xf32>)
+  // CHECK: comm.all_gather %[[S]] into %[[B]] on @dp
+  %f1 = comm.all_gather %s into %b on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
+  %w1 = comm.wait %f1 : !comm.future<tensor<16xf32>>
+  return %w0, %w1 : tensor<16xf32>, tensor<16xf32>
+}
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+// CHECK-LABEL: func @buffer_used
+func.func @buffer_used(%a: tensor<4xf32>) -> (tensor<16xf32>, tensor<16xf32>) {
+  %s, %b = comm.fsdp.all_gather_copy_in %a on @dp : (tensor<4xf32>) -> (tensor<4xf32>, tensor<16xf32>)
+  // CHECK: comm.all_gather %{{.*}} on @dp
+  // expected-remark @+1 {{Reason="the buffer of the copy-in has other users"}}
+  %f = comm.all_gather %s on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
+  %w = comm.wait %f : !comm.future<tensor<16xf32>>
+  return %w, %b : tensor<16xf32>, tensor<16xf32>
+}
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+comm.group @other #comm.iota<[1, 4]>
+// CHECK-LABEL: func @other_group
+func.func @other_group(%a: tensor<4xf32>) -> tensor<16xf32> {
+  %s, %b = comm.fsdp.all_gather_copy_in %a on @dp : (tensor<4xf32>) -> (tensor<4xf32>, tensor<16xf32>)
+  // CHECK: comm.all_gather %{{.*}} on @other
+  // expected-remark @+1 {{Reason="the copy-in is for another group"}}
+  %f = comm.all_gather %s on @other : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
+  %w = comm.wait %f : !comm.future<tensor<16xf32>>
+  return %w : tensor<16xf32>
+}
+
+// -----
+
+// Tests that a buffer made outside of a loop is not written by every iteration.
+comm.group @dp #comm.iota<[1, 4]>
+// CHECK-LABEL: func @other_block
+func.func @other_block(%a: tensor<4xf32>, %p: i1, %z: tensor<16xf32>) -> tensor<16xf32> {
+  %s, %b = comm.fsdp.all_gather_copy_in %a on @dp : (tensor<4xf32>) -> (tensor<4xf32>, tensor<16xf32>)
+  %r = scf.if %p -> tensor<16xf32> {
+    // CHECK: comm.all_gather %{{.*}} on @dp
+    // expected-remark @+1 {{Reason="the copy-in stands in another block"}}
+    %f = comm.all_gather %s on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
+    %w = comm.wait %f : !comm.future<tensor<16xf32>>
+    scf.yield %w : tensor<16xf32>
+  } else {
+    scf.yield %z : tensor<16xf32>
+  }
+  return %r : tensor<16xf32>
+}
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+// CHECK-LABEL: func @refused
+func.func @refused(%a: tensor<4xf32>, %h: tensor<4xbf16>, %d: tensor<16xf32>) -> (tensor<16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<4xbf16>, tensor<16xbf16>, tensor<16xf32>) {
+  %s0, %b0 = comm.fsdp.all_gather_copy_in %a on @dp : (tensor<4xf32>) -> (tensor<4xf32>, tensor<16xf32>)
+  // CHECK: comm.all_gather %{{.*}} into %arg2 on @dp
+  // expected-remark @+1 {{Reason="the all-gather has another destination"}}
+  %f0 = comm.all_gather %s0 into %d on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
+  %w0 = comm.wait %f0 : !comm.future<tensor<16xf32>>
+  // CHECK: comm.all_gather %{{.*}}, %arg0 on @dp
+  // expected-remark @+1 {{Reason="an input of the all-gather is no slice of a copy-in"}}
+  %f1 = comm.all_gather %s0, %a on @dp : (tensor<4xf32>, tensor<4xf32>) -> !comm.future<tensor<16xf32>, tensor<16xf32>>
+  %w1:2 = comm.wait %f1 : !comm.future<tensor<16xf32>, tensor<16xf32>>
+  %s2, %b2 = comm.fsdp.all_gather_copy_in %a on @dp : (tensor<4xf32>) -> (tensor<4xf32>, tensor<16xf32>)
+  %c2 = arith.truncf %s2 : tensor<4xf32> to tensor<4xbf16>
+  // CHECK: comm.all_gather %{{.*}} on @dp
+  // expected-remark @+1 {{Reason="the slice or its cast has other users"}}
+  %f2 = comm.all_gather %c2 on @dp : (tensor<4xbf16>) -> !comm.future<tensor<16xbf16>>
+  %w2 = comm.wait %f2 : !comm.future<tensor<16xbf16>>
+  %s3, %b3 = comm.fsdp.all_gather_copy_in %h on @dp : (tensor<4xbf16>) -> (tensor<4xf64>, tensor<16xf64>)
+  %c3 = arith.truncf %s3 : tensor<4xf64> to tensor<4xf32>
+  // CHECK: comm.all_gather %{{.*}} on @dp
+  // expected-remark @+1 {{Reason="the copy-in converts already, to another type than the cast"}}
+  %f3 = comm.all_gather %c3 on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
+  %w3 = comm.wait %f3 : !comm.future<tensor<16xf32>>
+  return %w0, %w1#0, %w1#1, %c2, %w2, %w3 : tensor<16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<4xbf16>, tensor<16xbf16>, tensor<16xf32>
+}
