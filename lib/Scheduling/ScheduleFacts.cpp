@@ -9,6 +9,9 @@
 
 using namespace commsched;
 
+/// A feeder takes at most this part of its start's time.
+static constexpr int64_t kLightFeeder = 4;
+
 ScheduleFacts::ScheduleFacts(const Problem &problem, bool bucketing)
     : problem(problem), bucketing(bucketing && !problem.mergeKeys.empty()) {
   mergeable.assign(problem.size(), false);
@@ -27,6 +30,7 @@ ScheduleFacts::ScheduleFacts(const Problem &problem, bool bucketing)
                                     [&](BufferId buffer) { return problem.buffers[buffer].def == node; });
   }
   findFeeders();
+  findServants();
   findPaths();
   measureLanes();
 }
@@ -47,7 +51,9 @@ void ScheduleFacts::findFeeders() {
     NodeId start = leader[users.front()];
     bool feedsOnlyIt = problem.nodes[start].kind == NodeKind::Start &&
                        llvm::all_of(users, [&](NodeId user) { return leader[user] == start; });
-    if (feedsOnlyIt && (argumentFed[node] || fused[start] == node))
+    // A weight gradient of the last layer is fed by arguments too, but it is work to be placed on its own.
+    bool isLight = problem.nodes[node].cost <= problem.nodes[start].cost / kLightFeeder;
+    if (feedsOnlyIt && isLight && (argumentFed[node] || fused[start] == node))
       leader[node] = start;
   }
 
@@ -62,6 +68,19 @@ void ScheduleFacts::findFeeders() {
   feeders.reserve(size, 0);
   for (const std::vector<NodeId> &list : lists)
     feeders.append(list);
+}
+
+void ScheduleFacts::findServants() {
+  worksFor.assign(problem.size(), kNone);
+  for (NodeId node = problem.size() - 1; node >= 0; --node) {
+    llvm::ArrayRef<NodeId> users = problem.succs[node];
+    if (users.empty() || problem.nodes[node].kind != NodeKind::Compute)
+      continue;
+    auto master = [&](NodeId user) { return problem.nodes[user].kind == NodeKind::Start ? user : worksFor[user]; };
+    NodeId first = master(users.front());
+    if (llvm::all_of(users, [&](NodeId user) { return master(user) == first; }))
+      worksFor[node] = first;
+  }
 }
 
 void ScheduleFacts::findPaths() {
@@ -129,6 +148,8 @@ Reference::Reference(const ScheduleFacts &facts, Order given) : order(std::move(
     if (info.collective == CollectiveKind::AllGather)
       need[node] = firstUser[node];
     sink[node] = need[node] == kNever;
+    if (sink[node])
+      longestSink = std::max(longestSink, info.cost);
   }
   peak = peakOf(problem, order);
   makespan = makespanOf(problem, order);

@@ -29,13 +29,16 @@ struct Policy {
   // Computes.
   /// How much the longest path behind a compute counts against its place in the reference: 0 to 1000.
   int32_t tailShare = 0;
+  /// A compute that works for a sink alone is put off, so that it can run behind the longest sink's back: by that sink's
+  /// duration in permille, less the duration of its own.
+  int64_t workDelay = 0;
   /// A compute may run this many ranks ahead of the first one that has not run.
   int32_t window = 100;
   /// How many candidates are tried for a lane before it stays idle.
   int32_t tries = 24;
 
   // Starts.
-  /// How far a start that only the block's end needs yields to the others, in permille of the median collective.
+  /// How far a sink (a start that only the block's end needs) yields to the others, in permille of the median collective.
   int64_t sinkDelay = 10000;
   /// Such a start goes first nevertheless, because it frees memory, where the other one has this many permille of its
   /// own duration to spare; never where negative.

@@ -18,7 +18,7 @@ inline int64_t mulDiv(int64_t a, int64_t b, int64_t c) {
 
 /// What is known of a problem, whatever the order.
 ///
-/// A *group* is what runs together: a start led by nodes that feed only it (parameter casts), or a single node. A feeder
+/// A *group* is what runs together: a start led by light nodes that feed only it (parameter casts), or a single node. A feeder
 /// that ran ahead of its start would only hold memory; and it may be fused into the start's pack.
 struct ScheduleFacts {
   /// O(N + E). With `bucketing`, starts may be merged where the problem has keys.
@@ -37,6 +37,9 @@ struct ScheduleFacts {
   std::vector<NodeId> fused;
   /// Of each node: whether it may run whenever it is ready: it takes no time and allocates nothing.
   std::vector<bool> freeToRun;
+  /// Of each compute: the start that all its results flow into, through other such computes, or kNone. A weight gradient
+  /// works for its reduction alone.
+  std::vector<NodeId> worksFor;
   /// Of each node: the longest path behind it, its own cost left out, ns.
   std::vector<Ns> tail;
   /// The longest path; the load of each lane; the load of the busiest communication lane.
@@ -50,6 +53,7 @@ struct ScheduleFacts {
 
 private:
   void findFeeders();
+  void findServants();
   void findPaths();
   void measureLanes();
 };
@@ -71,6 +75,8 @@ struct Reference {
   std::vector<int32_t> need;
   /// Of each start: whether only the block's end needs it. Such a start yields to the others.
   std::vector<bool> sink;
+  /// The most expensive of those, ns.
+  Ns longestSink = 0;
   Bytes peak = 0;
   Ns makespan = 0;
 };

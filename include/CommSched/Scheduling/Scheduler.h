@@ -1,0 +1,96 @@
+//===- Scheduler.h - Order and buckets under a hard peak limit ---------------------------------===//
+//
+// The one entry to the solver. The given order is the first incumbent; a portfolio of decodes and then a local search
+// over their policies improve on it for as long as the effort lasts. Every incumbent passes the ScheduleVerifier. Equal
+// input and options give equal output: effort is counted in steps, not in time.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_SCHEDULING_SCHEDULER_H
+#define COMMSCHED_SCHEDULING_SCHEDULER_H
+
+#include "CommSched/Scheduling/Bucketing.h"
+#include "CommSched/Scheduling/ScheduleVerifier.h"
+#include <string>
+
+namespace commsched {
+
+/// What the solver is asked for.
+struct ScheduleOptions {
+  /// The peak limit: the given order's peak and so many millionths more of it ...
+  int64_t memoryBudgetPpm = 0;
+  /// ... or this many bytes, where not negative. Arguments that live throughout are no part of either.
+  Bytes memoryLimitBytes = -1;
+  /// Whether collectives may be merged, and the largest merged one by kind, bytes; no limit where negative.
+  bool bucketing = true;
+  Bytes allGatherCap = -1, reduceScatterCap = -1, allReduceCap = -1;
+  /// What the answer is verified against; the problem has the edges.
+  CollectiveOrder collectiveOrder = CollectiveOrder::Free;
+  /// Steps (nodes placed and placements refused) that may be spent; kDefaultEffort where negative. 0 gives the first
+  /// answer.
+  int64_t effort = -1;
+};
+
+/// About a second on one core for problems of up to 20,000 nodes, less for small ones.
+inline constexpr int64_t kDefaultEffort = 2000000;
+
+/// What keeps a collective from being hidden better, or from standing earlier.
+enum class LimitingFactor : uint8_t {
+  /// Nothing: compute does not wait for it.
+  Hidden,
+  /// It could not start earlier: `blocker` has to come first.
+  Dependence,
+  /// It could not start earlier: live bytes would have reached `bytes`.
+  Memory,
+  /// Its lane was busy with `blocker`.
+  Lane,
+  /// The solver preferred to do something else.
+  Choice,
+};
+
+/// The factor's name ("dependence").
+llvm::StringRef stringify(LimitingFactor factor);
+
+/// What became of one start of the given problem.
+struct StartOutcome {
+  NodeId start = kNone;
+  /// Index into ScheduleResult::buckets, or kNone.
+  int32_t bucket = kNone;
+  /// Position of its issue in the given order and in the result.
+  int32_t positionBefore = 0, positionAfter = 0;
+  /// How long compute stood still for it. A bucket's exposure is told at its first member, and is 0 at the others.
+  Ns exposedBefore = 0, exposedAfter = 0;
+  LimitingFactor factor = LimitingFactor::Hidden;
+  /// A node of the given problem, or kNone; and bytes. See LimitingFactor.
+  NodeId blocker = kNone;
+  Bytes bytes = 0;
+};
+
+/// What the solver answers.
+struct ScheduleResult {
+  /// The buckets, the problem with them carried out, and the order of its nodes.
+  std::vector<Bucket> buckets;
+  ExpandedProblem expanded;
+  Order order;
+  Ns makespan = 0, inputMakespan = 0;
+  Bytes peak = 0, inputPeak = 0;
+  /// The limit that was asked for. Where the given order is above it, the answer is the lowest peak that was reached:
+  /// `peak` - `limit` too much if that is positive.
+  Bytes limit = 0;
+  bool withinLimit = true;
+  int64_t steps = 0;
+  /// How many answers were found on the way, the given order included.
+  int32_t incumbents = 0;
+  /// Of each start of the given problem, ascending.
+  std::vector<StartOutcome> starts;
+  /// Not empty if an answer failed verification (it was dropped): a defect of this library, to be reported.
+  std::string defect;
+};
+
+/// Schedules `problem`, which has to be valid (Problem::validate). Near-linear for a first answer, then in proportion to
+/// the effort. The answer is never slower than the given order and never has a higher peak than the limit; if the given
+/// order is above the limit, the peak comes first.
+ScheduleResult schedule(const Problem &problem, const ScheduleOptions &options = {});
+
+} // namespace commsched
+
+#endif // COMMSCHED_SCHEDULING_SCHEDULER_H

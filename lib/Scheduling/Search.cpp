@@ -1,0 +1,224 @@
+//===- Search.cpp - The solver's search -------------------------------------------------------===//
+
+#include "Search.h"
+#include "CommSched/Scheduling/Memory.h"
+#include "CommSched/Scheduling/Timeline.h"
+#include "llvm/ADT/STLExtras.h"
+#include <algorithm>
+#include <limits>
+
+using namespace commsched;
+
+namespace {
+
+constexpr Ns kFailed = std::numeric_limits<Ns>::max();
+/// A climb goes on from an answer that is at most this much longer than the one it came from, in millionths.
+constexpr int64_t kTolerancePpm = 200;
+/// Points that a search remembers for others.
+constexpr size_t kFavourites = 4;
+/// Of the effort, the share that the systematic sweep over single knobs may use, in percent.
+constexpr int64_t kSweepPercent = 50;
+
+} // namespace
+
+Order commsched::withoutBuckets(const Problem &problem, const Decoded &decoded) {
+  Order order;
+  order.reserve(problem.size());
+  std::vector<char> placed(problem.size(), 0);
+  auto place = [&](NodeId node) {
+    if (!std::exchange(placed[node], 1))
+      order.push_back(node);
+  };
+  for (DecodeStep step : decoded.steps) {
+    if (step.what == DecodeStep::Run || step.what == DecodeStep::Unpack) {
+      place(step.id);
+      continue;
+    }
+    const Bucket &bucket = decoded.buckets[step.id];
+    if (step.what == DecodeStep::Start)
+      for (NodeId member : bucket.members) {
+        if (NodeId cast = fusedCast(problem, member); cast != kNone)
+          place(cast);
+        place(member);
+      }
+    if (step.what == DecodeStep::Wait)
+      for (NodeId member : bucket.members)
+        place(problem.members[member].wait);
+  }
+  return order;
+}
+
+Search::Search(const ScheduleFacts &facts, CollectiveOrder mode, Order given, Bytes limit)
+    : facts(facts), mode(mode), limit(limit), scheduler(facts) {
+  references.emplace_back(facts, std::move(given));
+  incumbent.makespan = references.front().makespan;
+  incumbent.peak = references.front().peak;
+  for (NodeId node : references.front().order)
+    incumbent.steps.push_back({DecodeStep::Run, node});
+  carriedOut = llvm::cantFail(expandBuckets(facts.problem, {}));
+  bestOrder = references.front().order;
+  for (NodeId &node : bestOrder)
+    node = carriedOut.image[node];
+  numIncumbents = 1;
+}
+
+/// Takes a decode as the incumbent if the models and the verifier agree with it.
+bool Search::accept(const Decoded &decoded) {
+  auto reject = [&](std::string why) {
+    if (firstDefect.empty())
+      firstDefect = std::move(why);
+    return false;
+  };
+  llvm::Expected<ExpandedProblem> expanded = expandBuckets(facts.problem, decoded.buckets);
+  if (!expanded)
+    return reject(llvm::toString(expanded.takeError()));
+  Order order = orderOf(decoded, *expanded);
+  ScheduleRequirements requirements;
+  requirements.peakLimit = limit >= kUnlimited ? -1 : limit;
+  requirements.collectiveOrder = mode;
+  if (std::string why = verifySchedule(expanded->problem, order, requirements); !why.empty())
+    return reject(std::move(why));
+  if (makespanOf(expanded->problem, order) != decoded.makespan)
+    return reject("the decode's clocks disagree with the timeline");
+  incumbent = decoded;
+  incumbent.peak = peakOf(expanded->problem, order);
+  carriedOut = std::move(*expanded);
+  bestOrder = std::move(order);
+  ++numIncumbents;
+  spent += facts.problem.size();
+  return true;
+}
+
+/// Decodes a point; its makespan becomes the decode's, or kFailed.
+Ns Search::decode(Point &point, Ns cutoff) {
+  const Reference &reference = references[point.reference];
+  Bytes share = limit >= kUnlimited ? limit : mulDiv(limit, point.policy.limitShare, 1000);
+  Decoded decoded;
+  bool fits = scheduler.run(reference, point.policy, std::max(share, std::min(limit, reference.peak)), cutoff,
+                            point.bias, decoded);
+  spent += std::max<int64_t>(decoded.work, facts.problem.size());
+  point.makespan = fits ? decoded.makespan : kFailed;
+  if (fits && decoded.makespan < incumbent.makespan && accept(decoded))
+    addReference(incumbent);
+  return point.makespan;
+}
+
+/// Lets later decodes fall back to the incumbent's order.
+void Search::addReference(const Decoded &decoded) {
+  Reference reference(facts, withoutBuckets(facts.problem, decoded));
+  spent += facts.problem.size();
+  if (reference.peak > limit)
+    return;
+  if (references.size() < 2)
+    references.push_back(std::move(reference));
+  else
+    references.back() = std::move(reference);
+}
+
+void Search::seed(llvm::ArrayRef<Policy> policies) {
+  for (const Policy &policy : policies) {
+    Point point;
+    point.policy = policy;
+    decode(point, kFailed);
+    points.push_back(point);
+  }
+}
+
+void Search::adopt(const Search &other) {
+  if (other.incumbent.makespan >= incumbent.makespan || other.incumbent.peak > limit)
+    return;
+  incumbent = other.incumbent;
+  carriedOut = other.carriedOut;
+  bestOrder = other.bestOrder;
+  addReference(incumbent);
+}
+
+std::vector<Policy> Search::favourites() const {
+  std::vector<Point> sorted = points;
+  llvm::stable_sort(sorted, [](const Point &a, const Point &b) { return a.makespan < b.makespan; });
+  std::vector<Policy> policies;
+  for (size_t index = 0; index < std::min(sorted.size(), kFavourites); ++index)
+    policies.push_back(sorted[index].policy);
+  return policies;
+}
+
+void Search::run(int64_t effort, Ns bound) {
+  budget = effort;
+  target = bound;
+  for (const Policy &policy : portfolio(facts, limit)) {
+    Point point;
+    point.policy = policy;
+    decode(point, kFailed);
+    points.push_back(point);
+    if (exhausted())
+      return;
+  }
+  llvm::stable_sort(points, [](const Point &a, const Point &b) { return a.makespan < b.makespan; });
+  Point best = points.front();
+  budget = mulDiv(effort, kSweepPercent, 100);
+  sweep(best);
+  points.push_back(best);
+  budget = effort;
+  if (!exhausted())
+    climb(best);
+}
+
+/// Turns every knob to every value, again and again, and keeps what helps.
+void Search::sweep(Point &point) {
+  for (bool improved = true; improved;) {
+    improved = false;
+    for (int32_t knob = 0; knob < numKnobs(facts); ++knob)
+      for (int32_t value = 0; value < numValues(knob); ++value) {
+        if (exhausted())
+          return;
+        Point next = point;
+        next.policy = turned(point.policy, knob, value, limit);
+        if (decode(next, point.makespan) >= point.makespan)
+          continue;
+        point = std::move(next);
+        improved = true;
+      }
+  }
+}
+
+/// Moves a point a little: a knob, the reference, or the keys of some neighbours in the reference.
+void Search::perturb(Point &point, Generator &random) const {
+  int64_t kind = random.below(10);
+  if (kind == 0 && references.size() > 1) {
+    point.reference = static_cast<int32_t>(random.below(static_cast<int64_t>(references.size())));
+    return;
+  }
+  if (kind < 5) {
+    for (int64_t turns = 1 + random.below(2); turns > 0; --turns) {
+      int32_t knob = static_cast<int32_t>(random.below(numKnobs(facts)));
+      point.policy = turned(point.policy, knob, static_cast<int32_t>(random.below(numValues(knob))), limit);
+    }
+    return;
+  }
+  NodeId size = facts.problem.size();
+  if (point.bias.empty())
+    point.bias.assign(size, 0);
+  // Widths and amplitudes are spread over the powers of two.
+  int64_t width = std::min<int64_t>(size, int64_t(1) << random.below(12));
+  Ns total = references[point.reference].makespan;
+  int64_t first = random.below(size), amplitude = std::max<Ns>(total >> (2 + random.below(14)), 1);
+  bool together = random.below(2) == 0, startsOnly = random.below(2) == 0;
+  int64_t shift = random.below(2 * amplitude + 1) - amplitude;
+  for (int64_t at = first; at < std::min<int64_t>(first + width, size); ++at) {
+    NodeId node = references[point.reference].order[at];
+    if (startsOnly == (facts.problem.nodes[node].kind == NodeKind::Start))
+      point.bias[node] += together ? shift : random.below(2 * amplitude + 1) - amplitude;
+  }
+}
+
+/// Random steps from a point, each kept unless it is worse.
+void Search::climb(Point point) {
+  Generator random(0x436f6d6d53636865ull);
+  while (!exhausted()) {
+    Point next = point;
+    perturb(next, random);
+    Ns allowed = point.makespan + mulDiv(point.makespan, random.below(kTolerancePpm + 1), 1000000);
+    if (decode(next, allowed + 1) <= allowed)
+      point = std::move(next);
+  }
+}

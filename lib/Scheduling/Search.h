@@ -1,0 +1,73 @@
+//===- Search.h - The solver's search, private to it ------------------------------------------===//
+
+#ifndef COMMSCHED_LIB_SCHEDULING_SEARCH_H
+#define COMMSCHED_LIB_SCHEDULING_SEARCH_H
+
+#include "CommSched/Scheduling/Portfolio.h"
+#include "CommSched/Scheduling/Scheduler.h"
+
+namespace commsched {
+
+/// Looks for short decodes under one limit. Answers for other limits may seed it.
+class Search {
+public:
+  /// `given` has to fit `limit`; it is the first incumbent.
+  Search(const ScheduleFacts &facts, CollectiveOrder mode, Order given, Bytes limit);
+
+  /// Decodes the portfolio and then climbs, until `effort` steps are spent or `bound` is reached.
+  void run(int64_t effort, Ns bound);
+  /// Tries the policies that another search liked best.
+  void seed(llvm::ArrayRef<Policy> policies);
+  /// Takes over another search's answer if it fits and is shorter.
+  void adopt(const Search &other);
+
+  const Decoded &best() const { return incumbent; }
+  const ExpandedProblem &expanded() const { return carriedOut; }
+  const Order &order() const { return bestOrder; }
+  Ns makespan() const { return incumbent.makespan; }
+  Bytes peak() const { return incumbent.peak; }
+  int64_t steps() const { return spent; }
+  int32_t incumbents() const { return numIncumbents; }
+  const std::string &defect() const { return firstDefect; }
+  /// The policies that did best, best first.
+  std::vector<Policy> favourites() const;
+
+private:
+  /// A policy with the reference that it was decoded on, what it adds to the keys, and what came out.
+  struct Point {
+    Policy policy;
+    int32_t reference = 0;
+    Ns makespan = 0;
+    std::vector<Ns> bias;
+  };
+
+  bool exhausted() const { return spent >= budget || incumbent.makespan <= target; }
+  Ns decode(Point &point, Ns cutoff);
+  bool accept(const Decoded &decoded);
+  void addReference(const Decoded &decoded);
+  void sweep(Point &point);
+  void climb(Point point);
+  void perturb(Point &point, Generator &random) const;
+
+  const ScheduleFacts &facts;
+  CollectiveOrder mode;
+  Bytes limit;
+  ListScheduler scheduler;
+  /// The given order, and the incumbent's without its buckets where that fits.
+  std::vector<Reference> references;
+  Decoded incumbent;
+  ExpandedProblem carriedOut;
+  Order bestOrder;
+  std::vector<Point> points;
+  int64_t spent = 0, budget = 0;
+  Ns target = 0;
+  int32_t numIncumbents = 0;
+  std::string firstDefect;
+};
+
+/// The order of a decode on the problem as it was, with the members of a bucket one after the other.
+Order withoutBuckets(const Problem &problem, const Decoded &decoded);
+
+} // namespace commsched
+
+#endif // COMMSCHED_LIB_SCHEDULING_SEARCH_H
