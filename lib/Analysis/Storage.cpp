@@ -182,8 +182,16 @@ void StorageMap::visit(Operation *op, bool nested) {
     return visitStart(start, nested);
   if (auto wait = dyn_cast<WaitOp>(op))
     return visitWait(wait, nested);
+  if (auto copyIn = dyn_cast<FsdpAllGatherCopyInOp>(op))
+    return visitCopyIn(copyIn, nested);
   for (OpResult result : op->getResults())
     visitResult(result, nested);
+}
+
+/// The slice is part of the buffer: one storage.
+void StorageMap::visitCopyIn(FsdpAllGatherCopyInOp copyIn, bool nested) {
+  visitResult(cast<OpResult>(copyIn.getBuffer()), nested);
+  refer(copyIn.getSlice(), of(copyIn.getBuffer()));
 }
 
 void StorageMap::visitStart(CollectiveOpInterface start, bool nested) {

@@ -15,12 +15,16 @@
 #include "CommSched/Analysis/CostInterface.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Transforms/Passes.h"
+#include "CommSched/Transforms/Pipelines.h"
 #include "mlir/IR/DialectRegistry.h"
 
 void commsched::registerAllDialects(mlir::DialectRegistry &registry) { registry.insert<comm::CommDialect>(); }
 
 void commsched::registerAllExtensions(mlir::DialectRegistry &registry) { registerCostModels(registry); }
 
-void commsched::registerAllPasses() { registerCommSchedPasses(); }
+void commsched::registerAllPasses() {
+  registerCommSchedPasses();
+  registerPipelines();
+}
 
 const char *commsched::getVersion() { return COMMSCHED_VERSION; }

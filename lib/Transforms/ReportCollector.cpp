@@ -8,9 +8,10 @@
 
 #include "CommSched/Transforms/ReportCollector.h"
 #include "CommSched/Analysis/ScheduleSignature.h"
+#include "CommSched/Scheduling/ScheduleFacts.h"
+#include "CommSched/Transforms/BlockScheduling.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/Support/FileUtilities.h"
-#include <cmath>
 
 using namespace mlir;
 using namespace commsched;
@@ -18,9 +19,7 @@ using namespace commsched;
 Bytes commsched::peakLimit(Bytes peak, double memoryBudgetRatio, Bytes memoryLimitBytes) {
   if (memoryLimitBytes >= 0)
     return memoryLimitBytes;
-  double limit = std::floor(static_cast<double>(peak) * (1 + memoryBudgetRatio));
-  // Doubles hold 53 bits: never below the input's own peak.
-  return limit >= 9e18 ? INT64_MAX : std::max(peak, static_cast<Bytes>(limit));
+  return peak + mulDiv(peak, toPpm(memoryBudgetRatio), 1000000);
 }
 
 /// The functions of a module that have a body, and their blocks with collectives.

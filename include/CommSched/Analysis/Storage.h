@@ -75,6 +75,7 @@ private:
   void visit(mlir::Operation *op, bool nested);
   void visitStart(comm::CollectiveOpInterface start, bool nested);
   void visitWait(comm::WaitOp wait, bool nested);
+  void visitCopyIn(comm::FsdpAllGatherCopyInOp copyIn, bool nested);
   void visitResult(mlir::OpResult result, bool nested);
   void visitTerminator(mlir::Operation *terminator);
 

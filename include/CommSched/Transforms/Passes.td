@@ -8,6 +8,51 @@ include "mlir/Pass/PassBase.td"
 def MachineOption : Option<"machine", "machine", "std::string", "\"h100-sxm\"",
                              "machine profile: the name of a shipped one, or a path">;
 
+/// What may be reordered, and at what cost in memory. Shared by all scheduling passes.
+def CollectiveOrderOption
+    : Option<"collectiveOrder", "collective-order", "::commsched::CollectiveOrder",
+             "::commsched::CollectiveOrder::Free", "which collectives keep their relative order",
+             [{::llvm::cl::values(
+               clEnumValN(::commsched::CollectiveOrder::Free, "free", "only dependences hold"),
+               clEnumValN(::commsched::CollectiveOrder::Group, "group", "those of one group do"),
+               clEnumValN(::commsched::CollectiveOrder::Program, "program", "all do"))}]>;
+def MemoryBudgetRatioOption
+    : Option<"memoryBudgetRatio", "memory-budget-ratio", "double", "0.0",
+             "the peak may exceed the input's by this fraction of it">;
+def MemoryLimitBytesOption
+    : Option<"memoryLimitBytes", "memory-limit-bytes", "int64_t", "-1",
+             "the peak may reach this many bytes, arguments that live throughout not counted; overrides the ratio "
+             "where not negative">;
+
+//===--------------------------------------------------------------------------------------===//
+// Scheduling
+//===--------------------------------------------------------------------------------------===//
+
+def CommSchedule : Pass<"comm-schedule"> {
+  let summary = "decide order and buckets together, under a hard peak-memory limit";
+  let description = [{
+    Reorders every block with collectives, and merges collectives, so that the makespan of the cost model is as small as
+    the search finds. The peak never exceeds the limit, and the result is never slower than the input, which is the
+    first incumbent. An input above the limit is first brought down; where that fails, the pass says by how much and
+    fails. Every answer is checked by the ScheduleVerifier before it is applied. Equal input and options give equal
+    output; effort is counted in steps, not in time.
+
+    Remarks: per collective, where it moved, with how many others it was merged, how much of it is exposed before and
+    after, and what limits it.
+  }];
+  let options = [
+    MachineOption, CollectiveOrderOption, MemoryBudgetRatioOption, MemoryLimitBytesOption,
+    Option<"bucketing", "bucketing", "bool", "true", "merge collectives">,
+    Option<"bucketCapBytes", "bucket-cap-bytes", "int64_t", "-1",
+           "largest merged collective of any kind, bytes; no limit where negative">,
+    Option<"allGatherCapBytes", "all-gather-cap-bytes", "int64_t", "-1", "the same for all-gathers alone">,
+    Option<"reduceScatterCapBytes", "reduce-scatter-cap-bytes", "int64_t", "-1", "the same for reduce-scatters alone">,
+    Option<"allReduceCapBytes", "all-reduce-cap-bytes", "int64_t", "-1", "the same for all-reduces alone">,
+    Option<"effort", "effort", "int64_t", "-1",
+           "steps that the search may take: 0 for the first answer, negative for the default (about a second)">,
+  ];
+}
+
 //===--------------------------------------------------------------------------------------===//
 // Rewrites
 //===--------------------------------------------------------------------------------------===//

@@ -1,0 +1,208 @@
+//===- Bucketing.cpp - Carry out buckets and orders in IR -------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Transforms/Bucketing.h"
+
+using namespace mlir;
+using namespace commsched;
+using namespace commsched::comm;
+
+void commsched::applyOrder(Block &block, ArrayRef<Operation *> ops) {
+  bool hasTerminator = !block.empty() && block.back().hasTrait<OpTrait::IsTerminator>();
+  Operation *terminator = hasTerminator ? &block.back() : nullptr;
+  for (Operation *op : ops)
+    op->moveBefore(&block, terminator ? terminator->getIterator() : block.end());
+}
+
+namespace {
+
+/// Makes the operations of one bucket. They stand anywhere until the order is applied.
+class BucketWriter {
+public:
+  BucketWriter(const LoadedBlock &loaded, const Bucket &bucket, const BucketNodes &nodes,
+               std::vector<Operation *> &opOf)
+      : loaded(loaded), bucket(bucket), nodes(nodes), opOf(opOf), builder(loaded.nodes.getBlock().getParentOp()) {
+    builder.setInsertionPointToStart(&loaded.nodes.getBlock());
+    for (NodeId member : bucket.members) {
+      starts.push_back(cast<CollectiveOpInterface>(loaded.nodes[member]));
+      waits.push_back(cast<WaitOp>(loaded.nodes[loaded.problem.members[member].wait]));
+      NodeId fused = bucket.form == BucketForm::Packed ? fusedCast(loaded.problem, member) : kNone;
+      casts.push_back(fused == kNone ? nullptr : loaded.nodes[fused]);
+    }
+  }
+
+  void write() {
+    if (bucket.form == BucketForm::Coalesced)
+      writeCoalesced();
+    else if (starts.front().getCollectiveKind() == CollectiveKind::AllGather)
+      writePackedGather();
+    else
+      writePackedReduction();
+    eraseMembers();
+  }
+
+private:
+  /// The locations of all members together.
+  template <typename Ops>
+  Location fuse(const Ops &ops) {
+    SmallVector<Location> locations;
+    for (auto op : ops)
+      locations.push_back(op.getLoc());
+    return builder.getFusedLoc(locations);
+  }
+
+  static ShapedType inputType(CollectiveOpInterface start) {
+    return cast<ShapedType>(start.getCollectiveInputs().front().getType());
+  }
+  static ShapedType outputType(WaitOp wait) { return cast<ShapedType>(wait->getResult(0).getType()); }
+
+  /// What the pack reads: the operand of a fused cast, else the start's input.
+  SmallVector<Value> packInputs() {
+    SmallVector<Value> inputs;
+    for (auto [start, cast] : llvm::zip_equal(starts, casts))
+      inputs.push_back(cast ? cast->getOperand(0) : start.getCollectiveInputs().front());
+    return inputs;
+  }
+
+  RankedTensorType flat(int64_t elements) {
+    return RankedTensorType::get({elements}, inputType(starts.front()).getElementType());
+  }
+
+  Location startLoc() {
+    SmallVector<Location> locations;
+    for (CollectiveOpInterface start : starts)
+      locations.push_back(start->getLoc());
+    return builder.getFusedLoc(locations);
+  }
+
+  WaitOp makeWait(Operation *start) {
+    opOf[nodes.start] = start;
+    auto wait = WaitOp::create(builder, fuse(waits), start->getResult(0), ValueRange());
+    opOf[nodes.wait] = wait;
+    return wait;
+  }
+
+  /// A start like the first member's, but over these inputs and destinations, with these results.
+  Operation *makeStart(ValueRange inputs, ValueRange dests, ArrayRef<Type> results) {
+    Operation *first = starts.front();
+    OperationState state(startLoc(), first->getName());
+    state.addOperands(inputs);
+    state.addOperands(dests);
+    state.addTypes(FutureType::get(builder.getContext(), results));
+    state.propertiesAttr = first->getPropertiesAsAttribute();
+    NamedAttrList properties(cast<DictionaryAttr>(state.propertiesAttr));
+    properties.set("operandSegmentSizes", builder.getDenseI32ArrayAttr({static_cast<int32_t>(inputs.size()),
+                                                                       static_cast<int32_t>(dests.size())}));
+    state.propertiesAttr = properties.getDictionary(builder.getContext());
+    return builder.create(state);
+  }
+
+  void writeCoalesced() {
+    SmallVector<Value> inputs;
+    SmallVector<Type> results;
+    for (auto [start, wait] : llvm::zip_equal(starts, waits)) {
+      inputs.push_back(start.getCollectiveInputs().front());
+      results.push_back(wait->getResult(0).getType());
+    }
+    WaitOp merged = makeWait(makeStart(inputs, {}, results));
+    for (auto [wait, result] : llvm::zip_equal(waits, merged->getResults()))
+      wait->getResult(0).replaceAllUsesWith(result);
+  }
+
+  void writePackedGather() {
+    SmallVector<int64_t> sizes;
+    for (CollectiveOpInterface start : starts)
+      sizes.push_back(inputType(start).getNumElements());
+    int64_t slice = llvm::sum_of(sizes);
+    int64_t ranks = loaded.problem.mergeKeys[loaded.problem.nodes[bucket.members.front()].mergeKey].ranks;
+    auto pack = FsdpAllGatherCopyInOp::create(builder, startLoc(), flat(slice), flat(slice * ranks), packInputs(),
+                                              Value(), starts.front().getGroupAttr());
+    opOf[nodes.pack] = pack;
+    WaitOp wait = makeWait(makeStart(pack.getSlice(), pack.getBuffer(), {flat(slice * ranks)}));
+    writeUnpacks(wait->getResult(0), sizes);
+  }
+
+  /// One operation per distinct unpack node, with the members that share it.
+  void writeUnpacks(Value gathered, ArrayRef<int64_t> sizes) {
+    llvm::MapVector<NodeId, SmallVector<int64_t>> membersOf;
+    for (auto [index, unpack] : llvm::enumerate(nodes.unpacks))
+      membersOf[unpack].push_back(index);
+    for (auto &[unpack, members] : membersOf) {
+      SmallVector<Type> types;
+      SmallVector<Location> locations;
+      for (int64_t member : members) {
+        types.push_back(outputType(waits[member]));
+        locations.push_back(waits[member].getLoc());
+      }
+      auto all = members.size() == bucket.members.size() ? DenseI64ArrayAttr() : builder.getDenseI64ArrayAttr(members);
+      auto op = FsdpSplitWithSizesCopyOp::create(builder, builder.getFusedLoc(locations), types, gathered, ValueRange(),
+                                                 builder.getDenseI64ArrayAttr(sizes), all);
+      opOf[unpack] = op;
+      for (auto [member, piece] : llvm::zip_equal(members, op.getPieces()))
+        waits[member]->getResult(0).replaceAllUsesWith(piece);
+    }
+  }
+
+  void writePackedReduction() {
+    bool scatter = starts.front().getCollectiveKind() == CollectiveKind::ReduceScatter;
+    int64_t ranks = loaded.problem.mergeKeys[loaded.problem.nodes[bucket.members.front()].mergeKey].ranks;
+    int64_t elements = 0;
+    SmallVector<int64_t> sizes;
+    SmallVector<Type> types;
+    for (auto [start, wait] : llvm::zip_equal(starts, waits)) {
+      elements += inputType(start).getNumElements();
+      sizes.push_back(outputType(wait).getNumElements());
+      types.push_back(outputType(wait));
+    }
+    auto pack = FsdpChunkCatOp::create(builder, startLoc(), flat(elements), packInputs(), Value(), scatter ? ranks : 1);
+    opOf[nodes.pack] = pack;
+    SmallVector<Value, 1> dests;
+    if (!scatter)
+      dests.push_back(pack.getResult());
+    WaitOp wait = makeWait(makeStart(pack.getResult(), dests, {flat(llvm::sum_of(sizes))}));
+    auto view = FsdpSplitWithSizesOp::create(builder, fuse(waits), types, wait->getResult(0),
+                                             builder.getDenseI64ArrayAttr(sizes));
+    opOf[nodes.view] = view;
+    for (auto [member, piece] : llvm::zip_equal(waits, view.getPieces()))
+      member->getResult(0).replaceAllUsesWith(piece);
+  }
+
+  void eraseMembers() {
+    for (auto [start, wait, cast] : llvm::zip_equal(starts, waits, casts)) {
+      wait->erase();
+      start->erase();
+      if (cast)
+        cast->erase();
+    }
+  }
+
+  const LoadedBlock &loaded;
+  const Bucket &bucket;
+  const BucketNodes &nodes;
+  std::vector<Operation *> &opOf;
+  OpBuilder builder;
+  SmallVector<CollectiveOpInterface> starts;
+  SmallVector<WaitOp> waits;
+  SmallVector<Operation *> casts;
+};
+
+} // namespace
+
+void commsched::applySchedule(const LoadedBlock &loaded, ArrayRef<Bucket> buckets, const ExpandedProblem &expanded,
+                              ArrayRef<NodeId> order) {
+  std::vector<Operation *> opOf(expanded.problem.size(), nullptr);
+  for (NodeId node = 0; node < expanded.problem.size(); ++node)
+    if (NodeId origin = expanded.origin[node]; origin != kNone)
+      opOf[node] = loaded.nodes[origin];
+  for (auto [bucket, nodes] : llvm::zip_equal(buckets, expanded.buckets))
+    BucketWriter(loaded, bucket, nodes, opOf).write();
+  std::vector<Operation *> ops;
+  for (NodeId node : order)
+    ops.push_back(opOf[node]);
+  applyOrder(loaded.nodes.getBlock(), ops);
+}

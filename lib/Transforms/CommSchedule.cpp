@@ -1,0 +1,150 @@
+//===- CommSchedule.cpp - The pass comm-schedule ----------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// Loads each block, lets the solver decide, carries the decision out, and says what became of each collective.
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Analysis/Report.h"
+#include "CommSched/Analysis/ScheduleSignature.h"
+#include "CommSched/Scheduling/Memory.h"
+#include "CommSched/Scheduling/Scheduler.h"
+#include "CommSched/Scheduling/Timeline.h"
+#include "CommSched/Transforms/BlockScheduling.h"
+#include "CommSched/Transforms/Bucketing.h"
+#include "CommSched/Transforms/Passes.h"
+#include "mlir/IR/Remarks.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+namespace commsched {
+#define GEN_PASS_DEF_COMMSCHEDULE
+#include "CommSched/Transforms/Passes.h.inc"
+} // namespace commsched
+
+using namespace mlir;
+using namespace commsched;
+
+namespace {
+
+/// "all_gather_7", or what else the location tells.
+std::string nameOf(Operation *op) {
+  std::vector<std::string> names = describeLocation(op->getLoc());
+  return names.empty() ? op->getName().getStringRef().str() : names.front();
+}
+
+/// What limits one collective, in words.
+std::string explain(const LoadedBlock &loaded, const StartOutcome &outcome, Bytes limit) {
+  std::string blocker = outcome.blocker == kNone ? "" : nameOf(loaded.nodes[outcome.blocker]);
+  switch (outcome.factor) {
+  case LimitingFactor::Hidden:
+    return "already hidden";
+  case LimitingFactor::Dependence:
+    return blocker.empty() ? "data dependence" : "data dependence on " + blocker;
+  case LimitingFactor::Memory:
+    return "peak memory: would reach " + formatBytes(outcome.bytes) + ", limit " + formatBytes(limit);
+  case LimitingFactor::Lane:
+    return blocker.empty() ? "its lane is busy" : "its lane is busy with " + blocker;
+  case LimitingFactor::Choice:
+    return "something else was more urgent";
+  }
+  return "";
+}
+
+/// One remark per collective: passed where its exposed time fell, missed where some is left, analysis otherwise.
+void remarkOutcomes(const LoadedBlock &loaded, const ScheduleResult &result, ArrayRef<Location> locations) {
+  for (auto [outcome, loc] : llvm::zip_equal(result.starts, locations)) {
+    auto options = remark::RemarkOpts::name("schedule").category("comm-schedule");
+    bool better = outcome.exposedAfter < outcome.exposedBefore;
+    auto remark = outcome.exposedAfter > 0 && !better ? remark::missed(loc, options)
+                  : better                            ? remark::passed(loc, options)
+                                                      : remark::analysis(loc, options);
+    remark << remark::metric("PositionBefore", outcome.positionBefore)
+           << remark::metric("PositionAfter", outcome.positionAfter)
+           << remark::metric("ExposedNsBefore", outcome.exposedBefore)
+           << remark::metric("ExposedNsAfter", outcome.exposedAfter);
+    if (outcome.bucket != kNone) {
+      const Bucket &bucket = result.buckets[outcome.bucket];
+      remark << remark::metric("BucketSize", static_cast<int64_t>(bucket.members.size()))
+             << remark::metric("BucketForm", stringify(bucket.form).str());
+    }
+    remark << remark::metric("LimitingFactor", explain(loaded, outcome, result.limit));
+  }
+}
+
+struct CommSchedulePass : public commsched::impl::CommScheduleBase<CommSchedulePass> {
+  using CommScheduleBase::CommScheduleBase;
+
+  LogicalResult initialize(MLIRContext *context) final {
+    if (failed(checkMemoryBudget(context, memoryBudgetRatio)))
+      return failure();
+    model = loadCostModel(context, machine);
+    return success(model != nullptr);
+  }
+
+  void runOnOperation() final {
+    OperationCosts costs(*model);
+    for (Block *block : findSchedulableBlocks(getOperation()))
+      if (failed(scheduleBlock(*block, costs)))
+        return signalPassFailure();
+    if (auto function = dyn_cast<FunctionOpInterface>(getOperation()))
+      return stampSignature(function);
+    getOperation()->walk([](FunctionOpInterface function) { stampSignature(function); });
+  }
+
+private:
+  /// The tighter of a cap of one kind and the cap of all.
+  Bytes cap(Bytes ofKind) const { return ofKind < 0 ? bucketCapBytes : bucketCapBytes < 0 ? ofKind : std::min<Bytes>(ofKind, bucketCapBytes); }
+
+  LogicalResult scheduleBlock(Block &block, const OperationCosts &costs) {
+    LoadOptions load = {collectiveOrder, bucketing, cap(allGatherCapBytes), cap(reduceScatterCapBytes),
+                        cap(allReduceCapBytes)};
+    LoadedBlock loaded = loadBlock(block, costs, load);
+    ScheduleOptions options;
+    options.memoryBudgetPpm = toPpm(memoryBudgetRatio);
+    options.memoryLimitBytes = memoryLimitBytes;
+    options.bucketing = bucketing;
+    options.allGatherCap = load.allGatherCap;
+    options.reduceScatterCap = load.reduceScatterCap;
+    options.allReduceCap = load.allReduceCap;
+    options.collectiveOrder = collectiveOrder;
+    options.effort = effort;
+    ScheduleResult result = schedule(loaded.problem, options);
+    Operation *parent = block.getParentOp();
+    if (!result.defect.empty())
+      return parent->emitError() << "the solver's answer does not hold (" << result.defect << "); please report this";
+    if (!result.withinLimit)
+      return parent->emitError() << "no order was found with a peak of at most " << formatBytes(result.limit) << " ("
+                                 << result.limit << " bytes): the lowest is " << formatBytes(result.peak) << ", "
+                                 << (result.peak - result.limit) << " bytes too much";
+    SmallVector<Location> locations;
+    for (const StartOutcome &outcome : result.starts)
+      locations.push_back(loaded.nodes[outcome.start]->getLoc());
+    remarkOutcomes(loaded, result, locations);
+    applySchedule(loaded, result.buckets, result.expanded, result.order);
+    comparePrediction(block, costs, load, result);
+    return success();
+  }
+
+  /// The block as it now is must load as what the solver decided on: equal to the nanosecond and the byte.
+  static void comparePrediction(Block &block, const OperationCosts &costs, LoadOptions load,
+                                const ScheduleResult &result) {
+    load.bucketing = false;
+    LoadedBlock applied = loadBlock(block, costs, load);
+    Order order = identityOrder(applied.problem);
+    Ns makespan = makespanOf(applied.problem, order);
+    Bytes peak = peakOf(applied.problem, order);
+    if (makespan != result.makespan || peak != result.peak)
+      block.getParentOp()->emitWarning() << "the rewritten block takes " << makespan << " ns and " << peak
+                                         << " bytes where the solver predicted " << result.makespan << " ns and "
+                                         << result.peak << " bytes; please report this";
+  }
+
+  std::shared_ptr<const CostModel> model;
+};
+
+} // namespace

@@ -1,0 +1,18 @@
+// RUN: not comm-opt %s --reorder-comm-overlap="passes=comm-schedule,no-such-pass" 2>&1 | FileCheck %s --check-prefix=PASS
+// RUN: not comm-opt %s --reorder-comm-overlap="machine=no-such-machine" 2>&1 | FileCheck %s --check-prefix=MACHINE
+// RUN: not comm-opt %s --reorder-comm-overlap="memory-budget-ratio=-0.5" 2>&1 | FileCheck %s --check-prefix=BUDGET
+// RUN: not comm-opt %s --reorder-comm-overlap="memory-limit-bytes=16" 2>&1 | FileCheck %s --check-prefix=LIMIT
+
+// Tests that bad options get one clear line, and that a limit that no order meets is an error that says by how much.
+comm.group @dp #comm.iota<[1, 4]>
+
+func.func @f(%w: tensor<16xf32>) -> tensor<64xf32> {
+  %f = comm.all_gather %w on @dp : (tensor<16xf32>) -> !comm.future<tensor<64xf32>>
+  %g = comm.wait %f : !comm.future<tensor<64xf32>>
+  return %g : tensor<64xf32>
+}
+
+// PASS: unknown pass 'no-such-pass' in 'passes'; known: comm-
+// MACHINE: no-such-machine
+// BUDGET: memory-budget-ratio=-5.{{.*}}: expected a fraction from 0 to 1e6
+// LIMIT: error: no order was found with a peak of at most 16 B (16 bytes): the lowest is 256 B, 240 bytes too much
