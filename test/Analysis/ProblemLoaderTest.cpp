@@ -1,0 +1,249 @@
+//===- ProblemLoaderTest.cpp - Tests of the way from IR to a Problem --------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// Each test loads a small function and asks for the edges, buffers and lanes that DESIGN's rules give by hand.
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Analysis/ProblemLoader.h"
+#include "CommSched/Scheduling/Memory.h"
+#include "CommSched/Scheduling/Timeline.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Parser/Parser.h"
+#include "gtest/gtest.h"
+
+using namespace mlir;
+using namespace commsched;
+
+namespace {
+
+class ProblemLoaderTest : public ::testing::Test {
+protected:
+  ProblemLoaderTest() {
+    context.loadDialect<comm::CommDialect, func::FuncDialect, memref::MemRefDialect, scf::SCFDialect,
+                        tensor::TensorDialect, arith::ArithDialect, bufferization::BufferizationDialect>();
+  }
+
+  /// Loads the body of a function with these arguments; @dp has four ranks and @tp has two groups of two.
+  LoadedBlock &load(StringRef arguments, StringRef body, LoadOptions options = {}) {
+    std::string text = "comm.group @dp #comm.iota<[1, 4]>\ncomm.group @tp #comm.iota<[2, 2]>\n"
+                       "func.func private @unknown()\nfunc.func @f(" +
+                       arguments.str() + ") {\n" + body.str() + "\nreturn\n}\n";
+    module = parseSourceString<ModuleOp>(text, &context);
+    EXPECT_TRUE(module);
+    model.emplace(llvm::cantFail(MachineModel::load("h100-sxm")));
+    costs.emplace(*model);
+    auto function = module->lookupSymbol<func::FuncOp>("f");
+    loaded.emplace(loadBlock(function.front(), *costs, options));
+    EXPECT_EQ(loaded->problem.validate(), "");
+    return *loaded;
+  }
+
+  bool hasEdge(NodeId from, NodeId to) { return llvm::is_contained(loaded->problem.preds[to], from); }
+  Bytes peak() { return peakOf(loaded->problem, identityOrder(loaded->problem)); }
+
+  MLIRContext context;
+  OwningOpRef<ModuleOp> module;
+  std::optional<CostModel> model;
+  std::optional<OperationCosts> costs;
+  std::optional<LoadedBlock> loaded;
+};
+
+TEST_F(ProblemLoaderTest, AViewSharesItsOperandsStorage) {
+  LoadedBlock &block = load("%x: tensor<8xf32>", R"(
+    %a = comm.compute "f"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+    %v = comm.compute "view"(%a) aliases [0] : (tensor<8xf32>) -> tensor<2x4xf32>
+    %b = comm.compute "g"(%v) : (tensor<2x4xf32>) -> tensor<2xf32>
+    %e = tensor.expand_shape %a [[0, 1]] output_shape [4, 2] : tensor<8xf32> into tensor<4x2xf32>)");
+  EXPECT_EQ(block.problem.buffers.size(), 2u); // %a and %b: neither the views nor the argument
+  EXPECT_EQ(block.problem.buffers[0].bytes, 32);
+  EXPECT_EQ(block.problem.users[0].vec(), std::vector<NodeId>({0, 1, 2, 3}));
+  EXPECT_EQ(block.problem.argumentBytes, 32);
+  EXPECT_EQ(block.problem.nodes[1].cost, 0);
+  EXPECT_EQ(peak(), 40);
+}
+
+TEST_F(ProblemLoaderTest, WhatIsInFlightIsLiveUntilTheWait) {
+  LoadedBlock &block = load("%x: tensor<8xf32>", R"(
+    %a = comm.compute "f"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+    %f = comm.all_gather %a on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
+    %b = comm.compute "g"(%x) : (tensor<8xf32>) -> tensor<16xf32>
+    %w = comm.wait %f : !comm.future<tensor<32xf32>>)");
+  EXPECT_EQ(block.problem.nodes[3].start, 1);
+  EXPECT_EQ(block.problem.touches[3].vec(), std::vector<BufferId>({0, 1}));
+  EXPECT_EQ(peak(), 32 + 128 + 64);
+}
+
+TEST_F(ProblemLoaderTest, ADonatedArgumentDiesAfterItsLastUse) {
+  LoadedBlock &block = load("%x: tensor<8xf32> {comm.donated}, %y: tensor<4xf32>", R"(
+    %a = comm.compute "f"(%x) : (tensor<8xf32>) -> tensor<2xf32>
+    %b = comm.compute "g"(%y) : (tensor<4xf32>) -> tensor<16xf32>)");
+  EXPECT_EQ(block.problem.buffers[0].def, kNone);
+  EXPECT_EQ(block.problem.argumentBytes, 16);
+  EXPECT_EQ(peak(), 64); // %x (32) and %a (8) are dead when %b comes
+}
+
+TEST_F(ProblemLoaderTest, MutationOrdersReadersAndWriters) {
+  load("%x: tensor<8xf32>", R"(
+    %a = comm.compute "read"(%x) : (tensor<8xf32>) -> tensor<1xf32>
+    comm.compute "write"(%x) mutates [0] : (tensor<8xf32>) -> ()
+    %b = comm.compute "read"(%x) : (tensor<8xf32>) -> tensor<1xf32>
+    %c = comm.compute "free"(%a) : (tensor<1xf32>) -> tensor<1xf32>)");
+  EXPECT_TRUE(hasEdge(0, 1));
+  EXPECT_TRUE(hasEdge(1, 2));
+  EXPECT_FALSE(hasEdge(0, 2));
+  EXPECT_FALSE(hasEdge(1, 3));
+}
+
+TEST_F(ProblemLoaderTest, ABufferInFlightIsNotWrittenBeforeTheWait) {
+  load("%x: memref<8xf32>, %v: f32, %i: index", R"(
+    %in = memref.alloc() : memref<8xf32>
+    %out = memref.alloc() : memref<32xf32>
+    %f = comm.all_gather %in into %out on @dp : (memref<8xf32>) -> !comm.future<memref<32xf32>>
+    %w = comm.wait %f keeping (%in, %out : memref<8xf32>, memref<32xf32>) : !comm.future<memref<32xf32>>
+    memref.store %v, %in[%i] : memref<8xf32>
+    %r = memref.load %out[%i] : memref<32xf32>
+    memref.store %v, %x[%i] : memref<8xf32>)");
+  EXPECT_TRUE(hasEdge(3, 4));  // the input may be written after the wait
+  EXPECT_TRUE(hasEdge(3, 5));  // the destination may be read after the wait
+  EXPECT_FALSE(hasEdge(3, 6)); // other memory has nothing to do with it
+  EXPECT_FALSE(hasEdge(4, 6));
+}
+
+TEST_F(ProblemLoaderTest, MemrefArgumentsMayBeTheSameMemory) {
+  load("%x: memref<8xf32>, %y: memref<8xf32>, %z: memref<8xf32> {llvm.noalias}, %v: f32, %i: index", R"(
+    memref.store %v, %x[%i] : memref<8xf32>
+    %a = memref.load %y[%i] : memref<8xf32>
+    %b = memref.load %z[%i] : memref<8xf32>)");
+  EXPECT_TRUE(hasEdge(0, 1));
+  EXPECT_FALSE(hasEdge(0, 2));
+}
+
+TEST_F(ProblemLoaderTest, UnknownEffectsAreABarrierForCollectivesAndEffects) {
+  load("%x: tensor<8xf32>", R"(
+    %f = comm.all_gather %x on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
+    func.call @unknown() : () -> ()
+    %g = comm.all_reduce sum %x on @tp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
+    %a = comm.compute "pure"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+    %w = comm.wait %f : !comm.future<tensor<32xf32>>
+    %u = comm.wait %g : !comm.future<tensor<8xf32>>)");
+  EXPECT_TRUE(hasEdge(0, 1));
+  EXPECT_TRUE(hasEdge(1, 2));
+  EXPECT_TRUE(hasEdge(1, 4));
+  EXPECT_FALSE(hasEdge(1, 3));
+}
+
+constexpr StringLiteral kThreeCollectives = R"(
+    %f = comm.all_gather %x on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
+    %g = comm.all_reduce sum %x on @tp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
+    %h = comm.all_gather %x on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
+    comm.wait %f : !comm.future<tensor<32xf32>>
+    comm.wait %g : !comm.future<tensor<8xf32>>
+    comm.wait %h : !comm.future<tensor<32xf32>>)";
+
+TEST_F(ProblemLoaderTest, TheThreeModesOfCollectiveOrder) {
+  LoadedBlock &block = load("%x: tensor<8xf32>", kThreeCollectives);
+  EXPECT_EQ(block.problem.laneNames, std::vector<std::string>({"compute", "@dp", "@tp"}));
+  EXPECT_TRUE(block.problem.preds[1].empty());
+  EXPECT_TRUE(block.problem.preds[2].empty());
+  load("%x: tensor<8xf32>", kThreeCollectives, {CollectiveOrder::Group});
+  EXPECT_TRUE(loaded->problem.preds[1].empty());
+  EXPECT_TRUE(hasEdge(0, 2));
+  load("%x: tensor<8xf32>", kThreeCollectives, {CollectiveOrder::Program});
+  EXPECT_TRUE(hasEdge(0, 1));
+  EXPECT_TRUE(hasEdge(1, 2));
+}
+
+TEST_F(ProblemLoaderTest, PointToPointKeepsProgramOrder) {
+  load("%x: tensor<8xf32>", R"(
+    %s = comm.send %x on @dp peer 1 : (tensor<8xf32>) -> !comm.future<>
+    %r = comm.recv on @dp peer 1 : () -> !comm.future<tensor<8xf32>>
+    comm.wait %s : !comm.future<>
+    comm.wait %r : !comm.future<tensor<8xf32>>)");
+  EXPECT_TRUE(hasEdge(0, 1));
+}
+
+TEST_F(ProblemLoaderTest, CapturedValuesAreUsesOfTheRegionsOperation) {
+  LoadedBlock &block = load("%x: tensor<8xf32>, %n: index", R"(
+    %a = comm.compute "f"(%x) {comm.cost = #comm.cost<time = 10>} : (tensor<8xf32>) -> tensor<8xf32>
+    %zero = arith.constant 0 : index
+    %one = arith.constant 1 : index
+    %ten = arith.constant 10 : index
+    scf.for %i = %zero to %ten step %one {
+      %b = comm.compute "g"(%a) {comm.cost = #comm.cost<time = 100>} : (tensor<8xf32>) -> tensor<16xf32>
+      %f = comm.all_gather %b on @dp {comm.cost = #comm.cost<time = 50>} : (tensor<16xf32>) -> !comm.future<tensor<64xf32>>
+      %w = comm.wait %f : !comm.future<tensor<64xf32>>
+    })");
+  EXPECT_TRUE(hasEdge(0, 4));
+  EXPECT_EQ(block.problem.nodes[4].cost, 10 * 150);
+  EXPECT_EQ(block.problem.nodes[4].workspace, 64 + 256);
+  EXPECT_EQ(findSchedulableBlocks(*module).size(), 1u);
+}
+
+TEST_F(ProblemLoaderTest, AFutureThatCameInIsReadyWhenItsArgumentSays) {
+  LoadedBlock &block = load("%f: !comm.future<tensor<8xf32>> {comm.ready_ns = 70 : i64}", R"(
+    %w = comm.wait %f : !comm.future<tensor<8xf32>>)");
+  EXPECT_EQ(block.problem.nodes[0].start, kNone);
+  EXPECT_EQ(block.problem.nodes[0].ready, 70);
+  EXPECT_EQ(simulate(block.problem, identityOrder(block.problem)).exposedTotal, 70);
+}
+
+TEST_F(ProblemLoaderTest, HybridsOccupyTheirGroupsLane) {
+  LoadedBlock &block = load("%x: tensor<8xf32>", R"(
+    %a = comm.compute "mm_ar"(%x) {comm.hybrid = @tp, comm.cost = #comm.cost<time = 10>} : (tensor<8xf32>) -> tensor<8xf32>)");
+  EXPECT_EQ(block.problem.nodes[0].kind, NodeKind::Hybrid);
+  EXPECT_EQ(block.problem.laneNames[block.problem.nodes[0].lane], "@tp");
+}
+
+TEST_F(ProblemLoaderTest, DynamicSizesCountByTheirHints) {
+  LoadedBlock &block = load("%x: tensor<?xf32> {comm.bytes_hint = 100 : i64}", R"(
+    %a = comm.compute "f"(%x) {comm.bytes_hint = array<i64: 40>} : (tensor<?xf32>) -> tensor<?xf32>
+    %b = comm.compute "g"(%a) : (tensor<?xf32>) -> tensor<?xf32>)");
+  EXPECT_EQ(block.unknownSizes, 1);
+  EXPECT_EQ(block.problem.argumentBytes, 100);
+  EXPECT_EQ(peak(), 40);
+}
+
+TEST_F(ProblemLoaderTest, ACopyInsSliceIsPartOfItsBuffer) {
+  LoadedBlock &block = load("%x: tensor<8xf32>", R"(
+    %slice, %buffer = comm.fsdp.all_gather_copy_in %x on @dp : (tensor<8xf32>) -> (tensor<8xf32>, tensor<32xf32>)
+    %f = comm.all_gather %slice into %buffer on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
+    %w = comm.wait %f : !comm.future<tensor<32xf32>>)");
+  EXPECT_EQ(block.problem.buffers.size(), 1u);
+  EXPECT_EQ(peak(), 128);
+}
+
+TEST_F(ProblemLoaderTest, MergeKeysTellGroupsTypesAndReductionsApart) {
+  LoadOptions options;
+  options.bucketing = true;
+  LoadedBlock &block = load("%x: tensor<8xf32>, %h: tensor<8xf16>", R"(
+    %a = comm.all_gather %x on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
+    %b = comm.all_gather %x on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
+    %c = comm.all_gather %h on @dp : (tensor<8xf16>) -> !comm.future<tensor<32xf16>>
+    %d = comm.all_gather %x on @tp : (tensor<8xf32>) -> !comm.future<tensor<16xf32>>
+    %e = comm.all_reduce sum %x on @dp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
+    %f = comm.all_reduce max %x on @dp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
+    %aw = comm.wait %a : !comm.future<tensor<32xf32>>
+    %bw = comm.wait %b : !comm.future<tensor<32xf32>>
+    %cw = comm.wait %c : !comm.future<tensor<32xf16>>
+    %dw = comm.wait %d : !comm.future<tensor<16xf32>>
+    %ew = comm.wait %e : !comm.future<tensor<8xf32>>
+    %fw = comm.wait %f : !comm.future<tensor<8xf32>>)",
+                            options);
+  EXPECT_EQ(block.problem.mergeKeys.size(), 5u);
+  EXPECT_EQ(block.problem.nodes[0].mergeKey, block.problem.nodes[1].mergeKey);
+  EXPECT_EQ(block.problem.mergeKeys[0].ranks, 4);
+  EXPECT_EQ(block.problem.members[0].wait, 6);
+}
+
+} // namespace
