@@ -108,12 +108,12 @@ require_tools() {
   [ -f /usr/lib/llvm-22/lib/cmake/mlir/MLIRConfig.cmake ] || fail "libmlir-22-dev is missing; run without --no-install"
 }
 
-# Installs everything, unless the caller says not to: setup yes|no.
+# Installs everything, unless the caller says not to: setup yes|no [without-python].
 setup() {
   mkdir -p build
   if [ "$1" = yes ]; then
     install_packages
-    install_python
+    [ "${2:-}" = without-python ] || install_python
   else
     say "--no-install: taking what is there"
   fi

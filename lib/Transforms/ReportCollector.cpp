@@ -37,7 +37,7 @@ static void forEachBlock(ModuleOp module, llvm::function_ref<void(FunctionOpInte
 LogicalResult ReportCollector::begin(ModuleOp module) {
   llvm::Expected<MachineModel> machine = MachineModel::load(options.machine);
   if (!machine)
-    return module.emitError() << llvm::toString(machine.takeError());
+    return emitError(module.getLoc()) << llvm::toString(machine.takeError());
   CostModel model(*machine);
   OperationCosts costs(model);
   result = {options.machine, {}};
@@ -59,7 +59,7 @@ LogicalResult ReportCollector::end(ModuleOp module) {
   Ns spent = std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
   llvm::Expected<MachineModel> machine = MachineModel::load(options.machine);
   if (!machine)
-    return module.emitError() << llvm::toString(machine.takeError());
+    return emitError(module.getLoc()) << llvm::toString(machine.takeError());
   CostModel model(*machine);
   OperationCosts costs(model);
   MeasureOptions measure;
@@ -92,7 +92,7 @@ LogicalResult ReportCollector::write(ModuleOp module) {
       return llvm::Error::success();
     });
     if (error)
-      return module.emitError() << "cannot write '" << file << "': " << llvm::toString(std::move(error));
+      return emitError(module.getLoc()) << "cannot write '" << file << "': " << llvm::toString(std::move(error));
     return success();
   };
   bool page = StringRef(options.timelineFile).ends_with(".html");

@@ -13,6 +13,7 @@
 
 #include "CommSched/InitAll.h"
 #include "OutputFile.h"
+#include "ReportFlags.h"
 #include "ToolOptions.h"
 
 #include "mlir/Bytecode/BytecodeReader.h"
@@ -75,9 +76,13 @@ int main(int argc, char **argv) {
 
   mlir::registerCLIOptions("CommSched's MLIR optimizer driver", registry);
   commsched::hideUncommonOptions();
-  auto [input, output] = mlir::parseCLIOptions(argc, argv, "CommSched's MLIR optimizer driver\n");
+  commsched::ReportFlags reportFlags(argc, argv);
+  std::vector<char *> &arguments = reportFlags.arguments();
+  auto [input, output] =
+      mlir::parseCLIOptions(arguments.size() - 1, arguments.data(), "CommSched's MLIR optimizer driver\n");
 
   mlir::MlirOptMainConfig config = mlir::MlirOptMainConfig::createFromCLOptions();
+  reportFlags.apply(config);
   if (config.shouldShowDialects() || config.shouldListPasses())
     return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, input, output, registry));
 

@@ -1,0 +1,112 @@
+//===- ReportFlags.cpp - --comm-machine, --comm-report and --comm-timeline ----------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------===//
+//
+// See ReportFlags.h.
+//
+//===------------------------------------------------------------------------------------===//
+
+#include "ReportFlags.h"
+
+#include "CommSched/Transforms/ReportCollector.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "llvm/Support/CommandLine.h"
+
+using namespace llvm;
+
+// Declared for --help and for the check of unknown flags; their values never get here.
+static cl::opt<std::string> commMachine("comm-machine", cl::value_desc("profile"),
+                                        cl::desc("Machine whose costs are believed: a shipped profile (h100-sxm, ...) "
+                                                 "or a path"));
+static cl::opt<std::string> commReportFile("comm-report-file", cl::value_desc("file.json"),
+                                           cl::desc("Write what the run changed as JSON; --comm-report=file.json for "
+                                                    "short"));
+static cl::opt<std::string> commTimeline("comm-timeline", cl::value_desc("file"),
+                                         cl::desc("Write the timeline before and after: a page where the name ends in "
+                                                  ".html, a Perfetto trace otherwise"));
+
+static constexpr StringRef pipelineName = "reorder-comm-overlap";
+
+/// If `argument` is "--NAME=VALUE", gives VALUE.
+static bool matchFlag(StringRef argument, StringRef name, std::string &value) {
+  if (!argument.consume_front("-"))
+    return false;
+  argument.consume_front("-");
+  if (!argument.consume_front(name) || !argument.consume_front("="))
+    return false;
+  value = argument.str();
+  return true;
+}
+
+commsched::ReportFlags::ReportFlags(int argc, char **argv) {
+  std::string value;
+  for (char *argument : make_range(argv, argv + argc)) {
+    if (matchFlag(argument, "comm-machine", machine) || matchFlag(argument, "comm-report-file", reportFile) ||
+        matchFlag(argument, "comm-timeline", timelineFile))
+      continue;
+    if (matchFlag(argument, "comm-report", value) && !value.empty() && !StringRef(value).contains('=')) {
+      reportFile = value;
+      continue;
+    }
+    rest.push_back(argument);
+  }
+  addToPipelines();
+  rest.push_back(nullptr);
+}
+
+std::string commsched::ReportFlags::asPassOptions() const {
+  std::string options;
+  for (auto [name, value] : {std::pair<StringRef, const std::string &>("machine", machine),
+                             {"report-file", reportFile},
+                             {"timeline-file", timelineFile}})
+    if (!value.empty())
+      options += (options.empty() ? "" : " ") + name.str() + "=" + value;
+  return options;
+}
+
+/// Gives the flags to reorder-comm-overlap as options, in `--reorder-comm-overlap[=...]` and within
+/// `--pass-pipeline=...`. The user's own options come later and win.
+void commsched::ReportFlags::addToPipelines() {
+  std::string options = asPassOptions();
+  for (char *&argument : rest) {
+    StringRef text(argument);
+    bool isPassPipeline = text.ltrim('-').starts_with("pass-pipeline=");
+    size_t at = isPassPipeline ? text.find(pipelineName) : text.size() - text.ltrim('-').size();
+    if (at == 0 || at == StringRef::npos || !text.substr(at).starts_with(pipelineName))
+      continue;
+    passedOn = true;
+    if (options.empty())
+      continue;
+    size_t end = at + pipelineName.size();
+    StringRef before = text.take_front(end), after = text.drop_front(end);
+    std::string changed;
+    if (isPassPipeline)
+      changed = (before + "{" + options + (after.consume_front("{") ? " " : "}") + after).str();
+    else
+      changed = (before + "=" + options + (after.consume_front("=") ? " " : "") + after).str();
+    argument = const_cast<char *>(strings.save(changed).data());
+  }
+}
+
+void commsched::ReportFlags::apply(mlir::MlirOptMainConfig &config) const {
+  if (passedOn || !any())
+    return;
+  ReportOptions options;
+  if (!machine.empty())
+    options.machine = machine;
+  options.reportFile = reportFile;
+  options.timelineFile = timelineFile;
+  config.setPassPipelineSetupFn([inner = config, options](mlir::PassManager &manager) -> LogicalResult {
+    auto collector = std::make_shared<ReportCollector>(options);
+    manager.addPass(createReportStagePass(collector, ReportStage::Begin));
+    if (failed(inner.setupPassPipeline(manager)))
+      return mlir::failure();
+    manager.addPass(createReportStagePass(collector, ReportStage::End));
+    return mlir::success();
+  });
+}
