@@ -80,15 +80,18 @@ void commsched::ReportFlags::addToPipelines() {
     if (at == 0 || at == StringRef::npos || !text.substr(at).starts_with(pipelineName))
       continue;
     passedOn = true;
-    if (options.empty())
+    std::string added = options;
+    if (!text.contains("table=") && (!isPassPipeline || any()))
+      added += added.empty() ? "table=true" : " table=true";
+    if (added.empty())
       continue;
     size_t end = at + pipelineName.size();
     StringRef before = text.take_front(end), after = text.drop_front(end);
     std::string changed;
     if (isPassPipeline)
-      changed = (before + "{" + options + (after.consume_front("{") ? " " : "}") + after).str();
+      changed = (before + "{" + added + (after.consume_front("{") ? " " : "}") + after).str();
     else
-      changed = (before + "=" + options + (after.consume_front("=") ? " " : "") + after).str();
+      changed = (before + "=" + added + (after.consume_front("=") ? " " : "") + after).str();
     argument = const_cast<char *>(strings.save(changed).data());
   }
 }
