@@ -13,11 +13,6 @@
 
 using namespace commsched;
 
-llvm::StringRef commsched::stringify(LimitingFactor factor) {
-  static constexpr llvm::StringLiteral names[] = {"hidden", "dependence", "memory", "lane", "choice"};
-  return names[static_cast<unsigned>(factor)];
-}
-
 namespace {
 
 /// One order with everything that explanations look at.
@@ -47,7 +42,7 @@ public:
   void explain(NodeId start, NodeId first, Bytes limit, StartOutcome &outcome) const {
     NodeId before = previous[start];
     if (before != kNone && line.end[before] == line.start[start] && line.start[start] > arrival[positions[start]]) {
-      outcome.factor = LimitingFactor::Lane;
+      outcome.factor = LimitingFactor::LaneBusy;
       outcome.blocker = before;
       return;
     }
@@ -57,14 +52,14 @@ public:
         last = pred;
     int32_t earliest = last == kNone ? 0 : positions[last] + 1;
     if (arrival[earliest] >= arrival[positions[first]]) {
-      outcome.factor = last == kNone ? LimitingFactor::Choice : LimitingFactor::Dependence;
+      outcome.factor = last == kNone ? LimitingFactor::Preference : LimitingFactor::DataDependence;
       outcome.blocker = last;
       return;
     }
     Bytes allocated = allocatedBy(start) + (first == start ? 0 : allocatedBy(first));
     Bytes reached = live.max(earliest, positions[first]) + allocated;
-    outcome.factor = reached > limit ? LimitingFactor::Memory : LimitingFactor::Choice;
-    outcome.bytes = reached > limit ? reached : 0;
+    outcome.factor = reached > limit ? LimitingFactor::PeakMemory : LimitingFactor::Preference;
+    outcome.reached = reached > limit ? reached : 0;
   }
 
 private:

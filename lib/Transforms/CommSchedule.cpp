@@ -41,18 +41,17 @@ std::string nameOf(Operation *op) {
 std::string explain(const LoadedBlock &loaded, const StartOutcome &outcome, Bytes limit) {
   std::string blocker = outcome.blocker == kNone ? "" : nameOf(loaded.nodes[outcome.blocker]);
   switch (outcome.factor) {
-  case LimitingFactor::Hidden:
+  case LimitingFactor::AlreadyHidden:
     return "already hidden";
-  case LimitingFactor::Dependence:
+  case LimitingFactor::DataDependence:
     return blocker.empty() ? "data dependence" : "data dependence on " + blocker;
-  case LimitingFactor::Memory:
-    return "peak memory: would reach " + formatBytes(outcome.bytes) + ", limit " + formatBytes(limit);
-  case LimitingFactor::Lane:
+  case LimitingFactor::PeakMemory:
+    return "peak memory: would reach " + formatBytes(outcome.reached) + ", limit " + formatBytes(limit);
+  case LimitingFactor::LaneBusy:
     return blocker.empty() ? "its lane is busy" : "its lane is busy with " + blocker;
-  case LimitingFactor::Choice:
+  default:
     return "something else was more urgent";
   }
-  return "";
 }
 
 /// One remark per collective: passed where its exposed time fell, missed where some is left, analysis otherwise.

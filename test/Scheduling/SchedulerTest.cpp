@@ -186,7 +186,7 @@ TEST(Scheduler, ExplainsEveryStart) {
   for (const StartOutcome &outcome : result.starts) {
     exposedBefore += outcome.exposedBefore;
     exposedAfter += outcome.exposedAfter;
-    EXPECT_TRUE(outcome.exposedAfter == 0 || outcome.factor != LimitingFactor::Hidden);
+    EXPECT_TRUE(outcome.exposedAfter == 0 || outcome.factor != LimitingFactor::AlreadyHidden);
   }
   EXPECT_EQ(exposedBefore, before.exposedTotal);
   EXPECT_EQ(exposedAfter, after.exposedTotal);

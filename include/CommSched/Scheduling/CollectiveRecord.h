@@ -33,6 +33,10 @@ enum class LimitingFactor : uint8_t {
   MoveLimit,
   /// Its moves would raise the makespan from `limit` to `reached` ns; they were taken back.
   Makespan,
+  /// Its lane is busy with `blocker` until it begins.
+  LaneBusy,
+  /// It could begin earlier, but the solver found nothing shorter.
+  Preference,
 };
 
 /// The name of a limiting factor, in words ("peak memory").

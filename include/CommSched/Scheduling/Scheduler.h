@@ -9,6 +9,7 @@
 #define COMMSCHED_SCHEDULING_SCHEDULER_H
 
 #include "CommSched/Scheduling/Bucketing.h"
+#include "CommSched/Scheduling/CollectiveRecord.h"
 #include "CommSched/Scheduling/ScheduleVerifier.h"
 #include <string>
 
@@ -33,23 +34,6 @@ struct ScheduleOptions {
 /// About a second on one core for problems of up to 20,000 nodes, less for small ones.
 inline constexpr int64_t kDefaultEffort = 2000000;
 
-/// What keeps a collective from being hidden better, or from standing earlier.
-enum class LimitingFactor : uint8_t {
-  /// Nothing: compute does not wait for it.
-  Hidden,
-  /// It could not start earlier: `blocker` has to come first.
-  Dependence,
-  /// It could not start earlier: live bytes would have reached `bytes`.
-  Memory,
-  /// Its lane was busy with `blocker`.
-  Lane,
-  /// The solver preferred to do something else.
-  Choice,
-};
-
-/// The factor's name ("dependence").
-llvm::StringRef stringify(LimitingFactor factor);
-
 /// What became of one start of the given problem.
 struct StartOutcome {
   NodeId start = kNone;
@@ -59,10 +43,11 @@ struct StartOutcome {
   int32_t positionBefore = 0, positionAfter = 0;
   /// How long compute stood still for it. A bucket's exposure is told at its first member, and is 0 at the others.
   Ns exposedBefore = 0, exposedAfter = 0;
-  LimitingFactor factor = LimitingFactor::Hidden;
-  /// A node of the given problem, or kNone; and bytes. See LimitingFactor.
+  /// Why compute waits for it: AlreadyHidden (it does not), DataDependence, PeakMemory, LaneBusy or Preference.
+  LimitingFactor factor = LimitingFactor::AlreadyHidden;
+  /// A node of the given problem, or kNone; and what the peak would reach. See LimitingFactor.
   NodeId blocker = kNone;
-  Bytes bytes = 0;
+  Bytes reached = 0;
 };
 
 /// What the solver answers.
