@@ -1,5 +1,11 @@
 //===- Rounding.h - Wide integer arithmetic for the cost models -------------------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
 // Products of bytes and nanoseconds pass 64 bits; these helpers go through 128 bits, round once, and saturate.
 //
 //===-----------------------------------------------------------------------------------------===//
