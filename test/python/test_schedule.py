@@ -1,0 +1,121 @@
+"""schedule_overlap: real graphs come back legal, better and within the memory limit; failures leave them alone."""
+
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import commsched.torch as ct  # noqa: E402
+from commsched.torch import dependences  # noqa: E402
+from commsched.torch.options import Options  # noqa: E402
+from commsched.torch.schedule import Unscheduled  # noqa: E402
+from commsched.torch.trace import TraceConfig, fake_world, trace as trace_model  # noqa: E402
+from conftest import RANKS, trace  # noqa: E402
+
+c10d = torch.ops._c10d_functional
+
+
+@pytest.fixture(scope="module")
+def step():
+    """A function that traces two layers of Llama-3-8B on 64 ranks anew: graphs are changed in place."""
+    with fake_world(64):
+        yield lambda **options: trace_model(TraceConfig("llama3-8b", 64, layers=2, **options))
+
+
+def scheduled(gm, **options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gm, report = ct.schedule_overlap(gm, **options)
+    gm.graph.lint()
+    return gm, report
+
+
+@pytest.mark.parametrize("direction", ["fw", "bw"])
+def test_a_step_gets_faster_within_the_limit(step, direction):
+    gm = step()[direction]
+    gm, report = scheduled(gm, memory_budget_ratio=0.1, effort=200)
+    assert report["makespan_ns"]["after"] < report["makespan_ns"]["before"]
+    assert report["makespan_ns"]["after"] >= report["makespan_ns"]["lower_bound"]
+    assert report["peak_bytes"]["after"] <= report["peak_bytes"]["limit"]
+    assert report["signature"]
+    ct.export_mlir(gm)  # what comes back can be imported again
+
+
+def test_order_alone_keeps_every_node(step):
+    gm = step()["bw"]
+    before = {n.name for n in gm.graph.nodes}
+    gm, report = scheduled(gm, bucketing=False, effort=0)
+    assert {n.name for n in gm.graph.nodes} == before
+    assert report["buckets"] == []
+    position = {n: i for i, n in enumerate(gm.graph.nodes)}
+    assert all(position[a] < position[b] for a, b in dependences.edges(gm.graph))
+
+
+def test_equal_graphs_get_equal_schedules(step):
+    a, first = scheduled(step()["bw"], effort=100)
+    b, second = scheduled(step()["bw"], effort=100)
+    assert [n.name for n in a.graph.nodes] == [n.name for n in b.graph.nodes]
+    assert first["signature"] == second["signature"]
+
+
+def test_estimates_decide(step):
+    """Communication that costs nothing leaves nothing to hide, and no reason to merge."""
+    def free(node, override_bytes=None):
+        return 0.001 if "c10d" in str(node.target) else None
+
+    _, report = scheduled(step()["fw"], runtime_estimation=free, effort=0)
+    assert report["exposed_ns"]["after"] < 1_000_000
+    assert all(row["cost_ns"] == 1000 for row in report["per_collective"] if "+" not in str(row["loc"]))
+
+
+def test_nothing_to_do():
+    with fake_world(RANKS):
+        gm, report = scheduled(trace(lambda x: x.cos().sin(), (4,)))
+    assert [n.op for n in gm.graph.nodes] == ["placeholder", "call_function", "call_function", "output"]
+    gm, _ = scheduled(trace(lambda x: x, (4,)))
+
+
+def test_one_rank():
+    with fake_world(1):
+        group = torch.distributed.group.WORLD.group_name
+        scheduled(trace(lambda x: c10d.wait_tensor(c10d.all_reduce(x, "sum", group)) + 1, (4,)))
+
+
+def test_dynamic_shapes(world):
+    def f(x, y):
+        z = c10d.wait_tensor(c10d.all_gather_into_tensor(x, RANKS, world))
+        return z + 1, y @ y
+
+    gm = trace(f, (4, 8), (16, 16), symbolic=True)
+    gm, report = scheduled(gm)
+    assert report["unknown_sizes"] == 0
+
+
+@pytest.mark.parametrize("options", [
+    dict(collective_order="sideways"), dict(memory_budget_ratio=-1.0), dict(effort=-5), dict(solver="magic")])
+def test_options_that_make_no_sense(options):
+    with pytest.raises(ValueError):
+        ct.schedule_overlap(trace(lambda x: x, (4,)), **options)
+
+
+def test_failures_leave_the_graph_alone(world):
+    gm = trace(lambda x: c10d.wait_tensor(c10d.all_gather_into_tensor(x, RANKS, world)) + 1, (4,))
+    before = [n.name for n in gm.graph.nodes]
+    with pytest.warns(UserWarning, match="no_such_machine"):
+        gm, report = ct.schedule_overlap(gm, machine="no_such_machine")
+    assert "no_such_machine" in report["error"]
+    assert [n.name for n in gm.graph.nodes] == before
+
+
+def test_keys_follow_options_and_profiles(tmp_path):
+    assert Options().key() == Options().key()
+    assert Options().key() != Options(bucketing=False).key()
+    assert Options().key() != Options(machine="a100-sxm").key()
+    assert Options(runtime_estimation=lambda node, size=None: None).key() is None
+    profile = tmp_path / "machine.json"
+    profile.write_text("{}")
+    first = Options(machine=str(profile)).key()
+    profile.write_text("{ }")
+    assert Options(machine=str(profile)).key() != first
+    assert issubclass(Unscheduled, RuntimeError)
