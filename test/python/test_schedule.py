@@ -16,7 +16,7 @@ from conftest import RANKS, trace  # noqa: E402
 c10d = torch.ops._c10d_functional
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def step():
     """A function that traces two layers of Llama-3-8B on 64 ranks anew: graphs are changed in place."""
     with fake_world(64):
