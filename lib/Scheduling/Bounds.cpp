@@ -8,6 +8,7 @@
 
 #include "CommSched/Scheduling/Bounds.h"
 #include "BucketShares.h"
+#include "DeferralBound.h"
 #include "HeadsAndTails.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
@@ -114,6 +115,8 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
   for (LaneId lane = 0; lane < problem.numLanes(); ++lane)
     raise(oneMachine(std::move(jobs[lane])), BoundArgument::OneMachine, lane);
   raise(times.throughAny(costs), BoundArgument::CriticalPath, kNone);
+  DeferralBound deferral = deferralBound(problem, costs);
+  raise(deferral.makespan, BoundArgument::OneMachine, deferral.lane);
   return bound;
 }
 

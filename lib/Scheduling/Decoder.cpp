@@ -15,8 +15,9 @@ static constexpr int64_t kPermille = 1000;
 /// Where a compute stands between the reference and its longest path, as a time.
 Ns Decoder::computeKey(NodeId node) const {
   Ns before = reference->computeBefore[reference->position[node]];
-  if (NodeId start = facts.worksFor[node]; policy.workDelay > 0 && start != kNone && reference->sink[start])
-    before += std::max<Ns>(mulDiv(reference->longestSink, policy.workDelay, kPermille) - problem.nodes[start].cost, 0);
+  NodeId start = facts.worksFor[node];
+  if (policy.workDelay > 0 && start != kNone && reference->sink[start] && facts.worthDelay[start])
+    before += mulDiv(reference->computeBefore.back(), policy.workDelay, kPermille);
   if (policy.tailShare == 0)
     return before;
   Ns path = mulDiv(facts.criticalPath - facts.tail[node], reference->computeBefore.back(), facts.criticalPath);

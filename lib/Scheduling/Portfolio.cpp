@@ -17,7 +17,7 @@ constexpr Bytes MiB = Bytes(1) << 20, GiB = Bytes(1) << 30;
 constexpr int64_t kTailShares[] = {0, 100, 200, 300, 500, 700, 1000};
 constexpr int64_t kWindows[] = {30, 100, 400, 1500, kEverything};
 constexpr int64_t kSinkDelays[] = {0, 600, 2500, 10000, 40000, kLast};
-constexpr int64_t kWorkDelays[] = {0, 250, 500, 1000, 2000};
+constexpr int64_t kWorkDelays[] = {0, 30, 100, 300, 1000};
 constexpr int64_t kLimitShares[] = {1000, 950, 900, 800};
 constexpr int64_t kPrefetchPermille[] = {-1, 10, 25, 50, 100, 200, 400};
 constexpr int64_t kTries[] = {1, 6, 24, 60};
@@ -74,6 +74,11 @@ std::vector<Policy> orderings(const ScheduleFacts &facts, Bytes limit) {
                                 computeBinds ? forLanes : forCompute, ordering(0, kEverything, kLast),
                                 ordering(0, 100, 2500, 900),         ordering(0, 400, 10000, 900),
                                 ordering(100, 100, kLast),           ordering(300, kEverything, kLast)};
+  for (int64_t workDelay : {1000, 100}) {
+    Policy putsOff = ordering(0, kEverything, kLast);
+    putsOff.workDelay = workDelay;
+    result.insert(result.begin() + 1, putsOff);
+  }
   Policy cautious = ordering(0, 100, 600);
   cautious.prefetch = std::min<Bytes>(GiB / 4, mulDiv(limit, 50, 1000));
   result.push_back(cautious);
@@ -112,7 +117,12 @@ std::vector<Policy> commsched::portfolio(const ScheduleFacts &facts, Bytes limit
   std::vector<Policy> first = orderings(facts, limit);
   if (!facts.bucketing)
     return first;
-  std::vector<Policy> result = {first.front()}, second = bucketings(facts, limit);
+  // Without buckets first, where the lanes are not what binds.
+  Policy alone = first.front();
+  alone.maxNeeded = alone.maxSink = 0;
+  std::vector<Policy> result = {alone, first.front()}, second = bucketings(facts, limit);
+  if (facts.load[kComputeLane] < facts.busiestLoad)
+    std::swap(result[0], result[1]);
   for (size_t index = 0; index < second.size(); ++index) {
     result.push_back(second[index]);
     if (index + 1 < first.size())

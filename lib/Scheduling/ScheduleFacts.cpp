@@ -81,6 +81,13 @@ void ScheduleFacts::findServants() {
     if (llvm::all_of(users, [&](NodeId user) { return master(user) == first; }))
       worksFor[node] = first;
   }
+  std::vector<Ns> work(problem.size(), 0);
+  worthDelay.assign(problem.size(), false);
+  for (NodeId node = 0; node < problem.size(); ++node)
+    if (worksFor[node] != kNone)
+      work[worksFor[node]] += problem.nodes[node].cost;
+  for (NodeId node = 0; node < problem.size(); ++node)
+    worthDelay[node] = problem.nodes[node].kind == NodeKind::Start && work[node] > problem.nodes[node].cost;
 }
 
 void ScheduleFacts::findPaths() {
@@ -148,8 +155,6 @@ Reference::Reference(const ScheduleFacts &facts, Order given) : order(std::move(
     if (info.collective == CollectiveKind::AllGather)
       need[node] = firstUser[node];
     sink[node] = need[node] == kNever;
-    if (sink[node])
-      longestSink = std::max(longestSink, info.cost);
   }
   peak = peakOf(problem, order);
   makespan = makespanOf(problem, order);

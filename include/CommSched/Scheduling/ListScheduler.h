@@ -29,8 +29,8 @@ struct Policy {
   // Computes.
   /// How much the longest path behind a compute counts against its place in the reference: 0 to 1000.
   int32_t tailShare = 0;
-  /// A compute that works for a sink alone is put off, so that it can run behind the longest sink's back: by that sink's
-  /// duration in permille, less the duration of its own.
+  /// A compute that works for a sink alone is put off by this many permille of the block's compute time where that pays
+  /// (ScheduleFacts::worthDelay), so that it can run while the last long collective does.
   int64_t workDelay = 0;
   /// A compute may run this many ranks ahead of the first one that has not run.
   int32_t window = 100;

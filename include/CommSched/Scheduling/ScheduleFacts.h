@@ -40,6 +40,9 @@ struct ScheduleFacts {
   /// Of each compute: the start that all its results flow into, through other such computes, or kNone. A weight gradient
   /// works for its reduction alone.
   std::vector<NodeId> worksFor;
+  /// Of each start: whether those computes take longer than it does. Then it pays to put them off behind a long
+  /// collective at the block's end; else their own collective would come behind that one, and cost more than it saves.
+  std::vector<bool> worthDelay;
   /// Of each node: the longest path behind it, its own cost left out, ns.
   std::vector<Ns> tail;
   /// The longest path; the load of each lane; the load of the busiest communication lane.
@@ -75,8 +78,6 @@ struct Reference {
   std::vector<int32_t> need;
   /// Of each start: whether only the block's end needs it. Such a start yields to the others.
   std::vector<bool> sink;
-  /// The most expensive of those, ns.
-  Ns longestSink = 0;
   Bytes peak = 0;
   Ns makespan = 0;
 };

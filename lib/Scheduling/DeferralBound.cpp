@@ -1,0 +1,78 @@
+//===- DeferralBound.cpp - What a late, long collective costs ---------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "DeferralBound.h"
+#include "llvm/ADT/STLExtras.h"
+#include <algorithm>
+
+using namespace commsched;
+
+namespace {
+
+/// Starts that are looked at.
+constexpr size_t kLongest = 8;
+
+/// Of each node: the start that all its results flow into (itself, of a start), or kNone.
+std::vector<NodeId> startsServed(const Problem &problem) {
+  std::vector<NodeId> served(problem.size(), kNone);
+  for (NodeId node = problem.size() - 1; node >= 0; --node) {
+    llvm::ArrayRef<NodeId> users = problem.succs[node];
+    if (problem.nodes[node].kind == NodeKind::Start)
+      served[node] = node;
+    else if (problem.nodes[node].kind == NodeKind::Compute && !users.empty() &&
+             llvm::all_of(users, [&](NodeId user) { return served[user] == served[users.front()]; }))
+      served[node] = served[users.front()];
+  }
+  return served;
+}
+
+/// The most compute time that standing behind `late` can save, ns.
+Ns mostSaved(const Problem &problem, const BoundCosts &costs, llvm::ArrayRef<NodeId> served, NodeId late) {
+  std::vector<char> before(problem.size(), 0);
+  before[late] = 1;
+  for (NodeId node = late; node >= 0; --node)
+    if (before[node])
+      for (NodeId pred : problem.preds[node])
+        before[pred] = 1;
+  std::vector<Ns> ofStart(problem.size(), 0);
+  Ns saved = 0;
+  for (NodeId node = 0; node < problem.size(); ++node) {
+    if (before[node])
+      continue;
+    NodeId start = served[node];
+    bool sameLane = start != kNone && problem.nodes[start].lane == problem.nodes[late].lane;
+    (sameLane ? ofStart[start] : saved) += costs.compute[node];
+  }
+  for (NodeId start = 0; start < problem.size(); ++start)
+    saved += std::max<Ns>(ofStart[start] - costs.lane[start], 0);
+  return saved;
+}
+
+} // namespace
+
+DeferralBound commsched::deferralBound(const Problem &problem, const BoundCosts &costs) {
+  std::vector<NodeId> starts;
+  Ns compute = 0;
+  for (NodeId node = 0; node < problem.size(); ++node) {
+    compute += costs.compute[node];
+    if (problem.nodes[node].kind == NodeKind::Start)
+      starts.push_back(node);
+  }
+  llvm::stable_sort(starts, [&](NodeId a, NodeId b) { return costs.path[a] > costs.path[b]; });
+  starts.resize(std::min(starts.size(), kLongest));
+
+  DeferralBound bound;
+  std::vector<NodeId> served = startsServed(problem);
+  for (NodeId start : starts) {
+    // What the start itself costs the compute lane comes behind its begin.
+    Ns makespan = compute - costs.compute[start] + costs.path[start] - mostSaved(problem, costs, served, start);
+    if (makespan > bound.makespan)
+      bound = {makespan, problem.nodes[start].lane};
+  }
+  return bound;
+}
