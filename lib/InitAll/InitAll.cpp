@@ -13,6 +13,8 @@
 #include "CommSched/InitAll.h"
 
 #include "CommSched/Analysis/CostInterface.h"
+#include "CommSched/Conversion/Bufferization.h"
+#include "CommSched/Conversion/Passes.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Pipelines.h"
@@ -20,11 +22,15 @@
 
 void commsched::registerAllDialects(mlir::DialectRegistry &registry) { registry.insert<comm::CommDialect>(); }
 
-void commsched::registerAllExtensions(mlir::DialectRegistry &registry) { registerCostModels(registry); }
+void commsched::registerAllExtensions(mlir::DialectRegistry &registry) {
+  registerCostModels(registry);
+  registerBufferizableOpInterfaceModels(registry);
+}
 
 void commsched::registerAllPasses() {
   registerCommSchedPasses();
   registerPipelines();
+  registerConversionPipelines();
 }
 
 const char *commsched::getVersion() { return COMMSCHED_VERSION; }

@@ -47,8 +47,6 @@ int32_t commrt_alloc(commrt_context *context, int32_t kind, int64_t bytes, void 
   if (!context || !pointer)
     return COMMRT_ERR_INVALID;
   *pointer = nullptr;
-  if (int32_t status = latched(context))
-    return status;
   if (bytes < 0 || (kind != COMMRT_BUFFER_PLAIN && kind != COMMRT_BUFFER_SYMMETRIC))
     return fail(context, COMMRT_ERR_INVALID, "commrt_alloc: negative size or unknown kind");
   if (kind == COMMRT_BUFFER_SYMMETRIC) {

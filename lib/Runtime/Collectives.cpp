@@ -22,9 +22,8 @@ struct Start {
   commrt_context *context;
   std::unique_ptr<Work> work = std::make_unique<Work>();
   std::string error;
-  /// The layout of the caller's buffers: in and out as [outer][blocks][inner].
-  int64_t outer = 1;
-  bool gathersOut = false, splitsIn = false;
+  /// The caller's buffers where they hold one block per member: [outer][members][count / outer].
+  int64_t inOuter = 1, outOuter = 1;
 
   Start(commrt_group *group, int32_t kind, const void *in, void *out, int64_t count, int32_t dtype, int64_t site)
       : group(group), context(group->context) {
@@ -74,11 +73,12 @@ void Start::checkSizes() {
   commrt_work &base = work->base;
   int64_t size = commrt_dtype_size(base.dtype);
   require(size > 0, "unknown element type");
-  require(base.count >= 0 && outer >= 0, "negative size");
-  if (!error.empty() || base.count == 0 || outer == 0)
+  require(base.count >= 0 && inOuter >= 0 && outOuter >= 0, "negative size");
+  if (!error.empty() || base.count == 0)
     return;
-  int64_t blocks = std::max<int64_t>(1, members());
-  require(base.count <= INT64_MAX / size / blocks / outer, "the size overflows");
+  require(inOuter > 0 && base.count % inOuter == 0 && outOuter > 0 && base.count % outOuter == 0,
+          "the block does not divide into its rows");
+  require(base.count <= INT64_MAX / size / std::max<int64_t>(1, members()), "the size overflows");
 }
 
 void Start::setSite() {
@@ -117,37 +117,29 @@ static void pack(const char *from, char *to, int64_t outer, int64_t blocks, int6
 /// Makes the work dense and free of overlaps that backends need not handle. False without memory.
 bool Start::stage() {
   commrt_work &base = work->base;
-  int64_t inner = base.count * commrt_dtype_size(base.dtype), n = members();
-  base.count *= outer;
-  if (inner == 0 || outer == 0)
+  int64_t block = base.count * commrt_dtype_size(base.dtype), n = members();
+  if (block == 0 || n == 0)
     return true;
   bool hasIn = base.kind != COMMRT_SCATTER || base.root == group->index;
   bool hasOut = base.kind != COMMRT_GATHER || base.root == group->index;
-  bool overlaps = (base.kind == COMMRT_ALL_TO_ALL || base.kind == COMMRT_PERMUTE) && base.in == base.out;
-  if (splitsIn && hasIn && outer > 1) {
-    work->stagedIn.reset(new (std::nothrow) char[n * outer * inner]);
+  bool isAllToAll = base.kind == COMMRT_ALL_TO_ALL;
+  bool overlaps = (isAllToAll || base.kind == COMMRT_PERMUTE) && base.in == base.out;
+  if (hasIn && (inOuter > 1 || overlaps)) {
+    int64_t blocks = inOuter > 1 || isAllToAll ? n : 1;
+    work->stagedIn.reset(new (std::nothrow) char[blocks * block]);
     if (!work->stagedIn)
       return false;
-    pack(static_cast<const char *>(base.in), work->stagedIn.get(), outer, n, inner);
-    base.in = work->stagedIn.get();
-  } else if (overlaps) {
-    int64_t bytes = inner;
-    if (base.kind == COMMRT_ALL_TO_ALL)
-      bytes = n * inner;
-    work->stagedIn.reset(new (std::nothrow) char[bytes]);
-    if (!work->stagedIn)
-      return false;
-    std::memcpy(work->stagedIn.get(), base.in, bytes);
+    pack(static_cast<const char *>(base.in), work->stagedIn.get(), inOuter, blocks, block / inOuter);
     base.in = work->stagedIn.get();
   }
-  if (gathersOut && hasOut && outer > 1) {
-    work->stagedOut.reset(new (std::nothrow) char[n * outer * inner]);
+  if (hasOut && outOuter > 1) {
+    work->stagedOut.reset(new (std::nothrow) char[n * block]);
     if (!work->stagedOut)
       return false;
     work->userOut = static_cast<char *>(base.out);
-    work->outer = outer;
+    work->outOuter = outOuter;
     work->members = n;
-    work->innerBytes = inner;
+    work->innerBytes = block / outOuter;
     holdBuffer(context, *work, work->userOut);
     base.out = work->stagedOut.get();
   }
@@ -198,6 +190,7 @@ int32_t Start::run(commrt_token **tokenOut) {
   if (!error.empty())
     return fail(context, COMMRT_ERR_INVALID, error + ": " + describeWork(work->base));
   setFingerprint();
+  void *output = work->base.out;
   const Fault *fault = nullptr;
   if (int32_t status = injectFault(fault))
     return status;
@@ -220,6 +213,7 @@ int32_t Start::run(commrt_token **tokenOut) {
     std::lock_guard<std::mutex> lock(context->mutex);
     ++token->pending;
     ++context->inFlight;
+    token->outputs.push_back(output);
     if (token->site < 0) {
       token->site = base.site;
       token->group = base.group;
@@ -243,16 +237,29 @@ int32_t Start::run(commrt_token **tokenOut) {
   return COMMRT_OK;
 }
 
-//===- The C functions
-//---------------------------------------------------------------------------------------------===//
+//===- The C functions -----------------------------------------------------------------------===//
+
+/// Without a group there is no context that could keep the error.
+static int32_t refuseNull(commrt_token **token) {
+  if (token)
+    *token = nullptr;
+  return COMMRT_ERR_INVALID;
+}
+
+/// outer * count, or a negative number that the checks refuse.
+static int64_t blockOf(int64_t outer, int64_t count) {
+  int64_t block;
+  if (outer < 0 || count < 0 || __builtin_mul_overflow(outer, count, &block))
+    return -1;
+  return block;
+}
 
 int32_t commrt_all_gather_start(commrt_group *group, const void *in, void *out, int64_t outer, int64_t count,
                                 int32_t dtype, int64_t site, commrt_token **token) {
   if (!group)
-    return COMMRT_ERR_INVALID;
-  Start start(group, COMMRT_ALL_GATHER, in, out, count, dtype, site);
-  start.outer = outer;
-  start.gathersOut = true;
+    return refuseNull(token);
+  Start start(group, COMMRT_ALL_GATHER, in, out, blockOf(outer, count), dtype, site);
+  start.outOuter = outer == 0 ? 1 : outer;
   return start.run(token);
 }
 
@@ -260,10 +267,9 @@ int32_t commrt_reduce_scatter_start(commrt_group *group, const void *in, void *o
                                     int32_t dtype, int32_t reduction, double scale, int64_t site,
                                     commrt_token **token) {
   if (!group)
-    return COMMRT_ERR_INVALID;
-  Start start(group, COMMRT_REDUCE_SCATTER, in, out, count, dtype, site);
-  start.outer = outer;
-  start.splitsIn = true;
+    return refuseNull(token);
+  Start start(group, COMMRT_REDUCE_SCATTER, in, out, blockOf(outer, count), dtype, site);
+  start.inOuter = outer == 0 ? 1 : outer;
   start.setReduction(reduction, scale);
   return start.run(token);
 }
@@ -271,26 +277,26 @@ int32_t commrt_reduce_scatter_start(commrt_group *group, const void *in, void *o
 int32_t commrt_all_reduce_start(commrt_group *group, const void *in, void *out, int64_t count, int32_t dtype,
                                 int32_t reduction, double scale, int64_t site, commrt_token **token) {
   if (!group)
-    return COMMRT_ERR_INVALID;
+    return refuseNull(token);
   Start start(group, COMMRT_ALL_REDUCE, in, out, count, dtype, site);
   start.setReduction(reduction, scale);
   return start.run(token);
 }
 
-int32_t commrt_all_to_all_start(commrt_group *group, const void *in, void *out, int64_t outer, int64_t count,
-                                int32_t dtype, int64_t site, commrt_token **token) {
+int32_t commrt_all_to_all_start(commrt_group *group, const void *in, void *out, int64_t splitOuter, int64_t concatOuter,
+                                int64_t count, int32_t dtype, int64_t site, commrt_token **token) {
   if (!group)
-    return COMMRT_ERR_INVALID;
+    return refuseNull(token);
   Start start(group, COMMRT_ALL_TO_ALL, in, out, count, dtype, site);
-  start.outer = outer;
-  start.splitsIn = start.gathersOut = true;
+  start.inOuter = splitOuter;
+  start.outOuter = concatOuter;
   return start.run(token);
 }
 
 int32_t commrt_all_to_all_v_start(commrt_group *group, const void *in, const int64_t *sendCounts, void *out,
                                   const int64_t *recvCounts, int32_t dtype, int64_t site, commrt_token **token) {
   if (!group)
-    return COMMRT_ERR_INVALID;
+    return refuseNull(token);
   Start start(group, COMMRT_ALL_TO_ALL, in, out, 0, dtype, site);
   int64_t n = start.members(), sent = 0, limit = INT64_MAX / 16;
   start.require(n == 0 || (sendCounts && recvCounts), "the counts are NULL");
@@ -313,7 +319,7 @@ int32_t commrt_all_to_all_v_start(commrt_group *group, const void *in, const int
 int32_t commrt_broadcast_start(commrt_group *group, const void *in, void *out, int64_t count, int32_t dtype,
                                int32_t root, int64_t site, commrt_token **token) {
   if (!group)
-    return COMMRT_ERR_INVALID;
+    return refuseNull(token);
   Start start(group, COMMRT_BROADCAST, in, out, count, dtype, site);
   start.setRoot(root);
   return start.run(token);
@@ -322,7 +328,7 @@ int32_t commrt_broadcast_start(commrt_group *group, const void *in, void *out, i
 int32_t commrt_reduce_start(commrt_group *group, const void *in, void *out, int64_t count, int32_t dtype,
                             int32_t reduction, double scale, int32_t root, int64_t site, commrt_token **token) {
   if (!group)
-    return COMMRT_ERR_INVALID;
+    return refuseNull(token);
   Start start(group, COMMRT_REDUCE, in, out, count, dtype, site);
   start.setReduction(reduction, scale);
   start.setRoot(root);
@@ -332,10 +338,9 @@ int32_t commrt_reduce_start(commrt_group *group, const void *in, void *out, int6
 int32_t commrt_gather_start(commrt_group *group, const void *in, void *out, int64_t outer, int64_t count, int32_t dtype,
                             int32_t root, int64_t site, commrt_token **token) {
   if (!group)
-    return COMMRT_ERR_INVALID;
-  Start start(group, COMMRT_GATHER, in, out, count, dtype, site);
-  start.outer = outer;
-  start.gathersOut = true;
+    return refuseNull(token);
+  Start start(group, COMMRT_GATHER, in, out, blockOf(outer, count), dtype, site);
+  start.outOuter = outer == 0 ? 1 : outer;
   start.setRoot(root);
   return start.run(token);
 }
@@ -343,10 +348,9 @@ int32_t commrt_gather_start(commrt_group *group, const void *in, void *out, int6
 int32_t commrt_scatter_start(commrt_group *group, const void *in, void *out, int64_t outer, int64_t count,
                              int32_t dtype, int32_t root, int64_t site, commrt_token **token) {
   if (!group)
-    return COMMRT_ERR_INVALID;
-  Start start(group, COMMRT_SCATTER, in, out, count, dtype, site);
-  start.outer = outer;
-  start.splitsIn = true;
+    return refuseNull(token);
+  Start start(group, COMMRT_SCATTER, in, out, blockOf(outer, count), dtype, site);
+  start.inOuter = outer == 0 ? 1 : outer;
   start.setRoot(root);
   return start.run(token);
 }
@@ -354,7 +358,7 @@ int32_t commrt_scatter_start(commrt_group *group, const void *in, void *out, int
 int32_t commrt_permute_start(commrt_group *group, const void *in, void *out, int64_t count, int32_t dtype,
                              const int64_t *pairs, int64_t numPairs, int64_t site, commrt_token **token) {
   if (!group)
-    return COMMRT_ERR_INVALID;
+    return refuseNull(token);
   Start start(group, COMMRT_PERMUTE, in, out, count, dtype, site);
   start.require(numPairs >= 0 && (numPairs == 0 || pairs), "the pairs are NULL");
   if (start.error.empty() && group->index >= 0) {
@@ -380,7 +384,7 @@ int32_t commrt_permute_start(commrt_group *group, const void *in, void *out, int
 int32_t commrt_send_start(commrt_group *group, const void *in, int64_t count, int32_t dtype, int32_t peer, int64_t site,
                           commrt_token **token) {
   if (!group)
-    return COMMRT_ERR_INVALID;
+    return refuseNull(token);
   Start start(group, COMMRT_SEND, in, nullptr, count, dtype, site);
   start.setPeer(peer);
   return start.run(token);
@@ -389,7 +393,7 @@ int32_t commrt_send_start(commrt_group *group, const void *in, int64_t count, in
 int32_t commrt_recv_start(commrt_group *group, void *out, int64_t count, int32_t dtype, int32_t peer, int64_t site,
                           commrt_token **token) {
   if (!group)
-    return COMMRT_ERR_INVALID;
+    return refuseNull(token);
   Start start(group, COMMRT_RECV, nullptr, out, count, dtype, site);
   start.setPeer(peer);
   return start.run(token);
@@ -397,7 +401,7 @@ int32_t commrt_recv_start(commrt_group *group, void *out, int64_t count, int32_t
 
 int32_t commrt_barrier_start(commrt_group *group, int64_t site, commrt_token **token) {
   if (!group)
-    return COMMRT_ERR_INVALID;
+    return refuseNull(token);
   Start start(group, COMMRT_BARRIER, nullptr, nullptr, 0, COMMRT_I8, site);
   return start.run(token);
 }

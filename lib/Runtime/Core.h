@@ -42,9 +42,9 @@ struct Work {
   commrt_token *token = nullptr;
   std::vector<int64_t> counts;
   std::unique_ptr<char[]> stagedIn, stagedOut;
-  /// Unpack stagedOut [n][outer][inner bytes] into userOut [outer][n][inner bytes].
+  /// Unpack stagedOut [members][outOuter][innerBytes] into userOut [outOuter][members][innerBytes].
   char *userOut = nullptr;
-  int64_t outer = 1, members = 1, innerBytes = 0;
+  int64_t outOuter = 1, members = 1, innerBytes = 0;
   std::vector<Buffer *> buffers;
   int64_t beginNs = 0;
 };
@@ -71,7 +71,8 @@ struct commrt_token {
   int64_t pending = 0;    ///< works in flight; under the context's mutex
   int32_t status = COMMRT_OK;
   int64_t virtualEndNs = 0;
-  int64_t site = -1; ///< of its first work, for the trace
+  std::vector<void *> outputs; ///< of its starts, in order
+  int64_t site = -1;           ///< of its first work, for the trace
   const char *group = "";
   std::vector<commsched::runtime::Buffer *> holds; ///< of commrt_free_after
   commrt_token *next = nullptr, *previous = nullptr;
@@ -123,11 +124,13 @@ struct commrt_context {
 
   const commrt_site *sites = nullptr;
   int64_t numSites = 0;
-  commrt_stream *stream = nullptr; ///< where starts go
+  std::vector<commrt_site> packedSites; ///< of commrt_program_begin_packed
+  commrt_stream *stream = nullptr;      ///< where starts go
   commrt_token *coalescing = nullptr;
   std::vector<commsched::runtime::Work *> dropped; ///< injected fault: started, never handed to the backend
   int64_t started = 0;                             ///< starts so far, for fault injection
   int64_t virtualNs = 0;
+  bool emulatesCosts = false;
 
   std::vector<commrt_trace_record> trace;
   std::unordered_set<std::string> names;

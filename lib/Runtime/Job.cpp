@@ -207,16 +207,18 @@ int32_t commrt_group_create(commrt_context *context, const char *name, int64_t n
     return status;
   if (!name)
     return fail(context, COMMRT_ERR_INVALID, "commrt_group_create: the name is NULL");
-  if (auto found = context->groups.find(name); found != context->groups.end()) {
-    *group = found->second.get();
-    return COMMRT_OK;
-  }
   auto result = std::make_unique<commrt_group>();
   result->context = context;
   result->name = name;
   if (std::string error = findSubset(context, numSubsets, offsets, ranks, result->members, result->index);
       !error.empty())
     return fail(context, COMMRT_ERR_INVALID, "group @" + result->name + ": " + error);
+  if (auto found = context->groups.find(name); found != context->groups.end()) {
+    if (found->second->members != result->members)
+      return fail(context, COMMRT_ERR_INVALID, "group @" + result->name + " was made before with other ranks");
+    *group = found->second.get();
+    return COMMRT_OK;
+  }
   char text[512] = "";
   int32_t status = context->job->backend->group_create(context->peer, name, result->members.data(),
                                                        static_cast<int32_t>(result->members.size()), result->index,
@@ -226,6 +228,14 @@ int32_t commrt_group_create(commrt_context *context, const char *name, int64_t n
   *group = result.get();
   context->groups.emplace(name, std::move(result));
   return COMMRT_OK;
+}
+
+int32_t commrt_group_find(commrt_context *context, const char *name, commrt_group **group) {
+  if (!context || !name || !group)
+    return COMMRT_ERR_INVALID;
+  auto found = context->groups.find(name);
+  *group = found == context->groups.end() ? nullptr : found->second.get();
+  return *group ? latched(context) : fail(context, COMMRT_ERR_INVALID, std::string("no group @") + name);
 }
 
 int32_t commrt_group_size(const commrt_group *group) { return group ? static_cast<int32_t>(group->members.size()) : 0; }

@@ -138,6 +138,19 @@ int32_t commrt_program_begin(commrt_context *context, uint64_t signature, const 
   return COMMRT_OK;
 }
 
+int32_t commrt_program_begin_packed(commrt_context *context, uint64_t signature, const int64_t *sites, int64_t numSites,
+                                    const char *strings) {
+  if (!context)
+    return COMMRT_ERR_INVALID;
+  if (numSites < 0 || (numSites > 0 && (!sites || !strings)))
+    return fail(context, COMMRT_ERR_INVALID, "commrt_program_begin_packed: the sites are NULL");
+  context->packedSites.clear();
+  for (int64_t i = 0; i < numSites; ++i, sites += 6)
+    context->packedSites.push_back({static_cast<int32_t>(sites[0]), static_cast<int32_t>(sites[1]), sites[2],
+                                    strings + sites[3], strings + sites[4], sites[5]});
+  return commrt_program_begin(context, signature, context->packedSites.data(), numSites);
+}
+
 int32_t commrt_program_end(commrt_context *context) {
   if (!context)
     return COMMRT_ERR_INVALID;

@@ -9,6 +9,7 @@
 //===--------------------------------------------------------------------------------------------===//
 
 #include "Reduce.h"
+#include "Formats.h"
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -16,67 +17,6 @@
 using namespace commsched::runtime;
 
 namespace {
-struct Half {
-  uint16_t bits;
-};
-struct BFloat {
-  uint16_t bits;
-};
-struct Bool {
-  uint8_t bits;
-};
-
-float bitsToFloat(uint32_t bits) {
-  float value;
-  std::memcpy(&value, &bits, 4);
-  return value;
-}
-uint32_t floatToBits(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, 4);
-  return bits;
-}
-
-float load(Half h) {
-  uint32_t sign = uint32_t(h.bits & 0x8000) << 16, exponent = (h.bits >> 10) & 31, mantissa = h.bits & 1023;
-  if (exponent == 31)
-    return bitsToFloat(sign | 0x7f800000u | (mantissa << 13));
-  if (exponent == 0) // zero or subnormal: mantissa * 2^-24
-    return bitsToFloat(sign | floatToBits(float(mantissa) * 0x1p-24f));
-  return bitsToFloat(sign | ((exponent + 112) << 23) | (mantissa << 13));
-}
-float load(BFloat b) { return bitsToFloat(uint32_t(b.bits) << 16); }
-float load(float f) { return f; }
-double load(double f) { return f; }
-uint8_t load(Bool b) { return b.bits != 0; }
-template <typename T> std::enable_if_t<std::is_integral_v<T> && std::is_signed_v<T>, int64_t> load(T v) { return v; }
-template <typename T> std::enable_if_t<std::is_integral_v<T> && std::is_unsigned_v<T>, uint64_t> load(T v) { return v; }
-
-void store(float value, Half &out) {
-  uint32_t bits = floatToBits(value), sign = (bits >> 16) & 0x8000, magnitude = bits & 0x7fffffff;
-  if (magnitude > 0x7f800000) // NaN stays quiet
-    out.bits = uint16_t(sign | 0x7e00 | ((magnitude >> 13) & 1023));
-  else if (magnitude >= 0x477ff000) // rounds to 65536 or above
-    out.bits = uint16_t(sign | 0x7c00);
-  else if (magnitude < 0x38800000) // below 2^-14: adding 0.5 leaves the subnormal, rounded, in the low bits
-    out.bits = uint16_t(sign | (floatToBits(bitsToFloat(magnitude) + 0.5f) - 0x3f000000u));
-  else
-    out.bits = uint16_t(sign | ((magnitude - 0x38000000u + 0xfff + ((magnitude >> 13) & 1)) >> 13));
-}
-void store(float value, BFloat &out) {
-  uint32_t bits = floatToBits(value);
-  if ((bits & 0x7fffffff) > 0x7f800000)
-    out.bits = uint16_t((bits >> 16) | 0x40);
-  else
-    out.bits = uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-void store(float value, float &out) { out = value; }
-void store(double value, double &out) { out = value; }
-void store(uint8_t value, Bool &out) { out.bits = value; }
-template <typename A, typename T> std::enable_if_t<std::is_integral_v<T>> store(A value, T &out) {
-  out = static_cast<T>(value);
-}
-
 /// Integers wrap: arithmetic is unsigned.
 template <typename A> A add(A a, A b) {
   if constexpr (std::is_floating_point_v<A>)

@@ -28,8 +28,7 @@ static void copyText(const std::string &from, char *to, size_t size) {
 
 static bool isPointToPoint(const commrt_work *work) { return work->kind == COMMRT_SEND || work->kind == COMMRT_RECV; }
 
-//===- Job
-//---------------------------------------------------------------------------------------------------------===//
+//===- Job -----------------------------------------------------------------------------------===//
 
 static int32_t openThreads(const commrt_backend_config *config, void **job, int32_t *ranks, int32_t *localRank,
                            char *message, size_t size) {
@@ -134,8 +133,7 @@ static int32_t createLane(void *opaque, const char *name, const int32_t *members
 
 static void destroyLane(void *group) { delete static_cast<LaneHandle *>(group); }
 
-//===- Errors
-//------------------------------------------------------------------------------------------------------===//
+//===- Errors --------------------------------------------------------------------------------===//
 
 std::vector<std::pair<int32_t, commrt_work *>> ThreadsJob::takeUnfinished() {
   std::vector<std::pair<int32_t, commrt_work *>> result;
@@ -256,8 +254,7 @@ static int32_t describeThreads(void *opaque, char *text, size_t size) {
   return COMMRT_OK;
 }
 
-//===- Rendezvous
-//--------------------------------------------------------------------------------------------------===//
+//===- Rendezvous ----------------------------------------------------------------------------===//
 
 std::unique_ptr<Slot> ThreadsJob::dispatch(std::unique_ptr<Slot> slot, Lane &lane) {
   int64_t begin = lane.freeNs, cost = 0, delay = 0;
@@ -439,8 +436,7 @@ static int32_t submitThreads(void *group, commrt_work *work) {
 
 static int32_t progressThreads(void *) { return COMMRT_OK; }
 
-//===- Exchange
-//----------------------------------------------------------------------------------------------------===//
+//===- Exchange ------------------------------------------------------------------------------===//
 
 static int32_t exchangeThreads(void *opaque, const void *mine, int64_t bytes, void *all, int64_t timeoutNs,
                                char *message, size_t size) {
@@ -489,8 +485,7 @@ static int32_t exchangeThreads(void *opaque, const void *mine, int64_t bytes, vo
   return COMMRT_OK;
 }
 
-//===- The tables
-//--------------------------------------------------------------------------------------------------===//
+//===- The tables ----------------------------------------------------------------------------===//
 
 static commrt_backend makeTable(const char *name, uint32_t flags) {
   return {COMMRT_BACKEND_ABI_VERSION,

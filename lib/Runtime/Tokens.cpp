@@ -23,8 +23,7 @@ int64_t commsched::runtime::contextNs(const commrt_context *context) {
   return isVirtual(context->job) ? context->virtualNs : elapsedNs(context->job);
 }
 
-//===- Errors
-//------------------------------------------------------------------------------------------------------===//
+//===- Errors --------------------------------------------------------------------------------===//
 
 /// Sets the error if there is none; true if it was set.
 static bool latch(commrt_context *context, int32_t status, int32_t rank, const std::string &message) {
@@ -96,14 +95,13 @@ int32_t commrt_set_error_handler(commrt_context *context, commrt_error_handler h
   return COMMRT_OK;
 }
 
-//===- Upcalls of the backend
-//--------------------------------------------------------------------------------------===//
+//===- Upcalls of the backend ----------------------------------------------------------------===//
 
 /// Moves a staged result [n][outer][inner] to the caller's [outer][n][inner].
 static void unpack(Work &work) {
   const char *from = work.stagedOut.get();
   for (int64_t member = 0; member < work.members; ++member)
-    for (int64_t row = 0; row < work.outer; ++row, from += work.innerBytes)
+    for (int64_t row = 0; row < work.outOuter; ++row, from += work.innerBytes)
       std::memcpy(work.userOut + (row * work.members + member) * work.innerBytes, from, work.innerBytes);
 }
 
@@ -175,8 +173,7 @@ void commsched::runtime::finishDropped(commrt_context *context, int32_t status) 
     finishWork(work, status);
 }
 
-//===- Tokens
-//------------------------------------------------------------------------------------------------------===//
+//===- Tokens --------------------------------------------------------------------------------===//
 
 commrt_token *commsched::runtime::makeToken(commrt_context *context) {
   auto *token = new commrt_token();
@@ -287,6 +284,16 @@ int32_t commrt_test(commrt_token *token, int32_t *done) {
   return latched(token->context);
 }
 
+int32_t commrt_token_output(commrt_token *token, int64_t index, void **pointer) {
+  if (!pointer)
+    return COMMRT_ERR_INVALID;
+  *pointer = nullptr;
+  if (!token || index < 0 || index >= static_cast<int64_t>(token->outputs.size()))
+    return COMMRT_ERR_INVALID;
+  *pointer = token->outputs[index];
+  return latched(token->context);
+}
+
 int32_t commrt_token_release(commrt_token *token) {
   if (token)
     releaseToken(token);
@@ -305,8 +312,7 @@ int32_t commsched::runtime::waitAll(commrt_context *context) {
   return waitOrFail(context, -1, [&] { return context->inFlight == 0; });
 }
 
-//===- Streams and events
-//------------------------------------------------------------------------------------------===//
+//===- Streams and events --------------------------------------------------------------------===//
 
 int32_t commrt_stream_get(commrt_context *context, int32_t kind, int32_t lane, commrt_stream **stream) {
   if (!context || !stream || lane < 0 || (kind != COMMRT_STREAM_COMPUTE && kind != COMMRT_STREAM_COMM))

@@ -91,13 +91,33 @@ TEST_P(Collectives, AllToAll) {
       std::vector<int32_t> out(outer * n * count, -1);
       int32_t *target = inPlace ? in.data() : out.data();
       commrt_token *token;
-      ASSERT_EQ(commrt_all_to_all_start(group, in.data(), target, outer, count, COMMRT_I32, -1, &token), COMMRT_OK);
+      ASSERT_EQ(commrt_all_to_all_start(group, in.data(), target, outer, outer, outer * count, COMMRT_I32, -1, &token),
+                COMMRT_OK);
       ASSERT_EQ(finish(token), COMMRT_OK);
       for (int64_t o = 0; o < outer; ++o)
         for (int32_t r = 0; r < n; ++r)
           for (int64_t i = 0; i < count; ++i)
             ASSERT_EQ(target[(o * n + r) * count + i], valueAt(r, (o * n + me) * count + i));
     });
+}
+
+/// [rows][n][cols] split along the middle and concatenated along the rows: what shards another dimension.
+TEST(AllToAll, SplitsOneDimensionAndConcatenatesAnother) {
+  constexpr int64_t n = 4, rows = 3, cols = 5;
+  expectAllOk(runRanks(n, {}, [&](commrt_context *context) {
+    int32_t me = commrt_rank(context);
+    auto in = filled(me, rows * n * cols);
+    std::vector<int32_t> out(rows * n * cols, -1);
+    commrt_token *token;
+    ASSERT_EQ(commrt_all_to_all_start(worldGroup(context), in.data(), out.data(), rows, 1, rows * cols, COMMRT_I32, -1,
+                                      &token),
+              COMMRT_OK);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    for (int32_t from = 0; from < n; ++from)
+      for (int64_t row = 0; row < rows; ++row)
+        for (int64_t col = 0; col < cols; ++col)
+          ASSERT_EQ(out[(from * rows + row) * cols + col], valueAt(from, (row * n + me) * cols + col));
+  }));
 }
 
 /// Member i sends (i + 2 j) mod 4 times count elements to member j.

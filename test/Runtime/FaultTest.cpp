@@ -80,8 +80,7 @@ TEST(Fault, BadSpecifications) {
   }
 }
 
-//===- Schedules
-//---------------------------------------------------------------------------------------------------===//
+//===- Schedules -----------------------------------------------------------------------------===//
 
 std::vector<RankResult> compare(const std::function<void(int32_t, std::vector<commrt_site> &, uint64_t &)> &change) {
   return runRanks(4, {}, [&](commrt_context *context) {
@@ -148,8 +147,7 @@ TEST(Schedule, RankThatNeverComes) {
   expectAllFailed(results, COMMRT_ERR_TIMEOUT, {"no word from rank 1"});
 }
 
-//===- Calls that disagree
-//-----------------------------------------------------------------------------------------===//
+//===- Calls that disagree -------------------------------------------------------------------===//
 
 TEST(Mismatch, Kinds) {
   auto results = runRanks(3, {}, [](commrt_context *context) {
@@ -197,8 +195,7 @@ TEST(Mismatch, SendAndReceiveSizes) {
   expectAllFailed(results, COMMRT_ERR_MISMATCH, {"send of 4 x f32", "recv of 2 x f32"});
 }
 
-//===- Ranks that leave, aborts, arguments
-//-------------------------------------------------------------------------===//
+//===- Ranks that leave, aborts, arguments ---------------------------------------------------===//
 
 TEST(Leaving, OthersLearnIt) {
   auto results = runRanks(3, {}, [](commrt_context *context) {
@@ -267,7 +264,9 @@ TEST(Arguments, AreChecked) {
       EXPECT_EQ(call(context, worldGroup(context), &token), COMMRT_ERR_INVALID);
       // The first error latches.
       void *pointer;
-      EXPECT_EQ(commrt_alloc(context, COMMRT_BUFFER_PLAIN, 8, &pointer), COMMRT_ERR_INVALID);
+      EXPECT_EQ(commrt_program_begin(context, 0, nullptr, 0), COMMRT_ERR_INVALID);
+      // Memory is still to be had: compiled code runs to its end.
+      EXPECT_EQ(commrt_alloc(context, COMMRT_BUFFER_PLAIN, 8, &pointer), COMMRT_OK);
     });
     expectAllFailed(results, COMMRT_ERR_INVALID, {text});
   };
@@ -276,7 +275,10 @@ TEST(Arguments, AreChecked) {
     return commrt_all_gather_start(g, data, data, 1, -1, COMMRT_F32, -1, t);
   });
   fails("overflows", [](commrt_context *, commrt_group *g, commrt_token **t) {
-    return commrt_all_gather_start(g, data, data, 4, INT64_MAX / 8, COMMRT_F32, -1, t);
+    return commrt_all_gather_start(g, data, data, 1, INT64_MAX / 2, COMMRT_F32, -1, t);
+  });
+  fails("does not divide into its rows", [](commrt_context *, commrt_group *g, commrt_token **t) {
+    return commrt_all_to_all_start(g, data, data, 2, 1, 3, COMMRT_F32, -1, t);
   });
   fails("unknown element type", [](commrt_context *, commrt_group *g, commrt_token **t) {
     return commrt_all_gather_start(g, data, data, 1, 1, 77, -1, t);

@@ -111,8 +111,7 @@ COMMRT_API const char *commrt_reduction_name(int32_t reduction);
 /// [any thread] Bytes of one element; 0 for an unknown type.
 COMMRT_API int64_t commrt_dtype_size(int32_t dtype);
 
-//===- Jobs and contexts
-//-------------------------------------------------------------------------------------------===//
+//===- Jobs and contexts ---------------------------------------------------------------------===//
 
 typedef struct commrt_options {
   uint32_t struct_size;    ///< sizeof(commrt_options); set by commrt_options_init
@@ -154,8 +153,7 @@ COMMRT_API int32_t commrt_ranks(const commrt_context *context);
 COMMRT_API void commrt_make_current(commrt_context *context);
 COMMRT_API commrt_context *commrt_current(void);
 
-//===- Program: the check before anything can hang
-//-----------------------------------------------------------------===//
+//===- Program: the check before anything can hang -------------------------------------------===//
 
 /// One collective of the program, in schedule order.
 typedef struct commrt_site {
@@ -172,11 +170,15 @@ typedef struct commrt_site {
 /// sides. `signature` may be 0; the sites are compared in any case. `sites` stays alive until commrt_program_end.
 COMMRT_API int32_t commrt_program_begin(commrt_context *context, uint64_t signature, const commrt_site *sites,
                                         int64_t num_sites);
+/// The same with the sites as compilers store them: per site [kind, dtype, count, offset of the group's name, offset of
+/// the location, cost_ns], the offsets into `strings`, whose texts end with a zero each. Nothing is copied but
+/// pointers.
+COMMRT_API int32_t commrt_program_begin_packed(commrt_context *context, uint64_t signature, const int64_t *sites,
+                                               int64_t num_sites, const char *strings);
 /// Waits for all tokens of this rank, then for all ranks. Collective over the job.
 COMMRT_API int32_t commrt_program_end(commrt_context *context);
 
-//===- Groups and streams
-//------------------------------------------------------------------------------------------===//
+//===- Groups and streams --------------------------------------------------------------------===//
 
 /// Makes the group `name` from a partition: subset i is ranks[offsets[i] .. offsets[i+1]). Empty subsets and ranks in
 /// no subset are fine; a start on a rank in no subset completes at once and touches nothing. All ranks of the job make
@@ -184,6 +186,8 @@ COMMRT_API int32_t commrt_program_end(commrt_context *context);
 COMMRT_API int32_t commrt_group_create(commrt_context *context, const char *name, int64_t num_subsets,
                                        const int64_t *offsets, const int64_t *ranks, commrt_group **group);
 /// [any thread] Members of the calling rank's subset (0 if it is in none), and its place among them (-1 if none).
+/// commrt_group_find gives NULL in *group and an error for a name that was not made.
+COMMRT_API int32_t commrt_group_find(commrt_context *context, const char *name, commrt_group **group);
 COMMRT_API int32_t commrt_group_size(const commrt_group *group);
 COMMRT_API int32_t commrt_group_rank(const commrt_group *group);
 
@@ -202,8 +206,7 @@ COMMRT_API int32_t commrt_event_await(commrt_context *context, commrt_stream *st
 COMMRT_API int32_t commrt_event_test(commrt_event *event, int32_t *done);
 COMMRT_API int32_t commrt_event_release(commrt_event *event);
 
-//===- Starts
-//------------------------------------------------------------------------------------------------------===//
+//===- Starts --------------------------------------------------------------------------------===//
 //
 // Each returns at once. n = members of the group, r = the caller's place, [a][b] = dense row-major layout. `site` is
 // the index in the program's sites, or -1. `token` receives a reference that commrt_token_release gives back; inside
@@ -220,9 +223,12 @@ COMMRT_API int32_t commrt_reduce_scatter_start(commrt_group *group, const void *
 /// in [count] -> out [count]. In place: in = out.
 COMMRT_API int32_t commrt_all_reduce_start(commrt_group *group, const void *in, void *out, int64_t count, int32_t dtype,
                                            int32_t reduction, double scale, int64_t site, commrt_token **token);
-/// in [outer][n][count] -> out [outer][n][count]: block j goes to member j. In place: in = out.
-COMMRT_API int32_t commrt_all_to_all_start(commrt_group *group, const void *in, void *out, int64_t outer, int64_t count,
-                                           int32_t dtype, int64_t site, commrt_token **token);
+/// Block j goes to member j. A block has `count` elements; in is [split_outer][n][count / split_outer], out is
+/// [concat_outer][n][count / concat_outer]: the sizes before the dimension that is split, or concatenated. In place:
+/// in = out.
+COMMRT_API int32_t commrt_all_to_all_start(commrt_group *group, const void *in, void *out, int64_t split_outer,
+                                           int64_t concat_outer, int64_t count, int32_t dtype, int64_t site,
+                                           commrt_token **token);
 /// Uneven: send_counts[j] elements go to member j, recv_counts[j] come from it, both dense in member order. The counts
 /// (n entries each) are copied.
 COMMRT_API int32_t commrt_all_to_all_v_start(commrt_group *group, const void *in, const int64_t *send_counts, void *out,
@@ -256,8 +262,7 @@ COMMRT_API int32_t commrt_barrier_start(commrt_group *group, int64_t site, commr
 COMMRT_API int32_t commrt_coalesce_begin(commrt_context *context);
 COMMRT_API int32_t commrt_coalesce_end(commrt_context *context, commrt_token **token);
 
-//===- Waits
-//-------------------------------------------------------------------------------------------------------===//
+//===- Waits ---------------------------------------------------------------------------------===//
 
 /// `stream` (NULL: default) goes on when the token is complete. On CPU backends this blocks the caller. May be
 /// repeated.
@@ -266,13 +271,14 @@ COMMRT_API int32_t commrt_wait(commrt_token *token, commrt_stream *stream);
 COMMRT_API int32_t commrt_wait_host(commrt_token *token, int64_t timeout_ns);
 /// *done = 1 if complete. Makes progress, never blocks.
 COMMRT_API int32_t commrt_test(commrt_token *token, int32_t *done);
+/// Where output `index` of the token's starts goes, in the order of the starts.
+COMMRT_API int32_t commrt_token_output(commrt_token *token, int64_t index, void **pointer);
 /// Gives the caller's reference back; what is in flight goes on. NULL is fine.
 COMMRT_API int32_t commrt_token_release(commrt_token *token);
 /// Moves communication on. Cheap where nothing is needed (threads); call it between computations (mpi).
 COMMRT_API int32_t commrt_progress(commrt_context *context);
 
-//===- Buffers
-//-----------------------------------------------------------------------------------------------------===//
+//===- Buffers -------------------------------------------------------------------------------===//
 
 typedef enum commrt_buffer_kind {
   COMMRT_BUFFER_PLAIN = 0,
@@ -280,7 +286,8 @@ typedef enum commrt_buffer_kind {
   COMMRT_BUFFER_SYMMETRIC = 1
 } commrt_buffer_kind;
 
-/// 64-byte aligned; bytes = 0 gives a valid pointer that must not be read.
+/// 64-byte aligned; bytes = 0 gives a valid pointer that must not be read. Also serves after an error, so that compiled
+/// code that is on its way out does not compute on a null pointer.
 COMMRT_API int32_t commrt_alloc(commrt_context *context, int32_t kind, int64_t bytes, void **pointer);
 /// Releases the buffer when the last collective in flight that uses any part of it is complete; returns at once.
 COMMRT_API int32_t commrt_free(commrt_context *context, void *pointer);
@@ -290,8 +297,22 @@ COMMRT_API int32_t commrt_free_after(commrt_context *context, void *pointer, com
 /// [any thread] Bytes of buffers not yet released.
 COMMRT_API int64_t commrt_allocated_bytes(const commrt_context *context);
 
-//===- Errors and reports
-//------------------------------------------------------------------------------------------===//
+//===- Computations --------------------------------------------------------------------------===//
+
+enum {
+  COMMRT_OPERAND_WRITTEN = 1, ///< the operand's storage is written
+  COMMRT_OPERAND_OUTPUT = 2   ///< and its old contents do not matter
+};
+
+/// Carries out computation `name` on dense operands: a reference kernel where the name and the shapes are those of one
+/// (docs/Runtime.md), otherwise an opaque one, whose outputs are a function of the name and of every bit of its inputs.
+/// `meta` is [dtype, flags, rank, sizes...] per operand, then [count, extra...]. Makes progress before and after.
+COMMRT_API int32_t commrt_compute(commrt_context *context, const char *name, int64_t num_operands,
+                                  void *const *operands, const int64_t *meta, int64_t cost_ns);
+/// With `on`, a computation takes at least its cost_ns of real time, without making progress meanwhile.
+COMMRT_API int32_t commrt_emulate_costs(commrt_context *context, int32_t on);
+
+//===- Errors and reports --------------------------------------------------------------------===//
 
 /// [any thread] The latched status, and its message (cut to size, always terminated; `message` may be NULL).
 COMMRT_API int32_t commrt_last_error(const commrt_context *context, char *message, size_t size);
@@ -303,8 +324,7 @@ COMMRT_API int32_t commrt_set_error_handler(commrt_context *context, commrt_erro
 /// [any thread] Writes what is in flight and who waits for what to a text file.
 COMMRT_API int32_t commrt_dump(commrt_context *context, const char *path);
 
-//===- Time
-//--------------------------------------------------------------------------------------------------------===//
+//===- Time ----------------------------------------------------------------------------------===//
 
 /// Nanoseconds since the job began: the monotonic clock; in sim this rank's virtual clock.
 COMMRT_API int64_t commrt_clock_ns(const commrt_context *context);

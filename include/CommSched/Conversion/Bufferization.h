@@ -1,0 +1,23 @@
+//===- Bufferization.h - The comm dialect on buffers --------------------------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// How programs on tensors become programs on memrefs, in which a start names where its results go.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#ifndef COMMSCHED_CONVERSION_BUFFERIZATION_H
+#define COMMSCHED_CONVERSION_BUFFERIZATION_H
+
+namespace mlir {
+class DialectRegistry;
+} // namespace mlir
+
+namespace commsched {
+
+/// Attaches upstream's BufferizableOpInterface to the dialect's operations.
+void registerBufferizableOpInterfaceModels(mlir::DialectRegistry &registry);
+
+} // namespace commsched
+
+#endif // COMMSCHED_CONVERSION_BUFFERIZATION_H

@@ -1,0 +1,48 @@
+//===- Passes.h - Passes that lead into and out of the dialect ----------------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// Declares the passes of Passes.td and the pipeline from tensors to the LLVM dialect.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#ifndef COMMSCHED_CONVERSION_PASSES_H
+#define COMMSCHED_CONVERSION_PASSES_H
+
+#include "mlir/Pass/Pass.h"
+#include <memory>
+
+namespace mlir {
+class ModuleOp;
+class OpPassManager;
+namespace arith {
+class ArithDialect;
+} // namespace arith
+namespace bufferization {
+class BufferizationDialect;
+} // namespace bufferization
+namespace LLVM {
+class LLVMDialect;
+} // namespace LLVM
+namespace memref {
+class MemRefDialect;
+} // namespace memref
+} // namespace mlir
+
+namespace commsched {
+
+#define GEN_PASS_DECL
+#include "CommSched/Conversion/Passes.h.inc"
+
+#define GEN_PASS_REGISTRATION
+#include "CommSched/Conversion/Passes.h.inc"
+
+/// From a program on tensors, or on buffers, to the LLVM dialect with calls of the runtime.
+void buildLowerToRuntimePipeline(mlir::OpPassManager &pm);
+
+/// Registers the passes and the pipeline `comm-lower-to-runtime`.
+void registerConversionPipelines();
+
+} // namespace commsched
+
+#endif // COMMSCHED_CONVERSION_PASSES_H

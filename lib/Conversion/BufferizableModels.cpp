@@ -1,0 +1,399 @@
+//===- BufferizableModels.cpp - The comm dialect in one-shot bufferization ----------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// A tensor of this dialect stands for storage: a destination is written in place, `mutates` writes the operand's
+// storage, a view shares it. So the models never ask for a copy of their own operands. What a collective reads must not
+// be overwritten before its wait, which upstream's in-place analysis cannot know; `comm-bufferize` therefore bufferizes
+// with a copy before every other write.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Conversion/Bufferization.h"
+#include "CommSched/Dialect/Comm/CommDialect.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/DialectRegistry.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::bufferization;
+using namespace commsched;
+using namespace commsched::comm;
+
+static MemRefType plainMemRef(Type type) {
+  auto shaped = cast<ShapedType>(type);
+  return MemRefType::get(shaped.getShape(), shaped.getElementType());
+}
+
+/// The buffers of `values`; failure if one has none.
+static LogicalResult getBuffers(RewriterBase &rewriter, ValueRange values, const BufferizationOptions &options,
+                                BufferizationState &state, SmallVectorImpl<Value> &buffers) {
+  for (Value value : values) {
+    if (!isa<TensorType>(value.getType())) {
+      buffers.push_back(value);
+      continue;
+    }
+    FailureOr<Value> buffer = getBuffer(rewriter, value, options, state);
+    if (failed(buffer))
+      return failure();
+    buffers.push_back(*buffer);
+  }
+  return success();
+}
+
+static FailureOr<Value> allocate(RewriterBase &rewriter, Operation *op, Type type, ValueRange sizes,
+                                 const BufferizationOptions &options) {
+  MemRefType memref = plainMemRef(type);
+  if (static_cast<size_t>(memref.getNumDynamicDims()) != sizes.size())
+    return op->emitOpError() << "cannot be bufferized: the size of its result of type " << type << " is not known";
+  return options.createAlloc(rewriter, op->getLoc(), memref, sizes);
+}
+
+namespace {
+/// What all models share: operands are read, nothing asks for copies, results are new storage.
+template <typename Model, typename Op> struct StorageModel : public BufferizableOpInterface::ExternalModel<Model, Op> {
+  bool bufferizesToAllocation(Operation *, Value) const { return true; }
+  bool bufferizesToMemoryRead(Operation *, OpOperand &, const AnalysisState &) const { return true; }
+  bool bufferizesToMemoryWrite(Operation *, OpOperand &, const AnalysisState &) const { return false; }
+  AliasingValueList getAliasingValues(Operation *, OpOperand &, const AnalysisState &) const { return {}; }
+  FailureOr<BufferLikeType> getBufferType(Operation *, Value value, const BufferizationOptions &,
+                                          const BufferizationState &, SmallVector<Value> &) const {
+    return cast<BufferLikeType>(plainMemRef(value.getType()));
+  }
+};
+} // namespace
+
+//===- Starts --------------------------------------------------------------------------------===//
+
+/// The dimension that grows, and the one that shrinks, by the group's size; -1 none.
+static std::pair<int64_t, int64_t> scaledDims(Operation *op) {
+  return llvm::TypeSwitch<Operation *, std::pair<int64_t, int64_t>>(op)
+      .Case([](AllGatherOp gather) { return std::make_pair(int64_t(gather.getDim()), int64_t(-1)); })
+      .Case([](GatherOp gather) { return std::make_pair(int64_t(gather.getDim()), int64_t(-1)); })
+      .Case([](ReduceScatterOp scatter) { return std::make_pair(int64_t(-1), int64_t(scatter.getDim())); })
+      .Case([](ScatterOp scatter) { return std::make_pair(int64_t(-1), int64_t(scatter.getDim())); })
+      .Case([](AllToAllOp op) { return std::make_pair(int64_t(op.getConcatDim()), int64_t(op.getSplitDim())); })
+      .Default({-1, -1});
+}
+
+/// The dynamic sizes of result `type`, from its input.
+static SmallVector<Value> resultSizes(RewriterBase &rewriter, CollectiveOpInterface start, Type type, Value input) {
+  SmallVector<Value> sizes;
+  auto shaped = cast<ShapedType>(type);
+  if (shaped.hasStaticShape() || !input)
+    return sizes;
+  SymbolTableCollection symbols;
+  GroupOp group = lookupGroup(start, symbols);
+  Location loc = start.getLoc();
+  auto [grows, shrinks] = scaledDims(start);
+  for (int64_t dim = 0; dim < shaped.getRank(); ++dim) {
+    if (!shaped.isDynamicDim(dim))
+      continue;
+    Value size = memref::DimOp::create(rewriter, loc, input, dim);
+    Value factor = arith::ConstantIndexOp::create(rewriter, loc, group ? group.getGroupSize() : 1);
+    if (dim == grows && grows != shrinks)
+      size = arith::MulIOp::create(rewriter, loc, size, factor);
+    if (dim == shrinks && grows != shrinks)
+      size = arith::DivUIOp::create(rewriter, loc, size, factor);
+    sizes.push_back(size);
+  }
+  return sizes;
+}
+
+static bool hasTensors(FutureType future) {
+  return llvm::any_of(future.getTypes(), [](Type type) { return isa<TensorType>(type); });
+}
+
+namespace {
+template <typename Op> struct StartModel : public StorageModel<StartModel<Op>, Op> {
+  bool hasTensorSemantics(Operation *op) const {
+    return hasTensors(cast<FutureType>(cast<Op>(op).getFuture().getType())) ||
+           llvm::any_of(op->getOperandTypes(), [](Type type) { return isa<TensorType>(type); });
+  }
+
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter, const BufferizationOptions &options,
+                          BufferizationState &state) const {
+    auto start = cast<Op>(op);
+    SmallVector<Value> inputs, dests;
+    if (failed(getBuffers(rewriter, start.getInputs(), options, state, inputs)) ||
+        failed(getBuffers(rewriter, start.getDests(), options, state, dests)))
+      return failure();
+    auto types = cast<FutureType>(start.getFuture().getType()).getTypes();
+    if (start.getDests().empty())
+      for (auto [index, type] : llvm::enumerate(types)) {
+        Value input = index < inputs.size() ? inputs[index] : Value();
+        SmallVector<Value> sizes = resultSizes(rewriter, cast<CollectiveOpInterface>(op), type, input);
+        FailureOr<Value> dest = allocate(rewriter, op, type, sizes, options);
+        if (failed(dest))
+          return failure();
+        dests.push_back(*dest);
+      }
+    SmallVector<Value> operands(inputs);
+    llvm::append_range(operands, dests);
+    auto future = FutureType::get(op->getContext(), llvm::to_vector(ValueRange(dests).getTypes()));
+    OperationState newState(op->getLoc(), op->getName(), operands, TypeRange{future},
+                            llvm::to_vector(op->getDiscardableAttrs()));
+    auto properties = start.getProperties();
+    llvm::copy(ArrayRef<int32_t>{int32_t(inputs.size()), int32_t(dests.size())},
+               properties.operandSegmentSizes.begin());
+    newState.useProperties(properties);
+    rewriter.replaceOp(op, rewriter.create(newState)->getResults());
+    return success();
+  }
+};
+
+struct WaitModel : public StorageModel<WaitModel, WaitOp> {
+  bool hasTensorSemantics(Operation *op) const {
+    return llvm::any_of(op->getResultTypes(), [](Type type) { return isa<TensorType>(type); });
+  }
+
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter, const BufferizationOptions &,
+                          BufferizationState &) const {
+    auto wait = cast<WaitOp>(op);
+    SmallVector<Type> types;
+    for (Type type : cast<FutureType>(wait.getFuture().getType()).getTypes())
+      types.push_back(isa<MemRefType>(type) ? type : plainMemRef(type));
+    SmallVector<Value> inFlight(wait.getInflight());
+    if (auto start = wait.getFuture().getDefiningOp<CollectiveOpInterface>()) {
+      inFlight.assign(start.getCollectiveInputs().begin(), start.getCollectiveInputs().end());
+      llvm::append_range(inFlight, start.getCollectiveDests());
+    }
+    auto result = WaitOp::create(rewriter, op->getLoc(), types, wait.getFuture(), inFlight);
+    result->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+    replaceOpWithBufferizedValues(rewriter, op, result.getValues());
+    return success();
+  }
+};
+} // namespace
+
+//===- FSDP ----------------------------------------------------------------------------------===//
+
+/// The flat, contiguous buffer `source`, `elements` from `offset` on, in the shape of `type`.
+static Value viewAs(RewriterBase &rewriter, Location loc, Value source, OpFoldResult offset, ShapedType type) {
+  auto metadata = memref::ExtractStridedMetadataOp::create(rewriter, loc, source);
+  Value begin = metadata.getOffset();
+  if (!isConstantIntValue(offset, 0))
+    begin = arith::AddIOp::create(rewriter, loc, begin, getValueOrCreateConstantIndexOp(rewriter, loc, offset));
+  SmallVector<int64_t> strides(type.getRank(), 1);
+  for (int64_t dim = type.getRank() - 2; dim >= 0; --dim)
+    strides[dim] = strides[dim + 1] * type.getDimSize(dim + 1);
+  auto layout = StridedLayoutAttr::get(rewriter.getContext(), ShapedType::kDynamic, strides);
+  auto memref = MemRefType::get(type.getShape(), type.getElementType(), layout);
+  return memref::ReinterpretCastOp::create(rewriter, loc, memref, metadata.getBaseBuffer(), OpFoldResult(begin),
+                                           getAsIndexOpFoldResult(rewriter.getContext(), type.getShape()),
+                                           getAsIndexOpFoldResult(rewriter.getContext(), strides));
+}
+
+static LogicalResult requireStatic(Operation *op) {
+  for (Type type : op->getResultTypes())
+    if (auto shaped = dyn_cast<ShapedType>(type); shaped && !shaped.hasStaticShape())
+      return op->emitOpError() << "cannot be bufferized: the size of its result of type " << type << " is not known";
+  return success();
+}
+
+namespace {
+struct CopyInModel : public StorageModel<CopyInModel, FsdpAllGatherCopyInOp> {
+  FailureOr<BufferLikeType> getBufferType(Operation *op, Value value, const BufferizationOptions &,
+                                          const BufferizationState &, SmallVector<Value> &) const {
+    MemRefType type = plainMemRef(value.getType());
+    if (value == cast<FsdpAllGatherCopyInOp>(op).getSlice())
+      type = MemRefType::get(type.getShape(), type.getElementType(),
+                             StridedLayoutAttr::get(op->getContext(), ShapedType::kDynamic, {1}));
+    return cast<BufferLikeType>(type);
+  }
+
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter, const BufferizationOptions &options,
+                          BufferizationState &state) const {
+    auto copyIn = cast<FsdpAllGatherCopyInOp>(op);
+    SmallVector<Value> inputs, dest;
+    if (failed(requireStatic(op)) || failed(getBuffers(rewriter, copyIn.getInputs(), options, state, inputs)))
+      return failure();
+    if (copyIn.getDest()) {
+      if (failed(getBuffers(rewriter, copyIn.getDest(), options, state, dest)))
+        return failure();
+    } else {
+      FailureOr<Value> buffer = allocate(rewriter, op, copyIn.getBuffer().getType(), {}, options);
+      if (failed(buffer))
+        return failure();
+      dest.push_back(*buffer);
+    }
+    MemRefType slice = plainMemRef(copyIn.getSlice().getType());
+    slice = MemRefType::get(slice.getShape(), slice.getElementType(),
+                            StridedLayoutAttr::get(op->getContext(), ShapedType::kDynamic, {1}));
+    replaceOpWithNewBufferizedOp<FsdpAllGatherCopyInOp>(rewriter, op, slice, dest[0].getType(), inputs, dest[0],
+                                                        copyIn.getGroupAttr());
+    return success();
+  }
+};
+
+struct SplitCopyModel : public StorageModel<SplitCopyModel, FsdpSplitWithSizesCopyOp> {
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter, const BufferizationOptions &options,
+                          BufferizationState &state) const {
+    auto split = cast<FsdpSplitWithSizesCopyOp>(op);
+    SmallVector<Value> source, dests;
+    if (failed(requireStatic(op)) || failed(getBuffers(rewriter, split.getSource(), options, state, source)) ||
+        failed(getBuffers(rewriter, split.getDests(), options, state, dests)))
+      return failure();
+    if (dests.empty())
+      for (Type type : op->getResultTypes()) {
+        FailureOr<Value> dest = allocate(rewriter, op, type, {}, options);
+        if (failed(dest))
+          return failure();
+        dests.push_back(*dest);
+      }
+    replaceOpWithNewBufferizedOp<FsdpSplitWithSizesCopyOp>(rewriter, op, TypeRange(ValueRange(dests)), source[0], dests,
+                                                           split.getSizesAttr(), split.getMembersAttr());
+    return success();
+  }
+};
+
+/// A view: nothing is left of the operation.
+struct SplitModel : public StorageModel<SplitModel, FsdpSplitWithSizesOp> {
+  bool bufferizesToAllocation(Operation *, Value) const { return false; }
+  bool bufferizesToMemoryRead(Operation *, OpOperand &, const AnalysisState &) const { return false; }
+  AliasingValueList getAliasingValues(Operation *op, OpOperand &, const AnalysisState &) const {
+    AliasingValueList list;
+    for (OpResult result : op->getResults())
+      list.addAlias({result, BufferRelation::Unknown, /*isDefinite=*/true});
+    return list;
+  }
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter, const BufferizationOptions &options,
+                          BufferizationState &state) const {
+    auto split = cast<FsdpSplitWithSizesOp>(op);
+    SmallVector<Value> source, views;
+    if (failed(requireStatic(op)) || failed(getBuffers(rewriter, split.getSource(), options, state, source)))
+      return failure();
+    int64_t offset = 0;
+    for (auto [result, size] : llvm::zip_equal(op->getResults(), split.getSizes())) {
+      views.push_back(
+          viewAs(rewriter, op->getLoc(), source[0], rewriter.getIndexAttr(offset), cast<ShapedType>(result.getType())));
+      offset += size;
+    }
+    replaceOpWithBufferizedValues(rewriter, op, views);
+    return success();
+  }
+};
+
+struct ChunkCatModel : public StorageModel<ChunkCatModel, FsdpChunkCatOp> {
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter, const BufferizationOptions &options,
+                          BufferizationState &state) const {
+    auto cat = cast<FsdpChunkCatOp>(op);
+    SmallVector<Value> inputs, dest;
+    if (failed(requireStatic(op)) || failed(getBuffers(rewriter, cat.getInputs(), options, state, inputs)))
+      return failure();
+    if (cat.getDest()) {
+      if (failed(getBuffers(rewriter, cat.getDest(), options, state, dest)))
+        return failure();
+    } else {
+      FailureOr<Value> buffer = allocate(rewriter, op, cat.getResult().getType(), {}, options);
+      if (failed(buffer))
+        return failure();
+      dest.push_back(*buffer);
+    }
+    replaceOpWithNewBufferizedOp<FsdpChunkCatOp>(rewriter, op, dest[0].getType(), inputs, dest[0], cat.getChunksAttr());
+    return success();
+  }
+};
+
+struct CopyModel : public StorageModel<CopyModel, FsdpCopyOp> {
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter, const BufferizationOptions &options,
+                          BufferizationState &state) const {
+    SmallVector<Value> buffers;
+    if (failed(getBuffers(rewriter, op->getOperands(), options, state, buffers)))
+      return failure();
+    rewriter.replaceOpWithNewOp<FsdpCopyOp>(op, buffers[0], buffers[1]);
+    return success();
+  }
+};
+
+struct ResizeModel : public StorageModel<ResizeModel, ResizeStorageOp> {
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter, const BufferizationOptions &options,
+                          BufferizationState &state) const {
+    SmallVector<Value> buffers;
+    if (failed(getBuffers(rewriter, op->getOperands(), options, state, buffers)))
+      return failure();
+    rewriter.replaceOpWithNewOp<ResizeStorageOp>(op, buffers[0], cast<ResizeStorageOp>(op).getBytesAttr());
+    return success();
+  }
+};
+
+/// On buffers a computation has no results: new storage becomes operands that it mutates, after the others.
+struct ComputeModel : public StorageModel<ComputeModel, ComputeOp> {
+  AliasingValueList getAliasingValues(Operation *op, OpOperand &operand, const AnalysisState &) const {
+    AliasingValueList list;
+    auto compute = cast<ComputeOp>(op);
+    for (OpResult result : op->getResults())
+      if (compute.getAliasedOperand(result.getResultNumber()) == operand.getOperandNumber())
+        list.addAlias({result, BufferRelation::Unknown, /*isDefinite=*/true});
+    return list;
+  }
+
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter, const BufferizationOptions &options,
+                          BufferizationState &state) const {
+    auto compute = cast<ComputeOp>(op);
+    SmallVector<Value> operands, results;
+    if (failed(requireStatic(op)) || failed(getBuffers(rewriter, op->getOperands(), options, state, operands)))
+      return failure();
+    SmallVector<int64_t> mutates;
+    if (compute.getMutates())
+      llvm::append_range(mutates, *compute.getMutates());
+    unsigned numInputs = operands.size();
+    for (OpResult result : op->getResults()) {
+      auto type = dyn_cast<TensorType>(result.getType());
+      if (!type)
+        return op->emitOpError() << "cannot be bufferized: result #" << result.getResultNumber() << " is a "
+                                 << result.getType();
+      std::optional<unsigned> aliased = compute.getAliasedOperand(result.getResultNumber());
+      if (aliased && isa<MemRefType>(operands[*aliased].getType())) {
+        results.push_back(viewAs(rewriter, op->getLoc(), operands[*aliased], rewriter.getIndexAttr(0), type));
+        continue;
+      }
+      FailureOr<Value> buffer = allocate(rewriter, op, type, {}, options);
+      if (failed(buffer))
+        return failure();
+      mutates.push_back(operands.size());
+      operands.push_back(*buffer);
+      results.push_back(*buffer);
+    }
+    bool isView = operands.size() == numInputs && mutates.empty() && !compute.getSideEffects();
+    if (!isView) {
+      auto result = ComputeOp::create(rewriter, op->getLoc(), TypeRange(), compute.getNameAttr(), operands, nullptr,
+                                      rewriter.getDenseI64ArrayAttr(mutates), compute.getSideEffectsAttr());
+      result->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+      result->setDiscardableAttr("comm.outputs", rewriter.getI64IntegerAttr(operands.size() - numInputs));
+    }
+    replaceOpWithBufferizedValues(rewriter, op, results);
+    return success();
+  }
+};
+} // namespace
+
+void commsched::registerBufferizableOpInterfaceModels(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, CommDialect *) {
+    AllGatherOp::attachInterface<StartModel<AllGatherOp>>(*context);
+    ReduceScatterOp::attachInterface<StartModel<ReduceScatterOp>>(*context);
+    AllReduceOp::attachInterface<StartModel<AllReduceOp>>(*context);
+    AllToAllOp::attachInterface<StartModel<AllToAllOp>>(*context);
+    BroadcastOp::attachInterface<StartModel<BroadcastOp>>(*context);
+    ReduceOp::attachInterface<StartModel<ReduceOp>>(*context);
+    GatherOp::attachInterface<StartModel<GatherOp>>(*context);
+    ScatterOp::attachInterface<StartModel<ScatterOp>>(*context);
+    PermuteOp::attachInterface<StartModel<PermuteOp>>(*context);
+    SendOp::attachInterface<StartModel<SendOp>>(*context);
+    RecvOp::attachInterface<StartModel<RecvOp>>(*context);
+    WaitOp::attachInterface<WaitModel>(*context);
+    FsdpAllGatherCopyInOp::attachInterface<CopyInModel>(*context);
+    FsdpSplitWithSizesCopyOp::attachInterface<SplitCopyModel>(*context);
+    FsdpSplitWithSizesOp::attachInterface<SplitModel>(*context);
+    FsdpChunkCatOp::attachInterface<ChunkCatModel>(*context);
+    FsdpCopyOp::attachInterface<CopyModel>(*context);
+    ResizeStorageOp::attachInterface<ResizeModel>(*context);
+    ComputeOp::attachInterface<ComputeModel>(*context);
+    // The rewriting makes operations of these.
+    context->loadDialect<arith::ArithDialect, memref::MemRefDialect, bufferization::BufferizationDialect>();
+  });
+}

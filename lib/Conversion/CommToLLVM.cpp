@@ -1,0 +1,123 @@
+//===- CommToLLVM.cpp - Lower collectives on buffers to calls of the runtime ---------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// Walks each function once and replaces the operations of the dialect by calls. What is constant (names, sizes, the
+// table of sites) becomes globals; the context and the groups are fetched once per function.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Conversion/Passes.h"
+#include "CommSched/Dialect/Comm/CommDialect.h"
+#include "FunctionLowering.h"
+#include "RuntimeCalls.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/AttrTypeSubElements.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/Pass.h"
+
+namespace commsched {
+#define GEN_PASS_DEF_COMMTOLLVM
+#include "CommSched/Conversion/Passes.h.inc"
+} // namespace commsched
+
+using namespace mlir;
+using namespace commsched;
+using namespace commsched::comm;
+
+/// What is still on tensors cannot be lowered.
+static LogicalResult checkIsOnBuffers(ModuleOp module) {
+  WalkResult result = module.walk([](Operation *op) {
+    if (!isa_and_nonnull<CommDialect>(op->getDialect()))
+      return WalkResult::advance();
+    auto isTensor = [](Type type) {
+      auto future = dyn_cast<FutureType>(type);
+      return isa<TensorType>(type) || (future && llvm::any_of(future.getTypes(), llvm::IsaPred<TensorType>));
+    };
+    if (llvm::none_of(op->getOperandTypes(), isTensor) && llvm::none_of(op->getResultTypes(), isTensor))
+      return WalkResult::advance();
+    op->emitOpError() << "is on tensors; run comm-bufferize first";
+    return WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
+}
+
+/// Makes the groups and presents the schedule.
+static void emitModuleBegin(ModuleOp module, RuntimeCalls &calls, ArrayRef<Site> sites) {
+  OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
+  Location loc = module.getLoc();
+  auto function = LLVM::LLVMFuncOp::create(builder, loc, "commrt_module_begin",
+                                           LLVM::LLVMFunctionType::get(builder.getI32Type(), {calls.pointerType()}));
+  Block *entry = function.addEntryBlock(builder);
+  builder.setInsertionPointToStart(entry);
+  Value context = entry->getArgument(0), slot = calls.stackSlot(builder, loc, calls.pointerType(), 1);
+  for (auto group : module.getOps<GroupOp>()) {
+    ReplicaGroupsInterface groups = group.getGroups();
+    SmallVector<int64_t> offsets = {0}, ranks;
+    for (int64_t subset = 0; subset < groups.getNumGroups(); ++subset) {
+      for (int64_t index = 0; index < groups.getGroupSize(); ++index)
+        ranks.push_back(groups.getRank(subset, index));
+      offsets.push_back(ranks.size());
+    }
+    calls.call(builder, loc, "commrt_group_create",
+               {context, calls.string(builder, loc, group.getSymName()),
+                calls.integer(builder, loc, groups.getNumGroups()), calls.integers(builder, loc, offsets),
+                calls.integers(builder, loc, ranks), slot});
+  }
+  SmallVector<int64_t> numbers;
+  std::string strings;
+  auto addString = [&](StringRef text) {
+    int64_t at = strings.size();
+    strings += text;
+    strings += '\0';
+    return at;
+  };
+  uint64_t signature = 0;
+  for (const Site &site : sites) {
+    int64_t group = addString(site.group), location = addString(site.location);
+    llvm::append_values(numbers, site.kind, site.dtype, site.count, group, location, site.costNs);
+  }
+  if (auto attr = module->getAttrOfType<IntegerAttr>("comm.signature"))
+    signature = attr.getValue().getZExtValue();
+  Value status = calls.call(
+      builder, loc, "commrt_program_begin_packed",
+      {context, calls.integer(builder, loc, static_cast<int64_t>(signature)), calls.integers(builder, loc, numbers),
+       calls.integer(builder, loc, static_cast<int64_t>(sites.size())), calls.string(builder, loc, strings)});
+  LLVM::ReturnOp::create(builder, loc, status);
+}
+
+/// A future or an event is a handle now.
+static void replaceHandleTypes(ModuleOp module) {
+  AttrTypeReplacer replacer;
+  replacer.addReplacement(
+      [](FutureType type) -> std::optional<Type> { return LLVM::LLVMPointerType::get(type.getContext()); });
+  replacer.addReplacement(
+      [](EventType type) -> std::optional<Type> { return LLVM::LLVMPointerType::get(type.getContext()); });
+  // Buffers of the symmetric memory space are ordinary memory by now.
+  replacer.addReplacement([](MemRefType type) -> std::optional<Type> {
+    if (!isa_and_nonnull<SymmetricAttr>(type.getMemorySpace()))
+      return type;
+    return MemRefType::get(type.getShape(), type.getElementType(), type.getLayout());
+  });
+  replacer.recursivelyReplaceElementsIn(module, /*replaceAttrs=*/true, /*replaceLocs=*/false, /*replaceTypes=*/true);
+}
+
+namespace {
+struct CommToLLVMPass : public commsched::impl::CommToLLVMBase<CommToLLVMPass> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (failed(checkIsOnBuffers(module)))
+      return signalPassFailure();
+    RuntimeCalls calls(module);
+    SmallVector<Site> sites;
+    for (auto function : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
+      if (!function.isDeclaration() && failed(FunctionLowering(function, calls, sites).run()))
+        return signalPassFailure();
+    emitModuleBegin(module, calls, sites);
+    for (auto group : llvm::make_early_inc_range(module.getOps<GroupOp>()))
+      group.erase();
+    replaceHandleTypes(module);
+  }
+};
+} // namespace

@@ -1,0 +1,302 @@
+//===- FunctionLowering.cpp - One function's collectives as calls --------------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// Waits, events and buffers, and what the other lowerings need: addresses, sizes, the context and the groups.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#include "FunctionLowering.h"
+#include "CommSched/Runtime/Runtime.h"
+#include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
+#include "mlir/Conversion/LLVMCommon/TypeConverter.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace commsched;
+using namespace commsched::comm;
+
+int64_t commsched::getElementBytes(Type type) {
+  if (isa<IndexType>(type))
+    return 8;
+  if (auto complex = dyn_cast<ComplexType>(type))
+    return 2 * getElementBytes(complex.getElementType());
+  // In memory every element has whole bytes, a power of two of them.
+  return type.isIntOrFloat() ? llvm::PowerOf2Ceil(llvm::divideCeil(type.getIntOrFloatBitWidth(), 8)) : 0;
+}
+
+int64_t commsched::getRuntimeDtype(Type type) {
+  if (type.isF16())
+    return COMMRT_F16;
+  if (type.isBF16())
+    return COMMRT_BF16;
+  if (type.isF32())
+    return COMMRT_F32;
+  if (type.isF64())
+    return COMMRT_F64;
+  if (type.isInteger(1))
+    return COMMRT_I1;
+  bool isUnsigned = type.isUnsignedInteger();
+  switch (getElementBytes(type)) {
+  case 1:
+    return isUnsigned ? COMMRT_U8 : COMMRT_I8;
+  case 2:
+    return isUnsigned ? COMMRT_U16 : COMMRT_I16;
+  case 4:
+    return isUnsigned ? COMMRT_U32 : COMMRT_I32;
+  case 8:
+    return isUnsigned ? COMMRT_U64 : COMMRT_I64;
+  default:
+    return -1;
+  }
+}
+
+std::string commsched::locationText(Location loc) {
+  if (auto file = loc->findInstanceOf<FileLineColLoc>())
+    return file.getFilename().str() + ":" + std::to_string(file.getLine()) + ":" + std::to_string(file.getColumn());
+  if (auto name = loc->findInstanceOf<NameLoc>())
+    return name.getName().str();
+  return "";
+}
+
+int64_t commsched::getCostNs(Operation *op) {
+  auto cost = op->getAttrOfType<CostAttr>("comm.cost");
+  return cost ? cost.getTime().value_or(0) : 0;
+}
+
+FunctionLowering::FunctionLowering(func::FuncOp function, RuntimeCalls &calls, SmallVectorImpl<Site> &sites)
+    : function(function), calls(calls), sites(sites), builder(function.getContext()),
+      entryBuilder(function.getContext()) {}
+
+LogicalResult FunctionLowering::run() {
+  SmallVector<Operation *> operations;
+  int64_t mostOperands = 1;
+  bool hasCollectives = false;
+  function.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    // Not the terminators and indices within.
+    bool isLinalg = op->getName().getDialectNamespace() == "linalg" && op->getNumRegions() > 0;
+    if (isLinalg || isa<memref::AllocOp, memref::DeallocOp>(op) || isa_and_nonnull<CommDialect>(op->getDialect()))
+      operations.push_back(op);
+    hasCollectives |= isa<CollectiveOpInterface>(op);
+    mostOperands = std::max<int64_t>(mostOperands, op->getNumOperands() + op->getNumResults());
+  });
+  if (operations.empty())
+    return success();
+  Location loc = function.getLoc();
+  entryBuilder.setInsertionPointToStart(&function.getBody().front());
+  context = calls.call(entryBuilder, loc, "commrt_current", {});
+  handleSlot = calls.stackSlot(entryBuilder, loc, calls.pointerType(), 1);
+  operandSlots = calls.stackSlot(entryBuilder, loc, calls.pointerType(), mostOperands);
+  scalarSlots = calls.stackSlot(entryBuilder, loc, entryBuilder.getI64Type(), mostOperands);
+  for (Operation *op : operations) {
+    builder.setInsertionPoint(op);
+    if (op->getName().getDialectNamespace() == "linalg") {
+      // Communication moves on between computations.
+      builder.setInsertionPointAfter(op);
+      if (hasCollectives)
+        call(op->getLoc(), "commrt_progress", context);
+      continue;
+    }
+    if (failed(lower(op)))
+      return failure();
+    for (Value temporary : temporaries)
+      call(op->getLoc(), "commrt_free", {context, temporary});
+    temporaries.clear();
+    op->erase();
+  }
+  return success();
+}
+
+LogicalResult FunctionLowering::lower(Operation *op) {
+  return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+      .Case<CollectiveOpInterface>([&](auto start) { return lowerStart(start); })
+      .Case<WaitOp>([&](auto wait) { return lowerWait(wait); })
+      .Case<ComputeOp>([&](auto compute) { return lowerCompute(compute); })
+      .Case<FsdpAllGatherCopyInOp>([&](auto copyIn) { return lowerCopyIn(copyIn); })
+      .Case<FsdpSplitWithSizesCopyOp>([&](auto split) { return lowerSplitCopy(split); })
+      .Case<FsdpChunkCatOp>([&](auto cat) { return lowerChunkCat(cat); })
+      .Case<FsdpSplitWithSizesOp>([&](auto split) { return lowerSplit(split), success(); })
+      .Case<FsdpCopyOp>([&](auto copy) {
+        memref::CopyOp::create(builder, copy.getLoc(), copy.getSource(), copy.getDest());
+        return success();
+      })
+      // The storage of a parameter keeps its size: what is resized away is never read before it is copied to again.
+      .Case<ResizeStorageOp>([&](auto) { return success(); })
+      .Case<RecordOp>([&](auto record) { return lowerRecord(record), success(); })
+      .Case<AwaitEventOp>([&](auto await) { return lowerAwait(await), success(); })
+      .Case<memref::AllocOp>([&](auto alloc) { return lowerAlloc(alloc), success(); })
+      .Case<memref::DeallocOp>([&](auto dealloc) { return lowerDealloc(dealloc), success(); })
+      .Default([](Operation *other) { return other->emitOpError() << "has no lowering to the runtime"; });
+}
+
+//===- Addresses and sizes ----------------------------------------------------------------------===//
+
+Value FunctionLowering::pointer(Location loc, Value memref) {
+  auto type = cast<MemRefType>(memref.getType());
+  Value index = memref::ExtractAlignedPointerAsIndexOp::create(builder, loc, memref);
+  Value address = arith::IndexCastOp::create(builder, loc, builder.getI64Type(), index);
+  auto [strides, offset] = type.getStridesAndOffset();
+  if (ShapedType::isDynamic(offset)) {
+    Value elements = memref::ExtractStridedMetadataOp::create(builder, loc, memref).getOffset();
+    elements = arith::IndexCastOp::create(builder, loc, builder.getI64Type(), elements);
+    Value bytes = LLVM::MulOp::create(builder, loc, elements, integer(loc, getElementBytes(type.getElementType())));
+    address = LLVM::AddOp::create(builder, loc, address, bytes);
+  } else if (offset != 0) {
+    address = LLVM::AddOp::create(builder, loc, address, integer(loc, offset * getElementBytes(type.getElementType())));
+  }
+  return LLVM::IntToPtrOp::create(builder, loc, calls.pointerType(), address);
+}
+
+Value FunctionLowering::product(Location loc, Value memref, int64_t begin, int64_t end) {
+  auto type = cast<MemRefType>(memref.getType());
+  int64_t known = 1;
+  Value unknown;
+  for (int64_t dim = begin; dim < end; ++dim) {
+    if (!type.isDynamicDim(dim)) {
+      known *= type.getDimSize(dim);
+      continue;
+    }
+    Value size = memref::DimOp::create(builder, loc, memref, dim);
+    size = arith::IndexCastOp::create(builder, loc, builder.getI64Type(), size);
+    unknown = unknown ? Value(LLVM::MulOp::create(builder, loc, unknown, size)) : size;
+  }
+  Value result = integer(loc, known);
+  return unknown ? Value(LLVM::MulOp::create(builder, loc, unknown, result)) : result;
+}
+
+Value FunctionLowering::dense(Location loc, Value memref) {
+  auto type = cast<MemRefType>(memref.getType());
+  if (type.getLayout().isIdentity() || type.areTrailingDimsContiguous(type.getRank()))
+    return memref;
+  // A copy from the runtime, given back at once: the runtime keeps it while the collective reads it.
+  auto plain = MemRefType::get(type.getShape(), type.getElementType());
+  Value bytes = LLVM::MulOp::create(builder, loc, product(loc, memref, 0, type.getRank()),
+                                    integer(loc, getElementBytes(type.getElementType())));
+  call(loc, "commrt_alloc", {context, integer(loc, COMMRT_BUFFER_PLAIN, 32), bytes, handleSlot});
+  Value data = LLVM::LoadOp::create(builder, loc, calls.pointerType(), handleSlot);
+  SmallVector<Value> sizes;
+  for (int64_t dim = 0; dim < type.getRank(); ++dim)
+    sizes.push_back(product(loc, memref, dim, dim + 1));
+  Value copy = bufferAt(loc, data, plain, sizes);
+  memref::CopyOp::create(builder, loc, memref, copy);
+  temporaries.push_back(data);
+  return copy;
+}
+
+Value FunctionLowering::bufferAt(Location loc, Value data, MemRefType type, ValueRange sizes) {
+  LLVMTypeConverter converter(builder.getContext());
+  Type descriptorType = converter.convertType(type);
+  auto descriptor = MemRefDescriptor::poison(builder, loc, descriptorType);
+  descriptor.setAllocatedPtr(builder, loc, data);
+  descriptor.setAlignedPtr(builder, loc, data);
+  descriptor.setOffset(builder, loc, integer(loc, 0));
+  Value stride = integer(loc, 1);
+  for (int64_t dim = type.getRank() - 1; dim >= 0; --dim) {
+    descriptor.setSize(builder, loc, dim, sizes[dim]);
+    descriptor.setStride(builder, loc, dim, stride);
+    stride = LLVM::MulOp::create(builder, loc, stride, sizes[dim]);
+  }
+  Value value = descriptor;
+  return UnrealizedConversionCastOp::create(builder, loc, TypeRange{type}, ValueRange{value}).getResult(0);
+}
+
+Value FunctionLowering::group(Location loc, FlatSymbolRefAttr name) {
+  Value &group = groups[name];
+  if (!group) {
+    calls.call(entryBuilder, loc, "commrt_group_find",
+               {context, calls.string(entryBuilder, loc, name.getValue()), handleSlot});
+    group = LLVM::LoadOp::create(entryBuilder, loc, calls.pointerType(), handleSlot);
+  }
+  return group;
+}
+
+Value FunctionLowering::stream(Location loc, int64_t number) {
+  Value &stream = streams[number];
+  if (!stream) {
+    calls.call(entryBuilder, loc, "commrt_stream_get",
+               {context, calls.integer(entryBuilder, loc, COMMRT_STREAM_COMPUTE, 32),
+                calls.integer(entryBuilder, loc, number, 32), handleSlot});
+    stream = LLVM::LoadOp::create(entryBuilder, loc, calls.pointerType(), handleSlot);
+  }
+  return stream;
+}
+
+//===- Waits, events, buffers -------------------------------------------------------------------===//
+
+LogicalResult FunctionLowering::lowerWait(WaitOp op) {
+  // The future is a token by now, so its typed accessors do not hold any more.
+  Location loc = op.getLoc();
+  Value token = op->getOperand(0);
+  call(loc, "commrt_wait", {token, calls.null(builder, loc)});
+  if (auto dests = tokenDests.find(token); dests != tokenDests.end()) {
+    op->replaceAllUsesWith(dests->second);
+    return success();
+  }
+  // The start is elsewhere: the token knows where its outputs went.
+  for (OpResult result : op->getResults()) {
+    auto type = cast<MemRefType>(result.getType());
+    if (!type.hasStaticShape() || !type.getLayout().isIdentity())
+      return op.emitOpError() << "takes a future from another function or block, whose value must have a static shape "
+                                 "and no layout, not "
+                              << type;
+    call(loc, "commrt_token_output", {token, integer(loc, result.getResultNumber()), handleSlot});
+    Value data = LLVM::LoadOp::create(builder, loc, calls.pointerType(), handleSlot);
+    SmallVector<Value> sizes;
+    for (int64_t size : type.getShape())
+      sizes.push_back(integer(loc, size));
+    result.replaceAllUsesWith(bufferAt(loc, data, type, sizes));
+  }
+  return success();
+}
+
+void FunctionLowering::releaseToken(Operation *start, Value token) {
+  Operation *last = start;
+  for (Operation *user : start->getResult(0).getUsers()) {
+    Operation *ancestor = start->getBlock()->findAncestorOpInBlock(*user);
+    if (!isa<WaitOp>(user) || !ancestor)
+      return;
+    if (last->isBeforeInBlock(ancestor))
+      last = ancestor;
+  }
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointAfter(last);
+  call(start->getLoc(), "commrt_token_release", token);
+}
+
+void FunctionLowering::lowerRecord(RecordOp op) {
+  Location loc = op.getLoc();
+  call(loc, "commrt_event_record", {context, stream(loc, op.getStream()), handleSlot});
+  op->getResult(0).replaceAllUsesWith(LLVM::LoadOp::create(builder, loc, calls.pointerType(), handleSlot));
+}
+
+void FunctionLowering::lowerAwait(AwaitEventOp op) {
+  call(op.getLoc(), "commrt_event_await", {context, stream(op.getLoc(), op.getStream()), op->getOperand(0)});
+}
+
+void FunctionLowering::lowerAlloc(memref::AllocOp op) {
+  Location loc = op.getLoc();
+  MemRefType type = op.getType();
+  auto plain = MemRefType::get(type.getShape(), type.getElementType());
+  SmallVector<Value> sizes;
+  Value elements = integer(loc, 1);
+  unsigned dynamic = 0;
+  for (int64_t size : type.getShape()) {
+    sizes.push_back(ShapedType::isDynamic(size) ? Value(arith::IndexCastOp::create(builder, loc, builder.getI64Type(),
+                                                                                   op.getDynamicSizes()[dynamic++]))
+                                                : integer(loc, size));
+    elements = LLVM::MulOp::create(builder, loc, elements, sizes.back());
+  }
+  Value bytes = LLVM::MulOp::create(builder, loc, elements, integer(loc, getElementBytes(type.getElementType())));
+  int64_t kind = isa_and_nonnull<SymmetricAttr>(type.getMemorySpace()) ? COMMRT_BUFFER_SYMMETRIC : COMMRT_BUFFER_PLAIN;
+  call(loc, "commrt_alloc", {context, integer(loc, kind, 32), bytes, handleSlot});
+  Value data = LLVM::LoadOp::create(builder, loc, calls.pointerType(), handleSlot);
+  Value buffer = bufferAt(loc, data, plain, sizes);
+  // The memory space goes with the handles, at the end of the pass.
+  buffer.setType(type);
+  op.replaceAllUsesWith(buffer);
+}
+
+void FunctionLowering::lowerDealloc(memref::DeallocOp op) {
+  call(op.getLoc(), "commrt_free", {context, pointer(op.getLoc(), op.getMemref())});
+}

@@ -1,0 +1,103 @@
+//===- FunctionLowering.h - One function's collectives as calls ----------------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// Lowers the operations of one function. Shared state of a module is in RuntimeCalls.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#ifndef COMMSCHED_LIB_CONVERSION_FUNCTIONLOWERING_H
+#define COMMSCHED_LIB_CONVERSION_FUNCTIONLOWERING_H
+
+#include "CommSched/Dialect/Comm/CommDialect.h"
+#include "RuntimeCalls.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+namespace commsched {
+
+/// One start call of the program, as commrt_program_begin compares it.
+struct Site {
+  int64_t kind, dtype, count;
+  std::string group, location;
+  int64_t costNs;
+};
+
+class FunctionLowering {
+public:
+  FunctionLowering(mlir::func::FuncOp function, RuntimeCalls &calls, llvm::SmallVectorImpl<Site> &sites);
+
+  /// Replaces every operation of the comm dialect, and allocations, by calls.
+  llvm::LogicalResult run();
+
+private:
+  // FunctionLowering.cpp
+  llvm::LogicalResult lower(mlir::Operation *op);
+  llvm::LogicalResult lowerWait(comm::WaitOp op);
+  void lowerRecord(comm::RecordOp op);
+  void lowerAwait(comm::AwaitEventOp op);
+  void lowerAlloc(mlir::memref::AllocOp op);
+  void lowerDealloc(mlir::memref::DeallocOp op);
+  /// After the last wait, where all uses are waits that this block reaches.
+  void releaseToken(mlir::Operation *start, mlir::Value token);
+
+  // StartLowering.cpp
+  llvm::LogicalResult lowerStart(comm::CollectiveOpInterface start);
+  llvm::LogicalResult emitStart(comm::CollectiveOpInterface start, mlir::Value in, mlir::Value out, mlir::Value token);
+  llvm::LogicalResult emitUneven(comm::AllToAllOp op, mlir::Value in, mlir::Value out, mlir::Value token);
+  mlir::Value concatRows(mlir::Location loc, comm::AllToAllOp op, mlir::Value in, int64_t groupSize);
+  int64_t addSite(comm::CollectiveOpInterface start, mlir::Value in, mlir::Value out);
+
+  // ComputeLowering.cpp
+  llvm::LogicalResult lowerCompute(comm::ComputeOp op);
+  llvm::LogicalResult lowerCopyIn(comm::FsdpAllGatherCopyInOp op);
+  llvm::LogicalResult lowerSplitCopy(comm::FsdpSplitWithSizesCopyOp op);
+  void lowerSplit(comm::FsdpSplitWithSizesOp op);
+  llvm::LogicalResult lowerChunkCat(comm::FsdpChunkCatOp op);
+  llvm::LogicalResult emitCompute(mlir::Operation *op, llvm::StringRef name, mlir::ValueRange operands,
+                                  llvm::ArrayRef<int64_t> flags, llvm::ArrayRef<int64_t> extra, int64_t costNs);
+  /// A view of `elements` elements of a contiguous buffer from `offset` on, of memref type `type`.
+  mlir::Value viewAs(mlir::Location loc, mlir::Value source, mlir::Value offset, mlir::MemRefType type);
+
+  // Helpers
+  /// The operand, or a dense copy of it that is released once `builder` has passed the current operation.
+  mlir::Value dense(mlir::Location loc, mlir::Value memref);
+  /// Address of the first element.
+  mlir::Value pointer(mlir::Location loc, mlir::Value memref);
+  /// Product of the sizes [begin, end), as i64.
+  mlir::Value product(mlir::Location loc, mlir::Value memref, int64_t begin, int64_t end);
+  /// The memory at `data` as a dense buffer with these sizes (i64).
+  mlir::Value bufferAt(mlir::Location loc, mlir::Value data, mlir::MemRefType type, mlir::ValueRange sizes);
+  mlir::Value group(mlir::Location loc, mlir::FlatSymbolRefAttr name);
+  mlir::Value stream(mlir::Location loc, int64_t number);
+  mlir::Value integer(mlir::Location loc, int64_t value, unsigned width = 64) {
+    return calls.integer(builder, loc, value, width);
+  }
+  void call(mlir::Location loc, llvm::StringRef name, mlir::ValueRange arguments) {
+    calls.call(builder, loc, name, arguments);
+  }
+
+  mlir::func::FuncOp function;
+  RuntimeCalls &calls;
+  llvm::SmallVectorImpl<Site> &sites;
+  mlir::OpBuilder builder;      ///< before the current operation
+  mlir::OpBuilder entryBuilder; ///< at the end of what the entry block has fetched
+  mlir::Value context, handleSlot, operandSlots, scalarSlots;
+  llvm::DenseMap<mlir::Attribute, mlir::Value> groups;
+  llvm::DenseMap<int64_t, mlir::Value> streams;
+  llvm::SmallVector<mlir::Value> temporaries;
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<mlir::Value>> tokenDests; ///< of starts in this function
+};
+
+/// The runtime's code of an element type for moving data; -1 where it has none.
+int64_t getRuntimeDtype(mlir::Type type);
+/// Bytes of an element in memory.
+int64_t getElementBytes(mlir::Type type);
+/// "file:line:column" of a location, or its name.
+std::string locationText(mlir::Location loc);
+/// What comm.cost says in ns; 0 if nothing.
+int64_t getCostNs(mlir::Operation *op);
+
+} // namespace commsched
+
+#endif // COMMSCHED_LIB_CONVERSION_FUNCTIONLOWERING_H

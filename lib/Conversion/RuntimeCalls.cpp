@@ -1,0 +1,130 @@
+//===- RuntimeCalls.cpp - Calls of the runtime's C ABI in the LLVM dialect -----------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// Declarations, constants and calls.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#include "RuntimeCalls.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+using namespace mlir;
+using namespace commsched;
+
+ArrayRef<RuntimeSignature> commsched::getRuntimeSignatures() {
+  static constexpr RuntimeSignature signatures[] = {
+      {"commrt_current", "p"},
+      {"commrt_program_begin_packed", "iplplp"},
+      {"commrt_group_create", "ipplppp"},
+      {"commrt_group_find", "ippp"},
+      {"commrt_group_rank", "ip"},
+      {"commrt_stream_get", "ipiip"},
+      {"commrt_set_stream", "ipp"},
+      {"commrt_event_record", "ippp"},
+      {"commrt_event_await", "ippp"},
+      {"commrt_all_gather_start", "ipppllilp"},
+      {"commrt_reduce_scatter_start", "ippplliidlp"},
+      {"commrt_all_reduce_start", "ipppliidlp"},
+      {"commrt_all_to_all_start", "ippplllilp"},
+      {"commrt_all_to_all_v_start", "ipppppilp"},
+      {"commrt_broadcast_start", "ipppliilp"},
+      {"commrt_reduce_start", "ipppliidilp"},
+      {"commrt_gather_start", "ippplliilp"},
+      {"commrt_scatter_start", "ippplliilp"},
+      {"commrt_permute_start", "ippplipllp"},
+      {"commrt_send_start", "ippliilp"},
+      {"commrt_recv_start", "ippliilp"},
+      {"commrt_barrier_start", "iplp"},
+      {"commrt_coalesce_begin", "ip"},
+      {"commrt_coalesce_end", "ipp"},
+      {"commrt_wait", "ipp"},
+      {"commrt_token_output", "iplp"},
+      {"commrt_token_release", "ip"},
+      {"commrt_progress", "ip"},
+      {"commrt_alloc", "ipilp"},
+      {"commrt_free", "ipp"},
+      {"commrt_compute", "ipplppl"},
+  };
+  return signatures;
+}
+
+LLVM::LLVMFuncOp RuntimeCalls::declare(StringRef name) {
+  LLVM::LLVMFuncOp &function = functions[name];
+  if (function)
+    return function;
+  if ((function = module.lookupSymbol<LLVM::LLVMFuncOp>(name)))
+    return function;
+  const auto *signature =
+      llvm::find_if(getRuntimeSignatures(), [&](const RuntimeSignature &s) { return name == s.name; });
+  assert(signature != getRuntimeSignatures().end() && "not a function of the runtime");
+  OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
+  auto typeOf = [&](char letter) -> Type {
+    switch (letter) {
+    case 'p':
+      return pointerType();
+    case 'l':
+      return builder.getI64Type();
+    case 'i':
+      return builder.getI32Type();
+    default:
+      return builder.getF64Type();
+    }
+  };
+  SmallVector<Type> arguments;
+  for (char letter : StringRef(signature->types).drop_front())
+    arguments.push_back(typeOf(letter));
+  function = LLVM::LLVMFuncOp::create(builder, module.getLoc(), name,
+                                      LLVM::LLVMFunctionType::get(typeOf(signature->types[0]), arguments));
+  return function;
+}
+
+Value RuntimeCalls::call(OpBuilder &builder, Location loc, StringRef name, ValueRange arguments) {
+  return LLVM::CallOp::create(builder, loc, declare(name), arguments).getResult();
+}
+
+Value RuntimeCalls::integer(OpBuilder &builder, Location loc, int64_t value, unsigned width) {
+  return LLVM::ConstantOp::create(builder, loc, builder.getIntegerType(width),
+                                  builder.getIntegerAttr(builder.getIntegerType(width), value));
+}
+
+Value RuntimeCalls::real(OpBuilder &builder, Location loc, double value) {
+  return LLVM::ConstantOp::create(builder, loc, builder.getF64Type(), builder.getF64FloatAttr(value));
+}
+
+Value RuntimeCalls::null(OpBuilder &builder, Location loc) { return LLVM::ZeroOp::create(builder, loc, pointerType()); }
+
+Value RuntimeCalls::address(OpBuilder &builder, Location loc, LLVM::GlobalOp global) {
+  return LLVM::AddressOfOp::create(builder, loc, pointerType(), global.getSymName());
+}
+
+Value RuntimeCalls::string(OpBuilder &builder, Location loc, StringRef text) {
+  LLVM::GlobalOp &global = strings[text];
+  if (!global) {
+    OpBuilder top = OpBuilder::atBlockBegin(module.getBody());
+    std::string name = "commrt_string_" + std::to_string(strings.size());
+    std::string terminated = text.str() + '\0';
+    global = LLVM::GlobalOp::create(top, module.getLoc(), LLVM::LLVMArrayType::get(top.getI8Type(), terminated.size()),
+                                    /*isConstant=*/true, LLVM::Linkage::Internal, name, top.getStringAttr(terminated));
+  }
+  return address(builder, loc, global);
+}
+
+Value RuntimeCalls::integers(OpBuilder &builder, Location loc, ArrayRef<int64_t> values) {
+  if (values.empty())
+    return null(builder, loc);
+  LLVM::GlobalOp &global = arrays[values.vec()];
+  if (!global) {
+    OpBuilder top = OpBuilder::atBlockBegin(module.getBody());
+    auto size = static_cast<int64_t>(values.size());
+    global = LLVM::GlobalOp::create(top, module.getLoc(), LLVM::LLVMArrayType::get(top.getI64Type(), size),
+                                    /*isConstant=*/true, LLVM::Linkage::Internal,
+                                    "commrt_integers_" + std::to_string(arrays.size()),
+                                    DenseElementsAttr::get(RankedTensorType::get({size}, top.getI64Type()), values));
+  }
+  return address(builder, loc, global);
+}
+
+Value RuntimeCalls::stackSlot(OpBuilder &builder, Location loc, Type type, int64_t count) {
+  return LLVM::AllocaOp::create(builder, loc, pointerType(), type, integer(builder, loc, count));
+}

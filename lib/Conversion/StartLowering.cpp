@@ -1,0 +1,187 @@
+//===- StartLowering.cpp - Starts as calls -------------------------------------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// One call per input of a start, between begin and end of a coalesced list where there are several.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Runtime/Runtime.h"
+#include "FunctionLowering.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace commsched;
+using namespace commsched::comm;
+
+static int64_t rankOf(Value memref) { return cast<MemRefType>(memref.getType()).getRank(); }
+static int64_t staticElements(Value memref, int64_t begin) {
+  int64_t count = 1;
+  for (int64_t size : cast<MemRefType>(memref.getType()).getShape().drop_front(begin)) {
+    if (ShapedType::isDynamic(size))
+      return -1;
+    count *= size;
+  }
+  return count;
+}
+
+int64_t FunctionLowering::addSite(CollectiveOpInterface start, Value in, Value out) {
+  Value data = in ? in : out;
+  int64_t dtype = -1, count = 0;
+  if (data) {
+    dtype = getRuntimeDtype(cast<MemRefType>(data.getType()).getElementType());
+    count = staticElements(data, 0);
+  }
+  sites.push_back({static_cast<int64_t>(start.getCollectiveKind()), dtype, count, start.getGroupAttr().getValue().str(),
+                   locationText(start.getLoc()), getCostNs(start)});
+  return static_cast<int64_t>(sites.size()) - 1;
+}
+
+LogicalResult FunctionLowering::lowerStart(CollectiveOpInterface start) {
+  Location loc = start.getLoc();
+  SmallVector<Value> inputs(start.getCollectiveInputs()), dests(start.getCollectiveDests());
+  for (Value dest : dests)
+    if (auto type = cast<MemRefType>(dest.getType()); !type.areTrailingDimsContiguous(type.getRank()))
+      return start.emitOpError() << "has a destination that is not contiguous: " << type;
+  for (Value &input : inputs)
+    input = dense(loc, input);
+  if (auto stream = start->getAttrOfType<IntegerAttr>("comm.stream"))
+    call(loc, "commrt_set_stream", {context, this->stream(loc, stream.getInt())});
+  int64_t count = std::max<int64_t>({1, int64_t(inputs.size()), int64_t(dests.size())});
+  bool isCoalesced = count > 1;
+  if (isCoalesced)
+    call(loc, "commrt_coalesce_begin", context);
+  for (int64_t i = 0; i < count; ++i) {
+    Value in = i < int64_t(inputs.size()) ? inputs[i] : Value(), out = i < int64_t(dests.size()) ? dests[i] : Value();
+    if (failed(emitStart(start, in, out, isCoalesced ? calls.null(builder, loc) : handleSlot)))
+      return failure();
+  }
+  if (isCoalesced)
+    call(loc, "commrt_coalesce_end", {context, handleSlot});
+  Value token = LLVM::LoadOp::create(builder, loc, calls.pointerType(), handleSlot);
+  tokenDests[token] = dests;
+  releaseToken(start, token);
+  start->getResult(0).replaceAllUsesWith(token);
+  return success();
+}
+
+LogicalResult FunctionLowering::emitStart(CollectiveOpInterface start, Value in, Value out, Value token) {
+  Location loc = start.getLoc();
+  Value data = in ? in : out;
+  Type elementType = data ? cast<MemRefType>(data.getType()).getElementType() : builder.getI8Type();
+  int64_t dtype = getRuntimeDtype(elementType);
+  if (dtype < 0)
+    return start.emitOpError() << "has elements that the runtime does not move: " << elementType;
+  bool isReduced = start.getCollectiveReduction().has_value();
+  if (isReduced && !(dtype <= COMMRT_F64 || elementType.isInteger()))
+    return start.emitOpError() << "reduces elements that the runtime does not reduce: " << elementType;
+  Value handle = group(loc, start.getGroupAttr());
+  Value source = in ? pointer(loc, in) : calls.null(builder, loc);
+  Value target = out ? pointer(loc, out) : calls.null(builder, loc);
+  Value type = integer(loc, dtype, 32), site = integer(loc, addSite(start, in, out));
+  int64_t rank = data ? rankOf(data) : 0;
+  Value all = data ? product(loc, data, 0, rank) : integer(loc, 0);
+  auto reduction = [&] { return integer(loc, static_cast<int64_t>(*start.getCollectiveReduction()), 32); };
+  auto scale = [&](std::optional<APFloat> value) {
+    return calls.real(builder, loc, value ? value->convertToDouble() : 1.0);
+  };
+  auto small = [&](int64_t value) { return integer(loc, value, 32); };
+  return llvm::TypeSwitch<Operation *, LogicalResult>(start)
+      .Case([&](AllGatherOp op) {
+        int64_t dim = op.getDim();
+        call(loc, "commrt_all_gather_start",
+             {handle, source, target, product(loc, in, 0, dim), product(loc, in, dim, rank), type, site, token});
+        return success();
+      })
+      .Case([&](ReduceScatterOp op) {
+        int64_t dim = op.getDim();
+        call(loc, "commrt_reduce_scatter_start",
+             {handle, source, target, product(loc, out, 0, dim), product(loc, out, dim, rank), type, reduction(),
+              scale(op.getScale()), site, token});
+        return success();
+      })
+      .Case([&](AllReduceOp op) {
+        call(loc, "commrt_all_reduce_start",
+             {handle, source, target, all, type, reduction(), scale(op.getScale()), site, token});
+        return success();
+      })
+      .Case([&](AllToAllOp op) -> LogicalResult {
+        if (op.getInputSplits())
+          return emitUneven(op, in, out, token);
+        SymbolTableCollection symbols;
+        GroupOp group = lookupGroup(start, symbols);
+        Value block = LLVM::UDivOp::create(builder, loc, all, integer(loc, group.getGroupSize()));
+        call(loc, "commrt_all_to_all_start",
+             {handle, source, target, product(loc, in, 0, op.getSplitDim()),
+              concatRows(loc, op, in, group.getGroupSize()), block, type, site, token});
+        return success();
+      })
+      .Case([&](BroadcastOp op) {
+        call(loc, "commrt_broadcast_start", {handle, source, target, all, type, small(op.getRoot()), site, token});
+        return success();
+      })
+      .Case([&](ReduceOp op) {
+        call(loc, "commrt_reduce_start",
+             {handle, source, target, all, type, reduction(), scale(op.getScale()), small(op.getRoot()), site, token});
+        return success();
+      })
+      .Case([&](GatherOp op) {
+        int64_t dim = op.getDim();
+        call(loc, "commrt_gather_start",
+             {handle, source, target, product(loc, in, 0, dim), product(loc, in, dim, rank), type, small(op.getRoot()),
+              site, token});
+        return success();
+      })
+      .Case([&](ScatterOp op) {
+        int64_t dim = op.getDim();
+        call(loc, "commrt_scatter_start",
+             {handle, source, target, product(loc, out, 0, dim), product(loc, out, dim, rank), type,
+              small(op.getRoot()), site, token});
+        return success();
+      })
+      .Case([&](PermuteOp op) {
+        call(loc, "commrt_permute_start",
+             {handle, source, target, all, type, calls.integers(builder, loc, op.getPairs()),
+              integer(loc, op.getPairs().size() / 2), site, token});
+        return success();
+      })
+      .Case([&](SendOp op) {
+        call(loc, "commrt_send_start", {handle, source, all, type, small(op.getPeer()), site, token});
+        return success();
+      })
+      .Case([&](RecvOp op) {
+        call(loc, "commrt_recv_start", {handle, target, all, type, small(op.getPeer()), site, token});
+        return success();
+      })
+      .Case([&](BarrierOp) {
+        call(loc, "commrt_barrier_start", {handle, site, token});
+        return success();
+      })
+      .Default([](Operation *op) { return op->emitOpError() << "has no lowering to the runtime"; });
+}
+
+/// The product of a received piece's sizes before the dimension along which pieces are concatenated.
+Value FunctionLowering::concatRows(Location loc, AllToAllOp op, Value in, int64_t groupSize) {
+  int64_t concat = op.getConcatDim(), split = op.getSplitDim();
+  Value rows = product(loc, in, 0, concat);
+  return split < concat ? Value(LLVM::UDivOp::create(builder, loc, rows, integer(loc, groupSize))) : rows;
+}
+
+LogicalResult FunctionLowering::emitUneven(AllToAllOp op, Value in, Value out, Value token) {
+  Location loc = op.getLoc();
+  auto type = cast<MemRefType>(in.getType());
+  int64_t dim = op.getSplitDim(), inner = staticElements(in, dim + 1);
+  for (int64_t size : type.getShape().take_front(dim))
+    if (size != 1)
+      return op.emitOpError() << "with splits is lowered along the leading dimension only";
+  if (inner < 0)
+    return op.emitOpError() << "with splits needs static sizes after the split dimension";
+  auto counts = [&](ArrayRef<int64_t> splits) {
+    return calls.integers(builder, loc, llvm::map_to_vector(splits, [&](int64_t split) { return split * inner; }));
+  };
+  call(loc, "commrt_all_to_all_v_start",
+       {group(loc, op.getGroupAttr()), pointer(loc, in), counts(*op.getInputSplits()), pointer(loc, out),
+        counts(*op.getOutputSplits()), integer(loc, getRuntimeDtype(type.getElementType()), 32),
+        integer(loc, static_cast<int64_t>(sites.size()) - 1), token});
+  return success();
+}
