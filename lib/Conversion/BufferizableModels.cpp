@@ -364,7 +364,7 @@ struct ComputeModel : public StorageModel<ComputeModel, ComputeOp> {
       auto result = ComputeOp::create(rewriter, op->getLoc(), TypeRange(), compute.getNameAttr(), operands, nullptr,
                                       rewriter.getDenseI64ArrayAttr(mutates), compute.getSideEffectsAttr());
       result->setDiscardableAttrs(op->getDiscardableAttrDictionary());
-      result->setDiscardableAttr("comm.outputs", rewriter.getI64IntegerAttr(operands.size() - numInputs));
+      result->setDiscardableAttr("outputs", rewriter.getI64IntegerAttr(operands.size() - numInputs));
     }
     replaceOpWithBufferizedValues(rewriter, op, results);
     return success();

@@ -43,8 +43,18 @@ static LogicalResult checkIsOnBuffers(ModuleOp module) {
   return failure(result.wasInterrupted());
 }
 
+/// One number for the signatures that passes stamped on the functions (FNV-1a over their texts).
+static uint64_t hashSignatures(ModuleOp module) {
+  uint64_t hash = 0xcbf29ce484222325ull;
+  for (auto function : module.getOps<func::FuncOp>())
+    if (auto signature = function->getAttrOfType<StringAttr>(CommDialect::kSignatureAttrName))
+      for (char c : signature.getValue())
+        hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+  return hash;
+}
+
 /// Makes the groups and presents the schedule.
-static void emitModuleBegin(ModuleOp module, RuntimeCalls &calls, ArrayRef<Site> sites) {
+static void emitModuleBegin(ModuleOp module, RuntimeCalls &calls, ArrayRef<Site> sites, uint64_t signature) {
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
   Location loc = module.getLoc();
   auto function = LLVM::LLVMFuncOp::create(builder, loc, "commrt_module_begin",
@@ -73,13 +83,10 @@ static void emitModuleBegin(ModuleOp module, RuntimeCalls &calls, ArrayRef<Site>
     strings += '\0';
     return at;
   };
-  uint64_t signature = 0;
   for (const Site &site : sites) {
     int64_t group = addString(site.group), location = addString(site.location);
     llvm::append_values(numbers, site.kind, site.dtype, site.count, group, location, site.costNs);
   }
-  if (auto attr = module->getAttrOfType<IntegerAttr>("comm.signature"))
-    signature = attr.getValue().getZExtValue();
   Value status = calls.call(
       builder, loc, "commrt_program_begin_packed",
       {context, calls.integer(builder, loc, static_cast<int64_t>(signature)), calls.integers(builder, loc, numbers),
@@ -114,7 +121,7 @@ struct CommToLLVMPass : public commsched::impl::CommToLLVMBase<CommToLLVMPass> {
     for (auto function : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
       if (!function.isDeclaration() && failed(FunctionLowering(function, calls, sites).run()))
         return signalPassFailure();
-    emitModuleBegin(module, calls, sites);
+    emitModuleBegin(module, calls, sites, hashSignatures(module));
     for (auto group : llvm::make_early_inc_range(module.getOps<GroupOp>()))
       group.erase();
     replaceHandleTypes(module);

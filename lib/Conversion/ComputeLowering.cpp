@@ -69,7 +69,7 @@ LogicalResult FunctionLowering::lowerCompute(ComputeOp op) {
   for (int64_t operand : op.getMutates().value_or(ArrayRef<int64_t>()))
     flags[operand] = written;
   int64_t outputs = 0;
-  if (auto attr = op->getAttrOfType<IntegerAttr>("comm.outputs"))
+  if (auto attr = op->getAttrOfType<IntegerAttr>("outputs"))
     outputs = std::min<int64_t>(attr.getInt(), flags.size());
   std::fill(flags.end() - outputs, flags.end(), output);
   return emitCompute(op, op.getName(), op->getOperands(), flags, {}, getCostNs(op));

@@ -89,6 +89,8 @@ LogicalResult FunctionLowering::run() {
   handleSlot = calls.stackSlot(entryBuilder, loc, calls.pointerType(), 1);
   operandSlots = calls.stackSlot(entryBuilder, loc, calls.pointerType(), mostOperands);
   scalarSlots = calls.stackSlot(entryBuilder, loc, entryBuilder.getI64Type(), mostOperands);
+  // What the entry fetches later goes before a fixed operation: the ones that follow will be erased.
+  entryBuilder.setInsertionPoint(calls.integer(entryBuilder, loc, 0).getDefiningOp());
   for (Operation *op : operations) {
     builder.setInsertionPoint(op);
     if (op->getName().getDialectNamespace() == "linalg") {

@@ -45,8 +45,6 @@ LogicalResult FunctionLowering::lowerStart(CollectiveOpInterface start) {
       return start.emitOpError() << "has a destination that is not contiguous: " << type;
   for (Value &input : inputs)
     input = dense(loc, input);
-  if (auto stream = start->getAttrOfType<IntegerAttr>("comm.stream"))
-    call(loc, "commrt_set_stream", {context, this->stream(loc, stream.getInt())});
   int64_t count = std::max<int64_t>({1, int64_t(inputs.size()), int64_t(dests.size())});
   bool isCoalesced = count > 1;
   if (isCoalesced)

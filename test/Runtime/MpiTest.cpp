@@ -1,0 +1,172 @@
+//===- MpiTest.cpp - The mpi backend gives the bits of the threads backend ------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// Run under mpirun. Each process takes part in random collectives over MPI, plays all ranks of the same collectives on
+// threads by itself, and compares its own rank's results bit for bit.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#include "RuntimeTestSupport.h"
+#include <cstdio>
+#include <cstring>
+#include <random>
+
+using namespace commsched::test;
+
+namespace {
+struct Case {
+  int32_t kind, dtype, reduction, root;
+  int64_t outer, count;
+};
+
+Case randomCase(std::mt19937 &random, int32_t ranks) {
+  Case result;
+  result.kind = static_cast<int32_t>(random() % 12);
+  if (result.kind == COMMRT_SEND || result.kind == COMMRT_RECV)
+    result.kind = COMMRT_ALL_REDUCE;
+  result.dtype = static_cast<int32_t>(random() % 4); // the floating-point types
+  result.reduction = static_cast<int32_t>(random() % 6);
+  result.root = static_cast<int32_t>(random() % ranks);
+  constexpr int64_t counts[] = {0, 1, 7, 1000, 20000};
+  result.count = counts[random() % 5];
+  result.outer = 1 + random() % 3;
+  return result;
+}
+
+/// Starts the collective; `in` and `out` have room for n * outer * count elements.
+int32_t start(commrt_group *group, const Case &c, const void *in, void *out, commrt_token **token) {
+  int64_t n = commrt_group_size(group);
+  switch (c.kind) {
+  case COMMRT_ALL_GATHER:
+    return commrt_all_gather_start(group, in, out, c.outer, c.count, c.dtype, -1, token);
+  case COMMRT_REDUCE_SCATTER:
+    return commrt_reduce_scatter_start(group, in, out, c.outer, c.count, c.dtype, c.reduction, 0.3, -1, token);
+  case COMMRT_ALL_REDUCE:
+    return commrt_all_reduce_start(group, in, out, c.count, c.dtype, c.reduction, 0.3, -1, token);
+  case COMMRT_ALL_TO_ALL:
+    return commrt_all_to_all_start(group, in, out, c.outer, 1, c.outer * c.count, c.dtype, -1, token);
+  case COMMRT_BROADCAST:
+    return commrt_broadcast_start(group, in, out, c.count, c.dtype, c.root, -1, token);
+  case COMMRT_REDUCE:
+    return commrt_reduce_start(group, in, out, c.count, c.dtype, c.reduction, 0.3, c.root, -1, token);
+  case COMMRT_GATHER:
+    return commrt_gather_start(group, in, out, c.outer, c.count, c.dtype, c.root, -1, token);
+  case COMMRT_SCATTER:
+    return commrt_scatter_start(group, in, out, c.outer, c.count, c.dtype, c.root, -1, token);
+  case COMMRT_PERMUTE: {
+    std::vector<int64_t> pairs;
+    for (int64_t i = 0; i + 1 < n; ++i)
+      pairs.insert(pairs.end(), {i, i + 1});
+    return commrt_permute_start(group, in, out, c.count, c.dtype, pairs.data(), n - 1, -1, token);
+  }
+  default:
+    return commrt_barrier_start(group, -1, token);
+  }
+}
+
+/// All collectives in flight at once; the results one after the other.
+std::vector<char> play(commrt_context *context, uint32_t seed, int cases) {
+  std::mt19937 random(seed);
+  commrt_group *group = worldGroup(context);
+  int64_t n = commrt_ranks(context);
+  std::vector<std::vector<char>> ins(cases), outs(cases);
+  std::vector<commrt_token *> tokens(cases);
+  commrt_program_begin(context, seed, nullptr, 0);
+  for (int i = 0; i < cases; ++i) {
+    Case c = randomCase(random, static_cast<int32_t>(n));
+    int64_t elements = n * c.outer * c.count, size = commrt_dtype_size(c.dtype);
+    ins[i].resize(elements * size);
+    outs[i].resize(elements * size);
+    std::mt19937 values(seed * 131 + i * 17 + commrt_rank(context));
+    for (int64_t k = 0; k < elements; ++k) {
+      // Sums, products and roundings of all sizes; the small types from the top bits of an f32.
+      float value = static_cast<float>(static_cast<int32_t>(values())) * 0x1p-30f;
+      double wide = value;
+      uint16_t half = static_cast<uint16_t>(0x3000 | (values() & 0x8fff));
+      uint32_t bits;
+      std::memcpy(&bits, &value, 4);
+      auto top = static_cast<uint16_t>(bits >> 16);
+      const void *from = c.dtype == COMMRT_F16    ? static_cast<const void *>(&half)
+                         : c.dtype == COMMRT_BF16 ? static_cast<const void *>(&top)
+                         : c.dtype == COMMRT_F32  ? static_cast<const void *>(&value)
+                                                  : static_cast<const void *>(&wide);
+      std::memcpy(ins[i].data() + k * size, from, size);
+    }
+    EXPECT_EQ(start(group, c, ins[i].data(), outs[i].data(), &tokens[i]), COMMRT_OK);
+  }
+  std::vector<char> all;
+  for (int i = 0; i < cases; ++i) {
+    EXPECT_EQ(finish(tokens[i]), COMMRT_OK);
+    all.insert(all.end(), outs[i].begin(), outs[i].end());
+  }
+  EXPECT_EQ(commrt_program_end(context), COMMRT_OK);
+  return all;
+}
+
+commrt_options mpiOptions() {
+  commrt_options options;
+  commrt_options_init(&options);
+  options.backend = "mpi";
+  options.timeout_ns = 30'000'000'000;
+  return options;
+}
+
+TEST(Mpi, BitsOfThreads) {
+  commrt_options options = mpiOptions();
+  commrt_job *job;
+  char message[1024];
+  ASSERT_EQ(commrt_job_create(&options, &job, message, sizeof(message)), COMMRT_OK) << message;
+  int32_t rank = commrt_job_local_rank(job), ranks = commrt_job_ranks(job);
+  commrt_context *context;
+  ASSERT_EQ(commrt_context_create(job, rank, &context), COMMRT_OK);
+  for (uint32_t seed = 1; seed <= 4; ++seed) {
+    std::vector<char> mine = play(context, seed, 50), theirs;
+    expectAllOk(runRanks(ranks, {}, [&](commrt_context *other) {
+      std::vector<char> result = play(other, seed, 50);
+      if (commrt_rank(other) == rank)
+        theirs = std::move(result);
+    }));
+    EXPECT_TRUE(mine == theirs) << "rank " << rank << ", seed " << seed;
+  }
+  EXPECT_EQ(commrt_context_destroy(context), COMMRT_OK);
+  EXPECT_EQ(commrt_job_destroy(job), COMMRT_OK);
+}
+
+/// Ranks send different sizes in both directions; a job after a job in one process.
+TEST(Mpi, SendAndReceiveAndUnevenSplits) {
+  commrt_options options = mpiOptions();
+  commrt_job *job;
+  ASSERT_EQ(commrt_job_create(&options, &job, nullptr, 0), COMMRT_OK);
+  int32_t me = commrt_job_local_rank(job), n = commrt_job_ranks(job);
+  commrt_context *context;
+  ASSERT_EQ(commrt_context_create(job, me, &context), COMMRT_OK);
+  commrt_group *group = worldGroup(context);
+  int32_t next = (me + 1) % n, previous = (me + n - 1) % n;
+  std::vector<int32_t> sent(100, me), got(100, -1);
+  commrt_token *token;
+  ASSERT_EQ(commrt_coalesce_begin(context), COMMRT_OK);
+  ASSERT_EQ(commrt_send_start(group, sent.data(), 100, COMMRT_I32, next, -1, nullptr), COMMRT_OK);
+  ASSERT_EQ(commrt_recv_start(group, got.data(), 100, COMMRT_I32, previous, -1, nullptr), COMMRT_OK);
+  ASSERT_EQ(commrt_coalesce_end(context, &token), COMMRT_OK);
+  ASSERT_EQ(finish(token), COMMRT_OK);
+  EXPECT_EQ(got, std::vector<int32_t>(100, previous));
+
+  std::vector<int64_t> sends(n), receives(n);
+  std::vector<int32_t> in, expected;
+  for (int32_t other = 0; other < n; ++other) {
+    sends[other] = (me + 2 * other) % 3;
+    receives[other] = (other + 2 * me) % 3;
+    in.insert(in.end(), sends[other], me * 100 + other);
+    expected.insert(expected.end(), receives[other], other * 100 + me);
+  }
+  std::vector<int32_t> out(expected.size());
+  ASSERT_EQ(commrt_all_to_all_v_start(group, in.data(), sends.data(), out.data(), receives.data(), COMMRT_I32, -1, &token),
+            COMMRT_OK);
+  ASSERT_EQ(finish(token), COMMRT_OK);
+  EXPECT_EQ(out, expected);
+  ASSERT_EQ(commrt_program_end(context), COMMRT_OK);
+  EXPECT_EQ(commrt_context_destroy(context), COMMRT_OK);
+  EXPECT_EQ(commrt_job_destroy(job), COMMRT_OK);
+}
+} // namespace
