@@ -36,7 +36,7 @@ struct CommReportPass : public commsched::impl::CommReportBase<CommReportPass> {
     options.table = table;
     getOperation().walk([](FunctionOpInterface function) { stampSignature(function); });
     ReportCollector collector(options);
-    if (failed(collector.begin(getOperation())) || failed(collector.end(getOperation())))
+    if (failed(collector.measureOnce(getOperation())))
       signalPassFailure();
   }
 };

@@ -78,12 +78,24 @@ LogicalResult ReportCollector::end(ModuleOp module) {
     report->solve = spent;
     report->signature = scheduleSignature(function);
   });
-  if (options.table)
-    printTable(result, llvm::errs());
+  return write(module);
+}
+
+LogicalResult ReportCollector::measureOnce(ModuleOp module) {
+  if (failed(begin(module)))
+    return failure();
+  size_t next = 0;
+  forEachBlock(module, [&](FunctionOpInterface function, Block &, std::string) {
+    BlockReport &report = result.blocks[next++];
+    report.after = report.before;
+    report.signature = scheduleSignature(function);
+  });
   return write(module);
 }
 
 LogicalResult ReportCollector::write(ModuleOp module) {
+  if (options.table)
+    printTable(result, llvm::errs());
   auto writeFile = [&](StringRef file, llvm::function_ref<void(llvm::raw_ostream &)> print) -> LogicalResult {
     if (file.empty())
       return success();

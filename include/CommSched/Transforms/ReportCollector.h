@@ -48,7 +48,10 @@ public:
   /// written; nothing half-written stays behind.
   llvm::LogicalResult end(mlir::ModuleOp module);
 
-  /// The report, after end().
+  /// Instead of both, for a module that nothing changes in between: before and after are one measurement.
+  llvm::LogicalResult measureOnce(mlir::ModuleOp module);
+
+  /// The report, after end() or measureOnce().
   const Report &report() const { return result; }
 
 private:
