@@ -44,7 +44,7 @@ constexpr unsigned secondsPerMutation = 30;
 constexpr size_t mutationsPerContext = 100;
 
 /// What runs over a mutation that parses. Each alone, so that one that fails does not hide the next.
-constexpr StringRef pipelines[] = {"canonicalize", "cse,symbol-dce"};
+constexpr StringRef pipelines[] = {"canonicalize", "cse,symbol-dce", "comm-verify", "reorder-comm-overlap{effort=0}"};
 
 /// What the child tells the parent, in shared memory.
 struct Progress {
