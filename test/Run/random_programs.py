@@ -116,7 +116,7 @@ class Generator:
     def reduction(self, element):
         kinds = ["sum", "product", "min", "max"]
         if element in FLOATS:
-            kinds += ["avg", "scaled_sum scale 5.000000e-01 : f64"]
+            kinds += ["avg", "scaled_sum scale 5.000000e-01"]
         return self.rng.choice(kinds)
 
     def collective(self):
