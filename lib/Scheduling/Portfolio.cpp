@@ -74,9 +74,9 @@ std::vector<Policy> orderings(const ScheduleFacts &facts, Bytes limit) {
                                 computeBinds ? forLanes : forCompute, ordering(0, kEverything, kLast),
                                 ordering(0, 100, 2500, 900),         ordering(0, 400, 10000, 900),
                                 ordering(100, 100, kLast),           ordering(300, kEverything, kLast)};
-  for (int64_t workDelay : {1000, 100}) {
-    Policy putsOff = ordering(0, kEverything, kLast);
-    putsOff.workDelay = workDelay;
+  for (Policy putsOff : {ordering(0, kEverything, kLast), ordering(100, kEverything, kLast),
+                         ordering(100, kEverything, 10000)}) {
+    putsOff.workDelay = 1000;
     result.insert(result.begin() + 1, putsOff);
   }
   Policy cautious = ordering(0, 100, 600);

@@ -32,7 +32,7 @@ struct ScheduleOptions {
 };
 
 /// About a second on one core for problems of up to 20,000 nodes, less for small ones.
-inline constexpr int64_t kDefaultEffort = 2000000;
+inline constexpr int64_t kDefaultEffort = 3000000;
 
 /// What became of one start of the given problem.
 struct StartOutcome {
