@@ -90,6 +90,25 @@ def test_buckets_of_different_reductions_are_refused(world):
     assert "all_reduce" in names_of(gm) and "all_reduce_1" in names_of(gm)
 
 
+def test_half_a_schedule_does_not_stay(world, monkeypatch):
+    from commsched.torch import buckets
+
+    def f(x, y):
+        a, b = c10d.all_reduce(x, "sum", world), c10d.all_reduce(y, "sum", world)
+        return c10d.wait_tensor(a), c10d.wait_tensor(b)
+
+    gm = trace(f, (4,), (4,))
+    before = [(n.op, n.name, str(n.args)) for n in gm.graph.nodes]
+    starts, waits = ("all_reduce", "all_reduce_1"), ("wait_tensor", "wait_tensor_1")
+    ops = [Operation("comm.fsdp.chunk_cat", starts), Operation("comm.all_reduce", starts),
+           Operation("comm.wait", waits), Operation("comm.fsdp.split_with_sizes", waits)]
+    monkeypatch.setattr(buckets, "_by_role", lambda *_: 1 // 0)
+    with pytest.raises(PlanError, match="ZeroDivisionError"):
+        apply_plan(gm.graph, read_plan(gm.graph, ops))
+    assert [(n.op, n.name, str(n.args)) for n in gm.graph.nodes] == before
+    gm.graph.lint()
+
+
 @pytest.mark.parametrize("packed", [True, False])
 def test_a_bucket_is_merged(world, packed):
     def f(x, y):

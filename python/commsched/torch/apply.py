@@ -22,12 +22,38 @@ def apply_plan(graph: fx.Graph, plan: Plan) -> None:
     """
     slots = _slots(graph, plan)
     _check(graph, plan, slots)
+    if not plan.buckets:
+        _carry_out(graph, plan, slots)
+        return
+    backup = fx.Graph()
+    backup.output(backup.graph_copy(graph, {}))
+    try:
+        _carry_out(graph, plan, slots)
+    except Exception as error:  # Whatever PyTorch's functions raise, half a schedule must not stay.
+        _restore(graph, backup)
+        raise PlanError(f"a bucket cannot be carried out: {type(error).__name__}: {error}") from error
+
+
+def _carry_out(graph: fx.Graph, plan: Plan, slots: dict[fx.Node, int]) -> None:
     fixed = {n for n in graph.nodes if n.op in ("placeholder", "get_attr", "output")}
     merger = buckets.Merger(graph)
     for bucket in plan.buckets:
         _merge(graph, merger, bucket, slots)
     _relink(graph, slots, fixed)
     graph.lint()
+
+
+def _restore(graph: fx.Graph, backup: fx.Graph) -> None:
+    """Makes `graph` what `backup` is, but for the output node, which stays with its metadata."""
+    output = graph.output_node()
+    output.args = ()
+    while len(graph.nodes) > 1:
+        for node in reversed(list(graph.nodes)):
+            if node is not output and not node.users:
+                graph.erase_node(node)
+    graph._graph_namespace = type(graph._graph_namespace)()
+    with graph.inserting_before(output):
+        output.args = (graph.graph_copy(backup, {}),)
 
 
 def _slots(graph: fx.Graph, plan: Plan) -> dict[fx.Node, float]:

@@ -122,7 +122,9 @@ def _refresh_views(old: fx.Node, new: fx.Node) -> None:
             node = stack.pop(0)
             val = node.meta.get("val")
             first = val[0] if isinstance(val, (list, tuple)) and val else val
-            if node in seen or not isinstance(first, torch.Tensor) or storage_of(first) != storage:
+            if node in seen or node.op != "call_function" or not isinstance(first, torch.Tensor):
+                continue
+            if storage_of(first) != storage:
                 continue
             seen.add(node)
             args, kwargs = fx.map_arg((node.args, node.kwargs), lambda m: m.meta["val"])
