@@ -12,6 +12,7 @@
 #ifndef COMMSCHED_TRANSFORMS_PASSES_H
 #define COMMSCHED_TRANSFORMS_PASSES_H
 
+#include "CommSched/Scheduling/Bucketing.h"
 #include "CommSched/Scheduling/ScheduleVerifier.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"

@@ -57,6 +57,32 @@ def CommSchedule : Pass<"comm-schedule"> {
 // Rewrites
 //===--------------------------------------------------------------------------------------===//
 
+def CommBucket : Pass<"comm-bucket"> {
+  let summary = "merge collectives of one kind, group, element type and reduction, greedily by bytes";
+  let description = [{
+    Collectives join the open bucket of their key in program order, until it is full or one depends on a member of it.
+    Packed buckets go through one buffer: a copy-in (which does the casts of single-use inputs), one collective, and
+    copies or views of its pieces. Coalesced ones are one start over the members' own buffers. Only all-gathers,
+    reduce-scatters and all-reduces of one tensor of static size, along dimension 0, with one wait in the same block, are
+    merged. The search of `comm-schedule` decides buckets together with the order; this pass is for a given rule.
+
+    Remarks: per bucket what was merged, per collective why it was not, and the traffic before and after.
+  }];
+  let options = [
+    MachineOption,
+    ListOption<"capBytes", "cap-bytes", "int64_t",
+               "largest merged collective in bytes (gathered, or sent) by number of the bucket; the last holds for the rest; "
+               "no limit where negative or not given">,
+    Option<"form", "form", "::commsched::BucketForm", "::commsched::BucketForm::Packed", "how a bucket's data moves",
+           [{::llvm::cl::values(
+             clEnumValN(::commsched::BucketForm::Packed, "packed", "through one buffer"),
+             clEnumValN(::commsched::BucketForm::Coalesced, "coalesced", "one start over the members' buffers"))}]>,
+    Option<"fsdpOnly", "fsdp-only", "bool", "false",
+           "merge only all-gathers of arguments and reduce-scatters that only reach the outputs, through casts and views">,
+    ListOption<"kinds", "kinds", "std::string", "what to merge: all_gather, reduce_scatter, all_reduce; all by default">,
+  ];
+}
+
 def CommReinplaceAllGather : Pass<"comm-reinplace-all-gather"> {
   let summary = "let all-gathers write the buffer of their copy-in";
   let description = [{
