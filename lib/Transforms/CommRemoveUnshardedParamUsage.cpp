@@ -63,6 +63,13 @@ struct Refusal {
   std::string reason;
 };
 
+/// Whether the operation writes the storage of the operand: itself, or as the destination of a collective.
+bool isWritten(OpOperand &operand) {
+  auto start = dyn_cast<CollectiveOpInterface>(operand.getOwner());
+  return commsched::mutatesOperand(operand) ||
+         (start && operand.getOperandNumber() >= start.getCollectiveInputs().size());
+}
+
 /// All events of one block by storage class.
 class Events {
 public:
@@ -142,7 +149,7 @@ private:
       return stepCopy(copy, direct, event, plan);
     if (user->hasTrait<OpTrait::IsTerminator>() && user->getBlock() == &events.block)
       return Refusal{user, "the parameter, a view of it or a collective on it leaves the block"};
-    if (commsched::mutatesOperand(*event.operand))
+    if (isWritten(*event.operand))
       return Refusal{user, "the operation writes the parameter"};
     if (state != State::Copied)
       return Refusal{user, "the operation uses the parameter, or a view of it, where it has no contents"};
@@ -194,7 +201,7 @@ private:
           if (isa<ResizeStorageOp>(event.operand->getOwner()))
             return Refusal{window.copy, "what is copied is a parameter that is resized too"};
           bool inside = event.position > window.begin && event.position < window.end;
-          if (inside && commsched::mutatesOperand(*event.operand))
+          if (inside && isWritten(*event.operand))
             return Refusal{event.operand->getOwner(), "the operation writes the value that was copied"};
         }
     return std::nullopt;

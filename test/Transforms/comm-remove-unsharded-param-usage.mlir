@@ -76,6 +76,18 @@ func.func @foreign_mutation(%p: tensor<4xf32>, %y: tensor<4xf32>) {
   return
 }
 
+// CHECK-LABEL: func @written_by_collective
+func.func @written_by_collective(%p: tensor<4xf32>, %y: tensor<4xf32>) {
+  // CHECK: comm.resize_storage
+  comm.resize_storage %p to 16 : tensor<4xf32>
+  comm.fsdp.copy %y into %p : tensor<4xf32> into tensor<4xf32>
+  // expected-remark @+1 {{Reason="argument #0: the operation writes the parameter"}}
+  %f = comm.all_reduce sum %y into %p on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  %w = comm.wait %f : !comm.future<tensor<4xf32>>
+  comm.resize_storage %p to 0 : tensor<4xf32>
+  return
+}
+
 // CHECK-LABEL: func @source_mutated
 func.func @source_mutated(%p: tensor<4xf32>, %y: tensor<4xf32>) {
   // CHECK: comm.resize_storage

@@ -93,6 +93,19 @@ def CommReinplaceAllGather : Pass<"comm-reinplace-all-gather"> {
   }];
 }
 
+def CommRealizeBuffers : Pass<"comm-realize-buffers"> {
+  let summary = "decide what storage all-reduces and broadcasts of tensors use";
+  let description = [{
+    Small sums become `one_shot`: every rank reads the others' inputs itself. Other all-reduces, and broadcasts, write their input
+    (`into` it) where nothing uses it afterwards. Both need inputs of static size whose storage the block makes for itself:
+    no argument's, no constant's, no part of a larger one, none that leaves the block. Remarks say what was done, or why not.
+  }];
+  let options = [
+    Option<"oneShotThresholdBytes", "one-shot-threshold-bytes", "int64_t", "131072",
+           "largest all-reduce that is done in one shot, bytes; 0 for none">,
+  ];
+}
+
 def CommRemoveUnshardedParamUsage : Pass<"comm-remove-unsharded-param-usage"> {
   let summary = "read gathered values instead of the parameters that they are copied into";
   let description = [{

@@ -1,0 +1,81 @@
+// RUN: comm-opt %s --comm-realize-buffers="one-shot-threshold-bytes=16" --remarks-filter=comm-realize-buffers --verify-diagnostics --split-input-file | FileCheck %s
+
+// Tests that small sums are done in one shot and larger ones in place.
+comm.group @dp #comm.iota<[1, 4]>
+// CHECK-LABEL: func @pattern
+func.func @pattern(%x: tensor<8xf32>) -> (tensor<4xf32>, tensor<8xf32>, tensor<4xf32>, tensor<8xf32>) {
+  %a = comm.compute "small"(%x) : (tensor<8xf32>) -> tensor<4xf32>
+  // CHECK: comm.all_reduce sum %{{.*}} on @dp one_shot :
+  // expected-remark @+1 {{Bytes=16, What="done in one shot"}}
+  %f0 = comm.all_reduce sum %a on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  %w0 = comm.wait %f0 : !comm.future<tensor<4xf32>>
+  // CHECK: %[[B:.*]] = comm.compute "large"
+  %b = comm.compute "large"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  // CHECK: comm.all_reduce sum %[[B]] into %[[B]] on @dp
+  // expected-remark @+1 {{Bytes=32, What="written in place"}}
+  %f1 = comm.all_reduce sum %b on @dp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
+  %w1 = comm.wait %f1 : !comm.future<tensor<8xf32>>
+  // CHECK: %[[C:.*]] = comm.compute "small_max"
+  %c = comm.compute "small_max"(%x) : (tensor<8xf32>) -> tensor<4xf32>
+  // CHECK: comm.all_reduce max %[[C]] into %[[C]] on @dp
+  // expected-remark @+1 {{What="written in place"}}
+  %f2 = comm.all_reduce max %c on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  %w2 = comm.wait %f2 : !comm.future<tensor<4xf32>>
+  %again = comm.wait %f2 : !comm.future<tensor<4xf32>>
+  // CHECK: %[[D:.*]] = comm.compute "root"
+  %d = comm.compute "root"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  // CHECK: comm.broadcast %[[D]] into %[[D]] on @dp
+  // expected-remark @+1 {{What="written in place"}}
+  %f3 = comm.broadcast %d on @dp root 0 : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
+  %w3 = comm.wait %f3 : !comm.future<tensor<8xf32>>
+  return %w0, %w1, %w2, %w3 : tensor<4xf32>, tensor<8xf32>, tensor<4xf32>, tensor<8xf32>
+}
+
+// -----
+
+// Tests what is not eligible, and that inputs that are read afterwards, through a view too, stay as they are.
+comm.group @dp #comm.iota<[1, 4]>
+// CHECK-LABEL: func @refused
+func.func @refused(%x: tensor<8xf32>, %y: tensor<?xf32>, %p: i1) -> tensor<8xf32> {
+  // CHECK-NOT: one_shot
+  // CHECK-NOT: into
+  // expected-remark @+1 {{Reason="the input's storage is an argument's, or is made outside of the block"}}
+  %f0 = comm.all_reduce sum %x on @dp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
+  %w0 = comm.wait %f0 : !comm.future<tensor<8xf32>>
+  // expected-remark @+1 {{Reason="the input has no static size"}}
+  %f1 = comm.all_reduce sum %y on @dp : (tensor<?xf32>) -> !comm.future<tensor<?xf32>>
+  %w1 = comm.wait %f1 : !comm.future<tensor<?xf32>>
+  %c = arith.constant dense<1.0> : tensor<8xf32>
+  // expected-remark @+1 {{Reason="the input is a constant"}}
+  %f2 = comm.all_reduce sum %c on @dp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
+  %w2 = comm.wait %f2 : !comm.future<tensor<8xf32>>
+  %a = comm.compute "a"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  // expected-remark @+1 {{Reason="the input's storage leaves the block"}}
+  %f3 = comm.all_reduce sum %a on @dp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
+  %w3 = comm.wait %f3 : !comm.future<tensor<8xf32>>
+  %b = comm.compute "b"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  %v = comm.compute "view"(%b) aliases [0] : (tensor<8xf32>) -> tensor<4x2xf32>
+  // expected-remark @+1 {{Reason="the input's storage is used afterwards by comm.compute"}}
+  %f4 = comm.all_reduce sum %b on @dp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
+  comm.compute "use"(%v) side_effects : (tensor<4x2xf32>) -> ()
+  %w4 = comm.wait %f4 : !comm.future<tensor<8xf32>>
+  %d = comm.compute "d"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  // expected-remark @+1 {{Reason="two inputs share their storage"}}
+  %f5 = comm.all_reduce sum %d, %d on @dp : (tensor<8xf32>, tensor<8xf32>) -> !comm.future<tensor<8xf32>, tensor<8xf32>>
+  %w5:2 = comm.wait %f5 : !comm.future<tensor<8xf32>, tensor<8xf32>>
+  %e = comm.compute "e"(%x) : (tensor<8xf32>) -> tensor<16xf32>
+  %part = tensor.extract_slice %e[0] [8] [1] : tensor<16xf32> to tensor<8xf32>
+  // expected-remark @+1 {{Reason="the input is a part of its storage"}}
+  %f6 = comm.all_reduce sum %part on @dp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
+  %w6 = comm.wait %f6 : !comm.future<tensor<8xf32>>
+  %g = comm.compute "g"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  scf.if %p {
+    // expected-remark @+1 {{Reason="the input's storage is an argument's, or is made outside of the block"}}
+    %f7 = comm.all_reduce sum %g on @dp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
+    %w7 = comm.wait %f7 : !comm.future<tensor<8xf32>>
+  }
+  // What does not reduce or broadcast is none of the pass's business.
+  %f8 = comm.all_gather %g on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
+  %w8 = comm.wait %f8 : !comm.future<tensor<32xf32>>
+  return %a : tensor<8xf32>
+}
