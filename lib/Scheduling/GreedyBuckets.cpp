@@ -8,9 +8,9 @@
 //
 // One walk per key over the problem in which the buckets of the keys before are one node each, so that no two buckets
 // come to depend on each other. The walk visits what a node depends on before it, and carries along the last bucket of
-// the key that a node depends on: a start may join the open bucket if that is an earlier one. Members of the open bucket
-// were visited earlier and cannot depend on the start. Waits depend on their starts alone, so that merging them with
-// their starts adds no dependence that the merged start does not have.
+// the key that a node depends on: a start may join the open bucket if that is an earlier one. Members of the open
+// bucket were visited earlier and cannot depend on the start. Waits depend on their starts alone, so that merging them
+// with their starts adds no dependence that the merged start does not have.
 //
 //===-----------------------------------------------------------------------------------------===//
 

@@ -170,7 +170,8 @@ private:
       for (NodeId member : bucket.members)
         bytes += loaded.problem.nodes[member].bytes;
       remarkPassed(loaded.nodes[bucket.members.front()]->getLoc(), getArgument(),
-                   std::to_string(bucket.members.size()) + " collectives are one, " + stringify(bucket.form).str(), bytes);
+                   std::to_string(bucket.members.size()) + " collectives are one, " + stringify(bucket.form).str(),
+                   bytes);
     }
     TrafficMap before = measureTraffic(block);
     applySchedule(loaded, buckets, *expanded, identityOrder(expanded->problem));

@@ -6,9 +6,9 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 //
-// Decides, on tensors, what storage all-reduces and broadcasts use. Small sums are done in one shot: every rank reads the
-// others' inputs itself. Others write their input where nothing reads it afterwards. Both need inputs whose storage is
-// the block's own: of static size, made here, and seen neither by the caller nor by constants.
+// Decides, on tensors, what storage all-reduces and broadcasts use. Small sums are done in one shot: every rank reads
+// the others' inputs itself. Others write their input where nothing reads it afterwards. Both need inputs whose storage
+// is the block's own: of static size, made here, and seen neither by the caller nor by constants.
 //
 //===-----------------------------------------------------------------------------------------===//
 

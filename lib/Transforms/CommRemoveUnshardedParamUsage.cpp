@@ -10,9 +10,9 @@
 //
 //   resize_storage %p to FULL;  fsdp.copy %y into %p;  uses of %p;  resize_storage %p to 0
 //
-// The uses can read %y, and then the copy and the resizes go. Each parameter is decided on by itself. What happens to its
-// storage, through views and futures in flight too, is read off the storage map as a sequence of events, which has to
-// match the pattern, once or several times.
+// The uses can read %y, and then the copy and the resizes go. Each parameter is decided on by itself. What happens to
+// its storage, through views and futures in flight too, is read off the storage map as a sequence of events, which has
+// to match the pattern, once or several times.
 //
 //===-----------------------------------------------------------------------------------------===//
 
@@ -165,7 +165,8 @@ private:
       return Refusal{resize, "the resize is of a view, or nested in another operation"};
     int64_t bytes = resize.getBytes();
     if (bytes != 0 && bytes != *fullBytes)
-      return Refusal{resize, "the parameter has " + std::to_string(*fullBytes) + " bytes, not " + std::to_string(bytes)};
+      return Refusal{resize,
+                     "the parameter has " + std::to_string(*fullBytes) + " bytes, not " + std::to_string(bytes)};
     if ((bytes != 0) != (state == State::Empty))
       return Refusal{resize, bytes ? "the storage is full already" : "the storage is empty already"};
     if (bytes == 0 && state == State::Full)

@@ -6,8 +6,8 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 //
-// Random problems against the definition, with expandBuckets() as the judge of legality and a transitive closure as that
-// of independence.
+// Random problems against the definition, with expandBuckets() as the judge of legality and a transitive closure as
+// that of independence.
 //
 //===-----------------------------------------------------------------------------------------===//
 

@@ -6,8 +6,8 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 //
-// The classic rule: collectives of one merge key join the open bucket, in program order, until it is full or one depends
-// on a member of it. What the pass comm-bucket does where nobody has decided otherwise.
+// The classic rule: collectives of one merge key join the open bucket, in program order, until it is full or one
+// depends on a member of it. What the pass comm-bucket does where nobody has decided otherwise.
 //
 //===-----------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_GREEDYBUCKETS_H
@@ -18,8 +18,8 @@
 namespace commsched {
 
 struct GreedyBucketOptions {
-  /// Of each key, the largest total of the members' `bytes` by number of the bucket; the last holds for all that follow.
-  /// No limit where negative, or where there is none.
+  /// Of each key, the largest total of the members' `bytes` by number of the bucket; the last holds for all that
+  /// follow. No limit where negative, or where there is none.
   std::vector<Bytes> caps;
   BucketForm form = BucketForm::Packed;
 };

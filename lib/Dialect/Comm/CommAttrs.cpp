@@ -60,8 +60,9 @@ Attribute RanksAttr::parse(AsmParser &parser, Type) {
 
 void RanksAttr::print(AsmPrinter &printer) const {
   printer << "<[";
-  llvm::interleaveComma(llvm::seq<int64_t>(0, getNumGroups()), printer,
-                        [&](int64_t group) { printIntegers(printer, getRanks().slice(group * getGroupSize(), getGroupSize())); });
+  llvm::interleaveComma(llvm::seq<int64_t>(0, getNumGroups()), printer, [&](int64_t group) {
+    printIntegers(printer, getRanks().slice(group * getGroupSize(), getGroupSize()));
+  });
   printer << "]>";
 }
 
@@ -113,7 +114,8 @@ Attribute IotaAttr::parse(AsmParser &parser, Type) {
     perm = llvm::to_vector(llvm::seq<int64_t>(0, dims.size()));
   if (parser.parseGreater())
     return {};
-  return IotaAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(), shape[0], shape[1], dims, perm);
+  return IotaAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(), shape[0], shape[1], dims,
+                              perm);
 }
 
 void IotaAttr::print(AsmPrinter &printer) const {

@@ -34,8 +34,8 @@ std::optional<SmallVector<WaitOp>> getWaits(Value future) {
   return waits;
 }
 
-/// Whether the storage of a tensor, itself or through a view, may be written by an operation that says so. Gives up, and
-/// says yes, after a few hundred uses.
+/// Whether the storage of a tensor, itself or through a view, may be written by an operation that says so. Gives up,
+/// and says yes, after a few hundred uses.
 bool mayBeWritten(Value value) {
   constexpr int kMaxUses = 512;
   SmallVector<Value> worklist{value};
@@ -74,7 +74,8 @@ bool mayBeWritten(Value value) {
 
 /// Whether `first` keeps every buffer that `second` keeps, so that the buffers live as long without `second`.
 bool keepsAll(WaitOp first, WaitOp second) {
-  return llvm::all_of(second.getInflight(), [&](Value buffer) { return llvm::is_contained(first.getInflight(), buffer); });
+  return llvm::all_of(second.getInflight(),
+                      [&](Value buffer) { return llvm::is_contained(first.getInflight(), buffer); });
 }
 
 /// A second wait of one future in one block gives the values of the first.

@@ -104,7 +104,9 @@ static LogicalResult verifyReduction(CollectiveOpInterface op, ReductionKind kin
 // What one operation alone can say
 //===-----------------------------------------------------------------------------------------===//
 
-LogicalResult AllGatherOp::verify() { return failure(failed(verifyMembers(*this)) || failed(verifyDim(*this, getDim()))); }
+LogicalResult AllGatherOp::verify() {
+  return failure(failed(verifyMembers(*this)) || failed(verifyDim(*this, getDim())));
+}
 
 LogicalResult ReduceScatterOp::verify() {
   return failure(failed(verifyMembers(*this)) || failed(verifyDim(*this, getDim())) ||
@@ -159,7 +161,9 @@ LogicalResult ReduceOp::verify() {
 
 LogicalResult GatherOp::verify() { return failure(failed(verifyMembers(*this)) || failed(verifyDim(*this, getDim()))); }
 
-LogicalResult ScatterOp::verify() { return failure(failed(verifyMembers(*this)) || failed(verifyDim(*this, getDim()))); }
+LogicalResult ScatterOp::verify() {
+  return failure(failed(verifyMembers(*this)) || failed(verifyDim(*this, getDim())));
+}
 
 LogicalResult PermuteOp::verify() {
   if (failed(verifyMembers(*this)) || failed(verifySameShapes(*this)))
@@ -215,8 +219,8 @@ static LogicalResult verifyScaledShapes(CollectiveOpInterface op, int64_t grow, 
                                  << " ranks of the group";
       expected[shrink] /= size;
     }
-    bool tooLarge = grow >= 0 && !ShapedType::isDynamic(expected[grow]) &&
-                    llvm::MulOverflow(expected[grow], size, expected[grow]);
+    bool tooLarge =
+        grow >= 0 && !ShapedType::isDynamic(expected[grow]) && llvm::MulOverflow(expected[grow], size, expected[grow]);
     if (tooLarge || failed(verifyCompatibleShape(expected, value.getShape())))
       return op->emitOpError() << "C3: an input of type " << input << " over " << size
                                << " ranks does not give a value of type " << value;

@@ -195,8 +195,8 @@ bool FsdpSplitWithSizesOp::mutatesOperand(unsigned) { return false; }
 // FsdpChunkCatOp
 //===-----------------------------------------------------------------------------------------===//
 
-/// Elements of all inputs after padding dimension 0 to a multiple of `chunks`; none where a size is dynamic or the sum is
-/// beyond int64.
+/// Elements of all inputs after padding dimension 0 to a multiple of `chunks`; none where a size is dynamic or the sum
+/// is beyond int64.
 static std::optional<int64_t> countPadded(ValueRange inputs, int64_t chunks) {
   int64_t total = 0;
   for (Value input : inputs) {

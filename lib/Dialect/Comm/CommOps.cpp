@@ -146,17 +146,21 @@ bool GroupOp::canDiscardOnUseEmpty() {
   auto names = [&](Type type) {
     if (!seen.insert(type).second)
       return false;
-    return type.walk([&](SymbolRefAttr symbol) {
-      return symbol.getRootReference() == getSymNameAttr() ? WalkResult::interrupt() : WalkResult::advance();
-    }).wasInterrupted();
+    return type
+        .walk([&](SymbolRefAttr symbol) {
+          return symbol.getRootReference() == getSymNameAttr() ? WalkResult::interrupt() : WalkResult::advance();
+        })
+        .wasInterrupted();
   };
-  return !table->walk([&](Operation *op) {
-    bool used = llvm::any_of(op->getResultTypes(), names);
-    for (Region &region : op->getRegions())
-      for (Block &block : region)
-        used |= llvm::any_of(block.getArgumentTypes(), names);
-    return used ? WalkResult::interrupt() : WalkResult::advance();
-  }).wasInterrupted();
+  return !table
+              ->walk([&](Operation *op) {
+                bool used = llvm::any_of(op->getResultTypes(), names);
+                for (Region &region : op->getRegions())
+                  for (Block &block : region)
+                    used |= llvm::any_of(block.getArgumentTypes(), names);
+                return used ? WalkResult::interrupt() : WalkResult::advance();
+              })
+              .wasInterrupted();
 }
 
 GroupOp comm::lookupGroup(CollectiveOpInterface collective, SymbolTableCollection &symbols) {
@@ -175,8 +179,7 @@ static int64_t getHintedBytes(Value value) {
   auto function = dyn_cast_if_present<FunctionOpInterface>(argument.getOwner()->getParentOp());
   if (!function || !argument.getOwner()->isEntryBlock())
     return 0;
-  auto hint =
-      function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(), CommDialect::kBytesHintAttrName);
+  auto hint = function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(), CommDialect::kBytesHintAttrName);
   return hint ? hint.getInt() : 0;
 }
 

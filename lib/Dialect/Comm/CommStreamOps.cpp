@@ -75,6 +75,4 @@ void ComputeOp::populateDependencies(bufferization::RegisterDependenciesFn add) 
   comm::detail::addStorageDependencies(*this, add);
 }
 
-bool ComputeOp::mayBeTerminalBuffer(Value value) {
-  return !getAliasedOperand(cast<OpResult>(value).getResultNumber());
-}
+bool ComputeOp::mayBeTerminalBuffer(Value value) { return !getAliasedOperand(cast<OpResult>(value).getResultNumber()); }
