@@ -43,9 +43,41 @@ void addSchedule(OpPassManager &functions, const OverlapOptions &options) {
   functions.addPass(createCommSchedule(passOptions));
 }
 
+/// The peak-preserving passes: here they believe the costs, so that no move makes the program slower.
+void addReorderPreservingPeak(OpPassManager &functions, const OverlapOptions &options) {
+  auto passOptions = makeOptions<CommReorderPreservingPeakMemoryOptions>(options);
+  passOptions.useRuntimeEstimates = true;
+  functions.addPass(createCommReorderPreservingPeakMemory(passOptions));
+}
+
+void addSinkWaitsPreservingPeak(OpPassManager &functions, const OverlapOptions &options) {
+  auto passOptions = makeOptions<CommSinkWaitsPreservingPeakMemoryOptions>(options);
+  passOptions.useRuntimeEstimates = true;
+  passOptions.swapWithCollectives = true;
+  functions.addPass(createCommSinkWaitsPreservingPeakMemory(passOptions));
+}
+
+/// Adds a pass that knows no memory limit.
+template <typename PassOptions, std::unique_ptr<Pass> (*create)(PassOptions)>
+void addUnlimited(OpPassManager &functions, const OverlapOptions &options) {
+  PassOptions passOptions;
+  passOptions.machine = options.machine;
+  passOptions.collectiveOrder = options.collectiveOrder;
+  functions.addPass(create(std::move(passOptions)));
+}
+
 /// All passes that `passes` may name.
 constexpr Stage kStages[] = {
     {"comm-schedule", addSchedule},
+    {"comm-raise", addUnlimited<CommRaiseOptions, createCommRaise>},
+    {"comm-sink-waits", addUnlimited<CommSinkWaitsOptions, createCommSinkWaits>},
+    {"comm-reorder-compute-for-overlap",
+     addUnlimited<CommReorderComputeForOverlapOptions, createCommReorderComputeForOverlap>},
+    {"comm-reorder-preserving-peak-memory", addReorderPreservingPeak},
+    {"comm-sink-waits-preserving-peak-memory", addSinkWaitsPreservingPeak},
+    {"comm-order-collectives",
+     [](OpPassManager &functions, const OverlapOptions &) { functions.addPass(createCommOrderCollectives()); }},
+    {"comm-order-fsdp", addUnlimited<CommOrderFsdpOptions, createCommOrderFsdp>},
 };
 
 const Stage *findStage(StringRef name) {
@@ -58,7 +90,11 @@ std::string listStages() {
 }
 
 /// What runs where the user names nothing.
-std::vector<std::string> defaultPasses(OverlapOptions::Solver solver) { return {"comm-schedule"}; }
+std::vector<std::string> defaultPasses(OverlapOptions::Solver solver) {
+  if (solver == OverlapOptions::Solver::Seed)
+    return {"comm-reorder-preserving-peak-memory", "comm-sink-waits-preserving-peak-memory"};
+  return {"comm-schedule"};
+}
 
 } // namespace
 
@@ -108,7 +144,9 @@ void commsched::registerPipelines() {
       return error("reorder-comm-overlap: " + message);
     return buildOverlapPipeline(manager, options, error);
   };
-  auto visitOptions = [](llvm::function_ref<void(const mlir::detail::PassOptions &)> visit) { visit(OverlapOptions()); };
-  registerPassPipeline("reorder-comm-overlap",
-                       "hide collectives behind computation under a hard peak-memory limit", build, visitOptions);
+  auto visitOptions = [](llvm::function_ref<void(const mlir::detail::PassOptions &)> visit) {
+    visit(OverlapOptions());
+  };
+  registerPassPipeline("reorder-comm-overlap", "hide collectives behind computation under a hard peak-memory limit",
+                       build, visitOptions);
 }

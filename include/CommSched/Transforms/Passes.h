@@ -12,20 +12,29 @@
 #ifndef COMMSCHED_TRANSFORMS_PASSES_H
 #define COMMSCHED_TRANSFORMS_PASSES_H
 
+#include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Scheduling/Bucketing.h"
 #include "CommSched/Scheduling/ScheduleVerifier.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace commsched {
+
+/// Gathers what every rank passes in, by rank: an all-gather that the embedder supplies. Empty where it fails.
+using GatherCosts = std::function<std::vector<std::vector<Ns>>(llvm::ArrayRef<Ns> own)>;
 
 #define GEN_PASS_DECL
 #include "CommSched/Transforms/Passes.h.inc"
 
 #define GEN_PASS_REGISTRATION
 #include "CommSched/Transforms/Passes.h.inc"
+
+/// comm-align-costs over an embedder's ranks instead of profile files. `machine` gives this rank's own costs.
+std::unique_ptr<mlir::Pass> createCommAlignCosts(std::string machine, GatherCosts gather, bool allCompute = false);
 
 } // namespace commsched
 

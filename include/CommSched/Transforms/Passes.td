@@ -149,4 +149,111 @@ def CommVerify : Pass<"comm-verify", "::mlir::ModuleOp"> {
   }];
 }
 
+//===--------------------------------------------------------------------------------------===//
+// Reordering, after the passes of PyTorch Inductor
+//===--------------------------------------------------------------------------------------===//
+
+/// A pass that gives the blocks of functions a new order. It runs on any operation; functions in parallel.
+class ReorderingPass<string name> : Pass<name> {
+  let options = [MachineOption, CollectiveOrderOption];
+}
+
+/// What the two peak-preserving passes share.
+defvar peakOptions = [
+  MachineOption, CollectiveOrderOption,
+  Option<"memoryBudgetRatio", "memory-budget-ratio", "double", "0.2",
+         "how far the peak may rise, as a fraction of the input's peak; passes in a row share one input">,
+  Option<"memoryLimitBytes", "memory-limit-bytes", "int64_t", "-1",
+         "a limit that takes the place of the budget; none where negative">,
+  Option<"useRuntimeEstimates", "use-runtime-estimates", "bool", "false",
+         "stop when hidden, and refuse moves that raise net exposed time or the makespan">,
+  Option<"extraOverlapPermille", "extra-overlap-permille", "int64_t", "500",
+         "hidden means that compute covers 1 + this many thousandths of the collective's time">,
+  Option<"commTimePermille", "comm-time-permille", "int64_t", "2000", "thousandths at which collectives' times count">,
+  Option<"computeTimePermille", "compute-time-permille", "int64_t", "1000", "thousandths at which computes' times count">,
+  Option<"unsafeCollectivesReorder", "unsafe-collectives-reorder", "bool", "true",
+         "collectives may pass each other where neither a dependence nor collective-order forbids it">,
+  Option<"moveLimit", "move-limit", "int32_t", "-1", "move only the first so many collectives; all where negative">,
+  Option<"groupLimit", "group-limit-nodes", "int32_t", "256", "take along no more than so many operations at once">,
+  Option<"memoryRecompute", "memory-recompute", "bool", "false", "recount all live bytes after every collective">,
+];
+
+def CommRaise : ReorderingPass<"comm-raise"> {
+  let summary = "start collectives as early as dependences allow";
+  let description = [{
+    Schedules anew: among the ready operations, the one that leads to the earliest collective goes first, and otherwise
+    the one that stood first. Collectives keep their relative order. Memory is no concern.
+  }];
+}
+
+def CommSinkWaits : ReorderingPass<"comm-sink-waits"> {
+  let summary = "wait for collectives as late as dependences allow";
+  let description = [{
+    Schedules anew: a wait goes only when nothing else is ready. Memory is no concern.
+  }];
+}
+
+def CommReorderComputeForOverlap : ReorderingPass<"comm-reorder-compute-for-overlap"> {
+  let summary = "follow each collective with compute until its cost is covered";
+  let description = [{
+    Raises starts and sinks waits at once, and after each collective issues ready operations that are neither
+    collectives nor waits until their costs add up to the collective's: first those that the next collective needs.
+    Memory is no concern.
+  }];
+}
+
+def CommReorderPreservingPeakMemory : Pass<"comm-reorder-preserving-peak-memory"> {
+  let summary = "move starts left within a memory budget";
+  let description = [{
+    Takes the starts from left to right and moves each left past its predecessors, together with what it depends on,
+    until a dependence that may not be taken along (another start; without estimates, a matrix multiplication), the
+    memory budget, another collective or, with estimates, its being hidden stops it.
+  }];
+  let options = peakOptions # [
+    Option<"groupWithCollectives", "group-with-collectives", "bool", "false",
+           "a start may take along another start that it depends on">,
+  ];
+}
+
+def CommSinkWaitsPreservingPeakMemory : Pass<"comm-sink-waits-preserving-peak-memory"> {
+  let summary = "move waits right within a memory budget";
+  let description = [{
+    The mirror image: takes the waits from right to left and moves each right past its successors, together with what
+    depends on it.
+  }];
+  let options = peakOptions # [
+    Option<"swapWithCollectives", "swap-with-collectives", "bool", "false", "a wait may move past a start">,
+  ];
+}
+
+def CommOrderCollectives : Pass<"comm-order-collectives"> {
+  let summary = "fix the order of all collectives as it is now";
+  let description = [{
+    Marks the collectives of each block `comm.pinned`: no later pass lets pinned operations pass each other.
+  }];
+}
+
+def CommOrderFsdp : ReorderingPass<"comm-order-fsdp"> {
+  let summary = "bring the parts of fully sharded collectives together, one group after the other";
+  let description = [{
+    Puts [cast, copy-in, all-gather] and [wait, copy-out] next to each other, likewise [copy-in, reduce-scatter] and
+    [wait and what follows from it], and runs the second half of each before the first half of the next of its kind.
+    Where a layer is used again, its second gather forms groups of its own.
+  }];
+}
+
+def CommAlignCosts : Pass<"comm-align-costs"> {
+  let summary = "give every rank the same costs: the median over ranks";
+  let description = [{
+    Ranks that measure their costs measure different ones, and would decide differently. Writes the (lower) median over
+    several machine profiles, one per rank, into the `comm.cost` of matrix multiplications and their like. An embedder
+    supplies a function that gathers the ranks' costs instead.
+  }];
+  let options = [
+    ListOption<"profiles", "profiles", "std::string", "machine profiles, one per rank: names or paths">,
+    Option<"allCompute", "all-compute", "bool", "false", "align every operation that is not free">,
+  ];
+  let dependentDialects = ["::commsched::comm::CommDialect"];
+}
+
 #endif // COMMSCHED_TRANSFORMS_PASSES

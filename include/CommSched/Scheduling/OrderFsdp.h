@@ -1,0 +1,45 @@
+//===- OrderFsdp.h - The parts of fully sharded collectives, together ------------------------===//
+//
+// After PyTorch Inductor's enforce_comm_ordering_for_fsdp: [cast, copy-in, all-gather] and [wait, copy-out] become
+// contiguous groups, likewise [copy-in, reduce-scatter] and [wait and what follows]; the second group of each
+// collective runs before the first group of the next one of its kind. Where a layer is used again, what its second
+// gather takes from the first one's groups stays there: an operation belongs to the first group that asks for it.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_SCHEDULING_ORDERFSDP_H
+#define COMMSCHED_SCHEDULING_ORDERFSDP_H
+
+#include "CommSched/Scheduling/CollectiveRecord.h"
+
+namespace commsched {
+
+/// What a node is to fully sharded data parallelism; starts and waits say so themselves.
+enum class FsdpRole : uint8_t {
+  None,
+  /// Packs shards into the gather buffer.
+  CopyIn,
+  /// Unpacks what was gathered.
+  CopyOut,
+  /// Packs gradients for the reduce-scatter.
+  ChunkCat,
+};
+
+/// The two groups of one collective, each in the order given.
+struct FsdpGroups {
+  NodeId start = kNone;
+  std::vector<NodeId> launch, wait;
+};
+
+struct FsdpOrder {
+  ReorderResult reorder;
+  std::vector<FsdpGroups> groups;
+  /// Groups that could not be kept together, or kept in turn, because of a dependence from outside.
+  int32_t dissolved = 0;
+};
+
+/// `roles` by node. Groups are formed in the order given, each taking what no earlier one has. O((N + E) log N).
+FsdpOrder orderFsdp(const Problem &problem, llvm::ArrayRef<NodeId> order, llvm::ArrayRef<FsdpRole> roles);
+
+} // namespace commsched
+
+#endif // COMMSCHED_SCHEDULING_ORDERFSDP_H

@@ -1,0 +1,195 @@
+//===- OrderFsdp.cpp - The parts of fully sharded collectives, together -----------------------===//
+
+#include "CommSched/Scheduling/OrderFsdp.h"
+#include "llvm/ADT/STLExtras.h"
+#include <algorithm>
+#include <functional>
+#include <queue>
+
+using namespace commsched;
+
+namespace {
+
+class FsdpOrderer {
+public:
+  FsdpOrderer(const Problem &problem, llvm::ArrayRef<NodeId> order, llvm::ArrayRef<FsdpRole> roles)
+      : problem(problem), given(order), roles(roles), place(problem.size()), groupOf(problem.size(), kNone) {
+    for (auto [at, id] : llvm::enumerate(order))
+      place[id] = static_cast<int32_t>(at);
+  }
+
+  FsdpOrder run() {
+    for (NodeId id : given) {
+      const Node &node = problem.nodes[id];
+      if (node.kind == NodeKind::Start && node.collective == CollectiveKind::AllGather && groupOf[id] == kNone)
+        formGather(id);
+      else if (roles[id] == FsdpRole::ChunkCat && groupOf[id] == kNone)
+        formScatter(id);
+    }
+    result.reorder.order = schedule();
+    return std::move(result);
+  }
+
+private:
+  bool isStart(NodeId id) const { return problem.nodes[id].kind == NodeKind::Start; }
+  bool isWait(NodeId id) const { return problem.nodes[id].kind == NodeKind::Wait; }
+  bool isView(NodeId id) const { return problem.nodes[id].kind == NodeKind::Compute && problem.nodes[id].cost == 0; }
+
+  /// What is reached from `from` along `edges` over nodes that are free and that `enter` admits; in the order given.
+  std::vector<NodeId> reach(NodeId from, const IndexLists &edges, llvm::function_ref<bool(NodeId)> enter) {
+    std::vector<NodeId> found = {from};
+    seen[from] = ++visit;
+    for (size_t next = 0; next < found.size(); ++next)
+      for (NodeId other : edges[found[next]])
+        if (groupOf[other] == kNone && seen[other] != visit && enter(other)) {
+          seen[other] = visit;
+          found.push_back(other);
+        }
+    llvm::sort(found, [&](NodeId a, NodeId b) { return place[a] < place[b]; });
+    return found;
+  }
+
+  /// The gather with what it is made of, and its waits with the copy-out.
+  void formGather(NodeId start) {
+    std::vector<NodeId> launch = reach(start, problem.preds, [&](NodeId id) {
+      return problem.nodes[id].kind == NodeKind::Compute && roles[id] != FsdpRole::CopyOut;
+    });
+    if (llvm::none_of(launch, [&](NodeId id) { return roles[id] == FsdpRole::CopyIn; }))
+      return;
+    std::vector<NodeId> wait = reach(start, problem.succs, [&](NodeId id) {
+      return problem.nodes[id].start == start || (!isWait(id) && (roles[id] == FsdpRole::CopyOut || isView(id)));
+    });
+    // A second copy-out belongs to the layer's next use.
+    int32_t copyOuts = 0;
+    auto end = llvm::find_if(wait, [&](NodeId id) { return roles[id] == FsdpRole::CopyOut && ++copyOuts > 1; });
+    wait.erase(end, wait.end());
+    // Only what follows from a wait: a view of the start's own operands is no part of it.
+    auto firstWait = llvm::find_if(wait, [&](NodeId id) { return isWait(id); });
+    wait.erase(wait.begin(), firstWait);
+    form(start, std::move(launch), std::move(wait), gathers);
+  }
+
+  /// The copy-in with the reduce-scatter, and the wait with everything that follows from it.
+  void formScatter(NodeId chunkCat) {
+    NodeId start = kNone;
+    std::vector<NodeId> related = reach(chunkCat, problem.succs, [&](NodeId id) {
+      if (isStart(id)) {
+        bool first = start == kNone && problem.nodes[id].collective == CollectiveKind::ReduceScatter;
+        if (first)
+          start = id;
+        return first;
+      }
+      if (isWait(id))
+        return problem.nodes[id].start == start && start != kNone;
+      return problem.nodes[id].kind == NodeKind::Compute && roles[id] == FsdpRole::None;
+    });
+    auto firstWait = llvm::find_if(related, [&](NodeId id) { return isWait(id); });
+    if (start == kNone)
+      return;
+    form(start, {related.begin(), firstWait}, {firstWait, related.end()}, scatters);
+  }
+
+  void form(NodeId start, std::vector<NodeId> launch, std::vector<NodeId> wait, std::vector<int32_t> &kind) {
+    if (wait.empty())
+      return;
+    int32_t index = static_cast<int32_t>(result.groups.size());
+    for (NodeId id : launch)
+      groupOf[id] = 2 * index;
+    for (NodeId id : wait)
+      groupOf[id] = 2 * index + 1;
+    result.groups.push_back({start, std::move(launch), std::move(wait)});
+    kind.push_back(index);
+  }
+
+  llvm::ArrayRef<NodeId> members(int32_t group) const {
+    const FsdpGroups &groups = result.groups[group / 2];
+    return group % 2 == 0 ? groups.launch : groups.wait;
+  }
+
+  /// The unit that a node is scheduled in: its group, as long as that holds together, or itself.
+  int32_t unitOf(NodeId id) const {
+    int32_t group = groupOf[id];
+    return group == kNone || broken[group] ? id : problem.size() + group;
+  }
+  llvm::ArrayRef<NodeId> nodesOf(const int32_t &unit) const {
+    return unit < problem.size() ? llvm::ArrayRef<NodeId>(unit) : members(unit - problem.size());
+  }
+
+  /// Kahn's algorithm over units, first place first. Units on a cycle are dissolved, and it begins again.
+  Order schedule() {
+    broken.assign(2 * result.groups.size(), 0);
+    while (true) {
+      Order order = trySchedule();
+      if (order.size() == static_cast<size_t>(problem.size()))
+        return order;
+    }
+  }
+
+  Order trySchedule() {
+    int32_t units = problem.size() + static_cast<int32_t>(broken.size());
+    std::vector<std::vector<int32_t>> after(units);
+    std::vector<int32_t> unmet(units, 0);
+    auto addEdge = [&](int32_t from, int32_t to) {
+      if (from != to)
+        after[from].push_back(to), ++unmet[to];
+    };
+    for (NodeId id : given)
+      for (NodeId pred : problem.preds[id])
+        addEdge(unitOf(pred), unitOf(id));
+    for (const std::vector<int32_t> *kind : {&gathers, &scatters})
+      for (size_t next = 1; next < kind->size(); ++next)
+        if (int32_t from = 2 * (*kind)[next - 1] + 1, to = 2 * (*kind)[next]; !broken[from] && !broken[to])
+          addEdge(problem.size() + from, problem.size() + to);
+    using Entry = std::pair<int32_t, int32_t>;
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> ready;
+    auto push = [&](int32_t unit) { ready.push({place[nodesOf(unit).front()], unit}); };
+    std::vector<char> done(units, 0);
+    for (NodeId id : given)
+      if (int32_t unit = unitOf(id); unmet[unit] == 0 && nodesOf(unit).front() == id)
+        push(unit);
+    Order order;
+    while (!ready.empty()) {
+      int32_t unit = ready.top().second;
+      ready.pop();
+      done[unit] = 1;
+      llvm::append_range(order, nodesOf(unit));
+      for (int32_t next : after[unit])
+        if (--unmet[next] == 0)
+          push(next);
+    }
+    for (int32_t group = 0; group < static_cast<int32_t>(broken.size()); ++group)
+      if (!broken[group] && !done[problem.size() + group])
+        broken[group] = 1, ++result.dissolved;
+    return order;
+  }
+
+  const Problem &problem;
+  llvm::ArrayRef<NodeId> given;
+  llvm::ArrayRef<FsdpRole> roles;
+  std::vector<int32_t> place;
+  /// Of each node: 2 x group, + 1 in the wait half; kNone outside.
+  std::vector<int32_t> groupOf;
+  std::vector<char> broken;
+  std::vector<int32_t> gathers, scatters;
+  std::vector<int32_t> seen = std::vector<int32_t>(problem.size(), 0);
+  int32_t visit = 0;
+  FsdpOrder result;
+};
+
+} // namespace
+
+FsdpOrder commsched::orderFsdp(const Problem &problem, llvm::ArrayRef<NodeId> order, llvm::ArrayRef<FsdpRole> roles) {
+  FsdpOrder result = FsdpOrderer(problem, order, roles).run();
+  std::vector<int32_t> from(problem.size()), to(problem.size());
+  for (int32_t at = 0; at < problem.size(); ++at)
+    from[order[at]] = at, to[result.reorder.order[at]] = at;
+  for (const FsdpGroups &groups : result.groups) {
+    CollectiveRecord record;
+    record.node = groups.start;
+    record.grouped = static_cast<int32_t>(groups.launch.size() + groups.wait.size());
+    record.moves = std::abs(to[groups.start] - from[groups.start]);
+    result.reorder.records.push_back(record);
+  }
+  measureExposure(problem, order, result.reorder);
+  return result;
+}

@@ -1,0 +1,147 @@
+//===- BlockReordering.cpp - From a rule over integers to a pass over blocks ------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// Functions are solved in parallel; remarks and errors are kept back and come in the functions' order, so that equal
+// input gives equal output whatever the threads do.
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "BlockReordering.h"
+#include "CommSched/Scheduling/Memory.h"
+#include "ReorderingRemarks.h"
+#include "mlir/IR/Threading.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+using namespace mlir;
+using namespace commsched;
+
+LogicalResult ReorderingContext::initialize(MLIRContext *context, StringRef machine, CollectiveOrder order) {
+  llvm::Expected<MachineModel> profile = MachineModel::load(machine);
+  if (!profile)
+    return emitError(UnknownLoc::get(context)) << llvm::toString(profile.takeError());
+  model = std::make_shared<const CostModel>(std::move(*profile));
+  collectiveOrder = order;
+  return success();
+}
+
+SmallVector<Operation *> commsched::findFunctions(Operation *root) {
+  SmallVector<Operation *> functions;
+  if (!isa<FunctionOpInterface>(root))
+    root->walk<WalkOrder::PreOrder>([&](Operation *op) {
+      if (op == root || !isa<FunctionOpInterface>(op) || !op->hasTrait<OpTrait::IsIsolatedFromAbove>())
+        return WalkResult::advance();
+      functions.push_back(op);
+      return WalkResult::skip();
+    });
+  if (functions.empty())
+    functions.push_back(root);
+  return functions;
+}
+
+bool commsched::isGemmLike(Operation *op) {
+  StringRef name = op->getName().getStringRef();
+  if (auto compute = dyn_cast<comm::ComputeOp>(op))
+    name = compute.getName();
+  for (StringRef part : {"matmul", "gemm", "conv", "attention", "einsum", "contract", "dot_general", "linalg.dot"})
+    if (name.contains(part))
+      return !name.contains("convert");
+  // PyTorch's family: mm, bmm, addmm, baddbmm, _scaled_mm, ...
+  SmallVector<StringRef> parts;
+  name.split(parts, '.');
+  return llvm::any_of(parts, [](StringRef part) { return part.ends_with("mm"); });
+}
+
+namespace {
+
+/// What is known of one block in the end.
+struct BlockOutcome {
+  std::unique_ptr<LoadedBlock> loaded;
+  ReorderResult result;
+  Bytes inputPeak = 0;
+  std::string error;
+};
+
+/// One function: its blocks are loaded, solved, verified and permuted, innermost first.
+class FunctionWorker {
+public:
+  FunctionWorker(const ReorderingContext &context, const InputPeaks &known, BlockSolver solve)
+      : context(context), known(known), solve(solve), costs(context.costs()) {}
+
+  std::vector<BlockOutcome> run(Operation *function) {
+    std::vector<BlockOutcome> outcomes;
+    for (Block *block : findSchedulableBlocks(function)) {
+      outcomes.push_back(solveBlock(*block));
+      if (!outcomes.back().error.empty())
+        break;
+      apply(outcomes.back());
+    }
+    return outcomes;
+  }
+
+private:
+  BlockOutcome solveBlock(Block &block) {
+    BlockOutcome outcome;
+    LoadOptions options;
+    options.order = context.order();
+    outcome.loaded = std::make_unique<LoadedBlock>(loadBlock(block, costs, options));
+    const Problem &problem = outcome.loaded->problem;
+    Bytes peak = peakOf(problem, identityOrder(problem));
+    auto before = known.peaks.find(&block);
+    outcome.inputPeak = before == known.peaks.end() ? peak : before->second;
+    outcome.result = solve(*outcome.loaded, outcome.inputPeak);
+    outcome.error = outcome.result.error;
+    if (!outcome.error.empty())
+      return outcome;
+    ScheduleRequirements requirements;
+    requirements.collectiveOrder = context.order();
+    if (outcome.result.peakLimit >= 0)
+      requirements.peakLimit = std::max(outcome.result.peakLimit, peak);
+    outcome.error = verifySchedule(problem, outcome.result.order, requirements);
+    return outcome;
+  }
+
+  static void apply(const BlockOutcome &outcome) {
+    const BlockNodes &nodes = outcome.loaded->nodes;
+    if (llvm::is_sorted(outcome.result.order))
+      return;
+    Block &block = nodes.getBlock();
+    Operation *terminator = static_cast<size_t>(nodes.size()) < block.getOperations().size() ? &block.back() : nullptr;
+    for (NodeId id : outcome.result.order)
+      if (terminator)
+        nodes[id]->moveBefore(terminator);
+      else
+        nodes[id]->moveBefore(&block, block.end());
+  }
+
+  const ReorderingContext &context;
+  const InputPeaks &known;
+  BlockSolver solve;
+  OperationCosts costs;
+};
+
+} // namespace
+
+FailureOr<bool> commsched::reorderBlocks(Operation *root, StringRef passName, const ReorderingContext &context,
+                                         InputPeaks &inputPeaks, BlockSolver solve) {
+  SmallVector<Operation *> functions = findFunctions(root);
+  std::vector<std::vector<BlockOutcome>> outcomes(functions.size());
+  parallelFor(root->getContext(), 0, functions.size(), [&](size_t index) {
+    outcomes[index] = FunctionWorker(context, inputPeaks, solve).run(functions[index]);
+  });
+  bool changed = false;
+  for (const std::vector<BlockOutcome> &ofFunction : outcomes)
+    for (const BlockOutcome &outcome : ofFunction) {
+      Block &block = outcome.loaded->nodes.getBlock();
+      if (!outcome.error.empty())
+        return block.getParentOp()->emitError() << passName << ": the new order does not verify: " << outcome.error;
+      inputPeaks.peaks.try_emplace(&block, outcome.inputPeak);
+      changed |= !llvm::is_sorted(outcome.result.order);
+      emitRemarks(passName, *outcome.loaded, outcome.result);
+    }
+  return changed;
+}

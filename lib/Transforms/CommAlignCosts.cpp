@@ -1,0 +1,114 @@
+//===- CommAlignCosts.cpp - The pass comm-align-costs ------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// All ranks have to decide alike. Each rank's costs of the operations that are measured go together, from profile files
+// or through the embedder's hook, and their median becomes the operation's measured time.
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "BlockReordering.h"
+#include "CommSched/Analysis/Report.h"
+#include "CommSched/Scheduling/AlignCosts.h"
+#include "CommSched/Transforms/Passes.h"
+#include "mlir/IR/Remarks.h"
+
+namespace commsched {
+#define GEN_PASS_DEF_COMMALIGNCOSTS
+#include "CommSched/Transforms/Passes.h.inc"
+} // namespace commsched
+
+using namespace mlir;
+using namespace commsched;
+using namespace commsched::comm;
+
+namespace {
+
+struct CommAlignCostsPass : public commsched::impl::CommAlignCostsBase<CommAlignCostsPass> {
+  using CommAlignCostsBase::CommAlignCostsBase;
+
+  CommAlignCostsPass(std::string machine, GatherCosts gather, bool everything) : gather(std::move(gather)) {
+    profiles = {std::move(machine)};
+    allCompute = everything;
+  }
+  CommAlignCostsPass(const CommAlignCostsPass &other) : CommAlignCostsBase(other), gather(other.gather) {}
+
+  LogicalResult initialize(MLIRContext *context) final {
+    models.clear();
+    if (profiles.empty())
+      return emitError(UnknownLoc::get(context)) << "comm-align-costs: no profiles given";
+    for (const std::string &profile : profiles) {
+      llvm::Expected<MachineModel> machine = MachineModel::load(profile);
+      if (!machine)
+        return emitError(UnknownLoc::get(context)) << llvm::toString(machine.takeError());
+      models.push_back(std::make_shared<const CostModel>(std::move(*machine)));
+    }
+    return success();
+  }
+
+  void runOnOperation() final {
+    SmallVector<Operation *> ops = findMeasured();
+    std::vector<std::vector<Ns>> byRank;
+    for (const std::shared_ptr<const CostModel> &model : models) {
+      OperationCosts costs(*model);
+      byRank.emplace_back();
+      for (Operation *op : ops)
+        byRank.back().push_back(costs.costOf(op).time);
+    }
+    if (gather) {
+      byRank = gather(byRank.front());
+      if (byRank.empty() || llvm::any_of(byRank, [&](const auto &row) { return row.size() != ops.size(); })) {
+        getOperation()->emitError() << "comm-align-costs: the ranks did not gather " << ops.size() << " costs each";
+        return signalPassFailure();
+      }
+    }
+    std::vector<Ns> medians = lowerMedians(byRank);
+    bool changed = false;
+    for (auto [op, median] : llvm::zip(ops, medians))
+      changed |= setTime(op, median);
+    markAnalysesPreserved<InputPeaks>();
+    if (!changed)
+      markAllAnalysesPreserved();
+    remark::analysis(getOperation()->getLoc(), remark::RemarkOpts::name("aligned").category(getArgument()))
+        << StringRef(std::to_string(ops.size()) + " costs are the median of " + std::to_string(byRank.size()) +
+                     " ranks");
+  }
+
+private:
+  /// What is aligned, in program order: operations on the compute lane of blocks with collectives.
+  SmallVector<Operation *> findMeasured() {
+    SmallVector<Operation *> ops;
+    OperationCosts costs(*models.front());
+    for (Operation *function : findFunctions(getOperation()))
+      for (Block *block : findSchedulableBlocks(function))
+        for (Operation &op : *block)
+          if (!isa<CollectiveOpInterface, WaitOp>(op) && !op.hasTrait<OpTrait::IsTerminator>() &&
+              op.getNumRegions() == 0 && (allCompute ? costs.costOf(&op).time > 0 : isGemmLike(&op)))
+            ops.push_back(&op);
+    return ops;
+  }
+
+  static bool setTime(Operation *op, Ns time) {
+    auto cost = op->getAttrOfType<CostAttr>(CommDialect::kCostAttrName);
+    auto aligned =
+        CostAttr::get(op->getContext(), cost ? cost.getFlops() : std::nullopt, cost ? cost.getBytes() : std::nullopt,
+                      cost ? cost.getWorkspace() : std::nullopt, time);
+    if (aligned == cost)
+      return false;
+    op->setAttr(CommDialect::kCostAttrName, aligned);
+    return true;
+  }
+
+  GatherCosts gather;
+  std::vector<std::shared_ptr<const CostModel>> models;
+};
+
+} // namespace
+
+std::unique_ptr<Pass> commsched::createCommAlignCosts(std::string machine, GatherCosts gather, bool allCompute) {
+  return std::make_unique<CommAlignCostsPass>(std::move(machine), std::move(gather), allCompute);
+}
