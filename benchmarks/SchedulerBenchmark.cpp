@@ -47,7 +47,12 @@ void solve(benchmark::State &state) {
   state.counters["nodes"] = problem.size();
   state.counters["saved_permille"] = static_cast<double>(1000 - result.makespan * 1000 / result.inputMakespan);
 }
-BENCHMARK(solve)->ArgNames({"nodes", "effort"})->Args({10000, 0})->Args({100000, 0})->Args({4000, -1})->Args({20000, -1})
+BENCHMARK(solve)
+    ->ArgNames({"nodes", "effort"})
+    ->Args({10000, 0})
+    ->Args({100000, 0})
+    ->Args({4000, -1})
+    ->Args({20000, -1})
     ->Unit(benchmark::kMillisecond);
 
 } // namespace

@@ -132,7 +132,8 @@ private:
         add(id, value, write);
       else if (isa<SideEffects::DefaultResource>(resource))
         barrier[id] = true;
-      else if (!isa<InFlightResource, ParameterStorageResource, SideEffects::AutomaticAllocationScopeResource>(resource))
+      else if (!isa<InFlightResource, ParameterStorageResource, SideEffects::AutomaticAllocationScopeResource>(
+                   resource))
         accesses[id].push_back({placeOf(resource), write});
     }
   }

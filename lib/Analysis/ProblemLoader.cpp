@@ -251,8 +251,8 @@ int32_t Loader::mergeKeyOf(CollectiveOpInterface start, LaneId lane) {
 /// dimension 0, no destination, one wait in the same block and no other use.
 static WaitOp getMergeableWait(CollectiveOpInterface start) {
   CollectiveKind kind = start.getCollectiveKind();
-  bool mergeable = kind == CollectiveKind::AllGather || kind == CollectiveKind::ReduceScatter ||
-                   kind == CollectiveKind::AllReduce;
+  bool mergeable =
+      kind == CollectiveKind::AllGather || kind == CollectiveKind::ReduceScatter || kind == CollectiveKind::AllReduce;
   if (!mergeable || start.getCollectiveInputs().size() != 1 || !start.getCollectiveDests().empty() ||
       !start.getCollectiveFuture().hasOneUse())
     return {};

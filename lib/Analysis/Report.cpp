@@ -176,7 +176,8 @@ static void addTimeline(BlockSnapshot &snapshot, const LoadedBlock &block, const
     if (wait ? timeline.exposed[node] > 0 : timeline.end[node] > timeline.start[node])
       snapshot.spans.push_back({nameOf(block.nodes[node]), entry.lane, timeline.start[node], timeline.end[node], wait});
     if (entry.kind == NodeKind::Hybrid)
-      snapshot.spans.push_back({nameOf(block.nodes[node]), kComputeLane, timeline.start[node], timeline.end[node], false});
+      snapshot.spans.push_back(
+          {nameOf(block.nodes[node]), kComputeLane, timeline.start[node], timeline.end[node], false});
     Ns when = entry.kind == NodeKind::Wait ? timeline.end[node] : timeline.start[node];
     Ns last = snapshot.memory.empty() ? 0 : snapshot.memory.back().first;
     snapshot.memory.emplace_back(std::max(when, last), memory.live[node]);
@@ -248,8 +249,7 @@ static llvm::json::Array rowsToJSON(const BlockReport &block) {
         {"group", row.group},
         {"bytes", row.bytes},
         {"cost_ns", row.cost},
-        {"exposed_ns",
-         llvm::json::Object{{"before", takeExposedBefore(row, exposedBefore)}, {"after", row.exposed}}},
+        {"exposed_ns", llvm::json::Object{{"before", takeExposedBefore(row, exposedBefore)}, {"after", row.exposed}}},
         {"limiting_factor", row.limitingFactor}});
   return rows;
 }
@@ -285,10 +285,9 @@ llvm::json::Value Report::toJSON() const {
                                            {"order_lower_bound_by", before.orderBoundBy}}},
         {"gap", block.gap()},
         {"exposed_ns", llvm::json::Object{{"before", before.exposed}, {"after", after.exposed}}},
-        {"peak_bytes", llvm::json::Object{{"before", before.peak},
-                                          {"after", after.peak},
-                                          {"limit", block.limit},
-                                          {"arguments", after.arguments}}},
+        {"peak_bytes",
+         llvm::json::Object{
+             {"before", before.peak}, {"after", after.peak}, {"limit", block.limit}, {"arguments", after.arguments}}},
         {"solve_ns", block.solve},
         {"unknown_sizes", after.unknownSizes},
         {"unknown_costs", after.unknownCosts},

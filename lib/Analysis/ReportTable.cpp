@@ -83,7 +83,8 @@ static void printBlock(const BlockReport &block, raw_ostream &os) {
   WithColor(os, raw_ostream::CYAN, /*Bold=*/true) << block.name;
   os << formatv(": {0} operations, {1} collectives\n", after.ops, after.collectives);
   printLine(os, "", "before", "after", "");
-  printLine(os, "makespan", formatNs(before.makespan), formatNs(after.makespan), change(before.makespan, after.makespan));
+  printLine(os, "makespan", formatNs(before.makespan), formatNs(after.makespan),
+            change(before.makespan, after.makespan));
   printLine(os, "exposed", formatNs(before.exposed), formatNs(after.exposed), change(before.exposed, after.exposed));
   printLine(os, "peak", formatBytes(before.peak), formatBytes(after.peak),
             "limit " + formatBytes(block.limit) + ", arguments " + formatBytes(after.arguments) + " not included");
@@ -95,9 +96,9 @@ static void printBlock(const BlockReport &block, raw_ostream &os) {
     printLine(os, "load " + lane, "", formatNs(load), "");
   printTraffic(block, os);
   if (after.unknownSizes || after.unknownCosts)
-    WithColor(os, raw_ostream::YELLOW) << formatv(
-        "  {0} values of unknown size count as 0 bytes; {1} operations of unknown cost are guessed from their operands\n",
-        after.unknownSizes, after.unknownCosts);
+    WithColor(os, raw_ostream::YELLOW) << formatv("  {0} values of unknown size count as 0 bytes; {1} operations of "
+                                                  "unknown cost are guessed from their operands\n",
+                                                  after.unknownSizes, after.unknownCosts);
   printExposed(block, os);
 }
 

@@ -125,9 +125,10 @@ private:
   void drawSpan(const TimelineSpan &span, Ns spanEnd, size_t count) {
     StringRef kind = span.stall ? "stall" : span.lane == kComputeLane ? "compute" : "comm";
     std::string label = count > 1 ? formatv("{0} and {1} more", span.name, count - 1).str() : span.name;
-    os << formatv("<rect class='{0}' x='{1:f2}' y='{2}' width='{3:f2}' height='{4}'><title>{5}: {6} to {7}</title></rect>\n",
-                  kind, x(span.start), span.lane * (kLaneHeight + 4), std::max(0.4, x(spanEnd) - x(span.start)),
-                  kLaneHeight, escape(label), formatNs(span.start), formatNs(spanEnd));
+    os << formatv(
+        "<rect class='{0}' x='{1:f2}' y='{2}' width='{3:f2}' height='{4}'><title>{5}: {6} to {7}</title></rect>\n",
+        kind, x(span.start), span.lane * (kLaneHeight + 4), std::max(0.4, x(spanEnd) - x(span.start)), kLaneHeight,
+        escape(label), formatNs(span.start), formatNs(spanEnd));
   }
 
   void drawMemory(const BlockSnapshot &snapshot, int top) {

@@ -204,8 +204,8 @@ void StorageMap::visitStart(CollectiveOpInterface start, bool nested) {
     if (!start.getCollectiveDests().empty())
       ids = llvm::to_vector<2>(of(start.getCollectiveDests()[index]));
     else // a hint is for the whole future: its first value gets it
-      ids.push_back(allocate(
-          start, bytesOf(type, std::exchange(hint, hint ? std::optional<Bytes>(0) : std::nullopt)), nested));
+      ids.push_back(
+          allocate(start, bytesOf(type, std::exchange(hint, hint ? std::optional<Bytes>(0) : std::nullopt)), nested));
     values.push_back(addSlice(ids));
     llvm::append_range(inFlight, ids);
   }

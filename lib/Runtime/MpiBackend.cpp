@@ -107,8 +107,8 @@ void MpiJob::raise(int32_t error, const std::string &text) {
 void MpiJob::progress() {
   std::lock_guard<std::recursive_mutex> lock(mutex);
   int flag = 0;
-  if (incomingRequest != MPI_REQUEST_NULL &&
-      MPI_Test(&incomingRequest, &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS && flag && status == COMMRT_OK) {
+  if (incomingRequest != MPI_REQUEST_NULL && MPI_Test(&incomingRequest, &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
+      flag && status == COMMRT_OK) {
     status = incoming.status;
     incoming.text[sizeof(incoming.text) - 1] = 0;
     host->failed(context, incoming.status, incoming.rank, incoming.text);
@@ -155,8 +155,7 @@ static int32_t describeMpi(void *opaque, char *text, size_t size) {
 }
 
 /// Polls until done() or the deadline.
-template <typename Done>
-static bool pollUntil(MpiJob &job, Clock::time_point deadline, Done done) {
+template <typename Done> static bool pollUntil(MpiJob &job, Clock::time_point deadline, Done done) {
   while (true) {
     job.progress();
     {
@@ -202,8 +201,7 @@ static int32_t openMpi(const commrt_backend_config *config, void **result, int32
   MPI_Comm_rank(MPI_COMM_WORLD, &job->rank);
   MPI_Comm_size(MPI_COMM_WORLD, &job->ranks);
   if (config->ranks > 0 && config->ranks != job->ranks) {
-    copyText("asked for " + std::to_string(config->ranks) + " ranks, but mpirun started " +
-                 std::to_string(job->ranks),
+    copyText("asked for " + std::to_string(config->ranks) + " ranks, but mpirun started " + std::to_string(job->ranks),
              message, size);
     return COMMRT_ERR_INVALID;
   }
@@ -241,8 +239,7 @@ static void sayFarewell(MpiJob &job) {
     }
   pollUntil(job, Clock::now() + farewellTime, [&] {
     int flag = 0;
-    return MPI_Testall(static_cast<int>(requests.size()), requests.data(), &flag, MPI_STATUSES_IGNORE) !=
-               MPI_SUCCESS ||
+    return MPI_Testall(static_cast<int>(requests.size()), requests.data(), &flag, MPI_STATUSES_IGNORE) != MPI_SUCCESS ||
            flag;
   });
 }
@@ -347,7 +344,8 @@ static int32_t exchangeMpi(void *opaque, const void *mine, int64_t bytes, void *
   auto *blocks = static_cast<char *>(all);
   std::memcpy(blocks + job->rank * bytes, mine, bytes);
   // By rank: receive, send. Left to MPI if the exchange fails, together with what they point to.
-  auto copyOfMine = std::make_unique<std::vector<char>>(static_cast<const char *>(mine), static_cast<const char *>(mine) + bytes);
+  auto copyOfMine =
+      std::make_unique<std::vector<char>>(static_cast<const char *>(mine), static_cast<const char *>(mine) + bytes);
   auto got = std::make_unique<std::vector<char>>(job->ranks * bytes);
   std::vector<MPI_Request> requests(2 * job->ranks, MPI_REQUEST_NULL);
   bool wrongSize = false;

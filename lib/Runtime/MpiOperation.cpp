@@ -235,8 +235,8 @@ int32_t MpiOperation::checkTransfer(const Transfer &transfer, const MPI_Status &
     if (gotHeader.fingerprint == work->fingerprint)
       return COMMRT_OK;
     gotHeader.text[sizeof(gotHeader.text) - 1] = 0;
-    error = peer + " is in " + gotHeader.text + ", but rank " + std::to_string(group.members[group.index]) +
-            " is in " + text;
+    error = peer + " is in " + gotHeader.text + ", but rank " + std::to_string(group.members[group.index]) + " is in " +
+            text;
     return COMMRT_ERR_MISMATCH;
   }
   int count = 0;

@@ -2,9 +2,9 @@
 //
 // Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
 //
-// A collective is messages between its members, then a reduction in rank order where the kind asks for one, then perhaps
-// a second round of messages. MPI's own nonblocking collectives are not used: they reduce in an order of their own, and
-// complete silently when ranks disagree on kind or size.
+// A collective is messages between its members, then a reduction in rank order where the kind asks for one, then
+// perhaps a second round of messages. MPI's own nonblocking collectives are not used: they reduce in an order of their
+// own, and complete silently when ranks disagree on kind or size.
 //
 //===--------------------------------------------------------------------------------------------===//
 
@@ -68,7 +68,9 @@ private:
   /// Members reduce small values all by themselves: one round instead of two.
   bool reducesAlone() const;
   /// First element of member i's share of an all_reduce in two rounds.
-  int64_t share(int64_t member) const { return work->count / size() * member + std::min<int64_t>(member, work->count % size()); }
+  int64_t share(int64_t member) const {
+    return work->count / size() * member + std::min<int64_t>(member, work->count % size());
+  }
 
   void send(int32_t member, const void *data, int64_t bytes, Round round);
   void receive(int32_t member, void *data, int64_t bytes, Round round);

@@ -1,7 +1,8 @@
 //===- Bucketing.cpp - What a Problem becomes when collectives are merged ---------------------===//
 //
-// The expansion works on a draft: nodes numbered with the surviving originals first by their own id and the buckets' nodes
-// behind them. A depth-first walk then gives the final numbers, in which every edge points forward, or finds a cycle.
+// The expansion works on a draft: nodes numbered with the surviving originals first by their own id and the buckets'
+// nodes behind them. A depth-first walk then gives the final numbers, in which every edge points forward, or finds a
+// cycle.
 //
 //===-----------------------------------------------------------------------------------------===//
 
@@ -34,11 +35,10 @@ NodeId commsched::fusedCast(const Problem &problem, NodeId start) {
   if (member.cast == kNone || member.input == kNone || problem.nodes[member.cast].pinned)
     return kNone;
   const Buffer &result = problem.buffers[member.input];
-  bool onlyForStart = result.def == member.cast && !result.liveOut &&
-                      problem.succs[member.cast] == llvm::ArrayRef<NodeId>(start) &&
-                      llvm::all_of(problem.users[member.input], [&](NodeId user) {
-                        return user == member.cast || user == start || user == member.wait;
-                      });
+  bool onlyForStart =
+      result.def == member.cast && !result.liveOut && problem.succs[member.cast] == llvm::ArrayRef<NodeId>(start) &&
+      llvm::all_of(problem.users[member.input],
+                   [&](NodeId user) { return user == member.cast || user == start || user == member.wait; });
   return onlyForStart ? member.cast : kNone;
 }
 
@@ -78,8 +78,8 @@ private:
   /// Of each draft node: what must come before it, and the buffers it touches.
   std::vector<std::vector<NodeId>> preds;
   std::vector<std::vector<BufferId>> touches;
-  /// Of each original node: the draft node that has its dependences (a member's pack or start), and the one that has its
-  /// users (its start or unpack).
+  /// Of each original node: the draft node that has its dependences (a member's pack or start), and the one that has
+  /// its users (its start or unpack).
   std::vector<NodeId> before, after;
   /// Of each original buffer: the one that stands for it.
   std::vector<BufferId> bufferImage;

@@ -46,9 +46,8 @@ void Decoder::rankComputes(llvm::ArrayRef<Ns> bias) {
     if (facts.leader[node] == node)
       entries.push_back({key[node], reference->position[node]});
   }
-  llvm::sort(entries, [](const Entry &a, const Entry &b) {
-    return a.key != b.key ? a.key < b.key : a.position < b.position;
-  });
+  llvm::sort(entries,
+             [](const Entry &a, const Entry &b) { return a.key != b.key ? a.key < b.key : a.position < b.position; });
   rank.assign(problem.size(), kNone);
   byRank.clear();
   for (const Entry &entry : entries) {
@@ -319,8 +318,8 @@ void Decoder::landEarliest() {
     ready.insert(rank[flight.wait]);
 }
 
-/// Feeds the lanes for the time of the best candidate, then runs the first candidate that memory admits. Returns whether
-/// anything was done.
+/// Feeds the lanes for the time of the best candidate, then runs the first candidate that memory admits. Returns
+/// whether anything was done.
 bool Decoder::runACandidate() {
   int32_t first = ready.first(), candidate = first;
   bool inWindow = first >= 0 && (first - rankFront) <= policy.window;

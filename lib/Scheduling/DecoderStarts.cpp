@@ -241,9 +241,8 @@ bool Decoder::issueAlone(NodeId start) {
 
 bool Decoder::issueBucket(const Draft &draft) {
   // A cast that ran ahead of its start cannot be fused any more, and the expansion would fuse it.
-  bool packable = llvm::all_of(draft.members, [&](NodeId start) {
-    return facts.fused[start] == kNone || !gone[facts.fused[start]];
-  });
+  bool packable = llvm::all_of(draft.members,
+                               [&](NodeId start) { return facts.fused[start] == kNone || !gone[facts.fused[start]]; });
   BucketForm form = BucketForm::Coalesced;
   if (packable && policy.form != FormChoice::Coalesced) {
     CopyTime sum;

@@ -247,8 +247,7 @@ bool MemoryPromise::admit(NodeId key) {
   collectChanges();
   bool rises = llvm::any_of(changes, [](const Change &change) { return change.bytes > 0; });
   int32_t refusedAt = witness[key];
-  if (rises && refusedAt >= 0 &&
-      llvm::none_of(retired, [&](NodeId node) { return positions[node] == refusedAt; })) {
+  if (rises && refusedAt >= 0 && llvm::none_of(retired, [&](NodeId node) { return positions[node] == refusedAt; })) {
     Bytes there = tree.value(refusedAt);
     for (const Change &change : changes)
       if (change.first <= refusedAt && refusedAt < change.last)
@@ -327,8 +326,8 @@ void MemoryPromise::run(NodeId node) {
   assert(tree.max() <= limit && "a promised step broke the promise");
 }
 
-/// The prelude runs; then a pack reads the inputs, which are not needed for the flight: starts, fused casts and the waits'
-/// hold on the inputs go. The packed buffer is live already.
+/// The prelude runs; then a pack reads the inputs, which are not needed for the flight: starts, fused casts and the
+/// waits' hold on the inputs go. The packed buffer is live already.
 void MemoryPromise::readByPack(const BucketMove &move) {
   for (NodeId wait : move.waits) {
     BufferId output = problem.members[problem.nodes[wait].start].output;

@@ -45,15 +45,23 @@ void setPrefetch(Policy &policy, int64_t permille, Bytes limit) {
 }
 
 const Knob kKnobs[] = {
-    {kTailShares, setField<&Policy::tailShare>},   {kWindows, setField<&Policy::window>},
-    {kSinkDelays, setField<&Policy::sinkDelay>},   {kWorkDelays, setField<&Policy::workDelay>},
-    {kLimitShares, setField<&Policy::limitShare>}, {kPrefetchPermille, setPrefetch},
-    {kTries, setField<&Policy::tries>},            {kSinkSlacks, setField<&Policy::sinkSlack>},
-    {kHorizons, setField<&Policy::horizon>},       {kSlacks, setField<&Policy::slack>},
+    {kTailShares, setField<&Policy::tailShare>},
+    {kWindows, setField<&Policy::window>},
+    {kSinkDelays, setField<&Policy::sinkDelay>},
+    {kWorkDelays, setField<&Policy::workDelay>},
+    {kLimitShares, setField<&Policy::limitShare>},
+    {kPrefetchPermille, setPrefetch},
+    {kTries, setField<&Policy::tries>},
+    {kSinkSlacks, setField<&Policy::sinkSlack>},
+    {kHorizons, setField<&Policy::horizon>},
+    {kSlacks, setField<&Policy::slack>},
     // Of buckets:
-    {kForms, setField<&Policy::form>},             {kMaxNeeded, setField<&Policy::maxNeeded>},
-    {kMaxSinks, setField<&Policy::maxSink>},       {kFreeNeeded, setField<&Policy::freeNeeded>},
-    {kMinSinks, setField<&Policy::minSink>},       {kCopyWeights, setField<&Policy::copyWeight>},
+    {kForms, setField<&Policy::form>},
+    {kMaxNeeded, setField<&Policy::maxNeeded>},
+    {kMaxSinks, setField<&Policy::maxSink>},
+    {kFreeNeeded, setField<&Policy::freeNeeded>},
+    {kMinSinks, setField<&Policy::minSink>},
+    {kCopyWeights, setField<&Policy::copyWeight>},
 };
 constexpr int32_t kBucketKnobs = 6;
 
@@ -70,12 +78,12 @@ Policy ordering(int32_t tailShare, int32_t window, int64_t sinkDelay, int32_t li
 std::vector<Policy> orderings(const ScheduleFacts &facts, Bytes limit) {
   Policy forLanes = ordering(0, 100, 10000), forCompute = ordering(300, kEverything, 10000);
   bool computeBinds = facts.load[kComputeLane] > facts.busiestLoad;
-  std::vector<Policy> result = {ordering(0, kEverything, 10000), computeBinds ? forCompute : forLanes,
-                                computeBinds ? forLanes : forCompute, ordering(0, kEverything, kLast),
-                                ordering(0, 100, 2500, 900),         ordering(0, 400, 10000, 900),
-                                ordering(100, 100, kLast),           ordering(300, kEverything, kLast)};
-  for (Policy putsOff : {ordering(0, kEverything, kLast), ordering(100, kEverything, kLast),
-                         ordering(100, kEverything, 10000)}) {
+  std::vector<Policy> result = {
+      ordering(0, kEverything, 10000), computeBinds ? forCompute : forLanes, computeBinds ? forLanes : forCompute,
+      ordering(0, kEverything, kLast), ordering(0, 100, 2500, 900),          ordering(0, 400, 10000, 900),
+      ordering(100, 100, kLast),       ordering(300, kEverything, kLast)};
+  for (Policy putsOff :
+       {ordering(0, kEverything, kLast), ordering(100, kEverything, kLast), ordering(100, kEverything, 10000)}) {
     putsOff.workDelay = 1000;
     result.insert(result.begin() + 1, putsOff);
   }
@@ -89,7 +97,8 @@ std::vector<Policy> orderings(const ScheduleFacts &facts, Bytes limit) {
 std::vector<Policy> bucketings(const ScheduleFacts &facts, Bytes limit) {
   std::vector<Policy> result;
   for (int64_t horizon : {1120, 1020, 1300, 1050})
-    for (Policy policy : {ordering(0, kEverything, kLast), ordering(300, kEverything, kLast), ordering(0, 400, 10000)}) {
+    for (Policy policy :
+         {ordering(0, kEverything, kLast), ordering(300, kEverything, kLast), ordering(0, 400, 10000)}) {
       policy.horizon = horizon;
       result.push_back(policy);
       policy.sinkSlack = 1000;

@@ -25,9 +25,9 @@ ScheduleFacts::ScheduleFacts(const Problem &problem, bool bucketing)
       fused[node] = fusedCast(problem, node);
       keyBytes[info.mergeKey] += info.bytes;
     }
-    freeToRun[node] = info.kind == NodeKind::Compute && info.cost == 0 && info.workspace == 0 &&
-                      llvm::none_of(problem.touches[node],
-                                    [&](BufferId buffer) { return problem.buffers[buffer].def == node; });
+    freeToRun[node] =
+        info.kind == NodeKind::Compute && info.cost == 0 && info.workspace == 0 &&
+        llvm::none_of(problem.touches[node], [&](BufferId buffer) { return problem.buffers[buffer].def == node; });
   }
   findFeeders();
   findServants();

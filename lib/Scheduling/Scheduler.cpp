@@ -78,7 +78,8 @@ ScheduleResult commsched::schedule(const Problem &given, const ScheduleOptions &
   Bytes reached = peakOf(problem, order);
   Search search(facts, options.collectiveOrder, std::move(order), std::max(result.limit, reached));
   // Nothing is shorter than the compute lane's load: where that is met, there is nothing to search for.
-  Ns bound = problem.mergeKeys.empty() || !options.bucketing ? *std::max_element(facts.load.begin(), facts.load.end()) : 0;
+  Ns bound =
+      problem.mergeKeys.empty() || !options.bucketing ? *std::max_element(facts.load.begin(), facts.load.end()) : 0;
   search.run(effort - result.steps, bound);
 
   result.buckets = search.best().buckets;

@@ -55,8 +55,8 @@ LogicalResult commsched::reorderBlocks(Operation *root, const CostModel &model, 
     if (order.empty() || isIdentity(order))
       continue;
     if (std::string defect = verifySchedule(loaded.problem, order, requirements); !defect.empty())
-      return block->getParentOp()->emitError() << "the solver's order does not hold (" << defect
-                                               << "); please report this";
+      return block->getParentOp()->emitError()
+             << "the solver's order does not hold (" << defect << "); please report this";
     std::vector<Operation *> ops;
     for (NodeId node : order)
       ops.push_back(loaded.nodes[node]);

@@ -48,8 +48,7 @@ public:
 
 private:
   /// The locations of all members together.
-  template <typename Ops>
-  Location fuse(const Ops &ops) {
+  template <typename Ops> Location fuse(const Ops &ops) {
     SmallVector<Location> locations;
     for (auto op : ops)
       locations.push_back(op.getLoc());
@@ -97,7 +96,7 @@ private:
     state.propertiesAttr = first->getPropertiesAsAttribute();
     NamedAttrList properties(cast<DictionaryAttr>(state.propertiesAttr));
     properties.set("operandSegmentSizes", builder.getDenseI32ArrayAttr({static_cast<int32_t>(inputs.size()),
-                                                                       static_cast<int32_t>(dests.size())}));
+                                                                        static_cast<int32_t>(dests.size())}));
     state.propertiesAttr = properties.getDictionary(builder.getContext());
     return builder.create(state);
   }

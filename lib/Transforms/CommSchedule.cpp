@@ -97,7 +97,9 @@ struct CommSchedulePass : public commsched::impl::CommScheduleBase<CommScheduleP
 
 private:
   /// The tighter of a cap of one kind and the cap of all.
-  Bytes cap(Bytes ofKind) const { return ofKind < 0 ? bucketCapBytes : bucketCapBytes < 0 ? ofKind : std::min<Bytes>(ofKind, bucketCapBytes); }
+  Bytes cap(Bytes ofKind) const {
+    return ofKind < 0 ? bucketCapBytes : bucketCapBytes < 0 ? ofKind : std::min<Bytes>(ofKind, bucketCapBytes);
+  }
 
   LogicalResult scheduleBlock(Block &block, const OperationCosts &costs) {
     LoadOptions load = {collectiveOrder, bucketing, cap(allGatherCapBytes), cap(reduceScatterCapBytes),

@@ -218,8 +218,9 @@ private:
 
   /// The first operand of a branch decides; loops' other operands are data.
   void visitBranch(Operation *op) {
-    bool decides = isa<LoopLikeOpInterface>(op) ? llvm::any_of(controlOperands(op), [&](Value v) { return tainted.contains(v); })
-                                                : tainted.contains(op->getOperand(0));
+    bool decides = isa<LoopLikeOpInterface>(op)
+                       ? llvm::any_of(controlOperands(op), [&](Value v) { return tainted.contains(v); })
+                       : tainted.contains(op->getOperand(0));
     if (decides)
       for (Region &region : op->getRegions())
         region.walk([&](Operation *inner) { complain(inner, op); });
@@ -240,7 +241,8 @@ private:
   void complain(Operation *op, Operation *branch) {
     if (!isa<CollectiveOpInterface>(op) || !complained.insert(op).second)
       return;
-    InFlightDiagnostic diagnostic = op->emitOpError("is under control flow that depends on the rank: not all ranks reach it");
+    InFlightDiagnostic diagnostic =
+        op->emitOpError("is under control flow that depends on the rank: not all ranks reach it");
     diagnostic.attachNote(branch->getLoc()) << "the branch is here";
     result = failure();
   }

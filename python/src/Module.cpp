@@ -6,7 +6,8 @@
 //
 //===------------------------------------------------------------------------------------===//
 //
-// One class, Program: a context with one module in it. Everything else is Python. The lock is released while passes run.
+// One class, Program: a context with one module in it. Everything else is Python. The lock is released while passes
+// run.
 //
 //===------------------------------------------------------------------------------------===//
 

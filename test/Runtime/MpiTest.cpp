@@ -161,8 +161,9 @@ TEST(Mpi, SendAndReceiveAndUnevenSplits) {
     expected.insert(expected.end(), receives[other], other * 100 + me);
   }
   std::vector<int32_t> out(expected.size());
-  ASSERT_EQ(commrt_all_to_all_v_start(group, in.data(), sends.data(), out.data(), receives.data(), COMMRT_I32, -1, &token),
-            COMMRT_OK);
+  ASSERT_EQ(
+      commrt_all_to_all_v_start(group, in.data(), sends.data(), out.data(), receives.data(), COMMRT_I32, -1, &token),
+      COMMRT_OK);
   ASSERT_EQ(finish(token), COMMRT_OK);
   EXPECT_EQ(out, expected);
   ASSERT_EQ(commrt_program_end(context), COMMRT_OK);

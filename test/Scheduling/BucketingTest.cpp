@@ -69,17 +69,17 @@ Builder threeGathers() {
   Builder b;
   int32_t key = b.key(CollectiveKind::AllGather, 4);
   BufferId shard = b.buffer(16 * MiB, 0);
-  b.compute(5, {}, {shard});                   // 0: the cast, reads 32 MiB
+  b.compute(5, {}, {shard}); // 0: the cast, reads 32 MiB
   Bytes gathered[] = {64 * MiB, 1 * MiB, 2 * MiB};
   BufferId outputs[3];
-  for (int i = 0; i < 3; ++i) {                // starts 1, 2, 3
+  for (int i = 0; i < 3; ++i) { // starts 1, 2, 3
     outputs[i] = b.buffer(gathered[i], i + 1);
     if (i == 0)
       b.start(key, gathered[i], {0}, {shard, outputs[i]});
     else
       b.start(key, gathered[i], {}, {outputs[i]});
   }
-  for (int i = 0; i < 3; ++i) {                // waits and users 4..9
+  for (int i = 0; i < 3; ++i) { // waits and users 4..9
     NodeId wait = i == 0 ? b.wait(1, {shard, outputs[0]}) : b.wait(i + 1, {outputs[i]});
     b.compute(10, {wait}, {outputs[i]});
     MergeMember &member = b.problem.members[i + 1];

@@ -114,8 +114,8 @@ static void copyStrided(int64_t elementBytes, ::UnrankedMemRefType<char> *source
   }
 }
 
-/// What compiled code calls to round to bf16; older compiler libraries lack it. The bits are returned where a bf16 would
-/// be: the low half of a floating-point register.
+/// What compiled code calls to round to bf16; older compiler libraries lack it. The bits are returned where a bf16
+/// would be: the low half of a floating-point register.
 static float truncateToBF16(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));

@@ -6,7 +6,8 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 //
-// A kernel that packs a bucket can convert elements on the way, so that a cast in front of a collective disappears in it.
+// A kernel that packs a bucket can convert elements on the way, so that a cast in front of a collective disappears in
+// it.
 //
 //===-----------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_CASTS_H

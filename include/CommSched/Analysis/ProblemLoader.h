@@ -13,8 +13,8 @@
 #ifndef COMMSCHED_ANALYSIS_PROBLEMLOADER_H
 #define COMMSCHED_ANALYSIS_PROBLEMLOADER_H
 
-#include "CommSched/Analysis/OperationCosts.h"
 #include "CommSched/Analysis/Dependence.h"
+#include "CommSched/Analysis/OperationCosts.h"
 #include "CommSched/Scheduling/Timeline.h"
 
 namespace commsched {
@@ -46,8 +46,8 @@ struct LoadedBlock {
 /// collectives costs its own makespan. O(operations + operands + edges).
 LoadedBlock loadBlock(mlir::Block &block, const OperationCosts &costs, const LoadOptions &options = {});
 
-/// What scheduling may move blocks of: every block, nested ones included, of `root`'s regions that holds a start, a wait
-/// or a hybrid, innermost first. O(operations).
+/// What scheduling may move blocks of: every block, nested ones included, of `root`'s regions that holds a start, a
+/// wait or a hybrid, innermost first. O(operations).
 llvm::SmallVector<mlir::Block *> findSchedulableBlocks(mlir::Operation *root);
 
 } // namespace commsched

@@ -48,9 +48,9 @@ struct LowerBound {
 
 /// No order of the problem, with its collectives as they are, is faster: the largest of each lane's load, the critical
 /// path, and each lane's preemptive one-machine bound with heads and tails, these strengthened by the load of ancestors
-/// and descendants per lane; and what a long collective late in the block costs, whatever is put off behind it. Memory is not limited and nothing slows down, so that it holds with limits and slow-downs
-/// too. Exact ancestor sets up to a size, in O(N^2 / 64) words; windows
-/// beyond, O(N window).
+/// and descendants per lane; and what a long collective late in the block costs, whatever is put off behind it. Memory
+/// is not limited and nothing slows down, so that it holds with limits and slow-downs too. Exact ancestor sets up to a
+/// size, in O(N^2 / 64) words; windows beyond, O(N window).
 LowerBound lowerBound(const Problem &problem, const BoundOptions &options = {});
 
 /// No order of the problem is faster with any bucketing by Problem::mergeKeys (Bucketing.h), packed or coalesced.

@@ -6,9 +6,10 @@
 // The rules. Members are starts of one key, pairwise independent. c(r, w) is Problem::copyCost; f is MergeKey::cost.
 //
 // Packed all-gather (`comm.fsdp.all_gather_copy_in`, start, wait, `comm.fsdp.split_with_sizes_copy`):
-//   pack    compute, c(r, w): w is the sum of the members' input bytes, r the same, but with the cast's input bytes for a
-//           member whose cast is fused. Reads the inputs (the fused casts' operands), defines the gathered buffer G of the
-//           sum of the output bytes, and writes this rank's slice of it. Fused casts and their buffers vanish.
+//   pack    compute, c(r, w): w is the sum of the members' input bytes, r the same, but with the cast's input bytes for
+//   a
+//           member whose cast is fused. Reads the inputs (the fused casts' operands), defines the gathered buffer G of
+//           the sum of the output bytes, and writes this rank's slice of it. Fused casts and their buffers vanish.
 //   start   in place on G, f(sum of the members' `bytes`).
 //   wait    touches G.
 //   unpack  compute, c(w, w) for w output bytes, one for each member, that reads G and defines the member's output; but
@@ -22,9 +23,9 @@
 // Packed all-reduce: the same, but the start is in place on C, and the members' outputs are views of C.
 // Coalesced, every kind: one start of f(sum of `bytes`) and one wait over the members' own buffers; casts stay.
 //
-// Every dependence of a member's start and of its fused cast becomes one of the pack (of the start when coalesced); what
-// must follow a member's start must follow the bucket's start; what must follow a member's wait must follow its unpack,
-// the view, or the bucket's wait.
+// Every dependence of a member's start and of its fused cast becomes one of the pack (of the start when coalesced);
+// what must follow a member's start must follow the bucket's start; what must follow a member's wait must follow its
+// unpack, the view, or the bucket's wait.
 //
 //===-----------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_BUCKETING_H
@@ -68,8 +69,8 @@ struct BucketNodes {
   NodeId view = kNone;
 };
 
-/// A Problem with its buckets carried out. Buffers keep their ids (those that vanish have 0 bytes and no users); new ones
-/// follow. It has no merge keys: what is merged is decided.
+/// A Problem with its buckets carried out. Buffers keep their ids (those that vanish have 0 bytes and no users); new
+/// ones follow. It has no merge keys: what is merged is decided.
 struct ExpandedProblem {
   Problem problem;
   /// Of each expanded node: the original node, or kNone where a bucket brought it.
@@ -83,12 +84,12 @@ struct ExpandedProblem {
   std::vector<BucketNodes> buckets;
 };
 
-/// Whether `start` may be in a bucket at all: it has a key and no workspace, neither it nor its wait is pinned, its wait
-/// depends on nothing else, and it touches nothing but its input and its own output. O(users of its output).
+/// Whether `start` may be in a bucket at all: it has a key and no workspace, neither it nor its wait is pinned, its
+/// wait depends on nothing else, and it touches nothing but its input and its own output. O(users of its output).
 bool isMergeable(const Problem &problem, NodeId start);
 
-/// The cast that a pack of `start` does itself, or kNone: the member's cast if nothing else sees its result. A cast that
-/// is pinned is never fused. O(users of the cast's result).
+/// The cast that a pack of `start` does itself, or kNone: the member's cast if nothing else sees its result. A cast
+/// that is pinned is never fused. O(users of the cast's result).
 NodeId fusedCast(const Problem &problem, NodeId start);
 
 /// Carries out `buckets`. Nodes are numbered by a depth-first walk of the given order, so that the identity is a legal

@@ -1,9 +1,9 @@
 //===- ListScheduler.h - Order and buckets in one forward pass --------------------------------===//
 //
 // Plays the lanes forward in time. Before a compute runs, every communication lane that would run dry during it is fed
-// with the most urgent start that is ready, merged on the spot with other ready ones of its key: members are ready, so none
-// can depend on another, and no cycle can arise. Every move is admitted by a MemoryPromise, so the limit is never broken
-// and there is no dead end. What to prefer is a Policy; a search tries many.
+// with the most urgent start that is ready, merged on the spot with other ready ones of its key: members are ready, so
+// none can depend on another, and no cycle can arise. Every move is admitted by a MemoryPromise, so the limit is never
+// broken and there is no dead end. What to prefer is a Policy; a search tries many.
 //
 //===-----------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_LISTSCHEDULER_H
@@ -38,7 +38,8 @@ struct Policy {
   int32_t tries = 24;
 
   // Starts.
-  /// How far a sink (a start that only the block's end needs) yields to the others, in permille of the median collective.
+  /// How far a sink (a start that only the block's end needs) yields to the others, in permille of the median
+  /// collective.
   int64_t sinkDelay = 10000;
   /// Such a start goes first nevertheless, because it frees memory, where the other one has this many permille of its
   /// own duration to spare; never where negative.
@@ -91,9 +92,9 @@ public:
   explicit ListScheduler(const ScheduleFacts &facts);
   ~ListScheduler();
 
-  /// Decodes under `limit`, which the reference has to fit (or the decode fails). Stops, and fails, as soon as the result
-  /// cannot be shorter than `cutoff`. `bias` is added to the keys of nodes, ns; empty for none.
-  /// O((touches + trials) log N).
+  /// Decodes under `limit`, which the reference has to fit (or the decode fails). Stops, and fails, as soon as the
+  /// result cannot be shorter than `cutoff`. `bias` is added to the keys of nodes, ns; empty for none. O((touches +
+  /// trials) log N).
   bool run(const Reference &reference, const Policy &policy, Bytes limit, Ns cutoff, llvm::ArrayRef<Ns> bias,
            Decoded &result);
 

@@ -47,8 +47,8 @@ public:
   /// The largest number of bytes that a remaining node would see.
   Bytes promisedPeak() const { return tree.max(); }
 
-  /// Runs `nodes` one after the other if that is within the limit, now and later; the last one stands for the move (what
-  /// refused it the last time is looked at first). O(k log n).
+  /// Runs `nodes` one after the other if that is within the limit, now and later; the last one stands for the move
+  /// (what refused it the last time is looked at first). O(k log n).
   bool tryRun(llvm::ArrayRef<NodeId> nodes);
   /// Runs the first remaining node of the reference, or a node that needs no memory: no test. O(k log n).
   void run(NodeId node);
@@ -56,10 +56,11 @@ public:
   /// Runs a merged start over the members' own buffers. Its wait is waits.front(); the other waits vanish.
   bool tryCoalesced(const BucketMove &move);
   /// Runs a pack and a merged start. An all-gather's waits become unpacks of the gathered buffer of `gathered` bytes;
-  /// those in `shared` are one at the position of the first of them, which stays while the others vanish. O((k + m) log n).
+  /// those in `shared` are one at the position of the first of them, which stays while the others vanish. O((k + m) log
+  /// n).
   bool tryPackedGather(const BucketMove &move, Bytes gathered, llvm::ArrayRef<NodeId> shared);
-  /// The same for reductions: the wait is waits.front(), the other waits vanish, the outputs become views of one buffer of
-  /// `outputBytes`, or of the packed one where it is 0 (in place). `packedBytes` is the packed buffer.
+  /// The same for reductions: the wait is waits.front(), the other waits vanish, the outputs become views of one buffer
+  /// of `outputBytes`, or of the packed one where it is 0 (in place). `packedBytes` is the packed buffer.
   bool tryPackedReduction(const BucketMove &move, Bytes packedBytes, Bytes outputBytes);
 
 private:

@@ -1,7 +1,7 @@
 //===- Portfolio.h - Policies to begin a search with, and steps away from one -----------------===//
 //
-// No policy is best everywhere: what binds (compute, a lane, memory) decides. A search begins with a fixed portfolio, best
-// guesses first, and goes on by changing one knob at a time.
+// No policy is best everywhere: what binds (compute, a lane, memory) decides. A search begins with a fixed portfolio,
+// best guesses first, and goes on by changing one knob at a time.
 //
 //===-----------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_PORTFOLIO_H

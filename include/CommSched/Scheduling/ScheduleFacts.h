@@ -18,8 +18,8 @@ inline int64_t mulDiv(int64_t a, int64_t b, int64_t c) {
 
 /// What is known of a problem, whatever the order.
 ///
-/// A *group* is what runs together: a start led by light nodes that feed only it (parameter casts), or a single node. A feeder
-/// that ran ahead of its start would only hold memory; and it may be fused into the start's pack.
+/// A *group* is what runs together: a start led by light nodes that feed only it (parameter casts), or a single node. A
+/// feeder that ran ahead of its start would only hold memory; and it may be fused into the start's pack.
 struct ScheduleFacts {
   /// O(N + E). With `bucketing`, starts may be merged where the problem has keys.
   ScheduleFacts(const Problem &problem, bool bucketing);
@@ -37,8 +37,8 @@ struct ScheduleFacts {
   std::vector<NodeId> fused;
   /// Of each node: whether it may run whenever it is ready: it takes no time and allocates nothing.
   std::vector<bool> freeToRun;
-  /// Of each compute: the start that all its results flow into, through other such computes, or kNone. A weight gradient
-  /// works for its reduction alone.
+  /// Of each compute: the start that all its results flow into, through other such computes, or kNone. A weight
+  /// gradient works for its reduction alone.
   std::vector<NodeId> worksFor;
   /// Of each start: whether those computes take longer than it does. Then it pays to put them off behind a long
   /// collective at the block's end; else their own collective would come behind that one, and cost more than it saves.

@@ -71,9 +71,9 @@ struct ScheduleResult {
   std::string defect;
 };
 
-/// Schedules `problem`, which has to be valid (Problem::validate). Near-linear for a first answer, then in proportion to
-/// the effort. The answer is never slower than the given order and never has a higher peak than the limit; if the given
-/// order is above the limit, the peak comes first.
+/// Schedules `problem`, which has to be valid (Problem::validate). Near-linear for a first answer, then in proportion
+/// to the effort. The answer is never slower than the given order and never has a higher peak than the limit; if the
+/// given order is above the limit, the peak comes first.
 ScheduleResult schedule(const Problem &problem, const ScheduleOptions &options = {});
 
 } // namespace commsched

@@ -24,7 +24,8 @@ struct OverlapOptions : public mlir::PassPipelineOptions<OverlapOptions> {
   enum class Solver { Schedule, Seed };
 
   Option<Solver> solver{
-      *this, "solver", llvm::cl::init(Solver::Schedule), llvm::cl::desc("which list of passes runs where `passes` names none"),
+      *this, "solver", llvm::cl::init(Solver::Schedule),
+      llvm::cl::desc("which list of passes runs where `passes` names none"),
       llvm::cl::values(clEnumValN(Solver::Schedule, "schedule", "comm-schedule: order and buckets together"),
                        clEnumValN(Solver::Seed, "seed", "PyTorch Inductor's rules, one pass each"))};
   ListOption<std::string> passes{*this, "passes", llvm::cl::desc("the passes to run instead, in order")};
@@ -53,8 +54,8 @@ struct OverlapOptions : public mlir::PassPipelineOptions<OverlapOptions> {
   Option<bool> table{*this, "table", llvm::cl::init(false), llvm::cl::desc("print the report to standard error")};
 };
 
-/// Adds the pipeline to a pass manager of modules. Fails, through `error`, on an unknown name in `passes`. The collector
-/// may be null; otherwise it holds the report when the pipeline has run.
+/// Adds the pipeline to a pass manager of modules. Fails, through `error`, on an unknown name in `passes`. The
+/// collector may be null; otherwise it holds the report when the pipeline has run.
 llvm::LogicalResult buildOverlapPipeline(mlir::OpPassManager &manager, const OverlapOptions &options,
                                          llvm::function_ref<llvm::LogicalResult(const llvm::Twine &)> error,
                                          std::shared_ptr<ReportCollector> collector = nullptr);

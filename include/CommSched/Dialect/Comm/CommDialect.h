@@ -89,8 +89,8 @@ std::optional<int64_t> getStaticElements(mlir::Type type);
 std::optional<int64_t> getStaticBytes(mlir::Type type);
 
 /// The bytes that a collective's cost is a function of, per rank: gathered bytes for (all-)gathers, input bytes for
-/// everything else that sends, result bytes for a recv. Dynamic sizes count as `comm.bytes_hint` says, and as 0 without;
-/// saturates. O(operands).
+/// everything else that sends, result bytes for a recv. Dynamic sizes count as `comm.bytes_hint` says, and as 0
+/// without; saturates. O(operands).
 int64_t getCollectiveBytes(CollectiveOpInterface collective);
 
 } // namespace commsched::comm
