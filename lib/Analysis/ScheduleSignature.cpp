@@ -7,6 +7,7 @@
 //===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/ScheduleSignature.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/SHA256.h"
 #include "llvm/Support/raw_ostream.h"
@@ -62,10 +63,17 @@ static std::string hashLines(ArrayRef<std::string> lines) {
 
 std::string commsched::scheduleSignature(Operation *root) { return hashLines(describeCollectives(root)); }
 
-void commsched::stampSignature(Operation *function) {
+/// Stamps one function.
+static void stampFunction(FunctionOpInterface function) {
   std::vector<std::string> lines = describeCollectives(function);
   if (lines.empty())
     function->removeAttr(CommDialect::kSignatureAttrName);
   else
     function->setAttr(CommDialect::kSignatureAttrName, StringAttr::get(function->getContext(), hashLines(lines)));
+}
+
+void commsched::stampSignature(Operation *root) {
+  if (auto function = dyn_cast<FunctionOpInterface>(root))
+    return stampFunction(function);
+  root->walk(stampFunction);
 }

@@ -12,7 +12,10 @@
 //===-----------------------------------------------------------------------------------------===//
 
 #include "BlockReordering.h"
+#include "CommSched/Analysis/ScheduleSignature.h"
 #include "CommSched/Scheduling/Memory.h"
+#include "CommSched/Transforms/Bucketing.h"
+#include "CommSched/Transforms/SchedulingOptions.h"
 #include "ReorderingRemarks.h"
 #include "mlir/IR/Threading.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -21,12 +24,9 @@ using namespace mlir;
 using namespace commsched;
 
 LogicalResult ReorderingContext::initialize(MLIRContext *context, StringRef machine, CollectiveOrder order) {
-  llvm::Expected<MachineModel> profile = MachineModel::load(machine);
-  if (!profile)
-    return emitError(UnknownLoc::get(context)) << llvm::toString(profile.takeError());
-  model = std::make_shared<const CostModel>(std::move(*profile));
+  model = loadCostModel(context, machine);
   collectiveOrder = order;
-  return success();
+  return success(model != nullptr);
 }
 
 SmallVector<Operation *> commsched::findFunctions(Operation *root) {
@@ -106,16 +106,13 @@ private:
   }
 
   static void apply(const BlockOutcome &outcome) {
-    const BlockNodes &nodes = outcome.loaded->nodes;
     if (llvm::is_sorted(outcome.result.order))
       return;
-    Block &block = nodes.getBlock();
-    Operation *terminator = static_cast<size_t>(nodes.size()) < block.getOperations().size() ? &block.back() : nullptr;
+    const BlockNodes &nodes = outcome.loaded->nodes;
+    std::vector<Operation *> ops;
     for (NodeId id : outcome.result.order)
-      if (terminator)
-        nodes[id]->moveBefore(terminator);
-      else
-        nodes[id]->moveBefore(&block, block.end());
+      ops.push_back(nodes[id]);
+    applyOrder(nodes.getBlock(), ops);
   }
 
   const ReorderingContext &context;
@@ -134,14 +131,19 @@ FailureOr<bool> commsched::reorderBlocks(Operation *root, StringRef passName, co
     outcomes[index] = FunctionWorker(context, inputPeaks, solve).run(functions[index]);
   });
   bool changed = false;
-  for (const std::vector<BlockOutcome> &ofFunction : outcomes)
+  for (auto [function, ofFunction] : llvm::zip_equal(functions, outcomes)) {
+    bool moved = false;
     for (const BlockOutcome &outcome : ofFunction) {
       Block &block = outcome.loaded->nodes.getBlock();
       if (!outcome.error.empty())
         return block.getParentOp()->emitError() << passName << ": the new order does not verify: " << outcome.error;
       inputPeaks.peaks.try_emplace(&block, outcome.inputPeak);
-      changed |= !llvm::is_sorted(outcome.result.order);
+      moved |= !llvm::is_sorted(outcome.result.order);
       emitRemarks(passName, *outcome.loaded, outcome.result);
     }
+    if (moved && isa<FunctionOpInterface>(function))
+      stampSignature(function);
+    changed |= moved;
+  }
   return changed;
 }

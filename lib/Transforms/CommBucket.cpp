@@ -12,11 +12,12 @@
 //===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Casts.h"
+#include "CommSched/Analysis/ScheduleSignature.h"
 #include "CommSched/Analysis/Storage.h"
 #include "CommSched/Scheduling/GreedyBuckets.h"
-#include "CommSched/Transforms/BlockScheduling.h"
 #include "CommSched/Transforms/Bucketing.h"
 #include "CommSched/Transforms/Passes.h"
+#include "CommSched/Transforms/SchedulingOptions.h"
 #include "RewriteRemarks.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -102,6 +103,7 @@ struct CommBucketPass : public commsched::impl::CommBucketBase<CommBucketPass> {
     for (Block *block : findSchedulableBlocks(getOperation()))
       if (failed(bucketBlock(*block, costs)))
         return signalPassFailure();
+    stampSignature(getOperation());
   }
 
 private:

@@ -34,7 +34,7 @@ struct CommReportPass : public commsched::impl::CommReportBase<CommReportPass> {
     options.reportFile = reportFile;
     options.timelineFile = timelineFile;
     options.table = table;
-    getOperation().walk([](FunctionOpInterface function) { stampSignature(function); });
+    stampSignature(getOperation());
     ReportCollector collector(options);
     if (failed(collector.measureOnce(getOperation())))
       signalPassFailure();

@@ -15,9 +15,9 @@
 #include "CommSched/Scheduling/Memory.h"
 #include "CommSched/Scheduling/Scheduler.h"
 #include "CommSched/Scheduling/Timeline.h"
-#include "CommSched/Transforms/BlockScheduling.h"
 #include "CommSched/Transforms/Bucketing.h"
 #include "CommSched/Transforms/Passes.h"
+#include "CommSched/Transforms/SchedulingOptions.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 
@@ -90,9 +90,7 @@ struct CommSchedulePass : public commsched::impl::CommScheduleBase<CommScheduleP
     for (Block *block : findSchedulableBlocks(getOperation()))
       if (failed(scheduleBlock(*block, costs)))
         return signalPassFailure();
-    if (auto function = dyn_cast<FunctionOpInterface>(getOperation()))
-      return stampSignature(function);
-    getOperation()->walk([](FunctionOpInterface function) { stampSignature(function); });
+    stampSignature(getOperation());
   }
 
 private:

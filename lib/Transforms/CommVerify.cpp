@@ -262,8 +262,8 @@ struct CommVerifyPass : public commsched::impl::CommVerifyBase<CommVerifyPass> {
           failedAny |= failed(FlightChecker(*block).run());
       });
       failedAny |= failed(DivergenceChecker().run(function));
-      stampSignature(function);
     });
+    stampSignature(getOperation());
     if (failedAny)
       signalPassFailure();
   }

@@ -66,9 +66,20 @@ void addUnlimited(OpPassManager &functions, const OverlapOptions &options) {
   functions.addPass(create(std::move(passOptions)));
 }
 
+void addBucket(OpPassManager &functions, const OverlapOptions &options) {
+  CommBucketOptions passOptions;
+  passOptions.machine = options.machine;
+  if (options.bucketCapBytes >= 0)
+    passOptions.capBytes.push_back(options.bucketCapBytes);
+  functions.addPass(createCommBucket(passOptions));
+}
+
 /// All passes that `passes` may name.
 constexpr Stage kStages[] = {
     {"comm-schedule", addSchedule},
+    {"comm-bucket", addBucket},
+    {"comm-reinplace-all-gather",
+     [](OpPassManager &functions, const OverlapOptions &) { functions.addPass(createCommReinplaceAllGather()); }},
     {"comm-raise", addUnlimited<CommRaiseOptions, createCommRaise>},
     {"comm-sink-waits", addUnlimited<CommSinkWaitsOptions, createCommSinkWaits>},
     {"comm-reorder-compute-for-overlap",

@@ -9,7 +9,7 @@
 #include "CommSched/Transforms/ReportCollector.h"
 #include "CommSched/Analysis/ScheduleSignature.h"
 #include "CommSched/Scheduling/ScheduleFacts.h"
-#include "CommSched/Transforms/BlockScheduling.h"
+#include "CommSched/Transforms/SchedulingOptions.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/Support/FileUtilities.h"
 

@@ -26,8 +26,9 @@ std::vector<std::string> describeCollectives(mlir::Operation *root);
 /// The hash of these lines: the first 16 hexadecimal digits of their SHA-256. O(collectives).
 std::string scheduleSignature(mlir::Operation *root);
 
-/// Sets `comm.schedule_signature` on `function` if it has collectives, and removes it otherwise.
-void stampSignature(mlir::Operation *function);
+/// Sets `comm.schedule_signature` on `root`, if it is a function, or on the functions in it: those with collectives get
+/// one, from all others it is removed. O(operations).
+void stampSignature(mlir::Operation *root);
 
 } // namespace commsched
 

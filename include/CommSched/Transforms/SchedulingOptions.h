@@ -1,0 +1,34 @@
+//===- SchedulingOptions.h - What scheduling passes make of their options ----------*- C++ -*-===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// Machines and memory budgets come as text; this is where they become a cost model and integers, or one line that says
+// what is wrong with them.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_TRANSFORMS_SCHEDULINGOPTIONS_H
+#define COMMSCHED_TRANSFORMS_SCHEDULINGOPTIONS_H
+
+#include "CommSched/Analysis/CostModel.h"
+#include "mlir/IR/MLIRContext.h"
+#include "llvm/Support/LogicalResult.h"
+#include <memory>
+
+namespace commsched {
+
+/// Loads a machine profile for a pass. Says what is wrong in one line, and returns null, where it is not to be had.
+std::shared_ptr<const CostModel> loadCostModel(mlir::MLIRContext *context, llvm::StringRef machine);
+
+/// A memory budget in millionths. Budgets are compared in integers.
+int64_t toPpm(double memoryBudgetRatio);
+
+/// Whether a memory budget makes sense; says in one line if not.
+llvm::LogicalResult checkMemoryBudget(mlir::MLIRContext *context, double memoryBudgetRatio);
+
+} // namespace commsched
+
+#endif // COMMSCHED_TRANSFORMS_SCHEDULINGOPTIONS_H

@@ -1,0 +1,31 @@
+//===- SchedulingOptions.cpp - What scheduling passes make of their options -------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Transforms/SchedulingOptions.h"
+#include "mlir/IR/Diagnostics.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace commsched;
+
+std::shared_ptr<const CostModel> commsched::loadCostModel(MLIRContext *context, StringRef machine) {
+  llvm::Expected<MachineModel> model = MachineModel::load(machine);
+  if (model)
+    return std::make_shared<const CostModel>(std::move(*model));
+  emitError(UnknownLoc::get(context)) << llvm::toString(model.takeError());
+  return nullptr;
+}
+
+int64_t commsched::toPpm(double memoryBudgetRatio) { return std::llround(memoryBudgetRatio * 1e6); }
+
+LogicalResult commsched::checkMemoryBudget(MLIRContext *context, double memoryBudgetRatio) {
+  if (memoryBudgetRatio >= 0 && memoryBudgetRatio <= 1e6)
+    return success();
+  return emitError(UnknownLoc::get(context))
+         << "memory-budget-ratio=" << memoryBudgetRatio << ": expected a fraction from 0 to 1e6";
+}
