@@ -11,7 +11,7 @@ namespace {
 constexpr int32_t kEverything = INT32_MAX / 2;
 /// A sink delay that no block is long enough for: sinks come last.
 constexpr int64_t kLast = int64_t(1) << 40;
-constexpr Bytes MiB = Bytes(1) << 20, GiB = Bytes(1) << 30;
+constexpr Bytes kMiB = Bytes(1) << 20, kGiB = Bytes(1) << 30;
 
 /// Values that a knob tries. Those of sizes are bytes, or where they say so, permille of the limit.
 constexpr int64_t kTailShares[] = {0, 100, 200, 300, 500, 700, 1000};
@@ -25,10 +25,11 @@ constexpr int64_t kSinkSlacks[] = {-1, 0, 300, 1000, 3000, 10000};
 constexpr int64_t kHorizons[] = {1000, 1020, 1050, 1080, 1120, 1200, 1300, 1400, 1600, 1800, 2200};
 constexpr int64_t kSlacks[] = {0, 2000000, 10000000, 40000000};
 constexpr int64_t kForms[] = {0, 1, 2};
-constexpr int64_t kMaxNeeded[] = {0, 32 * MiB, 64 * MiB, 128 * MiB, 256 * MiB, 512 * MiB, GiB, 2 * GiB, 4 * GiB};
-constexpr int64_t kMaxSinks[] = {0, 64 * MiB, 128 * MiB, 256 * MiB, 512 * MiB, GiB, 2 * GiB, 4 * GiB};
-constexpr int64_t kFreeNeeded[] = {0, 8 * MiB, 32 * MiB, 128 * MiB, 512 * MiB};
-constexpr int64_t kMinSinks[] = {0, 32 * MiB, 64 * MiB, 128 * MiB, 256 * MiB, 512 * MiB, GiB};
+constexpr int64_t kMaxNeeded[] = {0,          32 * kMiB, 64 * kMiB, 128 * kMiB, 256 * kMiB,
+                                  512 * kMiB, kGiB,      2 * kGiB,  4 * kGiB};
+constexpr int64_t kMaxSinks[] = {0, 64 * kMiB, 128 * kMiB, 256 * kMiB, 512 * kMiB, kGiB, 2 * kGiB, 4 * kGiB};
+constexpr int64_t kFreeNeeded[] = {0, 8 * kMiB, 32 * kMiB, 128 * kMiB, 512 * kMiB};
+constexpr int64_t kMinSinks[] = {0, 32 * kMiB, 64 * kMiB, 128 * kMiB, 256 * kMiB, 512 * kMiB, kGiB};
 constexpr int64_t kCopyWeights[] = {0, 500, 1000, 1600, 3000, 6000};
 
 struct Knob {
@@ -88,7 +89,7 @@ std::vector<Policy> orderings(const ScheduleFacts &facts, Bytes limit) {
     result.insert(result.begin() + 1, putsOff);
   }
   Policy cautious = ordering(0, 100, 600);
-  cautious.prefetch = std::min<Bytes>(GiB / 4, mulDiv(limit, 50, 1000));
+  cautious.prefetch = std::min<Bytes>(kGiB / 4, mulDiv(limit, 50, 1000));
   result.push_back(cautious);
   return result;
 }
@@ -105,8 +106,8 @@ std::vector<Policy> bucketings(const ScheduleFacts &facts, Bytes limit) {
       result.push_back(policy);
     }
   for (int32_t tailShare : {0, 200})
-    for (Bytes minSink : {Bytes(0), 128 * MiB})
-      for (Bytes maxSink : {64 * MiB, 512 * MiB}) {
+    for (Bytes minSink : {Bytes(0), 128 * kMiB})
+      for (Bytes maxSink : {64 * kMiB, 512 * kMiB}) {
         Policy policy = ordering(tailShare, 400, kLast);
         policy.horizon = 1150;
         policy.slack = 10000000;
@@ -114,7 +115,7 @@ std::vector<Policy> bucketings(const ScheduleFacts &facts, Bytes limit) {
         policy.minSink = minSink;
         policy.maxSink = std::max(minSink, maxSink);
         policy.prefetch = policy.freeNeeded = policy.maxNeeded =
-            std::max<Bytes>(128 * MiB, mulDiv(std::min(limit, 64 * GiB), 50, 1000));
+            std::max<Bytes>(128 * kMiB, mulDiv(std::min(limit, 64 * kGiB), 50, 1000));
         result.push_back(policy);
       }
   return result;

@@ -120,7 +120,8 @@ void ScheduleFacts::measureLanes() {
   Ns sum = 0;
   for (Ns cost : costs) {
     medianCollective = cost;
-    if ((sum += cost) * 2 >= busiestLoad)
+    sum += cost;
+    if (sum * 2 >= busiestLoad)
       return;
   }
 }
