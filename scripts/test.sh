@@ -27,7 +27,7 @@ done
 # A hash over every file of the tree but what is built, and over the toolchain.
 tree_hash() {
   {
-    find . \( -path ./build -o -path './build-*' -o -path ./.git -o -path ./.cache -o -name __pycache__ -o -name '*.egg-info' \) -prune \
+    find . \( -path ./build -o -path './build-*' -o -path ./.git -o -path ./.cache -o -name __pycache__ -o -name .pytest_cache -o -name '*.egg-info' \) -prune \
       -o -type f -print0 | sort -z | xargs -0 sha256sum
     dpkg-query -W -f '${Version}\n' "${COMMSCHED_DEBIAN_PACKAGES[@]}" 2>/dev/null || true
     echo "$sanitizers"
