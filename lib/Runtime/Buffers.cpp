@@ -17,19 +17,21 @@ using namespace commsched::runtime;
 static constexpr int64_t alignment = 64;
 static constexpr int poisonByte = 0xdb;
 
-void commsched::runtime::holdBuffer(commrt_context *context, Work &work, const void *pointer) {
-  if (!pointer)
-    return;
+Buffer *commsched::runtime::findBuffer(commrt_context *context, const void *pointer) {
   auto *address = static_cast<char *>(const_cast<void *>(pointer));
-  std::lock_guard<std::mutex> lock(context->mutex);
   auto next = context->buffers.upper_bound(address);
-  if (next == context->buffers.begin())
-    return;
+  if (!pointer || next == context->buffers.begin())
+    return nullptr;
   Buffer *buffer = std::prev(next)->second.get();
-  if (address >= buffer->data + std::max<int64_t>(buffer->bytes, 1))
-    return;
-  ++buffer->holds;
-  work.buffers.push_back(buffer);
+  return address < buffer->data + std::max<int64_t>(buffer->bytes, 1) ? buffer : nullptr;
+}
+
+void commsched::runtime::holdBuffer(commrt_context *context, Work &work, const void *pointer) {
+  std::lock_guard<std::mutex> lock(context->mutex);
+  if (Buffer *buffer = findBuffer(context, pointer)) {
+    ++buffer->holds;
+    work.buffers.push_back(buffer);
+  }
 }
 
 void commsched::runtime::dropHold(Buffer *buffer) {
@@ -74,6 +76,8 @@ int32_t commrt_alloc(commrt_context *context, int32_t kind, int64_t bytes, void 
   buffer->bytes = bytes;
   std::lock_guard<std::mutex> lock(context->mutex);
   context->allocated += bytes;
+  context->peak = std::max(context->peak, context->allocated);
+  buffer->number = own(context, Owned::Kind::buffer, buffer.get());
   context->buffers.emplace(buffer->data, std::move(buffer));
   *pointer = data;
   return COMMRT_OK;
@@ -94,6 +98,7 @@ int32_t commrt_free_after(commrt_context *context, void *pointer, commrt_token *
     if (known) {
       Buffer *buffer = found->second.get();
       buffer->released = true;
+      disown(context, buffer->number);
       for (int64_t i = 0; i < numTokens; ++i)
         if (tokens[i] && tokens[i]->context == context && tokens[i]->pending > 0) {
           ++buffer->holds;
@@ -112,4 +117,11 @@ int64_t commrt_allocated_bytes(const commrt_context *context) {
     return -1;
   std::lock_guard<std::mutex> lock(context->mutex);
   return context->allocated;
+}
+
+int64_t commrt_peak_bytes(const commrt_context *context) {
+  if (!context)
+    return -1;
+  std::lock_guard<std::mutex> lock(context->mutex);
+  return context->peak;
 }

@@ -34,6 +34,13 @@ struct Buffer {
   int64_t bytes;
   int64_t holds = 1;
   bool released = false; ///< by its owner
+  int64_t number = 0;    ///< in commrt_context::owned
+};
+
+/// Something of a context that its user has not given back yet. `object` is a Buffer, a token or an event.
+struct Owned {
+  enum class Kind { buffer, token, event } kind;
+  void *object;
 };
 
 /// One collective with what the core adds: copies of the count arrays, staging for `outer`, its token.
@@ -68,6 +75,7 @@ struct commrt_job {
 struct commrt_token {
   commrt_context *context;
   int64_t references = 1; ///< the user's; under the context's mutex
+  int64_t number = 0;     ///< in commrt_context::owned
   int64_t pending = 0;    ///< works in flight; under the context's mutex
   int32_t status = COMMRT_OK;
   int64_t virtualEndNs = 0;
@@ -88,7 +96,8 @@ struct commrt_stream {
 struct commrt_event {
   commrt_context *context;
   commrt_stream *stream;
-  int64_t end; ///< complete when the stream dropped this many tokens
+  int64_t end;        ///< complete when the stream dropped this many tokens
+  int64_t number = 0; ///< in commrt_context::owned
 };
 
 struct commrt_group {
@@ -119,7 +128,9 @@ struct commrt_context {
   std::map<std::pair<int32_t, int32_t>, std::unique_ptr<commrt_stream>> streams;
   std::unordered_map<std::string, std::unique_ptr<commrt_group>> groups;
   std::map<char *, std::unique_ptr<commsched::runtime::Buffer>> buffers;
-  int64_t allocated = 0;
+  int64_t allocated = 0, peak = 0;
+  std::map<int64_t, commsched::runtime::Owned> owned; ///< by a number that only grows
+  int64_t numbers = 0;
   size_t symmetricCount = 0;
 
   const commrt_site *sites = nullptr;
@@ -168,6 +179,13 @@ void finishWork(Work *work, int32_t status);
 /// Finishes the works that an injected fault dropped.
 void finishDropped(commrt_context *context, int32_t status);
 
+/// The object belongs to the context's user from now on, under the number that is returned, or no longer. The context's
+/// mutex is held.
+int64_t own(commrt_context *context, Owned::Kind kind, void *object);
+void disown(commrt_context *context, int64_t number);
+
+/// The buffer that `pointer` points into, or null. The context's mutex is held.
+Buffer *findBuffer(commrt_context *context, const void *pointer);
 /// The buffer that holds `pointer` gets one more hold, which the work keeps until it completes.
 void holdBuffer(commrt_context *context, Work &work, const void *pointer);
 /// One hold less; frees at zero. The context's mutex is held.

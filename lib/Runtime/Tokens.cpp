@@ -183,6 +183,7 @@ commrt_token *commsched::runtime::makeToken(commrt_context *context) {
   token->previous = context->tokens.previous;
   token->previous->next = token;
   context->tokens.previous = token;
+  token->number = own(context, Owned::Kind::token, token);
   return token;
 }
 
@@ -295,8 +296,13 @@ int32_t commrt_token_output(commrt_token *token, int64_t index, void **pointer) 
 }
 
 int32_t commrt_token_release(commrt_token *token) {
-  if (token)
-    releaseToken(token);
+  if (!token)
+    return COMMRT_OK;
+  {
+    std::lock_guard<std::mutex> lock(token->context->mutex);
+    disown(token->context, token->number);
+  }
+  releaseToken(token);
   return COMMRT_OK;
 }
 
@@ -360,6 +366,8 @@ int32_t commrt_event_record(commrt_context *context, commrt_stream *stream, comm
     stream = context->streams[{COMMRT_STREAM_COMPUTE, 0}].get();
   *event = new commrt_event{context, stream, stream->dropped + static_cast<int64_t>(stream->tokens.size())};
   context->events.insert(*event);
+  std::lock_guard<std::mutex> lock(context->mutex);
+  (*event)->number = own(context, Owned::Kind::event, *event);
   return COMMRT_OK;
 }
 
@@ -387,6 +395,10 @@ int32_t commrt_event_release(commrt_event *event) {
   if (!event)
     return COMMRT_OK;
   event->context->events.erase(event);
+  {
+    std::lock_guard<std::mutex> lock(event->context->mutex);
+    disown(event->context, event->number);
+  }
   delete event;
   return COMMRT_OK;
 }

@@ -294,8 +294,18 @@ COMMRT_API int32_t commrt_free(commrt_context *context, void *pointer);
 /// The same, and also not before the given tokens are complete.
 COMMRT_API int32_t commrt_free_after(commrt_context *context, void *pointer, commrt_token *const *tokens,
                                      int64_t num_tokens);
-/// [any thread] Bytes of buffers not yet released.
+/// [any thread] Bytes of buffers not yet released, and the most there ever were.
 COMMRT_API int64_t commrt_allocated_bytes(const commrt_context *context);
+COMMRT_API int64_t commrt_peak_bytes(const commrt_context *context);
+
+/// The present moment, for commrt_release_since.
+COMMRT_API int64_t commrt_mark(const commrt_context *context);
+/// Releases every buffer, token and event that the context made since `mark` and that was not released before, but
+/// those in `kept`: buffers by an address within them, tokens (with the buffers of their outputs) and events by their
+/// handle. NULLs and other addresses in `kept` are fine. This is how compiled code leaves a loop's iteration or a
+/// function. Takes time for what is released and kept only.
+COMMRT_API int32_t commrt_release_since(commrt_context *context, int64_t mark, const void *const *kept,
+                                        int64_t num_kept);
 
 //===- Computations --------------------------------------------------------------------------===//
 
