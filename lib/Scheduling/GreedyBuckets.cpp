@@ -6,15 +6,17 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 //
-// One walk per key over the problem in which the buckets of the keys before are one node each, so that no two buckets
-// come to depend on each other. The walk visits what a node depends on before it, and carries along the last bucket of
-// the key that a node depends on: a start may join the open bucket if that is an earlier one. Members of the open
-// bucket were visited earlier and cannot depend on the start. Waits depend on their starts alone, so that merging them
-// with their starts adds no dependence that the merged start does not have.
+// One topological walk for all keys together. A node goes as soon as what it depends on has gone; a candidate that
+// could go waits in the pool of its key for company instead. When nothing else can go, one pool has to give: a key all
+// of whose candidates are in its pool loses nothing by that, otherwise the candidate at the head of the longest chain
+// of candidates goes, with its pool. What goes at once is a bucket: its members could all go before any of them went,
+// so none depends on another, and the order in which nodes and buckets went is an order in which the buckets can be
+// carried out, so no two buckets of any keys depend on each other.
 //
 //===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/GreedyBuckets.h"
+#include <queue>
 
 using namespace commsched;
 
@@ -23,132 +25,132 @@ namespace {
 class GreedyBucketer {
 public:
   GreedyBucketer(const Problem &problem, llvm::ArrayRef<NodeId> candidates, const GreedyBucketOptions &options)
-      : problem(problem), options(options), keyOf(problem.size(), kNone), leader(problem.size()),
-        membersOf(problem.size()) {
-    candidatesOfKey.resize(problem.mergeKeys.size());
-    for (NodeId node = 0; node < problem.size(); ++node)
-      leader[node] = node;
+      : problem(problem), options(options), keyOf(problem.size(), kNone), height(problem.size(), 0),
+        missing(problem.size()), gone(problem.size(), false), keys(problem.mergeKeys.size()) {
     for (NodeId start : candidates)
       if (isMergeable(problem, start)) {
         keyOf[start] = problem.nodes[start].mergeKey;
-        ++candidatesOfKey[keyOf[start]];
+        ++keys[keyOf[start]].absent;
       }
   }
 
   std::vector<Bucket> run() {
-    for (int32_t key = 0; key < static_cast<int32_t>(candidatesOfKey.size()); ++key)
-      if (candidatesOfKey[key] > 1)
-        runKey(key);
-    return std::move(buckets);
+    for (NodeId node = problem.size(); node-- > 0;)
+      for (NodeId succ : problem.succs[node])
+        height[node] = std::max(height[node], height[succ] + (keyOf[succ] != kNone));
+    for (NodeId node = 0; node < problem.size(); ++node)
+      missing[node] = static_cast<int32_t>(problem.preds[node].size());
+    for (NodeId node = 0; node < problem.size(); ++node)
+      if (missing[node] == 0)
+        arrive(node);
+    while (true) {
+      walk();
+      if (!complete.empty())
+        giveAll();
+      else if (!giveLongestChain())
+        return std::move(buckets);
+    }
   }
 
 private:
-  /// Largest bucket of number `index`, bytes.
+  struct Key {
+    /// Candidates that could go, the first in program order on top.
+    std::priority_queue<NodeId, std::vector<NodeId>, std::greater<NodeId>> pool;
+    /// Candidates that are not in the pool yet.
+    int32_t absent = 0;
+    /// Buckets so far, those of one member included.
+    int32_t buckets = 0;
+  };
+
+  /// Largest bucket of number `index`, bytes; no limit where negative.
   Bytes capOf(int32_t index) const {
     if (options.caps.empty())
       return -1;
-    size_t place = std::min<size_t>(index, options.caps.size() - 1);
-    return options.caps[place];
+    return options.caps[std::min<size_t>(index, options.caps.size() - 1)];
   }
 
-  /// What stands for a node after the keys before: the nodes of its bucket, or itself.
-  llvm::ArrayRef<NodeId> nodesOf(const NodeId &representative) const {
-    if (membersOf[representative].empty())
-      return representative;
-    return membersOf[representative];
-  }
-
-  void runKey(int32_t key) {
-    numbers.assign(problem.size(), kNone);
-    lastBucket.assign(problem.size(), kNone);
-    visited.assign(problem.size(), false);
-    groups.clear();
-    for (NodeId node = 0; node < problem.size(); ++node)
-      visit(leader[node], key);
-    for (std::vector<NodeId> &group : groups) {
-      if (group.size() < 2)
-        continue;
-      for (NodeId member : group)
-        leader[member] = group.front();
-      membersOf[group.front()] = group;
-      buckets.push_back({std::move(group), options.form});
-    }
-  }
-
-  /// Depth first, what a node depends on before it.
-  void visit(NodeId root, int32_t key) {
-    struct Frame {
-      NodeId node;
-      size_t member, pred;
-    };
-    if (visited[root])
+  /// Everything that `node` depends on has gone.
+  void arrive(NodeId node) {
+    if (keyOf[node] == kNone) {
+      going.push_back(node);
       return;
-    visited[root] = true;
-    std::vector<Frame> stack{{root, 0, 0}};
-    while (!stack.empty()) {
-      Frame &frame = stack.back();
-      llvm::ArrayRef<NodeId> members = nodesOf(frame.node);
-      if (frame.member == members.size()) {
-        leave(frame.node, members, key);
-        stack.pop_back();
-        continue;
-      }
-      llvm::ArrayRef<NodeId> preds = problem.preds[members[frame.member]];
-      if (frame.pred == preds.size()) {
-        ++frame.member;
-        frame.pred = 0;
-        continue;
-      }
-      NodeId next = leader[preds[frame.pred++]];
-      if (!visited[next]) {
-        visited[next] = true;
-        stack.push_back({next, 0, 0});
-      }
+    }
+    Key &key = keys[keyOf[node]];
+    key.pool.push(node);
+    if (--key.absent == 0)
+      complete.push_back(keyOf[node]);
+    chains.push({height[node], -node});
+  }
+
+  /// Lets all go that nothing holds.
+  void walk() {
+    while (!going.empty()) {
+      NodeId node = going.back();
+      going.pop_back();
+      for (NodeId succ : problem.succs[node])
+        if (--missing[succ] == 0)
+          arrive(succ);
     }
   }
 
-  /// Everything that `node` depends on is known.
-  void leave(NodeId node, llvm::ArrayRef<NodeId> members, int32_t key) {
-    int32_t last = kNone;
-    for (NodeId member : members)
-      for (NodeId pred : problem.preds[member]) {
-        NodeId before = leader[pred];
-        last = std::max(last, std::max(lastBucket[before], numbers[before]));
-      }
-    lastBucket[node] = last;
-    if (keyOf[node] == key)
-      numbers[node] = join(node, last);
+  /// Empties the pool of a key of which no more will come.
+  void giveAll() {
+    Key &key = keys[complete.back()];
+    complete.pop_back();
+    while (!key.pool.empty())
+      giveBucket(key);
   }
 
-  /// Puts a start into the open bucket, or into a new one.
-  int32_t join(NodeId start, int32_t last) {
-    int32_t open = static_cast<int32_t>(groups.size()) - 1;
-    Bytes bytes = problem.nodes[start].bytes, cap = capOf(std::max(open, 0));
-    bool fits = open >= 0 && last < open && (cap < 0 || (openBytes <= cap && bytes <= cap - openBytes));
-    if (!fits) {
-      groups.emplace_back();
-      openBytes = 0;
-      ++open;
+  /// Lets the candidate at the head of the longest chain go, in a bucket. Returns false where no candidate is left.
+  bool giveLongestChain() {
+    while (!chains.empty() && gone[-chains.top().second])
+      chains.pop();
+    if (chains.empty())
+      return false;
+    NodeId head = -chains.top().second;
+    // The buckets before it are full.
+    while (!gone[head])
+      giveBucket(keys[keyOf[head]]);
+    return true;
+  }
+
+  /// Takes from the pool, in program order, what fits into the next bucket; one candidate always does.
+  void giveBucket(Key &key) {
+    Bytes cap = capOf(key.buckets++), bytes = 0;
+    Bucket bucket;
+    bucket.form = options.form;
+    while (!key.pool.empty()) {
+      NodeId start = key.pool.top();
+      Bytes more = problem.nodes[start].bytes;
+      bool fits = cap < 0 || (bytes <= cap && more <= cap - bytes);
+      if (!fits && !bucket.members.empty())
+        break;
+      key.pool.pop();
+      bytes += more;
+      gone[start] = true;
+      bucket.members.push_back(start);
+      going.push_back(start);
     }
-    groups.back().push_back(start);
-    openBytes += bytes;
-    return open;
+    if (bucket.members.size() > 1)
+      buckets.push_back(std::move(bucket));
   }
 
   const Problem &problem;
   const GreedyBucketOptions &options;
   /// Of each node: its key if it is a candidate.
   std::vector<int32_t> keyOf;
-  std::vector<int32_t> candidatesOfKey;
-  /// Of each node: the first member of its bucket, or itself; of first members: the bucket.
-  std::vector<NodeId> leader;
-  std::vector<std::vector<NodeId>> membersOf;
+  /// Of each node: candidates on the longest chain of dependences behind it.
+  std::vector<int32_t> height;
+  /// Of each node: what it depends on that has not gone.
+  std::vector<int32_t> missing;
+  std::vector<bool> gone;
+  std::vector<Key> keys;
+  /// Keys with all their candidates in the pool, or gone.
+  std::vector<int32_t> complete;
+  /// Candidates that arrived, with their heights: longest chain first, then program order.
+  std::priority_queue<std::pair<int32_t, NodeId>> chains;
+  std::vector<NodeId> going;
   std::vector<Bucket> buckets;
-  /// Of the key being walked: each start's bucket, the last bucket that each node depends on, and the buckets.
-  std::vector<int32_t> numbers, lastBucket;
-  std::vector<bool> visited;
-  std::vector<std::vector<NodeId>> groups;
-  Bytes openBytes = 0;
 };
 
 } // namespace

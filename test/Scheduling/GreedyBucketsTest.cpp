@@ -6,14 +6,15 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 //
-// Random problems against the definition, with expandBuckets() as the judge of legality and a transitive closure as
-// that of independence.
+// Random problems against the definition, with expandBuckets() as the judge of legality, a transitive closure as that
+// of independence, and all partitions of a few collectives as that of how much can be merged.
 //
 //===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/GreedyBuckets.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
+#include <set>
 
 using namespace commsched;
 using namespace commsched::test;
@@ -132,6 +133,128 @@ Problem gathers(int32_t count, Bytes bytes, bool chain) {
   }
   problem.finalize();
   return problem;
+}
+
+/// Adds an all-reduce of `key` and its wait.
+NodeId addReduce(Problem &problem, int32_t key, Bytes bytes, llvm::ArrayRef<NodeId> preds) {
+  NodeId id = problem.size();
+  BufferId output = static_cast<BufferId>(problem.buffers.size());
+  problem.buffers.push_back({bytes, id, false});
+  Node start;
+  start.kind = NodeKind::Start;
+  start.lane = key + 1;
+  start.mergeKey = key;
+  start.bytes = bytes;
+  problem.nodes.push_back(start);
+  problem.preds.append(preds);
+  problem.touches.append({output});
+  MergeMember member;
+  member.wait = id + 1;
+  member.output = output;
+  member.inputBytes = member.outputBytes = bytes;
+  problem.members.push_back(member);
+  Node wait;
+  wait.kind = NodeKind::Wait;
+  wait.start = id;
+  problem.nodes.push_back(wait);
+  problem.preds.append({id});
+  problem.touches.append({output});
+  problem.members.emplace_back();
+  return id + 1;
+}
+
+/// All-reduces of `keys` keys and computes, half and half, each behind up to three earlier ones.
+Problem randomGraph(uint64_t seed, int32_t nodes, int32_t keys) {
+  Random random(seed);
+  Problem problem;
+  problem.laneNames = {"compute"};
+  problem.copyCost = [](Bytes, Bytes) -> Ns { return 1; };
+  for (int32_t index = 0; index < keys; ++index) {
+    problem.laneNames.push_back("g" + std::to_string(index));
+    MergeKey key;
+    key.kind = CollectiveKind::AllReduce;
+    key.lane = index + 1;
+    key.ranks = 4;
+    key.cost = [](Bytes bytes) -> Ns { return 10 + bytes; };
+    problem.mergeKeys.push_back(key);
+  }
+  std::vector<NodeId> results;
+  while (static_cast<int32_t>(results.size()) < nodes) {
+    std::set<NodeId> preds;
+    for (int64_t left = results.empty() ? 0 : random.below(4); left > 0; --left)
+      preds.insert(results[random.below(static_cast<int64_t>(results.size()))]);
+    std::vector<NodeId> sorted(preds.begin(), preds.end());
+    if (random.percent(50)) {
+      results.push_back(
+          addReduce(problem, static_cast<int32_t>(random.below(keys)), 64 * random.between(1, 8), sorted));
+      continue;
+    }
+    results.push_back(problem.size());
+    problem.nodes.emplace_back();
+    problem.preds.append(sorted);
+    problem.touches.append({});
+    problem.members.emplace_back();
+  }
+  problem.finalize();
+  return problem;
+}
+
+/// The most collectives that any legal buckets save: tries every partition of `left` behind those in `buckets`.
+int64_t mostSaved(const Problem &problem, llvm::ArrayRef<NodeId> left, std::vector<Bucket> &buckets) {
+  if (left.empty()) {
+    std::vector<Bucket> real;
+    int64_t saved = 0;
+    for (const Bucket &bucket : buckets)
+      if (bucket.members.size() > 1) {
+        real.push_back(bucket);
+        saved += static_cast<int64_t>(bucket.members.size()) - 1;
+      }
+    llvm::Expected<ExpandedProblem> expanded = expandBuckets(problem, real);
+    if (expanded)
+      return saved;
+    llvm::consumeError(expanded.takeError());
+    return 0;
+  }
+  int64_t best = 0;
+  for (size_t index = 0; index <= buckets.size(); ++index) {
+    bool fresh = index == buckets.size();
+    if (!fresh && problem.nodes[buckets[index].members.front()].mergeKey != problem.nodes[left.front()].mergeKey)
+      continue;
+    if (fresh)
+      buckets.emplace_back();
+    buckets[index].members.push_back(left.front());
+    best = std::max(best, mostSaved(problem, left.drop_front(), buckets));
+    buckets[index].members.pop_back();
+    if (fresh)
+      buckets.pop_back();
+  }
+  return best;
+}
+
+// Tests that the rule saves nearly as many collectives as the best buckets do, of one key and of several that depend on
+// each other.
+TEST(GreedyBuckets, NearTheOptimum) {
+  for (int32_t keys : {1, 2, 3}) {
+    int64_t found = 0, best = 0;
+    for (uint64_t seed = 0; seed < 300; ++seed) {
+      Problem problem = randomGraph(seed, 11, keys);
+      ASSERT_EQ(problem.validate(), "");
+      std::vector<NodeId> starts = allStarts(problem);
+      if (starts.size() > 7)
+        continue;
+      int64_t saved = 0;
+      for (const Bucket &bucket : greedyBuckets(problem, starts, {}))
+        saved += static_cast<int64_t>(bucket.members.size()) - 1;
+      std::vector<Bucket> buckets;
+      int64_t most = mostSaved(problem, starts, buckets);
+      EXPECT_LE(saved, most) << "seed " << seed;
+      found += saved;
+      best += most;
+    }
+    EXPECT_GT(best, 100);
+    EXPECT_GE(found * 100, best * 98) << keys << " keys: " << found << " of " << best;
+    RecordProperty("saved" + std::to_string(keys), std::to_string(found) + " of " + std::to_string(best));
+  }
 }
 
 std::vector<size_t> sizesOf(llvm::ArrayRef<Bucket> buckets) {

@@ -74,19 +74,19 @@ func.func @reductions(%a: tensor<8xf32>, %b: tensor<4x3xf32>, %c: tensor<8xf64>)
 
 // -----
 
-// Tests that a gather that depends on another one, at any distance, is not merged with it, and that the third joins the second.
+// Tests that a gather that depends on another one, at any distance, is not merged with it, and that the third joins the first.
 comm.group @dp #comm.iota<[1, 4]>
 // CHECK-LABEL: func @dependence
 // expected-remark @+1 {{CollectivesAfter=2, CollectivesBefore=3}}
 func.func @dependence(%a: tensor<4xf32>, %b: tensor<4xf32>) -> (tensor<16xf32>, tensor<16xf32>) {
-  // CHECK: comm.all_gather %arg0 on @dp
-  // expected-remark @+1 {{Reason="no other collective of its kind}}
+  // CHECK: comm.fsdp.all_gather_copy_in %arg0, %arg1 on @dp
+  // CHECK: %[[SUM:.*]] = comm.compute "sum"
+  // CHECK: comm.all_gather %[[SUM]] on @dp
+  // expected-remark @+1 {{2 collectives are one}}
   %f0 = comm.all_gather %a on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
   %w0 = comm.wait %f0 : !comm.future<tensor<16xf32>>
-  // CHECK: %[[SUM:.*]] = comm.compute "sum"
   %c = comm.compute "sum"(%w0) : (tensor<16xf32>) -> tensor<4xf32>
-  // CHECK: comm.fsdp.all_gather_copy_in %[[SUM]], %arg1 on @dp
-  // expected-remark @+1 {{2 collectives are one}}
+  // expected-remark @+1 {{Reason="no other collective of its kind}}
   %f1 = comm.all_gather %c on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
   %w1 = comm.wait %f1 : !comm.future<tensor<16xf32>>
   %f2 = comm.all_gather %b on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
@@ -102,21 +102,21 @@ comm.group @tp #comm.iota<[1, 4]>
 // CHECK-LABEL: func @crossing
 // expected-remark @+1 {{CollectivesAfter=3, CollectivesBefore=4}}
 func.func @crossing(%a: tensor<4xf32>, %b: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
-  // expected-remark @+1 {{2 collectives are one}}
+  // expected-remark @+1 {{Reason="no other collective of its kind}}
   %f0 = comm.all_reduce sum %a on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   %w0 = comm.wait %f0 : !comm.future<tensor<4xf32>>
-  // expected-remark @+1 {{Reason="no other collective of its kind}}
+  // expected-remark @+1 {{2 collectives are one}}
   %f1 = comm.all_reduce sum %w0 on @tp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   %w1 = comm.wait %f1 : !comm.future<tensor<4xf32>>
-  // expected-remark @+1 {{Reason="no other collective of its kind}}
   %f2 = comm.all_reduce sum %b on @tp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   %w2 = comm.wait %f2 : !comm.future<tensor<4xf32>>
+  // expected-remark @+1 {{Reason="no other collective of its kind}}
   %f3 = comm.all_reduce sum %w2 on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   %w3 = comm.wait %f3 : !comm.future<tensor<4xf32>>
-  // CHECK: comm.all_reduce sum %arg1 on @tp
+  // CHECK: comm.all_reduce sum %arg0 on @dp
   // CHECK: comm.fsdp.chunk_cat
-  // CHECK: comm.all_reduce sum %{{.*}} into %{{.*}} on @dp
-  // CHECK: comm.all_reduce sum %{{.*}} on @tp
+  // CHECK: comm.all_reduce sum %{{.*}} into %{{.*}} on @tp
+  // CHECK: comm.all_reduce sum %{{.*}} on @dp
   return %w1, %w3 : tensor<4xf32>, tensor<4xf32>
 }
 

@@ -6,8 +6,8 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 //
-// The classic rule: collectives of one merge key join the open bucket, in program order, until it is full or one
-// depends on a member of it. What the pass comm-bucket does where nobody has decided otherwise.
+// The classic rule: collectives of one merge key fill one bucket after the other, in program order, and none that
+// depends on a member joins. What the pass comm-bucket does where nobody has decided otherwise.
 //
 //===-----------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_GREEDYBUCKETS_H
@@ -18,15 +18,17 @@
 namespace commsched {
 
 struct GreedyBucketOptions {
-  /// Of each key, the largest total of the members' `bytes` by number of the bucket; the last holds for all that
-  /// follow. No limit where negative, or where there is none.
+  /// Of each key, the largest total of the members' `bytes` by number of the bucket (those of one member count); the
+  /// last holds for all that follow. No limit where negative, or where there is none.
   std::vector<Bytes> caps;
   BucketForm form = BucketForm::Packed;
 };
 
 /// Merges those of `candidates` (starts, ascending) that are mergeable. The answer is legal: expandBuckets() carries it
-/// out. Buckets of one member are left out. A start that depends on a member of its key's open bucket closes it.
-/// Source: greedy_bucket_collective_by_mb of PyTorch Inductor. O(keys x (N + E)).
+/// out. Buckets of one member are left out. A candidate waits for company until nothing but candidates can go on; those
+/// that the longest chains of candidates depend on go first.
+/// Source: greedy_bucket_collective_by_mb of PyTorch Inductor, which looks at one key at a time and can build buckets
+/// that depend on each other. O(N + E + S log S) for S candidates, whatever the number of keys.
 std::vector<Bucket> greedyBuckets(const Problem &problem, llvm::ArrayRef<NodeId> candidates,
                                   const GreedyBucketOptions &options);
 
