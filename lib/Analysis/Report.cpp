@@ -12,6 +12,7 @@
 
 #include "CommSched/Analysis/Report.h"
 #include "CommSched/Scheduling/Bounds.h"
+#include "CommSched/Scheduling/BufferPlan.h"
 #include "CommSched/Scheduling/Memory.h"
 #include "CommSched/Scheduling/MoveEvaluator.h"
 #include "llvm/ADT/StringExtras.h"
@@ -196,6 +197,9 @@ BlockSnapshot commsched::measureBlock(Block &block, const OperationCosts &costs,
   snapshot.exposed = timeline.exposedTotal;
   snapshot.peak = memory.peak;
   snapshot.arguments = problem.argumentBytes;
+  BufferPlan plan = planBuffers(liveIntervals(problem, order));
+  snapshot.arena = plan.total;
+  snapshot.arenaBound = plan.bound;
   snapshot.unknownSizes = loaded.unknownSizes;
   snapshot.unknownCosts = loaded.unknownCosts;
   snapshot.lanes = problem.laneNames;
@@ -288,6 +292,8 @@ llvm::json::Value Report::toJSON() const {
         {"peak_bytes",
          llvm::json::Object{
              {"before", before.peak}, {"after", after.peak}, {"limit", block.limit}, {"arguments", after.arguments}}},
+        {"buffer_plan_bytes",
+         llvm::json::Object{{"before", before.arena}, {"after", after.arena}, {"lower_bound", after.arenaBound}}},
         {"solve_ns", block.solve},
         {"unknown_sizes", after.unknownSizes},
         {"unknown_costs", after.unknownCosts},

@@ -11,3 +11,6 @@ for function in json.load(open(sys.argv[1]))["functions"]:
     assert abs(function["gap"] - (time["after"] / time["lower_bound"] - 1)) < 1e-9
     assert sum(row["exposed_ns"]["after"] for row in function["per_collective"]) == function["exposed_ns"]["after"]
     assert function["unknown_sizes"] == 0 and len(function["signature"]) == 16
+    plan = function["buffer_plan_bytes"]
+    assert plan["lower_bound"] <= plan["after"] <= 1.1 * plan["lower_bound"], plan
+    assert plan["lower_bound"] <= peak["after"], (plan, peak)

@@ -26,6 +26,10 @@ func.func @nothing(%x: tensor<4xf32>) -> tensor<4xf32> {
 }
 
 // JSON: "functions": [
+// JSON: "buffer_plan_bytes": {
+// JSON-NEXT: "after": 1280,
+// JSON-NEXT: "before": 1280,
+// JSON-NEXT: "lower_bound": 1152
 // JSON: "collectives": 1,
 // JSON: "exposed_ns": {
 // JSON-NEXT: "after": 100,
@@ -53,6 +57,7 @@ func.func @nothing(%x: tensor<4xf32>) -> tensor<4xf32> {
 // TABLE: step: 5 operations, 1 collectives
 // TABLE: makespan {{ *}}450 ns {{ *}}450 ns
 // TABLE: exposed {{ *}}100 ns {{ *}}100 ns
+// TABLE: buffer plan {{ *}}1.25 KiB {{ *}}1.25 KiB  one arena; 1.12 KiB live at most
 // TABLE: lower bound {{ *}}450 ns  critical path; at most 0.00 % from optimal
 // TABLE: gather {{ *}}all_gather {{ *}}512 B {{ *}}300 ns {{ *}}100 ns
 

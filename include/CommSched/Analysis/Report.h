@@ -51,6 +51,9 @@ struct BlockSnapshot {
   int64_t ops = 0, collectives = 0;
   Ns makespan = 0, exposed = 0;
   Bytes peak = 0, arguments = 0;
+  /// Bytes of one arena for all buffers of the block at fixed offsets (Scheduling/BufferPlan.h), and the most bytes
+  /// that are live together, which no arena can go below. Without workspaces, which belong to one operation each.
+  Bytes arena = 0, arenaBound = 0;
   /// Lower bounds on the makespan: of any order of these operations, and of any bucketing and order, ns; and what binds
   /// them ("compute lane", "lane of group @dp", "critical path"). Equal where bucketing was not asked for.
   Ns orderBound = 0, jointBound = 0;
