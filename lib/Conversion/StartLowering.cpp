@@ -30,7 +30,9 @@ int64_t FunctionLowering::addSite(CollectiveOpInterface start, Value in, Value o
   int64_t dtype = -1, count = 0;
   if (data) {
     dtype = getRuntimeDtype(cast<MemRefType>(data.getType()).getElementType());
-    count = staticElements(data, 0);
+    // Uneven pieces may differ by rank.
+    auto allToAll = dyn_cast<AllToAllOp>(start.getOperation());
+    count = allToAll && allToAll.getInputSplits() ? -1 : staticElements(data, 0);
   }
   sites.push_back({static_cast<int64_t>(start.getCollectiveKind()), dtype, count, start.getGroupAttr().getValue().str(),
                    locationText(start.getLoc()), getCostNs(start)});
@@ -144,11 +146,13 @@ LogicalResult FunctionLowering::emitStart(CollectiveOpInterface start, Value in,
         return success();
       })
       .Case([&](SendOp op) {
-        call(loc, "commrt_send_start", {handle, source, all, type, small(op.getPeer()), site, token});
+        call(loc, "commrt_send_start",
+             {handle, source, all, type, small(op.getPeer()), integer(loc, op.getTag()), site, token});
         return success();
       })
       .Case([&](RecvOp op) {
-        call(loc, "commrt_recv_start", {handle, target, all, type, small(op.getPeer()), site, token});
+        call(loc, "commrt_recv_start",
+             {handle, target, all, type, small(op.getPeer()), integer(loc, op.getTag()), site, token});
         return success();
       })
       .Case([&](BarrierOp) {
@@ -168,18 +172,11 @@ Value FunctionLowering::concatRows(Location loc, AllToAllOp op, Value in, int64_
 LogicalResult FunctionLowering::emitUneven(AllToAllOp op, Value in, Value out, Value token) {
   Location loc = op.getLoc();
   auto type = cast<MemRefType>(in.getType());
-  int64_t dim = op.getSplitDim(), inner = staticElements(in, dim + 1);
-  for (int64_t size : type.getShape().take_front(dim))
-    if (size != 1)
-      return op.emitOpError() << "with splits is lowered along the leading dimension only";
-  if (inner < 0)
-    return op.emitOpError() << "with splits needs static sizes after the split dimension";
-  auto counts = [&](ArrayRef<int64_t> splits) {
-    return calls.integers(builder, loc, llvm::map_to_vector(splits, [&](int64_t split) { return split * inner; }));
-  };
+  int64_t dim = op.getSplitDim();
   call(loc, "commrt_all_to_all_v_start",
-       {group(loc, op.getGroupAttr()), pointer(loc, in), counts(*op.getInputSplits()), pointer(loc, out),
-        counts(*op.getOutputSplits()), integer(loc, getRuntimeDtype(type.getElementType()), 32),
+       {group(loc, op.getGroupAttr()), pointer(loc, in), calls.integers(builder, loc, *op.getInputSplits()),
+        pointer(loc, out), calls.integers(builder, loc, *op.getOutputSplits()), product(loc, in, 0, dim),
+        product(loc, in, dim + 1, type.getRank()), integer(loc, getRuntimeDtype(type.getElementType()), 32),
         integer(loc, static_cast<int64_t>(sites.size()) - 1), token});
   return success();
 }

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <numeric>
 
 using namespace commsched::runtime;
 
@@ -24,6 +25,8 @@ struct Start {
   std::string error;
   /// The caller's buffers where they hold one block per member: [outer][members][count / outer].
   int64_t inOuter = 1, outOuter = 1;
+  /// Uneven: elements of a row that go to, and come from, each member; there are `inOuter` rows.
+  std::vector<int64_t> sendRow, recvRow;
 
   Start(commrt_group *group, int32_t kind, const void *in, void *out, int64_t count, int32_t dtype, int64_t site)
       : group(group), context(group->context) {
@@ -55,15 +58,19 @@ struct Start {
     work->base.root = root;
     require(group->index < 0 || (root >= 0 && root < members()), "the root is not a member");
   }
-  void setPeer(int32_t peer) {
+  void setPeer(int32_t peer, int64_t tag) {
     work->base.peer = peer;
+    work->base.tag = tag;
     require(group->index < 0 || (peer >= 0 && peer < members()), "the peer is not a member");
+    require(tag >= 0, "the tag is negative");
   }
+  void setSplits(const int64_t *sendCounts, const int64_t *recvCounts, int64_t outer, int64_t inner);
 
   void checkSizes();
   void setSite();
   void setFingerprint();
   bool stage();
+  bool stageUneven();
   int32_t injectFault(const Fault *&fault);
   int32_t run(commrt_token **token);
 };
@@ -100,6 +107,8 @@ void Start::setFingerprint() {
   hash = mix(hash, base.count);
   hash = mix(mix(hash, base.reduction), scale);
   hash = mix(hash, base.root);
+  // Two equal collectives in another order are another schedule. The sides of a message have sites of their own.
+  hash = mix(mix(hash, pointToPoint ? -1 : base.site), base.send_counts != nullptr);
   // The pairs of a permute; uneven splits differ by rank, and the backend checks them pairwise.
   if (base.kind == COMMRT_PERMUTE)
     for (int64_t value : work->counts)
@@ -114,9 +123,69 @@ static void pack(const char *from, char *to, int64_t outer, int64_t blocks, int6
       std::memcpy(to, from + (row * blocks + block) * inner, inner);
 }
 
+/// The counts as elements of the dense form, where each member's rows are one block.
+void Start::setSplits(const int64_t *sendCounts, const int64_t *recvCounts, int64_t outer, int64_t inner) {
+  int64_t n = members(), room = INT64_MAX / 16, row = 0;
+  require(n == 0 || (sendCounts && recvCounts), "the counts are NULL");
+  require(outer >= 0 && inner >= 0 && !__builtin_mul_overflow(outer, inner, &row), "negative size");
+  if (!error.empty())
+    return;
+  inOuter = outer;
+  auto add = [&](const int64_t *counts, std::vector<int64_t> &rows) {
+    for (int64_t i = 0; i < n && error.empty(); ++i) {
+      int64_t elements = 0;
+      require(counts[i] >= 0 && !__builtin_mul_overflow(counts[i], row, &elements) && elements < room,
+              "a count is negative or too large");
+      room -= elements;
+      work->counts.push_back(elements);
+      rows.push_back(counts[i] * inner);
+    }
+  };
+  add(sendCounts, sendRow);
+  add(recvCounts, recvRow);
+  if (!error.empty())
+    return;
+  work->base.send_counts = work->counts.data();
+  work->base.recv_counts = work->counts.data() + n;
+}
+
+/// Brings the rows of each member together; also where the input is overwritten. False without memory.
+bool Start::stageUneven() {
+  commrt_work &base = work->base;
+  int64_t n = members(), size = commrt_dtype_size(base.dtype);
+  int64_t sendRowBytes = std::accumulate(sendRow.begin(), sendRow.end(), int64_t(0)) * size;
+  int64_t recvRowBytes = std::accumulate(recvRow.begin(), recvRow.end(), int64_t(0)) * size;
+  bool isInPlace = base.in == base.out;
+  if ((inOuter > 1 || isInPlace) && sendRowBytes > 0) {
+    work->stagedIn.reset(new (std::nothrow) char[inOuter * sendRowBytes]);
+    if (!work->stagedIn)
+      return false;
+    char *to = work->stagedIn.get();
+    const char *from = static_cast<const char *>(base.in);
+    for (int64_t member = 0; member < n; from += sendRow[member++] * size)
+      for (int64_t row = 0; row < inOuter; ++row, to += sendRow[member] * size)
+        std::memcpy(to, from + row * sendRowBytes, sendRow[member] * size);
+    base.in = work->stagedIn.get();
+  }
+  if (inOuter <= 1 || recvRowBytes == 0)
+    return true;
+  work->stagedOut.reset(new (std::nothrow) char[inOuter * recvRowBytes]);
+  if (!work->stagedOut)
+    return false;
+  work->userOut = static_cast<char *>(base.out);
+  work->outOuter = inOuter;
+  for (int64_t elements : recvRow)
+    work->rowBytes.push_back(elements * size);
+  holdBuffer(context, *work, work->userOut);
+  base.out = work->stagedOut.get();
+  return true;
+}
+
 /// Makes the work dense and free of overlaps that backends need not handle. False without memory.
 bool Start::stage() {
   commrt_work &base = work->base;
+  if (base.send_counts)
+    return stageUneven();
   int64_t block = base.count * commrt_dtype_size(base.dtype), n = members();
   if (block == 0 || n == 0)
     return true;
@@ -138,8 +207,7 @@ bool Start::stage() {
       return false;
     work->userOut = static_cast<char *>(base.out);
     work->outOuter = outOuter;
-    work->members = n;
-    work->innerBytes = block / outOuter;
+    work->rowBytes.assign(n, block / outOuter);
     holdBuffer(context, *work, work->userOut);
     base.out = work->stagedOut.get();
   }
@@ -294,25 +362,12 @@ int32_t commrt_all_to_all_start(commrt_group *group, const void *in, void *out, 
 }
 
 int32_t commrt_all_to_all_v_start(commrt_group *group, const void *in, const int64_t *sendCounts, void *out,
-                                  const int64_t *recvCounts, int32_t dtype, int64_t site, commrt_token **token) {
+                                  const int64_t *recvCounts, int64_t outer, int64_t inner, int32_t dtype, int64_t site,
+                                  commrt_token **token) {
   if (!group)
     return refuseNull(token);
   Start start(group, COMMRT_ALL_TO_ALL, in, out, 0, dtype, site);
-  int64_t n = start.members(), sent = 0, limit = INT64_MAX / 16;
-  start.require(n == 0 || (sendCounts && recvCounts), "the counts are NULL");
-  start.require(in != out || !in, "the uneven form is not in place");
-  if (start.error.empty()) {
-    start.work->counts.assign(sendCounts, sendCounts + n);
-    start.work->counts.insert(start.work->counts.end(), recvCounts, recvCounts + n);
-    for (int64_t count : start.work->counts) {
-      start.require(count >= 0 && count < limit - sent, "a count is negative or too large");
-      if (!start.error.empty())
-        break;
-      sent += count;
-    }
-    start.work->base.send_counts = start.work->counts.data();
-    start.work->base.recv_counts = start.work->counts.data() + n;
-  }
+  start.setSplits(sendCounts, recvCounts, outer, inner);
   return start.run(token);
 }
 
@@ -381,21 +436,21 @@ int32_t commrt_permute_start(commrt_group *group, const void *in, void *out, int
   return start.run(token);
 }
 
-int32_t commrt_send_start(commrt_group *group, const void *in, int64_t count, int32_t dtype, int32_t peer, int64_t site,
-                          commrt_token **token) {
+int32_t commrt_send_start(commrt_group *group, const void *in, int64_t count, int32_t dtype, int32_t peer, int64_t tag,
+                          int64_t site, commrt_token **token) {
   if (!group)
     return refuseNull(token);
   Start start(group, COMMRT_SEND, in, nullptr, count, dtype, site);
-  start.setPeer(peer);
+  start.setPeer(peer, tag);
   return start.run(token);
 }
 
-int32_t commrt_recv_start(commrt_group *group, void *out, int64_t count, int32_t dtype, int32_t peer, int64_t site,
-                          commrt_token **token) {
+int32_t commrt_recv_start(commrt_group *group, void *out, int64_t count, int32_t dtype, int32_t peer, int64_t tag,
+                          int64_t site, commrt_token **token) {
   if (!group)
     return refuseNull(token);
   Start start(group, COMMRT_RECV, nullptr, out, count, dtype, site);
-  start.setPeer(peer);
+  start.setPeer(peer, tag);
   return start.run(token);
 }
 

@@ -49,9 +49,10 @@ struct Work {
   commrt_token *token = nullptr;
   std::vector<int64_t> counts;
   std::unique_ptr<char[]> stagedIn, stagedOut;
-  /// Unpack stagedOut [members][outOuter][innerBytes] into userOut [outOuter][members][innerBytes].
+  /// Unpack stagedOut, by member [outOuter][rowBytes[member]], into userOut [outOuter][all rows].
   char *userOut = nullptr;
-  int64_t outOuter = 1, members = 1, innerBytes = 0;
+  int64_t outOuter = 1;
+  std::vector<int64_t> rowBytes;
   std::vector<Buffer *> buffers;
   int64_t beginNs = 0;
 };

@@ -16,12 +16,12 @@ using namespace commsched::runtime;
 static constexpr int64_t chunkBytes = int64_t(1) << 30;
 /// Up to here an all_reduce sends everything to everyone.
 static constexpr int64_t aloneBytes = 16 << 10;
-/// Tags: four per collective number, below what every MPI allows; sends and receives above them.
+/// Tags: four per collective number, below what every MPI allows; sends and receives above them, two per tag.
 static constexpr int64_t tagNumbers = 4096;
 static constexpr int pointToPointTag = 4 * tagNumbers;
 
 MpiOperation::MpiOperation(MpiGroup &group, commrt_work *work, const std::string &text)
-    : work(work), text(text), group(group), number(0),
+    : work(work), text(text), group(group), number(0), place(group.submitted++),
       due(std::chrono::steady_clock::now() + std::chrono::nanoseconds(work->delay_ns)) {
   if (!isPointToPoint())
     number = group.started++;
@@ -30,7 +30,8 @@ MpiOperation::MpiOperation(MpiGroup &group, commrt_work *work, const std::string
 bool MpiOperation::reducesAlone() const { return blockBytes() * size() <= aloneBytes; }
 
 void MpiOperation::post(const void *data, int64_t bytes, const Transfer &transfer, Round which) {
-  int tag = isPointToPoint() ? pointToPointTag + which : static_cast<int>(number % tagNumbers) * 4 + which;
+  int tag = isPointToPoint() ? pointToPointTag + static_cast<int>(work->tag) * 2 + which
+                             : static_cast<int>(number % tagNumbers) * 4 + which;
   auto *at = static_cast<char *>(const_cast<void *>(data));
   do {
     int64_t now = std::min(bytes, chunkBytes);
@@ -218,9 +219,21 @@ bool MpiOperation::finishFirstRound() {
   return true;
 }
 
+static int64_t largestTag(MPI_Comm comm) {
+  int flag = 0;
+  int *value = nullptr;
+  constexpr int64_t guaranteed = 32767;
+  if (MPI_Comm_get_attr(comm, MPI_TAG_UB, &value, &flag) != MPI_SUCCESS || !flag || !value)
+    return guaranteed;
+  return *value;
+}
+
 int32_t MpiOperation::start() {
-  if (work->delay_ns > 0 && std::chrono::steady_clock::now() < due)
+  if (place != group.posted || (work->delay_ns > 0 && std::chrono::steady_clock::now() < due))
     return COMMRT_OK;
+  if (isPointToPoint() && work->tag > (largestTag(group.comm) - pointToPointTag - 1) / 2)
+    return COMMRT_ERR_UNSUPPORTED;
+  ++group.posted;
   round = 1;
   postHeader();
   postFirstRound();

@@ -33,14 +33,16 @@ struct MpiGroup {
   MPI_Comm comm;                ///< of all ranks of the job
   std::vector<int32_t> members; ///< by place: ranks
   int32_t index;
-  int64_t started = 0; ///< collectives so far; numbers their messages
+  int64_t started = 0;   ///< collectives so far; numbers their messages
+  int64_t submitted = 0; ///< works so far
+  int64_t posted = 0;    ///< works whose messages are on their way; they go in the order of submission
 };
 
 class MpiOperation {
 public:
   MpiOperation(MpiGroup &group, commrt_work *work, const std::string &text);
 
-  /// Posts the first messages; a status.
+  /// Posts the first messages, unless a fault delays this or an earlier one; a status.
   int32_t start();
   /// Moves on without blocking: *done = 1 when complete. On an error `error` says what.
   int32_t test(int &done, std::string &error);
@@ -85,7 +87,7 @@ private:
   int32_t checkTransfer(const Transfer &transfer, const MPI_Status &status, std::string &error);
 
   MpiGroup &group;
-  int64_t number;
+  int64_t number, place; ///< among collectives; among all works of the group
   MpiHeader sentHeader = {}, gotHeader = {};
   std::vector<MPI_Request> requests;
   std::vector<Transfer> transfers;

@@ -57,7 +57,8 @@ static std::string describe(int32_t kind, int32_t dtype, int64_t count, const ch
 std::string commsched::runtime::describeWork(const commrt_work &work) {
   std::string text = describe(work.kind, work.dtype, work.send_counts ? -1 : work.count, work.group);
   if (work.kind == COMMRT_SEND || work.kind == COMMRT_RECV)
-    text += (work.kind == COMMRT_SEND ? " to member " : " from member ") + std::to_string(work.peer);
+    text += (work.kind == COMMRT_SEND ? " to member " : " from member ") + std::to_string(work.peer) +
+            (work.tag ? " tag " + std::to_string(work.tag) : "");
   if (work.kind == COMMRT_BROADCAST || work.kind == COMMRT_REDUCE || work.kind == COMMRT_GATHER ||
       work.kind == COMMRT_SCATTER)
     text += " with root " + std::to_string(work.root);

@@ -100,8 +100,8 @@ static void detachThreads(void *opaque) {
       for (size_t i = 0; i < slot->ranks.size(); ++i)
         hasOpen |= slot->ranks[i] == rank && slot->works[i];
     for (auto *open : {&lane->sends, &lane->receives})
-      for (auto &[pair, works] : *open)
-        hasOpen |= !works.empty() && (lane->members[pair.first] == rank || lane->members[pair.second] == rank);
+      for (auto &[key, works] : *open)
+        hasOpen |= !works.empty() && (lane->members[key.source] == rank || lane->members[key.target] == rank);
   }
   std::string need = whoNeeds(job, rank);
   if (hasOpen && need.empty())
@@ -150,9 +150,9 @@ std::vector<std::pair<int32_t, commrt_work *>> ThreadsJob::takeUnfinished() {
       takeSlot(*slot, false);
     lane->slots.clear();
     for (auto *open : {&lane->sends, &lane->receives}) {
-      for (auto &[pair, works] : *open)
+      for (auto &[key, works] : *open)
         for (commrt_work *work : works)
-          result.push_back({lane->members[open == &lane->sends ? pair.first : pair.second], work});
+          result.push_back({lane->members[open == &lane->sends ? key.source : key.target], work});
       open->clear();
     }
   }
@@ -238,9 +238,9 @@ static int32_t describeThreads(void *opaque, char *text, size_t size) {
       if (commrt_work *work = slot->works[index])
         add(job.describe(work) + " waits for " + job.missing(*lane, *slot));
     for (auto *open : {&lane->sends, &lane->receives})
-      for (auto &[pair, works] : *open) {
-        int32_t self = open == &lane->sends ? pair.first : pair.second;
-        int32_t other = open == &lane->sends ? pair.second : pair.first;
+      for (auto &[key, works] : *open) {
+        int32_t self = open == &lane->sends ? key.source : key.target;
+        int32_t other = open == &lane->sends ? key.target : key.source;
         if (self == index && !works.empty())
           add(job.describe(works.front()) + " waits for rank " + std::to_string(lane->members[other]) + " (" +
               job.lastOf(lane->members[other]) + ")");
@@ -386,7 +386,7 @@ static int32_t meet(LaneHandle &handle, commrt_work *work, std::unique_ptr<Slot>
   ThreadsJob &job = *handle.peer->job;
   Lane &lane = *handle.lane;
   bool sends = work->kind == COMMRT_SEND;
-  auto key = sends ? std::make_pair(handle.index, work->peer) : std::make_pair(work->peer, handle.index);
+  MessageKey key{sends ? handle.index : work->peer, sends ? work->peer : handle.index, work->tag};
   auto &mine = sends ? lane.sends[key] : lane.receives[key];
   auto &theirs = sends ? lane.receives[key] : lane.sends[key];
   int32_t other = lane.members[work->peer];

@@ -19,6 +19,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 namespace commsched::runtime {
@@ -41,14 +42,23 @@ struct Slot {
   int64_t virtualEndNs = 0;
 };
 
+/// What a send and a receive match by: members and tag.
+struct MessageKey {
+  int32_t source, target;
+  int64_t tag;
+  bool operator<(const MessageKey &other) const {
+    return std::tie(source, target, tag) < std::tie(other.source, other.target, other.tag);
+  }
+};
+
 /// The members of one subset and their open collectives, shared by the members' handles.
 struct Lane {
   std::vector<int32_t> members;
   std::vector<int64_t> started;            ///< by member: collectives so far
   std::deque<std::unique_ptr<Slot>> slots; ///< open ones; the first has number `firstOpen`
   int64_t firstOpen = 0;
-  /// Open sends and receives by (source, target).
-  std::map<std::pair<int32_t, int32_t>, std::deque<commrt_work *>> sends, receives;
+  /// Open sends and receives.
+  std::map<MessageKey, std::deque<commrt_work *>> sends, receives;
   int64_t freeNs = 0; ///< sim
 };
 

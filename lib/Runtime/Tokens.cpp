@@ -9,6 +9,7 @@
 #include "Core.h"
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <thread>
 
 using namespace commsched::runtime;
@@ -97,12 +98,15 @@ int32_t commrt_set_error_handler(commrt_context *context, commrt_error_handler h
 
 //===- Upcalls of the backend ----------------------------------------------------------------===//
 
-/// Moves a staged result [n][outer][inner] to the caller's [outer][n][inner].
+/// Moves a staged result [n][outer][inner] to the caller's [outer][n][inner]; `inner` may differ by member.
 static void unpack(Work &work) {
   const char *from = work.stagedOut.get();
-  for (int64_t member = 0; member < work.members; ++member)
-    for (int64_t row = 0; row < work.outOuter; ++row, from += work.innerBytes)
-      std::memcpy(work.userOut + (row * work.members + member) * work.innerBytes, from, work.innerBytes);
+  int64_t total = std::accumulate(work.rowBytes.begin(), work.rowBytes.end(), int64_t(0)), offset = 0;
+  for (int64_t bytes : work.rowBytes) {
+    for (int64_t row = 0; row < work.outOuter; ++row, from += bytes)
+      std::memcpy(work.userOut + row * total + offset, from, bytes);
+    offset += bytes;
+  }
 }
 
 static void unlinkToken(commrt_token *token) {

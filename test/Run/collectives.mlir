@@ -3,6 +3,8 @@
 // RUN: comm-run %s --ranks 4 --entry all_reduce --print | FileCheck %s --check-prefix=REDUCE
 // RUN: comm-run %s --ranks 4 --entry all_gather --print | FileCheck %s --check-prefix=GATHER
 // RUN: comm-run %s --ranks 4 --entry uneven --print | FileCheck %s --check-prefix=UNEVEN
+// RUN: comm-run %s --ranks 4 --entry uneven_rows --print | FileCheck %s --check-prefix=ROWS
+// RUN: comm-run %s --ranks 4 --entry tags --print | FileCheck %s --check-prefix=TAGS
 // RUN: comm-run %s --ranks 4 --entry coalesced --print | FileCheck %s --check-prefix=COALESCED
 // RUN: comm-run %s --ranks 4 --entry ring --print | FileCheck %s --check-prefix=RING
 // RUN: comm-run %s --ranks 4 --entry loop --print | FileCheck %s --check-prefix=LOOP
@@ -34,6 +36,44 @@ func.func @uneven() -> tensor<4xi64> {
       : (tensor<4xi64>) -> !comm.future<tensor<4xi64>>
   %out = comm.wait %started : !comm.future<tensor<4xi64>>
   return %out : tensor<4xi64>
+}
+
+// Splits along the second of three dimensions.
+// ROWS: rank 0 result 0: [1, 2, 1, 2, 5, 6, 5, 6]
+// ROWS: rank 1 result 0: [3, 4, 3, 4, 7, 8, 7, 8]
+func.func @uneven_rows() -> tensor<2x2x2xi32> {
+  %in = arith.constant dense<[[[1, 2], [3, 4]], [[5, 6], [7, 8]]]> : tensor<2x2x2xi32>
+  %started = comm.all_to_all %in on @pairs split 1 concat 1 input_splits [1, 1] output_splits [1, 1]
+      : (tensor<2x2x2xi32>) -> !comm.future<tensor<2x2x2xi32>>
+  %out = comm.wait %started : !comm.future<tensor<2x2x2xi32>>
+  return %out : tensor<2x2x2xi32>
+}
+
+// Each pair's ranks send to both; what was sent with tag 2 is received first.
+// TAGS: rank 0 result 0: [9]
+// TAGS: rank 0 result 1: [4]
+// TAGS: rank 3 result 0: [9]
+// TAGS: rank 3 result 1: [4]
+func.func @tags() -> (tensor<1xi32>, tensor<1xi32>) {
+  %four = arith.constant dense<4> : tensor<1xi32>
+  %nine = arith.constant dense<9> : tensor<1xi32>
+  %s0 = comm.send %four on @pairs peer 0 tag 1 : (tensor<1xi32>) -> !comm.future<>
+  %s1 = comm.send %four on @pairs peer 1 tag 1 : (tensor<1xi32>) -> !comm.future<>
+  %s2 = comm.send %nine on @pairs peer 0 tag 2 : (tensor<1xi32>) -> !comm.future<>
+  %s3 = comm.send %nine on @pairs peer 1 tag 2 : (tensor<1xi32>) -> !comm.future<>
+  %r0 = comm.recv on @pairs peer 0 tag 2 : () -> !comm.future<tensor<1xi32>>
+  %r1 = comm.recv on @pairs peer 1 tag 1 : () -> !comm.future<tensor<1xi32>>
+  %r2 = comm.recv on @pairs peer 0 tag 1 : () -> !comm.future<tensor<1xi32>>
+  %r3 = comm.recv on @pairs peer 1 tag 2 : () -> !comm.future<tensor<1xi32>>
+  %a = comm.wait %r0 : !comm.future<tensor<1xi32>>
+  %b = comm.wait %r1 : !comm.future<tensor<1xi32>>
+  %c = comm.wait %r2 : !comm.future<tensor<1xi32>>
+  %d = comm.wait %r3 : !comm.future<tensor<1xi32>>
+  comm.wait %s0 : !comm.future<>
+  comm.wait %s1 : !comm.future<>
+  comm.wait %s2 : !comm.future<>
+  comm.wait %s3 : !comm.future<>
+  return %a, %b : tensor<1xi32>, tensor<1xi32>
 }
 
 // COALESCED: rank 3 result 0: [8]

@@ -133,9 +133,9 @@ TEST_P(Collectives, AllToAllUneven) {
     auto in = filled(me, std::accumulate(sends.begin(), sends.end(), int64_t(0)));
     std::vector<int32_t> out(std::accumulate(receives.begin(), receives.end(), int64_t(0)), -1);
     commrt_token *token;
-    ASSERT_EQ(
-        commrt_all_to_all_v_start(group, in.data(), sends.data(), out.data(), receives.data(), COMMRT_I32, -1, &token),
-        COMMRT_OK);
+    ASSERT_EQ(commrt_all_to_all_v_start(group, in.data(), sends.data(), out.data(), receives.data(), 1, 1, COMMRT_I32,
+                                        -1, &token),
+              COMMRT_OK);
     sends.assign(n, -7); // the counts were copied
     ASSERT_EQ(finish(token), COMMRT_OK);
     int64_t at = 0;
@@ -147,6 +147,56 @@ TEST_P(Collectives, AllToAllUneven) {
         ASSERT_EQ(out[at++], valueAt(from, begin + i));
     }
   });
+}
+
+/// The same splits along the middle one of three dimensions: [outer][rows][inner].
+TEST_P(Collectives, AllToAllUnevenMiddleDimension) {
+  run([&](commrt_context *context, commrt_group *group) {
+    constexpr int64_t outer = 3;
+    int32_t me = commrt_rank(context);
+    auto share = [&](int32_t from, int32_t to) { return (from + 2 * to) % 4; };
+    std::vector<int64_t> sends(n), receives(n);
+    for (int32_t r = 0; r < n; ++r) {
+      sends[r] = share(me, r);
+      receives[r] = share(r, me);
+    }
+    int64_t sendRows = std::accumulate(sends.begin(), sends.end(), int64_t(0));
+    int64_t recvRows = std::accumulate(receives.begin(), receives.end(), int64_t(0));
+    auto in = filled(me, outer * sendRows * count);
+    std::vector<int32_t> out(outer * recvRows * count, -1);
+    commrt_token *token;
+    ASSERT_EQ(commrt_all_to_all_v_start(group, in.data(), sends.data(), out.data(), receives.data(), outer, count,
+                                        COMMRT_I32, -1, &token),
+              COMMRT_OK);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    int64_t at = 0;
+    for (int64_t row = 0; row < outer; ++row)
+      for (int32_t from = 0; from < n; ++from) {
+        int64_t before = 0, all = 0;
+        for (int32_t to = 0; to < n; ++to) {
+          before += to < me ? share(from, to) : 0;
+          all += share(from, to);
+        }
+        for (int64_t i = 0; i < share(from, me) * count; ++i)
+          ASSERT_EQ(out[at++], valueAt(from, (row * all + before) * count + i));
+      }
+  });
+}
+
+/// One member's pieces trade places within one buffer.
+TEST(AllToAll, UnevenInPlace) {
+  expectAllOk(runRanks(2, {}, [](commrt_context *context) {
+    bool first = commrt_rank(context) == 0;
+    std::vector<int32_t> data = first ? std::vector<int32_t>{1, 2, 3} : std::vector<int32_t>{4, 5, 6};
+    // Both sides may be one array.
+    int64_t counts[] = {first ? 1 : 2, first ? 2 : 1};
+    commrt_token *token;
+    ASSERT_EQ(commrt_all_to_all_v_start(worldGroup(context), data.data(), counts, data.data(), counts, 1, 1, COMMRT_I32,
+                                        -1, &token),
+              COMMRT_OK);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    EXPECT_EQ(data, first ? (std::vector<int32_t>{1, 4, 5}) : (std::vector<int32_t>{2, 3, 6}));
+  }));
 }
 
 TEST_P(Collectives, Broadcast) {
@@ -227,8 +277,8 @@ TEST_P(Collectives, SendAndReceive) {
       for (int32_t peer = 0; peer < n; ++peer) {
         sent.push_back(filled(me * 100 + k, count));
         got.emplace_back(count, -1);
-        ASSERT_EQ(commrt_send_start(group, sent.back().data(), count, COMMRT_I32, peer, -1, nullptr), COMMRT_OK);
-        ASSERT_EQ(commrt_recv_start(group, got.back().data(), count, COMMRT_I32, peer, -1, nullptr), COMMRT_OK);
+        ASSERT_EQ(commrt_send_start(group, sent.back().data(), count, COMMRT_I32, peer, 0, -1, nullptr), COMMRT_OK);
+        ASSERT_EQ(commrt_recv_start(group, got.back().data(), count, COMMRT_I32, peer, 0, -1, nullptr), COMMRT_OK);
       }
     commrt_token *token;
     ASSERT_EQ(commrt_coalesce_end(context, &token), COMMRT_OK);
@@ -236,6 +286,28 @@ TEST_P(Collectives, SendAndReceive) {
     for (int k = 0; k < messages; ++k)
       for (int32_t peer = 0; peer < n; ++peer)
         ASSERT_EQ(got[k * n + peer], filled(peer * 100 + k, count));
+  });
+}
+
+/// Receives are posted in another order than the sends: the tag decides, and the order within a tag.
+TEST_P(Collectives, MessagesMatchByTag) {
+  run([&](commrt_context *context, commrt_group *group) {
+    int32_t me = commrt_rank(context), to = (me + 1) % n, from = (me + n - 1) % n;
+    const int64_t sendTags[] = {7, 0, 7, 5, 1 << 20}, recvTags[] = {1 << 20, 5, 7, 0, 7};
+    const int recvOf[] = {4, 3, 0, 1, 2}; // which send each receive takes
+    std::vector<std::vector<int32_t>> sent, got(5, std::vector<int32_t>(count, -1));
+    ASSERT_EQ(commrt_coalesce_begin(context), COMMRT_OK);
+    for (int k = 0; k < 5; ++k)
+      sent.push_back(filled(me * 100 + k, count));
+    for (int k = 0; k < 5; ++k)
+      ASSERT_EQ(commrt_send_start(group, sent[k].data(), count, COMMRT_I32, to, sendTags[k], -1, nullptr), COMMRT_OK);
+    for (int k = 0; k < 5; ++k)
+      ASSERT_EQ(commrt_recv_start(group, got[k].data(), count, COMMRT_I32, from, recvTags[k], -1, nullptr), COMMRT_OK);
+    commrt_token *token;
+    ASSERT_EQ(commrt_coalesce_end(context, &token), COMMRT_OK);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    for (int k = 0; k < 5; ++k)
+      ASSERT_EQ(got[k], filled(from * 100 + recvOf[k], count));
   });
 }
 

@@ -177,7 +177,8 @@ TEST(Mismatch, UnevenSplits) {
     std::vector<float> in(8), out(8);
     int64_t sends[] = {1, 2}, receives[] = {1, commrt_rank(context) == 0 ? 2 : 1};
     commrt_token *token;
-    if (!commrt_all_to_all_v_start(worldGroup(context), in.data(), sends, out.data(), receives, COMMRT_F32, -1, &token))
+    if (!commrt_all_to_all_v_start(worldGroup(context), in.data(), sends, out.data(), receives, 1, 1, COMMRT_F32, -1,
+                                   &token))
       finish(token);
   });
   expectAllFailed(results, COMMRT_ERR_MISMATCH, {"sends 2 elements to rank 1, which expects 1"});
@@ -187,8 +188,8 @@ TEST(Mismatch, SendAndReceiveSizes) {
     float data[4];
     commrt_token *token;
     commrt_group *group = worldGroup(context);
-    int32_t status = commrt_rank(context) == 0 ? commrt_send_start(group, data, 4, COMMRT_F32, 1, -1, &token)
-                                               : commrt_recv_start(group, data, 2, COMMRT_F32, 0, -1, &token);
+    int32_t status = commrt_rank(context) == 0 ? commrt_send_start(group, data, 4, COMMRT_F32, 1, 0, -1, &token)
+                                               : commrt_recv_start(group, data, 2, COMMRT_F32, 0, 0, -1, &token);
     if (!status)
       finish(token);
   });
@@ -290,7 +291,7 @@ TEST(Arguments, AreChecked) {
     return commrt_broadcast_start(g, data, data, 1, COMMRT_F32, 1, -1, t);
   });
   fails("the peer is not a member", [](commrt_context *, commrt_group *g, commrt_token **t) {
-    return commrt_send_start(g, data, 1, COMMRT_F32, -1, -1, t);
+    return commrt_send_start(g, data, 1, COMMRT_F32, -1, 0, -1, t);
   });
   fails("a pair names no member", [](commrt_context *, commrt_group *g, commrt_token **t) {
     int64_t pairs[] = {0, 1};

@@ -28,9 +28,9 @@ TEST(Tokens, StartsReturnBeforeTheOthersArrive) {
     int32_t word = 0;
     commrt_token *message;
     if (commrt_rank(context) == 0)
-      ASSERT_EQ(commrt_send_start(group, &word, 1, COMMRT_I32, 1, -1, &message), COMMRT_OK);
+      ASSERT_EQ(commrt_send_start(group, &word, 1, COMMRT_I32, 1, 0, -1, &message), COMMRT_OK);
     else
-      ASSERT_EQ(commrt_recv_start(group, &word, 1, COMMRT_I32, 0, -1, &message), COMMRT_OK);
+      ASSERT_EQ(commrt_recv_start(group, &word, 1, COMMRT_I32, 0, 0, -1, &message), COMMRT_OK);
     ASSERT_EQ(finish(message), COMMRT_OK);
     if (commrt_rank(context) == 1)
       ASSERT_EQ(commrt_all_reduce_start(group, &value, &value, 1, COMMRT_F32, COMMRT_SUM, 1, -1, &token), COMMRT_OK);

@@ -133,8 +133,9 @@ TEST(Mpi, BitsOfThreads) {
   EXPECT_EQ(commrt_job_destroy(job), COMMRT_OK);
 }
 
-/// Ranks send different sizes in both directions; a job after a job in one process.
-TEST(Mpi, SendAndReceiveAndUnevenSplits) {
+/// Messages around a ring, also out of order by tag, and uneven splits of a middle dimension; a second job in one
+/// process.
+TEST(Mpi, MessagesTagsAndUnevenSplits) {
   commrt_options options = mpiOptions();
   commrt_job *job;
   ASSERT_EQ(commrt_job_create(&options, &job, nullptr, 0), COMMRT_OK);
@@ -146,24 +147,50 @@ TEST(Mpi, SendAndReceiveAndUnevenSplits) {
   std::vector<int32_t> sent(100, me), got(100, -1);
   commrt_token *token;
   ASSERT_EQ(commrt_coalesce_begin(context), COMMRT_OK);
-  ASSERT_EQ(commrt_send_start(group, sent.data(), 100, COMMRT_I32, next, -1, nullptr), COMMRT_OK);
-  ASSERT_EQ(commrt_recv_start(group, got.data(), 100, COMMRT_I32, previous, -1, nullptr), COMMRT_OK);
+  ASSERT_EQ(commrt_send_start(group, sent.data(), 100, COMMRT_I32, next, 0, -1, nullptr), COMMRT_OK);
+  ASSERT_EQ(commrt_recv_start(group, got.data(), 100, COMMRT_I32, previous, 0, -1, nullptr), COMMRT_OK);
   ASSERT_EQ(commrt_coalesce_end(context, &token), COMMRT_OK);
   ASSERT_EQ(finish(token), COMMRT_OK);
   EXPECT_EQ(got, std::vector<int32_t>(100, previous));
 
+  // Out of order: the tag decides.
+  const int64_t sendTags[] = {3, 1, 3, 1 << 20}, recvTags[] = {1 << 20, 3, 1, 3};
+  const int recvOf[] = {3, 0, 1, 2};
+  constexpr int64_t sizes[] = {10, 100000, 10, 1000};
+  std::vector<std::vector<int32_t>> outgoing, incoming;
+  ASSERT_EQ(commrt_coalesce_begin(context), COMMRT_OK);
+  for (int k = 0; k < 4; ++k) {
+    outgoing.emplace_back(sizes[k], me * 10 + k);
+    incoming.emplace_back(sizes[recvOf[k]], -1);
+  }
+  for (int k = 0; k < 4; ++k) {
+    ASSERT_EQ(commrt_recv_start(group, incoming[k].data(), incoming[k].size(), COMMRT_I32, previous, recvTags[k], -1,
+                                nullptr),
+              COMMRT_OK);
+    ASSERT_EQ(
+        commrt_send_start(group, outgoing[k].data(), outgoing[k].size(), COMMRT_I32, next, sendTags[k], -1, nullptr),
+        COMMRT_OK);
+  }
+  ASSERT_EQ(commrt_coalesce_end(context, &token), COMMRT_OK);
+  ASSERT_EQ(finish(token), COMMRT_OK);
+  for (int k = 0; k < 4; ++k)
+    EXPECT_EQ(incoming[k], std::vector<int32_t>(sizes[recvOf[k]], previous * 10 + recvOf[k]));
+
+  // Rows [2][pieces][3]: me sends (me + 2 other) mod 3 rows to each other.
+  constexpr int64_t outer = 2, inner = 3;
   std::vector<int64_t> sends(n), receives(n);
   std::vector<int32_t> in, expected;
-  for (int32_t other = 0; other < n; ++other) {
-    sends[other] = (me + 2 * other) % 3;
-    receives[other] = (other + 2 * me) % 3;
-    in.insert(in.end(), sends[other], me * 100 + other);
-    expected.insert(expected.end(), receives[other], other * 100 + me);
-  }
+  for (int64_t row = 0; row < outer; ++row)
+    for (int32_t other = 0; other < n; ++other) {
+      sends[other] = (me + 2 * other) % 3;
+      receives[other] = (other + 2 * me) % 3;
+      in.insert(in.end(), sends[other] * inner, row * 10000 + me * 100 + other);
+      expected.insert(expected.end(), receives[other] * inner, row * 10000 + other * 100 + me);
+    }
   std::vector<int32_t> out(expected.size());
-  ASSERT_EQ(
-      commrt_all_to_all_v_start(group, in.data(), sends.data(), out.data(), receives.data(), COMMRT_I32, -1, &token),
-      COMMRT_OK);
+  ASSERT_EQ(commrt_all_to_all_v_start(group, in.data(), sends.data(), out.data(), receives.data(), outer, inner,
+                                      COMMRT_I32, -1, &token),
+            COMMRT_OK);
   ASSERT_EQ(finish(token), COMMRT_OK);
   EXPECT_EQ(out, expected);
   ASSERT_EQ(commrt_program_end(context), COMMRT_OK);

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define COMMRT_BACKEND_ABI_VERSION 1u
+#define COMMRT_BACKEND_ABI_VERSION 2u
 
 /// One collective of one rank. Dense: the core has resolved `outer`. The core owns it until `complete`.
 typedef struct commrt_work {
@@ -31,6 +31,7 @@ typedef struct commrt_work {
   int64_t count; ///< elements of one block, as in Runtime.h
   int32_t root;  ///< member; broadcast, reduce, gather, scatter
   int32_t peer;  ///< member; send, recv
+  int64_t tag;   ///< send, recv: they match by members and tag, in order within one tag
   /// permute: the member that this one sends to, receives from; -1 none.
   int32_t send_to, recv_from;
   /// all_to_all, uneven: n entries each. NULL in the even form.

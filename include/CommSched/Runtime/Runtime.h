@@ -31,7 +31,7 @@ extern "C" {
 #endif
 
 #define COMMRT_API __attribute__((visibility("default")))
-#define COMMRT_ABI_VERSION 1u
+#define COMMRT_ABI_VERSION 2u
 
 /// One run of N ranks. In the threads and sim backends all ranks live in this process; in mpi this process is one rank.
 typedef struct commrt_job commrt_job;
@@ -229,11 +229,12 @@ COMMRT_API int32_t commrt_all_reduce_start(commrt_group *group, const void *in, 
 COMMRT_API int32_t commrt_all_to_all_start(commrt_group *group, const void *in, void *out, int64_t split_outer,
                                            int64_t concat_outer, int64_t count, int32_t dtype, int64_t site,
                                            commrt_token **token);
-/// Uneven: send_counts[j] elements go to member j, recv_counts[j] come from it, both dense in member order. The counts
-/// (n entries each) are copied.
+/// Uneven: send_counts[j] rows of `inner` elements go to member j, recv_counts[j] come from it. in is
+/// [outer][sum of send_counts][inner], out is [outer][sum of recv_counts][inner], both in member order. The counts (n
+/// entries each) are copied. In place: in = out.
 COMMRT_API int32_t commrt_all_to_all_v_start(commrt_group *group, const void *in, const int64_t *send_counts, void *out,
-                                             const int64_t *recv_counts, int32_t dtype, int64_t site,
-                                             commrt_token **token);
+                                             const int64_t *recv_counts, int64_t outer, int64_t inner, int32_t dtype,
+                                             int64_t site, commrt_token **token);
 /// in [count] at member `root` -> out [count] everywhere. `in` is only read at the root. In place: in = out.
 COMMRT_API int32_t commrt_broadcast_start(commrt_group *group, const void *in, void *out, int64_t count, int32_t dtype,
                                           int32_t root, int64_t site, commrt_token **token);
@@ -251,11 +252,12 @@ COMMRT_API int32_t commrt_scatter_start(commrt_group *group, const void *in, voi
 /// target gets zeros. The pairs are copied.
 COMMRT_API int32_t commrt_permute_start(commrt_group *group, const void *in, void *out, int64_t count, int32_t dtype,
                                         const int64_t *pairs, int64_t num_pairs, int64_t site, commrt_token **token);
-/// To member, or from member, `peer`. Sends and receives between two members match in order.
+/// To member, or from member, `peer`. Sends and receives between two members match by tag, and in order within one tag.
+/// `tag` is not negative (mpi: below half of MPI_TAG_UB).
 COMMRT_API int32_t commrt_send_start(commrt_group *group, const void *in, int64_t count, int32_t dtype, int32_t peer,
-                                     int64_t site, commrt_token **token);
+                                     int64_t tag, int64_t site, commrt_token **token);
 COMMRT_API int32_t commrt_recv_start(commrt_group *group, void *out, int64_t count, int32_t dtype, int32_t peer,
-                                     int64_t site, commrt_token **token);
+                                     int64_t tag, int64_t site, commrt_token **token);
 COMMRT_API int32_t commrt_barrier_start(commrt_group *group, int64_t site, commrt_token **token);
 
 /// Starts between begin and end, also on different groups, share one token. Not nested.
