@@ -94,25 +94,13 @@ struct CommSchedulePass : public commsched::impl::CommScheduleBase<CommScheduleP
   }
 
 private:
-  /// The tighter of a cap of one kind and the cap of all.
-  Bytes cap(Bytes ofKind) const {
-    return ofKind < 0 ? bucketCapBytes : bucketCapBytes < 0 ? ofKind : std::min<Bytes>(ofKind, bucketCapBytes);
-  }
-
   LogicalResult scheduleBlock(Block &block, const OperationCosts &costs) {
-    LoadOptions load = {collectiveOrder, bucketing, cap(allGatherCapBytes), cap(reduceScatterCapBytes),
-                        cap(allReduceCapBytes)};
-    LoadedBlock loaded = loadBlock(block, costs, load);
-    ScheduleOptions options;
-    options.memoryBudgetPpm = toPpm(memoryBudgetRatio);
-    options.memoryLimitBytes = memoryLimitBytes;
-    options.bucketing = bucketing;
-    options.allGatherCap = load.allGatherCap;
-    options.reduceScatterCap = load.reduceScatterCap;
-    options.allReduceCap = load.allReduceCap;
-    options.collectiveOrder = collectiveOrder;
-    options.effort = effort;
-    ScheduleResult result = schedule(loaded.problem, options);
+    SolverOptions solver(collectiveOrder, bucketing,
+                         {bucketCapBytes, allGatherCapBytes, reduceScatterCapBytes, allReduceCapBytes}, effort);
+    LoadedBlock loaded = loadBlock(block, costs, solver.load);
+    solver.schedule.memoryBudgetPpm = toPpm(memoryBudgetRatio);
+    solver.schedule.memoryLimitBytes = memoryLimitBytes;
+    ScheduleResult result = schedule(loaded.problem, solver.schedule);
     Operation *parent = block.getParentOp();
     if (!result.defect.empty())
       return parent->emitError() << "the solver's answer does not hold (" << result.defect << "); please report this";
@@ -125,7 +113,7 @@ private:
       locations.push_back(loaded.nodes[outcome.start]->getLoc());
     remarkOutcomes(loaded, result, locations);
     applySchedule(loaded, result.buckets, result.expanded, result.order);
-    comparePrediction(block, costs, load, result);
+    comparePrediction(block, costs, solver.load, result);
     return success();
   }
 

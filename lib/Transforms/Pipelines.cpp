@@ -74,6 +74,17 @@ void addBucket(OpPassManager &functions, const OverlapOptions &options) {
   functions.addPass(createCommBucket(passOptions));
 }
 
+std::unique_ptr<Pass> createPareto(const OverlapOptions &options) {
+  CommParetoOptions passOptions;
+  passOptions.machine = options.machine;
+  passOptions.collectiveOrder = options.collectiveOrder;
+  passOptions.bucketing = options.bucketing;
+  passOptions.bucketCapBytes = options.bucketCapBytes;
+  passOptions.effort = options.effort;
+  passOptions.file = options.paretoFile;
+  return createCommPareto(passOptions);
+}
+
 /// All passes that `passes` may name.
 constexpr Stage kStages[] = {
     {"comm-schedule", addSchedule},
@@ -131,6 +142,8 @@ LogicalResult commsched::buildOverlapPipeline(OpPassManager &manager, const Over
   bool report = options.table || !options.reportFile.empty() || !options.timelineFile.empty();
   if (!collector && report)
     collector = std::make_shared<ReportCollector>(getReportOptions(options));
+  if (!options.paretoFile.empty())
+    manager.addPass(createPareto(options));
   if (collector)
     manager.addPass(createReportStagePass(collector, ReportStage::Begin));
   OpPassManager &functions = manager.nest<func::FuncOp>();

@@ -22,8 +22,8 @@ Bytes commsched::peakLimit(Bytes peak, double memoryBudgetRatio, Bytes memoryLim
   return peak + mulDiv(peak, toPpm(memoryBudgetRatio), 1000000);
 }
 
-/// The functions of a module that have a body, and their blocks with collectives.
-static void forEachBlock(ModuleOp module, llvm::function_ref<void(FunctionOpInterface, Block &, std::string)> visit) {
+void commsched::forEachReportedBlock(ModuleOp module,
+                                     llvm::function_ref<void(FunctionOpInterface, Block &, std::string)> visit) {
   module.walk([&](FunctionOpInterface function) {
     int64_t inner = 0;
     for (Block *block : findSchedulableBlocks(function)) {
@@ -32,6 +32,19 @@ static void forEachBlock(ModuleOp module, llvm::function_ref<void(FunctionOpInte
       visit(function, *block, body ? name : name + "." + std::to_string(inner++));
     }
   });
+}
+
+LogicalResult commsched::writeReportFile(Location loc, StringRef file,
+                                         llvm::function_ref<void(llvm::raw_ostream &)> print) {
+  if (file.empty())
+    return success();
+  llvm::Error error = llvm::writeToOutput(file, [&](llvm::raw_ostream &os) {
+    print(os);
+    return llvm::Error::success();
+  });
+  if (error)
+    return emitError(loc) << "cannot write '" << file << "': " << llvm::toString(std::move(error));
+  return success();
 }
 
 LogicalResult ReportCollector::begin(ModuleOp module) {
@@ -44,7 +57,7 @@ LogicalResult ReportCollector::begin(ModuleOp module) {
   MeasureOptions measure;
   measure.load = {options.collectiveOrder, options.bucketing};
   measure.timeline = !options.timelineFile.empty();
-  forEachBlock(module, [&](FunctionOpInterface, Block &block, std::string name) {
+  forEachReportedBlock(module, [&](FunctionOpInterface, Block &block, std::string name) {
     BlockReport report;
     report.name = std::move(name);
     report.before = measureBlock(block, costs, measure);
@@ -69,7 +82,7 @@ LogicalResult ReportCollector::end(ModuleOp module) {
   llvm::StringMap<BlockReport *> byName;
   for (BlockReport &block : result.blocks)
     byName[block.name] = &block;
-  forEachBlock(module, [&](FunctionOpInterface function, Block &block, std::string name) {
+  forEachReportedBlock(module, [&](FunctionOpInterface function, Block &block, std::string name) {
     BlockReport *report = byName.lookup(name);
     if (!report)
       return;
@@ -85,7 +98,7 @@ LogicalResult ReportCollector::measureOnce(ModuleOp module) {
   if (failed(begin(module)))
     return failure();
   size_t next = 0;
-  forEachBlock(module, [&](FunctionOpInterface function, Block &, std::string) {
+  forEachReportedBlock(module, [&](FunctionOpInterface function, Block &, std::string) {
     BlockReport &report = result.blocks[next++];
     report.after = report.before;
     report.signature = scheduleSignature(function);
@@ -96,23 +109,11 @@ LogicalResult ReportCollector::measureOnce(ModuleOp module) {
 LogicalResult ReportCollector::write(ModuleOp module) {
   if (options.table)
     printTable(result, llvm::errs());
-  auto writeFile = [&](StringRef file, llvm::function_ref<void(llvm::raw_ostream &)> print) -> LogicalResult {
-    if (file.empty())
-      return success();
-    llvm::Error error = llvm::writeToOutput(file, [&](llvm::raw_ostream &os) {
-      print(os);
-      return llvm::Error::success();
-    });
-    if (error)
-      return emitError(module.getLoc()) << "cannot write '" << file << "': " << llvm::toString(std::move(error));
-    return success();
-  };
   bool page = StringRef(options.timelineFile).ends_with(".html");
-  return failure(failed(writeFile(options.reportFile,
-                                  [&](llvm::raw_ostream &os) { os << llvm::formatv("{0:2}\n", result.toJSON()); })) ||
-                 failed(writeFile(options.timelineFile, [&](llvm::raw_ostream &os) {
-                   page ? writeHtml(result, os) : writeTrace(result, os);
-                 })));
+  auto printJson = [&](llvm::raw_ostream &os) { os << llvm::formatv("{0:2}\n", result.toJSON()); };
+  auto printTimeline = [&](llvm::raw_ostream &os) { page ? writeHtml(result, os) : writeTrace(result, os); };
+  return failure(failed(writeReportFile(module.getLoc(), options.reportFile, printJson)) ||
+                 failed(writeReportFile(module.getLoc(), options.timelineFile, printTimeline)));
 }
 
 namespace {

@@ -8,6 +8,7 @@
 
 #include "CommSched/Transforms/SchedulingOptions.h"
 #include "mlir/IR/Diagnostics.h"
+#include <algorithm>
 #include <cmath>
 
 using namespace mlir;
@@ -28,4 +29,18 @@ LogicalResult commsched::checkMemoryBudget(MLIRContext *context, double memoryBu
     return success();
   return emitError(UnknownLoc::get(context))
          << "memory-budget-ratio=" << memoryBudgetRatio << ": expected a fraction from 0 to 1e6";
+}
+
+/// The tighter of a cap of one kind and the cap of all.
+static Bytes tighter(Bytes ofKind, Bytes any) { return ofKind < 0 ? any : any < 0 ? ofKind : std::min(ofKind, any); }
+
+SolverOptions::SolverOptions(CollectiveOrder order, bool bucketing, const BucketCaps &caps, int64_t effort) {
+  load = {order, bucketing, tighter(caps.allGather, caps.any), tighter(caps.reduceScatter, caps.any),
+          tighter(caps.allReduce, caps.any)};
+  schedule.bucketing = bucketing;
+  schedule.allGatherCap = load.allGatherCap;
+  schedule.reduceScatterCap = load.reduceScatterCap;
+  schedule.allReduceCap = load.allReduceCap;
+  schedule.collectiveOrder = order;
+  schedule.effort = effort;
 }

@@ -1,4 +1,4 @@
-//===- ReportFlags.cpp - --comm-machine, --comm-report and --comm-timeline ----------------===//
+//===- ReportFlags.cpp - The flags that say where a report goes ---------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -12,6 +12,7 @@
 
 #include "ReportFlags.h"
 
+#include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/ReportCollector.h"
 
 #include "mlir/Pass/PassManager.h"
@@ -29,6 +30,9 @@ static cl::opt<std::string> commReportFile("comm-report-file", cl::value_desc("f
 static cl::opt<std::string> commTimeline("comm-timeline", cl::value_desc("file"),
                                          cl::desc("Write the timeline before and after: a page where the name ends in "
                                                   ".html, a Perfetto trace otherwise"));
+static cl::opt<std::string> commParetoFile("comm-pareto-file", cl::value_desc("file.json"),
+                                           cl::desc("Write the input's time against peak memory as JSON, and as a "
+                                                    "picture to file.svg; --comm-pareto=file.json for short"));
 
 static constexpr StringRef pipelineName = "reorder-comm-overlap";
 
@@ -43,16 +47,21 @@ static bool matchFlag(StringRef argument, StringRef name, std::string &value) {
   return true;
 }
 
+/// The same for a flag that is the name of a pass too: a value with a '=' in it, or none, is the pass with its options.
+static bool matchShortFlag(StringRef argument, StringRef name, std::string &value) {
+  std::string file;
+  if (!matchFlag(argument, name, file) || file.empty() || StringRef(file).contains('='))
+    return false;
+  value = file;
+  return true;
+}
+
 commsched::ReportFlags::ReportFlags(int argc, char **argv) {
-  std::string value;
   for (char *argument : make_range(argv, argv + argc)) {
     if (matchFlag(argument, "comm-machine", machine) || matchFlag(argument, "comm-report-file", reportFile) ||
-        matchFlag(argument, "comm-timeline", timelineFile))
+        matchFlag(argument, "comm-timeline", timelineFile) || matchFlag(argument, "comm-pareto-file", paretoFile) ||
+        matchShortFlag(argument, "comm-report", reportFile) || matchShortFlag(argument, "comm-pareto", paretoFile))
       continue;
-    if (matchFlag(argument, "comm-report", value) && !value.empty() && !StringRef(value).contains('=')) {
-      reportFile = value;
-      continue;
-    }
     rest.push_back(argument);
   }
   addToPipelines();
@@ -63,7 +72,8 @@ std::string commsched::ReportFlags::asPassOptions() const {
   std::string options;
   for (auto [name, value] : {std::pair<StringRef, const std::string &>("machine", machine),
                              {"report-file", reportFile},
-                             {"timeline-file", timelineFile}})
+                             {"timeline-file", timelineFile},
+                             {"pareto-file", paretoFile}})
     if (!value.empty())
       options += (options.empty() ? "" : " ") + name.str() + "=" + value;
   return options;
@@ -104,12 +114,20 @@ void commsched::ReportFlags::apply(mlir::MlirOptMainConfig &config) const {
     options.machine = machine;
   options.reportFile = reportFile;
   options.timelineFile = timelineFile;
-  config.setPassPipelineSetupFn([inner = config, options](mlir::PassManager &manager) -> LogicalResult {
+  CommParetoOptions pareto;
+  pareto.machine = options.machine;
+  pareto.file = paretoFile;
+  bool report = !reportFile.empty() || !timelineFile.empty();
+  config.setPassPipelineSetupFn([inner = config, options, pareto, report](mlir::PassManager &manager) -> LogicalResult {
     auto collector = std::make_shared<ReportCollector>(options);
-    manager.addPass(createReportStagePass(collector, ReportStage::Begin));
+    if (!pareto.file.empty())
+      manager.addPass(createCommPareto(pareto));
+    if (report)
+      manager.addPass(createReportStagePass(collector, ReportStage::Begin));
     if (failed(inner.setupPassPipeline(manager)))
       return mlir::failure();
-    manager.addPass(createReportStagePass(collector, ReportStage::End));
+    if (report)
+      manager.addPass(createReportStagePass(collector, ReportStage::End));
     return mlir::success();
   });
 }

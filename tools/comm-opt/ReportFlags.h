@@ -1,4 +1,4 @@
-//===- ReportFlags.h - --comm-machine, --comm-report and --comm-timeline ------*- C++ -*-===//
+//===- ReportFlags.h - The flags that say where a report goes ------------------*- C++ -*-===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,10 +6,11 @@
 //
 //===------------------------------------------------------------------------------------===//
 //
-// The three flags say where a report goes, whatever is run: they become options of reorder-comm-overlap where the
-// command line names that pipeline; otherwise the whole run is measured before and after. They are taken out of the
-// command line before LLVM parses it, because `comm-report` is the name of a pass too: `--comm-report=FILE` is the
-// flag, and a value with a '=' in it, or none, is the pass with its options.
+// --comm-machine, --comm-report, --comm-timeline and --comm-pareto, whatever is run: they become options of
+// reorder-comm-overlap where the command line names that pipeline; otherwise the whole run is measured before and
+// after. They are taken out of the command line before LLVM parses it, because `comm-report` and `comm-pareto` are
+// names of passes too: `--comm-report=FILE` is the flag, and a value with a '=' in it, or none, is the pass with its
+// options.
 //
 //===------------------------------------------------------------------------------------===//
 
@@ -35,14 +36,14 @@ public:
   void apply(mlir::MlirOptMainConfig &config) const;
 
 private:
-  bool any() const { return !reportFile.empty() || !timelineFile.empty(); }
+  bool any() const { return !reportFile.empty() || !timelineFile.empty() || !paretoFile.empty(); }
   std::string asPassOptions() const;
   void addToPipelines();
 
   llvm::BumpPtrAllocator allocator;
   llvm::StringSaver strings{allocator};
   std::vector<char *> rest;
-  std::string machine, reportFile, timelineFile;
+  std::string machine, reportFile, timelineFile, paretoFile;
   /// The pipeline reorder-comm-overlap is there and has got the flags as its options.
   bool passedOn = false;
 };

@@ -28,6 +28,18 @@ def MemoryLimitBytesOption
 // Scheduling
 //===--------------------------------------------------------------------------------------===//
 
+/// What the solver may do.
+defvar solverOptions = [
+  Option<"bucketing", "bucketing", "bool", "true", "merge collectives">,
+  Option<"bucketCapBytes", "bucket-cap-bytes", "int64_t", "-1",
+         "largest merged collective of any kind, bytes; no limit where negative">,
+  Option<"allGatherCapBytes", "all-gather-cap-bytes", "int64_t", "-1", "the same for all-gathers alone">,
+  Option<"reduceScatterCapBytes", "reduce-scatter-cap-bytes", "int64_t", "-1", "the same for reduce-scatters alone">,
+  Option<"allReduceCapBytes", "all-reduce-cap-bytes", "int64_t", "-1", "the same for all-reduces alone">,
+  Option<"effort", "effort", "int64_t", "-1",
+         "steps that one search may take: 0 for the first answer, negative for the default (about a second)">,
+];
+
 def CommSchedule : Pass<"comm-schedule"> {
   let summary = "decide order and buckets together, under a hard peak-memory limit";
   let description = [{
@@ -40,17 +52,7 @@ def CommSchedule : Pass<"comm-schedule"> {
     Remarks: per collective, where it moved, with how many others it was merged, how much of it is exposed before and
     after, and what limits it.
   }];
-  let options = [
-    MachineOption, CollectiveOrderOption, MemoryBudgetRatioOption, MemoryLimitBytesOption,
-    Option<"bucketing", "bucketing", "bool", "true", "merge collectives">,
-    Option<"bucketCapBytes", "bucket-cap-bytes", "int64_t", "-1",
-           "largest merged collective of any kind, bytes; no limit where negative">,
-    Option<"allGatherCapBytes", "all-gather-cap-bytes", "int64_t", "-1", "the same for all-gathers alone">,
-    Option<"reduceScatterCapBytes", "reduce-scatter-cap-bytes", "int64_t", "-1", "the same for reduce-scatters alone">,
-    Option<"allReduceCapBytes", "all-reduce-cap-bytes", "int64_t", "-1", "the same for all-reduces alone">,
-    Option<"effort", "effort", "int64_t", "-1",
-           "steps that the search may take: 0 for the first answer, negative for the default (about a second)">,
-  ];
+  let options = [MachineOption, CollectiveOrderOption, MemoryBudgetRatioOption, MemoryLimitBytesOption] # solverOptions;
 }
 
 //===--------------------------------------------------------------------------------------===//
@@ -134,6 +136,24 @@ def CommReport : Pass<"comm-report", "::mlir::ModuleOp"> {
            "write the timeline to this file: a page where it ends in .html, a Perfetto trace otherwise">,
     Option<"table", "table", "bool", "true", "print the table to standard error">,
   ];
+}
+
+def CommPareto : Pass<"comm-pareto", "::mlir::ModuleOp"> {
+  let summary = "find out what memory buys: makespan against peak memory";
+  let description = [{
+    Solves every block with collectives as `comm-schedule` would, for limits from the lowest peak that can be reached to
+    none at all, and writes the answers that no cheaper one matches: as JSON, and as a picture. Changes nothing. Every
+    limit costs one search; limits are solved in parallel.
+
+    `comm-opt --comm-pareto=FILE` runs it on the input, before everything else.
+  }];
+  let options = [
+    MachineOption, CollectiveOrderOption,
+    Option<"file", "file", "std::string", "\"\"", "write the curves as JSON to this file">,
+    Option<"picture", "picture", "std::string", "\"\"",
+           "write the picture (SVG) to this file; by default beside `file`, with the suffix .svg">,
+    Option<"limits", "limits", "int32_t", "16", "limits to solve for; at least 3">,
+  ] # solverOptions;
 }
 
 def CommVerify : Pass<"comm-verify", "::mlir::ModuleOp"> {

@@ -51,6 +51,9 @@ struct OverlapOptions : public mlir::PassPipelineOptions<OverlapOptions> {
   Option<std::string> timelineFile{
       *this, "timeline-file",
       llvm::cl::desc("write the timeline to this file: a page where it ends in .html, a Perfetto trace otherwise")};
+  Option<std::string> paretoFile{*this, "pareto-file",
+                                 llvm::cl::desc("write time against peak of the input as JSON to this file, and as a "
+                                                "picture (SVG) beside it")};
   Option<bool> table{*this, "table", llvm::cl::init(false), llvm::cl::desc("print the report to standard error")};
 };
 

@@ -14,6 +14,7 @@
 
 #include "CommSched/Analysis/Report.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Pass/Pass.h"
 #include <chrono>
 #include <memory>
@@ -61,6 +62,16 @@ private:
   Report result;
   std::chrono::steady_clock::time_point began;
 };
+
+/// Visits the blocks of a module that reports speak of: those of its functions that hold collectives, with the names
+/// that they have there ("f", "f.0", ...).
+void forEachReportedBlock(
+    mlir::ModuleOp module,
+    llvm::function_ref<void(mlir::FunctionOpInterface function, mlir::Block &block, std::string name)> visit);
+
+/// Writes `file` as a whole, or leaves it as it was and says why at `loc`. Nothing where `file` is empty.
+llvm::LogicalResult writeReportFile(mlir::Location loc, llvm::StringRef file,
+                                    llvm::function_ref<void(llvm::raw_ostream &)> print);
 
 /// The peak that `options` allow a block whose input peak is `peak`, bytes. Saturates.
 Bytes peakLimit(Bytes peak, double memoryBudgetRatio, Bytes memoryLimitBytes);

@@ -14,6 +14,8 @@
 #define COMMSCHED_TRANSFORMS_SCHEDULINGOPTIONS_H
 
 #include "CommSched/Analysis/CostModel.h"
+#include "CommSched/Analysis/ProblemLoader.h"
+#include "CommSched/Scheduling/Scheduler.h"
 #include "mlir/IR/MLIRContext.h"
 #include "llvm/Support/LogicalResult.h"
 #include <memory>
@@ -28,6 +30,19 @@ int64_t toPpm(double memoryBudgetRatio);
 
 /// Whether a memory budget makes sense; says in one line if not.
 llvm::LogicalResult checkMemoryBudget(mlir::MLIRContext *context, double memoryBudgetRatio);
+
+/// Largest merged collectives in bytes: of any kind, and of one; no limit where negative.
+struct BucketCaps {
+  Bytes any = -1, allGather = -1, reduceScatter = -1, allReduce = -1;
+};
+
+/// The options of passes that run the solver, as the loader and the solver want them. Limits on memory are left open.
+struct SolverOptions {
+  SolverOptions(CollectiveOrder order, bool bucketing, const BucketCaps &caps, int64_t effort);
+
+  LoadOptions load;
+  ScheduleOptions schedule;
+};
 
 } // namespace commsched
 
