@@ -1,8 +1,10 @@
 // RUN: comm-opt %s | comm-opt | FileCheck %s
 // RUN: comm-opt %s --mlir-print-op-generic | comm-opt | FileCheck %s
 // RUN: comm-opt %s --emit-bytecode | comm-opt | FileCheck %s
+// RUN: comm-opt %s | not grep "comm[.][a-z_]*  "
 
-// Tests that every operation, type and attribute of the dialect survives printing and parsing.
+// Tests that every operation, type and attribute of the dialect survives printing and parsing, with one blank behind each
+// operation's name.
 
 // CHECK: comm.group @dp #comm.iota<[1, 4]>
 comm.group @dp #comm.iota<[1, 4]>

@@ -84,7 +84,7 @@ class Comm_StartOp<string mnemonic, string kind, dag args = (ins), string prefix
 }
 
 defvar reductionArgs = (ins Comm_ReductionAttr:$reduction, OptionalAttr<F64Attr>:$scale);
-defvar reductionFormat = "$reduction (`scale` $scale^)?";
+defvar reductionFormat = "`` $reduction (`scale` $scale^)?";
 
 def Comm_AllGatherOp : Comm_StartOp<"all_gather", "AllGather", (ins DefaultValuedAttr<I64Attr, "0">:$dim), "",
                                     "(`dim` $dim^)?"> {
