@@ -10,9 +10,8 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "BlockReordering.h"
 #include "CommSched/Scheduling/OrderFsdp.h"
-#include "CommSched/Transforms/Passes.h"
+#include "ReorderingPass.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 namespace commsched {
@@ -26,23 +25,11 @@ using namespace commsched::comm;
 
 namespace {
 
-struct CommOrderFsdpPass : public commsched::impl::CommOrderFsdpBase<CommOrderFsdpPass> {
-  using CommOrderFsdpBase::CommOrderFsdpBase;
+struct CommOrderFsdpPass : ReorderingPass<CommOrderFsdpPass, commsched::impl::CommOrderFsdpBase> {
+  using ReorderingPass::ReorderingPass;
 
-  LogicalResult initialize(MLIRContext *context) final {
-    return reordering.initialize(context, machine, collectiveOrder);
-  }
-
-  void runOnOperation() final {
-    FailureOr<bool> changed = reorderBlocks(
-        getOperation(), getArgument(), reordering, getAnalysis<InputPeaks>(), [](const LoadedBlock &block, Bytes) {
-          return orderFsdp(block.problem, identityOrder(block.problem), rolesOf(block.nodes)).reorder;
-        });
-    if (failed(changed))
-      return signalPassFailure();
-    markAnalysesPreserved<InputPeaks>();
-    if (!*changed)
-      markAllAnalysesPreserved();
+  ReorderResult solve(const LoadedBlock &block, Bytes) const {
+    return orderFsdp(block.problem, identityOrder(block.problem), rolesOf(block.nodes)).reorder;
   }
 
 private:
@@ -57,8 +44,6 @@ private:
                           .Default([](Operation *) { return FsdpRole::None; }));
     return roles;
   }
-
-  ReorderingContext reordering;
 };
 
 } // namespace

@@ -1,4 +1,4 @@
-//===- CommReorderComputeForOverlap.cpp - The pass comm-reorder-compute-for-overlap ---------------===//
+//===- CommReorderComputeForOverlap.cpp - The pass comm-reorder-compute-for-overlap ------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -10,42 +10,25 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "BlockReordering.h"
 #include "CommSched/Scheduling/OverlapListScheduler.h"
-#include "CommSched/Transforms/Passes.h"
+#include "ReorderingPass.h"
 
 namespace commsched {
 #define GEN_PASS_DEF_COMMREORDERCOMPUTEFOROVERLAP
 #include "CommSched/Transforms/Passes.h.inc"
 } // namespace commsched
 
-using namespace mlir;
 using namespace commsched;
 
 namespace {
 
 struct CommReorderComputeForOverlapPass
-    : public commsched::impl::CommReorderComputeForOverlapBase<CommReorderComputeForOverlapPass> {
-  using CommReorderComputeForOverlapBase::CommReorderComputeForOverlapBase;
+    : ReorderingPass<CommReorderComputeForOverlapPass, commsched::impl::CommReorderComputeForOverlapBase> {
+  using ReorderingPass::ReorderingPass;
 
-  LogicalResult initialize(MLIRContext *context) final {
-    return reordering.initialize(context, machine, collectiveOrder);
+  ReorderResult solve(const LoadedBlock &block, Bytes) const {
+    return scheduleForOverlap(block.problem, identityOrder(block.problem), kReorderComputeForOverlap);
   }
-
-  void runOnOperation() final {
-    FailureOr<bool> changed = reorderBlocks(
-        getOperation(), getArgument(), reordering, getAnalysis<InputPeaks>(), [](const LoadedBlock &block, Bytes) {
-          return scheduleForOverlap(block.problem, identityOrder(block.problem), kReorderComputeForOverlap);
-        });
-    if (failed(changed))
-      return signalPassFailure();
-    markAnalysesPreserved<InputPeaks>();
-    if (!*changed)
-      markAllAnalysesPreserved();
-  }
-
-private:
-  ReorderingContext reordering;
 };
 
 } // namespace

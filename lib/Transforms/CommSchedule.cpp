@@ -79,7 +79,7 @@ struct CommSchedulePass : public commsched::impl::CommScheduleBase<CommScheduleP
   using CommScheduleBase::CommScheduleBase;
 
   LogicalResult initialize(MLIRContext *context) final {
-    if (failed(checkMemoryBudget(context, memoryBudgetRatio)))
+    if (failed(checkMemoryBudget(context, memoryBudgetRatio, memoryLimitBytes)))
       return failure();
     model = loadCostModel(context, machine);
     return success(model != nullptr);

@@ -1,4 +1,4 @@
-//===- CommSinkWaits.cpp - The pass comm-sink-waits -----------------------------------------------===//
+//===- CommSinkWaits.cpp - The pass comm-sink-waits --------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -10,41 +10,24 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "BlockReordering.h"
 #include "CommSched/Scheduling/OverlapListScheduler.h"
-#include "CommSched/Transforms/Passes.h"
+#include "ReorderingPass.h"
 
 namespace commsched {
 #define GEN_PASS_DEF_COMMSINKWAITS
 #include "CommSched/Transforms/Passes.h.inc"
 } // namespace commsched
 
-using namespace mlir;
 using namespace commsched;
 
 namespace {
 
-struct CommSinkWaitsPass : public commsched::impl::CommSinkWaitsBase<CommSinkWaitsPass> {
-  using CommSinkWaitsBase::CommSinkWaitsBase;
+struct CommSinkWaitsPass : ReorderingPass<CommSinkWaitsPass, commsched::impl::CommSinkWaitsBase> {
+  using ReorderingPass::ReorderingPass;
 
-  LogicalResult initialize(MLIRContext *context) final {
-    return reordering.initialize(context, machine, collectiveOrder);
+  ReorderResult solve(const LoadedBlock &block, Bytes) const {
+    return scheduleForOverlap(block.problem, identityOrder(block.problem), kSinkWaits);
   }
-
-  void runOnOperation() final {
-    FailureOr<bool> changed = reorderBlocks(
-        getOperation(), getArgument(), reordering, getAnalysis<InputPeaks>(), [](const LoadedBlock &block, Bytes) {
-          return scheduleForOverlap(block.problem, identityOrder(block.problem), kSinkWaits);
-        });
-    if (failed(changed))
-      return signalPassFailure();
-    markAnalysesPreserved<InputPeaks>();
-    if (!*changed)
-      markAllAnalysesPreserved();
-  }
-
-private:
-  ReorderingContext reordering;
 };
 
 } // namespace

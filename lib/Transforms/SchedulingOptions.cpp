@@ -8,6 +8,7 @@
 
 #include "CommSched/Transforms/SchedulingOptions.h"
 #include "mlir/IR/Diagnostics.h"
+#include "llvm/Support/FormatVariadic.h"
 #include <algorithm>
 #include <cmath>
 
@@ -24,11 +25,16 @@ std::shared_ptr<const CostModel> commsched::loadCostModel(MLIRContext *context, 
 
 int64_t commsched::toPpm(double memoryBudgetRatio) { return std::llround(memoryBudgetRatio * 1e6); }
 
-LogicalResult commsched::checkMemoryBudget(MLIRContext *context, double memoryBudgetRatio) {
-  if (memoryBudgetRatio >= 0 && memoryBudgetRatio <= 1e6)
-    return success();
-  return emitError(UnknownLoc::get(context))
-         << "memory-budget-ratio=" << memoryBudgetRatio << ": expected a fraction from 0 to 1e6";
+LogicalResult commsched::checkMemoryBudget(MLIRContext *context, double memoryBudgetRatio, Bytes memoryLimitBytes) {
+  constexpr double kLargestRatio = 1e6;
+  if (!(memoryBudgetRatio >= 0 && memoryBudgetRatio <= kLargestRatio))
+    return emitError(UnknownLoc::get(context))
+           << "memory-budget-ratio=" << llvm::formatv("{0}", memoryBudgetRatio).str()
+           << ": expected a fraction from 0 to 1e6";
+  if (memoryLimitBytes < -1)
+    return emitError(UnknownLoc::get(context))
+           << "memory-limit-bytes=" << memoryLimitBytes << ": expected a number of bytes, or -1 for no limit";
+  return success();
 }
 
 /// The tighter of a cap of one kind and the cap of all.

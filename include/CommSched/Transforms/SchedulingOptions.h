@@ -28,8 +28,8 @@ std::shared_ptr<const CostModel> loadCostModel(mlir::MLIRContext *context, llvm:
 /// A memory budget in millionths. Budgets are compared in integers.
 int64_t toPpm(double memoryBudgetRatio);
 
-/// Whether a memory budget makes sense; says in one line if not.
-llvm::LogicalResult checkMemoryBudget(mlir::MLIRContext *context, double memoryBudgetRatio);
+/// Whether a memory budget and a limit (-1 for none) make sense; says in one line if not.
+llvm::LogicalResult checkMemoryBudget(mlir::MLIRContext *context, double memoryBudgetRatio, Bytes memoryLimitBytes);
 
 /// Largest merged collectives in bytes: of any kind, and of one; no limit where negative.
 struct BucketCaps {
