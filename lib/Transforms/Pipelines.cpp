@@ -18,13 +18,6 @@ using namespace commsched;
 
 namespace {
 
-/// A pass that the pipeline can run, by name.
-struct Stage {
-  llvm::StringLiteral name;
-  /// Adds it to a pass manager of functions.
-  void (*add)(OpPassManager &functions, const OverlapOptions &options);
-};
-
 /// Copies the options that every scheduling pass has.
 template <typename PassOptions> PassOptions makeOptions(const OverlapOptions &options) {
   PassOptions result;
@@ -35,46 +28,51 @@ template <typename PassOptions> PassOptions makeOptions(const OverlapOptions &op
   return result;
 }
 
-void addSchedule(OpPassManager &functions, const OverlapOptions &options) {
+std::unique_ptr<Pass> makeSchedule(const OverlapOptions &options) {
   auto passOptions = makeOptions<CommScheduleOptions>(options);
   passOptions.bucketing = options.bucketing;
   passOptions.bucketCapBytes = options.bucketCapBytes;
   passOptions.effort = options.effort;
-  functions.addPass(createCommSchedule(passOptions));
+  return createCommSchedule(passOptions);
 }
 
 /// The peak-preserving passes: here they believe the costs, so that no move makes the program slower.
-void addReorderPreservingPeak(OpPassManager &functions, const OverlapOptions &options) {
+std::unique_ptr<Pass> makeReorderPreservingPeak(const OverlapOptions &options) {
   auto passOptions = makeOptions<CommReorderPreservingPeakMemoryOptions>(options);
   passOptions.useRuntimeEstimates = true;
-  functions.addPass(createCommReorderPreservingPeakMemory(passOptions));
+  return createCommReorderPreservingPeakMemory(passOptions);
 }
 
-void addSinkWaitsPreservingPeak(OpPassManager &functions, const OverlapOptions &options) {
+std::unique_ptr<Pass> makeSinkWaitsPreservingPeak(const OverlapOptions &options) {
   auto passOptions = makeOptions<CommSinkWaitsPreservingPeakMemoryOptions>(options);
   passOptions.useRuntimeEstimates = true;
   passOptions.swapWithCollectives = true;
-  functions.addPass(createCommSinkWaitsPreservingPeakMemory(passOptions));
+  return createCommSinkWaitsPreservingPeakMemory(passOptions);
 }
 
-/// Adds a pass that knows no memory limit.
+/// A pass that knows no memory limit.
 template <typename PassOptions, std::unique_ptr<Pass> (*create)(PassOptions)>
-void addUnlimited(OpPassManager &functions, const OverlapOptions &options) {
+std::unique_ptr<Pass> makeUnlimited(const OverlapOptions &options) {
   PassOptions passOptions;
   passOptions.machine = options.machine;
   passOptions.collectiveOrder = options.collectiveOrder;
-  functions.addPass(create(std::move(passOptions)));
+  return create(std::move(passOptions));
 }
 
-void addBucket(OpPassManager &functions, const OverlapOptions &options) {
+/// A pass that has no options, or whose defaults hold.
+template <std::unique_ptr<Pass> (*create)()> std::unique_ptr<Pass> makePlain(const OverlapOptions &) {
+  return create();
+}
+
+std::unique_ptr<Pass> makeBucket(const OverlapOptions &options) {
   CommBucketOptions passOptions;
   passOptions.machine = options.machine;
   if (options.bucketCapBytes >= 0)
     passOptions.capBytes.push_back(options.bucketCapBytes);
-  functions.addPass(createCommBucket(passOptions));
+  return createCommBucket(passOptions);
 }
 
-std::unique_ptr<Pass> createPareto(const OverlapOptions &options) {
+std::unique_ptr<Pass> makePareto(const OverlapOptions &options) {
   CommParetoOptions passOptions;
   passOptions.machine = options.machine;
   passOptions.collectiveOrder = options.collectiveOrder;
@@ -85,31 +83,105 @@ std::unique_ptr<Pass> createPareto(const OverlapOptions &options) {
   return createCommPareto(passOptions);
 }
 
-/// All passes that `passes` may name.
-constexpr Stage kStages[] = {
-    {"comm-schedule", addSchedule},
-    {"comm-bucket", addBucket},
-    {"comm-reinplace-all-gather",
-     [](OpPassManager &functions, const OverlapOptions &) { functions.addPass(createCommReinplaceAllGather()); }},
-    {"comm-raise", addUnlimited<CommRaiseOptions, createCommRaise>},
-    {"comm-sink-waits", addUnlimited<CommSinkWaitsOptions, createCommSinkWaits>},
-    {"comm-reorder-compute-for-overlap",
-     addUnlimited<CommReorderComputeForOverlapOptions, createCommReorderComputeForOverlap>},
-    {"comm-reorder-preserving-peak-memory", addReorderPreservingPeak},
-    {"comm-sink-waits-preserving-peak-memory", addSinkWaitsPreservingPeak},
-    {"comm-order-collectives",
-     [](OpPassManager &functions, const OverlapOptions &) { functions.addPass(createCommOrderCollectives()); }},
-    {"comm-order-fsdp", addUnlimited<CommOrderFsdpOptions, createCommOrderFsdp>},
+std::unique_ptr<Pass> makeAlignCosts(const OverlapOptions &options) {
+  CommAlignCostsOptions passOptions;
+  llvm::append_range(passOptions.profiles, options.profiles);
+  if (passOptions.profiles.empty())
+    passOptions.profiles.push_back(options.machine);
+  return createCommAlignCosts(passOptions);
+}
+
+/// The table of what the passes before it made of the module.
+std::unique_ptr<Pass> makeReport(const OverlapOptions &options) {
+  CommReportOptions passOptions;
+  passOptions.machine = options.machine;
+  return createCommReport(passOptions);
+}
+
+/// A pass that the pipeline can run, by name.
+struct Stage {
+  llvm::StringLiteral name;
+  std::unique_ptr<Pass> (*make)(const OverlapOptions &options);
 };
 
-const Stage *findStage(StringRef name) {
+/// All passes that `passes` may name.
+constexpr Stage kStages[] = {
+    {"comm-schedule", makeSchedule},
+    {"comm-bucket", makeBucket},
+    {"comm-reinplace-all-gather", makePlain<createCommReinplaceAllGather>},
+    {"comm-remove-unsharded-param-usage", makePlain<createCommRemoveUnshardedParamUsage>},
+    {"comm-realize-buffers", makePlain<createCommRealizeBuffers>},
+    {"comm-raise", makeUnlimited<CommRaiseOptions, createCommRaise>},
+    {"comm-sink-waits", makeUnlimited<CommSinkWaitsOptions, createCommSinkWaits>},
+    {"comm-reorder-compute-for-overlap",
+     makeUnlimited<CommReorderComputeForOverlapOptions, createCommReorderComputeForOverlap>},
+    {"comm-reorder-preserving-peak-memory", makeReorderPreservingPeak},
+    {"comm-sink-waits-preserving-peak-memory", makeSinkWaitsPreservingPeak},
+    {"comm-order-collectives", makePlain<createCommOrderCollectives>},
+    {"comm-order-fsdp", makeUnlimited<CommOrderFsdpOptions, createCommOrderFsdp>},
+    {"comm-align-costs", makeAlignCosts},
+    {"comm-verify", makePlain<createCommVerify>},
+    {"comm-report", makeReport},
+};
+
+std::unique_ptr<Pass> makePass(StringRef name, const OverlapOptions &options) {
   const Stage *stage = llvm::find_if(kStages, [&](const Stage &entry) { return entry.name == name; });
-  return stage == std::end(kStages) ? nullptr : stage;
+  return stage == std::end(kStages) ? nullptr : stage->make(options);
 }
 
 std::string listStages() {
   return llvm::join(llvm::map_range(kStages, [](const Stage &stage) { return stage.name.str(); }), ", ");
 }
+
+/// Runs passes of functions in the modules inside of a module: `nest` reaches the functions of one module only.
+class NestedModulesPass : public PassWrapper<NestedModulesPass, OperationPass<ModuleOp>> {
+public:
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(NestedModulesPass)
+  explicit NestedModulesPass(const OpPassManager &functions) : pipeline(ModuleOp::getOperationName()) {
+    pipeline.nest<func::FuncOp>() = functions;
+  }
+  StringRef getName() const final { return "comm-nested-modules"; }
+
+  void getDependentDialects(DialectRegistry &registry) const final { pipeline.getDependentDialects(registry); }
+
+  void runOnOperation() final {
+    WalkResult result = getOperation().walk([&](ModuleOp inner) {
+      bool failure = inner != getOperation() && failed(runPipeline(pipeline, inner));
+      return failure ? WalkResult::interrupt() : WalkResult::advance();
+    });
+    if (result.wasInterrupted())
+      return signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+
+private:
+  OpPassManager pipeline;
+};
+
+/// Adds passes to a pass manager of modules: those of functions to the functions, wherever these are.
+class StageList {
+public:
+  explicit StageList(OpPassManager &modules) : modules(modules), functions(func::FuncOp::getOperationName()) {}
+
+  void add(std::unique_ptr<Pass> pass) {
+    if (!pass->getOpName())
+      return functions.addPass(std::move(pass));
+    finish();
+    modules.addPass(std::move(pass));
+  }
+
+  void finish() {
+    if (functions.empty())
+      return;
+    modules.nest<func::FuncOp>() = functions;
+    modules.addPass(std::make_unique<NestedModulesPass>(functions));
+    functions.clear();
+  }
+
+private:
+  OpPassManager &modules;
+  OpPassManager functions;
+};
 
 /// What runs where the user names nothing.
 std::vector<std::string> defaultPasses(OverlapOptions::Solver solver) {
@@ -143,16 +215,17 @@ LogicalResult commsched::buildOverlapPipeline(OpPassManager &manager, const Over
   if (!collector && report)
     collector = std::make_shared<ReportCollector>(getReportOptions(options));
   if (!options.paretoFile.empty())
-    manager.addPass(createPareto(options));
+    manager.addPass(makePareto(options));
   if (collector)
     manager.addPass(createReportStagePass(collector, ReportStage::Begin));
-  OpPassManager &functions = manager.nest<func::FuncOp>();
+  StageList stages(manager);
   for (StringRef name : names) {
-    const Stage *stage = findStage(name);
-    if (!stage)
+    std::unique_ptr<Pass> pass = makePass(name, options);
+    if (!pass)
       return error("reorder-comm-overlap: unknown pass '" + name + "' in 'passes'; known: " + listStages());
-    stage->add(functions, options);
+    stages.add(std::move(pass));
   }
+  stages.finish();
   if (collector)
     manager.addPass(createReportStagePass(collector, ReportStage::End));
   return success();
@@ -165,7 +238,8 @@ void commsched::registerPipelines() {
     std::string message;
     llvm::raw_string_ostream os(message);
     if (failed(options.parseFromString(text, os)))
-      return error("reorder-comm-overlap: " + message);
+      return error("reorder-comm-overlap: cannot read '" + text + "'" + (message.empty() ? "" : ": ") +
+                   StringRef(message).rtrim());
     return buildOverlapPipeline(manager, options, error);
   };
   auto visitOptions = [](llvm::function_ref<void(const mlir::detail::PassOptions &)> visit) {

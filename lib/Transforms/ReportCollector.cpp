@@ -22,13 +22,25 @@ Bytes commsched::peakLimit(Bytes peak, double memoryBudgetRatio, Bytes memoryLim
   return peak + mulDiv(peak, toPpm(memoryBudgetRatio), 1000000);
 }
 
+/// The name of a function within `module`: those of the modules around it stand in front ("inner::f").
+static std::string qualifiedName(ModuleOp module, FunctionOpInterface function) {
+  std::string name = function.getName().str();
+  for (auto outer = function->getParentOfType<ModuleOp>(); outer && outer != module;
+       outer = outer->getParentOfType<ModuleOp>())
+    name = outer.getName().value_or("module").str() + "::" + name;
+  return name;
+}
+
 void commsched::forEachReportedBlock(ModuleOp module,
                                      llvm::function_ref<void(FunctionOpInterface, Block &, std::string)> visit) {
+  llvm::StringMap<int> taken;
   module.walk([&](FunctionOpInterface function) {
     int64_t inner = 0;
+    std::string name = qualifiedName(module, function);
+    if (int earlier = taken[name]++)
+      name += "#" + std::to_string(earlier + 1);
     for (Block *block : findSchedulableBlocks(function)) {
       bool body = block->getParentOp() == function && block->isEntryBlock();
-      std::string name = function.getName().str();
       visit(function, *block, body ? name : name + "." + std::to_string(inner++));
     }
   });

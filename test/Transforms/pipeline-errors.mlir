@@ -1,6 +1,10 @@
 // RUN: not comm-opt %s --reorder-comm-overlap="passes=comm-schedule,no-such-pass" 2>&1 | FileCheck %s --check-prefix=PASS
 // RUN: not comm-opt %s --reorder-comm-overlap="machine=no-such-machine" 2>&1 | FileCheck %s --check-prefix=MACHINE
 // RUN: not comm-opt %s --reorder-comm-overlap="memory-budget-ratio=-0.5" 2>&1 | FileCheck %s --check-prefix=BUDGET
+// RUN: not comm-opt %s --reorder-comm-overlap="memory-limit-bytes=-7" 2>&1 | FileCheck %s --check-prefix=NEGATIVE
+// RUN: not comm-opt %s --reorder-comm-overlap="no-such-option=1" 2>&1 | FileCheck %s --check-prefix=OPTION
+// RUN: not comm-opt %s --reorder-comm-overlap="solver=none" 2>&1 | FileCheck %s --check-prefix=VALUE
+// RUN: not comm-opt %s --reorder-comm-overlap="passes=comm-align-costs profiles=nowhere" 2>&1 | FileCheck %s --check-prefix=PROFILE
 // RUN: not comm-opt %s --reorder-comm-overlap="memory-limit-bytes=16" 2>&1 | FileCheck %s --check-prefix=LIMIT
 
 // Tests that bad options get one clear line, and that a limit that no order meets is an error that says by how much.
@@ -12,7 +16,12 @@ func.func @f(%w: tensor<16xf32>) -> tensor<64xf32> {
   return %g : tensor<64xf32>
 }
 
-// PASS: unknown pass 'no-such-pass' in 'passes'; known: comm-
+// PASS: error: reorder-comm-overlap: unknown pass 'no-such-pass' in 'passes'; known: comm-schedule, {{.*}}comm-align-costs{{.*}}comm-report{{$}}
+// PASS-NOT: {{.}}
 // MACHINE: no-such-machine
-// BUDGET: memory-budget-ratio=-5.{{.*}}: expected a fraction from 0 to 1e6
+// BUDGET: memory-budget-ratio=-0.50: expected a fraction from 0 to 1e6
 // LIMIT: error: no order was found with a peak of at most 16 B (16 bytes): the lowest is 256 B, 240 bytes too much
+// NEGATIVE: error: memory-limit-bytes=-7: expected a number of bytes, or -1 for no limit
+// OPTION: error: reorder-comm-overlap: cannot read '{{.*}}no-such-option=1': {{.*}}no such option no-such-option
+// VALUE: error: reorder-comm-overlap: cannot read '{{.*}}solver=none'
+// PROFILE: error: machine 'nowhere': no such profile

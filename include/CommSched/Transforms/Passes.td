@@ -262,7 +262,7 @@ def CommOrderFsdp : ReorderingPass<"comm-order-fsdp"> {
   }];
 }
 
-def CommAlignCosts : Pass<"comm-align-costs"> {
+def CommAlignCosts : Pass<"comm-align-costs", "::mlir::ModuleOp"> {
   let summary = "give every rank the same costs: the median over ranks";
   let description = [{
     Ranks that measure their costs measure different ones, and would decide differently. Writes the (lower) median over

@@ -31,6 +31,8 @@ struct OverlapOptions : public mlir::PassPipelineOptions<OverlapOptions> {
   ListOption<std::string> passes{*this, "passes", llvm::cl::desc("the passes to run instead, in order")};
   Option<std::string> machine{*this, "machine", llvm::cl::init("h100-sxm"),
                               llvm::cl::desc("machine profile: the name of a shipped one, or a path")};
+  ListOption<std::string> profiles{
+      *this, "profiles", llvm::cl::desc("machine profiles for comm-align-costs, one per rank; 'machine' where empty")};
   Option<double> memoryBudgetRatio{*this, "memory-budget-ratio", llvm::cl::init(0.0),
                                    llvm::cl::desc("the peak may exceed the input's by this fraction of it")};
   Option<int64_t> memoryLimitBytes{

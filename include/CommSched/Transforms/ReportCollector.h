@@ -64,7 +64,8 @@ private:
 };
 
 /// Visits the blocks of a module that reports speak of: those of its functions that hold collectives, with the names
-/// that they have there ("f", "f.0", ...).
+/// that they have there: "f" for a body, "f.0" for a block inside of it, "inner::f" in a module inside, "f#2" where
+/// that name is taken already.
 void forEachReportedBlock(
     mlir::ModuleOp module,
     llvm::function_ref<void(mlir::FunctionOpInterface function, mlir::Block &block, std::string name)> visit);
