@@ -3,14 +3,14 @@
 // Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
 //
 // A tensor of this dialect stands for storage: a destination is written in place, `mutates` writes the operand's
-// storage, a view shares it. So the models never ask for a copy of their own operands. What a collective reads must not
-// be overwritten before its wait, which upstream's in-place analysis cannot know; `comm-bufferize` therefore bufferizes
-// with a copy before every other write.
+// storage, a view shares it. So the models never ask for a copy of their own operands: these always bufferize in place,
+// and count as read. What futures hide from upstream's in-place analysis is made visible by StorageMarkers.
 //
 //===--------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Conversion/Bufferization.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
+#include "StorageMarkers.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
@@ -56,10 +56,22 @@ static FailureOr<Value> allocate(RewriterBase &rewriter, Operation *op, Type typ
 namespace {
 /// What all models share: operands are read, nothing asks for copies, results are new storage.
 template <typename Model, typename Op> struct StorageModel : public BufferizableOpInterface::ExternalModel<Model, Op> {
-  bool bufferizesToAllocation(Operation *, Value) const { return true; }
+  bool bufferizesToAllocation(Operation *op, Value value) const {
+    auto storage = dyn_cast<StorageOpInterface>(op);
+    return !storage || isa<WaitOp>(op) || !storage.getAliasedOperand(cast<OpResult>(value).getResultNumber());
+  }
   bool bufferizesToMemoryRead(Operation *, OpOperand &, const AnalysisState &) const { return true; }
   bool bufferizesToMemoryWrite(Operation *, OpOperand &, const AnalysisState &) const { return false; }
-  AliasingValueList getAliasingValues(Operation *, OpOperand &, const AnalysisState &) const { return {}; }
+  AliasingValueList getAliasingValues(Operation *op, OpOperand &operand, const AnalysisState &) const {
+    AliasingValueList list;
+    if (auto storage = dyn_cast<StorageOpInterface>(op); storage && isa<TensorType>(operand.get().getType()))
+      for (OpResult result : op->getResults())
+        if (storage.getAliasedOperand(result.getResultNumber()) == operand.getOperandNumber())
+          list.addAlias({result, result.getType() == operand.get().getType() ? BufferRelation::Equivalent
+                                                                             : BufferRelation::Unknown});
+    return list;
+  }
+  bool mustBufferizeInPlace(Operation *, OpOperand &, const AnalysisState &) const { return true; }
   FailureOr<BufferLikeType> getBufferType(Operation *, Value value, const BufferizationOptions &,
                                           const BufferizationState &, SmallVector<Value> &) const {
     return cast<BufferLikeType>(plainMemRef(value.getType()));
@@ -151,6 +163,8 @@ struct WaitModel : public StorageModel<WaitModel, WaitOp> {
     return llvm::any_of(op->getResultTypes(), [](Type type) { return isa<TensorType>(type); });
   }
 
+  bool isWritable(Operation *op, Value, const AnalysisState &) const { return areResultsWritable(cast<WaitOp>(op)); }
+
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter, const BufferizationOptions &,
                           BufferizationState &) const {
     auto wait = cast<WaitOp>(op);
@@ -224,8 +238,10 @@ struct CopyInModel : public StorageModel<CopyInModel, FsdpAllGatherCopyInOp> {
     MemRefType slice = plainMemRef(copyIn.getSlice().getType());
     slice = MemRefType::get(slice.getShape(), slice.getElementType(),
                             StridedLayoutAttr::get(op->getContext(), ShapedType::kDynamic, {1}));
-    replaceOpWithNewBufferizedOp<FsdpAllGatherCopyInOp>(rewriter, op, slice, dest[0].getType(), inputs, dest[0],
-                                                        copyIn.getGroupAttr());
+    auto result = FsdpAllGatherCopyInOp::create(rewriter, op->getLoc(), slice, dest[0].getType(), inputs, dest[0],
+                                                copyIn.getGroupAttr());
+    result->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+    replaceOpWithBufferizedValues(rewriter, op, {result.getSlice(), dest[0]});
     return success();
   }
 };
@@ -245,22 +261,17 @@ struct SplitCopyModel : public StorageModel<SplitCopyModel, FsdpSplitWithSizesCo
           return failure();
         dests.push_back(*dest);
       }
-    replaceOpWithNewBufferizedOp<FsdpSplitWithSizesCopyOp>(rewriter, op, TypeRange(ValueRange(dests)), source[0], dests,
-                                                           split.getSizesAttr(), split.getMembersAttr());
+    auto result = FsdpSplitWithSizesCopyOp::create(rewriter, op->getLoc(), TypeRange(ValueRange(dests)), source[0],
+                                                   dests, split.getSizesAttr(), split.getMembersAttr());
+    result->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+    replaceOpWithBufferizedValues(rewriter, op, dests);
     return success();
   }
 };
 
 /// A view: nothing is left of the operation.
 struct SplitModel : public StorageModel<SplitModel, FsdpSplitWithSizesOp> {
-  bool bufferizesToAllocation(Operation *, Value) const { return false; }
   bool bufferizesToMemoryRead(Operation *, OpOperand &, const AnalysisState &) const { return false; }
-  AliasingValueList getAliasingValues(Operation *op, OpOperand &, const AnalysisState &) const {
-    AliasingValueList list;
-    for (OpResult result : op->getResults())
-      list.addAlias({result, BufferRelation::Unknown, /*isDefinite=*/true});
-    return list;
-  }
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter, const BufferizationOptions &options,
                           BufferizationState &state) const {
     auto split = cast<FsdpSplitWithSizesOp>(op);
@@ -294,7 +305,10 @@ struct ChunkCatModel : public StorageModel<ChunkCatModel, FsdpChunkCatOp> {
         return failure();
       dest.push_back(*buffer);
     }
-    replaceOpWithNewBufferizedOp<FsdpChunkCatOp>(rewriter, op, dest[0].getType(), inputs, dest[0], cat.getChunksAttr());
+    auto result =
+        FsdpChunkCatOp::create(rewriter, op->getLoc(), dest[0].getType(), inputs, dest[0], cat.getChunksAttr());
+    result->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+    replaceOpWithBufferizedValues(rewriter, op, dest);
     return success();
   }
 };
@@ -323,20 +337,23 @@ struct ResizeModel : public StorageModel<ResizeModel, ResizeStorageOp> {
 
 /// On buffers a computation has no results: new storage becomes operands that it mutates, after the others.
 struct ComputeModel : public StorageModel<ComputeModel, ComputeOp> {
-  AliasingValueList getAliasingValues(Operation *op, OpOperand &operand, const AnalysisState &) const {
-    AliasingValueList list;
-    auto compute = cast<ComputeOp>(op);
-    for (OpResult result : op->getResults())
-      if (compute.getAliasedOperand(result.getResultNumber()) == operand.getOperandNumber())
-        list.addAlias({result, BufferRelation::Unknown, /*isDefinite=*/true});
-    return list;
+  AliasingValueList getAliasingValues(Operation *op, OpOperand &operand, const AnalysisState &state) const {
+    if (cast<ComputeOp>(op).getName() != kSharedMarker)
+      return StorageModel::getAliasingValues(op, operand, state);
+    return {{op->getResult(0), BufferRelation::Unknown}};
   }
 
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter, const BufferizationOptions &options,
                           BufferizationState &state) const {
     auto compute = cast<ComputeOp>(op);
     SmallVector<Value> operands, results;
-    if (failed(requireStatic(op)) || failed(getBuffers(rewriter, op->getOperands(), options, state, operands)))
+    if (failed(getBuffers(rewriter, op->getOperands(), options, state, operands)))
+      return failure();
+    if (isStorageMarker(compute) && compute.getName() != kStorageMarker) {
+      replaceOpWithBufferizedValues(rewriter, op, ValueRange(operands).take_front(op->getNumResults()));
+      return success();
+    }
+    if (failed(requireStatic(op)))
       return failure();
     SmallVector<int64_t> mutates;
     if (compute.getMutates())
@@ -349,7 +366,10 @@ struct ComputeModel : public StorageModel<ComputeModel, ComputeOp> {
                                  << result.getType();
       std::optional<unsigned> aliased = compute.getAliasedOperand(result.getResultNumber());
       if (aliased && isa<MemRefType>(operands[*aliased].getType())) {
-        results.push_back(viewAs(rewriter, op->getLoc(), operands[*aliased], rewriter.getIndexAttr(0), type));
+        Value source = operands[*aliased];
+        bool same = cast<MemRefType>(source.getType()).getShape() == type.getShape() &&
+                    cast<MemRefType>(source.getType()).getElementType() == type.getElementType();
+        results.push_back(same ? source : viewAs(rewriter, op->getLoc(), source, rewriter.getIndexAttr(0), type));
         continue;
       }
       FailureOr<Value> buffer = allocate(rewriter, op, type, {}, options);
@@ -360,7 +380,7 @@ struct ComputeModel : public StorageModel<ComputeModel, ComputeOp> {
       results.push_back(*buffer);
     }
     bool isView = operands.size() == numInputs && mutates.empty() && !compute.getSideEffects();
-    if (!isView) {
+    if (!isView && !isStorageMarker(compute)) {
       auto result = ComputeOp::create(rewriter, op->getLoc(), TypeRange(), compute.getNameAttr(), operands, nullptr,
                                       rewriter.getDenseI64ArrayAttr(mutates), compute.getSideEffectsAttr());
       result->setDiscardableAttrs(op->getDiscardableAttrDictionary());

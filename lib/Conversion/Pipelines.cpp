@@ -8,6 +8,7 @@
 
 #include "CommSched/Conversion/Passes.h"
 #include "mlir/Conversion/Passes.h"
+#include "mlir/Dialect/Bufferization/Pipelines/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
@@ -19,6 +20,8 @@ using namespace mlir;
 
 void commsched::buildLowerToRuntimePipeline(OpPassManager &pm) {
   pm.addPass(createCommBufferize());
+  bufferization::buildBufferDeallocationPipeline(pm);
+  pm.addPass(createConvertBufferizationToMemRefPass());
   pm.addPass(createCommToLLVM());
   pm.addNestedPass<func::FuncOp>(createConvertLinalgToLoopsPass());
   pm.addPass(memref::createExpandStridedMetadataPass());

@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <sys/mman.h>
 
 using namespace commsched::runtime;
 
@@ -144,8 +143,7 @@ int32_t commrt_context_destroy(commrt_context *context) {
     return COMMRT_OK;
   commrt_job *job = context->job;
   finishDropped(context, COMMRT_ERR_ABORTED);
-  if (!context->detached)
-    job->backend->detach(context->peer);
+  job->backend->detach(context->peer);
   for (auto &[name, group] : context->groups)
     if (group->state)
       job->backend->group_destroy(group->state);
@@ -157,10 +155,7 @@ int32_t commrt_context_destroy(commrt_context *context) {
   for (commrt_event *event : context->events)
     delete event;
   for (auto &[data, buffer] : context->buffers)
-    if (buffer->symmetricOffset < 0)
-      std::free(data);
-  for (auto &[base, bytes] : context->ownSegments)
-    munmap(base, bytes);
+    std::free(data);
   if (currentContext == context)
     currentContext = nullptr;
   {

@@ -61,7 +61,9 @@ int32_t commrt_release_since(commrt_context *context, int64_t mark, const void *
     taken = takeSince(context, mark, kept, numKept);
     for (Owned &owned : taken)
       if (owned.kind == Owned::Kind::buffer) {
-        releaseBuffer(static_cast<Buffer *>(owned.object));
+        auto *buffer = static_cast<Buffer *>(owned.object);
+        buffer->released = true;
+        dropHold(buffer);
       }
   }
   for (Owned &owned : taken)

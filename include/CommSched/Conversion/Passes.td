@@ -12,12 +12,26 @@ include "mlir/Pass/PassBase.td"
 def CommBufferize : Pass<"comm-bufferize", "mlir::ModuleOp"> {
   let summary = "put a program of collectives on buffers";
   let description = [{
-    One-shot bufferization with the settings that programs with collectives in flight need: function boundaries
-    included, and a copy before every write that tensor semantics asks for, because upstream's in-place analysis does
-    not know that a collective reads its inputs until its wait. Destinations, mutated operands and views of the comm
-    dialect are storage already and are never copied. Buffers that do not leave their block are released after their
-    last use; the runtime keeps what is still in flight.
+    One-shot bufferization, function boundaries included, with upstream's in-place analysis: a tensor operation that could
+    write its destination where it lies does so. The analysis is told what futures hide from it: a collective uses its
+    inputs and destinations until its wait, and the results of the wait are the destinations. So what is in flight is
+    never overwritten: a write that would do so goes to a buffer of its own. Arguments of public functions are not written,
+    unless they are `comm.donated`. Destinations, mutated operands and views of the comm dialect are storage already and are
+    never copied.
+
+    Where a future leaves its block, is an argument, or a tensor comes from a buffer that others may write
+    (`bufferization.to_tensor` without `restrict`), the analysis cannot be used; a copy then goes before every write of a
+    tensor in the module, and a remark says why.
+
+    Buffers that do not leave their block are freed after their last use, which is never before the last wait: waits on
+    buffers keep (`keeping`) what is in flight. Buffers whose future leaves its block are left to the runtime. What else
+    leaves its block is for upstream's `buffer-deallocation-pipeline`, which `comm-lower-to-runtime` runs next and which
+    leaves what is freed already alone.
   }];
+  let options = [
+    Option<"copyBeforeWrite", "copy-before-write", "bool", "false",
+           "no in-place analysis: a copy goes before every write of a tensor">,
+  ];
   let dependentDialects = ["mlir::bufferization::BufferizationDialect", "mlir::memref::MemRefDialect"];
 }
 
