@@ -177,21 +177,29 @@ static unsigned intervalOf(Bytes bytes) {
   return bytes < 64 ? 0 : std::min<unsigned>(llvm::Log2_64(static_cast<uint64_t>(bytes) >> 6), 23);
 }
 
-Ns CostLine::operator()(Bytes bytes) const {
+int64_t CostLine::latencies(int64_t parts) const {
+  if (parts <= 1)
+    return 1;
+  int64_t inTurn = std::min<int64_t>(parts, llvm::divideCeil(parts, channels) + 1);
+  return llvm::divideCeil(inTurn, batch);
+}
+
+Ns CostLine::operator()(Bytes bytes, int64_t parts) const {
   unsigned interval = intervalOf(bytes);
   int64_t tenths = correction && interval < correction->size() ? (*correction)[interval] : 10;
   Ns fixed = plateauBytes && bytes >= plateauBytes ? plateauLatency : latency;
+  fixed = saturate(static_cast<Wide>(fixed) * latencies(parts));
   return addNs(fixed, timeAtRate(static_cast<Wide>(bytes) * 10, static_cast<Wide>(bytesPerSecond) * tenths));
 }
 
 /// The cheapest line and its cost; the first of equals: the order of the candidates is fixed.
-static std::pair<const CostLine *, Ns> cheapest(llvm::ArrayRef<CostLine> lines, Bytes bytes) {
-  std::pair<const CostLine *, Ns> best(&lines.front(), lines.front()(bytes));
+static std::pair<const CostLine *, Ns> cheapest(llvm::ArrayRef<CostLine> lines, Bytes bytes, int64_t parts = 1) {
+  std::pair<const CostLine *, Ns> best(&lines.front(), lines.front()(bytes, parts));
   for (const CostLine &line : lines.drop_front()) {
     // A line that starts above the best so far needs no division.
     if (line.latency >= best.second)
       continue;
-    if (Ns cost = line(bytes); cost < best.second)
+    if (Ns cost = line(bytes, parts); cost < best.second)
       best = {&line, cost};
   }
   return best;
@@ -202,10 +210,19 @@ void CollectiveCurve::setLines(std::vector<CostLine> candidates) {
   // Within an interval every line grows; where a correction jumps up, the minimum may fall. Costs never do: an interval
   // starts at the largest minimum of all smaller ones.
   floorOf[0] = 0;
-  for (unsigned k = 1; k < floorOf.size(); ++k) {
-    Bytes end = intervalBegin(k) - 1;
-    floorOf[k] = std::max(floorOf[k - 1], cheapest(lines, end).second);
-  }
+  for (unsigned k = 1; k < floorOf.size(); ++k)
+    floorOf[k] = std::max(floorOf[k - 1], cheapest(lines, intervalBegin(k) - 1).second);
+}
+
+/// The largest minimum over all intervals before `interval`, for a group of `parts`.
+Ns CollectiveCurve::floorFor(unsigned interval, int64_t parts) const {
+  bool monotone = llvm::none_of(lines, [](const CostLine &line) { return line.correction; });
+  if (parts <= 1 || monotone)
+    return floorOf[interval];
+  Ns floor = 0;
+  for (unsigned k = 1; k <= interval; ++k)
+    floor = std::max(floor, cheapest(lines, intervalBegin(k) - 1, parts).second);
+  return floor;
 }
 
 /// Alpha-beta, for kinds that NCCL has no model of and machines without NCCL.
@@ -300,8 +317,10 @@ CollectiveCurve CollectiveCurve::get(const MachineModel &machine, CollectiveKind
     curve.singleRank = true;
     return curve;
   }
+  int64_t channels = machine.nccl ? ncclChannels(*machine.nccl, shape) : 1;
   if (const CollectiveTable *table = findTable(machine, kind, shape, element, group)) {
     curve.setPoints(table->points);
+    curve.measuredLatency.channels = channels;
     return curve;
   }
   // NCCL has no barrier; it is an all-reduce of one element.
@@ -314,17 +333,21 @@ CollectiveCurve CollectiveCurve::get(const MachineModel &machine, CollectiveKind
       return curve;
     }
   }
-  curve.setLines({alphaBeta(machine, kind, shape)});
+  CostLine line = alphaBeta(machine, kind, shape);
+  line.channels = channels;
+  curve.setLines({line});
   return curve;
 }
 
-Ns CollectiveCurve::operator()(Bytes bytes) const {
+Ns CollectiveCurve::operator()(Bytes bytes, int64_t parts) const {
   if (singleRank)
     return 0;
   bytes = std::max<Bytes>(0, bytes);
-  if (!points.empty())
-    return measuredCost(bytes);
-  return std::max(cheapest(lines, bytes).second, floorOf[intervalOf(bytes)]);
+  if (!points.empty()) {
+    int64_t further = measuredLatency.latencies(parts) - 1;
+    return addNs(measuredCost(bytes), saturate(static_cast<Wide>(points.front().ns) * further));
+  }
+  return std::max(cheapest(lines, bytes, parts).second, floorFor(intervalOf(bytes), parts));
 }
 
 llvm::StringRef CollectiveCurve::nameAt(Bytes bytes) const {

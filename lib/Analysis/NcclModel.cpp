@@ -67,6 +67,8 @@ constexpr int64_t kF8RingRanks = 8;
 /// has 50 GB/s or there are at most four.
 constexpr double kDupGBps = 25, kDupHopperGBps = 50;
 constexpr int64_t kDupHopperChannels = 4;
+/// NCCL_MAX_DEV_WORK_BATCH_COLLS: 1024 bytes of work descriptors of 96 bytes each.
+constexpr int64_t kCollectivesPerBatch = 10;
 
 /// treeCorrectionFactor, in tenths.
 constexpr std::array<std::array<uint8_t, 23>, kNumProtocols> kTreeCorrection = {{
@@ -77,6 +79,25 @@ constexpr std::array<std::array<uint8_t, 23>, kNumProtocols> kTreeCorrection = {
 
 constexpr llvm::StringLiteral kRingNames[] = {"Ring/LL", "Ring/LL128", "Ring/Simple"};
 constexpr llvm::StringLiteral kTreeNames[] = {"Tree/LL", "Tree/LL128", "Tree/Simple"};
+
+/// The rings of a group on `nodes` nodes with `perNode` ranks on each.
+NcclGraph ringGraph(const NcclParameters &nccl, int64_t nodes, int64_t perNode) {
+  if (nodes == 1)
+    return nccl.ring;
+  // Every rank of a node brings its own rail, as long as NVLink carries the sum.
+  NcclGraph graph;
+  graph.channels = nccl.rail.channels * perNode;
+  graph.channelGBps = std::min(nccl.rail.channelGBps, nccl.ring.channels * nccl.ring.channelGBps / graph.channels);
+  bool hopper = nccl.generation >= NcclGeneration::Hopper;
+  if (graph.channelGBps >= kDupGBps &&
+      !(hopper && graph.channelGBps < kDupHopperGBps && graph.channels > kDupHopperChannels)) {
+    graph.channels *= 2;
+    graph.channelGBps /= 2;
+  }
+  return graph;
+}
+
+int64_t ranksPerNodeRoundedDown(GroupShape shape) { return std::max<int64_t>(1, shape.ranks / shape.nodes); }
 
 /// The model of one collective on one group.
 class Model {
@@ -118,24 +139,11 @@ private:
 
 Model::Model(const NcclParameters &nccl, CollectiveKind kind, GroupShape shape)
     : nccl(nccl), kind(kind), generation(static_cast<unsigned>(nccl.generation)), ranks(shape.ranks),
-      nodes(shape.nodes), perNode(std::max<int64_t>(1, shape.ranks / shape.nodes)),
-      column(std::min<int64_t>(shape.nodes, 3) - 1) {
+      nodes(shape.nodes), perNode(ranksPerNodeRoundedDown(shape)), column(std::min<int64_t>(shape.nodes, 3) - 1) {
   bool rooted = isRooted();
   steps = isAllReduce() ? 2 * (ranks - 1) : rooted ? ranks : ranks - 1;
   interSteps = nodes == 1 ? 0 : isAllReduce() ? 2 * (nodes - 1) : rooted ? nodes : nodes - 1;
-  if (nodes == 1) {
-    graph = nccl.ring;
-  } else {
-    // Every rank of a node brings its own rail, as long as NVLink carries the sum.
-    graph.channels = nccl.rail.channels * perNode;
-    graph.channelGBps = std::min(nccl.rail.channelGBps, nccl.ring.channels * nccl.ring.channelGBps / graph.channels);
-    bool hopper = nccl.generation >= NcclGeneration::Hopper;
-    if (graph.channelGBps >= kDupGBps &&
-        !(hopper && graph.channelGBps < kDupHopperGBps && graph.channels > kDupHopperChannels)) {
-      graph.channels *= 2;
-      graph.channelGBps /= 2;
-    }
-  }
+  graph = ringGraph(nccl, nodes, perNode);
   bus = graph.channels * graph.channelGBps;
   llMax = nodes == 1 ? kLLMaxInside[generation] : (nccl.cpu == NcclCpu::Amd ? kLLMaxAmd : kLLMaxIntel)[column - 1];
 }
@@ -147,6 +155,8 @@ void Model::add(llvm::StringRef name, double latencyUs, double algorithmGBps) {
   line.name = name;
   line.latency = line.plateauLatency = std::llround(latencyUs * 1e3);
   line.bytesPerSecond = std::max<int64_t>(1, std::llround(algorithmGBps * 1e9));
+  line.channels = std::max<int64_t>(1, graph.channels);
+  line.batch = llvm::StringRef(name).starts_with("Ring") ? 1 : kCollectivesPerBatch;
   lines.push_back(line);
 }
 
@@ -244,6 +254,10 @@ std::vector<CostLine> Model::candidates(ElementType element) {
 }
 
 } // namespace
+
+int64_t detail::ncclChannels(const NcclParameters &nccl, GroupShape shape) {
+  return std::max<int64_t>(1, ringGraph(nccl, shape.nodes, ranksPerNodeRoundedDown(shape)).channels);
+}
 
 std::vector<CostLine> detail::ncclCandidates(const NcclParameters &nccl, CollectiveKind kind, GroupShape shape,
                                              ElementType element) {

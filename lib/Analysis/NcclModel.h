@@ -17,6 +17,9 @@ namespace commsched::detail {
 std::vector<CostLine> ncclCandidates(const NcclParameters &nccl, CollectiveKind kind, GroupShape shape,
                                      ElementType element);
 
+/// Channels that collectives of a group of this shape are laid over: rings and trees.
+int64_t ncclChannels(const NcclParameters &nccl, GroupShape shape);
+
 } // namespace commsched::detail
 
 #endif // COMMSCHED_LIB_ANALYSIS_NCCLMODEL_H

@@ -161,7 +161,8 @@ OpWork OperationCosts::resolve(Operation *op, OpCostSource &source) const {
     work = timed(*attr.getTime());
   } else if (auto start = dyn_cast<CollectiveOpInterface>(op)) {
     source = OpCostSource::Collective;
-    work = timed((*curveOf(start))(getCollectiveBytes(start)));
+    auto parts = static_cast<int64_t>(start.getCollectiveInputs().size());
+    work = timed((*curveOf(start))(getCollectiveBytes(start), parts));
   } else if (costs.hasMeasuredOps() && (measured = costs.measuredOp(getTableName(op), getTableShapes(op)))) {
     source = OpCostSource::Table;
     work = timed(*measured);

@@ -243,6 +243,7 @@ int32_t Loader::mergeKeyOf(CollectiveOpInterface start, LaneId lane) {
                                                         : options.allReduceCap;
   key.ranks = static_cast<int32_t>(costs.shapeOf(start).ranks);
   key.cost = [curve = costs.curveOf(start)](Bytes bytes) { return (*curve)(bytes); };
+  key.groupCost = [curve = costs.curveOf(start)](Bytes bytes, int32_t members) { return (*curve)(bytes, members); };
   problem.mergeKeys.push_back(std::move(key));
   return it->second;
 }

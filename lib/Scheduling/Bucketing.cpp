@@ -135,7 +135,10 @@ Node Expansion::mergedStart(const Bucket &bucket) const {
     start.bytes += problem.nodes[member].bytes;
     start.issue = std::max(start.issue, problem.nodes[member].issue);
   }
-  start.cost = problem.mergeKeys[start.mergeKey].cost(start.bytes);
+  const MergeKey &key = problem.mergeKeys[start.mergeKey];
+  start.cost = bucket.form == BucketForm::Packed
+                   ? key.cost(start.bytes)
+                   : key.coalescedCost(start.bytes, static_cast<int32_t>(bucket.members.size()));
   start.mergeKey = kNone;
   return start;
 }
@@ -276,8 +279,11 @@ void Expansion::connect() {
       NodeId source = after[pred];
       // Edges inside of a bucket: a member's cast to its start, its start to its wait.
       bool isOwnWait = target == node && !alive[node];
-      if (!isOwnWait && source != target)
-        preds[target].push_back(source);
+      // From start to start: an order of issues, and no business of a pack.
+      bool ordersIssues = problem.nodes[node].kind == NodeKind::Start && problem.nodes[pred].kind == NodeKind::Start;
+      NodeId to = ordersIssues ? after[node] : target;
+      if (!isOwnWait && source != to)
+        preds[to].push_back(source);
     }
     if (alive[node])
       for (BufferId buffer : problem.touches[node])

@@ -56,6 +56,11 @@ private:
     Ns unpacks = 0, casts = 0;
     int32_t members = 0;
   };
+  /// A way to merge some starts: what it takes on the communication lane, and how much more on the compute lane.
+  struct Terms {
+    BucketForm form = BucketForm::Packed;
+    Ns lane = 0, copies = 0;
+  };
   /// A bucket in flight.
   struct FlyingBucket {
     Ns end = 0;
@@ -99,14 +104,16 @@ private:
   bool tryFurtherSingles(LaneId lane, bool urgent);
   bool draftFrom(const Queue &queue, Ns at, bool urgent, Draft &draft) const;
   void fill(const Queue &queue, Ns at, Draft &draft) const;
+  NodeId nextMember(const Queue &queue, NodeId last, int32_t &rank) const;
   Ns laxity(const Draft &draft, Ns at) const { return deadlineOf(draft.due) - at - draft.cost; }
   Ns deadlineOf(Ns due) const;
   CopyTime copies(CopyTime sum, NodeId member) const;
   Ns extraCompute(const CopyTime &sum) const;
-  Ns price(const CopyTime &sum) const;
+  Terms terms(const MergeKey &key, Bytes bytes, const CopyTime &sum) const;
+  int64_t priceOf(const Terms &terms) const;
   bool issue(Draft &draft);
   bool issueAlone(NodeId start);
-  bool issueBucket(const Draft &draft);
+  bool issueBucket(Draft &draft);
   bool tryForm(const Draft &draft, BucketForm form);
   void commit(const Draft &draft, BucketForm form, llvm::ArrayRef<NodeId> prelude, FlyingBucket bucket);
   void occupyLane(NodeId first, Ns cost);

@@ -113,12 +113,33 @@ Ns Decoder::extraCompute(const CopyTime &sum) const {
   return problem.copyCost(sum.read, sum.written) + sum.unpacks + shared - sum.casts;
 }
 
-/// What a merge costs in compute time, in the form that it would get.
-Ns Decoder::price(const CopyTime &sum) const {
+/// The form that a bucket gets where memory does not decide, and what it takes.
+Decoder::Terms Decoder::terms(const MergeKey &key, Bytes bytes, const CopyTime &sum) const {
+  Terms packed = {BucketForm::Packed, key.cost(bytes), extraCompute(sum)};
+  if (policy.form == FormChoice::Packed)
+    return packed;
+  Terms coalesced = {BucketForm::Coalesced, key.coalescedCost(bytes, sum.members), 0};
   if (policy.form == FormChoice::Coalesced)
-    return 0;
-  Ns extra = extraCompute(sum);
-  return policy.form == FormChoice::Packed ? extra : std::min<Ns>(extra, 0);
+    return coalesced;
+  return priceOf(packed) < priceOf(coalesced) ? packed : coalesced;
+}
+
+/// Lane time and copies on one scale, in thousandths of ns.
+int64_t Decoder::priceOf(const Terms &terms) const { return terms.lane * kPermille + terms.copies * policy.copyWeight; }
+
+/// The next candidate for a bucket behind `last`: the next ready start of the queue, which is at `rank`; or, where
+/// collectives keep their order, the next one of that order if nothing else holds it back. kNone: there is none.
+NodeId Decoder::nextMember(const Queue &queue, NodeId last, int32_t &rank) const {
+  NodeId next = facts.nextIssue[last];
+  if (next != kNone) {
+    bool follows =
+        facts.mergeable[next] && queueOf[next] == queueOf[last] && facts.issuesBefore[next] == 1 && pending[next] == 1;
+    return follows ? next : kNone;
+  }
+  if (facts.issuesBefore[last] > 0)
+    return kNone;
+  rank = queue.ready.next(rank + 1);
+  return rank < 0 ? kNone : queue.byRank[rank];
 }
 
 /// Adds to the first member what is worth merging with it, in order of urgency.
@@ -130,34 +151,38 @@ void Decoder::fill(const Queue &queue, Ns at, Draft &draft) const {
     largest = std::min(largest, key.cap);
   Ns deadline = deadlineOf(draft.due), apart = draft.cost;
   CopyTime copied = copies({}, first);
-  Ns copyPrice = price(copied);
+  int64_t price = draft.cost * kPermille;
   int32_t next = startRank[first];
   for (int32_t tried = 0; tried < kMaxBucketTrials; ++tried) {
-    next = queue.ready.next(next + 1);
-    if (next < 0)
+    NodeId start = nextMember(queue, draft.members.back(), next);
+    if (start == kNone)
       break;
-    NodeId start = queue.byRank[next];
     const Node &info = problem.nodes[start];
-    if (reference->sink[start] != draft.sink)
+    bool keepsOrder = facts.issuesBefore[start] > 0;
+    if (reference->sink[start] != draft.sink && !keepsOrder)
       continue;
     Bytes bytes = draft.bytes + info.bytes;
     if (bytes > largest)
       break;
-    Ns cost = key.cost(bytes);
     CopyTime withIt = copies(copied, start);
-    Ns newPrice = price(withIt);
-    if ((draft.cost + info.cost - cost) * kPermille < policy.copyWeight * (newPrice - copyPrice))
+    Terms merged = terms(key, bytes, withIt);
+    // A coalesced pair has two latencies, as the two apart; it is the third member that saves one.
+    bool mayPayLater = merged.form == BucketForm::Coalesced && draft.members.size() == 1;
+    if (!mayPayLater && priceOf(merged) > price + info.cost * kPermille) {
+      if (keepsOrder)
+        break;
       continue;
-    if (!draft.sink && at + cost > deadline && bytes > policy.freeNeeded)
+    }
+    if (!draft.sink && at + merged.lane > deadline && bytes > policy.freeNeeded)
       break;
     draft.members.push_back(start);
     draft.bytes = bytes;
-    draft.cost = cost;
+    draft.cost = merged.lane;
     apart += info.cost;
     copied = withIt;
-    copyPrice = newPrice;
+    price = priceOf(merged);
   }
-  if ((apart - draft.cost) * kPermille >= policy.copyWeight * copyPrice)
+  if (price < apart * kPermille)
     return;
   draft.members.resize(1);
   draft.bytes = problem.nodes[first].bytes;
@@ -219,7 +244,6 @@ bool Decoder::issue(Draft &draft) {
     draft.bytes = 0;
     for (NodeId member : draft.members)
       draft.bytes += problem.nodes[member].bytes;
-    draft.cost = problem.mergeKeys[problem.nodes[draft.members.front()].mergeKey].cost(draft.bytes);
   }
   return issueAlone(draft.members.front());
 }
@@ -239,21 +263,22 @@ bool Decoder::issueAlone(NodeId start) {
   return true;
 }
 
-bool Decoder::issueBucket(const Draft &draft) {
+bool Decoder::issueBucket(Draft &draft) {
+  const MergeKey &key = problem.mergeKeys[problem.nodes[draft.members.front()].mergeKey];
   // A cast that ran ahead of its start cannot be fused any more, and the expansion would fuse it.
   bool packable = llvm::all_of(draft.members,
                                [&](NodeId start) { return facts.fused[start] == kNone || !gone[facts.fused[start]]; });
-  BucketForm form = BucketForm::Coalesced;
   if (packable && policy.form != FormChoice::Coalesced) {
     CopyTime sum;
     for (NodeId start : draft.members)
       sum = copies(sum, start);
-    if (policy.form == FormChoice::Packed || extraCompute(sum) < 0)
-      form = BucketForm::Packed;
+    Terms chosen = terms(key, draft.bytes, sum);
+    draft.cost = chosen.lane;
+    if (chosen.form == BucketForm::Packed && tryForm(draft, BucketForm::Packed))
+      return true;
   }
-  if (tryForm(draft, form))
-    return true;
-  return form == BucketForm::Packed && tryForm(draft, BucketForm::Coalesced);
+  draft.cost = key.coalescedCost(draft.bytes, static_cast<int32_t>(draft.members.size()));
+  return tryForm(draft, BucketForm::Coalesced);
 }
 
 /// Issues a bucket in one form if memory admits it.

@@ -29,6 +29,7 @@ ScheduleFacts::ScheduleFacts(const Problem &problem, bool bucketing)
         info.kind == NodeKind::Compute && info.cost == 0 && info.workspace == 0 &&
         llvm::none_of(problem.touches[node], [&](BufferId buffer) { return problem.buffers[buffer].def == node; });
   }
+  findIssueOrder();
   findFeeders();
   findServants();
   findPaths();
@@ -68,6 +69,18 @@ void ScheduleFacts::findFeeders() {
   feeders.reserve(size, 0);
   for (const std::vector<NodeId> &list : lists)
     feeders.append(list);
+}
+
+void ScheduleFacts::findIssueOrder() {
+  nextIssue.assign(problem.size(), kNone);
+  issuesBefore.assign(problem.size(), 0);
+  for (NodeId node = 0; node < problem.size(); ++node)
+    if (problem.nodes[node].kind == NodeKind::Start)
+      for (NodeId pred : problem.preds[node])
+        if (problem.nodes[pred].kind == NodeKind::Start) {
+          ++issuesBefore[node];
+          nextIssue[pred] = nextIssue[pred] == kNone ? node : nextIssue[pred];
+        }
 }
 
 void ScheduleFacts::findServants() {

@@ -3,6 +3,7 @@
 #include "Search.h"
 #include "CommSched/Scheduling/Memory.h"
 #include "CommSched/Scheduling/Timeline.h"
+#include "ExactSearch.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 #include <limits>
@@ -16,6 +17,12 @@ constexpr Ns kFailed = std::numeric_limits<Ns>::max();
 constexpr int64_t kTolerancePpm = 200;
 /// Points that a search remembers for others.
 constexpr size_t kFavourites = 4;
+/// The first answer is the best of so many decodes, as long as they take no more than so many steps.
+constexpr size_t kFirstDecodes = 10;
+constexpr int64_t kFirstSteps = 100000;
+/// Of the effort, the share that an exact search of a small problem may use, and that of the order of the buckets that
+/// were found, in percent.
+constexpr int64_t kExactPercent = 30, kExactLastPercent = 10;
 /// Of the effort, the share that the systematic sweep over single knobs may use, in percent.
 constexpr int64_t kSweepPercent = 50;
 
@@ -60,6 +67,54 @@ Search::Search(const ScheduleFacts &facts, CollectiveOrder mode, Order given, By
   for (NodeId &node : bestOrder)
     node = carriedOut.image[node];
   numIncumbents = 1;
+}
+
+/// The steps of an order of an expanded problem.
+static std::vector<DecodeStep> stepsOf(const Problem &problem, llvm::ArrayRef<Bucket> buckets,
+                                       const ExpandedProblem &expanded, llvm::ArrayRef<NodeId> order) {
+  std::vector<DecodeStep> steps;
+  for (NodeId node : order) {
+    if (expanded.origin[node] != kNone) {
+      steps.push_back({DecodeStep::Run, expanded.origin[node]});
+      continue;
+    }
+    int32_t index = expanded.bucketOf[node];
+    const BucketNodes &names = expanded.buckets[index];
+    auto unpack = llvm::find(names.unpacks, node);
+    if (unpack != names.unpacks.end()) {
+      NodeId member = buckets[index].members[unpack - names.unpacks.begin()];
+      steps.push_back({DecodeStep::Unpack, problem.members[member].wait});
+    } else {
+      steps.push_back({node == names.pack    ? DecodeStep::Pack
+                       : node == names.start ? DecodeStep::Start
+                       : node == names.wait  ? DecodeStep::Wait
+                                             : DecodeStep::View,
+                       index});
+    }
+  }
+  return steps;
+}
+
+/// Looks at every order of the incumbent's problem, buckets carried out, if that is small enough. Returns whether the
+/// incumbent's order is known to be the best one then.
+bool Search::searchExactly(int64_t share) {
+  const Problem &problem = carriedOut.problem;
+  if (problem.size() > ExactSearch::kMaxNodes || exhausted())
+    return false;
+  ExactSearch exact(problem, limit, incumbent.makespan);
+  int64_t steps = std::min(share, budget - spent), before = steps;
+  bool complete = exact.run(steps);
+  spent += before - steps;
+  if (exact.order().empty())
+    return complete;
+  Decoded found;
+  found.buckets = incumbent.buckets;
+  found.makespan = exact.makespan();
+  found.steps = stepsOf(facts.problem, found.buckets, carriedOut, exact.order());
+  if (!accept(found))
+    return false;
+  addReference(incumbent);
+  return complete;
 }
 
 /// Takes a decode as the incumbent if the models and the verifier agree with it.
@@ -150,17 +205,23 @@ void Search::run(int64_t effort, Ns bound) {
     point.policy = policy;
     decode(point, kFailed);
     points.push_back(point);
-    if (exhausted())
+    bool isFirstAnswer = points.size() < kFirstDecodes && spent < kFirstSteps;
+    if (incumbent.makespan <= target || (exhausted() && !isFirstAnswer))
       return;
   }
+  if (incumbent.buckets.empty() && searchExactly(mulDiv(effort, kExactPercent, 100)) && !facts.bucketing)
+    return;
   llvm::stable_sort(points, [](const Point &a, const Point &b) { return a.makespan < b.makespan; });
   Point best = points.front();
   budget = mulDiv(effort, kSweepPercent, 100);
   sweep(best);
   points.push_back(best);
-  budget = effort;
+  bool isSmall = facts.problem.size() <= ExactSearch::kMaxNodes;
+  budget = effort - (isSmall ? mulDiv(effort, kExactLastPercent, 100) : 0);
   if (!exhausted())
     climb(best);
+  budget = effort;
+  searchExactly(effort);
 }
 
 /// Turns every knob to every value, again and again, and keeps what helps.

@@ -44,6 +44,7 @@ private:
   bool exhausted() const { return spent >= budget || incumbent.makespan <= target; }
   Ns decode(Point &point, Ns cutoff);
   bool accept(const Decoded &decoded);
+  bool searchExactly(int64_t share);
   void addReference(const Decoded &decoded);
   void sweep(Point &point);
   void climb(Point point);

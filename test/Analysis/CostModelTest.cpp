@@ -96,6 +96,53 @@ TEST(NcclModel, AllGatherAcrossH100Nodes) {
   EXPECT_EQ(lineAt(*curve, "Ring/LL128", 64 * kMiB), 373401);
 }
 
+TEST(NcclModel, GroupsPayTheLatencyOfWhatSharesAChannel) {
+  CostModel h100 = model("h100-sxm");
+  // 8 channels (the rails). Ring/Simple takes 296.8 us, and 1 GiB 2936012.8 ns more.
+  auto curve = h100.curve(Kind::AllGather, kEightNodes, E::BF16);
+  EXPECT_EQ((*curve)(kGiB, 1), 3232813);
+  // Two to eight collectives: one ends on a channel where another begins. 17: ceil(17 / 8) = 3 in turn, and one more.
+  EXPECT_EQ((*curve)(kGiB, 2), 2 * 296800 + 2936013);
+  EXPECT_EQ((*curve)(kGiB, 8), 2 * 296800 + 2936013);
+  EXPECT_EQ((*curve)(kGiB, 17), 4 * 296800 + 2936013);
+  // NVLS works off ten in a batch: 25 us once up to 9 x 12 collectives.
+  auto reduce = h100.curve(Kind::AllReduce, kOneNode, E::BF16);
+  EXPECT_EQ((*reduce)(kGiB, 108), 3709408);
+  EXPECT_EQ((*reduce)(kGiB, 109), 3709408 + 25000);
+}
+
+TEST(NcclModel, GroupsAreMonotoneAndNoBetterThanOneCollective) {
+  for (const char *profile : {"h100-sxm", "cpu-mpi"})
+    for (Kind kind : {Kind::AllGather, Kind::ReduceScatter, Kind::AllReduce})
+      for (GroupShape shape : {kOneNode, kTwoNodes, kEightNodes}) {
+        auto curve = model(profile).curve(kind, shape, E::BF16);
+        for (int64_t parts : {2, 5, 40, 1000}) {
+          Ns before = 0;
+          for (Bytes bytes = 1; bytes <= kGiB; bytes += 1 + bytes / 5) {
+            Ns group = (*curve)(bytes, parts);
+            ASSERT_GE(group, before);
+            ASSERT_GE(group, (*curve)(bytes));
+            ASSERT_GE(group, (*curve)(bytes, parts - 1));
+            before = group;
+          }
+        }
+      }
+}
+
+TEST(MeasuredCurve, GroupsAddTheLatencyOfTheSmallestSize) {
+  MachineModel machine;
+  CollectiveTable table;
+  table.kind = Kind::AllGather;
+  table.ranks = 4;
+  table.nodes = 1;
+  table.points = {{8, 30}, {1000, 70}};
+  machine.collectives.push_back(table);
+  CollectiveCurve curve = CollectiveCurve::get(machine, Kind::AllGather, {4, 1, 4}, E::F32);
+  // Nothing tells of channels: one after the other.
+  EXPECT_EQ(curve(1000), 70);
+  EXPECT_EQ(curve(1000, 3), 70 + 2 * 30);
+}
+
 TEST(NcclModel, AllReduceAcrossTwoH100Nodes) {
   CostModel h100 = model("h100-sxm");
   auto curve = h100.curve(Kind::AllReduce, kTwoNodes, E::BF16);

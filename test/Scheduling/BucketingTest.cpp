@@ -233,13 +233,14 @@ TEST(Bucketing, PacksAllReducesInPlace) {
 
 TEST(Bucketing, CoalescesOverTheMembersBuffers) {
   Builder b = threeGathers();
+  b.problem.mergeKeys[0].groupCost = [](Bytes bytes, int32_t members) { return bytes / MiB + 10000 * members; };
   ExpandedProblem expanded = expand(b.problem, Bucket{{1, 2}, BucketForm::Coalesced});
   const Problem &p = expanded.problem;
   const BucketNodes &names = expanded.buckets[0];
   // cast, merged start and wait, third start and wait, three users
   ASSERT_EQ(p.size(), 8);
   EXPECT_EQ(names.pack, kNone);
-  EXPECT_EQ(p.nodes[names.start].cost, 1000 + 65);
+  EXPECT_EQ(p.nodes[names.start].cost, 20000 + 65);
   EXPECT_EQ(p.touches[names.start].vec(), std::vector<BufferId>({0, 1, 2}));
   EXPECT_EQ(p.touches[names.wait].vec(), std::vector<BufferId>({0, 1, 2}));
   EXPECT_EQ(p.preds[names.start].vec(), std::vector<NodeId>({expanded.image[0]}));

@@ -130,6 +130,8 @@ public:
         key.lane = lane;
         key.ranks = random.percent(50) ? 2 : 4;
         key.cost = costCurve();
+        if (key.ranks == 4)
+          key.groupCost = [cost = key.cost](Bytes bytes, int32_t) { return cost(bytes) + cost(0); };
         if (random.percent(30))
           key.cap = kGrain * random.between(4, 40);
         problem.mergeKeys.push_back(key);
@@ -459,6 +461,7 @@ public:
       key.lane = 1;
       key.ranks = options.ranks;
       key.cost = curve;
+      key.groupCost = [curve](Bytes bytes, int32_t) { return curve(bytes) + curve(0); };
       builder.problem.mergeKeys.push_back(key);
     }
     for (int32_t index = 0; index < options.layers * options.parameters; ++index)

@@ -47,6 +47,10 @@ GroupShape shapeOfRanks(llvm::ArrayRef<int64_t> ranks, int64_t ranksPerNode);
 enum class CostSource : uint8_t { Measured, Nccl, AlphaBeta };
 
 /// One way to do a collective: a fixed latency and a bandwidth.
+///
+/// Several collectives in one group (the coalesced form, `ncclGroupStart` to `ncclGroupEnd`) are one launch, and share
+/// the bandwidth; but they lie over the channels one behind the other, and what shares a channel runs in turn, each
+/// with its own latency (latencies()).
 struct CostLine {
   /// NCCL's names of algorithm and protocol ("Ring/LL128"), or "alpha-beta".
   llvm::StringRef name;
@@ -58,9 +62,15 @@ struct CostLine {
   /// NCCL's correction of tree bandwidths by size, in tenths: entry k holds for [64 x 2^k, 64 x 2^(k+1)) bytes (the
   /// first from 0 on); 10 beyond the table. Null: none.
   const std::array<uint8_t, 23> *correction = nullptr;
+  /// Collectives of a group that run side by side; and how many that run in turn share one latency.
+  int64_t channels = 1, batch = 1;
 
-  /// Cost of `bytes`, ns. Not monotone where the correction grows.
-  Ns operator()(Bytes bytes) const;
+  /// How many latencies a group of `parts` collectives takes. NCCL counts ceil(parts / channels), in batches for all
+  /// but rings (ncclPrepareTasks, ncclTopoGetAlgoTime); one is added for the channels on which one collective ends and
+  /// the next begins. Never more than `parts`.
+  int64_t latencies(int64_t parts) const;
+  /// Cost of a group of `parts` collectives of `bytes` together, ns. Not monotone where the correction grows.
+  Ns operator()(Bytes bytes, int64_t parts = 1) const;
 };
 
 /// Cost over bytes; monotone, deterministic, never negative, at most kMaxNs.
@@ -72,8 +82,10 @@ public:
                              llvm::StringRef group = "");
 
   /// Cost of `bytes` in total, ns: gathered bytes of an all-gather or gather, received bytes of a recv, and what the
-  /// rank holds before the collective for every other kind. One rank: 0. O(lines), or O(log points) where measured.
-  Ns operator()(Bytes bytes) const;
+  /// rank holds before the collective for every other kind. One rank: 0. Of a group of `parts` collectives that are
+  /// launched together, `bytes` is the sum; never less than one collective of as many bytes. O(lines), or O(log points)
+  /// where measured.
+  Ns operator()(Bytes bytes, int64_t parts = 1) const;
 
   CostSource source() const { return origin; }
   /// The line that gives the cost at `bytes` ("Ring/Simple", "measured", "alpha-beta").
@@ -85,11 +97,14 @@ private:
   void setPoints(llvm::ArrayRef<MeasuredPoint> measured);
   void setLines(std::vector<CostLine> candidates);
   Ns measuredCost(Bytes bytes) const;
+  Ns floorFor(unsigned interval, int64_t parts) const;
 
   CostSource origin = CostSource::AlphaBeta;
   bool singleRank = false;
   /// Measured: points with times made monotone.
   std::vector<MeasuredPoint> points;
+  /// Measured: the latency, which is the time of the smallest size, and how groups share it.
+  CostLine measuredLatency;
   /// Analytic: candidates, and for each interval of the correction the largest minimum over all smaller intervals.
   std::vector<CostLine> lines;
   std::array<Ns, 24> floorOf{};

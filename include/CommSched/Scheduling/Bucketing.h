@@ -3,7 +3,8 @@
 // A bucket merges collectives of one merge key into one. Solvers decide buckets, the pass `comm-bucket` carries them
 // out in IR, and both have to agree to the nanosecond and the byte: this file is the contract between them.
 //
-// The rules. Members are starts of one key, pairwise independent. c(r, w) is Problem::copyCost; f is MergeKey::cost.
+// The rules. Members are starts of one key, pairwise independent. c(r, w) is Problem::copyCost; f is MergeKey::cost
+// and g MergeKey::coalescedCost.
 //
 // Packed all-gather (`comm.fsdp.all_gather_copy_in`, start, wait, `comm.fsdp.split_with_sizes_copy`):
 //   pack    compute, c(r, w): w is the sum of the members' input bytes, r the same, but with the cast's input bytes for
@@ -21,11 +22,13 @@
 //   wait    touches both.
 //   view    compute of cost 0: the members' outputs are views of the output buffer; takes over the waits' users.
 // Packed all-reduce: the same, but the start is in place on C, and the members' outputs are views of C.
-// Coalesced, every kind: one start of f(sum of `bytes`) and one wait over the members' own buffers; casts stay.
+// Coalesced, every kind: one start of g(sum of `bytes`, members) and one wait over the members' own buffers; casts
+// stay.
 //
-// Every dependence of a member's start and of its fused cast becomes one of the pack (of the start when coalesced);
-// what must follow a member's start must follow the bucket's start; what must follow a member's wait must follow its
-// unpack, the view, or the bucket's wait.
+// Every dependence of a member's start and of its fused cast becomes one of the pack (of the start when coalesced), but
+// for one on another start, which is an order of issues: the bucket's start keeps it, and one member may follow
+// another. what must follow a member's start must follow the bucket's start; what must follow a member's wait must
+// follow its unpack, the view, or the bucket's wait.
 //
 //===-----------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_BUCKETING_H

@@ -116,6 +116,10 @@ struct MergeKey {
   std::function<Ns(Bytes)> cost;
   /// Largest merged collective, bytes; no limit where negative.
   Bytes cap = -1;
+  /// Cost of a coalesced bucket of so many members, ns: never less than cost(). Empty: cost().
+  std::function<Ns(Bytes, int32_t members)> groupCost;
+
+  Ns coalescedCost(Bytes bytes, int32_t members) const { return groupCost ? groupCost(bytes, members) : cost(bytes); }
 };
 
 /// What bucketing has to know of one start beyond its Node; only starts with a mergeKey have one.

@@ -35,6 +35,10 @@ struct ScheduleFacts {
   /// Of each start: whether it may be in a bucket, and the cast that its pack would do, or kNone.
   std::vector<bool> mergeable;
   std::vector<NodeId> fused;
+  /// Of each start: the start that comes next in the order of issues where collectives keep theirs, or kNone; and the
+  /// number of starts that it follows.
+  std::vector<NodeId> nextIssue;
+  std::vector<int32_t> issuesBefore;
   /// Of each node: whether it may run whenever it is ready: it takes no time and allocates nothing.
   std::vector<bool> freeToRun;
   /// Of each compute: the start that all its results flow into, through other such computes, or kNone. A weight
@@ -56,6 +60,7 @@ struct ScheduleFacts {
 
 private:
   void findFeeders();
+  void findIssueOrder();
   void findServants();
   void findPaths();
   void measureLanes();
