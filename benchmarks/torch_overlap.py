@@ -2,17 +2,22 @@
 """PyTorch's overlap scheduler and CommSched, side by side, on the same graphs with the same estimates.
 
 Every estimate comes from one machine profile: a node's duration is what CommSched's cost model says of it, and both
-schedulers get it through the same function. Both results are imported again and measured by one model (timeline, peak,
-bounds), and by PyTorch's own memory estimator. No number is typed in.
+schedulers get it through the same function. Both results get fresh metadata, are imported again and measured by one
+model (timeline, peak), and by PyTorch's own memory estimator. No number is typed in: `overlap_tables` writes the page.
 
-    python benchmarks/torch_overlap.py --model llama3-8b --ranks 64 [--tp 8] [--layers N] [--direction fw]
+    python benchmarks/torch_overlap.py --graphs llama3-8b:64 llama3-8b:64:tp=8 --direction fw
+    python benchmarks/torch_overlap.py --all --json results.json --resume --markdown docs/Results.md
 """
 
 from __future__ import annotations
 
 import argparse
+import bisect
 import copy
 import json
+import math
+import os
+import platform
 import sys
 import tempfile
 import time
@@ -22,15 +27,19 @@ import torch
 
 import commsched
 import commsched.torch as ct
+import overlap_tables
 from commsched.torch import trace
-from commsched.torch.estimates import SAMPLED_KINDS
+from commsched.torch.estimates import SAMPLED_BYTES, SAMPLED_KINDS, override_bytes
 from commsched.torch.export import import_graph
-from commsched.torch.options import Options
 from commsched.torch.schedule import _function_report
-from commsched.torch.values import hint
+from commsched.torch.values import hint, nodes_in
 
-MS = 1e6
+MS, GIB = 1e6, 2**30
+# Llama-3-8B, FSDP over all ranks (1-D) or FSDP x TP (2-D), and a mixture of experts with expert parallelism.
+ALL = ("llama3-8b:64", "llama3-8b:64:tp=8", "llama3-8b:256", "llama3-8b:256:tp=8", "moe-16b:64:ep=8", "moe-16b:128:ep=8")
 
+
+# ---------------------------------------------------------------------- the models that judge
 
 def measured(text: str, machine: str) -> dict:
     """What the models say of a module as it stands."""
@@ -39,79 +48,6 @@ def measured(text: str, machine: str) -> dict:
         program = commsched.Program(text)
         program.run(f"comm-report{{machine={machine} report-file={file} table=false}}")
         return _function_report(file)
-
-
-def model_estimates(gm, machine: str):
-    """Durations in ms by node name: those that CommSched's cost model has for the graph's operations.
-
-    Collectives by size come from the profile too: the estimator answers for any number of bytes by a graph of one
-    collective of that size.
-    """
-    by_name = {}
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "timeline.json")
-        commsched.Program(import_graph(gm.graph)[0]).run(
-            f"comm-report{{machine={machine} timeline-file={file} table=false}}")
-        trace_events = json.loads(file.read_text())
-    events = trace_events["traceEvents"] if isinstance(trace_events, dict) else trace_events
-    for e in events:
-        if e.get("ph") == "X" and "stall" not in e.get("name", ""):
-            by_name.setdefault(e["name"], e["dur"] / 1000.0)
-    return by_name
-
-
-def estimator(by_name: dict):
-    """The estimator that both schedulers are given. A node of a bucket, which is in no table, is scaled from the
-    members' line: latency plus bytes over bandwidth, through the smallest and the largest collective of its kind."""
-    lines = {}
-
-    def fit(node):
-        return lines.get((str(node.target).split(".")[1].removesuffix("_out"), str(node.args[-1])))
-
-    def estimate(node, override_bytes=None):
-        ms = by_name.get(node.name)
-        line = fit(node) if isinstance(node.target, torch._ops.OpOverload) and "c10d" in node.target.namespace else None
-        if line is None or (ms is not None and override_bytes is None):
-            return ms
-        size = override_bytes if override_bytes is not None else in_and_out(node)
-        return max(0.0, line[0] + line[1] * size)
-
-    estimate.lines = lines
-    return estimate
-
-
-def in_and_out(node) -> int:
-    """Bytes of a collective's input and output, as PyTorch counts them."""
-    values = [node.args[0].meta["val"], node.meta["val"]]
-    return sum(v.dtype.itemsize * _product(map(hint, v.shape)) for v in values)
-
-
-def _product(sizes) -> int:
-    n = 1
-    for s in sizes:
-        n *= s
-    return n
-
-
-def fit_lines(gm, estimate, by_name) -> None:
-    points: dict = {}
-    for node in gm.graph.nodes:
-        if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload) and node.name in by_name:
-            name = str(node.target).split(".")[1]
-            if "c10d" in node.target.namespace and name != "wait_tensor":
-                points.setdefault((name, str(node.args[-1])), []).append((in_and_out(node), by_name[node.name]))
-    for key, sizes in points.items():
-        (small, t0), (large, t1) = min(sizes), max(sizes)
-        slope = (t1 - t0) / (large - small) if large > small else t0 / max(1, small)
-        estimate.lines[key] = (t0 - slope * small, slope)
-
-
-def without_gpu():
-    """Device properties that PyTorch's scheduler asks for; the numbers do not matter, every estimate is given."""
-    import torch.utils._runtime_estimation as runtime
-
-    runtime.get_gpu_dram_gbps = lambda: 1.0
-    runtime.get_device_tflops = lambda dtype: 1.0
 
 
 def pytorch_peak(gm) -> int:
@@ -127,91 +63,258 @@ def pytorch_peak(gm) -> int:
     return peak
 
 
-def torch_variant(**options):
-    def run(gm, estimate):
+def refreshed(gm):
+    """`gm` with fake values computed anew, so that no scheduler's leftover metadata counts as memory."""
+    from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
+    values = [n.meta["val"] for n in gm.graph.nodes if n.op == "placeholder"]
+    modes = [v.fake_mode for v in values if hasattr(v, "fake_mode")]
+    if modes:
+        FakeTensorProp(gm, modes[0]).propagate_dont_convert_inputs(*values)
+    return gm
+
+
+# ---------------------------------------------------------------------- estimates
+
+def durations(text: str, machine: str) -> dict[str, float]:
+    """What CommSched's cost model says of a module's operations: ms by location."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "timeline.json")
+        commsched.Program(text).run(f"comm-report{{machine={machine} timeline-file={file} table=false}}")
+        document = json.loads(file.read_text())
+    events = document["traceEvents"] if isinstance(document, dict) else document
+    result: dict[str, float] = {}
+    for e in events:
+        if e.get("ph") == "X" and "stall" not in e.get("name", ""):
+            result.setdefault(e["name"], e["dur"] / 1000.0)
+    return result
+
+
+def curves_of(importer, machine: str) -> dict[tuple, list[tuple[int, float]]]:
+    """Cost by size of each kind, group and element type of collective that may be merged: pairs (bytes of input and output
+    together, ms), from a module of nothing but such collectives."""
+    lines, points = [], {}
+    for (kind, group, element), node in importer.samples.items():
+        if kind not in SAMPLED_KINDS:
+            continue
+        ranks, width = len(importer.group_ranks[group.strip('"')]), node.meta["val"].dtype.itemsize
+        for size in SAMPLED_BYTES:
+            n, at = size // width, f"s{len(points)}"
+            given, got = {"all_gather": (n // ranks, n), "reduce_scatter": (n, n // ranks), "all_reduce": (n, n)}[kind]
+            given, got = (f"tensor<{max(1, d)}x{element}>" for d in (given, got))
+            reduction = "" if kind == "all_gather" else " sum"
+            lines += [f"    %x{at} = tensor.empty() : {given}",
+                      f"    %{at} = comm.{kind}{reduction} %x{at} on @{group} : ({given}) -> !comm.future<{got}> loc(\"{at}\")",
+                      f"    %w{at} = comm.wait %{at} : !comm.future<{got}>"]
+            points[at] = (kind, group.strip('"'), element), override_bytes(kind, size, ranks)
+    text = "\n".join(["module {", *importer.printer.groups, "  func.func @main() {", *lines, "    return", "  }", "}"])
+    cost = durations(text, machine) if lines else {}
+    curves: dict[tuple, list[tuple[int, float]]] = {}
+    for at, (key, size) in points.items():
+        curves.setdefault(key, []).append((size, cost[at]))
+    return curves
+
+
+def in_and_out(node) -> int:
+    """Bytes of a collective's inputs and outputs, as PyTorch counts them."""
+    values = [n.meta["val"] for n in nodes_in(node.args[0])] + list(
+        node.meta["val"] if isinstance(node.meta["val"], (list, tuple)) else [node.meta["val"]])
+    return sum(v.dtype.itemsize * math.prod(map(hint, v.shape)) for v in values)
+
+
+def estimator(gm, machine: str):
+    """The estimator that both schedulers are given: what the profile's cost model says. Nodes of the graph have their
+    own duration; a collective of another size, or one that a scheduler made, is read off the model's curve."""
+    text, importer = import_graph(gm.graph)
+    by_name, curves = durations(text, machine), curves_of(importer, machine)
+    keys = {}  # of each target and group argument: the curve
+
+    def base(node):
+        return str(node.target).split(".")[1].removesuffix("_out").removesuffix("_coalesced"), str(node.args[-1])
+
+    for key, node in importer.samples.items():
+        if key[0] in SAMPLED_KINDS:
+            keys.setdefault((*base(node), node.meta["val"].dtype), curves[key[0], key[1].strip('"'), key[2]])
+
+    def curve_of(node):
+        if node.op != "call_function" or "c10d_functional" not in str(node.target) or "wait_tensor" in str(node.target):
+            return None
+        val = node.meta["val"]
+        return keys.get((*base(node), (val[0] if isinstance(val, (list, tuple)) else val).dtype))
+
+    def estimate(node, override=None):
+        ms = by_name.get(node.name)
+        if ms is not None and override is None:
+            return ms
+        curve = curve_of(node)
+        return ms if curve is None else interpolated(curve, in_and_out(node) if override is None else override)
+
+    return estimate
+
+
+def interpolated(curve: list[tuple[int, float]], size: int) -> float:
+    """Piecewise linear between the samples, and beyond them."""
+    i = min(max(bisect.bisect([s for s, _ in curve], size), 1), len(curve) - 1)
+    (s0, t0), (s1, t1) = curve[i - 1], curve[i]
+    return max(0.0, t0 + (t1 - t0) * (size - s0) / (s1 - s0))
+
+
+# ---------------------------------------------------------------------- the schedulers
+
+def without_gpu() -> None:
+    """What PyTorch's scheduler needs on a build without CUDA. Device properties: their values do not matter, every
+    estimate is given. Its memory limits: they would not see tensors of the CPU. Attention: it has to count as computation
+    under its CPU name as it does under its GPU name."""
+    import functools
+
+    import torch.utils._runtime_estimation as runtime
+    from torch._inductor.fx_passes import memory_estimator, overlap_scheduling
+    from torch.utils.flop_counter import flop_registry
+
+    runtime.get_gpu_dram_gbps = lambda: 1.0
+    runtime.get_device_tflops = lambda dtype: 1.0
+    overlap_scheduling.MemoryTracker = functools.partial(memory_estimator.MemoryTracker, device_filter=lambda d: True)
+    aten = torch.ops.aten
+    for cpu, gpu in ((aten._scaled_dot_product_flash_attention_for_cpu, aten._scaled_dot_product_flash_attention),
+                     (aten._scaled_dot_product_flash_attention_for_cpu_backward,
+                      aten._scaled_dot_product_flash_attention_backward)):
+        flop_registry.setdefault(cpu, flop_registry[gpu])
+
+
+def pytorch(**options):
+    def run(gm, estimate, machine, rows):
         from torch._inductor.fx_passes.overlap_scheduling import schedule_overlap_bucketing
 
         without_gpu()
         return schedule_overlap_bucketing(gm, custom_runtime_estimation=estimate, compute_estimator="analytical",
-                                          collective_estimator="analytical", **options)
+                                          collective_estimator="analytical", **options), {}
 
     return run
 
 
-def our_variant(**options):
-    def run(gm, estimate):
-        gm, report = ct.schedule_overlap(gm, runtime_estimation=estimate, **options)
+def ours(at_peak_of: str | None = None, **options):
+    """CommSched; at another variant's resulting peak if `at_peak_of` names one."""
+
+    def run(gm, estimate, machine, rows):
+        limit = dict(memory_limit_bytes=rows[at_peak_of]["peak_bytes"]) if at_peak_of else {}
+        gm, report = ct.schedule_overlap(gm, machine=machine, runtime_estimation=estimate, **limit, **options)
         if "error" in report:
             raise RuntimeError(report["error"])
-        run.report = report
-        return gm
+        bounds = report["makespan_ns"]
+        return gm, {"import_s": report["import_ns"] / 1e9, "solve_s": report["pipeline_ns"] / 1e9,
+                    "apply_s": report["apply_ns"] / 1e9, "buckets": len(report["buckets"]),
+                    "bound_ms": bounds["lower_bound"] / MS, "order_bound_ms": bounds["order_lower_bound"] / MS,
+                    "limit_gib": report["peak_bytes"]["limit"] / GIB}
 
     return run
 
 
+BUCKETING = "PyTorch, bucketing"
 VARIANTS = {
-    "as given": lambda gm, estimate: gm,
-    "PyTorch, order only": torch_variant(collective_bucketing=False, pre_bucketing_fsdp_collectives=False),
-    "PyTorch, with bucketing": torch_variant(collective_bucketing=True),
-    "PyTorch, with bucketing, no more memory": torch_variant(
+    "as given": lambda gm, *_: (gm, {}),
+    "PyTorch, order only": pytorch(collective_bucketing=False, pre_bucketing_fsdp_collectives=False),
+    BUCKETING: pytorch(collective_bucketing=True),
+    "PyTorch, bucketing, limits zero": pytorch(
         collective_bucketing=True, max_memory_increase_gb=0.0, max_memory_increase_ratio=0.0),
-    "CommSched, seed passes": our_variant(solver="seed", bucketing=False),
-    "CommSched, order only": our_variant(bucketing=False),
-    "CommSched": our_variant(),
-    "CommSched, 25 % more memory": our_variant(memory_budget_ratio=0.25),
+    "CommSched, seed passes": ours(solver="seed", bucketing=False),
+    "CommSched, order only": ours(bucketing=False),
+    "CommSched": ours(),
+    "CommSched, at PyTorch's peak": ours(at_peak_of=BUCKETING),
 }
 
 
-def rows_of(gm, machine: str, names):
-    by_name = model_estimates(gm, machine)
-    estimate = estimator(by_name)
-    fit_lines(gm, estimate, by_name)
+def rows_of(gm, machine: str, names) -> dict[str, dict]:
+    """Runs the variants on copies of one graph."""
+    estimate = estimator(gm, machine)
+    rows: dict[str, dict] = {}
     for name in names:
-        copied = copy.deepcopy(gm) if name != "as given" else gm
-        start = time.perf_counter()
+        copied = copy.deepcopy(gm)
+        start, wall = time.process_time(), time.perf_counter()
         try:
-            result = VARIANTS[name](copied, estimate)
+            result, extra = VARIANTS[name](copied, estimate, machine, rows)
         except Exception as error:  # One scheduler's failure is a row of the table, not the end of it.
-            yield name, {"error": f"{type(error).__name__}: {error}"}
+            rows[name] = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
             continue
-        seconds = time.perf_counter() - start
-        report = measured(import_graph(result.graph, runtime_estimation=estimate)[0], machine)
-        ours = getattr(VARIANTS[name], "report", None)
-        yield name, {
-            "makespan": report["makespan_ns"]["after"] / MS, "bound": report["makespan_ns"]["lower_bound"] / MS,
-            "exposed": report["exposed_ns"]["after"] / MS, "peak": report["peak_bytes"]["after"] / 2**30,
-            "torch_peak": pytorch_peak(result) / 2**30, "collectives": report["collectives"], "seconds": seconds,
-            "python": (ours["import_ns"] + ours["apply_ns"]) / 1e9 if ours else None}
+        seconds, wall = time.process_time() - start, time.perf_counter() - wall
+        result.graph.lint()
+        report = measured(import_graph(refreshed(result).graph, runtime_estimation=estimate)[0], machine)
+        rows[name] = {
+            "makespan_ms": report["makespan_ns"]["after"] / MS, "exposed_ms": report["exposed_ns"]["after"] / MS,
+            "peak_bytes": report["peak_bytes"]["after"], "torch_peak_bytes": pytorch_peak(result),
+            "collectives": report["collectives"], "nodes": len(result.graph.nodes), "cpu_s": seconds, "wall_s": wall,
+            **extra}
+        print(f"  {name}: {rows[name]['makespan_ms']:.1f} ms, {rows[name]['peak_bytes'] / GIB:.2f} GiB, "
+              f"{seconds:.1f} s", file=sys.stderr, flush=True)
+    return rows
+
+
+# ---------------------------------------------------------------------- running them
+
+def config_of(spec: str) -> trace.TraceConfig:
+    """`model:ranks[:tp=N][:ep=N][:layers=N][:seq=N]` as a configuration."""
+    model, ranks, *rest = spec.split(":")
+    return trace.TraceConfig(model, int(ranks), **{k: int(v) for k, v in (r.split("=") for r in rest)})
+
+
+def versions(machine: str) -> dict:
+    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown")
+    return {"torch": torch.__version__, "commsched": commsched.version(), "python": platform.python_version(),
+            "machine": machine, "cpu": f"{cpu}, {os.cpu_count()} cores",
+            "command": "python " + " ".join([os.path.relpath(sys.argv[0]), *sys.argv[1:]])}
+
+
+def run_spec(spec: str, a, results: dict, names) -> None:
+    """Traces one model and measures its graphs; `results["graphs"]` gets an entry for each."""
+    config = config_of(spec)
+    with trace.fake_world(config.ranks):
+        start = time.process_time()
+        graphs = trace.trace(config)
+        traced = time.process_time() - start
+        for direction, gm in graphs.items():
+            key = f"{spec} {direction}"
+            if a.direction not in ("both", direction) or (a.resume and key in results["graphs"]):
+                continue
+            print(f"{key}: {len(gm.graph.nodes)} nodes, traced in {traced:.0f} s", file=sys.stderr, flush=True)
+            results["graphs"][key] = {"nodes": len(gm.graph.nodes), "trace_cpu_s": traced,
+                                      "variants": rows_of(gm, a.machine, names)}
+            write(a, results)
+
+
+def write(a, results: dict) -> None:
+    if a.json:
+        a.json.write_text(json.dumps(results, indent=1) + "\n")
+    if a.markdown:
+        a.markdown.write_text(overlap_tables.page(results))
 
 
 def main() -> int:
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    p.add_argument("--model", default="llama3-8b")
-    p.add_argument("--ranks", type=int, default=64)
-    p.add_argument("--tp", type=int, default=1)
-    p.add_argument("--ep", type=int, default=1)
-    p.add_argument("--layers", type=int)
+    p.add_argument("--graphs", nargs="+", metavar="MODEL:RANKS[:tp=N][:ep=N][:layers=N]", default=["llama3-8b:64"])
+    p.add_argument("--all", action="store_true", help=f"all of {', '.join(ALL)}")
     p.add_argument("--direction", choices=("fw", "bw", "both"), default="both")
-    p.add_argument("--machine", default="h100-sxm")
+    p.add_argument("--machine", default="h100-sxm", help="machine profile (default h100-sxm)")
     p.add_argument("--variants", help="separated by semicolons, of: " + "; ".join(VARIANTS))
+    p.add_argument("--json", type=Path, help="where the results go, after every graph")
+    p.add_argument("--markdown", type=Path, help="where the tables go, after every graph")
+    p.add_argument("--resume", action="store_true", help="keep the graphs that the JSON file has already")
     a = p.parse_args()
     names = a.variants.split(";") if a.variants else list(VARIANTS)
-    config = trace.TraceConfig(a.model, a.ranks, a.tp, a.ep, a.layers)
-    with trace.fake_world(a.ranks):
-        for direction, gm in trace.trace(config).items():
-            if a.direction not in ("both", direction):
-                continue
-            print(f"\n{a.model} {direction}, {a.ranks} ranks, tp {a.tp}, ep {a.ep}: {len(gm.graph.nodes)} nodes; "
-                  f"{a.machine}\n\n| scheduler | makespan ms | bound ms | exposed ms | peak GiB | peak GiB, PyTorch's "
-                  "estimator | collectives | seconds | of it Python |\n|---|---|---|---|---|---|---|---|---|")
-            for name, r in rows_of(gm, a.machine, names):
-                if "error" in r:
-                    print(f"| {name} | failed: {r['error'].splitlines()[0][:120]} |", flush=True)
-                    continue
-                python = f"{r['python']:.2f}" if r["python"] is not None else ""
-                print(f"| {name} | {r['makespan']:.2f} | {r['bound']:.2f} | {r['exposed']:.2f} | {r['peak']:.2f} | "
-                      f"{r['torch_peak']:.2f} | {r['collectives']} | {r['seconds']:.2f} | {python} |", flush=True)
-    return 0
+    results = {"versions": versions(a.machine), "graphs": {}}
+    if a.resume and a.json and a.json.is_file():
+        results["graphs"] = json.loads(a.json.read_text())["graphs"]
+    failed = 0
+    for spec in ALL if a.all else a.graphs:
+        directions = ("fw", "bw") if a.direction == "both" else (a.direction,)
+        if a.resume and all(f"{spec} {d}" in results["graphs"] for d in directions):
+            continue
+        try:
+            run_spec(spec, a, results, names)
+        except Exception as error:  # Hours of results must not be lost for one graph.
+            print(f"{spec}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            failed = 1
+    write(a, results)
+    print(overlap_tables.page(results))
+    return failed
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ const commrt_backend *commsched::runtime::loadBackend(const std::string &name, v
   }
   auto entry = reinterpret_cast<commrt_backend_entry_fn>(dlsym(*library, COMMRT_BACKEND_ENTRY));
   const commrt_backend *table = entry ? entry(COMMRT_BACKEND_ABI_VERSION) : nullptr;
-  if (!table || table->abi_version != COMMRT_BACKEND_ABI_VERSION || table->struct_size < sizeof(commrt_backend)) {
+  if (!table || table->abi_version != COMMRT_BACKEND_ABI_VERSION || table->struct_size < COMMRT_BACKEND_REQUIRED_SIZE) {
     error = "backend '" + name + "' has another version";
     unloadBackend(*library);
     *library = nullptr;

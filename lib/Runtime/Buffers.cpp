@@ -3,7 +3,7 @@
 // Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
 //
 // A buffer counts who needs it: its owner, and each collective in flight that reads or writes it. It is freed when the
-// count reaches zero, on whichever thread that happens.
+// count reaches zero, on whichever thread that happens. Symmetric buffers differ in where their memory comes from.
 //
 //===--------------------------------------------------------------------------------------------===//
 
@@ -41,8 +41,18 @@ void commsched::runtime::dropHold(Buffer *buffer) {
   if (context->job->poison)
     std::memset(buffer->data, poisonByte, buffer->bytes);
   context->allocated -= buffer->bytes;
-  std::free(buffer->data);
+  if (buffer->symmetricOffset < 0)
+    std::free(buffer->data);
   context->buffers.erase(buffer->data);
+  context->changed.notify_all();
+}
+
+void commsched::runtime::releaseBuffer(Buffer *buffer) {
+  buffer->released = true;
+  // In program order, not when the last collective lets go: so all ranks agree on what is free.
+  if (buffer->symmetricOffset >= 0)
+    buffer->context->symmetric.giveBack(buffer->symmetricOffset);
+  dropHold(buffer);
 }
 
 int32_t commrt_alloc(commrt_context *context, int32_t kind, int64_t bytes, void **pointer) {
@@ -51,28 +61,24 @@ int32_t commrt_alloc(commrt_context *context, int32_t kind, int64_t bytes, void 
   *pointer = nullptr;
   if (bytes < 0 || (kind != COMMRT_BUFFER_PLAIN && kind != COMMRT_BUFFER_SYMMETRIC))
     return fail(context, COMMRT_ERR_INVALID, "commrt_alloc: negative size or unknown kind");
-  if (kind == COMMRT_BUFFER_SYMMETRIC) {
-    size_t index = context->symmetricCount++;
-    int64_t others;
-    {
-      std::lock_guard<std::mutex> lock(context->job->mutex);
-      if (context->job->symmetricBytes.size() <= index)
-        context->job->symmetricBytes.resize(index + 1, bytes);
-      others = context->job->symmetricBytes[index];
-    }
-    if (others != bytes)
-      return fail(context, COMMRT_ERR_MISMATCH,
-                  "symmetric buffer " + std::to_string(index) + " has " + std::to_string(bytes) + " bytes here and " +
-                      std::to_string(others) + " on another rank");
+  char *data = nullptr;
+  int64_t offset = -1;
+  int32_t status = COMMRT_OK;
+  // After an error ranks no longer agree on anything; code on its way out gets plain memory.
+  if (kind == COMMRT_BUFFER_SYMMETRIC && context->status == COMMRT_OK)
+    status = allocateSymmetric(context, bytes, &data, &offset);
+  if (!data || status != COMMRT_OK) {
+    offset = -1;
+    int64_t rounded =
+        bytes > INT64_MAX - alignment ? -1 : std::max(alignment, (bytes + alignment - 1) / alignment * alignment);
+    data = rounded < 0 ? nullptr : static_cast<char *>(std::aligned_alloc(alignment, rounded));
+    if (!data)
+      return fail(context, COMMRT_ERR_MEMORY, "no memory for a buffer of " + std::to_string(bytes) + " bytes");
   }
-  int64_t rounded =
-      bytes > INT64_MAX - alignment ? -1 : std::max(alignment, (bytes + alignment - 1) / alignment * alignment);
-  void *data = rounded < 0 ? nullptr : std::aligned_alloc(alignment, rounded);
-  if (!data)
-    return fail(context, COMMRT_ERR_MEMORY, "no memory for a buffer of " + std::to_string(bytes) + " bytes");
   auto buffer = std::make_unique<Buffer>();
   buffer->context = context;
-  buffer->data = static_cast<char *>(data);
+  buffer->data = data;
+  buffer->symmetricOffset = offset;
   buffer->bytes = bytes;
   std::lock_guard<std::mutex> lock(context->mutex);
   context->allocated += bytes;
@@ -80,7 +86,7 @@ int32_t commrt_alloc(commrt_context *context, int32_t kind, int64_t bytes, void 
   buffer->number = own(context, Owned::Kind::buffer, buffer.get());
   context->buffers.emplace(buffer->data, std::move(buffer));
   *pointer = data;
-  return COMMRT_OK;
+  return status;
 }
 
 int32_t commrt_free(commrt_context *context, void *pointer) { return commrt_free_after(context, pointer, nullptr, 0); }
@@ -97,14 +103,13 @@ int32_t commrt_free_after(commrt_context *context, void *pointer, commrt_token *
     known = found != context->buffers.end() && !found->second->released;
     if (known) {
       Buffer *buffer = found->second.get();
-      buffer->released = true;
       disown(context, buffer->number);
       for (int64_t i = 0; i < numTokens; ++i)
         if (tokens[i] && tokens[i]->context == context && tokens[i]->pending > 0) {
           ++buffer->holds;
           tokens[i]->holds.push_back(buffer);
         }
-      dropHold(buffer);
+      releaseBuffer(buffer);
     }
   }
   if (!known)

@@ -13,6 +13,8 @@
 #include <cstring>
 #include <new>
 #include <numeric>
+#include <thread>
+#include <utility>
 
 using namespace commsched::runtime;
 
@@ -71,7 +73,11 @@ struct Start {
   void setFingerprint();
   bool stage();
   bool stageUneven();
-  int32_t injectFault(const Fault *&fault);
+  FaultKind faultOfThisStart();
+  void alterSize();
+  int32_t injectFault(FaultKind fault);
+  int32_t submit(Work *raw);
+  int32_t submitHeldBack();
   int32_t run(commrt_token **token);
 };
 } // namespace
@@ -113,7 +119,7 @@ void Start::setFingerprint() {
   if (base.kind == COMMRT_PERMUTE)
     for (int64_t value : work->counts)
       hash = mix(hash, value);
-  base.fingerprint = hash;
+  base.fingerprint = hash ^ static_cast<uint64_t>(base.injected);
 }
 
 /// Copies [outer][blocks][inner] to [blocks][outer][inner].
@@ -214,20 +220,38 @@ bool Start::stage() {
   return true;
 }
 
-/// Gives the fault that hits this start, if any; the two kinds that end the start right away do so.
-int32_t Start::injectFault(const Fault *&fault) {
+/// The fault that hits this start, if any.
+FaultKind Start::faultOfThisStart() {
   int64_t index = context->started++;
-  fault = nullptr;
-  if (!context->job->fault.hits(context->rank, context->job->ranks, index))
+  const Fault &fault = context->job->fault;
+  bool hits = fault.hits(context->rank, context->job->ranks) && fault.start == index;
+  return hits && fault.kind != FaultKind::signature ? fault.kind : FaultKind::none;
+}
+
+/// One element less, where the data is dense; otherwise only the fingerprint differs.
+void Start::alterSize() {
+  commrt_work &base = work->base;
+  base.injected = 1;
+  if (base.count > 0 && inOuter == 1 && outOuter == 1 && !base.send_counts)
+    --base.count;
+}
+
+/// Carries out the faults that change the start or end it.
+int32_t Start::injectFault(FaultKind fault) {
+  if (fault == FaultKind::none) {
+    setFingerprint();
     return COMMRT_OK;
-  fault = &context->job->fault;
-  std::string what = "at start " + std::to_string(index) + ", " + describeWork(work->base);
-  switch (fault->kind) {
+  }
+  std::string what = "at start " + std::to_string(context->started - 1) + ", " + describeWork(work->base);
+  int64_t timeoutNs = context->job->timeoutNs;
+  switch (fault) {
   case FaultKind::error:
     return fail(context, COMMRT_ERR_INJECTED, "injected error " + what);
+  case FaultKind::die:
+    return vanish(context, "injected death " + what);
   case FaultKind::hang: {
-    // The rank stalls: it only notices that the others have given up, or its own deadline.
-    Clock::time_point deadline = Clock::now() + 2 * std::chrono::nanoseconds(context->job->timeoutNs);
+    // It only notices that the others have given up, or its own deadline.
+    Clock::time_point deadline = Clock::now() + 2 * std::chrono::nanoseconds(timeoutNs);
     while (context->status == COMMRT_OK && Clock::now() < deadline) {
       commrt_progress(context);
       std::unique_lock<std::mutex> lock(context->mutex);
@@ -235,16 +259,50 @@ int32_t Start::injectFault(const Fault *&fault) {
     }
     return fail(context, COMMRT_ERR_INJECTED, "injected hang " + what);
   }
+  case FaultKind::stall:
+    std::this_thread::sleep_for(2 * std::chrono::nanoseconds(timeoutNs));
+    return fail(context, COMMRT_ERR_INJECTED, "injected stall " + what);
   case FaultKind::mismatch:
-    work->base.fingerprint ^= 1;
     work->base.injected = 1;
-    return COMMRT_OK;
+    break;
+  case FaultKind::size:
+    alterSize();
+    break;
   case FaultKind::delay:
-    work->base.delay_ns = fault->ms * 1'000'000;
-    return COMMRT_OK;
+    work->base.delay_ns = context->job->fault.ms * 1'000'000;
+    break;
   default:
+    break;
+  }
+  setFingerprint();
+  return COMMRT_OK;
+}
+
+/// Hands the work over. It is owned by the backend, or has been finished, afterwards.
+int32_t Start::submit(Work *raw) {
+  if (!group->state) {
+    finishWork(raw, COMMRT_OK);
     return COMMRT_OK;
   }
+  if (int32_t status = context->job->backend->submit(group->state, &raw->base)) {
+    std::string text = describeWork(raw->base);
+    finishWork(raw, status);
+    return fail(context, status, "cannot start " + text);
+  }
+  return COMMRT_OK;
+}
+
+/// The start that a fault put after this one.
+int32_t Start::submitHeldBack() {
+  Work *raw;
+  {
+    std::lock_guard<std::mutex> lock(context->mutex);
+    raw = std::exchange(context->heldBack, nullptr);
+    auto &dropped = context->dropped;
+    dropped.erase(std::remove(dropped.begin(), dropped.end(), raw), dropped.end());
+  }
+  group = context->heldBackGroup;
+  return raw ? submit(raw) : latched(context);
 }
 
 int32_t Start::run(commrt_token **tokenOut) {
@@ -257,11 +315,11 @@ int32_t Start::run(commrt_token **tokenOut) {
   setSite();
   if (!error.empty())
     return fail(context, COMMRT_ERR_INVALID, error + ": " + describeWork(work->base));
-  setFingerprint();
   void *output = work->base.out;
-  const Fault *fault = nullptr;
+  FaultKind fault = faultOfThisStart();
   if (int32_t status = injectFault(fault))
     return status;
+  bool isHeldBack = fault == FaultKind::drop || fault == FaultKind::order;
   if (!stage())
     return fail(context, COMMRT_ERR_MEMORY, "no memory for staging: " + describeWork(work->base));
 
@@ -286,23 +344,20 @@ int32_t Start::run(commrt_token **tokenOut) {
       token->site = base.site;
       token->group = base.group;
     }
-    if (fault && fault->kind == FaultKind::drop)
+    if (isHeldBack)
       context->dropped.push_back(raw);
   }
   if (!context->coalescing)
     noteIssued(context->stream, token);
-  if (fault && fault->kind == FaultKind::drop)
-    return COMMRT_OK;
-  if (!group->state) {
-    finishWork(raw, COMMRT_OK);
+  if (isHeldBack) {
+    if (fault == FaultKind::order) {
+      context->heldBack = raw;
+      context->heldBackGroup = group;
+    }
     return COMMRT_OK;
   }
-  if (int32_t status = context->job->backend->submit(group->state, &raw->base)) {
-    std::string text = describeWork(raw->base);
-    finishWork(raw, status);
-    return fail(context, status, "cannot start " + text);
-  }
-  return COMMRT_OK;
+  int32_t status = submit(raw);
+  return status == COMMRT_OK && context->heldBack ? submitHeldBack() : status;
 }
 
 //===- The C functions -----------------------------------------------------------------------===//

@@ -12,10 +12,12 @@
 
 #include "CommSched/Runtime/Backend.h"
 #include "Fault.h"
+#include "SymmetricHeap.h"
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -33,8 +35,9 @@ struct Buffer {
   char *data;
   int64_t bytes;
   int64_t holds = 1;
-  bool released = false; ///< by its owner
-  int64_t number = 0;    ///< in commrt_context::owned
+  bool released = false;        ///< by its owner
+  int64_t number = 0;           ///< in commrt_context::owned
+  int64_t symmetricOffset = -1; ///< in the symmetric heap; -1: plain
 };
 
 /// Something of a context that its user has not given back yet. `object` is a Buffer, a token or an event.
@@ -68,9 +71,15 @@ struct commrt_job {
   commsched::runtime::Fault fault;
   commsched::runtime::Clock::time_point began;
   std::mutex mutex;
-  std::vector<bool> attached;          ///< by rank, under mutex
-  std::vector<int64_t> symmetricBytes; ///< size of the k-th symmetric buffer, under mutex
-  int32_t contexts = 0;                ///< alive, under mutex
+  std::vector<bool> attached; ///< by rank, under mutex
+  /// Symmetric buffers that some ranks have made and others not yet, under mutex.
+  struct Symmetric {
+    int64_t bytes, offset;
+    int32_t made;
+  };
+  std::deque<Symmetric> symmetric;
+  int64_t firstSymmetric = 0; ///< number of the first of them
+  int32_t contexts = 0;       ///< alive, under mutex
 };
 
 struct commrt_token {
@@ -132,15 +141,20 @@ struct commrt_context {
   int64_t allocated = 0, peak = 0;
   std::map<int64_t, commsched::runtime::Owned> owned; ///< by a number that only grows
   int64_t numbers = 0;
-  size_t symmetricCount = 0;
+  int64_t symmetricCount = 0;
+  commsched::runtime::SymmetricHeap symmetric;         ///< own thread
+  std::vector<std::pair<void *, int64_t>> ownSegments; ///< of mmap, where the backend gives none
 
   const commrt_site *sites = nullptr;
   int64_t numSites = 0;
   std::vector<commrt_site> packedSites; ///< of commrt_program_begin_packed
   commrt_stream *stream = nullptr;      ///< where starts go
   commrt_token *coalescing = nullptr;
-  std::vector<commsched::runtime::Work *> dropped; ///< injected fault: started, never handed to the backend
-  int64_t started = 0;                             ///< starts so far, for fault injection
+  std::vector<commsched::runtime::Work *> dropped; ///< injected fault: started, not handed to the backend
+  commsched::runtime::Work *heldBack = nullptr;    ///< injected fault: one of `dropped` that follows the next start
+  commrt_group *heldBackGroup = nullptr;
+  bool detached = false; ///< from the backend
+  int64_t started = 0;   ///< starts so far, for fault injection
   int64_t virtualNs = 0;
   bool emulatesCosts = false;
 
@@ -172,11 +186,15 @@ bool isComplete(commrt_token *token);
 int32_t waitToken(commrt_token *token, int64_t timeoutNs);
 /// The same for all that this rank has in flight.
 int32_t waitAll(commrt_context *context);
+/// The same until done(), which is called under the context's mutex.
+int32_t waitFor(commrt_context *context, const std::function<bool()> &done);
 /// A token was started on the stream. Constant time on average.
 void noteIssued(commrt_stream *stream, commrt_token *token);
 
 /// The token and status of a work that ends without the backend (refused, dropped, rank in no subset).
 void finishWork(Work *work, int32_t status);
+/// Injected fault: the rank is gone for the others, who are not told why.
+int32_t vanish(commrt_context *context, const std::string &message);
 /// Finishes the works that an injected fault dropped.
 void finishDropped(commrt_context *context, int32_t status);
 
@@ -189,6 +207,10 @@ void disown(commrt_context *context, int64_t number);
 Buffer *findBuffer(commrt_context *context, const void *pointer);
 /// The buffer that holds `pointer` gets one more hold, which the work keeps until it completes.
 void holdBuffer(commrt_context *context, Work &work, const void *pointer);
+/// A symmetric buffer, checked against the other ranks', when nothing in flight uses its memory any more.
+int32_t allocateSymmetric(commrt_context *context, int64_t bytes, char **data, int64_t *offset);
+/// The owner's hold goes. Own thread, the context's mutex is held.
+void releaseBuffer(Buffer *buffer);
 /// One hold less; frees at zero. The context's mutex is held.
 void dropHold(Buffer *buffer);
 

@@ -28,13 +28,14 @@ std::string Fault::parse(const char *text, Fault &fault) {
   size_t at = spec.find('@');
   if (at == std::string::npos)
     return bad("expected KIND@N[:rank=R][:ms=T]");
-  static constexpr const char *names[] = {"", "delay", "drop", "mismatch", "error", "hang"};
+  static constexpr const char *names[] = {"",      "delay", "drop", "mismatch", "error",    "hang",
+                                          "stall", "die",   "size", "order",    "signature"};
   std::string kind = spec.substr(0, at), rest = spec.substr(at + 1);
-  for (int i = 1; i < 6; ++i)
+  for (int i = 1; i < 11; ++i)
     if (kind == names[i])
       fault.kind = static_cast<FaultKind>(i);
   if (fault.kind == FaultKind::none)
-    return bad("the kinds are delay, drop, mismatch, error, hang");
+    return bad("the kinds are delay, drop, mismatch, error, hang, stall, die, size, order, signature");
   size_t colon = rest.find(':');
   if (!parseNumber(rest.substr(0, colon), fault.start))
     return bad("N must be a number from 0");

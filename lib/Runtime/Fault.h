@@ -13,9 +13,13 @@
 #include <string>
 
 namespace commsched::runtime {
-enum class FaultKind { none, delay, drop, mismatch, error, hang };
+/// delay: carried out late. drop: never presented. mismatch: presented with another fingerprint. error: the start
+/// fails. hang: the rank stalls until the others have given up. stall: it does nothing at all for twice the timeout.
+/// die: its process is killed (threads, sim: the rank leaves without a word). size: one element less. order: presented
+/// after the rank's next start. signature: site N of the schedule is presented with another size.
+enum class FaultKind { none, delay, drop, mismatch, error, hang, stall, die, size, order, signature };
 
-/// KIND@N[:rank=R][:ms=T]: at start N (from 0) of rank R (default: the last rank).
+/// KIND@N[:rank=R][:ms=T]: at start N (from 0; signature: site N) of rank R (default: the last rank).
 struct Fault {
   FaultKind kind = FaultKind::none;
   int64_t start = 0;
@@ -24,8 +28,8 @@ struct Fault {
 
   /// Parses `text`; an empty result is success, anything else says what is wrong.
   static std::string parse(const char *text, Fault &fault);
-  bool hits(int32_t atRank, int32_t ranks, int64_t atStart) const {
-    return kind != FaultKind::none && start == atStart && atRank == (rank < 0 ? ranks - 1 : rank);
+  bool hits(int32_t atRank, int32_t ranks) const {
+    return kind != FaultKind::none && atRank == (rank < 0 ? ranks - 1 : rank);
   }
 };
 } // namespace commsched::runtime

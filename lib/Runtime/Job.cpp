@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <sys/mman.h>
 
 using namespace commsched::runtime;
 
@@ -143,7 +144,8 @@ int32_t commrt_context_destroy(commrt_context *context) {
     return COMMRT_OK;
   commrt_job *job = context->job;
   finishDropped(context, COMMRT_ERR_ABORTED);
-  job->backend->detach(context->peer);
+  if (!context->detached)
+    job->backend->detach(context->peer);
   for (auto &[name, group] : context->groups)
     if (group->state)
       job->backend->group_destroy(group->state);
@@ -155,7 +157,10 @@ int32_t commrt_context_destroy(commrt_context *context) {
   for (commrt_event *event : context->events)
     delete event;
   for (auto &[data, buffer] : context->buffers)
-    std::free(data);
+    if (buffer->symmetricOffset < 0)
+      std::free(data);
+  for (auto &[base, bytes] : context->ownSegments)
+    munmap(base, bytes);
   if (currentContext == context)
     currentContext = nullptr;
   {

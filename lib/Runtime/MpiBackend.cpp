@@ -9,6 +9,7 @@
 //
 //===--------------------------------------------------------------------------------------------===//
 
+#include "MpiNeighbours.h"
 #include "MpiOperation.h"
 #include <algorithm>
 #include <atomic>
@@ -29,6 +30,8 @@ constexpr int64_t exchangeTags = 1024;
 /// Collectives that one call of progress looks at: the oldest ones.
 constexpr size_t lookedAt = 64;
 constexpr auto farewellTime = std::chrono::seconds(2);
+/// Between two looks at whether the processes of the other ranks on this machine live.
+constexpr auto lifeInterval = std::chrono::milliseconds(20);
 constexpr auto pollInterval = std::chrono::microseconds(200);
 
 struct ErrorMessage {
@@ -51,10 +54,16 @@ struct MpiJob {
   std::vector<MPI_Request> outgoingRequests;
   std::deque<std::unique_ptr<MpiOperation>> operations;
   int64_t exchanges = 0;
+  int waiting = 0; ///< exchanges and groups being made
   std::atomic<bool> stopping{false};
   std::thread poller;
+  std::unique_ptr<MpiNeighbours> neighbours;
+  Clock::time_point nextLook;
+  bool sawDead = false;
 
   void progress();
+  /// Ends the job if a process that something in flight may need is gone. Its last messages have been looked at.
+  void lookForDead();
   void cancelAll();
   /// Ends the job here and tells the others.
   void raise(int32_t error, const std::string &text);
@@ -128,6 +137,26 @@ void MpiJob::progress() {
     operations.erase(operations.begin() + i);
     host->complete(work, COMMRT_OK, 0);
   }
+  lookForDead();
+}
+
+void MpiJob::lookForDead() {
+  Clock::time_point now = Clock::now();
+  if (!neighbours || status != COMMRT_OK || now < nextLook || (operations.empty() && waiting == 0))
+    return;
+  nextLook = now + lifeInterval;
+  int32_t dead = neighbours->findDead();
+  if (dead < 0)
+    return;
+  if (!sawDead) { // what it said last comes first
+    sawDead = true;
+    nextLook = now;
+    return;
+  }
+  std::string text = "the process of rank " + std::to_string(dead) + " has ended";
+  if (!operations.empty())
+    text += "; rank " + std::to_string(rank) + " is in " + operations.front()->text;
+  raise(COMMRT_ERR_PEER, text);
 }
 
 static int32_t progressMpi(void *opaque) {
@@ -156,6 +185,15 @@ static int32_t describeMpi(void *opaque, char *text, size_t size) {
 
 /// Polls until done() or the deadline.
 template <typename Done> static bool pollUntil(MpiJob &job, Clock::time_point deadline, Done done) {
+  struct Waiting {
+    MpiJob &job;
+    Waiting(MpiJob &job) : job(job) { change(1); }
+    ~Waiting() { change(-1); }
+    void change(int by) {
+      std::lock_guard<std::recursive_mutex> lock(job.mutex);
+      job.waiting += by;
+    }
+  } waiting(job);
   while (true) {
     job.progress();
     {
@@ -211,6 +249,7 @@ static int32_t openMpi(const commrt_backend_config *config, void **result, int32
   }
   MPI_Comm_set_errhandler(job->control, MPI_ERRORS_RETURN);
   job->timeoutNs = config->timeout_ns;
+  job->neighbours = std::make_unique<MpiNeighbours>(job->control, job->rank, job->ranks);
   MPI_Irecv(&job->incoming, sizeof(job->incoming), MPI_BYTE, MPI_ANY_SOURCE, errorTag, job->control,
             &job->incomingRequest);
   *ranks = job->ranks;
@@ -231,7 +270,7 @@ static void sayFarewell(MpiJob &job) {
   std::vector<MPI_Request> requests;
   std::vector<char> words(job.ranks + 1);
   for (int other = 0; other < job.ranks; ++other)
-    if (other != job.rank) {
+    if (other != job.rank && !job.neighbours->isDead(other)) {
       requests.emplace_back();
       MPI_Irecv(&words[other], 1, MPI_BYTE, other, farewellTag, job.control, &requests.back());
       requests.emplace_back();
@@ -415,6 +454,7 @@ extern "C" COMMRT_API const commrt_backend *commrt_backend_entry(uint32_t versio
                                        progressMpi,
                                        exchangeMpi,
                                        abortMpi,
-                                       describeMpi};
+                                       describeMpi,
+                                       nullptr};
   return version == COMMRT_BACKEND_ABI_VERSION ? &table : nullptr;
 }

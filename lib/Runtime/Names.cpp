@@ -74,7 +74,7 @@ std::string commsched::runtime::describeWork(const commrt_work &work) {
     text += ")";
   }
   if (work.injected)
-    text += " [size altered by an injected fault]";
+    text += " [altered by an injected fault]";
   return text;
 }
 

@@ -28,9 +28,12 @@ struct ShownSite {
 struct Comparison {
   commrt_context *context;
   uint64_t signature;
-  const commrt_site *sites;
-  int64_t numSites;
-  std::vector<uint64_t> prefix; ///< prefix[k]: hash of the first k sites
+  std::vector<commrt_site> sites = {}; ///< without sends and receives, which ranks need not have in common
+  int64_t altered = -1;                ///< by an injected fault
+  std::vector<uint64_t> prefix = {};   ///< prefix[k]: hash of the first k sites
+
+  int64_t numSites() const { return static_cast<int64_t>(sites.size()); }
+  void add(const commrt_site *all, int64_t count);
 
   template <typename T> int32_t exchange(const T &mine, std::vector<T> &all) {
     char text[1024] = "";
@@ -62,6 +65,19 @@ template <typename T, typename Same> static int32_t firstUnlikeRank0(const std::
   return it == all.end() ? -1 : static_cast<int32_t>(it - all.begin());
 }
 
+void Comparison::add(const commrt_site *all, int64_t count) {
+  const Fault &fault = context->job->fault;
+  for (int64_t i = 0; i < count; ++i) {
+    if (all[i].kind == COMMRT_SEND || all[i].kind == COMMRT_RECV)
+      continue;
+    sites.push_back(all[i]);
+    if (fault.kind == FaultKind::signature && fault.start == i && fault.hits(context->rank, context->job->ranks)) {
+      altered = numSites() - 1;
+      ++sites.back().count;
+    }
+  }
+}
+
 /// The number of leading sites in which all ranks agree.
 int32_t Comparison::bisect(int64_t shortest, int64_t &first) {
   int64_t low = 0, high = shortest;
@@ -82,9 +98,9 @@ int32_t Comparison::bisect(int64_t shortest, int64_t &first) {
 int32_t Comparison::reportSite(int64_t index) {
   ShownSite mine = {};
   std::string text = "no further collective";
-  if (index < numSites) {
+  if (index < numSites()) {
     mine.hash = hashSite(sites[index]);
-    text = describeSite(sites[index]);
+    text = describeSite(sites[index]) + (index == altered ? " [altered by an injected fault]" : "");
   }
   std::memcpy(mine.text, text.data(), std::min(text.size(), sizeof(mine.text) - 1));
   std::vector<ShownSite> all;
@@ -99,16 +115,16 @@ int32_t Comparison::reportSite(int64_t index) {
 }
 
 int32_t Comparison::run() {
-  prefix.assign(numSites + 1, 0);
-  for (int64_t i = 0; i < numSites; ++i)
+  prefix.assign(numSites() + 1, 0);
+  for (int64_t i = 0; i < numSites(); ++i)
     prefix[i + 1] = mix(prefix[i], hashSite(sites[i]));
   std::vector<Presented> all;
-  if (int32_t status = exchange(Presented{signature, prefix[numSites], numSites}, all))
+  if (int32_t status = exchange(Presented{signature, prefix[numSites()], numSites()}, all))
     return status;
   int32_t unlike = firstUnlikeRank0(
       all, [](const Presented &a, const Presented &b) { return a.hash == b.hash && a.numSites == b.numSites; });
   if (unlike >= 0) {
-    int64_t shortest = numSites, first = 0;
+    int64_t shortest = numSites(), first = 0;
     for (const Presented &presented : all)
       shortest = std::min(shortest, presented.numSites);
     int32_t status = bisect(shortest, first);
@@ -130,7 +146,8 @@ int32_t commrt_program_begin(commrt_context *context, uint64_t signature, const 
     return status;
   if (numSites < 0 || (numSites > 0 && !sites))
     return fail(context, COMMRT_ERR_INVALID, "commrt_program_begin: the sites are NULL");
-  Comparison comparison{context, signature, sites, numSites, {}};
+  Comparison comparison{context, signature};
+  comparison.add(sites, numSites);
   if (int32_t status = comparison.run())
     return status;
   context->sites = sites;

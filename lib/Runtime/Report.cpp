@@ -99,7 +99,8 @@ int32_t commrt_dump(commrt_context *context, const char *path) {
   if (!context || !path)
     return COMMRT_ERR_INVALID;
   char report[4096] = "", message[4096] = "";
-  context->job->backend->describe(context->peer, report, sizeof(report));
+  if (!context->detached)
+    context->job->backend->describe(context->peer, report, sizeof(report));
   int32_t status = commrt_last_error(context, message, sizeof(message));
   FILE *file = std::fopen(path, "w");
   if (!file)

@@ -61,9 +61,7 @@ int32_t commrt_release_since(commrt_context *context, int64_t mark, const void *
     taken = takeSince(context, mark, kept, numKept);
     for (Owned &owned : taken)
       if (owned.kind == Owned::Kind::buffer) {
-        auto *buffer = static_cast<Buffer *>(owned.object);
-        buffer->released = true;
-        dropHold(buffer);
+        releaseBuffer(static_cast<Buffer *>(owned.object));
       }
   }
   for (Owned &owned : taken)

@@ -12,6 +12,7 @@
 #include "ThreadsJob.h"
 #include <algorithm>
 #include <cstring>
+#include <sys/mman.h>
 
 using namespace commsched::runtime;
 
@@ -56,6 +57,28 @@ static void closeThreads(void *opaque) {
   }
   for (std::thread &worker : job->workers)
     worker.join();
+  for (const ThreadsJob::Segment &segment : job->segments)
+    munmap(segment.base, segment.bytes * job->left.size());
+}
+
+static int32_t createSegment(void *opaque, int64_t index, int64_t bytes, void **base, char *message, size_t size) {
+  auto *peer = static_cast<ThreadsPeer *>(opaque);
+  ThreadsJob &job = *peer->job;
+  auto ranks = static_cast<int64_t>(job.left.size());
+  std::lock_guard<std::mutex> lock(job.mutex);
+  if (index == static_cast<int64_t>(job.segments.size())) {
+    void *memory = bytes > INT64_MAX / ranks ? MAP_FAILED
+                                             : mmap(nullptr, bytes * ranks, PROT_READ | PROT_WRITE,
+                                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+      copyText("no memory for " + std::to_string(ranks) + " parts of " + std::to_string(bytes) + " bytes", message,
+               size);
+      return COMMRT_ERR_MEMORY;
+    }
+    job.segments.push_back({static_cast<char *>(memory), bytes});
+  }
+  *base = job.segments[index].base + peer->rank * bytes;
+  return COMMRT_OK;
 }
 
 static int32_t attachThreads(void *opaque, int32_t rank, const commrt_host *host, void *context, void **peer) {
@@ -502,7 +525,8 @@ static commrt_backend makeTable(const char *name, uint32_t flags) {
           progressThreads,
           exchangeThreads,
           abortThreads,
-          describeThreads};
+          describeThreads,
+          createSegment};
 }
 
 const commrt_backend *commsched::runtime::threadsBackend() {

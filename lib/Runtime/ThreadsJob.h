@@ -83,6 +83,13 @@ struct ThreadsJob {
   std::vector<std::thread> workers;
   bool stopping = false;
 
+  /// Symmetric memory: one mapping per segment, rank r's part at r * bytes.
+  struct Segment {
+    char *base;
+    int64_t bytes;
+  };
+  std::vector<Segment> segments;
+
   int32_t status = COMMRT_OK; ///< the error that ended the job
 
   // The exchange that is being collected.

@@ -8,6 +8,7 @@
 
 #include "Core.h"
 #include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <numeric>
 #include <thread>
@@ -42,6 +43,17 @@ int32_t commsched::runtime::fail(commrt_context *context, int32_t status, const 
   if (latch(context, status, context->rank, "rank " + std::to_string(context->rank) + ": " + message)) {
     context->job->backend->abort(context->peer, status, message.c_str());
     finishDropped(context, status);
+  }
+  return latched(context);
+}
+
+int32_t commsched::runtime::vanish(commrt_context *context, const std::string &message) {
+  if (context->job->backend->flags & COMMRT_BACKEND_PER_PROCESS)
+    std::raise(SIGKILL);
+  if (latch(context, COMMRT_ERR_INJECTED, context->rank, "rank " + std::to_string(context->rank) + ": " + message)) {
+    finishDropped(context, COMMRT_ERR_INJECTED);
+    context->detached = true;
+    context->job->backend->detach(context->peer);
   }
   return latched(context);
 }
@@ -172,6 +184,7 @@ void commsched::runtime::finishDropped(commrt_context *context, int32_t status) 
   {
     std::lock_guard<std::mutex> lock(context->mutex);
     works.swap(context->dropped);
+    context->heldBack = nullptr;
   }
   for (Work *work : works)
     finishWork(work, status);
@@ -250,7 +263,7 @@ template <typename Done> static int32_t waitOrFail(commrt_context *context, int6
     {
       std::lock_guard<std::mutex> lock(context->mutex);
       for (Work *work : context->dropped)
-        text += "; dropped by an injected fault: " + describeWork(work->base);
+        text += "; held back by an injected fault: " + describeWork(work->base);
     }
     fail(context, COMMRT_ERR_TIMEOUT, text);
     waitUntil(context, Clock::now() + drainTime, done);
@@ -320,6 +333,10 @@ int32_t commrt_progress(commrt_context *context) {
 
 int32_t commsched::runtime::waitAll(commrt_context *context) {
   return waitOrFail(context, -1, [&] { return context->inFlight == 0; });
+}
+
+int32_t commsched::runtime::waitFor(commrt_context *context, const std::function<bool()> &done) {
+  return waitOrFail(context, -1, done);
 }
 
 //===- Streams and events --------------------------------------------------------------------===//

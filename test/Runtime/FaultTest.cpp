@@ -9,6 +9,7 @@
 
 #include "RuntimeTestSupport.h"
 #include <atomic>
+#include <filesystem>
 
 using namespace commsched::test;
 
@@ -61,10 +62,61 @@ TEST(Fault, HangIsBounded) {
   expectAllFailed(results, COMMRT_ERR_TIMEOUT, {"waits for rank 0 (last started all_gather", "step.mlir:5:7"});
 }
 
+TEST(Fault, StallIsBounded) {
+  auto results = stepWithFault("stall@1:rank=2", 200);
+  expectAllFailed(results, COMMRT_ERR_TIMEOUT, {"waits for rank 2 (last started all_gather"});
+}
+TEST(Fault, DeathIsNoticedAtOnce) {
+  auto results = stepWithFault("die@1:rank=2", 20000);
+  EXPECT_EQ(results[2].status, COMMRT_ERR_INJECTED);
+  results.erase(results.begin() + 2);
+  expectAllFailed(results, COMMRT_ERR_PEER, {"rank 2: left", "all_reduce of 16 x f32 on @world", "step.mlir:5:7"});
+}
+TEST(Fault, AnotherSizeShowsBothSides) {
+  expectAllFailed(stepWithFault("size@1:rank=1", 20000), COMMRT_ERR_MISMATCH,
+                  {"all_reduce of 15 x f32 on @world", "all_reduce of 16 x f32 on @world", "step.mlir:5:7"});
+}
+/// Two all_reduces that only their places in the program tell apart.
+TEST(Fault, AnotherOrderShowsBothSides) {
+  RunOptions how;
+  how.fault = "order@0:rank=1";
+  auto results = runRanks(3, how, [](commrt_context *context) {
+    const commrt_site sites[] = {{COMMRT_ALL_REDUCE, COMMRT_F32, 1, "world", "first.mlir:1:1", 0},
+                                 {COMMRT_ALL_REDUCE, COMMRT_F32, 1, "world", "second.mlir:2:2", 0}};
+    float a = 1, b = 2;
+    commrt_token *tokens[2];
+    commrt_group *group = worldGroup(context);
+    if (commrt_program_begin(context, 0, sites, 2) ||
+        commrt_all_reduce_start(group, &a, &a, 1, COMMRT_F32, COMMRT_SUM, 1, 0, &tokens[0]) ||
+        commrt_all_reduce_start(group, &b, &b, 1, COMMRT_F32, COMMRT_SUM, 1, 1, &tokens[1]))
+      return;
+    if (!finish(tokens[0]))
+      finish(tokens[1]);
+  });
+  expectAllFailed(results, COMMRT_ERR_MISMATCH, {"first.mlir:1:1", "second.mlir:2:2"});
+}
+/// The timeout is a second, and the error is not a timeout.
+TEST(Fault, AnotherScheduleEndsWithinASecond) {
+  expectAllFailed(stepWithFault("signature@1:rank=2", 1000), COMMRT_ERR_MISMATCH,
+                  {"first at collective 1", "rank 0 has all_reduce of 16 x f32 on @world (step.mlir:5:7)",
+                   "rank 2 has all_reduce of 17 x f32 on @world (step.mlir:5:7) [altered by an injected fault]"});
+}
+
+/// Entries of a folder of /proc/self: threads, open files; lines of a file: mappings.
+int64_t countEntries(const char *folder) {
+  std::error_code code;
+  return std::distance(std::filesystem::directory_iterator(folder, code), {});
+}
+
 TEST(Fault, ManyRunsLeaveNothingBehind) {
-  const char *faults[] = {"drop@0", "mismatch@1", "error@2", "delay@0:ms=1"};
-  for (int i = 0; i < 40; ++i)
-    stepWithFault(faults[i % 4], 30);
+  const char *faults[] = {"drop@0", "mismatch@1", "error@2",     "delay@0:ms=1", "die@1",
+                          "size@2", "hang@2",     "signature@0", "order@1",      "stall@0"};
+  stepWithFault("die@1", 30);
+  int64_t threads = countEntries("/proc/self/task"), files = countEntries("/proc/self/fd");
+  for (int i = 0; i < 60; ++i)
+    stepWithFault(faults[i % 10], 30);
+  EXPECT_EQ(countEntries("/proc/self/task"), threads);
+  EXPECT_EQ(countEntries("/proc/self/fd"), files);
 }
 
 TEST(Fault, BadSpecifications) {
@@ -128,6 +180,13 @@ TEST(Schedule, FirstSiteAndEmptyProgram) {
       sites.clear();
   });
   expectAllFailed(results, COMMRT_ERR_MISMATCH, {"first at collective 0: rank 0 has no further collective"});
+}
+/// One side sends, the other receives: nothing to compare.
+TEST(Schedule, MessagesAreLeftOut) {
+  expectAllOk(compare([](int32_t rank, std::vector<commrt_site> &sites, uint64_t &) {
+    if (rank < 2)
+      sites.insert(sites.begin() + 7, {rank ? COMMRT_SEND : COMMRT_RECV, COMMRT_F32, 5, "dp", "message", 0});
+  }));
 }
 TEST(Schedule, OnlySignaturesDiffer) {
   auto results = compare([](int32_t rank, std::vector<commrt_site> &, uint64_t &signature) { signature = rank == 1; });

@@ -7,12 +7,18 @@
 //===--------------------------------------------------------------------------------------------===//
 
 #include "RuntimeTestSupport.h"
+#include "SymmetricHeap.h"
 #include <fstream>
+#include <map>
+#include <random>
 #include <sstream>
 
 using namespace commsched::test;
+namespace runtime = commsched::runtime;
 
 namespace {
+constexpr int64_t SymmetricSegmentBytes = runtime::SymmetricHeap::leastSegmentBytes;
+
 TEST(Tokens, StartsReturnBeforeTheOthersArrive) {
   expectAllOk(runRanks(2, {}, [](commrt_context *context) {
     commrt_group *group = worldGroup(context);
@@ -92,6 +98,79 @@ TEST(Tokens, CoalescedStartsOnTwoGroupsShareOne) {
   }));
 }
 
+/// Every kind with zero elements, and on one rank with some: nothing moves that should not, and all complete.
+TEST(Null, ZeroElementsAndOneRank) {
+  for (int32_t ranks : {1, 3})
+    for (int64_t count : {0, 2}) {
+      if (ranks > 1 && count > 0)
+        continue;
+      expectAllOk(runRanks(ranks, {}, [&](commrt_context *context) {
+        commrt_group *g = worldGroup(context);
+        int32_t in[] = {5, 6}, out[2];
+        int64_t counts[] = {count, 0, 0}, pair[] = {0, 0};
+        auto check = [&](const char *what, const std::function<int32_t(commrt_token **)> &start) {
+          out[0] = out[1] = -1;
+          commrt_token *token = nullptr;
+          ASSERT_EQ(start(&token), COMMRT_OK) << what;
+          ASSERT_EQ(finish(token), COMMRT_OK) << what;
+          EXPECT_EQ(out[0], count ? 5 : -1) << what;
+          EXPECT_EQ(out[1], count ? 6 : -1) << what;
+        };
+        constexpr int32_t type = COMMRT_I32, sum = COMMRT_SUM;
+        check("all_gather",
+              [&](commrt_token **t) { return commrt_all_gather_start(g, in, out, 1, count, type, -1, t); });
+        check("reduce_scatter",
+              [&](commrt_token **t) { return commrt_reduce_scatter_start(g, in, out, 1, count, type, sum, 1, -1, t); });
+        check("all_reduce",
+              [&](commrt_token **t) { return commrt_all_reduce_start(g, in, out, count, type, sum, 1, -1, t); });
+        check("all_to_all",
+              [&](commrt_token **t) { return commrt_all_to_all_start(g, in, out, 1, 1, count, type, -1, t); });
+        check("all_to_all_v", [&](commrt_token **t) {
+          return commrt_all_to_all_v_start(g, in, counts, out, counts, 1, 1, type, -1, t);
+        });
+        check("broadcast", [&](commrt_token **t) { return commrt_broadcast_start(g, in, out, count, type, 0, -1, t); });
+        check("reduce",
+              [&](commrt_token **t) { return commrt_reduce_start(g, in, out, count, type, sum, 1, 0, -1, t); });
+        check("gather", [&](commrt_token **t) { return commrt_gather_start(g, in, out, 1, count, type, 0, -1, t); });
+        check("scatter", [&](commrt_token **t) { return commrt_scatter_start(g, in, out, 1, count, type, 0, -1, t); });
+        check("permute",
+              [&](commrt_token **t) { return commrt_permute_start(g, in, out, count, type, pair, 1, -1, t); });
+        check("message to itself", [&](commrt_token **t) {
+          int32_t me = commrt_group_rank(g), status = commrt_coalesce_begin(context);
+          status = status ? status : commrt_send_start(g, in, count, type, me, 9, -1, nullptr);
+          status = status ? status : commrt_recv_start(g, out, count, type, me, 9, -1, nullptr);
+          return status ? status : commrt_coalesce_end(context, t);
+        });
+      }));
+    }
+}
+
+/// A group without members, and one that leaves all ranks but one out.
+TEST(Null, EmptyGroups) {
+  expectAllOk(runRanks(3, {}, [](commrt_context *context) {
+    commrt_group *none, *lonely;
+    int64_t offsets[] = {0, 0, 1, 1}, ranks[] = {1};
+    ASSERT_EQ(commrt_group_create(context, "none", 0, nullptr, nullptr, &none), COMMRT_OK);
+    ASSERT_EQ(commrt_group_create(context, "lonely", 3, offsets, ranks, &lonely), COMMRT_OK);
+    EXPECT_EQ(commrt_group_size(none), 0);
+    EXPECT_EQ(commrt_group_rank(none), -1);
+    float value = 3, out = -1;
+    commrt_token *token;
+    for (commrt_group *group : {none, lonely}) {
+      out = -1;
+      ASSERT_EQ(commrt_all_reduce_start(group, &value, &out, 1, COMMRT_F32, COMMRT_SUM, 1, -1, &token), COMMRT_OK);
+      ASSERT_EQ(finish(token), COMMRT_OK);
+      EXPECT_EQ(out, commrt_group_size(group) ? 3 : -1);
+      if (commrt_group_size(group))
+        continue;
+      ASSERT_EQ(commrt_all_to_all_v_start(group, nullptr, nullptr, nullptr, nullptr, 1, 1, COMMRT_F32, -1, &token),
+                COMMRT_OK);
+      ASSERT_EQ(finish(token), COMMRT_OK);
+    }
+    ASSERT_EQ(commrt_program_end(context), COMMRT_OK);
+  }));
+}
+
 TEST(Ranks, AThousandWithTinyMessages) {
   constexpr int n = 1000;
   expectAllOk(runRanks(n, {}, [](commrt_context *context) {
@@ -164,6 +243,109 @@ TEST(Buffers, SymmetricSizesMustAgree) {
   for (commrt_context *context : contexts)
     commrt_context_destroy(context);
   commrt_job_destroy(job);
+}
+
+/// Ranks release what collectives still use, at times of their own; offsets stay equal, and nothing is overwritten.
+TEST(Buffers, SymmetricOffsetsAgreeAndWaitForTheirLastUse) {
+  constexpr int32_t n = 3;
+  constexpr int64_t count = 1 << 16;
+  std::vector<std::vector<int64_t>> offsets(n);
+  std::vector<char *> bases(n);
+  RunOptions how;
+  how.fault = "delay@0:rank=1:ms=30";
+  expectAllOk(runRanks(n, how, [&](commrt_context *context) {
+    commrt_group *group = worldGroup(context);
+    int32_t me = commrt_rank(context);
+    auto make = [&](int64_t bytes) {
+      void *pointer = nullptr;
+      int64_t offset = -1;
+      EXPECT_EQ(commrt_alloc(context, COMMRT_BUFFER_SYMMETRIC, bytes, &pointer), COMMRT_OK);
+      EXPECT_EQ(commrt_symmetric_offset(context, static_cast<char *>(pointer) + bytes - 1, &offset), COMMRT_OK);
+      offsets[me].push_back(offset - (bytes - 1));
+      return static_cast<int32_t *>(pointer);
+    };
+    int32_t *small = make(1), *in = make(count * 4), *out = make(n * count * 4);
+    bases[me] = reinterpret_cast<char *>(small) - offsets[me][0];
+    std::fill_n(in, count, me);
+    commrt_token *token;
+    ASSERT_EQ(commrt_all_gather_start(group, in, out, 1, count, COMMRT_I32, -1, &token), COMMRT_OK);
+    ASSERT_EQ(commrt_free(context, in), COMMRT_OK);
+    // Waits for the gather, which reads the same place.
+    int32_t *again = make(count * 4), done = 0;
+    EXPECT_EQ(again, in);
+    ASSERT_EQ(commrt_test(token, &done), COMMRT_OK);
+    EXPECT_EQ(done, 1);
+    std::fill_n(again, count, -1);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    for (int32_t from = 0; from < n; ++from)
+      ASSERT_EQ(out[from * count + 17], from);
+    make(SymmetricSegmentBytes); // more than what is left: another segment
+  }));
+  for (int32_t rank = 1; rank < n; ++rank) {
+    EXPECT_EQ(offsets[rank], offsets[0]);
+    EXPECT_EQ(bases[rank] - bases[rank - 1], bases[1] - bases[0]); // one mapping for all ranks
+  }
+}
+
+TEST(Buffers, SymmetricOrderMustAgree) {
+  auto results = runRanks(2, {}, [](commrt_context *context) {
+    void *first, *second, *third;
+    commrt_alloc(context, COMMRT_BUFFER_SYMMETRIC, 1000, &first);
+    commrt_alloc(context, COMMRT_BUFFER_SYMMETRIC, 1000, &second);
+    commrt_free(context, commrt_rank(context) ? first : second);
+    // Compiled code goes on after the error: there is memory.
+    commrt_alloc(context, COMMRT_BUFFER_SYMMETRIC, 1000, &third);
+    EXPECT_NE(third, nullptr);
+    float value = 1;
+    commrt_token *token;
+    if (!commrt_all_reduce_start(worldGroup(context), &value, &value, 1, COMMRT_F32, COMMRT_SUM, 1, -1, &token))
+      finish(token);
+  });
+  expectAllFailed(results, COMMRT_ERR_MISMATCH, {"symmetric buffer 2 has offset", "in different orders"});
+}
+
+TEST(Buffers, OnlySymmetricOnesHaveOffsets) {
+  auto results = runRanks(1, {}, [](commrt_context *context) {
+    void *plain;
+    int64_t offset;
+    commrt_alloc(context, COMMRT_BUFFER_PLAIN, 10, &plain);
+    EXPECT_EQ(commrt_symmetric_offset(context, plain, &offset), COMMRT_ERR_INVALID);
+  });
+  expectAllFailed(results, COMMRT_ERR_INVALID, {"not in a symmetric buffer"});
+}
+
+/// Random allocations and releases: ranges are disjoint, aligned, within one segment, and equal in a second heap.
+TEST(SymmetricHeap, RangesAreDisjointAndRepeatable) {
+  std::mt19937 random(5);
+  runtime::SymmetricHeap heap, twin;
+  std::map<int64_t, int64_t> live; // bytes by offset
+  for (int i = 0; i < 4000; ++i) {
+    if (!live.empty() && random() % 5 < 2) {
+      auto victim = std::next(live.begin(), random() % live.size());
+      heap.giveBack(victim->first);
+      twin.giveBack(victim->first);
+      live.erase(victim);
+      continue;
+    }
+    int64_t bytes = random() % 7 == 0 ? int64_t(random() % (40 << 20)) : int64_t(random() % 5000);
+    int64_t offset = heap.take(bytes);
+    ASSERT_EQ(offset, twin.take(bytes));
+    ASSERT_EQ(offset % runtime::SymmetricHeap::alignment, 0);
+    const auto &segment = heap.segmentOf(offset);
+    ASSERT_LE(offset + bytes, segment.offset + segment.bytes);
+    auto next = live.lower_bound(offset);
+    ASSERT_TRUE(next == live.end() || offset + bytes <= next->first);
+    ASSERT_TRUE(next == live.begin() || std::prev(next)->first + std::prev(next)->second <= offset);
+    live[offset] = std::max<int64_t>(bytes, 1);
+  }
+  // All of it comes back together.
+  for (auto [offset, bytes] : live)
+    heap.giveBack(offset);
+  std::vector<runtime::SymmetricHeap::Segment> segments = heap.getSegments();
+  for (const auto &segment : segments)
+    EXPECT_GE(heap.take(segment.bytes), 0);
+  EXPECT_EQ(heap.getSegments().size(), segments.size());
+  EXPECT_LT(heap.take(INT64_MAX - 5), 0);
 }
 
 TEST(Buffers, ZeroBytesAndNoMemory) {

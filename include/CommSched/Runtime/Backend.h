@@ -101,7 +101,16 @@ typedef struct commrt_backend {
   void (*abort)(void *peer, int32_t status, const char *message);
   /// Who waits for what, as text.
   int32_t (*describe)(void *peer, char *text, size_t size);
+
+  // Version 2 ends here; what follows may be NULL, or lie beyond struct_size.
+
+  /// Zeroed memory of `bytes` for symmetric buffers, this rank's part of segment `index`, until close. All ranks ask
+  /// for the same segments in the same order; the core has checked that. Absent: the core takes ordinary memory.
+  int32_t (*segment_create)(void *peer, int64_t index, int64_t bytes, void **base, char *message, size_t size);
 } commrt_backend;
+
+/// The part of the table that every backend has.
+#define COMMRT_BACKEND_REQUIRED_SIZE offsetof(commrt_backend, segment_create)
 
 /// What libcommrt_NAME.so exports. NULL if it cannot serve that version.
 typedef const commrt_backend *(*commrt_backend_entry_fn)(uint32_t abi_version);

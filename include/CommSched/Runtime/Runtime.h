@@ -284,7 +284,10 @@ COMMRT_API int32_t commrt_progress(commrt_context *context);
 
 typedef enum commrt_buffer_kind {
   COMMRT_BUFFER_PLAIN = 0,
-  /// Registered: every rank makes its k-th symmetric buffer with the same size (checked on threads and sim).
+  /// At the same offset in the symmetric memory of every rank. All ranks make and release their symmetric buffers in
+  /// the same order and with the same sizes, which is checked; under mpi making one waits for the others. Where the
+  /// memory of a released buffer is still in use by a collective in flight, the call that reuses it waits for that
+  /// collective.
   COMMRT_BUFFER_SYMMETRIC = 1
 } commrt_buffer_kind;
 
@@ -296,6 +299,8 @@ COMMRT_API int32_t commrt_free(commrt_context *context, void *pointer);
 /// The same, and also not before the given tokens are complete.
 COMMRT_API int32_t commrt_free_after(commrt_context *context, void *pointer, commrt_token *const *tokens,
                                      int64_t num_tokens);
+/// The offset of a byte of a symmetric buffer in the rank's symmetric memory: equal on all ranks.
+COMMRT_API int32_t commrt_symmetric_offset(commrt_context *context, const void *pointer, int64_t *offset);
 /// [any thread] Bytes of buffers not yet released, and the most there ever were.
 COMMRT_API int64_t commrt_allocated_bytes(const commrt_context *context);
 COMMRT_API int64_t commrt_peak_bytes(const commrt_context *context);

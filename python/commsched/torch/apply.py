@@ -11,52 +11,41 @@ import operator
 import torch.fx as fx
 
 from . import buckets, dependences
-from .plan import Plan, PlanError
+from .plan import Bucket, Plan, PlanError
 
 
 def apply_plan(graph: fx.Graph, plan: Plan) -> None:
-    """Reorders `graph` in place, with the plan's buckets.
+    """Reorders `graph` in place, with the plan's buckets. Near-linear.
 
     Raises:
-        PlanError: the plan breaks a dependence. The graph is unchanged then.
+        PlanError: the plan breaks a dependence, or a bucket cannot be carried out. The graph is unchanged then.
     """
     slots = _slots(graph, plan)
     _check(graph, plan, slots)
-    if not plan.buckets:
-        _carry_out(graph, plan, slots)
-        return
-    backup = fx.Graph()
-    backup.output(backup.graph_copy(graph, {}))
+    before = list(graph.nodes)
+    merger = buckets.Merger(graph, graph.output_node())
     try:
-        _carry_out(graph, plan, slots)
-    except Exception as error:  # Whatever PyTorch's functions raise, half a schedule must not stay.
-        _restore(graph, backup)
-        raise PlanError(f"a bucket cannot be carried out: {type(error).__name__}: {error}") from error
+        for bucket in plan.buckets:
+            _merge(merger, bucket, slots)
+        for node in merger.replaced:  # they have no readers any more, and go to the end
+            slots[node] = plan.length
+        _relink(graph, slots)
+        graph.lint()
+    except Exception as error:  # Whatever it is, half a schedule must not stay.
+        merger.undo()
+        _restore_order(graph, before)
+        raise PlanError(f"the schedule cannot be carried out: {type(error).__name__}: {error}") from error
+    merger.finish()
 
 
-def _carry_out(graph: fx.Graph, plan: Plan, slots: dict[fx.Node, int]) -> None:
-    fixed = {n for n in graph.nodes if n.op in ("placeholder", "get_attr", "output")}
-    merger = buckets.Merger(graph)
-    for bucket in plan.buckets:
-        _merge(graph, merger, bucket, slots)
-    _relink(graph, slots, fixed)
-    graph.lint()
-
-
-def _restore(graph: fx.Graph, backup: fx.Graph) -> None:
-    """Makes `graph` what `backup` is, but for the output node, which stays with its metadata."""
+def _restore_order(graph: fx.Graph, order: list[fx.Node]) -> None:
     output = graph.output_node()
-    output.args = ()
-    while len(graph.nodes) > 1:
-        for node in reversed(list(graph.nodes)):
-            if node is not output and not node.users:
-                graph.erase_node(node)
-    graph._graph_namespace = type(graph._graph_namespace)()
-    with graph.inserting_before(output):
-        output.args = (graph.graph_copy(backup, {}),)
+    for node in order:
+        if node is not output:
+            output.prepend(node)
 
 
-def _slots(graph: fx.Graph, plan: Plan) -> dict[fx.Node, float]:
+def _slots(graph: fx.Graph, plan: Plan) -> dict[fx.Node, int]:
     """Where each call goes: its operation's index. What has no operation of its own goes with the last of what it
     reads: elements of a list, and what the passes found to be without use."""
     slots: dict[fx.Node, int] = {}
@@ -81,7 +70,11 @@ def _check(graph: fx.Graph, plan: Plan, slots: dict[fx.Node, int]) -> None:
             wait = next(iter(member.users))
             begin[member], end[member] = bucket.pack, bucket.start
             begin[wait], end[wait] = bucket.wait, unpack
-            bucket_of[member] = bucket_of[wait] = bucket_of[member.args[0]] = b
+            bucket_of[member] = bucket_of[wait] = b
+            cast = buckets.cast_of(bucket, member)
+            if cast is not None:
+                begin[cast] = end[cast] = bucket.pack
+                bucket_of[cast] = b
 
     def ordered(before: fx.Node, after: fx.Node) -> bool:
         if before not in end or after not in begin or end[before] < begin[after]:
@@ -99,26 +92,19 @@ def _check(graph: fx.Graph, plan: Plan, slots: dict[fx.Node, int]) -> None:
             raise PlanError(f"{after.name} would come before {before.name}, and one of them writes what the other uses")
 
 
-def _merge(graph: fx.Graph, merger: buckets.Merger, bucket, slots: dict[fx.Node, float]) -> None:
+def _merge(merger: buckets.Merger, bucket: Bucket, slots: dict[fx.Node, int]) -> None:
     """Carries out a bucket; its new nodes take the places of its parts."""
-    gone = list(bucket.members) + [next(iter(m.users)) for m in bucket.members]
-    casts = [m.args[0] for m in bucket.members if isinstance(m.args[0], fx.Node)]
-    merged = merger.merge(bucket, graph.output_node())
-    for node in gone:
-        slots.pop(node, None)
-    for node in casts:
-        if node._erased:
-            slots.pop(node, None)
+    merged = merger.merge(bucket)
     for nodes, at in ((merged.pack, bucket.pack), (merged.start, bucket.start), (merged.wait, bucket.wait)):
         slots.update((n, at) for n in nodes)
     for nodes, at in zip(merged.outputs, bucket.unpacks):
         slots.update((n, at) for n in nodes)
 
 
-def _relink(graph: fx.Graph, slots: dict[fx.Node, int], fixed: set[fx.Node]) -> None:
+def _relink(graph: fx.Graph, slots: dict[fx.Node, int]) -> None:
     """Puts the calls into the order of their slots; within one slot they keep their order, but for readers of what the
     slot brings, which follow it."""
-    calls = [n for n in graph.nodes if n not in fixed]
+    calls = [n for n in graph.nodes if n in slots]
     calls.sort(key=slots.__getitem__)
     output, placed = graph.output_node(), set()
     for node in calls:

@@ -47,6 +47,8 @@ ATTENTION_BACKWARD = {
                          "_scaled_dot_product_fused_attention_overrideable_backward")}
 # Read rows of their first tensor argument, not all of it.
 GATHERING = {"embedding", "index_select", "gather", "index", "_unsafe_index", "take"}
+# Write their first tensor argument without reading it.
+OVERWRITING = {"copy_", "fill_", "zero_"}
 # Allocate without touching memory.
 UNTOUCHED = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted", "sym_size",
              "sym_stride", "sym_numel", "sym_storage_offset"}

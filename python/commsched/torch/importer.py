@@ -9,17 +9,19 @@ operations of the same location. What an operation may not be moved across is no
 from __future__ import annotations
 
 import operator
-from typing import Callable, Iterable
+from typing import Callable, Iterable, Sequence
 
 import torch
 import torch.fx as fx
 
 from . import collectives, flops
-from .mlir_text import Printer, cost_attribute, symbol
-from .values import Value, hint, scalar_type, storage_of, tensor_value
+from .import_collectives import CollectiveImports
+from .import_fsdp import FsdpImports
+from .mlir_text import Printer, cost_attribute
+from .packs import find_packs
+from .values import NS_PER_MS, Value, flat_values, nodes_in, scalar_type, storage_of, tensor_value
 
 Estimation = Callable[..., "float | None"]
-NS_PER_MS = 1_000_000
 
 
 def donated_placeholders(graph: fx.Graph, donated) -> set[str]:
@@ -37,7 +39,7 @@ def donated_placeholders(graph: fx.Graph, donated) -> set[str]:
     return wanted
 
 
-class Importer:
+class Importer(CollectiveImports, FsdpImports):
     """Walks one graph. `run` returns the module's text."""
 
     def __init__(self, graph: fx.Graph, name: str, donated: set[str], estimation: Estimation | None, world: int):
@@ -82,7 +84,7 @@ class Importer:
             if type(v) is Value:
                 result.append(v)
             elif v is not None:
-                result.extend(_values(v))
+                result.extend(flat_values(v))
         return [self.landed(v) if v.waitable else v for v in result]
 
     def landed(self, v: Value) -> Value:
@@ -99,8 +101,15 @@ class Importer:
 
     def run(self) -> str:
         waited = self._futures_that_enter()
+        packs = find_packs(self.graph)
+        packed = {n for pack in packs.values() for n in pack.parts}
         for node in self.graph.nodes:
             self.reader = node.name
+            if node in packed:
+                if node in packs:
+                    pack = packs[node]
+                    self._compute(node, collectives.Spec(node.target), pack.sources, [n.name for n in pack.parts])
+                continue
             op = node.op
             if op == "call_function":
                 if node.target is operator.getitem:
@@ -179,7 +188,7 @@ class Importer:
         """Returned tensors; a collective still in flight leaves as its future."""
         results = []
         for n in node.all_input_nodes:
-            for v in _values(self.values.get(n)):
+            for v in flat_values(self.values.get(n)):
                 if v.waitable:
                     future, type_, _ = self.in_flight[v.storage]
                     results.append((future, type_))
@@ -192,11 +201,15 @@ class Importer:
 
     # ------------------------------------------------------------------ computation
 
-    def _compute(self, node: fx.Node, spec: collectives.Spec) -> None:
-        inputs = self.operands(node)
+    def _compute(self, node: fx.Node, spec: collectives.Spec, sources: list[fx.Node] | None = None,
+                 names: Sequence[str] | None = None) -> None:
+        """A node as an opaque operation. With `sources`, it does the work of several nodes, and reads those."""
+        if sources is not None and spec.mutated:
+            sources = [node.args[0], *sources]
+        inputs = self.operands(node, sources)
         val = node.meta.get("val")
         result = self.bind(node, f"%{node.name}", val)
-        results = _values(result) if isinstance(result, list) else [] if val is None else [result]
+        results = flat_values(result) if isinstance(result, list) else [] if val is None else [result]
         mutated = self._mutated(node, spec, inputs)
         aliases = self._aliases(results, inputs)
         attrs = []
@@ -218,7 +231,7 @@ class Importer:
             clauses += " side_effects"
         types = f"({', '.join([v.type for v in inputs])}) -> {_result_types(results)}"
         self.printer.operation(node.name, len(results), f'comm.compute "{spec.name}"',
-                               f"({', '.join([v.ssa for v in inputs])})", clauses, attrs, types, node.name)
+                               f"({', '.join([v.ssa for v in inputs])})", clauses, attrs, types, names or node.name)
         self.values[node] = result
         self.own(results)
 
@@ -232,8 +245,8 @@ class Importer:
         for where in spec.mutated:
             arg = node.kwargs.get(where) if isinstance(where, str) else (
                 node.args[where] if where < len(node.args) else None)
-            for n in _nodes(arg):
-                storages.update(v.storage for v in _values(self.values.get(n)) if v.storage)
+            for n in nodes_in(arg):
+                storages.update(v.storage for v in flat_values(self.values.get(n)) if v.storage)
         return [i for i, v in enumerate(inputs) if v.storage in storages]
 
     def _aliases(self, results: list[Value], inputs: list[Value]) -> list[int] | None:
@@ -270,6 +283,8 @@ class Importer:
             return "#comm.cost<time = 0>"
         written = sum(v.bytes for i, v in enumerate(results) if aliases is None or aliases[i] < 0)
         written += sum(inputs[i].bytes for i in mutated)
+        if spec.op in flops.OVERWRITING:  # what was there is not read
+            tensors = tensors[1:]
         if spec.op in flops.GATHERING and tensors:
             read = sum(v.traffic for v in tensors) - tensors[0].traffic + min(tensors[0].traffic, written)
         else:
@@ -283,150 +298,6 @@ class Importer:
         """Shapes of the tensors among the positional arguments, an argument that comes twice counted twice."""
         values = [self.values.get(a) for a in node.args if isinstance(a, fx.Node)]
         return [v.shape for v in values if type(v) is Value and v.storage]
-
-    # ------------------------------------------------------------------ collectives
-
-    def _group(self, node: fx.Node, spec: collectives.Spec) -> str:
-        """The symbol of a node's group, declared where it is new."""
-        name, ranks, description = collectives.group_of(node, spec)
-        known = self.groups.get(name)
-        if known is None:
-            base = description if description and description != "undefined" else f"group_{name}"
-            base = "".join(c if c.isalnum() or c == "_" else "_" for c in base)
-            unique = base if base not in self.group_ranks else f"{base}_{name}"
-            self.groups[name] = known = symbol(unique)
-            self.group_ranks[unique] = ranks
-            self.printer.group(unique, ranks, max(self.world, max(ranks) + 1))
-        return known
-
-    def _start(self, node: fx.Node, spec: collectives.Spec) -> bool:
-        """Emits a start. False where the dialect has no such collective: it is opaque then."""
-        c = spec.start
-        clause = self._clauses(node, spec)
-        if clause is None or isinstance(node.args[0], torch.fx.Node) and self.values.get(node.args[0]) is None:
-            spec.hybrid = True
-            return False
-        first = node.args[0]
-        inputs = self.operands(node, _nodes(first))
-        dests = []
-        if c.in_place:
-            dests = inputs
-        elif c.out:
-            dests = self.operands(node, _nodes(collectives.argument(node, spec, "out")))
-        if any(not v.shape for v in inputs) and c.kind in ("all_gather", "reduce_scatter", "all_to_all"):
-            spec.hybrid = True
-            return False
-        val = node.meta.get("val")
-        result = self.bind(node, f"%{node.name}", val)
-        results = [] if c.kind == "send" else _values(result) if isinstance(result, list) else [result]
-        types = ", ".join(v.type for v in results)
-        future = f"!comm.future<{types}>"
-        into = f" into {', '.join(v.ssa for v in dests)}" if dests else ""
-        signature = f"({', '.join(v.type for v in inputs)})"
-        if c.kind == "recv":
-            signature = "()"
-        prefix, suffix = clause
-        names = "" if c.kind == "recv" else " " + ", ".join(v.ssa for v in inputs)
-        attrs = []
-        self._sample(node, spec, inputs)
-        if self.estimation is not None:
-            ms = self.estimation(node)
-            if ms is not None:
-                attrs.append(f"comm.cost = #comm.cost<time = {max(0, round(ms * NS_PER_MS))}>")
-        if any(v.dynamic for v in results):
-            attrs.append(f"comm.bytes_hint = array<i64: {sum(v.bytes for v in results)}>")
-        self.printer.operation(node.name, 1, f"comm.{c.kind}{prefix}", f"{names}{into} on {self._group(node, spec)}",
-                               suffix, attrs, f"{signature} -> {future}", node.name)
-        self._fly(node, result, inputs, dests, future, c)
-        return True
-
-    def _fly(self, node, result, inputs, dests, future, c) -> None:
-        """Remembers the future under the storages of its results. In place, they are the destinations'; what is sent
-        is given back."""
-        values = _values(result) if isinstance(result, list) else [result]
-        for v, d in zip(values, inputs if c.kind == "send" else dests):
-            self.canonical[v.storage] = v.storage = d.storage
-        entry = (f"%{node.name}", future, values if c.kind != "send" else [])
-        for v in values:
-            v.waitable = True
-            self.in_flight[v.storage] = entry
-        self.values[node] = result
-
-    def _clauses(self, node: fx.Node, spec: collectives.Spec) -> tuple[str, str] | None:
-        """What is printed before the inputs and after the group; None where the dialect cannot say it."""
-        kind = spec.start.kind
-        if kind in ("all_reduce", "reduce_scatter"):
-            reduction = collectives.REDUCTIONS.get(str(collectives.argument(node, spec, "reduce_op")).lower())
-            return None if reduction is None else (f" {reduction}", "")
-        if kind == "all_to_all":
-            _, ranks, _ = collectives.group_of(node, spec)
-            splits = [[self._size(s) for s in collectives.argument(node, spec, a, ())]
-                      for a in ("input_split_sizes", "output_split_sizes")]
-            if all(len(s) == len(ranks) for s in splits) and (len({*splits[0], *splits[1]}) > 1):
-                return "", f" input_splits {splits[0]} output_splits {splits[1]}"
-            return "", ""
-        if kind in ("broadcast", "send", "recv"):
-            _, ranks, _ = collectives.group_of(node, spec)
-            peer = collectives.argument(node, spec, {"broadcast": "src", "send": "dst", "recv": "src"}[kind])
-            if not isinstance(peer, int) or not 0 <= peer < len(ranks):
-                if peer not in ranks:
-                    return None
-                peer = ranks.index(peer)
-            if kind == "broadcast":
-                return "", f" root {peer}"
-            tag = collectives.argument(node, spec, "tag", 0)
-            return "", f" peer {peer}" + (f" tag {tag}" if tag else "")
-        return "", ""
-
-    def _size(self, s) -> int:
-        return hint(s.meta["val"] if isinstance(s, fx.Node) else s)
-
-    def _sample(self, node: fx.Node, spec: collectives.Spec, inputs: list[Value]) -> None:
-        if inputs and len(inputs) == 1:
-            element = inputs[0].type[inputs[0].type.rfind("x") + 1:-1].removeprefix("tensor<")
-            self.samples.setdefault((spec.start.kind, self._group(node, spec)[1:], element), node)
-
-    def _wait_node(self, node: fx.Node) -> None:
-        source = self.values.get(node.args[0])
-        val = node.meta.get("val")
-        pending = self.in_flight.get(source.storage) if isinstance(source, Value) else None
-        if pending is None:  # of something that has landed, or never flew: a view
-            self._compute(node, self.specs[node.target])
-            return
-        future, type_, values = pending
-        self.canonical[storage_of(val)] = source.storage
-        self.values[node] = self._wait(f"%{node.name}", future, type_, source.storage, node.name)
-
-    def _wait(self, ssa: str, future: str, type_: str, storage: int, location: str) -> Value:
-        """Emits a wait for all results of a future; returns the one with `storage`."""
-        _, _, values = self.in_flight[storage]
-        landed = None
-        for i, v in enumerate(values):
-            w = Value(f"{ssa}#{i}" if len(values) > 1 else ssa, v.type, v.shape, v.bytes, v.traffic, v.storage,
-                      v.dynamic)
-            self.owner.setdefault(v.storage, w)
-            if v.storage == storage:
-                landed = w
-        attrs = []
-        if any(v.dynamic for v in values):
-            attrs.append(f"comm.bytes_hint = array<i64: {', '.join(str(v.bytes) for v in values)}>")
-        self.printer.operation(ssa[1:], len(values), "comm.wait", f" {future}", "", attrs, type_, location)
-        return landed or self.owner.get(storage) or Value(ssa, "none")
-
-    def _shard_dim_all_to_all(self, node: fx.Node, spec: collectives.Spec) -> bool:
-        """A start and its wait under one name: the operator waits for itself."""
-        inputs = self.operands(node, [node.args[0]])
-        gather, shard = (collectives.argument(node, spec, a) for a in ("gather_dim", "shard_dim"))
-        result = self.bind(node, f"%{node.name}", node.meta["val"])
-        future = f"!comm.future<{result.type}>"
-        start = f"commsched_start_{self._number()}"
-        hints = [f"comm.bytes_hint = array<i64: {result.bytes}>"] if result.dynamic else []
-        self.printer.operation(start, 1, "comm.all_to_all", f" {inputs[0].ssa} on {self._group(node, spec)}",
-                               f" split {shard} concat {gather}", hints, f"({inputs[0].type}) -> {future}", node.name)
-        self.printer.operation(node.name, 1, "comm.wait", f" %{start}", "", hints, future, node.name)
-        self.values[node] = result
-        self.own([result])
-        return True
 
 
 def _parameter_name(desc) -> str | None:
@@ -453,27 +324,17 @@ def _leaves(val):
             yield v
 
 
-def _values(value) -> list[Value]:
-    """All values of a (nested) result."""
-    if value is None:
-        return []
-    if type(value) is Value:
-        return [value]
-    return [v for x in value for v in _values(x)]
-
-
-def _nodes(arg) -> list[fx.Node]:
-    if isinstance(arg, fx.Node):
-        return [arg]
-    if isinstance(arg, (list, tuple)):
-        return [n for a in arg for n in _nodes(a)]
-    return []
-
-
 def _result_types(results: list[Value]) -> str:
     if len(results) == 1:
         return results[0].type
     return f"({', '.join([v.type for v in results])})"
 
 
-SPECIAL = {"_dtensor.shard_dim_alltoall.default": Importer._shard_dim_all_to_all}
+SPECIAL = {
+    "_dtensor.shard_dim_alltoall.default": Importer._shard_dim_all_to_all,
+    "fsdp.all_gather_copy_in.default": Importer._all_gather_copy_in,
+    "fsdp.split_with_sizes_copy.default": Importer._split_with_sizes_copy,
+    "fsdp.chunk_cat.default": Importer._chunk_cat,
+    "fsdp.copy_.default": Importer._fsdp_copy,
+    "inductor.resize_storage_bytes_.default": Importer._resize_storage,
+}

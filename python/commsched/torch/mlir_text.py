@@ -115,11 +115,12 @@ class Printer:
         self.arguments.append(f"{ssa}: {type_}{attr} loc({quoted(node)}{child})")
 
     def operation(self, ssa: str | None, count: int, opcode: str, operands: Iterable[str], clauses: str,
-                  attrs: list[str], types: str, node: str) -> None:
-        """`%ssa:count = opcode(operands) clauses {attrs} : types loc(node)`."""
+                  attrs: list[str], types: str, node: str | Sequence[str]) -> None:
+        """`%ssa:count = opcode(operands) clauses {attrs} : types loc(node)`; several nodes for what does their work."""
+        place = f'"{node}"' if isinstance(node, str) else "fused[" + ", ".join(f'"{n}"' for n in node) + "]"
         left = "" if not count else f"%{ssa} = " if count == 1 else f"%{ssa}:{count} = "
         attr = f" {{{', '.join(attrs)}}}" if attrs else ""
-        self.lines.append(f'    {left}{opcode}{operands}{clauses}{attr} : {types} loc("{node}")')
+        self.lines.append(f'    {left}{opcode}{operands}{clauses}{attr} : {types} loc({place})')
 
     def text(self) -> str:
         results = ", ".join(self.result_types)

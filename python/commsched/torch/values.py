@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import torch
+import torch.fx as fx
 from torch.fx.experimental.symbolic_shapes import optimization_hint
 
+NS_PER_MS = 1_000_000
 # What an unbacked size without any hint is taken for. PyTorch's own estimators use the same number.
 UNBACKED_SIZE = 8192
 
@@ -91,3 +93,21 @@ def scalar_type(val) -> str:
     if isinstance(val, (float, torch.SymFloat)):
         return "f64"
     return "none"
+
+
+def flat_values(value) -> list[Value]:
+    """All values of a (nested) result."""
+    if value is None:
+        return []
+    if type(value) is Value:
+        return [value]
+    return [v for x in value for v in flat_values(x)]
+
+
+def nodes_in(arg) -> list[fx.Node]:
+    """The nodes in a (nested) argument."""
+    if isinstance(arg, fx.Node):
+        return [arg]
+    if isinstance(arg, (list, tuple)):
+        return [n for a in arg for n in nodes_in(a)]
+    return []

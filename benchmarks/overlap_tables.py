@@ -1,0 +1,95 @@
+"""The page of results that `torch_overlap.py` writes: everything in it is computed from its JSON."""
+
+from __future__ import annotations
+
+GIB = 2**30
+TORCH, OURS, AT_PEAK = "PyTorch, bucketing", "CommSched", "CommSched, at PyTorch's peak"
+
+HEAD = """# Results: CommSched and PyTorch's overlap scheduler
+
+Written by `{command}`. PyTorch {torch}, CommSched {commsched}, Python {python}; machine
+profile `{machine}`; schedulers ran on {cpu}.
+
+Training graphs of rank 0 after AOT autograd (`commsched.torch.trace`): `tp=8` is FSDP x TP (2-D), `ep=8` FSDP with
+expert-parallel all-to-alls; "bw" gathers parameters again. "PyTorch" is `schedule_overlap_bucketing`. Both schedulers are
+given the same duration of every node, and both results are imported anew and measured by one model: makespan and
+exposed communication in ms; peak in GiB without the arguments that live throughout. "PyTorch's peak" is the figure of
+PyTorch's own estimator for the same result, which counts arguments and frees inputs of collectives in flight. Seconds
+are CPU seconds on one core. So that PyTorch's scheduler is not at a disadvantage on a machine without a GPU, its memory
+limits are made to see tensors of the CPU, attention counts as computation, and stale metadata is computed anew.
+
+The bound is a proven lower bound of the makespan for any order and any merging of collectives, with unlimited memory.
+"""
+
+
+def _percent(new: float, old: float) -> str:
+    return f"{100 * (new - old) / old:+.1f} %"
+
+
+def _ms(row: dict) -> str:
+    return f"{row['makespan_ms']:.1f}" if "makespan_ms" in row else "failed"
+
+
+def _ms_gib(row: dict) -> str:
+    return f"{row['makespan_ms']:.1f} / {row['peak_bytes'] / GIB:.2f}" if "makespan_ms" in row else "failed"
+
+
+def summary(graphs: dict) -> list[str]:
+    """One line per graph: makespan / peak, and how ours compare."""
+    lines = ["## Makespan in ms / peak in GiB", "",
+             "| graph | nodes | as given | PyTorch, order only | PyTorch, bucketing | CommSched, order only | CommSched | "
+             "at PyTorch's peak | bound | CommSched against PyTorch | at PyTorch's peak |",
+             "|---|---|---|---|---|---|---|---|---|---|---|"]
+    for key, g in graphs.items():
+        v = g["variants"]
+        cell = {n: _ms_gib(v.get(n, {})) for n in v}
+        bound = v.get(OURS, {}).get("bound_ms")
+        compare = [_percent(v[n]["makespan_ms"], v[TORCH]["makespan_ms"])
+                   if "makespan_ms" in v.get(n, {}) and "makespan_ms" in v.get(TORCH, {}) else ""
+                   for n in (OURS, AT_PEAK)]
+        lines.append(
+            f"| {key} | {g['nodes']} | " + " | ".join(
+                cell.get(n, "") for n in ("as given", "PyTorch, order only", TORCH, "CommSched, order only", OURS, AT_PEAK))
+            + f" | {f'{bound:.1f}' if bound else ''} | {compare[0]} | {compare[1]} |")
+    return lines
+
+
+def overhead(graphs: dict) -> list[str]:
+    """What scheduling itself costs. The Python side is import and apply."""
+    lines = ["## Seconds of scheduling", "",
+             "| graph | nodes | PyTorch, order only | PyTorch, bucketing | CommSched | import | solve | apply | "
+             "import + apply against PyTorch, bucketing |", "|---|---|---|---|---|---|---|---|---|"]
+    for key, g in graphs.items():
+        t, o, c = (g["variants"].get(n, {}) for n in ("PyTorch, order only", TORCH, OURS))
+        if not all("cpu_s" in r for r in (t, o, c)):
+            continue
+        python = c["import_s"] + c["apply_s"]
+        lines.append(f"| {key} | {g['nodes']} | {t['cpu_s']:.2f} | {o['cpu_s']:.2f} | {c['cpu_s']:.2f} | "
+                     f"{c['import_s']:.2f} | {c['solve_s']:.2f} | {c['apply_s']:.2f} | {100 * python / o['cpu_s']:.0f} % |")
+    return lines
+
+
+def details(key: str, g: dict) -> list[str]:
+    """Every variant of one graph."""
+    lines = [f"### {key}", "", f"{g['nodes']} nodes, traced in {g['trace_cpu_s']:.0f} s.", "",
+             "| scheduler | makespan | exposed | peak | PyTorch's peak | collectives | seconds |",
+             "|---|---|---|---|---|---|---|"]
+    for name, r in g["variants"].items():
+        if "error" in r:
+            lines.append(f"| {name} | failed: {r['error'][:160]} | | | | | |")
+            continue
+        lines.append(f"| {name} | {r['makespan_ms']:.2f} | {r['exposed_ms']:.2f} | {r['peak_bytes'] / GIB:.2f} | "
+                     f"{r['torch_peak_bytes'] / GIB:.2f} | {r['collectives']} | {r['cpu_s']:.2f} |")
+    c = g["variants"].get(OURS, {})
+    if "bound_ms" in c:
+        lines += ["", f"Bound: {c['bound_ms']:.2f} ms for any merging, {c['order_bound_ms']:.2f} ms for the collectives as "
+                      f"given. CommSched's limit was {c['limit_gib']:.2f} GiB; it made {c['buckets']} buckets."]
+    return lines + [""]
+
+
+def page(results: dict) -> str:
+    graphs = results["graphs"]
+    lines = [HEAD.format(**results["versions"]), *summary(graphs), "", *overhead(graphs), "", "## Each graph", ""]
+    for key, g in graphs.items():
+        lines += details(key, g)
+    return "\n".join(lines).rstrip() + "\n"

@@ -1,0 +1,156 @@
+"""Collectives, waits and their groups, as the importer prints them."""
+
+from __future__ import annotations
+
+import torch
+import torch.fx as fx
+
+from . import collectives
+from .mlir_text import symbol
+from .values import NS_PER_MS, Value, flat_values, hint, nodes_in, storage_of
+
+
+class CollectiveImports:
+    """The part of `Importer` that knows collectives."""
+
+    def _group(self, node: fx.Node, spec: collectives.Spec) -> str:
+        """The symbol of a node's group, declared where it is new."""
+        name, ranks, description = collectives.group_of(node, spec)
+        known = self.groups.get(name)
+        if known is None:
+            base = description if description and description != "undefined" else f"group_{name}"
+            base = "".join(c if c.isalnum() or c == "_" else "_" for c in base)
+            unique = base if base not in self.group_ranks else f"{base}_{name}"
+            self.groups[name] = known = symbol(unique)
+            self.group_ranks[unique] = ranks
+            self.printer.group(unique, ranks, max(self.world, max(ranks) + 1))
+        return known
+
+    def _start(self, node: fx.Node, spec: collectives.Spec) -> bool:
+        """Emits a start. False where the dialect has no such collective: it is opaque then."""
+        c = spec.start
+        clause = self._clauses(node, spec)
+        if clause is None or isinstance(node.args[0], torch.fx.Node) and self.values.get(node.args[0]) is None:
+            spec.hybrid = True
+            return False
+        first = node.args[0]
+        inputs = self.operands(node, nodes_in(first))
+        dests = []
+        if c.in_place:
+            dests = inputs
+        elif c.out:
+            dests = self.operands(node, nodes_in(collectives.argument(node, spec, "out")))
+        if any(not v.shape for v in inputs) and c.kind in ("all_gather", "reduce_scatter", "all_to_all"):
+            spec.hybrid = True
+            return False
+        val = node.meta.get("val")
+        result = self.bind(node, f"%{node.name}", val)
+        results = [] if c.kind == "send" else flat_values(result) if isinstance(result, list) else [result]
+        types = ", ".join(v.type for v in results)
+        future = f"!comm.future<{types}>"
+        into = f" into {', '.join(v.ssa for v in dests)}" if dests else ""
+        signature = f"({', '.join(v.type for v in inputs)})"
+        if c.kind == "recv":
+            signature = "()"
+        prefix, suffix = clause
+        names = "" if c.kind == "recv" else " " + ", ".join(v.ssa for v in inputs)
+        attrs = []
+        self._sample(node, spec, inputs)
+        if self.estimation is not None:
+            ms = self.estimation(node)
+            if ms is not None:
+                attrs.append(f"comm.cost = #comm.cost<time = {max(0, round(ms * NS_PER_MS))}>")
+        if any(v.dynamic for v in results):
+            attrs.append(f"comm.bytes_hint = array<i64: {sum(v.bytes for v in results)}>")
+        self.printer.operation(node.name, 1, f"comm.{c.kind}{prefix}", f"{names}{into} on {self._group(node, spec)}",
+                               suffix, attrs, f"{signature} -> {future}", node.name)
+        self._fly(node, result, inputs, dests, future, c)
+        return True
+
+    def _fly(self, node, result, inputs, dests, future, c) -> None:
+        """Remembers the future under the storages of its results. In place, they are the destinations'; what is sent
+        is given back."""
+        values = flat_values(result) if isinstance(result, list) else [result]
+        for v, d in zip(values, inputs if c.kind == "send" else dests):
+            self.canonical[v.storage] = v.storage = d.storage
+        entry = (f"%{node.name}", future, values if c.kind != "send" else [])
+        for v in values:
+            v.waitable = True
+            self.in_flight[v.storage] = entry
+        self.values[node] = result
+
+    def _clauses(self, node: fx.Node, spec: collectives.Spec) -> tuple[str, str] | None:
+        """What is printed before the inputs and after the group; None where the dialect cannot say it."""
+        kind = spec.start.kind
+        if kind in ("all_reduce", "reduce_scatter"):
+            reduction = collectives.REDUCTIONS.get(str(collectives.argument(node, spec, "reduce_op")).lower())
+            return None if reduction is None else (f" {reduction}", "")
+        if kind == "all_to_all":
+            _, ranks, _ = collectives.group_of(node, spec)
+            splits = [[self._size(s) for s in collectives.argument(node, spec, a, ())]
+                      for a in ("input_split_sizes", "output_split_sizes")]
+            if all(len(s) == len(ranks) for s in splits) and (len({*splits[0], *splits[1]}) > 1):
+                return "", f" input_splits {splits[0]} output_splits {splits[1]}"
+            return "", ""
+        if kind in ("broadcast", "send", "recv"):
+            _, ranks, _ = collectives.group_of(node, spec)
+            peer = collectives.argument(node, spec, {"broadcast": "src", "send": "dst", "recv": "src"}[kind])
+            if not isinstance(peer, int) or not 0 <= peer < len(ranks):
+                if peer not in ranks:
+                    return None
+                peer = ranks.index(peer)
+            if kind == "broadcast":
+                return "", f" root {peer}"
+            tag = collectives.argument(node, spec, "tag", 0)
+            return "", f" peer {peer}" + (f" tag {tag}" if tag else "")
+        return "", ""
+
+    def _size(self, s) -> int:
+        return hint(s.meta["val"] if isinstance(s, fx.Node) else s)
+
+    def _sample(self, node: fx.Node, spec: collectives.Spec, inputs: list[Value]) -> None:
+        if inputs and len(inputs) == 1:
+            element = inputs[0].type[inputs[0].type.rfind("x") + 1:-1].removeprefix("tensor<")
+            self.samples.setdefault((spec.start.kind, self._group(node, spec)[1:], element), node)
+
+    def _wait_node(self, node: fx.Node) -> None:
+        source = self.values.get(node.args[0])
+        val = node.meta.get("val")
+        pending = self.in_flight.get(source.storage) if isinstance(source, Value) else None
+        if pending is None:  # of something that has landed, or never flew: a view
+            self._compute(node, self.specs[node.target])
+            return
+        future, type_, values = pending
+        self.canonical[storage_of(val)] = source.storage
+        self.values[node] = self._wait(f"%{node.name}", future, type_, source.storage, node.name)
+
+    def _wait(self, ssa: str, future: str, type_: str, storage: int, location: str) -> Value:
+        """Emits a wait for all results of a future; returns the one with `storage`."""
+        _, _, values = self.in_flight[storage]
+        landed = None
+        for i, v in enumerate(values):
+            w = Value(f"{ssa}#{i}" if len(values) > 1 else ssa, v.type, v.shape, v.bytes, v.traffic, v.storage,
+                      v.dynamic)
+            self.owner.setdefault(v.storage, w)
+            if v.storage == storage:
+                landed = w
+        attrs = []
+        if any(v.dynamic for v in values):
+            attrs.append(f"comm.bytes_hint = array<i64: {', '.join(str(v.bytes) for v in values)}>")
+        self.printer.operation(ssa[1:], len(values), "comm.wait", f" {future}", "", attrs, type_, location)
+        return landed or self.owner.get(storage) or Value(ssa, "none")
+
+    def _shard_dim_all_to_all(self, node: fx.Node, spec: collectives.Spec) -> bool:
+        """A start and its wait under one name: the operator waits for itself."""
+        inputs = self.operands(node, [node.args[0]])
+        gather, shard = (collectives.argument(node, spec, a) for a in ("gather_dim", "shard_dim"))
+        result = self.bind(node, f"%{node.name}", node.meta["val"])
+        future = f"!comm.future<{result.type}>"
+        start = f"commsched_start_{self._number()}"
+        hints = [f"comm.bytes_hint = array<i64: {result.bytes}>"] if result.dynamic else []
+        self.printer.operation(start, 1, "comm.all_to_all", f" {inputs[0].ssa} on {self._group(node, spec)}",
+                               f" split {shard} concat {gather}", hints, f"({inputs[0].type}) -> {future}", node.name)
+        self.printer.operation(node.name, 1, "comm.wait", f" %{start}", "", hints, future, node.name)
+        self.values[node] = result
+        self.own([result])
+        return True

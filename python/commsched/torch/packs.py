@@ -1,0 +1,82 @@
+"""Finds the copies that a bucket makes before its collective, so that they are imported as what they become: one kernel.
+
+PyTorch's bucketing, and ours, write a pack as casts, views and a `cat`, for a gather followed by a `copy_` into this
+rank's slice. Inductor makes one kernel of them, without memory of its own for what is in between. Taken one by one they
+would cost about twice the time and memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+import torch.fx as fx
+
+from .collectives import Spec
+
+aten = torch.ops.aten
+CASTS = (torch.ops.prims.convert_element_type.default, aten._to_copy.default, aten.clone.default)
+VIEWS = (aten.view.default, aten.reshape.default, aten._unsafe_view.default)
+
+
+@dataclasses.dataclass
+class Pack:
+    """`sources` are read, the last of `parts` is the node whose result remains."""
+
+    sources: list[fx.Node]
+    parts: list[fx.Node]
+
+
+def find_packs(graph: fx.Graph) -> dict[fx.Node, Pack]:
+    """The packs of a graph by the last of their nodes."""
+    packs = {}
+    for cat in graph.find_nodes(op="call_function", target=aten.cat.default):
+        last = _end(cat)
+        if last is None:
+            continue
+        pack = Pack([], [])
+        for piece in cat.args[0]:
+            pack.sources.append(_source(piece, pack.parts))
+        pack.parts += [cat] if last is cat else [cat, last]
+        packs[last] = pack
+    return packs
+
+
+def _only_reader(node: fx.Node) -> fx.Node | None:
+    return next(iter(node.users)) if len(node.users) == 1 else None
+
+
+def _end(cat: fx.Node) -> fx.Node | None:
+    """The last node of the pack that `cat` belongs to: itself, or the copy into a slice; None where it feeds no
+    collective."""
+    if not all(isinstance(n, fx.Node) for n in cat.args[0]):
+        return None
+    reader = _only_reader(cat)
+    if reader is not None and reader.target is aten.copy_.default and reader.args[1] is cat:
+        target = reader.args[0]
+        feeds = isinstance(target, fx.Node) and any(_is_start(u) for u in target.users)
+        return reader if feeds and not reader.users and target.meta["val"].shape == cat.meta["val"].shape else None
+    while reader is not None and reader.target in VIEWS:
+        reader = _only_reader(reader)
+    return cat if reader is not None and _is_start(reader) else None
+
+
+def _is_start(node: fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and Spec(node.target).start is not None
+
+
+def _source(piece: fx.Node, parts: list[fx.Node]) -> fx.Node:
+    """What a piece is made of, before a view and a cast that only the pack reads; those join `parts`."""
+    node, chain = piece, []
+    while len(node.users) == 1 and node.op == "call_function" and isinstance(node.args[0] if node.args else None, fx.Node):
+        if node.target in CASTS and node.args[0].meta["val"].device == node.meta["val"].device:
+            chain.append(node)
+        elif node.target in VIEWS:
+            chain.append(node)
+        else:
+            break
+        node = node.args[0]
+    while chain and chain[-1].target in VIEWS:  # views on their own are free already, and may be read elsewhere
+        node = chain.pop()
+    parts += reversed(chain)
+    return node

@@ -1,0 +1,117 @@
+"""Merged collectives of every kind: every value is right to the bit, and the metadata is what the operators say."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import gloo  # noqa: E402
+from commsched.torch.apply import apply_plan  # noqa: E402
+from commsched.torch.plan import PlanError, read_plan  # noqa: E402
+from commsched.torch.values import storage_of  # noqa: E402
+from conftest import RANKS, trace  # noqa: E402
+from random_plans import random_operations  # noqa: E402
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp  # noqa: E402
+
+c10d = torch.ops._c10d_functional
+KINDS = ("all_gather", "reduce_scatter", "all_reduce")
+
+
+def everything(world, ranks):
+    """A function with several collectives of every kind: odd shapes, casts, permuted and sliced inputs, views of
+    results, results that are returned."""
+
+    def gather(x):
+        return c10d.wait_tensor(c10d.all_gather_into_tensor(x, ranks, world))
+
+    def scatter(x):
+        return c10d.wait_tensor(c10d.reduce_scatter_tensor(x, "sum", ranks, world))
+
+    def reduce(x):
+        return c10d.wait_tensor(c10d.all_reduce(x, "sum", world))
+
+    def f(a, b, c):
+        low = torch.bfloat16
+        gathers = [gather(a.to(low)).t(), gather(b.to(low)), gather((c * 2).to(low)), gather(a[0].to(low)),
+                   gather(b.t().contiguous().to(low)).view(-1)[3:], gather(a), gather(b)]
+        wide = [x.repeat(ranks, 1) for x in (a, b)]
+        scatters = [scatter(wide[0]) + 1, scatter(wide[1]).view(-1), scatter(wide[0].t().repeat(ranks, 1)),
+                    scatter(wide[1].to(low)), scatter((wide[0] * 3).to(low))]
+        reduces = [reduce(a), reduce(b.t()) * 2, reduce(c).view(-1)[1:], reduce(a * 2).t(), reduce(c[:, 0])]
+        return (*gathers, *scatters, *reduces)
+
+    return f
+
+
+def shapes(graph):
+    return [None if n is None else (tuple(n.meta["val"].shape), n.meta["val"].stride(), n.meta["val"].dtype)
+            for n in graph.output_node().args[0]]
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_metadata_is_what_the_operators_say(world, packed, seed):
+    gm = trace(everything(world, RANKS), (3, 8), (8, 5), (2, 6))
+    before = shapes(gm.graph)
+    plan = read_plan(gm.graph, random_operations(gm.graph, seed, packed, merge=1.0))
+    assert plan.buckets
+    apply_plan(gm.graph, plan)
+    gm.graph.lint()
+    assert shapes(gm.graph) == before
+    said = {n: n.meta["val"] for n in gm.graph.nodes if n.op == "call_function"}
+    values = [n.meta["val"] for n in gm.graph.nodes if n.op == "placeholder"]
+    FakeTensorProp(gm, values[0].fake_mode).propagate_dont_convert_inputs(*values)
+    for n, mine in said.items():
+        for a, b in zip(*(v if isinstance(v, (list, tuple)) else [v] for v in (mine, n.meta["val"]))):
+            assert (a.shape, a.dtype, a.device) == (b.shape, b.dtype, b.device), n
+            if a.numel() > 1 and "c10d" not in str(n.target):
+                assert [s for s, d in zip(a.stride(), a.shape) if d > 1] == [
+                    s for s, d in zip(b.stride(), b.shape) if d > 1], n
+    # What shares storage by our metadata shares it by the operators' own, waits aside, which their metadata copies.
+    for n in said:
+        for source in n.all_input_nodes:
+            ours, theirs = said.get(source), source.meta["val"]
+            if "c10d" in str(n.target) + str(source.target) or not isinstance(ours, torch.Tensor) or not isinstance(
+                    said[n], torch.Tensor):
+                continue
+            assert (storage_of(ours) == storage_of(said[n])) == (storage_of(theirs) == storage_of(n.meta["val"])), n
+
+
+def _values(rank, ranks):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    name = torch.distributed.group.WORLD.group_name
+    f = everything(name, ranks)
+    torch.manual_seed(rank)
+    # Small whole numbers: their sums are exact in any order, so every element has to be right to the bit.
+    args = [torch.randint(-8, 8, s).float() for s in ((3, 2 * ranks), (2 * ranks, 5), (2, 6))]
+    expected = f(*args)
+    kinds = set()
+    for packed in (True, False):
+        for seed in range(6):
+            mode = FakeTensorMode()
+            gm = make_fx(f)(*[mode.from_tensor(a) for a in args])
+            plan = read_plan(gm.graph, random_operations(gm.graph, seed, packed, merge=1.0))
+            apply_plan(gm.graph, plan)
+            gm.recompile()
+            kinds |= {(b.kind, b.packed) for b in plan.buckets}
+            for i, (a, b) in enumerate(zip(expected, gm(*args))):
+                assert torch.equal(a, b), (packed, seed, i)
+    assert kinds == {(k, p) for k in KINDS for p in (True, False)}
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_every_element_lands_in_its_place(ranks):
+    gloo.run(ranks, _values)
+
+
+def test_undone_buckets_leave_the_graph_as_it_was(world):
+    """The last bucket fails: everything done before it is taken back, metadata included."""
+    gm = trace(everything(world, RANKS), (3, 8), (8, 5), (2, 6))
+    before = [(n.op, n.name, str(n.args), id(n.meta.get("val"))) for n in gm.graph.nodes]
+    plan = read_plan(gm.graph, random_operations(gm.graph, 0, True, merge=1.0))
+    plan.buckets[-1].kind = "all_to_all"
+    with pytest.raises(PlanError, match="all_to_all"):
+        apply_plan(gm.graph, plan)
+    assert [(n.op, n.name, str(n.args), id(n.meta.get("val"))) for n in gm.graph.nodes] == before
+    gm.graph.lint()

@@ -1,0 +1,165 @@
+"""The operators of torch.ops.fsdp become the dialect's own, and packs are one operation."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.distributed.fsdp._fully_shard._fsdp_collectives  # noqa: E402, F401  (registers torch.ops.fsdp)
+
+import commsched  # noqa: E402
+import commsched.torch as ct  # noqa: E402
+from commsched.torch.apply import apply_plan  # noqa: E402
+from commsched.torch.plan import read_plan  # noqa: E402
+from conftest import RANKS, trace  # noqa: E402
+from random_plans import random_operations  # noqa: E402
+
+c10d, fsdp = torch.ops._c10d_functional, torch.ops.fsdp
+
+
+def imported(gm):
+    """The module's text, after it went through the parser and the verifiers."""
+    text = ct.export_mlir(gm)
+    commsched.Program(text)
+    return text
+
+
+def copy_in_gather_copy_out(world):
+    """What FSDP2 does for a group of parameters; the second one is used once."""
+
+    def f(a, b):
+        out = a.new_empty(RANKS * 28)
+        own, whole = fsdp.all_gather_copy_in([a.view(-1), b.view(-1)], out, [8, 20], 28, 3)
+        whole = c10d.wait_tensor(c10d.all_gather_into_tensor_out(own, RANKS, world, out=whole))
+        full = [a.new_empty(RANKS, 8), a.new_empty(RANKS, 20)]
+        fsdp.split_with_sizes_copy(whole.view(RANKS, -1), [8, 20], dim=1, out=full)
+        return full[0] + 1, full[1].view(-1) * 2
+
+    return f
+
+
+def test_copy_in_and_copy_out(world):
+    gm = trace(copy_in_gather_copy_out(world), (2, 4), (4, 5))
+    text = imported(gm)
+    assert "comm.fsdp.all_gather_copy_in %view, %view_1 into %new_empty : tensor<224xf32> on @default_pg" in text
+    assert "-> (tensor<28xf32>, tensor<224xf32>)" in text
+    assert "comm.fsdp.split_with_sizes_copy" in text and "sizes [8, 20]" in text
+    assert 'comm.compute "fsdp.' not in text
+
+
+def test_copies_are_scheduled_in_their_places(world):
+    """Readers of what a copy-out writes stay behind it, and the gather behind the copy-in."""
+    gm = trace(copy_in_gather_copy_out(world), (2, 4), (4, 5))
+    with fails_on_warnings():
+        gm, report = ct.schedule_overlap(gm)
+    gm.graph.lint()
+    names = [n.name for n in gm.graph.nodes]
+    order = ["all_gather_copy_in", "all_gather_into_tensor_out", "wait_tensor", "split_with_sizes_copy", "add"]
+    assert [n for n in names if n in order] == order
+    assert report["peak_bytes"]["after"] <= report["peak_bytes"]["limit"]
+
+
+def fails_on_warnings():
+    import contextlib
+    import warnings
+
+    stack = contextlib.ExitStack()
+    stack.enter_context(warnings.catch_warnings())
+    warnings.simplefilter("error")
+    return stack
+
+
+def test_chunk_cat(world):
+    def f(a, b):
+        out = a.new_empty(RANKS, 5)
+        fsdp.chunk_cat([a, b], 0, RANKS, out=out)
+        return c10d.wait_tensor(c10d.reduce_scatter_tensor(out.view(-1), "avg", RANKS, world))
+
+    text = imported(trace(f, (RANKS, 4), (5,)))
+    assert f"comm.fsdp.chunk_cat %a_1, %b_1 into %commsched_flat_1 : tensor<40xf32> chunks {RANKS}" in text
+    assert "comm.reduce_scatter avg" in text
+
+
+def test_parameters_storage(world):
+    def f(p, full):
+        torch.ops.inductor.resize_storage_bytes_(p, 128)
+        fsdp.copy_(p, full)
+        y = p @ p
+        torch.ops.inductor.resize_storage_bytes_(p, 0)
+        return y
+
+    import torch._inductor.lowering  # noqa: F401  (registers torch.ops.inductor)
+
+    gm = hand_written(f)
+    text = imported(gm)
+    assert "comm.resize_storage %p to 128 : tensor<4x8xf32>" in text
+    assert "comm.fsdp.copy %full into %p : tensor<4x8xf32> into tensor<4x8xf32>" in text
+    assert "comm.resize_storage %p to 0" in text
+    order = [n.name for n in gm.graph.nodes]
+    with fails_on_warnings():
+        gm, _ = ct.schedule_overlap(gm)
+    assert [n.name for n in gm.graph.nodes] == order  # each of them touches the same storage
+
+
+def hand_written(_):
+    """resize, copy, use, resize as a graph: tracing would run them."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        p, full = torch.empty(4, 8), torch.empty(4, 8)
+        used = torch.empty(4, 8)
+    graph = torch.fx.Graph()
+    a, b = graph.placeholder("p"), graph.placeholder("full")
+    a.meta["val"], b.meta["val"] = p, full
+    resize, copy = torch.ops.inductor.resize_storage_bytes_.default, fsdp.copy_.default
+    graph.call_function(resize, (a, 128)).meta["val"] = None
+    graph.call_function(copy, (a, b)).meta["val"] = None
+    y = graph.call_function(torch.ops.aten.cos.default, (a,))
+    y.meta["val"] = used
+    graph.call_function(resize, (a, 0)).meta["val"] = None
+    graph.output((y,))
+    return torch.fx.GraphModule(torch.nn.Module(), graph)
+
+
+def test_forms_that_the_dialect_does_not_have_stay_opaque(world):
+    """No gather names the group of the copy-in; the copy-out goes along another dimension."""
+
+    def f(a):
+        own, _ = fsdp.all_gather_copy_in([a.view(-1)], a.new_empty(RANKS * 8), [8], 8, 3)
+        return own + 1
+
+    text = imported(trace(f, (2, 4)))
+    assert 'comm.compute "fsdp.all_gather_copy_in.default"' in text and "mutates" in text
+
+    def g(a):
+        out = [a.new_empty(1, 4), a.new_empty(1, 4)]
+        fsdp.split_with_sizes_copy(a, [1, 1], dim=0, out=out)
+        return out
+
+    text = imported(trace(g, (2, 4)))
+    assert 'comm.compute "fsdp.split_with_sizes_copy.default"' in text and "mutates [1, 2]" in text
+
+
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_reduce"])
+def test_packs_are_one_operation(world, kind):
+    """What a bucket copies before it starts costs one kernel, without memory for what is in between."""
+
+    def f(a, b):
+        ops = {"all_gather": lambda x: c10d.all_gather_into_tensor(x, RANKS, world),
+               "reduce_scatter": lambda x: c10d.reduce_scatter_tensor(x, "sum", RANKS, world),
+               "all_reduce": lambda x: c10d.all_reduce(x, "sum", world)}
+        starts = [ops[kind](x.to(torch.bfloat16)) for x in (a, b)]
+        return [c10d.wait_tensor(s) for s in starts]
+
+    gm = trace(f, (8, 4), (16, 2))
+    for seed in range(20):
+        plan = read_plan(gm.graph, random_operations(gm.graph, seed, True, merge=1.0))
+        if plan.buckets:
+            break
+    apply_plan(gm.graph, plan)
+    text = imported(gm)
+    pack = [line for line in text.splitlines() if "fused[" in line]
+    assert len(pack) == 1
+    assert pack[0].count("xf32>") == 2 and "xbf16>" in pack[0].split("->")[1]  # the casts have become part of it
+    assert '"aten.cat.default"' not in text or kind != "all_gather"
+    gm.graph.lint()
+    read_plan(gm.graph, commsched.Program(text).operations()["main"])
