@@ -5,6 +5,8 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
+#include "CommSched/Scheduling/AlignCosts.h"
+#include "CommSched/Scheduling/OrderFsdp.h"
 #include "CommSched/Scheduling/OverlapListScheduler.h"
 #include "CommSched/Scheduling/PeakPreserving.h"
 #include "RandomProblem.h"
@@ -76,6 +78,56 @@ BENCHMARK_CAPTURE(reorderPreservingPeak, plain, false, 200'000, false)->Apply(si
 BENCHMARK_CAPTURE(reorderPreservingPeak, estimates, true, 200'000, false)->Apply(sizes);
 BENCHMARK_CAPTURE(reorderPreservingPeak, unlimited, false, 100'000'000, false)->Apply(sizes);
 BENCHMARK_CAPTURE(reorderPreservingPeak, raisedEstimates, true, 100'000'000, true)->Apply(sizes);
+
+/// After comm-reorder-compute-for-overlap, with an all-reduce per layer besides: most moves raise the makespan,
+/// so that its guard has the most to do.
+void sinkWaitsGuarded(benchmark::State &state) {
+  static std::map<int64_t, Problem> made;
+  LayeredOptions shape;
+  shape.computes = 48;
+  shape.tensorParallel = true;
+  shape.layers = static_cast<int32_t>(state.range(0) / nodesPerLayer(shape));
+  Problem &problem = made[state.range(0)];
+  if (problem.size() == 0)
+    problem = layeredProblem(2, shape);
+  Order order = scheduleForOverlap(problem, identityOrder(problem), kReorderComputeForOverlap).order;
+  SinkWaitsPreservingPeakOptions options;
+  options.useEstimates = true;
+  ReorderResult result;
+  for (auto _ : state)
+    benchmark::DoNotOptimize(result = sinkWaitsPreservingPeakMemory(problem, order, options));
+  note(state, problem, result);
+}
+BENCHMARK(sinkWaitsGuarded)->Apply(sizes);
+
+void orderFsdpGroups(benchmark::State &state) {
+  const Problem &problem = layered(state.range(0));
+  // A gather's predecessor is its copy-in; what makes a reduce-scatter's input is its own.
+  std::vector<FsdpRole> roles(problem.size(), FsdpRole::None);
+  for (NodeId id = 0; id < problem.size(); ++id)
+    if (problem.nodes[id].kind == NodeKind::Start)
+      for (NodeId pred : problem.preds[id])
+        roles[pred] = problem.nodes[id].collective == CollectiveKind::AllGather ? FsdpRole::CopyIn : FsdpRole::ChunkCat;
+  Order order = scheduleForOverlap(problem, identityOrder(problem), kRaiseStarts).order;
+  FsdpOrder result;
+  for (auto _ : state)
+    benchmark::DoNotOptimize(result = orderFsdp(problem, order, roles));
+  note(state, problem, result.reorder);
+  state.counters["groups"] = static_cast<double>(result.groups.size());
+}
+BENCHMARK(orderFsdpGroups)->Apply(sizes);
+
+/// Eight ranks' costs of as many nodes.
+void alignCosts(benchmark::State &state) {
+  std::vector<std::vector<Ns>> byRank(8, std::vector<Ns>(state.range(0)));
+  Random random(1);
+  for (std::vector<Ns> &row : byRank)
+    for (Ns &cost : row)
+      cost = random.between(1000, 1'000'000);
+  for (auto _ : state)
+    benchmark::DoNotOptimize(lowerMedians(byRank));
+}
+BENCHMARK(alignCosts)->Apply(sizes);
 
 void sinkWaitsPreservingPeak(benchmark::State &state, bool estimates, bool swap, bool raised) {
   const Problem &problem = layered(state.range(0));

@@ -51,7 +51,7 @@ std::vector<OrderTreeItem> makeItems(const Problem &problem, llvm::ArrayRef<Node
 
 GroupWalk::GroupWalk(const Problem &problem, llvm::ArrayRef<NodeId> order, WalkDirection direction,
                      llvm::ArrayRef<int64_t> work, llvm::ArrayRef<uint8_t> tags)
-    : problem(problem), direction(direction), positions(order, makeItems(problem, order, direction, work, tags)),
+    : problem(&problem), direction(direction), positions(order, makeItems(problem, order, direction, work, tags)),
       inGroup(problem.size(), 0), touched(problem.buffers.size()), rowBegin(problem.buffers.size(), 0),
       rowSize(problem.buffers.size(), 0) {
   for (size_t id = 1; id < rowBegin.size(); ++id)
@@ -85,7 +85,7 @@ void GroupWalk::begin(NodeId node) {
 void GroupWalk::end() {
   for (NodeId node : members) {
     inGroup[node] = 0;
-    for (BufferId buffer : problem.touches[node])
+    for (BufferId buffer : problem->touches[node])
       insertIntoRow(buffer, node);
   }
   for (BufferId buffer : touchedList)
@@ -117,27 +117,27 @@ void GroupWalk::absorb() {
 void GroupWalk::take(NodeId node) {
   inGroup[node] = 1;
   members.push_back(node);
-  for (BufferId id : problem.touches[node]) {
+  for (BufferId id : problem->touches[node]) {
     eraseFromRow(id, node);
     TouchedBuffer &buffer = touched[id];
     if (!buffer.touched)
       touchedList.push_back(id);
     account(id, -1);
     buffer.touched = true;
-    buffer.definedInGroup |= problem.buffers[id].def == node;
+    buffer.definedInGroup |= problem->buffers[id].def == node;
     if (buffer.lastInGroup == kNone || !left())
       buffer.lastInGroup = node;
     reconsider(id);
     account(id, 1);
   }
-  for (NodeId other : left() ? problem.preds[node] : problem.succs[node])
+  for (NodeId other : left() ? problem->preds[node] : problem->succs[node])
     if (!inGroup[other])
       pushEvent(blockers, {positions.position(other), other});
 }
 
 /// Adds or takes back what this buffer does to each passed node.
 void GroupWalk::account(BufferId id, int sign) {
-  Bytes bytes = problem.buffers[id].bytes * sign * (left() ? 1 : -1);
+  Bytes bytes = problem->buffers[id].bytes * sign * (left() ? 1 : -1);
   if (touched[id].effect == Effect::Defined)
     passing += bytes;
   else if (touched[id].effect == Effect::Freed)
@@ -149,7 +149,7 @@ void GroupWalk::reconsider(BufferId id) {
   TouchedBuffer &buffer = touched[id];
   buffer.effect = Effect::None;
   buffer.eventPosition = kNone;
-  bool liveOut = problem.buffers[id].liveOut;
+  bool liveOut = problem->buffers[id].liveOut;
   if (buffer.definedInGroup) {
     if (liveOut || rowSize[id] > 0)
       buffer.effect = Effect::Defined;
@@ -207,7 +207,7 @@ int32_t GroupWalk::nextEvent() {
 
 /// From here on the node at `at` counts as passed for this buffer (sign 1), or does so no more (sign -1).
 void GroupWalk::passEvent(BufferId id, int32_t at, int sign) {
-  Bytes bytes = problem.buffers[id].bytes * sign;
+  Bytes bytes = problem->buffers[id].bytes * sign;
   int32_t lastTouch = positions.position(touched[id].lastInGroup);
   passing += bytes;
   if (left()) {
@@ -284,7 +284,7 @@ GroupWalk::Stop GroupWalk::passRange(int32_t to, Bytes limit) {
 
 std::string GroupWalk::recount() const {
   Order order = positions.order();
-  MemoryProfile profile = memoryProfile(problem, order);
+  MemoryProfile profile = memoryProfile(*problem, order);
   for (int32_t at = 0; at < positions.size(); ++at)
     if (Bytes counted = positions.live(at); counted != profile.live[at])
       return "memory recompute: " + std::to_string(profile.live[at]) + " bytes are live at position " +

@@ -6,9 +6,10 @@
 
 using namespace commsched;
 
-OrderTree::OrderTree(llvm::ArrayRef<NodeId> order, llvm::ArrayRef<OrderTreeItem> items) : nodes(items.size()) {
+OrderTree::OrderTree(llvm::ArrayRef<NodeId> order, llvm::ArrayRef<OrderTreeItem> items)
+    : links(items.size()), values(items.size()) {
   for (auto [index, item] : llvm::enumerate(items)) {
-    TreeNode &node = nodes[index];
+    Values &node = values[index];
     node.value[0] = node.most[0] = item.live;
     node.value[1] = node.most[1] = item.edge;
     node.work = node.workSum = item.work;
@@ -22,26 +23,27 @@ NodeId OrderTree::build(llvm::ArrayRef<NodeId> order) {
     return kNone;
   size_t middle = order.size() / 2;
   NodeId node = order[middle];
-  nodes[node].left = build(order.take_front(middle));
-  nodes[node].right = build(order.drop_front(middle + 1));
+  links[node].left = build(order.take_front(middle));
+  links[node].right = build(order.drop_front(middle + 1));
   pull(node);
   return node;
 }
 
 /// Only ever called with nothing pending.
 void OrderTree::pull(NodeId id) {
-  TreeNode &node = nodes[id];
-  node.size = 1;
+  Links &link = links[id];
+  Values &node = values[id];
+  link.size = 1;
   node.most[0] = node.value[0];
   node.most[1] = node.value[1];
   node.workSum = node.work;
   node.tagsBelow = node.tags;
-  for (NodeId child : {node.left, node.right}) {
+  for (NodeId child : {link.left, link.right}) {
     if (child == kNone)
       continue;
-    TreeNode &below = nodes[child];
-    below.parent = id;
-    node.size += below.size;
+    links[child].parent = id;
+    link.size += links[child].size;
+    const Values &below = values[child];
     node.most[0] = std::max(node.most[0], below.most[0]);
     node.most[1] = std::max(node.most[1], below.most[1]);
     node.workSum += below.workSum;
@@ -53,19 +55,19 @@ void OrderTree::apply(NodeId id, Field field, Bytes bytes) {
   if (id == kNone)
     return;
   unsigned index = static_cast<unsigned>(field);
-  nodes[id].value[index] += bytes;
-  nodes[id].most[index] += bytes;
-  nodes[id].pending[index] += bytes;
+  values[id].value[index] += bytes;
+  values[id].most[index] += bytes;
+  values[id].pending[index] += bytes;
 }
 
 void OrderTree::push(NodeId id) {
-  TreeNode &node = nodes[id];
+  Values &node = values[id];
   for (Field field : {Field::Live, Field::Edge}) {
     Bytes &pending = node.pending[static_cast<unsigned>(field)];
     if (pending == 0)
       continue;
-    apply(node.left, field, pending);
-    apply(node.right, field, pending);
+    apply(links[id].left, field, pending);
+    apply(links[id].right, field, pending);
     pending = 0;
   }
 }
@@ -84,13 +86,13 @@ void OrderTree::split(NodeId node, int32_t count, NodeId &left, NodeId &right) {
   }
   push(node);
   NodeId below;
-  if (int32_t before = sizeOf(nodes[node].left); count <= before) {
-    split(nodes[node].left, count, left, below);
-    nodes[node].left = below;
+  if (int32_t before = sizeOf(links[node].left); count <= before) {
+    split(links[node].left, count, left, below);
+    links[node].left = below;
     right = node;
   } else {
-    split(nodes[node].right, count - before - 1, below, right);
-    nodes[node].right = below;
+    split(links[node].right, count - before - 1, below, right);
+    links[node].right = below;
     left = node;
   }
   pull(node);
@@ -103,14 +105,14 @@ NodeId OrderTree::merge(NodeId left, NodeId right) {
   uint32_t leftSize = sizeOf(left);
   if (random(leftSize + sizeOf(right)) < leftSize) {
     push(left);
-    NodeId below = merge(nodes[left].right, right);
-    nodes[left].right = below;
+    NodeId below = merge(links[left].right, right);
+    links[left].right = below;
     pull(left);
     return left;
   }
   push(right);
-  NodeId below = merge(left, nodes[right].left);
-  nodes[right].left = below;
+  NodeId below = merge(left, links[right].left);
+  links[right].left = below;
   pull(right);
   return right;
 }
@@ -123,42 +125,42 @@ void OrderTree::rotate(int32_t first, int32_t middle, int32_t last) {
   split(rest, middle - first, front, rest);
   split(rest, last - middle, back, after);
   root = merge(merge(before, back), merge(front, after));
-  nodes[root].parent = kNone;
+  links[root].parent = kNone;
 }
 
 int32_t OrderTree::position(NodeId node) const {
-  int32_t position = sizeOf(nodes[node].left);
-  for (NodeId parent = nodes[node].parent; parent != kNone; node = parent, parent = nodes[node].parent)
-    if (nodes[parent].right == node)
-      position += sizeOf(nodes[parent].left) + 1;
+  int32_t position = sizeOf(links[node].left);
+  for (NodeId parent = links[node].parent; parent != kNone; node = parent, parent = links[node].parent)
+    if (links[parent].right == node)
+      position += sizeOf(links[parent].left) + 1;
   return position;
 }
 
 NodeId OrderTree::at(int32_t position) const {
   NodeId node = root;
   while (true) {
-    int32_t before = sizeOf(nodes[node].left);
+    int32_t before = sizeOf(links[node].left);
     if (position == before)
       return node;
     if (position < before) {
-      node = nodes[node].left;
+      node = links[node].left;
     } else {
       position -= before + 1;
-      node = nodes[node].right;
+      node = links[node].right;
     }
   }
 }
 
 Order OrderTree::order() const {
   Order order;
-  order.reserve(nodes.size());
+  order.reserve(links.size());
   llvm::SmallVector<NodeId, 64> path;
   for (NodeId node = root; node != kNone || !path.empty();) {
-    for (; node != kNone; node = nodes[node].left)
+    for (; node != kNone; node = links[node].left)
       path.push_back(node);
     node = path.pop_back_val();
     order.push_back(node);
-    node = nodes[node].right;
+    node = links[node].right;
   }
   return order;
 }
@@ -168,59 +170,60 @@ Bytes OrderTree::valueAt(int32_t position, Field field) const {
   Bytes pending = 0;
   NodeId node = root;
   while (true) {
-    int32_t before = sizeOf(nodes[node].left);
+    int32_t before = sizeOf(links[node].left);
     if (position == before)
-      return nodes[node].value[index] + pending;
-    pending += nodes[node].pending[index];
+      return values[node].value[index] + pending;
+    pending += values[node].pending[index];
     if (position < before) {
-      node = nodes[node].left;
+      node = links[node].left;
     } else {
       position -= before + 1;
-      node = nodes[node].right;
+      node = links[node].right;
     }
   }
 }
 
 void OrderTree::add(NodeId id, int32_t offset, int32_t first, int32_t last, Field field, Bytes bytes) {
-  if (id == kNone || bytes == 0 || last <= offset || offset + nodes[id].size <= first)
+  if (id == kNone || bytes == 0 || last <= offset || offset + links[id].size <= first)
     return;
-  if (first <= offset && offset + nodes[id].size <= last)
+  if (first <= offset && offset + links[id].size <= last)
     return apply(id, field, bytes);
   push(id);
-  int32_t own = offset + sizeOf(nodes[id].left);
+  int32_t own = offset + sizeOf(links[id].left);
   if (first <= own && own < last)
-    nodes[id].value[static_cast<unsigned>(field)] += bytes;
-  add(nodes[id].left, offset, first, last, field, bytes);
-  add(nodes[id].right, own + 1, first, last, field, bytes);
+    values[id].value[static_cast<unsigned>(field)] += bytes;
+  add(links[id].left, offset, first, last, field, bytes);
+  add(links[id].right, own + 1, first, last, field, bytes);
   pull(id);
 }
 
 Bytes OrderTree::maximum(NodeId id, int32_t offset, int32_t first, int32_t last) const {
-  const TreeNode &node = nodes[id];
-  if (first <= offset && offset + node.size <= last)
+  const Values &node = values[id];
+  const Links &link = links[id];
+  if (first <= offset && offset + link.size <= last)
     return node.most[0];
-  int32_t own = offset + sizeOf(node.left);
+  int32_t own = offset + sizeOf(link.left);
   Bytes most = INT64_MIN;
   if (first <= own && own < last)
     most = node.value[0];
-  if (node.left != kNone && first < own)
-    most = std::max(most, maximum(node.left, offset, first, last) + node.pending[0]);
-  if (node.right != kNone && last > own + 1)
-    most = std::max(most, maximum(node.right, own + 1, first, last) + node.pending[0]);
+  if (link.left != kNone && first < own)
+    most = std::max(most, maximum(link.left, offset, first, last) + node.pending[0]);
+  if (link.right != kNone && last > own + 1)
+    most = std::max(most, maximum(link.right, own + 1, first, last) + node.pending[0]);
   return most;
 }
 
 int64_t OrderTree::prefixWork(int32_t position) const {
   int64_t sum = 0;
   for (NodeId node = root; node != kNone;) {
-    int32_t before = sizeOf(nodes[node].left);
+    int32_t before = sizeOf(links[node].left);
     if (position <= before) {
-      node = nodes[node].left;
+      node = links[node].left;
       continue;
     }
-    sum += nodes[node].work + (nodes[node].left == kNone ? 0 : nodes[nodes[node].left].workSum);
+    sum += values[node].work + (links[node].left == kNone ? 0 : values[links[node].left].workSum);
     position -= before + 1;
-    node = nodes[node].right;
+    node = links[node].right;
   }
   return sum;
 }
@@ -229,19 +232,19 @@ int64_t OrderTree::prefixWork(int32_t position) const {
 int32_t OrderTree::longestPrefixWithin(int64_t amount) const {
   int32_t count = 0;
   for (NodeId node = root; node != kNone;) {
-    NodeId left = nodes[node].left;
-    int64_t before = left == kNone ? 0 : nodes[left].workSum;
+    NodeId left = links[node].left;
+    int64_t before = left == kNone ? 0 : values[left].workSum;
     if (before > amount) {
       node = left;
       continue;
     }
     amount -= before;
     count += sizeOf(left);
-    if (nodes[node].work > amount)
+    if (values[node].work > amount)
       return count;
-    amount -= nodes[node].work;
+    amount -= values[node].work;
     ++count;
-    node = nodes[node].right;
+    node = links[node].right;
   }
   return count;
 }
@@ -275,13 +278,14 @@ struct OrderTree::Query {
 int32_t OrderTree::search(const Query &query, NodeId id, int32_t offset, Bytes live, Bytes edge) const {
   if (id == kNone)
     return kNone;
-  const TreeNode &node = nodes[id];
-  if (query.last <= offset || offset + node.size <= query.first ||
+  const Values &node = values[id];
+  const Links &link = links[id];
+  if (query.last <= offset || offset + link.size <= query.first ||
       !query.hit(node.most[0] + live, node.most[1] + edge, node.tagsBelow))
     return kNone;
-  int32_t own = offset + sizeOf(node.left);
+  int32_t own = offset + sizeOf(link.left);
   auto below = [&](bool left) {
-    return search(query, left ? node.left : node.right, left ? offset : own + 1, live + node.pending[0],
+    return search(query, left ? link.left : link.right, left ? offset : own + 1, live + node.pending[0],
                   edge + node.pending[1]);
   };
   if (int32_t found = below(query.fromLeft); found != kNone)

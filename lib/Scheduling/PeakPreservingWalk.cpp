@@ -3,7 +3,10 @@
 #include "PeakPreservingWalk.h"
 #include "CommSched/Scheduling/Memory.h"
 #include "CommSched/Scheduling/Timeline.h"
+#include "llvm/ADT/STLExtras.h"
 #include <algorithm>
+#include <cstdlib>
+#include <memory>
 
 using namespace commsched;
 using namespace commsched::peakwalk;
@@ -13,11 +16,12 @@ namespace {
 constexpr int64_t kPermille = 1000;
 constexpr int64_t kMillion = 1'000'000;
 
+/// How many nodes all trials of the makespan guard together may go over, and how many trials there are in any case.
+constexpr int64_t kGuardNodes = 1'600'000;
+constexpr int64_t kFewestAttempts = 16;
+
 /// Larger than any sum of sizes, and small enough that sums with it do not overflow.
 constexpr Bytes kNoLimit = INT64_MAX / 4;
-
-/// How many collectives that raise the makespan are left out one by one.
-constexpr int kGuardRounds = 4;
 
 } // namespace
 
@@ -72,8 +76,63 @@ int64_t ScaledCosts::hiddenAbove(int64_t collectiveTime) const {
   return collectiveTime + static_cast<int64_t>(static_cast<__int128>(collectiveTime) * extraPermille / kPermille);
 }
 
-Hiding peakwalk::hidingOfStart(const Problem &problem, const ScaledCosts &costs, const OrderTree &tree, NodeId start,
-                               int64_t enough) {
+CollectiveRecord Mover::run() {
+  walk.begin(record.node);
+  if (common.useEstimates) {
+    time = costs.collective(record.node);
+    measure();
+  }
+  while (record.factor == LimitingFactor::None) {
+    if (common.useEstimates && hidden > costs.hiddenAbove(time))
+      stop(LimitingFactor::AlreadyHidden);
+    else if (walk.atEnd())
+      stop(LimitingFactor::BlockEnd);
+    else
+      step(walk.neighbour());
+  }
+  walk.end();
+  return record;
+}
+
+void Mover::stop(LimitingFactor factor, NodeId blocker, int64_t reached, int64_t bound) {
+  record.factor = factor;
+  record.blocker = blocker;
+  record.reached = reached;
+  record.limit = bound;
+}
+
+void Mover::stopExposing(NodeId blocker, int64_t scaled) {
+  stop(LimitingFactor::ExposesOthers, blocker, scaled / kPermille);
+}
+
+void Mover::takeAlong(NodeId neighbour) {
+  if (record.grouped >= common.groupLimitNodes)
+    return stop(LimitingFactor::GroupLimit, neighbour, 0, common.groupLimitNodes);
+  groupWork += costs.work()[neighbour];
+  walk.absorb();
+  ++record.grouped;
+}
+
+bool Mover::advance(int32_t to) {
+  int32_t before = walk.groupFirst();
+  GroupWalk::Stop refused = walk.advance(to, limit);
+  int32_t after = walk.groupFirst(), count = std::abs(after - before);
+  record.moves += count;
+  if (common.useEstimates) {
+    int32_t first = after < before ? walk.groupLast() : before;
+    passed(walk.tree().work(first, first + count));
+  }
+  if (refused.node != kNone)
+    stop(LimitingFactor::PeakMemory, refused.node, refused.reached, limit);
+  return refused.node == kNone;
+}
+
+bool Mover::isGemm(NodeId node) const {
+  return static_cast<unsigned>(node) < common.gemms.size() && common.gemms.test(node);
+}
+
+Hiding Mover::hidingOfStart(NodeId start, int64_t enough) const {
+  const OrderTree &tree = walk.tree();
   int32_t begin = tree.position(start) + 1;
   int32_t end = tree.size();
   for (NodeId wait : costs.waitsOf(start))
@@ -96,121 +155,134 @@ Hiding peakwalk::hidingOfStart(const Problem &problem, const ScaledCosts &costs,
   return {tree.work(begin, end), end};
 }
 
-bool peakwalk::isFirstWait(const Problem &problem, const ScaledCosts &costs, const OrderTree &tree, NodeId wait) {
+Hiding Mover::hidingOfWait(NodeId wait, int64_t enough) const {
+  if (NodeId start = problem.nodes[wait].start; start != kNone)
+    return hidingOfStart(start, enough);
+  int32_t at = walk.tree().position(wait);
+  return {walk.tree().work(0, at), at};
+}
+
+bool Mover::isFirstWait(NodeId wait) const {
   NodeId start = problem.nodes[wait].start;
   if (start == kNone || costs.waitsOf(start).size() == 1)
     return true;
-  int32_t at = tree.position(wait);
-  return llvm::all_of(costs.waitsOf(start), [&](NodeId other) { return tree.position(other) >= at; });
+  int32_t at = walk.tree().position(wait);
+  return llvm::all_of(costs.waitsOf(start), [&](NodeId other) { return walk.tree().position(other) >= at; });
 }
 
-Hiding peakwalk::hidingOfWait(const Problem &problem, const ScaledCosts &costs, const OrderTree &tree, NodeId wait,
-                              int64_t enough) {
-  if (NodeId start = problem.nodes[wait].start; start != kNone)
-    return hidingOfStart(problem, costs, tree, start, enough);
-  int32_t at = tree.position(wait);
-  return {tree.work(0, at), at};
-}
-
-bool peakwalk::isGemm(const PeakPreservingOptions &options, NodeId node) {
-  return static_cast<unsigned>(node) < options.gemms.size() && options.gemms.test(node);
+int64_t Mover::exposureWithout(NodeId node, int64_t less) const {
+  int64_t its = costs.collective(node);
+  Hiding hiding = kindOf(node) == NodeKind::Wait ? hidingOfWait(node, its + less) : hidingOfStart(node, its + less);
+  return exposedPart(its, hiding.work - less) - exposedPart(its, hiding.work);
 }
 
 namespace {
 
-/// One attempt: the movers [0, count) without those that are left out.
-class Attempts {
+/// The loop over all movers, and its guard.
+class AllMoves {
 public:
-  Attempts(const Problem &problem, llvm::ArrayRef<NodeId> order, const PeakPreservingOptions &options,
-           WalkDirection direction, const ScaledCosts &costs, llvm::ArrayRef<NodeId> movers,
-           llvm::function_ref<CollectiveRecord(GroupWalk &, NodeId, Bytes)> moveOne)
-      : problem(problem), given(order), options(options), direction(direction), costs(costs), movers(movers),
-        moveOne(moveOne), leftOut(movers.size()), raisedTo(movers.size(), 0),
-        limit(peakLimitOf(options, peakOf(problem, order))), givenMakespan(makespanOf(problem, order)) {}
+  AllMoves(const Problem &problem, llvm::ArrayRef<NodeId> order, const PeakPreservingOptions &options, NodeKind kind,
+           WalkDirection direction, MoveOne moveOne)
+      : problem(problem), given(order), options(options), direction(direction), moveOne(moveOne),
+        costs(problem, options), limit(peakLimitOf(options, peakOf(problem, order))) {
+    auto collect = [&](NodeId id) {
+      if (problem.nodes[id].kind == kind)
+        records.emplace_back().node = id;
+    };
+    direction == WalkDirection::Left ? llvm::for_each(order, collect) : llvm::for_each(llvm::reverse(order), collect);
+  }
 
-  ReorderResult run(size_t count, LimitingFactor beyond) {
+  ReorderResult run() {
     ReorderResult result;
+    result.order.assign(given.begin(), given.end());
     result.peakLimit = limit;
-    GroupWalk walk(problem, given, direction, costs.work(), costs.tags());
-    for (size_t index = 0; index < movers.size(); ++index) {
-      CollectiveRecord record;
-      record.node = movers[index];
-      if (index >= count) {
-        record.factor = beyond;
-        record.limit = beyond == LimitingFactor::MoveLimit ? options.moveLimit : givenMakespan;
-      } else if (leftOut[index]) {
-        record.factor = LimitingFactor::Makespan;
-        record.reached = raisedTo[index];
-        record.limit = givenMakespan;
+    size_t count = records.size();
+    if (options.moveLimit >= 0)
+      count = std::min(count, static_cast<size_t>(options.moveLimit));
+    if (count > 0) {
+      walk = std::make_unique<GroupWalk>(problem, given, direction, costs.work(), costs.tags());
+      if (options.useEstimates) {
+        givenMakespan = makespanOf(problem, given);
+        int64_t attempts = std::max(kGuardNodes / problem.size(), kFewestAttempts);
+        guard(0, count, static_cast<int32_t>(std::clamp<int64_t>(options.guardAttempts, 1, attempts)));
       } else {
-        record = moveOne(walk, movers[index], limit);
+        moveRange(*walk, 0, count);
       }
-      result.records.push_back(record);
-      if (!options.memoryRecompute || record.moves == 0)
-        continue;
-      if (result.error = walk.recount(); !result.error.empty()) {
-        result.order.assign(given.begin(), given.end());
-        return result;
-      }
+      if (error.empty())
+        result.order = walk->order();
     }
-    result.order = walk.order();
+    for (CollectiveRecord &record : llvm::MutableArrayRef(records).drop_front(count)) {
+      record.factor = LimitingFactor::MoveLimit;
+      record.limit = options.moveLimit;
+    }
+    result.records = std::move(records);
+    result.error = std::move(error);
     return result;
   }
 
-  ReorderResult runGuarded(size_t count) {
-    ReorderResult result = run(count, LimitingFactor::MoveLimit);
-    if (!options.useEstimates || !result.error.empty())
-      return result;
-    for (int round = 0;; ++round) {
-      Ns makespan = makespanOf(problem, result.order);
-      if (makespan <= givenMakespan)
-        return result;
-      // `good` movers do not raise the makespan, `bad` ones do; in the end they are neighbours.
-      size_t good = 0, bad = count;
-      while (bad - good > 1) {
-        size_t middle = good + (bad - good) / 2;
-        Ns reached = makespanOf(problem, run(middle, LimitingFactor::None).order);
-        if (reached <= givenMakespan)
-          good = middle;
-        else
-          bad = middle, makespan = reached;
-      }
-      raisedTo[bad - 1] = makespan;
-      leftOut.set(static_cast<unsigned>(bad - 1));
-      if (round == kGuardRounds)
-        return run(good, LimitingFactor::Makespan);
-      result = run(count, LimitingFactor::MoveLimit);
+private:
+  void moveRange(GroupWalk &on, size_t first, size_t last) {
+    for (CollectiveRecord &record : llvm::MutableArrayRef(records).slice(first, last - first)) {
+      record = moveOne(costs, on, record.node, limit);
+      if (options.memoryRecompute && record.moves > 0 && error.empty())
+        error = on.recount();
     }
   }
 
-private:
+  /// Moves the range, in halves where the whole of it raises the makespan. Returns what is left of the attempts, of
+  /// which there has to be one.
+  int32_t guard(size_t first, size_t last, int32_t attempts) {
+    // The copy takes over the storage of the one before it.
+    if (spare)
+      *spare = *walk;
+    else
+      spare = std::make_unique<GroupWalk>(*walk);
+    moveRange(*spare, first, last);
+    --attempts;
+    Ns makespan = makespanOf(problem, spare->order());
+    if (makespan <= givenMakespan || !error.empty()) {
+      std::swap(walk, spare);
+      return attempts;
+    }
+    // Two halves need an attempt each.
+    if (last - first > 1 && attempts >= 2) {
+      size_t middle = first + (last - first) / 2;
+      int32_t share = attempts / 2;
+      int32_t left = attempts - share + guard(first, middle, share);
+      return guard(middle, last, left);
+    }
+    for (CollectiveRecord &record : llvm::MutableArrayRef(records).slice(first, last - first)) {
+      NodeId node = record.node;
+      record = {};
+      record.node = node;
+      record.factor = LimitingFactor::Makespan;
+      record.reached = makespan;
+      record.limit = givenMakespan;
+    }
+    return attempts;
+  }
+
   const Problem &problem;
   llvm::ArrayRef<NodeId> given;
   const PeakPreservingOptions &options;
   WalkDirection direction;
-  const ScaledCosts &costs;
-  llvm::ArrayRef<NodeId> movers;
-  llvm::function_ref<CollectiveRecord(GroupWalk &, NodeId, Bytes)> moveOne;
-  llvm::BitVector leftOut;
-  std::vector<Ns> raisedTo;
+  MoveOne moveOne;
+  ScaledCosts costs;
   Bytes limit;
-  Ns givenMakespan;
+  Ns givenMakespan = 0;
+  /// One per mover, in their order.
+  std::vector<CollectiveRecord> records;
+  /// Where the moves that hold have led, and where the last trial has.
+  std::unique_ptr<GroupWalk> walk, spare;
+  std::string error;
 };
 
 } // namespace
 
 ReorderResult peakwalk::moveAll(const Problem &problem, llvm::ArrayRef<NodeId> order,
-                                const PeakPreservingOptions &options, WalkDirection direction, const ScaledCosts &costs,
-                                llvm::ArrayRef<NodeId> movers,
-                                llvm::function_ref<CollectiveRecord(GroupWalk &, NodeId, Bytes)> moveOne) {
-  size_t count = movers.size();
-  if (options.moveLimit >= 0)
-    count = std::min(count, static_cast<size_t>(options.moveLimit));
-  ReorderResult result;
-  if (count == 0)
-    result.order.assign(order.begin(), order.end());
-  else
-    result = Attempts(problem, order, options, direction, costs, movers, moveOne).runGuarded(count);
+                                const PeakPreservingOptions &options, NodeKind kind, WalkDirection direction,
+                                MoveOne moveOne) {
+  ReorderResult result = AllMoves(problem, order, options, kind, direction, moveOne).run();
   measureExposure(problem, order, result);
   return result;
 }

@@ -14,61 +14,62 @@ using namespace commsched::peakwalk;
 namespace {
 
 /// The walk of one wait.
-class WaitWalk {
+class WaitMover : public Mover {
 public:
-  WaitWalk(const Problem &problem, const ScaledCosts &costs, const SinkWaitsPreservingPeakOptions &options,
-           GroupWalk &walk, NodeId wait, Bytes limit)
-      : problem(problem), costs(costs), options(options), walk(walk), wait(wait), limit(limit) {
-    record.node = wait;
-  }
-
-  CollectiveRecord run() {
-    walk.begin(wait);
-    if (options.useEstimates) {
-      // Nothing is gained by moving a wait that another wait for the same collective precedes.
-      if (!isFirstWait(problem, costs, walk.tree(), wait))
-        stop(LimitingFactor::AlreadyHidden);
-      time = costs.collective(wait);
-      Hiding hiding = hidingOfWait(problem, costs, walk.tree(), wait, costs.hiddenAbove(time));
-      hidden = hiding.work;
-      growing = hiding.end == walk.groupFirst();
-    }
-    while (record.factor == LimitingFactor::None)
-      step();
-    walk.end();
-    return record;
-  }
+  WaitMover(const Problem &problem, const ScaledCosts &costs, const SinkWaitsPreservingPeakOptions &options,
+            GroupWalk &walk, NodeId wait, Bytes limit)
+      : Mover(problem, costs, options, walk, wait, limit), options(options) {}
 
 private:
-  void stop(LimitingFactor factor, NodeId blocker = kNone, int64_t reached = 0, int64_t bound = 0) {
-    record.factor = factor;
-    record.blocker = blocker;
-    record.reached = reached;
-    record.limit = bound;
+  void measure() final {
+    // Nothing is gained by moving a wait that another wait for the same collective precedes.
+    if (!isFirstWait(record.node))
+      return stop(LimitingFactor::AlreadyHidden);
+    Hiding hiding = hidingOfWait(record.node, costs.hiddenAbove(time));
+    hidden = hiding.work;
+    growing = hiding.end == walk.groupFirst();
   }
 
-  /// Takes one neighbour along, passes a run of them, or stops.
-  void step() {
-    if (options.useEstimates && hidden > costs.hiddenAbove(time))
-      return stop(LimitingFactor::AlreadyHidden);
-    if (walk.atEnd())
-      return stop(LimitingFactor::BlockEnd);
-    const OrderTree &tree = walk.tree();
-    NodeId neighbour = walk.neighbour();
-    NodeKind kind = problem.nodes[neighbour].kind;
+  void step(NodeId neighbour) final {
+    NodeKind kind = kindOf(neighbour);
     if (!options.swapWithCollectives && kind == NodeKind::Start)
       return stop(LimitingFactor::CollectiveOrder, neighbour);
     int32_t blocker = walk.blocker(), last = walk.groupLast();
     bool dependent = blocker == last;
     bool bothCollectives = groupHasHybrid && (kind == NodeKind::Start || kind == NodeKind::Hybrid);
     if (dependent || bothCollectives) {
-      if (mayTakeAlong(neighbour))
+      if (mayTakeAlong(neighbour)) {
+        groupHasHybrid |= kind == NodeKind::Hybrid;
         return takeAlong(neighbour);
+      }
       if (dependent)
         return stop(LimitingFactor::DataDependence, neighbour);
       if (!options.unsafeCollectivesReorder)
         return stop(LimitingFactor::CollectiveOrder, neighbour);
     }
+    uint8_t alone = tagsToPassAlone();
+    if (costs.tags()[neighbour] & alone)
+      return passAlone(neighbour);
+    int32_t end = blocker;
+    if (alone != 0)
+      if (int32_t next = walk.tree().firstTagged(last, end, alone); next != kNone)
+        end = next;
+    // No further than the node that hides the collective.
+    if (options.useEstimates && growing)
+      if (int32_t enough = walk.tree().firstWithWork(last, end, costs.hiddenAbove(time) - hidden); enough != kNone)
+        end = enough + 1;
+    advance(end - 1);
+  }
+
+  bool mayTakeAlong(NodeId neighbour) const {
+    NodeKind kind = kindOf(neighbour);
+    if (kind == NodeKind::Wait || kind == NodeKind::Start)
+      return false;
+    return options.useEstimates || (kind != NodeKind::Hybrid && !isGemm(neighbour));
+  }
+
+  /// Neighbours that are looked at on their own.
+  uint8_t tagsToPassAlone() const {
     uint8_t alone = 0;
     if (options.useEstimates && (growing || groupWork > 0))
       alone |= kTagWait | kTagHybrid;
@@ -76,45 +77,15 @@ private:
       alone |= kTagStart;
     if (groupHasHybrid)
       alone |= kTagHybrid;
-    if (costs.tags()[neighbour] & alone)
-      return passAlone(neighbour);
-    int32_t end = blocker;
-    if (alone != 0)
-      if (int32_t next = tree.firstTagged(last, end, alone); next != kNone)
-        end = next;
-    // No further than the node that hides the collective.
-    if (options.useEstimates && growing)
-      if (int32_t enough = tree.firstWithWork(last, end, costs.hiddenAbove(time) - hidden); enough != kNone)
-        end = enough + 1;
-    advance(end - 1);
+    return alone;
   }
 
-  bool mayTakeAlong(NodeId neighbour) const {
-    NodeKind kind = problem.nodes[neighbour].kind;
-    if (kind == NodeKind::Wait || kind == NodeKind::Start)
-      return false;
-    return options.useEstimates || (kind != NodeKind::Hybrid && !isGemm(options, neighbour));
-  }
-
-  void takeAlong(NodeId neighbour) {
-    if (record.grouped >= options.groupLimitNodes)
-      return stop(LimitingFactor::GroupLimit, neighbour, 0, options.groupLimitNodes);
-    groupHasHybrid |= problem.nodes[neighbour].kind == NodeKind::Hybrid;
-    groupWork += costs.work()[neighbour];
-    walk.absorb();
-    ++record.grouped;
-  }
-
-  /// A neighbour that is looked at on its own: another wait, or a collective.
+  /// Another wait, or a collective.
   void passAlone(NodeId neighbour) {
-    if (options.useEstimates && problem.nodes[neighbour].kind == NodeKind::Wait && groupWork > 0 &&
-        isFirstWait(problem, costs, walk.tree(), neighbour)) {
-      // The group's work hides the other collective no more.
-      int64_t its = costs.collective(neighbour);
-      int64_t work = hidingOfWait(problem, costs, walk.tree(), neighbour, its + groupWork).work;
-      if (int64_t more = exposedPart(its, work - groupWork) - exposedPart(its, work); more > 0)
-        return stop(LimitingFactor::ExposesOthers, neighbour, more / 1000);
-    }
+    // The group's work hides the other wait's collective no more.
+    if (options.useEstimates && kindOf(neighbour) == NodeKind::Wait && groupWork > 0 && isFirstWait(neighbour))
+      if (int64_t more = exposureWithout(neighbour, groupWork); more > 0)
+        return stopExposing(neighbour, more);
     if (growing && endsCollective(neighbour))
       growing = false;
     advance(walk.groupLast());
@@ -123,7 +94,7 @@ private:
   /// Whether the collective has ended at this node anyway: it, or a later one on its lane, is waited for.
   bool endsCollective(NodeId id) const {
     const Node &node = problem.nodes[id];
-    NodeId start = problem.nodes[wait].start;
+    NodeId start = problem.nodes[record.node].start;
     if (start == kNone)
       return false;
     if (node.kind == NodeKind::Hybrid)
@@ -133,26 +104,12 @@ private:
            walk.tree().position(node.start) >= walk.tree().position(start);
   }
 
-  /// Moves the group so that it ends behind what is at the position `to`, or as far as memory allows.
-  void advance(int32_t to) {
-    int32_t before = walk.groupFirst();
-    GroupWalk::Stop refused = walk.advance(to, limit);
-    record.moves += walk.groupFirst() - before;
+  void passed(int64_t work) final {
     if (growing)
-      hidden += walk.tree().work(before, walk.groupFirst());
-    if (refused.node != kNone)
-      stop(LimitingFactor::PeakMemory, refused.node, refused.reached, limit);
+      hidden += work;
   }
 
-  const Problem &problem;
-  const ScaledCosts &costs;
   const SinkWaitsPreservingPeakOptions &options;
-  GroupWalk &walk;
-  NodeId wait;
-  Bytes limit;
-  CollectiveRecord record;
-  /// The collective's time, the work that hides it, and the group's work; scaled.
-  int64_t time = 0, hidden = 0, groupWork = 0;
   /// What the wait passes hides its collective: nothing else ends that before.
   bool growing = false;
   bool groupHasHybrid = false;
@@ -162,12 +119,8 @@ private:
 
 ReorderResult commsched::sinkWaitsPreservingPeakMemory(const Problem &problem, llvm::ArrayRef<NodeId> order,
                                                        const SinkWaitsPreservingPeakOptions &options) {
-  ScaledCosts costs(problem, options);
-  std::vector<NodeId> waits;
-  llvm::copy_if(llvm::reverse(order), std::back_inserter(waits),
-                [&](NodeId id) { return problem.nodes[id].kind == NodeKind::Wait; });
-  return moveAll(problem, order, options, WalkDirection::Right, costs, waits,
-                 [&](GroupWalk &walk, NodeId wait, Bytes limit) {
-                   return WaitWalk(problem, costs, options, walk, wait, limit).run();
+  return moveAll(problem, order, options, NodeKind::Wait, WalkDirection::Right,
+                 [&](const ScaledCosts &costs, GroupWalk &walk, NodeId wait, Bytes limit) {
+                   return WaitMover(problem, costs, options, walk, wait, limit).run();
                  });
 }

@@ -35,6 +35,7 @@ void chooseCommon(PeakPreservingOptions &options, const Problem &problem, Random
   options.commTimePermille = random.percent(50) ? 2000 : 1000;
   options.unsafeCollectivesReorder = random.percent(70);
   options.moveLimit = random.percent(10) ? static_cast<int32_t>(random.below(4)) : -1;
+  options.guardAttempts = random.percent(30) ? static_cast<int32_t>(random.between(1, 6)) : 64;
   options.groupLimitNodes = random.percent(10) ? 2 : 256;
   options.memoryRecompute = true;
   if (random.percent(50)) {

@@ -237,47 +237,72 @@ CollectiveRecord moveWait(SwapWalk &walk, NodeId wait, const SinkWaitsPreserving
   }
 }
 
-/// Moves one after the other; with estimates, leaves out what raises the makespan, as PeakPreservingWalk.h says.
-template <typename Options>
-ReorderResult moveAll(const Problem &problem, const Order &order, const Options &options, std::vector<NodeId> movers,
-                      CollectiveRecord (*moveOne)(SwapWalk &, NodeId, const Options &)) {
-  Bytes limit = peakLimitOf(options, peakOf(problem, order));
-  size_t count = movers.size();
-  if (options.moveLimit >= 0)
-    count = std::min<size_t>(count, options.moveLimit);
-  std::set<size_t> leftOut;
-  auto run = [&](size_t upTo, LimitingFactor beyond) {
-    SwapWalk walk(problem, order, options, limit);
+/// Moves one after the other; with estimates, leaves out what raises the makespan, as PeakPreservingWalk.h says. Every
+/// trial begins anew from the order given.
+template <typename Options> class OracleMoves {
+public:
+  using MoveOne = CollectiveRecord (*)(SwapWalk &, NodeId, const Options &);
+  OracleMoves(const Problem &problem, const Order &order, const Options &options, std::vector<NodeId> movers,
+              MoveOne moveOne)
+      : problem(problem), given(order), options(options), movers(std::move(movers)), moveOne(moveOne),
+        limit(peakLimitOf(options, peakOf(problem, order))) {}
+
+  ReorderResult run() {
+    size_t count = movers.size();
+    if (options.moveLimit >= 0)
+      count = std::min<size_t>(count, options.moveLimit);
+    if (!options.useEstimates)
+      return play(std::vector<char>(count, 1));
+    std::vector<char> moves;
+    guard(moves, count, std::max(options.guardAttempts, 1));
+    return play(moves);
+  }
+
+private:
+  /// Moves the first movers, those that are marked; the rest stay.
+  ReorderResult play(const std::vector<char> &moves) {
+    SwapWalk walk(problem, given, options, limit);
     ReorderResult result;
     for (size_t index = 0; index < movers.size(); ++index) {
       CollectiveRecord record;
       record.node = movers[index];
-      if (index >= upTo)
-        record.factor = beyond;
-      else if (leftOut.count(index))
-        record.factor = LimitingFactor::Makespan;
-      else
+      if (index >= moves.size())
+        record.factor = LimitingFactor::MoveLimit;
+      else if (moves[index])
         record = moveOne(walk, movers[index], options);
+      else
+        record.factor = LimitingFactor::Makespan;
       result.records.push_back(record);
     }
     result.order = walk.order;
     return result;
-  };
-  Ns given = makespanOf(problem, order);
-  for (int round = 0;; ++round) {
-    ReorderResult result = run(count, LimitingFactor::MoveLimit);
-    if (!options.useEstimates || makespanOf(problem, result.order) <= given)
-      return result;
-    size_t good = 0, bad = count;
-    while (bad - good > 1) {
-      size_t middle = good + (bad - good) / 2;
-      (makespanOf(problem, run(middle, LimitingFactor::None).order) <= given ? good : bad) = middle;
-    }
-    leftOut.insert(bad - 1);
-    if (round == 4)
-      return run(good, LimitingFactor::Makespan);
   }
-}
+
+  /// Decides the next `count` movers. Returns the attempts that are left.
+  int guard(std::vector<char> &moves, size_t count, int attempts) {
+    std::vector<char> all = moves;
+    all.insert(all.end(), count, 1);
+    --attempts;
+    if (makespanOf(problem, play(all).order) <= makespanOf(problem, given)) {
+      moves = all;
+      return attempts;
+    }
+    if (count > 1 && attempts >= 2) {
+      int kept = attempts - attempts / 2;
+      int left = guard(moves, count / 2, attempts / 2);
+      return guard(moves, count - count / 2, kept + left);
+    }
+    moves.insert(moves.end(), count, 0);
+    return attempts;
+  }
+
+  const Problem &problem;
+  const Order &given;
+  const Options &options;
+  std::vector<NodeId> movers;
+  MoveOne moveOne;
+  Bytes limit;
+};
 
 } // namespace
 
@@ -287,7 +312,7 @@ ReorderResult commsched::test::oracleReorderPreservingPeak(const Problem &proble
   for (NodeId id : order)
     if (problem.nodes[id].kind == NodeKind::Start)
       starts.push_back(id);
-  return moveAll(problem, order, options, starts, moveStart);
+  return OracleMoves<ReorderPreservingPeakOptions>(problem, order, options, starts, moveStart).run();
 }
 
 ReorderResult commsched::test::oracleSinkWaitsPreservingPeak(const Problem &problem, const Order &order,
@@ -296,7 +321,7 @@ ReorderResult commsched::test::oracleSinkWaitsPreservingPeak(const Problem &prob
   for (NodeId id : llvm::reverse(order))
     if (problem.nodes[id].kind == NodeKind::Wait)
       waits.push_back(id);
-  return moveAll(problem, order, options, waits, moveWait);
+  return OracleMoves<SinkWaitsPreservingPeakOptions>(problem, order, options, waits, moveWait).run();
 }
 
 Order commsched::test::oracleScheduleForOverlap(const Problem &problem, const Order &order,

@@ -107,7 +107,7 @@ private:
   void passEvent(BufferId buffer, int32_t at, int sign);
   Stop passRange(int32_t to, Bytes limit);
 
-  const Problem &problem;
+  const Problem *problem;
   WalkDirection direction;
   OrderTree positions;
   int32_t first = 0, last = 0;

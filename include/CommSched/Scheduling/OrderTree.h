@@ -31,7 +31,7 @@ public:
   /// `items` by node. O(N).
   OrderTree(llvm::ArrayRef<NodeId> order, llvm::ArrayRef<OrderTreeItem> items);
 
-  int32_t size() const { return static_cast<int32_t>(nodes.size()); }
+  int32_t size() const { return static_cast<int32_t>(links.size()); }
   int32_t position(NodeId node) const;
   NodeId at(int32_t position) const;
   /// O(N).
@@ -62,18 +62,21 @@ public:
 
 private:
   enum class Field : uint8_t { Live, Edge };
-  /// Maxima, sums and tags are those of the subtree; the additions below have been applied to this node and its
-  /// aggregates, not yet to its children.
-  struct TreeNode {
+  /// The shape, apart from what hangs on it: most walks through the tree ask for the shape alone.
+  struct Links {
     NodeId left = kNone, right = kNone, parent = kNone;
     int32_t size = 1;
+  };
+  /// Maxima, sums and tags are those of the subtree; the additions below have been applied to this node and its
+  /// aggregates, not yet to its children.
+  struct Values {
     Bytes value[2], most[2], pending[2] = {0, 0};
     int64_t work, workSum;
     uint8_t tags, tagsBelow;
   };
   struct Query;
 
-  int32_t sizeOf(NodeId node) const { return node == kNone ? 0 : nodes[node].size; }
+  int32_t sizeOf(NodeId node) const { return node == kNone ? 0 : links[node].size; }
   NodeId build(llvm::ArrayRef<NodeId> order);
   void pull(NodeId node);
   void push(NodeId node);
@@ -88,7 +91,8 @@ private:
   int32_t search(const Query &query, NodeId node, int32_t offset, Bytes live, Bytes edge) const;
   uint32_t random(uint32_t bound);
 
-  std::vector<TreeNode> nodes;
+  std::vector<Links> links;
+  std::vector<Values> values;
   NodeId root = kNone;
   uint64_t state = 0x9E3779B97F4A7C15ull;
 };

@@ -39,6 +39,9 @@ struct PeakPreservingOptions {
   bool unsafeCollectivesReorder = true;
   /// Only the first so many starts (waits) that the pass comes to move; all where negative. For bisection.
   int32_t moveLimit = -1;
+  /// With estimates: how many times the collectives, or a part of them, may be moved on trial to find out which of them
+  /// raise the makespan; fewer in programs of more than 25,000 nodes, 16 at least. Those not told apart by then stay.
+  int32_t guardAttempts = 64;
   /// Recount all live bytes after every collective and fail on a difference. O(N) each; for debugging.
   bool memoryRecompute = false;
   /// A group takes along no more than so many nodes, so that a long chain of dependences stays near-linear.
