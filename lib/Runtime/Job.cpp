@@ -40,6 +40,29 @@ void commrt_options_init(commrt_options *options) {
   options->fault = std::getenv("COMMRT_FAULT");
 }
 
+/// Loads and opens one backend; on an error nothing of it stays.
+static int32_t openBackend(commrt_job &job, const commrt_options &options, const std::string &name,
+                           std::string &error) {
+  job.backend = loadBackend(name, &job.library, error);
+  if (!job.backend)
+    return COMMRT_ERR_BACKEND;
+  commrt_backend_config config = {};
+  config.struct_size = sizeof(config);
+  config.ranks = options.ranks;
+  config.workers = options.workers;
+  config.progress_thread = options.progress_thread;
+  config.virtual_clock = (job.backend->flags & COMMRT_BACKEND_VIRTUAL) != 0;
+  config.timeout_ns = options.timeout_ns;
+  char text[1024] = "";
+  int32_t status = job.backend->open(&config, &job.state, &job.ranks, &job.localRank, text, sizeof(text));
+  if (status != COMMRT_OK) {
+    error = name + ": " + text;
+    job.state = nullptr;
+    unloadBackend(job.library);
+  }
+  return status;
+}
+
 int32_t commrt_job_create(const commrt_options *options, commrt_job **job, char *message, size_t size) {
   auto refuse = [&](int32_t status, const std::string &text) {
     copyText(text, message, size);
@@ -59,30 +82,22 @@ int32_t commrt_job_create(const commrt_options *options, commrt_job **job, char 
   auto result = std::make_unique<commrt_job>();
   if (std::string error = Fault::parse(options->fault, result->fault); !error.empty())
     return refuse(COMMRT_ERR_INVALID, error);
-  std::string name = options->backend && *options->backend ? options->backend : "threads";
-  std::string error;
-  result->backend = loadBackend(name, &result->library, error);
-  if (!result->backend)
-    return refuse(COMMRT_ERR_BACKEND, error);
-
-  commrt_backend_config config = {};
-  config.struct_size = sizeof(config);
-  config.ranks = options->ranks;
-  config.workers = options->workers;
-  config.progress_thread = options->progress_thread;
-  config.virtual_clock = (result->backend->flags & COMMRT_BACKEND_VIRTUAL) != 0;
-  config.timeout_ns = options->timeout_ns;
   result->timeoutNs = options->timeout_ns;
   result->trace = options->trace != 0;
   result->poison = options->poison != 0;
   result->began = Clock::now();
-  char text[512] = "";
-  int32_t status =
-      result->backend->open(&config, &result->state, &result->ranks, &result->localRank, text, sizeof(text));
-  if (status != COMMRT_OK) {
-    unloadBackend(result->library);
-    return refuse(status, text);
+  std::string names = options->backend && *options->backend ? options->backend : "threads", errors;
+  int32_t status = COMMRT_OK;
+  for (size_t begin = 0; !result->state && begin <= names.size();) {
+    size_t end = std::min(names.find(',', begin), names.size());
+    std::string error;
+    status = openBackend(*result, *options, names.substr(begin, end - begin), error);
+    if (status != COMMRT_OK)
+      errors += (errors.empty() ? "" : "; ") + error;
+    begin = end + 1;
   }
+  if (status != COMMRT_OK)
+    return refuse(status, errors);
   result->attached.resize(result->ranks);
   *job = result.release();
   return COMMRT_OK;
@@ -102,6 +117,9 @@ int32_t commrt_job_destroy(commrt_job *job) {
   return COMMRT_OK;
 }
 
+uint32_t commrt_abi_version(void) { return COMMRT_ABI_VERSION; }
+
+const char *commrt_job_backend(const commrt_job *job) { return job ? job->backend->name : nullptr; }
 int32_t commrt_job_ranks(const commrt_job *job) { return job ? job->ranks : -1; }
 int32_t commrt_job_local_rank(const commrt_job *job) { return job ? job->localRank : -1; }
 

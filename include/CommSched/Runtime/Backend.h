@@ -3,8 +3,12 @@
 // Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
 //
 // The core (libcommrt) keeps contexts, tokens, buffers, errors and faults; a backend moves bytes. A backend is a shared
-// library libcommrt_NAME.so that exports commrt_backend_entry. Tables carry their version and size, so that a newer
-// core can load an older backend: a function that lies beyond struct_size counts as absent.
+// library libcommrt_NAME.so that exports commrt_backend_entry, or a table that the program registers. Tables carry
+// their version and size: a function that lies beyond struct_size counts as absent.
+//
+// Threads: open, close and attach are called by any thread, one call per rank at a time. group_create, group_destroy,
+// submit, progress, exchange, describe and detach are called by the thread that uses the rank's context; abort by any
+// thread. Ranks of one process call at the same time.
 //
 //===--------------------------------------------------------------------------------------------===//
 
@@ -102,7 +106,7 @@ typedef struct commrt_backend {
   /// Who waits for what, as text.
   int32_t (*describe)(void *peer, char *text, size_t size);
 
-  // Version 2 ends here; what follows may be NULL, or lie beyond struct_size.
+  // All above is required. What follows may be NULL, or lie beyond struct_size.
 
   /// Zeroed memory of `bytes` for symmetric buffers, this rank's part of segment `index`, until close. All ranks ask
   /// for the same segments in the same order; the core has checked that. Absent: the core takes ordinary memory.
@@ -111,6 +115,10 @@ typedef struct commrt_backend {
 
 /// The part of the table that every backend has.
 #define COMMRT_BACKEND_REQUIRED_SIZE offsetof(commrt_backend, segment_create)
+
+/// [any thread] Makes a table known under its name, for the rest of the process; the table stays alive. Not for names
+/// of built-in backends, nor for a name that another table has.
+COMMRT_API int32_t commrt_backend_register(const commrt_backend *backend);
 
 /// What libcommrt_NAME.so exports. NULL if it cannot serve that version.
 typedef const commrt_backend *(*commrt_backend_entry_fn)(uint32_t abi_version);

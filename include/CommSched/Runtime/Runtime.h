@@ -103,6 +103,8 @@ typedef enum commrt_reduction {
   COMMRT_SCALED_SUM = 5
 } commrt_reduction;
 
+/// [any thread] COMMRT_ABI_VERSION of the library: a program built with another one must not go on.
+COMMRT_API uint32_t commrt_abi_version(void);
 /// [any thread] The name of a status, kind, element type or reduction; "?" for other values. Static storage.
 COMMRT_API const char *commrt_status_name(int32_t status);
 COMMRT_API const char *commrt_kind_name(int32_t kind);
@@ -114,13 +116,14 @@ COMMRT_API int64_t commrt_dtype_size(int32_t dtype);
 //===- Jobs and contexts ---------------------------------------------------------------------===//
 
 typedef struct commrt_options {
-  uint32_t struct_size;    ///< sizeof(commrt_options); set by commrt_options_init
-  int32_t ranks;           ///< number of ranks; mpi takes it from MPI_COMM_WORLD when 0. Default 1 (mpi: 0)
-  const char *backend;     ///< "threads" (default), "sim", "mpi", or the NAME of a libcommrt_NAME.so
-  int64_t timeout_ns;      ///< the longest wait; default 60 s, environment COMMRT_TIMEOUT_MS
-  int32_t workers;         ///< threads, sim: threads that carry out collectives; 0 = up to 4
-  int32_t trace;           ///< 1: keep what commrt_trace_write writes
-  int32_t poison;          ///< 1: overwrite buffers when they are released, so that late readers show
+  uint32_t struct_size; ///< sizeof(commrt_options); set by commrt_options_init
+  int32_t ranks;        ///< number of ranks; mpi takes it from MPI_COMM_WORLD when 0. Default 1 (mpi: 0)
+  const char *backend;  ///< "threads" (default), "sim", "mpi", a registered name, or the NAME of a libcommrt_NAME.so;
+                        ///< several with commas: the first that opens is taken
+  int64_t timeout_ns;   ///< the longest wait; default 60 s, environment COMMRT_TIMEOUT_MS
+  int32_t workers;      ///< threads, sim: threads that carry out collectives; 0 = up to 4
+  int32_t trace;        ///< 1: keep what commrt_trace_write writes
+  int32_t poison;       ///< 1: overwrite buffers when they are released, so that late readers show
   int32_t progress_thread; ///< mpi: 1 = a thread polls every 200 us besides commrt_progress
   const char *fault;       ///< NULL, or KIND@N[:rank=R][:ms=T]; see docs/Runtime.md. Environment COMMRT_FAULT
 } commrt_options;
@@ -134,6 +137,8 @@ COMMRT_API int32_t commrt_job_create(const commrt_options *options, commrt_job *
                                      size_t message_size);
 /// Closes a job whose contexts have been destroyed. NULL is fine.
 COMMRT_API int32_t commrt_job_destroy(commrt_job *job);
+/// [any thread] The name of the job's backend, as long as the job lives.
+COMMRT_API const char *commrt_job_backend(const commrt_job *job);
 /// [any thread] Ranks of the job.
 COMMRT_API int32_t commrt_job_ranks(const commrt_job *job);
 /// [any thread] This process's rank, or -1 where every rank lives in this process.

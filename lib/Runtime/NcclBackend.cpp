@@ -1,0 +1,48 @@
+//===- NcclBackend.cpp - Where a backend over NCCL plugs in --------------------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// The table that libcommrt_nccl.so gives to the core. It finds NCCL and the CUDA runtime, checks their versions and the
+// devices, and says in one line what is missing. It carries no collectives: `open` refuses also where everything is
+// there, so no other function of the table is ever called.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Runtime/Backend.h"
+#include "NcclSymbols.h"
+#include <algorithm>
+#include <cstring>
+
+using namespace commsched::runtime;
+
+static int32_t openNccl(const commrt_backend_config *config, void **job, int32_t *ranks, int32_t *localRank,
+                        char *message, size_t size) {
+  *job = nullptr;
+  NcclLibraries libraries;
+  std::string text = libraries.load();
+  int32_t status = COMMRT_ERR_BACKEND;
+  if (text.empty()) {
+    status = COMMRT_ERR_UNSUPPORTED;
+    text = "NCCL " + ncclVersionText(libraries.ncclVersion) + " and " + std::to_string(libraries.devices) +
+           " GPUs are there, but this backend carries no collectives yet; use threads or mpi";
+  }
+  if (message && size > 0) {
+    size_t length = std::min(text.size(), size - 1);
+    std::memcpy(message, text.data(), length);
+    message[length] = 0;
+  }
+  return status;
+}
+
+extern "C" COMMRT_API const commrt_backend *commrt_backend_entry(uint32_t version) {
+  static const commrt_backend table = [] {
+    commrt_backend result = {};
+    result.abi_version = COMMRT_BACKEND_ABI_VERSION;
+    result.struct_size = sizeof(commrt_backend);
+    result.name = "nccl";
+    result.flags = COMMRT_BACKEND_PER_PROCESS;
+    result.open = openNccl;
+    return result;
+  }();
+  return version == COMMRT_BACKEND_ABI_VERSION ? &table : nullptr;
+}

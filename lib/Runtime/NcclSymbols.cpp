@@ -1,0 +1,169 @@
+//===- NcclSymbols.cpp - NCCL and the CUDA runtime without their headers -------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// Names, versions, and the numbers of types and reductions.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#include "NcclSymbols.h"
+#include "CommSched/Runtime/Runtime.h"
+#include "SymbolTable.h"
+#include <dlfcn.h>
+
+using namespace commsched::runtime;
+
+template <typename Function> static void **slotOf(Function &function) { return reinterpret_cast<void **>(&function); }
+
+static SymbolLibrary describeNccl(NcclApi &api) {
+  return {"NCCL",
+          "COMMRT_NCCL_LIBRARY",
+          {"libnccl.so.2", "libnccl.so"},
+          {
+              {"ncclGetVersion", slotOf(api.getVersion)},
+              {"ncclGetErrorString", slotOf(api.getErrorString)},
+              {"ncclGetLastError", slotOf(api.getLastError)},
+              {"ncclGetUniqueId", slotOf(api.getUniqueId)},
+              {"ncclCommInitRankConfig", slotOf(api.commInitRankConfig)},
+              {"ncclCommSplit", slotOf(api.commSplit)},
+              {"ncclCommFinalize", slotOf(api.commFinalize)},
+              {"ncclCommDestroy", slotOf(api.commDestroy)},
+              {"ncclCommAbort", slotOf(api.commAbort)},
+              {"ncclCommGetAsyncError", slotOf(api.commGetAsyncError)},
+              {"ncclAllGather", slotOf(api.allGather)},
+              {"ncclReduceScatter", slotOf(api.reduceScatter)},
+              {"ncclAllReduce", slotOf(api.allReduce)},
+              {"ncclBroadcast", slotOf(api.broadcast)},
+              {"ncclReduce", slotOf(api.reduce)},
+              {"ncclSend", slotOf(api.send)},
+              {"ncclRecv", slotOf(api.recv)},
+              {"ncclGroupStart", slotOf(api.groupStart)},
+              {"ncclGroupEnd", slotOf(api.groupEnd)},
+              {"ncclMemAlloc", slotOf(api.memAlloc), false},
+              {"ncclMemFree", slotOf(api.memFree), false},
+              {"ncclCommWindowRegister", slotOf(api.commWindowRegister), false},
+              {"ncclCommWindowDeregister", slotOf(api.commWindowDeregister), false},
+              {"ncclAlltoAll", slotOf(api.alltoAll), false},
+          }};
+}
+
+static SymbolLibrary describeCuda(CudaApi &api) {
+  return {"the CUDA runtime",
+          "COMMRT_CUDART_LIBRARY",
+          {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", "libcudart.so"},
+          {
+              {"cudaRuntimeGetVersion", slotOf(api.runtimeGetVersion)},
+              {"cudaGetDeviceCount", slotOf(api.getDeviceCount)},
+              {"cudaSetDevice", slotOf(api.setDevice)},
+              {"cudaGetErrorString", slotOf(api.getErrorString)},
+              {"cudaMalloc", slotOf(api.malloc)},
+              {"cudaFree", slotOf(api.free)},
+              {"cudaMemcpyAsync", slotOf(api.memcpyAsync)},
+              {"cudaStreamCreateWithPriority", slotOf(api.streamCreateWithPriority)},
+              {"cudaStreamDestroy", slotOf(api.streamDestroy)},
+              {"cudaStreamWaitEvent", slotOf(api.streamWaitEvent)},
+              {"cudaEventCreateWithFlags", slotOf(api.eventCreateWithFlags)},
+              {"cudaEventRecord", slotOf(api.eventRecord)},
+              {"cudaEventQuery", slotOf(api.eventQuery)},
+              {"cudaEventDestroy", slotOf(api.eventDestroy)},
+          }};
+}
+
+std::string commsched::runtime::ncclVersionText(int version) {
+  // Since 2.9: major * 10000 + minor * 100 + patch; before: major * 1000 + minor * 100 + patch.
+  int major = version >= 10000 ? version / 10000 : version / 1000;
+  int rest = version >= 10000 ? version % 10000 : version % 1000;
+  return std::to_string(major) + "." + std::to_string(rest / 100) + "." + std::to_string(rest % 100);
+}
+
+std::string NcclLibraries::load() {
+  if (std::string error = loadSymbols(describeNccl(nccl), &ncclHandle); !error.empty())
+    return error;
+  if (int result = nccl.getVersion(&ncclVersion))
+    return std::string("ncclGetVersion failed: ") + nccl.getErrorString(result);
+  if (ncclVersion < leastNcclVersion)
+    return "NCCL is version " + ncclVersionText(ncclVersion) + "; at least " + ncclVersionText(leastNcclVersion) +
+           " is needed";
+  if (std::string error = loadSymbols(describeCuda(cuda), &cudaHandle); !error.empty())
+    return error;
+  if (int result = cuda.getDeviceCount(&devices))
+    return std::string("no GPU can be used: ") + cuda.getErrorString(result);
+  if (devices == 0)
+    return "this machine has no GPU";
+  return "";
+}
+
+NcclLibraries::~NcclLibraries() {
+  if (cudaHandle)
+    dlclose(cudaHandle);
+  if (ncclHandle)
+    dlclose(ncclHandle);
+}
+
+namespace {
+enum NcclNumber {
+  ncclInt8 = 0,
+  ncclUint8 = 1,
+  ncclInt32 = 2,
+  ncclUint32 = 3,
+  ncclInt64 = 4,
+  ncclUint64 = 5,
+  ncclFloat16 = 6,
+  ncclFloat32 = 7,
+  ncclFloat64 = 8,
+  ncclBfloat16 = 9
+};
+enum NcclOperation { ncclSum = 0, ncclProd = 1, ncclMax = 2, ncclMin = 3, ncclAvg = 4 };
+} // namespace
+
+NcclType commsched::runtime::ncclTypeOf(int32_t dtype) {
+  switch (dtype) {
+  case COMMRT_F16:
+    return {ncclFloat16, 1, true};
+  case COMMRT_BF16:
+    return {ncclBfloat16, 1, true};
+  case COMMRT_F32:
+    return {ncclFloat32, 1, true};
+  case COMMRT_F64:
+    return {ncclFloat64, 1, true};
+  case COMMRT_I8:
+    return {ncclInt8, 1, true};
+  case COMMRT_I16:
+  case COMMRT_U16:
+    return {ncclUint8, 2, false};
+  case COMMRT_I32:
+    return {ncclInt32, 1, true};
+  case COMMRT_I64:
+    return {ncclInt64, 1, true};
+  case COMMRT_U8:
+    return {ncclUint8, 1, true};
+  case COMMRT_U32:
+    return {ncclUint32, 1, true};
+  case COMMRT_U64:
+    return {ncclUint64, 1, true};
+  case COMMRT_I1: // bytes of 0 and 1
+    return {ncclUint8, 1, true};
+  default:
+    return {-1, 0, false};
+  }
+}
+
+int commsched::runtime::ncclReductionOf(int32_t reduction, int32_t dtype) {
+  if (!ncclTypeOf(dtype).isReducible)
+    return -1;
+  bool isBoolean = dtype == COMMRT_I1, isFloat = dtype <= COMMRT_F64;
+  switch (reduction) {
+  case COMMRT_SUM:
+    return isBoolean ? ncclMax : ncclSum; // "or"
+  case COMMRT_PRODUCT:
+    return isBoolean ? ncclMin : ncclProd; // "and"
+  case COMMRT_MIN:
+    return ncclMin;
+  case COMMRT_MAX:
+    return ncclMax;
+  case COMMRT_AVG:
+    return isFloat ? ncclAvg : -1;
+  default:
+    return -1;
+  }
+}

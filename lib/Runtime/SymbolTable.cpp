@@ -1,0 +1,53 @@
+//===- SymbolTable.cpp - Functions of libraries that may not be there ----------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// dlopen, dlsym, and errors that say which library and which function.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#include "SymbolTable.h"
+#include <cstdlib>
+#include <dlfcn.h>
+
+using namespace commsched::runtime;
+
+static std::string openLibrary(const SymbolLibrary &library, void **handle, std::string &path) {
+  std::vector<const char *> names = library.names;
+  const char *given = std::getenv(library.variable);
+  if (given && *given)
+    names = {given};
+  std::string reasons;
+  for (const char *name : names) {
+    *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (*handle) {
+      path = name;
+      return "";
+    }
+    const char *why = dlerror();
+    reasons += (reasons.empty() ? "" : "; ") + std::string(why ? why : name);
+  }
+  return std::string("cannot load ") + library.what + ": " + reasons + " (" + library.variable +
+         " names the file to use)";
+}
+
+std::string commsched::runtime::loadSymbols(const SymbolLibrary &library, void **handle) {
+  for (const Symbol &symbol : library.symbols)
+    *symbol.slot = nullptr;
+  std::string path;
+  if (std::string error = openLibrary(library, handle, path); !error.empty())
+    return error;
+  std::string missing;
+  for (const Symbol &symbol : library.symbols) {
+    *symbol.slot = dlsym(*handle, symbol.name);
+    if (!*symbol.slot && symbol.isRequired)
+      missing += (missing.empty() ? "" : ", ") + std::string(symbol.name);
+  }
+  if (missing.empty())
+    return "";
+  for (const Symbol &symbol : library.symbols)
+    *symbol.slot = nullptr;
+  dlclose(*handle);
+  *handle = nullptr;
+  return std::string(library.what) + " (" + path + ") lacks " + missing;
+}

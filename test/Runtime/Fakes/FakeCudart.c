@@ -1,0 +1,43 @@
+/*===- FakeCudart.c - A library with the CUDA runtime's symbols ----------------------------------===
+ *
+ * Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+ *
+ * Stands in for libcudart where there is none. FAKE_DEVICES devices; below 0, what a machine without a driver answers.
+ *
+ *===--------------------------------------------------------------------------------------------===*/
+
+#include <stddef.h>
+#include <stdlib.h>
+
+#ifndef FAKE_DEVICES
+#define FAKE_DEVICES 2
+#endif
+
+int cudaRuntimeGetVersion(int *version) {
+  *version = 13000;
+  return 0;
+}
+int cudaGetDeviceCount(int *count) {
+  *count = FAKE_DEVICES < 0 ? 0 : FAKE_DEVICES;
+  return FAKE_DEVICES < 0 ? 35 : 0;
+}
+const char *cudaGetErrorString(int error) {
+  return error == 35 ? "CUDA driver version is insufficient for CUDA runtime version" : "no error";
+}
+int cudaSetDevice(int device) { return device < FAKE_DEVICES ? 0 : 101; }
+int cudaMalloc(void **pointer, size_t bytes) {
+  *pointer = malloc(bytes);
+  return *pointer ? 0 : 2;
+}
+int cudaFree(void *pointer) {
+  free(pointer);
+  return 0;
+}
+int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *stream) { return 0; }
+int cudaStreamCreateWithPriority(void **stream, unsigned flags, int priority) { return 0; }
+int cudaStreamDestroy(void *stream) { return 0; }
+int cudaStreamWaitEvent(void *stream, void *event, unsigned flags) { return 0; }
+int cudaEventCreateWithFlags(void **event, unsigned flags) { return 0; }
+int cudaEventRecord(void *event, void *stream) { return 0; }
+int cudaEventQuery(void *event) { return 600; }
+int cudaEventDestroy(void *event) { return 0; }

@@ -1,0 +1,266 @@
+//===- SeamTest.cpp - Backends that come from elsewhere ------------------------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// Backends by registration, fallback from one to the next, and what the nccl backend says of libraries that are
+// missing, old, incomplete or complete. The libraries are fakes with the same symbols.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Runtime/Backend.h"
+#include "NcclSymbols.h"
+#include "RuntimeTestSupport.h"
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+
+using namespace commsched::test;
+using namespace commsched::runtime;
+
+namespace {
+/// The libraries that the loader is to find; empty: a file that is not there.
+struct FakeLibraries {
+  FakeLibraries(const std::string &nccl, const std::string &cudart) {
+    setenv("COMMRT_NCCL_LIBRARY", pathOf(nccl).c_str(), 1);
+    setenv("COMMRT_CUDART_LIBRARY", pathOf(cudart).c_str(), 1);
+  }
+  ~FakeLibraries() {
+    unsetenv("COMMRT_NCCL_LIBRARY");
+    unsetenv("COMMRT_CUDART_LIBRARY");
+  }
+  static std::string pathOf(const std::string &name) {
+    return std::string(COMMSCHED_FAKES "/lib") + (name.empty() ? "nothing" : name) + ".so";
+  }
+};
+
+std::string openNccl(int32_t expected) {
+  commrt_options options;
+  commrt_options_init(&options);
+  options.backend = "nccl";
+  commrt_job *job = nullptr;
+  char message[1024];
+  EXPECT_EQ(commrt_job_create(&options, &job, message, sizeof(message)), expected);
+  EXPECT_EQ(job, nullptr);
+  EXPECT_EQ(std::string(message).find('\n'), std::string::npos);
+  return message;
+}
+
+bool contains(const std::string &text, const std::string &part) {
+  EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in: " << text;
+  return true;
+}
+
+TEST(Nccl, NoLibrary) {
+  FakeLibraries fakes("", "FakeCudart");
+  std::string text = openNccl(COMMRT_ERR_BACKEND);
+  contains(text, "nccl: cannot load NCCL: ");
+  contains(text, "libnothing.so: cannot open shared object file");
+  contains(text, "COMMRT_NCCL_LIBRARY");
+}
+TEST(Nccl, NoCudaRuntime) {
+  FakeLibraries fakes("FakeNccl", "");
+  contains(openNccl(COMMRT_ERR_BACKEND), "cannot load the CUDA runtime: ");
+}
+TEST(Nccl, MissingFunctionsAreAllNamed) {
+  FakeLibraries fakes("FakeNcclIncomplete", "FakeCudart");
+  contains(openNccl(COMMRT_ERR_BACKEND), "libFakeNcclIncomplete.so) lacks ncclCommSplit, ncclAllGather");
+}
+TEST(Nccl, AnotherLibraryAltogether) {
+  FakeLibraries fakes("FakeCudart", "FakeCudart");
+  contains(openNccl(COMMRT_ERR_BACKEND), "lacks ncclGetVersion, ");
+}
+TEST(Nccl, OldVersion) {
+  FakeLibraries fakes("FakeNcclOld", "FakeCudart");
+  contains(openNccl(COMMRT_ERR_BACKEND), "NCCL is version 2.8.4; at least 2.18.0 is needed");
+}
+TEST(Nccl, NoDriver) {
+  FakeLibraries fakes("FakeNccl", "FakeCudartNoDriver");
+  contains(openNccl(COMMRT_ERR_BACKEND), "no GPU can be used: CUDA driver version is insufficient");
+}
+TEST(Nccl, NoDevice) {
+  FakeLibraries fakes("FakeNccl", "FakeCudartNoDevice");
+  contains(openNccl(COMMRT_ERR_BACKEND), "this machine has no GPU");
+}
+TEST(Nccl, EverythingThereIsSaidToBe) {
+  FakeLibraries fakes("FakeNccl", "FakeCudart");
+  contains(openNccl(COMMRT_ERR_UNSUPPORTED), "NCCL 2.28.9 and 2 GPUs are there, but");
+}
+
+/// The pointers are the functions that they are named after, with the arguments in their places.
+TEST(Nccl, FunctionsAreCalledAsDeclared) {
+  FakeLibraries fakes("FakeNccl", "FakeCudart");
+  NcclLibraries libraries;
+  ASSERT_EQ(libraries.load(), "");
+  const NcclApi &nccl = libraries.nccl;
+  EXPECT_EQ(nccl.alltoAll, nullptr); // optional, and not there
+  EXPECT_EQ(nccl.memAlloc, nullptr);
+  NcclUniqueId id;
+  ncclComm *comm = nullptr;
+  ASSERT_EQ(nccl.getUniqueId(&id), 0);
+  ASSERT_EQ(nccl.commInitRankConfig(&comm, 8, id, 3, nullptr), 0);
+  int result = -1;
+  ASSERT_EQ(nccl.commGetAsyncError(comm, &result), 0);
+  EXPECT_EQ(result, 0); // the id arrived by value, all 128 bytes
+  void *handle = dlopen(FakeLibraries::pathOf("FakeNccl").c_str(), RTLD_NOW | RTLD_NOLOAD);
+  ASSERT_NE(handle, nullptr);
+  auto *last = static_cast<long *>(dlsym(handle, "fakeLast"));
+  auto *stream = reinterpret_cast<cudaStream *>(0x1234);
+  auto expectLast = [&](long count, long type, long third) {
+    EXPECT_EQ(last[0], count);
+    EXPECT_EQ(last[1], type);
+    EXPECT_EQ(last[2], third);
+    EXPECT_EQ(last[3], 0x1234);
+  };
+  float in[2] = {1, 2}, out[2] = {};
+  int bf16 = ncclTypeOf(COMMRT_BF16).number;
+  ASSERT_EQ(nccl.allReduce(in, out, 2, bf16, 4, comm, stream), 0);
+  expectLast(2, 9, 4);
+  EXPECT_EQ(out[1], 2.f);
+  ASSERT_EQ(nccl.allGather(in, out, 5, 7, comm, stream), 0);
+  expectLast(5, 7, -1);
+  ASSERT_EQ(nccl.reduceScatter(in, out, 6, 7, 1, comm, stream), 0);
+  expectLast(6, 7, 1);
+  ASSERT_EQ(nccl.broadcast(in, out, 7, 0, 2, comm, stream), 0);
+  expectLast(7, 0, 2);
+  ASSERT_EQ(nccl.reduce(in, out, 8, 7, 3, 5, comm, stream), 0);
+  expectLast(8, 7, 305);
+  ASSERT_EQ(nccl.send(in, 9, 7, 6, comm, stream), 0);
+  expectLast(9, 7, 6);
+  ASSERT_EQ(nccl.recv(out, 10, 7, 4, comm, stream), 0);
+  expectLast(10, 7, 4);
+  dlclose(handle);
+  EXPECT_EQ(libraries.cuda.setDevice(1), 0);
+  EXPECT_EQ(libraries.cuda.setDevice(2), 101);
+  EXPECT_EQ(libraries.cuda.eventQuery(nullptr), 600);
+}
+
+/// Each element type has a number of its own size; bf16 is not mistaken for another 16-bit type.
+TEST(Nccl, TypesAndReductions) {
+  constexpr int bytesOf[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2}; // by NCCL's number
+  for (int32_t dtype = COMMRT_F16; dtype <= COMMRT_I1; ++dtype) {
+    NcclType type = ncclTypeOf(dtype);
+    ASSERT_GE(type.number, 0);
+    EXPECT_EQ(bytesOf[type.number] * type.perElement, commrt_dtype_size(dtype)) << commrt_dtype_name(dtype);
+  }
+  EXPECT_EQ(ncclTypeOf(COMMRT_F16).number, 6);
+  EXPECT_EQ(ncclTypeOf(COMMRT_BF16).number, 9);
+  EXPECT_EQ(ncclTypeOf(99).number, -1);
+  EXPECT_EQ(ncclReductionOf(COMMRT_MIN, COMMRT_F32), 3);
+  EXPECT_EQ(ncclReductionOf(COMMRT_MAX, COMMRT_F32), 2);
+  EXPECT_EQ(ncclReductionOf(COMMRT_AVG, COMMRT_BF16), 4);
+  EXPECT_EQ(ncclReductionOf(COMMRT_AVG, COMMRT_I32), -1);
+  EXPECT_EQ(ncclReductionOf(COMMRT_SUM, COMMRT_I1), 2);
+  EXPECT_EQ(ncclReductionOf(COMMRT_SUM, COMMRT_I16), -1);
+}
+
+//===- Registered backends, and one after the other ------------------------------------------===//
+
+/// The least backend there can be: one rank, and nothing but all_reduce, which copies.
+struct OneRank {
+  const commrt_host *host;
+};
+
+const commrt_backend oneRankBackend = {
+    COMMRT_BACKEND_ABI_VERSION,
+    COMMRT_BACKEND_REQUIRED_SIZE,
+    "one-rank",
+    0,
+    [](const commrt_backend_config *config, void **job, int32_t *ranks, int32_t *local, char *message, size_t size) {
+      *job = new OneRank();
+      *ranks = 1;
+      *local = -1;
+      return int32_t(COMMRT_OK);
+    },
+    [](void *job) { delete static_cast<OneRank *>(job); },
+    [](void *job, int32_t, const commrt_host *host, void *, void **peer) {
+      static_cast<OneRank *>(job)->host = host;
+      *peer = job;
+      return int32_t(COMMRT_OK);
+    },
+    [](void *) {},
+    [](void *peer, const char *, const int32_t *, int32_t, int32_t, void **group, char *, size_t) {
+      *group = peer;
+      return int32_t(COMMRT_OK);
+    },
+    [](void *) {},
+    [](void *group, commrt_work *work) {
+      if (work->kind != COMMRT_ALL_REDUCE)
+        return int32_t(COMMRT_ERR_UNSUPPORTED);
+      std::memcpy(work->out, work->in, work->count * commrt_dtype_size(work->dtype));
+      static_cast<OneRank *>(group)->host->complete(work, COMMRT_OK, 0);
+      return int32_t(COMMRT_OK);
+    },
+    [](void *) { return int32_t(COMMRT_OK); },
+    [](void *, const void *mine, int64_t bytes, void *all, int64_t, char *, size_t) {
+      std::memcpy(all, mine, bytes);
+      return int32_t(COMMRT_OK);
+    },
+    [](void *, int32_t, const char *) {},
+    [](void *, char *text, size_t size) {
+      if (size > 0)
+        *text = 0;
+      return int32_t(COMMRT_OK);
+    },
+    nullptr,
+};
+
+TEST(Backends, RegisteredByName) {
+  ASSERT_EQ(commrt_backend_register(&oneRankBackend), COMMRT_OK);
+  ASSERT_EQ(commrt_backend_register(&oneRankBackend), COMMRT_OK); // the same one again is fine
+  RunOptions how;
+  how.backend = "one-rank";
+  expectAllOk(runRanks(1, how, [](commrt_context *context) {
+    float in = 3, out = 0;
+    commrt_token *token;
+    void *symmetric; // of a table that ends before segment_create
+    ASSERT_EQ(commrt_alloc(context, COMMRT_BUFFER_SYMMETRIC, 100, &symmetric), COMMRT_OK);
+    std::memset(symmetric, 1, 100);
+    ASSERT_EQ(commrt_all_reduce_start(worldGroup(context), &in, &out, 1, COMMRT_F32, COMMRT_SUM, 1, -1, &token),
+              COMMRT_OK);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    EXPECT_EQ(out, 3.f);
+    ASSERT_EQ(commrt_program_end(context), COMMRT_OK);
+  }));
+  auto results = runRanks(1, how, [](commrt_context *context) {
+    commrt_token *token;
+    EXPECT_EQ(commrt_barrier_start(worldGroup(context), -1, &token), COMMRT_ERR_UNSUPPORTED);
+  });
+  expectAllFailed(results, COMMRT_ERR_UNSUPPORTED, {"cannot start barrier on @world"});
+}
+
+TEST(Backends, BadTablesAreRefused) {
+  commrt_backend bad = oneRankBackend;
+  bad.abi_version = COMMRT_BACKEND_ABI_VERSION + 1;
+  EXPECT_EQ(commrt_backend_register(&bad), COMMRT_ERR_INVALID);
+  bad = oneRankBackend;
+  bad.struct_size = COMMRT_BACKEND_REQUIRED_SIZE - 1;
+  EXPECT_EQ(commrt_backend_register(&bad), COMMRT_ERR_INVALID);
+  bad = oneRankBackend;
+  bad.name = "threads";
+  EXPECT_EQ(commrt_backend_register(&bad), COMMRT_ERR_INVALID);
+  ASSERT_EQ(commrt_backend_register(&oneRankBackend), COMMRT_OK);
+  bad = oneRankBackend; // another table of a name that is taken
+  EXPECT_EQ(commrt_backend_register(&bad), COMMRT_ERR_INVALID);
+  EXPECT_EQ(commrt_backend_register(nullptr), COMMRT_ERR_INVALID);
+}
+
+TEST(Backends, TheFirstThatOpensIsTaken) {
+  FakeLibraries fakes("", "");
+  commrt_options options;
+  commrt_options_init(&options);
+  options.backend = "nccl,nonsense,threads";
+  options.ranks = 2;
+  commrt_job *job = nullptr;
+  char message[2048];
+  ASSERT_EQ(commrt_job_create(&options, &job, message, sizeof(message)), COMMRT_OK) << message;
+  EXPECT_STREQ(commrt_job_backend(job), "threads");
+  EXPECT_EQ(commrt_job_destroy(job), COMMRT_OK);
+  options.backend = "nccl,nonsense";
+  EXPECT_EQ(commrt_job_create(&options, &job, message, sizeof(message)), COMMRT_ERR_BACKEND);
+  contains(message, "nccl: cannot load NCCL");
+  contains(message, "; no backend 'nonsense'");
+  EXPECT_EQ(commrt_job_backend(nullptr), nullptr);
+}
+
+TEST(Abi, VersionIsThatOfTheHeader) { EXPECT_EQ(commrt_abi_version(), COMMRT_ABI_VERSION); }
+} // namespace
