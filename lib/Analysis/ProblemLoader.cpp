@@ -220,11 +220,14 @@ BufferId Loader::bufferOf(Value value) const {
 }
 
 /// What has to be equal in a bucket, as one attribute.
-static Attribute getMergeIdentity(CollectiveOpInterface start) {
+static Attribute getMergeIdentity(CollectiveOpInterface start, MixedTypes mixed) {
   Builder builder(start.getContext());
-  SmallVector<Attribute> parts = {
-      builder.getI64IntegerAttr(static_cast<int64_t>(start.getCollectiveKind())), start.getGroupAttr(),
-      TypeAttr::get(cast<ShapedType>(start.getCollectiveInputs().front().getType()).getElementType())};
+  SmallVector<Attribute> parts = {builder.getI64IntegerAttr(static_cast<int64_t>(start.getCollectiveKind())),
+                                  start.getGroupAttr()};
+  Type element = cast<ShapedType>(start.getCollectiveInputs().front().getType()).getElementType();
+  bool gathers = start.getCollectiveKind() == CollectiveKind::AllGather;
+  if (mixed == MixedTypes::None || (mixed == MixedTypes::Gathers && !(gathers && element.isIntOrFloat())))
+    parts.push_back(TypeAttr::get(element));
   for (StringRef name : {"reduction", "scale"})
     if (Attribute attr = start->getAttr(name))
       parts.push_back(attr);
@@ -232,7 +235,8 @@ static Attribute getMergeIdentity(CollectiveOpInterface start) {
 }
 
 int32_t Loader::mergeKeyOf(CollectiveOpInterface start, LaneId lane) {
-  auto [it, inserted] = mergeKeys.try_emplace(getMergeIdentity(start), static_cast<int32_t>(problem.mergeKeys.size()));
+  auto [it, inserted] = mergeKeys.try_emplace(getMergeIdentity(start, options.mixedTypes),
+                                              static_cast<int32_t>(problem.mergeKeys.size()));
   if (!inserted)
     return it->second;
   MergeKey key;
@@ -248,31 +252,39 @@ int32_t Loader::mergeKeyOf(CollectiveOpInterface start, LaneId lane) {
   return it->second;
 }
 
-/// Whether a collective has the plain form that a bucket takes: one tensor of static size, gathered or scattered along
-/// dimension 0, no destination, one wait in the same block and no other use.
-static WaitOp getMergeableWait(CollectiveOpInterface start) {
+StringRef commsched::findMergeObstacle(CollectiveOpInterface start) {
   CollectiveKind kind = start.getCollectiveKind();
-  bool mergeable =
-      kind == CollectiveKind::AllGather || kind == CollectiveKind::ReduceScatter || kind == CollectiveKind::AllReduce;
-  if (!mergeable || start.getCollectiveInputs().size() != 1 || !start.getCollectiveDests().empty() ||
-      !start.getCollectiveFuture().hasOneUse())
-    return {};
+  if (kind != CollectiveKind::AllGather && kind != CollectiveKind::ReduceScatter && kind != CollectiveKind::AllReduce)
+    return "collectives of its kind are not merged";
+  if (start.getCollectiveInputs().size() != 1)
+    return "it has several inputs already";
+  Type type = start.getCollectiveInputs().front().getType();
+  if (isa<BaseMemRefType>(type))
+    return "it works on memrefs: buckets are made on tensors, before bufferization";
+  if (!start.getCollectiveDests().empty())
+    return "it has a destination: a bucket has its own";
   if (auto dim = start->getAttrOfType<IntegerAttr>("dim"); dim && dim.getInt() != 0)
-    return {};
-  auto wait = dyn_cast<WaitOp>(*start.getCollectiveFuture().user_begin());
-  if (!wait || wait->getBlock() != start->getBlock() || start->hasAttr("one_shot"))
-    return {};
-  auto input = dyn_cast<RankedTensorType>(start.getCollectiveInputs().front().getType());
-  auto output = dyn_cast<RankedTensorType>(wait->getResult(0).getType());
-  if (!input || !input.hasStaticShape() || !output.hasStaticShape() || !getStaticBytes(input))
-    return {};
-  return wait;
+    return "it goes along another dimension than the first";
+  if (start->hasAttr("one_shot"))
+    return "it is a one-shot all-reduce";
+  Value future = start.getCollectiveFuture();
+  auto wait = future.hasOneUse() ? dyn_cast<WaitOp>(*future.user_begin()) : WaitOp();
+  if (!wait)
+    return future.use_empty() ? "nothing waits for it" : "its future is used by more than one wait";
+  if (wait->getBlock() != start->getBlock())
+    return "its wait stands in another block";
+  if (!getStaticBytes(type) || !cast<ShapedType>(wait->getResult(0).getType()).hasStaticShape())
+    return "its size is not static";
+  if (Type element = cast<ShapedType>(type).getElementType();
+      element.isIntOrFloat() && element.getIntOrFloatBitWidth() % 8 != 0)
+    return "its elements are no whole bytes";
+  return "";
 }
 
 bool Loader::loadMember(CollectiveOpInterface start, MergeMember &member) {
-  WaitOp wait = getMergeableWait(start);
-  if (!wait)
+  if (!findMergeObstacle(start).empty())
     return false;
+  auto wait = cast<WaitOp>(*start.getCollectiveFuture().user_begin());
   Value input = start.getCollectiveInputs().front(), output = wait->getResult(0);
   if (storage.of(input).size() != 1 || storage.of(output).size() != 1)
     return false;

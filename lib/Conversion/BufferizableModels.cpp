@@ -239,7 +239,7 @@ struct CopyInModel : public StorageModel<CopyInModel, FsdpAllGatherCopyInOp> {
     slice = MemRefType::get(slice.getShape(), slice.getElementType(),
                             StridedLayoutAttr::get(op->getContext(), ShapedType::kDynamic, {1}));
     auto result = FsdpAllGatherCopyInOp::create(rewriter, op->getLoc(), slice, dest[0].getType(), inputs, dest[0],
-                                                copyIn.getGroupAttr());
+                                                copyIn.getGroupAttr(), copyIn.getAsAttr());
     result->setDiscardableAttrs(op->getDiscardableAttrDictionary());
     replaceOpWithBufferizedValues(rewriter, op, {result.getSlice(), dest[0]});
     return success();

@@ -100,9 +100,15 @@ LogicalResult FunctionLowering::lowerCopyIn(FsdpAllGatherCopyInOp op) {
   Value view = viewAs(loc, op.getDest(), arith::MulIOp::create(builder, loc, place, elements), slice);
   SmallVector<Value> operands(op.getInputs());
   operands.push_back(view);
-  SmallVector<int64_t> flags(operands.size(), 0);
+  SmallVector<int64_t> flags(operands.size(), 0), types;
   flags.back() = output;
-  if (failed(emitCompute(op, "comm.pack", operands, flags, {}, getCostNs(op))))
+  if (std::optional<ArrayAttr> as = op.getAs())
+    for (Type type : as->getAsValueRange<TypeAttr>()) {
+      types.push_back(getRuntimeDtype(type));
+      if (types.back() < 0)
+        return op.emitOpError() << "packs elements that the runtime does not know: " << type;
+    }
+  if (failed(emitCompute(op, "comm.pack", operands, flags, types, getCostNs(op))))
     return failure();
   op->replaceAllUsesWith(ValueRange{view, op.getDest()});
   return success();

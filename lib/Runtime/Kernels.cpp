@@ -282,8 +282,33 @@ static void copyElements(const Operand &from, int64_t fromAt, Operand &to, int64
 
 //===- FSDP ----------------------------------------------------------------------------------===//
 
-/// Inputs, flattened and converted, one after the other.
+/// Inputs, flattened, converted to these types, and one after the other as bytes.
+static void packBytes(Call &call) {
+  char *to = call.outputs[0]->data;
+  for (size_t k = 0; k < call.inputs.size(); ++k) {
+    Operand &input = *call.inputs[k];
+    Operand piece{nullptr, static_cast<int32_t>(call.extra.at(k)), 0, input.sizes};
+    std::vector<char> converted;
+    if (piece.dtype == input.dtype) {
+      piece.data = input.data;
+    } else {
+      converted.resize(piece.bytes());
+      piece.data = converted.data();
+      copyElements(input, 0, piece, 0, input.elements());
+    }
+    if (piece.bytes() > 0)
+      std::memcpy(to, piece.data, piece.bytes());
+    to += piece.bytes();
+  }
+}
+
+/// extra: nothing, or for each input the type as whose bytes it is packed. Inputs, flattened and converted, one after
+/// the other.
 static bool pack(Call &call) {
+  if (!call.extra.empty()) {
+    packBytes(call);
+    return true;
+  }
   int64_t at = 0;
   for (Operand *input : call.inputs) {
     copyElements(*input, 0, *call.outputs[0], at, input->elements());
@@ -308,7 +333,8 @@ static bool chunkCat(Call &call) {
   return true;
 }
 
-/// extra: [number of sizes, sizes..., members...]. Output k is piece members[k] of each rank's row.
+/// extra: [number of sizes, sizes..., members...]. Output k is piece members[k] of each rank's row. Bytes are copied:
+/// the outputs are of the source's type, or the source is of bytes.
 static bool splitCopy(Call &call) {
   int64_t numSizes = call.extra.at(0), row = 0;
   const int64_t *sizes = call.extra.data() + 1, *members = sizes + numSizes;
@@ -318,11 +344,13 @@ static bool splitCopy(Call &call) {
     row += sizes[i];
   }
   const Operand &source = *call.inputs[0];
-  int64_t ranks = row ? source.elements() / row : 0;
-  for (size_t k = 0; k < call.outputs.size(); ++k)
-    for (int64_t rank = 0; rank < ranks; ++rank)
-      copyElements(source, rank * row + offsets[members[k]], *call.outputs[k], rank * sizes[members[k]],
-                   sizes[members[k]]);
+  int64_t ranks = row ? source.elements() / row : 0, width = commrt_dtype_size(source.dtype);
+  for (size_t k = 0; k < call.outputs.size(); ++k) {
+    int64_t bytes = sizes[members[k]] * width;
+    for (int64_t rank = 0; bytes > 0 && rank < ranks; ++rank)
+      std::memmove(call.outputs[k]->data + rank * bytes, source.data + (rank * row + offsets[members[k]]) * width,
+                   bytes);
+  }
   return true;
 }
 

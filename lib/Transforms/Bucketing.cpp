@@ -7,6 +7,7 @@
 //===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Transforms/Bucketing.h"
+#include "CommSched/Scheduling/Memory.h"
 
 using namespace mlir;
 using namespace commsched;
@@ -19,6 +20,48 @@ void commsched::applyOrder(Block &block, ArrayRef<Operation *> ops) {
     op->moveBefore(&block, terminator ? terminator->getIterator() : block.end());
 }
 
+/// The element type of a member.
+static Type getElementType(const LoadedBlock &loaded, NodeId member) {
+  auto start = cast<CollectiveOpInterface>(loaded.nodes[member]);
+  return cast<ShapedType>(start.getCollectiveInputs().front().getType()).getElementType();
+}
+
+/// Whether a bucket goes as bytes.
+static bool isByteView(const LoadedBlock &loaded, const Bucket &bucket) {
+  Type first = getElementType(loaded, bucket.members.front());
+  return bucket.form == BucketForm::Packed &&
+         llvm::any_of(bucket.members, [&](NodeId member) { return getElementType(loaded, member) != first; });
+}
+
+void commsched::priceMixedBuckets(LoadedBlock &loaded, ArrayRef<Bucket> buckets, const OperationCosts &costs) {
+  for (const Bucket &bucket : buckets) {
+    NodeId first = bucket.members.front();
+    auto start = cast<CollectiveOpInterface>(loaded.nodes[first]);
+    Type byte = IntegerType::get(start.getContext(), 8);
+    auto curve = !isByteView(loaded, bucket) ? costs.curveOf(start)
+                                             : costs.model().curve(start.getCollectiveKind(), costs.shapeOf(start),
+                                                                   elementTypeOf(RankedTensorType::get({1}, byte)),
+                                                                   start.getGroupAttr().getValue());
+    MergeKey key = loaded.problem.mergeKeys[loaded.problem.nodes[first].mergeKey];
+    key.cost = [curve](Bytes bytes) { return (*curve)(bytes); };
+    for (NodeId member : bucket.members)
+      loaded.problem.nodes[member].mergeKey = static_cast<int32_t>(loaded.problem.mergeKeys.size());
+    loaded.problem.mergeKeys.push_back(std::move(key));
+  }
+}
+
+void commsched::comparePrediction(Block &block, const OperationCosts &costs, CollectiveOrder collectiveOrder,
+                                  Ns makespan, Bytes peak, StringRef pass) {
+  LoadedBlock applied = loadBlock(block, costs, {collectiveOrder});
+  Order order = identityOrder(applied.problem);
+  Ns madeMakespan = makespanOf(applied.problem, order);
+  Bytes madePeak = peakOf(applied.problem, order);
+  if (madeMakespan != makespan || madePeak != peak)
+    block.getParentOp()->emitWarning() << "the rewritten block takes " << madeMakespan << " ns and " << madePeak
+                                       << " bytes where " << pass << " predicted " << makespan << " ns and " << peak
+                                       << " bytes; please report this";
+}
+
 namespace {
 
 /// Makes the operations of one bucket. They stand anywhere until the order is applied.
@@ -26,7 +69,8 @@ class BucketWriter {
 public:
   BucketWriter(const LoadedBlock &loaded, const Bucket &bucket, const BucketNodes &nodes,
                std::vector<Operation *> &opOf)
-      : loaded(loaded), bucket(bucket), nodes(nodes), opOf(opOf), builder(loaded.nodes.getBlock().getParentOp()) {
+      : loaded(loaded), bucket(bucket), nodes(nodes), opOf(opOf), byteView(isByteView(loaded, bucket)),
+        builder(loaded.nodes.getBlock().getParentOp()) {
     builder.setInsertionPointToStart(&loaded.nodes.getBlock());
     for (NodeId member : bucket.members) {
       starts.push_back(cast<CollectiveOpInterface>(loaded.nodes[member]));
@@ -68,8 +112,10 @@ private:
     return inputs;
   }
 
+  /// The type of a bucket's buffer; its elements are bytes in a byte view.
   RankedTensorType flat(int64_t elements) {
-    return RankedTensorType::get({elements}, inputType(starts.front()).getElementType());
+    Type element = byteView ? builder.getI8Type() : inputType(starts.front()).getElementType();
+    return RankedTensorType::get({elements}, element);
   }
 
   Location startLoc() {
@@ -115,12 +161,16 @@ private:
 
   void writePackedGather() {
     SmallVector<int64_t> sizes;
-    for (CollectiveOpInterface start : starts)
-      sizes.push_back(inputType(start).getNumElements());
+    SmallVector<Type> types;
+    for (CollectiveOpInterface start : starts) {
+      sizes.push_back(byteView ? *getStaticBytes(inputType(start)) : inputType(start).getNumElements());
+      types.push_back(inputType(start).getElementType());
+    }
     int64_t slice = llvm::sum_of(sizes);
     int64_t ranks = loaded.problem.mergeKeys[loaded.problem.nodes[bucket.members.front()].mergeKey].ranks;
     auto pack = FsdpAllGatherCopyInOp::create(builder, startLoc(), flat(slice), flat(slice * ranks), packInputs(),
-                                              Value(), starts.front().getGroupAttr());
+                                              Value(), starts.front().getGroupAttr(),
+                                              byteView ? builder.getTypeArrayAttr(types) : ArrayAttr());
     opOf[nodes.pack] = pack;
     WaitOp wait = makeWait(makeStart(pack.getSlice(), pack.getBuffer(), {flat(slice * ranks)}));
     writeUnpacks(wait->getResult(0), sizes);
@@ -184,6 +234,8 @@ private:
   const Bucket &bucket;
   const BucketNodes &nodes;
   std::vector<Operation *> &opOf;
+  /// Whether the members have several element types: their bytes are packed.
+  bool byteView;
   OpBuilder builder;
   SmallVector<CollectiveOpInterface> starts;
   SmallVector<WaitOp> waits;

@@ -15,11 +15,12 @@
 #include "CommSched/Analysis/ScheduleSignature.h"
 #include "CommSched/Analysis/Storage.h"
 #include "CommSched/Scheduling/GreedyBuckets.h"
+#include "CommSched/Scheduling/Memory.h"
 #include "CommSched/Transforms/Bucketing.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/SchedulingOptions.h"
+#include "CommSched/Transforms/TrafficCheck.h"
 #include "RewriteRemarks.h"
-#include "llvm/ADT/MapVector.h"
 
 namespace commsched {
 #define GEN_PASS_DEF_COMMBUCKET
@@ -66,23 +67,16 @@ bool onlyReachesOutputs(Value value) {
   }
 }
 
-/// Collectives and bytes of one kind over one group.
-struct Traffic {
-  int64_t collectives = 0;
-  Bytes bytes = 0;
-};
-
-using TrafficMap = llvm::MapVector<std::pair<uint8_t, Attribute>, Traffic>;
-
-/// The traffic of a block, without what is nested in it.
-TrafficMap measureTraffic(Block &block) {
-  TrafficMap traffic;
-  for (auto start : block.getOps<CollectiveOpInterface>()) {
-    Traffic &entry = traffic[{static_cast<uint8_t>(start.getCollectiveKind()), start.getGroupAttr()}];
-    ++entry.collectives;
-    entry.bytes += getCollectiveBytes(start);
-  }
-  return traffic;
+/// What keeps a node that has the form from being merged, or empty.
+StringRef findObstacle(const Problem &problem, NodeId node) {
+  const Node &start = problem.nodes[node];
+  if (start.mergeKey == kNone)
+    return "its input or its result may be one of several buffers";
+  if (start.pinned || problem.nodes[problem.members[node].wait].pinned)
+    return "it, or its wait, is pinned";
+  if (!isMergeable(problem, node))
+    return "its wait has to follow more than its start";
+  return "";
 }
 
 struct CommBucketPass : public commsched::impl::CommBucketBase<CommBucketPass> {
@@ -108,14 +102,13 @@ struct CommBucketPass : public commsched::impl::CommBucketBase<CommBucketPass> {
 
 private:
   /// Why `start` is not to be merged; empty where it may be.
-  StringRef findObstacle(CollectiveOpInterface start, bool mergeable) const {
+  StringRef findObstacle(CollectiveOpInterface start, const Problem &problem, NodeId node) const {
     if (!llvm::is_contained(kinds, stringify(start.getCollectiveKind())))
       return "its kind is not among those to merge";
-    if (!mergeable)
-      return "it does not have the form that a bucket takes: one tensor of static size along dimension 0, one wait in "
-             "the same block, no destination, not pinned";
-    if (!fsdpOnly)
-      return "";
+    if (StringRef obstacle = findMergeObstacle(start); !obstacle.empty())
+      return obstacle;
+    if (StringRef obstacle = ::findObstacle(problem, node); !obstacle.empty() || !fsdpOnly)
+      return obstacle;
     if (isa<AllGatherOp>(*start) && !isArgument(start.getCollectiveInputs().front()))
       return "it does not gather an argument of the function";
     if (isa<ReduceScatterOp>(*start)) {
@@ -126,16 +119,22 @@ private:
     return "";
   }
 
+  LoadOptions makeLoadOptions() const {
+    LoadOptions options;
+    options.bucketing = true;
+    if (mixedTypes)
+      options.mixedTypes = form == BucketForm::Packed ? MixedTypes::Gathers : MixedTypes::All;
+    return options;
+  }
+
   LogicalResult bucketBlock(Block &block, const OperationCosts &costs) {
-    LoadOptions load;
-    load.bucketing = true;
-    LoadedBlock loaded = loadBlock(block, costs, load);
+    LoadedBlock loaded = loadBlock(block, costs, makeLoadOptions());
     std::vector<NodeId> candidates;
     for (NodeId node = 0; node < loaded.problem.size(); ++node) {
       auto start = dyn_cast<CollectiveOpInterface>(loaded.nodes[node]);
       if (!start)
         continue;
-      if (StringRef obstacle = findObstacle(start, isMergeable(loaded.problem, node)); !obstacle.empty())
+      if (StringRef obstacle = findObstacle(start, loaded.problem, node); !obstacle.empty())
         remarkMissed(start->getLoc(), getArgument(), obstacle.str());
       else
         candidates.push_back(node);
@@ -147,7 +146,9 @@ private:
     remarkSingles(loaded, candidates, buckets);
     if (buckets.empty())
       return success();
-    return apply(block, loaded, buckets);
+    if (mixedTypes)
+      priceMixedBuckets(loaded, buckets, costs);
+    return apply(block, loaded, buckets, costs);
   }
 
   /// Candidates that found no company.
@@ -156,13 +157,17 @@ private:
     for (const Bucket &bucket : buckets)
       for (NodeId member : bucket.members)
         merged[member] = true;
-    for (NodeId node : candidates)
-      if (!merged[node])
-        remarkMissed(loaded.nodes[node]->getLoc(), getArgument(),
-                     "no other collective of its kind, group, element type and reduction fits in its bucket");
+    for (NodeId node : candidates) {
+      if (merged[node])
+        continue;
+      std::string reason = "no other collective of its kind, group, element type and reduction fits in its bucket";
+      if (mixedTypes && form == BucketForm::Packed && !isa<AllGatherOp>(loaded.nodes[node]))
+        reason += "; a reduction computes with its elements, so that bytes of several types cannot be one";
+      remarkMissed(loaded.nodes[node]->getLoc(), getArgument(), reason);
+    }
   }
 
-  LogicalResult apply(Block &block, const LoadedBlock &loaded, ArrayRef<Bucket> buckets) {
+  LogicalResult apply(Block &block, const LoadedBlock &loaded, ArrayRef<Bucket> buckets, const OperationCosts &costs) {
     Operation *parent = block.getParentOp();
     llvm::Expected<ExpandedProblem> expanded = expandBuckets(loaded.problem, buckets);
     if (!expanded)
@@ -175,29 +180,17 @@ private:
                    std::to_string(bucket.members.size()) + " collectives are one, " + stringify(bucket.form).str(),
                    bytes);
     }
-    TrafficMap before = measureTraffic(block);
-    applySchedule(loaded, buckets, *expanded, identityOrder(expanded->problem));
-    return compareTraffic(parent, before, measureTraffic(block));
-  }
-
-  /// Every byte over every group is still sent; fewer collectives send it.
-  LogicalResult compareTraffic(Operation *parent, const TrafficMap &before, const TrafficMap &after) {
-    Traffic total[2];
-    for (const auto &[key, traffic] : before) {
-      auto it = after.find(key);
-      if (it == after.end() || it->second.bytes != traffic.bytes)
-        return parent->emitError() << "comm-bucket lost bytes of " << stringify(static_cast<CollectiveKind>(key.first))
-                                   << " over " << key.second << "; please report this";
-      total[0].collectives += traffic.collectives;
-      total[0].bytes += traffic.bytes;
-      total[1].collectives += it->second.collectives;
-      total[1].bytes += it->second.bytes;
-    }
+    TrafficCheck before(block);
+    Order order = identityOrder(expanded->problem);
+    applySchedule(loaded, buckets, *expanded, order);
+    TrafficCheck after(block);
     remark::analysis(parent->getLoc(), remark::RemarkOpts::name("traffic").category(getArgument()))
-        << remark::metric("CollectivesBefore", total[0].collectives)
-        << remark::metric("CollectivesAfter", total[1].collectives) << remark::metric("BytesBefore", total[0].bytes)
-        << remark::metric("BytesAfter", total[1].bytes);
-    return success();
+        << remark::metric("CollectivesBefore", before.total().collectives)
+        << remark::metric("CollectivesAfter", after.total().collectives)
+        << remark::metric("BytesBefore", before.total().bytes) << remark::metric("BytesAfter", after.total().bytes);
+    comparePrediction(block, costs, CollectiveOrder::Free, makespanOf(expanded->problem, order),
+                      peakOf(expanded->problem, order), getArgument());
+    return before.compare(after, parent->getLoc(), getArgument());
   }
 
   std::shared_ptr<const CostModel> model;

@@ -15,6 +15,7 @@
 #include "CommSched/Analysis/Casts.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Transforms/Passes.h"
+#include "CommSched/Transforms/TrafficCheck.h"
 #include "RewriteRemarks.h"
 
 namespace commsched {
@@ -88,7 +89,7 @@ void fuseCast(Source &source) {
   auto withElement = [&](Value value) { return cast<ShapedType>(value.getType()).clone(element); };
   auto fused = FsdpAllGatherCopyInOp::create(builder, builder.getFusedLoc({copyIn.getLoc(), source.cast->getLoc()}),
                                              withElement(copyIn.getSlice()), withElement(copyIn.getBuffer()),
-                                             copyIn.getInputs(), Value(), copyIn.getGroupAttr());
+                                             copyIn.getInputs(), Value(), copyIn.getGroupAttr(), ArrayAttr());
   fused->setDiscardableAttrs(copyIn->getDiscardableAttrDictionary());
   source.cast->getResult(0).replaceAllUsesWith(fused.getSlice());
   source.cast->erase();
@@ -100,10 +101,13 @@ struct CommReinplaceAllGatherPass : public commsched::impl::CommReinplaceAllGath
   using CommReinplaceAllGatherBase::CommReinplaceAllGatherBase;
 
   void runOnOperation() final {
+    TrafficCheck before(getOperation());
     SmallVector<AllGatherOp> gathers;
     getOperation()->walk([&](AllGatherOp gather) { gathers.push_back(gather); });
     for (AllGatherOp gather : gathers)
       reinplace(gather);
+    if (failed(before.compare(TrafficCheck(getOperation()), getOperation()->getLoc(), getArgument())))
+      signalPassFailure();
   }
 
 private:

@@ -19,6 +19,7 @@
 #include "CommSched/Analysis/Storage.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Transforms/Passes.h"
+#include "CommSched/Transforms/TrafficCheck.h"
 #include "RewriteRemarks.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/MapVector.h"
@@ -229,10 +230,13 @@ struct CommRemoveUnshardedParamUsagePass
   using CommRemoveUnshardedParamUsageBase::CommRemoveUnshardedParamUsageBase;
 
   void runOnOperation() final {
+    TrafficCheck before(getOperation());
     getOperation()->walk([&](FunctionOpInterface function) {
       if (!function.isExternal())
         runOnBlock(function.getFunctionBody().front());
     });
+    if (failed(before.compare(TrafficCheck(getOperation()), getOperation()->getLoc(), getArgument())))
+      signalPassFailure();
   }
 
 private:

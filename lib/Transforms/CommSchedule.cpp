@@ -12,12 +12,11 @@
 
 #include "CommSched/Analysis/Report.h"
 #include "CommSched/Analysis/ScheduleSignature.h"
-#include "CommSched/Scheduling/Memory.h"
 #include "CommSched/Scheduling/Scheduler.h"
-#include "CommSched/Scheduling/Timeline.h"
 #include "CommSched/Transforms/Bucketing.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/SchedulingOptions.h"
+#include "CommSched/Transforms/TrafficCheck.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 
@@ -112,23 +111,12 @@ private:
     for (const StartOutcome &outcome : result.starts)
       locations.push_back(loaded.nodes[outcome.start]->getLoc());
     remarkOutcomes(loaded, result, locations);
+    TrafficCheck traffic(block);
     applySchedule(loaded, result.buckets, result.expanded, result.order);
-    comparePrediction(block, costs, solver.load, result);
+    if (failed(traffic.compare(TrafficCheck(block), parent->getLoc(), getArgument())))
+      return failure();
+    comparePrediction(block, costs, collectiveOrder, result.makespan, result.peak, getArgument());
     return success();
-  }
-
-  /// The block as it now is must load as what the solver decided on: equal to the nanosecond and the byte.
-  static void comparePrediction(Block &block, const OperationCosts &costs, LoadOptions load,
-                                const ScheduleResult &result) {
-    load.bucketing = false;
-    LoadedBlock applied = loadBlock(block, costs, load);
-    Order order = identityOrder(applied.problem);
-    Ns makespan = makespanOf(applied.problem, order);
-    Bytes peak = peakOf(applied.problem, order);
-    if (makespan != result.makespan || peak != result.peak)
-      block.getParentOp()->emitWarning() << "the rewritten block takes " << makespan << " ns and " << peak
-                                         << " bytes where the solver predicted " << result.makespan << " ns and "
-                                         << result.peak << " bytes; please report this";
   }
 
   std::shared_ptr<const CostModel> model;

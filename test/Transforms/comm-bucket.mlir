@@ -20,10 +20,10 @@ func.func @all_gather(%a: tensor<2x2xf32>, %b: tensor<6xbf16>, %c: tensor<4x2xbf
   %w0 = comm.wait %f0 : !comm.future<tensor<8x2xbf16>>
   %f1 = comm.all_gather %b on @dp : (tensor<6xbf16>) -> !comm.future<tensor<24xbf16>>
   %w1 = comm.wait %f1 : !comm.future<tensor<24xbf16>>
-  // expected-remark @+1 {{Reason="it does not have the form that a bucket takes}}
+  // expected-remark @+1 {{Reason="it goes along another dimension than the first"}}
   %f2 = comm.all_gather %c on @tp dim 1 : (tensor<4x2xbf16>) -> !comm.future<tensor<4x4xbf16>>
   %w2 = comm.wait %f2 : !comm.future<tensor<4x4xbf16>>
-  // expected-remark @+1 {{Reason="it does not have the form that a bucket takes}}
+  // expected-remark @+1 {{Reason="it goes along another dimension than the first"}}
   %f3 = comm.all_gather %c on @dp dim 1 : (tensor<4x2xbf16>) -> !comm.future<tensor<4x8xbf16>>
   %w3 = comm.wait %f3 : !comm.future<tensor<4x8xbf16>>
   // CHECK: return %[[P]]#0, %[[P]]#1
@@ -122,31 +122,67 @@ func.func @crossing(%a: tensor<4xf32>, %b: tensor<4xf32>) -> (tensor<4xf32>, ten
 
 // -----
 
-// Tests what has not the form: dynamic sizes, destinations, two waits, an escaping future, coalesced starts, memrefs, pins.
+// Tests what looks like a member of a bucket but is none, and what is said of it.
 comm.group @dp #comm.iota<[1, 4]>
 // CHECK-LABEL: func @forms
-func.func @forms(%a: tensor<4xf32>, %d: tensor<?xf32>, %m: memref<4xf32>) -> !comm.future<tensor<4xf32>> {
+func.func @forms(%a: tensor<4xf32>, %d: tensor<?xf32>, %m: memref<4xf32>, %s: tensor<4xi1>, %i: tensor<4xf32>, %c: i1) -> (!comm.future<tensor<4xf32>>, tensor<4xf32>) {
   // CHECK-NOT: comm.fsdp
-  // expected-remark @+1 {{it does not have the form that a bucket takes}}
+  // expected-remark @+1 {{Reason="its size is not static"}}
   %f0 = comm.all_reduce sum %d on @dp : (tensor<?xf32>) -> !comm.future<tensor<?xf32>>
   %w0 = comm.wait %f0 : !comm.future<tensor<?xf32>>
-  // expected-remark @+1 {{it does not have the form that a bucket takes}}
+  // expected-remark @+1 {{Reason="its future is used by more than one wait"}}
   %f1 = comm.all_reduce sum %a on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   %w1 = comm.wait %f1 : !comm.future<tensor<4xf32>>
   %w2 = comm.wait %f1 : !comm.future<tensor<4xf32>>
-  // expected-remark @+1 {{it does not have the form that a bucket takes}}
+  // expected-remark @+1 {{Reason="it has several inputs already"}}
   %f3 = comm.all_reduce sum %a, %a on @dp : (tensor<4xf32>, tensor<4xf32>) -> !comm.future<tensor<4xf32>, tensor<4xf32>>
   %w3:2 = comm.wait %f3 : !comm.future<tensor<4xf32>, tensor<4xf32>>
-  // expected-remark @+1 {{it does not have the form that a bucket takes}}
+  // expected-remark @+1 {{Reason="it works on memrefs: buckets are made on tensors, before bufferization"}}
   %f4 = comm.all_reduce sum %m into %m on @dp : (memref<4xf32>) -> !comm.future<memref<4xf32>>
   %w4 = comm.wait %f4 keeping (%m : memref<4xf32>) : !comm.future<memref<4xf32>>
-  // expected-remark @+1 {{it does not have the form that a bucket takes}}
+  // expected-remark @+1 {{Reason="it, or its wait, is pinned"}}
   %f5 = comm.all_reduce sum %a on @dp {comm.pinned} : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   %w5 = comm.wait %f5 : !comm.future<tensor<4xf32>>
-  // expected-remark @+1 {{its kind is not among those to merge}}
+  // expected-remark @+1 {{Reason="its kind is not among those to merge"}}
   %f6 = comm.broadcast %a on @dp root 0 : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   %w6 = comm.wait %f6 : !comm.future<tensor<4xf32>>
-  // expected-remark @+1 {{it does not have the form that a bucket takes}}
+  // expected-remark @+1 {{Reason="its future is used by more than one wait"}}
   %f7 = comm.all_reduce sum %a on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
-  return %f7 : !comm.future<tensor<4xf32>>
+  // expected-remark @+1 {{Reason="it has a destination: a bucket has its own"}}
+  %f8 = comm.all_reduce sum %a into %i on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  %w8 = comm.wait %f8 : !comm.future<tensor<4xf32>>
+  // expected-remark @+1 {{Reason="it is a one-shot all-reduce"}}
+  %f9 = comm.all_reduce sum %a on @dp one_shot : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  %w9 = comm.wait %f9 : !comm.future<tensor<4xf32>>
+  // expected-remark @+1 {{Reason="its elements are no whole bytes"}}
+  %f10 = comm.all_gather %s on @dp : (tensor<4xi1>) -> !comm.future<tensor<16xi1>>
+  %w10 = comm.wait %f10 : !comm.future<tensor<16xi1>>
+  // expected-remark @+1 {{Reason="its wait stands in another block"}}
+  %f11 = comm.all_reduce sum %a on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  scf.if %c {
+    %w11 = comm.wait %f11 : !comm.future<tensor<4xf32>>
+  }
+  // expected-remark @+1 {{Reason="its wait has to follow more than its start"}}
+  %f12 = comm.all_reduce sum %a on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  comm.compute "print"() side_effects : () -> ()
+  %w12 = comm.wait %f12 : !comm.future<tensor<4xf32>>
+  // expected-remark @+1 {{Reason="nothing waits for it"}}
+  %f13 = comm.all_reduce sum %a on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  return %f7, %w12 : !comm.future<tensor<4xf32>>, tensor<4xf32>
+}
+
+// -----
+
+// Tests that a result that may be one of several buffers is left alone.
+comm.group @dp #comm.iota<[1, 4]>
+// CHECK-LABEL: func @several_buffers
+func.func @several_buffers(%a: tensor<4xf32>, %b: tensor<4xf32>, %c: i1) -> tensor<4xf32> {
+  %z = comm.compute "a"() : () -> tensor<4xf32>
+  %y = comm.compute "b"() : () -> tensor<4xf32>
+  %x = arith.select %c, %z, %y : tensor<4xf32>
+  // CHECK: comm.all_reduce sum %{{.*}} on @dp
+  // expected-remark @+1 {{Reason="its input or its result may be one of several buffers"}}
+  %f0 = comm.all_reduce sum %x on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  %w0 = comm.wait %f0 : !comm.future<tensor<4xf32>>
+  return %w0 : tensor<4xf32>
 }

@@ -19,6 +19,16 @@
 
 namespace commsched {
 
+/// Which collectives of different element types may be merged.
+enum class MixedTypes : uint8_t {
+  /// None.
+  None,
+  /// All-gathers of integers and floats: they can go as bytes.
+  Gathers,
+  /// All: each input keeps its type (the coalesced form).
+  All,
+};
+
 /// What the loader is asked for.
 struct LoadOptions {
   CollectiveOrder order = CollectiveOrder::Free;
@@ -26,6 +36,8 @@ struct LoadOptions {
   bool bucketing = false;
   /// Largest merged collective by kind, bytes; no limit where negative.
   Bytes allGatherCap = -1, reduceScatterCap = -1, allReduceCap = -1;
+  /// A merge key of mixed types has the cost of the first start's type: see priceMixedBuckets().
+  MixedTypes mixedTypes = MixedTypes::None;
 };
 
 /// A block as a Problem, and what has to be said about the loading.
@@ -45,6 +57,11 @@ struct LoadedBlock {
 /// Loads `block`. Operations with regions are one node with the cost and the peak of what is inside; a region with
 /// collectives costs its own makespan. O(operations + operands + edges).
 LoadedBlock loadBlock(mlir::Block &block, const OperationCosts &costs, const LoadOptions &options = {});
+
+/// Why a collective does not have the form that a bucket takes, empty where it does: an all-gather, reduce-scatter or
+/// all-reduce of one tensor of static size, of whole bytes, along dimension 0, without a destination, with one wait in
+/// the same block and no other use. Such collectives get a merge key where their storage is known. O(1).
+llvm::StringRef findMergeObstacle(comm::CollectiveOpInterface start);
 
 /// What scheduling may move blocks of: every block, nested ones included, of `root`'s regions that holds a start, a
 /// wait or a hybrid, innermost first. O(operations).

@@ -79,6 +79,9 @@ def CommBucket : Pass<"comm-bucket"> {
            [{::llvm::cl::values(
              clEnumValN(::commsched::BucketForm::Packed, "packed", "through one buffer"),
              clEnumValN(::commsched::BucketForm::Coalesced, "coalesced", "one start over the members' buffers"))}]>,
+    Option<"mixedTypes", "mixed-types", "bool", "false",
+           "merge collectives of different element types: packed all-gathers as bytes, coalesced ones of any kind as they "
+           "are; packed reductions never, as they compute with their elements">,
     Option<"fsdpOnly", "fsdp-only", "bool", "false",
            "merge only all-gathers of arguments and reduce-scatters that only reach the outputs, through casts and views">,
     ListOption<"kinds", "kinds", "std::string", "what to merge: all_gather, reduce_scatter, all_reduce; all by default">,

@@ -52,6 +52,13 @@ static LogicalResult verifyFlat(Operation *op, Value value, StringRef name) {
   return success();
 }
 
+/// Bytes of an element that a byte view can hold: an integer or float of whole bytes.
+static std::optional<int64_t> getWholeBytes(Type element) {
+  if (!element.isIntOrFloat() || element.getIntOrFloatBitWidth() % 8 != 0)
+    return std::nullopt;
+  return element.getIntOrFloatBitWidth() / 8;
+}
+
 /// Checks that piece `index` has `elements` elements of the source's type.
 static LogicalResult verifyPiece(Operation *op, StringRef constraint, Value source, Value piece, int64_t index,
                                  std::optional<int64_t> elements) {
@@ -69,6 +76,24 @@ static LogicalResult verifyPiece(Operation *op, StringRef constraint, Value sour
 // FsdpAllGatherCopyInOp
 //===-----------------------------------------------------------------------------------------===//
 
+/// C6: one type of whole bytes for each input. The bytes of all inputs; none where a size is dynamic or beyond int64.
+static FailureOr<std::optional<int64_t>> countBytes(FsdpAllGatherCopyInOp op) {
+  if (op.getAs()->size() != op.getInputs().size())
+    return op.emitOpError() << "C6: " << op.getAs()->size() << " types for " << op.getInputs().size() << " inputs";
+  if (!shaped(op.getSlice()).getElementType().isInteger(8))
+    return op.emitOpError() << "C6: bytes are packed into i8, not " << shaped(op.getSlice()).getElementType();
+  std::optional<int64_t> total = 0;
+  for (auto [input, type] : llvm::zip_equal(op.getInputs(), op.getAs()->getAsValueRange<TypeAttr>())) {
+    std::optional<int64_t> width = getWholeBytes(type), elements = getStaticElements(input.getType());
+    if (!width)
+      return op.emitOpError() << "C6: " << type << " is no integer or float of whole bytes";
+    int64_t bytes;
+    if (!total || !elements || llvm::MulOverflow(*elements, *width, bytes) || llvm::AddOverflow(*total, bytes, *total))
+      total = std::nullopt;
+  }
+  return total;
+}
+
 LogicalResult FsdpAllGatherCopyInOp::verify() {
   if (getInputs().empty())
     return emitOpError() << "C1: nothing to pack";
@@ -77,9 +102,18 @@ LogicalResult FsdpAllGatherCopyInOp::verify() {
   if (shaped(getSlice()).getElementType() != shaped(getBuffer()).getElementType())
     return emitOpError() << "C1: slice and buffer have different element types";
   int64_t slice = shaped(getSlice()).getDimSize(0);
-  if (std::optional<int64_t> packed = countElements(getInputs());
-      packed && !ShapedType::isDynamic(slice) && *packed != slice)
-    return emitOpError() << "C2: the inputs have " << *packed << " elements, the slice " << slice;
+  std::optional<int64_t> packed;
+  if (getAs()) {
+    FailureOr<std::optional<int64_t>> bytes = countBytes(*this);
+    if (failed(bytes))
+      return failure();
+    packed = *bytes;
+  } else {
+    packed = countElements(getInputs());
+  }
+  if (packed && !ShapedType::isDynamic(slice) && *packed != slice)
+    return emitOpError() << "C2: the inputs have " << *packed << (getAs() ? " bytes" : " elements") << ", the slice "
+                         << slice;
   if (failed(verifyDest(*this, "C4", getBuffer(), getDest())))
     return failure();
   return verifySameContainers(*this, "C4", getInputs().getTypes(), getResultTypes());
@@ -116,6 +150,18 @@ bool FsdpAllGatherCopyInOp::mutatesOperand(unsigned operand) { return operand >=
 // FsdpSplitWithSizesCopyOp
 //===-----------------------------------------------------------------------------------------===//
 
+/// C3 for a source of bytes: checks that piece `index` has `bytes` of them.
+static LogicalResult verifyBytes(Operation *op, Value piece, int64_t index, std::optional<int64_t> bytes) {
+  std::optional<int64_t> width = getWholeBytes(shaped(piece).getElementType());
+  std::optional<int64_t> elements = getStaticElements(piece.getType());
+  if (!width)
+    return op->emitOpError() << "C3: result #" << index << " of " << shaped(piece).getElementType() << " from bytes";
+  if (bytes && elements && (*bytes % *width != 0 || *bytes / *width != *elements))
+    return op->emitOpError() << "C3: result #" << index << " has " << *elements << " elements of " << *width
+                             << " bytes, its pieces have " << *bytes << " bytes";
+  return success();
+}
+
 LogicalResult FsdpSplitWithSizesCopyOp::verify() {
   if (failed(verifyFlat(*this, getSource(), "source")))
     return failure();
@@ -140,8 +186,10 @@ LogicalResult FsdpSplitWithSizesCopyOp::verify() {
     if (known)
       elements = total == 0 ? 0 : numElements / total * getSizes()[member];
     Value dest = index < getDests().size() ? getDests()[index] : Value();
-    if (failed(verifyPiece(*this, "C3", getSource(), piece, index, elements)) ||
-        failed(verifyDest(*this, "C4", piece, dest)))
+    bool isView = shaped(getSource()).getElementType().isInteger(8) && !shaped(piece).getElementType().isInteger(8);
+    LogicalResult fits = isView ? verifyBytes(*this, piece, index, elements)
+                                : verifyPiece(*this, "C3", getSource(), piece, index, elements);
+    if (failed(fits) || failed(verifyDest(*this, "C4", piece, dest)))
       return failure();
   }
   if (!getDests().empty() && getDests().size() != getNumResults())

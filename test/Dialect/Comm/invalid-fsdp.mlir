@@ -240,3 +240,51 @@ func.func @resize_c1(%x: tensor<8xf32>) {
   comm.resize_storage %x to -1 : tensor<8xf32>
   return
 }
+
+// -----
+
+func.func @copy_in_c6_count(%x: tensor<2x2xf32>) {
+  // expected-error @+1 {{C6: 2 types for 1 inputs}}
+  %s, %b = comm.fsdp.all_gather_copy_in %x on @dp as [f32, f32] : (tensor<2x2xf32>) -> (tensor<16xi8>, tensor<64xi8>)
+  return
+}
+
+// -----
+
+func.func @copy_in_c6_buffer(%x: tensor<2x2xf32>) {
+  // expected-error @+1 {{C6: bytes are packed into i8, not 'f32'}}
+  %s, %b = comm.fsdp.all_gather_copy_in %x on @dp as [f32] : (tensor<2x2xf32>) -> (tensor<16xf32>, tensor<64xf32>)
+  return
+}
+
+// -----
+
+func.func @copy_in_c6_bits(%x: tensor<2x2xi1>) {
+  // expected-error @+1 {{C6: 'i1' is no integer or float of whole bytes}}
+  %s, %b = comm.fsdp.all_gather_copy_in %x on @dp as [i1] : (tensor<2x2xi1>) -> (tensor<4xi8>, tensor<16xi8>)
+  return
+}
+
+// -----
+
+func.func @copy_in_c2_bytes(%x: tensor<2x2xf32>) {
+  // expected-error @+1 {{C2: the inputs have 8 bytes, the slice 16}}
+  %s, %b = comm.fsdp.all_gather_copy_in %x on @dp as [bf16] : (tensor<2x2xf32>) -> (tensor<16xi8>, tensor<64xi8>)
+  return
+}
+
+// -----
+
+func.func @split_copy_c3_bytes(%x: tensor<8xi8>) {
+  // expected-error @+1 {{C3: result #0 has 2 elements of 2 bytes, its pieces have 6 bytes}}
+  %0:2 = comm.fsdp.split_with_sizes_copy %x sizes [3, 1] : (tensor<8xi8>) -> (tensor<2xbf16>, tensor<2xi8>)
+  return
+}
+
+// -----
+
+func.func @split_copy_c3_bits(%x: tensor<8xi8>) {
+  // expected-error @+1 {{C3: result #0 of 'i1' from bytes}}
+  %0:2 = comm.fsdp.split_with_sizes_copy %x sizes [3, 1] : (tensor<8xi8>) -> (tensor<6xi1>, tensor<2xi8>)
+  return
+}

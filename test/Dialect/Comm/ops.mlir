@@ -72,6 +72,10 @@ func.func @memrefs(%x: memref<4xf32>, %y: memref<16xf32>, %s: memref<16xf32, #co
 func.func @fsdp(%a: tensor<2x2xf32>, %b: tensor<6xf32>, %flat: tensor<10xbf16>, %param: tensor<24xbf16>) {
   // CHECK: %{{.*}}, %{{.*}} = comm.fsdp.all_gather_copy_in %{{.*}}, %{{.*}} on @dp : (tensor<2x2xf32>, tensor<6xf32>) -> (tensor<10xbf16>, tensor<40xbf16>)
   %slice, %buffer = comm.fsdp.all_gather_copy_in %a, %b on @dp : (tensor<2x2xf32>, tensor<6xf32>) -> (tensor<10xbf16>, tensor<40xbf16>)
+  // CHECK: %[[BYTES:.*]], %[[ALL:.*]] = comm.fsdp.all_gather_copy_in %{{.*}}, %{{.*}} on @dp as [bf16, f32] : (tensor<2x2xf32>, tensor<6xf32>) -> (tensor<32xi8>, tensor<128xi8>)
+  %bytes, %all = comm.fsdp.all_gather_copy_in %a, %b on @dp as [bf16, f32] : (tensor<2x2xf32>, tensor<6xf32>) -> (tensor<32xi8>, tensor<128xi8>)
+  // CHECK: comm.fsdp.split_with_sizes_copy %[[ALL]] sizes [8, 24] : (tensor<128xi8>) -> (tensor<8x2xbf16>, tensor<24xf32>)
+  %views:2 = comm.fsdp.split_with_sizes_copy %all sizes [8, 24] : (tensor<128xi8>) -> (tensor<8x2xbf16>, tensor<24xf32>)
   // CHECK: comm.fsdp.split_with_sizes_copy %{{.*}} sizes [4, 6] : (tensor<40xbf16>) -> (tensor<8x2xbf16>, tensor<24xbf16>)
   %p:2 = comm.fsdp.split_with_sizes_copy %buffer sizes [4, 6] : (tensor<40xbf16>) -> (tensor<8x2xbf16>, tensor<24xbf16>)
   // CHECK: comm.fsdp.split_with_sizes_copy %{{.*}} sizes [4, 6] members [1] : (tensor<40xbf16>) -> tensor<24xbf16>

@@ -41,23 +41,30 @@ def Comm_FsdpAllGatherCopyInOp : Comm_FsdpOp<"all_gather_copy_in", [AttrSizedOpe
     element type and one after the other, into this rank's slice, and gives the slice (a view of the buffer) and the
     buffer: what an in-place `comm.all_gather %slice into %buffer` needs.
 
+    With `as`, the buffer holds bytes: input k is converted to element type `as[k]` and packed byte for byte. Pieces are
+    not padded, so a kernel has to expect addresses that do not fit the element type.
+
     Example:
     ```mlir
     %slice, %buffer = comm.fsdp.all_gather_copy_in %a, %b on @dp
         : (tensor<2x2xf32>, tensor<6xf32>) -> (tensor<10xbf16>, tensor<40xbf16>)
+    %bytes, %all = comm.fsdp.all_gather_copy_in %a, %b on @dp as [bf16, f32]
+        : (tensor<2x2xf32>, tensor<6xf32>) -> (tensor<32xi8>, tensor<128xi8>)
     ```
 
     Constraints:
     - C1: at least one input; slice and buffer are one-dimensional with the same element type.
-    - C2: the slice holds the elements of all inputs together (static sizes).
+    - C2: the slice holds the elements of all inputs together, or with `as` their bytes (static sizes).
     - C3: the buffer holds the group's size times the slice (static sizes).
     - C4: a destination has the buffer's type; on memrefs it is given; tensors and memrefs do not mix.
     - C5: the group exists.
+    - C6: `as` has one type for each input, an integer or float of whole bytes; slice and buffer are of i8 then.
   }];
-  let arguments = (ins Variadic<Comm_Data>:$inputs, Optional<Comm_Data>:$dest, FlatSymbolRefAttr:$group);
+  let arguments = (ins Variadic<Comm_Data>:$inputs, Optional<Comm_Data>:$dest, FlatSymbolRefAttr:$group,
+                       OptionalAttr<TypeArrayAttr>:$as);
   let results = (outs Comm_Data:$slice, Comm_Data:$buffer);
   let assemblyFormat = [{
-    $inputs (`into` $dest^ `:` type($dest))? `on` $group attr-dict `:` `(` type($inputs) `)` `->`
+    $inputs (`into` $dest^ `:` type($dest))? `on` $group (`as` $as^)? attr-dict `:` `(` type($inputs) `)` `->`
     `(` type($slice) `,` type($buffer) `)`
   }];
   let hasVerifier = 1;
@@ -68,18 +75,21 @@ def Comm_FsdpSplitWithSizesCopyOp : Comm_FsdpOp<"split_with_sizes_copy"> {
   let description = [{
     The copy-out of a bucketed all-gather. The flat source holds, rank after rank, pieces of `sizes` elements; result k
     is the pieces number `members[k]` of all ranks, one after the other, reshaped to the result's type. `members` is
-    all pieces in order where it is not given; a bucket may be unpacked piece by piece.
+    all pieces in order where it is not given; a bucket may be unpacked piece by piece. A source of i8 holds bytes: `sizes`
+    count them, and results of any element type take theirs.
 
     Example:
     ```mlir
     %a, %b = comm.fsdp.split_with_sizes_copy %full sizes [4, 6] : (tensor<40xbf16>) -> (tensor<8x2xbf16>, tensor<24xbf16>)
     %c = comm.fsdp.split_with_sizes_copy %full sizes [4, 6] members [1] : (tensor<40xbf16>) -> tensor<24xbf16>
+    %d, %e = comm.fsdp.split_with_sizes_copy %bytes sizes [8, 24] : (tensor<128xi8>) -> (tensor<8x2xbf16>, tensor<24xf32>)
     ```
 
     Constraints:
     - C1: the source is one-dimensional; sizes are not negative; the source's size is a multiple of their sum.
     - C2: one result per member; members are distinct pieces.
-    - C3: result k has as many elements as its pieces (static sizes) and the source's element type.
+    - C3: result k has as many elements as its pieces (static sizes) and the source's element type; from a source of i8,
+      as many bytes and any element type of whole bytes.
     - C4: destinations are one per result and of its type; on memrefs they are given; tensors and memrefs do not mix.
   }];
   let arguments = (ins Comm_Data:$source, Variadic<Comm_Data>:$dests, DenseI64ArrayAttr:$sizes,
