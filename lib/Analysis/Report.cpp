@@ -205,12 +205,18 @@ BlockSnapshot commsched::measureBlock(Block &block, const OperationCosts &costs,
   snapshot.lanes = problem.laneNames;
   snapshot.laneLoads = timeline.load;
   if (options.bounds) {
-    LowerBound bound = lowerBound(problem);
-    LowerBound joint = options.load.bucketing ? jointLowerBound(problem) : bound;
+    BoundOptions limited;
+    limited.limit = options.boundLimit  ? options.boundLimit(memory.peak)
+                    : options.limit < 0 ? memory.peak
+                                        : options.limit;
+    LowerBound bound = lowerBound(problem, limited);
+    LowerBound joint = options.load.bucketing ? jointLowerBound(problem, limited) : bound;
     snapshot.orderBound = bound.makespan;
     snapshot.orderBoundBy = bound.describe(problem);
     snapshot.jointBound = joint.makespan;
     snapshot.jointBoundBy = joint.describe(problem);
+    snapshot.limitBound = joint.withLimit;
+    snapshot.limitBoundBy = joint.describeWithLimit(problem);
   }
   snapshot.rows = makeRows(loaded, timeline, order, options.limit < 0 ? memory.peak : options.limit);
   snapshot.collectives = snapshot.rows.size();
@@ -285,6 +291,8 @@ llvm::json::Value Report::toJSON() const {
                                            {"after", after.makespan},
                                            {"lower_bound", before.jointBound},
                                            {"lower_bound_by", before.jointBoundBy},
+                                           {"limit_lower_bound", before.limitBound},
+                                           {"limit_lower_bound_by", before.limitBoundBy},
                                            {"order_lower_bound", before.orderBound},
                                            {"order_lower_bound_by", before.orderBoundBy}}},
         {"gap", block.gap()},

@@ -92,6 +92,8 @@ static void printBlock(const BlockReport &block, raw_ostream &os) {
             "one arena; " + formatBytes(after.arenaBound) + " live at most");
   printLine(os, "lower bound", "", formatNs(before.jointBound),
             formatv("{0}; at most {1:f2} % from optimal", before.jointBoundBy, 100 * block.gap()).str());
+  if (before.limitBound > before.jointBound)
+    printLine(os, "within the limit", "", formatNs(before.limitBound), before.limitBoundBy);
   if (before.orderBound != before.jointBound)
     printLine(os, "without merging", "", formatNs(before.orderBound), before.orderBoundBy);
   for (auto [lane, load] : zip(after.lanes, after.laneLoads))

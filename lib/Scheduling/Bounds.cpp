@@ -8,6 +8,8 @@
 
 #include "CommSched/Scheduling/Bounds.h"
 #include "BucketShares.h"
+#include "CapBound.h"
+#include "CommSched/Scheduling/Bucketing.h"
 #include "DeferralBound.h"
 #include "HeadsAndTails.h"
 #include "llvm/ADT/STLExtras.h"
@@ -24,6 +26,10 @@ std::string LowerBound::describe(const Problem &problem) const {
   if (lane == kComputeLane)
     return "compute lane";
   return "lane of group " + problem.laneNames[lane];
+}
+
+std::string LowerBound::describeWithLimit(const Problem &problem) const {
+  return limitLane == kNone ? describe(problem) : "peak limit and lane of group " + problem.laneNames[limitLane];
 }
 
 namespace {
@@ -87,11 +93,16 @@ BoundCosts costsInBuckets(const Problem &problem) {
   return costs;
 }
 
-LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const BoundOptions &options) {
+std::vector<Bytes> mandatoryBytes(const Problem &problem, const BoundOptions &options, bool bucketing);
+
+LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const BoundOptions &options, bool bucketing) {
   LowerBound bound;
   auto raise = [&](Ns makespan, BoundArgument argument, LaneId lane) {
-    if (makespan > bound.makespan)
-      bound = {makespan, argument, lane};
+    if (makespan <= bound.makespan)
+      return;
+    bound.makespan = bound.withLimit = makespan;
+    bound.argument = argument;
+    bound.lane = lane;
   };
   HeadsAndTails times = headsAndTails(problem, costs, options);
   std::vector<std::vector<Job>> jobs(problem.numLanes());
@@ -117,17 +128,25 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
   raise(times.throughAny(costs), BoundArgument::CriticalPath, kNone);
   DeferralBound deferral = deferralBound(problem, costs);
   raise(deferral.makespan, BoundArgument::OneMachine, deferral.lane);
+  if (options.limit >= 0) {
+    CapBound cap =
+        capBound(problem, costs, times, mandatoryBytes(problem, options, bucketing), options.limit, bucketing);
+    if (cap.makespan > bound.makespan) {
+      bound.withLimit = cap.makespan;
+      bound.limitLane = cap.lane;
+    }
+  }
   return bound;
 }
 
 } // namespace
 
 LowerBound commsched::lowerBound(const Problem &problem, const BoundOptions &options) {
-  return boundWith(problem, costsAsGiven(problem), options);
+  return boundWith(problem, costsAsGiven(problem), options, /*bucketing=*/false);
 }
 
 LowerBound commsched::jointLowerBound(const Problem &problem, const BoundOptions &options) {
-  return boundWith(problem, costsInBuckets(problem), options);
+  return boundWith(problem, costsInBuckets(problem), options, /*bucketing=*/true);
 }
 
 namespace {
@@ -135,8 +154,9 @@ namespace {
 /// Buffers in one round of peakLowerBound().
 constexpr int32_t kBuffersPerRound = 1024;
 /// Adds to `live` what must be live at each node of the buffers `chosen`: defined at it or before it, and touched at it
-/// or after it (or kept to the end).
-void addMandatory(const Problem &problem, llvm::ArrayRef<BufferId> chosen, std::vector<Bytes> &live) {
+/// or after it (or kept to the end). `released`: of each wait, an input of its start that it does not hold, or kNone.
+void addMandatory(const Problem &problem, llvm::ArrayRef<BufferId> chosen, llvm::ArrayRef<BufferId> released,
+                  std::vector<Bytes> &live) {
   constexpr int32_t words = kBuffersPerRound / 64;
   using Row = std::array<uint64_t, words>;
   std::vector<int32_t> slot(problem.buffers.size(), kNone);
@@ -156,7 +176,7 @@ void addMandatory(const Problem &problem, llvm::ArrayRef<BufferId> chosen, std::
   };
   auto touch = [&](Row &row, NodeId node) {
     for (BufferId id : problem.touches[node])
-      if (slot[id] != kNone)
+      if (slot[id] != kNone && id != released[node])
         row[slot[id] / 64] |= uint64_t(1) << (slot[id] % 64);
   };
   for (NodeId id = 0; id < problem.size(); ++id) {
@@ -174,9 +194,13 @@ void addMandatory(const Problem &problem, llvm::ArrayRef<BufferId> chosen, std::
   }
 }
 
-} // namespace
-
-Bytes commsched::peakLowerBound(const Problem &problem, const BoundOptions &options) {
+/// Of each node: what must be live while it runs, in any order. With `bucketing`, also if a bucket's pack reads the
+/// inputs of members before the flight.
+std::vector<Bytes> mandatoryBytes(const Problem &problem, const BoundOptions &options, bool bucketing) {
+  std::vector<BufferId> released(problem.size(), kNone);
+  for (NodeId id = 0; bucketing && id < problem.size(); ++id)
+    if (problem.nodes[id].mergeKey != kNone && isMergeable(problem, id))
+      released[problem.members[id].wait] = problem.members[id].input;
   std::vector<BufferId> bySize;
   for (BufferId id = 0; id < static_cast<BufferId>(problem.buffers.size()); ++id)
     if (problem.buffers[id].bytes > 0 && !problem.users[id].empty())
@@ -194,9 +218,16 @@ Bytes commsched::peakLowerBound(const Problem &problem, const BoundOptions &opti
   for (size_t first = 0; first < known; first += kBuffersPerRound)
     addMandatory(problem,
                  llvm::ArrayRef<BufferId>(bySize).slice(first, std::min<size_t>(kBuffersPerRound, known - first)),
-                 live);
+                 released, live);
   for (size_t index = known; index < bySize.size(); ++index)
     for (NodeId node : problem.users[bySize[index]])
-      live[node] += problem.buffers[bySize[index]].bytes;
+      live[node] += bySize[index] == released[node] ? 0 : problem.buffers[bySize[index]].bytes;
+  return live;
+}
+
+} // namespace
+
+Bytes commsched::peakLowerBound(const Problem &problem, const BoundOptions &options) {
+  std::vector<Bytes> live = mandatoryBytes(problem, options, /*bucketing=*/false);
   return live.empty() ? 0 : *std::max_element(live.begin(), live.end());
 }

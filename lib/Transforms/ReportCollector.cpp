@@ -68,6 +68,9 @@ LogicalResult ReportCollector::begin(ModuleOp module) {
   result = {options.machine, {}};
   MeasureOptions measure;
   measure.load = {options.collectiveOrder, options.bucketing};
+  measure.boundLimit = [this](Bytes peak) {
+    return peakLimit(peak, options.memoryBudgetRatio, options.memoryLimitBytes);
+  };
   measure.timeline = !options.timelineFile.empty();
   forEachReportedBlock(module, [&](FunctionOpInterface, Block &block, std::string name) {
     BlockReport report;

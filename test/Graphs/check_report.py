@@ -5,7 +5,7 @@ import sys
 
 for function in json.load(open(sys.argv[1]))["functions"]:
     time, peak = function["makespan_ns"], function["peak_bytes"]
-    assert time["lower_bound"] <= time["after"] < time["before"], time
+    assert time["lower_bound"] <= time["limit_lower_bound"] <= time["after"] < time["before"], time
     assert peak["after"] <= peak["limit"] == peak["before"], peak
     assert function["exposed_ns"]["after"] < function["exposed_ns"]["before"]
     assert abs(function["gap"] - (time["after"] / time["lower_bound"] - 1)) < 1e-9

@@ -37,6 +37,8 @@ func.func @nothing(%x: tensor<4xf32>) -> tensor<4xf32> {
 // JSON: "makespan_ns": {
 // JSON-NEXT: "after": 450,
 // JSON-NEXT: "before": 450,
+// JSON-NEXT: "limit_lower_bound": 450,
+// JSON-NEXT: "limit_lower_bound_by": "critical path",
 // JSON-NEXT: "lower_bound": 450,
 // JSON-NEXT: "lower_bound_by": "critical path"
 // JSON: "name": "step",

@@ -17,6 +17,7 @@
 #include "CommSched/Scheduling/Timeline.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -58,6 +59,9 @@ struct BlockSnapshot {
   /// them ("compute lane", "lane of group @dp", "critical path"). Equal where bucketing was not asked for.
   Ns orderBound = 0, jointBound = 0;
   std::string orderBoundBy, jointBoundBy;
+  /// The bound on what was allowed (any bucketing, if it was) for peaks within MeasureOptions::boundLimit: not less.
+  Ns limitBound = 0;
+  std::string limitBoundBy;
   int64_t unknownSizes = 0, unknownCosts = 0;
   std::vector<CollectiveRow> rows;
   std::vector<std::string> lanes;
@@ -74,6 +78,8 @@ struct MeasureOptions {
   bool timeline = false;
   /// Peak that limiting factors are judged by, bytes; the block's own peak where negative.
   Bytes limit = -1;
+  /// The limit that a bound is given for, as a function of the block's peak; none: `limit`.
+  std::function<Bytes(Bytes peak)> boundLimit;
 };
 
 /// Measures `block` as it stands. O((operations + edges) log operations), bounds apart.

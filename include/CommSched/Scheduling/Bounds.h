@@ -33,6 +33,8 @@ struct BoundOptions {
   NodeId exactNodes = 24000;
   /// Beyond, windows of so many nodes; each knows its own and the one before.
   NodeId window = 3072;
+  /// A peak limit, bytes, for LowerBound::withLimit; none where negative.
+  Bytes limit = -1;
 };
 
 /// A lower bound on the makespan.
@@ -41,16 +43,22 @@ struct LowerBound {
   BoundArgument argument = BoundArgument::LaneLoad;
   /// The lane that binds; kNone of a critical path.
   LaneId lane = kComputeLane;
+  /// The same for orders that keep to BoundOptions::limit: `makespan`, or more where the limit binds; then `limitLane`
+  /// is the lane that has to wait for memory.
+  Ns withLimit = 0;
+  LaneId limitLane = kNone;
 
   /// "compute lane", "lane of group @dp", "critical path".
   std::string describe(const Problem &problem) const;
+  /// The same of `withLimit`: also "peak limit and lane of group @dp".
+  std::string describeWithLimit(const Problem &problem) const;
 };
 
 /// No order of the problem, with its collectives as they are, is faster: the largest of each lane's load, the critical
 /// path, and each lane's preemptive one-machine bound with heads and tails, these strengthened by the load of ancestors
 /// and descendants per lane; and what a long collective late in the block costs, whatever is put off behind it. Memory
-/// is not limited and nothing slows down, so that it holds with limits and slow-downs too. Exact ancestor sets up to a
-/// size, in O(N^2 / 64) words; windows beyond, O(N window).
+/// is not limited (but for LowerBound::withLimit) and nothing slows down, so that it holds with limits and slow-downs
+/// too. Exact ancestor sets up to a size, in O(N^2 / 64) words; windows beyond, O(N window).
 LowerBound lowerBound(const Problem &problem, const BoundOptions &options = {});
 
 /// No order of the problem is faster with any bucketing by Problem::mergeKeys (Bucketing.h), packed or coalesced.
