@@ -34,6 +34,74 @@ void commsched::runtime::holdBuffer(commrt_context *context, Work &work, const v
   }
 }
 
+//===- Storage -------------------------------------------------------------------------------===//
+//
+// The system takes pages back with a large buffer and hands out zeroed ones with the next, which costs as much as
+// filling it. So large buffers are kept for the next one of their size, as long as all together stay below the rank's
+// peak.
+
+/// From here on buffers are kept.
+static constexpr int64_t leastSpareBytes = 64 << 10;
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define COMMRT_KEEPS_NO_BUFFERS 1
+#endif
+#endif
+
+static bool keepsBuffers(const commrt_context *context) {
+#if defined(COMMRT_KEEPS_NO_BUFFERS) || defined(__SANITIZE_ADDRESS__)
+  return false; // so that a use after the release is found
+#else
+  return !context->job->poison;
+#endif
+}
+
+/// Bytes of storage, a multiple of the alignment and at least that; negative if that overflows.
+static int64_t storageBytes(int64_t bytes) {
+  return bytes > INT64_MAX - alignment ? -1 : std::max(alignment, (bytes + alignment - 1) / alignment * alignment);
+}
+
+void commsched::runtime::trimSpare(commrt_context *context, int64_t bytes) {
+  while (!context->spare.empty() && context->allocated + context->spareBytes + bytes > context->peak) {
+    auto largest = std::prev(context->spare.end());
+    context->spareBytes -= largest->first;
+    std::free(largest->second);
+    context->spare.erase(largest);
+  }
+}
+
+static char *allocatePlain(commrt_context *context, int64_t bytes) {
+  int64_t storage = storageBytes(bytes);
+  if (storage < 0)
+    return nullptr;
+  if (storage >= leastSpareBytes) {
+    std::lock_guard<std::mutex> lock(context->mutex);
+    if (auto found = context->spare.find(storage); found != context->spare.end()) {
+      char *data = found->second;
+      context->spareBytes -= storage;
+      context->spare.erase(found);
+      return data;
+    }
+    trimSpare(context, storage);
+  }
+  return static_cast<char *>(std::aligned_alloc(alignment, storage));
+}
+
+/// The context's mutex is held, and the buffer is no longer counted as allocated.
+static void freePlain(commrt_context *context, char *data, int64_t bytes) {
+  int64_t storage = storageBytes(bytes);
+  if (!keepsBuffers(context) || storage < leastSpareBytes ||
+      context->allocated + context->spareBytes + storage > context->peak) {
+    std::free(data);
+    return;
+  }
+  context->spare.emplace(storage, data);
+  context->spareBytes += storage;
+}
+
+//===- Holds ---------------------------------------------------------------------------------===//
+
 void commsched::runtime::dropHold(Buffer *buffer) {
   if (--buffer->holds > 0)
     return;
@@ -42,7 +110,7 @@ void commsched::runtime::dropHold(Buffer *buffer) {
     std::memset(buffer->data, poisonByte, buffer->bytes);
   context->allocated -= buffer->bytes;
   if (buffer->symmetricOffset < 0)
-    std::free(buffer->data);
+    freePlain(context, buffer->data, buffer->bytes);
   context->buffers.erase(buffer->data);
   context->changed.notify_all();
 }
@@ -69,9 +137,7 @@ int32_t commrt_alloc(commrt_context *context, int32_t kind, int64_t bytes, void 
     status = allocateSymmetric(context, bytes, &data, &offset);
   if (!data || status != COMMRT_OK) {
     offset = -1;
-    int64_t rounded =
-        bytes > INT64_MAX - alignment ? -1 : std::max(alignment, (bytes + alignment - 1) / alignment * alignment);
-    data = rounded < 0 ? nullptr : static_cast<char *>(std::aligned_alloc(alignment, rounded));
+    data = allocatePlain(context, bytes);
     if (!data)
       return fail(context, COMMRT_ERR_MEMORY, "no memory for a buffer of " + std::to_string(bytes) + " bytes");
   }

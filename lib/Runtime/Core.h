@@ -139,6 +139,8 @@ struct commrt_context {
   std::unordered_map<std::string, std::unique_ptr<commrt_group>> groups;
   std::map<char *, std::unique_ptr<commsched::runtime::Buffer>> buffers;
   int64_t allocated = 0, peak = 0;
+  std::multimap<int64_t, char *> spare; ///< released plain buffers, by their bytes of storage, to be used again
+  int64_t spareBytes = 0;
   std::map<int64_t, commsched::runtime::Owned> owned; ///< by a number that only grows
   int64_t numbers = 0;
   int64_t symmetricCount = 0;
@@ -209,6 +211,8 @@ Buffer *findBuffer(commrt_context *context, const void *pointer);
 void holdBuffer(commrt_context *context, Work &work, const void *pointer);
 /// A symmetric buffer, checked against the other ranks', when nothing in flight uses its memory any more.
 int32_t allocateSymmetric(commrt_context *context, int64_t bytes, char **data, int64_t *offset);
+/// Frees spare buffers until `bytes` more stay below the peak. The context's mutex is held.
+void trimSpare(commrt_context *context, int64_t bytes);
 /// The owner's hold goes. Own thread, the context's mutex is held.
 void releaseBuffer(Buffer *buffer);
 /// One hold less; frees at zero. The context's mutex is held.

@@ -38,6 +38,8 @@ void commrt_options_init(commrt_options *options) {
     if (int64_t ms = std::strtoll(text, nullptr, 10); ms > 0 && ms < INT64_MAX / 1'000'000)
       options->timeout_ns = ms * 1'000'000;
   options->fault = std::getenv("COMMRT_FAULT");
+  if (const char *text = std::getenv("COMMRT_PROGRESS_THREAD"))
+    options->progress_thread = std::atoi(text) != 0;
 }
 
 /// Loads and opens one backend; on an error nothing of it stays.
@@ -177,6 +179,8 @@ int32_t commrt_context_destroy(commrt_context *context) {
   for (auto &[data, buffer] : context->buffers)
     if (buffer->symmetricOffset < 0)
       std::free(data);
+  for (auto &[bytes, data] : context->spare)
+    std::free(data);
   for (auto &[base, bytes] : context->ownSegments)
     munmap(base, bytes);
   if (currentContext == context)

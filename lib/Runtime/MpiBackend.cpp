@@ -13,6 +13,7 @@
 #include "MpiOperation.h"
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -48,20 +49,26 @@ struct MpiJob {
   int64_t timeoutNs = 0;
   const commrt_host *host = nullptr;
   void *context = nullptr;
-  int32_t status = COMMRT_OK;
+  std::atomic<int32_t> status{COMMRT_OK};
   ErrorMessage incoming = {}, outgoing = {};
   MPI_Request incomingRequest = MPI_REQUEST_NULL;
   std::vector<MPI_Request> outgoingRequests;
   std::deque<std::unique_ptr<MpiOperation>> operations;
   int64_t exchanges = 0;
   int waiting = 0; ///< exchanges and groups being made
-  std::atomic<bool> stopping{false};
+  /// With a progress thread, all of MPI's work is that thread's, copies included: starts and waits only tell it.
   std::thread poller;
+  std::mutex queueMutex; ///< may be taken under `mutex`, not the other way round
+  std::condition_variable queueChanged;
+  std::vector<std::unique_ptr<MpiOperation>> queue; ///< submitted, not yet among the operations
+  bool isAwaited = false, stopping = false;
   std::unique_ptr<MpiNeighbours> neighbours;
   Clock::time_point nextLook;
   bool sawDead = false;
 
   void progress();
+  void pollLoop();
+  void takeQueue();
   /// Ends the job if a process that something in flight may need is gone. Its last messages have been looked at.
   void lookForDead();
   void cancelAll();
@@ -113,8 +120,29 @@ void MpiJob::raise(int32_t error, const std::string &text) {
   cancelAll();
 }
 
+void MpiJob::takeQueue() {
+  std::lock_guard<std::mutex> lock(queueMutex);
+  for (auto &operation : queue)
+    operations.push_back(std::move(operation));
+  queue.clear();
+}
+
+void MpiJob::pollLoop() {
+  while (true) {
+    progress();
+    std::unique_lock<std::mutex> lock(queueMutex);
+    queueChanged.wait_for(lock, pollInterval, [&] { return !queue.empty() || isAwaited || stopping; });
+    isAwaited = false;
+    if (stopping)
+      return;
+  }
+}
+
 void MpiJob::progress() {
   std::lock_guard<std::recursive_mutex> lock(mutex);
+  takeQueue();
+  if (status != COMMRT_OK && !operations.empty())
+    return cancelAll(); // submitted before the error was known
   int flag = 0;
   if (incomingRequest != MPI_REQUEST_NULL && MPI_Test(&incomingRequest, &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
       flag && status == COMMRT_OK) {
@@ -160,7 +188,14 @@ void MpiJob::lookForDead() {
 }
 
 static int32_t progressMpi(void *opaque) {
-  static_cast<MpiJob *>(opaque)->progress();
+  auto *job = static_cast<MpiJob *>(opaque);
+  if (!job->poller.joinable()) {
+    job->progress();
+    return COMMRT_OK;
+  }
+  std::lock_guard<std::mutex> lock(job->queueMutex);
+  job->isAwaited = true;
+  job->queueChanged.notify_one();
   return COMMRT_OK;
 }
 
@@ -255,12 +290,7 @@ static int32_t openMpi(const commrt_backend_config *config, void **result, int32
   *ranks = job->ranks;
   *localRank = job->rank;
   if (config->progress_thread)
-    job->poller = std::thread([poll = job.get()] {
-      while (!poll->stopping) {
-        poll->progress();
-        std::this_thread::sleep_for(pollInterval);
-      }
-    });
+    job->poller = std::thread([poll = job.get()] { poll->pollLoop(); });
   *result = job.release();
   return COMMRT_OK;
 }
@@ -285,7 +315,11 @@ static void sayFarewell(MpiJob &job) {
 
 static void closeMpi(void *opaque) {
   std::unique_ptr<MpiJob> job(static_cast<MpiJob *>(opaque));
-  job->stopping = true;
+  {
+    std::lock_guard<std::mutex> lock(job->queueMutex);
+    job->stopping = true;
+    job->queueChanged.notify_one();
+  }
   if (job->poller.joinable())
     job->poller.join();
   if (job->status != COMMRT_OK) {
@@ -310,6 +344,7 @@ static int32_t attachMpi(void *opaque, int32_t rank, const commrt_host *host, vo
 static void detachMpi(void *opaque) {
   auto *job = static_cast<MpiJob *>(opaque);
   std::lock_guard<std::recursive_mutex> lock(job->mutex);
+  job->takeQueue();
   if (!job->operations.empty())
     job->raise(COMMRT_ERR_PEER, "left with collectives in flight");
   if (job->status != COMMRT_OK)
@@ -338,7 +373,7 @@ static int32_t createGroup(void *opaque, const char *name, const int32_t *member
   });
   if (!flag) {
     copyText(inTime ? "another rank failed" : "not all ranks made the group in time", message, messageSize);
-    return inTime ? job->status : COMMRT_ERR_TIMEOUT;
+    return inTime ? job->status.load() : COMMRT_ERR_TIMEOUT;
   }
   std::lock_guard<std::recursive_mutex> lock(job->mutex);
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
@@ -362,6 +397,15 @@ static int32_t submitMpi(void *opaque, commrt_work *work) {
   MpiJob &job = *group.job;
   char text[1024] = "";
   job.host->describe(work, text, sizeof(text));
+  if (job.poller.joinable()) {
+    if (job.status != COMMRT_OK)
+      return job.status;
+    auto operation = std::make_unique<MpiOperation>(group, work, text);
+    std::lock_guard<std::mutex> lock(job.queueMutex);
+    job.queue.push_back(std::move(operation));
+    job.queueChanged.notify_one();
+    return COMMRT_OK;
+  }
   std::lock_guard<std::recursive_mutex> lock(job.mutex);
   if (job.status != COMMRT_OK)
     return job.status;
@@ -434,7 +478,7 @@ static int32_t exchangeMpi(void *opaque, const void *mine, int64_t bytes, void *
   got.release();
   if (wrongSize)
     return COMMRT_ERR_MISMATCH;
-  return inTime ? job->status : COMMRT_ERR_TIMEOUT;
+  return inTime ? job->status.load() : COMMRT_ERR_TIMEOUT;
 }
 
 //===- The table --------------------------------------------------------------------------------===//

@@ -8,6 +8,7 @@
 
 #include "RuntimeTestSupport.h"
 #include "SymmetricHeap.h"
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <random>
@@ -209,6 +210,29 @@ TEST(Buffers, OutliveTheCollectivesThatUseThem) {
     EXPECT_EQ(commrt_allocated_bytes(context), 0);
     EXPECT_EQ(out[0], 7);
     EXPECT_EQ(out[2 * count - 1], 8);
+  }));
+}
+
+/// Released storage serves the next buffer of its size, as long as all of it stays below the peak.
+TEST(Buffers, LargeOnesAreUsedAgain) {
+  RunOptions how;
+  how.poison = false;
+  expectAllOk(runRanks(1, how, [](commrt_context *context) {
+    constexpr int64_t large = 1 << 20;
+    std::vector<void *> first(3), second(3);
+    for (int round = 0; round < 3; ++round) {
+      for (void *&pointer : first)
+        ASSERT_EQ(commrt_alloc(context, COMMRT_BUFFER_PLAIN, large, &pointer), COMMRT_OK);
+      std::memset(first[round], round, large);
+      for (void *pointer : first)
+        ASSERT_EQ(commrt_free(context, pointer), COMMRT_OK);
+      for (void *&pointer : second)
+        ASSERT_EQ(commrt_alloc(context, COMMRT_BUFFER_PLAIN, large / 2, &pointer), COMMRT_OK);
+      for (void *pointer : second)
+        ASSERT_EQ(commrt_free(context, pointer), COMMRT_OK);
+    }
+    EXPECT_EQ(commrt_allocated_bytes(context), 0);
+    EXPECT_EQ(commrt_peak_bytes(context), 3 * large);
   }));
 }
 

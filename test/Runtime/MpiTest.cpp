@@ -197,4 +197,54 @@ TEST(Mpi, MessagesTagsAndUnevenSplits) {
   EXPECT_EQ(commrt_context_destroy(context), COMMRT_OK);
   EXPECT_EQ(commrt_job_destroy(job), COMMRT_OK);
 }
+/// 10,000 tokens at once; symmetric buffers at one offset, whose memory is used again only after its last reader.
+TEST(Mpi, ManyTokensAndSymmetricBuffers) {
+  commrt_options options = mpiOptions();
+  commrt_job *job;
+  ASSERT_EQ(commrt_job_create(&options, &job, nullptr, 0), COMMRT_OK);
+  int32_t me = commrt_job_local_rank(job), n = commrt_job_ranks(job);
+  commrt_context *context;
+  ASSERT_EQ(commrt_context_create(job, me, &context), COMMRT_OK);
+  commrt_group *group = worldGroup(context);
+  constexpr int many = 10000;
+  std::vector<int32_t> values(many, me);
+  std::vector<commrt_token *> tokens(many);
+  for (int i = 0; i < many; ++i)
+    ASSERT_EQ(commrt_all_reduce_start(group, &values[i], &values[i], 1, COMMRT_I32, COMMRT_SUM, 1, -1, &tokens[i]),
+              COMMRT_OK);
+  for (int i = many - 1; i >= 0; --i)
+    ASSERT_EQ(finish(tokens[i]), COMMRT_OK);
+  EXPECT_EQ(values, std::vector<int32_t>(many, n * (n - 1) / 2));
+
+  constexpr int64_t count = 100000;
+  auto make = [&](int64_t elements) {
+    void *pointer = nullptr;
+    EXPECT_EQ(commrt_alloc(context, COMMRT_BUFFER_SYMMETRIC, elements * 4, &pointer), COMMRT_OK);
+    return static_cast<int32_t *>(pointer);
+  };
+  for (int round = 0; round < 3; ++round) {
+    int32_t *in = make(count), *out = make(n * count);
+    std::fill_n(in, count, me * 10 + round);
+    commrt_token *token;
+    ASSERT_EQ(commrt_all_gather_start(group, in, out, 1, count, COMMRT_I32, -1, &token), COMMRT_OK);
+    ASSERT_EQ(commrt_free(context, in), COMMRT_OK);
+    int32_t *again = make(count);
+    EXPECT_EQ(again, in);
+    std::fill_n(again, count, -1);
+    std::vector<int64_t> offsets(n);
+    int64_t mine = -1;
+    ASSERT_EQ(commrt_symmetric_offset(context, again, &mine), COMMRT_OK);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    for (int32_t from = 0; from < n; ++from)
+      ASSERT_EQ(out[from * count + count / 2], from * 10 + round);
+    ASSERT_EQ(commrt_all_gather_start(group, &mine, offsets.data(), 1, 1, COMMRT_I64, -1, &token), COMMRT_OK);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    EXPECT_EQ(offsets, std::vector<int64_t>(n, mine));
+    ASSERT_EQ(commrt_free(context, again), COMMRT_OK);
+    ASSERT_EQ(commrt_free(context, out), COMMRT_OK);
+  }
+  ASSERT_EQ(commrt_program_end(context), COMMRT_OK);
+  EXPECT_EQ(commrt_context_destroy(context), COMMRT_OK);
+  EXPECT_EQ(commrt_job_destroy(job), COMMRT_OK);
+}
 } // namespace

@@ -124,7 +124,8 @@ typedef struct commrt_options {
   int32_t workers;      ///< threads, sim: threads that carry out collectives; 0 = up to 4
   int32_t trace;        ///< 1: keep what commrt_trace_write writes
   int32_t poison;       ///< 1: overwrite buffers when they are released, so that late readers show
-  int32_t progress_thread; ///< mpi: 1 = a thread polls every 200 us besides commrt_progress
+  int32_t progress_thread; ///< mpi: 1 = a thread polls every 200 us besides commrt_progress, for ranks that have a core
+                           ///< to spare; environment COMMRT_PROGRESS_THREAD
   const char *fault;       ///< NULL, or KIND@N[:rank=R][:ms=T]; see docs/Runtime.md. Environment COMMRT_FAULT
 } commrt_options;
 

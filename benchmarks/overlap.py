@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Exposed communication of a program as written and as scheduled, over MPI, in the same run.
+
+Each layer gathers a 4 MiB weight from all ranks and multiplies with it, about 5 ms of real computation in a few kernels. As
+written, every gather is waited for where it is started. comm-opt schedules it with durations measured here. Then one mpirun
+runs both (which also shows that their results are equal, bit for bit), several times, in alternating order. Per iteration, on
+the slowest rank:
+
+  waiting    the time in waits: communication that no computation hides
+  beyond     the time that is not in kernels: waits, starts and progress. Over shared memory a core copies the data, so where
+             every core computes, this cannot shrink as the waits do; a network card or a spare core can do better
+
+    python benchmarks/overlap.py [--ranks 2] [--layers 8] [--repetitions 5] [--pieces 3]
+    python benchmarks/overlap.py --sleep --progress-thread --pieces 1
+
+--sleep lets kernels sleep for their cost, as if a device computed, and --progress-thread lets a thread of each rank move the
+data meanwhile. Timings need an idle machine; on a busy one `chrt -r 5` keeps other processes off the ranks' cores (not
+together with --progress-thread and kernels that compute: a round-robin thread is not preempted by its equals).
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+SIDE = 1024  # of the f32 weight: 4 MiB
+LAYER_NS = 5_000_000
+ENVIRONMENT = dict(
+    os.environ,
+    OMPI_ALLOW_RUN_AS_ROOT="1",
+    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+    OMPI_MCA_rmaps_base_oversubscribe="1",
+)
+
+
+def program(ranks, layers, pieces, kernel, kernel_ns, gather_ns):
+    """The module as it is written by hand: start, wait, compute."""
+    shard, weight, row = f"tensor<{SIDE // ranks}x{SIDE}xf32>", f"tensor<{SIDE}x{SIDE}xf32>", f"tensor<1x{SIDE}xf32>"
+    arguments = ", ".join(f"%s{layer}: {shard}" for layer in range(layers))
+    lines = [f"comm.group @world #comm.iota<[1, {ranks}]>", f"func.func @main(%x: {row}, {arguments}) -> {row} {{"]
+    last = "%x"
+    cost = "{{comm.cost = #comm.cost<time = {}>}}".format
+    for layer in range(layers):
+        lines.append(f"  %f{layer} = comm.all_gather %s{layer} on @world {cost(gather_ns)} : ({shard}) -> !comm.future<{weight}>")
+        lines.append(f"  %w{layer} = comm.wait %f{layer} : !comm.future<{weight}>")
+        for piece in range(pieces):
+            name = f"%y{layer}_{piece}"
+            lines.append(f'  {name} = comm.compute "{kernel}"({last}, %w{layer}) {cost(kernel_ns)} : ({row}, {weight}) -> {row}')
+            last = name
+    return "\n".join(lines + [f"  return {last} : {row}", "}", ""])
+
+
+class Bench:
+    def __init__(self, options):
+        self.options = options
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="comm-overlap-"))
+
+    def run(self, *paths, iterations):
+        """By program: per iteration and rank, (elapsed, computing, waiting) in ns."""
+        o = self.options
+        command = ["mpirun", "-np", str(o.ranks), "sh", "-c", f'exec "$@" --timeline={self.folder}/t$OMPI_COMM_WORLD_RANK.json', "x"]
+        command += [str(o.bin / "comm-run"), str(paths[0]), f"--iterations={iterations}"]
+        command += [f"--compare={paths[1]}"] if len(paths) > 1 else []
+        command += ["--emulate-costs"] if o.sleep else []
+        environment = dict(ENVIRONMENT, COMMRT_PROGRESS_THREAD=str(int(o.progress_thread)))
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+        kernels = o.layers * o.pieces
+        result = [[[] for _ in range(iterations)] for _ in paths]
+        self.gathers = []
+        for rank in range(o.ranks):
+            events = json.loads((self.folder / f"t{rank}.json").read_text())["traceEvents"]
+            computing = sorted((e for e in events if e["tid"] == "compute" and e["name"] != "wait"), key=lambda e: e["ts"])
+            waits = [e for e in events if e["tid"] == "compute" and e["name"] == "wait"]
+            self.gathers += [e["dur"] * 1000 for e in events if e["name"] == "all_gather"]
+            if len(computing) != kernels * iterations * len(paths):
+                sys.exit(f"{len(computing)} kernels in the timeline")
+            for index in range(len(paths)):
+                end = None
+                for iteration in range(iterations):
+                    begin = (index * iterations + iteration) * kernels
+                    mine = computing[begin : begin + kernels]
+                    finish = mine[-1]["ts"] + mine[-1]["dur"]
+                    busy = sum(e["dur"] for e in mine)
+                    if end is not None:
+                        waiting = sum(e["dur"] for e in waits if end <= e["ts"] < finish)
+                        result[index][iteration].append(((finish - end) * 1000, busy * 1000, waiting * 1000))
+                    end = finish
+        # The first iteration warms up, and nothing says when it began.
+        return [iterations_of[1:] for iterations_of in result]
+
+
+def text(samples):
+    """min / median / max in ms."""
+    return f"{min(samples) / 1e6:7.2f} {statistics.median(samples) / 1e6:7.2f} {max(samples) / 1e6:7.2f}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build" / "bin")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--layers", type=int, default=8)
+    parser.add_argument("--pieces", type=int, default=3, help="kernels per layer; a 1024 x 1024 product takes some 2 ms")
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--iterations", type=int, default=5, help="per run, the first one not counted")
+    parser.add_argument("--sleep", action="store_true")
+    parser.add_argument("--progress-thread", action="store_true")
+    options = parser.parse_args()
+    bench = Bench(options)
+    kernel = "layer" if options.sleep else "mm"
+    written, scheduled = bench.folder / "written.mlir", bench.folder / "scheduled.mlir"
+
+    # Durations on this machine, for the scheduler.
+    kernel_ns = LAYER_NS // options.pieces
+    written.write_text(program(options.ranks, options.layers, options.pieces, kernel, kernel_ns, LAYER_NS))
+    samples = bench.run(written, iterations=4)[0]
+    if not options.sleep:
+        kernel_ns = round(statistics.median(busy for ranks in samples for _, busy, _ in ranks) / options.layers / options.pieces)
+    gather_ns = round(statistics.median(bench.gathers))
+    written.write_text(program(options.ranks, options.layers, options.pieces, kernel, kernel_ns, gather_ns))
+    done = subprocess.run(
+        [str(options.bin / "comm-opt"), str(written), "--comm-schedule=memory-budget-ratio=1.0 bucketing=false", "-o", str(scheduled)],
+        capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(done.stderr)
+
+    measured = {path: {"waiting": [], "beyond": [], "elapsed": []} for path in (written, scheduled)}
+    computing = []
+    for repetition in range(options.repetitions):
+        order = [written, scheduled] if repetition % 2 == 0 else [scheduled, written]
+        for path, samples in zip(order, bench.run(*order, iterations=options.iterations)):
+            for ranks in samples:
+                measured[path]["waiting"].append(max(waiting for _, _, waiting in ranks))
+                measured[path]["beyond"].append(max(total - busy for total, busy, _ in ranks))
+                measured[path]["elapsed"].append(max(total for total, _, _ in ranks))
+                computing += [busy for _, busy, _ in ranks]
+    load = " ".join(f"{value:.1f}" for value in os.getloadavg())
+    print(f"{options.ranks} ranks over mpi, {options.layers} layers: a 4 MiB all-gather, "
+          f"{statistics.median(computing) / options.layers / 1e6:.2f} ms of computation in {options.pieces} kernels"
+          f"{' (asleep)' if options.sleep else ''}{', progress thread' if options.progress_thread else ''}; "
+          f"{len(measured[written]['beyond'])} iterations each; {os.cpu_count()} cores, load {load}")
+    print(f"{'ms: min median max':24}{'as written':>24}{'scheduled':>24}  ratio of medians, minima")
+    for what in ("waiting", "beyond", "elapsed"):
+        a, b = measured[written][what], measured[scheduled][what]
+        print(f"{what:24}{text(a)}{text(b)}  {statistics.median(b) / statistics.median(a):.2f}, {min(b) / min(a):.2f}")
+    print("results equal, bit for bit")
+
+
+if __name__ == "__main__":
+    main()
