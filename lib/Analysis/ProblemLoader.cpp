@@ -45,6 +45,8 @@ public:
       loadNode(id);
     loadBuffers();
     problem.preds = computeDependences(nodes, storage, options.order);
+    if (options.bucketing)
+      dropImpliedOfWaits();
     problem.finalize();
     problem.argumentBytes = storage.argumentBytes();
     result.unknownSizes = storage.unknownSizes();
@@ -63,6 +65,7 @@ private:
   void loadBuffers();
   void collectTouches(NodeId id, SmallVectorImpl<BufferId> &touches);
 
+  void dropImpliedOfWaits();
   void loadMergeKeys();
   int32_t mergeKeyOf(CollectiveOpInterface start, LaneId lane);
   bool loadMember(CollectiveOpInterface start, MergeMember &member);
@@ -213,6 +216,23 @@ void Loader::loadBuffers() {
 //===-----------------------------------------------------------------------------------------===//
 // Bucketing
 //===-----------------------------------------------------------------------------------------===//
+
+/// A wait touches what its start touches and so depends on whoever wrote that before: the start does, too. A bucket's
+/// wait has no place for such an edge, and nothing is lost without it.
+void Loader::dropImpliedOfWaits() {
+  IndexLists kept;
+  kept.reserve(problem.size(), problem.preds.numValues());
+  SmallVector<NodeId> row;
+  for (NodeId id = 0; id < problem.size(); ++id) {
+    NodeId start = problem.nodes[id].start;
+    row.clear();
+    for (NodeId pred : problem.preds[id])
+      if (start == kNone || !llvm::binary_search(problem.preds[start], pred))
+        row.push_back(pred);
+    kept.append(row);
+  }
+  problem.preds = std::move(kept);
+}
 
 BufferId Loader::bufferOf(Value value) const {
   ArrayRef<StorageId> ids = storage.of(value);

@@ -186,3 +186,40 @@ func.func @several_buffers(%a: tensor<4xf32>, %b: tensor<4xf32>, %c: i1) -> tens
   %w0 = comm.wait %f0 : !comm.future<tensor<4xf32>>
   return %w0 : tensor<4xf32>
 }
+
+// -----
+
+// Tests that an input that was written in place before is no obstacle: its wait touches it, but so does its start.
+comm.group @dp #comm.iota<[1, 4]>
+// CHECK-LABEL: func @written_before
+// expected-remark @+1 {{CollectivesAfter=1, CollectivesBefore=2}}
+func.func @written_before(%a: tensor<4xf32>, %b: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %z = comm.compute "zeros"() : () -> tensor<4xf32>
+  comm.compute "add_"(%z, %a) mutates [0] : (tensor<4xf32>, tensor<4xf32>) -> ()
+  // CHECK: comm.fsdp.chunk_cat %{{.*}}, %arg1
+  // expected-remark @+1 {{2 collectives are one}}
+  %f0 = comm.all_reduce sum %z on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  %w0 = comm.wait %f0 : !comm.future<tensor<4xf32>>
+  %f1 = comm.all_reduce sum %b on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  %w1 = comm.wait %f1 : !comm.future<tensor<4xf32>>
+  return %w0, %w1 : tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// Tests that an input that is written while the collective is in flight, in program order, keeps the bucket in front of the write.
+comm.group @dp #comm.iota<[1, 4]>
+// CHECK-LABEL: func @written_after
+// expected-remark @+1 {{CollectivesAfter=1, CollectivesBefore=2}}
+func.func @written_after(%a: tensor<4xf32>, %b: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %z = comm.compute "zeros"() : () -> tensor<4xf32>
+  // CHECK: comm.wait
+  // CHECK: comm.compute "add_"
+  // expected-remark @+1 {{2 collectives are one}}
+  %f0 = comm.all_reduce sum %z on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  %w0 = comm.wait %f0 : !comm.future<tensor<4xf32>>
+  comm.compute "add_"(%z, %a) mutates [0] : (tensor<4xf32>, tensor<4xf32>) -> ()
+  %f1 = comm.all_reduce sum %b on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  %w1 = comm.wait %f1 : !comm.future<tensor<4xf32>>
+  return %w0, %w1 : tensor<4xf32>, tensor<4xf32>
+}

@@ -69,6 +69,11 @@ Error Program::readEntry(ModuleOp module, StringRef entry) {
     return error;
   if (Error error = addAll(function.getResultTypes(), resultValues, "result"))
     return error;
+  for (mlir::BlockArgument argument : function.getArguments())
+    emptied.push_back(any_of(argument.getUsers(), [](mlir::Operation *user) {
+      auto resize = dyn_cast<comm::ResizeStorageOp>(user);
+      return resize && resize.getBytes() == 0;
+    }));
   for (auto group : module.getOps<comm::GroupOp>())
     worldSize = std::max(worldSize, group.getGroups().getWorldSize());
   function->setAttr(mlir::LLVM::LLVMDialect::getEmitCWrapperAttrName(), mlir::UnitAttr::get(module.getContext()));

@@ -30,6 +30,8 @@ public:
   /// Zeros of the types of the entry's arguments and results.
   const std::vector<HostValue> &arguments() const { return argumentValues; }
   const std::vector<HostValue> &results() const { return resultValues; }
+  /// Whether the entry takes the storage of an argument away (`comm.resize_storage` to 0): it has no contents then.
+  bool losesContents(size_t argument) const { return emptied[argument]; }
   /// Ranks that the groups of the module speak of; 1 without groups.
   int64_t ranks() const { return worldSize; }
 
@@ -44,6 +46,7 @@ private:
 
   std::string sourcePath, entryName;
   std::vector<HostValue> argumentValues, resultValues;
+  std::vector<bool> emptied;
   int64_t worldSize = 1;
   std::unique_ptr<mlir::ExecutionEngine> engine;
   void (*entryFunction)(void **) = nullptr;
