@@ -35,57 +35,60 @@ private:
   bool isWait(NodeId id) const { return problem.nodes[id].kind == NodeKind::Wait; }
   bool isView(NodeId id) const { return problem.nodes[id].kind == NodeKind::Compute && problem.nodes[id].cost == 0; }
 
-  /// What is reached from `from` along `edges` over nodes that are free and that `enter` admits; in the order given.
-  std::vector<NodeId> reach(NodeId from, const IndexLists &edges, llvm::function_ref<bool(NodeId)> enter) {
-    std::vector<NodeId> found = {from};
-    seen[from] = ++visit;
+  /// What is reached from `roots` along `edges` over nodes that are free and that `enter` admits, but not beyond those
+  /// with the role `last`; in the order given, roots included.
+  std::vector<NodeId> reach(std::vector<NodeId> roots, const IndexLists &edges, llvm::function_ref<bool(NodeId)> enter,
+                            FsdpRole last = FsdpRole::None) {
+    std::vector<NodeId> found = std::move(roots);
+    ++visit;
+    for (NodeId root : found)
+      seen[root] = visit;
     for (size_t next = 0; next < found.size(); ++next)
-      for (NodeId other : edges[found[next]])
-        if (groupOf[other] == kNone && seen[other] != visit && enter(other)) {
-          seen[other] = visit;
-          found.push_back(other);
-        }
+      if (last == FsdpRole::None || roles[found[next]] != last)
+        for (NodeId other : edges[found[next]])
+          if (groupOf[other] == kNone && seen[other] != visit && enter(other)) {
+            seen[other] = visit;
+            found.push_back(other);
+          }
     llvm::sort(found, [&](NodeId a, NodeId b) { return place[a] < place[b]; });
     return found;
   }
 
-  /// The gather with what it is made of, and its waits with the copy-out.
+  /// The gather with what it is made of, and its waits with the copy-outs.
   void formGather(NodeId start) {
-    std::vector<NodeId> launch = reach(start, problem.preds, [&](NodeId id) {
+    std::vector<NodeId> launch = reach({start}, problem.preds, [&](NodeId id) {
       return problem.nodes[id].kind == NodeKind::Compute && roles[id] != FsdpRole::CopyOut;
     });
     if (llvm::none_of(launch, [&](NodeId id) { return roles[id] == FsdpRole::CopyIn; }))
       return;
-    std::vector<NodeId> wait = reach(start, problem.succs, [&](NodeId id) {
-      return problem.nodes[id].start == start || (!isWait(id) && (roles[id] == FsdpRole::CopyOut || isView(id)));
-    });
-    // A second copy-out belongs to the layer's next use.
-    int32_t copyOuts = 0;
-    auto end = llvm::find_if(wait, [&](NodeId id) { return roles[id] == FsdpRole::CopyOut && ++copyOuts > 1; });
-    wait.erase(end, wait.end());
+    // A copy-out that is only reached through another one belongs to the layer's next use. Views of what was copied
+    // out stay with it.
+    auto isCopyOut = [&](NodeId id) { return roles[id] == FsdpRole::CopyOut; };
+    auto followsWait = [&](NodeId id) { return problem.nodes[id].start == start || isCopyOut(id) || isView(id); };
+    std::vector<NodeId> copied = reach({start}, problem.succs, followsWait, FsdpRole::CopyOut);
+    std::vector<NodeId> wait = reach(copied, problem.succs, [&](NodeId id) { return isView(id) && !isCopyOut(id); });
     // Only what follows from a wait: a view of the start's own operands is no part of it.
-    auto firstWait = llvm::find_if(wait, [&](NodeId id) { return isWait(id); });
-    wait.erase(wait.begin(), firstWait);
+    wait.erase(wait.begin(), llvm::find_if(wait, [&](NodeId id) { return isWait(id); }));
     form(start, std::move(launch), std::move(wait), gathers);
   }
 
-  /// The copy-in with the reduce-scatter, and the wait with everything that follows from it.
+  /// The copy-in with the first reduce-scatter that it leads to, and the wait with everything that follows from it.
   void formScatter(NodeId chunkCat) {
-    NodeId start = kNone;
-    std::vector<NodeId> related = reach(chunkCat, problem.succs, [&](NodeId id) {
-      if (isStart(id)) {
-        bool first = start == kNone && problem.nodes[id].collective == CollectiveKind::ReduceScatter;
-        if (first)
-          start = id;
-        return first;
-      }
-      if (isWait(id))
-        return problem.nodes[id].start == start && start != kNone;
+    auto isPlain = [&](NodeId id) {
       return problem.nodes[id].kind == NodeKind::Compute && roles[id] == FsdpRole::None;
-    });
-    auto firstWait = llvm::find_if(related, [&](NodeId id) { return isWait(id); });
+    };
+    NodeId start = kNone;
+    for (NodeId copy : reach({chunkCat}, problem.succs, isPlain))
+      for (NodeId succ : problem.succs[copy])
+        if (isStart(succ) && problem.nodes[succ].collective == CollectiveKind::ReduceScatter &&
+            groupOf[succ] == kNone && (start == kNone || place[succ] < place[start]))
+          start = succ;
     if (start == kNone)
       return;
+    std::vector<NodeId> related = reach({chunkCat}, problem.succs, [&](NodeId id) {
+      return id == start || problem.nodes[id].start == start || isPlain(id);
+    });
+    auto firstWait = llvm::find_if(related, [&](NodeId id) { return isWait(id); });
     form(start, {related.begin(), firstWait}, {firstWait, related.end()}, scatters);
   }
 
@@ -159,7 +162,7 @@ private:
     }
     for (int32_t group = 0; group < static_cast<int32_t>(broken.size()); ++group)
       if (!broken[group] && !done[problem.size() + group])
-        broken[group] = 1, ++result.dissolved;
+        broken[group] = 1, ++result.dissolved, result.groups[group / 2].together = false;
     return order;
   }
 
@@ -187,7 +190,8 @@ FsdpOrder commsched::orderFsdp(const Problem &problem, llvm::ArrayRef<NodeId> or
     CollectiveRecord record;
     record.node = groups.start;
     record.grouped = static_cast<int32_t>(groups.launch.size() + groups.wait.size());
-    record.moves = std::abs(to[groups.start] - from[groups.start]);
+    record.moves = from[groups.start] - to[groups.start];
+    record.factor = groups.together ? LimitingFactor::Grouped : LimitingFactor::GroupDissolved;
     result.reorder.records.push_back(record);
   }
   measureExposure(problem, order, result.reorder);

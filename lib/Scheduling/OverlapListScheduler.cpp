@@ -113,7 +113,7 @@ private:
   Order result;
 };
 
-/// How far each collective (its waits, when waits sink) moved past others, and what it stands next to.
+/// How far each start moved up (each wait down, when only waits sink), and what it stands next to.
 std::vector<CollectiveRecord> describeMoves(const Problem &problem, llvm::ArrayRef<NodeId> before,
                                             llvm::ArrayRef<NodeId> after, const OverlapListOptions &options) {
   std::vector<int32_t> from(problem.size()), to(problem.size());
@@ -127,7 +127,7 @@ std::vector<CollectiveRecord> describeMoves(const Problem &problem, llvm::ArrayR
       continue;
     CollectiveRecord record;
     record.node = id;
-    record.moves = std::abs(to[id] - from[id]);
+    record.moves = options.raiseStarts ? from[id] - to[id] : to[id] - from[id];
     // The nearest node that it depends on, or that depends on it.
     for (NodeId other : options.raiseStarts ? problem.preds[id] : problem.succs[id])
       if (record.blocker == kNone ||

@@ -43,6 +43,8 @@ std::string commsched::describeLimit(const LoadedBlock &block, const CollectiveR
     return text + ": " + std::to_string(record.limit) + " collectives";
   case LimitingFactor::Makespan:
     return text + ": would be " + formatNs(record.reached) + ", is " + formatNs(record.limit);
+  case LimitingFactor::GroupDissolved:
+    return text + ": a dependence leads out of its group and back";
   default:
     return text;
   }
@@ -52,24 +54,34 @@ static std::string operations(int32_t count) {
   return std::to_string(count) + (count == 1 ? " operation" : " operations");
 }
 
+/// "'comm.all_gather' passed 2 operations and took 1 operation along".
+static std::string describeMove(const LoadedBlock &block, const CollectiveRecord &record) {
+  std::string text = nameOf(block, record.node);
+  if (record.moves == 0)
+    text += " stayed";
+  else
+    text += (record.moves > 0 ? " passed " : " gave way to ") + operations(std::abs(record.moves));
+  if (record.factor == LimitingFactor::Grouped)
+    return text + " and stands with " + operations(record.grouped - 1);
+  if (record.moves != 0 && record.grouped > 0)
+    text += " and took " + operations(record.grouped) + " along";
+  return text;
+}
+
 static void emitRecord(StringRef passName, const LoadedBlock &block, const CollectiveRecord &record) {
   Location loc = block.nodes[record.node]->getLoc();
   auto options = [&](StringRef name) { return remark::RemarkOpts::name(name).category(passName); };
-  std::string exposed = "exposed " + formatNs(record.finalExposed);
+  std::string text = describeMove(block, record) + "; exposed " + formatNs(record.finalExposed);
   if (record.improvement() != 0)
-    exposed += ", was " + formatNs(record.initialExposed);
-  std::string limit = describeLimit(block, record);
-  std::string name = nameOf(block, record.node);
-  if (record.moves > 0) {
-    std::string text = name + " passed " + operations(record.moves);
-    if (record.grouped > 0)
-      text += " and took " + operations(record.grouped) + " along";
-    remark::passed(loc, options("moved")) << StringRef(text + "; " + exposed + "; stopped by " + limit);
-  } else if (record.finalExposed > 0) {
-    remark::missed(loc, options("stayed")) << StringRef(name + " stayed; " + exposed + "; " + limit);
-  } else {
-    remark::analysis(loc, options("hidden")) << StringRef(name + " stayed; " + exposed + "; " + limit);
-  }
+    text += ", was " + formatNs(record.initialExposed);
+  if (record.factor != LimitingFactor::None && record.factor != LimitingFactor::Grouped)
+    text += (record.moves > 0 ? "; stopped by " : "; ") + describeLimit(block, record);
+  if (record.moves > 0)
+    remark::passed(loc, options("moved")) << StringRef(text);
+  else if (record.finalExposed > 0)
+    remark::missed(loc, options("stayed")) << StringRef(text);
+  else
+    remark::analysis(loc, options("hidden")) << StringRef(text);
 }
 
 void commsched::emitRemarks(StringRef passName, const LoadedBlock &block, const ReorderResult &result) {

@@ -37,6 +37,10 @@ enum class LimitingFactor : uint8_t {
   LaneBusy,
   /// It could begin earlier, but the solver found nothing shorter.
   Preference,
+  /// It stands with its group.
+  Grouped,
+  /// Its group could not be kept together, or in turn: a node outside of the group depends on it and leads back to it.
+  GroupDissolved,
 };
 
 /// The name of a limiting factor, in words ("peak memory").
@@ -47,7 +51,8 @@ struct CollectiveRecord {
   NodeId node = kNone;
   /// How long its waits hold the compute lane, ns, in the order given and in the order returned.
   Ns initialExposed = 0, finalExposed = 0;
-  /// Nodes that it passed, and nodes that it took along.
+  /// By how many places it moved in its pass's direction, negative where it gave way to others, and how many nodes it
+  /// took along.
   int32_t moves = 0, grouped = 0;
   LimitingFactor factor = LimitingFactor::None;
   NodeId blocker = kNone;

@@ -3,7 +3,9 @@
 // After PyTorch Inductor's enforce_comm_ordering_for_fsdp: [cast, copy-in, all-gather] and [wait, copy-out] become
 // contiguous groups, likewise [copy-in, reduce-scatter] and [wait and what follows]; the second group of each
 // collective runs before the first group of the next one of its kind. Where a layer is used again, what its second
-// gather takes from the first one's groups stays there: an operation belongs to the first group that asks for it.
+// gather takes from the first one's groups stays there: an operation belongs to the first group that asks for it. The
+// original cuts a group at its second copy-out; here it is cut at one that is only reached through another, so that a
+// bucket may be unpacked piece by piece.
 //
 //===-----------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_ORDERFSDP_H
@@ -28,12 +30,15 @@ enum class FsdpRole : uint8_t {
 struct FsdpGroups {
   NodeId start = kNone;
   std::vector<NodeId> launch, wait;
+  /// Whether both are contiguous and in turn.
+  bool together = true;
 };
 
 struct FsdpOrder {
   ReorderResult reorder;
   std::vector<FsdpGroups> groups;
-  /// Groups that could not be kept together, or kept in turn, because of a dependence from outside.
+  /// Of launches and waits, those that could not be kept together or in turn: something outside of them depends on them
+  /// and leads back to them.
   int32_t dissolved = 0;
 };
 
