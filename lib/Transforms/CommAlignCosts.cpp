@@ -61,8 +61,8 @@ struct CommAlignCostsPass : public commsched::impl::CommAlignCostsBase<CommAlign
     }
     if (gather) {
       byRank = gather(byRank.front());
-      if (byRank.empty() || llvm::any_of(byRank, [&](const auto &row) { return row.size() != ops.size(); })) {
-        getOperation()->emitError() << "comm-align-costs: the ranks did not gather " << ops.size() << " costs each";
+      if (std::string problem = findGatherProblem(byRank, ops.size()); !problem.empty()) {
+        getOperation()->emitError() << getArgument() << ": " << problem;
         return signalPassFailure();
       }
     }
@@ -74,11 +74,22 @@ struct CommAlignCostsPass : public commsched::impl::CommAlignCostsBase<CommAlign
     if (!changed)
       markAllAnalysesPreserved();
     remark::analysis(getOperation()->getLoc(), remark::RemarkOpts::name("aligned").category(getArgument()))
-        << StringRef(std::to_string(ops.size()) + " costs are the median of " + std::to_string(byRank.size()) +
-                     " ranks");
+        << StringRef(std::to_string(ops.size()) + (ops.size() == 1 ? " cost is" : " costs are") + " the median of " +
+                     std::to_string(byRank.size()) + (byRank.size() == 1 ? " rank" : " ranks"));
   }
 
 private:
+  /// What is wrong with what a hook gathered; empty where nothing is.
+  static std::string findGatherProblem(ArrayRef<std::vector<Ns>> byRank, size_t expected) {
+    if (byRank.empty())
+      return "no rank gathered its costs";
+    for (auto [rank, row] : llvm::enumerate(byRank))
+      if (row.size() != expected)
+        return "rank " + std::to_string(rank) + " gathered " + std::to_string(row.size()) + " costs; there are " +
+               std::to_string(expected) + " to align";
+    return "";
+  }
+
   /// What is aligned, in program order: operations on the compute lane of blocks with collectives.
   SmallVector<Operation *> findMeasured() {
     SmallVector<Operation *> ops;
