@@ -1,7 +1,7 @@
 """Runs a function on several real ranks (gloo, one process each)."""
 
-import os
-import socket
+import contextlib
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -9,9 +9,9 @@ import torch.multiprocessing as mp
 
 
 def _main(rank, ranks, port, function, args):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=ranks)
+    store = dist.TCPStore("127.0.0.1", port, is_master=False)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks)
     try:
         function(rank, ranks, *args)
     finally:
@@ -20,10 +20,22 @@ def _main(rank, ranks, port, function, args):
 
 def run(ranks, function, *args):
     """Calls `function(rank, ranks, *args)` on every rank; an exception of one is raised here."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    mp.spawn(_main, (ranks, port, function, args), nprocs=ranks)
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # outlives all ranks
+    mp.spawn(_main, (ranks, store.port, function, args), nprocs=ranks)
+
+
+@contextlib.contextmanager
+def without_kernels():
+    """Inductor without a C++ compiler and without caches: kernels do nothing. For tests that look at collectives alone;
+    compiling would take minutes."""
+    import torch._inductor.config as ic
+    from torch._inductor.async_compile import AsyncCompile
+
+    nothing = lambda *_, **__: lambda *_: None  # noqa: E731
+    with (mock.patch.object(AsyncCompile, "cpp_pybinding", nothing),
+          mock.patch("torch._inductor.cpu_vec_isa.valid_vec_isa_list", lambda: []),  # found by compiling, too
+          ic.patch(force_disable_caches=True)):
+        yield
 
 
 def sharded_step(ranks, layers=4, width=32, extra=True):

@@ -19,6 +19,7 @@ import torch.fx as fx
 from torch._inductor.custom_graph_pass import CustomGraphPass
 
 from ..program import Program
+from . import ranks
 from .collectives import HYBRID_NAMESPACES
 from .options import Options
 from .schedule import Unscheduled, schedule_graph
@@ -28,6 +29,13 @@ log = logging.getLogger("commsched")
 _warned: set[str] = set()
 # What was scheduled since the process started, or since `reports` was last asked: one entry per graph.
 _reports: list[dict] = []
+# The signatures of all that was scheduled since the process started.
+_signatures: list[str] = []
+
+
+def _record(report: dict) -> None:
+    _reports.append(report)
+    _signatures.append(report.get("signature", ""))
 
 
 def _warn_once(where: str, error: BaseException) -> None:
@@ -64,7 +72,7 @@ class GraphPass(CustomGraphPass):
         except Exception as error:  # The graph is as it was; a compilation must not fail for want of a schedule.
             _warn_once("graph", error)
             return
-        _reports.append({"place": "graph", **report})
+        _record({"place": "graph", **report})
 
     def uuid(self) -> Any | None:
         return self.options.key()
@@ -82,13 +90,26 @@ class KernelPass:
 
         if not any(contains_collective(s) for s in snodes):
             return snodes
+        order = snodes
         try:
             order, report = order_kernels(snodes, self.options)
+            _record({"place": "kernels", **report})
         except Exception as error:  # Whatever it is: a compilation must not fail for want of a better order.
             _warn_once("kernels", error)
-            return snodes
-        _reports.append({"place": "kernels", **report})
+        try:
+            _guard(order)
+        except Exception as error:
+            _warn_once("comparison of ranks", error)
         return order
+
+
+def _guard(order: list) -> None:
+    """Has the generated code compare its collectives with other ranks' when it first runs."""
+    from torch._inductor.graph import SubgraphLowering
+    from torch._inductor.virtualized import V
+
+    if not isinstance(V.graph, SubgraphLowering) and not V.graph.cpp_wrapper:
+        ranks.guard(V.graph.wrapper_code, ranks.collective_sequences(order))
 
 
 def order_kernels(snodes: list, options: Options) -> tuple[list, dict]:
@@ -201,7 +222,10 @@ def backend(gm: fx.GraphModule, example_inputs, *, mode=None, options: dict | No
 
 
 def verify_ranks(group=None) -> str:
-    """Compares the schedules of all ranks, once, after the first step: a collective call of all of them.
+    """Compares everything that was scheduled so far on all ranks of `group`: a collective call of all of them.
+
+    Compiled code compares its own collectives by itself when it first runs (`commsched.torch.ranks`). This is for
+    schedules that do not end up in Inductor's code, and for programs where every rank compiles the same.
 
     Returns:
         The signature that all ranks agree on.
@@ -209,7 +233,7 @@ def verify_ranks(group=None) -> str:
     Raises:
         RuntimeError: two ranks compiled different sequences of collectives; running on would hang.
     """
-    signature = "|".join(r.get("signature", "") for r in _reports)
+    signature = "|".join(_signatures)
     if not dist.is_initialized():
         return signature
     everyone = [None] * dist.get_world_size(group)
