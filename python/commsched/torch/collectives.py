@@ -6,6 +6,8 @@ import dataclasses
 
 import torch
 
+from .values import nodes_in, storage_of
+
 
 @dataclasses.dataclass(frozen=True)
 class Collective:
@@ -49,7 +51,10 @@ REDUCTIONS = {"sum": "sum", "avg": "avg", "product": "product", "min": "min", "m
 UNMARKED_MUTATIONS = {
     "inductor::resize_storage_bytes_": (0,),
     "fsdp::all_gather_copy_in": (1,),
+    "_c10d_functional::batch_p2p_ops": (3,),
 }
+# Operators whose results are their arguments of that number, without the schema saying so.
+UNMARKED_ALIASES = {"fsdp::all_gather_copy_in": 1, "_c10d_functional::batch_p2p_ops": 3}
 # Higher-order operators that write their tensor operands; all others are functional after AOT autograd.
 MUTATING_HIGHER_ORDER = {"triton_kernel_wrapper_mutation", "run_with_rng_state_inplace"}
 # Higher-order operators whose relative order shows: they print, call out or draw random numbers.
@@ -60,14 +65,15 @@ ORDERED_HIGHER_ORDER = {"print", "call_torchbind", "with_effects", "run_and_save
 class Spec:
     """What a call target means, worked out once per target."""
 
-    __slots__ = ("name", "packet", "op", "start", "is_wait", "mutated", "ordered", "hybrid", "arguments")
+    __slots__ = ("name", "packet", "op", "start", "is_wait", "mutated", "ordered", "hybrid", "arguments",
+                 "same_as")
 
     def __init__(self, target):
         self.start = None
         self.is_wait = self.ordered = self.hybrid = False
         self.mutated: tuple = ()
         self.arguments: dict[str, int] = {}
-        self.packet = target
+        self.packet, self.same_as = target, None
         if isinstance(target, torch._ops.OpOverload):
             self._from_overload(target)
             return
@@ -89,6 +95,7 @@ class Spec:
             a.name if a.kwarg_only else i for i, a in enumerate(schema.arguments)
             if a.alias_info is not None and a.alias_info.is_write)
         self.mutated += UNMARKED_MUTATIONS.get(schema.name, ())
+        self.same_as = UNMARKED_ALIASES.get(schema.name)
         namespace = schema.name.split("::")[0]
         known = self.start or self.is_wait or schema.name == SHARD_DIM_ALL_TO_ALL
         self.hybrid = not known and namespace in HYBRID_NAMESPACES and (
@@ -116,3 +123,17 @@ def group_of(node, spec: Spec):
     if isinstance(group, str):
         group = c10d._resolve_process_group(group)
     return group.group_name, c10d.get_process_group_ranks(group), group.group_desc
+
+
+def unify_results(node, spec: Spec, canonical: dict[int, int]) -> None:
+    """Notes in `canonical` that the results of a node are arguments of it (`UNMARKED_ALIASES`): one for one where both are
+    lists, otherwise all of them views of the one argument."""
+    arg, val = node.args[spec.same_as], node.meta.get("val")
+    sources = [a.meta.get("val") for a in nodes_in(arg)]
+    results = list(val) if isinstance(val, (list, tuple)) else [val]
+    if not isinstance(arg, (list, tuple)):
+        sources *= len(results)
+    for result, source in zip(results, sources):
+        if isinstance(result, torch.Tensor) and isinstance(source, torch.Tensor):
+            storage = storage_of(source)
+            canonical[storage_of(result)] = canonical.get(storage, storage)

@@ -11,7 +11,7 @@ import operator
 import torch
 import torch.fx as fx
 
-from .collectives import Spec, argument
+from .collectives import Spec, argument, unify_results
 from .values import storage_of
 
 
@@ -80,6 +80,8 @@ def edges(graph: fx.Graph) -> list[tuple[fx.Node, fx.Node]]:
             spec = specs[node.target] = Spec(node.target)
         if node.target is operator.getitem:
             continue
+        if spec.same_as is not None:
+            unify_results(node, spec, canonical)
         reads: set = set()
         for n in node.all_input_nodes:
             _storages(n.meta.get("val"), canonical, reads)
@@ -101,6 +103,9 @@ def edges(graph: fx.Graph) -> list[tuple[fx.Node, fx.Node]]:
             if started:
                 reads, writes = reads | started[0], writes | started[1]
                 result.append((start, node))
+            else:  # of what an opaque operator started: until here it may have been written
+                writes = set(reads)
+                canonical[storage_of(node.meta["val"])] = next(iter(writes), storage_of(node.meta["val"]))
         for s in reads - writes:
             read(node, s)
         for s in writes:
@@ -144,10 +149,21 @@ def _written_storages(graph: fx.Graph, specs: dict) -> set:
         if spec.is_wait and isinstance(node.args[0], fx.Node) and isinstance(node.meta.get("val"), torch.Tensor):
             storage = storage_of(node.args[0].meta["val"])
             canonical[storage_of(node.meta["val"])] = canonical.get(storage, storage)
-        elif spec.mutated or (spec.start is not None and (spec.start.in_place or spec.start.out)):
+            writers.append((node, spec))
+            continue
+        if spec.same_as is not None:
+            unify_results(node, spec, canonical)
+        if spec.mutated or (spec.start is not None and (spec.start.in_place or spec.start.out)):
             writers.append((node, spec))
     written: set = set()
     for node, spec in writers:
+        if spec.is_wait:
+            start = node.args[0]
+            while start.op == "call_function" and start.target is operator.getitem:
+                start = start.args[0]
+            if start.op != "call_function" or specs[start.target].start is None:
+                _storages(node.args[0].meta.get("val"), canonical, written)
+            continue
         written |= _writes(node, spec, canonical)
         if spec.start is not None and spec.start.in_place:
             for n in _nodes(node.args[0]):

@@ -117,12 +117,21 @@ class CollectiveImports:
         source = self.values.get(node.args[0])
         val = node.meta.get("val")
         pending = self.in_flight.get(source.storage) if isinstance(source, Value) else None
-        if pending is None:  # of something that has landed, or never flew: a view
-            self._compute(node, self.specs[node.target])
+        if pending is None:
+            self._wait_for_opaque(node, source)
             return
         future, type_, values = pending
         self.canonical[storage_of(val)] = source.storage
         self.values[node] = self._wait(f"%{node.name}", future, type_, source.storage, node.name)
+
+    def _wait_for_opaque(self, node: fx.Node, source) -> None:
+        """A wait for what an opaque operator started, or for what has landed: until here its storage may be written."""
+        spec = self.specs[node.target]
+        if isinstance(source, Value) and source.storage:
+            self.canonical[storage_of(node.meta["val"])] = source.storage
+            spec = collectives.Spec(node.target)
+            spec.mutated = (0,)
+        self._compute(node, spec)
 
     def _wait(self, ssa: str, future: str, type_: str, storage: int, location: str) -> Value:
         """Emits a wait for all results of a future; returns the one with `storage`."""

@@ -69,6 +69,8 @@ class Importer(CollectiveImports, FsdpImports):
             flat = [v for v in _leaves(val) if v is not None]
             names = iter([f"{ssa}#{i}" for i in range(len(flat))] if len(flat) > 1 else [ssa])
             return [_unflatten(self, node, v, names) for v in val]
+        if isinstance(val, dict):  # higher-order operators
+            return dict(zip(val, self.bind(node, ssa, list(val.values()))))
         return Value(ssa, scalar_type(val))
 
     def own(self, values: Iterable[Value]) -> None:
@@ -145,7 +147,8 @@ class Importer(CollectiveImports, FsdpImports):
     def _getitem(self, node: fx.Node) -> None:
         source, index = node.args
         value = self.values.get(source)
-        if isinstance(value, list) and isinstance(index, int) and index < len(value):
+        if isinstance(value, list) and isinstance(index, int) and index < len(value) or (
+                isinstance(value, dict) and index in value):
             self.values[node] = value[index]
         elif value is not None:
             self._compute(node, collectives.Spec(operator.getitem))
@@ -208,8 +211,10 @@ class Importer(CollectiveImports, FsdpImports):
             sources = [node.args[0], *sources]
         inputs = self.operands(node, sources)
         val = node.meta.get("val")
+        if spec.same_as is not None:
+            collectives.unify_results(node, spec, self.canonical)
         result = self.bind(node, f"%{node.name}", val)
-        results = flat_values(result) if isinstance(result, list) else [] if val is None else [result]
+        results = flat_values(result) if isinstance(result, (list, dict)) else [] if val is None else [result]
         mutated = self._mutated(node, spec, inputs)
         aliases = self._aliases(results, inputs)
         attrs = []
@@ -230,7 +235,8 @@ class Importer(CollectiveImports, FsdpImports):
         if spec.hybrid:
             clauses += " side_effects"
         types = f"({', '.join([v.type for v in inputs])}) -> {_result_types(results)}"
-        self.printer.operation(node.name, len(results), f'comm.compute "{spec.name}"',
+        name = f"{spec.name}{_device_change(val, inputs, node)}"
+        self.printer.operation(node.name, len(results), f'comm.compute "{name}"',
                                f"({', '.join([v.ssa for v in inputs])})", clauses, attrs, types, names or node.name)
         self.values[node] = result
         self.own(results)
@@ -276,6 +282,8 @@ class Importer(CollectiveImports, FsdpImports):
             ms = self.estimation(node)
             if ms is not None:
                 return cost_attribute(None, None, max(0, round(ms * NS_PER_MS)))
+        if spec.is_wait:
+            return "#comm.cost<time = 0>"
         tensors = [v for v in inputs if v.storage]
         if not tensors and not any(v.storage for v in results):
             return "#comm.cost<time = 0>"
@@ -306,6 +314,15 @@ def _parameter_name(desc) -> str | None:
         desc = desc.base
     target = getattr(desc, "target", None)
     return target if isinstance(target, str) else None
+
+
+def _device_change(val, inputs: list[Value], node: fx.Node) -> str:
+    """What is added to the name of a copy to another device: it is no cast that a kernel could take in."""
+    if isinstance(val, torch.Tensor) and len(inputs) == 1 and node.args and isinstance(node.args[0], fx.Node):
+        source = node.args[0].meta.get("val")
+        if isinstance(source, torch.Tensor) and source.device != val.device:
+            return f"@{val.device}"
+    return ""
 
 
 def _unflatten(importer: Importer, node: fx.Node, val, names):

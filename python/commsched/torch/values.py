@@ -101,6 +101,8 @@ def flat_values(value) -> list[Value]:
         return []
     if type(value) is Value:
         return [value]
+    if type(value) is dict:
+        value = value.values()
     return [v for x in value for v in flat_values(x)]
 
 
