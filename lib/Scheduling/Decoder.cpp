@@ -116,8 +116,9 @@ void Decoder::prepare(llvm::ArrayRef<Ns> bias) {
   front = rankFront = 0;
   compute = prefetched = 0;
   computeLeft = reference->computeBefore.back();
-  horizon = mulDiv(std::max(facts.load[kComputeLane], facts.criticalPath), policy.horizon, kPermille);
+  horizon = mulDiv(facts.horizonBase(), policy.horizon, kPermille);
   laneFree.assign(problem.numLanes(), 0);
+  packTime.assign(problem.numLanes(), 0);
   flying = {};
   endOf.assign(problem.size(), 0);
   bucketOf.assign(problem.size(), kNone);
@@ -341,8 +342,11 @@ void Decoder::runFront() {
   const Node &info = problem.nodes[node];
   bool computes = info.kind == NodeKind::Compute || info.kind == NodeKind::Hybrid;
   bool isFeeder = facts.leader[node] != node;
-  if (!flying.empty() && (!computes || isFeeder))
-    return landEarliest();
+  if (!flying.empty() && (!computes || isFeeder)) {
+    if (!packAhead(flying.top().end))
+      landEarliest();
+    return;
+  }
   if (computes) {
     memory.run(node);
     return runCompute(node);

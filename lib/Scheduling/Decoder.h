@@ -98,6 +98,7 @@ private:
 
   // Starts and buckets.
   bool feed(Ns until);
+  bool packAhead(Ns until);
   bool feedLane(LaneId lane, bool urgent);
   void draftBuckets(LaneId lane, bool urgent);
   bool mayGo(const Draft &draft, Ns at) const;
@@ -148,6 +149,8 @@ private:
   /// The clocks, and the compute time that is left.
   Ns compute = 0, computeLeft = 0, horizon = 0;
   std::vector<Ns> laneFree;
+  /// Of each lane: how much earlier it is fed, for a pack that is like the last one; 0 if it had none.
+  std::vector<Ns> packTime;
   std::priority_queue<Flight, std::vector<Flight>, std::greater<>> flying;
   /// Of each start: when it ends.
   std::vector<Ns> endOf;

@@ -10,12 +10,23 @@ static constexpr int64_t kPermille = 1000;
 /// Ready starts that are looked at to fill one bucket.
 static constexpr int32_t kMaxBucketTrials = 400;
 
-/// Keeps every lane busy until `until`. Returns whether anything was issued.
+/// Keeps every lane busy until `until`, and for as long as the next pack is likely to take: a pack comes before its
+/// start. Returns whether anything was issued.
 bool Decoder::feed(Ns until) {
   bool any = false;
   for (LaneId lane = 1; lane < problem.numLanes(); ++lane)
-    while ((laneFree[lane] < until || laneFree[lane] <= compute) && feedLane(lane, /*urgent=*/false))
+    while ((laneFree[lane] < until + packTime[lane] || laneFree[lane] <= compute) && feedLane(lane, /*urgent=*/false))
       any = true;
+  return any;
+}
+
+/// Compute is about to stand still until `until`: packs for the lanes that run dry by then. Other starts can wait, and
+/// may be chosen better later. Returns whether anything was issued.
+bool Decoder::packAhead(Ns until) {
+  bool any = false;
+  for (LaneId lane = 1; lane < problem.numLanes(); ++lane)
+    if (packTime[lane] > 0 && laneFree[lane] < until + packTime[lane])
+      any |= feedLane(lane, /*urgent=*/false);
   return any;
 }
 
@@ -330,7 +341,9 @@ void Decoder::commit(const Draft &draft, BucketForm form, llvm::ArrayRef<NodeId>
         leaveReference(cast);
       }
     }
-    compute += problem.copyCost(sum.read, sum.written);
+    Ns pack = problem.copyCost(sum.read, sum.written);
+    compute += pack;
+    packTime[problem.nodes[first].lane] = mulDiv(pack, policy.packAhead, kPermille);
     emit(DecodeStep::Pack, index);
     for (NodeId wait : bucket.unpacks ? llvm::ArrayRef<NodeId>(bucket.waits) : llvm::ArrayRef<NodeId>()) {
       Bytes bytes = problem.members[problem.nodes[wait].start].outputBytes;

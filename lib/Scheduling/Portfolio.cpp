@@ -30,6 +30,7 @@ constexpr int64_t kMaxNeeded[] = {0,          32 * kMiB, 64 * kMiB, 128 * kMiB, 
 constexpr int64_t kMaxSinks[] = {0, 64 * kMiB, 128 * kMiB, 256 * kMiB, 512 * kMiB, kGiB, 2 * kGiB, 4 * kGiB};
 constexpr int64_t kFreeNeeded[] = {0, 8 * kMiB, 32 * kMiB, 128 * kMiB, 512 * kMiB};
 constexpr int64_t kMinSinks[] = {0, 32 * kMiB, 64 * kMiB, 128 * kMiB, 256 * kMiB, 512 * kMiB, kGiB};
+constexpr int64_t kPackAheads[] = {0, 1000};
 constexpr int64_t kCopyWeights[] = {0, 500, 1000, 1600, 3000, 6000};
 
 struct Knob {
@@ -63,8 +64,9 @@ const Knob kKnobs[] = {
     {kFreeNeeded, setField<&Policy::freeNeeded>},
     {kMinSinks, setField<&Policy::minSink>},
     {kCopyWeights, setField<&Policy::copyWeight>},
+    {kPackAheads, setField<&Policy::packAhead>},
 };
-constexpr int32_t kBucketKnobs = 6;
+constexpr int32_t kBucketKnobs = 7;
 
 Policy ordering(int32_t tailShare, int32_t window, int64_t sinkDelay, int32_t limitShare = 1000) {
   Policy policy;
@@ -97,12 +99,11 @@ std::vector<Policy> orderings(const ScheduleFacts &facts, Bytes limit) {
 /// Starting points with buckets: memory-rich ones, then those for a tight limit.
 std::vector<Policy> bucketings(const ScheduleFacts &facts, Bytes limit) {
   std::vector<Policy> result;
-  for (int64_t horizon : {1120, 1020, 1300, 1050})
+  for (int64_t horizon : {1120, 1020})
     for (Policy policy :
          {ordering(0, kEverything, kLast), ordering(300, kEverything, kLast), ordering(0, 400, 10000)}) {
       policy.horizon = horizon;
-      result.push_back(policy);
-      policy.sinkSlack = 1000;
+      policy.sinkSlack = horizon == 1020 ? 1000 : -1;
       result.push_back(policy);
     }
   for (int32_t tailShare : {0, 200})
@@ -133,6 +134,11 @@ std::vector<Policy> commsched::portfolio(const ScheduleFacts &facts, Bytes limit
   std::vector<Policy> result = {alone, first.front()}, second = bucketings(facts, limit);
   if (facts.load[kComputeLane] < facts.busiestLoad)
     std::swap(result[0], result[1]);
+  Policy putsOff = ordering(100, kEverything, 10000);
+  putsOff.workDelay = 1000;
+  result.push_back(putsOff);
+  putsOff.packAhead = 0;
+  result.push_back(putsOff);
   for (size_t index = 0; index < second.size(); ++index) {
     result.push_back(second[index]);
     if (index + 1 < first.size())
@@ -140,6 +146,27 @@ std::vector<Policy> commsched::portfolio(const ScheduleFacts &facts, Bytes limit
   }
   return result;
 }
+
+Policy commsched::nudged(Policy policy, Generator &random) {
+  switch (random.below(5)) {
+  case 0:
+  case 1:
+    policy.horizon = mulDiv(policy.horizon, 970 + random.below(61), 1000);
+    break;
+  case 2:
+    policy.maxNeeded = mulDiv(policy.maxNeeded, 600 + random.below(1001), 1000);
+    break;
+  case 3:
+    policy.maxSink = mulDiv(policy.maxSink, 600 + random.below(1001), 1000);
+    break;
+  default:
+    policy.freeNeeded = mulDiv(policy.freeNeeded, 500 + random.below(1501), 1000);
+    break;
+  }
+  return policy;
+}
+
+Policy commsched::aimingPolicy() { return ordering(0, 400, 10000); }
 
 int32_t commsched::numKnobs(const ScheduleFacts &facts) {
   int32_t all = static_cast<int32_t>(std::size(kKnobs));

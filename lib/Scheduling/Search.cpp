@@ -15,16 +15,24 @@ namespace {
 constexpr Ns kFailed = std::numeric_limits<Ns>::max();
 /// A climb goes on from an answer that is at most this much longer than the one it came from, in millionths.
 constexpr int64_t kTolerancePpm = 200;
+/// Points that a climb goes from, and after how many steps one that is so many millionths longer than the best is given
+/// up.
+constexpr size_t kPool = 4;
+constexpr int64_t kPatience = 24, kBehindPpm = 10000;
 /// Points that a search remembers for others.
 constexpr size_t kFavourites = 4;
 /// The first answer is the best of so many decodes, as long as they take no more than so many steps.
-constexpr size_t kFirstDecodes = 10;
-constexpr int64_t kFirstSteps = 100000;
+constexpr size_t kFirstDecodes = 14;
+constexpr int64_t kFirstSteps = 200000;
+/// Estimates of the makespan that deadlines are set by, in permille of the shortest one known; and how many decodes of
+/// the portfolio come first.
+constexpr int64_t kAims[] = {960, 920, 980, 990};
+constexpr size_t kDecodesBeforeAims = 4;
 /// Of the effort, the share that an exact search of a small problem may use, and that of the order of the buckets that
 /// were found, in percent.
 constexpr int64_t kExactPercent = 30, kExactLastPercent = 10;
 /// Of the effort, the share that the systematic sweep over single knobs may use, in percent.
-constexpr int64_t kSweepPercent = 50;
+constexpr int64_t kSweepPercent = 35;
 
 } // namespace
 
@@ -201,13 +209,11 @@ void Search::run(int64_t effort, Ns bound) {
   budget = effort;
   target = bound;
   for (const Policy &policy : portfolio(facts, limit)) {
-    Point point;
-    point.policy = policy;
-    decode(point, kFailed);
-    points.push_back(point);
-    bool isFirstAnswer = points.size() < kFirstDecodes && spent < kFirstSteps;
-    if (incumbent.makespan <= target || (exhausted() && !isFirstAnswer))
+    if (points.size() == kDecodesBeforeAims && facts.bucketing)
+      aim();
+    if (isAnswered())
       return;
+    begin(policy);
   }
   if (incumbent.buckets.empty() && searchExactly(mulDiv(effort, kExactPercent, 100)) && !facts.bucketing)
     return;
@@ -219,9 +225,39 @@ void Search::run(int64_t effort, Ns bound) {
   bool isSmall = facts.problem.size() <= ExactSearch::kMaxNodes;
   budget = effort - (isSmall ? mulDiv(effort, kExactLastPercent, 100) : 0);
   if (!exhausted())
-    climb(best);
+    climb();
   budget = effort;
   searchExactly(effort);
+}
+
+/// Decodes a policy of the portfolio.
+void Search::begin(const Policy &policy) {
+  Point point;
+  point.policy = policy;
+  decode(point, kFailed);
+  points.push_back(std::move(point));
+}
+
+/// Whether there is nothing left to gain, or to spend: neither effort, nor the allowance of a first answer.
+bool Search::isAnswered() const {
+  if (points.empty() || !exhausted())
+    return false;
+  int64_t next = spent / static_cast<int64_t>(points.size());
+  return incumbent.makespan <= target || points.size() >= kFirstDecodes || spent + next > kFirstSteps;
+}
+
+/// Deadlines only help if they belong to a makespan that can be reached and is better than what is known.
+void Search::aim() {
+  Ns base = facts.horizonBase();
+  Policy best =
+      llvm::min_element(points, [](const Point &a, const Point &b) { return a.makespan < b.makespan; })->policy;
+  for (Policy policy : {aimingPolicy(), best})
+    for (int64_t share : kAims) {
+      if (isAnswered())
+        return;
+      policy.horizon = mulDiv(mulDiv(incumbent.makespan, share, 1000), 1000, base);
+      begin(policy);
+    }
 }
 
 /// Turns every knob to every value, again and again, and keeps what helps.
@@ -249,7 +285,11 @@ void Search::perturb(Point &point, Generator &random) const {
     point.reference = static_cast<int32_t>(random.below(static_cast<int64_t>(references.size())));
     return;
   }
-  if (kind < 5) {
+  if (facts.bucketing && kind < 4) {
+    point.policy = nudged(point.policy, random);
+    return;
+  }
+  if (kind < 6) {
     for (int64_t turns = 1 + random.below(2); turns > 0; --turns) {
       int32_t knob = static_cast<int32_t>(random.below(numKnobs(facts)));
       point.policy = turned(point.policy, knob, static_cast<int32_t>(random.below(numValues(knob))), limit);
@@ -272,14 +312,31 @@ void Search::perturb(Point &point, Generator &random) const {
   }
 }
 
-/// Random steps from a point, each kept unless it is worse.
-void Search::climb(Point point) {
+/// Random steps from a few points, each kept unless it is worse. Half of them go from the best point; one that has
+/// fallen far behind is given up for it.
+void Search::climb() {
+  llvm::stable_sort(points, [](const Point &a, const Point &b) { return a.makespan < b.makespan; });
+  std::vector<Point> pool;
+  for (const Point &point : points)
+    if (pool.size() < kPool && point.makespan != kFailed && (pool.empty() || pool.back().makespan != point.makespan))
+      pool.push_back(point);
+  if (pool.empty())
+    return;
   Generator random(0x436f6d6d53636865ull);
-  while (!exhausted()) {
-    Point next = point;
+  for (int64_t step = 1; !exhausted(); ++step) {
+    size_t at = random.below(2) == 0 ? 0 : static_cast<size_t>(random.below(static_cast<int64_t>(pool.size())));
+    Point next = pool[at];
     perturb(next, random);
-    Ns allowed = point.makespan + mulDiv(point.makespan, random.below(kTolerancePpm + 1), 1000000);
+    Ns allowed = pool[at].makespan + mulDiv(pool[at].makespan, random.below(kTolerancePpm + 1), 1000000);
     if (decode(next, allowed + 1) <= allowed)
-      point = std::move(next);
+      pool[at] = std::move(next);
+    if (at > 0 && pool[at].makespan < pool.front().makespan)
+      std::swap(pool[at], pool.front());
+    if (step % kPatience == 0 && pool.size() > 1) {
+      size_t other = 1 + static_cast<size_t>(random.below(static_cast<int64_t>(pool.size()) - 1));
+      if (pool[other].makespan - pool.front().makespan > mulDiv(pool.front().makespan, kBehindPpm, 1000000))
+        pool[other] = pool.front();
+    }
   }
+  points.insert(points.end(), pool.begin(), pool.end());
 }

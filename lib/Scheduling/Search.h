@@ -42,12 +42,15 @@ private:
   };
 
   bool exhausted() const { return spent >= budget || incumbent.makespan <= target; }
+  bool isAnswered() const;
+  void begin(const Policy &policy);
+  void aim();
   Ns decode(Point &point, Ns cutoff);
   bool accept(const Decoded &decoded);
   bool searchExactly(int64_t share);
   void addReference(const Decoded &decoded);
   void sweep(Point &point);
-  void climb(Point point);
+  void climb();
   void perturb(Point &point, Generator &random) const;
 
   const ScheduleFacts &facts;

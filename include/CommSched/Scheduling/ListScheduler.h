@@ -65,6 +65,9 @@ struct Policy {
   Bytes minSink = 0;
   /// A merge has to save this many permille of the time that its copies take.
   int64_t copyWeight = 1000;
+  /// A lane is fed earlier by this many permille of the time that its last pack took, also when compute is about to
+  /// stand still: a pack comes before its start.
+  int32_t packAhead = 1000;
 };
 
 /// One step of a decode.

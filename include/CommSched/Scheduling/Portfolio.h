@@ -31,6 +31,12 @@ private:
 /// The policies to begin with under `limit`, best guess first.
 std::vector<Policy> portfolio(const ScheduleFacts &facts, Bytes limit);
 
+/// The policy with its deadlines, or one of the sizes of its buckets, a little different.
+Policy nudged(Policy policy, Generator &random);
+
+/// A policy whose deadlines are to be set by an estimate of the makespan.
+Policy aimingPolicy();
+
 /// The knobs of a policy, numbered from 0, and how many values each has. Knobs of buckets come last and do not count
 /// without bucketing.
 int32_t numKnobs(const ScheduleFacts &facts);

@@ -8,6 +8,7 @@
 #define COMMSCHED_SCHEDULING_SCHEDULEFACTS_H
 
 #include "CommSched/Scheduling/Problem.h"
+#include <algorithm>
 
 namespace commsched {
 
@@ -55,6 +56,8 @@ struct ScheduleFacts {
   Ns busiestLoad = 0;
   /// The cost of the collective in the middle of the busiest lane's load, ns.
   Ns medianCollective = 0;
+  /// What Policy::horizon is a share of, ns: no order is shorter.
+  Ns horizonBase() const { return std::max(load[0], criticalPath); }
   /// Of each merge key: the bytes of all its starts.
   std::vector<Bytes> keyBytes;
 
