@@ -260,7 +260,17 @@ def versions(machine: str) -> dict:
     cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown")
     return {"torch": torch.__version__, "commsched": commsched.version(), "python": platform.python_version(),
             "machine": machine, "cpu": f"{cpu}, {os.cpu_count()} cores",
-            "command": "python " + " ".join([os.path.relpath(sys.argv[0]), *sys.argv[1:]])}
+            "command": " ".join(["python benchmarks/torch_overlap.py", *_without_files(sys.argv[1:])])}
+
+
+def _without_files(arguments: list[str]) -> list[str]:
+    """The arguments that decide what is measured: where results go does not."""
+    kept, skip = [], False
+    for a in arguments:
+        if not skip and a not in ("--json", "--markdown", "--resume"):
+            kept.append(a)
+        skip = a in ("--json", "--markdown")
+    return kept
 
 
 def run_spec(spec: str, a, results: dict, names) -> None:
