@@ -297,11 +297,11 @@ int32_t Start::submitHeldBack() {
   Work *raw;
   {
     std::lock_guard<std::mutex> lock(context->mutex);
-    raw = std::exchange(context->heldBack, nullptr);
+    raw = std::exchange(context->heldBack, nullptr); // null also when another rank's failure has finished it
+    group = context->heldBackGroup;
     auto &dropped = context->dropped;
     dropped.erase(std::remove(dropped.begin(), dropped.end(), raw), dropped.end());
   }
-  group = context->heldBackGroup;
   return raw ? submit(raw) : latched(context);
 }
 
@@ -346,18 +346,17 @@ int32_t Start::run(commrt_token **tokenOut) {
     }
     if (isHeldBack)
       context->dropped.push_back(raw);
-  }
-  if (!context->coalescing)
-    noteIssued(context->stream, token);
-  if (isHeldBack) {
     if (fault == FaultKind::order) {
       context->heldBack = raw;
       context->heldBackGroup = group;
     }
-    return COMMRT_OK;
   }
+  if (!context->coalescing)
+    noteIssued(context->stream, token);
+  if (isHeldBack)
+    return COMMRT_OK;
   int32_t status = submit(raw);
-  return status == COMMRT_OK && context->heldBack ? submitHeldBack() : status;
+  return status == COMMRT_OK && context->job->fault.kind == FaultKind::order ? submitHeldBack() : status;
 }
 
 //===- The C functions -----------------------------------------------------------------------===//
