@@ -68,8 +68,11 @@ struct CommAlignCostsPass : public commsched::impl::CommAlignCostsBase<CommAlign
     }
     std::vector<Ns> medians = lowerMedians(byRank);
     bool changed = false;
-    for (auto [op, median] : llvm::zip(ops, medians))
-      changed |= setTime(op, median);
+    for (auto [index, op, median] : llvm::enumerate(ops, medians))
+      if (setTime(op, median)) {
+        changed = true;
+        remarkAligned(op, index, median, byRank);
+      }
     markAnalysesPreserved<InputPeaks>();
     if (!changed)
       markAllAnalysesPreserved();
@@ -112,6 +115,17 @@ private:
       return false;
     op->setAttr(CommDialect::kCostAttrName, aligned);
     return true;
+  }
+
+  void remarkAligned(Operation *op, size_t index, Ns median, ArrayRef<std::vector<Ns>> byRank) {
+    if (!op->getContext()->getRemarkEngine())
+      return;
+    auto cost = [&](const std::vector<Ns> &row) { return row[index]; };
+    auto [least, most] = std::minmax_element(byRank.begin(), byRank.end(),
+                                             [&](const auto &a, const auto &b) { return cost(a) < cost(b); });
+    remark::passed(op->getLoc(), remark::RemarkOpts::name("cost").category(getArgument()))
+        << StringRef("costs " + formatNs(median) + " from here on: the median of " + formatNs(cost(*least)) + " to " +
+                     formatNs(cost(*most)));
   }
 
   GatherCosts gather;
