@@ -8,7 +8,7 @@ using namespace commsched;
 llvm::StringRef commsched::stringify(LimitingFactor factor) {
   static constexpr llvm::StringLiteral names[] = {
       "none",           "end of the block", "data dependence", "collective order", "peak memory",
-      "already hidden", "exposes others",   "group limit",     "move limit",       "makespan",
+      "already hidden", "others' exposure", "group limit",     "move limit",       "makespan",
       "lane busy",      "preference",       "its group",       "group dissolved"};
   return names[static_cast<unsigned>(factor)];
 }

@@ -36,7 +36,8 @@ std::string commsched::describeLimit(const LoadedBlock &block, const CollectiveR
     return text + ": passing " + nameOf(block, record.blocker) + " would reach " + formatBytes(record.reached) +
            ", limit " + formatBytes(record.limit);
   case LimitingFactor::ExposesOthers:
-    return text + ": passing " + nameOf(block, record.blocker) + " would expose " + formatNs(record.reached) + " more";
+    return text + ": passing " + nameOf(block, record.blocker) + " would expose " + formatNs(record.reached) +
+           " more, as the options scale costs";
   case LimitingFactor::GroupLimit:
     return text + ": " + std::to_string(record.limit) + " operations";
   case LimitingFactor::MoveLimit:

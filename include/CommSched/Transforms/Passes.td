@@ -205,14 +205,19 @@ def CommRaise : ReorderingPass<"comm-raise"> {
   let summary = "start collectives as early as dependences allow";
   let description = [{
     Schedules anew: among the ready operations, the one that leads to the earliest collective goes first, and otherwise
-    the one that stood first. Collectives keep their relative order. Memory is no concern.
+    the one that stood first. Collectives keep their relative order. Memory is no concern: run it where the peak does not
+    matter, or before `comm-schedule`, which keeps to a limit.
+
+    Remarks: per start how many operations it passed, its exposed time before and after, and what it depends on; per block
+    makespan, exposed time and peak before and after. All passes of this section say as much.
   }];
 }
 
 def CommSinkWaits : ReorderingPass<"comm-sink-waits"> {
   let summary = "wait for collectives as late as dependences allow";
   let description = [{
-    Schedules anew: a wait goes only when nothing else is ready. Memory is no concern.
+    Schedules anew: a wait goes only when nothing else is ready. Memory is no concern. Running it twice changes nothing
+    more, and the same holds of `comm-raise`.
   }];
 }
 
@@ -220,8 +225,8 @@ def CommReorderComputeForOverlap : ReorderingPass<"comm-reorder-compute-for-over
   let summary = "follow each collective with compute until its cost is covered";
   let description = [{
     Raises starts and sinks waits at once, and after each collective issues ready operations that are neither
-    collectives nor waits until their costs add up to the collective's: first those that the next collective needs.
-    Memory is no concern.
+    collectives nor waits until their costs add up to the collective's: first those that the next collective needs and
+    this one does not make, then those that are free, by their place. Memory is no concern.
   }];
 }
 
@@ -229,8 +234,19 @@ def CommReorderPreservingPeakMemory : Pass<"comm-reorder-preserving-peak-memory"
   let summary = "move starts left within a memory budget";
   let description = [{
     Takes the starts from left to right and moves each left past its predecessors, together with what it depends on,
-    until a dependence that may not be taken along (another start; without estimates, a matrix multiplication), the
-    memory budget, another collective or, with estimates, its being hidden stops it.
+    until something stops it: a dependence that may not be taken along (another start, unless `group-with-collectives`;
+    without estimates, a matrix multiplication), the memory limit, another collective (where these may not pass each
+    other) or the beginning of the block.
+
+    With `use-runtime-estimates` it also stops when compute hides it, and where passing the next operation would expose
+    the group's waits by more than it saves. The makespan that the cost model predicts never rises: moves that would
+    raise it are taken back, all of them or, found by halving, those that do.
+
+    The limit is the input's peak times 1 + `memory-budget-ratio`. Several passes in a row take it from the first one's
+    input. An input that is above a `memory-limit-bytes` does not get any higher.
+
+    Remarks: per start as in `comm-raise`, with the limiting factor and its numbers ("peak memory: passing 'matmul' would
+    reach 4.91 GiB, limit 4.63 GiB").
   }];
   let options = peakOptions # [
     Option<"groupWithCollectives", "group-with-collectives", "bool", "false",
@@ -241,8 +257,9 @@ def CommReorderPreservingPeakMemory : Pass<"comm-reorder-preserving-peak-memory"
 def CommSinkWaitsPreservingPeakMemory : Pass<"comm-sink-waits-preserving-peak-memory"> {
   let summary = "move waits right within a memory budget";
   let description = [{
-    The mirror image: takes the waits from right to left and moves each right past its successors, together with what
-    depends on it.
+    The mirror image of `comm-reorder-preserving-peak-memory`: takes the waits from right to left and moves each right
+    past its successors, together with what depends on it. It takes neither waits nor starts along, and passes a start
+    only with `swap-with-collectives`.
   }];
   let options = peakOptions # [
     Option<"swapWithCollectives", "swap-with-collectives", "bool", "false", "a wait may move past a start">,
@@ -252,25 +269,33 @@ def CommSinkWaitsPreservingPeakMemory : Pass<"comm-sink-waits-preserving-peak-me
 def CommOrderCollectives : Pass<"comm-order-collectives"> {
   let summary = "fix the order of all collectives as it is now";
   let description = [{
-    Marks the collectives of each block `comm.pinned`: no later pass lets pinned operations pass each other.
+    Marks the collectives of each block `comm.pinned`: no later pass lets pinned operations pass each other, or merges
+    them. A block with a single collective needs no mark.
   }];
 }
 
 def CommOrderFsdp : ReorderingPass<"comm-order-fsdp"> {
   let summary = "bring the parts of fully sharded collectives together, one group after the other";
   let description = [{
-    Puts [cast, copy-in, all-gather] and [wait, copy-out] next to each other, likewise [copy-in, reduce-scatter] and
-    [wait and what follows from it], and runs the second half of each before the first half of the next of its kind.
-    Where a layer is used again, its second gather forms groups of its own.
+    Puts [cast, copy-in, all-gather] and [wait, copy-outs, their views] next to each other, likewise [copy-in,
+    reduce-scatter] and [wait and what follows from it up to the next copy-in], and runs the second half of each before
+    the first half of the next of its kind. The copy-ins and copy-outs are the `comm.fsdp` operations; collectives
+    without them are left alone.
+
+    An operation belongs to the first group that asks for it. Where a layer is used again, its second gather forms groups
+    of its own. A group that a dependence leads out of and back into is let go, and its remark says so.
   }];
 }
 
 def CommAlignCosts : Pass<"comm-align-costs", "::mlir::ModuleOp"> {
   let summary = "give every rank the same costs: the median over ranks";
   let description = [{
-    Ranks that measure their costs measure different ones, and would decide differently. Writes the (lower) median over
-    several machine profiles, one per rank, into the `comm.cost` of matrix multiplications and their like. An embedder
-    supplies a function that gathers the ranks' costs instead.
+    Ranks that measure their costs measure different ones, and would decide differently. Writes the median over several
+    machine profiles, one per rank, into the `comm.cost` of matrix multiplications and their like (of an even number the
+    lower one), in blocks with collectives. The order of the profiles does not matter. An embedder supplies a function
+    that gathers the ranks' costs instead: `createCommAlignCosts(machine, gather)`; it is called once per module.
+
+    Remarks: per operation what it costs from here on and between what the ranks were.
   }];
   let options = [
     ListOption<"profiles", "profiles", "std::string", "machine profiles, one per rank: names or paths">,
