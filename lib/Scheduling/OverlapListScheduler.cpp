@@ -1,93 +1,79 @@
 //===- OverlapListScheduler.cpp - Starts early, waits late, compute in between ----------------===//
 
 #include "CommSched/Scheduling/OverlapListScheduler.h"
+#include "CommSched/Scheduling/RankSet.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
-#include <optional>
-#include <queue>
-#include <tuple>
 
 using namespace commsched;
 
 namespace {
-
-/// Smaller keys are scheduled first. The last component is unique.
-struct Key {
-  int32_t collective = INT32_MAX;
-  int32_t wait = 0;
-  int32_t place = 0;
-
-  bool operator>(const Key &other) const {
-    return std::tie(collective, wait, place) > std::tie(other.collective, other.wait, other.place);
-  }
-};
 
 bool isCollective(const Node &node) { return node.kind == NodeKind::Start || node.kind == NodeKind::Hybrid; }
 
 class ListScheduler {
 public:
   ListScheduler(const Problem &problem, llvm::ArrayRef<NodeId> order, const OverlapListOptions &options)
-      : problem(problem), given(order), options(options), keys(problem.size()), unmet(problem.size()) {
-    makeKeys();
+      : problem(problem), given(order), options(options), unmet(problem.size()), ready(problem.size()),
+        readyComputes(problem.size()) {
+    rank();
   }
 
   Order run() {
+    result.reserve(problem.size());
     for (NodeId id : given) {
       unmet[id] = static_cast<int32_t>(problem.preds[id].size());
       if (unmet[id] == 0)
         makeReady(id);
     }
-    while (std::optional<NodeId> next = pop(ready)) {
-      emit(*next);
-      if (options.fillWithCompute && isCollective(problem.nodes[*next]))
-        fill(problem.nodes[*next].cost);
+    while (!ready.empty()) {
+      NodeId next = byRank[ready.first()];
+      emit(next);
+      if (options.fillWithCompute && isCollective(problem.nodes[next]))
+        fill(problem.nodes[next].cost);
     }
     return std::move(result);
   }
 
 private:
-  struct Later {
-    bool operator()(const std::pair<Key, NodeId> &a, const std::pair<Key, NodeId> &b) const {
-      return a.first > b.first;
-    }
-  };
-  using ReadyHeap = std::priority_queue<std::pair<Key, NodeId>, std::vector<std::pair<Key, NodeId>>, Later>;
-
-  /// A node's collective is the least of its own index and those of its successors: the lowest that it leads to.
-  void makeKeys() {
+  /// Ranks the nodes by their keys: the lowest index of a collective that they are or lead to, whether they are a wait,
+  /// their place. A counting sort, in the order of the places. O(N + E).
+  void rank() {
+    std::vector<int32_t> leadsTo(problem.size(), INT32_MAX);
     int32_t collectives = 0;
-    for (auto [place, id] : llvm::enumerate(given)) {
-      keys[id].place = static_cast<int32_t>(place);
-      const Node &node = problem.nodes[id];
-      if (options.raiseStarts && isCollective(node))
-        keys[id].collective = collectives++;
-      else if (options.sinkWaits && node.kind == NodeKind::Wait)
-        keys[id].wait = 1;
-    }
+    if (options.raiseStarts)
+      for (NodeId id : given)
+        if (isCollective(problem.nodes[id]))
+          leadsTo[id] = collectives++;
     for (NodeId id : llvm::reverse(given))
       for (NodeId pred : problem.preds[id])
-        keys[pred].collective = std::min(keys[pred].collective, keys[id].collective);
+        leadsTo[pred] = std::min(leadsTo[pred], leadsTo[id]);
+    auto keyOf = [&](NodeId id) {
+      bool wait = options.sinkWaits && problem.nodes[id].kind == NodeKind::Wait;
+      return 2 * std::min(leadsTo[id], collectives) + wait;
+    };
+    std::vector<int32_t> next(2 * collectives + 3, 0);
+    for (NodeId id : given)
+      ++next[keyOf(id) + 1];
+    for (size_t key = 1; key < next.size(); ++key)
+      next[key] += next[key - 1];
+    rankOf.resize(problem.size());
+    byRank.resize(problem.size());
+    for (NodeId id : given) {
+      rankOf[id] = next[keyOf(id)]++;
+      byRank[rankOf[id]] = id;
+    }
   }
 
   void makeReady(NodeId id) {
-    ready.push({keys[id], id});
+    ready.insert(rankOf[id]);
     if (options.fillWithCompute && problem.nodes[id].kind == NodeKind::Compute)
-      readyComputes.push({keys[id], id});
-  }
-
-  /// The least node that is still ready; both heaps may hold nodes that went out through the other one.
-  std::optional<NodeId> pop(ReadyHeap &heap) {
-    while (!heap.empty()) {
-      NodeId id = heap.top().second;
-      heap.pop();
-      if (unmet[id] == 0)
-        return id;
-    }
-    return std::nullopt;
+      readyComputes.insert(rankOf[id]);
   }
 
   void emit(NodeId id) {
-    unmet[id] = -1;
+    ready.erase(rankOf[id]);
+    readyComputes.erase(rankOf[id]);
     result.push_back(id);
     for (NodeId succ : problem.succs[id])
       if (--unmet[succ] == 0)
@@ -95,21 +81,20 @@ private:
   }
 
   void fill(Ns uncovered) {
-    while (uncovered > 0) {
-      std::optional<NodeId> next = pop(readyComputes);
-      if (!next)
-        return;
-      emit(*next);
-      uncovered -= problem.nodes[*next].cost;
+    while (uncovered > 0 && !readyComputes.empty()) {
+      NodeId next = byRank[readyComputes.first()];
+      emit(next);
+      uncovered -= problem.nodes[next].cost;
     }
   }
 
   const Problem &problem;
   llvm::ArrayRef<NodeId> given;
   const OverlapListOptions &options;
-  std::vector<Key> keys;
-  std::vector<int32_t> unmet;
-  ReadyHeap ready, readyComputes;
+  std::vector<int32_t> unmet, rankOf;
+  std::vector<NodeId> byRank;
+  /// Ranks of the nodes whose predecessors are out, and of the computes among them.
+  RankSet ready, readyComputes;
   Order result;
 };
 

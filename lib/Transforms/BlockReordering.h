@@ -52,8 +52,8 @@ private:
 using BlockSolver = llvm::function_ref<ReorderResult(const LoadedBlock &block, Bytes inputPeak)>;
 
 /// Reorders the blocks of the functions in `root`, or of `root` itself if it is one or holds none. A block whose order
-/// stays is not touched. Returns whether anything changed; fails, with a diagnostic, where an answer does not verify,
-/// and then changes nothing.
+/// stays is not touched. Returns whether anything changed; fails, with a diagnostic, where an answer does not verify:
+/// that block and those behind it in its function are left as they were.
 llvm::FailureOr<bool> reorderBlocks(mlir::Operation *root, llvm::StringRef passName, const ReorderingContext &context,
                                     InputPeaks &inputPeaks, BlockSolver solve);
 

@@ -25,7 +25,7 @@ inline constexpr OverlapListOptions kSinkWaits = {false, true, false};
 inline constexpr OverlapListOptions kReorderComputeForOverlap = {true, true, true};
 
 /// Schedules anew. `order` is the order given: ties go to it, and collectives are numbered along it. One record per
-/// start (per wait, when only waits sink), in the order given. Memory is no concern. O((N + E) log N).
+/// start (per wait, when only waits sink), in the order given. Memory is no concern. O(N + E).
 ReorderResult scheduleForOverlap(const Problem &problem, llvm::ArrayRef<NodeId> order,
                                  const OverlapListOptions &options);
 
