@@ -16,7 +16,8 @@ static constexpr int64_t kPermille = 1000;
 Ns Decoder::computeKey(NodeId node) const {
   Ns before = reference->computeBefore[reference->position[node]];
   NodeId start = facts.worksFor[node];
-  if (policy.workDelay > 0 && start != kNone && reference->sink[start] && facts.worthDelay[start])
+  bool isLate = before >= mulDiv(reference->computeBefore.back(), policy.workFrom, kPermille);
+  if (policy.workDelay > 0 && isLate && start != kNone && reference->sink[start] && facts.worthDelay[start])
     before += mulDiv(reference->computeBefore.back(), policy.workDelay, kPermille);
   if (policy.tailShare == 0)
     return before;

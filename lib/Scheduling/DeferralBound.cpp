@@ -31,11 +31,13 @@ std::vector<NodeId> startsServed(const Problem &problem) {
   return served;
 }
 
-/// The most compute time that standing behind `late` can save, ns.
-Ns mostSaved(const Problem &problem, const BoundCosts &costs, llvm::ArrayRef<NodeId> served, NodeId late) {
+/// The most compute time that standing behind the last one of `starts` can save, ns, if that is `last`.
+Ns mostSaved(const Problem &problem, const BoundCosts &costs, llvm::ArrayRef<NodeId> served,
+             llvm::ArrayRef<NodeId> starts, NodeId last) {
   std::vector<char> before(problem.size(), 0);
-  before[late] = 1;
-  for (NodeId node = late; node >= 0; --node)
+  for (NodeId start : starts)
+    before[start] = 1;
+  for (NodeId node = problem.size() - 1; node >= 0; --node)
     if (before[node])
       for (NodeId pred : problem.preds[node])
         before[pred] = 1;
@@ -45,7 +47,7 @@ Ns mostSaved(const Problem &problem, const BoundCosts &costs, llvm::ArrayRef<Nod
     if (before[node])
       continue;
     NodeId start = served[node];
-    bool sameLane = start != kNone && problem.nodes[start].lane == problem.nodes[late].lane;
+    bool sameLane = start != kNone && problem.nodes[start].lane == problem.nodes[last].lane;
     (sameLane ? ofStart[start] : saved) += costs.compute[node];
   }
   for (NodeId start = 0; start < problem.size(); ++start)
@@ -68,11 +70,21 @@ DeferralBound commsched::deferralBound(const Problem &problem, const BoundCosts 
 
   DeferralBound bound;
   std::vector<NodeId> served = startsServed(problem);
-  for (NodeId start : starts) {
-    // What the start itself costs the compute lane comes behind its begin.
-    Ns makespan = compute - costs.compute[start] + costs.path[start] - mostSaved(problem, costs, served, start);
-    if (makespan > bound.makespan)
-      bound = {makespan, problem.nodes[start].lane};
+  auto raise = [&](llvm::ArrayRef<NodeId> chosen) {
+    DeferralBound weakest = {INT64_MAX, kNone};
+    for (NodeId last : chosen) {
+      // What the start itself costs the compute lane comes behind its begin.
+      Ns makespan = compute - costs.compute[last] + costs.path[last] - mostSaved(problem, costs, served, chosen, last);
+      if (makespan < weakest.makespan)
+        weakest = {makespan, problem.nodes[last].lane};
+    }
+    if (weakest.makespan > bound.makespan)
+      bound = weakest;
+  };
+  for (size_t index = 0; index < starts.size(); ++index) {
+    raise(starts[index]);
+    if (index > 0)
+      raise(llvm::ArrayRef<NodeId>(starts).take_front(index + 1));
   }
   return bound;
 }

@@ -25,8 +25,10 @@ struct DeferralBound {
 /// Let j be a start. It begins when all computes have run but those that stand behind it. Such a compute that works for
 /// another start i of j's lane puts i behind j too, so putting it off saves its duration and costs that of i. Hence no
 /// order is shorter than all computes + j - the most that putting off computes can save: for each i, what its own
-/// computes take beyond i itself; for the others that j does not depend on, everything. Valid with the costs of
-/// buckets too: what stands behind j's bucket is in another one. Looks at the few longest starts. O(N + E).
+/// computes take beyond i itself; for the others that j does not depend on, everything. Of several long starts one is
+/// the last; nothing that the others depend on stands behind it, and the weakest of their bounds holds. Valid with the
+/// costs of buckets too: what stands behind j's bucket is in another one, and of the buckets of several starts one is
+/// the last. Looks at the few longest starts, k of them: O(k^2 (N + E)).
 DeferralBound deferralBound(const Problem &problem, const BoundCosts &costs);
 
 } // namespace commsched

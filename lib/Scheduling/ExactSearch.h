@@ -23,8 +23,8 @@ namespace commsched {
 /// makes that one superfluous.
 class ExactSearch {
 public:
-  /// Sets of nodes are words.
-  static constexpr NodeId kMaxNodes = 64;
+  /// Sets of nodes are words; the two largest words are none: a DenseMap keeps them for itself.
+  static constexpr NodeId kMaxNodes = 62;
 
   /// Looks for orders shorter than `cutoff`. `problem` has at most kMaxNodes nodes. O(N + E).
   ExactSearch(const Problem &problem, Bytes limit, Ns cutoff);

@@ -18,6 +18,7 @@ constexpr int64_t kTailShares[] = {0, 100, 200, 300, 500, 700, 1000};
 constexpr int64_t kWindows[] = {30, 100, 400, 1500, kEverything};
 constexpr int64_t kSinkDelays[] = {0, 600, 2500, 10000, 40000, kLast};
 constexpr int64_t kWorkDelays[] = {0, 30, 100, 300, 1000};
+constexpr int64_t kWorkFroms[] = {0, 800, 900, 950, 970, 980, 985, 990, 995};
 constexpr int64_t kLimitShares[] = {1000, 950, 900, 800};
 constexpr int64_t kPrefetchPermille[] = {-1, 10, 25, 50, 100, 200, 400};
 constexpr int64_t kTries[] = {1, 6, 24, 60};
@@ -51,6 +52,7 @@ const Knob kKnobs[] = {
     {kWindows, setField<&Policy::window>},
     {kSinkDelays, setField<&Policy::sinkDelay>},
     {kWorkDelays, setField<&Policy::workDelay>},
+    {kWorkFroms, setField<&Policy::workFrom>},
     {kLimitShares, setField<&Policy::limitShare>},
     {kPrefetchPermille, setPrefetch},
     {kTries, setField<&Policy::tries>},
@@ -89,6 +91,12 @@ std::vector<Policy> orderings(const ScheduleFacts &facts, Bytes limit) {
        {ordering(0, kEverything, kLast), ordering(100, kEverything, kLast), ordering(100, kEverything, 10000)}) {
     putsOff.workDelay = 1000;
     result.insert(result.begin() + 1, putsOff);
+  }
+  Policy putsOffLate = ordering(0, kEverything, 10000);
+  putsOffLate.workDelay = 1000;
+  for (int32_t from : {970, 985}) {
+    putsOffLate.workFrom = from;
+    result.insert(result.begin() + 4, putsOffLate);
   }
   Policy cautious = ordering(0, 100, 600);
   cautious.prefetch = std::min<Bytes>(kGiB / 4, mulDiv(limit, 50, 1000));

@@ -32,6 +32,9 @@ struct Policy {
   /// A compute that works for a sink alone is put off by this many permille of the block's compute time where that pays
   /// (ScheduleFacts::worthDelay), so that it can run while the last long collective does.
   int64_t workDelay = 0;
+  /// Only those that stand behind this many permille of the reference's compute time: a few are enough, and the others
+  /// would hold memory.
+  int32_t workFrom = 0;
   /// A compute may run this many ranks ahead of the first one that has not run.
   int32_t window = 100;
   /// How many candidates are tried for a lane before it stays idle.

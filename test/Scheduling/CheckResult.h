@@ -1,0 +1,41 @@
+//===- CheckResult.h - What every answer of the solver has to keep ------------------*- C++ -*-===//
+
+#ifndef COMMSCHED_TEST_SCHEDULING_CHECKRESULT_H
+#define COMMSCHED_TEST_SCHEDULING_CHECKRESULT_H
+
+#include "CommSched/Scheduling/Bounds.h"
+#include "CommSched/Scheduling/Memory.h"
+#include "CommSched/Scheduling/Scheduler.h"
+#include "CommSched/Scheduling/Timeline.h"
+#include "gtest/gtest.h"
+
+namespace commsched::test {
+
+/// Checks everything that a result promises, with the models and the verifier.
+inline void checkResult(const Problem &problem, const ScheduleOptions &options, const ScheduleResult &result) {
+  ASSERT_EQ(result.defect, "");
+  ASSERT_EQ(result.expanded.problem.validate(), "");
+  ScheduleRequirements requirements;
+  requirements.collectiveOrder = options.collectiveOrder;
+  requirements.peakLimit = result.peak;
+  ASSERT_EQ(verifySchedule(result.expanded.problem, result.order, requirements), "");
+  ASSERT_EQ(makespanOf(result.expanded.problem, result.order), result.makespan);
+  ASSERT_EQ(peakOf(result.expanded.problem, result.order), result.peak);
+  ASSERT_EQ(makespanOf(problem, identityOrder(problem)), result.inputMakespan);
+  ASSERT_EQ(peakOf(problem, identityOrder(problem)), result.inputPeak);
+  ASSERT_EQ(result.withinLimit, result.peak <= result.limit);
+  if (result.inputPeak <= result.limit) {
+    ASSERT_TRUE(result.withinLimit);
+    ASSERT_LE(result.makespan, result.inputMakespan);
+  } else {
+    ASSERT_LE(result.peak, result.inputPeak);
+  }
+  BoundOptions limited;
+  limited.limit = std::max(result.limit, result.peak);
+  LowerBound bound = options.bucketing ? jointLowerBound(problem, limited) : lowerBound(problem, limited);
+  ASSERT_GE(result.makespan, bound.withLimit);
+}
+
+} // namespace commsched::test
+
+#endif // COMMSCHED_TEST_SCHEDULING_CHECKRESULT_H

@@ -1,0 +1,154 @@
+//===- RandomSchedulesTest.cpp - The solver's promises on random problems ---------------------===//
+//
+// Never above the limit, never slower than the given order, always legal, in every mode; and how far from the true
+// optimum on problems that are small enough to try every order. COMMSCHED_RANDOM_PROBLEMS sets how many problems are
+// drawn (docs/Models.md tells of a run over 100,000), COMMSCHED_RANDOM_FIRST the first seed.
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CheckResult.h"
+#include "RandomProblem.h"
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+
+using namespace commsched;
+using namespace commsched::test;
+
+namespace {
+
+uint64_t fromEnvironment(const char *name, uint64_t otherwise) {
+  const char *value = std::getenv(name);
+  return value ? std::strtoull(value, nullptr, 10) : otherwise;
+}
+
+RandomOptions optionsFor(uint64_t seed) {
+  RandomOptions options;
+  // Small ones mostly, and some of a few hundred nodes.
+  options.nodes = 1 + static_cast<int32_t>(seed % 101 == 0 ? 100 + seed % 300 : seed % 50);
+  options.commLanes = 1 + static_cast<int32_t>(seed % 3);
+  options.collectiveOrder = static_cast<CollectiveOrder>(seed % 11 < 3 ? seed % 11 : 2);
+  options.chanceOfPinned = seed % 9 == 0 ? 20 : 0;
+  options.chanceOfStart = seed % 4 == 0 ? 70 : 30;
+  options.maxBytes = seed % 5 == 0 ? 3 * kSmallUnpackBytes : 640;
+  return options;
+}
+
+/// Options in which every mode of the solver meets every other.
+ScheduleOptions modesFor(uint64_t seed, const RandomOptions &shape) {
+  Random random(seed * 31 + 7);
+  ScheduleOptions options;
+  options.collectiveOrder = shape.collectiveOrder;
+  options.bucketing = !random.percent(30);
+  options.memoryBudgetPpm = random.percent(20) ? random.below(600000) : 0;
+  options.effort = random.percent(10) ? 0 : random.between(10, 80) * shape.nodes;
+  if (random.percent(20))
+    options.allGatherCap = options.reduceScatterCap = 64 * random.between(2, 40);
+  if (random.percent(20))
+    options.allReduceCap = 64 * random.between(2, 40);
+  return options;
+}
+
+TEST(RandomSchedules, KeepTheirPromises) {
+  uint64_t count = fromEnvironment("COMMSCHED_RANDOM_PROBLEMS", 3000),
+           first = fromEnvironment("COMMSCHED_RANDOM_FIRST", 0);
+  uint64_t shorter = 0, buckets = 0, limited = 0, reached = 0;
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    RandomOptions shape = optionsFor(seed);
+    Problem problem = randomProblem(seed, shape);
+    ScheduleOptions options = modesFor(seed, shape);
+    if (seed % 8 == 0) {
+      // A limit below what the given order needs.
+      Bytes peak = peakOf(problem, identityOrder(problem)), lowest = peakLowerBound(problem);
+      options.memoryLimitBytes = (peak + lowest) / 2;
+      options.effort = 400 * shape.nodes;
+      limited += lowest < peak;
+    }
+    ScheduleResult result = schedule(problem, options);
+    ASSERT_NO_FATAL_FAILURE(checkResult(problem, options, result)) << "seed " << seed;
+    shorter += result.makespan < result.inputMakespan;
+    buckets += result.buckets.size();
+    reached += result.inputPeak > result.limit && result.withinLimit;
+  }
+  printf("%llu problems: %llu shorter, %llu buckets; %llu asked for less than their peak, %llu got it\n",
+         static_cast<unsigned long long>(count), static_cast<unsigned long long>(shorter),
+         static_cast<unsigned long long>(buckets), static_cast<unsigned long long>(limited),
+         static_cast<unsigned long long>(reached));
+  EXPECT_GT(shorter * 3, count);
+  EXPECT_GT(buckets * 150, count);
+  EXPECT_GT(reached * 100, limited * 60);
+}
+
+/// The shortest makespan of all orders within a limit, without buckets.
+struct BruteForce {
+  const Problem &problem;
+  Bytes limit;
+  Ns best = std::numeric_limits<Ns>::max();
+  int64_t visited = 0;
+  Order order = {};
+  std::vector<int32_t> pending = {};
+
+  void run() {
+    for (NodeId node = 0; node < problem.size(); ++node)
+      pending.push_back(static_cast<int32_t>(problem.preds[node].size()));
+    extend();
+  }
+  void extend() {
+    if (++visited > 300000)
+      return;
+    if (order.size() == problem.nodes.size()) {
+      if (peakOf(problem, order) <= limit)
+        best = std::min(best, makespanOf(problem, order));
+      return;
+    }
+    if (makespanOf(problem, order) >= best)
+      return;
+    for (NodeId node = 0; node < problem.size(); ++node) {
+      if (pending[node] != 0)
+        continue;
+      order.push_back(node);
+      pending[node] = -1;
+      for (NodeId user : problem.succs[node])
+        --pending[user];
+      extend();
+      for (NodeId user : problem.succs[node])
+        ++pending[user];
+      pending[node] = 0;
+      order.pop_back();
+    }
+  }
+};
+
+TEST(RandomSchedules, AreOptimalWhereSmall) {
+  std::vector<int64_t> gaps;
+  uint64_t count = fromEnvironment("COMMSCHED_RANDOM_PROBLEMS", 3000) / 8;
+  uint64_t first = fromEnvironment("COMMSCHED_RANDOM_FIRST", 0);
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    RandomOptions shape;
+    shape.nodes = 8;
+    shape.commLanes = 2;
+    shape.chanceOfStart = 40;
+    Problem problem = randomProblem(seed, shape);
+    BruteForce brute{problem, peakOf(problem, identityOrder(problem))};
+    brute.run();
+    if (brute.visited > 300000 || brute.best == 0)
+      continue;
+    ScheduleOptions options;
+    options.bucketing = false;
+    options.effort = 20000;
+    ScheduleResult result = schedule(problem, options);
+    ASSERT_GE(result.makespan, brute.best) << "seed " << seed;
+    gaps.push_back((result.makespan - brute.best) * 1000 / brute.best);
+  }
+  ASSERT_GT(gaps.size() * 2, count);
+  std::sort(gaps.begin(), gaps.end());
+  RecordProperty("median_gap_permille", std::to_string(gaps[gaps.size() / 2]));
+  RecordProperty("p90_gap_permille", std::to_string(gaps[gaps.size() * 9 / 10]));
+  RecordProperty("worst_gap_permille", std::to_string(gaps.back()));
+  printf("gap to the optimum over %zu problems, permille: median %lld, 90 %% %lld, worst %lld\n", gaps.size(),
+         static_cast<long long>(gaps[gaps.size() / 2]), static_cast<long long>(gaps[gaps.size() * 9 / 10]),
+         static_cast<long long>(gaps.back()));
+  EXPECT_EQ(gaps.back(), 0) << "a block of this size is searched exactly";
+}
+
+} // namespace
