@@ -39,6 +39,8 @@ int main(void) {
   pthread_t threads[2];
   char message[256];
   int failed = 0;
+  if (commrt_abi_version() != COMMRT_ABI_VERSION)
+    return 1;
   commrt_options_init(&options);
   options.ranks = 2;
   if (commrt_job_create(&options, &job, message, sizeof(message))) {

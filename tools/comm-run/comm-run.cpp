@@ -29,8 +29,10 @@ static cl::OptionCategory category("comm-run options");
 static cl::opt<std::string> inputPath(cl::Positional, cl::desc("<program.mlir>"), cl::Required, cl::cat(category));
 static cl::opt<int> ranks("ranks", cl::desc("Number of ranks (default: what the program's groups speak of)"),
                           cl::value_desc("N"), cl::init(0), cl::cat(category));
-static cl::opt<std::string> backend("backend", cl::desc("threads, sim or mpi (default: mpi under mpirun)"),
-                                    cl::cat(category));
+static cl::opt<std::string> backend(
+    "backend",
+    cl::desc("threads, sim, mpi or another, or several with commas: the first that opens (default: mpi under mpirun)"),
+    cl::cat(category));
 static cl::opt<std::string> entry("entry", cl::desc("Function to run (default: main, or the only public one)"),
                                   cl::value_desc("name"), cl::cat(category));
 static cl::opt<unsigned long long> seed("seed", cl::desc("Seed of the inputs"), cl::init(0), cl::cat(category));
@@ -43,7 +45,8 @@ static cl::opt<std::string> comparePath("compare", cl::desc("Also run this progr
                                         cl::value_desc("other.mlir"), cl::cat(category));
 static cl::opt<std::string> timelinePath("timeline", cl::desc("Write what was measured as Chrome/Perfetto JSON"),
                                          cl::value_desc("file"), cl::cat(category));
-static cl::opt<std::string> fault("fault", cl::desc("Inject a fault: delay, drop, mismatch, error or hang at start N"),
+static cl::opt<std::string> fault("fault",
+                                  cl::desc("Inject a fault at start N of a rank; docs/Runtime.md has the kinds"),
                                   cl::value_desc("KIND@N[:rank=R][:ms=T]"), cl::cat(category));
 static cl::opt<int64_t> timeoutMs("timeout-ms", cl::desc("The longest wait"), cl::init(60000), cl::cat(category));
 static cl::opt<int64_t> iterations("iterations", cl::desc("Calls of the function"), cl::init(1), cl::cat(category));

@@ -12,10 +12,16 @@
 //    ranks of the job, whose pending and later calls then fail too.
 //  - Nothing waits for ever. Each wait ends after the context's timeout at the latest, with a report of who waits for
 //    what.
-//  - A context belongs to one rank and is used by one thread at a time. Different contexts may be used at the same time
-//    by different threads. Functions marked [any thread] may be called at any time.
-//  - Collectives of one group match across ranks in the order in which each rank starts them. Results are a function
-//    of the inputs alone: reductions run in rank order, whatever the timing.
+//  - A context belongs to one rank. Different contexts may be used at the same time by different threads. Each function
+//    says who may call it:
+//      [any thread]             at any time while the handle lives, also beside other calls;
+//      [own thread]             one thread at a time per context, with everything that belongs to it; returns at once;
+//      [own thread, blocks]     the same, and may wait, up to the timeout;
+//      [own thread, all ranks]  the same, and all ranks of the job make these calls in the same order;
+//      [own thread, start]      returns at once; the members of the group start its collectives in the same order.
+//  - Collectives of one group match across ranks in the order in which each rank starts them; those of different groups
+//    are independent. Results are a function of the inputs alone: reductions run in rank order, whatever the timing.
+//  - What a token's collectives wrote may be read after its wait, by the thread that waited.
 //  - Buffers are dense. A buffer given to a start stays unchanged (an output: untouched) until its token is complete.
 //
 //===--------------------------------------------------------------------------------------------===//
@@ -31,6 +37,8 @@ extern "C" {
 #endif
 
 #define COMMRT_API __attribute__((visibility("default")))
+/// Within one version functions and structures keep their form and new functions may come; a structure that may grow
+/// carries its size. Version 2: messages have tags, the uneven all_to_all has rows.
 #define COMMRT_ABI_VERSION 2u
 
 /// One run of N ranks. In the threads and sim backends all ranks live in this process; in mpi this process is one rank.
@@ -136,7 +144,7 @@ COMMRT_API void commrt_options_init(commrt_options *options);
 /// characters.
 COMMRT_API int32_t commrt_job_create(const commrt_options *options, commrt_job **job, char *message,
                                      size_t message_size);
-/// Closes a job whose contexts have been destroyed. NULL is fine.
+/// [any thread] Closes a job whose contexts have been destroyed. NULL is fine.
 COMMRT_API int32_t commrt_job_destroy(commrt_job *job);
 /// [any thread] The name of the job's backend, as long as the job lives.
 COMMRT_API const char *commrt_job_backend(const commrt_job *job);
@@ -147,8 +155,9 @@ COMMRT_API int32_t commrt_job_local_rank(const commrt_job *job);
 
 /// [any thread] Makes the context of `rank`, once per rank.
 COMMRT_API int32_t commrt_context_create(commrt_job *job, int32_t rank, commrt_context **context);
-/// Ends the rank: cancels what is in flight and releases everything that belongs to the context, tokens, streams,
-/// events, groups and buffers included. Ranks that wait for this one, now or later, get COMMRT_ERR_PEER. NULL is fine.
+/// [own thread, blocks] Ends the rank: cancels what is in flight and releases everything that belongs to the context,
+/// tokens, streams, events, groups and buffers included. Ranks that wait for this one, now or later, get
+/// COMMRT_ERR_PEER. NULL is fine.
 COMMRT_API int32_t commrt_context_destroy(commrt_context *context);
 /// [any thread] The rank, or the number of ranks; -1 for NULL.
 COMMRT_API int32_t commrt_rank(const commrt_context *context);
@@ -171,45 +180,50 @@ typedef struct commrt_site {
   int64_t cost_ns;      ///< predicted duration; the sim backend's clock uses it
 } commrt_site;
 
-/// Presents this rank's schedule and compares it with every other rank's. Collective over the job. On a difference all
-/// ranks get COMMRT_ERR_MISMATCH with the first site that differs, its kind, group, type, size and location on both
-/// sides. `signature` may be 0; the sites are compared in any case. `sites` stays alive until commrt_program_end.
+/// [own thread, all ranks] Presents this rank's schedule and compares it with every other rank's. Collective over the
+/// job. On a difference all ranks get COMMRT_ERR_MISMATCH with the first site that differs, its kind, group, type, size
+/// and location on both sides. `signature` may be 0; the sites are compared in any case. `sites` stays alive until
+/// commrt_program_end.
 COMMRT_API int32_t commrt_program_begin(commrt_context *context, uint64_t signature, const commrt_site *sites,
                                         int64_t num_sites);
-/// The same with the sites as compilers store them: per site [kind, dtype, count, offset of the group's name, offset of
-/// the location, cost_ns], the offsets into `strings`, whose texts end with a zero each. Nothing is copied but
-/// pointers.
+/// [own thread, all ranks] The same with the sites as compilers store them: per site [kind, dtype, count, offset of the
+/// group's name, offset of the location, cost_ns], the offsets into `strings`, whose texts end with a zero each.
+/// Nothing is copied but pointers.
 COMMRT_API int32_t commrt_program_begin_packed(commrt_context *context, uint64_t signature, const int64_t *sites,
                                                int64_t num_sites, const char *strings);
-/// Waits for all tokens of this rank, then for all ranks. Collective over the job.
+/// [own thread, all ranks] Waits for all tokens of this rank, then for all ranks. Collective over the job.
 COMMRT_API int32_t commrt_program_end(commrt_context *context);
 
 //===- Groups and streams --------------------------------------------------------------------===//
 
-/// Makes the group `name` from a partition: subset i is ranks[offsets[i] .. offsets[i+1]). Empty subsets and ranks in
-/// no subset are fine; a start on a rank in no subset completes at once and touches nothing. All ranks of the job make
-/// their groups in the same order. The second call with a name gives the first group. Owned by the context.
+/// [own thread, all ranks] Makes the group `name` from a partition: subset i is ranks[offsets[i] .. offsets[i+1]).
+/// Empty subsets and ranks in no subset are fine; a start on a rank in no subset completes at once and touches nothing.
+/// All ranks of the job make their groups in the same order. The second call with a name gives the first group. Owned
+/// by the context.
 COMMRT_API int32_t commrt_group_create(commrt_context *context, const char *name, int64_t num_subsets,
                                        const int64_t *offsets, const int64_t *ranks, commrt_group **group);
-/// [any thread] Members of the calling rank's subset (0 if it is in none), and its place among them (-1 if none).
-/// commrt_group_find gives NULL in *group and an error for a name that was not made.
+/// [own thread] The group of a name; NULL and an error for a name that was not made.
 COMMRT_API int32_t commrt_group_find(commrt_context *context, const char *name, commrt_group **group);
+/// [any thread] Members of the calling rank's subset (0 if it is in none), and its place among them (-1 if none).
 COMMRT_API int32_t commrt_group_size(const commrt_group *group);
 COMMRT_API int32_t commrt_group_rank(const commrt_group *group);
 
 typedef enum commrt_stream_kind { COMMRT_STREAM_COMPUTE = 0, COMMRT_STREAM_COMM = 1 } commrt_stream_kind;
 
-/// The stream `lane` of a kind; the same arguments give the same stream. Compute lane 0 is the default, which is also
-/// meant by NULL. Owned by the context.
+/// [own thread] The stream `lane` of a kind; the same arguments give the same stream. Compute lane 0 is the default,
+/// which is also meant by NULL. Owned by the context.
 COMMRT_API int32_t commrt_stream_get(commrt_context *context, int32_t kind, int32_t lane, commrt_stream **stream);
-/// Later starts belong to `stream`: an event recorded there covers them.
+/// [own thread] Later starts belong to `stream`: an event recorded there covers them.
 COMMRT_API int32_t commrt_set_stream(commrt_context *context, commrt_stream *stream);
 
-/// An event that is complete when everything that was issued to `stream` so far is.
+/// [own thread] An event that is complete when everything that was issued to `stream` so far is.
 COMMRT_API int32_t commrt_event_record(commrt_context *context, commrt_stream *stream, commrt_event **event);
-/// `stream` goes on when `event` is complete. On CPU backends the caller does the stream's work, so it blocks.
+/// [own thread, blocks] `stream` goes on when `event` is complete. On CPU backends the caller does the stream's work,
+/// so it blocks.
 COMMRT_API int32_t commrt_event_await(commrt_context *context, commrt_stream *stream, commrt_event *event);
+/// [own thread]
 COMMRT_API int32_t commrt_event_test(commrt_event *event, int32_t *done);
+/// [own thread]
 COMMRT_API int32_t commrt_event_release(commrt_event *event);
 
 //===- Starts --------------------------------------------------------------------------------===//
@@ -219,71 +233,73 @@ COMMRT_API int32_t commrt_event_release(commrt_event *event);
 // commrt_coalesce_begin/end it may be NULL and is not written. `outer` is the product of the dimensions before the one
 // that is gathered or scattered (1 for the leading one).
 
-/// in [outer][count] -> out [outer][n][count]. In place: in = out + r * count, with outer = 1.
+/// [own thread, start] in [outer][count] -> out [outer][n][count]. In place: in = out + r * count, with outer = 1.
 COMMRT_API int32_t commrt_all_gather_start(commrt_group *group, const void *in, void *out, int64_t outer, int64_t count,
                                            int32_t dtype, int64_t site, commrt_token **token);
-/// in [outer][n][count] -> out [outer][count]. In place: out = in + r * count, with outer = 1.
+/// [own thread, start] in [outer][n][count] -> out [outer][count]. In place: out = in + r * count, with outer = 1.
 COMMRT_API int32_t commrt_reduce_scatter_start(commrt_group *group, const void *in, void *out, int64_t outer,
                                                int64_t count, int32_t dtype, int32_t reduction, double scale,
                                                int64_t site, commrt_token **token);
-/// in [count] -> out [count]. In place: in = out.
+/// [own thread, start] in [count] -> out [count]. In place: in = out.
 COMMRT_API int32_t commrt_all_reduce_start(commrt_group *group, const void *in, void *out, int64_t count, int32_t dtype,
                                            int32_t reduction, double scale, int64_t site, commrt_token **token);
-/// Block j goes to member j. A block has `count` elements; in is [split_outer][n][count / split_outer], out is
-/// [concat_outer][n][count / concat_outer]: the sizes before the dimension that is split, or concatenated. In place:
-/// in = out.
+/// [own thread, start] Block j goes to member j. A block has `count` elements; in is [split_outer][n][count /
+/// split_outer], out is [concat_outer][n][count / concat_outer]: the sizes before the dimension that is split, or
+/// concatenated. In place: in = out.
 COMMRT_API int32_t commrt_all_to_all_start(commrt_group *group, const void *in, void *out, int64_t split_outer,
                                            int64_t concat_outer, int64_t count, int32_t dtype, int64_t site,
                                            commrt_token **token);
-/// Uneven: send_counts[j] rows of `inner` elements go to member j, recv_counts[j] come from it. in is
-/// [outer][sum of send_counts][inner], out is [outer][sum of recv_counts][inner], both in member order. The counts (n
-/// entries each) are copied. In place: in = out.
+/// [own thread, start] Uneven: send_counts[j] rows of `inner` elements go to member j, recv_counts[j] come from it. in
+/// is [outer][sum of send_counts][inner], out is [outer][sum of recv_counts][inner], both in member order. The counts
+/// (n entries each) are copied. In place: in = out.
 COMMRT_API int32_t commrt_all_to_all_v_start(commrt_group *group, const void *in, const int64_t *send_counts, void *out,
                                              const int64_t *recv_counts, int64_t outer, int64_t inner, int32_t dtype,
                                              int64_t site, commrt_token **token);
-/// in [count] at member `root` -> out [count] everywhere. `in` is only read at the root. In place: in = out.
+/// [own thread, start] in [count] at member `root` -> out [count] everywhere. `in` is only read at the root. In place:
+/// in = out.
 COMMRT_API int32_t commrt_broadcast_start(commrt_group *group, const void *in, void *out, int64_t count, int32_t dtype,
                                           int32_t root, int64_t site, commrt_token **token);
-/// in [count] -> out [count] at member `root`; elsewhere `out` is not touched.
+/// [own thread, start] in [count] -> out [count] at member `root`; elsewhere `out` is not touched.
 COMMRT_API int32_t commrt_reduce_start(commrt_group *group, const void *in, void *out, int64_t count, int32_t dtype,
                                        int32_t reduction, double scale, int32_t root, int64_t site,
                                        commrt_token **token);
-/// in [outer][count] -> out [outer][n][count] at member `root`; elsewhere `out` is not touched.
+/// [own thread, start] in [outer][count] -> out [outer][n][count] at member `root`; elsewhere `out` is not touched.
 COMMRT_API int32_t commrt_gather_start(commrt_group *group, const void *in, void *out, int64_t outer, int64_t count,
                                        int32_t dtype, int32_t root, int64_t site, commrt_token **token);
-/// in [outer][n][count] at member `root` -> out [outer][count] everywhere.
+/// [own thread, start] in [outer][n][count] at member `root` -> out [outer][count] everywhere.
 COMMRT_API int32_t commrt_scatter_start(commrt_group *group, const void *in, void *out, int64_t outer, int64_t count,
                                         int32_t dtype, int32_t root, int64_t site, commrt_token **token);
-/// pairs [num_pairs][2]: members (source, target); each is at most once a source and once a target. A member that is no
-/// target gets zeros. The pairs are copied.
+/// [own thread, start] pairs [num_pairs][2]: members (source, target); each is at most once a source and once a target.
+/// A member that is no target gets zeros. The pairs are copied.
 COMMRT_API int32_t commrt_permute_start(commrt_group *group, const void *in, void *out, int64_t count, int32_t dtype,
                                         const int64_t *pairs, int64_t num_pairs, int64_t site, commrt_token **token);
-/// To member, or from member, `peer`. Sends and receives between two members match by tag, and in order within one tag.
-/// `tag` is not negative (mpi: below half of MPI_TAG_UB).
+/// [own thread, start] To member, or from member, `peer`. Sends and receives between two members match by tag, and in
+/// order within one tag. `tag` is not negative (mpi: below half of MPI_TAG_UB).
 COMMRT_API int32_t commrt_send_start(commrt_group *group, const void *in, int64_t count, int32_t dtype, int32_t peer,
                                      int64_t tag, int64_t site, commrt_token **token);
 COMMRT_API int32_t commrt_recv_start(commrt_group *group, void *out, int64_t count, int32_t dtype, int32_t peer,
                                      int64_t tag, int64_t site, commrt_token **token);
 COMMRT_API int32_t commrt_barrier_start(commrt_group *group, int64_t site, commrt_token **token);
 
-/// Starts between begin and end, also on different groups, share one token. Not nested.
+/// [own thread] Starts between begin and end, also on different groups, share one token. Not nested.
 COMMRT_API int32_t commrt_coalesce_begin(commrt_context *context);
 COMMRT_API int32_t commrt_coalesce_end(commrt_context *context, commrt_token **token);
 
 //===- Waits ---------------------------------------------------------------------------------===//
 
-/// `stream` (NULL: default) goes on when the token is complete. On CPU backends this blocks the caller. May be
-/// repeated.
+/// [own thread, blocks] `stream` (NULL: default) goes on when the token is complete. On CPU backends this blocks the
+/// caller. May be repeated.
 COMMRT_API int32_t commrt_wait(commrt_token *token, commrt_stream *stream);
-/// Blocks the caller, at most timeout_ns (< 0: the context's timeout). A timeout is an error of the job and latches.
+/// [own thread, blocks] Blocks the caller, at most timeout_ns (< 0: the context's timeout). A timeout is an error of
+/// the job and latches.
 COMMRT_API int32_t commrt_wait_host(commrt_token *token, int64_t timeout_ns);
-/// *done = 1 if complete. Makes progress, never blocks.
+/// [own thread] *done = 1 if complete. Makes progress, never blocks.
 COMMRT_API int32_t commrt_test(commrt_token *token, int32_t *done);
-/// Where output `index` of the token's starts goes, in the order of the starts.
+/// [own thread] Where output `index` of the token's starts goes, in the order of the starts.
 COMMRT_API int32_t commrt_token_output(commrt_token *token, int64_t index, void **pointer);
-/// Gives the caller's reference back; what is in flight goes on. NULL is fine.
+/// [own thread] Gives the caller's reference back; what is in flight goes on. NULL is fine.
 COMMRT_API int32_t commrt_token_release(commrt_token *token);
-/// Moves communication on. Cheap where nothing is needed (threads); call it between computations (mpi).
+/// [own thread] Moves communication on. Cheap where nothing is needed (threads); call it between computations (mpi).
 COMMRT_API int32_t commrt_progress(commrt_context *context);
 
 //===- Buffers -------------------------------------------------------------------------------===//
@@ -297,26 +313,27 @@ typedef enum commrt_buffer_kind {
   COMMRT_BUFFER_SYMMETRIC = 1
 } commrt_buffer_kind;
 
-/// 64-byte aligned; bytes = 0 gives a valid pointer that must not be read. Also serves after an error, so that compiled
-/// code that is on its way out does not compute on a null pointer.
+/// [own thread] 64-byte aligned; bytes = 0 gives a valid pointer that must not be read. Also serves after an error, so
+/// that compiled code that is on its way out does not compute on a null pointer.
 COMMRT_API int32_t commrt_alloc(commrt_context *context, int32_t kind, int64_t bytes, void **pointer);
-/// Releases the buffer when the last collective in flight that uses any part of it is complete; returns at once.
+/// [own thread] Releases the buffer when the last collective in flight that uses any part of it is complete; returns at
+/// once.
 COMMRT_API int32_t commrt_free(commrt_context *context, void *pointer);
-/// The same, and also not before the given tokens are complete.
+/// [own thread] The same, and also not before the given tokens are complete.
 COMMRT_API int32_t commrt_free_after(commrt_context *context, void *pointer, commrt_token *const *tokens,
                                      int64_t num_tokens);
-/// The offset of a byte of a symmetric buffer in the rank's symmetric memory: equal on all ranks.
+/// [own thread] The offset of a byte of a symmetric buffer in the rank's symmetric memory: equal on all ranks.
 COMMRT_API int32_t commrt_symmetric_offset(commrt_context *context, const void *pointer, int64_t *offset);
 /// [any thread] Bytes of buffers not yet released, and the most there ever were.
 COMMRT_API int64_t commrt_allocated_bytes(const commrt_context *context);
 COMMRT_API int64_t commrt_peak_bytes(const commrt_context *context);
 
-/// The present moment, for commrt_release_since.
+/// [any thread] The present moment, for commrt_release_since.
 COMMRT_API int64_t commrt_mark(const commrt_context *context);
-/// Releases every buffer, token and event that the context made since `mark` and that was not released before, but
-/// those in `kept`: buffers by an address within them, tokens (with the buffers of their outputs) and events by their
-/// handle. NULLs and other addresses in `kept` are fine. This is how compiled code leaves a loop's iteration or a
-/// function. Takes time for what is released and kept only.
+/// [own thread] Releases every buffer, token and event that the context made since `mark` and that was not released
+/// before, but those in `kept`: buffers by an address within them, tokens (with the buffers of their outputs) and
+/// events by their handle. NULLs and other addresses in `kept` are fine. This is how compiled code leaves a loop's
+/// iteration or a function. Takes time for what is released and kept only.
 COMMRT_API int32_t commrt_release_since(commrt_context *context, int64_t mark, const void *const *kept,
                                         int64_t num_kept);
 
@@ -327,12 +344,13 @@ enum {
   COMMRT_OPERAND_OUTPUT = 2   ///< and its old contents do not matter
 };
 
-/// Carries out computation `name` on dense operands: a reference kernel where the name and the shapes are those of one
-/// (docs/Runtime.md), otherwise an opaque one, whose outputs are a function of the name and of every bit of its inputs.
-/// `meta` is [dtype, flags, rank, sizes...] per operand, then [count, extra...]. Makes progress before and after.
+/// [own thread] Carries out computation `name` on dense operands: a reference kernel where the name and the shapes are
+/// those of one (docs/Runtime.md), otherwise an opaque one, whose outputs are a function of the name and of every bit
+/// of its inputs. `meta` is [dtype, flags, rank, sizes...] per operand, then [count, extra...]. Makes progress before
+/// and after.
 COMMRT_API int32_t commrt_compute(commrt_context *context, const char *name, int64_t num_operands,
                                   void *const *operands, const int64_t *meta, int64_t cost_ns);
-/// With `on`, a computation takes at least its cost_ns of real time, without making progress meanwhile.
+/// [own thread] With `on`, a computation takes at least its cost_ns of real time, without making progress meanwhile.
 COMMRT_API int32_t commrt_emulate_costs(commrt_context *context, int32_t on);
 
 //===- Errors and reports --------------------------------------------------------------------===//
@@ -342,18 +360,18 @@ COMMRT_API int32_t commrt_last_error(const commrt_context *context, char *messag
 /// [any thread] Ends the job on all ranks with this status and message.
 COMMRT_API int32_t commrt_abort(commrt_context *context, int32_t status, const char *message);
 typedef void (*commrt_error_handler)(void *user, int32_t rank, int32_t status, const char *message);
-/// Called once, on the thread of the call that first returns the error.
+/// [any thread] Called once, on the thread of the call that first returns the error.
 COMMRT_API int32_t commrt_set_error_handler(commrt_context *context, commrt_error_handler handler, void *user);
 /// [any thread] Writes what is in flight and who waits for what to a text file.
 COMMRT_API int32_t commrt_dump(commrt_context *context, const char *path);
 
 //===- Time ----------------------------------------------------------------------------------===//
 
-/// Nanoseconds since the job began: the monotonic clock; in sim this rank's virtual clock.
+/// [own thread] Nanoseconds since the job began: the monotonic clock; in sim this rank's virtual clock.
 COMMRT_API int64_t commrt_clock_ns(const commrt_context *context);
-/// sim: the compute lane works for `ns`. Elsewhere nothing.
+/// [own thread] sim: the compute lane works for `ns`. Elsewhere nothing.
 COMMRT_API int32_t commrt_advance(commrt_context *context, int64_t ns);
-/// A span of computation for the trace. `name` is copied.
+/// [own thread] A span of computation for the trace. `name` is copied.
 COMMRT_API int32_t commrt_trace_compute(commrt_context *context, const char *name, int64_t begin_ns, int64_t end_ns);
 
 typedef struct commrt_trace_record {
@@ -363,10 +381,10 @@ typedef struct commrt_trace_record {
   int64_t end_ns;   ///< a collective: when it was complete
   const char *name; ///< group or computation; lives as long as the context
 } commrt_trace_record;
-/// Number of records, and record i. Only with options.trace, and while nothing is in flight.
+/// [own thread] Number of records, and record i. Only with options.trace, and while nothing is in flight.
 COMMRT_API int64_t commrt_trace_size(const commrt_context *context);
 COMMRT_API int32_t commrt_trace_get(const commrt_context *context, int64_t index, commrt_trace_record *record);
-/// Writes this rank's records as Chrome/Perfetto JSON.
+/// [own thread] Writes this rank's records as Chrome/Perfetto JSON.
 COMMRT_API int32_t commrt_trace_write(commrt_context *context, const char *path);
 
 /// [any thread] The reduction that all backends use: out[i] = ins[0][i] op ins[1][i] ... in this order. `out` may be
