@@ -109,6 +109,8 @@ private:
       return obstacle;
     if (StringRef obstacle = ::findObstacle(problem, node); !obstacle.empty() || !fsdpOnly)
       return obstacle;
+    if (isa<AllReduceOp>(*start))
+      return "it is an all-reduce: fully sharded parameters are gathered and scattered";
     if (isa<AllGatherOp>(*start) && !isArgument(start.getCollectiveInputs().front()))
       return "it does not gather an argument of the function";
     if (isa<ReduceScatterOp>(*start)) {

@@ -138,3 +138,54 @@ func.func @refused(%a: tensor<4xf32>, %h: tensor<4xbf16>, %d: tensor<16xf32>) ->
   %w3 = comm.wait %f3 : !comm.future<tensor<16xf32>>
   return %w0, %w1#0, %w1#1, %c2, %w2, %w3 : tensor<16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<4xbf16>, tensor<16xbf16>, tensor<16xf32>
 }
+
+// -----
+
+// Tests that on memrefs, where every all-gather has a destination, the right one is left alone without a word and another one is
+// kept: what reads it may not know of the wait's result.
+comm.group @dp #comm.iota<[1, 4]>
+// CHECK-LABEL: func @memrefs
+func.func @memrefs(%a: memref<4xf32>, %b: memref<16xf32>, %c: memref<16xf32>, %other: memref<16xf32>) {
+  %s0, %b0 = comm.fsdp.all_gather_copy_in %a into %b : memref<16xf32> on @dp : (memref<4xf32>) -> (memref<4xf32>, memref<16xf32>)
+  // CHECK: comm.all_gather %{{.*}} into %{{.*}} on @dp
+  %f0 = comm.all_gather %s0 into %b0 on @dp : (memref<4xf32>) -> !comm.future<memref<16xf32>>
+  %w0 = comm.wait %f0 keeping (%s0, %b0 : memref<4xf32>, memref<16xf32>) : !comm.future<memref<16xf32>>
+  %s1, %b1 = comm.fsdp.all_gather_copy_in %a into %c : memref<16xf32> on @dp : (memref<4xf32>) -> (memref<4xf32>, memref<16xf32>)
+  // CHECK: comm.all_gather %{{.*}} into %arg3 on @dp
+  // expected-remark @+1 {{Reason="the all-gather has another destination"}}
+  %f1 = comm.all_gather %s1 into %other on @dp : (memref<4xf32>) -> !comm.future<memref<16xf32>>
+  %w1 = comm.wait %f1 keeping (%s1, %other : memref<4xf32>, memref<16xf32>) : !comm.future<memref<16xf32>>
+  return
+}
+
+// -----
+
+// Tests that a slice of something else, and the buffer itself, are no slice of a copy-in.
+comm.group @dp #comm.iota<[1, 4]>
+// CHECK-LABEL: func @looks_like_it
+func.func @looks_like_it(%a: tensor<4xf32>) -> (tensor<64xf32>, tensor<8xf32>) {
+  %s, %b = comm.fsdp.all_gather_copy_in %a on @dp : (tensor<4xf32>) -> (tensor<4xf32>, tensor<16xf32>)
+  // CHECK: comm.all_gather %buffer on @dp
+  %f0 = comm.all_gather %b on @dp : (tensor<16xf32>) -> !comm.future<tensor<64xf32>>
+  %w0 = comm.wait %f0 : !comm.future<tensor<64xf32>>
+  %part = tensor.extract_slice %s[0] [2] [1] : tensor<4xf32> to tensor<2xf32>
+  // CHECK: comm.all_gather %extracted_slice on @dp
+  %f1 = comm.all_gather %part on @dp : (tensor<2xf32>) -> !comm.future<tensor<8xf32>>
+  %w1 = comm.wait %f1 : !comm.future<tensor<8xf32>>
+  return %w0, %w1 : tensor<64xf32>, tensor<8xf32>
+}
+
+// -----
+
+// Tests that bytes of several types are written in place too, and that they are no cast's.
+comm.group @dp #comm.iota<[1, 4]>
+// CHECK-LABEL: func @bytes
+func.func @bytes(%a: tensor<4xf32>, %b: tensor<3xbf16>) -> tensor<88xi8> {
+  // CHECK: comm.fsdp.all_gather_copy_in %arg0, %arg1 on @dp as [f32, bf16]
+  %s, %g = comm.fsdp.all_gather_copy_in %a, %b on @dp as [f32, bf16] : (tensor<4xf32>, tensor<3xbf16>) -> (tensor<22xi8>, tensor<88xi8>)
+  // CHECK: comm.all_gather %slice into %buffer on @dp
+  // expected-remark @+1 {{Bytes=88}}
+  %f = comm.all_gather %s on @dp : (tensor<22xi8>) -> !comm.future<tensor<88xi8>>
+  %w = comm.wait %f : !comm.future<tensor<88xi8>>
+  return %w : tensor<88xi8>
+}

@@ -198,3 +198,45 @@ func.func @chain(%p: tensor<4xf32>, %q: tensor<4xf32>, %y: tensor<4xf32>) {
   comm.resize_storage %q to 0 : tensor<4xf32>
   return
 }
+
+// Tests that memrefs are left alone: the gathered buffer may be freed before the parameter's last use.
+// CHECK-LABEL: func @memrefs
+func.func @memrefs(%p: memref<4xf32>, %y: memref<4xf32>) {
+  // CHECK: comm.resize_storage
+  // expected-remark @+1 {{Reason="only tensor arguments of the function are parameters"}}
+  comm.resize_storage %p to 16 : memref<4xf32>
+  // CHECK: comm.fsdp.copy
+  comm.fsdp.copy %y into %p : memref<4xf32> into memref<4xf32>
+  comm.compute "use"(%p) side_effects : (memref<4xf32>) -> ()
+  // expected-remark @+1 {{Reason="only tensor arguments of the function are parameters"}}
+  comm.resize_storage %p to 0 : memref<4xf32>
+  return
+}
+
+// Tests a parameter of dynamic size, of which nobody knows what full is.
+// CHECK-LABEL: func @dynamic
+func.func @dynamic(%p: tensor<?xf32>, %y: tensor<?xf32>) {
+  // CHECK-COUNT-2: comm.resize_storage
+  // expected-remark @+1 {{Reason="argument #0: the parameter has no storage of a known size of its own"}}
+  comm.resize_storage %p to 16 : tensor<?xf32>
+  comm.fsdp.copy %y into %p : tensor<?xf32> into tensor<?xf32>
+  comm.compute "use"(%p) side_effects : (tensor<?xf32>) -> ()
+  comm.resize_storage %p to 0 : tensor<?xf32>
+  return
+}
+
+// Tests a copy into the parameter of a value of another shape, one into a view, and one without storage.
+// CHECK-LABEL: func @copies
+func.func @copies(%p: tensor<4xf32>, %q: tensor<4xf32>, %r: tensor<?xf32>, %y: tensor<4xf32>) {
+  // CHECK: comm.resize_storage %arg0 to 16
+  comm.resize_storage %p to 16 : tensor<4xf32>
+  %v = comm.compute "view"(%p) aliases [0] : (tensor<4xf32>) -> tensor<4xf32>
+  // expected-remark @-1 {{Reason="argument #0: the operation uses the parameter, or a view of it, where it has no contents"}}
+  comm.fsdp.copy %y into %v : tensor<4xf32> into tensor<4xf32>
+  comm.resize_storage %p to 0 : tensor<4xf32>
+  // expected-remark @+1 {{Reason="argument #1: the copy is into empty storage"}}
+  comm.fsdp.copy %y into %q : tensor<4xf32> into tensor<4xf32>
+  comm.resize_storage %q to 16 : tensor<4xf32>
+  comm.resize_storage %q to 0 : tensor<4xf32>
+  return
+}

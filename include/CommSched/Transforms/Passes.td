@@ -62,13 +62,18 @@ def CommSchedule : Pass<"comm-schedule"> {
 def CommBucket : Pass<"comm-bucket"> {
   let summary = "merge collectives of one kind, group, element type and reduction, greedily by bytes";
   let description = [{
-    Collectives join the open bucket of their key in program order, until it is full or one depends on a member of it.
+    All-gathers, reduce-scatters and all-reduces fill one bucket of their key after the other, in program order, up to a
+    cap. None joins that depends on a member, through whatever path, and no two buckets come to depend on each other.
     Packed buckets go through one buffer: a copy-in (which does the casts of single-use inputs), one collective, and
-    copies or views of its pieces. Coalesced ones are one start over the members' own buffers. Only all-gathers,
-    reduce-scatters and all-reduces of one tensor of static size, along dimension 0, with one wait in the same block, are
-    merged. The search of `comm-schedule` decides buckets together with the order; this pass is for a given rule.
+    copies or views of its pieces. Coalesced ones are one start over the members' own tensors. The results are equal bit
+    for bit.
 
-    Remarks: per bucket what was merged, per collective why it was not, and the traffic before and after.
+    Merged are collectives of one tensor of static size and whole bytes, along dimension 0, without a destination, and with
+    one wait in the same block; not on memrefs. The search of `comm-schedule` decides buckets together with the order;
+    this pass is for a given rule. See `docs/Rewrites.md`.
+
+    Remarks: per bucket what was merged, per collective why it was not, and the traffic before and after. An error where
+    bytes were lost, a warning where time or peak are not what the models said of the buckets.
   }];
   let options = [
     MachineOption,
@@ -83,7 +88,8 @@ def CommBucket : Pass<"comm-bucket"> {
            "merge collectives of different element types: packed all-gathers as bytes, coalesced ones of any kind as they "
            "are; packed reductions never, as they compute with their elements">,
     Option<"fsdpOnly", "fsdp-only", "bool", "false",
-           "merge only all-gathers of arguments and reduce-scatters that only reach the outputs, through casts and views">,
+           "merge only all-gathers of the function's arguments and reduce-scatters that only reach its results, through "
+           "casts and views, and no all-reduces">,
     ListOption<"kinds", "kinds", "std::string", "what to merge: all_gather, reduce_scatter, all_reduce; all by default">,
   ];
 }
@@ -94,7 +100,7 @@ def CommReinplaceAllGather : Pass<"comm-reinplace-all-gather"> {
     An all-gather of the slice of a `comm.fsdp.all_gather_copy_in`, itself or through a cast, that makes new storage
     becomes one `into` the buffer of the copy-in, which then does the cast. Left alone, with a remark that says why, where the
     buffer has other users, the copy-in is for another group or stands in another block, the all-gather has another
-    destination or another shape, or the copy-in converts already.
+    destination (on memrefs it has one) or another shape, or the copy-in converts already. See `docs/Rewrites.md`.
   }];
 }
 
@@ -116,8 +122,9 @@ def CommRemoveUnshardedParamUsage : Pass<"comm-remove-unsharded-param-usage"> {
   let description = [{
     Where the storage of a function's argument is only ever resized to full, copied into, used and resized to 0, in this
     order, once or repeatedly, the uses read what was copied, and the copies and resizes go. Each argument is decided on by
-    itself. A remark says which operation stands in the way otherwise: unbalanced or partial resizes, a write of the
-    parameter or of what was copied, a use (of a view too) where the storage is empty, a use that leaves the function.
+    itself, and has to be a tensor of static size. A remark says which operation stands in the way otherwise: unbalanced or
+    partial resizes, a write of the parameter or of what was copied, a use (of a view too) where the storage is empty, a use
+    that leaves the function. See `docs/Rewrites.md`.
   }];
 }
 
