@@ -139,6 +139,24 @@ def test_forms_that_the_dialect_does_not_have_stay_opaque(world):
     assert 'comm.compute "fsdp.split_with_sizes_copy.default"' in text and "mutates [1, 2]" in text
 
 
+def test_packs_of_what_is_overwritten_stay_apart(world):
+    """The cast reads its input before it changes; as part of the pack it would read it after."""
+
+    def f(a, b):
+        low = a.to(torch.bfloat16)
+        a.add_(1)
+        flat = torch.cat([low.view(-1), b.view(-1)])
+        return c10d.wait_tensor(c10d.all_reduce(flat, "sum", world)), a.sum()
+
+    gm = trace(f, (4, 4), (4,))
+    gm.graph.lint()
+    assert "fused[" not in imported(gm)
+    with fails_on_warnings():
+        ct.schedule_overlap(gm)
+    names = [n.name for n in gm.graph.nodes]
+    assert names.index("_to_copy") < names.index("add_")
+
+
 @pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_reduce"])
 def test_packs_are_one_operation(world, kind):
     """What a bucket copies before it starts costs one kernel, without memory for what is in between."""

@@ -51,7 +51,7 @@ def edges(graph: fx.Graph) -> list[tuple[fx.Node, fx.Node]]:
     flying: dict[fx.Node, tuple[set, set]] = {}  # of a start: the storages it reads and writes until its wait
     last_ordered = last_barrier = None
     communication: list[fx.Node] = []  # starts and waits since the last barrier
-    written = _written_storages(graph, specs)
+    written = written_storages(graph, specs)
 
     def read(node, storage):
         if storage not in written:
@@ -136,7 +136,7 @@ def _writes(node: fx.Node, spec: Spec, canonical) -> set:
     return writes
 
 
-def _written_storages(graph: fx.Graph, specs: dict) -> set:
+def written_storages(graph: fx.Graph, specs: dict) -> set:
     """Storages that some node writes: reads of all others need no record. Waits share their start's storage."""
     canonical: dict[int, int] = {}
     writers = []

@@ -13,6 +13,8 @@ import torch
 import torch.fx as fx
 
 from .collectives import Spec
+from .dependences import written_storages
+from .values import storage_of
 
 aten = torch.ops.aten
 CASTS = (torch.ops.prims.convert_element_type.default, aten._to_copy.default, aten.clone.default)
@@ -39,7 +41,14 @@ def find_packs(graph: fx.Graph) -> dict[fx.Node, Pack]:
             pack.sources.append(_source(piece, pack.parts))
         pack.parts += [cat] if last is cat else [cat, last]
         packs[last] = pack
+    if packs:  # what is overwritten must be read where the parts stand, not where the pack does
+        written = written_storages(graph, {})
+        packs = {last: p for last, p in packs.items() if not _storages(p.sources) & written}
     return packs
+
+
+def _storages(nodes: list[fx.Node]) -> set[int]:
+    return {storage_of(n.meta["val"]) for n in nodes if isinstance(n.meta.get("val"), torch.Tensor)}
 
 
 def _only_reader(node: fx.Node) -> fx.Node | None:
