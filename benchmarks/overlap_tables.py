@@ -11,8 +11,8 @@ Written by `{command}`. PyTorch {torch}, CommSched {commsched}, Python {python};
 profile `{machine}`; schedulers ran on {cpu}.
 
 Training graphs of rank 0 after AOT autograd (`commsched.torch.trace`): `tp=8` is FSDP x TP (2-D), `ep=8` FSDP with
-expert-parallel all-to-alls; "bw" gathers parameters again. "PyTorch" is `schedule_overlap_bucketing`. Both schedulers are
-given the same duration of every node, and both results are imported anew and measured by one model: makespan and
+expert-parallel all-to-alls; "bw" gathers parameters again. "PyTorch" is `schedule_overlap_bucketing`. Both schedulers
+are given the same duration of every node, and both results are imported anew and measured by one model: makespan and
 exposed communication in ms; peak in GiB without the arguments that live throughout. "PyTorch's peak" is the figure of
 PyTorch's own estimator for the same result, which counts arguments and frees inputs of collectives in flight. Seconds
 are CPU seconds on one core. So that PyTorch's scheduler is not at a disadvantage on a machine without a GPU, its memory
@@ -37,8 +37,8 @@ def _ms_gib(row: dict) -> str:
 def summary(graphs: dict) -> list[str]:
     """One line per graph: makespan / peak, and how ours compare."""
     lines = ["## Makespan in ms / peak in GiB", "",
-             "| graph | nodes | as given | PyTorch, order only | PyTorch, bucketing | CommSched, order only | CommSched | "
-             "at PyTorch's peak | bound | CommSched against PyTorch | at PyTorch's peak |",
+             "| graph | nodes | as given | PyTorch, order only | PyTorch, bucketing | CommSched, order only | CommSched "
+             "| at PyTorch's peak | bound | CommSched against PyTorch | at PyTorch's peak |",
              "|---|---|---|---|---|---|---|---|---|---|---|"]
     for key, g in graphs.items():
         v = g["variants"]
@@ -47,9 +47,9 @@ def summary(graphs: dict) -> list[str]:
         compare = [_percent(v[n]["makespan_ms"], v[TORCH]["makespan_ms"])
                    if "makespan_ms" in v.get(n, {}) and "makespan_ms" in v.get(TORCH, {}) else ""
                    for n in (OURS, AT_PEAK)]
+        columns = ("as given", "PyTorch, order only", TORCH, "CommSched, order only", OURS, AT_PEAK)
         lines.append(
-            f"| {key} | {g['nodes']} | " + " | ".join(
-                cell.get(n, "") for n in ("as given", "PyTorch, order only", TORCH, "CommSched, order only", OURS, AT_PEAK))
+            f"| {key} | {g['nodes']} | " + " | ".join(cell.get(n, "") for n in columns)
             + f" | {f'{bound:.1f}' if bound else ''} | {compare[0]} | {compare[1]} |")
     return lines
 
@@ -64,8 +64,9 @@ def overhead(graphs: dict) -> list[str]:
         if not all("cpu_s" in r for r in (t, o, c)):
             continue
         python = c["import_s"] + c["apply_s"]
-        lines.append(f"| {key} | {g['nodes']} | {t['cpu_s']:.2f} | {o['cpu_s']:.2f} | {c['cpu_s']:.2f} | "
-                     f"{c['import_s']:.2f} | {c['solve_s']:.2f} | {c['apply_s']:.2f} | {100 * python / o['cpu_s']:.0f} % |")
+        seconds = (t["cpu_s"], o["cpu_s"], c["cpu_s"], c["import_s"], c["solve_s"], c["apply_s"])
+        lines.append(f"| {key} | {g['nodes']} | " + " | ".join(f"{s:.2f}" for s in seconds)
+                     + f" | {100 * python / o['cpu_s']:.0f} % |")
     return lines
 
 
@@ -82,8 +83,8 @@ def details(key: str, g: dict) -> list[str]:
                      f"{r['torch_peak_bytes'] / GIB:.2f} | {r['collectives']} | {r['cpu_s']:.2f} |")
     c = g["variants"].get(OURS, {})
     if "bound_ms" in c:
-        lines += ["", f"Bound: {c['bound_ms']:.2f} ms for any merging, {c['order_bound_ms']:.2f} ms for the collectives as "
-                      f"given. CommSched's limit was {c['limit_gib']:.2f} GiB; it made {c['buckets']} buckets."]
+        lines += ["", f"Bound: {c['bound_ms']:.2f} ms for any merging, {c['order_bound_ms']:.2f} ms for the collectives "
+                      f"as given. CommSched's limit was {c['limit_gib']:.2f} GiB; it made {c['buckets']} buckets."]
     return lines + [""]
 
 

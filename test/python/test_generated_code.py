@@ -1,4 +1,4 @@
-"""The order that was decided is the order of the code that Inductor generates. Without the last hook it would not be."""
+"""The order that was decided is that of the code that Inductor generates. Without the last hook it would not be."""
 
 import difflib
 import re
@@ -91,7 +91,8 @@ def test_inductor_undoes_an_order_of_the_graph():
     for memory in (True, False):
         graphs.clear()
         with gloo.without_kernels(), fake_world(2):
-            codes = compiled_codes(torch.compile, post_grad_custom_post_pass=order_graph, reorder_for_peak_memory=memory)
+            codes = compiled_codes(torch.compile, post_grad_custom_post_pass=order_graph,
+                                   reorder_for_peak_memory=memory)
         kinds = [[kind.removesuffix("_") for kind, _ in in_code(c)] for c in codes]
         alike[memory] = [difflib.SequenceMatcher(None, a, b).ratio() for a, b in zip(graphs, kinds)]
     print("similarity of the collectives' order in graph and code, with and without the peak-memory pass:", alike)

@@ -77,9 +77,10 @@ class Builder:
 
     def gathered(self, x, world):
         val = x.meta["val"]
-        whole = lambda: self.tensor(val.shape[0] * RANKS, *val.shape[1:], dtype=val.dtype, device=val.device)  # noqa: E731
-        return self.call(whole(), c10d.wait_tensor.default,
-                         self.call(whole(), c10d.all_gather_into_tensor.default, x, RANKS, world))
+        flying, landed = (self.tensor(val.shape[0] * RANKS, *val.shape[1:], dtype=val.dtype, device=val.device)
+                          for _ in range(2))
+        return self.call(landed, c10d.wait_tensor.default,
+                         self.call(flying, c10d.all_gather_into_tensor.default, x, RANKS, world))
 
     def module(self, *outputs):
         self.graph.output(outputs)
@@ -179,7 +180,8 @@ def test_triton_kernels(world, functional):
                      kwargs={"in_ptr": x, "out_ptr": out})
     if functional:
         val = b.tensor(64)
-        kernel = b.call({"out_ptr": val}, wrap.triton_kernel_wrapper_functional, **arguments, tensors_to_clone=["out_ptr"])
+        kernel = b.call({"out_ptr": val}, wrap.triton_kernel_wrapper_functional, **arguments,
+                        tensors_to_clone=["out_ptr"])
         out = b.call(val, operator.getitem, kernel, "out_ptr")
     else:
         b.call(None, wrap.triton_kernel_wrapper_mutation, **arguments)
@@ -195,7 +197,8 @@ def test_batched_sends_and_receives(world):
     """They stay where they are among communication, and nothing reads a buffer before its wait."""
     b = Builder()
     x, y, w = b.input("x", 64), b.input("y", 64), b.input("w", 64)
-    op = b.call([b.tensor(64), b.tensor(64)], c10d.batch_p2p_ops.default, ["isend", "irecv"], [1, 1], [0, 0], [x, y], world)
+    op = b.call([b.tensor(64), b.tensor(64)], c10d.batch_p2p_ops.default, ["isend", "irecv"], [1, 1], [0, 0], [x, y],
+                world)
     waits = [b.call(b.tensor(64), c10d.wait_tensor.default, b.call(op.meta["val"][i], operator.getitem, op, i))
              for i in range(2)]
     b.call(x.meta["val"], aten.add_.Tensor, x, 1.0)

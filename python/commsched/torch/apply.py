@@ -61,7 +61,7 @@ def _slots(graph: fx.Graph, plan: Plan) -> dict[fx.Node, int]:
 
 
 def _check(graph: fx.Graph, plan: Plan, slots: dict[fx.Node, int]) -> None:
-    """Compares the slots with every dependence. A node occupies [begin, end]: a bucket's member begins with the pack."""
+    """Compares the slots with every dependence. A node occupies [begin, end]: a member begins with the bucket's pack."""
     begin, end = dict(slots), dict(slots)
     index = {n: i for i, n in enumerate(graph.nodes)}
     bucket_of: dict[fx.Node, int] = {}

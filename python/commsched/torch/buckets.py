@@ -1,8 +1,8 @@
 """Merges collectives of an FX graph into one: the nodes that pack, start, wait and unpack.
 
 The nodes are those that PyTorch's own bucketing makes (`torch._inductor.fx_passes.bucketing`), so that Inductor fuses
-them alike. PyTorch traces its functions with fake tensors for every bucket; here the nodes are written down directly, and
-their fake values made from sizes, strides and storages, which costs some microseconds each.
+them alike. PyTorch traces its functions with fake tensors for every bucket; here the nodes are written down directly,
+and their fake values made from sizes, strides and storages, which costs some microseconds each.
 
 Collectives that come in here have static shapes (the scheduler merges no others).
 """
@@ -134,8 +134,8 @@ def _dense_order(val: torch.Tensor) -> list[int] | None:
 
 
 class Merger:
-    """Merges buckets of one graph, in such a way that all of it can be undone: replaced nodes stay in the graph, without
-    readers, until `finish`."""
+    """Merges buckets of one graph, in such a way that all of it can be undone: replaced nodes stay in the graph,
+    without readers, until `finish`."""
 
     def __init__(self, graph: fx.Graph, before: fx.Node):
         self.graph, self.before = graph, before
@@ -234,7 +234,7 @@ def _parts(bucket: Bucket) -> list[_Part]:
 
 
 def cast_of(bucket: Bucket, member: fx.Node) -> fx.Node | None:
-    """The cast that packing does itself: one that only a gather reads, between types that are converted exactly alike."""
+    """The cast that packing does itself: one that only a gather reads, between types that convert exactly alike."""
     node = member.args[0]
     if not bucket.packed or bucket.kind != "all_gather" or not isinstance(node, fx.Node):
         return None

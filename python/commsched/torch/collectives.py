@@ -126,8 +126,8 @@ def group_of(node, spec: Spec):
 
 
 def unify_results(node, spec: Spec, canonical: dict[int, int]) -> None:
-    """Notes in `canonical` that the results of a node are arguments of it (`UNMARKED_ALIASES`): one for one where both are
-    lists, otherwise all of them views of the one argument."""
+    """Notes in `canonical` that the results of a node are arguments of it (`UNMARKED_ALIASES`): one for one where both
+    are lists, otherwise all of them views of the one argument."""
     arg, val = node.args[spec.same_as], node.meta.get("val")
     sources = [a.meta.get("val") for a in nodes_in(arg)]
     results = list(val) if isinstance(val, (list, tuple)) else [val]

@@ -62,7 +62,8 @@ class FsdpImports:
         types = _types(dests)
         self.printer.operation(
             f"commsched_pieces_{self._number()}", len(dests), "comm.fsdp.split_with_sizes_copy",
-            f" {flat.ssa} into {_names(dests)} : {types} sizes [{', '.join(map(str, sizes))}]", "", self._estimated(node),
+            f" {flat.ssa} into {_names(dests)} : {types} sizes [{', '.join(map(str, sizes))}]", "",
+            self._estimated(node),
             f"({flat.type}) -> {types if len(dests) == 1 else f'({types})'}", node.name)
         return True
 

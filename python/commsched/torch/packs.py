@@ -1,4 +1,4 @@
-"""Finds the copies that a bucket makes before its collective, so that they are imported as what they become: one kernel.
+"""Finds the copies that a bucket makes before its collective, to be imported as what they become: one kernel.
 
 PyTorch's bucketing, and ours, write a pack as casts, views and a `cat`, for a gather followed by a `copy_` into this
 rank's slice. Inductor makes one kernel of them, without memory of its own for what is in between. Taken one by one they
@@ -77,7 +77,7 @@ def _is_start(node: fx.Node) -> bool:
 def _source(piece: fx.Node, parts: list[fx.Node]) -> fx.Node:
     """What a piece is made of, before a view and a cast that only the pack reads; those join `parts`."""
     node, chain = piece, []
-    while len(node.users) == 1 and node.op == "call_function" and isinstance(node.args[0] if node.args else None, fx.Node):
+    while len(node.users) == 1 and node.op == "call_function" and node.args and isinstance(node.args[0], fx.Node):
         if node.target in CASTS and node.args[0].meta["val"].device == node.meta["val"].device:
             chain.append(node)
         elif node.target in VIEWS:

@@ -1,12 +1,12 @@
-"""All ranks have to issue the same collectives in the same order. This compares them once, when compiled code first runs.
+"""All ranks have to issue the same collectives in the same order: this compares them, when compiled code first runs.
 
 Inside a compiler's hooks no rank may talk to another: on a hit of Inductor's cache no hook runs at all. So a hook only
 writes a line into the generated code, which is cached with it:
 
     _commsched_first_run((('0', '3f0c...'),))
 
-It gives, for each process group that the code uses, a hash of the sequence of collectives on it. Groups are compared one
-by one, through the store that the process group was made with: no collective is issued, and a rank that runs another
+It gives, for each process group that the code uses, a hash of the sequence of collectives on it. Groups are compared
+one by one, through the store that the process group was made with: no collective is issued, and a rank that runs another
 program (another pipeline stage, say) is compared only where they share a group.
 """
 
@@ -48,8 +48,8 @@ def first_run(groups: tuple[tuple[str, str], ...]) -> None:
     """Compares this rank's hashes with those of the other ranks of each group; nothing to do after the first time.
 
     Raises:
-        RuntimeError: on every rank of a group of which two ranks are about to run different sequences of collectives, or
-            when a rank does not come to the comparison within the store's timeout.
+        RuntimeError: on every rank of a group of which two ranks are about to run different sequences of collectives,
+            or when a rank does not come to the comparison within the store's timeout.
     """
     pending = []
     for name, value in groups:
@@ -77,14 +77,14 @@ def _compare(ranks: tuple[int, ...], value: str) -> None:
             store.set(f"{key}/verdict", store.get(f"{key}/wrong") if store.check([f"{key}/wrong"]) else "")
         other = store.get(f"{key}/verdict").decode()
     except RuntimeError as error:
-        raise RuntimeError(f"CommSched: not every rank of {group} came to its compiled graph number {number}: some ranks "
-                           f"compiled fewer graphs with collectives, or failed ({error})") from error
+        raise RuntimeError(f"CommSched: not every rank of {group} came to its compiled graph number {number}: some "
+                           f"ranks compiled fewer graphs with collectives, or failed ({error})") from error
     if other:
         _let_all_read(store, f"{key}/read", len(ranks))
         raise RuntimeError(
             f"CommSched: rank {other} is about to run another sequence of collectives on {group} than rank {ranks[0]}; "
-            "the ranks would hang or mix up their data. Do all ranks have the same versions, options, machine profile and "
-            "shapes?")
+            "the ranks would hang or mix up their data. Do all ranks have the same versions, options, machine profile "
+            "and shapes?")
 
 
 def _let_all_read(store, key: str, count: int) -> None:
@@ -123,8 +123,8 @@ def _group_argument(kernel, target) -> str | None:
         kwargs.update(more)
     except (AssertionError, AttributeError, TypeError, ValueError):
         return None
+    given = {**dict(zip(names, args)), **kwargs}
     for wanted in ("group_name", "process_group"):
-        value = kwargs.get(wanted, args[names.index(wanted)] if wanted in names and names.index(wanted) < len(args) else None)
-        if isinstance(value, str):
-            return value
+        if isinstance(given.get(wanted), str):
+            return given[wanted]
     return None

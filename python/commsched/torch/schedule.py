@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import json
 import pathlib
 import tempfile
@@ -25,6 +27,20 @@ class Unscheduled(RuntimeError):
     """A graph could not be scheduled; it is as it was. The text says why."""
 
 
+@contextlib.contextmanager
+def _collector_waits():
+    """No garbage collection in this block: a graph has millions of objects, all of them alive, and one look at them takes
+    longer than what is done here."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@_collector_waits()
 def schedule_graph(graph: fx.Graph, options: Options) -> dict:
     """Schedules `graph` in place and returns its report.
 
@@ -34,7 +50,8 @@ def schedule_graph(graph: fx.Graph, options: Options) -> dict:
     started = time.process_time_ns()
     donated = donated_placeholders(graph, options.donated)
     try:
-        text, importer = import_graph(graph, runtime_estimation=options.runtime_estimation, donated=donated, name=FUNCTION)
+        text, importer = import_graph(graph, runtime_estimation=options.runtime_estimation, donated=donated,
+                                      name=FUNCTION)
     except Exception as error:  # Graphs hold what nobody has thought of; none of it may break a compilation.
         raise Unscheduled(f"import: {type(error).__name__}: {error}") from error
     imported = time.process_time_ns()
