@@ -26,6 +26,11 @@ static std::string nameOf(const LoadedBlock &block, NodeId id) {
   return ("'" + op->getName().getStringRef() + "'").str();
 }
 
+/// "1 operation", "2 operations".
+static std::string count(int64_t number, StringRef thing) {
+  return std::to_string(number) + " " + thing.str() + (number == 1 ? "" : "s");
+}
+
 std::string commsched::describeLimit(const LoadedBlock &block, const CollectiveRecord &record) {
   std::string text = stringify(record.factor).str();
   switch (record.factor) {
@@ -39,9 +44,9 @@ std::string commsched::describeLimit(const LoadedBlock &block, const CollectiveR
     return text + ": passing " + nameOf(block, record.blocker) + " would expose " + formatNs(record.reached) +
            " more, as the options scale costs";
   case LimitingFactor::GroupLimit:
-    return text + ": " + std::to_string(record.limit) + " operations";
+    return text + ": " + count(record.limit, "operation");
   case LimitingFactor::MoveLimit:
-    return text + ": " + std::to_string(record.limit) + " collectives";
+    return text + ": " + count(record.limit, "collective");
   case LimitingFactor::Makespan:
     return text + ": would be " + formatNs(record.reached) + ", is " + formatNs(record.limit);
   case LimitingFactor::GroupDissolved:
@@ -51,21 +56,17 @@ std::string commsched::describeLimit(const LoadedBlock &block, const CollectiveR
   }
 }
 
-static std::string operations(int32_t count) {
-  return std::to_string(count) + (count == 1 ? " operation" : " operations");
-}
-
 /// "'comm.all_gather' passed 2 operations and took 1 operation along".
 static std::string describeMove(const LoadedBlock &block, const CollectiveRecord &record) {
   std::string text = nameOf(block, record.node);
   if (record.moves == 0)
     text += " stayed";
   else
-    text += (record.moves > 0 ? " passed " : " gave way to ") + operations(std::abs(record.moves));
+    text += (record.moves > 0 ? " passed " : " gave way to ") + count(std::abs(record.moves), "operation");
   if (record.factor == LimitingFactor::Grouped)
-    return text + " and stands with " + operations(record.grouped - 1);
+    return text + " and stands with " + count(record.grouped - 1, "operation");
   if (record.moves != 0 && record.grouped > 0)
-    text += " and took " + operations(record.grouped) + " along";
+    text += " and took " + count(record.grouped, "operation") + " along";
   return text;
 }
 
