@@ -87,7 +87,8 @@ static void printBlock(const BlockReport &block, raw_ostream &os) {
             change(before.makespan, after.makespan));
   printLine(os, "exposed", formatNs(before.exposed), formatNs(after.exposed), change(before.exposed, after.exposed));
   printLine(os, "peak", formatBytes(before.peak), formatBytes(after.peak),
-            "limit " + formatBytes(block.limit) + ", arguments " + formatBytes(after.arguments) + " not included");
+            (after.peak > block.limit ? "above the limit of " : "limit ") + formatBytes(block.limit) + ", arguments " +
+                formatBytes(after.arguments) + " not included");
   printLine(os, "buffer plan", formatBytes(before.arena), formatBytes(after.arena),
             "one arena; " + formatBytes(after.arenaBound) + " live at most");
   printLine(os, "lower bound", "", formatNs(before.jointBound),

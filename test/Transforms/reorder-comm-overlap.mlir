@@ -4,6 +4,7 @@
 // RUN:   | FileCheck %s --check-prefix=TABLE
 // RUN: FileCheck %s --check-prefix=HTML --input-file=%t.html
 // RUN: comm-opt %s --reorder-comm-overlap="passes=comm-sink-waits,comm-raise table=false" | FileCheck %s --check-prefix=LIST
+// RUN: comm-opt %s --reorder-comm-overlap="passes=comm-raise memory-limit-bytes=100 table=true" -o /dev/null 2>&1 | FileCheck %s --check-prefix=ABOVE
 // RUN: comm-opt %s --reorder-comm-overlap="solver=seed table=false memory-budget-ratio=0.5" --mlir-disable-threading \
 // RUN:   | FileCheck %s
 // RUN: comm-opt %s --comm-reorder-preserving-peak-memory --comm-sink-waits-preserving-peak-memory \
@@ -25,6 +26,8 @@ comm.group @dp #comm.iota<[1, 4]>
 // JSON-NEXT: "before": 750,
 // TABLE: machine a100-sxm
 // HTML: <!doctype html>
+// Tests that the table says so where passes that know no limit leave the peak above it.
+// ABOVE: peak {{.*}} above the limit of 100 B
 // LIST: comm.all_gather
 // LIST-NEXT: compute "a"
 // Tests that two passes in a row share one budget: the second one's limit is not a fraction of what the first one used.
