@@ -8,7 +8,6 @@
 
 #include "CommSched/Transforms/Pipelines.h"
 #include "CommSched/Transforms/Passes.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "llvm/ADT/StringExtras.h"
@@ -133,54 +132,29 @@ std::string listStages() {
   return llvm::join(llvm::map_range(kStages, [](const Stage &stage) { return stage.name.str(); }), ", ");
 }
 
-/// Runs passes of functions in the modules inside of a module: `nest` reaches the functions of one module only.
-class NestedModulesPass : public PassWrapper<NestedModulesPass, OperationPass<ModuleOp>> {
-public:
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(NestedModulesPass)
-  explicit NestedModulesPass(const OpPassManager &functions) : pipeline(ModuleOp::getOperationName()) {
-    pipeline.nest<func::FuncOp>() = functions;
-  }
-  StringRef getName() const final { return "comm-nested-modules"; }
-
-  void getDependentDialects(DialectRegistry &registry) const final { pipeline.getDependentDialects(registry); }
-
-  void runOnOperation() final {
-    WalkResult result = getOperation().walk([&](ModuleOp inner) {
-      bool failure = inner != getOperation() && failed(runPipeline(pipeline, inner));
-      return failure ? WalkResult::interrupt() : WalkResult::advance();
-    });
-    if (result.wasInterrupted())
-      return signalPassFailure();
-    markAllAnalysesPreserved();
-  }
-
-private:
-  OpPassManager pipeline;
-};
-
-/// Adds passes to a pass manager of modules: those of functions to the functions, wherever these are.
+/// Adds passes to a pass manager of modules. Those that any operation will do for run on what a module holds:
+/// functions, whatever their operation, in parallel, and modules inside, whose functions they find for themselves.
 class StageList {
 public:
-  explicit StageList(OpPassManager &modules) : modules(modules), functions(func::FuncOp::getOperationName()) {}
+  explicit StageList(OpPassManager &modules) : modules(modules) {}
 
   void add(std::unique_ptr<Pass> pass) {
     if (!pass->getOpName())
-      return functions.addPass(std::move(pass));
+      return inside.addPass(std::move(pass));
     finish();
     modules.addPass(std::move(pass));
   }
 
   void finish() {
-    if (functions.empty())
+    if (inside.empty())
       return;
-    modules.nest<func::FuncOp>() = functions;
-    modules.addPass(std::make_unique<NestedModulesPass>(functions));
-    functions.clear();
+    modules.nestAny() = inside;
+    inside.clear();
   }
 
 private:
   OpPassManager &modules;
-  OpPassManager functions;
+  OpPassManager inside;
 };
 
 /// What runs where the user names nothing.
