@@ -241,6 +241,11 @@ private:
 
   void addCollectiveOrder(NodeId id) {
     Operation *op = nodes[id];
+    // A send may complete only when it is received: a rank that waits for its own send before it offers to receive
+    // would wait for ranks that do the same.
+    if (auto wait = dyn_cast<WaitOp>(op))
+      if (auto start = wait.getFuture().getDefiningOp<CollectiveOpInterface>(); !start || start.isPointToPoint())
+        addPred(lastPointToPoint);
     if (!isCollective(op))
       return;
     auto collective = dyn_cast<CollectiveOpInterface>(op);

@@ -173,6 +173,18 @@ TEST_F(ProblemLoaderTest, PointToPointKeepsProgramOrder) {
   EXPECT_TRUE(hasEdge(0, 1));
 }
 
+TEST_F(ProblemLoaderTest, MessagesAreWaitedForAfterTheOnesBeforeAreOffered) {
+  load("%x: tensor<8xf32>", R"(
+    %s = comm.send %x on @tp peer 0 : (tensor<8xf32>) -> !comm.future<>
+    %r = comm.recv on @tp peer 0 : () -> !comm.future<tensor<8xf32>>
+    %g = comm.all_reduce sum %x on @dp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
+    comm.wait %s : !comm.future<>
+    %h = comm.wait %g : !comm.future<tensor<8xf32>>
+    %w = comm.wait %r : !comm.future<tensor<8xf32>>)");
+  EXPECT_TRUE(hasEdge(1, 3));
+  EXPECT_FALSE(hasEdge(1, 4));
+}
+
 TEST_F(ProblemLoaderTest, CapturedValuesAreUsesOfTheRegionsOperation) {
   LoadedBlock &block = load("%x: tensor<8xf32>, %n: index", R"(
     %a = comm.compute "f"(%x) {comm.cost = #comm.cost<time = 10>} : (tensor<8xf32>) -> tensor<8xf32>
