@@ -151,6 +151,18 @@ static double unary(const std::string &name, double x, bool &known) {
     return std::exp(x);
   if (name == "tanh")
     return std::tanh(x);
+  if (name == "sqrt")
+    return std::sqrt(x);
+  if (name == "reciprocal")
+    return 1 / x;
+  if (name == "abs")
+    return std::fabs(x);
+  if (name == "log")
+    return std::log(x);
+  if (name == "sin")
+    return std::sin(x);
+  if (name == "cos")
+    return std::cos(x);
   if (name == "rsqrt")
     return 1 / std::sqrt(x);
   if (name == "sigmoid")
@@ -177,13 +189,57 @@ static double binary(const std::string &name, double x, double y, bool &known) {
     return x / y;
   if (name == "maximum")
     return x < y ? y : x;
+  if (name == "minimum")
+    return y < x ? y : x;
+  if (name == "pow")
+    return std::pow(x, y);
   if (name == "relu_backward" || name == "threshold_backward")
     return y > 0 ? x : 0;
   known = false;
   return 0;
 }
 
-/// One or two inputs of the output's shape (the second may be one element).
+namespace {
+/// Walks an operand in the order of an output's elements: dimensions are aligned at the end, and one of size 1 is
+/// repeated.
+class Broadcast {
+public:
+  Broadcast(const Operand &operand, const Operand &out) : operand(operand), sizes(out.sizes), index(out.sizes.size()) {
+    strides.assign(sizes.size(), 0);
+    fits = operand.sizes.size() <= sizes.size();
+    int64_t stride = 1;
+    for (size_t i = 1; fits && i <= operand.sizes.size(); ++i) {
+      int64_t size = operand.sizes[operand.sizes.size() - i];
+      fits = size == 1 || size == sizes[sizes.size() - i];
+      strides[sizes.size() - i] = size == 1 ? 0 : stride;
+      stride *= size;
+    }
+  }
+
+  bool isPossible() const { return fits; }
+  /// The next element.
+  double next() {
+    double value = read(operand, at);
+    for (size_t dim = sizes.size(); dim-- > 0;) {
+      at += strides[dim];
+      if (++index[dim] < sizes[dim])
+        break;
+      at -= strides[dim] * sizes[dim];
+      index[dim] = 0;
+    }
+    return value;
+  }
+
+private:
+  const Operand &operand;
+  const std::vector<int64_t> &sizes;
+  std::vector<int64_t> strides, index;
+  int64_t at = 0;
+  bool fits = true;
+};
+} // namespace
+
+/// One or two inputs, each of the output's shape or broadcast to it.
 static bool elementwise(Call &call) {
   bool known = false;
   size_t inputs = call.inputs.size();
@@ -191,17 +247,15 @@ static bool elementwise(Call &call) {
     unary(call.name, 1, known);
   else if (inputs == 2)
     binary(call.name, 1, 1, known);
-  if (!known || call.outputs.size() != 1 || call.inputs[0]->elements() != call.outputs[0]->elements())
+  if (!known || call.outputs.size() != 1)
     return false;
   Operand &out = *call.outputs[0];
-  int64_t n = out.elements();
-  if (inputs == 2 && call.inputs[1]->elements() != n && call.inputs[1]->elements() != 1)
+  Broadcast left(*call.inputs[0], out), right(*call.inputs[inputs - 1], out);
+  if (!left.isPossible() || !right.isPossible())
     return false;
-  int64_t step = inputs == 2 && call.inputs[1]->elements() == n ? 1 : 0;
-  for (int64_t i = 0; i < n; ++i) {
-    double x = read(*call.inputs[0], i);
-    write(out, i,
-          inputs == 1 ? unary(call.name, x, known) : binary(call.name, x, read(*call.inputs[1], i * step), known));
+  for (int64_t i = 0, n = out.elements(); i < n; ++i) {
+    double x = left.next();
+    write(out, i, inputs == 1 ? unary(call.name, x, known) : binary(call.name, x, right.next(), known));
   }
   return true;
 }
@@ -226,27 +280,75 @@ static bool softmax(Call &call) {
   return true;
 }
 
-/// Sum or mean over everything but the leading (`outer`) or the trailing elements that the output has.
+/// From the gradient of the result and the result: r * (g - sum of g * r over the last dimension).
+static bool softmaxBackward(Call &call) {
+  if (call.inputs.size() != 2 || call.outputs.size() != 1 || call.inputs[0]->sizes != call.outputs[0]->sizes ||
+      call.inputs[1]->sizes != call.outputs[0]->sizes || call.inputs[0]->sizes.empty() || !call.outputs[0]->isFloat())
+    return false;
+  const Operand &gradient = *call.inputs[0], &result = *call.inputs[1];
+  int64_t n = result.sizes.back(), rows = n ? result.elements() / n : 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    double sum = 0;
+    for (int64_t i = r * n; i < (r + 1) * n; ++i)
+      sum += read(gradient, i) * read(result, i);
+    for (int64_t i = r * n; i < (r + 1) * n; ++i)
+      write(*call.outputs[0], i, read(result, i) * (read(gradient, i) - sum));
+  }
+  return true;
+}
+
+/// The input's dimensions that a sum to `out` leaves, or nothing if `out` is no such sum: with as many dimensions,
+/// those that are not 1; with fewer, the leading ones if they match, else the trailing ones.
+static bool findKeptDims(const Operand &in, const Operand &out, std::vector<bool> &kept) {
+  size_t rank = in.sizes.size(), outRank = out.sizes.size();
+  kept.assign(rank, false);
+  if (outRank == rank) {
+    for (size_t dim = 0; dim < rank; ++dim) {
+      kept[dim] = out.sizes[dim] == in.sizes[dim];
+      if (!kept[dim] && out.sizes[dim] != 1)
+        return false;
+    }
+    return true;
+  }
+  if (out.elements() == 1)
+    return true;
+  if (outRank > rank)
+    return false;
+  bool leads = std::equal(out.sizes.begin(), out.sizes.end(), in.sizes.begin());
+  if (!leads && !std::equal(out.sizes.rbegin(), out.sizes.rend(), in.sizes.rbegin()))
+    return false;
+  for (size_t i = 0; i < outRank; ++i)
+    kept[leads ? i : rank - 1 - i] = true;
+  return true;
+}
+
+/// Sum or mean, each in order of the input's elements.
 static bool reduction(Call &call) {
   if (call.inputs.size() != 1 || call.outputs.size() != 1 || !call.outputs[0]->isFloat())
     return false;
   const Operand &in = *call.inputs[0];
   Operand &out = *call.outputs[0];
-  int64_t n = in.elements(), kept = out.elements();
-  if (kept == 0 || n % kept != 0)
+  std::vector<bool> kept;
+  if (!findKeptDims(in, out, kept))
     return false;
-  // Sizes of the output, without ones, that lead the input: its trailing dimensions are summed.
-  int64_t leading = 1;
-  for (size_t i = 0; i < in.sizes.size() && leading < kept; ++i)
-    leading *= in.sizes[i];
-  bool isLeading = leading == kept;
-  int64_t summed = n / kept;
-  for (int64_t i = 0; i < kept; ++i) {
-    double sum = 0;
-    for (int64_t j = 0; j < summed; ++j)
-      sum += read(in, isLeading ? i * summed + j : j * kept + i);
-    write(out, i, call.name == "mean" ? sum / static_cast<double>(summed) : sum);
+  std::vector<double> sums(out.elements(), 0.0);
+  std::vector<int64_t> index(in.sizes.size(), 0);
+  int64_t n = in.elements();
+  for (int64_t i = 0; i < n; ++i) {
+    int64_t at = 0;
+    for (size_t dim = 0; dim < index.size(); ++dim)
+      if (kept[dim])
+        at = at * in.sizes[dim] + index[dim];
+    sums[at] += read(in, i);
+    for (size_t dim = index.size(); dim-- > 0;) {
+      if (++index[dim] < in.sizes[dim])
+        break;
+      index[dim] = 0;
+    }
   }
+  double count = sums.empty() ? 1 : static_cast<double>(n) / static_cast<double>(sums.size());
+  for (size_t i = 0; i < sums.size(); ++i)
+    write(out, static_cast<int64_t>(i), call.name == "mean" ? sums[i] / count : sums[i]);
   return true;
 }
 
@@ -403,6 +505,8 @@ static bool runKernel(Call &call) {
     return matmul(call);
   if (call.name == "softmax" || call.name == "_softmax")
     return softmax(call);
+  if (call.name == "softmax_backward" || call.name == "_softmax_backward_data")
+    return softmaxBackward(call);
   if (call.name == "sum" || call.name == "mean")
     return reduction(call);
   if (call.name == "t" || call.name == "transpose")
