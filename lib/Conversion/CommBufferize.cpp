@@ -13,6 +13,7 @@
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Bufferization/Transforms/OneShotAnalysis.h"
 #include "mlir/Dialect/Bufferization/Transforms/OneShotModuleBufferize.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -157,6 +158,20 @@ static void keepWhatEscapesInFlight(ModuleOp module) {
   });
 }
 
+/// Without the analysis upstream's model of calls has nothing to go by, and crashes.
+static LogicalResult refuseCalls(ModuleOp module) {
+  WalkResult result = module.walk([](func::CallOp call) {
+    if (llvm::none_of(call->getOperandTypes(), llvm::IsaPred<TensorType>) &&
+        llvm::none_of(call->getResultTypes(), llvm::IsaPred<TensorType>))
+      return WalkResult::advance();
+    call.emitOpError()
+        << "on tensors cannot be put on buffers where every write copies, as it does where a future leaves "
+           "its block; inline it first";
+    return WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
+}
+
 namespace {
 struct CommBufferizePass : public commsched::impl::CommBufferizeBase<CommBufferizePass> {
   using CommBufferizeBase::CommBufferizeBase;
@@ -174,6 +189,8 @@ struct CommBufferizePass : public commsched::impl::CommBufferizeBase<CommBufferi
       remark::analysis(module.getLoc(), remark::RemarkOpts::name("copies before every write").category(getArgument()))
           << remark::metric("Reason", obstacle);
     }
+    if (options.copyBeforeWrite && failed(refuseCalls(module)))
+      return signalPassFailure();
     options.allowUnknownOps = false;
     options.setFunctionBoundaryTypeConversion(bufferization::LayoutMapOption::IdentityLayoutMap);
     bufferization::BufferizationState state;

@@ -21,6 +21,7 @@ LogicalResult FunctionLowering::emitCompute(Operation *op, StringRef name, Value
                                             ArrayRef<int64_t> extra, int64_t costNs) {
   Location loc = op->getLoc();
   SmallVector<int64_t> meta;
+  SmallVector<std::pair<int64_t, Value>> dynamic;
   int64_t count = 0;
   for (auto [operand, flag] : llvm::zip_equal(operands, flags)) {
     auto memref = dyn_cast<MemRefType>(operand.getType());
@@ -34,8 +35,6 @@ LogicalResult FunctionLowering::emitCompute(Operation *op, StringRef name, Value
     }
     Value address;
     if (memref) {
-      if (!memref.hasStaticShape())
-        return op->emitOpError() << "needs operands of static shape to be run, not " << memref;
       if (flag != 0 && !memref.areTrailingDimsContiguous(memref.getRank()))
         return op->emitOpError() << "writes a buffer that is not contiguous: " << memref;
       address = pointer(loc, dense(loc, operand));
@@ -51,15 +50,36 @@ LogicalResult FunctionLowering::emitCompute(Operation *op, StringRef name, Value
                                      ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(count++)});
     LLVM::StoreOp::create(builder, loc, address, slot);
     llvm::append_values(meta, dtype, flag, memref ? memref.getRank() : 0);
-    if (memref)
-      llvm::append_range(meta, memref.getShape());
+    for (int64_t dim = 0; memref && dim < memref.getRank(); ++dim) {
+      if (memref.isDynamicDim(dim))
+        dynamic.push_back({meta.size(), product(loc, operand, dim, dim + 1)});
+      meta.push_back(memref.getDimSize(dim));
+    }
   }
   meta.push_back(extra.size());
   llvm::append_range(meta, extra);
   call(loc, "commrt_compute",
-       {context, calls.string(builder, loc, name), integer(loc, count), operandSlots,
-        calls.integers(builder, loc, meta), integer(loc, costNs)});
+       {context, string(loc, name), integer(loc, count), operandSlots, metaData(loc, meta, dynamic),
+        integer(loc, costNs)});
   return success();
+}
+
+/// A constant, or where sizes are only known at run time a copy of it on the stack.
+Value FunctionLowering::metaData(Location loc, ArrayRef<int64_t> meta, ArrayRef<std::pair<int64_t, Value>> dynamic) {
+  if (dynamic.empty())
+    return integers(loc, meta);
+  Value slots = calls.stackSlot(entryBuilder, loc, builder.getI64Type(), meta.size());
+  auto store = [&](int64_t index, Value value) {
+    Value slot = LLVM::GEPOp::create(builder, loc, calls.pointerType(), builder.getI64Type(), slots,
+                                     ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(index)});
+    LLVM::StoreOp::create(builder, loc, value, slot);
+  };
+  for (auto [index, value] : llvm::enumerate(meta))
+    if (!ShapedType::isDynamic(value))
+      store(index, integer(loc, value));
+  for (auto [index, value] : dynamic)
+    store(index, value);
+  return slots;
 }
 
 LogicalResult FunctionLowering::lowerCompute(ComputeOp op) {

@@ -91,6 +91,7 @@ LogicalResult FunctionLowering::run() {
   scalarSlots = calls.stackSlot(entryBuilder, loc, entryBuilder.getI64Type(), mostOperands);
   // What the entry fetches later goes before a fixed operation: the ones that follow will be erased.
   entryBuilder.setInsertionPoint(calls.integer(entryBuilder, loc, 0).getDefiningOp());
+  findScopes();
   for (Operation *op : operations) {
     builder.setInsertionPoint(op);
     if (op->getName().getDialectNamespace() == "linalg") {
@@ -107,6 +108,8 @@ LogicalResult FunctionLowering::run() {
     temporaries.clear();
     op->erase();
   }
+  emitScopes();
+  finishBuffers();
   return success();
 }
 
@@ -135,7 +138,15 @@ LogicalResult FunctionLowering::lower(Operation *op) {
 //===- Addresses and sizes ----------------------------------------------------------------------===//
 
 Value FunctionLowering::pointer(Location loc, Value memref) {
+  if (Value address = addresses.lookup(memref))
+    return address;
   auto type = cast<MemRefType>(memref.getType());
+  if (auto argument = dyn_cast<BlockArgument>(memref);
+      argument && argument.getOwner() == &function.getBody().front() && type.getLayout().isIdentity()) {
+    Value index = memref::ExtractAlignedPointerAsIndexOp::create(entryBuilder, loc, memref);
+    Value address = arith::IndexCastOp::create(entryBuilder, loc, builder.getI64Type(), index);
+    return addresses[memref] = LLVM::IntToPtrOp::create(entryBuilder, loc, calls.pointerType(), address);
+  }
   Value index = memref::ExtractAlignedPointerAsIndexOp::create(builder, loc, memref);
   Value address = arith::IndexCastOp::create(builder, loc, builder.getI64Type(), index);
   auto [strides, offset] = type.getStridesAndOffset();
@@ -187,21 +198,63 @@ Value FunctionLowering::dense(Location loc, Value memref) {
 }
 
 Value FunctionLowering::bufferAt(Location loc, Value data, MemRefType type, ValueRange sizes) {
-  LLVMTypeConverter converter(builder.getContext());
-  Type descriptorType = converter.convertType(type);
-  auto descriptor = MemRefDescriptor::poison(builder, loc, descriptorType);
-  descriptor.setAllocatedPtr(builder, loc, data);
-  descriptor.setAlignedPtr(builder, loc, data);
-  descriptor.setOffset(builder, loc, integer(loc, 0));
-  Value stride = integer(loc, 1);
-  for (int64_t dim = type.getRank() - 1; dim >= 0; --dim) {
-    descriptor.setSize(builder, loc, dim, sizes[dim]);
-    descriptor.setStride(builder, loc, dim, stride);
-    stride = LLVM::MulOp::create(builder, loc, stride, sizes[dim]);
-  }
-  Value value = descriptor;
-  return UnrealizedConversionCastOp::create(builder, loc, TypeRange{type}, ValueRange{value}).getResult(0);
+  auto placeholder = UnrealizedConversionCastOp::create(builder, loc, TypeRange{type}, data);
+  buffers.push_back({placeholder, type, llvm::to_vector(sizes)});
+  addresses[placeholder.getResult(0)] = data;
+  return placeholder.getResult(0);
 }
+
+void FunctionLowering::finishBuffers() {
+  LLVMTypeConverter converter(builder.getContext());
+  for (Buffer &buffer : buffers) {
+    UnrealizedConversionCastOp placeholder = buffer.placeholder;
+    if (placeholder->use_empty()) {
+      placeholder.erase();
+      continue;
+    }
+    Location loc = placeholder.getLoc();
+    builder.setInsertionPoint(placeholder);
+    auto descriptor = MemRefDescriptor::poison(builder, loc, converter.convertType(buffer.type));
+    descriptor.setAllocatedPtr(builder, loc, placeholder.getOperand(0));
+    descriptor.setAlignedPtr(builder, loc, placeholder.getOperand(0));
+    descriptor.setOffset(builder, loc, integer(loc, 0));
+    Value stride = integer(loc, 1);
+    int64_t known = 1;
+    for (int64_t dim = buffer.type.getRank() - 1; dim >= 0; --dim) {
+      descriptor.setSize(builder, loc, dim, buffer.sizes[dim]);
+      descriptor.setStride(builder, loc, dim, stride);
+      known = known < 0 || buffer.type.isDynamicDim(dim) ? -1 : known * buffer.type.getDimSize(dim);
+      stride = known >= 0 ? integer(loc, known) : Value(LLVM::MulOp::create(builder, loc, stride, buffer.sizes[dim]));
+    }
+    placeholder->setOperands(Value(descriptor));
+  }
+}
+
+//===- Constants --------------------------------------------------------------------------------===//
+
+Value FunctionLowering::integer(Location loc, int64_t value, unsigned width) {
+  Value &constant = integerConstants[{value, width}];
+  return constant ? constant : constant = calls.integer(entryBuilder, loc, value, width);
+}
+
+Value FunctionLowering::null(Location loc) {
+  return nullPointer ? nullPointer : nullPointer = calls.null(entryBuilder, loc);
+}
+
+Value FunctionLowering::addressOf(Location loc, LLVM::GlobalOp global) {
+  if (!global)
+    return null(loc);
+  Value &address = globalAddresses[global];
+  return address ? address : address = calls.address(entryBuilder, loc, global);
+}
+
+Value FunctionLowering::string(Location loc, StringRef text) { return addressOf(loc, calls.stringGlobal(text)); }
+
+Value FunctionLowering::integers(Location loc, ArrayRef<int64_t> values) {
+  return addressOf(loc, calls.integersGlobal(values));
+}
+
+//===- Handles ----------------------------------------------------------------------------------===//
 
 Value FunctionLowering::group(Location loc, FlatSymbolRefAttr name) {
   Value &group = groups[name];
@@ -230,7 +283,7 @@ LogicalResult FunctionLowering::lowerWait(WaitOp op) {
   // The future is a token by now, so its typed accessors do not hold any more.
   Location loc = op.getLoc();
   Value token = op->getOperand(0);
-  call(loc, "commrt_wait", {token, calls.null(builder, loc)});
+  call(loc, "commrt_wait", {token, null(loc)});
   if (auto dests = tokenDests.find(token); dests != tokenDests.end()) {
     op->replaceAllUsesWith(dests->second);
     return success();
@@ -253,14 +306,9 @@ LogicalResult FunctionLowering::lowerWait(WaitOp op) {
 }
 
 void FunctionLowering::releaseToken(Operation *start, Value token) {
-  Operation *last = start;
-  for (Operation *user : start->getResult(0).getUsers()) {
-    Operation *ancestor = start->getBlock()->findAncestorOpInBlock(*user);
-    if (!isa<WaitOp>(user) || !ancestor)
-      return;
-    if (last->isBeforeInBlock(ancestor))
-      last = ancestor;
-  }
+  Operation *last = findLastWait(start);
+  if (!last)
+    return;
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointAfter(last);
   call(start->getLoc(), "commrt_token_release", token);
@@ -281,15 +329,21 @@ void FunctionLowering::lowerAlloc(memref::AllocOp op) {
   MemRefType type = op.getType();
   auto plain = MemRefType::get(type.getShape(), type.getElementType());
   SmallVector<Value> sizes;
-  Value elements = integer(loc, 1);
+  int64_t knownBytes = getElementBytes(type.getElementType());
+  Value unknown;
   unsigned dynamic = 0;
   for (int64_t size : type.getShape()) {
-    sizes.push_back(ShapedType::isDynamic(size) ? Value(arith::IndexCastOp::create(builder, loc, builder.getI64Type(),
-                                                                                   op.getDynamicSizes()[dynamic++]))
-                                                : integer(loc, size));
-    elements = LLVM::MulOp::create(builder, loc, elements, sizes.back());
+    if (!ShapedType::isDynamic(size)) {
+      sizes.push_back(integer(loc, size));
+      knownBytes *= size;
+      continue;
+    }
+    sizes.push_back(arith::IndexCastOp::create(builder, loc, builder.getI64Type(), op.getDynamicSizes()[dynamic++]));
+    unknown = unknown ? Value(LLVM::MulOp::create(builder, loc, unknown, sizes.back())) : sizes.back();
   }
-  Value bytes = LLVM::MulOp::create(builder, loc, elements, integer(loc, getElementBytes(type.getElementType())));
+  Value bytes = integer(loc, knownBytes);
+  if (unknown)
+    bytes = LLVM::MulOp::create(builder, loc, unknown, bytes);
   int64_t kind = isa_and_nonnull<SymmetricAttr>(type.getMemorySpace()) ? COMMRT_BUFFER_SYMMETRIC : COMMRT_BUFFER_PLAIN;
   call(loc, "commrt_alloc", {context, integer(loc, kind, 32), bytes, handleSlot});
   Value data = LLVM::LoadOp::create(builder, loc, calls.pointerType(), handleSlot);

@@ -13,6 +13,7 @@
 #include "RuntimeCalls.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "llvm/ADT/SmallVector.h"
 
 namespace commsched {
 
@@ -30,6 +31,9 @@ public:
   /// Replaces every operation of the comm dialect, and allocations, by calls.
   llvm::LogicalResult run();
 
+  /// The last wait for `start` in its block; null if the future goes elsewhere.
+  static mlir::Operation *findLastWait(mlir::Operation *start);
+
 private:
   // FunctionLowering.cpp
   llvm::LogicalResult lower(mlir::Operation *op);
@@ -40,6 +44,16 @@ private:
   void lowerDealloc(mlir::memref::DeallocOp op);
   /// After the last wait, where all uses are waits that this block reaches.
   void releaseToken(mlir::Operation *start, mlir::Value token);
+
+  // ScopeLowering.cpp
+  /// A loop, or the whole function where `loop` is null, and the operations that end an iteration or the function.
+  struct Scope {
+    mlir::Operation *loop;
+    llvm::SmallVector<mlir::Operation *> ends;
+  };
+  void findScopes();
+  void emitScopes();
+  mlir::Value keptAddress(mlir::Location loc, mlir::Value value);
 
   // StartLowering.cpp
   llvm::LogicalResult lowerStart(comm::CollectiveOpInterface start);
@@ -56,6 +70,8 @@ private:
   llvm::LogicalResult lowerChunkCat(comm::FsdpChunkCatOp op);
   llvm::LogicalResult emitCompute(mlir::Operation *op, llvm::StringRef name, mlir::ValueRange operands,
                                   llvm::ArrayRef<int64_t> flags, llvm::ArrayRef<int64_t> extra, int64_t costNs);
+  mlir::Value metaData(mlir::Location loc, llvm::ArrayRef<int64_t> meta,
+                       llvm::ArrayRef<std::pair<int64_t, mlir::Value>> dynamic);
   /// A view of `elements` elements of a contiguous buffer from `offset` on, of memref type `type`.
   mlir::Value viewAs(mlir::Location loc, mlir::Value source, mlir::Value offset, mlir::MemRefType type);
 
@@ -70,9 +86,14 @@ private:
   mlir::Value bufferAt(mlir::Location loc, mlir::Value data, mlir::MemRefType type, mlir::ValueRange sizes);
   mlir::Value group(mlir::Location loc, mlir::FlatSymbolRefAttr name);
   mlir::Value stream(mlir::Location loc, int64_t number);
-  mlir::Value integer(mlir::Location loc, int64_t value, unsigned width = 64) {
-    return calls.integer(builder, loc, value, width);
-  }
+  /// Constants; each is made once, in the entry block.
+  mlir::Value integer(mlir::Location loc, int64_t value, unsigned width = 64);
+  mlir::Value string(mlir::Location loc, llvm::StringRef text);
+  mlir::Value integers(mlir::Location loc, llvm::ArrayRef<int64_t> values);
+  mlir::Value null(mlir::Location loc);
+  mlir::Value addressOf(mlir::Location loc, mlir::LLVM::GlobalOp global);
+  /// Makes descriptors of the buffers of bufferAt that something but calls uses.
+  void finishBuffers();
   void call(mlir::Location loc, llvm::StringRef name, mlir::ValueRange arguments) {
     calls.call(builder, loc, name, arguments);
   }
@@ -86,6 +107,20 @@ private:
   llvm::DenseMap<mlir::Attribute, mlir::Value> groups;
   llvm::DenseMap<int64_t, mlir::Value> streams;
   llvm::SmallVector<mlir::Value> temporaries;
+  llvm::SmallVector<Scope> scopes;
+
+  /// A buffer that the runtime gave. Its value is a cast of its address; most are only ever passed to calls and never
+  /// need the descriptor that upstream's lowerings work with.
+  struct Buffer {
+    mlir::UnrealizedConversionCastOp placeholder;
+    mlir::MemRefType type;
+    llvm::SmallVector<mlir::Value> sizes;
+  };
+  llvm::SmallVector<Buffer> buffers;
+  llvm::DenseMap<mlir::Value, mlir::Value> addresses; ///< of buffers and of the function's arguments
+  llvm::DenseMap<std::pair<int64_t, unsigned>, mlir::Value> integerConstants;
+  llvm::DenseMap<mlir::Operation *, mlir::Value> globalAddresses;
+  mlir::Value nullPointer;
   llvm::DenseMap<mlir::Value, llvm::SmallVector<mlir::Value>> tokenDests; ///< of starts in this function
 };
 

@@ -15,36 +15,39 @@ using namespace commsched;
 ArrayRef<RuntimeSignature> commsched::getRuntimeSignatures() {
   static constexpr RuntimeSignature signatures[] = {
       {"commrt_current", "p"},
-      {"commrt_program_begin_packed", "iplplp"},
-      {"commrt_group_create", "ipplppp"},
-      {"commrt_group_find", "ippp"},
+      {"commrt_program_begin_packed", "splplp"},
+      {"commrt_group_create", "spplppp"},
+      {"commrt_group_find", "sppp"},
       {"commrt_group_rank", "ip"},
-      {"commrt_stream_get", "ipiip"},
-      {"commrt_set_stream", "ipp"},
-      {"commrt_event_record", "ippp"},
-      {"commrt_event_await", "ippp"},
-      {"commrt_all_gather_start", "ipppllilp"},
-      {"commrt_reduce_scatter_start", "ippplliidlp"},
-      {"commrt_all_reduce_start", "ipppliidlp"},
-      {"commrt_all_to_all_start", "ippplllilp"},
-      {"commrt_all_to_all_v_start", "ipppppllilp"},
-      {"commrt_broadcast_start", "ipppliilp"},
-      {"commrt_reduce_start", "ipppliidilp"},
-      {"commrt_gather_start", "ippplliilp"},
-      {"commrt_scatter_start", "ippplliilp"},
-      {"commrt_permute_start", "ippplipllp"},
-      {"commrt_send_start", "ippliillp"},
-      {"commrt_recv_start", "ippliillp"},
-      {"commrt_barrier_start", "iplp"},
-      {"commrt_coalesce_begin", "ip"},
-      {"commrt_coalesce_end", "ipp"},
-      {"commrt_wait", "ipp"},
-      {"commrt_token_output", "iplp"},
+      {"commrt_stream_get", "spiip"},
+      {"commrt_event_record", "sppp"},
+      {"commrt_event_await", "sppp"},
+      {"commrt_all_gather_start", "spppllilp"},
+      {"commrt_reduce_scatter_start", "sppplliidlp"},
+      {"commrt_all_reduce_start", "spppliidlp"},
+      {"commrt_all_to_all_start", "sppplllilp"},
+      {"commrt_all_to_all_v_start", "spppppllilp"},
+      {"commrt_broadcast_start", "spppliilp"},
+      {"commrt_reduce_start", "spppliidilp"},
+      {"commrt_gather_start", "sppplliilp"},
+      {"commrt_scatter_start", "sppplliilp"},
+      {"commrt_permute_start", "sppplipllp"},
+      {"commrt_send_start", "sppliillp"},
+      {"commrt_recv_start", "sppliillp"},
+      {"commrt_barrier_start", "splp"},
+      {"commrt_coalesce_begin", "sp"},
+      {"commrt_coalesce_end", "spp"},
+      {"commrt_wait", "spp"},
+      {"commrt_token_output", "splp"},
       {"commrt_token_release", "ip"},
       {"commrt_progress", "ip"},
-      {"commrt_alloc", "ipilp"},
+      {"commrt_alloc", "spilp"},
       {"commrt_free", "ipp"},
-      {"commrt_compute", "ipplppl"},
+      {"commrt_mark", "lp"},
+      {"commrt_release_since", "iplpl"},
+      {"commrt_last_error", "ippl"},
+      {"commrt_abort", "ipip"},
+      {"commrt_compute", "spplppl"},
   };
   return signatures;
 }
@@ -66,6 +69,7 @@ LLVM::LLVMFuncOp RuntimeCalls::declare(StringRef name) {
     case 'l':
       return builder.getI64Type();
     case 'i':
+    case 's':
       return builder.getI32Type();
     default:
       return builder.getF64Type();
@@ -98,31 +102,40 @@ Value RuntimeCalls::address(OpBuilder &builder, Location loc, LLVM::GlobalOp glo
   return LLVM::AddressOfOp::create(builder, loc, pointerType(), global.getSymName());
 }
 
-Value RuntimeCalls::string(OpBuilder &builder, Location loc, StringRef text) {
+LLVM::GlobalOp RuntimeCalls::stringGlobal(StringRef text) {
   LLVM::GlobalOp &global = strings[text];
   if (!global) {
     OpBuilder top = OpBuilder::atBlockBegin(module.getBody());
-    std::string name = "commrt_string_" + std::to_string(strings.size());
+    std::string name = prefix + "_string_" + std::to_string(strings.size());
     std::string terminated = text.str() + '\0';
     global = LLVM::GlobalOp::create(top, module.getLoc(), LLVM::LLVMArrayType::get(top.getI8Type(), terminated.size()),
                                     /*isConstant=*/true, LLVM::Linkage::Internal, name, top.getStringAttr(terminated));
   }
-  return address(builder, loc, global);
+  return global;
 }
 
-Value RuntimeCalls::integers(OpBuilder &builder, Location loc, ArrayRef<int64_t> values) {
+Value RuntimeCalls::string(OpBuilder &builder, Location loc, StringRef text) {
+  return address(builder, loc, stringGlobal(text));
+}
+
+LLVM::GlobalOp RuntimeCalls::integersGlobal(ArrayRef<int64_t> values) {
   if (values.empty())
-    return null(builder, loc);
+    return {};
   LLVM::GlobalOp &global = arrays[values.vec()];
   if (!global) {
     OpBuilder top = OpBuilder::atBlockBegin(module.getBody());
     auto size = static_cast<int64_t>(values.size());
     global = LLVM::GlobalOp::create(top, module.getLoc(), LLVM::LLVMArrayType::get(top.getI64Type(), size),
                                     /*isConstant=*/true, LLVM::Linkage::Internal,
-                                    "commrt_integers_" + std::to_string(arrays.size()),
+                                    prefix + "_integers_" + std::to_string(arrays.size()),
                                     DenseElementsAttr::get(RankedTensorType::get({size}, top.getI64Type()), values));
   }
-  return address(builder, loc, global);
+  return global;
+}
+
+Value RuntimeCalls::integers(OpBuilder &builder, Location loc, ArrayRef<int64_t> values) {
+  LLVM::GlobalOp global = integersGlobal(values);
+  return global ? address(builder, loc, global) : null(builder, loc);
 }
 
 Value RuntimeCalls::stackSlot(OpBuilder &builder, Location loc, Type type, int64_t count) {

@@ -53,7 +53,7 @@ LogicalResult FunctionLowering::lowerStart(CollectiveOpInterface start) {
     call(loc, "commrt_coalesce_begin", context);
   for (int64_t i = 0; i < count; ++i) {
     Value in = i < int64_t(inputs.size()) ? inputs[i] : Value(), out = i < int64_t(dests.size()) ? dests[i] : Value();
-    if (failed(emitStart(start, in, out, isCoalesced ? calls.null(builder, loc) : handleSlot)))
+    if (failed(emitStart(start, in, out, isCoalesced ? null(loc) : handleSlot)))
       return failure();
   }
   if (isCoalesced)
@@ -76,8 +76,8 @@ LogicalResult FunctionLowering::emitStart(CollectiveOpInterface start, Value in,
   if (isReduced && !(dtype <= COMMRT_F64 || elementType.isInteger()))
     return start.emitOpError() << "reduces elements that the runtime does not reduce: " << elementType;
   Value handle = group(loc, start.getGroupAttr());
-  Value source = in ? pointer(loc, in) : calls.null(builder, loc);
-  Value target = out ? pointer(loc, out) : calls.null(builder, loc);
+  Value source = in ? pointer(loc, in) : null(loc);
+  Value target = out ? pointer(loc, out) : null(loc);
   Value type = integer(loc, dtype, 32), site = integer(loc, addSite(start, in, out));
   int64_t rank = data ? rankOf(data) : 0;
   Value all = data ? product(loc, data, 0, rank) : integer(loc, 0);
@@ -141,8 +141,8 @@ LogicalResult FunctionLowering::emitStart(CollectiveOpInterface start, Value in,
       })
       .Case([&](PermuteOp op) {
         call(loc, "commrt_permute_start",
-             {handle, source, target, all, type, calls.integers(builder, loc, op.getPairs()),
-              integer(loc, op.getPairs().size() / 2), site, token});
+             {handle, source, target, all, type, integers(loc, op.getPairs()), integer(loc, op.getPairs().size() / 2),
+              site, token});
         return success();
       })
       .Case([&](SendOp op) {
@@ -174,9 +174,9 @@ LogicalResult FunctionLowering::emitUneven(AllToAllOp op, Value in, Value out, V
   auto type = cast<MemRefType>(in.getType());
   int64_t dim = op.getSplitDim();
   call(loc, "commrt_all_to_all_v_start",
-       {group(loc, op.getGroupAttr()), pointer(loc, in), calls.integers(builder, loc, *op.getInputSplits()),
-        pointer(loc, out), calls.integers(builder, loc, *op.getOutputSplits()), product(loc, in, 0, dim),
-        product(loc, in, dim + 1, type.getRank()), integer(loc, getRuntimeDtype(type.getElementType()), 32),
-        integer(loc, static_cast<int64_t>(sites.size()) - 1), token});
+       {group(loc, op.getGroupAttr()), pointer(loc, in), integers(loc, *op.getInputSplits()), pointer(loc, out),
+        integers(loc, *op.getOutputSplits()), product(loc, in, 0, dim), product(loc, in, dim + 1, type.getRank()),
+        integer(loc, getRuntimeDtype(type.getElementType()), 32), integer(loc, static_cast<int64_t>(sites.size()) - 1),
+        token});
   return success();
 }

@@ -39,10 +39,21 @@ def CommToLLVM : Pass<"comm-to-llvm", "mlir::ModuleOp"> {
   let summary = "lower collectives on buffers to calls of the runtime";
   let description = [{
     Every operation of the comm dialect becomes calls of the C ABI of CommSched/Runtime/Runtime.h; buffers come from
-    and go back to the runtime. The module gets a function `commrt_module_begin` that makes the groups and presents the
+    and go back to the runtime. What leaves a loop's iteration or the function without a known last use is given back at
+    its end. The module gets a function `commrt_module_begin` that makes the groups and presents the
     schedule; it is called once per context before any other. Everything else is left to upstream's lowerings.
   }];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::LLVM::LLVMDialect", "mlir::memref::MemRefDialect"];
+}
+
+def CommCheckStatus : Pass<"comm-check-status", "mlir::ModuleOp"> {
+  let summary = "leave compiled code at the first error of the runtime";
+  let description = [{
+    For functions of the LLVM dialect, last in the lowering: after each call of the runtime that can fail, and of each
+    function that makes one, a branch leaves the function if there was an error. What it returns is then zero; the error
+    is in the context, with the source location of the collective that failed.
+  }];
+  let dependentDialects = ["mlir::LLVM::LLVMDialect"];
 }
 
 #endif // COMMSCHED_CONVERSION_PASSES

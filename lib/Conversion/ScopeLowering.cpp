@@ -1,0 +1,112 @@
+//===- ScopeLowering.cpp - Giving back what loops and functions leave behind ----------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// A buffer whose last use is known is released there. One that is handed on, to the next iteration of a loop, by a
+// branch or as a result, is not: at the end of each iteration and of the function everything that was made since, but
+// what is handed on, goes back. The same holds for tokens and events.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#include "FunctionLowering.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace commsched;
+using namespace commsched::comm;
+
+static bool isLoop(Operation *op) {
+  StringRef name = op->getName().getStringRef();
+  return name == "scf.for" || name == "scf.while" || name == "affine.for";
+}
+
+/// Whether running `op` may leave a buffer, a token or an event that nothing in its own block releases.
+static bool leavesSomething(Operation *op) {
+  if (isa<RecordOp>(op))
+    return true;
+  if (auto alloc = dyn_cast<memref::AllocOp>(op))
+    return llvm::none_of(op->getUsers(), [&](Operation *user) {
+      return isa<memref::DeallocOp>(user) && user->getBlock() == op->getBlock();
+    });
+  if (auto start = dyn_cast<CollectiveOpInterface>(op))
+    return !FunctionLowering::findLastWait(op);
+  return isa<CallOpInterface>(op) && !isa<LLVM::CallOp>(op);
+}
+
+Operation *FunctionLowering::findLastWait(Operation *start) {
+  Operation *last = start;
+  for (Operation *user : start->getResult(0).getUsers()) {
+    Operation *ancestor = start->getBlock()->findAncestorOpInBlock(*user);
+    if (!isa<WaitOp>(user) || !ancestor)
+      return nullptr;
+    if (last->isBeforeInBlock(ancestor))
+      last = ancestor;
+  }
+  return last;
+}
+
+void FunctionLowering::findScopes() {
+  bool functionLeaves = false;
+  llvm::SmallSetVector<Operation *, 4> loops;
+  function.walk([&](Operation *op) {
+    if (!leavesSomething(op))
+      return;
+    functionLeaves = true;
+    // The loops around it; a loop that is known already has its own outer loops known.
+    for (Operation *parent = op->getParentOp(); parent != function; parent = parent->getParentOp())
+      if (isLoop(parent) && !loops.insert(parent))
+        break;
+  });
+  if (!functionLeaves)
+    return;
+  Scope whole = {nullptr, {}};
+  for (Block &block : function.getBody())
+    if (isa<func::ReturnOp>(block.getTerminator()))
+      whole.ends.push_back(block.getTerminator());
+  scopes.push_back(std::move(whole));
+  for (Operation *loop : loops) {
+    Scope scope = {loop, {}};
+    for (Region &region : loop->getRegions())
+      for (Block &block : region)
+        scope.ends.push_back(block.getTerminator());
+    scopes.push_back(std::move(scope));
+  }
+}
+
+/// The address or the handle that keeps what `value` stands for; null where it stands for nothing that is released.
+Value FunctionLowering::keptAddress(Location loc, Value value) {
+  if (isa<LLVM::LLVMPointerType>(value.getType()))
+    return value;
+  // A handle that is a block argument: the cast disappears when its type becomes a pointer.
+  if (isa<FutureType, EventType>(value.getType()))
+    return UnrealizedConversionCastOp::create(builder, loc, TypeRange{calls.pointerType()}, value).getResult(0);
+  if (!isa<MemRefType>(value.getType()))
+    return {};
+  Value index = memref::ExtractAlignedPointerAsIndexOp::create(builder, loc, value);
+  Value address = arith::IndexCastOp::create(builder, loc, builder.getI64Type(), index);
+  return LLVM::IntToPtrOp::create(builder, loc, calls.pointerType(), address);
+}
+
+void FunctionLowering::emitScopes() {
+  for (const Scope &scope : scopes) {
+    Value mark;
+    if (scope.loop) {
+      builder.setInsertionPoint(scope.loop);
+      mark = calls.call(builder, scope.loop->getLoc(), "commrt_mark", context);
+    } else {
+      mark = calls.call(entryBuilder, function.getLoc(), "commrt_mark", context);
+    }
+    for (Operation *end : scope.ends) {
+      Location loc = end->getLoc();
+      builder.setInsertionPoint(end);
+      int32_t count = 0;
+      for (Value operand : end->getOperands())
+        if (Value address = keptAddress(loc, operand)) {
+          Value slot = LLVM::GEPOp::create(builder, loc, calls.pointerType(), calls.pointerType(), operandSlots,
+                                           ArrayRef<LLVM::GEPArg>{count++});
+          LLVM::StoreOp::create(builder, loc, address, slot);
+        }
+      call(loc, "commrt_release_since", {context, mark, operandSlots, integer(loc, count)});
+    }
+  }
+}
