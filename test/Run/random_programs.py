@@ -1,331 +1,261 @@
 #!/usr/bin/env python3
-#===- random_programs.py - Do schedules keep every bit? --------------------------------------------------------===#
+#===- random_programs.py - Do schedules keep every bit? -----------------------------------------------------------===#
 #
 # Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
 #
-# Makes random programs of collectives and computations, reorders each one (at random within what its dependences allow,
-# or by passes of comm-opt), runs both on N ranks, and compares the results bit for bit. A program that fails is made as
-# small as possible before it is reported.
+# Makes random programs (random_program.py), puts each into a random legal order and through every pass of comm-opt that
+# changes programs, runs all of them on N ranks, and compares results and arguments bit for bit. Many programs go through
+# one process. A program that fails is made as small as possible before it is reported.
 #
-#   random_programs.py --bin FOLDER [--count 40] [--first 0] [--ranks 2,4] [--passes "--comm-raise"] [--keep FOLDER]
+#   random_programs.py --bin FOLDER [--count 40] [--first 0] [--ranks 2,4,8] [--passes "--comm-raise"] [--mpirun MPIRUN]
 #
 #===-------------------------------------------------------------------------------------------------------------===#
 
 import argparse
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
 
-# Floating-point types reduce; the others only move.
-FLOATS = ["f32", "bf16", "f16", "f64"]
-TYPES = FLOATS + ["i32", "i8", "i64"]
+from random_program import Generator, Op, close, module, reorder
+
+MARKER = "// -----\n"
+# Passes of this project that do not change a program's order or operations, or lower it.
+NOT_TRANSFORMS = {"comm-report", "comm-verify", "comm-pareto", "comm-align-costs", "comm-bufferize", "comm-to-llvm",
+                  "comm-check-status"}
+# More ways to run them than by name.
+VARIANTS = ["--comm-bucket=form=coalesced", "--comm-bucket=cap-bytes=2048",
+            "--comm-realize-buffers=one-shot-threshold-bytes=0", "--comm-schedule=memory-budget-ratio=0.5",
+            "--comm-reinplace-all-gather --comm-remove-unsharded-param-usage --comm-bucket --comm-schedule "
+            "--comm-realize-buffers",
+            "--reorder-comm-overlap", "--reorder-comm-overlap=solver=seed"]
 
 
-class Op:
-    """One operation: its text, what it defines and uses, what storage it writes, and what it keeps in flight."""
-
-    def __init__(self, text, defines=(), uses=(), writes=(), starts=None, waits=None):
-        self.text, self.defines, self.uses, self.writes = text, list(defines), list(uses), list(writes)
-        self.starts, self.waits = starts, waits
-
-
-class Generator:
-    def __init__(self, seed, ranks, size):
-        self.rng = random.Random(seed)
-        self.ranks, self.counter = ranks, 0
-        self.ops, self.values = [], {}
-        self.storage = {}  # value -> the value whose storage it is
-        self.arguments = []
-        for _ in range(self.rng.randint(1, 4)):
-            name = self.new()
-            self.define(name, self.random_type())
-            self.arguments.append(name)
-        while len(self.ops) < size:
-            self.step()
-
-    def new(self):
-        self.counter += 1
-        return f"%v{self.counter}"
-
-    def random_type(self, floats=False):
-        rng = self.rng
-        rows = self.ranks * rng.randint(1, 3)
-        shape = (rows,) if rng.random() < 0.3 else (rows, self.ranks * rng.randint(1, 2))
-        if rng.random() < 0.1:  # large enough for the worker threads
-            shape = (self.ranks * 64, 64)
-        return shape, rng.choice(FLOATS if floats else TYPES)
-
-    @staticmethod
-    def text(type_):
-        shape, element = type_
-        return "tensor<" + "x".join(map(str, shape)) + "x" + element + ">"
-
-    def define(self, name, type_, storage=None):
-        self.values[name] = type_
-        self.storage[name] = self.storage[storage] if storage else name
-
-    def pick(self, accept=lambda type_: True):
-        fitting = [v for v, t in self.values.items() if accept(t)]
-        return self.rng.choice(fitting) if fitting else None
-
-    def step(self):
-        kinds = [self.compute] * 4 + [self.collective] * 4 + [self.coalesced, self.fsdp, self.view, self.mutate]
-        self.rng.choice(kinds)()
-
-    def compute(self):
-        inputs = [self.pick() for _ in range(self.rng.randint(1, 3))]
-        result, type_ = self.new(), self.random_type()
-        types = ", ".join(self.text(self.values[v]) for v in inputs)
-        self.ops.append(Op(f'{result} = comm.compute "op{self.rng.randint(0, 9)}"({", ".join(inputs)}) : '
-                           f"({types}) -> {self.text(type_)}", [result], inputs))
-        self.define(result, type_)
-
-    def view(self):
-        value = self.pick()
-        shape, element = self.values[value]
-        total = 1
-        for extent in shape:
-            total *= extent
-        result = self.new()
-        type_ = ((self.ranks, total // self.ranks), element)
-        self.ops.append(Op(f'{result} = comm.compute "view"({value}) aliases [0] : ({self.text(self.values[value])}) -> '
-                           f"{self.text(type_)}", [result], [value]))
-        self.define(result, type_, value)
-
-    def mutate(self):
-        target, other = self.pick(), self.pick()
-        types = f"{self.text(self.values[target])}, {self.text(self.values[other])}"
-        self.ops.append(Op(f'comm.compute "update"({target}, {other}) mutates [0] : ({types}) -> ()', [],
-                           [target, other], [target]))
-
-    def start_and_wait(self, head, inputs, tail, results):
-        """results: types. Both operations are made next to each other."""
-        future, names = self.new(), [self.new() for _ in results]
-        types = ", ".join(self.text(t) for t in results)
-        sources = ", ".join(self.text(self.values[v]) for v in inputs)
-        self.ops.append(Op(f"{future} = comm.{head} {', '.join(inputs)} on {tail} : ({sources}) -> "
-                           f"!comm.future<{types}>", [future], inputs, starts=future))
-        left = f"{names[0]}:{len(names)}" if len(names) > 1 else names[0]
-        printed = [f"{names[0]}#{i}" for i in range(len(names))] if len(names) > 1 else names
-        self.ops.append(Op(f"{left} = comm.wait {future} : !comm.future<{types}>", printed, [future], waits=future))
-        for name, type_ in zip(printed, results):
-            self.define(name, type_)
-
-    def reduction(self, element):
-        kinds = ["sum", "product", "min", "max"]
-        if element in FLOATS:
-            kinds += ["avg", "scaled_sum scale 5.000000e-01"]
-        return self.rng.choice(kinds)
-
-    def collective(self):
-        rng, n = self.rng, self.ranks
-        value = self.pick()
-        shape, element = self.values[value]
-        dim = rng.randrange(len(shape))
-        total = 1
-        for extent in shape:
-            total *= extent
-        grown = tuple(e * n if i == dim else e for i, e in enumerate(shape))
-        shrunk = tuple(e // n if i == dim else e for i, e in enumerate(shape))
-        divides, root = shape[dim] % n == 0, rng.randrange(n)
-        kind = rng.randrange(8)
-        if kind == 0 and total <= 4096:
-            self.start_and_wait("all_gather", [value], f"@world dim {dim}", [(grown, element)])
-        elif kind == 1 and divides:
-            self.start_and_wait(f"reduce_scatter {self.reduction(element)}", [value], f"@world dim {dim}",
-                                [(shrunk, element)])
-        elif kind == 2:
-            self.start_and_wait(f"all_reduce {self.reduction(element)}", [value], rng.choice(["@world", "@halves"]),
-                                [(shape, element)])
-        elif kind == 3 and divides:
-            concat = rng.randrange(len(shape))
-            result = tuple(e // (n if i == dim else 1) * (n if i == concat else 1) for i, e in enumerate(shape))
-            self.start_and_wait("all_to_all", [value], f"@world split {dim} concat {concat}", [(result, element)])
-        elif kind == 4:
-            self.start_and_wait("broadcast", [value], f"@world root {root}", [(shape, element)])
-        elif kind == 5:
-            pairs = ", ".join(f"{i}, {(i + 1) % n}" for i in range(n) if rng.random() < 0.8)
-            self.start_and_wait("permute", [value], f"@world pairs [{pairs}]", [(shape, element)])
-        elif kind == 6 and divides:
-            self.start_and_wait("scatter", [value], f"@world root {root} dim {dim}", [(shrunk, element)])
-        elif kind == 7 and divides and dim == 0:
-            # Every rank keeps one row for each other one and gives the rest to itself: not even, but the same for all.
-            splits = [shape[0] // n] * n
-            self.start_and_wait("all_to_all", [value], f"@world input_splits {splits} output_splits {splits}",
-                                [(shape, element)])
-
-    def coalesced(self):
-        inputs = [self.pick() for _ in range(self.rng.randint(2, 3))]
-        self.start_and_wait("all_reduce max", inputs, "@world", [self.values[v] for v in inputs])
-
-    def fsdp(self):
-        inputs = [self.pick(lambda t: t[1] in FLOATS) for _ in range(self.rng.randint(1, 3))]
-        if None in inputs:
-            return
-        sizes = []
-        for value in inputs:
-            total = 1
-            for extent in self.values[value][0]:
-                total *= extent
-            sizes.append(total)
-        if sum(sizes) * self.ranks > 8192:
-            return
-        element = self.rng.choice(FLOATS)
-        slice_type, buffer_type = ((sum(sizes),), element), ((sum(sizes) * self.ranks,), element)
-        slice_, buffer, future, full = self.new(), self.new(), self.new(), self.new()
-        pieces = [self.new() for _ in inputs]
-        types = ", ".join(self.text(self.values[v]) for v in inputs)
-        self.ops.append(Op(f"{slice_}, {buffer} = comm.fsdp.all_gather_copy_in {', '.join(inputs)} on @world : ({types}) "
-                           f"-> ({self.text(slice_type)}, {self.text(buffer_type)})", [slice_, buffer], inputs))
-        self.storage[slice_] = self.storage[buffer] = self.storage[full] = buffer
-        self.ops.append(Op(f"{future} = comm.all_gather {slice_} into {buffer} on @world : ({self.text(slice_type)}) -> "
-                           f"!comm.future<{self.text(buffer_type)}>", [future], [slice_, buffer], starts=future))
-        self.ops.append(Op(f"{full} = comm.wait {future} : !comm.future<{self.text(buffer_type)}>", [full], [future],
-                           waits=future))
-        results = [((size * self.ranks,), element) for size in sizes]
-        printed = ", ".join(self.text(t) for t in results)
-        printed = f"({printed})" if len(results) > 1 else printed
-        self.ops.append(Op(f"{', '.join(pieces)} = comm.fsdp.split_with_sizes_copy {full} sizes {sizes} : "
-                           f"({self.text(buffer_type)}) -> {printed}", pieces, [full]))
-        for piece, type_ in zip(pieces, results):
-            self.define(piece, type_)
-
-
-def dependences(generator, ops):
-    """Lists of operations that must come before each one."""
-    before = [set() for _ in ops]
-    defined, writer, readers, inflight = {}, {}, {}, {}
-    for i, op in enumerate(ops):
-        touched = [generator.storage.get(v, v) for v in op.uses]
-        for value in op.uses:
-            if value in defined:
-                before[i].add(defined[value])
-        for storage in touched:
-            if storage in writer:
-                before[i].add(writer[storage])
-        for storage in {generator.storage.get(v, v) for v in op.writes}:
-            before[i].update(readers.get(storage, ()))
-            # What a collective in flight reads is free after its wait.
-            for future, held in inflight.items():
-                if storage in held:
-                    before[i].update(j for j, other in enumerate(ops[:i]) if other.waits == future)
-            writer[storage] = i
-            readers[storage] = set()
-        for storage in touched:
-            readers.setdefault(storage, set()).add(i)
-        if op.starts:
-            inflight[op.starts] = set(touched)
-        for value in op.defines:
-            defined[value] = i
-        before[i].discard(i)
-    return before
-
-
-def reorder(generator, ops, rng):
-    """A random order that the dependences allow; starts tend to come early and waits late."""
-    before = dependences(generator, ops)
-    left, done, order = set(range(len(ops))), set(), []
-    while left:
-        ready = [i for i in sorted(left) if before[i] <= done]
-        weights = [8 if ops[i].starts else 1 if ops[i].waits else 3 for i in ready]
-        chosen = rng.choices(ready, weights)[0]
-        order.append(ops[chosen])
-        left.remove(chosen)
-        done.add(chosen)
-    return order
-
-
-def module(generator, ops):
-    """The program; it returns every value that `ops` still defines and nothing uses, and the last ones."""
-    defined = set(generator.arguments) | {v for op in ops for v in op.defines}
-    results = sorted(v for v in defined if v in generator.values and v not in generator.arguments)
-    half = generator.ranks // 2 or 1
-    halves = [list(range(i, min(i + half, generator.ranks))) for i in range(0, generator.ranks, half)]
-    arguments = ", ".join(f"{v}: {generator.text(generator.values[v])}" for v in generator.arguments)
-    types = ", ".join(generator.text(generator.values[v]) for v in results)
-    lines = [f"comm.group @world #comm.iota<[1, {generator.ranks}]>", f"comm.group @halves #comm.ranks<{halves}>",
-             f"func.func @main({arguments}) -> ({types}) {{"]
-    lines += ["  " + op.text for op in ops]
-    lines += [f"  return {', '.join(results)} : {types}" if results else "  return", "}"]
-    return "\n".join(lines) + "\n"
+def transforms(tool):
+    """Command lines of every pass that the tool has, alone, and of the variants. A new pass is not forgotten."""
+    listed = subprocess.run([tool, "--list-passes"], capture_output=True, text=True, check=True).stdout
+    names = re.findall(r"^\s*--(comm-[a-z-]+)\s+-\s", listed, re.MULTILINE)
+    found = sorted({name for name in names if name not in NOT_TRANSFORMS})
+    if "comm-raise" not in found:
+        raise SystemExit("cannot find the passes of comm-opt")
+    return [f"--{name}" for name in found] + VARIANTS
 
 
 class Checker:
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
+        self.opt, self.runner = (os.path.join(options.bin, name) for name in ("comm-opt", "comm-run"))
+        self.pairs = 0
 
-    def run(self, *command):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    def run(self, command, timeout=300):
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, errors="replace")
+        except subprocess.TimeoutExpired:
+            return 1, f"no end after {timeout} s"
         return done.returncode, done.stdout + done.stderr
 
-    def compare(self, generator, ops, seed):
-        """None if the two orders agree, else what comm-run says."""
-        paths = [os.path.join(self.folder, name) for name in ("given.mlir", "scheduled.mlir")]
-        with open(paths[0], "w") as file:
-            file.write(module(generator, ops))
-        if self.options.passes:
-            tool = os.path.join(self.options.bin, "comm-opt")
-            code, text = self.run(tool, paths[0], *self.options.passes.split(), "-o", paths[1])
-            if code:
-                return text
-        else:
-            with open(paths[1], "w") as file:
-                file.write(module(generator, reorder(generator, ops, random.Random(seed))))
-        tool = os.path.join(self.options.bin, "comm-run")
-        code, text = self.run(tool, paths[0], "--compare", paths[1], "--seed", str(seed), "--timeout-ms", "20000")
-        return text if code else None
+    def write(self, name, modules):
+        path = os.path.join(self.folder, name)
+        with open(path, "w") as file:
+            file.write(MARKER.join(modules))
+        return path
 
-    def shrink(self, generator, ops, seed):
-        """Drops operations while the program still fails."""
-        size = len(ops) // 2
+    def optimize(self, path, passes, name):
+        """The modules of a file after `passes`, a command line or a function of the text; or an error text."""
+        if callable(passes):
+            return [passes(open(path).read())], None
+        out = os.path.join(self.folder, name)
+        code, text = self.run([self.opt, "--split-input-file", path, *passes.split(), "-o", out])
+        if code:
+            return None, f"{passes}: {text}"
+        return open(out).read().split(MARKER), None
+
+    def execute(self, given, others, ranks, seed):
+        prefix, backend = [], []
+        if self.options.mpirun:
+            prefix = [*self.options.mpirun.split(), "-np", str(ranks)]
+        else:
+            backend = ["--ranks", str(ranks)]
+        compared = [part for other in others for part in ("--compare", other)]
+        return self.run([*prefix, self.runner, "--split-input-file", given, *compared, *backend, "--seed", str(seed),
+                         "--timeout-ms", "20000"])
+
+    def compare_all(self, programs, ranks, seed, transformations):
+        """Programs in one process, each after every transformation. None if all agree, else what was said."""
+        given = self.write("given.mlir", [module(g, ops) for g, ops in programs])
+        printed, error = self.optimize(given, "", "printed.mlir")
+        if error:
+            return error
+        bare = [re.sub(r' attributes \{comm\.schedule_signature = "[^"]*"\}', "", text).strip() for text in printed]
+        distinct = [[text] for text in bare]
+        orders = [module(g, reorder(g, ops, random.Random(seed))) for g, ops in programs]
+        for choices, order in zip(distinct, orders):
+            choices.append(order)
+        for number, passes in enumerate(transformations):
+            texts, error = self.optimize(given, passes, f"pass{number}.mlir")
+            if error:
+                return error
+            if len(texts) != len(programs):
+                return f"{passes}: {len(texts)} modules of {len(programs)} came back"
+            for choices, text in zip(distinct, texts):
+                # A pass that only stamps the signature changes nothing that is run.
+                text = re.sub(r'comm\.\w*signature = "[^"]*"(, )?', "", text).replace(" attributes {}", "").strip()
+                if text not in choices:
+                    choices.append(text)
+        self.pairs += sum(len(choices) - 1 for choices in distinct)
+        most = max(len(choices) for choices in distinct)
+        files = []
+        for i in range(most):
+            # comm-run does not run a text twice.
+            files.append(self.write(f"variant{i}.mlir", [choices[min(i, len(choices) - 1)] + "\n" for choices in distinct]))
+        code, text = self.execute(files[0], files[1:], ranks, seed)
+        return f"{text}(exit code {code})" if code else None
+
+    def compare(self, generator, ops, ranks, seed, passes):
+        """One program after one transformation (None: another order). None if they agree, else what was said."""
+        given = self.write("given.mlir", [module(generator, ops)])
+        if passes is None:
+            other = self.write("changed.mlir", [module(generator, reorder(generator, ops, random.Random(seed)))])
+        else:
+            texts, error = self.optimize(given, passes, "changed.mlir")
+            if error:
+                return error
+            other = self.write("changed.mlir", texts)
+        code, text = self.execute(given, [other], ranks, seed)
+        return f"{text}(exit code {code})" if code else None
+
+    def report(self, generator, ops, ranks, seed, passes):
+        """Makes a failing program small and prints it."""
+        before = sum(1 for _ in flatten(ops))
+        kind = failure_kind(self.compare(generator, ops, ranks, seed, passes))
+        ops = shrink(generator, ops,
+                     lambda fewer: failure_kind(self.compare(generator, fewer, ranks, seed, passes)) == kind)
+        name = "another order" if passes is None else "a planted bug" if callable(passes) else passes
+        print(f"seed {seed}, {ranks} ranks, {name}, {before} operations made {sum(1 for _ in flatten(ops))}:")
+        print(self.compare(generator, ops, ranks, seed, passes))
+        for file in ("given.mlir", "changed.mlir"):
+            path = os.path.join(self.folder, file)
+            if os.path.exists(path):
+                print(f"// {file}\n{open(path).read()}")
+        return ops
+
+
+def failure_kind(said):
+    """A program that fails otherwise than the one that is made small shows something else."""
+    return said and ("differ" if "exit code 2" in said else "fail")
+
+
+def flatten(ops):
+    for op in ops:
+        yield op
+        if op.body:
+            yield from flatten(op.body)
+
+
+def without(generator, ops, begin, end, known=None):
+    """`ops` but some, and but what needs them."""
+    return close(generator, ops[:begin] + ops[end:], known)
+
+
+def shrink(generator, ops, fails):
+    """Drops operations, whole loops first, then parts of their bodies, while the program still fails."""
+    known = set(generator.arguments)
+
+    def shrink_list(ops, known, rebuild, still):
+        size = max(1, len(ops) // 2)
         while size:
             i = 0
             while i < len(ops):
-                fewer = self.close(generator, ops[:i] + ops[i + size:])
-                if len(fewer) < len(ops) and self.compare(generator, fewer, seed):
+                fewer = without(generator, ops, i, i + size, known)
+                if len(fewer) < len(ops) and still(fewer) and fails(rebuild(fewer)):
                     ops = fewer
                 else:
                     i += size
             size //= 2
+        for i in range(len(ops)):
+            if not ops[i].body:
+                continue
+            loop = ops[i]
+            inside = known | {v for op in ops[:i] for v in op.defines} | set(loop.iterators)
+            body = shrink_list(
+                loop.body, inside, lambda fewer: rebuild(ops[:i] + [loop.with_body(fewer)] + ops[i + 1:]),
+                lambda fewer: set(loop.yields) <= inside | {v for op in fewer for v in op.defines})
+            ops = ops[:i] + [loop.with_body(body)] + ops[i + 1:]
         return ops
 
-    @staticmethod
-    def close(generator, ops):
-        """Without operations whose operands are gone, and without starts that nobody waits for."""
-        while True:
-            known = set(generator.arguments) | {v for op in ops for v in op.defines}
-            waited = {op.waits for op in ops}
-            kept = [op for op in ops if set(op.uses) <= known and (not op.starts or op.starts in waited)]
-            if len(kept) == len(ops):
-                return kept
-            ops = kept
+    return shrink_list(ops, known, lambda fewer: fewer, lambda fewer: True)
+
+
+def wrong_pass(text):
+    """A planted bug: the last wait of the program is dropped, and its users read what the collective was given."""
+    lines = text.split("\n")
+    waits = [i for i, line in enumerate(lines) if re.match(r"  %\w+ = comm\.wait", line)]
+    for i in reversed(waits):
+        name, future = re.match(r"  (%\w+) = comm\.wait (%\w+)", lines[i]).groups()
+        start = next(j for j, line in enumerate(lines) if line.startswith(f"  {future} = comm."))
+        types = re.search(r": \((tensor<[^>]*>)\) -> !comm\.future<(tensor<[^>]*>)>$", lines[start])
+        operand = re.search(r"comm\.all_reduce \w+(?: scale \S+)? (%\w+) on", lines[start])
+        if types and operand and types.group(1) == types.group(2):
+            lines.insert(i + 1, f'  {name}_wrong = comm.compute "view"({operand.group(1)}) aliases [0] : '
+                                f"({types.group(1)}) -> {types.group(1)}")
+            for j in range(i + 2, len(lines)):
+                lines[j] = re.sub(rf"{name}\b(?!_)", f"{name}_wrong", lines[j])
+            return "\n".join(lines)
+    return text
+
+
+def check_shrinker(checker):
+    """A planted wrong pass is found, and the program that shows it comes out small."""
+    for seed in range(100):
+        generator = Generator(seed, 2, 30)
+        if checker.compare(generator, generator.ops, 2, seed, wrong_pass):
+            small = checker.report(generator, generator.ops, 2, seed, wrong_pass)
+            if sum(1 for _ in flatten(small)) > 4 or not any("all_reduce" in op.text for op in small):
+                print("the program is not small")
+                return 1
+            print("the planted bug was found and made small")
+            return 0
+    print("the planted bug was not found")
+    return 1
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--bin", required=True)
+    parser.add_argument("--bin", required=True, help="folder of comm-opt and comm-run")
     parser.add_argument("--count", type=int, default=40)
-    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first program")
     parser.add_argument("--ranks", default="2,4,8")
-    parser.add_argument("--size", type=int, default=40)
-    parser.add_argument("--passes", default="")
+    parser.add_argument("--size", type=int, default=30, help="most operations of a program's outermost level")
+    parser.add_argument("--batch", type=int, default=20, help="programs per process")
+    parser.add_argument("--passes", help="only these, not every pass")
+    parser.add_argument("--mpirun", help="run under this command instead of on threads")
+    parser.add_argument("--check-shrinker", action="store_true")
     options = parser.parse_args()
     ranks = [int(n) for n in options.ranks.split(",")]
     with tempfile.TemporaryDirectory() as folder:
         checker = Checker(options, folder)
-        for seed in range(options.first, options.first + options.count):
-            rng = random.Random(seed)
-            generator = Generator(seed, ranks[seed % len(ranks)], rng.randint(3, options.size))
-            failed = checker.compare(generator, generator.ops, seed)
-            if failed:
-                ops = checker.shrink(generator, generator.ops, seed)
-                print(f"seed {seed}: {checker.compare(generator, ops, seed)}")
-                for name in ("given.mlir", "scheduled.mlir"):
-                    print(f"// {name}\n{open(os.path.join(folder, name)).read()}")
-                return 1
-    print(f"{options.count} programs: equal bit for bit")
+        if options.check_shrinker:
+            return check_shrinker(checker)
+        transformations = [options.passes] if options.passes else transforms(checker.opt)
+        last = options.first + options.count
+        for batch, first in enumerate(range(options.first, last, options.batch)):
+            number = ranks[batch % len(ranks)]
+            seeds = range(first, min(last, first + options.batch))
+            made = [Generator(seed, number, random.Random(seed).randint(3, options.size)) for seed in seeds]
+            programs = [(generator, generator.ops) for generator in made]
+            failed = checker.compare_all(programs, number, first, transformations)
+            if not failed:
+                continue
+            for seed, (generator, ops) in zip(seeds, programs):
+                for passes in [None, *transformations]:
+                    if checker.compare(generator, ops, number, seed, passes):
+                        checker.report(generator, ops, number, seed, passes)
+                        return 1
+            print(f"programs {first} to {seeds[-1]} fail together, none of them alone:\n{failed}")
+            return 1
+        print(f"{options.count} programs, {checker.pairs} changed ones: equal bit for bit")
     return 0
 
 

@@ -30,17 +30,20 @@ int64_t HostValue::elementBytes() const {
   return PowerOf2Ceil(divideCeil(elementType.getIntOrFloatBitWidth(), 8));
 }
 
-Expected<HostValue> HostValue::zeros(mlir::Type type) {
+Expected<HostValue> HostValue::zeros(mlir::Type type, int64_t dynamicSize) {
   HostValue value;
   value.elementType = type;
   value.isScalar = true;
   std::string text;
   raw_string_ostream(text) << type;
   if (auto shaped = dyn_cast<mlir::ShapedType>(type)) {
-    if (!shaped.hasStaticShape())
-      return createStringError("the size of a " + text + " is not known");
+    if (!shaped.hasRank())
+      return createStringError("a value of type " + text + " cannot be passed: its rank is not known");
     value.elementType = shaped.getElementType();
-    value.shape.assign(shaped.getShape().begin(), shaped.getShape().end());
+    for (int64_t size : shaped.getShape()) {
+      value.isDynamic.push_back(mlir::ShapedType::isDynamic(size));
+      value.shape.push_back(value.isDynamic.back() ? dynamicSize : size);
+    }
     value.isScalar = false;
   }
   if (!value.elementType.isIntOrIndexOrFloat())
@@ -130,6 +133,23 @@ static std::string npyShape(ArrayRef<int64_t> shape) {
 
 static constexpr StringLiteral npyMagic = "\x93NUMPY";
 
+/// Gives the dynamic dimensions of `value` the sizes that the header has, if it has as many dimensions.
+static void adoptShape(StringRef header, size_t dataBytes, HostValue &value) {
+  StringRef list = header.split("'shape': (").second.split(')').first;
+  SmallVector<StringRef> parts;
+  list.split(parts, ',', -1, /*KeepEmpty=*/false);
+  erase_if(parts, [](StringRef part) { return part.trim().empty(); });
+  if (parts.size() != value.shape.size())
+    return;
+  for (auto [part, size, isDynamic] : zip_equal(parts, value.shape, value.isDynamic))
+    if (int64_t number; isDynamic && !part.trim().getAsInteger(10, number) && number >= 0)
+      size = number;
+  // A header that promises more than the file holds is refused below.
+  if (int64_t bytes;
+      !MulOverflow(value.elements(), value.elementBytes(), bytes) && static_cast<uint64_t>(bytes) == dataBytes)
+    value.bytes.resize(bytes);
+}
+
 Error commsched::readNpy(StringRef path, HostValue &value) {
   auto buffer = MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
   if (!buffer)
@@ -147,6 +167,7 @@ Error commsched::readNpy(StringRef path, HostValue &value) {
   if (content.size() < begin + length)
     return bad("the header is cut off");
   StringRef header = content.substr(begin, length), data = content.substr(begin + length);
+  adoptShape(header, data.size(), value);
   std::string description = npyDescription(value.elementType), shape = npyShape(value.shape);
   if (!header.contains("'descr': '" + description + "'"))
     return bad("expected elements of numpy type " + description);

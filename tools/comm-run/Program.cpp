@@ -8,6 +8,8 @@
 //===--------------------------------------------------------------------------------------------===//
 
 #include "Program.h"
+#include "CommSched/Analysis/CostModel.h"
+#include "CommSched/Analysis/OperationCosts.h"
 #include "CommSched/Conversion/Passes.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -16,6 +18,7 @@
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/MC/TargetRegistry.h"
+#include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
@@ -25,39 +28,78 @@ using namespace llvm;
 using namespace commsched;
 using mlir::ModuleOp;
 
-Expected<std::unique_ptr<Program>> Program::load(mlir::MLIRContext &context, StringRef path, StringRef entry) {
+Expected<std::vector<Source>> commsched::readSources(StringRef path, bool split) {
+  ErrorOr<std::unique_ptr<MemoryBuffer>> buffer = MemoryBuffer::getFileOrSTDIN(path, /*IsText=*/true);
+  if (!buffer)
+    return createFileError(path, buffer.getError());
+  StringRef rest = (*buffer)->getBuffer();
+  std::vector<Source> sources(1, {path.str(), ""});
+  if (!split) {
+    sources[0].text = rest.str();
+    return sources;
+  }
+  int64_t line = 0;
+  while (!rest.empty()) {
+    auto [first, others] = rest.split('\n');
+    ++line;
+    if (first.starts_with("// -----"))
+      sources.push_back({path.str(), std::string(line, '\n')});
+    else
+      sources.back().text += (first + "\n").str();
+    rest = others;
+  }
+  // A marker at the very end, or at the beginning, starts nothing.
+  erase_if(sources, [](const Source &source) { return StringRef(source.text).trim().empty(); });
+  if (sources.empty())
+    return createStringError("'" + path + "' holds no program");
+  return sources;
+}
+
+Expected<std::unique_ptr<Program>> Program::load(mlir::MLIRContext &context, const Source &source,
+                                                 const ProgramOptions &options) {
   auto program = std::make_unique<Program>();
-  program->sourcePath = path.str();
+  program->sourceName = source.name;
+  auto failed = [&](const Twine &step) { return createStringError("'" + source.name + "' cannot be " + step); };
   mlir::ParserConfig config(&context);
-  mlir::OwningOpRef<ModuleOp> module = mlir::parseSourceFile<ModuleOp>(path, config);
+  SourceMgr sources;
+  sources.AddNewSourceBuffer(MemoryBuffer::getMemBufferCopy(source.text, source.name), SMLoc());
+  mlir::SourceMgrDiagnosticHandler diagnostics(sources, &context);
+  mlir::OwningOpRef<ModuleOp> module = mlir::parseSourceFile<ModuleOp>(sources, config);
   if (!module)
-    return createStringError("'" + path + "' cannot be read");
-  if (Error error = program->readEntry(*module, entry))
+    return failed("read");
+  if (Error error = program->readEntry(*module, options))
     return error;
+  if (!options.machine.empty())
+    if (Error error = program->predict(*module, options.machine))
+      return error;
   mlir::PassManager pm(&context);
+  // The parser verified the input, and LLVM verifies what comes out.
+  pm.enableVerifier(false);
   buildLowerToRuntimePipeline(pm);
-  if (failed(pm.run(*module)))
-    return createStringError("'" + path + "' cannot be lowered to the runtime");
+  if (mlir::failed(pm.run(*module)))
+    return failed("lowered to the runtime");
   if (Error error = program->compile(*module))
     return error;
   return program;
 }
 
-Error Program::readEntry(ModuleOp module, StringRef entry) {
+Error Program::readEntry(ModuleOp module, const ProgramOptions &options) {
   SmallVector<mlir::func::FuncOp> candidates;
   for (auto function : module.getOps<mlir::func::FuncOp>())
-    if (!function.isDeclaration() && (entry.empty() ? function.isPublic() : function.getName() == entry))
+    if (!function.isDeclaration() &&
+        (options.entry.empty() ? function.isPublic() : function.getName() == options.entry))
       candidates.push_back(function);
-  if (entry.empty() && candidates.size() > 1)
+  if (options.entry.empty() && candidates.size() > 1)
     erase_if(candidates, [](mlir::func::FuncOp function) { return function.getName() != "main"; });
   if (candidates.size() != 1)
-    return createStringError(Twine("'") + sourcePath + "': " +
-                             (entry.empty() ? "choose the function to run by --entry" : "no function @" + entry));
+    return createStringError(
+        "'" + sourceName +
+        "': " + (options.entry.empty() ? "choose the function to run by --entry" : "no function @" + options.entry));
   mlir::func::FuncOp function = candidates.front();
   entryName = function.getName().str();
   auto addAll = [&](mlir::TypeRange types, std::vector<HostValue> &values, StringRef what) -> Error {
     for (auto [index, type] : llvm::enumerate(types)) {
-      Expected<HostValue> value = HostValue::zeros(type);
+      Expected<HostValue> value = HostValue::zeros(type, options.dynamicSize);
       if (!value)
         return createStringError("@" + entryName + ", " + what + " " + Twine(index) + ": " +
                                  toString(value.takeError()));
@@ -69,14 +111,29 @@ Error Program::readEntry(ModuleOp module, StringRef entry) {
     return error;
   if (Error error = addAll(function.getResultTypes(), resultValues, "result"))
     return error;
-  for (mlir::BlockArgument argument : function.getArguments())
-    emptied.push_back(any_of(argument.getUsers(), [](mlir::Operation *user) {
-      auto resize = dyn_cast<comm::ResizeStorageOp>(user);
-      return resize && resize.getBytes() == 0;
-    }));
-  for (auto group : module.getOps<comm::GroupOp>())
+  freedArguments.resize(argumentValues.size());
+  for (auto resize : function.getBody().front().getOps<comm::ResizeStorageOp>())
+    if (auto argument = dyn_cast<mlir::BlockArgument>(resize.getValue()))
+      freedArguments[argument.getArgNumber()] = resize.getBytes() == 0;
+  for (auto group : module.getOps<comm::GroupOp>()) {
     worldSize = std::max(worldSize, group.getGroups().getWorldSize());
+    raw_string_ostream(groupTexts[group.getSymName()]) << group->getAttrDictionary();
+  }
   function->setAttr(mlir::LLVM::LLVMDialect::getEmitCWrapperAttrName(), mlir::UnitAttr::get(module.getContext()));
+  return Error::success();
+}
+
+Error Program::predict(ModuleOp module, StringRef machine) {
+  Expected<MachineModel> loaded = MachineModel::load(machine);
+  if (!loaded)
+    return loaded.takeError();
+  CostModel model(*loaded);
+  OperationCosts costs(model);
+  MeasureOptions options;
+  options.bounds = false;
+  options.timeline = true;
+  auto function = module.lookupSymbol<mlir::func::FuncOp>(entryName);
+  prediction = measureBlock(function.getBody().front(), costs, options);
   return Error::success();
 }
 
@@ -173,7 +230,23 @@ static std::vector<int64_t> describeBuffer(HostValue &value) {
   return words;
 }
 
-void Program::run(std::vector<HostValue> &arguments, std::vector<HostValue> &results, int64_t iterations) const {
+/// Copies a result out of where the compiled code returned it.
+static void readResult(HostValue &result, const char *at) {
+  const char *data = at;
+  if (!result.isScalar) {
+    std::vector<int64_t> words(3 + 2 * result.shape.size());
+    std::memcpy(words.data(), at, words.size() * sizeof(int64_t));
+    for (size_t dim = 0; dim < result.shape.size(); ++dim)
+      result.shape[dim] = words[3 + dim];
+    result.bytes.resize(result.elements() * result.elementBytes());
+    data = reinterpret_cast<const char *>(words[1]) + words[2] * result.elementBytes();
+  }
+  if (!result.bytes.empty())
+    std::memcpy(result.bytes.data(), data, result.bytes.size());
+}
+
+int32_t Program::run(commrt_context *context, std::vector<HostValue> &arguments, std::vector<HostValue> &results,
+                     int64_t iterations) const {
   std::vector<std::vector<int64_t>> descriptors(arguments.size());
   std::vector<void *> pointers(arguments.size()), packed;
   // Where the results go: one struct, each member naturally aligned.
@@ -197,18 +270,16 @@ void Program::run(std::vector<HostValue> &arguments, std::vector<HostValue> &res
   }
   if (returnsByValue)
     packed.push_back(resultPointer);
-  for (int64_t iteration = 0; iteration < iterations; ++iteration)
+  int64_t mark = commrt_mark(context);
+  for (int64_t iteration = 0; iteration < iterations; ++iteration) {
+    // The results of the call before.
+    commrt_release_since(context, mark, nullptr, 0);
     entryFunction(packed.data());
-  results = resultValues;
-  for (size_t i = 0; i < results.size(); ++i) {
-    const char *at = reinterpret_cast<const char *>(storage.data()) + offsets[i];
-    const char *data = at;
-    if (!results[i].isScalar) {
-      int64_t words[3];
-      std::memcpy(words, at, sizeof(words));
-      data = reinterpret_cast<const char *>(words[1]) + words[2] * results[i].elementBytes();
-    }
-    if (!results[i].bytes.empty())
-      std::memcpy(results[i].bytes.data(), data, results[i].bytes.size());
+    if (int32_t status = commrt_last_error(context, nullptr, 0))
+      return status;
   }
+  results = resultValues;
+  for (auto [result, offset] : zip_equal(results, offsets))
+    readResult(result, reinterpret_cast<const char *>(storage.data()) + offset);
+  return commrt_release_since(context, mark, nullptr, 0);
 }

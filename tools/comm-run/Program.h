@@ -9,45 +9,73 @@
 #ifndef COMMSCHED_TOOLS_COMM_RUN_PROGRAM_H
 #define COMMSCHED_TOOLS_COMM_RUN_PROGRAM_H
 
+#include "CommSched/Analysis/Report.h"
 #include "CommSched/Runtime/Runtime.h"
 #include "HostValue.h"
 #include "mlir/ExecutionEngine/ExecutionEngine.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/Support/Error.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include <memory>
+#include <optional>
 
 namespace commsched {
 
+struct ProgramOptions {
+  std::string entry;       ///< empty: "main", or the only public function
+  int64_t dynamicSize = 8; ///< of each dynamic dimension of an argument
+  std::string machine;     ///< predict the timeline for this machine; empty: do not
+};
+
+/// A file, or a part of one.
+struct Source {
+  std::string name;
+  std::string text;
+};
+
+/// Reads `path`, "-" for standard input. With `split`, one source per part between lines `// -----`; each starts with
+/// as many empty lines as came before it, so that diagnostics have the file's line numbers.
+llvm::Expected<std::vector<Source>> readSources(llvm::StringRef path, bool split);
+
 class Program {
 public:
-  /// Loads `path` and compiles it. Diagnostics of MLIR are printed; the error then says only which step failed. An
-  /// empty entry is "main", or the only public function.
-  static llvm::Expected<std::unique_ptr<Program>> load(mlir::MLIRContext &context, llvm::StringRef path,
-                                                       llvm::StringRef entry);
+  /// Compiles a source. Diagnostics of MLIR are printed; the error then says only which step failed.
+  static llvm::Expected<std::unique_ptr<Program>> load(mlir::MLIRContext &context, const Source &source,
+                                                       const ProgramOptions &options);
 
-  const std::string &path() const { return sourcePath; }
-  /// Zeros of the types of the entry's arguments and results.
+  const std::string &name() const { return sourceName; }
+  /// Zeros of the types of the entry's arguments.
   const std::vector<HostValue> &arguments() const { return argumentValues; }
-  const std::vector<HostValue> &results() const { return resultValues; }
-  /// Whether the entry takes the storage of an argument away (`comm.resize_storage` to 0): it has no contents then.
-  bool losesContents(size_t argument) const { return emptied[argument]; }
   /// Ranks that the groups of the module speak of; 1 without groups.
   int64_t ranks() const { return worldSize; }
+  /// The groups' names and what they consist of.
+  const llvm::StringMap<std::string> &groups() const { return groupTexts; }
+  /// Whether the program frees argument `index`'s storage at its end (comm.resize_storage to 0): it has no contents
+  /// then.
+  bool freesArgument(size_t index) const { return freedArguments[index]; }
+  /// What the entry's body should look like on the machine; none unless asked for.
+  const std::optional<BlockSnapshot> &predicted() const { return prediction; }
 
-  /// Presents the schedule and makes the groups; once per context and program.
+  /// Presents the schedule and makes the groups. The runtime's status.
   int32_t begin(commrt_context *context) const;
-  /// Calls the entry `iterations` times. Arguments are buffers in place; results are copied out after the last call.
-  void run(std::vector<HostValue> &arguments, std::vector<HostValue> &results, int64_t iterations) const;
+  /// Calls the entry `iterations` times. Arguments are buffers in place; results are copied out after the last call,
+  /// and everything that the calls made is given back. The runtime's status; after an error there are no results.
+  int32_t run(commrt_context *context, std::vector<HostValue> &arguments, std::vector<HostValue> &results,
+              int64_t iterations) const;
 
 private:
-  llvm::Error readEntry(mlir::ModuleOp module, llvm::StringRef entry);
+  llvm::Error readEntry(mlir::ModuleOp module, const ProgramOptions &options);
+  llvm::Error predict(mlir::ModuleOp module, llvm::StringRef machine);
   llvm::Error compile(mlir::ModuleOp module);
 
-  std::string sourcePath, entryName;
+  std::string sourceName, entryName;
   std::vector<HostValue> argumentValues, resultValues;
-  std::vector<bool> emptied;
+  std::vector<bool> freedArguments;
   int64_t worldSize = 1;
+  llvm::StringMap<std::string> groupTexts;
+  std::optional<BlockSnapshot> prediction;
   std::unique_ptr<mlir::ExecutionEngine> engine;
   void (*entryFunction)(void **) = nullptr;
   int32_t (*beginFunction)(commrt_context *) = nullptr;
