@@ -1,4 +1,10 @@
 //===- AlignCosts.cpp - One cost out of several ranks' ----------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/AlignCosts.h"
 #include <algorithm>

@@ -1,4 +1,10 @@
 //===- CollectiveRecord.cpp - What a pass did for each collective, and what stopped it --------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/CollectiveRecord.h"
 #include "CommSched/Scheduling/Timeline.h"

@@ -1,4 +1,10 @@
 //===- GroupWalk.cpp - Moving a node past others within dependences and memory ----------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/GroupWalk.h"
 #include "CommSched/Scheduling/Memory.h"

@@ -1,4 +1,10 @@
 //===- OrderFsdp.cpp - The parts of fully sharded collectives, together -----------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/OrderFsdp.h"
 #include "llvm/ADT/STLExtras.h"

@@ -1,4 +1,10 @@
 //===- OverlapListScheduler.cpp - Starts early, waits late, compute in between ----------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/OverlapListScheduler.h"
 #include "CommSched/Scheduling/RankSet.h"

@@ -1,4 +1,10 @@
 //===- PeakPreservingWalk.cpp - What the two peak-preserving passes share ---------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
 
 #include "PeakPreservingWalk.h"
 #include "CommSched/Scheduling/Memory.h"

@@ -1,5 +1,11 @@
 //===- PeakPreservingWalk.h - What the two peak-preserving passes share -----------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
 // Costs as the options scale them, how much compute hides a collective, the walk of one start or wait as far as both
 // directions do alike, and the loop over all of them with its guard on the makespan. Private to lib/Scheduling.
 //

@@ -1,5 +1,11 @@
 //===- ReorderPreservingPeak.cpp - Starts move left within a peak -----------------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
 // One start at a time, from left to right. Its neighbour on the left is passed, or taken along where the start depends
 // on it, until something forbids it. Whole runs of neighbours are decided at once: what is in the way, the sum of
 // compute that hides the start, and the memory limit are each one question to the tree. Only neighbours whose passing

@@ -1,5 +1,11 @@
 //===- SinkWaitsPreservingPeak.cpp - Waits move right within a peak ---------------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
 // The mirror image of ReorderPreservingPeak: one wait at a time, from right to left; what depends on it is taken along.
 // A wait does not pass a start unless told to, and takes neither waits nor starts along.
 //

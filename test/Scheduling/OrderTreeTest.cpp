@@ -1,4 +1,10 @@
 //===- OrderTreeTest.cpp - Tests of the order that can be cut and asked -----------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/OrderTree.h"
 #include "RandomProblem.h"

@@ -1,4 +1,10 @@
 //===- SeedRuleOracle.cpp - The reordering rules, word for word -------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
 
 #include "SeedRuleOracle.h"
 #include "CommSched/Scheduling/Memory.h"

@@ -1,5 +1,11 @@
 //===- AlignCosts.h - One cost out of several ranks' ------------------------------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
 // Ranks that measure costs measure different ones. The median, in integers, is the same on every rank.
 //
 //===-----------------------------------------------------------------------------------------===//

@@ -1,5 +1,11 @@
 //===- CollectiveRecord.h - What a pass did for each collective, and what stopped it ----------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
 // The reordering passes answer with an order and one record per collective: how long it was exposed before and after,
 // how far it moved, and the limiting factor, with numbers. Remarks and reports are written from these.
 //

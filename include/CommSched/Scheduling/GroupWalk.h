@@ -1,5 +1,11 @@
 //===- GroupWalk.h - Moving a node past others within dependences and memory ------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
 // A start moves left past its predecessors, a wait moves right past its successors. What it depends on (what depends on
 // it) is in the way; either it is taken along, as part of a group that moves as one, or the walk ends there. This class
 // knows the order, the dependences and the live bytes; which neighbours to take along, and when to stop, is the rule of

@@ -1,5 +1,11 @@
 //===- OrderFsdp.h - The parts of fully sharded collectives, together ------------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
 // After PyTorch Inductor's enforce_comm_ordering_for_fsdp: [cast, copy-in, all-gather] and [wait, copy-out] become
 // contiguous groups, likewise [copy-in, reduce-scatter] and [wait and what follows]; the second group of each
 // collective runs before the first group of the next one of its kind. Where a layer is used again, what its second

@@ -1,5 +1,11 @@
 //===- OrderTree.h - An order that can be cut, rejoined and asked -----------------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
 // A balanced tree over the positions of an order. Segments swap places, ranges of live bytes change, and questions like
 // "which is the nearest position to the left where this would no longer fit" are answered, each in logarithmic time.
 // It takes the place of the walk of adjacent swaps in the passes that move one collective at a time.

@@ -1,5 +1,11 @@
 //===- OverlapListScheduler.h - Starts early, waits late, compute in between ------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
 // One list scheduler with three switches, after PyTorch Inductor's raise_comms, sink_waits and
 // reorder_compute_for_overlap. Among the ready nodes it takes the one with the smallest key: the lowest index of a
 // collective that the node is or leads to (with `raiseStarts`; none counts as infinite), whether it is a wait (with

@@ -1,5 +1,11 @@
 //===- PeakPreserving.h - Moving collectives apart from their waits within a peak -------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
 // Two passes, one the mirror image of the other. Starts, from left to right, move left past their predecessors and take
 // along what they depend on; waits, from right to left, move right and take along what depends on them. A move that
 // would break the memory limit, or that costs more exposed time than it saves, is not made. The rules are those of

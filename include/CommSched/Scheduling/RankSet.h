@@ -1,5 +1,11 @@
 //===- RankSet.h - A set of small integers with fast successor queries ------------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
 // The ready lists of the list scheduler: members are ranks in a fixed priority order, and what is asked for is "the
 // smallest" and "the next after this one". A tree of 64-bit words answers in one step for every factor of 64.
 //
