@@ -294,7 +294,7 @@ StringRef commsched::findMergeObstacle(CollectiveOpInterface start) {
   if (wait->getBlock() != start->getBlock())
     return "its wait stands in another block";
   if (!getStaticBytes(type) || !cast<ShapedType>(wait->getResult(0).getType()).hasStaticShape())
-    return "its size is not static";
+    return "its size is dynamic, or too large to count";
   if (Type element = cast<ShapedType>(type).getElementType();
       element.isIntOrFloat() && element.getIntOrFloatBitWidth() % 8 != 0)
     return "its elements are no whole bytes";

@@ -16,6 +16,7 @@
 //===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/GreedyBuckets.h"
+#include <limits>
 #include <queue>
 
 using namespace commsched;
@@ -62,11 +63,10 @@ private:
     int32_t buckets = 0;
   };
 
-  /// Largest bucket of number `index`, bytes; no limit where negative.
+  /// Largest bucket of number `index`, bytes. Without a cap, what can be counted.
   Bytes capOf(int32_t index) const {
-    if (options.caps.empty())
-      return -1;
-    return options.caps[std::min<size_t>(index, options.caps.size() - 1)];
+    Bytes cap = options.caps.empty() ? -1 : options.caps[std::min<size_t>(index, options.caps.size() - 1)];
+    return cap < 0 ? std::numeric_limits<Bytes>::max() : cap;
   }
 
   /// Everything that `node` depends on has gone.
@@ -122,8 +122,7 @@ private:
     while (!key.pool.empty()) {
       NodeId start = key.pool.top();
       Bytes more = problem.nodes[start].bytes;
-      bool fits = cap < 0 || (bytes <= cap && more <= cap - bytes);
-      if (!fits && !bucket.members.empty())
+      if (more > cap - bytes && !bucket.members.empty())
         break;
       key.pool.pop();
       bytes += more;

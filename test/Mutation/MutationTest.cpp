@@ -44,12 +44,20 @@ constexpr unsigned secondsPerMutation = 30;
 constexpr size_t mutationsPerContext = 100;
 
 /// What runs over a mutation that parses. Each alone, so that one that fails does not hide the next.
-constexpr StringRef pipelines[] = {"canonicalize", "cse,symbol-dce", "comm-verify", "reorder-comm-overlap{effort=0}"};
+constexpr StringRef pipelines[] = {
+    "canonicalize",
+    "cse,symbol-dce",
+    "comm-verify",
+    "reorder-comm-overlap{effort=0}",
+    "comm-remove-unsharded-param-usage,comm-reinplace-all-gather,comm-bucket{mixed-types}",
+    "comm-bucket{form=coalesced fsdp-only}"};
 
 /// What the child tells the parent, in shared memory.
 struct Progress {
   size_t next = 0;
   size_t parsed = 0;
+  /// Diagnostics by which a pass says that it is wrong itself.
+  size_t defects = 0;
   size_t silent = 0; // Failures without a diagnostic.
 };
 
@@ -100,7 +108,12 @@ void tryOne(MLIRContext &context, StringRef input, Progress &progress) {
   bool diagnosed = false;
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
     diagnosed |= diagnostic.getSeverity() == DiagnosticSeverity::Error;
-    (void)diagnostic.str();
+    std::string text = diagnostic.str();
+    if (StringRef(text).contains("please report this")) {
+      ++progress.defects;
+      llvm::outs() << "mutation " << progress.next << ": " << text << "\n";
+      llvm::outs().flush();
+    }
     return success();
   });
   ParserConfig config(&context);
@@ -189,6 +202,7 @@ int main(int argc, char **argv) {
     report(programs, registry, progress->next++, status, argv[2]);
   }
   llvm::outs() << count << " mutations of " << programs.size() << " programs: " << progress->parsed << " still parsed, "
-               << crashes << " crashes, " << progress->silent << " failures without a diagnostic\n";
-  return crashes || progress->silent ? EXIT_FAILURE : EXIT_SUCCESS;
+               << crashes << " crashes, " << progress->silent << " failures without a diagnostic, " << progress->defects
+               << " results that a pass itself finds wrong\n";
+  return crashes || progress->silent || progress->defects ? EXIT_FAILURE : EXIT_SUCCESS;
 }

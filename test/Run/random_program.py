@@ -79,8 +79,10 @@ class Op:
 
 
 class Generator:
-    def __init__(self, seed, ranks, size):
+    def __init__(self, seed, ranks, size, siblings=False):
+        """With `siblings`, many collectives come in groups that could be one."""
         self.rng = random.Random(seed)
+        self.has_siblings = siblings
         self.ranks, self.counter, self.depth = ranks, 0, 0
         self.ops, self.values = [], {}
         self.storage = {}  # value -> the value whose storage it is
@@ -128,6 +130,8 @@ class Generator:
         kinds = [self.compute] * 6 + [self.collective] * 8 + [self.coalesced, self.gather_fsdp, self.scatter_fsdp,
                                                               self.view, self.mutate, self.messages, self.parameter,
                                                               self.linalg, self.loop]
+        if self.has_siblings:
+            kinds += [self.siblings] * 8
         rng.choice(kinds)()
 
     def fresh(self, type_, inputs):
@@ -263,6 +267,26 @@ class Generator:
         elif kind == 2 and all(s[0] % n == 0 for s, _ in types):
             self.start_and_wait("reduce_scatter max", inputs, f"{name} dim 0",
                                 [((s[0] // n, *s[1:]), e) for s, e in types])
+
+    def siblings(self):
+        """Collectives of one kind and group, along dimension 0; sometimes behind a cast."""
+        rng, (name, n), kind = self.rng, self.group(), self.rng.randrange(3)
+        reduction = self.reduction("f32") if rng.random() < 0.5 else "sum"
+        for value in [self.pick() for _ in range(rng.randint(2, 4))]:
+            shape, element = self.types[value]
+            if element in FLOATS and rng.random() < 0.3:
+                type_, cast = (shape, rng.choice(FLOATS)), self.new()
+                self.emit(f'{cast} = comm.compute "cast"({value}) : ({text(self.types[value])}) -> {text(type_)}', [cast],
+                          [value])
+                self.define(cast, type_)
+                value, element = cast, type_[1]
+            if kind == 0 and elements(shape) * n <= LARGEST:
+                self.start_and_wait("all_gather", [value], f"{name} dim 0", [((shape[0] * n, *shape[1:]), element)])
+            elif kind == 1 and element in FLOATS and shape[0] % n == 0:
+                self.start_and_wait(f"reduce_scatter {reduction}", [value], f"{name} dim 0",
+                                    [((shape[0] // n, *shape[1:]), element)])
+            elif kind == 2 and element in FLOATS:
+                self.start_and_wait(f"all_reduce {reduction}", [value], name, [(shape, element)])
 
     def messages(self):
         """Everyone sends to everyone and receives from everyone."""

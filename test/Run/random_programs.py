@@ -26,7 +26,7 @@ MARKER = "// -----\n"
 NOT_TRANSFORMS = {"comm-report", "comm-verify", "comm-pareto", "comm-align-costs", "comm-bufferize", "comm-to-llvm",
                   "comm-check-status"}
 # More ways to run them than by name.
-VARIANTS = ["--comm-bucket=form=coalesced", "--comm-bucket=cap-bytes=2048",
+VARIANTS = ["--comm-bucket=form=coalesced", "--comm-bucket=mixed-types", "--comm-bucket=cap-bytes=2048",
             "--comm-realize-buffers=one-shot-threshold-bytes=0", "--comm-schedule=memory-budget-ratio=0.5",
             "--comm-reinplace-all-gather --comm-remove-unsharded-param-usage --comm-bucket --comm-schedule "
             "--comm-realize-buffers",
@@ -230,6 +230,7 @@ def main():
     parser.add_argument("--size", type=int, default=30, help="most operations of a program's outermost level")
     parser.add_argument("--batch", type=int, default=20, help="programs per process")
     parser.add_argument("--passes", help="only these, not every pass")
+    parser.add_argument("--siblings", action="store_true", help="more collectives that could be one")
     parser.add_argument("--mpirun", help="run under this command instead of on threads")
     parser.add_argument("--check-shrinker", action="store_true")
     options = parser.parse_args()
@@ -243,7 +244,8 @@ def main():
         for batch, first in enumerate(range(options.first, last, options.batch)):
             number = ranks[batch % len(ranks)]
             seeds = range(first, min(last, first + options.batch))
-            made = [Generator(seed, number, random.Random(seed).randint(3, options.size)) for seed in seeds]
+            made = [Generator(seed, number, random.Random(seed).randint(3, options.size), options.siblings)
+                    for seed in seeds]
             programs = [(generator, generator.ops) for generator in made]
             failed = checker.compare_all(programs, number, first, transformations)
             if not failed:

@@ -127,7 +127,7 @@ comm.group @dp #comm.iota<[1, 4]>
 // CHECK-LABEL: func @forms
 func.func @forms(%a: tensor<4xf32>, %d: tensor<?xf32>, %m: memref<4xf32>, %s: tensor<4xi1>, %i: tensor<4xf32>, %c: i1) -> (!comm.future<tensor<4xf32>>, tensor<4xf32>) {
   // CHECK-NOT: comm.fsdp
-  // expected-remark @+1 {{Reason="its size is not static"}}
+  // expected-remark @+1 {{Reason="its size is dynamic, or too large to count"}}
   %f0 = comm.all_reduce sum %d on @dp : (tensor<?xf32>) -> !comm.future<tensor<?xf32>>
   %w0 = comm.wait %f0 : !comm.future<tensor<?xf32>>
   // expected-remark @+1 {{Reason="its future is used by more than one wait"}}
