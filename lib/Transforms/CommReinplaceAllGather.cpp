@@ -34,19 +34,23 @@ struct Source {
   FsdpAllGatherCopyInOp copyIn;
   /// The conversion between copy-in and all-gather, if there is one.
   Operation *cast = nullptr;
+  /// Whether that is the last of several.
+  bool severalCasts = false;
 };
 
-/// The copy-in whose slice `input` is, itself or through one cast.
+/// The copy-in whose slice `input` is, itself or through casts.
 Source findSource(Value input) {
-  Operation *def = input.getDefiningOp();
-  Operation *cast = def && isElementTypeCast(def) ? def : nullptr;
-  if (cast)
-    def = cast->getOperand(0).getDefiningOp();
-  auto copyIn = dyn_cast_or_null<FsdpAllGatherCopyInOp>(def);
-  Value slice = cast ? cast->getOperand(0) : input;
-  if (!copyIn || slice != copyIn.getSlice())
+  Source source;
+  Value slice = input;
+  for (Operation *def = slice.getDefiningOp(); def && isElementTypeCast(def); def = slice.getDefiningOp()) {
+    source.severalCasts = source.cast != nullptr;
+    source.cast = source.cast ? source.cast : def;
+    slice = def->getOperand(0);
+  }
+  source.copyIn = slice.getDefiningOp<FsdpAllGatherCopyInOp>();
+  if (!source.copyIn || slice != source.copyIn.getSlice())
     return {};
-  return {copyIn, cast};
+  return source;
 }
 
 /// Why the all-gather cannot write the buffers of these copy-ins; empty where it can.
@@ -58,6 +62,8 @@ std::string findObstacle(AllGatherOp gather, ArrayRef<Source> sources) {
       return "an input of the all-gather is no slice of a copy-in";
     if (!seen.insert(copyIn).second)
       return "two inputs are the slice of one copy-in";
+    if (source.severalCasts)
+      return "several casts in a row round more than once, the copy-in would once";
     if (copyIn.getGroupAttr() != gather.getGroupAttr())
       return "the copy-in is for another group";
     if (copyIn->getBlock() != gather->getBlock())
@@ -94,7 +100,7 @@ void fuseCast(Source &source) {
   source.cast->getResult(0).replaceAllUsesWith(fused.getSlice());
   source.cast->erase();
   copyIn.erase();
-  source = {fused, nullptr};
+  source = {fused, nullptr, false};
 }
 
 struct CommReinplaceAllGatherPass : public commsched::impl::CommReinplaceAllGatherBase<CommReinplaceAllGatherPass> {

@@ -189,3 +189,20 @@ func.func @bytes(%a: tensor<4xf32>, %b: tensor<3xbf16>) -> tensor<88xi8> {
   %w = comm.wait %f : !comm.future<tensor<88xi8>>
   return %w : tensor<88xi8>
 }
+
+// -----
+
+// Tests that two casts, which round twice, are not made one.
+comm.group @dp #comm.iota<[1, 4]>
+// CHECK-LABEL: func @two_casts
+func.func @two_casts(%a: tensor<4xf64>) -> tensor<16xbf16> {
+  %s, %b = comm.fsdp.all_gather_copy_in %a on @dp : (tensor<4xf64>) -> (tensor<4xf64>, tensor<16xf64>)
+  // CHECK-COUNT-2: arith.truncf
+  %c = arith.truncf %s : tensor<4xf64> to tensor<4xf32>
+  %h = arith.truncf %c : tensor<4xf32> to tensor<4xbf16>
+  // CHECK: comm.all_gather %{{.*}} on @dp
+  // expected-remark @+1 {{Reason="several casts in a row round more than once, the copy-in would once"}}
+  %f = comm.all_gather %h on @dp : (tensor<4xbf16>) -> !comm.future<tensor<16xbf16>>
+  %w = comm.wait %f : !comm.future<tensor<16xbf16>>
+  return %w : tensor<16xbf16>
+}
