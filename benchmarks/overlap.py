@@ -2,20 +2,19 @@
 """Exposed communication of a program as written and as scheduled, over MPI, in the same run.
 
 Each layer gathers a 4 MiB weight from all ranks and multiplies with it, about 5 ms of real computation in a few kernels. As
-written, every gather is waited for where it is started. comm-opt schedules it with durations measured here. Then one mpirun
-runs both (which also shows that their results are equal, bit for bit), several times, in alternating order. Per iteration, on
-the slowest rank:
+written, every gather is waited for where it is started. comm-opt schedules it with durations measured here. Their results are
+compared bit for bit, then both run several times in turn. Per iteration, on the slowest rank:
 
   waiting    the time in waits: communication that no computation hides
   beyond     the time that is not in kernels: waits, starts and progress. Over shared memory a core copies the data, so where
              every core computes, this cannot shrink as the waits do; a network card or a spare core can do better
 
     python benchmarks/overlap.py [--ranks 2] [--layers 16] [--repetitions 5] [--pieces 3]
-    python benchmarks/overlap.py --sleep --progress-thread --pieces 1
+    python benchmarks/overlap.py --sleep --pieces 1 [--progress-thread]
 
---sleep lets kernels sleep for their cost, as if a device computed, and --progress-thread lets a thread of each rank move the
-data meanwhile. Timings need an idle machine; on a busy one `chrt -r 5` keeps other processes off the ranks' cores (not
-together with --progress-thread and kernels that compute: a round-robin thread is not preempted by its equals).
+--sleep lets kernels sleep for what is left of their cost, as if a device computed, and --progress-thread lets a thread of each
+rank move the data meanwhile. Timings need an idle machine; on a busy one `chrt -r 5` keeps other processes off the ranks'
+cores (not together with --progress-thread and kernels that compute: a round-robin thread is not preempted by its equals).
 """
 
 import argparse
@@ -61,52 +60,45 @@ class Bench:
         self.kernel = "layer" if options.sleep else "mm"
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="comm-overlap-"))
 
-    def run(self, *paths, iterations):
-        """By program: per iteration and rank, (elapsed, computing, waiting) in ns."""
+    def mpirun(self, *arguments):
+        """comm-run on all ranks; the timeline of each in a file of its own."""
         o = self.options
-        command = ["mpirun", "-np", str(o.ranks), "sh", "-c", f'exec "$@" --timeline={self.folder}/t$OMPI_COMM_WORLD_RANK.json', "x"]
-        command += [str(o.bin / "comm-run"), str(paths[0]), f"--iterations={iterations}"]
-        command += [f"--compare={paths[1]}"] if len(paths) > 1 else []
+        command = ["mpirun", "-np", str(o.ranks), str(o.bin / "comm-run"), *map(str, arguments)]
         command += ["--emulate-costs"] if o.sleep else []
         environment = dict(ENVIRONMENT, COMMRT_PROGRESS_THREAD=str(int(o.progress_thread)))
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         if done.returncode != 0:
             sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
-        result = [[[] for _ in range(iterations)] for _ in paths]
+
+    def run(self, path, iterations):
+        """Per iteration and rank, (elapsed, computing, waiting) in ns."""
+        self.mpirun(path, f"--iterations={iterations}", f"--timeline={self.folder / 'timeline.json'}")
+        o, result = self.options, [[] for _ in range(iterations)]
         self.gathers = []
         for rank in range(o.ranks):
-            for index, spans in enumerate(self.spans(rank, len(paths))):
-                kernels = [e for e in spans if e["name"] == self.kernel]
-                waits = [e for e in spans if e["name"] == "wait"]
-                self.gathers += [e["dur"] * 1000 for e in spans if e["name"] == "all_gather"]
-                each = o.layers * o.pieces
-                if len(kernels) != each * iterations:
-                    sys.exit(f"{len(kernels)} kernels in the timeline, not {each * iterations}")
-                end = None
-                for iteration in range(iterations):
-                    mine = kernels[iteration * each : (iteration + 1) * each]
-                    finish = mine[-1]["ts"] + mine[-1]["dur"]
-                    if end is not None:
-                        busy, waiting = sum(e["dur"] for e in mine), sum(e["dur"] for e in waits if end <= e["ts"] < finish)
-                        result[index][iteration].append(((finish - end) * 1000, busy * 1000, waiting * 1000))
-                    end = finish
+            spans = self.spans(rank)
+            kernels = [e for e in spans if e["name"] == self.kernel]
+            waits = [e for e in spans if e["name"] == "wait"]
+            self.gathers += [e["dur"] * 1000 for e in spans if e["name"] == "all_gather"]
+            each = o.layers * o.pieces
+            if len(kernels) != each * iterations:
+                sys.exit(f"{len(kernels)} kernels in the timeline, not {each * iterations}")
+            end = None
+            for iteration in range(iterations):
+                mine = kernels[iteration * each : (iteration + 1) * each]
+                finish = mine[-1]["ts"] + mine[-1]["dur"]
+                if end is not None:
+                    busy, waiting = sum(e["dur"] for e in mine), sum(e["dur"] for e in waits if end <= e["ts"] < finish)
+                    result[iteration].append(((finish - end) * 1000, busy * 1000, waiting * 1000))
+                end = finish
         # The first iteration warms up, and nothing says when it began.
-        return [iterations_of[1:] for iterations_of in result]
+        return result[1:]
 
-    def spans(self, rank, count):
-        """What the rank did, by program, in the order of time."""
-        events = json.loads(next(self.folder.glob(f"t{rank}.json*")).read_text())["traceEvents"]
-        spans = sorted((e for e in events if e["ph"] == "X"), key=lambda e: e["ts"])
+    def spans(self, rank):
+        """What the rank did, in the order of time."""
+        events = json.loads((self.folder / f"timeline.json.{rank}").read_text())["traceEvents"]
         names = {e["pid"]: e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "process_name"}
-        processes = [pid for pid in sorted(names) if names[pid].endswith(f", rank {rank}")]
-        if processes:
-            return [[e for e in spans if e["pid"] == pid] for pid in processes]
-        # One process: the programs follow each other.
-        kernels = [e["ts"] for e in spans if e["name"] == self.kernel]
-        share = len(kernels) // count
-        ends = [kernels[share * (index + 1) - 1] for index in range(count)]
-        begins = [float("-inf")] + ends[:-1]
-        return [[e for e in spans if begin < e["ts"] <= end] for begin, end in zip(begins, ends)]
+        return sorted((e for e in events if e["ph"] == "X" and names[e["pid"]].endswith(f", rank {rank}")), key=lambda e: e["ts"])
 
 
 def text(samples):
@@ -132,7 +124,7 @@ def main():
     # Durations on this machine, for the scheduler.
     kernel_ns = LAYER_NS // options.pieces
     written.write_text(program(options.ranks, options.layers, options.pieces, kernel, kernel_ns, LAYER_NS))
-    samples = bench.run(written, iterations=4)[0]
+    samples = bench.run(written, iterations=4)
     if not options.sleep:
         kernel_ns = round(statistics.median(busy for ranks in samples for _, busy, _ in ranks) / options.layers / options.pieces)
     gather_ns = round(statistics.quantiles(bench.gathers, n=10)[-1])  # late ones are what is exposed
@@ -143,12 +135,13 @@ def main():
     if done.returncode != 0:
         sys.exit(done.stderr)
 
+    bench.mpirun(written, f"--compare={scheduled}")
     measured = {path: {"waiting": [], "beyond": [], "elapsed": []} for path in (written, scheduled)}
     computing = []
     for repetition in range(options.repetitions):
         order = [written, scheduled] if repetition % 2 == 0 else [scheduled, written]
-        for path, samples in zip(order, bench.run(*order, iterations=options.iterations)):
-            for ranks in samples:
+        for path in order:
+            for ranks in bench.run(path, iterations=options.iterations):
                 measured[path]["waiting"].append(max(waiting for _, _, waiting in ranks))
                 measured[path]["beyond"].append(max(total - busy for total, busy, _ in ranks))
                 measured[path]["elapsed"].append(max(total for total, _, _ in ranks))
