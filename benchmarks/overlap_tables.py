@@ -7,8 +7,8 @@ TORCH, OURS, AT_PEAK = "PyTorch, bucketing", "CommSched", "CommSched, at PyTorch
 
 HEAD = """# Results: CommSched and PyTorch's overlap scheduler
 
-Written by `{command}`. PyTorch {torch}, CommSched {commsched}, Python {python}; machine
-profile `{machine}`; schedulers ran on {cpu}.
+Written by {command}.
+PyTorch {torch}, CommSched {commsched}, Python {python}; machine profile `{machine}`; schedulers ran on {cpu}.
 
 Training graphs of rank 0 after AOT autograd (`commsched.torch.trace`): `tp=8` is FSDP x TP (2-D), `ep=8` FSDP with
 expert-parallel all-to-alls; "bw" gathers parameters again. "PyTorch" is `schedule_overlap_bucketing`. Both schedulers
@@ -90,7 +90,9 @@ def details(key: str, g: dict) -> list[str]:
 
 def page(results: dict) -> str:
     graphs = results["graphs"]
-    lines = [HEAD.format(**results["versions"]), *summary(graphs), "", *overhead(graphs), "", "## Each graph", ""]
+    versions = dict(results["versions"])
+    versions["command"] = ",\n".join(f"`{c}`" for c in versions["command"].split("\n"))
+    lines = [HEAD.format(**versions), *summary(graphs), "", *overhead(graphs), "", "## Each graph", ""]
     for key, g in graphs.items():
         lines += details(key, g)
     return "\n".join(lines).rstrip() + "\n"

@@ -318,7 +318,10 @@ def main() -> int:
     names = a.variants.split(";") if a.variants else list(VARIANTS)
     results = {"versions": versions(a.machine), "graphs": {}}
     if a.resume and a.json and a.json.is_file():
-        results["graphs"] = json.loads(a.json.read_text())["graphs"]
+        before = json.loads(a.json.read_text())
+        results["graphs"], command = before["graphs"], before["versions"]["command"]
+        if results["versions"]["command"] not in command.split("\n"):
+            results["versions"]["command"] = command + "\n" + results["versions"]["command"]
     failed = 0
     for spec in ALL if a.all else a.graphs:
         directions = ("fw", "bw") if a.direction == "both" else (a.direction,)
