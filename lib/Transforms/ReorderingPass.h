@@ -24,6 +24,10 @@ namespace commsched {
 ///   ReorderResult solve(const LoadedBlock &block, Bytes inputPeak) const;
 /// which answers for one block whose nodes stand in their given order; it is called from several threads at once.
 template <typename Derived, template <typename> class PassBase> class ReorderingPass : public PassBase<Derived> {
+  friend Derived;
+  template <typename, template <typename> class> friend class PeakPreservingPass;
+  ReorderingPass() = default;
+
 public:
   using PassBase<Derived>::PassBase;
 
@@ -51,6 +55,9 @@ private:
 /// A pass with the options of both peak-preserving passes (`peakOptions` in Passes.td).
 template <typename Derived, template <typename> class PassBase>
 class PeakPreservingPass : public ReorderingPass<Derived, PassBase> {
+  friend Derived;
+  PeakPreservingPass() = default;
+
 public:
   using ReorderingPass<Derived, PassBase>::ReorderingPass;
 
