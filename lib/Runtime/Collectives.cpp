@@ -132,7 +132,8 @@ static void pack(const char *from, char *to, int64_t outer, int64_t blocks, int6
 /// The counts as elements of the dense form, where each member's rows are one block.
 void Start::setSplits(const int64_t *sendCounts, const int64_t *recvCounts, int64_t outer, int64_t inner) {
   int64_t n = members(), room = INT64_MAX / 16, row = 0;
-  require(n == 0 || (sendCounts && recvCounts), "the counts are NULL");
+  if (n > 0 && (!sendCounts || !recvCounts))
+    return require(false, "the counts are NULL");
   require(outer >= 0 && inner >= 0 && !__builtin_mul_overflow(outer, inner, &row), "negative size");
   if (!error.empty())
     return;
@@ -327,7 +328,7 @@ int32_t Start::run(commrt_token **tokenOut) {
   holdBuffer(context, *work, base.in);
   holdBuffer(context, *work, base.out);
   commrt_token *token = context->coalescing;
-  if (!token) {
+  if (!token && tokenOut) {
     token = makeToken(context);
     *tokenOut = token;
   }

@@ -86,6 +86,9 @@ static void copyText(const std::string &from, char *to, size_t size) {
   to[length] = 0;
 }
 
+/// Never frees the object: MPI may still write to it.
+template <typename T> static void leave(std::unique_ptr<T> &object) { [[maybe_unused]] T *left = object.release(); }
+
 //===- Progress and errors ----------------------------------------------------------------------===//
 
 void MpiJob::cancelAll() {
@@ -95,7 +98,7 @@ void MpiJob::cancelAll() {
   }
   // Messages may still arrive in what they receive into.
   for (auto &operation : operations)
-    operation.release();
+    leave(operation);
   operations.clear();
 }
 
@@ -324,7 +327,7 @@ static void closeMpi(void *opaque) {
     job->poller.join();
   if (job->status != COMMRT_OK) {
     leftInError = true;
-    job.release(); // requests that nobody will complete point into it
+    leave(job); // requests that nobody will complete point into it
     return;
   }
   MPI_Cancel(&job->incomingRequest);
@@ -389,7 +392,7 @@ static void destroyGroup(void *opaque) {
   if (group->job->status == COMMRT_OK)
     MPI_Comm_free(&group->comm);
   else
-    group.release();
+    leave(group);
 }
 
 static int32_t submitMpi(void *opaque, commrt_work *work) {
@@ -411,7 +414,7 @@ static int32_t submitMpi(void *opaque, commrt_work *work) {
     return job.status;
   auto operation = std::make_unique<MpiOperation>(group, work, text);
   if (int32_t status = operation->start()) {
-    operation.release();
+    leave(operation);
     return status;
   }
   job.operations.push_back(std::move(operation));
@@ -474,8 +477,8 @@ static int32_t exchangeMpi(void *opaque, const void *mine, int64_t bytes, void *
     if (requests[2 * other] != MPI_REQUEST_NULL)
       text += " rank " + std::to_string(other);
   copyText(text, message, size);
-  copyOfMine.release();
-  got.release();
+  leave(copyOfMine);
+  leave(got);
   if (wrongSize)
     return COMMRT_ERR_MISMATCH;
   return inTime ? job->status.load() : COMMRT_ERR_TIMEOUT;

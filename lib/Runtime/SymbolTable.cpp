@@ -12,30 +12,32 @@
 
 using namespace commsched::runtime;
 
-static std::string openLibrary(const SymbolLibrary &library, void **handle, std::string &path) {
+/// Null with `error` set.
+static void *openLibrary(const SymbolLibrary &library, std::string &path, std::string &error) {
   std::vector<const char *> names = library.names;
   const char *given = std::getenv(library.variable);
   if (given && *given)
     names = {given};
   std::string reasons;
   for (const char *name : names) {
-    *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    if (*handle) {
+    if (void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL)) {
       path = name;
-      return "";
+      return handle;
     }
     const char *why = dlerror();
     reasons += (reasons.empty() ? "" : "; ") + std::string(why ? why : name);
   }
-  return std::string("cannot load ") + library.what + ": " + reasons + " (" + library.variable +
-         " names the file to use)";
+  error =
+      std::string("cannot load ") + library.what + ": " + reasons + " (" + library.variable + " names the file to use)";
+  return nullptr;
 }
 
 std::string commsched::runtime::loadSymbols(const SymbolLibrary &library, void **handle) {
   for (const Symbol &symbol : library.symbols)
     *symbol.slot = nullptr;
-  std::string path;
-  if (std::string error = openLibrary(library, handle, path); !error.empty())
+  std::string path, error;
+  *handle = openLibrary(library, path, error);
+  if (!*handle)
     return error;
   std::string missing;
   for (const Symbol &symbol : library.symbols) {
