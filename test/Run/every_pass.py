@@ -10,6 +10,7 @@
 #===-------------------------------------------------------------------------------------------------------------===#
 
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -24,7 +25,7 @@ def main():
             changed = []
             for number, passes in enumerate(transforms(opt)):
                 path = os.path.join(folder, f"{number}.mlir")
-                subprocess.run([opt, program, *passes.split(), "-o", path], check=True, stderr=subprocess.DEVNULL)
+                subprocess.run([opt, program, *shlex.split(passes), "-o", path], check=True, stderr=subprocess.DEVNULL)
                 changed += ["--compare", path]
                 print(f"{number}.mlir is after {passes}")
             subprocess.run([runner, program, *changed], check=True)

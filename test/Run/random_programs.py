@@ -12,9 +12,11 @@
 #===-------------------------------------------------------------------------------------------------------------===#
 
 import argparse
+import copy
 import os
 import random
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -27,10 +29,13 @@ NOT_TRANSFORMS = {"comm-report", "comm-verify", "comm-pareto", "comm-align-costs
                   "comm-check-status"}
 # More ways to run them than by name.
 VARIANTS = ["--comm-bucket=form=coalesced", "--comm-bucket=mixed-types", "--comm-bucket=cap-bytes=2048",
-            "--comm-realize-buffers=one-shot-threshold-bytes=0", "--comm-schedule=memory-budget-ratio=0.5",
-            "--comm-reinplace-all-gather --comm-remove-unsharded-param-usage --comm-bucket --comm-schedule "
+            "--comm-realize-buffers=one-shot-threshold-bytes=0", "--comm-schedule=effort=0",
+            "'--comm-schedule=effort=20000 memory-budget-ratio=0.5'",
+            "--comm-reinplace-all-gather --comm-remove-unsharded-param-usage --comm-bucket --comm-schedule=effort=20000 "
             "--comm-realize-buffers",
-            "--reorder-comm-overlap", "--reorder-comm-overlap=solver=seed"]
+            "--reorder-comm-overlap=effort=20000", "--reorder-comm-overlap=solver=seed"]
+# A search that goes on for a second finds no other kind of program than one that goes on for a tenth of it.
+OPTIONS = {"comm-schedule": "=effort=20000"}
 
 
 def transforms(tool):
@@ -40,7 +45,7 @@ def transforms(tool):
     found = sorted({name for name in names if name not in NOT_TRANSFORMS})
     if "comm-raise" not in found:
         raise SystemExit("cannot find the passes of comm-opt")
-    return [f"--{name}" for name in found] + VARIANTS
+    return [f"--{name}{OPTIONS.get(name, '')}" for name in found] + VARIANTS
 
 
 class Checker:
@@ -67,7 +72,7 @@ class Checker:
         if callable(passes):
             return [passes(open(path).read())], None
         out = os.path.join(self.folder, name)
-        code, text = self.run([self.opt, "--split-input-file", path, *passes.split(), "-o", out])
+        code, text = self.run([self.opt, "--split-input-file", path, *shlex.split(passes), "-o", out])
         if code:
             return None, f"{passes}: {text}"
         return open(out).read().split(MARKER), None
@@ -130,8 +135,8 @@ class Checker:
         """Makes a failing program small and prints it."""
         before = sum(1 for _ in flatten(ops))
         kind = failure_kind(self.compare(generator, ops, ranks, seed, passes))
-        ops = shrink(generator, ops,
-                     lambda fewer: failure_kind(self.compare(generator, fewer, ranks, seed, passes)) == kind)
+        generator, ops = shrink(generator, ops,
+                                lambda g, fewer: failure_kind(self.compare(g, fewer, ranks, seed, passes)) == kind)
         name = "another order" if passes is None else "a planted bug" if callable(passes) else passes
         print(f"seed {seed}, {ranks} ranks, {name}, {before} operations made {sum(1 for _ in flatten(ops))}:")
         print(self.compare(generator, ops, ranks, seed, passes))
@@ -160,8 +165,10 @@ def without(generator, ops, begin, end, known=None):
 
 
 def shrink(generator, ops, fails):
-    """Drops operations, whole loops first, then parts of their bodies, while the program still fails."""
-    known = set(generator.arguments)
+    """Drops operations, whole loops first, then parts of their bodies, and makes values arguments, while the program still
+    fails. Returns a generator with the arguments that are left, and the operations."""
+    generator = copy.copy(generator)
+    generator.arguments = list(generator.arguments)
 
     def shrink_list(ops, known, rebuild, still):
         size = max(1, len(ops) // 2)
@@ -169,7 +176,7 @@ def shrink(generator, ops, fails):
             i = 0
             while i < len(ops):
                 fewer = without(generator, ops, i, i + size, known)
-                if len(fewer) < len(ops) and still(fewer) and fails(rebuild(fewer)):
+                if len(fewer) < len(ops) and still(fewer) and fails(generator, rebuild(fewer)):
                     ops = fewer
                 else:
                     i += size
@@ -185,7 +192,29 @@ def shrink(generator, ops, fails):
             ops = ops[:i] + [loop.with_body(body)] + ops[i + 1:]
         return ops
 
-    return shrink_list(ops, known, lambda fewer: fewer, lambda fewer: True)
+    def try_arguments(arguments, fewer):
+        """Takes these arguments and operations if the program still fails."""
+        trial = copy.copy(generator)
+        trial.arguments = arguments
+        if not fails(trial, fewer):
+            return False
+        generator.arguments = arguments
+        return True
+
+    for _ in range(2):
+        ops = shrink_list(ops, set(generator.arguments), lambda fewer: fewer, lambda fewer: True)
+        i = 0
+        while i < len(ops):
+            op = ops[i]
+            fewer = close(generator, ops[:i] + ops[i + 1:], set(generator.arguments) | set(op.defines))
+            is_value = op.defines and not op.starts and not op.exchange and not any("#" in v for v in op.defines)
+            if not (is_value and try_arguments(generator.arguments + op.defines, fewer)):
+                i += 1
+            else:
+                ops = fewer
+        used = {v for op in ops for v in op.uses}
+        try_arguments([v for v in generator.arguments if v in used], ops)
+    return generator, ops
 
 
 def wrong_pass(text):
