@@ -12,6 +12,15 @@ static constexpr int64_t kPermille = 1000;
 // Set-up
 //===-----------------------------------------------------------------------------------------===//
 
+Decoder::Decoder(const ScheduleFacts &facts)
+    : facts(facts), problem(facts.problem), memory(facts.problem), ownUnpack(facts.problem.size(), 0) {
+  for (NodeId node = 0; node < problem.size(); ++node)
+    if (facts.mergeable[node] && problem.nodes[node].collective == CollectiveKind::AllGather) {
+      Bytes bytes = problem.members[node].outputBytes;
+      ownUnpack[node] = problem.copyCost(bytes, bytes);
+    }
+}
+
 /// Where a compute stands between the reference and its longest path, as a time.
 Ns Decoder::computeKey(NodeId node) const {
   Ns before = reference->computeBefore[reference->position[node]];

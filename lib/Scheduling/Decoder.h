@@ -16,7 +16,7 @@ namespace commsched {
 /// The arrays of a decode; they are kept from one decode to the next.
 class Decoder {
 public:
-  explicit Decoder(const ScheduleFacts &facts) : facts(facts), problem(facts.problem), memory(facts.problem) {}
+  explicit Decoder(const ScheduleFacts &facts);
 
   /// See ListScheduler::run.
   bool run(const Reference &reference, const Policy &policy, Bytes limit, Ns cutoff, llvm::ArrayRef<Ns> bias,
@@ -156,6 +156,8 @@ private:
   std::vector<Ns> endOf;
   Bytes prefetched = 0;
 
+  /// Of each all-gather that may be merged: what an unpack of its own takes.
+  std::vector<Ns> ownUnpack;
   /// Of each wait: its bucket or kNone, and what its unpack takes. By bucket: its flight.
   std::vector<int32_t> bucketOf;
   std::vector<Ns> unpackCost;

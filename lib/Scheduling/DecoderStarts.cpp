@@ -9,6 +9,8 @@ using namespace commsched;
 static constexpr int64_t kPermille = 1000;
 /// Ready starts that are looked at to fill one bucket.
 static constexpr int32_t kMaxBucketTrials = 400;
+/// Starts that are looked at in the time of one step.
+static constexpr int32_t kTrialsPerStep = 2;
 
 /// Keeps every lane busy until `until`, and for as long as the next pack is likely to take: a pack comes before its
 /// start. Returns whether anything was issued.
@@ -112,7 +114,7 @@ Decoder::CopyTime Decoder::copies(CopyTime sum, NodeId start) const {
   if (member.outputBytes <= kSmallUnpackBytes)
     sum.small += member.outputBytes;
   else
-    sum.unpacks += problem.copyCost(member.outputBytes, member.outputBytes);
+    sum.unpacks += ownUnpack[start];
   return sum;
 }
 
@@ -127,7 +129,9 @@ Ns Decoder::extraCompute(const CopyTime &sum) const {
 /// The form that a bucket gets where memory does not decide, and what it takes.
 Decoder::Terms Decoder::terms(const MergeKey &key, Bytes bytes, const CopyTime &sum) const {
   Terms packed = {BucketForm::Packed, key.cost(bytes), extraCompute(sum)};
-  if (policy.form == FormChoice::Packed)
+  // The same bytes in one collective take no longer than in several.
+  bool isBest = packed.copies <= 0 && policy.form == FormChoice::Cheaper;
+  if (policy.form == FormChoice::Packed || isBest)
     return packed;
   Terms coalesced = {BucketForm::Coalesced, key.coalescedCost(bytes, sum.members), 0};
   if (policy.form == FormChoice::Coalesced)
@@ -163,8 +167,8 @@ void Decoder::fill(const Queue &queue, Ns at, Draft &draft) const {
   Ns deadline = deadlineOf(draft.due), apart = draft.cost;
   CopyTime copied = copies({}, first);
   int64_t price = draft.cost * kPermille;
-  int32_t next = startRank[first];
-  for (int32_t tried = 0; tried < kMaxBucketTrials; ++tried) {
+  int32_t next = startRank[first], tried = 0;
+  for (; tried < kMaxBucketTrials; ++tried) {
     NodeId start = nextMember(queue, draft.members.back(), next);
     if (start == kNone)
       break;
@@ -193,6 +197,7 @@ void Decoder::fill(const Queue &queue, Ns at, Draft &draft) const {
     copied = withIt;
     price = priceOf(merged);
   }
+  result->work += tried / kTrialsPerStep;
   if (price < apart * kPermille)
     return;
   draft.members.resize(1);
@@ -347,7 +352,7 @@ void Decoder::commit(const Draft &draft, BucketForm form, llvm::ArrayRef<NodeId>
     emit(DecodeStep::Pack, index);
     for (NodeId wait : bucket.unpacks ? llvm::ArrayRef<NodeId>(bucket.waits) : llvm::ArrayRef<NodeId>()) {
       Bytes bytes = problem.members[problem.nodes[wait].start].outputBytes;
-      unpackCost[wait] = bytes > kSmallUnpackBytes ? problem.copyCost(bytes, bytes) : 0;
+      unpackCost[wait] = bytes > kSmallUnpackBytes ? ownUnpack[problem.nodes[wait].start] : 0;
     }
     if (!bucket.shared.empty())
       unpackCost[bucket.shared.front()] = problem.copyCost(sum.small, sum.small);

@@ -67,7 +67,7 @@ ScheduleResult commsched::schedule(const Problem &given, const ScheduleOptions &
   result.inputMakespan = makespanOf(problem, order);
   result.inputPeak = peakOf(problem, order);
   result.limit = limitOf(result.inputPeak, options);
-  int64_t effort = options.effort < 0 ? kDefaultEffort : options.effort;
+  int64_t effort = options.effort < 0 ? defaultEffort(problem.size()) : options.effort;
   if (result.inputPeak > result.limit) {
     int64_t steps = std::max<int64_t>(mulDiv(effort, kReducePercent, 100), problem.size()), before = steps;
     order = reducePeak(problem, std::move(order), result.limit, steps);

@@ -32,7 +32,7 @@ constexpr size_t kDecodesBeforeAims = 4;
 /// were found, in percent.
 constexpr int64_t kExactPercent = 30, kExactLastPercent = 10;
 /// Of the effort, the share that the systematic sweep over single knobs may use, in percent.
-constexpr int64_t kSweepPercent = 35;
+constexpr int64_t kSweepPercent = 50;
 
 } // namespace
 

@@ -11,6 +11,7 @@
 #include "CommSched/Scheduling/Bucketing.h"
 #include "CommSched/Scheduling/CollectiveRecord.h"
 #include "CommSched/Scheduling/ScheduleVerifier.h"
+#include <algorithm>
 #include <string>
 
 namespace commsched {
@@ -26,13 +27,17 @@ struct ScheduleOptions {
   Bytes allGatherCap = -1, reduceScatterCap = -1, allReduceCap = -1;
   /// What the answer is verified against; the problem has the edges.
   CollectiveOrder collectiveOrder = CollectiveOrder::Free;
-  /// Steps (nodes placed and placements refused) that may be spent; kDefaultEffort where negative. 0 gives the first
+  /// Steps (nodes placed and placements refused) that may be spent; defaultEffort() where negative. 0 gives the first
   /// answer.
   int64_t effort = -1;
 };
 
-/// About a second on one core for problems of up to 20,000 nodes, less for small ones.
+/// About a second on one core for problems of up to 20,000 nodes ...
 inline constexpr int64_t kDefaultEffort = 3000000;
+/// ... and less for small ones, of which a module may have many.
+inline constexpr int64_t defaultEffort(NodeId nodes) {
+  return std::min<int64_t>(kDefaultEffort, 50000 + int64_t(1000) * nodes);
+}
 
 /// What became of one start of the given problem.
 struct StartOutcome {
