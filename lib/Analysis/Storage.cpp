@@ -82,6 +82,14 @@ ArrayRef<StorageId> StorageMap::of(Value value) const {
   return ArrayRef<StorageId>(pool).slice(it->second.first, it->second.second);
 }
 
+ArrayRef<StorageId> StorageMap::ofFutureValue(Value future, unsigned index) const {
+  auto it = futureValues.find(future);
+  if (it == futureValues.end())
+    return {};
+  auto [begin, size] = it->second[index];
+  return ArrayRef<StorageId>(pool).slice(begin, size);
+}
+
 StorageId StorageMap::allocate(Operation *def, Bytes bytes, bool nested) {
   StorageClass entry;
   entry.bytes = bytes;

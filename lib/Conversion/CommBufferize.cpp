@@ -9,6 +9,7 @@
 
 #include "CommSched/Conversion/Passes.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
+#include "CommSched/Transforms/SymmetricMemory.h"
 #include "StorageMarkers.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Bufferization/Transforms/OneShotAnalysis.h"
@@ -197,6 +198,7 @@ struct CommBufferizePass : public commsched::impl::CommBufferizeBase<CommBufferi
     if (failed(bufferization::runOneShotModuleBufferize(module, options, state)))
       return signalPassFailure();
     replaceFutureTypes(module);
+    applySymmetricMarks(module, getArgument());
     releaseLocalBuffers(module);
     keepWhatEscapesInFlight(module);
   }

@@ -6,17 +6,22 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 //
-// Decides, on tensors, what storage all-reduces and broadcasts use. Small sums are done in one shot: every rank reads
-// the others' inputs itself. Others write their input where nothing reads it afterwards. Both need inputs whose storage
-// is the block's own: of static size, made here, and seen neither by the caller nor by constants.
+// Decides what storage collectives use, as the lowering of PyTorch Inductor does. Waits for what was waited for already
+// go. A result that is only copied into a parameter is written there. Small sums are done in one shot: every rank reads
+// the others' inputs itself. Other all-reduces, and broadcasts, write their input where nothing reads it afterwards.
+// And what a collective reads and writes goes to symmetric memory. For all of these but the first two the storage has
+// to be the block's own: of static size, made here, and seen neither by the caller nor by constants.
 //
 //===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/ProblemLoader.h"
-#include "CommSched/Analysis/Storage.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Transforms/Passes.h"
+#include "CommSched/Transforms/SymmetricMemory.h"
 #include "RewriteRemarks.h"
+#include "StorageUsers.h"
+#include "mlir/IR/Dominance.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 namespace commsched {
 #define GEN_PASS_DEF_COMMREALIZEBUFFERS
@@ -27,127 +32,227 @@ using namespace mlir;
 using namespace commsched;
 using namespace commsched::comm;
 
+static TypeRange futureTypes(CollectiveOpInterface start) {
+  return cast<FutureType>(start.getCollectiveFuture().getType()).getTypes();
+}
+
+static bool isOnTensors(CollectiveOpInterface start) {
+  return llvm::all_of(start.getCollectiveInputs().getTypes(), llvm::IsaPred<TensorType>) &&
+         llvm::all_of(futureTypes(start), llvm::IsaPred<TensorType>);
+}
+
+/// Lets `start`, which has no destinations, write `dests`.
+static void setDestinations(CollectiveOpInterface start, ValueRange dests) {
+  llvm::TypeSwitch<Operation *>(start)
+      .Case<AllGatherOp, ReduceScatterOp, AllReduceOp, AllToAllOp, BroadcastOp, ReduceOp, GatherOp, ScatterOp,
+            PermuteOp, RecvOp>([&](auto op) { op.getDestsMutable().assign(dests); });
+}
+
 namespace {
-
-/// The operations of a block that touch each storage class, in order.
-class StorageUsers {
-public:
-  explicit StorageUsers(Block &block) : storage(block), usersOf(storage.classes().size()), block(block) {
-    int64_t position = 0;
-    for (Operation &op : block) {
-      positions[&op] = position++;
-      op.walk([&](Operation *nested) {
-        for (Value operand : nested->getOperands())
-          for (StorageId id : storage.of(operand))
-            if (usersOf[id].empty() || usersOf[id].back() != &op)
-              usersOf[id].push_back(&op);
-      });
-    }
-  }
-
-  /// Why the storage of `value` is not the block's own; empty where it is.
-  StringRef findObstacle(Value value) const {
-    std::optional<int64_t> bytes = getStaticBytes(value.getType());
-    if (!bytes)
-      return "the input has no static size";
-    ArrayRef<StorageId> ids = storage.of(value);
-    if (ids.size() != 1)
-      return "the input may have one of several storages";
-    const StorageClass &own = storage.classes()[ids.front()];
-    if (!own.def || own.inner || own.def->getBlock() != &block)
-      return "the input's storage is an argument's, or is made outside of the block";
-    if (own.def->hasTrait<OpTrait::ConstantLike>())
-      return "the input is a constant";
-    if (own.liveOut)
-      return "the input's storage leaves the block";
-    if (own.bytes != *bytes)
-      return "the input is a part of its storage";
-    return "";
-  }
-
-  /// The first operation but the waits of `start` that touches the storage of `value` after `start`; null for none.
-  Operation *findLaterUser(CollectiveOpInterface start, Value value) const {
-    int64_t begin = positions.lookup(start);
-    Operation *later = nullptr;
-    for (Operation *user : llvm::reverse(usersOf[storage.of(value).front()])) {
-      if (positions.lookup(user) <= begin)
-        break;
-      auto wait = dyn_cast<WaitOp>(user);
-      if (!wait || wait.getFuture() != start.getCollectiveFuture())
-        later = user;
-    }
-    return later;
-  }
-
-  StorageId idOf(Value value) const { return storage.of(value).front(); }
-
-private:
-  const StorageMap storage;
-  std::vector<SmallVector<Operation *>> usersOf;
-  llvm::DenseMap<Operation *, int64_t> positions;
-  Block &block;
-};
 
 struct CommRealizeBuffersPass : public commsched::impl::CommRealizeBuffersBase<CommRealizeBuffersPass> {
   using CommRealizeBuffersBase::CommRealizeBuffersBase;
 
   void runOnOperation() final {
     for (Block *block : findSchedulableBlocks(getOperation())) {
-      SmallVector<CollectiveOpInterface> starts;
-      for (auto start : block->getOps<CollectiveOpInterface>())
-        if (isCandidate(start))
-          starts.push_back(start);
-      if (starts.empty())
-        continue;
-      // Setting a destination to the input leaves what the map says of other values true.
-      StorageUsers users(*block);
-      for (CollectiveOpInterface start : starts)
-        realize(start, users);
+      removeUselessWaits(*block);
+      writeWhereCopied(*block);
+      decideStorage(*block);
     }
   }
 
 private:
-  /// All-reduces and broadcasts of tensors that nobody planned yet.
-  static bool isCandidate(CollectiveOpInterface start) {
-    if (!isa<AllReduceOp, BroadcastOp>(*start) || !start.getCollectiveDests().empty() || start->hasAttr("one_shot"))
-      return false;
-    return llvm::all_of(start.getCollectiveInputs().getTypes(), llvm::IsaPred<TensorType>);
+  //===- Waits ------------------------------------------------------------------------------===//
+
+  /// A wait for what was waited for before gives the same values. A wait alone keeps a buffer in flight alive, so it
+  /// goes only where the earlier one keeps as much.
+  void removeUselessWaits(Block &block) {
+    for (WaitOp wait : llvm::make_early_inc_range(block.getOps<WaitOp>())) {
+      if (wait.getFuture().hasOneUse())
+        continue;
+      DominanceInfo &dominance = getAnalysis<DominanceInfo>();
+      for (Operation *user : wait.getFuture().getUsers()) {
+        auto earlier = dyn_cast<WaitOp>(user);
+        if (!earlier || earlier == wait || !dominance.properlyDominates(earlier, wait))
+          continue;
+        if (!llvm::all_of(wait.getInflight(),
+                          [&](Value kept) { return llvm::is_contained(earlier.getInflight(), kept); })) {
+          remarkMissed(wait.getLoc(), getArgument(), "the wait keeps a buffer that the earlier one does not");
+          continue;
+        }
+        remarkPassed(wait.getLoc(), getArgument(), "wait removed: waited for already", 0);
+        wait.replaceAllUsesWith(earlier.getResults());
+        wait.erase();
+        break;
+      }
+    }
   }
 
-  void realize(CollectiveOpInterface start, const StorageUsers &users) {
+  //===- Destinations -----------------------------------------------------------------------===//
+
+  /// The copy that is all that becomes of a collective's result, or null.
+  static FsdpCopyOp findOnlyCopy(CollectiveOpInterface start) {
+    Value future = start.getCollectiveFuture();
+    if (!start.getCollectiveDests().empty() || futureTypes(start).size() != 1 || !future.hasOneUse())
+      return {};
+    auto wait = dyn_cast<WaitOp>(*future.user_begin());
+    if (!wait || wait->getBlock() != start->getBlock() || !wait->getResult(0).hasOneUse())
+      return {};
+    auto copy = dyn_cast<FsdpCopyOp>(*wait->getResult(0).user_begin());
+    return copy && copy.getSource() == wait->getResult(0) && copy->getBlock() == start->getBlock() ? copy
+                                                                                                   : FsdpCopyOp();
+  }
+
+  /// Why the collective cannot write where its result is copied to; empty where it can.
+  static std::string findObstacle(CollectiveOpInterface start, FsdpCopyOp copy, const StorageUsers &users) {
+    Value dest = copy.getDest();
+    if (dest.getType() != futureTypes(start).front())
+      return "the result is copied to another type";
+    Operation *def = dest.getDefiningOp();
+    if (def && def->getBlock() == start->getBlock() && !def->isBeforeInBlock(start))
+      return "what the result is copied to is made after the start, by " + def->getName().getStringRef().str();
+    ArrayRef<StorageId> ids = users.storage.of(dest);
+    if (ids.size() != 1)
+      return "what the result is copied to may have one of several storages";
     for (Value input : start.getCollectiveInputs())
-      if (StringRef obstacle = users.findObstacle(input); !obstacle.empty())
-        return remarkMissed(start->getLoc(), getArgument(), obstacle.str());
+      if (llvm::is_contained(users.storage.of(input), ids.front()))
+        return "the result is copied to the storage of an input";
+    if (Operation *user = users.findUserBetween(start, copy, ids.front()))
+      return "what the result is copied to is used before the copy by " + user->getName().getStringRef().str();
+    return "";
+  }
+
+  /// A result that is only copied is written where it is copied to.
+  void writeWhereCopied(Block &block) {
+    SmallVector<std::pair<CollectiveOpInterface, FsdpCopyOp>> copies;
+    for (auto start : block.getOps<CollectiveOpInterface>())
+      if (FsdpCopyOp copy = isOnTensors(start) ? findOnlyCopy(start) : FsdpCopyOp())
+        copies.push_back({start, copy});
+    if (copies.empty())
+      return;
+    StorageUsers users(block);
+    llvm::SmallDenseSet<StorageId> written;
+    for (auto [start, copy] : copies) {
+      std::string obstacle = findObstacle(start, copy, users);
+      // The map does not know of destinations that were set meanwhile: one per storage.
+      if (obstacle.empty() && !written.insert(users.storage.of(copy.getDest()).front()).second)
+        obstacle = "another collective was made to write there";
+      if (!obstacle.empty()) {
+        remarkMissed(start.getLoc(), getArgument(), obstacle);
+        continue;
+      }
+      setDestinations(start, copy.getDest());
+      remarkPassed(start.getLoc(), getArgument(), "written where it was copied to",
+                   getStaticBytes(copy.getDest().getType()).value_or(0));
+      copy.erase();
+    }
+  }
+
+  //===- One shot, in place, symmetric ------------------------------------------------------===//
+
+  void decideStorage(Block &block) {
+    SmallVector<CollectiveOpInterface> starts;
+    for (auto start : block.getOps<CollectiveOpInterface>())
+      if (!start.getCollectiveInputs().empty() || !futureTypes(start).empty())
+        starts.push_back(start);
+    if (starts.empty())
+      return;
+    // Setting a destination to the input leaves what the map says of other values true.
+    StorageUsers users(block);
+    groupOf.clear();
+    for (CollectiveOpInterface start : starts) {
+      bool inPlace = isa<AllReduceOp, BroadcastOp>(*start) && !start->hasAttr("one_shot") && reduce(start, users);
+      decideSymmetric(start, users, inPlace);
+    }
+  }
+
+  /// One shot, or in place: returns whether the latter.
+  bool reduce(CollectiveOpInterface start, const StorageUsers &users) {
+    auto refuse = [&](const std::string &reason) {
+      remarkMissed(start->getLoc(), getArgument(), reason);
+      return false;
+    };
+    for (Value input : start.getCollectiveInputs())
+      if (std::string obstacle = users.findObstacle(users.storage.of(input), input.getType(), "the input");
+          !obstacle.empty())
+        return isOnTensors(start) ? refuse(obstacle) : false;
     int64_t bytes = getCollectiveBytes(start);
     auto allReduce = dyn_cast<AllReduceOp>(*start);
     if (allReduce && allReduce.getReduction() == ReductionKind::sum && bytes <= oneShotThresholdBytes) {
       allReduce.setOneShot(true);
-      return remarkPassed(start->getLoc(), getArgument(), "done in one shot", bytes);
+      remarkPassed(start->getLoc(), getArgument(), "done in one shot", bytes);
+      return false;
     }
-    realizeInPlace(start, users, bytes);
+    if (!isOnTensors(start) || !start.getCollectiveDests().empty())
+      return false;
+    llvm::SmallDenseSet<StorageId> seen;
+    for (auto [input, type] : llvm::zip_equal(start.getCollectiveInputs(), futureTypes(start))) {
+      StorageId id = users.storage.of(input).front();
+      if (users.isPart(id, input.getType()))
+        return refuse("the input is a part of its storage");
+      if (!seen.insert(id).second)
+        return refuse("two inputs share their storage");
+      if (input.getType() != type)
+        return refuse("the input does not have the result's type");
+      if (Operation *later = users.findLaterUser(start, id))
+        return refuse("the input's storage is used afterwards by " + later->getName().getStringRef().str());
+    }
+    setDestinations(start, llvm::to_vector(start.getCollectiveInputs()));
+    remarkPassed(start->getLoc(), getArgument(), "written in place", bytes);
+    return true;
   }
 
-  void realizeInPlace(CollectiveOpInterface start, const StorageUsers &users, int64_t bytes) {
-    llvm::SmallDenseSet<StorageId> seen;
-    for (auto [input, type] : llvm::zip_equal(start.getCollectiveInputs(),
-                                              cast<FutureType>(start.getCollectiveFuture().getType()).getTypes())) {
-      if (!seen.insert(users.idOf(input)).second)
-        return remarkMissed(start->getLoc(), getArgument(), "two inputs share their storage");
-      if (input.getType() != type)
-        return remarkMissed(start->getLoc(), getArgument(), "the input does not have the result's type");
-      if (Operation *later = users.findLaterUser(start, input)) {
-        remarkMissed(start->getLoc(), getArgument(),
-                     "the input's storage is used afterwards by " + later->getName().getStringRef().str());
-        return;
-      }
-    }
-    SmallVector<Value> inputs(start.getCollectiveInputs());
-    if (auto allReduce = dyn_cast<AllReduceOp>(*start))
-      allReduce.getDestsMutable().assign(inputs);
-    else
-      cast<BroadcastOp>(*start).getDestsMutable().assign(inputs);
-    remarkPassed(start->getLoc(), getArgument(), "written in place", bytes);
+  /// Why an input or output cannot be in symmetric memory of the start's group; empty where it can.
+  std::string findSymmetricObstacle(ArrayRef<StorageId> ids, Type type, StringRef noun, FlatSymbolRefAttr group,
+                                    const StorageUsers &users) const {
+    std::string obstacle = users.findObstacle(ids, type, noun);
+    if (!obstacle.empty())
+      return obstacle;
+    FlatSymbolRefAttr planned = groupOf.lookup(ids.front());
+    if (planned && planned != group)
+      return noun.str() + " is planned for @" + planned.getValue().str() + " already";
+    return "";
   }
+
+  void decideSymmetric(CollectiveOpInterface start, const StorageUsers &users, bool inPlace) {
+    // One shot reads the other ranks' inputs: these have to be symmetric.
+    if ((!symmetric && !start->hasAttr("one_shot")) || start->hasAttr(CommDialect::kSymmetricAttrName))
+      return;
+    SmallVector<bool> marks;
+    int64_t bytes = 0;
+    auto decide = [&](ArrayRef<StorageId> ids, Value buffer, Type type, StringRef noun, bool leaves) {
+      std::string obstacle = findSymmetricObstacle(ids, type, noun, start.getGroupAttr(), users);
+      if (obstacle.empty() && leaves)
+        obstacle = (noun + "'s storage leaves the block").str();
+      if (obstacle.empty() && isa<MemRefType>(type))
+        obstacle = makeSymmetric(buffer, start.getGroupAttr());
+      marks.push_back(obstacle.empty());
+      if (!obstacle.empty())
+        remarkMissed(start.getLoc(), getArgument(), "no symmetric memory: " + obstacle);
+      else if (groupOf.try_emplace(ids.front(), start.getGroupAttr()).second)
+        bytes += users.storage.classes()[ids.front()].bytes;
+    };
+    auto outputOf = [&](size_t index) { return users.storage.ofFutureValue(start.getCollectiveFuture(), index); };
+    auto isLiveOut = [&](StorageId id) { return users.storage.classes()[id].liveOut; };
+    for (auto [index, input] : llvm::enumerate(start.getCollectiveInputs()))
+      decide(users.storage.of(input), input, input.getType(), "the input",
+             inPlace && llvm::any_of(outputOf(index), isLiveOut));
+    if (inPlace) // the outputs are the inputs
+      for (size_t index = 0, count = marks.size(); index < count; ++index)
+        marks.push_back(marks[index]);
+    else
+      for (auto [index, type] : llvm::enumerate(futureTypes(start)))
+        decide(outputOf(index), isOnTensors(start) ? Value() : start.getCollectiveDests()[index], type, "the output",
+               false);
+    if (!llvm::is_contained(marks, true))
+      return;
+    remarkPassed(start.getLoc(), getArgument(), "symmetric memory", bytes);
+    if (isOnTensors(start))
+      start->setAttr(CommDialect::kSymmetricAttrName, DenseBoolArrayAttr::get(start.getContext(), marks));
+  }
+
+  /// Of each storage class that is planned to be symmetric: the group.
+  llvm::DenseMap<StorageId, FlatSymbolRefAttr> groupOf;
 };
 
 } // namespace

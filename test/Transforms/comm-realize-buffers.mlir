@@ -1,12 +1,14 @@
-// RUN: comm-opt %s --comm-realize-buffers="one-shot-threshold-bytes=16" --remarks-filter=comm-realize-buffers --verify-diagnostics --split-input-file | FileCheck %s
+// RUN: comm-opt %s --comm-realize-buffers="one-shot-threshold-bytes=16 symmetric=false" --remarks-filter=comm-realize-buffers --verify-diagnostics --split-input-file | FileCheck %s
 
 // Tests that small sums are done in one shot and larger ones in place.
 comm.group @dp #comm.iota<[1, 4]>
 // CHECK-LABEL: func @pattern
 func.func @pattern(%x: tensor<8xf32>) -> (tensor<4xf32>, tensor<8xf32>, tensor<4xf32>, tensor<8xf32>) {
   %a = comm.compute "small"(%x) : (tensor<8xf32>) -> tensor<4xf32>
-  // CHECK: comm.all_reduce sum %{{.*}} on @dp one_shot :
-  // expected-remark @+1 {{Bytes=16, What="done in one shot"}}
+  // CHECK: comm.all_reduce sum %{{.*}} on @dp one_shot {comm.symmetric = array<i1: true, false>} :
+  // expected-remark @+3 {{Bytes=16, What="done in one shot"}}
+  // expected-remark @+2 {{Reason="no symmetric memory: the output's storage leaves the block"}}
+  // expected-remark @+1 {{Bytes=16, What="symmetric memory"}}
   %f0 = comm.all_reduce sum %a on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   %w0 = comm.wait %f0 : !comm.future<tensor<4xf32>>
   // CHECK: %[[B:.*]] = comm.compute "large"
@@ -21,7 +23,6 @@ func.func @pattern(%x: tensor<8xf32>) -> (tensor<4xf32>, tensor<8xf32>, tensor<4
   // expected-remark @+1 {{What="written in place"}}
   %f2 = comm.all_reduce max %c on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   %w2 = comm.wait %f2 : !comm.future<tensor<4xf32>>
-  %again = comm.wait %f2 : !comm.future<tensor<4xf32>>
   // CHECK: %[[D:.*]] = comm.compute "root"
   %d = comm.compute "root"(%x) : (tensor<8xf32>) -> tensor<8xf32>
   // CHECK: comm.broadcast %[[D]] into %[[D]] on @dp
@@ -39,6 +40,7 @@ comm.group @dp #comm.iota<[1, 4]>
 func.func @refused(%x: tensor<8xf32>, %y: tensor<?xf32>, %p: i1) -> tensor<8xf32> {
   // CHECK-NOT: one_shot
   // CHECK-NOT: into
+  // CHECK-NOT: comm.symmetric
   // expected-remark @+1 {{Reason="the input's storage is an argument's, or is made outside of the block"}}
   %f0 = comm.all_reduce sum %x on @dp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
   %w0 = comm.wait %f0 : !comm.future<tensor<8xf32>>
@@ -74,8 +76,32 @@ func.func @refused(%x: tensor<8xf32>, %y: tensor<?xf32>, %p: i1) -> tensor<8xf32
     %f7 = comm.all_reduce sum %g on @dp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
     %w7 = comm.wait %f7 : !comm.future<tensor<8xf32>>
   }
-  // What does not reduce or broadcast is none of the pass's business.
+  // What does not reduce or broadcast has nothing to write in place.
   %f8 = comm.all_gather %g on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
   %w8 = comm.wait %f8 : !comm.future<tensor<32xf32>>
   return %a : tensor<8xf32>
+}
+
+// -----
+
+// Tests the coalesced form: all inputs are written, or none.
+comm.group @dp #comm.iota<[1, 4]>
+// CHECK-LABEL: func @coalesced
+func.func @coalesced(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  // CHECK: %[[A:.*]] = comm.compute "a"
+  %a = comm.compute "a"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  %b = comm.compute "b"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  // CHECK: %[[B:.*]] = comm.compute "b"
+  // CHECK: comm.all_reduce sum %[[A]], %[[B]] into %[[A]], %[[B]] on @dp
+  // expected-remark @+1 {{Bytes=64, What="written in place"}}
+  %f = comm.all_reduce sum %a, %b on @dp : (tensor<8xf32>, tensor<8xf32>) -> !comm.future<tensor<8xf32>, tensor<8xf32>>
+  %w:2 = comm.wait %f : !comm.future<tensor<8xf32>, tensor<8xf32>>
+  %c = comm.compute "c"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  %d = comm.compute "d"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  // CHECK: comm.all_reduce sum %{{.*}}, %{{.*}} on @dp
+  // expected-remark @+1 {{Reason="the input's storage is used afterwards by comm.compute"}}
+  %g = comm.all_reduce sum %c, %d on @dp : (tensor<8xf32>, tensor<8xf32>) -> !comm.future<tensor<8xf32>, tensor<8xf32>>
+  %v:2 = comm.wait %g : !comm.future<tensor<8xf32>, tensor<8xf32>>
+  comm.compute "use"(%d) side_effects : (tensor<8xf32>) -> ()
+  return %w#0, %v#0 : tensor<8xf32>, tensor<8xf32>
 }

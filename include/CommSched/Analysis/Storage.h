@@ -56,6 +56,9 @@ public:
   /// without storage.
   llvm::ArrayRef<StorageId> of(mlir::Value value) const;
 
+  /// The classes of value `index` of a future whose start stands in the block or in a region of it; empty for others.
+  llvm::ArrayRef<StorageId> ofFutureValue(mlir::Value future, unsigned index) const;
+
   /// The start of a future, if it stands in the block or in a region of it; null for a future that came in.
   mlir::Operation *startOf(mlir::Value future) const { return starts.lookup(future); }
 

@@ -105,16 +105,31 @@ def CommReinplaceAllGather : Pass<"comm-reinplace-all-gather"> {
 }
 
 def CommRealizeBuffers : Pass<"comm-realize-buffers"> {
-  let summary = "decide what storage all-reduces and broadcasts of tensors use";
+  let summary = "decide what storage collectives use";
   let description = [{
-    Small sums become `one_shot`: every rank reads the others' inputs itself. Other all-reduces, and broadcasts, write their input
-    (`into` it) where nothing uses it afterwards. Both need inputs of static size whose storage the block makes for itself:
-    no argument's, no constant's, no part of a larger one, none that leaves the block. Remarks say what was done, or why not.
+    To run last among the rewrites, before bufferization (or on buffers). Per block:
+
+    - A wait for what an earlier one waited for goes; its values are the earlier one's. (One-shot collectives have waits like
+      others here: nothing in this dialect blocks at its start.)
+    - A result that is only copied into a parameter (`comm.fsdp.copy`) is written there (`into` it), if nothing touches that
+      storage between start and copy, and the copy goes.
+    - A sum up to the threshold becomes `one_shot`: every rank reads the others' inputs itself. Other all-reduces, and
+      broadcasts, of one or several tensors write their inputs (`into` them) where nothing uses these afterwards.
+    - What collectives of any kind read and write is put into `#comm.symmetric` memory of their group. On tensors the
+      collective is marked (`comm.symmetric`), and `comm-bufferize` makes the buffers; on buffers the allocations' memory
+      space is changed at once.
+
+    The last two need storage that the block makes for itself, of static size: no argument's, no constant's, none that leaves
+    the block, none that is planned for another group already; to write an input, also no part of a larger storage. Remarks
+    say what was done, or why not.
   }];
   let options = [
     Option<"oneShotThresholdBytes", "one-shot-threshold-bytes", "int64_t", "131072",
            "largest all-reduce that is done in one shot, bytes; 0 for none">,
+    Option<"symmetric", "symmetric", "bool", "true",
+           "put inputs and outputs into symmetric memory; one-shot collectives have theirs there in any case">,
   ];
+  let dependentDialects = ["::commsched::comm::CommDialect"];
 }
 
 def CommRemoveUnshardedParamUsage : Pass<"comm-remove-unsharded-param-usage"> {

@@ -64,6 +64,15 @@ LogicalResult CommDialect::verifyOperationAttribute(Operation *op, NamedAttribut
       return op->emitError() << "'" << name << "' is for operations that are no collective themselves";
     return require(isa<FlatSymbolRefAttr>(value), "the symbol of a comm.group");
   }
+  if (name == kSymmetricAttrName) {
+    auto marks = dyn_cast<DenseBoolArrayAttr>(value);
+    auto start = dyn_cast<CollectiveOpInterface>(op);
+    return require(marks && start &&
+                       marks.size() == static_cast<int64_t>(
+                                           start.getCollectiveInputs().size() +
+                                           cast<FutureType>(start.getCollectiveFuture().getType()).getTypes().size()),
+                   "an i1 array on a collective, with one entry per input and per value of its future");
+  }
   if (name == kSignatureAttrName)
     return require(isa<StringAttr>(value) && isa<FunctionOpInterface>(op), "a string on a function");
   if (name == kDonatedAttrName || name == kReadyAttrName)

@@ -130,3 +130,19 @@ func.func private @misspelt_argument(tensor<4xf32> {comm.donatd})
 
 // expected-error @+1 {{'comm.donated' of result #0 is no result attribute of the comm dialect}}
 func.func private @donated_result() -> (tensor<4xf32> {comm.donated})
+
+// -----
+
+func.func @symmetric_c1(%x: tensor<4xf32>) {
+  // expected-error @+1 {{'comm.symmetric' must be an i1 array on a collective, with one entry per input and per value of its future}}
+  %f = comm.all_gather %x on @dp {comm.symmetric = array<i1: true>} : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
+  return
+}
+
+// -----
+
+func.func @symmetric_c1_other(%x: tensor<4xf32>) {
+  // expected-error @+1 {{'comm.symmetric' must be an i1 array on a collective}}
+  comm.compute "c"(%x) {comm.symmetric = array<i1: true>} : (tensor<4xf32>) -> ()
+  return
+}

@@ -29,6 +29,7 @@ def Comm_Dialect : Dialect {
     | `comm.donated` | argument of a function | freed after its last use |
     | `comm.bytes_hint = N : i64` | argument of a function | its bytes, for a dynamic size |
     | `comm.ready_ns = N : i64` | argument of a function | when an in-flight future's data is there (default 0) |
+    | `comm.symmetric = array<i1: ...>` | collective | which inputs, then outputs, are to be in symmetric memory; set and carried out by passes |
     | `comm.schedule_signature = "..."` | function | hash of the sequence of collectives, stamped by the passes |
 
     Any other `comm.` attribute is an error, so that a misspelt one is not silently without effect.
@@ -44,6 +45,7 @@ def Comm_Dialect : Dialect {
     "::mlir::FlatSymbolRefAttr":$hybrid,
     "::mlir::UnitAttr":$pinned,
     "::mlir::DenseI64ArrayAttr":$bytes_hint,
+    "::mlir::DenseBoolArrayAttr":$symmetric,
     "::mlir::StringAttr":$schedule_signature
   );
   let extraClassDeclaration = [{
@@ -55,6 +57,7 @@ def Comm_Dialect : Dialect {
     static constexpr ::llvm::StringLiteral kCostAttrName = "comm.cost";
     static constexpr ::llvm::StringLiteral kHybridAttrName = "comm.hybrid";
     static constexpr ::llvm::StringLiteral kPinnedAttrName = "comm.pinned";
+    static constexpr ::llvm::StringLiteral kSymmetricAttrName = "comm.symmetric";
     static constexpr ::llvm::StringLiteral kSignatureAttrName = "comm.schedule_signature";
 
   private:
