@@ -174,7 +174,9 @@ struct WaitModel : public StorageModel<WaitModel, WaitOp> {
     SmallVector<Value> inFlight(wait.getInflight());
     if (auto start = wait.getFuture().getDefiningOp<CollectiveOpInterface>()) {
       inFlight.assign(start.getCollectiveInputs().begin(), start.getCollectiveInputs().end());
-      llvm::append_range(inFlight, start.getCollectiveDests());
+      for (Value dest : start.getCollectiveDests())
+        if (!llvm::is_contained(inFlight, dest))
+          inFlight.push_back(dest);
     }
     auto result = WaitOp::create(rewriter, op->getLoc(), types, wait.getFuture(), inFlight);
     result->setDiscardableAttrs(op->getDiscardableAttrDictionary());

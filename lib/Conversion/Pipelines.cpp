@@ -54,6 +54,7 @@ static void addWherePresent(OpPassManager &pm, WherePresentPass::Predicate isPre
 
 void commsched::buildLowerToRuntimePipeline(OpPassManager &pm) {
   pm.addPass(createCommBufferize());
+  pm.addPass(createCommPlanBuffers());
   bufferization::buildBufferDeallocationPipeline(pm);
   pm.addPass(createConvertBufferizationToMemRefPass());
   pm.addPass(createCommToLLVM());

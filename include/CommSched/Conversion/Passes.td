@@ -35,6 +35,27 @@ def CommBufferize : Pass<"comm-bufferize", "mlir::ModuleOp"> {
   let dependentDialects = ["mlir::bufferization::BufferizationDialect", "mlir::memref::MemRefDialect"];
 }
 
+def CommPlanBuffers : Pass<"comm-plan-buffers"> {
+  let summary = "give buffers fixed places in one arena per block and memory space";
+  let description = [{
+    Buffers of static size that are freed by one operation of their own block (as `comm-bufferize` leaves them) become views
+    of one allocation, at offsets that the plan of `Scheduling/BufferPlan.h` gives: those that live together lie apart, others
+    share space. A deallocation never stands before the last wait of what is in flight, so neither does the end of a life.
+    Plain memory and the symmetric memory of each group have an arena of their own. The arena of the body of an `scf.for`,
+    `scf.while` or `scf.if` is allocated outside of it and is a buffer of the block around it: every iteration finds its
+    buffers at the same place. The plan depends on the module alone, so all ranks find the same offsets.
+
+    Every plan is checked by a verifier that shares no code with the planner. Remarks say how large each arena is and how
+    much is live at most.
+  }];
+  let options = [
+    Option<"alignmentBytes", "alignment-bytes", "int64_t", "256",
+           "offsets are multiples of this power of two; cudaMalloc aligns to 256">,
+  ];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::memref::MemRefDialect",
+                           "mlir::bufferization::BufferizationDialect"];
+}
+
 def CommToLLVM : Pass<"comm-to-llvm", "mlir::ModuleOp"> {
   let summary = "lower collectives on buffers to calls of the runtime";
   let description = [{

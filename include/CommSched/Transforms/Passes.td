@@ -132,6 +132,18 @@ def CommRealizeBuffers : Pass<"comm-realize-buffers"> {
   let dependentDialects = ["::commsched::comm::CommDialect"];
 }
 
+def CommDecomposeAllToAll : Pass<"comm-decompose-all-to-all"> {
+  let summary = "exchange along the leading dimension only";
+  let description = [{
+    An all-to-all on tensors that splits or concatenates along another dimension than the first becomes a transposition that
+    brings the pieces to the front, an all-to-all along the leading dimension, and after the wait a transposition that puts
+    them in their place; uneven pieces too. Bits do not change. For backends that move contiguous pieces only (the lowering of
+    this project takes any dimension). Left alone, with a remark: dynamic sizes, given destinations, buffers, and a future
+    that leaves its block.
+  }];
+  let dependentDialects = ["::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def CommRemoveUnshardedParamUsage : Pass<"comm-remove-unsharded-param-usage"> {
   let summary = "read gathered values instead of the parameters that they are copied into";
   let description = [{

@@ -1,0 +1,158 @@
+//===- CommPlanBuffers.cpp - The pass comm-plan-buffers ---------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// The lives of buffers are in the program: from `memref.alloc` to `memref.dealloc`. Blocks are planned from the inside
+// out: the arena of a loop's body is one buffer of the block around the loop, so that it is allocated once and every
+// iteration finds its buffers at the same place.
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Conversion/Passes.h"
+#include "CommSched/Dialect/Comm/CommDialect.h"
+#include "CommSched/Scheduling/BufferPlan.h"
+#include "FunctionLowering.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/Remarks.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace commsched {
+#define GEN_PASS_DEF_COMMPLANBUFFERS
+#include "CommSched/Conversion/Passes.h.inc"
+} // namespace commsched
+
+using namespace mlir;
+using namespace commsched;
+using namespace commsched::comm;
+
+namespace {
+
+/// An allocation that the plan places: it is freed by one operation of its block.
+struct PlannedBuffer {
+  memref::AllocOp alloc;
+  memref::DeallocOp dealloc;
+  LiveInterval life;
+};
+
+using BuffersBySpace = llvm::MapVector<Attribute, std::vector<PlannedBuffer>>;
+
+struct CommPlanBuffersPass : public commsched::impl::CommPlanBuffersBase<CommPlanBuffersPass> {
+  using CommPlanBuffersBase::CommPlanBuffersBase;
+
+  void runOnOperation() override {
+    if (alignmentBytes <= 0 || !llvm::isPowerOf2_64(alignmentBytes)) {
+      emitError(getOperation()->getLoc())
+          << "alignment-bytes must be a power of two, not " << alignmentBytes.getValue();
+      return signalPassFailure();
+    }
+    SmallVector<Block *> blocks;
+    getOperation()->walk([&](Block *block) { // inner blocks first
+      if (isa<FunctionOpInterface, scf::ForOp, scf::IfOp, scf::WhileOp>(block->getParentOp()))
+        blocks.push_back(block);
+    });
+    for (Block *block : blocks)
+      for (auto &[space, buffers] : collect(*block))
+        if (failed(plan(*block, space, buffers)))
+          return signalPassFailure();
+  }
+
+private:
+  /// Bytes of a buffer as it lies in memory; none where the plan leaves it alone.
+  static std::optional<Bytes> bytesOf(MemRefType type) {
+    Bytes element = type.getElementType().isIntOrIndexOrFloat() ? getElementBytes(type.getElementType()) : 0;
+    Attribute space = type.getMemorySpace();
+    std::optional<int64_t> elements = getStaticElements(type);
+    if (element == 0 || !elements || !type.getLayout().isIdentity() || (space && !isa<SymmetricAttr>(space)))
+      return std::nullopt;
+    Bytes bytes;
+    if (llvm::MulOverflow(*elements, element, bytes))
+      return std::nullopt;
+    return bytes;
+  }
+
+  /// The only deallocation of a buffer, if it stands in the same block.
+  static memref::DeallocOp findDealloc(memref::AllocOp alloc) {
+    memref::DeallocOp found;
+    for (Operation *user : alloc->getUsers())
+      if (auto dealloc = dyn_cast<memref::DeallocOp>(user)) {
+        if (found)
+          return {};
+        found = dealloc;
+      }
+    return found && found->getBlock() == alloc->getBlock() ? found : memref::DeallocOp();
+  }
+
+  static BuffersBySpace collect(Block &block) {
+    llvm::DenseMap<Operation *, int32_t> positions;
+    for (Operation &op : block)
+      positions.try_emplace(&op, positions.size());
+    BuffersBySpace result;
+    for (auto alloc : block.getOps<memref::AllocOp>()) {
+      std::optional<Bytes> bytes = bytesOf(alloc.getType());
+      memref::DeallocOp dealloc = findDealloc(alloc);
+      if (bytes && dealloc)
+        result[alloc.getType().getMemorySpace()].push_back(
+            {alloc, dealloc, {positions.lookup(alloc), positions.lookup(dealloc), *bytes}});
+    }
+    return result;
+  }
+
+  LogicalResult plan(Block &block, Attribute space, std::vector<PlannedBuffer> &buffers) {
+    if (buffers.size() < 2 && isa<FunctionOpInterface>(block.getParentOp()))
+      return success(); // one buffer is its own arena
+    std::vector<LiveInterval> lives;
+    for (const PlannedBuffer &buffer : buffers)
+      lives.push_back(buffer.life);
+    BufferPlan plan = planBuffers(lives, alignmentBytes);
+    Location loc = buffers.front().alloc.getLoc();
+    if (std::string mistake = verifyBufferPlan(lives, plan, alignmentBytes); !mistake.empty())
+      return emitError(loc) << "the buffer plan is wrong: " << mistake;
+    remark::analysis(loc, remark::RemarkOpts::name("arena").category(getArgument()))
+        << remark::metric("Buffers", static_cast<int64_t>(buffers.size())) << remark::metric("Bytes", plan.total)
+        << remark::metric("LiveAtMost", plan.bound);
+    Value arena = allocateArena(block, space, plan.total, loc);
+    OpBuilder builder(block.getParentOp()->getContext());
+    for (auto [buffer, offset] : llvm::zip_equal(buffers, plan.offsets)) {
+      builder.setInsertionPoint(buffer.alloc);
+      Value shift = arith::ConstantIndexOp::create(builder, buffer.alloc.getLoc(), offset);
+      Value view =
+          memref::ViewOp::create(builder, buffer.alloc.getLoc(), buffer.alloc.getType(), arena, shift, ValueRange());
+      buffer.dealloc.erase();
+      buffer.alloc.replaceAllUsesWith(view);
+      buffer.alloc.erase();
+    }
+    return success();
+  }
+
+  /// Memory for a block's buffers: around the operation of an inner block, else from the block's begin to its end.
+  static Value allocateArena(Block &block, Attribute space, Bytes total, Location loc) {
+    Operation *parent = block.getParentOp();
+    bool isInner = !isa<FunctionOpInterface>(parent);
+    OpBuilder builder(parent->getContext());
+    if (isInner)
+      builder.setInsertionPoint(parent);
+    else
+      builder.setInsertionPointToStart(&block);
+    auto type = MemRefType::get({total}, builder.getI8Type(), MemRefLayoutAttrInterface(), space);
+    auto alloc = memref::AllocOp::create(builder, loc, type);
+    if (isInner)
+      builder.setInsertionPointAfter(parent);
+    else
+      builder.setInsertionPoint(block.getTerminator());
+    auto dealloc = memref::DeallocOp::create(builder, loc, alloc);
+    // Freed here and by no other pass.
+    for (Operation *op : {alloc.getOperation(), dealloc.getOperation()})
+      op->setAttr(bufferization::BufferizationDialect::kManualDeallocation, builder.getUnitAttr());
+    return alloc;
+  }
+};
+
+} // namespace
