@@ -19,6 +19,7 @@
 #include "CommSched/Transforms/TrafficCheck.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/StringExtras.h"
 
 namespace commsched {
 #define GEN_PASS_DEF_COMMSCHEDULE
@@ -53,6 +54,17 @@ std::string explain(const LoadedBlock &loaded, const StartOutcome &outcome, Byte
   }
 }
 
+/// The other members of a bucket: "all_gather_2, all_gather_3 and 5 more".
+std::string namesOfOthers(const LoadedBlock &loaded, const Bucket &bucket, NodeId start) {
+  constexpr size_t kNamed = 3;
+  SmallVector<std::string> names;
+  for (NodeId member : bucket.members)
+    if (member != start && names.size() < kNamed)
+      names.push_back(nameOf(loaded.nodes[member]));
+  size_t more = bucket.members.size() - 1 - names.size();
+  return llvm::join(names, ", ") + (more == 0 ? "" : " and " + std::to_string(more) + " more");
+}
+
 /// One remark per collective: passed where its exposed time fell, missed where some is left, analysis otherwise.
 void remarkOutcomes(const LoadedBlock &loaded, const ScheduleResult &result, ArrayRef<Location> locations) {
   for (auto [outcome, loc] : llvm::zip_equal(result.starts, locations)) {
@@ -68,7 +80,8 @@ void remarkOutcomes(const LoadedBlock &loaded, const ScheduleResult &result, Arr
     if (outcome.bucket != kNone) {
       const Bucket &bucket = result.buckets[outcome.bucket];
       remark << remark::metric("BucketSize", static_cast<int64_t>(bucket.members.size()))
-             << remark::metric("BucketForm", stringify(bucket.form).str());
+             << remark::metric("BucketForm", stringify(bucket.form).str())
+             << remark::metric("MergedWith", namesOfOthers(loaded, bucket, outcome.start));
     }
     remark << remark::metric("LimitingFactor", explain(loaded, outcome, result.limit));
   }

@@ -7,6 +7,7 @@
 // RUN: comm-opt %s --comm-schedule -o %t.several && comm-opt %s --comm-schedule --mlir-disable-threading -o %t.one
 // RUN: diff %t.several %t.one
 // RUN: comm-opt %s --comm-schedule="bucketing=false" --remarks-filter=comm-schedule 2>&1 >/dev/null | FileCheck %s --check-prefix=REMARK
+// RUN: comm-opt %s --comm-schedule --remarks-filter=comm-schedule 2>&1 >/dev/null | FileCheck %s --check-prefix=PARTNERS
 
 comm.group @dp #comm.iota<[8, 8] from [8, 8] transpose [1, 0]>
 
@@ -59,6 +60,7 @@ func.func @donated(%x: tensor<4096xf32> {comm.donated}, %w: tensor<512xf32>) -> 
 // MERGED-LABEL: func.func @neighbours
 // MERGED-COUNT-1: comm.all_gather
 // MERGED-NOT: comm.all_gather
+// PARTNERS: BucketForm=coalesced, BucketSize=4, {{.*}}MergedWith="{{[^,]*}}, {{[^,]*}}, {{[^,]*}}", PositionAfter
 // CAP-LABEL: func.func @neighbours
 // CAP-COUNT-2: comm.all_gather
 // CAP-NOT: comm.all_gather
