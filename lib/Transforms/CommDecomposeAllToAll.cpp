@@ -14,6 +14,7 @@
 
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Transforms/Passes.h"
+#include "CommSched/Transforms/TrafficCheck.h"
 #include "RewriteRemarks.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -100,6 +101,7 @@ struct CommDecomposeAllToAllPass : public commsched::impl::CommDecomposeAllToAll
       if (op.getSplitDim() != 0 || op.getConcatDim() != 0)
         exchanges.push_back(op);
     });
+    TrafficCheck before(getOperation());
     SymbolTableCollection symbols;
     for (AllToAllOp op : exchanges) {
       GroupOp group = lookupGroup(cast<CollectiveOpInterface>(*op), symbols);
@@ -108,6 +110,8 @@ struct CommDecomposeAllToAllPass : public commsched::impl::CommDecomposeAllToAll
       else
         decompose(op, group.getGroupSize());
     }
+    if (failed(before.compare(TrafficCheck(getOperation()), getOperation()->getLoc(), getArgument())))
+      signalPassFailure();
   }
 
 private:

@@ -18,6 +18,7 @@
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/SymmetricMemory.h"
+#include "CommSched/Transforms/TrafficCheck.h"
 #include "RewriteRemarks.h"
 #include "StorageUsers.h"
 #include "mlir/IR/Dominance.h"
@@ -54,11 +55,14 @@ struct CommRealizeBuffersPass : public commsched::impl::CommRealizeBuffersBase<C
   using CommRealizeBuffersBase::CommRealizeBuffersBase;
 
   void runOnOperation() final {
+    TrafficCheck before(getOperation());
     for (Block *block : findSchedulableBlocks(getOperation())) {
       removeUselessWaits(*block);
       writeWhereCopied(*block);
       decideStorage(*block);
     }
+    if (failed(before.compare(TrafficCheck(getOperation()), getOperation()->getLoc(), getArgument())))
+      signalPassFailure();
   }
 
 private:
