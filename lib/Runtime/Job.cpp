@@ -39,7 +39,7 @@ void commrt_options_init(commrt_options *options) {
       options->timeout_ns = ms * 1'000'000;
   options->fault = std::getenv("COMMRT_FAULT");
   if (const char *text = std::getenv("COMMRT_PROGRESS_THREAD"))
-    options->progress_thread = std::atoi(text) != 0;
+    options->progress_thread = std::strtol(text, nullptr, 10) != 0;
 }
 
 /// Loads and opens one backend; on an error nothing of it stays.

@@ -223,7 +223,7 @@ static int64_t largestTag(MPI_Comm comm) {
   int flag = 0;
   int *value = nullptr;
   constexpr int64_t guaranteed = 32767;
-  if (MPI_Comm_get_attr(comm, MPI_TAG_UB, &value, &flag) != MPI_SUCCESS || !flag || !value)
+  if (MPI_Comm_get_attr(comm, MPI_TAG_UB, static_cast<void *>(&value), &flag) != MPI_SUCCESS || !flag || !value)
     return guaranteed;
   return *value;
 }

@@ -175,10 +175,11 @@ int32_t commrt_program_end(commrt_context *context) {
   if (status == COMMRT_OK) {
     char mine = 1, text[1024] = "";
     std::vector<char> all(context->job->ranks);
-    status = context->job->backend->exchange(context->peer, &mine, 1, all.data(), context->job->timeoutNs, text,
-                                             sizeof(text));
-    if (status != COMMRT_OK && !(status = latched(context)))
-      status = fail(context, COMMRT_ERR_TIMEOUT, std::string("ending the program: ") + text);
+    int32_t failed = context->job->backend->exchange(context->peer, &mine, 1, all.data(), context->job->timeoutNs, text,
+                                                     sizeof(text));
+    status = latched(context);
+    if (status == COMMRT_OK && failed != COMMRT_OK)
+      status = fail(context, failed, std::string("ending the program: ") + text);
   }
   context->sites = nullptr;
   context->numSites = 0;
