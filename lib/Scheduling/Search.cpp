@@ -22,12 +22,14 @@ constexpr int64_t kPatience = 24, kBehindPpm = 10000;
 /// Points that a search remembers for others.
 constexpr size_t kFavourites = 4;
 /// The first answer is the best of so many decodes, as long as they take no more than so many steps.
-constexpr size_t kFirstDecodes = 14;
+constexpr size_t kFirstDecodes = 24;
 constexpr int64_t kFirstSteps = 200000;
 /// Estimates of the makespan that deadlines are set by, in permille of the shortest one known; and how many decodes of
 /// the portfolio come first.
 constexpr int64_t kAims[] = {960, 920, 980, 990};
 constexpr size_t kDecodesBeforeAims = 4;
+/// They are tried again as long as they help, up to so many times.
+constexpr int32_t kAimRounds = 3;
 /// Of the effort, the share that an exact search of a small problem may use, and that of the order of the buckets that
 /// were found, in percent.
 constexpr int64_t kExactPercent = 30, kExactLastPercent = 10;
@@ -252,11 +254,16 @@ void Search::aim() {
   Policy best =
       llvm::min_element(points, [](const Point &a, const Point &b) { return a.makespan < b.makespan; })->policy;
   for (Policy policy : {aimingPolicy(), best})
-    for (int64_t share : kAims) {
-      if (isAnswered())
-        return;
-      policy.horizon = mulDiv(mulDiv(incumbent.makespan, share, 1000), 1000, base);
-      begin(policy);
+    for (int32_t round = 0; round < kAimRounds; ++round) {
+      Ns before = incumbent.makespan;
+      for (int64_t share : kAims) {
+        if (isAnswered())
+          return;
+        policy.horizon = mulDiv(mulDiv(incumbent.makespan, share, 1000), 1000, base);
+        begin(policy);
+      }
+      if (incumbent.makespan == before)
+        break;
     }
 }
 
