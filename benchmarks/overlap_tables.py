@@ -38,19 +38,22 @@ def summary(graphs: dict) -> list[str]:
     """One line per graph: makespan / peak, and how ours compare."""
     lines = ["## Makespan in ms / peak in GiB", "",
              "| graph | nodes | as given | PyTorch, order only | PyTorch, bucketing | CommSched, order only | CommSched "
-             "| at PyTorch's peak | bound | CommSched against PyTorch | at PyTorch's peak |",
-             "|---|---|---|---|---|---|---|---|---|---|---|"]
+             "| at PyTorch's peak | bound | CommSched against PyTorch, bucketing | at PyTorch's peak "
+             "| CommSched against PyTorch's best |",
+             "|---|---|---|---|---|---|---|---|---|---|---|---|"]
     for key, g in graphs.items():
         v = g["variants"]
         cell = {n: _ms_gib(v.get(n, {})) for n in v}
         bound = v.get(OURS, {}).get("bound_ms")
-        compare = [_percent(v[n]["makespan_ms"], v[TORCH]["makespan_ms"])
-                   if "makespan_ms" in v.get(n, {}) and "makespan_ms" in v.get(TORCH, {}) else ""
-                   for n in (OURS, AT_PEAK)]
+        best = min((r for n, r in v.items() if n.startswith("PyTorch") and "makespan_ms" in r), default={},
+                   key=lambda r: r["makespan_ms"])
+        pairs = ((OURS, v.get(TORCH, {})), (AT_PEAK, v.get(TORCH, {})), (OURS, best))
+        compare = [_percent(v[n]["makespan_ms"], other["makespan_ms"])
+                   if "makespan_ms" in v.get(n, {}) and "makespan_ms" in other else "" for n, other in pairs]
         columns = ("as given", "PyTorch, order only", TORCH, "CommSched, order only", OURS, AT_PEAK)
         lines.append(
             f"| {key} | {g['nodes']} | " + " | ".join(cell.get(n, "") for n in columns)
-            + f" | {f'{bound:.1f}' if bound else ''} | {compare[0]} | {compare[1]} |")
+            + f" | {f'{bound:.1f}' if bound else ''} | {' | '.join(compare)} |")
     return lines
 
 
@@ -83,8 +86,8 @@ def details(key: str, g: dict) -> list[str]:
                      f"{r['torch_peak_bytes'] / GIB:.2f} | {r['collectives']} | {r['cpu_s']:.2f} |")
     c = g["variants"].get(OURS, {})
     if "bound_ms" in c:
-        lines += ["", f"Bound: {c['bound_ms']:.2f} ms for any merging, {c['order_bound_ms']:.2f} ms for the collectives "
-                      f"as given. CommSched's limit was {c['limit_gib']:.2f} GiB; it made {c['buckets']} buckets."]
+        lines += ["", f"Bound: {c['bound_ms']:.2f} ms for any merging, {c['order_bound_ms']:.2f} ms for the "
+                      f"collectives as given. CommSched's limit was {c['limit_gib']:.2f} GiB; it made {c['buckets']} buckets."]
     return lines + [""]
 
 
