@@ -58,7 +58,8 @@ class Bench:
     def __init__(self, options):
         self.options = options
         self.kernel = "layer" if options.sleep else "mm"
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="comm-overlap-"))
+        self.temporary = tempfile.TemporaryDirectory(prefix="comm-overlap-")  # goes away with this object
+        self.folder = pathlib.Path(self.temporary.name)
 
     def mpirun(self, *arguments):
         """comm-run on all ranks; the timeline of each in a file of its own."""
