@@ -8,13 +8,14 @@
 //
 // Offline dynamic storage allocation. Several cheap rules are tried and the smallest arena wins: a simulated best-fit
 // heap, as XLA's heap simulator has it, and greedy placement in a fixed order, as TensorFlow Lite's planner has it by
-// size. A greedy placement is improved by placing what sits on top earlier.
+// size. The best greedy placement is improved by placing what sits on top earlier.
 //
 //===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/BufferPlan.h"
 #include "llvm/Support/MathExtras.h"
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <set>
@@ -23,10 +24,10 @@
 using namespace commsched;
 
 /// Steps of all greedy placements together, at least and per buffer: a few tenths of a second.
-static constexpr int64_t kPlanSteps = 16 << 20;
+static constexpr int64_t kPlanSteps = 40 << 20;
 static constexpr int64_t kPlanStepsPerBuffer = 64;
-/// How often a greedy placement is repeated with the topmost buffer placed first.
-static constexpr int32_t kPlanRounds = 8;
+/// How often the best greedy placement is repeated with the topmost buffer placed first.
+static constexpr int32_t kPlanRounds = 12;
 
 std::vector<LiveInterval> commsched::liveIntervals(const Problem &problem, llvm::ArrayRef<NodeId> order) {
   std::vector<LiveInterval> intervals(problem.buffers.size());
@@ -244,44 +245,55 @@ private:
 /// Keeps the smallest arena.
 class Planner {
 public:
-  Planner(const PlanInput &input, BufferPlan &plan) : input(input), plan(plan), greedy(input) {
+  Planner(const PlanInput &input, BufferPlan &plan)
+      : input(input), plan(plan), greedy(input), offsets(input.intervals.size(), 0) {
     plan.offsets.assign(input.intervals.size(), 0);
     plan.total = HeapSweep(input).run(plan.offsets);
   }
 
   void run() {
-    auto tryOrder = [&](auto key) {
+    using Key = std::pair<int64_t, int64_t>;
+    auto area = [&](int32_t id) { return llvm::SaturatingMultiply<uint64_t>(input.sizes[id], input.length(id)); };
+    const std::function<Key(int32_t)> keys[] = {
+        [&](int32_t id) { return Key(-static_cast<int64_t>(input.intervals[id].begin), input.sizes[id]); },
+        [&](int32_t id) { return Key(input.sizes[id], input.length(id)); },
+        [&](int32_t id) { return Key(std::min<uint64_t>(area(id), INT64_MAX), input.sizes[id]); },
+    };
+    std::vector<int32_t> bestOrder;
+    Bytes best = std::numeric_limits<Bytes>::max();
+    for (const auto &key : keys) {
       std::vector<int32_t> order(input.ids);
       llvm::stable_sort(order, [&](int32_t a, int32_t b) { return key(a) > key(b); });
-      improve(std::move(order));
-    };
-    tryOrder([&](int32_t id) { return std::make_tuple(input.sizes[id], input.length(id)); });
-    tryOrder([&](int32_t id) { return std::make_tuple(input.length(id), input.sizes[id]); });
-    tryOrder([&](int32_t id) {
-      return std::make_tuple(llvm::SaturatingMultiply<uint64_t>(input.sizes[id], input.length(id)), input.sizes[id]);
-    });
+      if (Bytes total = place(order); total < best) {
+        best = total;
+        bestOrder = std::move(order);
+      }
+    }
+    for (int32_t round = 0; round < kPlanRounds && !bestOrder.empty(); ++round)
+      place(bestOrder);
   }
 
 private:
-  /// Places in `order`, then again with what ends at the top moved to the front, while rounds and steps last.
-  void improve(std::vector<int32_t> order) {
-    std::vector<Bytes> offsets(input.intervals.size(), 0);
-    for (int32_t round = 0; round < kPlanRounds && plan.total > plan.bound; ++round) {
-      std::optional<Bytes> total = greedy.run(order, offsets);
-      if (!total)
-        return;
-      if (*total < plan.total) {
-        plan.total = *total;
-        plan.offsets = offsets;
-      }
-      auto top = llvm::find_if(order, [&](int32_t id) { return offsets[id] + input.sizes[id] == *total; });
-      std::rotate(order.begin(), top, std::next(top));
+  /// Places in `order`, and moves what ends at the top to the front of it. Returns the arena's size.
+  Bytes place(std::vector<int32_t> &order) {
+    std::optional<Bytes> total;
+    if (plan.total > plan.bound)
+      total = greedy.run(order, offsets);
+    if (!total || order.empty())
+      return std::numeric_limits<Bytes>::max();
+    if (*total < plan.total) {
+      plan.total = *total;
+      plan.offsets = offsets;
     }
+    auto top = llvm::find_if(order, [&](int32_t id) { return offsets[id] + input.sizes[id] == *total; });
+    std::rotate(order.begin(), top, std::next(top));
+    return *total;
   }
 
   const PlanInput &input;
   BufferPlan &plan;
   GreedyPlacement greedy;
+  std::vector<Bytes> offsets;
 };
 
 } // namespace

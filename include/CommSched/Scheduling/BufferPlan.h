@@ -48,7 +48,7 @@ std::vector<LiveInterval> liveIntervals(const Problem &problem, llvm::ArrayRef<N
 Bytes maximumLiveBytes(llvm::ArrayRef<LiveInterval> intervals);
 
 /// Plans an arena. The best of several rules: a sweep in time that takes the tightest hole (O(n log n), always), and
-/// placements by size, by length of life and by area into the tightest gap between what is placed already. These cost
+/// placements in time, by size and by area into the tightest gap between what is placed already. These cost
 /// a step per pair of buffers that live together, and are given up beyond a fixed number of steps per buffer.
 /// `alignment` is a power of two. Deterministic.
 BufferPlan planBuffers(llvm::ArrayRef<LiveInterval> intervals, Bytes alignment = kBufferAlignment);
