@@ -7,7 +7,7 @@
 # changes programs, runs all of them on N ranks, and compares results and arguments bit for bit. Many programs go through
 # one process. A program that fails is made as small as possible before it is reported.
 #
-#   random_programs.py --bin FOLDER [--count 40] [--first 0] [--ranks 2,4,8] [--passes "--comm-raise"] [--mpirun MPIRUN]
+#   random_programs.py --bin FOLDER [--count 40] [--first 0] [--ranks 2,4,8] [--passes=--comm-raise] [--mpirun MPIRUN]
 #
 #===-------------------------------------------------------------------------------------------------------------===#
 
@@ -33,7 +33,8 @@ VARIANTS = ["--comm-bucket=form=coalesced", "--comm-bucket=mixed-types", "--comm
             "'--comm-schedule=effort=20000 memory-budget-ratio=0.5'",
             "--comm-reinplace-all-gather --comm-remove-unsharded-param-usage --comm-bucket --comm-schedule=effort=20000 "
             "--comm-realize-buffers",
-            "--reorder-comm-overlap=effort=20000", "--reorder-comm-overlap=solver=seed"]
+            "--reorder-comm-overlap=effort=20000", "--reorder-comm-overlap=solver=seed",
+            "--comm-bufferize --comm-plan-buffers"]
 # A search that goes on for a second finds no other kind of program than one that goes on for a tenth of it.
 OPTIONS = {"comm-schedule": "=effort=20000"}
 
