@@ -37,8 +37,8 @@ def _ms_gib(row: dict) -> str:
 def summary(graphs: dict) -> list[str]:
     """One line per graph: makespan / peak, and how ours compare."""
     lines = ["## Makespan in ms / peak in GiB", "",
-             "| graph | nodes | as given | PyTorch, order only | PyTorch, bucketing | CommSched, order only | CommSched "
-             "| at PyTorch's peak | bound | CommSched against PyTorch, bucketing | at PyTorch's peak "
+             "| graph | nodes | as given | PyTorch, order only | PyTorch, bucketing | CommSched, order only "
+             "| CommSched | at PyTorch's peak | bound | CommSched against PyTorch, bucketing | at PyTorch's peak "
              "| CommSched against PyTorch's best |",
              "|---|---|---|---|---|---|---|---|---|---|---|---|"]
     for key, g in graphs.items():
@@ -87,7 +87,8 @@ def details(key: str, g: dict) -> list[str]:
     c = g["variants"].get(OURS, {})
     if "bound_ms" in c:
         lines += ["", f"Bound: {c['bound_ms']:.2f} ms for any merging, {c['order_bound_ms']:.2f} ms for the "
-                      f"collectives as given. CommSched's limit was {c['limit_gib']:.2f} GiB; it made {c['buckets']} buckets."]
+                      f"collectives as given. CommSched's limit was {c['limit_gib']:.2f} GiB; "
+                      f"it made {c['buckets']} buckets."]
     return lines + [""]
 
 
