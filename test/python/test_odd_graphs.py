@@ -133,6 +133,9 @@ def test_all_to_all_of_unknown_sizes(world):
     gm = captured(f, torch.randn(16, 8), torch.full((RANKS,), 2), torch.randn(1, 6), capture_scalar_outputs=True)[0]
     assert any(torch.fx.experimental.symbolic_shapes.free_unbacked_symbols(n.meta.get("val"))
                for n in gm.graph.nodes if isinstance(n.meta.get("val"), torch.Tensor))
+    # The second exchange reads sizes that the first one brings, and says so.
+    sized = next(line for line in ct.export_mlir(gm).splitlines() if "commsched.sized" in line)
+    assert all(f"%{n.name}" in sized for n in gm.graph.nodes if n.target is aten._local_scalar_dense.default)
     report = scheduled(gm)
     assert report["unknown_sizes"] == 0
 

@@ -43,6 +43,8 @@ class CollectiveImports:
         if any(not v.shape for v in inputs) and c.kind in ("all_gather", "reduce_scatter", "all_to_all"):
             spec.hybrid = True
             return False
+        if not (c.in_place or c.out):
+            inputs = self._after_scalars(node, inputs)
         val = node.meta.get("val")
         result = self.bind(node, f"%{node.name}", val)
         results = [] if c.kind == "send" else flat_values(result) if isinstance(result, list) else [result]
@@ -66,6 +68,22 @@ class CollectiveImports:
                                suffix, attrs, f"{signature} -> {future}", node.name)
         self._fly(node, result, inputs, dests, future, c)
         return True
+
+    def _after_scalars(self, node: fx.Node, inputs: list[Value]) -> list[Value]:
+        """The inputs, the first one through a free view that reads the numbers that the node takes too (sizes that are
+        known at run time only): a start has no operands for them, and must come after them all the same."""
+        scalars = [v for n in node.all_input_nodes if type(v := self.values.get(n)) is Value and not v.storage]
+        if not scalars or not inputs:
+            return inputs
+        first = inputs[0]
+        ssa = f"%commsched_sized_{self._number()}"
+        hints = [f"comm.bytes_hint = array<i64: {first.bytes}>"] if first.dynamic else []
+        self.printer.operation(ssa[1:], 1, 'comm.compute "commsched.sized"',
+                               f"({', '.join(v.ssa for v in (first, *scalars))})", " aliases [0]",
+                               ["comm.cost = #comm.cost<time = 0>", *hints],
+                               f"({', '.join(v.type for v in (first, *scalars))}) -> {first.type}", ssa[1:])
+        return [Value(ssa, first.type, first.shape, first.bytes, first.traffic, first.storage, first.dynamic),
+                *inputs[1:]]
 
     def _fly(self, node, result, inputs, dests, future, c) -> None:
         """Remembers the future under the storages of its results. In place, they are the destinations'; what is sent
