@@ -1,6 +1,9 @@
 """Runs a function on several real ranks (gloo, one process each)."""
 
 import contextlib
+import faulthandler
+import os
+import sys
 from unittest import mock
 
 import torch
@@ -9,6 +12,7 @@ import torch.multiprocessing as mp
 
 
 def _main(rank, ranks, port, function, args):
+    faulthandler.enable()
     torch.set_num_threads(1)
     store = dist.TCPStore("127.0.0.1", port, is_master=False)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=ranks)
@@ -16,6 +20,11 @@ def _main(rank, ranks, port, function, args):
         function(rank, ranks, *args)
     finally:
         dist.destroy_process_group()
+    # The interpreter's own end now and then aborts the process ("terminate called without an active exception"): Python 3.11
+    # unwinds PyTorch's threads where they ask for its lock, and they are in the middle of C++.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def run(ranks, function, *args):
