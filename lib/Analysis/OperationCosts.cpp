@@ -155,7 +155,9 @@ OpWork OperationCosts::learn(Operation *op, OpCostSource &source) const {
 OpWork OperationCosts::resolve(Operation *op, OpCostSource &source) const {
   auto attr = op->getAttrOfType<CostAttr>(CommDialect::kCostAttrName);
   OpWork work;
-  std::optional<Ns> measured;
+  auto lookUp = [&]() -> std::optional<Ns> {
+    return costs.hasMeasuredOps() ? costs.measuredOp(getTableName(op), getTableShapes(op)) : std::nullopt;
+  };
   if (attr && attr.getTime()) {
     source = OpCostSource::Measured;
     work = timed(*attr.getTime());
@@ -163,7 +165,7 @@ OpWork OperationCosts::resolve(Operation *op, OpCostSource &source) const {
     source = OpCostSource::Collective;
     auto parts = static_cast<int64_t>(start.getCollectiveInputs().size());
     work = timed((*curveOf(start))(getCollectiveBytes(start), parts));
-  } else if (costs.hasMeasuredOps() && (measured = costs.measuredOp(getTableName(op), getTableShapes(op)))) {
+  } else if (std::optional<Ns> measured = lookUp()) {
     source = OpCostSource::Table;
     work = timed(*measured);
   } else {
