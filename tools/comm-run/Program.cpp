@@ -193,6 +193,8 @@ Error Program::compile(ModuleOp module) {
   mlir::ExecutionEngineOptions options;
   options.enableGDBNotificationListener = false;
   options.enablePerfNotificationListener = false;
+  memory = std::make_unique<JitMemory>();
+  options.sectionMemoryMapper = memory.get();
   Expected<std::unique_ptr<mlir::ExecutionEngine>> made =
       mlir::ExecutionEngine::create(module, options, std::move(*machine));
   if (!made)

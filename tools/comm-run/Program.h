@@ -12,6 +12,7 @@
 #include "CommSched/Analysis/Report.h"
 #include "CommSched/Runtime/Runtime.h"
 #include "HostValue.h"
+#include "JitMemory.h"
 #include "mlir/ExecutionEngine/ExecutionEngine.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -76,6 +77,8 @@ private:
   int64_t worldSize = 1;
   llvm::StringMap<std::string> groupTexts;
   std::optional<BlockSnapshot> prediction;
+  /// Of the engine; goes after it.
+  std::unique_ptr<JitMemory> memory;
   std::unique_ptr<mlir::ExecutionEngine> engine;
   void (*entryFunction)(void **) = nullptr;
   int32_t (*beginFunction)(commrt_context *) = nullptr;
