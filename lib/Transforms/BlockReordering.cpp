@@ -136,7 +136,8 @@ FailureOr<bool> commsched::reorderBlocks(Operation *root, StringRef passName, co
     for (const BlockOutcome &outcome : ofFunction) {
       Block &block = outcome.loaded->nodes.getBlock();
       if (!outcome.error.empty())
-        return block.getParentOp()->emitError() << passName << ": the new order does not verify: " << outcome.error;
+        return emitError(block.getParentOp()->getLoc())
+               << passName << ": the new order does not verify: " << outcome.error;
       inputPeaks.peaks.try_emplace(&block, outcome.inputPeak);
       moved |= !llvm::is_sorted(outcome.result.order);
       emitRemarks(passName, *outcome.loaded, outcome.result);

@@ -57,7 +57,7 @@ void commsched::comparePrediction(Block &block, const OperationCosts &costs, Col
   Ns madeMakespan = makespanOf(applied.problem, order);
   Bytes madePeak = peakOf(applied.problem, order);
   if (madeMakespan != makespan || madePeak != peak)
-    block.getParentOp()->emitWarning() << "the rewritten block takes " << madeMakespan << " ns and " << madePeak
+    emitWarning(block.getParentOp()->getLoc()) << "the rewritten block takes " << madeMakespan << " ns and " << madePeak
                                        << " bytes where " << pass << " predicted " << makespan << " ns and " << peak
                                        << " bytes; please report this";
 }

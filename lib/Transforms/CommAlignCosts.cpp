@@ -62,7 +62,7 @@ struct CommAlignCostsPass : public commsched::impl::CommAlignCostsBase<CommAlign
     if (gather) {
       byRank = gather(byRank.front());
       if (std::string problem = findGatherProblem(byRank, ops.size()); !problem.empty()) {
-        getOperation()->emitError() << getArgument() << ": " << problem;
+        emitError(getOperation()->getLoc()) << getArgument() << ": " << problem;
         return signalPassFailure();
       }
     }

@@ -173,7 +173,7 @@ private:
     Operation *parent = block.getParentOp();
     llvm::Expected<ExpandedProblem> expanded = expandBuckets(loaded.problem, buckets);
     if (!expanded)
-      return parent->emitError() << "comm-bucket: " << llvm::toString(expanded.takeError());
+      return emitError(parent->getLoc()) << "comm-bucket: " << llvm::toString(expanded.takeError());
     for (const Bucket &bucket : buckets) {
       Bytes bytes = 0;
       for (NodeId member : bucket.members)

@@ -53,7 +53,7 @@ struct CommParetoPass : public commsched::impl::CommParetoBase<CommParetoPass> {
         return;
       report.blocks.push_back(solveBlock(block, std::move(name)));
       if (std::string defect = report.blocks.back().curve.defect; !defect.empty()) {
-        function.emitError() << "the solver's answer does not hold (" << defect << "); please report this";
+        emitError(function.getLoc()) << "the solver's answer does not hold (" << defect << "); please report this";
         solved = WalkResult::interrupt();
       }
     });

@@ -115,11 +115,13 @@ private:
     ScheduleResult result = schedule(loaded.problem, solver.schedule);
     Operation *parent = block.getParentOp();
     if (!result.defect.empty())
-      return parent->emitError() << "the solver's answer does not hold (" << result.defect << "); please report this";
+      return emitError(parent->getLoc()) << "the solver's answer does not hold (" << result.defect
+                                         << "); please report this";
     if (!result.withinLimit)
-      return parent->emitError() << "no order was found with a peak of at most " << formatBytes(result.limit) << " ("
-                                 << result.limit << " bytes): the lowest is " << formatBytes(result.peak) << ", "
-                                 << (result.peak - result.limit) << " bytes too much";
+      return emitError(parent->getLoc()) << "no order was found with a peak of at most " << formatBytes(result.limit)
+                                         << " (" << result.limit << " bytes): the lowest is "
+                                         << formatBytes(result.peak) << ", " << (result.peak - result.limit)
+                                         << " bytes too much";
     SmallVector<Location> locations;
     for (const StartOutcome &outcome : result.starts)
       locations.push_back(loaded.nodes[outcome.start]->getLoc());

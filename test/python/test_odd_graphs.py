@@ -155,10 +155,6 @@ def test_dynamic_shapes_through_dynamo(world):
 def test_copies_between_devices(world, device):
     """A copy to another device is no cast that a packed gather could do itself."""
     b = Builder()
-    try:
-        b.tensor(1, device=device)
-    except (AssertionError, RuntimeError) as error:
-        pytest.skip(f"no fake tensors of {device}: {error}")
     parameters = [b.input(f"p{i}", 4, 8) for i in range(2)]
     outputs = []
     for p in parameters:
