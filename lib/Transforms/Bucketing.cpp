@@ -57,9 +57,9 @@ void commsched::comparePrediction(Block &block, const OperationCosts &costs, Col
   Ns madeMakespan = makespanOf(applied.problem, order);
   Bytes madePeak = peakOf(applied.problem, order);
   if (madeMakespan != makespan || madePeak != peak)
-    emitWarning(block.getParentOp()->getLoc()) << "the rewritten block takes " << madeMakespan << " ns and " << madePeak
-                                       << " bytes where " << pass << " predicted " << makespan << " ns and " << peak
-                                       << " bytes; please report this";
+    emitWarning(block.getParentOp()->getLoc())
+        << "the rewritten block takes " << madeMakespan << " ns and " << madePeak << " bytes where " << pass
+        << " predicted " << makespan << " ns and " << peak << " bytes; please report this";
 }
 
 namespace {
