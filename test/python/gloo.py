@@ -20,8 +20,8 @@ def _main(rank, ranks, port, function, args):
         function(rank, ranks, *args)
     finally:
         dist.destroy_process_group()
-    # The interpreter's own end now and then aborts the process ("terminate called without an active exception"): Python 3.11
-    # unwinds PyTorch's threads where they ask for its lock, and they are in the middle of C++.
+    # A rank was seen to abort at its end ("terminate called without an active exception"), with no Python error. The likely cause:
+    # Python 3.11 unwinds PyTorch's threads that ask for its lock while it ends. So the ranks leave without that end.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

@@ -15,7 +15,7 @@
 using namespace llvm;
 using namespace commsched;
 
-/// Address space of one program; only what is used becomes memory. 100,000 operations take about 30 MiB.
+/// Address space of one program; only what is used becomes memory.
 static constexpr size_t kReservedBytes = size_t(1) << 30;
 
 JitMemory::~JitMemory() {
