@@ -182,7 +182,7 @@ private:
 class Pass {
 public:
   Pass(const Problem &problem, const BoundCosts &costs, HeadsAndTails &result)
-      : problem(problem), costs(costs), result(result), blocks(problem.numLanes()), reached(problem.size(), 0) {}
+      : problem(problem), costs(costs), result(result), blocks(problem.numLanes()), reachedBy(problem.size(), kNone) {}
 
 protected:
   bool communicates(NodeId id) const {
@@ -191,7 +191,7 @@ protected:
   /// What stands for the work beyond the universe, of a node that the milestone reaches.
   const Level &block(NodeId id, LaneId lane) const {
     static const Level nothing;
-    return reached[id] ? blocks[lane] : nothing;
+    return isReached(id) ? blocks[lane] : nothing;
   }
   Ns levelOf(Universe &universe, NodeId id, LaneId lane, bool second, Ns floor) const {
     return std::max(floor, universe.bestLevel(id, lane, second, block(id, lane), floor).value());
@@ -201,20 +201,32 @@ protected:
       value = levelOf(universe, id, lane, /*second=*/false, value);
     return value;
   }
-  /// Makes `milestone` stand for what lies beyond the next universe.
-  void summarise(Universe &universe, NodeId milestone) {
-    std::vector<Level> next;
+  /// Makes `next` the milestone: its work stands for what lies beyond the next universe. The marks of the one before
+  /// lose their meaning at once, those of nodes outside the next universe too.
+  void summarise(Universe &universe, NodeId next) {
+    std::vector<Level> levels;
     for (LaneId lane = 0; lane < problem.numLanes(); ++lane)
-      next.push_back(universe.bestLevel(milestone, lane, /*second=*/false, block(milestone, lane), 0));
-    blocks = std::move(next);
+      levels.push_back(universe.bestLevel(next, lane, /*second=*/false, block(next, lane), 0));
+    blocks = std::move(levels);
+    milestone = next;
+    reachedBy[next] = next;
+  }
+  /// Whether the milestone's work lies before (after) a node.
+  bool isReached(NodeId id) const { return milestone != kNone && reachedBy[id] == milestone; }
+  /// Marks a node if one of its neighbours towards the milestone is marked.
+  void reach(NodeId id, llvm::ArrayRef<NodeId> neighbours) {
+    if (llvm::any_of(neighbours, [&](NodeId other) { return isReached(other); }))
+      reachedBy[id] = milestone;
   }
 
   const Problem &problem;
   const BoundCosts &costs;
   HeadsAndTails &result;
   std::vector<Level> blocks;
-  /// Of each node: whether the milestone's work lies before (after) it.
-  std::vector<char> reached;
+  /// The node whose work `blocks` holds; kNone before the first one.
+  NodeId milestone = kNone;
+  /// Indexed by node: the last milestone that reached it, or kNone.
+  std::vector<NodeId> reachedBy;
 };
 
 /// Heads. A row holds the work done when the clock leaves the node: of the compute lane, of each communication lane
@@ -325,15 +337,14 @@ private:
 
   /// The most critical of the nodes [from, first) stands for all that lies before `first`.
   void nextMilestone(Universe &universe, NodeId from, NodeId first, NodeId last) {
-    NodeId milestone = from;
+    NodeId best = from;
     auto rank = [&](NodeId id) { return std::make_pair(result.exit[id] + result.tail[id], result.exit[id]); };
     for (NodeId id = from; id < first; ++id)
-      if (rank(id) >= rank(milestone))
-        milestone = id;
-    summarise(universe, milestone);
-    std::fill(reached.begin() + from, reached.begin() + last, 0);
-    for (NodeId id = milestone; id < last; ++id)
-      reached[id] = id == milestone || llvm::any_of(problem.preds[id], [&](NodeId p) { return reached[p]; });
+      if (rank(id) >= rank(best))
+        best = id;
+    summarise(universe, best);
+    for (NodeId id = best + 1; id < last; ++id)
+      reach(id, problem.preds[id]);
   }
 };
 
@@ -427,15 +438,14 @@ private:
   Ns tailOfWork(NodeId id) const { return std::max(result.tail[id], result.entryTail[id] - costs.compute[id]); }
 
   void nextMilestone(Universe &universe, NodeId first, NodeId last, NodeId from) {
-    NodeId milestone = first;
+    NodeId best = first;
     auto rank = [&](NodeId id) { return std::make_pair(result.head[id] + result.entryTail[id], result.entryTail[id]); };
     for (NodeId id = first; id < last; ++id)
-      if (rank(id) > rank(milestone))
-        milestone = id;
-    summarise(universe, milestone);
-    std::fill(reached.begin() + from, reached.begin() + last, 0);
-    for (NodeId id = milestone; id >= from; --id)
-      reached[id] = id == milestone || llvm::any_of(problem.succs[id], [&](NodeId s) { return reached[s]; });
+      if (rank(id) > rank(best))
+        best = id;
+    summarise(universe, best);
+    for (NodeId id = best - 1; id >= from; --id)
+      reach(id, problem.succs[id]);
   }
 };
 

@@ -201,6 +201,126 @@ TEST(Bounds, WindowsAreWeakerAndValid) {
   EXPECT_GE(windowSum * 100, exactSum * 90);
 }
 
+// Windows of every small size against the optimum of all orders: random orders are far from it and prove little.
+TEST(Bounds, NoOrderIsBelowAnyWindow) {
+  int32_t complete = 0;
+  for (uint64_t seed = 0; seed < 1500; ++seed) {
+    RandomOptions options = drawn(seed, 2, 8);
+    options.chanceOfStart /= 2;
+    Problem problem = randomProblem(seed, options);
+    BruteForce best(problem, 400);
+    complete += best.complete();
+    BoundOptions windows;
+    windows.exactNodes = 0;
+    windows.limit = peakOf(problem, identityOrder(problem));
+    for (windows.window = 1; windows.window <= 4; ++windows.window) {
+      LowerBound bound = lowerBound(problem, windows), joint = jointLowerBound(problem, windows);
+      ASSERT_LE(bound.makespan, best.makespan) << "seed " << seed << ", window " << windows.window;
+      ASSERT_LE(bound.withLimit, best.makespanWithin(windows.limit)) << "seed " << seed;
+      ASSERT_LE(joint.makespan, best.makespan) << "seed " << seed << ", window " << windows.window;
+      ASSERT_LE(joint.withLimit, best.makespanWithin(windows.limit)) << "seed " << seed;
+    }
+  }
+  EXPECT_GE(complete, 1000);
+}
+
+/// A chain of computes, and collectives beside it. Their edges skip many windows: each start follows the chain's nodes
+/// `from` - 1 and `from`, or each wait precedes the chain's nodes `to` and `to` + 1. Two, because a node with one
+/// neighbour takes over its bound.
+class Skipping {
+public:
+  static constexpr NodeId kComputes = 20000, kStarts = 2500;
+  static constexpr Ns kCost = 1000, kCollective = 6000;
+  Problem problem;
+
+  /// Given: the chain, then each start with its wait.
+  static Skipping forward(NodeId from) {
+    Skipping result;
+    result.addChain({}, kNone);
+    result.addCollectives({from - 1, from});
+    result.finish();
+    return result;
+  }
+  /// Given: each start with its wait, then the chain.
+  static Skipping backward(NodeId to) {
+    Skipping result;
+    std::vector<NodeId> waits = result.addCollectives({});
+    result.addChain(waits, to);
+    result.finish();
+    return result;
+  }
+
+private:
+  void add(const Node &node, llvm::ArrayRef<NodeId> preds) {
+    problem.nodes.push_back(node);
+    problem.preds.append(preds);
+    problem.touches.append({});
+  }
+  void addChain(std::vector<NodeId> waits, NodeId to) {
+    for (NodeId index = 0; index < kComputes; ++index) {
+      Node node;
+      node.cost = kCost;
+      std::vector<NodeId> preds;
+      if (to != kNone && (index == to || index == to + 1))
+        preds = waits;
+      if (index > 0)
+        preds.push_back(problem.size() - 1);
+      add(node, preds);
+    }
+  }
+  std::vector<NodeId> addCollectives(std::vector<NodeId> preds) {
+    std::vector<NodeId> waits;
+    for (NodeId index = 0; index < kStarts; ++index) {
+      Node start, wait;
+      start.kind = NodeKind::Start;
+      start.lane = 1;
+      start.cost = kCollective;
+      wait.kind = NodeKind::Wait;
+      wait.start = problem.size();
+      add(start, preds);
+      waits.push_back(problem.size());
+      add(wait, {wait.start});
+    }
+    return waits;
+  }
+  void finish() {
+    problem.laneNames = {"compute", "@dp"};
+    problem.finalize();
+  }
+};
+
+// At real size, where windows are the default. The lane has less work than the chain that it runs beside, so the
+// chain's load is the optimum.
+TEST(Bounds, EdgesThatSkipWindows) {
+  constexpr NodeId chain = Skipping::kComputes, communication = 2 * Skipping::kStarts;
+  constexpr Ns optimum = chain * Skipping::kCost;
+  NodeId window = BoundOptions().window;
+  for (bool forward : {true, false}) {
+    Problem problem = forward ? Skipping::forward(window - 1).problem : Skipping::backward(chain - window).problem;
+    ASSERT_EQ(problem.validate(), "");
+    ASSERT_GT(problem.size(), BoundOptions().exactNodes);
+    NodeId firstCompute = forward ? 0 : communication, firstStart = forward ? chain : 0;
+    Order order;
+    auto runChain = [&](NodeId from, NodeId to) {
+      for (NodeId index = from; index < to; ++index)
+        order.push_back(firstCompute + index);
+    };
+    auto runEverySecond = [&](NodeId first) {
+      for (NodeId index = 0; index < Skipping::kStarts; ++index)
+        order.push_back(first + 2 * index);
+    };
+    runChain(0, forward ? window : 0);
+    runEverySecond(firstStart);
+    runChain(forward ? window : 0, forward ? chain : chain - window);
+    runEverySecond(firstStart + 1);
+    runChain(forward ? chain : chain - window, chain);
+    ASSERT_EQ(verifySchedule(problem, order, {}), "");
+    ASSERT_EQ(makespanOf(problem, order), optimum);
+    EXPECT_EQ(lowerBound(problem).makespan, optimum) << (forward ? "forward" : "backward");
+    EXPECT_EQ(jointLowerBound(problem).makespan, optimum) << (forward ? "forward" : "backward");
+  }
+}
+
 /// All ways to put pairwise independent mergeable starts into buckets of both forms, at most `limit` of them.
 class Bucketings {
 public:
