@@ -43,19 +43,6 @@ SmallVector<Operation *> commsched::findFunctions(Operation *root) {
   return functions;
 }
 
-bool commsched::isGemmLike(Operation *op) {
-  StringRef name = op->getName().getStringRef();
-  if (auto compute = dyn_cast<comm::ComputeOp>(op))
-    name = compute.getName();
-  for (StringRef part : {"matmul", "gemm", "conv", "attention", "einsum", "contract", "dot_general", "linalg.dot"})
-    if (name.contains(part))
-      return !name.contains("convert");
-  // PyTorch's family: mm, bmm, addmm, baddbmm, _scaled_mm, ...
-  SmallVector<StringRef> parts;
-  name.split(parts, '.');
-  return llvm::any_of(parts, [](StringRef part) { return part.ends_with("mm"); });
-}
-
 namespace {
 
 /// What is known of one block in the end.

@@ -60,9 +60,6 @@ llvm::FailureOr<bool> reorderBlocks(mlir::Operation *root, llvm::StringRef passN
 /// The functions that passes work on in parallel, in their order: those in `root`, or `root` itself.
 llvm::SmallVector<mlir::Operation *> findFunctions(mlir::Operation *root);
 
-/// Whether this is a matrix multiplication or its like, by the name of the operation or of the `comm.compute`.
-bool isGemmLike(mlir::Operation *op);
-
 } // namespace commsched
 
 #endif // COMMSCHED_LIB_TRANSFORMS_BLOCKREORDERING_H

@@ -12,6 +12,7 @@
 //===-----------------------------------------------------------------------------------------===//
 
 #include "BlockReordering.h"
+#include "CommSched/Analysis/MatrixProducts.h"
 #include "CommSched/Analysis/Report.h"
 #include "CommSched/Scheduling/AlignCosts.h"
 #include "CommSched/Transforms/Passes.h"
@@ -93,17 +94,32 @@ private:
     return "";
   }
 
-  /// What is aligned, in program order: operations on the compute lane of blocks with collectives.
+  /// What is aligned, in program order: operations on the compute lane of blocks with collectives. An operation with
+  /// collectives inside has no time of its own: its blocks are among those that are visited.
   SmallVector<Operation *> findMeasured() {
     SmallVector<Operation *> ops;
     OperationCosts costs(*models.front());
+    MatrixProducts products(costs);
+    auto isMeasured = [&](Operation &op) {
+      return !op.hasTrait<OpTrait::IsTerminator>() && !communicates(&op) &&
+             (allCompute ? costs.costOf(&op).time > 0 : products.contains(&op));
+    };
     for (Operation *function : findFunctions(getOperation()))
       for (Block *block : findSchedulableBlocks(function))
         for (Operation &op : *block)
-          if (!isa<CollectiveOpInterface, WaitOp>(op) && !op.hasTrait<OpTrait::IsTerminator>() &&
-              op.getNumRegions() == 0 && (allCompute ? costs.costOf(&op).time > 0 : isGemmLike(&op)))
+          if (isMeasured(op))
             ops.push_back(&op);
     return ops;
+  }
+
+  /// Whether `op` is a start or a wait, or contains one. A hybrid is measured as a whole.
+  static bool communicates(Operation *op) {
+    return op
+        ->walk([&](Operation *inner) {
+          bool hybrid = inner != op && inner->hasAttr(CommDialect::kHybridAttrName);
+          return hybrid || isa<CollectiveOpInterface, WaitOp>(inner) ? WalkResult::interrupt() : WalkResult::advance();
+        })
+        .wasInterrupted();
   }
 
   static bool setTime(Operation *op, Ns time) {

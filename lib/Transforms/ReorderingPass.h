@@ -14,6 +14,7 @@
 #define COMMSCHED_LIB_TRANSFORMS_REORDERINGPASS_H
 
 #include "BlockReordering.h"
+#include "CommSched/Analysis/MatrixProducts.h"
 #include "CommSched/Scheduling/PeakPreserving.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/SchedulingOptions.h"
@@ -82,9 +83,11 @@ protected:
     options.memoryRecompute = this->memoryRecompute;
     if (options.useEstimates)
       return;
+    OperationCosts costs(this->reordering.costs());
+    MatrixProducts products(costs);
     options.gemms.resize(block.nodes.size());
     for (NodeId id = 0; id < block.nodes.size(); ++id)
-      if (isGemmLike(block.nodes[id]))
+      if (products.contains(block.nodes[id]))
         options.gemms.set(id);
   }
 

@@ -1,0 +1,31 @@
+//===- Environment.cpp - What an embedder tells the passes ------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Analysis/Environment.h"
+#include "CommSched/Dialect/Comm/CommDialect.h"
+#include "mlir/IR/DialectRegistry.h"
+#include "mlir/IR/MLIRContext.h"
+
+using namespace mlir;
+using namespace commsched;
+
+Environment *Environment::of(MLIRContext *context) {
+  auto *dialect = context->getLoadedDialect<comm::CommDialect>();
+  return dialect ? dialect->getRegisteredInterface<Environment>() : nullptr;
+}
+
+void commsched::registerEnvironment(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *, comm::CommDialect *dialect) { dialect->addInterfaces<Environment>(); });
+}
+
+std::string commsched::machineName(MLIRContext *context, StringRef option) {
+  if (!option.empty())
+    return option.str();
+  const Environment *environment = Environment::of(context);
+  return environment ? environment->machine : "h100-sxm";
+}
