@@ -46,6 +46,38 @@ struct Access {
   bool write;
 };
 
+/// The communication that an operation does, itself or anywhere in its regions.
+struct Communication {
+  /// The groups of its collectives and hybrids, each once.
+  llvm::SmallVector<Attribute, 1> groups;
+  /// Whether it sends or receives.
+  bool pointToPoint = false;
+  /// Whether it waits for anything, and whether that may be a message.
+  bool waits = false, waitsForMessage = false;
+
+  explicit Communication(Operation *op) {
+    op->walk([&](Operation *inner) { visit(inner); });
+  }
+
+  /// Whether an operation with unknown effects orders it.
+  bool any() const { return !groups.empty() || waits; }
+
+private:
+  void visit(Operation *op) {
+    if (auto wait = dyn_cast<WaitOp>(op)) {
+      auto start = wait.getFuture().getDefiningOp<CollectiveOpInterface>();
+      waits = true;
+      waitsForMessage |= !start || start.isPointToPoint();
+      return;
+    }
+    auto collective = dyn_cast<CollectiveOpInterface>(op);
+    pointToPoint |= collective && collective.isPointToPoint();
+    Attribute group = collective ? collective.getGroupAttr() : op->getAttr(CommDialect::kHybridAttrName);
+    if (group && !llvm::is_contained(groups, group))
+      groups.push_back(group);
+  }
+};
+
 /// The accesses of all nodes.
 class AccessCollector {
 public:
@@ -170,8 +202,9 @@ public:
       preds.clear();
       addUses(id);
       addHazards(id);
-      addBarriers(id);
-      addCollectiveOrder(id);
+      Communication communication(nodes[id]);
+      addBarriers(id, communication);
+      addCollectiveOrder(id, communication);
       if (nodes[id]->hasAttr(CommDialect::kPinnedAttrName))
         chain(lastPinned, id);
       llvm::sort(preds);
@@ -221,13 +254,9 @@ private:
     }
   }
 
-  static bool isCollective(Operation *op) {
-    return isa<CollectiveOpInterface>(op) || op->hasAttr(CommDialect::kHybridAttrName);
-  }
-
-  void addBarriers(NodeId id) {
+  void addBarriers(NodeId id, const Communication &communication) {
     bool barrier = collected.barrier[id];
-    if (!barrier && collected.accesses[id].empty() && !isCollective(nodes[id]) && !isa<WaitOp>(nodes[id]))
+    if (!barrier && collected.accesses[id].empty() && !communication.any())
       return;
     addPred(lastBarrier);
     if (!barrier) {
@@ -239,24 +268,20 @@ private:
     lastBarrier = id;
   }
 
-  void addCollectiveOrder(NodeId id) {
-    Operation *op = nodes[id];
+  void addCollectiveOrder(NodeId id, const Communication &communication) {
     // A send may complete only when it is received: a rank that waits for its own send before it offers to receive
     // would wait for ranks that do the same.
-    if (auto wait = dyn_cast<WaitOp>(op))
-      if (auto start = wait.getFuture().getDefiningOp<CollectiveOpInterface>(); !start || start.isPointToPoint())
-        addPred(lastPointToPoint);
-    if (!isCollective(op))
+    if (communication.waitsForMessage)
+      addPred(lastPointToPoint);
+    if (communication.groups.empty())
       return;
-    auto collective = dyn_cast<CollectiveOpInterface>(op);
-    if (collective && collective.isPointToPoint())
+    if (communication.pointToPoint)
       chain(lastPointToPoint, id);
     if (order == CollectiveOrder::Program)
       chain(lastCollective, id);
-    if (order == CollectiveOrder::Group) {
-      Attribute group = collective ? collective.getGroupAttr() : op->getAttr(CommDialect::kHybridAttrName);
-      chain(lastOfGroup.try_emplace(group, kNone).first->second, id);
-    }
+    if (order == CollectiveOrder::Group)
+      for (Attribute group : communication.groups)
+        chain(lastOfGroup.try_emplace(group, kNone).first->second, id);
   }
 
   const BlockNodes &nodes;

@@ -185,6 +185,69 @@ TEST_F(ProblemLoaderTest, MessagesAreWaitedForAfterTheOnesBeforeAreOffered) {
   EXPECT_FALSE(hasEdge(1, 4));
 }
 
+constexpr StringLiteral kMessagesInARegion = R"(
+    %s = comm.send %x on @tp peer 0 : (tensor<8xf32>) -> !comm.future<>
+    %a = scf.if %c -> tensor<8xf32> {
+      %r = comm.recv on @tp peer 0 : () -> !comm.future<tensor<8xf32>>
+      %v = comm.wait %r : !comm.future<tensor<8xf32>>
+      scf.yield %v : tensor<8xf32>
+    } else {
+      scf.yield %x : tensor<8xf32>
+    }
+    %t = comm.recv on @tp peer 0 : () -> !comm.future<tensor<8xf32>>
+    scf.if %c {
+      comm.wait %s : !comm.future<>
+    }
+    %w = comm.wait %t : !comm.future<tensor<8xf32>>)";
+
+TEST_F(ProblemLoaderTest, MessagesInRegionsKeepTheirOrder) {
+  for (CollectiveOrder order : {CollectiveOrder::Free, CollectiveOrder::Group, CollectiveOrder::Program}) {
+    load("%x: tensor<8xf32>, %c: i1", kMessagesInARegion, {order});
+    EXPECT_TRUE(hasEdge(0, 1));
+    EXPECT_TRUE(hasEdge(1, 2));
+    EXPECT_TRUE(hasEdge(2, 3)); // a wait in a region follows the receive that it may need
+  }
+}
+
+constexpr StringLiteral kCollectivesInARegion = R"(
+    scf.if %c {
+      %f = comm.all_reduce sum %x on @dp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
+      %fw = comm.wait %f : !comm.future<tensor<8xf32>>
+      scf.if %c {
+        %g = comm.all_reduce sum %x on @tp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
+        %gw = comm.wait %g : !comm.future<tensor<8xf32>>
+      }
+    }
+    %h = comm.all_reduce sum %x on @tp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
+    %i = comm.all_reduce sum %x on @dp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
+    %hw = comm.wait %h : !comm.future<tensor<8xf32>>
+    %iw = comm.wait %i : !comm.future<tensor<8xf32>>)";
+
+TEST_F(ProblemLoaderTest, CollectivesInRegionsTakePartInTheOrder) {
+  load("%x: tensor<8xf32>, %c: i1", kCollectivesInARegion);
+  EXPECT_FALSE(hasEdge(0, 1));
+  EXPECT_FALSE(hasEdge(0, 2));
+  load("%x: tensor<8xf32>, %c: i1", kCollectivesInARegion, {CollectiveOrder::Group});
+  EXPECT_TRUE(hasEdge(0, 1)); // @tp, two regions deep
+  EXPECT_TRUE(hasEdge(0, 2)); // @dp
+  EXPECT_FALSE(hasEdge(1, 2));
+  load("%x: tensor<8xf32>, %c: i1", kCollectivesInARegion, {CollectiveOrder::Program});
+  EXPECT_TRUE(hasEdge(0, 1));
+  EXPECT_TRUE(hasEdge(1, 2));
+}
+
+TEST_F(ProblemLoaderTest, UnknownEffectsOrderCollectivesInRegions) {
+  load("%x: tensor<8xf32>, %c: i1", R"(
+    func.call @unknown() : () -> ()
+    scf.if %c {
+      %f = comm.all_reduce sum %x on @dp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
+      %fw = comm.wait %f : !comm.future<tensor<8xf32>>
+    }
+    func.call @unknown() : () -> ())");
+  EXPECT_TRUE(hasEdge(0, 1));
+  EXPECT_TRUE(hasEdge(1, 2));
+}
+
 TEST_F(ProblemLoaderTest, CapturedValuesAreUsesOfTheRegionsOperation) {
   LoadedBlock &block = load("%x: tensor<8xf32>, %n: index", R"(
     %a = comm.compute "f"(%x) {comm.cost = #comm.cost<time = 10>} : (tensor<8xf32>) -> tensor<8xf32>
