@@ -158,6 +158,7 @@ struct commrt_context {
   bool detached = false; ///< from the backend
   int64_t started = 0;   ///< starts so far, for fault injection
   int64_t virtualNs = 0;
+  commsched::runtime::Clock::time_point crowdedUntil; ///< others wanted the core: waits sleep; own thread
   bool emulatesCosts = false;
 
   std::vector<commrt_trace_record> trace;

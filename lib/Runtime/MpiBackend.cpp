@@ -9,74 +9,20 @@
 //
 //===--------------------------------------------------------------------------------------------===//
 
-#include "MpiNeighbours.h"
-#include "MpiOperation.h"
+#include "MpiJob.h"
 #include <algorithm>
-#include <atomic>
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <memory>
-#include <mutex>
-#include <thread>
 
 using namespace commsched::runtime;
-using Clock = std::chrono::steady_clock;
+using Clock = MpiJob::Clock;
 
 namespace {
-constexpr int errorTag = 1, farewellTag = 2, exchangeTag = 16;
+constexpr int farewellTag = 2, exchangeTag = 16;
 /// Exchanges in flight differ by their tag; more than two never are.
 constexpr int64_t exchangeTags = 1024;
-/// Collectives that one call of progress looks at: the oldest ones.
-constexpr size_t lookedAt = 64;
 constexpr auto farewellTime = std::chrono::seconds(2);
-/// Between two looks at whether the processes of the other ranks on this machine live.
-constexpr auto lifeInterval = std::chrono::milliseconds(20);
-constexpr auto pollInterval = std::chrono::microseconds(200);
-
-struct ErrorMessage {
-  int32_t status, rank;
-  char text[2040];
-};
 } // namespace
-
-namespace commsched::runtime {
-struct MpiJob {
-  std::recursive_mutex mutex;
-  MPI_Comm control = MPI_COMM_NULL;
-  int rank = 0, ranks = 1;
-  int64_t timeoutNs = 0;
-  const commrt_host *host = nullptr;
-  void *context = nullptr;
-  std::atomic<int32_t> status{COMMRT_OK};
-  ErrorMessage incoming = {}, outgoing = {};
-  MPI_Request incomingRequest = MPI_REQUEST_NULL;
-  std::vector<MPI_Request> outgoingRequests;
-  std::deque<std::unique_ptr<MpiOperation>> operations;
-  int64_t exchanges = 0;
-  int waiting = 0; ///< exchanges and groups being made
-  /// With a progress thread, all of MPI's work is that thread's, copies included: starts and waits only tell it.
-  std::thread poller;
-  std::mutex queueMutex; ///< may be taken under `mutex`, not the other way round
-  std::condition_variable queueChanged;
-  std::vector<std::unique_ptr<MpiOperation>> queue; ///< submitted, not yet among the operations
-  bool isAwaited = false, stopping = false;
-  std::unique_ptr<MpiNeighbours> neighbours;
-  Clock::time_point nextLook;
-  bool sawDead = false;
-
-  void progress();
-  void pollLoop();
-  void takeQueue();
-  /// Ends the job if a process that something in flight may need is gone. Its last messages have been looked at.
-  void lookForDead();
-  void cancelAll();
-  /// Ends the job here and tells the others.
-  void raise(int32_t error, const std::string &text);
-  void tellOthers(int32_t error, const std::string &text);
-};
-} // namespace commsched::runtime
 
 static void copyText(const std::string &from, char *to, size_t size) {
   if (!to || size == 0)
@@ -90,105 +36,6 @@ static void copyText(const std::string &from, char *to, size_t size) {
 template <typename T> static void leave(std::unique_ptr<T> &object) { [[maybe_unused]] T *left = object.release(); }
 
 //===- Progress and errors ----------------------------------------------------------------------===//
-
-void MpiJob::cancelAll() {
-  for (auto &operation : operations) {
-    operation->cancel();
-    host->complete(operation->work, status, 0);
-  }
-  // Messages may still arrive in what they receive into.
-  for (auto &operation : operations)
-    leave(operation);
-  operations.clear();
-}
-
-void MpiJob::tellOthers(int32_t error, const std::string &text) {
-  outgoing.status = error;
-  outgoing.rank = rank;
-  copyText(text, outgoing.text, sizeof(outgoing.text));
-  for (int other = 0; other < ranks; ++other)
-    if (other != rank) {
-      MPI_Request request;
-      if (MPI_Isend(&outgoing, sizeof(outgoing), MPI_BYTE, other, errorTag, control, &request) == MPI_SUCCESS)
-        outgoingRequests.push_back(request);
-    }
-}
-
-void MpiJob::raise(int32_t error, const std::string &text) {
-  if (status != COMMRT_OK)
-    return;
-  status = error;
-  tellOthers(error, text);
-  host->failed(context, error, rank, text.c_str());
-  cancelAll();
-}
-
-void MpiJob::takeQueue() {
-  std::lock_guard<std::mutex> lock(queueMutex);
-  for (auto &operation : queue)
-    operations.push_back(std::move(operation));
-  queue.clear();
-}
-
-void MpiJob::pollLoop() {
-  while (true) {
-    progress();
-    std::unique_lock<std::mutex> lock(queueMutex);
-    queueChanged.wait_for(lock, pollInterval, [&] { return !queue.empty() || isAwaited || stopping; });
-    isAwaited = false;
-    if (stopping)
-      return;
-  }
-}
-
-void MpiJob::progress() {
-  std::lock_guard<std::recursive_mutex> lock(mutex);
-  takeQueue();
-  if (status != COMMRT_OK && !operations.empty())
-    return cancelAll(); // submitted before the error was known
-  int flag = 0;
-  if (incomingRequest != MPI_REQUEST_NULL && MPI_Test(&incomingRequest, &flag, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
-      flag && status == COMMRT_OK) {
-    status = incoming.status;
-    incoming.text[sizeof(incoming.text) - 1] = 0;
-    host->failed(context, incoming.status, incoming.rank, incoming.text);
-    cancelAll();
-    return;
-  }
-  for (size_t i = 0, seen = 0; i < operations.size() && seen < lookedAt; ++seen) {
-    int done = 0;
-    std::string error;
-    if (int32_t failed = operations[i]->test(done, error))
-      return raise(failed, error.empty() ? "MPI failed in " + operations[i]->text : error);
-    if (!done) {
-      ++i;
-      continue;
-    }
-    commrt_work *work = operations[i]->work;
-    operations.erase(operations.begin() + i);
-    host->complete(work, COMMRT_OK, 0);
-  }
-  lookForDead();
-}
-
-void MpiJob::lookForDead() {
-  Clock::time_point now = Clock::now();
-  if (!neighbours || status != COMMRT_OK || now < nextLook || (operations.empty() && waiting == 0))
-    return;
-  nextLook = now + lifeInterval;
-  int32_t dead = neighbours->findDead();
-  if (dead < 0)
-    return;
-  if (!sawDead) { // what it said last comes first
-    sawDead = true;
-    nextLook = now;
-    return;
-  }
-  std::string text = "the process of rank " + std::to_string(dead) + " has ended";
-  if (!operations.empty())
-    text += "; rank " + std::to_string(rank) + " is in " + operations.front()->text;
-  raise(COMMRT_ERR_PEER, text);
-}
 
 static int32_t progressMpi(void *opaque) {
   auto *job = static_cast<MpiJob *>(opaque);
@@ -213,8 +60,12 @@ static int32_t describeMpi(void *opaque, char *text, size_t size) {
   std::lock_guard<std::recursive_mutex> lock(job->mutex);
   constexpr size_t shown = 3;
   std::string report;
-  for (size_t i = 0; i < std::min(shown, job->operations.size()); ++i)
-    report += (i ? "; " : "") + job->operations[i]->text + " waits for " + job->operations[i]->missing();
+  size_t count = 0;
+  for (auto &operation : job->operations) {
+    if (count++ == shown)
+      break;
+    report += (report.empty() ? "" : "; ") + operation->text + " waits for " + operation->missing();
+  }
   if (job->operations.size() > shown)
     report += "; and " + std::to_string(job->operations.size() - shown) + " more";
   copyText(report, text, size);
@@ -266,6 +117,10 @@ static int32_t openMpi(const commrt_backend_config *config, void **result, int32
     return COMMRT_ERR_BACKEND;
   }
   if (!initialized) {
+    // mpirun tells Open MPI when ranks outnumber cores, and each look at a request that finds nothing then yields.
+    // Beside other busy processes a yield takes as long as their time slices (18 ms measured), and waits here sleep in
+    // any case.
+    setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);
     if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS) {
       copyText("MPI_Init_thread failed", message, size);
       return COMMRT_ERR_BACKEND;
@@ -288,8 +143,13 @@ static int32_t openMpi(const commrt_backend_config *config, void **result, int32
   MPI_Comm_set_errhandler(job->control, MPI_ERRORS_RETURN);
   job->timeoutNs = config->timeout_ns;
   job->neighbours = std::make_unique<MpiNeighbours>(job->control, job->rank, job->ranks);
-  MPI_Irecv(&job->incoming, sizeof(job->incoming), MPI_BYTE, MPI_ANY_SOURCE, errorTag, job->control,
-            &job->incomingRequest);
+  MPI_Request request;
+  if (MPI_Irecv(&job->incoming, sizeof(job->incoming), MPI_BYTE, MPI_ANY_SOURCE, mpiErrorTag, job->control, &request) !=
+      MPI_SUCCESS) {
+    copyText("MPI_Irecv failed", message, size);
+    return COMMRT_ERR_BACKEND;
+  }
+  job->requests.add(request, nullptr, 0);
   *ranks = job->ranks;
   *localRank = job->rank;
   if (config->progress_thread)
@@ -330,8 +190,7 @@ static void closeMpi(void *opaque) {
     leave(job); // requests that nobody will complete point into it
     return;
   }
-  MPI_Cancel(&job->incomingRequest);
-  MPI_Wait(&job->incomingRequest, MPI_STATUS_IGNORE);
+  job->requests.abandon();
   MPI_Comm_free(&job->control);
 }
 
@@ -382,13 +241,21 @@ static int32_t createGroup(void *opaque, const char *name, const int32_t *member
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   if (index < 0)
     return MPI_Comm_free(&comm) == MPI_SUCCESS ? COMMRT_OK : COMMRT_ERR_BACKEND;
-  *group = new MpiGroup{job, comm, std::vector<int32_t>(members, members + size), index};
+  auto result = std::make_unique<MpiGroup>();
+  result->job = job;
+  result->comm = comm;
+  result->members.assign(members, members + size);
+  result->index = index;
+  job->groups.push_back(result.get());
+  *group = result.release();
   return COMMRT_OK;
 }
 
 static void destroyGroup(void *opaque) {
   std::unique_ptr<MpiGroup> group(static_cast<MpiGroup *>(opaque));
   std::lock_guard<std::recursive_mutex> lock(group->job->mutex);
+  auto &groups = group->job->groups;
+  groups.erase(std::remove(groups.begin(), groups.end(), group.get()), groups.end());
   if (group->job->status == COMMRT_OK)
     MPI_Comm_free(&group->comm);
   else
@@ -400,24 +267,21 @@ static int32_t submitMpi(void *opaque, commrt_work *work) {
   MpiJob &job = *group.job;
   char text[1024] = "";
   job.host->describe(work, text, sizeof(text));
+  if (job.status != COMMRT_OK)
+    return job.status;
+  auto operation = std::make_unique<MpiOperation>(group, work, text);
+  if (!operation->hasValidTag())
+    return COMMRT_ERR_UNSUPPORTED;
   if (job.poller.joinable()) {
-    if (job.status != COMMRT_OK)
-      return job.status;
-    auto operation = std::make_unique<MpiOperation>(group, work, text);
     std::lock_guard<std::mutex> lock(job.queueMutex);
     job.queue.push_back(std::move(operation));
     job.queueChanged.notify_one();
     return COMMRT_OK;
   }
   std::lock_guard<std::recursive_mutex> lock(job.mutex);
-  if (job.status != COMMRT_OK)
-    return job.status;
-  auto operation = std::make_unique<MpiOperation>(group, work, text);
-  if (int32_t status = operation->start()) {
-    leave(operation);
-    return status;
-  }
-  job.operations.push_back(std::move(operation));
+  job.admit(std::move(operation));
+  if (job.numHeld > 0)
+    job.progress(); // older ones may have made room
   return COMMRT_OK;
 }
 

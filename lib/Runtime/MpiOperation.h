@@ -14,6 +14,9 @@
 #include "CommSched/Runtime/Backend.h"
 #include <algorithm>
 #include <chrono>
+#include <deque>
+#include <list>
+#include <memory>
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
 #include <string>
@@ -27,6 +30,8 @@ struct MpiHeader {
   char text[248];
 };
 
+class MpiOperation;
+
 /// The members of one subset on their own communicator.
 struct MpiGroup {
   struct MpiJob *job;
@@ -34,31 +39,47 @@ struct MpiGroup {
   std::vector<int32_t> members; ///< by place: ranks
   int32_t index;
   int64_t started = 0;   ///< collectives so far; numbers their messages
-  int64_t submitted = 0; ///< works so far
-  int64_t posted = 0;    ///< works whose messages are on their way; they go in the order of submission
+  int64_t firstOpen = 0; ///< the oldest collective that is not complete
+  /// Indexed by collective number minus firstOpen: whether it is complete.
+  std::deque<bool> finished;
+  /// Submitted and not yet posted, in order. A message is never held back by a collective: the ranks need not agree on
+  /// the order between the two.
+  std::deque<MpiOperation *> heldCollectives, heldMessages;
 };
 
 class MpiOperation {
 public:
   MpiOperation(MpiGroup &group, commrt_work *work, const std::string &text);
 
-  /// Posts the first messages, unless a fault delays this or an earlier one; a status.
+  bool isPointToPoint() const { return work->kind == COMMRT_SEND || work->kind == COMMRT_RECV; }
+  /// Whether the tag of a send or receive is one that this MPI can carry.
+  bool hasValidTag() const;
+  /// Whether no fault delays it, and its tags are not in use by an older collective.
+  bool mayStart() const;
+  /// Posts the first messages; a status.
   int32_t start();
-  /// Moves on without blocking: *done = 1 when complete. On an error `error` says what.
-  int32_t test(int &done, std::string &error);
-  /// Gives up the messages that are still expected.
-  void cancel();
+  /// A transfer has ended. Returns a status; on an error `error` says what.
+  int32_t endTransfer(size_t index, const MPI_Status &result, std::string &error);
+  /// Whether no message is in flight: time for `advance`.
+  bool isIdle() const { return round > 0 && pending == 0; }
+  /// Posts the next round, or sets `done`; a status.
+  int32_t advance(bool &done);
+  /// The group may post further collectives.
+  void retire();
+  bool isReceive(size_t index) const { return transfers[index].isReceive; }
   /// Ranks from which something is still expected.
   std::string missing() const;
 
   commrt_work *work;
   const std::string text; ///< what it is, for messages
+  MpiGroup &group;
+  std::list<std::unique_ptr<MpiOperation>>::iterator self; ///< in MpiJob::operations
 
 private:
   struct Transfer {
     int32_t peer; ///< rank
     int64_t bytes;
-    bool isReceive, isHeader;
+    bool isReceive, isHeader, isOpen;
   };
   enum Round { headerRound = 0, firstRound = 1, secondRound = 2 };
 
@@ -66,7 +87,6 @@ private:
   int32_t size() const { return static_cast<int32_t>(group.members.size()); }
   const char *in() const { return static_cast<const char *>(work->in); }
   char *out() const { return static_cast<char *>(work->out); }
-  bool isPointToPoint() const { return work->kind == COMMRT_SEND || work->kind == COMMRT_RECV; }
   /// Members reduce small values all by themselves: one round instead of two.
   bool reducesAlone() const;
   /// First element of member i's share of an all_reduce in two rounds.
@@ -84,12 +104,9 @@ private:
   /// After the first round: reductions, and whether there is a second one.
   bool finishFirstRound();
   void reduceInputs(int64_t ownOffset, int64_t step, int64_t count, void *result);
-  int32_t checkTransfer(const Transfer &transfer, const MPI_Status &status, std::string &error);
 
-  MpiGroup &group;
-  int64_t number, place; ///< among collectives; among all works of the group
+  int64_t number; ///< among the group's collectives
   MpiHeader sentHeader = {}, gotHeader = {};
-  std::vector<MPI_Request> requests;
   std::vector<Transfer> transfers;
   std::vector<char> scratch, reduced;
   size_t pending = 0;

@@ -220,24 +220,29 @@ bool commsched::runtime::isComplete(commrt_token *token) {
   return token->pending == 0;
 }
 
-/// Polls a backend until done() or the deadline. Yields at first, then sleeps, so that other ranks on the same cores
-/// run.
+/// Polls a backend until done() or the deadline. Yields at first, then sleeps. A long yield says that others want the
+/// core: it lasts for all of their time slices, while who wakes from a sleep runs at once. From then on the context
+/// sleeps for a while instead.
 template <typename Done> static bool poll(commrt_context *context, Clock::time_point deadline, Done done) {
-  constexpr int yields = 100;
-  constexpr auto pause = std::chrono::microseconds(20);
-  for (int64_t round = 0;; ++round) {
+  constexpr int mostYields = 100;
+  constexpr std::chrono::microseconds longYield(200), crowdedTime(200'000), pause(20);
+  for (int round = 0;; ++round) {
     context->job->backend->progress(context->peer);
     {
       std::lock_guard<std::mutex> lock(context->mutex);
       if (done())
         return true;
     }
-    if (Clock::now() >= deadline)
+    Clock::time_point now = Clock::now();
+    if (now >= deadline)
       return false;
-    if (round < yields)
-      std::this_thread::yield();
-    else
+    if (round >= mostYields || now < context->crowdedUntil) {
       std::this_thread::sleep_for(pause);
+      continue;
+    }
+    std::this_thread::yield();
+    if (Clock::time_point after = Clock::now(); after - now > longYield)
+      context->crowdedUntil = after + crowdedTime;
   }
 }
 
