@@ -122,7 +122,7 @@ void Loader::loadStart(Node &node, CollectiveOpInterface start) {
   node.workspace = cost.workspace;
   node.issue = costs.machine().issue;
   // Groups within nodes share one link, groups across nodes the other.
-  result.slowDown.linkOfLane.resize(problem.laneNames.size());
+  result.slowDown.linkOfLane.resize(problem.laneNames.size(), kNone);
   result.slowDown.linkOfLane[node.lane] = costs.shapeOf(start).nodes > 1;
   result.unknownCosts += !cost.known();
 }

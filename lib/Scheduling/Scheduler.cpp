@@ -64,7 +64,7 @@ ScheduleResult commsched::schedule(const Problem &given, const ScheduleOptions &
 
   ScheduleResult result;
   Order order = identityOrder(problem);
-  result.inputMakespan = makespanOf(problem, order);
+  result.inputMakespan = makespanOf(problem, order, options.slowDown);
   result.inputPeak = peakOf(problem, order);
   result.limit = limitOf(result.inputPeak, options);
   int64_t effort = options.effort < 0 ? defaultEffort(problem.size()) : options.effort;
@@ -76,7 +76,7 @@ ScheduleResult commsched::schedule(const Problem &given, const ScheduleOptions &
 
   ScheduleFacts facts(problem, options.bucketing);
   Bytes reached = peakOf(problem, order);
-  Search search(facts, options.collectiveOrder, std::move(order), std::max(result.limit, reached));
+  Search search(facts, options, std::move(order), std::max(result.limit, reached));
   // Nothing is shorter than the compute lane's load: where that is met, there is nothing to search for.
   Ns bound =
       problem.mergeKeys.empty() || !options.bucketing ? *std::max_element(facts.load.begin(), facts.load.end()) : 0;
@@ -91,6 +91,6 @@ ScheduleResult commsched::schedule(const Problem &given, const ScheduleOptions &
   result.steps += search.steps();
   result.incumbents = search.incumbents();
   result.defect = search.defect();
-  result.starts = outcomesOfStarts(problem, result);
+  result.starts = outcomesOfStarts(problem, result, options.slowDown);
   return result;
 }

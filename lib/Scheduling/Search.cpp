@@ -65,11 +65,12 @@ Order commsched::withoutBuckets(const Problem &problem, const Decoded &decoded) 
   return order;
 }
 
-Search::Search(const ScheduleFacts &facts, CollectiveOrder mode, Order given, Bytes limit)
-    : facts(facts), mode(mode), limit(limit), scheduler(facts) {
+Search::Search(const ScheduleFacts &facts, const ScheduleOptions &options, Order given, Bytes limit)
+    : facts(facts), mode(options.collectiveOrder), slowDown(options.slowDown), limit(limit), scheduler(facts) {
   references.emplace_back(facts, std::move(given));
   incumbent.makespan = references.front().makespan;
   incumbent.peak = references.front().peak;
+  bestMakespan = makespanOf(facts.problem, references.front().order, slowDown);
   for (NodeId node : references.front().order)
     incumbent.steps.push_back({DecodeStep::Run, node});
   carriedOut = llvm::cantFail(expandBuckets(facts.problem, {}));
@@ -106,12 +107,13 @@ static std::vector<DecodeStep> stepsOf(const Problem &problem, llvm::ArrayRef<Bu
 }
 
 /// Looks at every order of the incumbent's problem, buckets carried out, if that is small enough. Returns whether the
-/// incumbent's order is known to be the best one then.
+/// incumbent's order is known to be the best one then. Slow-downs only lengthen: what is no shorter without them than
+/// the incumbent is with them cannot be better.
 bool Search::searchExactly(int64_t share) {
   const Problem &problem = carriedOut.problem;
   if (problem.size() > ExactSearch::kMaxNodes || exhausted())
     return false;
-  ExactSearch exact(problem, limit, incumbent.makespan);
+  ExactSearch exact(problem, limit, bestMakespan);
   int64_t steps = std::min(share, budget - spent), before = steps;
   bool complete = exact.run(steps);
   spent += before - steps;
@@ -121,10 +123,24 @@ bool Search::searchExactly(int64_t share) {
   found.buckets = incumbent.buckets;
   found.makespan = exact.makespan();
   found.steps = stepsOf(facts.problem, found.buckets, carriedOut, exact.order());
-  if (!accept(found))
-    return false;
-  addReference(incumbent);
-  return complete;
+  bool isBetter = timeOf(found) < bestMakespan && accept(found);
+  if (isBetter)
+    addReference(incumbent);
+  return isBetter && complete && !slowDown.any();
+}
+
+/// How long a decode takes with the slow-downs. Without any it is what the decode says; else O(N log N).
+Ns Search::timeOf(const Decoded &decoded) {
+  if (!slowDown.any())
+    return decoded.makespan;
+  llvm::Expected<ExpandedProblem> expanded = expandBuckets(facts.problem, decoded.buckets);
+  if (!expanded) {
+    // accept() reports it.
+    llvm::consumeError(expanded.takeError());
+    return decoded.makespan;
+  }
+  spent += facts.problem.size();
+  return makespanOf(expanded->problem, orderOf(decoded, *expanded), slowDown);
 }
 
 /// Takes a decode as the incumbent if the models and the verifier agree with it.
@@ -147,6 +163,7 @@ bool Search::accept(const Decoded &decoded) {
     return reject("the decode's clocks disagree with the timeline");
   incumbent = decoded;
   incumbent.peak = peakOf(expanded->problem, order);
+  bestMakespan = makespanOf(expanded->problem, order, slowDown);
   carriedOut = std::move(*expanded);
   bestOrder = std::move(order);
   ++numIncumbents;
@@ -162,8 +179,8 @@ Ns Search::decode(Point &point, Ns cutoff) {
   bool fits = scheduler.run(reference, point.policy, std::max(share, std::min(limit, reference.peak)), cutoff,
                             point.bias, decoded);
   spent += std::max<int64_t>(decoded.work, facts.problem.size());
-  point.makespan = fits ? decoded.makespan : kFailed;
-  if (fits && decoded.makespan < incumbent.makespan && accept(decoded))
+  point.makespan = fits ? timeOf(decoded) : kFailed;
+  if (fits && point.makespan < bestMakespan && accept(decoded))
     addReference(incumbent);
   return point.makespan;
 }
@@ -190,9 +207,10 @@ void Search::seed(llvm::ArrayRef<Policy> policies) {
 }
 
 void Search::adopt(const Search &other) {
-  if (other.incumbent.makespan >= incumbent.makespan || other.incumbent.peak > limit)
+  if (other.bestMakespan >= bestMakespan || other.incumbent.peak > limit)
     return;
   incumbent = other.incumbent;
+  bestMakespan = other.bestMakespan;
   carriedOut = other.carriedOut;
   bestOrder = other.bestOrder;
   addReference(incumbent);
@@ -245,7 +263,7 @@ bool Search::isAnswered() const {
   if (points.empty() || !exhausted())
     return false;
   int64_t next = spent / static_cast<int64_t>(points.size());
-  return incumbent.makespan <= target || points.size() >= kFirstDecodes || spent + next > kFirstSteps;
+  return bestMakespan <= target || points.size() >= kFirstDecodes || spent + next > kFirstSteps;
 }
 
 /// Deadlines only help if they belong to a makespan that can be reached and is better than what is known.
@@ -255,14 +273,14 @@ void Search::aim() {
       llvm::min_element(points, [](const Point &a, const Point &b) { return a.makespan < b.makespan; })->policy;
   for (Policy policy : {aimingPolicy(), best})
     for (int32_t round = 0; round < kAimRounds; ++round) {
-      Ns before = incumbent.makespan;
+      Ns before = bestMakespan;
       for (int64_t share : kAims) {
         if (isAnswered())
           return;
         policy.horizon = mulDiv(mulDiv(incumbent.makespan, share, 1000), 1000, base);
         begin(policy);
       }
-      if (incumbent.makespan == before)
+      if (bestMakespan == before)
         break;
     }
 }

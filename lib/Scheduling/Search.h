@@ -11,8 +11,9 @@ namespace commsched {
 /// Looks for short decodes under one limit. Answers for other limits may seed it.
 class Search {
 public:
-  /// `given` has to fit `limit`; it is the first incumbent.
-  Search(const ScheduleFacts &facts, CollectiveOrder mode, Order given, Bytes limit);
+  /// `given` has to fit `limit`; it is the first incumbent. Of `options` counts what an answer has to keep, and the
+  /// slow-downs that it is timed with.
+  Search(const ScheduleFacts &facts, const ScheduleOptions &options, Order given, Bytes limit);
 
   /// Decodes the portfolio and then climbs, until `effort` steps are spent or `bound` is reached.
   void run(int64_t effort, Ns bound);
@@ -24,7 +25,8 @@ public:
   const Decoded &best() const { return incumbent; }
   const ExpandedProblem &expanded() const { return carriedOut; }
   const Order &order() const { return bestOrder; }
-  Ns makespan() const { return incumbent.makespan; }
+  /// With the slow-downs.
+  Ns makespan() const { return bestMakespan; }
   Bytes peak() const { return incumbent.peak; }
   int64_t steps() const { return spent; }
   int32_t incumbents() const { return numIncumbents; }
@@ -33,7 +35,8 @@ public:
   std::vector<Policy> favourites() const;
 
 private:
-  /// A policy with the reference that it was decoded on, what it adds to the keys, and what came out.
+  /// A policy with the reference that it was decoded on, what it adds to the keys, and the makespan, with the
+  /// slow-downs, that came out.
   struct Point {
     Policy policy;
     int32_t reference = 0;
@@ -41,11 +44,12 @@ private:
     std::vector<Ns> bias;
   };
 
-  bool exhausted() const { return spent >= budget || incumbent.makespan <= target; }
+  bool exhausted() const { return spent >= budget || bestMakespan <= target; }
   bool isAnswered() const;
   void begin(const Policy &policy);
   void aim();
   Ns decode(Point &point, Ns cutoff);
+  Ns timeOf(const Decoded &decoded);
   bool accept(const Decoded &decoded);
   bool searchExactly(int64_t share);
   void addReference(const Decoded &decoded);
@@ -55,11 +59,14 @@ private:
 
   const ScheduleFacts &facts;
   CollectiveOrder mode;
+  const SlowDown &slowDown;
   Bytes limit;
   ListScheduler scheduler;
   /// The given order, and the incumbent's without its buckets where that fits.
   std::vector<Reference> references;
   Decoded incumbent;
+  /// Of the incumbent, with the slow-downs; Decoded::makespan is without.
+  Ns bestMakespan = 0;
   ExpandedProblem carriedOut;
   Order bestOrder;
   std::vector<Point> points;

@@ -18,9 +18,10 @@ namespace {
 /// One order with everything that explanations look at.
 class Explanation {
 public:
-  Explanation(const Problem &problem, llvm::ArrayRef<NodeId> order)
-      : problem(problem), order(order), line(simulate(problem, order)), live(memoryProfile(problem, order).live),
-        positions(problem.size()), exposed(problem.size(), 0), previous(problem.size(), kNone) {
+  Explanation(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown)
+      : problem(problem), order(order), line(simulate(problem, order, slowDown)),
+        live(memoryProfile(problem, order).live), positions(problem.size()), exposed(problem.size(), 0),
+        previous(problem.size(), kNone) {
     std::vector<NodeId> lastOnLane(problem.numLanes(), kNone);
     Ns compute = 0;
     for (int32_t at = 0; at < static_cast<int32_t>(order.size()); ++at) {
@@ -84,10 +85,11 @@ private:
 
 } // namespace
 
-std::vector<StartOutcome> commsched::outcomesOfStarts(const Problem &problem, const ScheduleResult &result) {
+std::vector<StartOutcome> commsched::outcomesOfStarts(const Problem &problem, const ScheduleResult &result,
+                                                      const SlowDown &slowDown) {
   const ExpandedProblem &expanded = result.expanded;
   Order given = identityOrder(problem);
-  Explanation before(problem, given), after(expanded.problem, result.order);
+  Explanation before(problem, given, slowDown), after(expanded.problem, result.order, slowDown);
   // Of each expanded node: an original that stands for it.
   std::vector<NodeId> originalOf = expanded.origin;
   for (NodeId node = problem.size() - 1; node >= 0; --node)

@@ -7,8 +7,10 @@
 
 namespace commsched {
 
-/// Explains a result, start by start, in the order of the given problem. O((N + E) log N).
-std::vector<StartOutcome> outcomesOfStarts(const Problem &problem, const ScheduleResult &result);
+/// Explains a result, start by start, in the order of the given problem, with times as the slow-downs make them.
+/// O((N + E) log N).
+std::vector<StartOutcome> outcomesOfStarts(const Problem &problem, const ScheduleResult &result,
+                                           const SlowDown &slowDown);
 
 } // namespace commsched
 

@@ -31,17 +31,18 @@ Ns workWithin(Ns ns, int32_t permille) {
 class InFlight {
 public:
   InFlight(const SlowDown &slowDown, LaneId lanes) : slowDown(slowDown), flights(lanes) {
-    for (LaneId lane = 1; lane < std::min(lanes, static_cast<LaneId>(slowDown.linkOfLane.size())); ++lane)
-      lanesOfLink[slowDown.linkOfLane[lane]].push_back(lane);
+    for (LaneId lane = 1; lane < lanes; ++lane)
+      if (int32_t link = linkOf(lane); link != kNone)
+        lanesOfLink[link].push_back(lane);
   }
 
   /// How long a collective of `cost` takes that begins on `lane` at `begin`; registers it. O(lanes of its link + log
   /// F).
   Ns launch(LaneId lane, Ns begin, Ns cost) {
     Ns duration = cost;
-    if (slowDown.linkPermille > 0 && lane < static_cast<LaneId>(slowDown.linkOfLane.size()) &&
-        llvm::any_of(
-            lanesOfLink[slowDown.linkOfLane[lane]], [&](LaneId other) { return other != lane && flies(other, begin); }))
+    int32_t link = linkOf(lane);
+    if (slowDown.linkPermille > 0 && link != kNone &&
+        llvm::any_of(lanesOfLink[link], [&](LaneId other) { return other != lane && flies(other, begin); }))
       duration = stretched(cost, slowDown.linkPermille);
     if (duration > 0) {
       flights[lane].push_back({begin, begin + duration});
@@ -79,6 +80,10 @@ private:
   struct Flight {
     Ns begin, end;
   };
+
+  int32_t linkOf(LaneId lane) const {
+    return lane < static_cast<LaneId>(slowDown.linkOfLane.size()) ? slowDown.linkOfLane[lane] : kNone;
+  }
 
   /// Whether a collective of `lane` is in flight at `time`. A lane's flights follow one another.
   bool flies(LaneId lane, Ns time) const {
@@ -209,4 +214,8 @@ Ns commsched::makespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order) {
     }
   }
   return std::max(compute, *std::max_element(lanes.begin(), lanes.end()));
+}
+
+Ns commsched::makespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown) {
+  return slowDown.any() ? simulate(problem, order, slowDown).makespan : makespanOf(problem, order);
 }

@@ -54,7 +54,7 @@ void commsched::comparePrediction(Block &block, const OperationCosts &costs, Col
                                   Ns makespan, Bytes peak, StringRef pass) {
   LoadedBlock applied = loadBlock(block, costs, {collectiveOrder});
   Order order = identityOrder(applied.problem);
-  Ns madeMakespan = makespanOf(applied.problem, order);
+  Ns madeMakespan = makespanOf(applied.problem, order, applied.slowDown);
   Bytes madePeak = peakOf(applied.problem, order);
   if (madeMakespan != makespan || madePeak != peak)
     emitWarning(block.getParentOp()->getLoc())

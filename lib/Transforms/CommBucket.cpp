@@ -190,7 +190,7 @@ private:
         << remark::metric("CollectivesBefore", before.total().collectives)
         << remark::metric("CollectivesAfter", after.total().collectives)
         << remark::metric("BytesBefore", before.total().bytes) << remark::metric("BytesAfter", after.total().bytes);
-    comparePrediction(block, costs, CollectiveOrder::Free, makespanOf(expanded->problem, order),
+    comparePrediction(block, costs, CollectiveOrder::Free, makespanOf(expanded->problem, order, loaded.slowDown),
                       peakOf(expanded->problem, order), getArgument());
     return before.compare(after, parent->getLoc(), getArgument());
   }

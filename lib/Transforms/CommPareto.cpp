@@ -66,6 +66,7 @@ private:
     SolverOptions solver(collectiveOrder, bucketing,
                          {bucketCapBytes, allGatherCapBytes, reduceScatterCapBytes, allReduceCapBytes}, effort);
     LoadedBlock loaded = loadBlock(block, OperationCosts(*model), solver.load);
+    solver.schedule.slowDown = loaded.slowDown;
     auto parallelFor = [&](size_t count, llvm::function_ref<void(size_t)> body) {
       mlir::parallelFor(&getContext(), 0, count, body);
     };

@@ -112,6 +112,7 @@ private:
     LoadedBlock loaded = loadBlock(block, costs, solver.load);
     solver.schedule.memoryBudgetPpm = toPpm(memoryBudgetRatio);
     solver.schedule.memoryLimitBytes = memoryLimitBytes;
+    solver.schedule.slowDown = loaded.slowDown;
     ScheduleResult result = schedule(loaded.problem, solver.schedule);
     Operation *parent = block.getParentOp();
     if (!result.defect.empty())

@@ -19,9 +19,9 @@ inline void checkResult(const Problem &problem, const ScheduleOptions &options, 
   requirements.collectiveOrder = options.collectiveOrder;
   requirements.peakLimit = result.peak;
   ASSERT_EQ(verifySchedule(result.expanded.problem, result.order, requirements), "");
-  ASSERT_EQ(makespanOf(result.expanded.problem, result.order), result.makespan);
+  ASSERT_EQ(simulate(result.expanded.problem, result.order, options.slowDown).makespan, result.makespan);
   ASSERT_EQ(peakOf(result.expanded.problem, result.order), result.peak);
-  ASSERT_EQ(makespanOf(problem, identityOrder(problem)), result.inputMakespan);
+  ASSERT_EQ(simulate(problem, identityOrder(problem), options.slowDown).makespan, result.inputMakespan);
   ASSERT_EQ(peakOf(problem, identityOrder(problem)), result.inputPeak);
   ASSERT_EQ(result.withinLimit, result.peak <= result.limit);
   if (result.inputPeak <= result.limit) {

@@ -137,12 +137,10 @@ TEST(Scheduler, GivesEqualAnswersToEqualQuestions) {
   solveOnThreads(layeredProblem(1, LayeredOptions()));
 }
 
-TEST(Scheduler, ExplainsEveryStart) {
-  Problem problem = layeredProblem(5, LayeredOptions());
-  ScheduleOptions options;
-  options.effort = 100000;
-  ScheduleResult result = schedule(problem, options);
-  Timeline before = simulate(problem, identityOrder(problem)), after = simulate(result.expanded.problem, result.order);
+/// Checks that the outcomes of all starts account for all exposed time.
+void checkOutcomes(const Problem &problem, const ScheduleOptions &options, const ScheduleResult &result) {
+  Timeline before = simulate(problem, identityOrder(problem), options.slowDown),
+           after = simulate(result.expanded.problem, result.order, options.slowDown);
   Ns exposedBefore = 0, exposedAfter = 0;
   size_t starts = 0;
   for (const Node &node : problem.nodes)
@@ -155,6 +153,76 @@ TEST(Scheduler, ExplainsEveryStart) {
   }
   EXPECT_EQ(exposedBefore, before.exposedTotal);
   EXPECT_EQ(exposedAfter, after.exposedTotal);
+}
+
+TEST(Scheduler, ExplainsEveryStart) {
+  Problem problem = layeredProblem(5, LayeredOptions());
+  ScheduleOptions options;
+  options.effort = 100000;
+  ScheduleResult result = schedule(problem, options);
+  checkOutcomes(problem, options, result);
+  // With slow-downs the exposed times are theirs.
+  options.slowDown.computePermille = 300;
+  ScheduleResult slower = schedule(problem, options);
+  checkOutcomes(problem, options, slower);
+  EXPECT_GT(slower.makespan, result.makespan);
+}
+
+/// A gather that is wanted early, and a reduction that could run beside it: legal, and shorter unless both are on one
+/// link that they share.
+Problem sharedLinkProblem() {
+  Problem problem;
+  problem.laneNames = {"compute", "@dp", "@tp"};
+  auto add = [&](NodeKind kind, LaneId lane, Ns cost, NodeId start, std::vector<NodeId> preds) {
+    Node node;
+    node.kind = kind;
+    node.lane = lane;
+    node.cost = cost;
+    node.start = start;
+    problem.nodes.push_back(node);
+    problem.preds.append(preds);
+    problem.touches.append({});
+  };
+  add(NodeKind::Start, 1, 10000, kNone, {});
+  add(NodeKind::Compute, 0, 7000, kNone, {});
+  add(NodeKind::Wait, 0, 0, 0, {0});
+  add(NodeKind::Start, 2, 10000, kNone, {1});
+  add(NodeKind::Compute, 0, 2000, kNone, {2});
+  add(NodeKind::Wait, 0, 0, 3, {3});
+  add(NodeKind::Compute, 0, 1000, kNone, {4, 5});
+  problem.finalize();
+  return problem;
+}
+
+// What is planned without slow-downs has to be chosen with them: overlap that costs more than it saves is refused.
+TEST(Scheduler, IsNeverSlowerThanTheInputWithSlowDowns) {
+  Problem problem = sharedLinkProblem();
+  ScheduleOptions options;
+  ScheduleResult alone = schedule(problem, options);
+  EXPECT_EQ(alone.inputMakespan, 21000);
+  EXPECT_EQ(alone.makespan, 18000);
+  options.slowDown.computePermille = 250;
+  options.slowDown.linkPermille = 1000;
+  options.slowDown.linkOfLane = {kNone, 0, 0};
+  EXPECT_GT(simulate(alone.expanded.problem, alone.order, options.slowDown).makespan, 29000);
+  ScheduleResult result = schedule(problem, options);
+  checkResult(problem, options, result);
+  EXPECT_EQ(result.makespan, 21000);
+}
+
+// Long blocks, where no exact search helps: the times that count are those with slow-downs.
+TEST(Scheduler, SearchesWithSlowDowns) {
+  Problem problem = layeredProblem(3, {60, 8, 3, /*tensorParallel=*/true, 64});
+  ScheduleOptions options;
+  options.effort = 100000;
+  ScheduleResult alone = schedule(problem, options);
+  options.slowDown.computePermille = 200;
+  options.slowDown.linkPermille = 800;
+  options.slowDown.linkOfLane = {kNone, 0, 0};
+  ScheduleResult result = schedule(problem, options);
+  checkResult(problem, options, result);
+  EXPECT_LT(result.makespan, result.inputMakespan);
+  EXPECT_LE(result.makespan, simulate(alone.expanded.problem, alone.order, options.slowDown).makespan);
 }
 
 } // namespace

@@ -48,7 +48,7 @@ struct LoadedBlock {
   Problem problem;
   /// Of each lane: the group's symbol; null for the compute lane, and for a lane that all groups share.
   std::vector<mlir::FlatSymbolRefAttr> laneGroups;
-  /// The machine's slow-downs, for simulate(); solvers plan without them.
+  /// The machine's slow-downs, for simulate() and ScheduleOptions::slowDown.
   SlowDown slowDown;
   /// Values of dynamic size without a hint (they count as 0 bytes), and operations whose cost nothing tells.
   int64_t unknownSizes = 0, unknownCosts = 0;

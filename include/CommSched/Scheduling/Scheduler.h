@@ -11,6 +11,7 @@
 #include "CommSched/Scheduling/Bucketing.h"
 #include "CommSched/Scheduling/CollectiveRecord.h"
 #include "CommSched/Scheduling/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Timeline.h"
 #include <algorithm>
 #include <string>
 
@@ -27,6 +28,8 @@ struct ScheduleOptions {
   Bytes allGatherCap = -1, reduceScatterCap = -1, allReduceCap = -1;
   /// What the answer is verified against; the problem has the edges.
   CollectiveOrder collectiveOrder = CollectiveOrder::Free;
+  /// The machine's slow-downs. Decodes plan without them; every answer is timed and chosen with them.
+  SlowDown slowDown;
   /// Steps (nodes placed and placements refused) that may be spent; defaultEffort() where negative. 0 gives the first
   /// answer.
   int64_t effort = -1;
@@ -61,6 +64,7 @@ struct ScheduleResult {
   std::vector<Bucket> buckets;
   ExpandedProblem expanded;
   Order order;
+  /// With ScheduleOptions::slowDown, as all times of the result.
   Ns makespan = 0, inputMakespan = 0;
   Bytes peak = 0, inputPeak = 0;
   /// The limit that was asked for. Where the given order is above it, the answer is the lowest peak that was reached:
@@ -77,8 +81,8 @@ struct ScheduleResult {
 };
 
 /// Schedules `problem`, which has to be valid (Problem::validate). Near-linear for a first answer, then in proportion
-/// to the effort. The answer is never slower than the given order and never has a higher peak than the limit; if the
-/// given order is above the limit, the peak comes first.
+/// to the effort. The answer, with the slow-downs of the options, is never slower than the given order and never has a
+/// higher peak than the limit; if the given order is above the limit, the peak comes first.
 ScheduleResult schedule(const Problem &problem, const ScheduleOptions &options = {});
 
 } // namespace commsched

@@ -26,7 +26,8 @@ struct SlowDown {
   /// A collective that begins while another one is in flight on a lane with the same link takes this much longer, all
   /// of it. The one in flight keeps its end.
   int32_t linkPermille = 0;
-  /// The link of each lane; lanes beyond the end of the list share their link with nobody. Lane 0 has no link.
+  /// The link of each lane; a lane with kNone, or beyond the end of the list, shares its link with nobody. Lane 0 has
+  /// no link.
   std::vector<int32_t> linkOfLane;
 
   bool any() const { return computePermille > 0 || (linkPermille > 0 && !linkOfLane.empty()); }
@@ -52,8 +53,9 @@ struct Timeline {
 /// O(N log N + starts x lanes per link).
 Timeline simulate(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown = {});
 
-/// The makespan alone, for solvers: no output per node.
+/// The makespan alone, for solvers: no output per node. O(N + lanes); with slow-downs as simulate().
 Ns makespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order);
+Ns makespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown);
 
 } // namespace commsched
 
