@@ -4,7 +4,7 @@ import random
 
 from commsched import Operation
 from commsched.torch import dependences
-from commsched.torch.plan import _spec
+from commsched.torch.collectives import spec_of
 
 MERGEABLE = ("all_gather", "reduce_scatter", "all_reduce")
 PACK = {"all_gather": "comm.fsdp.all_gather_copy_in", "reduce_scatter": "comm.fsdp.chunk_cat",
@@ -17,10 +17,10 @@ def key_of(node):
     """Starts of equal keys may be merged; None for what may not."""
     if node.op != "call_function":
         return None
-    start = _spec(node.target).start
+    start = spec_of(node).start
     if start is None or start.kind not in MERGEABLE or start.coalesced or start.in_place or start.out:
         return None
-    if len(node.users) != 1 or not _spec(next(iter(node.users)).target).is_wait:
+    if len(node.users) != 1 or not spec_of(next(iter(node.users))).is_wait:
         return None
     return start.kind, str(node.args[1:]), node.meta["val"].dtype
 
@@ -60,7 +60,7 @@ def random_operations(graph, seed, packed=True, merge=0.7, kinds=MERGEABLE):
             if packed:
                 ops.append(Operation(UNPACK[bucket["kind"]], (node.name,)))
         else:
-            spec = _spec(node.target)
+            spec = spec_of(node)
             opcode = f"comm.{spec.start.kind}" if spec.start else "comm.wait" if spec.is_wait else "comm.compute"
             ops.append(Operation(opcode, (node.name,)))
         done.update(members)

@@ -20,12 +20,12 @@ def names_of(gm):
 
 def operations_of(gm, order=None):
     """One operation per call, in the graph's order or in that of `order`."""
-    from commsched.torch.plan import _spec
+    from commsched.torch.collectives import spec_of
 
     by_name = {n.name: n for n in gm.graph.nodes}
     result = []
     for name in order or names_of(gm):
-        spec = _spec(by_name[name].target)
+        spec = spec_of(by_name[name])
         opcode = f"comm.{spec.start.kind}" if spec.start else "comm.wait" if spec.is_wait else "comm.compute"
         result.append(Operation(opcode, (name,)))
     return result

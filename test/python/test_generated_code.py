@@ -11,7 +11,7 @@ import gloo  # noqa: E402
 import torch._inductor.config as ic  # noqa: E402
 from commsched.torch import inductor  # noqa: E402
 from commsched.torch.options import Options  # noqa: E402
-from commsched.torch.plan import _spec  # noqa: E402
+from commsched.torch.collectives import spec_of  # noqa: E402
 from commsched.torch.trace import fake_world  # noqa: E402
 from torch._inductor.utils import is_collective, is_wait, run_and_get_code  # noqa: E402
 
@@ -38,7 +38,7 @@ def in_kernels(order):
 
 def in_graph(graph):
     """The kinds of an FX graph's collectives, in order."""
-    specs = [_spec(n.target) for n in graph.nodes if n.op == "call_function"]
+    specs = [spec_of(n) for n in graph.nodes if n.op == "call_function"]
     return ["wait" if s.is_wait else s.op for s in specs if s.is_wait or s.start is not None]
 
 

@@ -20,8 +20,8 @@ import torch.fx as fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._mode_utils import no_dispatch
 
-from .collectives import group_of
-from .plan import Bucket, PlanError, _spec, _wait_of
+from .collectives import group_of, spec_of
+from .plan import Bucket, PlanError, _wait_of
 from .values import storage_of
 
 aten, c10d = torch.ops.aten, torch.ops._c10d_functional
@@ -274,7 +274,7 @@ def _packed_all_gather(w: _Writer, parts: list[_Part]) -> tuple[Merged, list[fx.
     merged, first = Merged(), parts[0].start
     size, group = first.args[1], first.args[2]
     dtype, device = first.meta["val"].dtype, first.meta["val"].device
-    rank = dist.get_rank(dist.distributed_c10d._resolve_process_group(group_of(first, _spec(first.target))[0]))
+    rank = dist.get_rank(dist.distributed_c10d._resolve_process_group(group_of(first, spec_of(first))[0]))
     sizes = [_numel(p.given) for p in parts]
     total = sum(sizes)
     whole = w.fresh((total * size,), dtype)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+from typing import Iterable
 
 import torch
+from torch._higher_order_ops.effects import _get_effect
+from torch.fx.node import _side_effectful_functions
 
 from .values import nodes_in, storage_of
 
@@ -55,11 +59,16 @@ UNMARKED_MUTATIONS = {
 }
 # Operators whose results are their arguments of that number, without the schema saying so.
 UNMARKED_ALIASES = {"fsdp::all_gather_copy_in": 1, "_c10d_functional::batch_p2p_ops": 3}
-# Higher-order operators that write their tensor operands; all others are functional after AOT autograd.
+# Higher-order operators that are functions of their operands, but for what is inside of their subgraphs. All others keep
+# their order: those that print, call out, draw random numbers, write, or that nobody here has heard of.
+PURE_HIGHER_ORDER = {
+    "associative_scan", "auto_functionalized", "auto_functionalized_v2", "cond", "flat_apply", "flex_attention",
+    "flex_attention_backward", "foreach_map", "inline_asm_elementwise", "invoke_quant", "invoke_quant_packed",
+    "invoke_subgraph", "local_map_hop", "map_impl", "out_dtype", "run_const_graph", "scan", "strict_mode",
+    "tag_activation_checkpoint", "triton_kernel_wrapper_functional", "while_loop", "while_loop_stack_output", "wrap",
+    "wrap_activation_checkpoint", "wrap_with_autocast", "wrap_with_set_grad_enabled", "control_deps", "with_effects"}
+# Higher-order operators that write their tensor operands; of all others, the subgraph says it.
 MUTATING_HIGHER_ORDER = {"triton_kernel_wrapper_mutation", "run_with_rng_state_inplace"}
-# Higher-order operators whose relative order shows: they print, call out or draw random numbers.
-ORDERED_HIGHER_ORDER = {"print", "call_torchbind", "with_effects", "run_and_save_rng_state", "run_with_rng_state",
-                        "triton_kernel_wrapper_mutation", "hints_wrapper"}
 
 
 class Spec:
@@ -78,10 +87,29 @@ class Spec:
             self._from_overload(target)
             return
         self.name = self.op = getattr(target, "__name__", str(target))
+        self.ordered = target in _side_effectful_functions
         if isinstance(target, torch._ops.HigherOrderOperator):
             self.name = f"hop.{self.op}"
             self.mutated = ("all",) if self.op in MUTATING_HIGHER_ORDER else ()
-            self.ordered = self.op in ORDERED_HIGHER_ORDER
+            self.ordered = self.op not in PURE_HIGHER_ORDER or _get_effect(target) is not None
+
+    def with_inner(self, inner: Iterable[Spec]) -> "Spec":
+        """This, for a call that has other calls inside: what they do shows."""
+        spec = copy.copy(self)
+        for s in inner:
+            if s.mutated:
+                spec.mutated = ("all",)
+            spec.ordered |= s.ordered
+            spec.hybrid |= s.hybrid or s.is_wait or s.start is not None or s.op == "shard_dim_alltoall"
+        return spec
+
+    def opaque(self) -> "Spec":
+        """This, for a collective that is imported as an operation like any other."""
+        spec = copy.copy(self)
+        spec.hybrid, spec.start = True, None
+        if self.start.in_place:
+            spec.mutated, spec.same_as = (0,), 0
+        return spec
 
     def _from_overload(self, target):
         schema = target._schema
@@ -102,7 +130,45 @@ class Spec:
             "group_name" in self.arguments or "process_group" in self.arguments)
         # Random numbers come in the order of the draws; an assertion or a host read is issued where it stood.
         self.ordered = torch.Tag.nondeterministic_seeded in target.tags or (
-            not schema.returns and not self.mutated) or self.op == "_local_scalar_dense"
+            not schema.returns and not self.mutated) or self.op == "_local_scalar_dense" or (
+                not known and not self.mutated and target in _side_effectful_functions) or (
+                not known and _get_effect(target) is not None)  # starts and waits have effects, and rules of their own
+
+
+_specs: dict = {}
+
+
+def spec_of(node: torch.fx.Node) -> Spec:
+    """What a call means: of an operator once per target, of a higher-order one with what is inside of it."""
+    target = node.target
+    spec = _spec_of_target(target)
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        inner = [spec_of(n) for g in subgraphs(node) for n in g.nodes if n.op == "call_function"]
+        if spec.op not in ("auto_functionalized", "auto_functionalized_v2"):
+            inner += [_spec_of_target(a) for a in node.args if isinstance(a, torch._ops.OpOverload)]
+        if inner:
+            return spec.with_inner(inner)
+    return spec
+
+
+def _spec_of_target(target) -> Spec:
+    spec = _specs.get(target)
+    if spec is None:
+        spec = _specs[target] = Spec(target)
+    return spec
+
+
+def subgraphs(node: torch.fx.Node) -> list[torch.fx.Graph]:
+    """The graphs that a call is given as arguments, by the names that its module holds them under."""
+    owner, found = node.graph.owning_module, []
+    for n in node.all_input_nodes:
+        if n.op == "get_attr" and owner is not None:
+            held = owner
+            for part in n.target.split("."):
+                held = getattr(held, part, None)
+            if isinstance(held, torch.fx.GraphModule):
+                found.append(held.graph)
+    return found
 
 
 def argument(node, spec: Spec, name: str, default=None):

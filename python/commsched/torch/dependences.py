@@ -1,22 +1,23 @@
 """What may not be reordered in an FX graph: an independent reading, to check a schedule against.
 
-Shares nothing with the scheduler's own analysis: the edges come straight from the nodes' arguments, from the storages
-that they write, and from the nodes whose order shows (random numbers, assertions, opaque communication).
+The scheduler's own analysis knows memory by the storages of fake tensors. This one does not look at them: the edges come
+from the nodes' arguments, from what the operators' schemas say of views and writes (`aliases`), and from the nodes whose
+order shows (random numbers, assertions, opaque communication). Both read the same table of what an operator is
+(`collectives.Spec`).
 """
 
 from __future__ import annotations
 
 import operator
 
-import torch
 import torch.fx as fx
 
-from .collectives import Spec, argument, unify_results
-from .values import storage_of
+from .aliases import Aliases
+from .collectives import Spec, argument, spec_of
 
 
 class _Access:
-    """Of one storage, in program order: the last write, and the reads since."""
+    """Of one piece of memory, in program order: the last write, and the reads since."""
 
     __slots__ = ("write", "reads")
 
@@ -24,151 +25,113 @@ class _Access:
         self.write, self.reads = None, []
 
 
-def _storages(val, canonical, out: set) -> set:
-    if isinstance(val, torch.Tensor):
-        s = storage_of(val)
-        out.add(canonical.get(s, s))
-    elif isinstance(val, (list, tuple)):
-        for v in val:
-            _storages(v, canonical, out)
-    return out
+class _Edges:
+    """Collects the pairs (earlier, later) of one graph, node by node."""
 
+    def __init__(self, graph: fx.Graph):
+        self.pairs: list[tuple[fx.Node, fx.Node]] = []
+        self.aliases = Aliases(graph)
+        self.written = written_memory(graph, self.aliases)
+        self.accesses: dict[int, _Access] = {}
+        self.flying: dict[fx.Node, tuple[set, set]] = {}  # of a start: what it reads and writes until its wait
+        self.last_ordered = self.last_barrier = None
+        self.communication: list[fx.Node] = []  # starts and waits since the last barrier
 
-def _nodes(arg):
-    if isinstance(arg, fx.Node):
-        yield arg
-    elif isinstance(arg, (list, tuple)):
-        for a in arg:
-            yield from _nodes(a)
+    def visit(self, node: fx.Node) -> None:
+        spec = spec_of(node)
+        reads = {i for n in node.all_input_nodes for i in self.aliases.of(n)}
+        writes = writes_of(node, spec, self.aliases)
+        if spec.start is not None:
+            self.flying[node] = (reads, writes)
+        elif spec.is_wait:
+            start = start_of(node)
+            started = self.flying.get(start)
+            if started:
+                # Of a list, each wait completes its own element.
+                writes = started[1] & self.aliases.of(node)
+                reads = started[0] - started[1]
+                self.pairs.append((start, node))
+            else:  # of what an opaque operator started: until here it may have been written
+                writes = set(reads)
+        for memory in reads - writes:
+            self._read(node, memory)
+        for memory in writes:
+            self._write(node, memory)
+        self._keep_order(node, spec)
+
+    def _read(self, node: fx.Node, memory: int) -> None:
+        if memory not in self.written:
+            return
+        access = self.accesses.setdefault(memory, _Access())
+        if access.write is not None and access.write is not node:
+            self.pairs.append((access.write, node))
+        access.reads.append(node)
+
+    def _write(self, node: fx.Node, memory: int) -> None:
+        access = self.accesses.setdefault(memory, _Access())
+        self.pairs.extend((before, node) for before in (*access.reads, access.write)
+                          if before is not None and before is not node)
+        access.write, access.reads = node, []
+
+    def _keep_order(self, node: fx.Node, spec: Spec) -> None:
+        if spec.ordered:
+            if self.last_ordered is not None:
+                self.pairs.append((self.last_ordered, node))
+            self.last_ordered = node
+        communicates = spec.start is not None or spec.is_wait
+        if (spec.hybrid or communicates) and self.last_barrier is not None:
+            self.pairs.append((self.last_barrier, node))
+        if spec.hybrid:
+            self.pairs.extend((n, node) for n in self.communication)
+            self.last_barrier, self.communication = node, []
+        elif communicates:
+            self.communication.append(node)
 
 
 def edges(graph: fx.Graph) -> list[tuple[fx.Node, fx.Node]]:
     """Pairs (earlier, later) that every legal order keeps, beyond those of the arguments. O(nodes + edges)."""
-    result: list[tuple[fx.Node, fx.Node]] = []
-    accesses: dict[int, _Access] = {}
-    canonical: dict[int, int] = {}
-    specs: dict = {}
-    flying: dict[fx.Node, tuple[set, set]] = {}  # of a start: the storages it reads and writes until its wait
-    last_ordered = last_barrier = None
-    communication: list[fx.Node] = []  # starts and waits since the last barrier
-    written = written_storages(graph, specs)
-
-    def read(node, storage):
-        if storage not in written:
-            return
-        access = accesses.setdefault(storage, _Access())
-        if access.write is not None and access.write is not node:
-            result.append((access.write, node))
-        access.reads.append(node)
-
-    def write(node, storage):
-        access = accesses.setdefault(storage, _Access())
-        for before in access.reads:
-            if before is not node:
-                result.append((before, node))
-        if access.write is not None and access.write is not node:
-            result.append((access.write, node))
-        access.write, access.reads = node, []
-
+    found = _Edges(graph)
     for node in graph.nodes:
-        if node.op == "placeholder" or node.op == "get_attr" or node.op == "output":
-            if node.op == "output" and last_barrier is not None:
-                result.append((last_barrier, node))
-            continue
-        spec = specs.get(node.target)
-        if spec is None:
-            spec = specs[node.target] = Spec(node.target)
-        if node.target is operator.getitem:
-            continue
-        if spec.same_as is not None:
-            unify_results(node, spec, canonical)
-        reads: set = set()
-        for n in node.all_input_nodes:
-            _storages(n.meta.get("val"), canonical, reads)
-        writes = _writes(node, spec, canonical)
-        if spec.is_wait and node.args[0] in flying:
-            start = node.args[0]
-            storage = storage_of(start.meta["val"])
-            canonical[storage_of(node.meta["val"])] = canonical.get(storage, storage)
-        if spec.start is not None:
-            if spec.start.in_place or spec.start.out:
-                writes |= _storages(argument(node, spec, "out") and [n.meta["val"] for n in _nodes(
-                    argument(node, spec, "out"))] or [n.meta["val"] for n in _nodes(node.args[0])], canonical, set())
-            flying[node] = (reads, writes)
-        elif spec.is_wait:
-            start = node.args[0]
-            while isinstance(start, fx.Node) and start.target is operator.getitem:
-                start = start.args[0]
-            started = flying.get(start)
-            if started:
-                reads, writes = reads | started[0], writes | started[1]
-                result.append((start, node))
-            else:  # of what an opaque operator started: until here it may have been written
-                writes = set(reads)
-                canonical[storage_of(node.meta["val"])] = next(iter(writes), storage_of(node.meta["val"]))
-        for s in reads - writes:
-            read(node, s)
-        for s in writes:
-            write(node, s)
-        if spec.ordered:
-            if last_ordered is not None:
-                result.append((last_ordered, node))
-            last_ordered = node
-        if spec.hybrid:
-            result.extend((n, node) for n in communication)
-            if last_barrier is not None:
-                result.append((last_barrier, node))
-            last_barrier, communication = node, []
-        elif spec.start is not None or spec.is_wait:
-            if last_barrier is not None:
-                result.append((last_barrier, node))
-            communication.append(node)
-    return result
+        if node.op == "output":
+            if found.last_barrier is not None:
+                found.pairs.append((found.last_barrier, node))
+        elif node.op not in ("placeholder", "get_attr") and node.target is not operator.getitem:
+            found.visit(node)
+    return found.pairs
 
 
-def _writes(node: fx.Node, spec: Spec, canonical) -> set:
+def start_of(wait: fx.Node) -> fx.Node | None:
+    """The call whose result a wait takes, or an element of it."""
+    node = wait.args[0]
+    while isinstance(node, fx.Node) and node.target is operator.getitem:
+        node = node.args[0]
+    return node
+
+
+def writes_of(node: fx.Node, spec: Spec, aliases: Aliases) -> set[int]:
+    """The memory that a node writes."""
     writes: set = set()
     for where in spec.mutated:
-        arg = (list(node.all_input_nodes) if where == "all" else node.kwargs.get(where) if isinstance(where, str)
-               else node.args[where] if where < len(node.args) else None)
-        for n in _nodes(arg):
-            _storages(n.meta.get("val"), canonical, writes)
+        writes |= aliases.of_all(list(node.all_input_nodes) if where == "all" else node.kwargs.get(where) if isinstance(
+            where, str) else node.args[where] if where < len(node.args) else None)
+    if spec.start is not None and spec.start.in_place:
+        writes |= aliases.of_all(node.args[0])
+    if spec.start is not None and spec.start.out:
+        writes |= aliases.of_all(argument(node, spec, "out"))
     return writes
 
 
-def written_storages(graph: fx.Graph, specs: dict) -> set:
-    """Storages that some node writes: reads of all others need no record. Waits share their start's storage."""
-    canonical: dict[int, int] = {}
-    writers = []
-    for node in graph.nodes:
-        if node.op != "call_function":
-            continue
-        spec = specs.get(node.target)
-        if spec is None:
-            spec = specs[node.target] = Spec(node.target)
-        if spec.is_wait and isinstance(node.args[0], fx.Node) and isinstance(node.meta.get("val"), torch.Tensor):
-            storage = storage_of(node.args[0].meta["val"])
-            canonical[storage_of(node.meta["val"])] = canonical.get(storage, storage)
-            writers.append((node, spec))
-            continue
-        if spec.same_as is not None:
-            unify_results(node, spec, canonical)
-        if spec.mutated or (spec.start is not None and (spec.start.in_place or spec.start.out)):
-            writers.append((node, spec))
+def written_memory(graph: fx.Graph, aliases: Aliases) -> set[int]:
+    """The memory that some node writes: reads of all other need no record."""
     written: set = set()
-    for node, spec in writers:
-        if spec.is_wait:
-            start = node.args[0]
-            while start.op == "call_function" and start.target is operator.getitem:
-                start = start.args[0]
-            if start.op != "call_function" or specs[start.target].start is None:
-                _storages(node.args[0].meta.get("val"), canonical, written)
+    for node in graph.nodes:
+        if node.op != "call_function" or node.target is operator.getitem:
             continue
-        written |= _writes(node, spec, canonical)
-        if spec.start is not None and spec.start.in_place:
-            for n in _nodes(node.args[0]):
-                _storages(n.meta.get("val"), canonical, written)
-        if spec.start is not None and spec.start.out:
-            for n in _nodes(argument(node, spec, "out")):
-                _storages(n.meta.get("val"), canonical, written)
+        spec = spec_of(node)
+        if not spec.is_wait:
+            written |= writes_of(node, spec, aliases)
+            continue
+        start = start_of(node)
+        if not isinstance(start, fx.Node) or start.op != "call_function" or spec_of(start).start is None:
+            written |= aliases.of_all(node.args[0])
     return written

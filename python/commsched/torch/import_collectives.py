@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
 import torch.fx as fx
 
@@ -26,12 +28,22 @@ class CollectiveImports:
             self.printer.group(unique, ranks, max(self.world, max(ranks) + 1))
         return known
 
+    def _hybrid_group(self, node: fx.Node, spec: collectives.Spec) -> str | None:
+        """The group that an opaque operation communicates on: its own, or the first one in its subgraphs. None where
+        nothing names it."""
+        if isinstance(node.target, torch._ops.OpOverload):
+            return self._group(node, spec)
+        for inner in (n for g in collectives.subgraphs(node) for n in g.nodes if n.op == "call_function"):
+            spec = collectives.spec_of(inner)
+            if (spec.start is not None or spec.hybrid) and (group := self._hybrid_group(inner, spec)):
+                return group
+        return None
+
     def _start(self, node: fx.Node, spec: collectives.Spec) -> bool:
         """Emits a start. False where the dialect has no such collective: it is opaque then."""
         c = spec.start
         clause = self._clauses(node, spec)
         if clause is None or isinstance(node.args[0], torch.fx.Node) and self.values.get(node.args[0]) is None:
-            spec.hybrid = True
             return False
         first = node.args[0]
         inputs = self.operands(node, nodes_in(first))
@@ -41,7 +53,6 @@ class CollectiveImports:
         elif c.out:
             dests = self.operands(node, nodes_in(collectives.argument(node, spec, "out")))
         if any(not v.shape for v in inputs) and c.kind in ("all_gather", "reduce_scatter", "all_to_all"):
-            spec.hybrid = True
             return False
         if not (c.in_place or c.out):
             inputs = self._after_scalars(node, inputs)
@@ -95,6 +106,7 @@ class CollectiveImports:
         for v in values:
             v.waitable = True
             self.in_flight[v.storage] = entry
+            self.waited.pop(v.storage, None)
         self.values[node] = result
 
     def _clauses(self, node: fx.Node, spec: collectives.Spec) -> tuple[str, str] | None:
@@ -144,10 +156,10 @@ class CollectiveImports:
 
     def _wait_for_opaque(self, node: fx.Node, source) -> None:
         """A wait for what an opaque operator started, or for what has landed: until here its storage may be written."""
-        spec = self.specs[node.target]
+        spec = collectives.spec_of(node)
         if isinstance(source, Value) and source.storage:
             self.canonical[storage_of(node.meta["val"])] = source.storage
-            spec = collectives.Spec(node.target)
+            spec = copy.copy(spec)
             spec.mutated = (0,)
         self._compute(node, spec)
 
@@ -159,6 +171,7 @@ class CollectiveImports:
             w = Value(f"{ssa}#{i}" if len(values) > 1 else ssa, v.type, v.shape, v.bytes, v.traffic, v.storage,
                       v.dynamic)
             self.owner.setdefault(v.storage, w)
+            self.waited[v.storage] = w
             if v.storage == storage:
                 landed = w
         attrs = []

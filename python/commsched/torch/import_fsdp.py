@@ -42,7 +42,7 @@ class FsdpImports:
         for element in node.users:
             if element.target is operator.getitem:
                 for user in element.users:
-                    spec = collectives.Spec(user.target)
+                    spec = collectives.spec_of(user)
                     if spec.start is not None and spec.start.kind == "all_gather":
                         return self._group(user, spec)
         return None

@@ -14,7 +14,8 @@ from typing import Callable, Iterable, Sequence
 import torch
 import torch.fx as fx
 
-from . import collectives, flops
+from . import aliases, collectives, flops
+from .dependences import written_memory
 from .import_collectives import CollectiveImports
 from .import_fsdp import FsdpImports
 from .mlir_text import Printer, cost_attribute
@@ -46,16 +47,19 @@ class Importer(CollectiveImports, FsdpImports):
         self.graph, self.printer, self.donated = graph, Printer(name), donated
         self.estimation, self.world = estimation, world
         self.values: dict[fx.Node, Value | list] = {}
-        self.specs: dict = {}
         # Storages: which stands for which (a wait's for its start's), and one value that has it.
         self.canonical: dict[int, int] = {}
         self.owner: dict[int, Value] = {}
         # Storage of a collective in flight: its future's name and type, and its results' types and storages.
         self.in_flight: dict[int, tuple[str, str, list]] = {}
+        self.waited: dict[int, Value] = {}  # what the last wait for a collective gave, by storage
         self.groups: dict[str, str] = {}
         self.group_ranks: dict[str, list[int]] = {}
         # Of each (kind, group, element type): a node to ask for estimates.
         self.samples: dict[tuple[str, str, str], fx.Node] = {}
+        # Values that readers of a storage read too: of functions that may have returned them.
+        self.shadows: dict[int, list[Value]] = {}
+        self.written: tuple[aliases.Aliases, set[int]] | None = None
         self.extra = 0
 
     # ------------------------------------------------------------------ values
@@ -90,10 +94,14 @@ class Importer(CollectiveImports, FsdpImports):
         return [self.landed(v) if v.waitable else v for v in result]
 
     def landed(self, v: Value) -> Value:
-        """A collective's result read before its wait: the wait, made here, under the reader's name. PyTorch's own
-        tensors wait when they are read."""
+        """A collective's result that is read by its name in flight: what its wait gave, or a wait made here, which is
+        no node's. PyTorch's own tensors wait when they are read."""
+        done = self.waited.get(v.storage)
+        if done is not None:
+            return done
         future, type_, _ = self.in_flight[v.storage]
-        return self._wait(f"%commsched_wait_{self._number()}", future, type_, v.storage, self.reader)
+        name = f"commsched_wait_{self._number()}"
+        return self._wait(f"%{name}", future, type_, v.storage, name)
 
     def _number(self) -> int:
         self.extra += 1
@@ -106,25 +114,22 @@ class Importer(CollectiveImports, FsdpImports):
         packs = find_packs(self.graph)
         packed = {n for pack in packs.values() for n in pack.parts}
         for node in self.graph.nodes:
-            self.reader = node.name
             if node in packed:
                 if node in packs:
                     pack = packs[node]
-                    self._compute(node, collectives.Spec(node.target), pack.sources, [n.name for n in pack.parts])
+                    self._compute(node, collectives.spec_of(node), pack.sources, [n.name for n in pack.parts])
                 continue
             op = node.op
             if op == "call_function":
                 if node.target is operator.getitem:
                     self._getitem(node)
                     continue
-                spec = self.specs.get(node.target)
-                if spec is None:
-                    spec = self.specs[node.target] = collectives.Spec(node.target)
+                spec = collectives.spec_of(node)
                 if spec.is_wait:
                     self._wait_node(node)
                 elif spec.start is not None:
                     if not self._start(node, spec):
-                        self._compute(node, spec)
+                        self._compute(node, spec.opaque())
                 else:
                     handler = SPECIAL.get(spec.name)
                     if handler is None or not handler(self, node, spec):
@@ -216,20 +221,21 @@ class Importer(CollectiveImports, FsdpImports):
         result = self.bind(node, f"%{node.name}", val)
         results = flat_values(result) if isinstance(result, (list, dict)) else [] if val is None else [result]
         mutated = self._mutated(node, spec, inputs)
-        aliases = self._aliases(results, inputs)
+        views = self._aliases(results, inputs)
         attrs = []
-        cost = self._cost(node, spec, inputs, results, aliases, mutated)
+        cost = self._cost(node, spec, inputs, results, views, mutated)
+        self._add_shadows(node, inputs, results)
         if cost:
             attrs.append(f"comm.cost = {cost}")
-        if spec.hybrid:
-            attrs.append(f"comm.hybrid = {self._group(node, spec)}")
+        if spec.hybrid and (group := self._hybrid_group(node, spec)):
+            attrs.append(f"comm.hybrid = {group}")
         if spec.ordered:
             attrs.append("comm.pinned")
         if any(v.dynamic for v in results):
             attrs.append(f"comm.bytes_hint = array<i64: {', '.join(str(v.bytes) for v in results)}>")
         clauses = ""
-        if aliases is not None:
-            clauses = f" aliases [{', '.join(map(str, aliases))}]"
+        if views is not None:
+            clauses = f" aliases [{', '.join(map(str, views))}]"
         if mutated:
             clauses += f" mutates [{', '.join(map(str, mutated))}]"
         if spec.hybrid:
@@ -240,6 +246,23 @@ class Importer(CollectiveImports, FsdpImports):
                                f"({', '.join([v.ssa for v in inputs])})", clauses, attrs, types, names or node.name)
         self.values[node] = result
         self.own(results)
+
+    def _add_shadows(self, node: fx.Node, inputs: list[Value], results: list[Value]) -> None:
+        """A function may give back an operand where its fake tensor is a new one. Where that operand is written later,
+        the readers of the result read it too."""
+        if aliases.is_function(node) and results and any(v.storage for v in results) and self._is_written(node):
+            for v in results:
+                self.shadows.setdefault(v.storage, []).extend(i for i in inputs if i.storage not in (0, v.storage))
+        if self.shadows:
+            known = {v.ssa for v in inputs}
+            inputs += {s.ssa: s for v in inputs for s in self.shadows.get(v.storage, ()) if s.ssa not in known}.values()
+
+    def _is_written(self, node: fx.Node) -> bool:
+        """Whether what a node gives may be memory that some node writes."""
+        if self.written is None:
+            shared = aliases.Aliases(self.graph)
+            self.written = shared, written_memory(self.graph, shared)
+        return not self.written[0].of(node).isdisjoint(self.written[1])
 
     def _mutated(self, node: fx.Node, spec: collectives.Spec, inputs: list[Value]) -> list[int]:
         """Numbers of the operands whose storage the node writes."""
@@ -262,7 +285,7 @@ class Importer(CollectiveImports, FsdpImports):
         for i, v in enumerate(inputs):
             if v.storage:
                 first.setdefault(v.storage, i)
-        aliases, any_alias = [], False
+        views, any_alias = [], False
         for v in results:
             i = first.get(v.storage, -1) if v.storage else -1
             if i < 0 and v.storage in self.owner:
@@ -271,12 +294,12 @@ class Importer(CollectiveImports, FsdpImports):
             elif i < 0 and v.storage:  # results that share a new storage: the first one stands for it in the owner map
                 pass
             any_alias |= i >= 0
-            aliases.append(i)
-        return aliases if any_alias else None
+            views.append(i)
+        return views if any_alias else None
 
-    def _cost(self, node, spec, inputs, results, aliases, mutated) -> str:
+    def _cost(self, node, spec, inputs, results, views, mutated) -> str:
         """Views are free; else the caller's estimate, else flops and bytes."""
-        if aliases is not None and not mutated and -1 not in aliases:
+        if views is not None and not mutated and -1 not in views:
             return ""
         if self.estimation is not None:
             ms = self.estimation(node)
@@ -289,7 +312,7 @@ class Importer(CollectiveImports, FsdpImports):
             return "#comm.cost<time = 0>"
         if spec.op in flops.UNTOUCHED:
             return "#comm.cost<time = 0>"
-        written = sum(v.bytes for i, v in enumerate(results) if aliases is None or aliases[i] < 0)
+        written = sum(v.bytes for i, v in enumerate(results) if views is None or views[i] < 0)
         written += sum(inputs[i].bytes for i in mutated)
         if spec.op in flops.OVERWRITING:  # what was there is not read
             tensors = tensors[1:]

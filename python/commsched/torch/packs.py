@@ -12,9 +12,9 @@ import dataclasses
 import torch
 import torch.fx as fx
 
-from .collectives import Spec
-from .dependences import written_storages
-from .values import storage_of
+from .aliases import Aliases
+from .collectives import spec_of
+from .dependences import written_memory
 
 aten = torch.ops.aten
 CASTS = (torch.ops.prims.convert_element_type.default, aten._to_copy.default, aten.clone.default)
@@ -42,13 +42,10 @@ def find_packs(graph: fx.Graph) -> dict[fx.Node, Pack]:
         pack.parts += [cat] if last is cat else [cat, last]
         packs[last] = pack
     if packs:  # what is overwritten must be read where the parts stand, not where the pack does
-        written = written_storages(graph, {})
-        packs = {last: p for last, p in packs.items() if not _storages(p.sources) & written}
+        aliases = Aliases(graph)
+        written = written_memory(graph, aliases)
+        packs = {last: p for last, p in packs.items() if not aliases.of_all(p.sources) & written}
     return packs
-
-
-def _storages(nodes: list[fx.Node]) -> set[int]:
-    return {storage_of(n.meta["val"]) for n in nodes if isinstance(n.meta.get("val"), torch.Tensor)}
 
 
 def _only_reader(node: fx.Node) -> fx.Node | None:
@@ -71,7 +68,7 @@ def _end(cat: fx.Node) -> fx.Node | None:
 
 
 def _is_start(node: fx.Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and Spec(node.target).start is not None
+    return isinstance(node.target, torch._ops.OpOverload) and spec_of(node).start is not None
 
 
 def _source(piece: fx.Node, parts: list[fx.Node]) -> fx.Node:

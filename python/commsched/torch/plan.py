@@ -12,7 +12,7 @@ from typing import Sequence
 import torch.fx as fx
 
 from ..program import Operation
-from .collectives import Spec
+from .collectives import spec_of
 
 PACKS = ("comm.fsdp.all_gather_copy_in", "comm.fsdp.chunk_cat")
 UNPACKS = ("comm.fsdp.split_with_sizes_copy", "comm.fsdp.split_with_sizes")
@@ -52,7 +52,7 @@ def read_plan(graph: fx.Graph, operations: Sequence[Operation]) -> Plan:
         PlanError: an operation merges what is no collective, or a bucket's wait is missing.
     """
     by_name = {n.name: n for n in graph.nodes}
-    starts = {n: s for n in graph.nodes if n.op == "call_function" and (s := _spec(n.target)).start is not None}
+    starts = {n: s for n in graph.nodes if n.op == "call_function" and (s := spec_of(n)).start is not None}
     position: dict[fx.Node, int] = {}
     last: dict[fx.Node, int] = {}
     merged: list[int] = []
@@ -87,16 +87,6 @@ def _bucket(i: int, operations, by_name, starts, last) -> Bucket:
         raise PlanError(f"the bucket of {members[0].name} has no wait")
     unpacks = [max(last.get(_wait_of(m), wait), wait) for m in members]
     return Bucket(kind, members, pack is not None, i if pack is None else pack, i, wait, unpacks)
-
-
-_specs: dict = {}
-
-
-def _spec(target) -> Spec:
-    spec = _specs.get(target)
-    if spec is None:
-        spec = _specs[target] = Spec(target)
-    return spec
 
 
 def _is_start(opcode: str) -> bool:

@@ -13,6 +13,7 @@ import warnings
 import torch.fx as fx
 
 from ..program import Error, Program
+from .aliases import refresh
 from .apply import apply_plan
 from .estimates import amended_profile
 from .export import import_graph
@@ -50,6 +51,7 @@ def schedule_graph(graph: fx.Graph, options: Options) -> dict:
     started = time.process_time_ns()
     donated = donated_placeholders(graph, options.donated)
     try:
+        refresh(graph)
         text, importer = import_graph(graph, runtime_estimation=options.runtime_estimation, donated=donated,
                                       name=FUNCTION)
     except Exception as error:  # Graphs hold what nobody has thought of; none of it may break a compilation.
