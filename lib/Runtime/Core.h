@@ -13,6 +13,7 @@
 #include "CommSched/Runtime/Backend.h"
 #include "Fault.h"
 #include "SymmetricHeap.h"
+#include "Text.h"
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -36,6 +37,7 @@ struct Buffer {
   int64_t bytes;
   int64_t holds = 1;
   bool released = false;        ///< by its owner
+  bool abandoned = false;       ///< something outside may still use it: never freed
   int64_t number = 0;           ///< in commrt_context::owned
   int64_t symmetricOffset = -1; ///< in the symmetric heap; -1: plain
 };
@@ -146,6 +148,7 @@ struct commrt_context {
   int64_t symmetricCount = 0;
   commsched::runtime::SymmetricHeap symmetric;         ///< own thread
   std::vector<std::pair<void *, int64_t>> ownSegments; ///< of mmap, where the backend gives none
+  bool abandonedSymmetric = false;                     ///< the segments are never unmapped
 
   const commrt_site *sites = nullptr;
   int64_t numSites = 0;
@@ -198,6 +201,24 @@ void noteIssued(commrt_stream *stream, commrt_token *token);
 void finishWork(Work *work, int32_t status);
 /// Injected fault: the rank is gone for the others, who are not told why.
 int32_t vanish(commrt_context *context, const std::string &message);
+/// What ranks learn when they compare a value of each: that of the lowest rank and of the first one that has another.
+template <typename T> struct Compared {
+  T first = {}, other = {};
+  int32_t firstRank = -1, otherRank = -1; ///< otherRank -1: all are alike
+  Compared() = default;
+  Compared(const T &value, int32_t rank) : first(value), firstRank(rank) {}
+  /// Adds the ranks of `higher` after the own ones.
+  template <typename Same> void add(const Compared &higher, Same same) {
+    if (otherRank >= 0)
+      return;
+    bool isAlike = same(first, higher.first);
+    other = isAlike ? higher.other : higher.first;
+    otherRank = isAlike ? higher.otherRank : higher.firstRank;
+  }
+};
+/// Combines `value` with those of all ranks, in the order of ranks. Collective over the job. On an error, which
+/// latches, the message begins with `what`.
+int32_t combineRanks(commrt_context *context, const char *what, void *value, int64_t bytes, commrt_combine_fn combine);
 /// Finishes the works that an injected fault dropped.
 void finishDropped(commrt_context *context, int32_t status);
 

@@ -19,14 +19,6 @@ using namespace commsched::runtime;
 static constexpr int64_t defaultTimeoutNs = 60'000'000'000;
 static constexpr int32_t maxRanks = 1 << 20;
 
-static void copyText(const std::string &from, char *to, size_t size) {
-  if (!to || size == 0)
-    return;
-  size_t length = std::min(from.size(), size - 1);
-  std::memcpy(to, from.data(), length);
-  to[length] = 0;
-}
-
 void commrt_options_init(commrt_options *options) {
   if (!options)
     return;
@@ -177,12 +169,13 @@ int32_t commrt_context_destroy(commrt_context *context) {
   for (commrt_event *event : context->events)
     delete event;
   for (auto &[data, buffer] : context->buffers)
-    if (buffer->symmetricOffset < 0)
+    if (buffer->symmetricOffset < 0 && !buffer->abandoned)
       std::free(data);
   for (auto &[bytes, data] : context->spare)
     std::free(data);
   for (auto &[base, bytes] : context->ownSegments)
-    munmap(base, bytes);
+    if (!context->abandonedSymmetric)
+      munmap(base, bytes);
   if (currentContext == context)
     currentContext = nullptr;
   {

@@ -10,6 +10,7 @@
 //===--------------------------------------------------------------------------------------------===//
 
 #include "MpiJob.h"
+#include "Text.h"
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -17,23 +18,8 @@
 using namespace commsched::runtime;
 using Clock = MpiJob::Clock;
 
-namespace {
-constexpr int farewellTag = 2, exchangeTag = 16;
-/// Exchanges in flight differ by their tag; more than two never are.
-constexpr int64_t exchangeTags = 1024;
-constexpr auto farewellTime = std::chrono::seconds(2);
-} // namespace
-
-static void copyText(const std::string &from, char *to, size_t size) {
-  if (!to || size == 0)
-    return;
-  size_t length = std::min(from.size(), size - 1);
-  std::memcpy(to, from.data(), length);
-  to[length] = 0;
-}
-
-/// Never frees the object: MPI may still write to it.
-template <typename T> static void leave(std::unique_ptr<T> &object) { [[maybe_unused]] T *left = object.release(); }
+/// After an error every rank waits a moment for the others, so that each can report before mpirun ends them all.
+static constexpr auto farewellTime = std::chrono::seconds(2);
 
 //===- Progress and errors ----------------------------------------------------------------------===//
 
@@ -51,6 +37,15 @@ static int32_t progressMpi(void *opaque) {
 
 static void abortMpi(void *opaque, int32_t status, const char *message) {
   auto *job = static_cast<MpiJob *>(opaque);
+  int isMain = 0;
+  if (job->threadLevel < MPI_THREAD_SERIALIZED && MPI_Is_thread_main(&isMain) == MPI_SUCCESS && !isMain) {
+    std::lock_guard<std::mutex> lock(job->queueMutex); // the main thread tells the others
+    if (job->abortStatus == COMMRT_OK) {
+      job->abortStatus = status;
+      job->abortText = message;
+    }
+    return;
+  }
   std::lock_guard<std::recursive_mutex> lock(job->mutex);
   job->raise(status, message);
 }
@@ -72,30 +67,6 @@ static int32_t describeMpi(void *opaque, char *text, size_t size) {
   return COMMRT_OK;
 }
 
-/// Polls until done() or the deadline.
-template <typename Done> static bool pollUntil(MpiJob &job, Clock::time_point deadline, Done done) {
-  struct Waiting {
-    MpiJob &job;
-    Waiting(MpiJob &job) : job(job) { change(1); }
-    ~Waiting() { change(-1); }
-    void change(int by) {
-      std::lock_guard<std::recursive_mutex> lock(job.mutex);
-      job.waiting += by;
-    }
-  } waiting(job);
-  while (true) {
-    job.progress();
-    {
-      std::lock_guard<std::recursive_mutex> lock(job.mutex);
-      if (done())
-        return true;
-    }
-    if (Clock::now() >= deadline)
-      return false;
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
-  }
-}
-
 //===- Job --------------------------------------------------------------------------------------===//
 
 static bool leftInError = false;
@@ -103,17 +74,71 @@ static bool leftInError = false;
 static void finalizeAtExit() {
   int done = 0;
   // After an error ranks may be gone, and MPI_Finalize may wait for them for ever.
-  if (!leftInError && MPI_Finalized(&done) == MPI_SUCCESS && !done)
-    MPI_Finalize();
+  if (leftInError || MPI_Finalized(&done) != MPI_SUCCESS || done)
+    return;
+  freeRetired(farewellTime);
+  MPI_Finalize();
 }
 
-static int32_t openMpi(const commrt_backend_config *config, void **result, int32_t *ranks, int32_t *localRank,
-                       char *message, size_t size) {
-  int initialized = 0, finalized = 0, provided = 0;
+namespace {
+/// What duplicate leaves to MPI if it gives up.
+struct Duplicate {
+  MPI_Comm comm = MPI_COMM_NULL;
+  MPI_Request request = MPI_REQUEST_NULL;
+};
+
+/// Errors on MPI_COMM_WORLD are returned while a job is open: Open MPI reports those of other communicators there, too.
+struct WorldErrors {
+  int jobs = 0;
+  MPI_Errhandler before = MPI_ERRHANDLER_NULL;
+  void take() {
+    if (jobs++ > 0)
+      return;
+    MPI_Comm_get_errhandler(MPI_COMM_WORLD, &before);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  }
+  void giveBack() {
+    if (--jobs > 0)
+      return;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, before);
+    if (before != MPI_ERRHANDLER_NULL)
+      MPI_Errhandler_free(&before);
+  }
+};
+} // namespace
+
+static WorldErrors worldErrors;
+
+int32_t commsched::runtime::duplicate(MpiJob &job, MPI_Comm from, MPI_Comm &to, std::string &text) {
+  auto made = std::make_unique<Duplicate>();
+  int code = MPI_SUCCESS, flag = 0;
+  {
+    std::lock_guard<std::recursive_mutex> lock(job.mutex);
+    code = MPI_Comm_idup(from, &made->comm, &made->request);
+  }
+  if (code == MPI_SUCCESS)
+    job.pollUntil(Clock::now() + std::chrono::nanoseconds(job.timeoutNs), [&] {
+      code = MPI_Test(&made->request, &flag, MPI_STATUS_IGNORE);
+      return flag || code != MPI_SUCCESS || job.status != COMMRT_OK;
+    });
+  if (code != MPI_SUCCESS)
+    text = "MPI_Comm_idup: " + mpiErrorText(code);
+  if (code == MPI_SUCCESS && flag) {
+    to = made->comm;
+    MPI_Comm_set_errhandler(to, MPI_ERRORS_RETURN);
+    return COMMRT_OK;
+  }
+  leave(made);
+  return code != MPI_SUCCESS ? COMMRT_ERR_BACKEND : job.status != COMMRT_OK ? job.status.load() : COMMRT_ERR_TIMEOUT;
+}
+
+/// Initialises MPI unless the application has. A status, with a text for errors.
+static int32_t initialize(bool wantsThread, int &level, std::string &text) {
+  int initialized = 0, finalized = 0, isMain = 0;
   MPI_Finalized(&finalized);
   MPI_Initialized(&initialized);
   if (finalized) {
-    copyText("MPI has been finalized", message, size);
+    text = "MPI has been finalized";
     return COMMRT_ERR_BACKEND;
   }
   if (!initialized) {
@@ -121,77 +146,112 @@ static int32_t openMpi(const commrt_backend_config *config, void **result, int32
     // Beside other busy processes a yield takes as long as their time slices (18 ms measured), and waits here sleep in
     // any case.
     setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);
+    int provided = 0;
     if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS) {
-      copyText("MPI_Init_thread failed", message, size);
+      text = "MPI_Init_thread failed";
       return COMMRT_ERR_BACKEND;
     }
     std::atexit(finalizeAtExit);
   }
+  MPI_Query_thread(&level);
+  // An application that initialised MPI may call it beside the progress thread.
+  int needed = !wantsThread ? MPI_THREAD_SINGLE : initialized ? MPI_THREAD_MULTIPLE : MPI_THREAD_SERIALIZED;
+  if (level < needed) {
+    text = std::string("a progress thread needs ") +
+           (initialized ? "MPI_THREAD_MULTIPLE, but the application initialised MPI with less"
+                        : "MPI_THREAD_SERIALIZED, which this MPI does not provide");
+    return COMMRT_ERR_UNSUPPORTED;
+  }
+  if (level < MPI_THREAD_SERIALIZED && MPI_Is_thread_main(&isMain) == MPI_SUCCESS && !isMain) {
+    text = "MPI was initialised for its main thread only, and this is another thread";
+    return COMMRT_ERR_UNSUPPORTED;
+  }
+  return COMMRT_OK;
+}
+
+/// Makes the control communicator and finds the neighbours.
+static int32_t meetOthers(MpiJob &job, std::string &text) {
+  struct Meeting {
+    MpiAddress mine = MpiAddress::ofThisProcess();
+    std::vector<MpiAddress> all;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+  auto meeting = std::make_unique<Meeting>();
+  int32_t status = duplicate(job, MPI_COMM_WORLD, job.control, text);
+  if (status == COMMRT_OK) {
+    meeting->all.resize(job.ranks);
+    int code = MPI_Iallgather(&meeting->mine, sizeof(MpiAddress), MPI_BYTE, meeting->all.data(), sizeof(MpiAddress),
+                              MPI_BYTE, job.control, &meeting->request);
+    int flag = 0;
+    if (code == MPI_SUCCESS)
+      job.pollUntil(Clock::now() + std::chrono::nanoseconds(job.timeoutNs), [&] {
+        code = MPI_Test(&meeting->request, &flag, MPI_STATUS_IGNORE);
+        return flag || code != MPI_SUCCESS;
+      });
+    if (code != MPI_SUCCESS)
+      text = "MPI_Iallgather: " + mpiErrorText(code);
+    status = code != MPI_SUCCESS ? COMMRT_ERR_BACKEND : flag ? COMMRT_OK : COMMRT_ERR_TIMEOUT;
+  }
+  if (status == COMMRT_ERR_TIMEOUT)
+    text =
+        "waited " + std::to_string(job.timeoutNs / 1'000'000) + " ms; not all processes of mpirun opened this backend";
+  if (status == COMMRT_OK)
+    job.neighbours = std::make_unique<MpiNeighbours>(meeting->all, job.rank);
+  else
+    leave(meeting);
+  return status;
+}
+
+static int32_t openMpi(const commrt_backend_config *config, void **result, int32_t *ranks, int32_t *localRank,
+                       char *message, size_t size) {
   auto job = std::make_unique<MpiJob>();
-  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  std::string text;
+  auto refuse = [&](int32_t status) {
+    copyText(text, message, size);
+    return status;
+  };
+  if (int32_t status = initialize(config->progress_thread != 0, job->threadLevel, text))
+    return refuse(status);
   MPI_Comm_rank(MPI_COMM_WORLD, &job->rank);
   MPI_Comm_size(MPI_COMM_WORLD, &job->ranks);
   if (config->ranks > 0 && config->ranks != job->ranks) {
-    copyText("asked for " + std::to_string(config->ranks) + " ranks, but mpirun started " + std::to_string(job->ranks),
-             message, size);
-    return COMMRT_ERR_INVALID;
+    text = "asked for " + std::to_string(config->ranks) + " ranks, but mpirun started " + std::to_string(job->ranks);
+    return refuse(COMMRT_ERR_INVALID);
   }
-  if (MPI_Comm_dup(MPI_COMM_WORLD, &job->control) != MPI_SUCCESS) {
-    copyText("MPI_Comm_dup failed", message, size);
-    return COMMRT_ERR_BACKEND;
-  }
-  MPI_Comm_set_errhandler(job->control, MPI_ERRORS_RETURN);
   job->timeoutNs = config->timeout_ns;
-  job->neighbours = std::make_unique<MpiNeighbours>(job->control, job->rank, job->ranks);
-  MPI_Request request;
-  if (MPI_Irecv(&job->incoming, sizeof(job->incoming), MPI_BYTE, MPI_ANY_SOURCE, mpiErrorTag, job->control, &request) !=
-      MPI_SUCCESS) {
-    copyText("MPI_Irecv failed", message, size);
-    return COMMRT_ERR_BACKEND;
+  job->wantsThread = config->progress_thread != 0;
+  job->leaving.resize(job->ranks);
+  worldErrors.take();
+  MPI_Request request = MPI_REQUEST_NULL;
+  int32_t status = meetOthers(*job, text);
+  if (status == COMMRT_OK && MPI_Irecv(&job->incoming, sizeof(job->incoming), MPI_BYTE, MPI_ANY_SOURCE, mpiErrorTag,
+                                       job->control, &request) != MPI_SUCCESS) {
+    text = "MPI_Irecv failed";
+    status = COMMRT_ERR_BACKEND;
+  }
+  if (status != COMMRT_OK) {
+    leftInError = true;
+    return refuse(status);
   }
   job->requests.add(request, nullptr, 0);
+  // All ranks have left the job before this one.
+  freeRetired(farewellTime);
   *ranks = job->ranks;
   *localRank = job->rank;
-  if (config->progress_thread)
-    job->poller = std::thread([poll = job.get()] { poll->pollLoop(); });
   *result = job.release();
   return COMMRT_OK;
 }
 
-/// After an error every rank waits a moment for the others, so that each can report before mpirun ends them all.
-static void sayFarewell(MpiJob &job) {
-  std::vector<MPI_Request> requests;
-  std::vector<char> words(job.ranks + 1);
-  for (int other = 0; other < job.ranks; ++other)
-    if (other != job.rank && !job.neighbours->isDead(other)) {
-      requests.emplace_back();
-      MPI_Irecv(&words[other], 1, MPI_BYTE, other, farewellTag, job.control, &requests.back());
-      requests.emplace_back();
-      MPI_Isend(&words[job.ranks], 1, MPI_BYTE, other, farewellTag, job.control, &requests.back());
-    }
-  pollUntil(job, Clock::now() + farewellTime, [&] {
-    int flag = 0;
-    return MPI_Testall(static_cast<int>(requests.size()), requests.data(), &flag, MPI_STATUSES_IGNORE) != MPI_SUCCESS ||
-           flag;
-  });
-}
-
 static void closeMpi(void *opaque) {
   std::unique_ptr<MpiJob> job(static_cast<MpiJob *>(opaque));
-  {
-    std::lock_guard<std::mutex> lock(job->queueMutex);
-    job->stopping = true;
-    job->queueChanged.notify_one();
-  }
-  if (job->poller.joinable())
-    job->poller.join();
   if (job->status != COMMRT_OK) {
     leftInError = true;
     leave(job); // requests that nobody will complete point into it
     return;
   }
   job->requests.abandon();
-  MPI_Comm_free(&job->control);
+  retire(std::move(job));
+  worldErrors.giveBack();
 }
 
 static int32_t attachMpi(void *opaque, int32_t rank, const commrt_host *host, void *context, void **peer) {
@@ -199,18 +259,30 @@ static int32_t attachMpi(void *opaque, int32_t rank, const commrt_host *host, vo
   std::lock_guard<std::recursive_mutex> lock(job->mutex);
   job->host = host;
   job->context = context;
+  if (job->wantsThread)
+    job->poller = std::thread([job] { job->pollLoop(); });
   *peer = job;
   return COMMRT_OK;
 }
 
 static void detachMpi(void *opaque) {
   auto *job = static_cast<MpiJob *>(opaque);
-  std::lock_guard<std::recursive_mutex> lock(job->mutex);
-  job->takeQueue();
-  if (!job->operations.empty())
-    job->raise(COMMRT_ERR_PEER, "left with collectives in flight");
+  job->stopPoller();
+  {
+    std::lock_guard<std::recursive_mutex> lock(job->mutex);
+    job->takeQueue();
+    if (!job->operations.empty())
+      job->raise(COMMRT_ERR_PEER, "left with collectives in flight");
+    job->sayLeaving();
+  }
   if (job->status != COMMRT_OK)
-    sayFarewell(*job);
+    job->pollUntil(Clock::now() + farewellTime, [&] {
+      job->takeLeaving();
+      return job->isLast();
+    });
+  std::lock_guard<std::recursive_mutex> lock(job->mutex);
+  job->host = nullptr;
+  job->context = nullptr;
 }
 
 //===- Groups and works -------------------------------------------------------------------------===//
@@ -220,25 +292,18 @@ static int32_t createGroup(void *opaque, const char *name, const int32_t *member
   auto *job = static_cast<MpiJob *>(opaque);
   *group = nullptr;
   MPI_Comm comm = MPI_COMM_NULL;
-  MPI_Request request;
-  {
-    std::lock_guard<std::recursive_mutex> lock(job->mutex);
-    if (MPI_Comm_idup(job->control, &comm, &request) != MPI_SUCCESS) {
-      copyText("MPI_Comm_idup failed", message, messageSize);
-      return COMMRT_ERR_BACKEND;
-    }
-  }
-  int flag = 0;
-  bool inTime = pollUntil(*job, Clock::now() + std::chrono::nanoseconds(job->timeoutNs), [&] {
-    MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
-    return flag || job->status != COMMRT_OK;
-  });
-  if (!flag) {
-    copyText(inTime ? "another rank failed" : "not all ranks made the group in time", message, messageSize);
-    return inTime ? job->status.load() : COMMRT_ERR_TIMEOUT;
+  std::string text;
+  job->isMakingGroup = true;
+  int32_t status = duplicate(*job, job->control, comm, text);
+  job->isMakingGroup = false;
+  if (status != COMMRT_OK) {
+    if (text.empty())
+      text = status == COMMRT_ERR_TIMEOUT ? "not all ranks made the group in time" : "another rank failed";
+    copyText(text, message, messageSize);
+    return status;
   }
   std::lock_guard<std::recursive_mutex> lock(job->mutex);
-  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  int64_t ordinal = job->groupsMade++;
   if (index < 0)
     return MPI_Comm_free(&comm) == MPI_SUCCESS ? COMMRT_OK : COMMRT_ERR_BACKEND;
   auto result = std::make_unique<MpiGroup>();
@@ -246,6 +311,9 @@ static int32_t createGroup(void *opaque, const char *name, const int32_t *member
   result->comm = comm;
   result->members.assign(members, members + size);
   result->index = index;
+  result->ordinal = ordinal;
+  result->sent.resize(size);
+  result->received.resize(size);
   job->groups.push_back(result.get());
   *group = result.release();
   return COMMRT_OK;
@@ -285,69 +353,6 @@ static int32_t submitMpi(void *opaque, commrt_work *work) {
   return COMMRT_OK;
 }
 
-//===- Exchange ---------------------------------------------------------------------------------===//
-
-static int32_t exchangeMpi(void *opaque, const void *mine, int64_t bytes, void *all, int64_t timeoutNs, char *message,
-                           size_t size) {
-  auto *job = static_cast<MpiJob *>(opaque);
-  int tag = exchangeTag + static_cast<int>(job->exchanges++ % exchangeTags);
-  auto *blocks = static_cast<char *>(all);
-  std::memcpy(blocks + job->rank * bytes, mine, bytes);
-  // By rank: receive, send. Left to MPI if the exchange fails, together with what they point to.
-  auto copyOfMine =
-      std::make_unique<std::vector<char>>(static_cast<const char *>(mine), static_cast<const char *>(mine) + bytes);
-  auto got = std::make_unique<std::vector<char>>(job->ranks * bytes);
-  std::vector<MPI_Request> requests(2 * job->ranks, MPI_REQUEST_NULL);
-  bool wrongSize = false;
-  {
-    std::lock_guard<std::recursive_mutex> lock(job->mutex);
-    for (int other = 0; other < job->ranks; ++other)
-      if (other != job->rank) {
-        MPI_Irecv(got->data() + other * bytes, static_cast<int>(bytes), MPI_BYTE, other, tag, job->control,
-                  &requests[2 * other]);
-        MPI_Isend(copyOfMine->data(), static_cast<int>(bytes), MPI_BYTE, other, tag, job->control,
-                  &requests[2 * other + 1]);
-      }
-  }
-  auto isDone = [&] {
-    bool open = false;
-    for (MPI_Request &request : requests) {
-      if (request == MPI_REQUEST_NULL)
-        continue;
-      int flag = 0, count = 0;
-      MPI_Status status;
-      bool isReceive = (&request - requests.data()) % 2 == 0;
-      if (MPI_Test(&request, &flag, &status) != MPI_SUCCESS) {
-        request = MPI_REQUEST_NULL;
-        wrongSize = true;
-      } else if (flag && isReceive) {
-        MPI_Get_count(&status, MPI_BYTE, &count);
-        wrongSize |= count != bytes;
-      }
-      open |= !flag;
-    }
-    return !open || wrongSize;
-  };
-  bool inTime = pollUntil(*job, Clock::now() + std::chrono::nanoseconds(timeoutNs),
-                          [&] { return isDone() || job->status != COMMRT_OK; });
-  bool isOpen = std::any_of(requests.begin(), requests.end(), [](MPI_Request r) { return r != MPI_REQUEST_NULL; });
-  if (!isOpen && !wrongSize) {
-    std::memcpy(got->data() + job->rank * bytes, mine, bytes);
-    std::memcpy(all, got->data(), got->size());
-    return COMMRT_OK;
-  }
-  std::string text = wrongSize ? "some ranks compare schedules while others end the program" : "no word from";
-  for (int other = 0; !wrongSize && other < job->ranks; ++other)
-    if (requests[2 * other] != MPI_REQUEST_NULL)
-      text += " rank " + std::to_string(other);
-  copyText(text, message, size);
-  leave(copyOfMine);
-  leave(got);
-  if (wrongSize)
-    return COMMRT_ERR_MISMATCH;
-  return inTime ? job->status.load() : COMMRT_ERR_TIMEOUT;
-}
-
 //===- The table --------------------------------------------------------------------------------===//
 
 extern "C" COMMRT_API const commrt_backend *commrt_backend_entry(uint32_t version) {
@@ -363,7 +368,7 @@ extern "C" COMMRT_API const commrt_backend *commrt_backend_entry(uint32_t versio
                                        destroyGroup,
                                        submitMpi,
                                        progressMpi,
-                                       exchangeMpi,
+                                       combineMpi,
                                        abortMpi,
                                        describeMpi,
                                        nullptr};

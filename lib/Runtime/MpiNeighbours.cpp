@@ -9,6 +9,7 @@
 
 #include "MpiNeighbours.h"
 #include <cstring>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -16,16 +17,14 @@
 
 using namespace commsched::runtime;
 
-namespace {
-struct Address {
-  char host[256];
-  int64_t pidNamespace, pid;
-};
-} // namespace
-
-static Address ownAddress() {
-  Address address = {};
+MpiAddress MpiAddress::ofThisProcess() {
+  MpiAddress address = {};
   gethostname(address.host, sizeof(address.host) - 1);
+  if (int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC); file >= 0) {
+    if (read(file, address.boot, sizeof(address.boot) - 1) < 0)
+      address.boot[0] = 0;
+    close(file);
+  }
   struct stat info = {};
   if (stat("/proc/self/ns/pid", &info) == 0)
     address.pidNamespace = static_cast<int64_t>(info.st_ino);
@@ -41,14 +40,16 @@ static int openProcess(int64_t pid) {
 #endif
 }
 
-MpiNeighbours::MpiNeighbours(MPI_Comm comm, int rank, int ranks) : handles(ranks, -1) {
-  Address mine = ownAddress();
-  std::vector<Address> all(ranks);
-  if (MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, all.data(), sizeof(mine), MPI_BYTE, comm) != MPI_SUCCESS)
-    return;
-  for (int other = 0; other < ranks; ++other)
-    if (other != rank && all[other].pidNamespace == mine.pidNamespace && mine.pidNamespace != 0 &&
-        std::strcmp(all[other].host, mine.host) == 0)
+/// Whether a pid means the same process to both.
+static bool isVisible(const MpiAddress &from, const MpiAddress &other) {
+  return from.boot[0] != 0 && std::memcmp(from.boot, other.boot, sizeof(from.boot)) == 0 &&
+         std::memcmp(from.host, other.host, sizeof(from.host)) == 0 && from.pidNamespace != 0 &&
+         from.pidNamespace == other.pidNamespace;
+}
+
+MpiNeighbours::MpiNeighbours(const std::vector<MpiAddress> &all, int rank) : handles(all.size(), -1) {
+  for (size_t other = 0; other < all.size(); ++other)
+    if (static_cast<int>(other) != rank && isVisible(all[rank], all[other]))
       handles[other] = openProcess(all[other].pid);
 }
 
@@ -58,14 +59,14 @@ MpiNeighbours::~MpiNeighbours() {
       close(handle);
 }
 
-int32_t MpiNeighbours::findDead() const {
+int32_t MpiNeighbours::findDead(const std::function<bool(int32_t)> &isExpected) const {
   std::vector<pollfd> queries;
   for (int handle : handles)
     queries.push_back({handle, POLLIN, 0}); // negative ones are skipped
   if (poll(queries.data(), queries.size(), 0) <= 0)
     return -1;
   for (size_t rank = 0; rank < queries.size(); ++rank)
-    if (queries[rank].revents & POLLIN)
+    if ((queries[rank].revents & POLLIN) && !isExpected(static_cast<int32_t>(rank)))
       return static_cast<int32_t>(rank);
   return -1;
 }

@@ -11,21 +11,28 @@
 #define COMMSCHED_LIB_RUNTIME_MPINEIGHBOURS_H
 
 #include <cstdint>
-#define OMPI_SKIP_MPICXX 1
-#include <mpi.h>
+#include <functional>
 #include <vector>
 
 namespace commsched::runtime {
+/// Where a process is: machine, pid namespace and pid.
+struct MpiAddress {
+  char host[256];
+  char boot[40]; ///< of the kernel: hosts may share names, and the first pid namespace has one number everywhere
+  int64_t pidNamespace, pid;
+  static MpiAddress ofThisProcess();
+};
+
 class MpiNeighbours {
 public:
-  /// Collective over `comm`; blocks until all ranks are there.
-  MpiNeighbours(MPI_Comm comm, int rank, int ranks);
+  /// `all` by rank.
+  MpiNeighbours(const std::vector<MpiAddress> &all, int rank);
   ~MpiNeighbours();
   MpiNeighbours(const MpiNeighbours &) = delete;
   MpiNeighbours &operator=(const MpiNeighbours &) = delete;
 
-  /// A rank whose process has ended, or -1. One system call for all of them.
-  int32_t findDead() const;
+  /// A rank whose process has ended, or -1; not those that `isExpected` says it of. One system call for all of them.
+  int32_t findDead(const std::function<bool(int32_t)> &isExpected) const;
   bool isDead(int32_t rank) const;
 
 private:

@@ -8,6 +8,7 @@
 
 #include "MpiOperation.h"
 #include "MpiJob.h"
+#include "Text.h"
 #include <algorithm>
 #include <cstring>
 
@@ -73,7 +74,7 @@ void MpiOperation::receive(int32_t member, void *data, int64_t bytes, Round whic
 
 void MpiOperation::postHeader() {
   sentHeader.fingerprint = work->fingerprint;
-  std::memcpy(sentHeader.text, text.data(), std::min(text.size(), sizeof(sentHeader.text) - 1));
+  copyText(text, sentHeader.text, sizeof(sentHeader.text));
   int32_t next = (group.index + 1) % size(), previous = (group.index + size() - 1) % size();
   bool sends = true, receives = true;
   if (isPointToPoint()) {
@@ -295,8 +296,10 @@ int32_t MpiOperation::advance(bool &done) {
 }
 
 void MpiOperation::retire() {
-  if (isPointToPoint())
+  if (isPointToPoint()) {
+    ++(work->kind == COMMRT_SEND ? group.sent : group.received)[work->peer];
     return;
+  }
   group.finished[number - group.firstOpen] = true;
   while (!group.finished.empty() && group.finished.front()) {
     group.finished.pop_front();

@@ -38,8 +38,10 @@ struct MpiGroup {
   MPI_Comm comm;                ///< of all ranks of the job
   std::vector<int32_t> members; ///< by place: ranks
   int32_t index;
-  int64_t started = 0;   ///< collectives so far; numbers their messages
-  int64_t firstOpen = 0; ///< the oldest collective that is not complete
+  int64_t ordinal;                     ///< among the job's groups; the ranks make them in the same order
+  std::vector<int64_t> sent, received; ///< by place: messages (sends, receives) that are complete
+  int64_t started = 0;                 ///< collectives so far; numbers their messages
+  int64_t firstOpen = 0;               ///< the oldest collective that is not complete
   /// Indexed by collective number minus firstOpen: whether it is complete.
   std::deque<bool> finished;
   /// Submitted and not yet posted, in order. A message is never held back by a collective: the ranks need not agree on
@@ -66,6 +68,7 @@ public:
   int32_t advance(bool &done);
   /// The group may post further collectives.
   void retire();
+  int64_t getNumber() const { return number; }
   bool isReceive(size_t index) const { return transfers[index].isReceive; }
   /// Ranks from which something is still expected.
   std::string missing() const;
@@ -74,6 +77,7 @@ public:
   const std::string text; ///< what it is, for messages
   MpiGroup &group;
   std::list<std::unique_ptr<MpiOperation>>::iterator self; ///< in MpiJob::operations
+  bool isInUse = false;                                    ///< given up, and MPI may still use its memory
 
 private:
   struct Transfer {

@@ -8,8 +8,7 @@
 //===--------------------------------------------------------------------------------------------===//
 
 #include "MpiJob.h"
-#include <algorithm>
-#include <cstring>
+#include "Text.h"
 
 using namespace commsched::runtime;
 
@@ -19,33 +18,34 @@ static constexpr auto pollInterval = std::chrono::microseconds(200);
 /// A call of progress goes on while requests complete, up to this many times.
 static constexpr int roundsPerCall = 16;
 
-/// Never frees the object: MPI may still write to it.
-template <typename T> static void leave(std::unique_ptr<T> &object) { [[maybe_unused]] T *left = object.release(); }
-
 //===- Errors -----------------------------------------------------------------------------------===//
 
 void MpiJob::cancelAll() {
-  requests.abandon();
+  // Messages may still arrive in what some of them receive into, or leave from what they send.
+  for (MpiOperation *operation : requests.abandon())
+    if (operation)
+      operation->isInUse = true;
   for (MpiGroup *group : groups) {
     group->heldCollectives.clear();
     group->heldMessages.clear();
   }
   numHeld = 0;
   idle.clear();
-  for (auto &operation : operations)
-    host->complete(operation->work, status, 0);
-  // Messages may still arrive in what they receive into.
-  for (auto &operation : operations)
+  for (auto &operation : operations) {
+    if (!operation->isInUse) {
+      host->complete(operation->work, status, 0);
+      continue;
+    }
+    host->abandon(operation->work, status);
     leave(operation);
+  }
   operations.clear();
 }
 
-void MpiJob::tellOthers(int32_t error, const std::string &text) {
+void MpiJob::tellOthers(int32_t error, const std::string &text, int32_t origin) {
   outgoing.status = error;
-  outgoing.rank = rank;
-  size_t length = std::min(text.size(), sizeof(outgoing.text) - 1);
-  std::memcpy(outgoing.text, text.data(), length);
-  outgoing.text[length] = 0;
+  outgoing.rank = origin;
+  copyText(text, outgoing.text, sizeof(outgoing.text));
   for (int other = 0; other < ranks; ++other)
     if (other != rank) {
       MPI_Request request;
@@ -54,12 +54,12 @@ void MpiJob::tellOthers(int32_t error, const std::string &text) {
     }
 }
 
-void MpiJob::raise(int32_t error, const std::string &text) {
+void MpiJob::raise(int32_t error, const std::string &text, int32_t origin) {
   if (status != COMMRT_OK)
     return;
   status = error;
-  tellOthers(error, text);
-  host->failed(context, error, rank, text.c_str());
+  tellOthers(error, text, origin);
+  host->failed(context, error, origin, text.c_str());
   cancelAll();
 }
 
@@ -68,7 +68,8 @@ void MpiJob::takeError() {
     return;
   status = incoming.status;
   incoming.text[sizeof(incoming.text) - 1] = 0;
-  host->failed(context, incoming.status, incoming.rank, incoming.text);
+  if (host)
+    host->failed(context, incoming.status, incoming.rank, incoming.text);
   cancelAll();
 }
 
@@ -123,12 +124,16 @@ void MpiJob::finishIdle() {
 
 void MpiJob::takeQueue() {
   std::vector<std::unique_ptr<MpiOperation>> taken;
+  int32_t error;
   {
     std::lock_guard<std::mutex> lock(queueMutex);
     taken.swap(queue);
+    error = abortStatus;
   }
   for (auto &operation : taken)
     admit(std::move(operation));
+  if (error != COMMRT_OK)
+    raise(error, abortText);
 }
 
 void MpiJob::pollLoop() {
@@ -139,6 +144,30 @@ void MpiJob::pollLoop() {
     isAwaited = false;
     if (stopping)
       return;
+  }
+}
+
+void MpiJob::stopPoller() {
+  {
+    std::lock_guard<std::mutex> lock(queueMutex);
+    stopping = true;
+    queueChanged.notify_one();
+  }
+  if (poller.joinable())
+    poller.join();
+}
+
+bool MpiJob::pollUntil(Clock::time_point deadline, const std::function<bool()> &done) {
+  while (true) {
+    progress();
+    {
+      std::lock_guard<std::recursive_mutex> lock(mutex);
+      if (done())
+        return true;
+    }
+    if (Clock::now() >= deadline)
+      return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
 }
 
@@ -168,20 +197,27 @@ void MpiJob::progress() {
     if (status != COMMRT_OK)
       return;
   }
-  lookForDead();
+  lookAtOthers();
+}
+
+void MpiJob::lookAtOthers() {
+  Clock::time_point now = Clock::now();
+  if (!neighbours || status != COMMRT_OK || now < nextLook || (operations.empty() && !isCombining && !isMakingGroup))
+    return;
+  nextLook = now + lifeInterval;
+  takeLeaving();
+  checkLeaving();
+  if (status == COMMRT_OK)
+    lookForDead();
 }
 
 void MpiJob::lookForDead() {
-  Clock::time_point now = Clock::now();
-  if (!neighbours || status != COMMRT_OK || now < nextLook || (operations.empty() && waiting == 0))
-    return;
-  nextLook = now + lifeInterval;
-  int32_t dead = neighbours->findDead();
+  int32_t dead = neighbours->findDead([&](int32_t other) { return leaving[other].state == MpiLeaving::known; });
   if (dead < 0)
     return;
   if (!sawDead) { // what it said last comes first
     sawDead = true;
-    nextLook = now;
+    nextLook = Clock::now();
     return;
   }
   std::string text = "the process of rank " + std::to_string(dead) + " has ended";

@@ -10,8 +10,7 @@
 
 #include "CommSched/Runtime/Backend.h"
 #include "NcclSymbols.h"
-#include <algorithm>
-#include <cstring>
+#include "Text.h"
 
 using namespace commsched::runtime;
 
@@ -26,11 +25,7 @@ static int32_t openNccl(const commrt_backend_config *config, void **job, int32_t
     text = "NCCL " + ncclVersionText(libraries.ncclVersion) + " and " + std::to_string(libraries.devices) +
            " GPUs are there, but this backend carries no collectives yet; use threads or mpi";
   }
-  if (message && size > 0) {
-    size_t length = std::min(text.size(), size - 1);
-    std::memcpy(message, text.data(), length);
-    message[length] = 0;
-  }
+  copyText(text, message, size);
   return status;
 }
 

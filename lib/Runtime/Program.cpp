@@ -3,7 +3,7 @@
 // Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
 //
 // Each rank presents a hash of its sequence of collectives. If they differ, the ranks find the first difference by
-// bisection over prefix hashes (log2 n exchanges of 8 bytes) and show each other that one collective.
+// bisection over prefix hashes (log2 n rounds) and show each other that one collective.
 //
 //===--------------------------------------------------------------------------------------------===//
 
@@ -14,9 +14,16 @@
 using namespace commsched::runtime;
 
 namespace {
-struct Presented {
-  uint64_t signature, hash;
+struct Schedule {
+  uint64_t hash;
   int64_t numSites;
+};
+
+/// What ranks compare first.
+struct Presented {
+  Compared<Schedule> schedule;
+  Compared<uint64_t> signature;
+  int64_t shortest; ///< number of sites
 };
 
 /// What ranks show each other of one site.
@@ -35,34 +42,27 @@ struct Comparison {
   int64_t numSites() const { return static_cast<int64_t>(sites.size()); }
   void add(const commrt_site *all, int64_t count);
 
-  template <typename T> int32_t exchange(const T &mine, std::vector<T> &all) {
-    char text[1024] = "";
-    all.resize(context->job->ranks);
-    int32_t status = context->job->backend->exchange(context->peer, &mine, sizeof(T), all.data(),
-                                                     context->job->timeoutNs, text, sizeof(text));
-    if (status == COMMRT_OK)
-      return status;
-    if (int32_t earlier = latched(context))
-      return earlier;
-    return fail(context, status, std::string("comparing schedules: ") + text);
-  }
-
   int32_t run();
   int32_t bisect(int64_t shortest, int64_t &first);
   int32_t reportSite(int64_t index);
 };
 } // namespace
 
+int32_t commsched::runtime::combineRanks(commrt_context *context, const char *what, void *value, int64_t bytes,
+                                         commrt_combine_fn combine) {
+  char text[1024] = "";
+  int32_t status =
+      context->job->backend->combine(context->peer, value, bytes, combine, context->job->timeoutNs, text, sizeof(text));
+  if (int32_t earlier = latched(context))
+    return earlier;
+  return status == COMMRT_OK ? status : fail(context, status, std::string(what) + ": " + text);
+}
+
 static uint64_t hashSite(const commrt_site &site) {
   uint64_t hash = mix(mix(mix(1, site.kind), site.dtype), site.count);
   for (const char *c = site.group ? site.group : ""; *c; ++c)
     hash = mix(hash, static_cast<unsigned char>(*c));
   return hash;
-}
-
-template <typename T, typename Same> static int32_t firstUnlikeRank0(const std::vector<T> &all, Same same) {
-  auto it = std::find_if(all.begin(), all.end(), [&](const T &other) { return !same(all[0], other); });
-  return it == all.end() ? -1 : static_cast<int32_t>(it - all.begin());
 }
 
 void Comparison::add(const commrt_site *all, int64_t count) {
@@ -78,15 +78,41 @@ void Comparison::add(const commrt_site *all, int64_t count) {
   }
 }
 
+static bool isSame(uint64_t a, uint64_t b) { return a == b; }
+static bool isSameSchedule(const Schedule &a, const Schedule &b) {
+  return a.hash == b.hash && a.numSites == b.numSites;
+}
+static bool isSameSite(const ShownSite &a, const ShownSite &b) { return a.hash == b.hash; }
+
+static void combinePresented(void *lower, const void *higher, int64_t) {
+  auto &a = *static_cast<Presented *>(lower);
+  const auto &b = *static_cast<const Presented *>(higher);
+  a.schedule.add(b.schedule, isSameSchedule);
+  a.signature.add(b.signature, isSame);
+  a.shortest = std::min(a.shortest, b.shortest);
+}
+
+static void combineHashes(void *lower, const void *higher, int64_t) {
+  static_cast<Compared<uint64_t> *>(lower)->add(*static_cast<const Compared<uint64_t> *>(higher), isSame);
+}
+
+static void combineSites(void *lower, const void *higher, int64_t) {
+  static_cast<Compared<ShownSite> *>(lower)->add(*static_cast<const Compared<ShownSite> *>(higher), isSameSite);
+}
+
+static void combineNothing(void *, const void *, int64_t) {}
+
+static constexpr const char *comparing = "comparing schedules";
+
 /// The number of leading sites in which all ranks agree.
 int32_t Comparison::bisect(int64_t shortest, int64_t &first) {
   int64_t low = 0, high = shortest;
-  std::vector<uint64_t> all;
   while (low < high) {
     int64_t middle = low + (high - low + 1) / 2;
-    if (int32_t status = exchange(prefix[middle], all))
+    Compared<uint64_t> hashes(prefix[middle], context->rank);
+    if (int32_t status = combineRanks(context, comparing, &hashes, sizeof(hashes), combineHashes))
       return status;
-    if (firstUnlikeRank0(all, [](uint64_t a, uint64_t b) { return a == b; }) < 0)
+    if (hashes.otherRank < 0)
       low = middle;
     else
       high = middle - 1;
@@ -102,39 +128,33 @@ int32_t Comparison::reportSite(int64_t index) {
     mine.hash = hashSite(sites[index]);
     text = describeSite(sites[index]) + (index == altered ? " [altered by an injected fault]" : "");
   }
-  std::memcpy(mine.text, text.data(), std::min(text.size(), sizeof(mine.text) - 1));
-  std::vector<ShownSite> all;
-  if (int32_t status = exchange(mine, all))
+  copyText(text, mine.text, sizeof(mine.text));
+  Compared<ShownSite> shown(mine, context->rank);
+  if (int32_t status = combineRanks(context, comparing, &shown, sizeof(shown), combineSites))
     return status;
-  int32_t other = firstUnlikeRank0(all, [](const ShownSite &a, const ShownSite &b) { return a.hash == b.hash; });
-  if (other < 0)
-    other = 0; // a collision of hashes only; the ranks still disagree
+  // None is another one only where two hashes are equal by chance; the ranks still disagree.
+  const ShownSite &other = shown.otherRank < 0 ? shown.first : shown.other;
   return fail(context, COMMRT_ERR_MISMATCH,
-              "the schedules differ, first at collective " + std::to_string(index) + ": rank 0 has " + all[0].text +
-                  "; rank " + std::to_string(other) + " has " + all[other].text);
+              "the schedules differ, first at collective " + std::to_string(index) + ": rank 0 has " +
+                  shown.first.text + "; rank " + std::to_string(std::max(shown.otherRank, 0)) + " has " + other.text);
 }
 
 int32_t Comparison::run() {
   prefix.assign(numSites() + 1, 0);
   for (int64_t i = 0; i < numSites(); ++i)
     prefix[i + 1] = mix(prefix[i], hashSite(sites[i]));
-  std::vector<Presented> all;
-  if (int32_t status = exchange(Presented{signature, prefix[numSites()], numSites()}, all))
+  Presented all = {{{prefix[numSites()], numSites()}, context->rank}, {signature, context->rank}, numSites()};
+  if (int32_t status = combineRanks(context, comparing, &all, sizeof(all), combinePresented))
     return status;
-  int32_t unlike = firstUnlikeRank0(
-      all, [](const Presented &a, const Presented &b) { return a.hash == b.hash && a.numSites == b.numSites; });
-  if (unlike >= 0) {
-    int64_t shortest = numSites(), first = 0;
-    for (const Presented &presented : all)
-      shortest = std::min(shortest, presented.numSites);
-    int32_t status = bisect(shortest, first);
+  if (all.schedule.otherRank >= 0) {
+    int64_t first = 0;
+    int32_t status = bisect(all.shortest, first);
     return status ? status : reportSite(first);
   }
-  unlike = firstUnlikeRank0(all, [](const Presented &a, const Presented &b) { return a.signature == b.signature; });
-  if (unlike >= 0)
+  if (all.signature.otherRank >= 0)
     return fail(context, COMMRT_ERR_MISMATCH,
-                "the schedule signatures differ, rank 0 has " + std::to_string(all[0].signature) + ", rank " +
-                    std::to_string(unlike) + " has " + std::to_string(all[unlike].signature) +
+                "the schedule signatures differ, rank 0 has " + std::to_string(all.signature.first) + ", rank " +
+                    std::to_string(all.signature.otherRank) + " has " + std::to_string(all.signature.other) +
                     ", though their lists of collectives are alike: they were compiled from different programs");
   return COMMRT_OK;
 }
@@ -172,15 +192,9 @@ int32_t commrt_program_end(commrt_context *context) {
   if (!context)
     return COMMRT_ERR_INVALID;
   int32_t status = waitAll(context);
-  if (status == COMMRT_OK) {
-    char mine = 1, text[1024] = "";
-    std::vector<char> all(context->job->ranks);
-    int32_t failed = context->job->backend->exchange(context->peer, &mine, 1, all.data(), context->job->timeoutNs, text,
-                                                     sizeof(text));
-    status = latched(context);
-    if (status == COMMRT_OK && failed != COMMRT_OK)
-      status = fail(context, failed, std::string("ending the program: ") + text);
-  }
+  char value = 0;
+  if (status == COMMRT_OK)
+    status = combineRanks(context, "ending the program", &value, sizeof(value), combineNothing);
   context->sites = nullptr;
   context->numSites = 0;
   return status;

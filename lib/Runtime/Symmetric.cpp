@@ -31,22 +31,22 @@ static int32_t refuse(commrt_context *context, const Claim &mine, int64_t bytes,
                   " on another rank: they released symmetric buffers in different orders");
 }
 
+static bool isSameClaim(const Claim &a, const Claim &b) { return a.bytes == b.bytes && a.offset == b.offset; }
+
+static void combineClaims(void *lower, const void *higher, int64_t) {
+  static_cast<Compared<Claim> *>(lower)->add(*static_cast<const Compared<Claim> *>(higher), isSameClaim);
+}
+
 /// Ranks that are processes meet.
 static int32_t exchangeClaims(commrt_context *context, const Claim &mine) {
-  commrt_job *job = context->job;
-  std::vector<Claim> all(job->ranks);
-  char text[1024] = "";
-  int32_t status =
-      job->backend->exchange(context->peer, &mine, sizeof(mine), all.data(), job->timeoutNs, text, sizeof(text));
-  if (status != COMMRT_OK) {
-    if (int32_t earlier = latched(context))
-      return earlier;
-    return fail(context, status, "making symmetric buffer " + std::to_string(mine.number) + ": " + text);
-  }
-  for (const Claim &other : all)
-    if (other.bytes != mine.bytes || other.offset != mine.offset)
-      return refuse(context, mine, other.bytes, other.offset);
-  return COMMRT_OK;
+  Compared<Claim> all(mine, context->rank);
+  std::string what = "making symmetric buffer " + std::to_string(mine.number);
+  if (int32_t status = combineRanks(context, what.c_str(), &all, sizeof(all), combineClaims))
+    return status;
+  if (all.otherRank < 0)
+    return COMMRT_OK;
+  const Claim &theirs = isSameClaim(mine, all.first) ? all.other : all.first;
+  return refuse(context, mine, theirs.bytes, theirs.offset);
 }
 
 /// Ranks of one process compare with the one that came first.

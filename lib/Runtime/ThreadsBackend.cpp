@@ -8,6 +8,7 @@
 //===--------------------------------------------------------------------------------------------===//
 
 #include "BackendLoader.h"
+#include "Text.h"
 #include "ThreadsExecute.h"
 #include "ThreadsJob.h"
 #include <algorithm>
@@ -18,14 +19,6 @@ using namespace commsched::runtime;
 
 /// Up to here the last rank to arrive carries a collective out itself: waking a worker costs more.
 static constexpr int64_t inlineBytes = 16 << 10;
-
-static void copyText(const std::string &from, char *to, size_t size) {
-  if (!to || size == 0)
-    return;
-  size_t length = std::min(from.size(), size - 1);
-  std::memcpy(to, from.data(), length);
-  to[length] = 0;
-}
 
 static bool isPointToPoint(const commrt_work *work) { return work->kind == COMMRT_SEND || work->kind == COMMRT_RECV; }
 
@@ -459,10 +452,10 @@ static int32_t submitThreads(void *group, commrt_work *work) {
 
 static int32_t progressThreads(void *) { return COMMRT_OK; }
 
-//===- Exchange ------------------------------------------------------------------------------===//
+//===- Combining -----------------------------------------------------------------------------===//
 
-static int32_t exchangeThreads(void *opaque, const void *mine, int64_t bytes, void *all, int64_t timeoutNs,
-                               char *message, size_t size) {
+static int32_t combineThreads(void *opaque, void *value, int64_t bytes, commrt_combine_fn combine, int64_t timeoutNs,
+                              char *message, size_t size) {
   auto *peer = static_cast<ThreadsPeer *>(opaque);
   ThreadsJob &job = *peer->job;
   std::unique_lock<std::mutex> lock(job.mutex);
@@ -482,10 +475,12 @@ static int32_t exchangeThreads(void *opaque, const void *mine, int64_t bytes, vo
       return job.status;
     }
   std::shared_ptr<std::vector<char>> buffer = job.exchange;
-  std::memcpy(buffer->data() + peer->rank * bytes, mine, bytes);
+  std::memcpy(buffer->data() + peer->rank * bytes, value, bytes);
   job.exchangeArrived[peer->rank] = true;
   int64_t number = job.exchangeNumber;
   if (++job.numArrived == ranks) {
+    for (int32_t rank = 1; rank < ranks; ++rank)
+      combine(buffer->data(), buffer->data() + rank * bytes, bytes);
     ++job.exchangeNumber;
     job.numArrived = 0;
     job.exchangeChanged.notify_all();
@@ -504,7 +499,7 @@ static int32_t exchangeThreads(void *opaque, const void *mine, int64_t bytes, vo
       return job.status;
   }
   lock.unlock();
-  std::memcpy(all, buffer->data(), buffer->size());
+  std::memcpy(value, buffer->data(), bytes);
   return COMMRT_OK;
 }
 
@@ -523,7 +518,7 @@ static commrt_backend makeTable(const char *name, uint32_t flags) {
           destroyLane,
           submitThreads,
           progressThreads,
-          exchangeThreads,
+          combineThreads,
           abortThreads,
           describeThreads,
           createSegment};

@@ -92,7 +92,7 @@ struct ThreadsJob {
 
   int32_t status = COMMRT_OK; ///< the error that ended the job
 
-  // The exchange that is being collected.
+  // The values that are being collected, by rank, and afterwards what they combine to.
   std::shared_ptr<std::vector<char>> exchange;
   std::vector<bool> exchangeArrived;
   int32_t numArrived = 0;

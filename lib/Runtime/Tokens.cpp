@@ -85,11 +85,7 @@ int32_t commrt_last_error(const commrt_context *context, char *message, size_t s
   if (!context)
     return COMMRT_ERR_INVALID;
   std::lock_guard<std::mutex> lock(context->mutex);
-  if (message && size > 0) {
-    size_t length = std::min(size - 1, context->message.size());
-    std::memcpy(message, context->message.data(), length);
-    message[length] = 0;
-  }
+  copyText(context->message, message, size);
   return context->status;
 }
 
@@ -141,14 +137,20 @@ static void completePart(commrt_token *token, int32_t status, int64_t virtualEnd
     unlinkToken(token);
 }
 
-static void completeWork(commrt_work *base, int32_t status, int64_t virtualEndNs) {
+/// `isFree`: nothing uses the work's memory any more.
+static void endWork(commrt_work *base, int32_t status, int64_t virtualEndNs, bool isFree) {
   std::unique_ptr<Work> work(static_cast<Work *>(base->owner));
   if (status == COMMRT_OK && work->stagedOut)
     unpack(*work);
   commrt_context *context = work->token->context;
   std::lock_guard<std::mutex> lock(context->mutex);
   for (Buffer *buffer : work->buffers)
-    dropHold(buffer);
+    if (isFree) {
+      dropHold(buffer);
+    } else {
+      buffer->abandoned = true;
+      context->abandonedSymmetric |= buffer->symmetricOffset >= 0;
+    }
   if (context->job->trace) {
     int64_t end = isVirtual(context->job) ? virtualEndNs : elapsedNs(context->job);
     context->trace.push_back({base->kind, base->site, work->beginNs, end, base->group});
@@ -156,7 +158,15 @@ static void completeWork(commrt_work *base, int32_t status, int64_t virtualEndNs
   completePart(work->token, status, virtualEndNs);
   --context->inFlight;
   context->changed.notify_all();
+  if (!isFree) [[maybe_unused]]
+    Work *left = work.release(); // with what it staged
 }
+
+static void completeWork(commrt_work *work, int32_t status, int64_t virtualEndNs) {
+  endWork(work, status, virtualEndNs, true);
+}
+
+static void abandonWork(commrt_work *work, int32_t status) { endWork(work, status, 0, false); }
 
 static void contextFailed(void *opaque, int32_t status, int32_t rank, const char *message) {
   auto *context = static_cast<commrt_context *>(opaque);
@@ -165,17 +175,11 @@ static void contextFailed(void *opaque, int32_t status, int32_t rank, const char
 }
 
 static int32_t describeForBackend(const commrt_work *work, char *text, size_t size) {
-  std::string line = describeWork(*work);
-  if (size == 0)
-    return 0;
-  size_t length = std::min(size - 1, line.size());
-  std::memcpy(text, line.data(), length);
-  text[length] = 0;
-  return static_cast<int32_t>(length);
+  return static_cast<int32_t>(copyText(describeWork(*work), text, size));
 }
 
-const commrt_host commsched::runtime::hostTable = {sizeof(commrt_host), completeWork, contextFailed,
-                                                   describeForBackend};
+const commrt_host commsched::runtime::hostTable = {sizeof(commrt_host), completeWork, contextFailed, describeForBackend,
+                                                   abandonWork};
 
 void commsched::runtime::finishWork(Work *work, int32_t status) { completeWork(&work->base, status, 0); }
 

@@ -191,10 +191,7 @@ const commrt_backend oneRankBackend = {
       return int32_t(COMMRT_OK);
     },
     [](void *) { return int32_t(COMMRT_OK); },
-    [](void *, const void *mine, int64_t bytes, void *all, int64_t, char *, size_t) {
-      std::memcpy(all, mine, bytes);
-      return int32_t(COMMRT_OK);
-    },
+    [](void *, void *, int64_t, commrt_combine_fn, int64_t, char *, size_t) { return int32_t(COMMRT_OK); },
     [](void *, int32_t, const char *) {},
     [](void *, char *text, size_t size) {
       if (size > 0)
@@ -226,6 +223,48 @@ TEST(Backends, RegisteredByName) {
     EXPECT_EQ(commrt_barrier_start(worldGroup(context), -1, &token), COMMRT_ERR_UNSUPPORTED);
   });
   expectAllFailed(results, COMMRT_ERR_UNSUPPORTED, {"cannot start barrier on @world"});
+}
+
+/// A backend that gives its works up while something outside may still write to their buffers: these stay.
+TEST(Backends, AbandonedBuffersAreNeverFreed) {
+  static commrt_work *open;
+  static const commrt_host *host;
+  commrt_backend table = oneRankBackend;
+  table.name = "abandons";
+  table.attach = [](void *job, int32_t, const commrt_host *given, void *, void **peer) {
+    host = given;
+    *peer = job;
+    return int32_t(COMMRT_OK);
+  };
+  table.submit = [](void *, commrt_work *work) {
+    open = work;
+    return int32_t(COMMRT_OK);
+  };
+  table.abort = [](void *, int32_t status, const char *) { host->abandon(open, status); };
+  static const commrt_backend kept = table;
+  ASSERT_EQ(commrt_backend_register(&kept), COMMRT_OK);
+  constexpr int64_t bytes = 1 << 20;
+  char *plain = nullptr, *symmetric = nullptr;
+  RunOptions how;
+  how.backend = "abandons"; // poisons what it releases
+  runRanks(1, how, [&](commrt_context *context) {
+    void *in = nullptr, *out = nullptr;
+    ASSERT_EQ(commrt_alloc(context, COMMRT_BUFFER_PLAIN, bytes, &in), COMMRT_OK);
+    ASSERT_EQ(commrt_alloc(context, COMMRT_BUFFER_SYMMETRIC, bytes, &out), COMMRT_OK);
+    std::memset(in, 1, bytes);
+    std::memset(out, 2, bytes);
+    commrt_token *token;
+    ASSERT_EQ(commrt_all_reduce_start(worldGroup(context), in, out, bytes, COMMRT_I8, COMMRT_SUM, 1, -1, &token),
+              COMMRT_OK);
+    EXPECT_EQ(commrt_abort(context, COMMRT_OK, "enough"), COMMRT_ERR_ABORTED);
+    EXPECT_EQ(finish(token), COMMRT_ERR_ABORTED);
+    EXPECT_EQ(commrt_free(context, in), COMMRT_OK);
+    EXPECT_EQ(commrt_free(context, out), COMMRT_OK);
+    plain = static_cast<char *>(in);
+    symmetric = static_cast<char *>(out);
+  });
+  EXPECT_EQ(plain[bytes - 1], 1);
+  EXPECT_EQ(symmetric[bytes - 1], 2);
 }
 
 TEST(Backends, BadTablesAreRefused) {

@@ -7,7 +7,7 @@
 // their version and size: a function that lies beyond struct_size counts as absent.
 //
 // Threads: open, close and attach are called by any thread, one call per rank at a time. group_create, group_destroy,
-// submit, progress, exchange, describe and detach are called by the thread that uses the rank's context; abort by any
+// submit, progress, combine, describe and detach are called by the thread that uses the rank's context; abort by any
 // thread. Ranks of one process call at the same time.
 //
 //===--------------------------------------------------------------------------------------------===//
@@ -21,7 +21,8 @@
 extern "C" {
 #endif
 
-#define COMMRT_BACKEND_ABI_VERSION 2u
+/// Version 3: `combine` instead of an exchange of all values, `abandon`.
+#define COMMRT_BACKEND_ABI_VERSION 3u
 
 /// One collective of one rank. Dense: the core has resolved `outer`. The core owns it until `complete`.
 typedef struct commrt_work {
@@ -61,7 +62,13 @@ typedef struct commrt_host {
   void (*failed)(void *context, int32_t status, int32_t rank, const char *message);
   /// [any thread] A line about the work. Returns the length.
   int32_t (*describe)(const commrt_work *work, char *text, size_t size);
+  /// [any thread] In place of `complete`, with an error, for a work whose memory something outside may still read or
+  /// write: the core never frees or reuses the buffers of it that are its own.
+  void (*abandon)(commrt_work *work, int32_t status);
 } commrt_host;
+
+/// Puts the values of some ranks, and of those that follow them, together: lower = combine(lower, higher). Associative.
+typedef void (*commrt_combine_fn)(void *lower, const void *higher, int64_t bytes);
 
 typedef struct commrt_backend_config {
   uint32_t struct_size;
@@ -97,10 +104,11 @@ typedef struct commrt_backend {
   /// Starts a work and returns at once. On an error `complete` is not called for it.
   int32_t (*submit)(void *group, commrt_work *work);
   int32_t (*progress)(void *peer);
-  /// all[i * bytes ...] = rank i's `mine`. Collective over the job; not in flight with another one. On a timeout the
-  /// message says which ranks are missing.
-  int32_t (*exchange)(void *peer, const void *mine, int64_t bytes, void *all, int64_t timeout_ns, char *message,
-                      size_t size);
+  /// value = the values of all ranks combined in the order of the ranks, equal on all. Collective over the job; not in
+  /// flight with another one. Ranks that give different `bytes` get COMMRT_ERR_MISMATCH. On a timeout the message says
+  /// which ranks are missing. Memory and messages are linear in the number of ranks, all ranks together.
+  int32_t (*combine)(void *peer, void *value, int64_t bytes, commrt_combine_fn combine, int64_t timeout_ns,
+                     char *message, size_t size);
   /// Tells every rank (host->failed there, not here) and cancels what is in flight.
   void (*abort)(void *peer, int32_t status, const char *message);
   /// Who waits for what, as text.
