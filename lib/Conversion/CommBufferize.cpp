@@ -10,6 +10,7 @@
 #include "CommSched/Conversion/Passes.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Transforms/SymmetricMemory.h"
+#include "StorageLives.h"
 #include "StorageMarkers.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Bufferization/Transforms/OneShotAnalysis.h"
@@ -19,8 +20,6 @@
 #include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Remarks.h"
-#include "mlir/Interfaces/ControlFlowInterfaces.h"
-#include "mlir/Interfaces/ViewLikeInterface.h"
 #include "mlir/Pass/Pass.h"
 
 namespace commsched {
@@ -50,68 +49,7 @@ static void markManual(Operation *op) {
   op->setAttr(bufferization::BufferizationDialect::kManualDeallocation, UnitAttr::get(op->getContext()));
 }
 
-/// Calls `visit` with each value that shares the storage of `use`'s value because of its user, and `useLater` with each
-/// operation that needs the storage without being a use of it: the waits of what it is in flight for. Returns false
-/// where the storage may go on in ways that are not followed.
-static bool followStorage(OpOperand &use, llvm::function_ref<void(Value)> visit,
-                          llvm::function_ref<void(Operation *)> useLater) {
-  Operation *user = use.getOwner();
-  if (auto start = dyn_cast<CollectiveOpInterface>(user)) {
-    for (Operation *wait : start.getCollectiveFuture().getUsers()) {
-      if (!isa<WaitOp>(wait))
-        return false;
-      useLater(wait);
-      for (auto [dest, result] : llvm::zip(start.getCollectiveDests(), wait->getResults()))
-        if (dest == use.get())
-          visit(result);
-    }
-    return true;
-  }
-  if (isa<WaitOp>(user)) // keeps it
-    return true;
-  if (auto storage = dyn_cast<StorageOpInterface>(user)) {
-    for (OpResult result : user->getResults())
-      if (storage.getAliasedOperand(result.getResultNumber()) == use.getOperandNumber())
-        visit(result);
-    return true;
-  }
-  bool isView = isa<ViewLikeOpInterface, memref::ExtractStridedMetadataOp>(user);
-  for (Value result : user->getResults())
-    if (isa<BaseMemRefType>(result.getType())) {
-      if (!isView)
-        return false;
-      visit(result);
-    }
-  return !user->hasTrait<OpTrait::IsTerminator>() && !isa<CallOpInterface, RegionBranchOpInterface>(user);
-}
-
-/// The last operation of `alloc`'s block that needs its storage, or null if the storage may leave the block. Linear in
-/// the uses.
-static Operation *lastUse(memref::AllocOp alloc) {
-  Block *block = alloc->getBlock();
-  Operation *last = alloc;
-  bool isLocal = true;
-  SmallVector<Value> values = {alloc.getResult()};
-  llvm::SmallDenseSet<Value> seen = {alloc.getResult()};
-  auto useAt = [&](Operation *op) {
-    Operation *ancestor = block->findAncestorOpInBlock(*op);
-    isLocal &= ancestor != nullptr;
-    if (ancestor && last->isBeforeInBlock(ancestor))
-      last = ancestor;
-  };
-  auto visit = [&](Value value) {
-    if (seen.insert(value).second)
-      values.push_back(value);
-  };
-  while (!values.empty() && isLocal)
-    for (OpOperand &use : values.pop_back_val().getUses()) {
-      useAt(use.getOwner());
-      isLocal = isLocal && followStorage(use, visit, useAt);
-    }
-  return isLocal ? last : nullptr;
-}
-
-/// Frees what stays in its block after its last use, which is never before the last wait of what is in flight: waits
+/// Frees what stays in its block after its last use, which is never before a certain wait of what is in flight: waits
 /// keep the buffers. Upstream's deallocation would free it at the end of the block; it leaves marked buffers alone.
 static void releaseLocalBuffers(ModuleOp module) {
   // What the program frees itself is its own affair.
@@ -124,7 +62,7 @@ static void releaseLocalBuffers(ModuleOp module) {
   module.walk([&](memref::AllocOp alloc) {
     if (alloc->hasAttr(bufferization::BufferizationDialect::kManualDeallocation))
       return;
-    if (Operation *last = lastUse(alloc))
+    if (Operation *last = findLastUse(alloc))
       releases.push_back({alloc, last});
   });
   OpBuilder builder(module.getContext());
@@ -133,22 +71,6 @@ static void releaseLocalBuffers(ModuleOp module) {
     markManual(alloc);
     markManual(memref::DeallocOp::create(builder, alloc.getLoc(), alloc.getResult()));
   }
-}
-
-/// Whether a future of `alloc`'s storage leaves the block of its start: then the storage has to outlive what the block
-/// knows. Linear in the uses.
-static bool escapesInFlight(memref::AllocOp alloc) {
-  SmallVector<Value> values = {alloc.getResult()};
-  llvm::SmallDenseSet<Value> seen = {alloc.getResult()};
-  auto visit = [&](Value value) {
-    if (seen.insert(value).second)
-      values.push_back(value);
-  };
-  while (!values.empty())
-    for (OpOperand &use : values.pop_back_val().getUses())
-      if (!followStorage(use, visit, [](Operation *) {}) && isa<CollectiveOpInterface>(use.getOwner()))
-        return true;
-  return false;
 }
 
 /// Deallocation sees buffers, not futures: it must not touch what is in flight where a future leaves its block.
@@ -179,6 +101,7 @@ struct CommBufferizePass : public commsched::impl::CommBufferizeBase<CommBufferi
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    waitInEveryBlock(module);
     bufferization::OneShotBufferizationOptions options;
     options.bufferizeFunctionBoundaries = true;
     options.allowReturnAllocsFromLoops = true;

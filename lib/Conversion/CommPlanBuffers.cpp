@@ -16,6 +16,7 @@
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Scheduling/BufferPlan.h"
 #include "FunctionLowering.h"
+#include "StorageLives.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -78,7 +79,9 @@ private:
     return bytes;
   }
 
-  /// The only deallocation of a buffer, if it stands in the same block.
+  /// The only deallocation of a buffer, if it stands in the same block and nothing has the buffer in flight behind it.
+  /// The runtime keeps a buffer that is freed in flight until the collective lets go of it; it cannot keep a part of an
+  /// arena from the next buffer.
   static memref::DeallocOp findDealloc(memref::AllocOp alloc) {
     memref::DeallocOp found;
     for (Operation *user : alloc->getUsers())
@@ -87,7 +90,7 @@ private:
           return {};
         found = dealloc;
       }
-    return found && found->getBlock() == alloc->getBlock() ? found : memref::DeallocOp();
+    return found && findLastUse(alloc) == found ? found : memref::DeallocOp();
   }
 
   static BuffersBySpace collect(Block &block) {

@@ -7,6 +7,7 @@
 //===--------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Conversion/Passes.h"
+#include "CommSched/Transforms/Passes.h"
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/Bufferization/Pipelines/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -53,6 +54,8 @@ static void addWherePresent(OpPassManager &pm, WherePresentPass::Predicate isPre
 }
 
 void commsched::buildLowerToRuntimePipeline(OpPassManager &pm) {
+  // What hangs or corrupts at run time is refused before anything is lowered.
+  pm.addPass(createCommVerify());
   pm.addPass(createCommBufferize());
   pm.addPass(createCommPlanBuffers());
   bufferization::buildBufferDeallocationPipeline(pm);

@@ -10,9 +10,11 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
+#include "CommSched/Analysis/CertainWait.h"
 #include "CommSched/Analysis/ScheduleSignature.h"
 #include "CommSched/Analysis/Storage.h"
 #include "CommSched/Transforms/Passes.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/LoopLikeInterface.h"
@@ -73,8 +75,68 @@ LogicalResult verifyWaits(CollectiveOpInterface start) {
 /// What of a storage class is in flight in a block.
 struct InFlight {
   Operation *start = nullptr;
+  Value value;
   bool written = false;
 };
+
+/// Bytes that a memref refers to within `base`, which is no view itself.
+struct ByteRange {
+  Value base;
+  int64_t begin = 0, end = 0;
+};
+
+/// Bytes of a memref of static shape without gaps; none for others.
+std::optional<int64_t> getBytes(Value memref) {
+  auto type = dyn_cast<MemRefType>(memref.getType());
+  if (!type || !type.hasStaticShape() || !type.getLayout().isIdentity() || !type.getElementType().isIntOrFloat())
+    return std::nullopt;
+  int64_t bytes = llvm::PowerOf2Ceil(llvm::divideCeil(type.getElementTypeBitWidth(), 8));
+  for (int64_t size : type.getShape())
+    if (llvm::MulOverflow(bytes, size, bytes))
+      return std::nullopt;
+  return bytes;
+}
+
+/// What a memref is another name for: the source of a view, the destination that a wait gives back; null if nothing.
+Value findSource(Value memref) {
+  auto result = dyn_cast<OpResult>(memref);
+  if (!result)
+    return {};
+  if (auto wait = dyn_cast<WaitOp>(result.getOwner())) {
+    auto start = wait.getFuture().getDefiningOp<CollectiveOpInterface>();
+    bool known = start && result.getResultNumber() < start.getCollectiveDests().size();
+    return known ? start.getCollectiveDests()[result.getResultNumber()] : Value();
+  }
+  return getAliasedValue(result);
+}
+
+/// Where a `memref.view`, or a view of one, lies; none where a place or a size is not a constant. A buffer plan makes
+/// such views of one arena.
+std::optional<ByteRange> findRange(Value memref) {
+  // Of other views, all that they are a view of counts.
+  for (Value source = findSource(memref); source && !memref.getDefiningOp<memref::ViewOp>();
+       source = findSource(memref))
+    memref = source;
+  std::optional<int64_t> bytes = getBytes(memref);
+  int64_t begin = 0, end;
+  for (auto view = memref.getDefiningOp<memref::ViewOp>(); view; view = memref.getDefiningOp<memref::ViewOp>()) {
+    std::optional<int64_t> shift = getConstantIntValue(view.getByteShift());
+    if (!shift || llvm::AddOverflow(begin, *shift, begin))
+      return std::nullopt;
+    memref = view.getSource();
+  }
+  if (!bytes || llvm::AddOverflow(begin, *bytes, end) || findSource(memref))
+    return std::nullopt;
+  return ByteRange{memref, begin, end};
+}
+
+/// Whether two memrefs certainly have no byte in common. False says nothing.
+bool areApart(Value a, Value b) {
+  if (a == b || !isa<MemRefType>(a.getType()) || !isa<MemRefType>(b.getType()))
+    return false;
+  std::optional<ByteRange> left = findRange(a), right = findRange(b);
+  return left && right && left->base == right->base && (left->end <= right->begin || right->end <= left->begin);
+}
 
 /// Goes through one block and checks every access to storage that is in flight.
 class FlightChecker {
@@ -82,16 +144,13 @@ public:
   explicit FlightChecker(Block &block) : block(block), storage(block) {}
 
   LogicalResult run() {
+    findCertainlyLanded();
     LogicalResult result = success();
     for (Operation &op : block) {
-      if (auto wait = dyn_cast<WaitOp>(op)) {
-        land(storage.startOf(wait.getFuture()));
-        continue;
-      }
-      op.walk([&](Operation *inner) {
-        if (!isa<WaitOp>(inner) && failed(check(inner)))
-          result = failure();
-      });
+      if (failed(visit(op)))
+        result = failure();
+      for (Operation *start : landedBehind.lookup(&op))
+        land(start);
       if (auto start = dyn_cast<CollectiveOpInterface>(op))
         takeOff(start);
     }
@@ -99,10 +158,42 @@ public:
   }
 
 private:
+  /// Operations of the block with waits on every way through them.
+  void findCertainlyLanded() {
+    for (auto start : block.getOps<CollectiveOpInterface>())
+      for (Operation *op : findCertainWaits(start.getCollectiveFuture(), block))
+        landedBehind[op].push_back(start);
+  }
+
+  /// Checks an operation and what is nested in it. What lands within a region is in flight again behind it: control may
+  /// take another way.
+  LogicalResult visit(Operation &op) {
+    if (isa<WaitOp>(op))
+      return success();
+    LogicalResult result = check(&op);
+    for (Region &region : op.getRegions())
+      for (Block &inner : region) {
+        llvm::SmallVector<Operation *> landed;
+        for (Operation &nested : inner) {
+          if (failed(visit(nested)))
+            result = failure();
+          auto wait = dyn_cast<WaitOp>(nested);
+          Operation *start = wait ? storage.startOf(wait.getFuture()) : nullptr;
+          if (start && flights.contains(start)) {
+            land(start);
+            landed.push_back(start);
+          }
+        }
+        for (Operation *start : landed)
+          takeOff(cast<CollectiveOpInterface>(start));
+      }
+    return result;
+  }
+
   void takeOff(CollectiveOpInterface start) {
     auto add = [&](Value value, bool written) {
       for (StorageId id : storage.of(value))
-        inFlight[id].push_back({start, written});
+        inFlight[id].push_back({start, value, written});
     };
     for (Value input : start.getCollectiveInputs())
       add(input, false);
@@ -156,7 +247,7 @@ private:
       for (InFlight entry : it->second) {
         // In place, the slice that is sent is part of the destination.
         bool readsDest = reads && entry.written && !tensor;
-        if (!writes && !readsDest)
+        if ((!writes && !readsDest) || areApart(entry.value, operand.get()))
           continue;
         InFlightDiagnostic diagnostic = operand.getOwner()->emitOpError()
                                         << (writes ? "writes" : "reads") << " operand #" << operand.getOperandNumber()
@@ -172,6 +263,8 @@ private:
   StorageMap storage;
   llvm::DenseMap<StorageId, llvm::SmallVector<InFlight, 1>> inFlight;
   llvm::DenseMap<Operation *, std::vector<StorageId>> flights;
+  /// By operation of the block: the starts that are complete behind it.
+  llvm::DenseMap<Operation *, llvm::SmallVector<Operation *, 1>> landedBehind;
 };
 
 //===-----------------------------------------------------------------------------------------===//

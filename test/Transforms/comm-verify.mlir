@@ -107,3 +107,64 @@ func.func @divergent(%x: tensor<4xf32>, %comm: !mpi.comm) {
   }
   return
 }
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+
+// Tests that a wait on both sides of a branch counts behind it, and one on one side within it.
+func.func @both_sides(%x: tensor<4xf32>, %c: i1) {
+  %f = comm.all_gather %x on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
+  scf.if %c {
+    %w = comm.wait %f : !comm.future<tensor<16xf32>>
+    comm.compute "add_"(%x) mutates [0] : (tensor<4xf32>) -> ()
+  } else {
+    %w = comm.wait %f : !comm.future<tensor<16xf32>>
+  }
+  comm.compute "add_"(%x) mutates [0] : (tensor<4xf32>) -> ()
+  return
+}
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+
+// Tests that it does not count behind a branch that may take the other side.
+func.func @one_side(%x: tensor<4xf32>, %c: i1) {
+  // expected-note @+1 {{started here, and not yet waited for}}
+  %f = comm.all_gather %x on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
+  scf.if %c {
+    %w = comm.wait %f : !comm.future<tensor<16xf32>>
+    comm.compute "add_"(%x) mutates [0] : (tensor<4xf32>) -> ()
+  }
+  // expected-error @+1 {{writes operand #0, which a collective has in flight}}
+  comm.compute "add_"(%x) mutates [0] : (tensor<4xf32>) -> ()
+  return
+}
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+
+// Tests that views of one arena that lie apart are different buffers, and that others are not.
+func.func @arena(%x: memref<4xf32>, %arena: memref<128xi8>, %v: f32, %i: index) {
+  %c0 = arith.constant 0 : index
+  %c16 = arith.constant 16 : index
+  %c32 = arith.constant 32 : index
+  %c80 = arith.constant 80 : index
+  %inner = memref.view %arena[%c16][] : memref<128xi8> to memref<112xi8>
+  %dest = memref.view %inner[%c0][] : memref<112xi8> to memref<16xf32>
+  %made = memref.view %arena[%c0][] : memref<128xi8> to memref<4xf32>
+  %r = comm.all_reduce sum %x into %made on @dp : (memref<4xf32>) -> !comm.future<memref<4xf32>>
+  %before = comm.wait %r keeping (%x, %made : memref<4xf32>, memref<4xf32>) : !comm.future<memref<4xf32>>
+  %behind = memref.view %arena[%c80][] : memref<128xi8> to memref<4xf32>
+  %within = memref.view %inner[%c32][] : memref<112xi8> to memref<4xf32>
+  // expected-note @+1 {{started here, and not yet waited for}}
+  %f = comm.all_gather %x into %dest on @dp : (memref<4xf32>) -> !comm.future<memref<16xf32>>
+  memref.store %v, %before[%i] : memref<4xf32>
+  memref.store %v, %behind[%i] : memref<4xf32>
+  // expected-error @+1 {{writes operand #1, which a collective has in flight}}
+  memref.store %v, %within[%i] : memref<4xf32>
+  %w = comm.wait %f keeping (%x, %dest : memref<4xf32>, memref<16xf32>) : !comm.future<memref<16xf32>>
+  return
+}

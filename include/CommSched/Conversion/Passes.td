@@ -23,8 +23,9 @@ def CommBufferize : Pass<"comm-bufferize", "mlir::ModuleOp"> {
     (`bufferization.to_tensor` without `restrict`), the analysis cannot be used; a copy then goes before every write of a
     tensor in the module, and a remark says why.
 
-    Buffers that do not leave their block are freed after their last use, which is never before the last wait: waits on
-    buffers keep (`keeping`) what is in flight. Buffers whose future leaves its block are left to the runtime. What else
+    Buffers that do not leave their block are freed after their last use, which is never before a wait that is certain to
+    run: waits on buffers keep (`keeping`) what is in flight. Where no wait is certain, as all stand under conditions or in
+    loops that may not run, the pass adds one at the end of the block that starts the collective. Buffers whose future leaves its block are left to the runtime. What else
     leaves its block is for upstream's `buffer-deallocation-pipeline`, which `comm-lower-to-runtime` runs next and which
     leaves what is freed already alone.
   }];
@@ -40,7 +41,8 @@ def CommPlanBuffers : Pass<"comm-plan-buffers"> {
   let description = [{
     Buffers of static size that are freed by one operation of their own block (as `comm-bufferize` leaves them) become views
     of one allocation, at offsets that the plan of `Scheduling/BufferPlan.h` gives: those that live together lie apart, others
-    share space. A deallocation never stands before the last wait of what is in flight, so neither does the end of a life.
+    share space. A buffer that may still be in flight where it is freed is left alone: the runtime keeps it until the
+    collective has ended.
     Plain memory and the symmetric memory of each group have an arena of their own. The arena of the body of an `scf.for`,
     `scf.while` or `scf.if` is allocated outside of it and is a buffer of the block around it: every iteration finds its
     buffers at the same place. The plan depends on the module alone, so all ranks find the same offsets.

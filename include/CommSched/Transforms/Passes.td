@@ -199,7 +199,7 @@ def CommVerify : Pass<"comm-verify", "::mlir::ModuleOp"> {
     An error for each of these, at its place:
     - a future that nobody waits for and that does not leave the function;
     - a wait that no path reaches;
-    - a buffer in flight that is written, or a destination that is read, between a start and its first wait;
+    - a buffer in flight that is written, or a destination that is read, before a wait that is certain to run;
     - a collective under control flow that depends on the rank: not all ranks would come to it.
 
     Stamps `comm.schedule_signature`, the hash of the sequence of collectives, on every function that has any.
