@@ -3,17 +3,20 @@
 # Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
 #
 # Makes programs on tensors from a seed: every collective of the dialect on several groups, coalesced and in place, the
-# FSDP operations, parameters whose storage comes and goes, sends and receives, views, mutation, loops within loops. Knows
-# what depends on what, by rules that it shares with no pass, so that it can put a program into another legal order.
+# FSDP operations, parameters whose storage comes and goes, sends and receives, views, mutation, loops within loops, some of
+# which do not run, waits under conditions, events on several streams. Knows what depends on what, by rules that it shares
+# with no pass, so that it can put a program into another legal order.
 #
 #===-------------------------------------------------------------------------------------------------------------===#
 
 import random
+import re
 from collections import Counter
 
 FLOATS = ["f32", "bf16", "f16", "f64"]
 INTEGERS = ["i32", "i8", "i64"]
 LARGEST = 8192  # elements of a value
+CONDITIONS = ["%p0", "%p1"]  # arguments of type i1, which differ by rank
 
 
 def elements(shape):
@@ -87,6 +90,9 @@ class Generator:
         self.ops, self.values = [], {}
         self.storage = {}  # value -> the value whose storage it is
         self.arguments, self.types, self.freed = [], {}, set()
+        # Storage that is not to be written any more: what may be in flight until the end of the block, as its wait may not
+        # run, and what a loop that does not run gives as its own result.
+        self.frozen = set()
         half = ranks // 2
         self.groups = {"@world": [list(range(ranks))],
                        "@halves": [list(range(half)), list(range(half, ranks))],
@@ -129,7 +135,8 @@ class Generator:
         rng = self.rng
         kinds = [self.compute] * 6 + [self.collective] * 8 + [self.coalesced, self.gather_fsdp, self.scatter_fsdp,
                                                               self.view, self.mutate, self.messages, self.parameter,
-                                                              self.linalg, self.loop]
+                                                              self.linalg, self.loop, self.event]
+        kinds += [self.conditional] * 2
         if self.has_siblings:
             kinds += [self.siblings] * 8
         rng.choice(kinds)()
@@ -168,8 +175,14 @@ class Generator:
                   [result], [value])
         self.define(result, type_, value)
 
+    def is_writable(self, value):
+        return self.storage[value] not in self.frozen
+
     def mutate(self):
-        target, other = self.pick(), self.pick()
+        targets = [v for v in self.values if self.is_writable(v)]
+        if not targets:
+            return
+        target, other = self.rng.choice(targets), self.pick()
         self.emit(f'comm.compute "update"({target}, {other}) mutates [0] : '
                   f"({texts([self.types[target], self.types[other]])}) -> ()", [], [target, other], [target])
 
@@ -203,9 +216,10 @@ class Generator:
         rng = self.rng
         if rng.random() < 0.6:
             return ()
-        if in_place and rng.random() < 0.5:
+        if in_place and self.is_writable(value) and rng.random() < 0.5:
             return (value,)
-        others = [v for v in self.values if self.types[v] == type_ and self.storage[v] != self.storage[value]]
+        others = [v for v in self.values if self.types[v] == type_ and self.storage[v] != self.storage[value] and
+                  self.is_writable(v)]
         return (rng.choice(others) if others and rng.random() < 0.5 else self.fresh(type_, [self.pick()]),)
 
     def collective(self):
@@ -252,7 +266,47 @@ class Generator:
             self.start_and_wait(head, [value], tail, [result], self.dests(result, value, in_place))
 
     def written(self, type_, value=None):
-        return (value,) if value and self.rng.random() < 0.5 else (self.fresh(type_, [self.pick()]),)
+        is_given = value and self.is_writable(value) and self.rng.random() < 0.5
+        return (value,) if is_given else (self.fresh(type_, [self.pick()]),)
+
+    def conditional(self):
+        """A collective whose wait stands in a branch, on one side or on both, or in a loop that may not run. Ranks may take
+        different ways: the start is the same for all."""
+        rng = self.rng
+        name, n = self.group()
+        value = self.pick()
+        shape, element = type_ = self.types[value]
+        if rng.random() < 0.3 and elements(shape) * n <= LARGEST:
+            head, tail, result = "all_gather", f"{name} dim 0", ((shape[0] * n, *shape[1:]), element)
+        elif rng.random() < 0.5:
+            head, tail, result = "all_reduce max", name, type_
+        else:
+            head, tail, result = "broadcast", f"{name} root {rng.randrange(n)}", type_
+        future, waited, printed = self.new(), self.new(), text(result)
+        self.emit(f"{future} = comm.{head} {value} on {tail} : ({text(type_)}) -> !comm.future<{printed}>", [future],
+                  [value], starts=future)
+        wait = f"  {waited} = comm.wait {future} : !comm.future<{printed}>"
+        read = f'  comm.compute "sink"({waited}) side_effects : ({printed}) -> ()'
+        condition = rng.choice(CONDITIONS)
+        if rng.random() < 0.3:
+            other, made, either = self.new(), self.new(), self.new()
+            self.emit(f"{either} = scf.if {condition} -> ({printed}) {{\n{wait}\n  scf.yield {waited} : {printed}\n"
+                      f"}} else {{\n{wait.replace(waited, other)}\n"
+                      f'  {made} = comm.compute "other"({other}) : ({printed}) -> {printed}\n'
+                      f"  scf.yield {made} : {printed}\n}}", [either], [future], waits=future)
+            self.define(either, result)
+            return
+        if rng.random() < 0.5:
+            head = f"scf.if {condition}"
+        else:
+            head = f"scf.for {self.new()} = %c0 to %c{rng.randint(0, 2)} step %c1"
+        self.emit(f"{head} {{\n{wait}\n{read}\n}}", [], [future], waits=future)
+        self.frozen.add(self.storage[value])
+
+    def event(self):
+        event, streams = self.new(), [self.rng.randrange(3) for _ in range(2)]
+        self.emit(f"{event} = comm.record on {streams[0]} : !comm.event", [event])
+        self.emit(f"comm.await_event {event} on {streams[1]} : !comm.event", [], [event])
 
     def coalesced(self):
         rng = self.rng
@@ -395,7 +449,7 @@ class Generator:
         iterators = [self.new() for _ in inits]
         outer_ops, outer_values = self.ops, dict(self.values)
         outer_storage = {self.storage[v] for v in outer_values} | {self.storage[v] for v in self.arguments}
-        self.ops, self.depth = [], self.depth + 1
+        self.ops, self.depth, frozen = [], self.depth + 1, set(self.frozen)
         for iterator, init, type_ in zip(iterators, inits, types):
             self.define(iterator, type_, init)
         for _ in range(rng.randint(1, 4)):
@@ -406,11 +460,14 @@ class Generator:
             made = [v for v in self.values if v not in outer_values and self.types[v] == type_ and
                     self.storage[v] not in outer_storage | {self.storage[y] for y in yields}]
             yields.append(rng.choice(made) if made and rng.random() < 0.8 else self.fresh(type_, [self.pick()]))
-        body, self.ops, self.values, self.depth = self.ops, outer_ops, outer_values, self.depth - 1
-        op = Op.loop(self.new(), rng.randint(1, 3), inits, iterators, types, body, yields)
+        body, self.ops, self.values, self.depth, self.frozen = self.ops, outer_ops, outer_values, self.depth - 1, frozen
+        count = rng.choice([0, 1, 1, 2, 2, 3, 3])
+        op = Op.loop(self.new(), count, inits, iterators, types, body, yields)
         self.ops.append(op)
-        for name, type_ in zip(op.defines, types):
-            self.define(name, type_)
+        for name, type_, init in zip(op.defines, types, inits):
+            self.define(name, type_, init if count == 0 else None)
+            if count == 0:
+                self.frozen.add(self.storage[init])
 
 
 def dependences(generator, ops):
@@ -460,11 +517,15 @@ def reorder(generator, ops, rng):
 
 
 def module(generator, ops):
-    """The program; it returns every value of the outermost level that can be returned."""
+    """The program. It returns the values of the outermost level that nothing else uses, and a third of the others: what it
+    does not return has a life that ends, and memory that others take over."""
     defined = {v for op in ops for v in op.defines}
+    used = {v for op in ops for v in op.uses}
     # A loop's result may be its iterator: storage that a later mutation would write.
-    results = sorted(v for v in defined if v in generator.values)
-    listed = ", ".join(f"{v}: {text(generator.types[v])}" for v in generator.arguments)
+    results = sorted(v for v in defined if v in generator.values and
+                     (v not in used or int(re.match(r"%v(\d+)", v)[1]) % 3 == 0))
+    listed = ", ".join([f"{v}: {text(generator.types[v])}" for v in generator.arguments] +
+                       [f"{condition}: i1" for condition in CONDITIONS])
     types = texts(generator.types[v] for v in results)
     lines = [f"comm.group {name} #comm.ranks<{subsets}>" for name, subsets in generator.groups.items()]
     lines += [f"func.func @main({listed}) -> ({types}) {{"]
