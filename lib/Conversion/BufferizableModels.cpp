@@ -92,7 +92,17 @@ static std::pair<int64_t, int64_t> scaledDims(Operation *op) {
       .Default({-1, -1});
 }
 
-/// The dynamic sizes of result `type`, from its input.
+/// The rows that the ranks of a group send to this one.
+static Value sumOf(RewriterBase &rewriter, Location loc, ArrayRef<OpFoldResult> splits) {
+  Value sum;
+  for (OpFoldResult split : splits) {
+    Value rows = getValueOrCreateConstantIndexOp(rewriter, loc, split);
+    sum = sum ? arith::AddIOp::create(rewriter, loc, sum, rows) : rows;
+  }
+  return sum;
+}
+
+/// The dynamic sizes of result `type`, from its input; of an exchange with splits from these.
 static SmallVector<Value> resultSizes(RewriterBase &rewriter, CollectiveOpInterface start, Type type, Value input) {
   SmallVector<Value> sizes;
   auto shaped = cast<ShapedType>(type);
@@ -102,9 +112,15 @@ static SmallVector<Value> resultSizes(RewriterBase &rewriter, CollectiveOpInterf
   GroupOp group = lookupGroup(start, symbols);
   Location loc = start.getLoc();
   auto [grows, shrinks] = scaledDims(start);
+  auto allToAll = dyn_cast<AllToAllOp>(start.getOperation());
+  bool hasSplits = allToAll && allToAll.hasSplits();
   for (int64_t dim = 0; dim < shaped.getRank(); ++dim) {
     if (!shaped.isDynamicDim(dim))
       continue;
+    if (hasSplits && dim == grows) {
+      sizes.push_back(sumOf(rewriter, loc, allToAll.getMixedOutputSplits()));
+      continue;
+    }
     Value size = memref::DimOp::create(rewriter, loc, input, dim);
     Value factor = arith::ConstantIndexOp::create(rewriter, loc, group ? group.getGroupSize() : 1);
     if (dim == grows && grows != shrinks)
@@ -146,6 +162,8 @@ template <typename Op> struct StartModel : public StorageModel<StartModel<Op>, O
       }
     SmallVector<Value> operands(inputs);
     llvm::append_range(operands, dests);
+    // What is not storage: splits.
+    llvm::append_range(operands, op->getOperands().drop_front(start.getInputs().size() + start.getDests().size()));
     auto future = FutureType::get(op->getContext(), llvm::to_vector(ValueRange(dests).getTypes()));
     OperationState newState(op->getLoc(), op->getName(), operands, TypeRange{future},
                             llvm::to_vector(op->getDiscardableAttrs()));

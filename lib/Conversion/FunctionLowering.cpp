@@ -80,6 +80,9 @@ LogicalResult FunctionLowering::run() {
       operations.push_back(op);
     hasCollectives |= isa<CollectiveOpInterface>(op);
     mostOperands = std::max<int64_t>(mostOperands, op->getNumOperands() + op->getNumResults());
+    // Constant splits need a slot where others of the list are operands.
+    if (auto allToAll = dyn_cast<AllToAllOp>(op); allToAll && allToAll.hasSplits())
+      mostOperands = std::max<int64_t>(mostOperands, 2 * allToAll.getStaticInputSplits()->size());
   });
   if (operations.empty())
     return success();

@@ -59,6 +59,7 @@ private:
   llvm::LogicalResult lowerStart(comm::CollectiveOpInterface start);
   llvm::LogicalResult emitStart(comm::CollectiveOpInterface start, mlir::Value in, mlir::Value out, mlir::Value token);
   llvm::LogicalResult emitUneven(comm::AllToAllOp op, mlir::Value in, mlir::Value out, mlir::Value token);
+  mlir::Value splitArray(mlir::Location loc, llvm::ArrayRef<mlir::OpFoldResult> splits, int64_t firstSlot);
   mlir::Value concatRows(mlir::Location loc, comm::AllToAllOp op, mlir::Value in, int64_t groupSize);
   int64_t addSite(comm::CollectiveOpInterface start, mlir::Value in, mlir::Value out);
 

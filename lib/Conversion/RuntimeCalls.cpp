@@ -27,6 +27,7 @@ ArrayRef<RuntimeSignature> commsched::getRuntimeSignatures() {
       {"commrt_all_reduce_start", "spppliidlp"},
       {"commrt_all_to_all_start", "sppplllilp"},
       {"commrt_all_to_all_v_start", "spppppllilp"},
+      {"commrt_check_rows", "sppll"},
       {"commrt_broadcast_start", "spppliilp"},
       {"commrt_reduce_start", "spppliidilp"},
       {"commrt_gather_start", "sppplliilp"},

@@ -8,6 +8,8 @@
 
 #include "CommSched/Runtime/Runtime.h"
 #include "FunctionLowering.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -32,7 +34,7 @@ int64_t FunctionLowering::addSite(CollectiveOpInterface start, Value in, Value o
     dtype = getRuntimeDtype(cast<MemRefType>(data.getType()).getElementType());
     // Uneven pieces may differ by rank.
     auto allToAll = dyn_cast<AllToAllOp>(start.getOperation());
-    count = allToAll && allToAll.getInputSplits() ? -1 : staticElements(data, 0);
+    count = allToAll && allToAll.hasSplits() ? -1 : staticElements(data, 0);
   }
   sites.push_back({static_cast<int64_t>(start.getCollectiveKind()), dtype, count, start.getGroupAttr().getValue().str(),
                    locationText(start.getLoc()), getCostNs(start)});
@@ -106,7 +108,7 @@ LogicalResult FunctionLowering::emitStart(CollectiveOpInterface start, Value in,
         return success();
       })
       .Case([&](AllToAllOp op) -> LogicalResult {
-        if (op.getInputSplits())
+        if (op.hasSplits())
           return emitUneven(op, in, out, token);
         SymbolTableCollection symbols;
         GroupOp group = lookupGroup(start, symbols);
@@ -169,14 +171,43 @@ Value FunctionLowering::concatRows(Location loc, AllToAllOp op, Value in, int64_
   return split < concat ? Value(LLVM::UDivOp::create(builder, loc, rows, integer(loc, groupSize))) : rows;
 }
 
+/// The splits as an array: constant data, or from `firstSlot` on in the slots for scalars.
+Value FunctionLowering::splitArray(Location loc, ArrayRef<OpFoldResult> splits, int64_t firstSlot) {
+  if (std::optional<SmallVector<int64_t>> constants = getConstantIntValues(splits))
+    return integers(loc, *constants);
+  auto slotOf = [&](int64_t index) {
+    return LLVM::GEPOp::create(builder, loc, calls.pointerType(), builder.getI64Type(), scalarSlots,
+                               ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(firstSlot + index)});
+  };
+  for (auto [index, split] : llvm::enumerate(splits)) {
+    Value rows;
+    if (std::optional<int64_t> constant = getConstantIntValue(split))
+      rows = integer(loc, *constant);
+    else
+      rows = arith::IndexCastOp::create(builder, loc, builder.getI64Type(), cast<Value>(split));
+    LLVM::StoreOp::create(builder, loc, rows, slotOf(static_cast<int64_t>(index)));
+  }
+  return slotOf(0);
+}
+
 LogicalResult FunctionLowering::emitUneven(AllToAllOp op, Value in, Value out, Value token) {
   Location loc = op.getLoc();
   auto type = cast<MemRefType>(in.getType());
-  int64_t dim = op.getSplitDim();
+  int64_t dim = op.getSplitDim(), site = static_cast<int64_t>(sites.size()) - 1;
+  SmallVector<OpFoldResult> sent = op.getMixedInputSplits(), received = op.getMixedOutputSplits();
+  Value handle = group(loc, op.getGroupAttr());
+  Value sendCounts = splitArray(loc, sent, 0);
+  Value receiveCounts = splitArray(loc, received, static_cast<int64_t>(sent.size()));
+  // The verifier has added up what is static.
+  auto check = [&](ArrayRef<OpFoldResult> splits, Value counts, Value buffer) {
+    if (llvm::any_of(splits, llvm::IsaPred<Value>) || cast<MemRefType>(buffer.getType()).isDynamicDim(dim))
+      call(loc, "commrt_check_rows", {handle, counts, product(loc, buffer, dim, dim + 1), integer(loc, site)});
+  };
+  check(sent, sendCounts, in);
+  check(received, receiveCounts, out);
   call(loc, "commrt_all_to_all_v_start",
-       {group(loc, op.getGroupAttr()), pointer(loc, in), integers(loc, *op.getInputSplits()), pointer(loc, out),
-        integers(loc, *op.getOutputSplits()), product(loc, in, 0, dim), product(loc, in, dim + 1, type.getRank()),
-        integer(loc, getRuntimeDtype(type.getElementType()), 32), integer(loc, static_cast<int64_t>(sites.size()) - 1),
-        token});
+       {handle, pointer(loc, in), sendCounts, pointer(loc, out), receiveCounts, product(loc, in, 0, dim),
+        product(loc, in, dim + 1, type.getRank()), integer(loc, getRuntimeDtype(type.getElementType()), 32),
+        integer(loc, site), token});
   return success();
 }

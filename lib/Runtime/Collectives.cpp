@@ -426,6 +426,27 @@ int32_t commrt_all_to_all_v_start(commrt_group *group, const void *in, const int
   return start.run(token);
 }
 
+int32_t commrt_check_rows(commrt_group *group, const int64_t *counts, int64_t rows, int64_t site) {
+  if (!group)
+    return COMMRT_ERR_INVALID;
+  if (int32_t status = latched(group->context))
+    return status;
+  commrt_context *context = group->context;
+  int64_t sum = 0, members = static_cast<int64_t>(group->members.size());
+  bool valid = counts || members == 0;
+  for (int64_t i = 0; valid && i < members; ++i)
+    valid = counts[i] >= 0 && !__builtin_add_overflow(sum, counts[i], &sum);
+  if (valid && sum == rows)
+    return COMMRT_OK;
+  std::string text = "expected splits that add up to " + std::to_string(rows) + " rows, got [";
+  for (int64_t i = 0; counts && i < members; ++i)
+    text += (i ? ", " : "") + std::to_string(counts[i]);
+  text += "]";
+  if (site >= 0 && site < context->numSites)
+    text += ": " + describeSite(context->sites[site]);
+  return fail(context, COMMRT_ERR_INVALID, text);
+}
+
 int32_t commrt_broadcast_start(commrt_group *group, const void *in, void *out, int64_t count, int32_t dtype,
                                int32_t root, int64_t site, commrt_token **token) {
   if (!group)

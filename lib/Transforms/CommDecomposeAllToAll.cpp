@@ -34,8 +34,7 @@ namespace {
 class Decomposer {
 public:
   Decomposer(AllToAllOp op, int64_t ranks)
-      : op(op), builder(op), split(op.getSplitDim()), concat(op.getConcatDim()), ranks(ranks),
-        uneven(op.getInputSplits().has_value()) {}
+      : op(op), builder(op), split(op.getSplitDim()), concat(op.getConcatDim()), ranks(ranks), uneven(op.hasSplits()) {}
 
   /// The pieces of `input`, one after the other along the leading dimension.
   Value bringToFront(Value input) {
@@ -144,7 +143,7 @@ private:
       inputs.push_back(decomposer.bringToFront(input));
       auto front = cast<RankedTensorType>(inputs.back().getType());
       SmallVector<int64_t> shape(front.getShape());
-      if (op.getInputSplits())
+      if (op.hasSplits())
         shape.front() = cast<RankedTensorType>(type).getDimSize(op.getConcatDim());
       types.push_back(front.clone(shape));
     }

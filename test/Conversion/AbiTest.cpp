@@ -62,6 +62,7 @@ const llvm::StringMap<std::string> &headerTypes() {
       ENTRY(commrt_reduce_scatter_start),
       ENTRY(commrt_all_to_all_start),
       ENTRY(commrt_all_to_all_v_start),
+      ENTRY(commrt_check_rows),
       ENTRY(commrt_broadcast_start),
       ENTRY(commrt_reduce_start),
       ENTRY(commrt_gather_start),
@@ -152,7 +153,8 @@ TEST(Abi, EveryCallOfALoweredProgramIsTheHeaders) {
   commsched::registerAllExtensions(registry);
   MLIRContext context(registry);
   llvm::StringSet<> called;
-  for (StringRef path : {"test/Run/collectives.mlir", "test/Run/every-operation.mlir", "test/Run/prefetch.mlir"}) {
+  for (StringRef path : {"test/Run/collectives.mlir", "test/Run/every-operation.mlir", "test/Run/prefetch.mlir",
+                         "test/Run/dynamic-splits.mlir"}) {
     auto module = parseSourceString<ModuleOp>(readSource(path), &context);
     ASSERT_TRUE(module) << path.str();
     PassManager pm(&context);

@@ -186,14 +186,14 @@ class Generator:
         self.emit(f'comm.compute "update"({target}, {other}) mutates [0] : '
                   f"({texts([self.types[target], self.types[other]])}) -> ()", [], [target, other], [target])
 
-    def start_and_wait(self, head, inputs, tail, results, dests=()):
-        """results: types. Both operations are made next to each other."""
+    def start_and_wait(self, head, inputs, tail, results, dests=(), scalars=()):
+        """results: types; scalars: what `tail` uses. Both operations are made next to each other."""
         future, names = self.new(), [self.new() for _ in results]
         types = texts(results)
         into = f" into {', '.join(dests)}" if dests else ""
         given = f"{', '.join(inputs)}{into} " if inputs else ""
         self.emit(f"{future} = comm.{head} {given}on {tail} : ({texts(self.types[v] for v in inputs)}) -> "
-                  f"!comm.future<{types}>", [future], [*inputs, *dests], dests, starts=future)
+                  f"!comm.future<{types}>", [future], [*inputs, *dests, *scalars], dests, starts=future)
         left = f"{names[0]}:{len(names)} = " if len(names) > 1 else f"{names[0]} = " if names else ""
         printed = [f"{names[0]}#{i}" for i in range(len(names))] if len(names) > 1 else names
         # The destination is written until here.
@@ -246,6 +246,8 @@ class Generator:
             concat = rng.randrange(len(shape))
             split = tuple(e // (n if i == dim else 1) * (n if i == concat else 1) for i, e in enumerate(shape))
             tail, result = f"{name} split {dim} concat {concat}", (split, element)
+        elif kind == "uneven" and rng.random() < 0.5:
+            return self.uneven(name, n, value)
         elif kind == "uneven" and shape[0] % n == 0:
             splits = [shape[0] // n] * n
             head, tail = "all_to_all", f"{name} input_splits {splits} output_splits {splits}"
@@ -264,6 +266,30 @@ class Generator:
             tail, result = f"{name} root {root} dim {dim}", shrunk
         if tail:
             self.start_and_wait(head, [value], tail, [result], self.dests(result, value, in_place))
+
+    def uneven(self, name, n, value):
+        """An exchange in which each rank finds its splits by its place in the group. What rank i sends to rank j depends on
+        j - i only, so that what a rank sends and what it receives add up to the same."""
+        places, result, type_ = self.new(), self.new(), self.types[value]
+        rows, self.types[places] = type_[0][0], ((n,), "i32")
+        self.emit(f"{places} = arith.constant dense<{list(range(n))}> : tensor<{n}xi32>", [places])
+        self.start_and_wait("scatter", [places], f"{name} root 0", [((1,), "i32")])
+        place = f"%v{self.counter}"
+        cuts = sorted(self.rng.randint(0, rows) for _ in range(n - 1))
+        shares = [end - begin for begin, end in zip([0, *cuts], [*cuts, rows])]
+        counts = [[shares[(j - i) % n] for j in range(n)] for i in range(n)]
+        lines = [f"{result}_place = tensor.extract {place}[%c0] : tensor<1xi32>",
+                 f"{result}_rank = arith.index_cast {result}_place : i32 to index",
+                 f"{result}_counts = arith.constant dense<{counts}> : tensor<{n}x{n}xindex>"]
+        for j in range(n):
+            lines += [f"{result}_{j} = arith.constant {j} : index",
+                      f"{result}_in{j} = tensor.extract {result}_counts[{result}_rank, {result}_{j}] : tensor<{n}x{n}xindex>",
+                      f"{result}_out{j} = tensor.extract {result}_counts[{result}_{j}, {result}_rank] : tensor<{n}x{n}xindex>"]
+        splits = {way: [f"{result}_{way}{j}" for j in range(n)] for way in ("in", "out")}
+        self.emit("\n".join(lines), splits["in"] + splits["out"], [place])
+        self.start_and_wait("all_to_all", [value], f"{name} input_splits [{', '.join(splits['in'])}] output_splits "
+                            f"[{', '.join(splits['out'])}]", [type_], self.dests(type_, value, False),
+                            splits["in"] + splits["out"])
 
     def written(self, type_, value=None):
         is_given = value and self.is_writable(value) and self.rng.random() < 0.5

@@ -255,6 +255,9 @@ COMMRT_API int32_t commrt_all_to_all_start(commrt_group *group, const void *in, 
 COMMRT_API int32_t commrt_all_to_all_v_start(commrt_group *group, const void *in, const int64_t *send_counts, void *out,
                                              const int64_t *recv_counts, int64_t outer, int64_t inner, int32_t dtype,
                                              int64_t site, commrt_token **token);
+/// [own thread] Fails with COMMRT_ERR_INVALID unless the counts of an uneven all_to_all (n entries) are not negative
+/// and add up to `rows`, which the buffer has. Compiled code calls it where only the run time knows. O(n).
+COMMRT_API int32_t commrt_check_rows(commrt_group *group, const int64_t *counts, int64_t rows, int64_t site);
 /// [own thread, start] in [count] at member `root` -> out [count] everywhere. `in` is only read at the root. In place:
 /// in = out.
 COMMRT_API int32_t commrt_broadcast_start(commrt_group *group, const void *in, void *out, int64_t count, int32_t dtype,

@@ -13,8 +13,10 @@
 //===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Dialect/Comm/CommDialect.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/PatternMatch.h"
 #include "llvm/ADT/SmallPtrSet.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace commsched;
@@ -157,7 +159,7 @@ struct FoldSingleRank : public OpInterfaceRewritePattern<CollectiveOpInterface> 
 /// Whether a wait may move members in and out: a collective that every rank of the group starts alike.
 bool isSymmetricKind(CollectiveOpInterface start) {
   if (auto allToAll = dyn_cast<AllToAllOp>(*start))
-    return !allToAll.getInputSplits();
+    return !allToAll.hasSplits();
   return isa<AllGatherOp, ReduceScatterOp, AllReduceOp, BroadcastOp, ReduceOp, GatherOp, ScatterOp>(*start);
 }
 
@@ -239,12 +241,66 @@ struct DropMembers : public OpInterfaceRewritePattern<CollectiveOpInterface> {
 private:
   /// The operand segments after operands were erased: inputs only.
   static void setNumInputs(CollectiveOpInterface start, int32_t numInputs) {
-    start->setAttr("operandSegmentSizes", DenseI32ArrayAttr::get(start->getContext(), {numInputs, 0}));
+    auto segments = llvm::to_vector(start->getAttrOfType<DenseI32ArrayAttr>("operandSegmentSizes").asArrayRef());
+    segments.front() = numInputs;
+    start->setAttr("operandSegmentSizes", DenseI32ArrayAttr::get(start->getContext(), segments));
+  }
+};
+
+/// Splits that are constants go to the static list. The exchange stays as it is, so that ranks with other constants may
+/// do otherwise. A constant that the verifier would refuse stays an operand: the runtime says what is wrong with it.
+struct FoldConstantSplits : public OpRewritePattern<AllToAllOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(AllToAllOp op, PatternRewriter &rewriter) const final {
+    SmallVector<Type> inputTypes(op.getInputs().getTypes());
+    ArrayRef<Type> outputTypes = cast<FutureType>(op.getFuture().getType()).getTypes();
+    SmallVector<OpFoldResult> inputs = op.getMixedInputSplits(), outputs = op.getMixedOutputSplits();
+    bool foldInputs = fold(inputs, inputTypes, op.getSplitDim());
+    bool foldOutputs = fold(outputs, outputTypes, op.getSplitDim());
+    if (!foldInputs && !foldOutputs)
+      return failure();
+    rewriter.modifyOpInPlace(op, [&] {
+      SmallVector<int64_t> constants;
+      SmallVector<Value> operands;
+      if (foldInputs) {
+        dispatchIndexOpFoldResults(inputs, operands, constants);
+        op.getInputSplitsMutable().assign(operands);
+        op.setStaticInputSplits(constants);
+      }
+      if (foldOutputs) {
+        operands.clear();
+        constants.clear();
+        dispatchIndexOpFoldResults(outputs, operands, constants);
+        op.getOutputSplitsMutable().assign(operands);
+        op.setStaticOutputSplits(constants);
+      }
+    });
+    return success();
+  }
+
+private:
+  /// Folds what is constant. False if nothing is, or if the verifier would refuse the list.
+  static bool fold(SmallVectorImpl<OpFoldResult> &splits, ArrayRef<Type> types, int64_t dim) {
+    if (failed(foldDynamicIndexList(splits, /*onlyNonNegative=*/true)))
+      return false;
+    int64_t sum = 0;
+    bool isConstant = true;
+    for (OpFoldResult split : splits) {
+      std::optional<int64_t> rows = isa<Attribute>(split) ? getConstantIntValue(split) : std::nullopt;
+      isConstant &= rows.has_value();
+      if (llvm::AddOverflow(sum, rows.value_or(0), sum))
+        return false;
+    }
+    return !isConstant || llvm::all_of(types, [&](Type type) {
+      int64_t size = cast<ShapedType>(type).getDimSize(dim);
+      return ShapedType::isDynamic(size) || size == sum;
+    });
   }
 };
 
 } // namespace
 
 void CommDialect::getCanonicalizationPatterns(RewritePatternSet &patterns) const {
-  patterns.add<FoldRepeatedWaits, FoldSingleRank, DropMembers>(getContext());
+  patterns.add<FoldRepeatedWaits, FoldSingleRank, DropMembers, FoldConstantSplits>(getContext());
 }

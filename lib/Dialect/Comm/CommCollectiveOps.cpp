@@ -6,6 +6,7 @@
 //===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Dialect/Comm/CommDialect.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "llvm/ADT/SmallSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
@@ -122,34 +123,68 @@ LogicalResult AllReduceOp::verify() {
   return success();
 }
 
+/// C7 and C8 of one list of splits: as many operands as the list has places for, no negative entry, and where nothing
+/// is left to the run time the sum is the dimension's size.
+static LogicalResult verifySplits(AllToAllOp op, StringRef which, std::optional<ArrayRef<int64_t>> splits,
+                                  ValueRange operands, ArrayRef<Type> types) {
+  int64_t places = splits ? llvm::count(*splits, ShapedType::kDynamic) : 0;
+  if (places != static_cast<int64_t>(operands.size()))
+    return op.emitOpError() << "C7: expected " << places << " operands for the " << which << " splits, got "
+                            << operands.size();
+  if (!splits)
+    return success();
+  int64_t sum = 0;
+  for (int64_t split : *splits) {
+    if (ShapedType::isDynamic(split))
+      continue;
+    if (split < 0)
+      return op.emitOpError() << "C7: a negative split";
+    if (llvm::AddOverflow(sum, split, sum))
+      return op.emitOpError() << "C8: the " << which << " splits add up to more than 2^63";
+  }
+  if (places > 0)
+    return success();
+  for (Type type : types) {
+    int64_t size = cast<ShapedType>(type).getDimSize(op.getSplitDim());
+    if (!ShapedType::isDynamic(size) && size != sum)
+      return op.emitOpError() << "C8: the " << which << " splits add up to " << sum << ", the dimension is " << size;
+  }
+  return success();
+}
+
+/// C3 of an exchange with splits: inputs and values agree in all dimensions but the one that is split.
+static LogicalResult verifyOtherDims(AllToAllOp op) {
+  for (auto [input, value] : llvm::zip(op.getInputs(), valueTypes(op))) {
+    SmallVector<int64_t> expected(cast<ShapedType>(input.getType()).getShape());
+    expected[op.getSplitDim()] = ShapedType::kDynamic;
+    if (failed(verifyCompatibleShape(expected, cast<ShapedType>(value).getShape())))
+      return op.emitOpError() << "C3: an input of type " << input.getType() << " for a value of type " << value
+                              << ": they may differ in dimension " << op.getSplitDim() << " only";
+  }
+  return success();
+}
+
 LogicalResult AllToAllOp::verify() {
   if (failed(verifyMembers(*this)) || failed(verifyDim(*this, getSplitDim(), "split")) ||
       failed(verifyDim(*this, getConcatDim(), "concat")))
     return failure();
-  if (getInputSplits().has_value() != getOutputSplits().has_value())
+  if (hasSplits() != getStaticOutputSplits().has_value())
     return emitOpError() << "C7: input and output splits go together";
-  if (!getInputSplits())
-    return success();
-  if (getSplitDim() != getConcatDim())
+  if (hasSplits() && getSplitDim() != getConcatDim())
     return emitOpError() << "C7: splits need equal split and concat dimensions";
-  auto negative = [](int64_t size) { return size < 0; };
-  if (llvm::any_of(*getInputSplits(), negative) || llvm::any_of(*getOutputSplits(), negative))
-    return emitOpError() << "C7: a negative split";
-  auto checkSum = [&](ArrayRef<int64_t> splits, Type type, StringRef which) -> LogicalResult {
-    int64_t size = cast<ShapedType>(type).getDimSize(getSplitDim());
-    int64_t sum = 0;
-    for (int64_t split : splits)
-      if (llvm::AddOverflow(sum, split, sum))
-        return emitOpError() << "C8: the " << which << " splits add up to more than 2^63";
-    if (!ShapedType::isDynamic(size) && size != sum)
-      return emitOpError() << "C8: the " << which << " splits add up to " << sum << ", the dimension is " << size;
-    return success();
-  };
-  for (auto [input, value] : llvm::zip(getInputs(), valueTypes(*this)))
-    if (failed(checkSum(*getInputSplits(), input.getType(), "input")) ||
-        failed(checkSum(*getOutputSplits(), value, "output")))
-      return failure();
-  return success();
+  if (hasSplits() && failed(verifyOtherDims(*this)))
+    return failure();
+  SmallVector<Type> inputs(getInputs().getTypes());
+  return failure(failed(verifySplits(*this, "input", getStaticInputSplits(), getInputSplits(), inputs)) ||
+                 failed(verifySplits(*this, "output", getStaticOutputSplits(), getOutputSplits(), valueTypes(*this))));
+}
+
+SmallVector<OpFoldResult> AllToAllOp::getMixedInputSplits() {
+  return getMixedValues(getStaticInputSplits().value_or(ArrayRef<int64_t>()), getInputSplits(), getContext());
+}
+
+SmallVector<OpFoldResult> AllToAllOp::getMixedOutputSplits() {
+  return getMixedValues(getStaticOutputSplits().value_or(ArrayRef<int64_t>()), getOutputSplits(), getContext());
 }
 
 LogicalResult BroadcastOp::verify() { return failure(failed(verifyMembers(*this)) || failed(verifySameShapes(*this))); }
@@ -235,10 +270,10 @@ static LogicalResult verifyPlace(Operation *op, StringRef constraint, StringRef 
 }
 
 static LogicalResult verifyAllToAllUse(AllToAllOp op, int64_t size) {
-  if (!op.getInputSplits())
+  if (!op.hasSplits())
     return verifyScaledShapes(op, op.getConcatDim(), op.getSplitDim(), size);
-  if (static_cast<int64_t>(op.getInputSplits()->size()) != size ||
-      static_cast<int64_t>(op.getOutputSplits()->size()) != size)
+  if (static_cast<int64_t>(op.getStaticInputSplits()->size()) != size ||
+      static_cast<int64_t>(op.getStaticOutputSplits()->size()) != size)
     return op.emitOpError() << "C7: one split per rank expected, the group has " << size;
   return success();
 }

@@ -135,6 +135,7 @@ func.func @single_rank_memrefs(%x: memref<4xf32>, %y: memref<4xf32>) -> (memref<
 
 // Tests that members of a coalesced collective that nobody reads are dropped.
 comm.group @dp #comm.iota<[1, 4]>
+comm.group @two #comm.iota<[2, 2]>
 // CHECK-LABEL: func @unused_members
 // CHECK-SAME: (%{{.*}}: tensor<4xf32>, %[[Y:.*]]: tensor<8xf32>
 func.func @unused_members(%x: tensor<4xf32>, %y: tensor<8xf32>) -> tensor<32xf32> {
@@ -186,4 +187,27 @@ func.func @splat() -> tensor<16xf32> {
   %f = comm.all_gather %c on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
   %w = comm.wait %f : !comm.future<tensor<16xf32>>
   return %w : tensor<16xf32>
+}
+
+// Tests that constant splits go to the static list, those of other lists beside them stay, and the verifier is never
+// given a list that it refuses: negative splits and wrong sums are left to the run time.
+// CHECK-LABEL: func @constant_splits
+// CHECK-SAME: (%[[X:.*]]: tensor<4xf32>, %[[A:.*]]: index
+func.func @constant_splits(%x: tensor<4xf32>, %a: index, %y: tensor<?xf32>) {
+  %one = arith.constant 1 : index
+  %three = arith.constant 3 : index
+  // CHECK: %[[MINUS:.*]] = arith.constant -1 : index
+  %minus = arith.constant -1 : index
+  // CHECK: %[[LARGE:.*]] = arith.constant 9223372036854775807 : index
+  %large = arith.constant 9223372036854775807 : index
+  // CHECK: comm.all_to_all %[[X]] on @two input_splits [1, 3] output_splits [%[[A]], 3]
+  %f0 = comm.all_to_all %x on @two input_splits [%one, %three] output_splits [%a, %three] : (tensor<4xf32>) -> !comm.future<tensor<?xf32>>
+  comm.wait %f0 : !comm.future<tensor<?xf32>>
+  // CHECK: comm.all_to_all %[[X]] on @two input_splits [%{{.*}}, %{{.*}}] output_splits [%[[MINUS]], 3]
+  %f1 = comm.all_to_all %x on @two input_splits [%three, %three] output_splits [%minus, 3] : (tensor<4xf32>) -> !comm.future<tensor<?xf32>>
+  comm.wait %f1 : !comm.future<tensor<?xf32>>
+  // CHECK: comm.all_to_all %{{.*}} on @two input_splits [%[[LARGE]], 1] output_splits [3, 3]
+  %f2 = comm.all_to_all %y on @two input_splits [%large, 1] output_splits [%three, %three] : (tensor<?xf32>) -> !comm.future<tensor<?xf32>>
+  comm.wait %f2 : !comm.future<tensor<?xf32>>
+  return
 }

@@ -230,3 +230,68 @@ func.func @all_to_all_c7_dims(%x: tensor<4x4xf32>) {
   %f = comm.all_to_all %x on @dp split 1 input_splits [2, 2] output_splits [2, 2] : (tensor<4x4xf32>) -> !comm.future<tensor<4x4xf32>>
   return
 }
+
+// -----
+
+func.func @all_to_all_c3_splits(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{C3: an input of type 'tensor<4x8xf32>' for a value of type 'tensor<4x9xf32>': they may differ in dimension 0 only}}
+  %f = comm.all_to_all %x on @dp input_splits [2, 2] output_splits [2, 2] : (tensor<4x8xf32>) -> !comm.future<tensor<4x9xf32>>
+  return
+}
+
+// -----
+
+func.func @all_to_all_c3_splits_rank(%x: tensor<4x8xf32>, %a: index) {
+  // expected-error @+1 {{C3: an input of type 'tensor<4x8xf32>' for a value of type 'tensor<4xf32>': they may differ in dimension 0 only}}
+  %f = comm.all_to_all %x on @dp input_splits [%a, 2] output_splits [%a, 2] : (tensor<4x8xf32>) -> !comm.future<tensor<4xf32>>
+  return
+}
+
+// -----
+
+func.func @all_to_all_c7_together_dynamic(%x: tensor<4xf32>, %a: index) {
+  // expected-error @+1 {{C7: input and output splits go together}}
+  %f = comm.all_to_all %x on @dp output_splits [%a, %a] : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  return
+}
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+func.func @all_to_all_c7_count_dynamic(%x: tensor<4xf32>, %a: index) {
+  // expected-error @+1 {{C7: one split per rank expected, the group has 4}}
+  %f = comm.all_to_all %x on @dp input_splits [%a, 1, 1, 1] output_splits [%a, 1, 1] : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  return
+}
+
+// -----
+
+func.func @all_to_all_c7_negative_beside_dynamic(%x: tensor<4xf32>, %a: index) {
+  // expected-error @+1 {{C7: a negative split}}
+  %f = comm.all_to_all %x on @dp input_splits [%a, %a] output_splits [-2, %a] : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  return
+}
+
+// -----
+
+func.func @all_to_all_c7_dims_dynamic(%x: tensor<4x4xf32>, %a: index) {
+  // expected-error @+1 {{C7: splits need equal split and concat dimensions}}
+  %f = comm.all_to_all %x on @dp concat 1 input_splits [%a, 2] output_splits [%a, 2] : (tensor<4x4xf32>) -> !comm.future<tensor<4x4xf32>>
+  return
+}
+
+// -----
+
+func.func @all_to_all_c7_operands(%x: tensor<4xf32>, %a: index) {
+  // expected-error @+1 {{C7: expected 1 operands for the output splits, got 2}}
+  %f = "comm.all_to_all"(%x, %a, %a) <{group = @dp, operandSegmentSizes = array<i32: 1, 0, 0, 2>, static_input_splits = array<i64: 2, 2>, static_output_splits = array<i64: -9223372036854775808, 2>}> : (tensor<4xf32>, index, index) -> !comm.future<tensor<4xf32>>
+  return
+}
+
+// -----
+
+func.func @all_to_all_c7_operands_without_list(%x: tensor<4xf32>, %a: index) {
+  // expected-error @+1 {{C7: expected 0 operands for the input splits, got 1}}
+  %f = "comm.all_to_all"(%x, %a) <{group = @dp, operandSegmentSizes = array<i32: 1, 0, 1, 0>}> : (tensor<4xf32>, index) -> !comm.future<tensor<4xf32>>
+  return
+}

@@ -26,6 +26,32 @@ func.func @all_to_all_c8_overflow(%x: tensor<?xf32>) {
 
 // -----
 
+func.func @all_to_all_c8_overflow_dynamic(%x: tensor<?xf32>, %a: index) {
+  // expected-error @+1 {{C8: the output splits add up to more than 2^63}}
+  %f = comm.all_to_all %x on @dp input_splits [%a, 1] output_splits [9223372036854775807, %a, 1] : (tensor<?xf32>) -> !comm.future<tensor<?xf32>>
+  return
+}
+
+// -----
+
+func.func @all_to_all_c8_one_list(%x: tensor<4xf32>, %a: index) {
+  // expected-error @+1 {{C8: the output splits add up to 5, the dimension is 4}}
+  %f = comm.all_to_all %x on @dp input_splits [%a, 1] output_splits [4, 1] : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  return
+}
+
+// -----
+
+// Tests that nothing is added up where a split or the dimension is known at run time only.
+comm.group @dp #comm.iota<[1, 2]>
+func.func @all_to_all_c8_unknown(%x: tensor<4xf32>, %y: tensor<?xf32>, %a: index) {
+  %f = comm.all_to_all %x on @dp input_splits [%a, 9] output_splits [9, %a] : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  %g = comm.all_to_all %y on @dp input_splits [5, 9] output_splits [9, 7] : (tensor<?xf32>) -> !comm.future<tensor<?xf32>>
+  return
+}
+
+// -----
+
 func.func @broadcast_c3(%x: tensor<4xf32>) {
   // expected-error @+1 {{C3: an input of type 'tensor<4xf32>' for a value of type 'tensor<8xf32>'}}
   %f = comm.broadcast %x on @dp root 0 : (tensor<4xf32>) -> !comm.future<tensor<8xf32>>

@@ -14,7 +14,8 @@ comm.group private @tp #comm.ranks<[[0, 1], [2, 3]]>
 comm.group @strided #comm.iota<[8, 64] from [64, 8] transpose [1, 0]>
 
 // CHECK-LABEL: func @tensors
-func.func @tensors(%x: tensor<4x8xf32>, %y: tensor<16x8xf32>, %dest: tensor<16x8xf32>) {
+// CHECK-SAME: %[[ROWS:[a-z0-9]+]]: index
+func.func @tensors(%x: tensor<4x8xf32>, %y: tensor<16x8xf32>, %dest: tensor<16x8xf32>, %rows: index) {
   // CHECK: comm.all_gather %{{.*}} on @dp : (tensor<4x8xf32>) -> !comm.future<tensor<16x8xf32>>
   %ag = comm.all_gather %x on @dp : (tensor<4x8xf32>) -> !comm.future<tensor<16x8xf32>>
   // CHECK: comm.all_gather %{{.*}} into %{{.*}} on @dp : (tensor<4x8xf32>) -> !comm.future<tensor<16x8xf32>>
@@ -33,6 +34,8 @@ func.func @tensors(%x: tensor<4x8xf32>, %y: tensor<16x8xf32>, %dest: tensor<16x8
   %a2a = comm.all_to_all %x on @dp split 1 : (tensor<4x8xf32>) -> !comm.future<tensor<16x2xf32>>
   // CHECK: comm.all_to_all %{{.*}} on @tp input_splits [1, 3] output_splits [2, 2] :
   %a2u = comm.all_to_all %x on @tp input_splits [1, 3] output_splits [2, 2] : (tensor<4x8xf32>) -> !comm.future<tensor<4x8xf32>>
+  // CHECK: comm.all_to_all %{{.*}} on @tp input_splits [%[[ROWS]], 3] output_splits [0, %[[ROWS]]] : (tensor<4x8xf32>) -> !comm.future<tensor<?x8xf32>>
+  %a2d = comm.all_to_all %x on @tp input_splits [%rows, 3] output_splits [0, %rows] : (tensor<4x8xf32>) -> !comm.future<tensor<?x8xf32>>
   // CHECK: comm.broadcast %{{.*}} on @dp root 0 :
   %bc = comm.broadcast %x on @dp root 0 : (tensor<4x8xf32>) -> !comm.future<tensor<4x8xf32>>
   // CHECK: comm.reduce max %{{.*}} on @dp root 1 :

@@ -56,7 +56,7 @@ def Comm_GroupOp : Comm_Op<"group", [Symbol]> {
 /// A start: `args` are its attributes, `prefix` and `suffix` what is printed of them before the inputs and after the
 /// group, `reduction` how it combines values (C++ of type std::optional<ReductionKind>).
 class Comm_StartOp<string mnemonic, string kind, dag args = (ins), string prefix = "", string suffix = "",
-                   string reduction = "std::nullopt">
+                   string reduction = "std::nullopt", string extraDeclaration = "">
     : Comm_Op<mnemonic, [AttrSizedOperandSegments, CollectiveOpInterface,
                          DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
                          DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
@@ -71,7 +71,7 @@ class Comm_StartOp<string mnemonic, string kind, dag args = (ins), string prefix
     ::mlir::OperandRange getCollectiveDests() { return getDests(); }
     ::mlir::Value getCollectiveFuture() { return getFuture(); }
     std::optional<ReductionKind> getCollectiveReduction() { return }] # reduction # [{; }
-  }];
+  }] # extraDeclaration;
   let extraClassDefinition = [{
     void $cppClass::getEffects(
         ::llvm::SmallVectorImpl<::mlir::SideEffects::EffectInstance<::mlir::MemoryEffects::Effect>> &effects) {
@@ -146,27 +146,40 @@ def Comm_AllReduceOp : Comm_StartOp<"all_reduce", "AllReduce", !con(reductionArg
 }
 
 def Comm_AllToAllOp : Comm_StartOp<"all_to_all", "AllToAll",
-    (ins DefaultValuedAttr<I64Attr, "0">:$split_dim, DefaultValuedAttr<I64Attr, "0">:$concat_dim,
-         OptionalAttr<DenseI64ArrayAttr>:$input_splits, OptionalAttr<DenseI64ArrayAttr>:$output_splits), "",
-    [{(`split` $split_dim^)? (`concat` $concat_dim^)? (`input_splits` $input_splits^)? (`output_splits` $output_splits^)?}]> {
+    (ins Variadic<Index>:$input_splits, Variadic<Index>:$output_splits,
+         DefaultValuedAttr<I64Attr, "0">:$split_dim, DefaultValuedAttr<I64Attr, "0">:$concat_dim,
+         OptionalAttr<DenseI64ArrayAttr>:$static_input_splits, OptionalAttr<DenseI64ArrayAttr>:$static_output_splits), "",
+    [{(`split` $split_dim^)? (`concat` $concat_dim^)?
+      (`input_splits` custom<DynamicIndexList>($input_splits, $static_input_splits)^)?
+      (`output_splits` custom<DynamicIndexList>($output_splits, $static_output_splits)^)?}], "std::nullopt", [{
+    /// Whether the pieces have sizes of their own.
+    bool hasSplits() { return getStaticInputSplits().has_value(); }
+    /// Rows that go to, and come from, each rank of the group: attributes where they are constants. Empty without splits.
+    ::llvm::SmallVector<::mlir::OpFoldResult> getMixedInputSplits();
+    ::llvm::SmallVector<::mlir::OpFoldResult> getMixedOutputSplits();
+  }]> {
   let summary = "start to exchange pieces between all ranks";
   let description = [{
     Input i is split along `split_dim` into one piece per rank; piece p goes to rank p, and the pieces received are
-    concatenated along `concat_dim`. The pieces are equal, or as long as `input_splits` and `output_splits` say.
-    Completes at its wait.
+    concatenated along `concat_dim`. The pieces are equal, or as long as `input_splits` and `output_splits` say. A split
+    is a constant or an index value, which may differ between ranks: rank p's input split for rank q has to be rank q's
+    output split for rank p. The runtime checks this, and that the splits add up to the dimensions. Completes at its
+    wait.
 
     Example:
     ```mlir
     %f = comm.all_to_all %x on @ep split 1 : (tensor<4x8xf32>) -> !comm.future<tensor<16x2xf32>>
     %g = comm.all_to_all %y on @tp input_splits [1, 3] output_splits [2, 2] : (tensor<4x8xf32>) -> !comm.future<tensor<4x8xf32>>
+    %h = comm.all_to_all %y on @tp input_splits [%a, 3] output_splits [%b, %c] : (tensor<4x8xf32>) -> !comm.future<tensor<?x8xf32>>
     ```
 
     Constraints: C1, C4, C5, C6 of `comm.all_gather`, and
     - C2: `split_dim` and `concat_dim` are dimensions of every input.
     - C3: without splits, `split_dim` divides by the group's size, and result i is input i with `split_dim` divided and
-      `concat_dim` multiplied by it (static sizes).
+      `concat_dim` multiplied by it (static sizes). With splits, result i is input i in all other dimensions.
     - C7: splits are both given or both not, have one non-negative entry per rank, and are for split_dim = concat_dim.
-    - C8: the input splits add up to the input's dimension, the output splits to the result's (static sizes).
+    - C8: the input splits add up to the input's dimension, the output splits to the result's. The verifier checks it
+      where all splits of a list and the dimension are constants.
   }];
 }
 
