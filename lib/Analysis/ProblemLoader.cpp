@@ -8,6 +8,7 @@
 
 #include "CommSched/Analysis/ProblemLoader.h"
 #include "CommSched/Analysis/Casts.h"
+#include "CommSched/Analysis/MeasuredKeys.h"
 #include "CommSched/Scheduling/Memory.h"
 #include "CommSched/Scheduling/Timeline.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
@@ -326,6 +327,8 @@ void Loader::loadMergeKeys() {
   for (NodeId id = 0; id < nodes.size(); ++id)
     if (auto start = dyn_cast<CollectiveOpInterface>(nodes[id]); start && loadMember(start, problem.members[id]))
       problem.nodes[id].mergeKey = mergeKeyOf(start, problem.nodes[id].lane);
+  if (options.separatesMeasured)
+    separateMeasuredStarts(result);
   problem.copyCost = [model = &costs.model()](Bytes read, Bytes written) { return model->costOfCopy(read, written); };
 }
 

@@ -7,6 +7,7 @@
 //===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Transforms/Bucketing.h"
+#include "CommSched/Analysis/MeasuredKeys.h"
 #include "CommSched/Scheduling/Memory.h"
 
 using namespace mlir;
@@ -33,7 +34,21 @@ static bool isByteView(const LoadedBlock &loaded, const Bucket &bucket) {
          llvm::any_of(bucket.members, [&](NodeId member) { return getElementType(loaded, member) != first; });
 }
 
-void commsched::priceMixedBuckets(LoadedBlock &loaded, ArrayRef<Bucket> buckets, const OperationCosts &costs) {
+/// A bucket's start, of one measured member at least, has the sum of the members' times where the key's cost has the
+/// sum of what the key says for them.
+static MergeKey fitToMembers(const LoadedBlock &loaded, const Bucket &bucket, const MergeKey &key) {
+  bool any = llvm::any_of(bucket.members,
+                          [&](NodeId member) { return isMeasured(cast<CollectiveOpInterface>(loaded.nodes[member])); });
+  Ns measured = 0, modelled = 0;
+  for (NodeId member : bucket.members) {
+    const Node &node = loaded.problem.nodes[member];
+    measured = std::min<Ns>(kMaxNs, measured + node.cost);
+    modelled = std::min<Ns>(kMaxNs, modelled + key.cost(node.bytes));
+  }
+  return any && modelled > 0 ? scaledKey(key, measured, modelled) : key;
+}
+
+void commsched::priceBuckets(LoadedBlock &loaded, ArrayRef<Bucket> buckets, const OperationCosts &costs) {
   for (const Bucket &bucket : buckets) {
     NodeId first = bucket.members.front();
     auto start = cast<CollectiveOpInterface>(loaded.nodes[first]);
@@ -44,6 +59,7 @@ void commsched::priceMixedBuckets(LoadedBlock &loaded, ArrayRef<Bucket> buckets,
                                                                    start.getGroupAttr().getValue());
     MergeKey key = loaded.problem.mergeKeys[loaded.problem.nodes[first].mergeKey];
     key.cost = [curve](Bytes bytes) { return (*curve)(bytes); };
+    key = fitToMembers(loaded, bucket, key);
     for (NodeId member : bucket.members)
       loaded.problem.nodes[member].mergeKey = static_cast<int32_t>(loaded.problem.mergeKeys.size());
     loaded.problem.mergeKeys.push_back(std::move(key));
@@ -67,9 +83,10 @@ namespace {
 /// Makes the operations of one bucket. They stand anywhere until the order is applied.
 class BucketWriter {
 public:
-  BucketWriter(const LoadedBlock &loaded, const Bucket &bucket, const BucketNodes &nodes,
+  /// `cost`: of the bucket's start.
+  BucketWriter(const LoadedBlock &loaded, const Bucket &bucket, const BucketNodes &nodes, Ns cost,
                std::vector<Operation *> &opOf)
-      : loaded(loaded), bucket(bucket), nodes(nodes), opOf(opOf), byteView(isByteView(loaded, bucket)),
+      : loaded(loaded), bucket(bucket), nodes(nodes), cost(cost), opOf(opOf), byteView(isByteView(loaded, bucket)),
         builder(loaded.nodes.getBlock().getParentOp()) {
     builder.setInsertionPointToStart(&loaded.nodes.getBlock());
     for (NodeId member : bucket.members) {
@@ -144,6 +161,11 @@ private:
     properties.set("operandSegmentSizes", builder.getDenseI32ArrayAttr({static_cast<int32_t>(inputs.size()),
                                                                         static_cast<int32_t>(dests.size())}));
     state.propertiesAttr = properties.getDictionary(builder.getContext());
+    // The cost model knows nothing of what the members took.
+    if (llvm::any_of(starts, isMeasured))
+      state.addAttribute(CommDialect::kCostAttrName,
+                         CostAttr::get(builder.getContext(), /*flops=*/std::nullopt, /*bytes=*/std::nullopt,
+                                       /*workspace=*/std::nullopt, cost));
     return builder.create(state);
   }
 
@@ -233,6 +255,7 @@ private:
   const LoadedBlock &loaded;
   const Bucket &bucket;
   const BucketNodes &nodes;
+  Ns cost;
   std::vector<Operation *> &opOf;
   /// Whether the members have several element types: their bytes are packed.
   bool byteView;
@@ -251,7 +274,7 @@ void commsched::applySchedule(const LoadedBlock &loaded, ArrayRef<Bucket> bucket
     if (NodeId origin = expanded.origin[node]; origin != kNone)
       opOf[node] = loaded.nodes[origin];
   for (auto [bucket, nodes] : llvm::zip_equal(buckets, expanded.buckets))
-    BucketWriter(loaded, bucket, nodes, opOf).write();
+    BucketWriter(loaded, bucket, nodes, expanded.problem.nodes[nodes.start].cost, opOf).write();
   std::vector<Operation *> ops;
   for (NodeId node : order)
     ops.push_back(opOf[node]);

@@ -124,6 +124,8 @@ private:
   LoadOptions makeLoadOptions() const {
     LoadOptions options;
     options.bucketing = true;
+    // Which collectives go together is for the caps to say; each bucket is priced by its members afterwards.
+    options.separatesMeasured = false;
     if (mixedTypes)
       options.mixedTypes = form == BucketForm::Packed ? MixedTypes::Gathers : MixedTypes::All;
     return options;
@@ -148,8 +150,7 @@ private:
     remarkSingles(loaded, candidates, buckets);
     if (buckets.empty())
       return success();
-    if (mixedTypes)
-      priceMixedBuckets(loaded, buckets, costs);
+    priceBuckets(loaded, buckets, costs);
     return apply(block, loaded, buckets, costs);
   }
 

@@ -21,6 +21,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Parser/Parser.h"
 #include "gtest/gtest.h"
+#include <set>
 
 using namespace mlir;
 using namespace commsched;
@@ -319,6 +320,49 @@ TEST_F(ProblemLoaderTest, MergeKeysTellGroupsTypesAndReductionsApart) {
   EXPECT_EQ(block.problem.nodes[0].mergeKey, block.problem.nodes[1].mergeKey);
   EXPECT_EQ(block.problem.mergeKeys[0].ranks, 4);
   EXPECT_EQ(block.problem.members[0].wait, 6);
+}
+
+// Measured collectives: keys by how their times compare with the model's. A key's curve gives no member less than its
+// time.
+TEST_F(ProblemLoaderTest, MeasuredCollectivesHaveKeysOfTheirOwn) {
+  LoadOptions options;
+  options.bucketing = true;
+  LoadedBlock &block = load("%x: tensor<8xf32>", R"(
+    %f0 = comm.all_gather %x on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
+    %f1 = comm.all_gather %x on @dp {comm.cost = #comm.cost<time = 50000>} : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
+    %f2 = comm.all_gather %x on @dp {comm.cost = #comm.cost<time = 40000>} : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
+    %f3 = comm.all_gather %x on @dp {comm.cost = #comm.cost<time = 39999>} : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
+    %f4 = comm.all_gather %x on @dp {comm.cost = #comm.cost<time = 0>} : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
+    %f5 = comm.all_gather %x on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
+    %w0 = comm.wait %f0 : !comm.future<tensor<32xf32>>
+    %w1 = comm.wait %f1 : !comm.future<tensor<32xf32>>
+    %w2 = comm.wait %f2 : !comm.future<tensor<32xf32>>
+    %w3 = comm.wait %f3 : !comm.future<tensor<32xf32>>
+    %w4 = comm.wait %f4 : !comm.future<tensor<32xf32>>
+    %w5 = comm.wait %f5 : !comm.future<tensor<32xf32>>)",
+                            options);
+  std::vector<int32_t> keys;
+  for (NodeId start = 0; start < 6; ++start)
+    keys.push_back(block.problem.nodes[start].mergeKey);
+  EXPECT_EQ(keys[0], keys[5]);
+  // The spread of a key is counted from its fastest member.
+  EXPECT_EQ(keys[2], keys[3]);
+  EXPECT_EQ(std::set<int32_t>(keys.begin(), keys.end()).size(), 4u);
+  for (NodeId start = 0; start < 6; ++start) {
+    const Node &node = block.problem.nodes[start];
+    const MergeKey &key = block.problem.mergeKeys[node.mergeKey];
+    EXPECT_GE(key.cost(node.bytes), node.cost);
+    EXPECT_LE(key.cost(node.bytes) * 4, node.cost * 5);
+    EXPECT_GE(key.coalescedCost(2 * node.bytes, 2), key.cost(2 * node.bytes));
+  }
+  options.separatesMeasured = false;
+  LoadedBlock &together = load("%x: tensor<8xf32>", R"(
+    %f0 = comm.all_gather %x on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
+    %f1 = comm.all_gather %x on @dp {comm.cost = #comm.cost<time = 50000>} : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
+    %w0 = comm.wait %f0 : !comm.future<tensor<32xf32>>
+    %w1 = comm.wait %f1 : !comm.future<tensor<32xf32>>)",
+                               options);
+  EXPECT_EQ(together.problem.nodes[0].mergeKey, together.problem.nodes[1].mergeKey);
 }
 
 } // namespace

@@ -116,7 +116,7 @@ TEST_F(GivenBucketsTest, Mixed) {
   LoadedBlock loaded = load(MixedTypes::Gathers);
   std::vector<NodeId> all = starts(loaded);
   std::vector<Bucket> buckets = {{{all[0], all[1]}, BucketForm::Packed}, {{all[2], all[3]}, BucketForm::Packed}};
-  priceMixedBuckets(loaded, buckets, *costs);
+  priceBuckets(loaded, buckets, *costs);
   apply(loaded, buckets);
   EXPECT_EQ(gathers(), 2);
 }

@@ -36,8 +36,11 @@ struct LoadOptions {
   bool bucketing = false;
   /// Largest merged collective by kind, bytes; no limit where negative.
   Bytes allGatherCap = -1, reduceScatterCap = -1, allReduceCap = -1;
-  /// A merge key of mixed types has the cost of the first start's type: see priceMixedBuckets().
+  /// A merge key of mixed types has the cost of the first start's type: see priceBuckets().
   MixedTypes mixedTypes = MixedTypes::None;
+  /// Whether starts with a measured time get merge keys of their own, with a curve that fits the measurements. Without,
+  /// keys have the cost model's curves, and buckets have to be priced one by one: see priceBuckets().
+  bool separatesMeasured = true;
 };
 
 /// A block as a Problem, and what has to be said about the loading.

@@ -33,9 +33,10 @@ namespace commsched {
 void applyOrder(mlir::Block &block, llvm::ArrayRef<mlir::Operation *> ops);
 
 /// Gives each bucket a merge key of its own with the cost of the collective that it becomes: of bytes where a packed
-/// bucket has members of several element types, of its first member otherwise. For blocks loaded with mixed types,
-/// before expandBuckets(). O(members).
-void priceMixedBuckets(LoadedBlock &loaded, llvm::ArrayRef<Bucket> buckets, const OperationCosts &costs);
+/// bucket has members of several element types, of its first member otherwise. If members have measured times, the cost
+/// is multiplied by the sum of the members' times over the sum of what the model says for them. For blocks loaded with
+/// mixed types or without LoadOptions::separatesMeasured, before expandBuckets(). O(members).
+void priceBuckets(LoadedBlock &loaded, llvm::ArrayRef<Bucket> buckets, const OperationCosts &costs);
 
 /// Warns, at the operation that holds `block`, where the block as it is now does not take the time and the memory that
 /// `pass` predicted: to the nanosecond and the byte. O(operations + edges).
