@@ -22,6 +22,12 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 # Installed tools find libMLIR where it was linked from, and our own shared libraries beside them.
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};$ORIGIN")
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
+if(NOT CMAKE_INSTALL_LIBDIR STREQUAL "lib")
+  list(APPEND CMAKE_INSTALL_RPATH "$ORIGIN/../lib") # where the build tree has them
+endif()
+# The build tree has the same paths, so that installing rewrites nothing: to make room for a longer one CMake would fill the path
+# of the build tree up with colons, and an empty element is the current folder.
+set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
 
 # LLVM_DEFINITIONS is one string; add_definitions wants a list.
 separate_arguments(COMMSCHED_LLVM_DEFINITIONS NATIVE_COMMAND ${LLVM_DEFINITIONS})

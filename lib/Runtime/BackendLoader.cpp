@@ -8,28 +8,61 @@
 
 #include "BackendLoader.h"
 #include <cctype>
+#include <climits>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <link.h>
 #include <mutex>
 #include <vector>
 
 using namespace commsched::runtime;
 
-/// The folder of this library, with a slash; empty if unknown.
+/// The folder of this library, absolute, with a slash; empty if unknown.
 static std::string ownFolder() {
   Dl_info info;
   if (!dladdr(reinterpret_cast<void *>(&commrt_job_create), &info) || !info.dli_fname)
     return "";
-  std::string path = info.dli_fname;
-  size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "" : path.substr(0, slash + 1);
+  void *self = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  if (!self)
+    return "";
+  char folder[PATH_MAX + 1] = "";
+  bool isKnown = dlinfo(self, RTLD_DI_ORIGIN, folder) == 0 && folder[0] == '/';
+  dlclose(self);
+  return isKnown ? std::string(folder) + "/" : "";
 }
 
-static bool isUsable(const commrt_backend *table) {
-  return table && table->abi_version == COMMRT_BACKEND_ABI_VERSION &&
-         table->struct_size >= COMMRT_BACKEND_REQUIRED_SIZE && table->name;
+/// A null function is missing; empty if the table has all that it needs.
+static std::string whatLacks(const commrt_backend &table) {
+  std::string missing;
+  auto require = [&](bool isThere, const char *name) {
+    if (!isThere)
+      missing += (missing.empty() ? "" : ", ") + std::string(name);
+  };
+  require(table.name, "name");
+  require(table.open, "open");
+  require(table.close, "close");
+  require(table.attach, "attach");
+  require(table.detach, "detach");
+  require(table.group_create, "group_create");
+  require(table.group_destroy, "group_destroy");
+  require(table.submit, "submit");
+  require(table.progress, "progress");
+  require(table.combine, "combine");
+  require(table.abort, "abort");
+  require(table.describe, "describe");
+  return missing;
+}
+
+/// Why the table cannot be used; empty if it can.
+static std::string whyUnusable(const commrt_backend *table) {
+  if (!table || table->abi_version != COMMRT_BACKEND_ABI_VERSION)
+    return "it has another version than " + std::to_string(COMMRT_BACKEND_ABI_VERSION);
+  if (table->struct_size < COMMRT_BACKEND_REQUIRED_SIZE)
+    return "its table ends before the required functions do";
+  std::string missing = whatLacks(*table);
+  return missing.empty() ? "" : "its table lacks " + missing;
 }
 
 //===- Registered tables ---------------------------------------------------------------------===//
@@ -55,7 +88,8 @@ static const commrt_backend *findRegistered(const std::string &name) {
 }
 
 int32_t commrt_backend_register(const commrt_backend *backend) {
-  if (!isUsable(backend) || std::strcmp(backend->name, "threads") == 0 || std::strcmp(backend->name, "sim") == 0)
+  if (!whyUnusable(backend).empty() || std::strcmp(backend->name, "threads") == 0 ||
+      std::strcmp(backend->name, "sim") == 0)
     return COMMRT_ERR_INVALID;
   std::lock_guard<std::mutex> lock(registry().mutex);
   for (const commrt_backend *table : registry().tables)
@@ -71,12 +105,13 @@ int32_t commrt_backend_register(const commrt_backend *backend) {
 static void *openLibrary(const std::string &name, std::string &error) {
   std::string file = "libcommrt_" + name + ".so", reasons;
   std::vector<std::string> candidates;
-  if (const char *folder = std::getenv("COMMRT_BACKEND_PATH"))
+  // Never a bare name: the loader may look for that in the current folder.
+  if (const char *folder = std::getenv("COMMRT_BACKEND_PATH"); folder && *folder)
     candidates.push_back(std::string(folder) + "/" + file);
-  candidates.push_back(ownFolder() + file);
-  candidates.push_back(file);
+  if (std::string folder = ownFolder(); !folder.empty())
+    candidates.push_back(folder + file);
   for (const std::string &path : candidates) {
-    if (void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL))
+    if (void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL))
       return library;
     const char *why = dlerror();
     reasons += std::string(reasons.empty() ? "" : "; ") + (why ? why : path.c_str());
@@ -105,9 +140,10 @@ const commrt_backend *commsched::runtime::loadBackend(const std::string &name, v
     return nullptr;
   auto entry = reinterpret_cast<commrt_backend_entry_fn>(dlsym(*library, COMMRT_BACKEND_ENTRY));
   const commrt_backend *table = entry ? entry(COMMRT_BACKEND_ABI_VERSION) : nullptr;
-  if (isUsable(table))
+  std::string why = entry ? whyUnusable(table) : "it exports no " COMMRT_BACKEND_ENTRY;
+  if (why.empty())
     return table;
-  error = "backend '" + name + "' has another version";
+  error = "backend '" + name + "' cannot be used: " + why;
   unloadBackend(*library);
   *library = nullptr;
   return nullptr;

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 
 using namespace commsched::runtime;
 using Clock = MpiJob::Clock;
@@ -132,6 +133,13 @@ int32_t commsched::runtime::duplicate(MpiJob &job, MPI_Comm from, MPI_Comm &to, 
   return code != MPI_SUCCESS ? COMMRT_ERR_BACKEND : job.status != COMMRT_OK ? job.status.load() : COMMRT_ERR_TIMEOUT;
 }
 
+/// Parts of Open MPI that it loads itself look for its symbols globally, while backends are opened with theirs hidden.
+static void showMpiToItsParts() {
+  Dl_info info;
+  if (dladdr(reinterpret_cast<void *>(&MPI_Init_thread), &info) && info.dli_fname)
+    dlopen(info.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
+}
+
 /// Initialises MPI unless the application has. A status, with a text for errors.
 static int32_t initialize(bool wantsThread, int &level, std::string &text) {
   int initialized = 0, finalized = 0, isMain = 0;
@@ -147,6 +155,7 @@ static int32_t initialize(bool wantsThread, int &level, std::string &text) {
     // any case.
     setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);
     int provided = 0;
+    showMpiToItsParts();
     if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS) {
       text = "MPI_Init_thread failed";
       return COMMRT_ERR_BACKEND;

@@ -36,7 +36,10 @@ void MpiJob::cancelAll() {
       host->complete(operation->work, status, 0);
       continue;
     }
-    host->abandon(operation->work, status);
+    if (COMMRT_REACHES(host, commrt_host, abandon))
+      host->abandon(operation->work, status);
+    else
+      host->complete(operation->work, status, 0);
     leave(operation);
   }
   operations.clear();

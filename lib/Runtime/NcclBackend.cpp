@@ -4,7 +4,7 @@
 //
 // The table that libcommrt_nccl.so gives to the core. It finds NCCL and the CUDA runtime, checks their versions and the
 // devices, and says in one line what is missing. It carries no collectives: `open` refuses also where everything is
-// there, so no other function of the table is ever called.
+// there, so no other function of the table is ever called; they refuse, too.
 //
 //===--------------------------------------------------------------------------------------------===//
 
@@ -29,6 +29,10 @@ static int32_t openNccl(const commrt_backend_config *config, void **job, int32_t
   return status;
 }
 
+static void doNothing(void *) {}
+
+template <typename... Arguments> static int32_t refuse(Arguments...) { return COMMRT_ERR_UNSUPPORTED; }
+
 extern "C" COMMRT_API const commrt_backend *commrt_backend_entry(uint32_t version) {
   static const commrt_backend table = [] {
     commrt_backend result = {};
@@ -37,6 +41,16 @@ extern "C" COMMRT_API const commrt_backend *commrt_backend_entry(uint32_t versio
     result.name = "nccl";
     result.flags = COMMRT_BACKEND_PER_PROCESS;
     result.open = openNccl;
+    result.close = doNothing;
+    result.attach = refuse;
+    result.detach = doNothing;
+    result.group_create = refuse;
+    result.group_destroy = doNothing;
+    result.submit = refuse;
+    result.progress = refuse;
+    result.combine = refuse;
+    result.abort = [](void *, int32_t, const char *) {};
+    result.describe = refuse;
     return result;
   }();
   return version == COMMRT_BACKEND_ABI_VERSION ? &table : nullptr;

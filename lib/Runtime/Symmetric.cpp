@@ -73,7 +73,7 @@ static int32_t compareClaims(commrt_context *context, const Claim &mine) {
 /// Memory for the segment, of the backend or, where it has none, of this process. Pages come with their first use.
 static int32_t provideSegment(commrt_context *context, SymmetricHeap::Segment &segment, int64_t index) {
   const commrt_backend *backend = context->job->backend;
-  if (backend->struct_size >= sizeof(commrt_backend) && backend->segment_create) {
+  if (COMMRT_BACKEND_HAS(backend, segment_create)) {
     char text[512] = "";
     void *base = nullptr;
     if (int32_t status = backend->segment_create(context->peer, index, segment.bytes, &base, text, sizeof(text)))

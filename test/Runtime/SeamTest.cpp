@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <filesystem>
 
 using namespace commsched::test;
 using namespace commsched::runtime;
@@ -45,9 +46,8 @@ std::string openNccl(int32_t expected) {
   return message;
 }
 
-bool contains(const std::string &text, const std::string &part) {
+void contains(const std::string &text, const std::string &part) {
   EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in: " << text;
-  return true;
 }
 
 TEST(Nccl, NoLibrary) {
@@ -281,6 +281,83 @@ TEST(Backends, BadTablesAreRefused) {
   bad = oneRankBackend; // another table of a name that is taken
   EXPECT_EQ(commrt_backend_register(&bad), COMMRT_ERR_INVALID);
   EXPECT_EQ(commrt_backend_register(nullptr), COMMRT_ERR_INVALID);
+}
+
+TEST(Backends, TablesThatLackAFunctionAreRefused) {
+  commrt_backend bad = oneRankBackend;
+  bad.name = "lacks";
+  bad.progress = nullptr;
+  EXPECT_EQ(commrt_backend_register(&bad), COMMRT_ERR_INVALID);
+  bad.progress = oneRankBackend.progress;
+  bad.combine = nullptr;
+  EXPECT_EQ(commrt_backend_register(&bad), COMMRT_ERR_INVALID);
+}
+
+int numSegments = 0;
+
+int32_t createSegment(void *, int64_t, int64_t bytes, void **base, char *, size_t) {
+  static std::vector<char> memory;
+  memory.assign(bytes, 0);
+  *base = memory.data();
+  ++numSegments;
+  return COMMRT_OK;
+}
+
+/// A table of a later version of the header: what this one knows of it works. And one that ends in the middle.
+TEST(Backends, LargerAndSmallerTables) {
+  struct Larger {
+    commrt_backend table;
+    void (*unknown)();
+  };
+  static Larger larger = {oneRankBackend, nullptr};
+  larger.table.name = "larger";
+  larger.table.struct_size = sizeof(Larger);
+  larger.table.segment_create = createSegment;
+  static commrt_backend exact = larger.table, smaller = larger.table;
+  exact.name = "exact";
+  exact.struct_size = offsetof(commrt_backend, segment_create) + sizeof(exact.segment_create);
+  smaller.name = "smaller";
+  smaller.struct_size = COMMRT_BACKEND_REQUIRED_SIZE;
+  for (auto [table, segments] : {std::pair(&larger.table, 1), std::pair(&exact, 1), std::pair(&smaller, 0)}) {
+    ASSERT_EQ(commrt_backend_register(table), COMMRT_OK);
+    numSegments = 0;
+    RunOptions how;
+    how.backend = table->name;
+    expectAllOk(runRanks(1, how, [](commrt_context *context) {
+      void *symmetric;
+      ASSERT_EQ(commrt_alloc(context, COMMRT_BUFFER_SYMMETRIC, 100, &symmetric), COMMRT_OK);
+      std::memset(symmetric, 1, 100);
+    }));
+    EXPECT_EQ(numSegments, segments) << table->name;
+  }
+}
+
+/// The current folder may be anybody's.
+TEST(Backends, NotFromTheCurrentFolder) {
+  std::string before = std::filesystem::current_path();
+  std::filesystem::current_path(COMMSCHED_FAKES);
+  ASSERT_TRUE(std::filesystem::exists("libcommrt_fake.so"));
+  unsetenv("COMMRT_FAKE_BACKEND_LOADED");
+  commrt_options options;
+  commrt_options_init(&options);
+  options.backend = "fake";
+  commrt_job *job = nullptr;
+  char message[2048];
+  for (const char *folder : {"", static_cast<const char *>(nullptr)}) {
+    if (folder)
+      setenv("COMMRT_BACKEND_PATH", folder, 1);
+    else
+      unsetenv("COMMRT_BACKEND_PATH");
+    EXPECT_EQ(commrt_job_create(&options, &job, message, sizeof(message)), COMMRT_ERR_BACKEND);
+    EXPECT_EQ(std::getenv("COMMRT_FAKE_BACKEND_LOADED"), nullptr) << message;
+    contains(message, "no backend 'fake'");
+  }
+  setenv("COMMRT_BACKEND_PATH", COMMSCHED_FAKES, 1); // where it was asked for it is found
+  EXPECT_EQ(commrt_job_create(&options, &job, message, sizeof(message)), COMMRT_ERR_BACKEND);
+  contains(message, "backend 'fake' cannot be used: it has another version");
+  EXPECT_NE(std::getenv("COMMRT_FAKE_BACKEND_LOADED"), nullptr);
+  unsetenv("COMMRT_BACKEND_PATH");
+  std::filesystem::current_path(before);
 }
 
 TEST(Backends, TheFirstThatOpensIsTaken) {

@@ -11,6 +11,8 @@ set(prefix "${WORK_DIR}/installed")
 set(build "${WORK_DIR}/built")
 file(REMOVE_RECURSE "${prefix}" "${build}")
 run(${CMAKE_COMMAND} --install "${BUILD_DIR}" --prefix "${prefix}")
+run(${PYTHON} -B "${RUNPATH_CHECK}" "${prefix}")
+message(STATUS "${output}")
 
 set(flags "")
 if(SANITIZE)

@@ -123,6 +123,11 @@ typedef struct commrt_backend {
 
 /// The part of the table that every backend has.
 #define COMMRT_BACKEND_REQUIRED_SIZE offsetof(commrt_backend, segment_create)
+/// Whether a structure that carries its size is large enough for a member, so that later members may follow.
+#define COMMRT_REACHES(pointer, type, member)                                                                          \
+  ((pointer)->struct_size >= offsetof(type, member) + sizeof((pointer)->member))
+/// Whether a table has one of the functions that may be absent.
+#define COMMRT_BACKEND_HAS(table, member) (COMMRT_REACHES(table, commrt_backend, member) && (table)->member)
 
 /// [any thread] Makes a table known under its name, for the rest of the process; the table stays alive. Not for names
 /// of built-in backends, nor for a name that another table has.
