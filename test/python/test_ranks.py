@@ -6,6 +6,7 @@ torch = pytest.importorskip("torch")
 
 import gloo  # noqa: E402
 from commsched.torch import ranks as comparison  # noqa: E402
+from conftest import trace  # noqa: E402
 
 
 def _compile(loss, **options):
@@ -21,8 +22,8 @@ def _agree(rank, ranks):
     loss, step = gloo.sharded_step(ranks, layers=2, width=16, extra=False)
     x = torch.ones(4, 16)
     inside = []
-    compare = comparison._compare
-    comparison._compare = lambda *a: inside.append(torch._dynamo.is_compiling()) or compare(*a)
+    compare = comparison._Comparison.compare
+    comparison._Comparison.compare = lambda *a: inside.append(torch._dynamo.is_compiling()) or compare(*a)
     compiled = _compile(loss, bucketing=False)
     with gloo.without_kernels():
         _, codes = run_and_get_code(step, compiled, x)
@@ -47,22 +48,71 @@ def _disagree(rank, ranks):
 
 
 def _missing(rank, ranks):
-    import datetime
-
+    """A rank that runs what others do not: it is told by a deadline, and not kept."""
     c10d, group = torch.ops._c10d_functional, torch.distributed.group.WORLD.group_name
     store = torch.distributed.distributed_c10d._get_default_store()
-    store.set_timeout(datetime.timedelta(seconds=3))
     if rank == 0:
-        compiled = _compile(lambda x: c10d.wait_tensor(c10d.all_reduce(x, "sum", group)) + 1)
-        with gloo.without_kernels(), pytest.raises(RuntimeError, match="not every rank"):
+        compiled = _compile(lambda x: (c10d.wait_tensor(c10d.all_reduce(x, "sum", group)) + 1).relu())
+        comparison.DEADLINE_S = 1
+        with gloo.without_kernels(), pytest.warns(UserWarning, match="not every rank"):
             compiled(torch.ones(4))
         store.set("done", "1")
-    else:
-        store.set_timeout(datetime.timedelta(seconds=200))
+    else:  # takes part in the collective, and in no comparison
+        c10d.wait_tensor(c10d.all_reduce(torch.ones(4), "sum", group))
         store.wait(["done"])
 
 
-@pytest.mark.parametrize("case", [_agree, _disagree, _missing], ids=lambda f: f.__name__)
+def _train(rank, f, batches):
+    """Losses and gradients of some steps. Inductor calls ATen, so that no compiler runs; it knows no collectives then and
+    would let its peak-memory pass reorder them."""
+    import torch._inductor.config as ic
+    from torch.distributed.device_mesh import init_device_mesh
+
+    mesh = init_device_mesh("cpu", (2,))
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(16, 16) for _ in range(3)]
+    model = torch.nn.Sequential(*[m for layer in layers for m in (layer, torch.nn.Tanh())])
+    from commsched.torch.sharding import fully_shard_parameters
+
+    fully_shard_parameters(model, lambda module: mesh, None)
+    torch.manual_seed(rank + 1)
+    losses = []
+    with ic.patch(force_disable_caches=True, fallback_by_default=True, reorder_for_peak_memory=False):
+        torch._dynamo.reset()
+        step = f(lambda x: model(x).square().mean())
+        for batch in batches:
+            loss = step(torch.randn(batch, 16))
+            loss.backward()
+            losses.append(loss.detach())
+    return losses + [p.grad.to_local() for p in model.parameters()]
+
+
+def _ragged(rank, ranks):
+    import commsched.torch as ct
+
+    batches = ((8, 8, 8), (8, 5, 3))[rank]
+    expected = _train(rank, torch.compile, batches)
+    got = _train(rank, lambda f: _compile(f, memory_budget_ratio=1.0), batches)
+    assert all(map(torch.equal, expected, got))
+    graphs = [r for r in ct.reports() if r["place"] == "graph"]
+    assert len(graphs) == (2, 4)[rank] and any(r["buckets"] for r in graphs)  # the first two were free, and merged
+    assert [r.get("decided_by") for r in graphs] == [None, None] + ["an earlier graph"] * (len(graphs) - 2)
+
+
+def _symbolic(rank, ranks):
+    """Sizes are symbols from the beginning, and not what the other rank has seen."""
+    import commsched.torch as ct
+
+    batches = ((8, 8), (5, 3))[rank]
+    expected = _train(rank, lambda f: torch.compile(f, dynamic=True), batches)
+    with ct.enabled(machine="cpu-mpi"):
+        got = _train(rank, lambda f: torch.compile(f, dynamic=True), batches)
+    assert all(map(torch.equal, expected, got))
+    graphs = [r for r in ct.reports() if r["place"] == "graph"]
+    assert graphs and not any(r["buckets"] for r in graphs)
+
+
+@pytest.mark.parametrize("case", [_agree, _disagree, _missing, _ragged, _symbolic], ids=lambda f: f.__name__)
 def test_on_two_ranks(case):
     gloo.run(2, case)
 
@@ -76,6 +126,49 @@ def test_hashes_are_by_group_and_depend_on_the_order():
 
 def test_groups_of_one_rank_and_fake_ones_are_not_compared(world):
     before = comparison.checked()
-    comparison.first_run(((world, "abc"),))
-    comparison.first_run(((world, "abc"),))
+    comparison.first_run(((world, "abc", "def"),))
+    comparison.first_run(((world, "abc", "def"),))
     assert comparison.checked() == before + 1
+
+
+def _graph(world, batch):
+    c10d = torch.ops._c10d_functional
+
+    def f(x, a, b, c):
+        gathered = [c10d.wait_tensor(c10d.all_gather_into_tensor(w, 8, world)) for w in (a, b, c)]
+        scattered = c10d.wait_tensor(c10d.reduce_scatter_tensor(gathered[0] * 2, "sum", 8, world))
+        for w in gathered:
+            x = x @ w
+        return x, scattered
+
+    return trace(f, (batch, 64), (8, 64), (8, 64), (8, 64))
+
+
+def test_graphs_of_one_program_get_one_decision(world, monkeypatch):
+    """Whatever their sizes say: the second has a batch for which another order would pay."""
+    from commsched.torch import agreement
+    from commsched.torch.options import Options
+    from commsched.torch.schedule import schedule_graph
+
+    monkeypatch.setattr(agreement, "_decisions", {})
+    options = Options(memory_budget_ratio=1.0)
+    first, second, third = (_graph(world, batch) for batch in (4, 65536, 65536))
+    one = agreement.schedule(first.graph, options, schedule_graph)
+    two = agreement.schedule(second.graph, options, schedule_graph)
+    assert one["buckets"] and "decided_by" not in one and two["decided_by"] == "an earlier graph"
+    assert first.meta[agreement.META] == second.meta[agreement.META]
+    shapes = lambda gm: [(s.target, s.meta["val"].shape) for s in agreement.starts_of(gm.graph)]  # noqa: E731
+    assert shapes(first) == shapes(second)
+    other = agreement.schedule(third.graph, Options(memory_budget_ratio=0.5), schedule_graph)
+    assert "decided_by" not in other  # other options make another program of it
+
+
+def test_a_decision_that_a_graph_does_not_allow_changes_nothing(world):
+    from commsched.torch import agreement
+    from commsched.torch.plan import PlanError
+
+    gm = _graph(world, 4)
+    before = [n.name for n in gm.graph.nodes]
+    with pytest.raises(PlanError, match="not possible"):
+        agreement.impose(gm.graph, (((3,), False), ((0,), False), ((1,), False), ((2,), False)))
+    assert [n.name for n in gm.graph.nodes] == before

@@ -19,7 +19,7 @@ import torch.fx as fx
 from torch._inductor.custom_graph_pass import CustomGraphPass
 
 from ..program import Program
-from . import ranks
+from . import agreement, ranks
 from .collectives import HYBRID_NAMESPACES
 from .options import Options
 from .schedule import Unscheduled, schedule_graph
@@ -68,7 +68,7 @@ class GraphPass(CustomGraphPass):
         if not _communicates(graph):
             return
         try:
-            report = schedule_graph(graph, self.options)
+            report = agreement.schedule(graph, self.options, schedule_graph)
         except Exception as error:  # The graph is as it was; a compilation must not fail for want of a schedule.
             _warn_once("graph", error)
             return
@@ -82,7 +82,7 @@ class KernelPass:
     """The reordering of the fused kernels. Its attributes are what Inductor's cache sees of it."""
 
     def __init__(self, options: Options):
-        self.options = dataclasses.replace(options, bucketing=False)
+        self.options = dataclasses.replace(options, bucketing=False, collective_order="program")
         self.key = options.key()
 
     def __call__(self, snodes: list) -> list:

@@ -3,33 +3,39 @@
 Inside a compiler's hooks no rank may talk to another: on a hit of Inductor's cache no hook runs at all. So a hook only
 writes a line into the generated code, which is cached with it:
 
-    _commsched_first_run((('0', '3f0c...'),))
+    _commsched_first_run((('0', '3f0c...', '91ab...'),), ...)
 
-It gives, for each process group that the code uses, a hash of the sequence of collectives on it. Groups are compared
-one by one, through the store that the process group was made with: no collective is issued, and a rank that runs another
-program (another pipeline stage, say) is compared only where they share a group.
+It gives, for each process group that the code uses, a hash of the program (which collectives there are on that group) and
+one of what was decided about it (`agreement`). Whoever runs the same program on the same group must have decided the same.
+The store that the process group was made with carries the comparison: no collective is issued. A rank that compiles more
+graphs than others, or other ones, waits for them only until a deadline, says so and runs on: what it waits for may never
+come, and be right. Only if all ranks of a group wait, and for different programs, are they about to hang.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 import time
+import warnings
 
 import torch.distributed as dist
 
+from . import agreement
+
 FUNCTION = "_commsched_first_run"
+# How long a rank waits for the others to come to the same program, in seconds; COMMSCHED_RANKS_DEADLINE_S sets another.
+DEADLINE_S = 30
 # How long a rank that is about to fail waits for others to learn of it, in seconds.
 GOODBYE_S = 10
-# What this process has compared: (ranks of the group, hash).
-_checked: set[tuple[tuple[int, ...], str]] = set()
+# What this process has compared: (ranks of the group, program, decision).
+_checked: set[tuple[tuple[int, ...], str, str]] = set()
 # Arguments of `first_run` that need no second look.
-_passed: set[tuple[tuple[str, str], ...]] = set()
-# Of each group: how many comparisons there were. Equal on all its ranks, or they are not running the same program.
-_rounds: dict[tuple[int, ...], int] = {}
+_passed: set = set()
 
 
 def checked() -> int:
-    """How many sequences of collectives have been compared with other ranks'."""
+    """How many programs have been compared with other ranks'."""
     return len(_checked)
 
 
@@ -41,55 +47,99 @@ def hashes(sequences: dict[str, list[str]]) -> tuple[tuple[str, str], ...]:
 
 def guard(wrapper, sequences: dict[str, list[str]]) -> None:
     """Makes the code that `wrapper` (Inductor's) is going to write compare ranks when it first runs."""
-    if sequences:
-        wrapper.header.writeline(f"from commsched.torch.ranks import first_run as {FUNCTION}")
-        wrapper.writeline(f"{FUNCTION}({hashes(sequences)!r})")
+    from torch._inductor.virtualized import V
+
+    if not sequences:
+        return
+    noted = getattr(getattr(V.graph, "module", None), "meta", {}).get(agreement.META)
+    program, decision, by_group = noted or (None, None, {})
+    # What was not scheduled is a program and a decision of its own.
+    groups = tuple((group, *by_group.get(group, (value, value))) for group, value in hashes(sequences))
+    wrapper.header.writeline(f"from commsched.torch.ranks import first_run as {FUNCTION}")
+    wrapper.writeline(f"{FUNCTION}({groups!r}, {program!r}, {decision!r})")
 
 
-def first_run(groups: tuple[tuple[str, str], ...]) -> None:
-    """Compares this rank's hashes with those of the other ranks of each group; nothing to do after the first time.
+def first_run(groups: tuple[tuple[str, str, str], ...], program: str | None = None, decision=None) -> None:
+    """Compares this rank's decisions with those of the other ranks of each group; nothing to do after the first time.
+    What was decided about `program` holds for later graphs of it.
 
     Raises:
-        RuntimeError: on every rank of a group of which two ranks are about to run different sequences of collectives,
-            or when a rank does not come to the comparison within the store's timeout.
+        RuntimeError: on every rank of a group of which two ranks have decided differently about one program, or of which
+            all wait for each other at different programs.
     """
     if groups in _passed:
         return
+    if program is not None:
+        agreement.remember(program, decision)
     pending = []
-    for name, value in groups:
+    for name, own, value in groups:
         ranks = tuple(sorted(dist.get_process_group_ranks(dist.distributed_c10d._resolve_process_group(name))))
-        if (ranks, value) not in _checked:
-            pending.append((ranks, value))
-    for ranks, value in sorted(pending):  # one order of groups for all ranks: no two of them wait for each other
+        if (ranks, own, value) not in _checked:
+            pending.append((ranks, own, value))
+    for ranks, own, value in sorted(pending):  # one order of groups for all ranks: no two of them wait for each other
         if len(ranks) > 1 and dist.get_backend() != "fake":
-            _compare(ranks, value)
-        _checked.add((ranks, value))
+            _Comparison(ranks, own).compare(value)
+        _checked.add((ranks, own, value))
     _passed.add(groups)
 
 
-def _compare(ranks: tuple[int, ...], value: str) -> None:
-    number = _rounds[ranks] = _rounds.get(ranks, 0) + 1
-    store, me = dist.distributed_c10d._get_default_store(), dist.get_rank()
-    name = hashlib.sha256(repr(ranks).encode()).hexdigest()[:16]
-    key = f"commsched/{name}/{number}"
-    group = f"the group of ranks {list(ranks)}" if len(ranks) <= 16 else f"a group of {len(ranks)} ranks"
-    store.set(f"{key}/{me}", value)
-    try:
-        first = store.get(f"{key}/{ranks[0]}").decode()
-        if first != value:
-            store.set(f"{key}/wrong", str(me))
-        if store.add(f"{key}/arrived", 1) == len(ranks):
-            store.set(f"{key}/verdict", store.get(f"{key}/wrong") if store.check([f"{key}/wrong"]) else "")
-        other = store.get(f"{key}/verdict").decode()
-    except RuntimeError as error:
-        raise RuntimeError(f"CommSched: not every rank of {group} came to its compiled graph number {number}: some "
-                           f"ranks compiled fewer graphs with collectives, or failed ({error})") from error
-    if other:
-        _let_all_read(store, f"{key}/read", len(ranks))
+class _Comparison:
+    """What a rank does in the store about one program on one group. Keys below `group` are the group's, below `key` the
+    program's."""
+
+    def __init__(self, ranks: tuple[int, ...], program: str):
+        self.ranks, self.program, self.me = ranks, program, dist.get_rank()
+        self.store = dist.distributed_c10d._get_default_store()
+        self.group = f"commsched/{hashlib.sha256(repr(ranks).encode()).hexdigest()[:16]}"
+        self.key = f"{self.group}/{program}"
+
+    def compare(self, value: str) -> None:
+        """The first to come leaves its decision, the last one a word that all have come."""
+        held, first = self.store.compare_set(f"{self.key}/value", "", f"{value} {self.me}").decode().split()
+        if held != value:
+            self.store.set(f"{self.key}/wrong", f"{self.me} {first}")
+            self._fail(str(self.me), first)
+        if self.store.add(f"{self.key}/arrived", 1) == len(self.ranks):
+            self.store.set(f"{self.key}/all", "1")
+            return
+        self.store.set(f"{self.group}/at/{self.me}", self.program)
+        self.store.add(f"{self.group}/waiting", 1)
+        self._wait()
+        self.store.add(f"{self.group}/waiting", -1)
+
+    def _wait(self) -> None:
+        seconds = float(os.environ.get("COMMSCHED_RANKS_DEADLINE_S", DEADLINE_S))
+        deadline, pause = time.monotonic() + seconds, 0.005
+        while not self.store.check([f"{self.key}/all"]):
+            if self.store.check([f"{self.key}/wrong"]):
+                self._fail(*self.store.get(f"{self.key}/wrong").decode().split())
+            if self.store.add(f"{self.group}/waiting", 0) >= len(self.ranks):
+                self._fail(*self._two_that_differ())
+            if time.monotonic() > deadline:
+                warnings.warn(
+                    f"CommSched: not every rank of {self._name()} has come to a program that rank {self.me} is about to "
+                    f"run, in {seconds:g} s; running on. That is as it should be if those ranks compile other graphs or "
+                    "take longer to compile; otherwise they are going to wait for each other", stacklevel=4)
+                return
+            time.sleep(pause)
+            pause = min(0.5, pause * 1.5)
+
+    def _two_that_differ(self) -> tuple[str, str]:
+        programs = [(r, self.store.get(f"{self.group}/at/{r}").decode()) for r in self.ranks]
+        first = programs[0][1]
+        return str(next((r for r, p in programs if p != first), self.ranks[-1])), str(self.ranks[0])
+
+    def _fail(self, one: str, other: str) -> None:
+        _let_all_read(self.store, f"{self.group}/read", len(self.ranks))
         raise RuntimeError(
-            f"CommSched: rank {other} is about to run another sequence of collectives on {group} than rank {ranks[0]}; "
-            "the ranks would hang or mix up their data. Do all ranks have the same versions, options, machine profile "
-            "and shapes?")
+            f"CommSched: rank {one} is about to run another sequence of collectives on {self._name()} than rank {other}; "
+            "the ranks would hang or mix up their data. Do all ranks have the same versions, options, machine profile and "
+            "shapes of what they compile first? With collective_order=\"program\" and bucketing=False every rank keeps "
+            "PyTorch's own sequence")
+
+    def _name(self) -> str:
+        few = len(self.ranks) <= 16
+        return f"the group of ranks {list(self.ranks)}" if few else f"a group of {len(self.ranks)} ranks"
 
 
 def _let_all_read(store, key: str, count: int) -> None:

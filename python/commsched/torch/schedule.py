@@ -13,6 +13,7 @@ import warnings
 import torch.fx as fx
 
 from ..program import Error, Program
+from .agreement import sequence, starts_of
 from .aliases import refresh
 from .apply import apply_plan
 from .estimates import amended_profile
@@ -71,8 +72,10 @@ def schedule_graph(graph: fx.Graph, options: Options) -> dict:
             raise Unscheduled(str(error)) from error
         report = _function_report(report_file)
     solved = time.process_time_ns()
+    starts = starts_of(graph)
     try:
         plan = read_plan(graph, program.operations()[FUNCTION])
+        decision = sequence(starts, plan)
         apply_plan(graph, plan)
     except PlanError as error:
         raise Unscheduled(f"the schedule was refused: {error}") from error
@@ -80,6 +83,7 @@ def schedule_graph(graph: fx.Graph, options: Options) -> dict:
         raise Unscheduled(f"the schedule cannot be read: {type(error).__name__}: {error}") from error
     report["signature"] = program.signatures()[FUNCTION] or report.get("signature", "")
     report["buckets"] = [[m.name for m in b.members] for b in plan.buckets]
+    report["decision"] = decision
     report["import_ns"] = imported - started
     report["pipeline_ns"] = solved - imported
     report["apply_ns"] = time.process_time_ns() - solved

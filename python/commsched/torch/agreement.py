@@ -1,0 +1,218 @@
+"""One order of collectives for all ranks, also where ranks compile different graphs of one program.
+
+Ranks whose batches differ compile different graphs of the same step: one has sizes written in where the other has symbols,
+and one compiles anew where the other does not. What they share is the program: which collectives follow each other, on
+which groups. So a program is decided once in a process, when its first graph is scheduled: which collectives are merged, and
+in which order they start. Every later graph of that program is given the same decision. The first graph of a program whose
+sizes are symbols keeps PyTorch's order and merges nothing, for the sizes that a rank has seen are its own.
+
+The decision travels with the generated code (`ranks.guard`), for on a hit of Inductor's cache nothing is scheduled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import heapq
+from typing import Callable
+
+import torch
+import torch.fx as fx
+
+from ..program import Operation
+from . import dependences
+from .apply import apply_plan
+from .collectives import group_of, spec_of
+from .options import Options
+from .plan import PlanError, read_plan
+
+# Where a graph module's `meta` says what was decided.
+META = "commsched_agreement"
+# A decision: the starts in order, each as the numbers of the collectives that it does the work of, and whether they are
+# packed into one buffer. Collectives are numbered by the order in which PyTorch has them.
+Decision = tuple[tuple[tuple[int, ...], bool], ...]
+_decisions: dict[str, Decision] = {}
+
+PACK = {"all_gather": "comm.fsdp.all_gather_copy_in", "reduce_scatter": "comm.fsdp.chunk_cat",
+        "all_reduce": "comm.fsdp.chunk_cat"}
+UNPACK = {"all_gather": "comm.fsdp.split_with_sizes_copy", "reduce_scatter": "comm.fsdp.split_with_sizes",
+          "all_reduce": "comm.fsdp.split_with_sizes"}
+
+
+def starts_of(graph: fx.Graph) -> list[fx.Node]:
+    """The collectives of a graph, in its order."""
+    return [n for n in graph.nodes if n.op == "call_function" and spec_of(n).start is not None]
+
+
+def _line(start: fx.Node, group: str) -> str:
+    """What a collective is, but for its sizes."""
+    spec, val = spec_of(start), start.meta.get("val")
+    while isinstance(val, (list, tuple)):
+        val = val[0]
+    reduction = start.args[1] if isinstance(start.args[1], str) else ""
+    return f"{spec.op} {reduction} {getattr(val, 'dtype', None)} {group}"
+
+
+def _hash(*parts) -> str:
+    return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:16]
+
+
+@dataclasses.dataclass
+class Shape:
+    """What graphs of one program have in common: the collectives' kinds in order. `group`: of each, its group's name."""
+
+    lines: list[str]
+    group: list[str]
+    key: str
+
+    def program(self) -> str:
+        return _hash(self.key, *self.lines)
+
+    def by_group(self, decision: Decision) -> dict[str, tuple[str, str]]:
+        """Per group: hashes of the program and of the decision, as the ranks of that group see them."""
+        number: list[int] = []  # of each collective, among those of its group
+        count: dict[str, int] = {}
+        for g in self.group:
+            number.append(count.setdefault(g, 0))
+            count[g] += 1
+        result = {}
+        for g in count:
+            lines = [line.rsplit(" ", 1)[0] for line, own in zip(self.lines, self.group) if own == g]
+            events = [([number[i] for i in members], packed) for members, packed in decision
+                      if self.group[members[0]] == g]
+            result[g] = _hash(self.key, *lines), _hash(*events)
+        return result
+
+
+def shape_of(graph: fx.Graph, options: Options) -> Shape:
+    """What later graphs of the same program are known by."""
+    starts = starts_of(graph)
+    groups = [group_of(s, spec_of(s))[0] for s in starts]
+    return Shape([_line(s, g) for s, g in zip(starts, groups)], groups, options.key() or repr(options))
+
+
+def sequence(graph_starts: list[fx.Node], plan) -> Decision:
+    """The decision that a plan makes about the collectives `graph_starts`, which the graph had."""
+    number = {s: i for i, s in enumerate(graph_starts)}
+    merged = {m for b in plan.buckets for m in b.members}
+    events = [(b.start, tuple(number[m] for m in b.members), b.packed) for b in plan.buckets]
+    events += [(plan.position.get(s, -1), (i,), False) for s, i in number.items() if s not in merged]
+    return tuple((members, packed) for _, members, packed in sorted(events))
+
+
+def symbolic(graph: fx.Graph) -> bool:
+    """Whether a graph's inputs have sizes that are symbols: their hints are what this rank has seen first."""
+    for node in graph.find_nodes(op="placeholder"):
+        val = node.meta.get("val")
+        if isinstance(val, torch.SymInt) or isinstance(val, torch.Tensor) and any(
+                isinstance(d, torch.SymInt) for d in val.shape):
+            return True
+    return False
+
+
+def schedule(graph: fx.Graph, options: Options, run: Callable[[fx.Graph, Options], dict]) -> dict:
+    """Schedules a graph by `run` (`schedule_graph`) as every rank of its program would; returns its report.
+
+    Raises:
+        Unscheduled, or what `run` raises. The graph is as it was, or has the order that was decided before.
+    """
+    shape = shape_of(graph, options)
+    program, count = shape.program(), len(shape.lines)
+    in_order = dataclasses.replace(options, bucketing=False, collective_order="program")
+    known = _decisions.get(program)
+    as_given: Decision = tuple(((i,), False) for i in range(count))
+    decision = known
+    if known is None and symbolic(graph):
+        decision = as_given
+    _note(graph, shape, as_given if decision is None else decision)
+    if decision is not None:
+        if decision != as_given:
+            impose(graph, decision)
+        _decisions.setdefault(program, decision)
+        report = run(graph, in_order)
+        report["decided_by"] = "program" if known is None else "an earlier graph"
+        return report
+    report = run(graph, options)
+    decision = report.get("decision", as_given)
+    _decisions[program] = decision
+    _note(graph, shape, decision)
+    return report
+
+
+def _note(graph: fx.Graph, shape: Shape, decision: Decision) -> None:
+    if graph.owning_module is not None:
+        graph.owning_module.meta[META] = (shape.program(), decision, shape.by_group(decision))
+
+
+def remember(program: str, decision: Decision) -> None:
+    """Takes over a decision that came with generated code."""
+    _decisions.setdefault(program, decision)
+
+
+def impose(graph: fx.Graph, decision: Decision) -> None:
+    """Merges and orders the collectives of `graph` as decided; all else keeps its order as far as that allows.
+    O((nodes + edges) log nodes).
+
+    Raises:
+        PlanError: the graph does not allow it; it is as it was.
+    """
+    apply_plan(graph, read_plan(graph, _operations(graph, decision)))
+
+
+def _operations(graph: fx.Graph, decision: Decision) -> list[Operation]:
+    starts = starts_of(graph)
+    events = [([starts[i] for i in members], packed) for members, packed in decision]
+    event_of = {s: e for e, (members, _) in enumerate(events) for s in members}
+    waits = {next(iter(s.users)): e for s, e in event_of.items() if len(events[e][0]) > 1}
+    ops, landed = [], set()
+    for node in _legal_order(graph, events):
+        event = event_of.get(node)
+        if event is not None and len(events[event][0]) > 1:
+            members, packed = events[event]
+            names, kind = tuple(m.name for m in members), spec_of(node).start.kind
+            ops += [Operation(PACK[kind], names)] if packed else []
+            ops.append(Operation(f"comm.{kind}", names))
+        elif node in waits:
+            members, packed = events[waits[node]]
+            if waits[node] not in landed:
+                landed.add(waits[node])
+                ops.append(Operation("comm.wait", tuple(next(iter(m.users)).name for m in members)))
+            if packed:
+                ops.append(Operation(UNPACK[spec_of(members[0]).start.kind], (node.name,)))
+        else:
+            spec = spec_of(node)
+            opcode = f"comm.{spec.start.kind}" if spec.start else "comm.wait" if spec.is_wait else "comm.compute"
+            ops.append(Operation(opcode, (node.name,)))
+    return ops
+
+
+def _legal_order(graph: fx.Graph, events: list) -> list[fx.Node]:
+    """The calls in an order that keeps every dependence and the order of events, each bucket as its first member; by
+    place in the graph where that leaves a choice."""
+    stands_for = {m: members[0] for members, _ in events for m in members}
+    calls = [n for n in graph.nodes if n.op not in ("placeholder", "get_attr", "output")]
+    index = {n: i for i, n in enumerate(calls)}
+    after: dict[fx.Node, set[fx.Node]] = {stands_for.get(n, n): set() for n in calls}
+    pairs = [(a, b) for b in calls for a in b.all_input_nodes] + dependences.edges(graph)
+    pairs += [(a[0][0], b[0][0]) for a, b in zip(events, events[1:])]
+    for a, b in pairs:
+        a, b = stands_for.get(a, a), stands_for.get(b, b)
+        if a in after and b in after and a is not b:
+            after[a].add(b)
+    missing = dict.fromkeys(after, 0)
+    for followers in after.values():
+        for b in followers:
+            missing[b] += 1
+    ready = [index[n] for n, count in missing.items() if not count]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        node = calls[heapq.heappop(ready)]
+        order.append(node)
+        for b in after[node]:
+            missing[b] -= 1
+            if not missing[b]:
+                heapq.heappush(ready, index[b])
+    if len(order) != len(after):
+        raise PlanError("the order of collectives that was decided for this program is not possible in this graph")
+    return order
