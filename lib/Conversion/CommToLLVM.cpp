@@ -9,6 +9,7 @@
 
 #include "CommSched/Conversion/Passes.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
+#include "CommSched/Runtime/Runtime.h"
 #include "FunctionLowering.h"
 #include "RuntimeCalls.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -53,7 +54,7 @@ static uint64_t hashSignatures(ModuleOp module) {
   return hash;
 }
 
-/// Makes the groups and presents the schedule.
+/// Checks the runtime's version, makes the groups and presents the schedule.
 static void emitModuleBegin(ModuleOp module, RuntimeCalls &calls, ArrayRef<Site> sites, uint64_t signature) {
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
   Location loc = module.getLoc();
@@ -62,6 +63,7 @@ static void emitModuleBegin(ModuleOp module, RuntimeCalls &calls, ArrayRef<Site>
   Block *entry = function.addEntryBlock(builder);
   builder.setInsertionPointToStart(entry);
   Value context = entry->getArgument(0), slot = calls.stackSlot(builder, loc, calls.pointerType(), 1);
+  calls.call(builder, loc, "commrt_check_abi", {context, calls.integer(builder, loc, COMMRT_ABI_VERSION, 32)});
   for (auto group : module.getOps<GroupOp>()) {
     ReplicaGroupsInterface groups = group.getGroups();
     SmallVector<int64_t> offsets = {0}, ranks;

@@ -15,6 +15,7 @@ using namespace commsched;
 ArrayRef<RuntimeSignature> commsched::getRuntimeSignatures() {
   static constexpr RuntimeSignature signatures[] = {
       {"commrt_current", "p"},
+      {"commrt_check_abi", "spi"},
       {"commrt_program_begin_packed", "splplp"},
       {"commrt_group_create", "spplppp"},
       {"commrt_group_find", "sppp"},

@@ -131,7 +131,8 @@ static void pack(const char *from, char *to, int64_t outer, int64_t blocks, int6
 
 /// The counts as elements of the dense form, where each member's rows are one block.
 void Start::setSplits(const int64_t *sendCounts, const int64_t *recvCounts, int64_t outer, int64_t inner) {
-  int64_t n = members(), room = INT64_MAX / 16, row = 0;
+  constexpr int64_t mostElements = INT64_MAX / 16;
+  int64_t n = members(), room = mostElements, rowRoom = mostElements, row = 0;
   if (n > 0 && (!sendCounts || !recvCounts))
     return require(false, "the counts are NULL");
   require(outer >= 0 && inner >= 0 && !__builtin_mul_overflow(outer, inner, &row), "negative size");
@@ -140,12 +141,15 @@ void Start::setSplits(const int64_t *sendCounts, const int64_t *recvCounts, int6
   inOuter = outer;
   auto add = [&](const int64_t *counts, std::vector<int64_t> &rows) {
     for (int64_t i = 0; i < n && error.empty(); ++i) {
-      int64_t elements = 0;
-      require(counts[i] >= 0 && !__builtin_mul_overflow(counts[i], row, &elements) && elements < room,
+      // The row by itself as well: there may be no rows.
+      int64_t elements = 0, inRow = 0;
+      require(counts[i] >= 0 && !__builtin_mul_overflow(counts[i], row, &elements) && elements < room &&
+                  !__builtin_mul_overflow(counts[i], inner, &inRow) && inRow < rowRoom,
               "a count is negative or too large");
       room -= elements;
+      rowRoom -= inRow;
       work->counts.push_back(elements);
-      rows.push_back(counts[i] * inner);
+      rows.push_back(inRow);
     }
   };
   add(sendCounts, sendRow);
@@ -336,6 +340,7 @@ int32_t Start::run(commrt_token **tokenOut) {
   work->beginNs = contextNs(context);
   base.issue_ns = context->virtualNs;
   Work *raw = work.release();
+  bool isLost = false;
   {
     std::lock_guard<std::mutex> lock(context->mutex);
     ++token->pending;
@@ -345,15 +350,19 @@ int32_t Start::run(commrt_token **tokenOut) {
       token->site = base.site;
       token->group = base.group;
     }
-    if (isHeldBack)
+    // After an error nobody would finish it.
+    isLost = isHeldBack && context->status != COMMRT_OK;
+    if (isHeldBack && !isLost)
       context->dropped.push_back(raw);
-    if (fault == FaultKind::order) {
+    if (fault == FaultKind::order && !isLost) {
       context->heldBack = raw;
       context->heldBackGroup = group;
     }
   }
   if (!context->coalescing)
     noteIssued(context->stream, token);
+  if (isLost)
+    finishWork(raw, context->status);
   if (isHeldBack)
     return COMMRT_OK;
   int32_t status = submit(raw);

@@ -30,6 +30,9 @@
 namespace commsched::runtime {
 using Clock = std::chrono::steady_clock;
 
+/// Timeouts and delays are cut to this, a year: later moments than the clock can tell would be earlier ones.
+constexpr int64_t longestNs = int64_t(365) * 24 * 3600 * 1'000'000'000;
+
 /// A buffer of commrt_alloc. Freed when `holds` (its owner and each token that uses it) reaches zero.
 struct Buffer {
   commrt_context *context;
@@ -158,8 +161,9 @@ struct commrt_context {
   std::vector<commsched::runtime::Work *> dropped; ///< injected fault: started, not handed to the backend
   commsched::runtime::Work *heldBack = nullptr;    ///< injected fault: one of `dropped` that follows the next start
   commrt_group *heldBackGroup = nullptr;
-  bool detached = false; ///< from the backend
-  int64_t started = 0;   ///< starts so far, for fault injection
+  std::mutex peerMutex;            ///< held by who describes `peer` while another thread may detach it
+  bool detached = false;           ///< from the backend, before the context ends; under peerMutex
+  std::atomic<int64_t> started{0}; ///< starts so far, for fault injection
   int64_t virtualNs = 0;
   commsched::runtime::Clock::time_point crowdedUntil; ///< others wanted the core: waits sleep; own thread
   bool emulatesCosts = false;

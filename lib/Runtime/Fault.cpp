@@ -7,10 +7,14 @@
 //===--------------------------------------------------------------------------------------------===//
 
 #include "Fault.h"
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 
 using namespace commsched::runtime;
+
+/// A year.
+static constexpr int64_t longestMs = int64_t(365) * 24 * 3600 * 1000;
 
 static bool parseNumber(const std::string &text, int64_t &value) {
   char *end = nullptr;
@@ -50,7 +54,7 @@ std::string Fault::parse(const char *text, Fault &fault) {
     if (key == "rank")
       fault.rank = static_cast<int32_t>(value);
     else if (key == "ms")
-      fault.ms = value;
+      fault.ms = std::min(value, longestMs);
     else
       return bad("the fields are rank=R and ms=T");
     colon = next;

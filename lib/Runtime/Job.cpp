@@ -19,19 +19,45 @@ using namespace commsched::runtime;
 static constexpr int64_t defaultTimeoutNs = 60'000'000'000;
 static constexpr int32_t maxRanks = 1 << 20;
 
-void commrt_options_init(commrt_options *options) {
-  if (!options)
-    return;
-  *options = commrt_options();
-  options->struct_size = sizeof(commrt_options);
-  options->backend = "threads";
-  options->timeout_ns = defaultTimeoutNs;
+static commrt_options defaultOptions() {
+  commrt_options options = {};
+  options.struct_size = sizeof(commrt_options);
+  options.backend = "threads";
+  options.timeout_ns = defaultTimeoutNs;
   if (const char *text = std::getenv("COMMRT_TIMEOUT_MS"))
-    if (int64_t ms = std::strtoll(text, nullptr, 10); ms > 0 && ms < INT64_MAX / 1'000'000)
-      options->timeout_ns = ms * 1'000'000;
-  options->fault = std::getenv("COMMRT_FAULT");
+    if (int64_t ms = std::strtoll(text, nullptr, 10); ms > 0)
+      options.timeout_ns = std::min(ms, longestNs / 1'000'000) * 1'000'000;
+  options.fault = std::getenv("COMMRT_FAULT");
   if (const char *text = std::getenv("COMMRT_PROGRESS_THREAD"))
-    options->progress_thread = std::strtol(text, nullptr, 10) != 0;
+    options.progress_thread = std::strtol(text, nullptr, 10) != 0;
+  return options;
+}
+
+void commrt_options_init_sized(commrt_options *options, size_t size) {
+  if (!options || size < sizeof(options->struct_size))
+    return;
+  commrt_options defaults = defaultOptions();
+  defaults.struct_size = static_cast<uint32_t>(size);
+  std::memset(options, 0, size);
+  std::memcpy(options, &defaults, std::min(size, sizeof(defaults)));
+}
+
+/// The caller's options, with defaults where its structure ends earlier. An error text if they cannot be understood.
+static std::string readOptions(const commrt_options *given, commrt_options &options) {
+  options = defaultOptions();
+  if (!given || given->struct_size < offsetof(commrt_options, backend))
+    return "options were not set up by commrt_options_init";
+  const char *bytes = reinterpret_cast<const char *>(given);
+  std::memcpy(static_cast<void *>(&options), bytes, std::min<size_t>(given->struct_size, sizeof(options)));
+  for (size_t i = sizeof(options); i < given->struct_size; ++i)
+    if (bytes[i] != 0)
+      return "options are set that only a later version of the library knows";
+  if (options.ranks < 0 || options.ranks > maxRanks)
+    return "the number of ranks must be from 0 to " + std::to_string(maxRanks);
+  if (options.timeout_ns <= 0 || options.workers < 0)
+    return "timeout_ns must be positive and workers not negative";
+  options.timeout_ns = std::min(options.timeout_ns, longestNs);
+  return "";
 }
 
 /// Loads and opens one backend; on an error nothing of it stays.
@@ -57,7 +83,7 @@ static int32_t openBackend(commrt_job &job, const commrt_options &options, const
   return status;
 }
 
-int32_t commrt_job_create(const commrt_options *options, commrt_job **job, char *message, size_t size) {
+int32_t commrt_job_create(const commrt_options *given, commrt_job **job, char *message, size_t size) {
   auto refuse = [&](int32_t status, const std::string &text) {
     copyText(text, message, size);
     return status;
@@ -66,26 +92,22 @@ int32_t commrt_job_create(const commrt_options *options, commrt_job **job, char 
   if (!job)
     return refuse(COMMRT_ERR_INVALID, "job is NULL");
   *job = nullptr;
-  if (!options || options->struct_size != sizeof(commrt_options))
-    return refuse(COMMRT_ERR_INVALID, "options were not set up by commrt_options_init of this version");
-  if (options->ranks < 0 || options->ranks > maxRanks)
-    return refuse(COMMRT_ERR_INVALID, "the number of ranks must be from 0 to " + std::to_string(maxRanks));
-  if (options->timeout_ns <= 0 || options->workers < 0)
-    return refuse(COMMRT_ERR_INVALID, "timeout_ns must be positive and workers not negative");
-
-  auto result = std::make_unique<commrt_job>();
-  if (std::string error = Fault::parse(options->fault, result->fault); !error.empty())
+  commrt_options options;
+  if (std::string error = readOptions(given, options); !error.empty())
     return refuse(COMMRT_ERR_INVALID, error);
-  result->timeoutNs = options->timeout_ns;
-  result->trace = options->trace != 0;
-  result->poison = options->poison != 0;
+  auto result = std::make_unique<commrt_job>();
+  if (std::string error = Fault::parse(options.fault, result->fault); !error.empty())
+    return refuse(COMMRT_ERR_INVALID, error);
+  result->timeoutNs = options.timeout_ns;
+  result->trace = options.trace != 0;
+  result->poison = options.poison != 0;
   result->began = Clock::now();
-  std::string names = options->backend && *options->backend ? options->backend : "threads", errors;
+  std::string names = options.backend && *options.backend ? options.backend : "threads", errors;
   int32_t status = COMMRT_OK;
   for (size_t begin = 0; !result->state && begin <= names.size();) {
     size_t end = std::min(names.find(',', begin), names.size());
     std::string error;
-    status = openBackend(*result, *options, names.substr(begin, end - begin), error);
+    status = openBackend(*result, options, names.substr(begin, end - begin), error);
     if (status != COMMRT_OK)
       errors += (errors.empty() ? "" : "; ") + error;
     begin = end + 1;
@@ -112,6 +134,16 @@ int32_t commrt_job_destroy(commrt_job *job) {
 }
 
 uint32_t commrt_abi_version(void) { return COMMRT_ABI_VERSION; }
+
+int32_t commrt_check_abi(commrt_context *context, uint32_t version) {
+  if (!context)
+    return COMMRT_ERR_INVALID;
+  if (version == COMMRT_ABI_VERSION)
+    return latched(context);
+  return fail(context, COMMRT_ERR_INVALID,
+              "the program was built for version " + std::to_string(version) + " of the runtime, and this is version " +
+                  std::to_string(COMMRT_ABI_VERSION));
+}
 
 const char *commrt_job_backend(const commrt_job *job) { return job ? job->backend->name : nullptr; }
 int32_t commrt_job_ranks(const commrt_job *job) { return job ? job->ranks : -1; }
@@ -140,6 +172,7 @@ int32_t commrt_context_create(commrt_job *job, int32_t rank, commrt_context **co
   if (status != COMMRT_OK) {
     std::lock_guard<std::mutex> lock(job->mutex);
     --job->contexts;
+    job->attached[rank] = false; // it may be tried again
     return status;
   }
   *context = result.release();

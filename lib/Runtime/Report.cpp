@@ -99,8 +99,11 @@ int32_t commrt_dump(commrt_context *context, const char *path) {
   if (!context || !path)
     return COMMRT_ERR_INVALID;
   char report[4096] = "", message[4096] = "";
-  if (!context->detached)
-    context->job->backend->describe(context->peer, report, sizeof(report));
+  {
+    std::lock_guard<std::mutex> lock(context->peerMutex);
+    if (!context->detached)
+      context->job->backend->describe(context->peer, report, sizeof(report));
+  }
   int32_t status = commrt_last_error(context, message, sizeof(message));
   FILE *file = std::fopen(path, "w");
   if (!file)
@@ -111,8 +114,8 @@ int32_t commrt_dump(commrt_context *context, const char *path) {
     std::fprintf(file, "error: %s\n", message);
   {
     std::lock_guard<std::mutex> lock(context->mutex);
-    std::fprintf(file, "started: %" PRId64 "\nin flight: %" PRId64 "\nbuffers: %" PRId64 " bytes\n", context->started,
-                 context->inFlight, context->allocated);
+    std::fprintf(file, "started: %" PRId64 "\nin flight: %" PRId64 "\nbuffers: %" PRId64 " bytes\n",
+                 context->started.load(), context->inFlight, context->allocated);
   }
   std::fprintf(file, "%s\n", *report ? report : "nothing waits");
   return std::fclose(file) == 0 ? COMMRT_OK : COMMRT_ERR_INVALID;

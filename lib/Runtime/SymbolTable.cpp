@@ -20,7 +20,8 @@ static void *openLibrary(const SymbolLibrary &library, std::string &path, std::s
     names = {given};
   std::string reasons;
   for (const char *name : names) {
-    if (void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL)) {
+    // CUDA's libraries are not made to be unloaded once they have been called.
+    if (void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) {
       path = name;
       return handle;
     }

@@ -119,6 +119,9 @@ static void detachThreads(void *opaque) {
       for (auto &[key, works] : *open)
         hasOpen |= !works.empty() && (lane->members[key.source] == rank || lane->members[key.target] == rank);
   }
+  // What a fault delays would keep this rank waiting; all else that is matched only takes its copies.
+  for (auto &[due, slot] : job.delayed)
+    hasOpen |= std::find(slot->ranks.begin(), slot->ranks.end(), rank) != slot->ranks.end();
   std::string need = whoNeeds(job, rank);
   if (hasOpen && need.empty())
     need = "with collectives in flight";
@@ -403,24 +406,26 @@ static int32_t meet(LaneHandle &handle, commrt_work *work, std::unique_ptr<Slot>
   Lane &lane = *handle.lane;
   bool sends = work->kind == COMMRT_SEND;
   MessageKey key{sends ? handle.index : work->peer, sends ? work->peer : handle.index, work->tag};
-  auto &mine = sends ? lane.sends[key] : lane.receives[key];
-  auto &theirs = sends ? lane.receives[key] : lane.sends[key];
+  auto &mine = sends ? lane.sends : lane.receives, &theirs = sends ? lane.receives : lane.sends;
   int32_t other = lane.members[work->peer];
-  if (theirs.empty()) {
+  auto waiting = theirs.find(key);
+  if (waiting == theirs.end()) {
     if (job.left[other]) {
       job.raise(COMMRT_ERR_PEER, other,
                 "left, but rank " + std::to_string(handle.peer->rank) + " is in " + job.describe(work));
       return COMMRT_ERR_PEER;
     }
-    mine.push_back(work);
+    mine[key].push_back(work);
     return COMMRT_OK;
   }
-  commrt_work *partner = theirs.front();
+  commrt_work *partner = waiting->second.front();
   if (partner->fingerprint != work->fingerprint)
     return mismatch(job, handle.peer->rank,
                     "rank " + std::to_string(other) + " is in " + job.describe(partner) + ", but rank " +
                         std::to_string(handle.peer->rank) + " is in " + job.describe(work));
-  theirs.pop_front();
+  waiting->second.pop_front();
+  if (waiting->second.empty())
+    theirs.erase(waiting); // tags may never come again
   auto slot = std::make_unique<Slot>();
   int32_t self = handle.peer->rank;
   slot->ranks = sends ? std::vector<int32_t>{self, other} : std::vector<int32_t>{other, self};

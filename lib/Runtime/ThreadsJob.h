@@ -57,7 +57,7 @@ struct Lane {
   std::vector<int64_t> started;            ///< by member: collectives so far
   std::deque<std::unique_ptr<Slot>> slots; ///< open ones; the first has number `firstOpen`
   int64_t firstOpen = 0;
-  /// Open sends and receives.
+  /// Open sends and receives; no list is empty.
   std::map<MessageKey, std::deque<commrt_work *>> sends, receives;
   int64_t freeNs = 0; ///< sim
 };

@@ -52,7 +52,10 @@ int32_t commsched::runtime::vanish(commrt_context *context, const std::string &m
     std::raise(SIGKILL);
   if (latch(context, COMMRT_ERR_INJECTED, context->rank, "rank " + std::to_string(context->rank) + ": " + message)) {
     finishDropped(context, COMMRT_ERR_INJECTED);
-    context->detached = true;
+    {
+      std::lock_guard<std::mutex> lock(context->peerMutex);
+      context->detached = true;
+    }
     context->job->backend->detach(context->peer);
   }
   return latched(context);
@@ -257,13 +260,13 @@ template <typename Done> static bool waitUntil(commrt_context *context, Clock::t
   return context->changed.wait_until(lock, deadline, done);
 }
 
-/// How long a cancelled work may still need: it is only waited for when its data is being moved.
+/// How long a cancelled work may still need. A backend completes at once what it has not begun to copy; this is a net
+/// for one that does not.
 static constexpr auto drainTime = std::chrono::seconds(30);
 
 /// Waits for done(); a timeout becomes the job's error, with the backend's report.
 template <typename Done> static int32_t waitOrFail(commrt_context *context, int64_t timeoutNs, Done done) {
-  if (timeoutNs < 0)
-    timeoutNs = context->job->timeoutNs;
+  timeoutNs = timeoutNs < 0 ? context->job->timeoutNs : std::min(timeoutNs, longestNs);
   if (!waitUntil(context, Clock::now() + std::chrono::nanoseconds(timeoutNs), done)) {
     char report[2048] = "";
     context->job->backend->describe(context->peer, report, sizeof(report));

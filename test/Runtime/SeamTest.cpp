@@ -134,6 +134,21 @@ TEST(Nccl, FunctionsAreCalledAsDeclared) {
   EXPECT_EQ(libraries.cuda.eventQuery(nullptr), 600);
 }
 
+/// CUDA's libraries stay once they were loaded.
+TEST(Nccl, LibrariesAreNotUnloaded) {
+  FakeLibraries fakes("FakeNccl", "FakeCudart");
+  {
+    NcclLibraries libraries;
+    ASSERT_EQ(libraries.load(), "");
+  }
+  for (const char *name : {"FakeNccl", "FakeCudart"}) {
+    void *handle = dlopen(FakeLibraries::pathOf(name).c_str(), RTLD_NOW | RTLD_NOLOAD);
+    EXPECT_NE(handle, nullptr) << name;
+    if (handle)
+      dlclose(handle);
+  }
+}
+
 /// Each element type has a number of its own size; bf16 is not mistaken for another 16-bit type.
 TEST(Nccl, TypesAndReductions) {
   constexpr int bytesOf[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2}; // by NCCL's number
@@ -283,6 +298,25 @@ TEST(Backends, BadTablesAreRefused) {
   EXPECT_EQ(commrt_backend_register(nullptr), COMMRT_ERR_INVALID);
 }
 
+/// A context that could not be attached may be made again.
+TEST(Backends, AFailedAttachMayBeRepeated) {
+  static int attempts;
+  static commrt_backend table = oneRankBackend;
+  table.name = "fails-once";
+  table.attach = [](void *job, int32_t rank, const commrt_host *host, void *context, void **peer) {
+    return ++attempts == 1 ? int32_t(COMMRT_ERR_BACKEND) : oneRankBackend.attach(job, rank, host, context, peer);
+  };
+  ASSERT_EQ(commrt_backend_register(&table), COMMRT_OK);
+  RunOptions how;
+  how.backend = "fails-once";
+  commrt_job *job = openJob(1, how);
+  commrt_context *context = nullptr;
+  EXPECT_EQ(commrt_context_create(job, 0, &context), COMMRT_ERR_BACKEND);
+  ASSERT_EQ(commrt_context_create(job, 0, &context), COMMRT_OK);
+  commrt_context_destroy(context);
+  EXPECT_EQ(commrt_job_destroy(job), COMMRT_OK);
+}
+
 TEST(Backends, TablesThatLackAFunctionAreRefused) {
   commrt_backend bad = oneRankBackend;
   bad.name = "lacks";
@@ -377,6 +411,14 @@ TEST(Backends, TheFirstThatOpensIsTaken) {
   contains(message, "; no backend 'nonsense'");
   EXPECT_EQ(commrt_job_backend(nullptr), nullptr);
 }
+
+#ifndef COMMSCHED_HAS_NVIDIA_HEADERS
+TEST(Nccl, DeclarationsAreThoseOfTheHeaders) {
+  GTEST_SKIP()
+      << "nccl.h and cuda_runtime_api.h were not found, or do not compile: COMMSCHED_NVIDIA_INCLUDE_DIRS names "
+         "their folders";
+}
+#endif
 
 TEST(Abi, VersionIsThatOfTheHeader) { EXPECT_EQ(commrt_abi_version(), COMMRT_ABI_VERSION); }
 } // namespace

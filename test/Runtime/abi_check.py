@@ -37,7 +37,9 @@ def main():
     bad = [f"{name}: says not which threads may call it" for name, rule in functions if rule not in RULES]
     names = {name for name, _ in functions}
     lines = subprocess.run(["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True).stdout
-    exported = {fields[-1] for fields in map(str.split, lines.splitlines()) if fields[-1].startswith("commrt_")}
+    symbols = {fields[-1] for fields in map(str.split, lines.splitlines())}
+    exported = {name for name in symbols if name.startswith("commrt_")}
+    bad += [f"{name}: exported, and not of the ABI" for name in sorted(symbols - exported)]
     bad += [f"{name}: declared, not exported" for name in sorted(names - exported)]
     bad += [f"{name}: exported, not declared" for name in sorted(exported - names)]
     print("\n".join(bad) if bad else f"{len(names)} functions")

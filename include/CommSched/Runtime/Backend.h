@@ -7,8 +7,8 @@
 // their version and size: a function that lies beyond struct_size counts as absent.
 //
 // Threads: open, close and attach are called by any thread, one call per rank at a time. group_create, group_destroy,
-// submit, progress, combine, describe and detach are called by the thread that uses the rank's context; abort by any
-// thread. Ranks of one process call at the same time.
+// submit, progress, combine and detach are called by the thread that uses the rank's context; abort and describe by any
+// thread, describe not beside detach. Ranks of one process call at the same time.
 //
 //===--------------------------------------------------------------------------------------------===//
 

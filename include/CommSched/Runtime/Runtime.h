@@ -11,7 +11,8 @@
 //  - The first error of a rank latches: every later call on that context returns it. An error reaches the other
 //    ranks of the job, whose pending and later calls then fail too.
 //  - Nothing waits for ever. Each wait ends after the context's timeout at the latest, with a report of who waits for
-//    what.
+//    what. (Data that is being copied at that moment arrives first, so that nobody writes to the caller's memory
+//    later.)
 //  - A context belongs to one rank. Different contexts may be used at the same time by different threads. Each function
 //    says who may call it:
 //      [any thread]             at any time while the handle lives, also beside other calls;
@@ -38,8 +39,9 @@ extern "C" {
 
 #define COMMRT_API __attribute__((visibility("default")))
 /// Within one version functions and structures keep their form and new functions may come; a structure that may grow
-/// carries its size. Version 2: messages have tags, the uneven all_to_all has rows.
-#define COMMRT_ABI_VERSION 2u
+/// carries its size. Version 2: messages have tags, the uneven all_to_all has rows. Version 3: commrt_options_init is
+/// told the size of the caller's structure.
+#define COMMRT_ABI_VERSION 3u
 
 /// One run of N ranks. In the threads and sim backends all ranks live in this process; in mpi this process is one rank.
 typedef struct commrt_job commrt_job;
@@ -113,6 +115,8 @@ typedef enum commrt_reduction {
 
 /// [any thread] COMMRT_ABI_VERSION of the library: a program built with another one must not go on.
 COMMRT_API uint32_t commrt_abi_version(void);
+/// [own thread] An error, which latches, if `version` is not the library's. Compiled programs call it first.
+COMMRT_API int32_t commrt_check_abi(commrt_context *context, uint32_t version);
 /// [any thread] The name of a status, kind, element type or reduction; "?" for other values. Static storage.
 COMMRT_API const char *commrt_status_name(int32_t status);
 COMMRT_API const char *commrt_kind_name(int32_t kind);
@@ -124,7 +128,7 @@ COMMRT_API int64_t commrt_dtype_size(int32_t dtype);
 //===- Jobs and contexts ---------------------------------------------------------------------===//
 
 typedef struct commrt_options {
-  uint32_t struct_size; ///< sizeof(commrt_options); set by commrt_options_init
+  uint32_t struct_size; ///< the caller's sizeof(commrt_options); set by commrt_options_init
   int32_t ranks;        ///< number of ranks; mpi takes it from MPI_COMM_WORLD when 0. Default 1 (mpi: 0)
   const char *backend;  ///< "threads" (default), "sim", "mpi", a registered name, or the NAME of a libcommrt_NAME.so;
                         ///< several with commas: the first that opens is taken
@@ -137,10 +141,14 @@ typedef struct commrt_options {
   const char *fault;       ///< NULL, or KIND@N[:rank=R][:ms=T]; see docs/Runtime.md. Environment COMMRT_FAULT
 } commrt_options;
 
-/// [any thread] Writes the defaults.
-COMMRT_API void commrt_options_init(commrt_options *options);
+/// [any thread] Writes the defaults of the first `size` bytes, and zero beyond what this library knows.
+COMMRT_API void commrt_options_init_sized(commrt_options *options, size_t size);
+/// The same for the structure as the caller was compiled with. A program built before or after the library is fine: a
+/// member that only one of them knows has its default.
+#define commrt_options_init(options) commrt_options_init_sized((options), sizeof(commrt_options))
 
-/// [any thread] Opens a job. On an error *job is NULL and `message` (may be NULL) holds up to message_size-1
+/// [any thread] Opens a job. A member beyond what this library knows has to be zero. Timeouts above a year are a year.
+/// On an error *job is NULL and `message` (may be NULL) holds up to message_size-1
 /// characters.
 COMMRT_API int32_t commrt_job_create(const commrt_options *options, commrt_job **job, char *message,
                                      size_t message_size);

@@ -1,0 +1,112 @@
+//===- NvidiaHeadersTest.cpp - Our declarations against NCCL's and CUDA's ---------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// Compiled where the headers are. A function of ours may stand for one of theirs if a call passes the same registers:
+// pointers for pointers, integers and enumerations of equal size, structures of equal size.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Runtime/Runtime.h"
+#include "NcclSymbols.h"
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+#include <nccl.h>
+#include <type_traits>
+
+namespace {
+template <typename Ours, typename Theirs> constexpr bool isSameArgument() {
+  if constexpr (std::is_pointer_v<Ours> || std::is_pointer_v<Theirs>)
+    return std::is_pointer_v<Ours> && std::is_pointer_v<Theirs>;
+  else if constexpr (std::is_class_v<Ours> || std::is_class_v<Theirs>)
+    return std::is_class_v<Ours> && std::is_class_v<Theirs> && sizeof(Ours) == sizeof(Theirs) &&
+           alignof(Ours) == alignof(Theirs);
+  else if constexpr (std::is_enum_v<Theirs>)
+    return std::is_integral_v<Ours> && sizeof(Ours) == sizeof(Theirs);
+  else
+    return std::is_same_v<Ours, Theirs>;
+}
+
+template <typename Ours, typename Theirs> struct IsSameCall : std::false_type {};
+template <typename R, typename... A, typename S, typename... B> struct IsSameCall<R (*)(A...), S (*)(B...)> {
+  static constexpr bool compare() {
+    if constexpr (sizeof...(A) == sizeof...(B))
+      return isSameArgument<R, S>() && (isSameArgument<A, B>() && ...);
+    else
+      return false;
+  }
+  static constexpr bool value = compare();
+};
+
+using commsched::runtime::CudaApi;
+using commsched::runtime::NcclApi;
+#define SAME(Api, member, function)                                                                                    \
+  static_assert(IsSameCall<decltype(Api::member), decltype(&function)>::value, #function " is declared otherwise")
+SAME(NcclApi, getVersion, ncclGetVersion);
+SAME(NcclApi, getErrorString, ncclGetErrorString);
+SAME(NcclApi, getLastError, ncclGetLastError);
+SAME(NcclApi, getUniqueId, ncclGetUniqueId);
+SAME(NcclApi, commInitRankConfig, ncclCommInitRankConfig);
+SAME(NcclApi, commSplit, ncclCommSplit);
+SAME(NcclApi, commFinalize, ncclCommFinalize);
+SAME(NcclApi, commDestroy, ncclCommDestroy);
+SAME(NcclApi, commAbort, ncclCommAbort);
+SAME(NcclApi, commGetAsyncError, ncclCommGetAsyncError);
+SAME(NcclApi, allGather, ncclAllGather);
+SAME(NcclApi, reduceScatter, ncclReduceScatter);
+SAME(NcclApi, allReduce, ncclAllReduce);
+SAME(NcclApi, broadcast, ncclBroadcast);
+SAME(NcclApi, reduce, ncclReduce);
+SAME(NcclApi, send, ncclSend);
+SAME(NcclApi, recv, ncclRecv);
+SAME(NcclApi, groupStart, ncclGroupStart);
+SAME(NcclApi, groupEnd, ncclGroupEnd);
+SAME(NcclApi, memAlloc, ncclMemAlloc);
+SAME(NcclApi, memFree, ncclMemFree);
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+SAME(NcclApi, commWindowRegister, ncclCommWindowRegister);
+SAME(NcclApi, commWindowDeregister, ncclCommWindowDeregister);
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+SAME(NcclApi, alltoAll, ncclAlltoAll);
+#endif
+SAME(CudaApi, runtimeGetVersion, cudaRuntimeGetVersion);
+SAME(CudaApi, getDeviceCount, cudaGetDeviceCount);
+SAME(CudaApi, setDevice, cudaSetDevice);
+SAME(CudaApi, getErrorString, cudaGetErrorString);
+SAME(CudaApi, free, cudaFree);
+SAME(CudaApi, memcpyAsync, cudaMemcpyAsync);
+SAME(CudaApi, streamCreateWithPriority, cudaStreamCreateWithPriority);
+SAME(CudaApi, streamDestroy, cudaStreamDestroy);
+SAME(CudaApi, streamWaitEvent, cudaStreamWaitEvent);
+SAME(CudaApi, eventCreateWithFlags, cudaEventCreateWithFlags);
+SAME(CudaApi, eventQuery, cudaEventQuery);
+SAME(CudaApi, eventDestroy, cudaEventDestroy);
+// The header adds overloads of this one; the cast compiles if this is one of them.
+static_assert(
+    IsSameCall<decltype(CudaApi::malloc), decltype(static_cast<cudaError_t (*)(void **, size_t)>(&cudaMalloc))>::value);
+SAME(CudaApi, eventRecord, cudaEventRecord);
+// The comparison can fail.
+static_assert(!IsSameCall<decltype(NcclApi::send), decltype(&ncclAllGather)>::value);
+static_assert(!IsSameCall<int (*)(int), int (*)(size_t)>::value);
+
+TEST(Nccl, DeclarationsAreThoseOfTheHeaders) {
+  using commsched::runtime::ncclReductionOf;
+  using commsched::runtime::ncclTypeOf;
+  EXPECT_EQ(ncclTypeOf(COMMRT_F16).number, ncclFloat16);
+  EXPECT_EQ(ncclTypeOf(COMMRT_BF16).number, ncclBfloat16);
+  EXPECT_EQ(ncclTypeOf(COMMRT_F32).number, ncclFloat32);
+  EXPECT_EQ(ncclTypeOf(COMMRT_F64).number, ncclFloat64);
+  EXPECT_EQ(ncclTypeOf(COMMRT_I8).number, ncclInt8);
+  EXPECT_EQ(ncclTypeOf(COMMRT_I32).number, ncclInt32);
+  EXPECT_EQ(ncclTypeOf(COMMRT_I64).number, ncclInt64);
+  EXPECT_EQ(ncclTypeOf(COMMRT_U8).number, ncclUint8);
+  EXPECT_EQ(ncclTypeOf(COMMRT_U32).number, ncclUint32);
+  EXPECT_EQ(ncclTypeOf(COMMRT_U64).number, ncclUint64);
+  EXPECT_EQ(ncclReductionOf(COMMRT_SUM, COMMRT_F32), ncclSum);
+  EXPECT_EQ(ncclReductionOf(COMMRT_PRODUCT, COMMRT_F32), ncclProd);
+  EXPECT_EQ(ncclReductionOf(COMMRT_MIN, COMMRT_F32), ncclMin);
+  EXPECT_EQ(ncclReductionOf(COMMRT_MAX, COMMRT_F32), ncclMax);
+  EXPECT_EQ(ncclReductionOf(COMMRT_AVG, COMMRT_F32), ncclAvg);
+}
+} // namespace
