@@ -133,11 +133,97 @@ def test_all_to_all_of_unknown_sizes(world):
     gm = captured(f, torch.randn(16, 8), torch.full((RANKS,), 2), torch.randn(1, 6), capture_scalar_outputs=True)[0]
     assert any(torch.fx.experimental.symbolic_shapes.free_unbacked_symbols(n.meta.get("val"))
                for n in gm.graph.nodes if isinstance(n.meta.get("val"), torch.Tensor))
-    # The second exchange reads sizes that the first one brings, and says so.
-    sized = next(line for line in ct.export_mlir(gm).splitlines() if "commsched.sized" in line)
-    assert all(f"%{n.name}" in sized for n in gm.graph.nodes if n.target is aten._local_scalar_dense.default)
+    # The second exchange takes sizes that the first one brings, and says so.
+    text = ct.export_mlir(gm).splitlines()
+    exchange = next(line for line in text if "input_splits" in line)
+    for n in gm.graph.find_nodes(op="call_function", target=aten._local_scalar_dense.default):
+        index = next(line for line in text if "commsched.index" in line and f"(%{n.name})" in line)
+        assert index.split()[0] in exchange
+    # Nobody knows how much comes in: as much as goes out, not 8192 rows from each rank.
+    assert f"comm.bytes_hint = array<i64: {16 * 8 * 4}>" in exchange
     report = scheduled(gm)
-    assert report["unknown_sizes"] == 0
+    assert report["unknown_sizes"] == 0 and not report["opaque"]
+
+
+@pytest.mark.parametrize("bound, summed", [(1024, False), (16, False), (None, True)])
+def test_all_to_all_of_bounded_sizes(world, bound, summed):
+    """What the program says about the sizes makes static shapes of some, and hints of the rest."""
+
+    def f(x, counts, w):
+        received = c10d.wait_tensor(c10d.all_to_all_single(counts, [1] * RANKS, [1] * RANKS, world))
+        ins, outs = counts.tolist(), received.tolist()
+        for s in ins + outs:
+            torch._check(s >= 0)
+            if bound:
+                torch._check(s <= bound)
+        if summed:
+            torch._check(sum(ins) == x.shape[0])
+        y = c10d.wait_tensor(c10d.all_to_all_single(x, outs, ins, world))
+        y = y @ c10d.wait_tensor(c10d.all_gather_into_tensor(w, RANKS, world))
+        return c10d.wait_tensor(c10d.all_to_all_single(y, ins, outs, world)) + 1
+
+    gm = captured(f, torch.randn(16, 8), torch.full((RANKS,), 2), torch.randn(1, 6), capture_scalar_outputs=True)[0]
+    assert ct.export_mlir(gm).count("input_splits") == 2
+    assert not scheduled(gm)["opaque"]
+
+
+def test_all_to_all_of_unequal_constants(world):
+    def f(x, w):
+        full = c10d.wait_tensor(c10d.all_gather_into_tensor(w, RANKS, world))
+        return c10d.wait_tensor(c10d.all_to_all_single(x, [1] * RANKS, [6] * RANKS, world)) @ full
+
+    gm = trace(f, (6 * RANKS, 16), (2, 4))
+    assert "input_splits [6" in ct.export_mlir(gm)
+    assert not scheduled(gm)["opaque"]
+
+
+@pytest.fixture
+def lenient(monkeypatch):
+    """Faults are survived, as in a training run."""
+    monkeypatch.delenv("COMMSCHED_STRICT", raising=False)
+
+
+def test_what_the_dialect_refuses_is_opaque_by_itself(world, lenient):
+    """An exchange whose result is not what its input gives, by a fake tensor that is not the operator's."""
+    b = Builder()
+    x, w = b.input("x", 16, 4), b.input("w", 4, 8)
+    flying = b.call(b.tensor(16, 5), c10d.all_to_all_single.default, x, [], [], world)
+    landed = b.call(b.tensor(16, 5), c10d.wait_tensor.default, flying)
+    scattered = b.call(b.tensor(7, 8), c10d.reduce_scatter_tensor.default, w, "sum", RANKS, world)
+    done = b.call(b.tensor(7, 8), c10d.wait_tensor.default, scattered)
+    gathered = b.gathered(w, world)
+    later = b.call(b.tensor(16, 5), aten.cos.default, landed)
+    gm = b.module(later, done, gathered)
+    report = scheduled(gm)
+    assert set(report["opaque"]) == {flying.name, scattered.name} and report["collectives"] == 1
+    order = names_of(gm)
+    assert order.index(flying.name) < order.index(landed.name) < order.index(later.name)
+
+
+def test_what_the_importer_cannot_read_is_opaque_by_itself(world, lenient, monkeypatch):
+    from commsched.torch import importer
+
+    def f(x, w):
+        return (x @ c10d.wait_tensor(c10d.all_gather_into_tensor(w, RANKS, world))).cos().sin()
+
+    gm = trace(f, (4, 16), (2, 4))
+    cost = importer.Importer._cost
+    monkeypatch.setattr(importer.Importer, "_cost", lambda self, parts, spec, *rest: cost(
+        self, parts, spec, *rest) if parts[-1].name != "cos" or spec.hybrid else {}["surprise"])
+    assert "surprise" in scheduled(gm)["opaque"]["cos"]
+
+
+def test_a_collective_that_was_waited_for_leaves_as_what_it_gave(world):
+    """The start's own name is returned: its input is needed until the wait, not until the end."""
+
+    def f(x, w):
+        flying = c10d.all_gather_into_tensor(w * 2, RANKS, world)
+        return x @ c10d.wait_tensor(flying), flying
+
+    gm = trace(f, (4, 16), (2, 4))
+    line = next(line for line in ct.export_mlir(gm).splitlines() if "return" in line)
+    assert "future" not in line and "%wait_tensor" in line
+    scheduled(gm)
 
 
 def test_dynamic_shapes_through_dynamo(world):

@@ -102,6 +102,11 @@ class Aliases:
         """The numbers of all tensors of a node's value."""
         return {self._find(i) for i in _leaves(self._values.get(node))}
 
+    def pairs(self, node: fx.Node, val) -> list[tuple[int, torch.Tensor]]:
+        """The numbers of a node's tensors, each with its fake value `val`."""
+        tensors = [v for v in torch.utils._pytree.tree_leaves(val) if isinstance(v, torch.Tensor)]
+        return [(self._find(i), v) for i, v in zip(_leaves(self._values.get(node)), tensors)]
+
     def of_all(self, argument) -> set[int]:
         """The numbers of all tensors in a (nested) argument."""
         return {i for n in nodes_in(argument) for i in self.of(n)}

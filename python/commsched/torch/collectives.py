@@ -104,10 +104,11 @@ class Spec:
         return spec
 
     def opaque(self) -> "Spec":
-        """This, for a collective that is imported as an operation like any other."""
+        """This, for a call that is imported as an operation of which nothing is known but its operands: it keeps its
+        place among communication."""
         spec = copy.copy(self)
-        spec.hybrid, spec.start = True, None
-        if self.start.in_place:
+        spec.hybrid, spec.start, spec.is_wait = True, None, False
+        if self.is_wait or self.start is not None and self.start.in_place:
             spec.mutated, spec.same_as = (0,), 0
         return spec
 

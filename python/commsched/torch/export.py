@@ -2,18 +2,54 @@
 
 from __future__ import annotations
 
+import re
+
 import torch.distributed as dist
 import torch.fx as fx
 
+from ..program import Error, Program
 from .importer import Estimation, Importer, donated_placeholders
+
+# How many nodes may be refused one after the other: each costs another import.
+MOST_REFUSED = 16
 
 
 def import_graph(graph: fx.Graph, *, runtime_estimation: Estimation | None = None, donated="auto",
-                 name: str = "main") -> tuple[str, Importer]:
-    """The module's text, and the importer, which knows the groups and which node to ask about which collective."""
+                 name: str = "main", opaque: dict[str, str] | None = None) -> tuple[str, Importer]:
+    """The module's text, and the importer, which knows the groups and which node to ask about which collective. The nodes
+    `opaque` are imported as operations of which nothing is known."""
     world = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-    importer = Importer(graph, name, donated_placeholders(graph, donated), runtime_estimation, world)
+    importer = Importer(graph, name, donated_placeholders(graph, donated), runtime_estimation, world, opaque)
     return importer.run(), importer
+
+
+def import_program(graph: fx.Graph, name: str = "main", **options) -> tuple[Program, str, Importer]:
+    """The module, its text, and the importer. A node whose operation the dialect's verifier refuses becomes opaque by
+    itself.
+
+    Raises:
+        Error: the module is refused for another reason.
+    """
+    opaque: dict[str, str] = {}
+    while True:
+        text, importer = import_graph(graph, name=name, opaque=opaque, **options)
+        try:
+            return Program(text, "graph"), text, importer
+        except Error as error:
+            culprit = _culprit(importer)
+            if culprit is None or culprit in importer.opaque or len(opaque) >= MOST_REFUSED:
+                raise
+            opaque[culprit] = str(error).split("\n")[0]
+
+
+def _culprit(importer: Importer) -> str | None:
+    """The node whose operation is refused: parsed without locations, the message gives its line."""
+    try:
+        Program(importer.printer.text(locations=False), "graph")
+    except Error as error:
+        place = re.match(r"graph:(\d+):", str(error))
+        return importer.printer.origin_of(int(place[1])) if place else None
+    return None
 
 
 def export_mlir(gm: fx.GraphModule | fx.Graph, *, runtime_estimation: Estimation | None = None, donated="auto",
@@ -30,4 +66,4 @@ def export_mlir(gm: fx.GraphModule | fx.Graph, *, runtime_estimation: Estimation
         ValueError: `donated` names something that is no placeholder.
     """
     graph = gm if isinstance(gm, fx.Graph) else gm.graph
-    return import_graph(graph, runtime_estimation=runtime_estimation, donated=donated, name=name)[0]
+    return import_program(graph, runtime_estimation=runtime_estimation, donated=donated, name=name)[1]

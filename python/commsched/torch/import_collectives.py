@@ -9,7 +9,7 @@ import torch.fx as fx
 
 from . import collectives
 from .mlir_text import symbol
-from .values import NS_PER_MS, Value, flat_values, hint, nodes_in, storage_of
+from .values import NS_PER_MS, Value, flat_values, nodes_in, storage_of
 
 
 class CollectiveImports:
@@ -32,7 +32,8 @@ class CollectiveImports:
         """The group that an opaque operation communicates on: its own, or the first one in its subgraphs. None where
         nothing names it."""
         if isinstance(node.target, torch._ops.OpOverload):
-            return self._group(node, spec)
+            named = "group_name" in spec.arguments or "process_group" in spec.arguments
+            return self._group(node, spec) if named else None
         for inner in (n for g in collectives.subgraphs(node) for n in g.nodes if n.op == "call_function"):
             spec = collectives.spec_of(inner)
             if (spec.start is not None or spec.hybrid) and (group := self._hybrid_group(inner, spec)):
@@ -55,7 +56,8 @@ class CollectiveImports:
         if any(not v.shape for v in inputs) and c.kind in ("all_gather", "reduce_scatter", "all_to_all"):
             return False
         if not (c.in_place or c.out):
-            inputs = self._after_scalars(node, inputs)
+            if "%" not in clause[1]:  # else it has them as its splits
+                inputs = self._after_scalars(node, inputs)
         val = node.meta.get("val")
         result = self.bind(node, f"%{node.name}", val)
         results = [] if c.kind == "send" else flat_values(result) if isinstance(result, list) else [result]
@@ -68,7 +70,7 @@ class CollectiveImports:
         prefix, suffix = clause
         names = "" if c.kind == "recv" else " " + ", ".join(v.ssa for v in inputs)
         attrs = []
-        self._sample(node, spec, inputs)
+        self._sample(node, spec, inputs, results)
         if self.estimation is not None:
             ms = self.estimation(node)
             if ms is not None:
@@ -116,12 +118,7 @@ class CollectiveImports:
             reduction = collectives.REDUCTIONS.get(str(collectives.argument(node, spec, "reduce_op")).lower())
             return None if reduction is None else (f" {reduction}", "")
         if kind == "all_to_all":
-            _, ranks, _ = collectives.group_of(node, spec)
-            splits = [[self._size(s) for s in collectives.argument(node, spec, a, ())]
-                      for a in ("input_split_sizes", "output_split_sizes")]
-            if all(len(s) == len(ranks) for s in splits) and (len({*splits[0], *splits[1]}) > 1):
-                return "", f" input_splits {splits[0]} output_splits {splits[1]}"
-            return "", ""
+            return self._splits(node, spec)
         if kind in ("broadcast", "send", "recv"):
             _, ranks, _ = collectives.group_of(node, spec)
             peer = collectives.argument(node, spec, {"broadcast": "src", "send": "dst", "recv": "src"}[kind])
@@ -135,13 +132,58 @@ class CollectiveImports:
             return "", f" peer {peer}" + (f" tag {tag}" if tag else "")
         return "", ""
 
-    def _size(self, s) -> int:
-        return hint(s.meta["val"] if isinstance(s, fx.Node) else s)
+    def _exchanges(self) -> list:
+        """Of each all-to-all: its input, and its splits in both directions."""
+        found = []
+        for node in self.graph.nodes:
+            if node.op == "call_function" and (spec := collectives.spec_of(node)).start is not None and (
+                    spec.start.kind == "all_to_all"):
+                splits = [s for a in ("input_split_sizes", "output_split_sizes")
+                          for s in collectives.argument(node, spec, a, ())]
+                splits = [s.meta.get("val") if isinstance(s, fx.Node) else s for s in splits]
+                found.append((node.args[0].meta["val"], splits))
+        return found
 
-    def _sample(self, node: fx.Node, spec: collectives.Spec, inputs: list[Value]) -> None:
+    def _splits(self, node: fx.Node, spec: collectives.Spec) -> tuple[str, str] | None:
+        """The pieces of an all-to-all: constants, or the numbers that come at run time. None where the dialect cannot say
+        what the sizes of input and result say."""
+        given, result = node.args[0].meta["val"], node.meta["val"]
+        ranks = len(collectives.group_of(node, spec)[1])
+        lists = [list(collectives.argument(node, spec, a, ())) for a in ("input_split_sizes", "output_split_sizes")]
+        known = [s for s in (*lists[0], *lists[1]) if type(s) is int]
+        static = type(given.shape[0]) is int and type(result.shape[0]) is int if given.dim() else True
+        equal = len(known) == len(lists[0]) + len(lists[1]) and len(set(known)) <= 1
+        if equal and (not static or given.shape == result.shape and given.shape[0] % ranks == 0):
+            return "", ""
+        if any(len(x) != ranks for x in lists) or given.shape[1:] != result.shape[1:]:
+            return None
+        for pieces, val in zip(lists, (given, result)):
+            if all(type(s) is int for s in pieces) and type(val.shape[0]) is int and sum(pieces) != val.shape[0]:
+                return None
+        printed = [[self._split(s) for s in pieces] for pieces in lists]
+        if any(s is None for pieces in printed for s in pieces):
+            return None
+        return "", f" input_splits [{', '.join(printed[0])}] output_splits [{', '.join(printed[1])}]"
+
+    def _split(self, s) -> str | None:
+        """A split as it is printed: a constant, or an index made of the node's number; None if that has no value."""
+        if not isinstance(s, fx.Node):
+            return str(int(s)) if isinstance(s, int) else None
+        value = self.values.get(s)
+        if not isinstance(value, Value) or value.type != "i64":
+            return None
+        known = self.indices.get(value.ssa)
+        if known is None:
+            known = self.indices[value.ssa] = f"%commsched_index_{self._number()}"
+            self.printer.operation(known[1:], 1, 'comm.compute "commsched.index"', f"({value.ssa})", "",
+                                   ["comm.cost = #comm.cost<time = 0>"], "(i64) -> index", known[1:])
+        return known
+
+    def _sample(self, node: fx.Node, spec: collectives.Spec, inputs: list[Value], results: list[Value]) -> None:
         if inputs and len(inputs) == 1:
             element = inputs[0].type[inputs[0].type.rfind("x") + 1:-1].removeprefix("tensor<")
-            self.samples.setdefault((spec.start.kind, self._group(node, spec)[1:], element), node)
+            size = max(inputs[0].bytes, sum(v.bytes for v in results))
+            self.samples.setdefault((spec.start.kind, self._group(node, spec)[1:], element), []).append((node, size))
 
     def _wait_node(self, node: fx.Node) -> None:
         source = self.values.get(node.args[0])

@@ -20,7 +20,8 @@ from .import_collectives import CollectiveImports
 from .import_fsdp import FsdpImports
 from .mlir_text import Printer, cost_attribute
 from .packs import find_packs
-from .values import NS_PER_MS, Value, flat_values, nodes_in, scalar_type, storage_of, tensor_value
+from .strictness import strict
+from .values import NS_PER_MS, Value, flat_values, guessed_sizes, nodes_in, scalar_type, storage_of, tensor_value
 
 Estimation = Callable[..., "float | None"]
 
@@ -43,7 +44,8 @@ def donated_placeholders(graph: fx.Graph, donated) -> set[str]:
 class Importer(CollectiveImports, FsdpImports):
     """Walks one graph. `run` returns the module's text."""
 
-    def __init__(self, graph: fx.Graph, name: str, donated: set[str], estimation: Estimation | None, world: int):
+    def __init__(self, graph: fx.Graph, name: str, donated: set[str], estimation: Estimation | None, world: int,
+                 opaque: dict[str, str] | None = None):
         self.graph, self.printer, self.donated = graph, Printer(name), donated
         self.estimation, self.world = estimation, world
         self.values: dict[fx.Node, Value | list] = {}
@@ -55,10 +57,13 @@ class Importer(CollectiveImports, FsdpImports):
         self.waited: dict[int, Value] = {}  # what the last wait for a collective gave, by storage
         self.groups: dict[str, str] = {}
         self.group_ranks: dict[str, list[int]] = {}
-        # Of each (kind, group, element type): a node to ask for estimates.
-        self.samples: dict[tuple[str, str, str], fx.Node] = {}
+        # Of each (kind, group, element type): the nodes to ask for estimates, with the larger of input and output in bytes.
+        self.samples: dict[tuple[str, str, str], list[tuple[fx.Node, int]]] = {}
         # Values that readers of a storage read too: of functions that may have returned them.
         self.shadows: dict[int, list[Value]] = {}
+        # What is imported as an opaque operation, and why: of the caller, who has seen it refused, and what is found here.
+        self.opaque: dict[str, str] = dict(opaque or {})
+        self.indices: dict[str, str] = {}  # numbers of type i64 as index values
         self.written: tuple[aliases.Aliases, set[int]] | None = None
         self.extra = 0
 
@@ -110,6 +115,11 @@ class Importer(CollectiveImports, FsdpImports):
     # ------------------------------------------------------------------ the walk
 
     def run(self) -> str:
+        """The module's text."""
+        with guessed_sizes(self._exchanges()):
+            return self._run()
+
+    def _run(self) -> str:
         waited = self._futures_that_enter()
         packs = find_packs(self.graph)
         packed = {n for pack in packs.values() for n in pack.parts}
@@ -117,23 +127,11 @@ class Importer(CollectiveImports, FsdpImports):
             if node in packed:
                 if node in packs:
                     pack = packs[node]
-                    self._compute(node, collectives.spec_of(node), pack.sources, [n.name for n in pack.parts])
+                    self._compute(node, collectives.spec_of(node), pack.sources, pack.parts)
                 continue
             op = node.op
             if op == "call_function":
-                if node.target is operator.getitem:
-                    self._getitem(node)
-                    continue
-                spec = collectives.spec_of(node)
-                if spec.is_wait:
-                    self._wait_node(node)
-                elif spec.start is not None:
-                    if not self._start(node, spec):
-                        self._compute(node, spec.opaque())
-                else:
-                    handler = SPECIAL.get(spec.name)
-                    if handler is None or not handler(self, node, spec):
-                        self._compute(node, spec)
+                self._call(node)
             elif op == "placeholder":
                 self._placeholder(node, node in waited)
             elif op == "get_attr":
@@ -143,6 +141,37 @@ class Importer(CollectiveImports, FsdpImports):
             else:  # call_module, call_method: nothing that AOT autograd leaves behind
                 self._compute(node, collectives.Spec(node.op))
         return self.printer.text()
+
+    def _call(self, node: fx.Node) -> None:
+        """A call. One that cannot be imported as what it is becomes an opaque operation by itself."""
+        length = len(self.printer.lines)
+        self.printer.current = node.name
+        if node.name not in self.opaque:
+            try:
+                self._known_call(node)
+                return
+            except Exception as error:  # Graphs hold what nobody has thought of.
+                if strict():
+                    raise
+                self.opaque[node.name] = f"{type(error).__name__}: {error}"
+                self.printer.cut(length)
+        self._compute(node, collectives.spec_of(node).opaque())
+
+    def _known_call(self, node: fx.Node) -> None:
+        if node.target is operator.getitem:
+            self._getitem(node)
+            return
+        spec = collectives.spec_of(node)
+        if spec.is_wait:
+            self._wait_node(node)
+        elif spec.start is not None:
+            if not self._start(node, spec):
+                self.opaque.setdefault(node.name, "the dialect has no such collective")
+                self._compute(node, spec.opaque())
+        else:
+            handler = SPECIAL.get(spec.name)
+            if handler is None or not handler(self, node, spec):
+                self._compute(node, spec)
 
     def _futures_that_enter(self) -> set[fx.Node]:
         """Placeholders that are waited for: collectives started in another graph."""
@@ -154,7 +183,10 @@ class Importer(CollectiveImports, FsdpImports):
         value = self.values.get(source)
         if isinstance(value, list) and isinstance(index, int) and index < len(value) or (
                 isinstance(value, dict) and index in value):
-            self.values[node] = value[index]
+            value = self.values[node] = value[index]
+            # An element is nothing to do. If the caller says otherwise, it is to be done here.
+            if type(value) is Value and value.storage and not value.waitable and self._estimated_ns([node]):
+                self._compute(node, collectives.Spec(operator.getitem))
         elif value is not None:
             self._compute(node, collectives.Spec(operator.getitem))
 
@@ -197,10 +229,11 @@ class Importer(CollectiveImports, FsdpImports):
         results = []
         for n in node.all_input_nodes:
             for v in flat_values(self.values.get(n)):
-                if v.waitable:
+                if v.waitable and v.storage not in self.waited:
                     future, type_, _ = self.in_flight[v.storage]
                     results.append((future, type_))
-                else:
+                else:  # what has been waited for has landed, under whichever name it leaves
+                    v = self.waited[v.storage] if v.waitable else v
                     results.append((v.ssa, v.type))
         self.printer.result_types = [t for _, t in results]
         names = ", ".join(n for n, _ in results)
@@ -210,7 +243,7 @@ class Importer(CollectiveImports, FsdpImports):
     # ------------------------------------------------------------------ computation
 
     def _compute(self, node: fx.Node, spec: collectives.Spec, sources: list[fx.Node] | None = None,
-                 names: Sequence[str] | None = None) -> None:
+                 parts: Sequence[fx.Node] | None = None) -> None:
         """A node as an opaque operation. With `sources`, it does the work of several nodes, and reads those."""
         if sources is not None and spec.mutated:
             sources = [node.args[0], *sources]
@@ -223,7 +256,7 @@ class Importer(CollectiveImports, FsdpImports):
         mutated = self._mutated(node, spec, inputs)
         views = self._aliases(results, inputs)
         attrs = []
-        cost = self._cost(node, spec, inputs, results, views, mutated)
+        cost = self._cost(parts or [node], spec, inputs, results, views, mutated)
         self._add_shadows(node, inputs, results)
         if cost:
             attrs.append(f"comm.cost = {cost}")
@@ -243,7 +276,7 @@ class Importer(CollectiveImports, FsdpImports):
         types = f"({', '.join([v.type for v in inputs])}) -> {_result_types(results)}"
         name = f"{spec.name}{_device_change(val, inputs, node)}"
         self.printer.operation(node.name, len(results), f'comm.compute "{name}"',
-                               f"({', '.join([v.ssa for v in inputs])})", clauses, attrs, types, names or node.name)
+                               f"({', '.join([v.ssa for v in inputs])})", clauses, attrs, types, [n.name for n in parts] if parts else node.name)
         self.values[node] = result
         self.own(results)
 
@@ -297,14 +330,15 @@ class Importer(CollectiveImports, FsdpImports):
             views.append(i)
         return views if any_alias else None
 
-    def _cost(self, node, spec, inputs, results, views, mutated) -> str:
-        """Views are free; else the caller's estimate, else flops and bytes."""
-        if views is not None and not mutated and -1 not in views:
+    def _cost(self, parts, spec, inputs, results, views, mutated) -> str:
+        """The caller's estimate; else views are free; else flops and bytes."""
+        free = views is not None and not mutated and -1 not in views
+        ns = self._estimated_ns(parts)
+        if ns is not None and (ns or not free):
+            return cost_attribute(None, None, ns)
+        if free:
             return ""
-        if self.estimation is not None:
-            ms = self.estimation(node)
-            if ms is not None:
-                return cost_attribute(None, None, max(0, round(ms * NS_PER_MS)))
+        node = parts[-1]
         if spec.is_wait:
             return "#comm.cost<time = 0>"
         tensors = [v for v in inputs if v.storage]
@@ -324,6 +358,13 @@ class Importer(CollectiveImports, FsdpImports):
         if flops.has_formula(spec.packet, spec.op):
             count = flops.node_flops(spec.packet, spec.op, self._argument_shapes(node), node)
         return cost_attribute(count, read + written, None)
+
+    def _estimated_ns(self, nodes: Iterable[fx.Node]) -> int | None:
+        """What the caller says that nodes cost together; None where nothing is said."""
+        if self.estimation is None:
+            return None
+        said = [ms for n in nodes if (ms := self.estimation(n)) is not None]
+        return max(0, round(sum(said) * NS_PER_MS)) if said else None
 
     def _argument_shapes(self, node: fx.Node) -> list[tuple[int, ...]]:
         """Shapes of the tensors among the positional arguments, an argument that comes twice counted twice."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Iterable, Sequence
 
+_LOCATION = re.compile(r' loc\((?:"[^"]*"|fused\[[^\]]*\])\)$')
 _PLAIN = re.compile(r"^[A-Za-z_][A-Za-z0-9_$.]*$")
 
 
@@ -103,6 +104,9 @@ class Printer:
         self.arguments: list[str] = []
         self.lines: list[str] = []
         self.result_types: list[str] = []
+        # Of each line: the node that it was made for, which the importer says beforehand.
+        self.origins: list[str] = []
+        self.current = ""
 
     def group(self, name: str, ranks: Sequence[int], world: int) -> None:
         self.groups.append(f"  comm.group {symbol(name)} {groups_attribute(ranks, world)} loc({quoted(name)})")
@@ -121,10 +125,22 @@ class Printer:
         left = "" if not count else f"%{ssa} = " if count == 1 else f"%{ssa}:{count} = "
         attr = f" {{{', '.join(attrs)}}}" if attrs else ""
         self.lines.append(f'    {left}{opcode}{operands}{clauses}{attr} : {types} loc({place})')
+        self.origins.append(self.current)
 
-    def text(self) -> str:
+    def cut(self, length: int) -> None:
+        """Takes back all operations but the first `length`."""
+        del self.lines[length:], self.origins[length:]
+
+    def origin_of(self, line: int) -> str | None:
+        """The node of a line of the text, counted from 1."""
+        index = line - 3 - len(self.groups)
+        return self.origins[index] if 0 <= index < len(self.origins) else None
+
+    def text(self, locations: bool = True) -> str:
+        """The module. Without locations, messages about it give the line of an operation."""
+        lines = self.lines if locations else [_LOCATION.sub("", line) for line in self.lines]
         results = ", ".join(self.result_types)
         arrow = f" -> ({results})" if self.result_types else ""
         head = ["module {", *self.groups,
                 f"  func.func {symbol(self.name)}({', '.join(self.arguments)}){arrow} {{"]
-        return "\n".join(head + self.lines + [f"  }} loc({quoted(self.name)})", "} loc(unknown)", ""])
+        return "\n".join(head + lines + [f"  }} loc({quoted(self.name)})", "} loc(unknown)", ""])

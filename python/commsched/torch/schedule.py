@@ -12,12 +12,12 @@ import warnings
 
 import torch.fx as fx
 
-from ..program import Error, Program
+from ..program import Error
 from .agreement import sequence, starts_of
 from .aliases import refresh
 from .apply import apply_plan
 from .estimates import amended_profile
-from .export import import_graph
+from .export import import_program
 from .importer import donated_placeholders
 from .options import Options, donated_argument
 from .plan import PlanError, read_plan
@@ -53,8 +53,8 @@ def schedule_graph(graph: fx.Graph, options: Options) -> dict:
     donated = donated_placeholders(graph, options.donated)
     try:
         refresh(graph)
-        text, importer = import_graph(graph, runtime_estimation=options.runtime_estimation, donated=donated,
-                                      name=FUNCTION)
+        program, _, importer = import_program(graph, runtime_estimation=options.runtime_estimation, donated=donated,
+                                              name=FUNCTION)
     except Exception as error:  # Graphs hold what nobody has thought of; none of it may break a compilation.
         raise Unscheduled(f"import: {type(error).__name__}: {error}") from error
     imported = time.process_time_ns()
@@ -66,7 +66,6 @@ def schedule_graph(graph: fx.Graph, options: Options) -> dict:
                 machine = str(pathlib.Path(folder, "machine.json"))
                 pathlib.Path(machine).write_text(profile)
         try:
-            program = Program(text, "graph")
             program.run(options.pipeline(machine, str(report_file)))
         except Error as error:
             raise Unscheduled(str(error)) from error
@@ -83,6 +82,7 @@ def schedule_graph(graph: fx.Graph, options: Options) -> dict:
         raise Unscheduled(f"the schedule cannot be read: {type(error).__name__}: {error}") from error
     report["signature"] = program.signatures()[FUNCTION] or report.get("signature", "")
     report["buckets"] = [[m.name for m in b.members] for b in plan.buckets]
+    report["opaque"] = importer.opaque
     report["decision"] = decision
     report["import_ns"] = imported - started
     report["pipeline_ns"] = solved - imported

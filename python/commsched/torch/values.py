@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
+from typing import Iterable
+
+import sympy
 import torch
 import torch.fx as fx
 from torch.fx.experimental.symbolic_shapes import optimization_hint
@@ -21,11 +26,38 @@ ELEMENT_TYPES = {
 }
 
 
+# Of symbols for sizes that only the run time knows: guesses that are better than UNBACKED_SIZE.
+_guesses: contextvars.ContextVar[dict] = contextvars.ContextVar("guesses", default={})
+
+
+@contextlib.contextmanager
+def guessed_sizes(exchanges: Iterable[tuple[torch.Tensor, Iterable]]):
+    """In this block, sizes count by what goes in where an exchange (its input, its splits) says no more: the pieces are
+    taken to be equal."""
+    guesses: dict = {}
+    token = _guesses.set(guesses)
+    try:
+        for given, splits in exchanges:
+            unknown = [s.node.expr for s in splits if isinstance(s, torch.SymInt) and s.node._hint is None]
+            unknown = [e for e in unknown if e.is_Symbol and e not in guesses]
+            if unknown:
+                piece = max(1, 2 * hint(given.shape[0]) // len(splits))  # the splits of both directions
+                guesses.update(dict.fromkeys(unknown, sympy.Integer(piece)))
+        yield
+    finally:
+        _guesses.reset(token)
+
+
 def hint(size) -> int:
     """A size as an integer: itself, or its hint. Adds no guard."""
     if type(size) is int:
         return size
     if isinstance(size, torch.SymInt):
+        guesses = _guesses.get()
+        if guesses and size.node._hint is None:
+            guessed = size.node.expr.xreplace(guesses)
+            if guessed.is_Integer:
+                return max(0, int(guessed))
         return max(0, int(optimization_hint(size, fallback=UNBACKED_SIZE)))
     return int(size)
 
