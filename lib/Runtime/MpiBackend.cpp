@@ -321,6 +321,7 @@ static int32_t createGroup(void *opaque, const char *name, const int32_t *member
   result->members.assign(members, members + size);
   result->index = index;
   result->ordinal = ordinal;
+  result->largestTag = largestMpiTag(comm);
   result->sent.resize(size);
   result->received.resize(size);
   job->groups.push_back(result.get());

@@ -31,7 +31,9 @@ static constexpr int pointToPointTag = 4 * tagNumbers;
 
 MpiOperation::MpiOperation(MpiGroup &group, commrt_work *work, const std::string &text)
     : work(work), text(text), group(group), number(0),
-      due(std::chrono::steady_clock::now() + std::chrono::nanoseconds(work->delay_ns)) {
+      due(std::chrono::steady_clock::now() + std::chrono::nanoseconds(work->delay_ns)) {}
+
+void MpiOperation::enlist() {
   if (isPointToPoint())
     return;
   number = group.started++;
@@ -231,7 +233,7 @@ bool MpiOperation::finishFirstRound() {
   return true;
 }
 
-static int64_t largestTag(MPI_Comm comm) {
+int64_t commsched::runtime::largestMpiTag(MPI_Comm comm) {
   int flag = 0;
   int *value = nullptr;
   constexpr int64_t guaranteed = 32767;
@@ -241,7 +243,7 @@ static int64_t largestTag(MPI_Comm comm) {
 }
 
 bool MpiOperation::hasValidTag() const {
-  return !isPointToPoint() || work->tag <= (largestTag(group.comm) - pointToPointTag - 1) / 2;
+  return !isPointToPoint() || work->tag <= (group.largestTag - pointToPointTag - 1) / 2;
 }
 
 bool MpiOperation::mayStart() const {

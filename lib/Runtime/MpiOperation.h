@@ -32,12 +32,16 @@ struct MpiHeader {
 
 class MpiOperation;
 
+/// MPI_TAG_UB.
+int64_t largestMpiTag(MPI_Comm comm);
+
 /// The members of one subset on their own communicator.
 struct MpiGroup {
   struct MpiJob *job;
   MPI_Comm comm;                ///< of all ranks of the job
   std::vector<int32_t> members; ///< by place: ranks
   int32_t index;
+  int64_t largestTag;                  ///< that this MPI allows
   int64_t ordinal;                     ///< among the job's groups; the ranks make them in the same order
   std::vector<int64_t> sent, received; ///< by place: messages (sends, receives) that are complete
   int64_t started = 0;                 ///< collectives so far; numbers their messages
@@ -51,7 +55,10 @@ struct MpiGroup {
 
 class MpiOperation {
 public:
+  /// Changes nothing but itself: any thread.
   MpiOperation(MpiGroup &group, commrt_work *work, const std::string &text);
+  /// Takes its place among the group's works, in the order of their submission. Like all below, under the job's mutex.
+  void enlist();
 
   bool isPointToPoint() const { return work->kind == COMMRT_SEND || work->kind == COMMRT_RECV; }
   /// Whether the tag of a send or receive is one that this MPI can carry.

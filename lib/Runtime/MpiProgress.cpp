@@ -80,6 +80,7 @@ void MpiJob::takeError() {
 
 void MpiJob::admit(std::unique_ptr<MpiOperation> operation) {
   MpiOperation *added = operation.get();
+  added->enlist();
   operations.push_back(std::move(operation));
   added->self = std::prev(operations.end());
   auto &held = added->isPointToPoint() ? added->group.heldMessages : added->group.heldCollectives;
