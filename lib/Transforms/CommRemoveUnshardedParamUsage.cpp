@@ -62,6 +62,10 @@ struct Plan {
 struct Refusal {
   Operation *op;
   std::string reason;
+  /// The program writes a parameter that it also gathers into: more likely a mistake than a missed optimization.
+  bool isMutation = false;
+  /// Nothing was to be gained: no remark.
+  bool isSilent = false;
 };
 
 /// Whether the operation writes the storage of the operand: itself, or as the destination of a collective.
@@ -85,7 +89,11 @@ public:
       });
       ++position;
     }
+    numPositions = position;
   }
+
+  /// The number of operations of the block.
+  int64_t size() const { return numPositions; }
 
   ArrayRef<Event> of(StorageId id) const {
     auto it = events.find(id);
@@ -105,6 +113,7 @@ public:
   Block &block;
 
 private:
+  int64_t numPositions = 0;
   llvm::DenseMap<StorageId, SmallVector<Event>> events;
   llvm::DenseMap<Operation *, int64_t> positions;
 };
@@ -114,6 +123,8 @@ class PatternReader {
 public:
   PatternReader(const Events &events, BlockArgument param) : events(events), param(param) {
     fullBytes = getStaticBytes(param.getType());
+    resized = llvm::any_of(param.getUsers(), [](Operation *user) { return isa<ResizeStorageOp>(user); });
+    state = resized ? State::Empty : State::Full;
   }
 
   std::optional<Refusal> read(Plan &plan) {
@@ -123,6 +134,8 @@ public:
     for (const Event &event : events.of(ids.front()))
       if (std::optional<Refusal> refusal = step(event, plan))
         return refusal;
+    if (!lastResize)
+      return finishWithoutResizes(plan);
     if (state != State::Empty)
       return Refusal{lastResize, "nothing takes the storage away again"};
     if (plan.windows.empty())
@@ -133,9 +146,19 @@ public:
 private:
   enum class State { Empty, Full, Copied };
 
+  /// The storage is there all the time, before the first copy with what the caller left in it, and after the last one
+  /// with what the caller finds: the last copy stays.
+  std::optional<Refusal> finishWithoutResizes(Plan &plan) {
+    plan.erased.pop_back();
+    plan.windows.back().end = events.size();
+    if (llvm::all_of(plan.windows, [](const Window &window) { return window.uses.empty(); }))
+      return Refusal{plan.windows.back().copy, "", /*isMutation=*/false, /*isSilent=*/true};
+    return checkSources(plan);
+  }
+
   Operation *firstResize() const {
     for (Operation *user : param.getUsers())
-      if (isa<ResizeStorageOp>(user))
+      if (isa<ResizeStorageOp>(user) || !lastUser)
         lastUser = user;
     return lastUser;
   }
@@ -148,10 +171,15 @@ private:
     auto copy = dyn_cast<FsdpCopyOp>(user);
     if (copy && event.operand == &copy.getDestMutable())
       return stepCopy(copy, direct, event, plan);
-    if (user->hasTrait<OpTrait::IsTerminator>() && user->getBlock() == &events.block)
+    if (user->hasTrait<OpTrait::IsTerminator>() && user->getBlock() == &events.block) {
+      if (!resized && event.operand->get() == param)
+        return std::nullopt; // It leaves with the contents of the last copy, which stays.
       return Refusal{user, "the parameter, a view of it or a collective on it leaves the block"};
+    }
     if (isWritten(*event.operand))
-      return Refusal{user, "the operation writes the parameter"};
+      return Refusal{user, "the operation writes the parameter", /*isMutation=*/resized};
+    if (!resized && state == State::Full)
+      return std::nullopt; // It reads what the caller left.
     if (state != State::Copied)
       return Refusal{user, "the operation uses the parameter, or a view of it, where it has no contents"};
     if (event.operand->get() == param)
@@ -165,9 +193,10 @@ private:
     if (!direct)
       return Refusal{resize, "the resize is of a view, or nested in another operation"};
     int64_t bytes = resize.getBytes();
-    if (bytes != 0 && bytes != *fullBytes)
+    // Uneven sharding pads the storage: it may be larger than the parameter.
+    if (bytes != 0 && bytes < *fullBytes)
       return Refusal{resize,
-                     "the parameter has " + std::to_string(*fullBytes) + " bytes, not " + std::to_string(bytes)};
+                     "the parameter has " + std::to_string(*fullBytes) + " bytes, more than " + std::to_string(bytes)};
     if ((bytes != 0) != (state == State::Empty))
       return Refusal{resize, bytes ? "the storage is full already" : "the storage is empty already"};
     if (bytes == 0 && state == State::Full)
@@ -202,6 +231,9 @@ private:
         for (const Event &event : events.of(id)) {
           if (isa<ResizeStorageOp>(event.operand->getOwner()))
             return Refusal{window.copy, "what is copied is a parameter that is resized too"};
+          auto copy = dyn_cast<FsdpCopyOp>(event.operand->getOwner());
+          if (copy && event.operand == &copy.getDestMutable())
+            return Refusal{window.copy, "what is copied is a parameter that is copied into too"};
           bool inside = event.position > window.begin && event.position < window.end;
           if (inside && isWritten(*event.operand))
             return Refusal{event.operand->getOwner(), "the operation writes the value that was copied"};
@@ -212,7 +244,9 @@ private:
   const Events &events;
   BlockArgument param;
   std::optional<int64_t> fullBytes;
-  State state = State::Empty;
+  /// Whether the storage comes and goes. Otherwise it is full from the beginning.
+  bool resized;
+  State state;
   Operation *lastResize = nullptr;
   mutable Operation *lastUser = nullptr;
 };
@@ -249,6 +283,10 @@ private:
       else
         params.insert(param);
     }
+    for (FsdpCopyOp copy : block.getOps<FsdpCopyOp>())
+      if (auto param = dyn_cast<BlockArgument>(copy.getDest());
+          param && param.getOwner() == &block && isa<RankedTensorType>(param.getType()))
+        params.insert(param);
     if (params.empty())
       return;
     // The storage map stays valid: a plan replaces uses of its own parameter only.
@@ -257,8 +295,14 @@ private:
     for (BlockArgument param : params) {
       Plan plan;
       if (std::optional<Refusal> refusal = PatternReader(events, param).read(plan)) {
+        if (refusal->isSilent)
+          continue;
         remarkMissed(refusal->op->getLoc(), kPassName,
                      "argument #" + std::to_string(param.getArgNumber()) + ": " + refusal->reason);
+        if (refusal->isMutation)
+          refusal->op->emitWarning() << "writes argument #" << param.getArgNumber()
+                                     << ", an unsharded parameter that gathered values are copied into; the write is "
+                                        "lost with the next copy or resize, and the parameter's copies stay";
         continue;
       }
       int64_t bytes = getStaticBytes(param.getType()).value_or(0) * plan.windows.size();

@@ -70,6 +70,7 @@ func.func @foreign_mutation(%p: tensor<4xf32>, %y: tensor<4xf32>) {
   comm.resize_storage %p to 16 : tensor<4xf32>
   comm.fsdp.copy %y into %p : tensor<4xf32> into tensor<4xf32>
   %v = comm.compute "view"(%p) aliases [0] : (tensor<4xf32>) -> tensor<2x2xf32>
+  // expected-warning @+2 {{writes argument #0, an unsharded parameter that gathered values are copied into}}
   // expected-remark @+1 {{Reason="argument #0: the operation writes the parameter"}}
   comm.compute "add_"(%v) mutates [0] : (tensor<2x2xf32>) -> ()
   comm.resize_storage %p to 0 : tensor<4xf32>
@@ -81,6 +82,7 @@ func.func @written_by_collective(%p: tensor<4xf32>, %y: tensor<4xf32>) {
   // CHECK: comm.resize_storage
   comm.resize_storage %p to 16 : tensor<4xf32>
   comm.fsdp.copy %y into %p : tensor<4xf32> into tensor<4xf32>
+  // expected-warning @+2 {{writes argument #0, an unsharded parameter that gathered values are copied into}}
   // expected-remark @+1 {{Reason="argument #0: the operation writes the parameter"}}
   %f = comm.all_reduce sum %y into %p on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   %w = comm.wait %f : !comm.future<tensor<4xf32>>
@@ -156,7 +158,7 @@ func.func @resizes(%p0: tensor<4xf32>, %p1: tensor<4xf32>, %p2: tensor<4xf32>, %
   comm.resize_storage %p0 to 16 : tensor<4xf32>
   // expected-remark @+1 {{Reason="argument #1: the storage is empty already"}}
   comm.resize_storage %p1 to 0 : tensor<4xf32>
-  // expected-remark @+1 {{Reason="argument #2: the parameter has 16 bytes, not 8"}}
+  // expected-remark @+1 {{Reason="argument #2: the parameter has 16 bytes, more than 8"}}
   comm.resize_storage %p2 to 8 : tensor<4xf32>
   comm.resize_storage %p3 to 16 : tensor<4xf32>
   // expected-remark @+1 {{Reason="argument #3: nothing was copied into the storage"}}
