@@ -221,7 +221,10 @@ VARIANTS = {
     BUCKETING: pytorch(collective_bucketing=True),
     "PyTorch, bucketing, limits zero": pytorch(
         collective_bucketing=True, max_memory_increase_gb=0.0, max_memory_increase_ratio=0.0),
-    "CommSched, seed passes": ours(solver="seed", bucketing=False),
+    # Inductor's two passes with their estimates on, within the input's peak.
+    "CommSched, seed passes": ours(solver="inductor", bucketing=False, passes=(
+        "comm-reorder-preserving-peak-memory{use-runtime-estimates=true}",
+        "comm-sink-waits-preserving-peak-memory{use-runtime-estimates=true swap-with-collectives=true}")),
     "CommSched, order only": ours(bucketing=False),
     "CommSched": ours(),
     "CommSched, at PyTorch's peak": ours(at_peak_of=BUCKETING),

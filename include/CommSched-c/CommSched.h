@@ -20,6 +20,7 @@
 #define COMMSCHED_C_COMMSCHED_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #if defined(__GNUC__)
 #define COMMSCHED_EXPORT __attribute__((visibility("default")))
@@ -75,6 +76,34 @@ COMMSCHED_EXPORT size_t commschedContextGetNumMessages(const CommSchedContext *c
 COMMSCHED_EXPORT CommSchedMessage commschedContextGetMessage(const CommSchedContext *context, size_t index);
 
 COMMSCHED_EXPORT void commschedContextClearMessages(CommSchedContext *context);
+
+/*===--- What passes ask their context for ----------------------------------------------===*/
+
+/**
+ * Sets the machine that passes believe whose option `machine` is not given: the name of a shipped profile, or a path.
+ * Returns 0 on success; a machine that cannot be loaded changes nothing.
+ */
+COMMSCHED_EXPORT int commschedContextSetMachine(CommSchedContext *context, const char *machine);
+
+/**
+ * Estimates one execution of an operation, ns; a negative number leaves it to the library's models. `name` is that of
+ * the operation ("linalg.matmul") or of a comm.compute ("aten.mm.default"), `location` what its location says: a name,
+ * "file:line:column" or "". Operations whose comm.cost has a time are not asked for. Equal questions need equal answers.
+ */
+typedef int64_t (*CommSchedEstimate)(const char *name, const char *location, void *data);
+
+/** Sets the estimate that all passes in the context ask, with `data` as its last argument; NULL for none. */
+COMMSCHED_EXPORT void commschedContextSetEstimate(CommSchedContext *context, CommSchedEstimate estimate, void *data);
+
+/**
+ * Gathers `count` times, ns, from every rank, as an all-gather does: `own` are this rank's, and rank r's go to
+ * `all[r * count]` and behind. Returns 0 on success.
+ */
+typedef int (*CommSchedGather)(const int64_t *own, size_t count, int64_t *all, void *data);
+
+/** Sets how comm-align-costs, if it is given no profiles, gets the costs of `numRanks` ranks; NULL for none. */
+COMMSCHED_EXPORT void commschedContextSetGather(CommSchedContext *context, size_t numRanks, CommSchedGather gather,
+                                                void *data);
 
 /*===--- Buffers ------------------------------------------------------------------------===*/
 

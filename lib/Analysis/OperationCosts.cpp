@@ -7,6 +7,7 @@
 //===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/OperationCosts.h"
+#include "CommSched/Analysis/Environment.h"
 #include "CommSched/Analysis/Storage.h"
 #include "Rounding.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
@@ -152,6 +153,14 @@ OpWork OperationCosts::learn(Operation *op, OpCostSource &source) const {
   return work;
 }
 
+std::optional<Ns> OperationCosts::askEmbedder(Operation *op) const {
+  const Environment *environment = Environment::of(op->getContext());
+  if (!environment || !environment->estimate)
+    return std::nullopt;
+  std::optional<Ns> time = environment->estimate(op);
+  return time ? std::optional<Ns>(std::clamp<Ns>(*time, 0, kMaxNs)) : std::nullopt;
+}
+
 OpWork OperationCosts::resolve(Operation *op, OpCostSource &source) const {
   auto attr = op->getAttrOfType<CostAttr>(CommDialect::kCostAttrName);
   OpWork work;
@@ -161,6 +170,9 @@ OpWork OperationCosts::resolve(Operation *op, OpCostSource &source) const {
   if (attr && attr.getTime()) {
     source = OpCostSource::Measured;
     work = timed(*attr.getTime());
+  } else if (std::optional<Ns> estimate = askEmbedder(op)) {
+    source = OpCostSource::Measured;
+    work = timed(*estimate);
   } else if (auto start = dyn_cast<CollectiveOpInterface>(op)) {
     source = OpCostSource::Collective;
     auto parts = static_cast<int64_t>(start.getCollectiveInputs().size());

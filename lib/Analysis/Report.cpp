@@ -309,5 +309,8 @@ llvm::json::Value Report::toJSON() const {
         {"traffic", llvm::json::Object{{"before", trafficToJSON(before)}, {"after", trafficToJSON(after)}}},
         {"per_collective", rowsToJSON(block)}});
   }
-  return llvm::json::Object{{"schema_version", 1}, {"machine", machine}, {"functions", std::move(functions)}};
+  return llvm::json::Object{{"schema_version", 1},
+                            {"machine", machine},
+                            {"functions", std::move(functions)},
+                            {"passes", commsched::toJSON(passes)}};
 }

@@ -113,4 +113,7 @@ void commsched::printTable(const Report &report, raw_ostream &os) {
     os << "no collectives: nothing to hide\n";
   for (const BlockReport &block : report.blocks)
     printBlock(block, os);
+  // Of a single pass everything is said by now.
+  if (llvm::any_of(report.passes, [&](const PassRecord &record) { return record.pass != report.passes.front().pass; }))
+    printPasses(report.passes, os);
 }

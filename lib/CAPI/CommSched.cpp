@@ -12,6 +12,8 @@
 
 #include "CommSched-c/CommSched.h"
 
+#include "CommSched/Analysis/Environment.h"
+#include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/InitAll.h"
 #include "CommSched/Transforms/ReportCollector.h"
 
@@ -198,6 +200,54 @@ CommSchedMessage commschedContextGetMessage(const CommSchedContext *context, siz
 }
 
 void commschedContextClearMessages(CommSchedContext *context) { context->messages.messages.clear(); }
+
+//===--- What passes ask their context for ----------------------------------------------===//
+
+/// The environment; the comm dialect is loaded for it.
+static commsched::Environment &environmentOf(CommSchedContext *context) {
+  context->context.loadDialect<commsched::comm::CommDialect>();
+  return *commsched::Environment::of(&context->context);
+}
+
+int commschedContextSetMachine(CommSchedContext *context, const char *machine) {
+  llvm::Expected<commsched::MachineModel> model = commsched::MachineModel::load(machine);
+  if (!model) {
+    context->addError(llvm::toString(model.takeError()));
+    return 1;
+  }
+  environmentOf(context).machine = machine;
+  return 0;
+}
+
+void commschedContextSetEstimate(CommSchedContext *context, CommSchedEstimate estimate, void *data) {
+  if (!estimate) {
+    environmentOf(context).estimate = nullptr;
+    return;
+  }
+  environmentOf(context).estimate = [estimate, data](Operation *op) -> std::optional<commsched::Ns> {
+    auto compute = dyn_cast<commsched::comm::ComputeOp>(op);
+    std::string name = (compute ? compute.getName() : op->getName().getStringRef()).str();
+    std::vector<std::string> location = commsched::describeLocation(op->getLoc());
+    int64_t time = estimate(name.c_str(), location.empty() ? "" : location.front().c_str(), data);
+    return time < 0 ? std::nullopt : std::optional<commsched::Ns>(time);
+  };
+}
+
+void commschedContextSetGather(CommSchedContext *context, size_t numRanks, CommSchedGather gather, void *data) {
+  if (!gather) {
+    environmentOf(context).gather = nullptr;
+    return;
+  }
+  environmentOf(context).gather = [=](llvm::ArrayRef<commsched::Ns> own) -> std::vector<std::vector<commsched::Ns>> {
+    std::vector<int64_t> all(numRanks * own.size());
+    if (gather(own.data(), own.size(), all.data(), data))
+      return {};
+    std::vector<std::vector<commsched::Ns>> byRank;
+    for (size_t rank = 0; rank < numRanks; ++rank)
+      byRank.emplace_back(all.begin() + rank * own.size(), all.begin() + (rank + 1) * own.size());
+    return byRank;
+  };
+}
 
 //===--- Modules ------------------------------------------------------------------------===//
 

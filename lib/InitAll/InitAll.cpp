@@ -13,6 +13,7 @@
 #include "CommSched/InitAll.h"
 
 #include "CommSched/Analysis/CostInterface.h"
+#include "CommSched/Analysis/Environment.h"
 #include "CommSched/Conversion/Bufferization.h"
 #include "CommSched/Conversion/Passes.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
@@ -20,7 +21,10 @@
 #include "CommSched/Transforms/Pipelines.h"
 #include "mlir/IR/DialectRegistry.h"
 
-void commsched::registerAllDialects(mlir::DialectRegistry &registry) { registry.insert<comm::CommDialect>(); }
+void commsched::registerAllDialects(mlir::DialectRegistry &registry) {
+  registry.insert<comm::CommDialect>();
+  registerEnvironment(registry);
+}
 
 void commsched::registerAllExtensions(mlir::DialectRegistry &registry) {
   registerCostModels(registry);

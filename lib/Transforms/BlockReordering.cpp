@@ -16,6 +16,7 @@
 #include "CommSched/Scheduling/Memory.h"
 #include "CommSched/Transforms/Bucketing.h"
 #include "CommSched/Transforms/SchedulingOptions.h"
+#include "JournalRecords.h"
 #include "ReorderingRemarks.h"
 #include "mlir/IR/Threading.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -128,6 +129,8 @@ FailureOr<bool> commsched::reorderBlocks(Operation *root, StringRef passName, co
       inputPeaks.peaks.try_emplace(&block, outcome.inputPeak);
       moved |= !llvm::is_sorted(outcome.result.order);
       emitRemarks(passName, *outcome.loaded, outcome.result);
+      if (PassJournal *journal = journalOf(root->getContext()))
+        journal->add(makeRecord(passName, *outcome.loaded, outcome.result));
     }
     if (moved && isa<FunctionOpInterface>(function))
       stampSignature(function);

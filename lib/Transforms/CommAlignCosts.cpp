@@ -7,7 +7,8 @@
 //===-----------------------------------------------------------------------------------------===//
 //
 // All ranks have to decide alike. Each rank's costs of the operations that are measured go together, from profile files
-// or through the embedder's hook, and their median becomes the operation's measured time.
+// or through the embedder's hook (the environment's, or the one that the pass was made with), and their median becomes
+// the operation's measured time.
 //
 //===-----------------------------------------------------------------------------------------===//
 
@@ -40,10 +41,19 @@ struct CommAlignCostsPass : public commsched::impl::CommAlignCostsBase<CommAlign
 
   LogicalResult initialize(MLIRContext *context) final {
     models.clear();
-    if (profiles.empty())
-      return emitError(UnknownLoc::get(context)) << "comm-align-costs: no profiles given";
-    for (const std::string &profile : profiles) {
-      llvm::Expected<MachineModel> machine = MachineModel::load(profile);
+    SmallVector<std::string> names(profiles.begin(), profiles.end());
+    // One empty name is what the pipeline passes on where the user names no profiles: this rank's machine.
+    const Environment *environment = Environment::of(context);
+    bool isOwn = names.empty() || (names.size() == 1 && names.front().empty());
+    if (isOwn && !gather && environment)
+      gather = environment->gather;
+    if (names.empty() && gather)
+      names.push_back("");
+    if (names.empty())
+      return emitError(UnknownLoc::get(context))
+             << "comm-align-costs: no profiles given, and nothing that gathers costs from the ranks";
+    for (const std::string &name : names) {
+      llvm::Expected<MachineModel> machine = MachineModel::load(machineName(context, name));
       if (!machine)
         return emitError(UnknownLoc::get(context)) << llvm::toString(machine.takeError());
       models.push_back(std::make_shared<const CostModel>(std::move(*machine)));

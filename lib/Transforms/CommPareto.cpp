@@ -10,6 +10,7 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
+#include "CommSched/Analysis/Environment.h"
 #include "CommSched/Analysis/ParetoReport.h"
 #include "CommSched/Scheduling/Bounds.h"
 #include "CommSched/Transforms/Passes.h"
@@ -46,7 +47,7 @@ struct CommParetoPass : public commsched::impl::CommParetoBase<CommParetoPass> {
 
   void runOnOperation() final {
     markAllAnalysesPreserved();
-    ParetoReport report = {machine, {}};
+    ParetoReport report = {machineName(&getContext(), machine), {}};
     WalkResult solved = WalkResult::advance();
     forEachReportedBlock(getOperation(), [&](FunctionOpInterface function, Block &block, std::string name) {
       if (solved.wasInterrupted())

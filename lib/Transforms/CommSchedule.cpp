@@ -17,6 +17,7 @@
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/SchedulingOptions.h"
 #include "CommSched/Transforms/TrafficCheck.h"
+#include "JournalRecords.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/StringExtras.h"
@@ -127,6 +128,9 @@ private:
     for (const StartOutcome &outcome : result.starts)
       locations.push_back(loaded.nodes[outcome.start]->getLoc());
     remarkOutcomes(loaded, result, locations);
+    if (PassJournal *journal = journalOf(parent->getContext()))
+      journal->add(makeRecord(getArgument(), loaded, result,
+                              [&](const StartOutcome &outcome) { return explain(loaded, outcome, result.limit); }));
     TrafficCheck traffic(block);
     applySchedule(loaded, result.buckets, result.expanded, result.order);
     if (failed(traffic.compare(TrafficCheck(block), parent->getLoc(), getArgument())))

@@ -21,7 +21,7 @@ namespace {
 template <typename PassOptions> PassOptions makeOptions(const OverlapOptions &options) {
   PassOptions result;
   result.machine = options.machine;
-  result.memoryBudgetRatio = options.memoryBudgetRatio;
+  result.memoryBudgetRatio = memoryBudgetOf(options);
   result.memoryLimitBytes = options.memoryLimitBytes;
   result.collectiveOrder = options.collectiveOrder;
   return result;
@@ -35,18 +35,10 @@ std::unique_ptr<Pass> makeSchedule(const OverlapOptions &options) {
   return createCommSchedule(passOptions);
 }
 
-/// The peak-preserving passes: here they believe the costs, so that no move makes the program slower.
-std::unique_ptr<Pass> makeReorderPreservingPeak(const OverlapOptions &options) {
-  auto passOptions = makeOptions<CommReorderPreservingPeakMemoryOptions>(options);
-  passOptions.useRuntimeEstimates = true;
-  return createCommReorderPreservingPeakMemory(passOptions);
-}
-
-std::unique_ptr<Pass> makeSinkWaitsPreservingPeak(const OverlapOptions &options) {
-  auto passOptions = makeOptions<CommSinkWaitsPreservingPeakMemoryOptions>(options);
-  passOptions.useRuntimeEstimates = true;
-  passOptions.swapWithCollectives = true;
-  return createCommSinkWaitsPreservingPeakMemory(passOptions);
+/// A peak-preserving pass: its other defaults are Inductor's.
+template <typename PassOptions, std::unique_ptr<Pass> (*create)(PassOptions)>
+std::unique_ptr<Pass> makePeakPreserving(const OverlapOptions &options) {
+  return create(makeOptions<PassOptions>(options));
 }
 
 /// A pass that knows no memory limit.
@@ -103,7 +95,7 @@ struct Stage {
   std::unique_ptr<Pass> (*make)(const OverlapOptions &options);
 };
 
-/// All passes that `passes` may name.
+/// The passes that take what concerns them from the pipeline's options.
 constexpr Stage kStages[] = {
     {"comm-schedule", makeSchedule},
     {"comm-bucket", makeBucket},
@@ -114,19 +106,18 @@ constexpr Stage kStages[] = {
     {"comm-sink-waits", makeUnlimited<CommSinkWaitsOptions, createCommSinkWaits>},
     {"comm-reorder-compute-for-overlap",
      makeUnlimited<CommReorderComputeForOverlapOptions, createCommReorderComputeForOverlap>},
-    {"comm-reorder-preserving-peak-memory", makeReorderPreservingPeak},
-    {"comm-sink-waits-preserving-peak-memory", makeSinkWaitsPreservingPeak},
+    {"comm-reorder-preserving-peak-memory",
+     makePeakPreserving<CommReorderPreservingPeakMemoryOptions, createCommReorderPreservingPeakMemory>},
+    {"comm-sink-waits-preserving-peak-memory",
+     makePeakPreserving<CommSinkWaitsPreservingPeakMemoryOptions, createCommSinkWaitsPreservingPeakMemory>},
     {"comm-order-collectives", makePlain<createCommOrderCollectives>},
     {"comm-order-fsdp", makeUnlimited<CommOrderFsdpOptions, createCommOrderFsdp>},
     {"comm-align-costs", makeAlignCosts},
+    {"comm-decompose-all-to-all", makePlain<createCommDecomposeAllToAll>},
+    {"comm-pareto", makePareto},
     {"comm-verify", makePlain<createCommVerify>},
     {"comm-report", makeReport},
 };
-
-std::unique_ptr<Pass> makePass(StringRef name, const OverlapOptions &options) {
-  const Stage *stage = llvm::find_if(kStages, [&](const Stage &entry) { return entry.name == name; });
-  return stage == std::end(kStages) ? nullptr : stage->make(options);
-}
 
 std::string listStages() {
   return llvm::join(llvm::map_range(kStages, [](const Stage &stage) { return stage.name.str(); }), ", ");
@@ -145,6 +136,12 @@ public:
     modules.addPass(std::move(pass));
   }
 
+  /// Adds what MLIR's parser makes of `text`. Fails with its message in `os`.
+  LogicalResult parse(StringRef text, llvm::raw_ostream &os) {
+    finish();
+    return parsePassPipeline(text, modules, os);
+  }
+
   void finish() {
     if (inside.empty())
       return;
@@ -157,21 +154,57 @@ private:
   OpPassManager inside;
 };
 
+/// The first error of MLIR's parser, without the place and the text that it points at.
+StringRef firstError(StringRef message) {
+  constexpr llvm::StringLiteral kError = "error: ";
+  size_t at = message.find(kError);
+  return (at == StringRef::npos ? message : message.drop_front(at + kError.size())).split('\n').first;
+}
+
 /// What runs where the user names nothing.
 std::vector<std::string> defaultPasses(OverlapOptions::Solver solver) {
-  if (solver == OverlapOptions::Solver::Seed)
+  if (solver == OverlapOptions::Solver::Inductor)
     return {"comm-reorder-preserving-peak-memory", "comm-sink-waits-preserving-peak-memory"};
   return {"comm-schedule"};
 }
 
+/// Adds one entry of `passes`. Fails with what is wrong in `os`.
+LogicalResult addEntry(StageList &stages, StringRef entry, const OverlapOptions &options, llvm::raw_ostream &os) {
+  StringRef name = entry.take_until([](char c) { return c == '{'; }), own = entry.drop_front(name.size());
+  const Stage *stage = llvm::find_if(kStages, [&](const Stage &known) { return known.name == name.trim(); });
+  if (stage == std::end(kStages))
+    return stages.parse(entry, os);
+  std::unique_ptr<Pass> pass = stage->make(options);
+  if (own.consume_front("{") && !own.consume_back("}")) {
+    os << "expected '}' at the end of '" << entry << "'";
+    return failure();
+  }
+  auto report = [&](const llvm::Twine &message) {
+    os << name << ": " << message;
+    return failure();
+  };
+  if (failed(pass->initializeOptions(own, report)))
+    return failure();
+  stages.add(std::move(pass));
+  return success();
+}
+
 } // namespace
+
+double commsched::memoryBudgetOf(const OverlapOptions &options) {
+  /// What Inductor's two passes may add to the peak by default.
+  constexpr double kInductorBudget = 0.2;
+  if (options.memoryBudgetRatio != -1.0)
+    return options.memoryBudgetRatio;
+  return options.solver == OverlapOptions::Solver::Inductor ? kInductorBudget : 0.0;
+}
 
 ReportOptions commsched::getReportOptions(const OverlapOptions &options) {
   ReportOptions report;
   report.machine = options.machine;
   report.collectiveOrder = options.collectiveOrder;
   report.bucketing = options.bucketing;
-  report.memoryBudgetRatio = options.memoryBudgetRatio;
+  report.memoryBudgetRatio = memoryBudgetOf(options);
   report.memoryLimitBytes = options.memoryLimitBytes;
   report.reportFile = options.reportFile;
   report.timelineFile = options.timelineFile;
@@ -193,16 +226,26 @@ LogicalResult commsched::buildOverlapPipeline(OpPassManager &manager, const Over
   if (collector)
     manager.addPass(createReportStagePass(collector, ReportStage::Begin));
   StageList stages(manager);
-  for (StringRef name : names) {
-    std::unique_ptr<Pass> pass = makePass(name, options);
-    if (!pass)
-      return error("reorder-comm-overlap: unknown pass '" + name + "' in 'passes'; known: " + listStages());
-    stages.add(std::move(pass));
+  for (StringRef entry : names) {
+    std::string message;
+    llvm::raw_string_ostream os(message);
+    if (failed(addEntry(stages, entry, options, os)))
+      return error("reorder-comm-overlap: cannot run '" + entry + "' of 'passes': " + firstError(message) +
+                   "; any registered pass can be named, and of this project " + listStages());
   }
   stages.finish();
   if (collector)
     manager.addPass(createReportStagePass(collector, ReportStage::End));
   return success();
+}
+
+/// `solver=seed` is what `solver=inductor` was called before.
+static std::string replaceAlias(StringRef options) {
+  constexpr llvm::StringLiteral kOld = "solver=seed", kNew = "solver=inductor";
+  size_t at = options.find(kOld);
+  bool isOption = at != StringRef::npos && (at == 0 || options[at - 1] == ' ') &&
+                  (at + kOld.size() == options.size() || options[at + kOld.size()] == ' ');
+  return isOption ? (options.take_front(at) + kNew + options.drop_front(at + kOld.size())).str() : options.str();
 }
 
 void commsched::registerPipelines() {
@@ -211,7 +254,7 @@ void commsched::registerPipelines() {
     OverlapOptions options;
     std::string message;
     llvm::raw_string_ostream os(message);
-    if (failed(options.parseFromString(text, os)))
+    if (failed(options.parseFromString(replaceAlias(text), os)))
       return error("reorder-comm-overlap: cannot read '" + text + "'" + (message.empty() ? "" : ": ") +
                    StringRef(message).rtrim());
     return buildOverlapPipeline(manager, options, error);

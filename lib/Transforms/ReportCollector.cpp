@@ -7,6 +7,7 @@
 //===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Transforms/ReportCollector.h"
+#include "CommSched/Analysis/Environment.h"
 #include "CommSched/Analysis/ScheduleSignature.h"
 #include "CommSched/Scheduling/ScheduleFacts.h"
 #include "CommSched/Transforms/SchedulingOptions.h"
@@ -60,12 +61,12 @@ LogicalResult commsched::writeReportFile(Location loc, StringRef file,
 }
 
 LogicalResult ReportCollector::begin(ModuleOp module) {
-  llvm::Expected<MachineModel> machine = MachineModel::load(options.machine);
+  llvm::Expected<MachineModel> machine = MachineModel::load(machineName(module.getContext(), options.machine));
   if (!machine)
     return emitError(module.getLoc()) << llvm::toString(machine.takeError());
   CostModel model(*machine);
   OperationCosts costs(model);
-  result = {options.machine, {}};
+  result = {machineName(module.getContext(), options.machine), {}};
   MeasureOptions measure;
   measure.load = {options.collectiveOrder, options.bucketing};
   measure.boundLimit = [this](Bytes peak) {
@@ -79,13 +80,32 @@ LogicalResult ReportCollector::begin(ModuleOp module) {
     report.limit = peakLimit(report.before.peak, options.memoryBudgetRatio, options.memoryLimitBytes);
     result.blocks.push_back(std::move(report));
   });
+  journal = std::make_shared<PassJournal>();
+  if (Environment *environment = Environment::of(module.getContext()))
+    outerJournal = std::exchange(environment->journal, journal);
   began = std::chrono::steady_clock::now();
   return success();
 }
 
+/// Takes what passes wrote down since begin(), by block in the order of the report.
+void ReportCollector::takeJournal(ModuleOp module) {
+  if (Environment *environment = Environment::of(module.getContext()))
+    environment->journal = std::exchange(outerJournal, nullptr);
+  result.passes = journal->take();
+  llvm::StringMap<size_t> rank;
+  for (auto [index, block] : llvm::enumerate(result.blocks))
+    rank[block.name] = index;
+  auto rankOf = [&](const PassRecord &record) {
+    auto it = rank.find(record.block);
+    return it == rank.end() ? rank.size() : it->second;
+  };
+  llvm::stable_sort(result.passes, [&](const PassRecord &a, const PassRecord &b) { return rankOf(a) < rankOf(b); });
+}
+
 LogicalResult ReportCollector::end(ModuleOp module) {
+  takeJournal(module);
   Ns spent = std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
-  llvm::Expected<MachineModel> machine = MachineModel::load(options.machine);
+  llvm::Expected<MachineModel> machine = MachineModel::load(machineName(module.getContext(), options.machine));
   if (!machine)
     return emitError(module.getLoc()) << llvm::toString(machine.takeError());
   CostModel model(*machine);
@@ -112,6 +132,7 @@ LogicalResult ReportCollector::end(ModuleOp module) {
 LogicalResult ReportCollector::measureOnce(ModuleOp module) {
   if (failed(begin(module)))
     return failure();
+  takeJournal(module);
   size_t next = 0;
   forEachReportedBlock(module, [&](FunctionOpInterface function, Block &, std::string) {
     BlockReport &report = result.blocks[next++];
@@ -153,7 +174,33 @@ private:
   ReportStage stage;
 };
 
+/// A pipeline between the two halves of a report. Passes cannot be added to a pipeline that a parser has filled.
+class ReportedPipeline : public PassWrapper<ReportedPipeline, OperationPass<ModuleOp>> {
+public:
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ReportedPipeline)
+  ReportedPipeline(std::shared_ptr<ReportCollector> collector, OpPassManager body)
+      : collector(std::move(collector)), body(std::move(body)) {}
+  StringRef getName() const final { return "comm-reported-pipeline"; }
+
+  void getDependentDialects(DialectRegistry &registry) const final { body.getDependentDialects(registry); }
+
+  void runOnOperation() final {
+    if ((collector && failed(collector->begin(getOperation()))) || failed(runPipeline(body, getOperation())) ||
+        (collector && failed(collector->end(getOperation()))))
+      signalPassFailure();
+  }
+
+private:
+  std::shared_ptr<ReportCollector> collector;
+  OpPassManager body;
+};
+
 } // namespace
+
+std::unique_ptr<Pass> commsched::createReportedPipeline(std::shared_ptr<ReportCollector> collector,
+                                                        OpPassManager body) {
+  return std::make_unique<ReportedPipeline>(std::move(collector), std::move(body));
+}
 
 std::unique_ptr<Pass> commsched::createReportStagePass(std::shared_ptr<ReportCollector> collector, ReportStage stage) {
   return std::make_unique<ReportStagePass>(std::move(collector), stage);

@@ -7,6 +7,7 @@
 //===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Transforms/SchedulingOptions.h"
+#include "CommSched/Analysis/Environment.h"
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <algorithm>
@@ -16,7 +17,7 @@ using namespace mlir;
 using namespace commsched;
 
 std::shared_ptr<const CostModel> commsched::loadCostModel(MLIRContext *context, StringRef machine) {
-  llvm::Expected<MachineModel> model = MachineModel::load(machine);
+  llvm::Expected<MachineModel> model = MachineModel::load(machineName(context, machine));
   if (model)
     return std::make_shared<const CostModel>(std::move(*model));
   emitError(UnknownLoc::get(context)) << llvm::toString(model.takeError());

@@ -128,11 +128,73 @@ static void testReport(void) {
   commschedContextDestroy(context);
 }
 
+/* Costs the product 4,000 ns and everything else what the library says. Counts its questions. */
+static int64_t estimate(const char *name, const char *location, void *data) {
+  ++*(int *)data;
+  CHECK(strncmp(location, "test.mlir:", 10) == 0);
+  return strcmp(name, "aten.mm.default") == 0 ? 4000 : -1;
+}
+
+/* Three ranks: this one's times, and twice and three times as much. */
+static int gather(const int64_t *own, size_t count, int64_t *all, void *data) {
+  size_t rank, index;
+  *(size_t *)data = count;
+  for (rank = 0; rank < 3; ++rank)
+    for (index = 0; index < count; ++index)
+      all[rank * count + index] = own[index] * (int64_t)(rank + 1);
+  return 0;
+}
+
+static int refuse(const int64_t *own, size_t count, int64_t *all, void *data) {
+  (void)own, (void)count, (void)all, (void)data;
+  return 1;
+}
+
+static const char product[] = "comm.group @dp #comm.iota<[1, 4]>\n"
+                              "func.func @f(%x: tensor<4xf32>) -> (tensor<16xf32>, tensor<4xf32>) {\n"
+                              "  %m = comm.compute \"aten.mm.default\"(%x) : (tensor<4xf32>) -> tensor<4xf32>\n"
+                              "  %f = comm.all_gather %x on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>\n"
+                              "  %r = comm.wait %f : !comm.future<tensor<16xf32>>\n"
+                              "  return %r, %m : tensor<16xf32>, tensor<4xf32>\n"
+                              "}\n";
+
+/* The machine, the estimate and the ranks' costs reach passes that are made from text. */
+static void testEnvironment(void) {
+  CommSchedContext *context = commschedContextCreate();
+  CommSchedModule *module = parse(context, product);
+  CommSchedBuffer text;
+  int questions = 0;
+  size_t gathered = 0;
+  CHECK(commschedContextSetMachine(context, "abacus") != 0);
+  CHECK(strstr(commschedContextGetMessage(context, 0).text, "abacus") != NULL);
+  CHECK(commschedContextSetMachine(context, "cpu-mpi") == 0);
+  CHECK(commschedModuleRunPipelineWithReport(module, "comm-raise", NULL, &text) == 0);
+  CHECK(strstr(text.data, "\"machine\": \"cpu-mpi\"") != NULL);
+  CHECK(strstr(text.data, "\"pass\": \"comm-raise\"") != NULL);
+  commschedBufferDestroy(text);
+
+  CHECK(commschedModuleRunPipeline(module, "comm-align-costs") != 0);
+  commschedContextSetEstimate(context, estimate, &questions);
+  commschedContextSetGather(context, 3, refuse, NULL);
+  CHECK(commschedModuleRunPipeline(module, "comm-align-costs") != 0);
+  commschedContextSetGather(context, 3, gather, &gathered);
+  CHECK(commschedModuleRunPipeline(module, "comm-align-costs") == 0);
+  CHECK(questions > 0 && gathered == 1);
+  text = commschedModulePrint(module, 0);
+  CHECK(strstr(text.data, "#comm.cost<time = 8000>") != NULL);
+  commschedBufferDestroy(text);
+  commschedContextSetEstimate(context, NULL, NULL);
+  commschedContextSetGather(context, 0, NULL, NULL);
+  commschedModuleDestroy(module);
+  commschedContextDestroy(context);
+}
+
 int main(void) {
   CHECK(commschedGetVersion()[0] != 0);
   testRoundTrip();
   testBadInput();
   testReport();
+  testEnvironment();
   if (failures == 0)
     printf("all checks hold\n");
   return failures != 0;

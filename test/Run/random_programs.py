@@ -33,7 +33,7 @@ VARIANTS = ["--comm-bucket=form=coalesced", "--comm-bucket=mixed-types", "--comm
             "'--comm-schedule=effort=20000 memory-budget-ratio=0.5'",
             "--comm-reinplace-all-gather --comm-remove-unsharded-param-usage --comm-bucket --comm-schedule=effort=20000 "
             "--comm-realize-buffers",
-            "--reorder-comm-overlap=effort=20000", "--reorder-comm-overlap=solver=seed",
+            "--reorder-comm-overlap=effort=20000", "--reorder-comm-overlap=solver=inductor",
             "--comm-bufferize --comm-plan-buffers"]
 # A search that goes on for a second finds no other kind of program than one that goes on for a tenth of it.
 OPTIONS = {"comm-schedule": "=effort=20000"}

@@ -27,7 +27,7 @@
 // Tests that a profile that cannot be read is one line that says why.
 // BROKEN: error: {{.*}}broken.json
 // MISSING: error: {{.*}}'nowhere'
-// EMPTY: error: comm-align-costs: no profiles given
+// EMPTY: error: comm-align-costs: no profiles given, and nothing that gathers costs from the ranks
 
 //--- broken.json
 {"name": 

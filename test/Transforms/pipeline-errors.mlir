@@ -1,4 +1,6 @@
 // RUN: not comm-opt %s --reorder-comm-overlap="passes=comm-schedule,no-such-pass" 2>&1 | FileCheck %s --check-prefix=PASS
+// RUN: not comm-opt %s --reorder-comm-overlap="passes=comm-bucket{no-such-option=1}" 2>&1 | FileCheck %s --check-prefix=PASSOPTION
+// RUN: not comm-opt %s --reorder-comm-overlap="passes=canonicalize{max-iterations=x}" 2>&1 | FileCheck %s --check-prefix=FOREIGN
 // RUN: not comm-opt %s --reorder-comm-overlap="machine=no-such-machine" 2>&1 | FileCheck %s --check-prefix=MACHINE
 // RUN: not comm-opt %s --reorder-comm-overlap="memory-budget-ratio=-0.5" 2>&1 | FileCheck %s --check-prefix=BUDGET
 // RUN: not comm-opt %s --reorder-comm-overlap="memory-limit-bytes=-7" 2>&1 | FileCheck %s --check-prefix=NEGATIVE
@@ -16,8 +18,10 @@ func.func @f(%w: tensor<16xf32>) -> tensor<64xf32> {
   return %g : tensor<64xf32>
 }
 
-// PASS: error: reorder-comm-overlap: unknown pass 'no-such-pass' in 'passes'; known: comm-schedule, {{.*}}comm-align-costs{{.*}}comm-report{{$}}
+// PASS: error: reorder-comm-overlap: cannot run 'no-such-pass' of 'passes': 'no-such-pass' does not refer to a registered pass or pass pipeline; any registered pass can be named, and of this project comm-schedule, {{.*}}comm-align-costs{{.*}}comm-report{{$}}
 // PASS-NOT: {{.}}
+// PASSOPTION: error: {{.*}}no-such-option
+// FOREIGN: error: {{.*}}max-iterations
 // MACHINE: no-such-machine
 // BUDGET: memory-budget-ratio=-0.50: expected a fraction from 0 to 1e6
 // LIMIT: error: no order was found with a peak of at most 16 B (16 bytes): the lowest is 256 B, 240 bytes too much

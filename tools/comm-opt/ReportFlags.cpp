@@ -11,7 +11,9 @@
 //===------------------------------------------------------------------------------------===//
 
 #include "ReportFlags.h"
+#include "ToolOptions.h"
 
+#include "CommSched/Analysis/Environment.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/ReportCollector.h"
 
@@ -19,18 +21,20 @@
 #include "llvm/Support/CommandLine.h"
 
 using namespace llvm;
+using namespace commsched;
 
 // Declared for --help and for the check of unknown flags; their values never get here.
-static cl::opt<std::string> commMachine("comm-machine", cl::value_desc("profile"),
-                                        cl::desc("Machine whose costs are believed: a shipped profile (h100-sxm, ...) "
-                                                 "or a path"));
-static cl::opt<std::string> commReportFile("comm-report-file", cl::value_desc("file.json"),
+static cl::opt<std::string>
+    commMachine("comm-machine", cl::value_desc("profile"), cl::cat(projectOptions()),
+                cl::desc("Machine whose costs all passes believe that are not told otherwise: a "
+                         "shipped profile (h100-sxm, ...) or a path"));
+static cl::opt<std::string> commReportFile("comm-report-file", cl::value_desc("file.json"), cl::cat(projectOptions()),
                                            cl::desc("Write what the run changed as JSON; --comm-report=file.json for "
                                                     "short"));
-static cl::opt<std::string> commTimeline("comm-timeline", cl::value_desc("file"),
+static cl::opt<std::string> commTimeline("comm-timeline", cl::value_desc("file"), cl::cat(projectOptions()),
                                          cl::desc("Write the timeline before and after: a page where the name ends in "
                                                   ".html, a Perfetto trace otherwise"));
-static cl::opt<std::string> commParetoFile("comm-pareto-file", cl::value_desc("file.json"),
+static cl::opt<std::string> commParetoFile("comm-pareto-file", cl::value_desc("file.json"), cl::cat(projectOptions()),
                                            cl::desc("Write the input's time against peak memory as JSON, and as a "
                                                     "picture to file.svg; --comm-pareto=file.json for short"));
 
@@ -70,8 +74,7 @@ commsched::ReportFlags::ReportFlags(int argc, char **argv) {
 
 std::string commsched::ReportFlags::asPassOptions() const {
   std::string options;
-  for (auto [name, value] : {std::pair<StringRef, const std::string &>("machine", machine),
-                             {"report-file", reportFile},
+  for (auto [name, value] : {std::pair<StringRef, const std::string &>("report-file", reportFile),
                              {"timeline-file", timelineFile},
                              {"pareto-file", paretoFile}})
     if (!value.empty())
@@ -106,28 +109,49 @@ void commsched::ReportFlags::addToPipelines() {
   }
 }
 
+namespace {
+
+/// Makes a machine the one that all passes of a context believe.
+class MachineExtension : public mlir::DialectExtension<MachineExtension, comm::CommDialect> {
+public:
+  explicit MachineExtension(std::string machine) : machine(std::move(machine)) {}
+  void apply(mlir::MLIRContext *, comm::CommDialect *dialect) const final {
+    dialect->getRegisteredInterface<Environment>()->machine = machine;
+  }
+
+private:
+  std::string machine;
+};
+
+} // namespace
+
+Error commsched::ReportFlags::setMachine(mlir::DialectRegistry &registry) const {
+  if (machine.empty())
+    return Error::success();
+  if (Expected<MachineModel> loaded = MachineModel::load(machine); !loaded)
+    return loaded.takeError();
+  registry.addExtension(mlir::TypeID::get<MachineExtension>(), std::make_unique<MachineExtension>(machine));
+  return Error::success();
+}
+
 void commsched::ReportFlags::apply(mlir::MlirOptMainConfig &config) const {
   if (passedOn || !any())
     return;
   ReportOptions options;
-  if (!machine.empty())
-    options.machine = machine;
   options.reportFile = reportFile;
   options.timelineFile = timelineFile;
   CommParetoOptions pareto;
-  pareto.machine = options.machine;
   pareto.file = paretoFile;
   bool report = !reportFile.empty() || !timelineFile.empty();
   config.setPassPipelineSetupFn([inner = config, options, pareto, report](mlir::PassManager &manager) -> LogicalResult {
-    auto collector = std::make_shared<ReportCollector>(options);
-    if (!pareto.file.empty())
-      manager.addPass(createCommPareto(pareto));
-    if (report)
-      manager.addPass(createReportStagePass(collector, ReportStage::Begin));
     if (failed(inner.setupPassPipeline(manager)))
       return mlir::failure();
-    if (report)
-      manager.addPass(createReportStagePass(collector, ReportStage::End));
+    mlir::OpPassManager body(manager);
+    manager.clear();
+    if (!pareto.file.empty())
+      manager.addPass(createCommPareto(pareto));
+    auto collector = report ? std::make_shared<ReportCollector>(options) : nullptr;
+    manager.addPass(createReportedPipeline(std::move(collector), std::move(body)));
     return mlir::success();
   });
 }

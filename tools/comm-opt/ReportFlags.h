@@ -6,11 +6,11 @@
 //
 //===------------------------------------------------------------------------------------===//
 //
-// --comm-machine, --comm-report, --comm-timeline and --comm-pareto, whatever is run: they become options of
-// reorder-comm-overlap where the command line names that pipeline; otherwise the whole run is measured before and
-// after. They are taken out of the command line before LLVM parses it, because `comm-report` and `comm-pareto` are
-// names of passes too: `--comm-report=FILE` is the flag, and a value with a '=' in it, or none, is the pass with its
-// options.
+// --comm-report, --comm-timeline and --comm-pareto, whatever is run: they become options of reorder-comm-overlap if the
+// command line names that pipeline; otherwise the whole run is measured before and after. --comm-machine holds for
+// every pass that is not given a machine of its own. They are taken out of the command line before LLVM parses it,
+// because `comm-report` and `comm-pareto` are names of passes too: `--comm-report=FILE` is the flag, and a value with a
+// '=' in it, or none, is the pass with its options.
 //
 //===------------------------------------------------------------------------------------===//
 
@@ -18,6 +18,7 @@
 #define COMMSCHED_TOOLS_COMMOPT_REPORTFLAGS_H
 
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "llvm/Support/Error.h"
 #include "llvm/Support/StringSaver.h"
 #include <string>
 #include <vector>
@@ -31,6 +32,9 @@ public:
 
   /// The rest of the command line, ended by a null pointer.
   std::vector<char *> &arguments() { return rest; }
+
+  /// Makes the machine that was named the one of all passes. Fails if there is no such machine.
+  llvm::Error setMachine(mlir::DialectRegistry &registry) const;
 
   /// Lets `config`'s passes be measured, unless the pipeline does that itself or nobody asked.
   void apply(mlir::MlirOptMainConfig &config) const;

@@ -18,6 +18,12 @@
 
 using namespace llvm;
 
+cl::OptionCategory &commsched::projectOptions() {
+  // Categories are shown in the order of their names: this one comes before MLIR's "General options".
+  static cl::OptionCategory category("CommSched options");
+  return category;
+}
+
 bool commsched::asksForShortHelp(int argc, char **argv) {
   return llvm::any_of(llvm::make_range(argv + 1, argv + argc),
                       [](StringRef arg) { return arg == "--help" || arg == "-help" || arg == "-h"; });
@@ -55,9 +61,10 @@ void commsched::hideUncommonOptions() {
       "version",
   };
   for (auto &[name, option] : cl::getRegisteredOptions()) {
-    // Passes and pipelines are values of the unnamed pass list, which stays.
-    bool isOurs = name.empty() || name.starts_with("comm-");
-    if (!isOurs && !common.contains(name) && option->getOptionHiddenFlag() == cl::NotHidden)
+    // Passes and pipelines are values of one list, an option without a name of its own, which stays.
+    if (option->ArgStr.empty() || name.starts_with("comm-"))
+      option->addCategory(projectOptions());
+    else if (!common.contains(name) && option->getOptionHiddenFlag() == cl::NotHidden)
       option->setHiddenFlag(cl::Hidden);
   }
 }

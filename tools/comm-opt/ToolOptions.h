@@ -14,13 +14,21 @@
 #ifndef COMMSCHED_TOOLS_COMMOPT_TOOLOPTIONS_H
 #define COMMSCHED_TOOLS_COMMOPT_TOOLOPTIONS_H
 
+namespace llvm::cl {
+class OptionCategory;
+} // namespace llvm::cl
+
 namespace commsched {
+
+/// The category of the project's own options, which --help shows first.
+llvm::cl::OptionCategory &projectOptions();
 
 /// Whether the command line asks for the short help, in which upstream's passes do not appear.
 bool asksForShortHelp(int argc, char **argv);
 
-/// Hides every registered option that is not the project's own or one of MLIR's common ones. To be called after all
-/// options are registered and before the command line is parsed.
+/// Puts the project's own options, the list of passes among them, into their category, and hides every other registered
+/// option that is not one of MLIR's common ones. To be called after all options are registered and before the command
+/// line is parsed.
 void hideUncommonOptions();
 
 } // namespace commsched

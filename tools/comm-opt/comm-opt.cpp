@@ -30,6 +30,10 @@
 
 using namespace llvm;
 
+static constexpr StringLiteral kOverview =
+    "CommSched's MLIR optimizer driver: hides collectives behind computation\n\n"
+    "EXAMPLE: comm-opt in.mlir --reorder-comm-overlap --comm-machine=h100-sxm --comm-report=report.json -o out.mlir\n";
+
 static void printVersion(raw_ostream &os) {
   os << "comm-opt, CommSched " << commsched::getVersion() << ", LLVM/MLIR " << LLVM_VERSION_STRING << "\n";
 }
@@ -78,8 +82,12 @@ int main(int argc, char **argv) {
   commsched::hideUncommonOptions();
   commsched::ReportFlags reportFlags(argc, argv);
   std::vector<char *> &arguments = reportFlags.arguments();
-  auto [input, output] =
-      mlir::parseCLIOptions(arguments.size() - 1, arguments.data(), "CommSched's MLIR optimizer driver\n");
+  auto [input, output] = mlir::parseCLIOptions(arguments.size() - 1, arguments.data(), kOverview);
+
+  if (Error error = reportFlags.setMachine(registry)) {
+    WithColor::error(errs(), "comm-opt") << toString(std::move(error)) << "\n";
+    return EXIT_FAILURE;
+  }
 
   mlir::MlirOptMainConfig config = mlir::MlirOptMainConfig::createFromCLOptions();
   reportFlags.apply(config);

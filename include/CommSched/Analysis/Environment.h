@@ -21,6 +21,7 @@
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/ArrayRef.h"
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,8 @@ class DialectRegistry;
 } // namespace mlir
 
 namespace commsched {
+
+class PassJournal;
 
 /// The time of one execution of `op`, ns, or none where the models of this project are to tell it. It is asked for
 /// collectives too (of a collective: from its start until the data is there), not for operations whose `comm.cost` has
@@ -51,6 +54,8 @@ public:
   EstimateOp estimate;
   /// Gathers costs for comm-align-costs where it is given no profiles; may be empty.
   GatherCosts gather;
+  /// What passes write down for a report; null while none is collected. A report sets and resets it.
+  std::shared_ptr<PassJournal> journal;
 
   /// The environment of a context in which the comm dialect is loaded; null where it is not, or was not registered with
   /// registerEnvironment (which registerAllDialects calls).

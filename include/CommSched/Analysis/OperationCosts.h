@@ -24,7 +24,7 @@ namespace commsched {
 
 /// Where the cost of an operation comes from.
 enum class OpCostSource : uint8_t {
-  /// A time in `comm.cost`.
+  /// A time in `comm.cost`, or the embedder's estimate.
   Measured,
   /// Flops or bytes in `comm.cost`, or told by an interface.
   Roofline,
@@ -48,8 +48,9 @@ struct OpCost {
 };
 
 /// Costs of the operations of one module on one machine. What an operation costs is learnt, in this order, from: a time
-/// in `comm.cost`; a collective's curve; the machine's table, by name and operand types; flops or bytes in `comm.cost`;
-/// CostOpInterface; the machine's table, by name alone; the work in its regions; the sizes of operands and results.
+/// in `comm.cost`; the embedder's estimate (Environment.h); a collective's curve; the machine's table, by name and
+/// operand types; flops or bytes in `comm.cost`; CostOpInterface; the machine's table, by name alone; the work in its
+/// regions; the sizes of operands and results.
 ///
 /// Deterministic. Not thread-safe, and only for as long as the module does not change: it remembers the shapes of
 /// groups and the work of functions.
@@ -84,6 +85,8 @@ private:
   OpWork learn(mlir::Operation *op, OpCostSource &source) const;
   /// What `op` does, and where that is known from.
   OpWork resolve(mlir::Operation *op, OpCostSource &source) const;
+  /// The embedder's estimate, ns, cut to what this model can hold.
+  std::optional<Ns> askEmbedder(mlir::Operation *op) const;
   /// The time of work that is an operation of its own.
   Ns timeOf(const OpWork &work) const;
   OpWork workOfRegion(mlir::Region &region) const;

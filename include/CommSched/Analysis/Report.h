@@ -13,6 +13,7 @@
 #ifndef COMMSCHED_ANALYSIS_REPORT_H
 #define COMMSCHED_ANALYSIS_REPORT_H
 
+#include "CommSched/Analysis/PassJournal.h"
 #include "CommSched/Analysis/ProblemLoader.h"
 #include "CommSched/Scheduling/Timeline.h"
 #include "llvm/Support/JSON.h"
@@ -105,6 +106,8 @@ struct BlockReport {
 struct Report {
   std::string machine;
   std::vector<BlockReport> blocks;
+  /// What each scheduling pass in between did, by block and in the order of the passes.
+  std::vector<PassRecord> passes;
 
   /// R.json of the contract: schema_version 1.
   llvm::json::Value toJSON() const;

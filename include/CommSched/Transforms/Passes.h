@@ -12,6 +12,7 @@
 #ifndef COMMSCHED_TRANSFORMS_PASSES_H
 #define COMMSCHED_TRANSFORMS_PASSES_H
 
+#include "CommSched/Analysis/Environment.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Scheduling/Bucketing.h"
 #include "CommSched/Scheduling/ScheduleVerifier.h"
@@ -23,9 +24,6 @@
 #include <vector>
 
 namespace commsched {
-
-/// Gathers what every rank passes in, by rank: an all-gather that the embedder supplies. Empty where it fails.
-using GatherCosts = std::function<std::vector<std::vector<Ns>>(llvm::ArrayRef<Ns> own)>;
 
 #define GEN_PASS_DECL
 #include "CommSched/Transforms/Passes.h.inc"

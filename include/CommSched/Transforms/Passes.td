@@ -5,8 +5,9 @@
 include "mlir/Pass/PassBase.td"
 
 /// The machine whose costs a pass believes.
-def MachineOption : Option<"machine", "machine", "std::string", "\"h100-sxm\"",
-                             "machine profile: the name of a shipped one, or a path">;
+def MachineOption : Option<"machine", "machine", "std::string", "\"\"",
+                           "machine profile: the name of a shipped one, or a path; by default the one of --comm-machine, or "
+                           "h100-sxm">;
 
 /// What may be reordered, and at what cost in memory. Shared by all scheduling passes.
 def CollectiveOrderOption
@@ -326,8 +327,10 @@ def CommAlignCosts : Pass<"comm-align-costs", "::mlir::ModuleOp"> {
   let description = [{
     Ranks that measure their costs measure different ones, and would decide differently. Writes the median over several
     machine profiles, one per rank, into the `comm.cost` of matrix multiplications and their like (of an even number the
-    lower one), in blocks with collectives. The order of the profiles does not matter. An embedder supplies a function
-    that gathers the ranks' costs instead: `createCommAlignCosts(machine, gather)`; it is called once per module.
+    lower one), in blocks with collectives; linalg's contractions, and loops with one inside, are among them. The order of
+    the profiles does not matter. An embedder supplies a function that gathers the ranks' costs instead: the context's
+    `Environment::gather`, `commschedContextSetGather` in C, or `createCommAlignCosts(machine, gather)`; it is called once per
+    module.
 
     Remarks: per operation what it costs from here on and between what the ranks were.
   }];

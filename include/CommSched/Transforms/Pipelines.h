@@ -21,20 +21,27 @@ namespace commsched {
 
 /// Options of `reorder-comm-overlap`.
 struct OverlapOptions : public mlir::PassPipelineOptions<OverlapOptions> {
-  enum class Solver { Schedule, Seed };
+  enum class Solver { Schedule, Inductor };
 
   Option<Solver> solver{
       *this, "solver", llvm::cl::init(Solver::Schedule),
       llvm::cl::desc("which list of passes runs where `passes` names none"),
       llvm::cl::values(clEnumValN(Solver::Schedule, "schedule", "comm-schedule: order and buckets together"),
-                       clEnumValN(Solver::Seed, "seed", "PyTorch Inductor's rules, one pass each"))};
-  ListOption<std::string> passes{*this, "passes", llvm::cl::desc("the passes to run instead, in order")};
-  Option<std::string> machine{*this, "machine", llvm::cl::init("h100-sxm"),
-                              llvm::cl::desc("machine profile: the name of a shipped one, or a path")};
+                       clEnumValN(Solver::Inductor, "inductor",
+                                  "PyTorch Inductor's two peak-preserving passes with Inductor's defaults"))};
+  ListOption<std::string> passes{
+      *this, "passes",
+      llvm::cl::desc("the passes to run instead, in order, with or without options: comm-bucket{fsdp-only=true},cse")};
+  Option<std::string> machine{
+      *this, "machine",
+      llvm::cl::desc("machine profile: the name of a shipped one, or a path; by default the one "
+                     "of --comm-machine, or h100-sxm")};
   ListOption<std::string> profiles{
       *this, "profiles", llvm::cl::desc("machine profiles for comm-align-costs, one per rank; 'machine' where empty")};
-  Option<double> memoryBudgetRatio{*this, "memory-budget-ratio", llvm::cl::init(0.0),
-                                   llvm::cl::desc("the peak may exceed the input's by this fraction of it")};
+  Option<double> memoryBudgetRatio{
+      *this, "memory-budget-ratio", llvm::cl::init(-1.0),
+      llvm::cl::desc("the peak may exceed the input's by this fraction of it; -1 for the solver's default: 0, or 0.2 "
+                     "for inductor")};
   Option<int64_t> memoryLimitBytes{
       *this, "memory-limit-bytes", llvm::cl::init(-1),
       llvm::cl::desc("the peak may reach this many bytes; overrides the ratio where not negative")};
@@ -59,8 +66,13 @@ struct OverlapOptions : public mlir::PassPipelineOptions<OverlapOptions> {
   Option<bool> table{*this, "table", llvm::cl::init(false), llvm::cl::desc("print the report to standard error")};
 };
 
-/// Adds the pipeline to a pass manager of modules. Fails, through `error`, on an unknown name in `passes`. The
-/// collector may be null; otherwise it holds the report when the pipeline has run.
+/// The fraction by which the peak may exceed the input's: the option, or the solver's default.
+double memoryBudgetOf(const OverlapOptions &options);
+
+/// Adds the pipeline to a pass manager of modules. An entry of `passes` is a pass of this project, which takes what
+/// concerns it from `options` and then its own options, or any text that MLIR's pass-pipeline parser takes: passes and
+/// pipelines of whoever registered them, nested ones too. Fails, through `error`, on any other. The collector may be
+/// null; otherwise it holds the report when the pipeline has run.
 llvm::LogicalResult buildOverlapPipeline(mlir::OpPassManager &manager, const OverlapOptions &options,
                                          llvm::function_ref<llvm::LogicalResult(const llvm::Twine &)> error,
                                          std::shared_ptr<ReportCollector> collector = nullptr);

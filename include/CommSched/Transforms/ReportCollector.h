@@ -16,6 +16,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Pass/Pass.h"
+#include "mlir/Pass/PassManager.h"
 #include <chrono>
 #include <memory>
 
@@ -23,8 +24,8 @@ namespace commsched {
 
 /// What is reported, and where to.
 struct ReportOptions {
-  /// Name or path of the machine profile.
-  std::string machine = "h100-sxm";
+  /// Name or path of the machine profile; empty: the environment's (Analysis/Environment.h).
+  std::string machine;
   CollectiveOrder collectiveOrder = CollectiveOrder::Free;
   /// Whether the pipeline may merge collectives: the lower bound is then one for any bucketing.
   bool bucketing = false;
@@ -57,9 +58,12 @@ public:
 
 private:
   llvm::LogicalResult write(mlir::ModuleOp module);
+  void takeJournal(mlir::ModuleOp module);
 
   ReportOptions options;
   Report result;
+  /// What passes write between begin() and end(), and the journal of a report around this one.
+  std::shared_ptr<PassJournal> journal, outerJournal;
   std::chrono::steady_clock::time_point began;
 };
 
@@ -82,6 +86,11 @@ enum class ReportStage { Begin, End };
 
 /// A pass that makes one half of a shared report.
 std::unique_ptr<mlir::Pass> createReportStagePass(std::shared_ptr<ReportCollector> collector, ReportStage stage);
+
+/// A pass of modules that runs `body`, a pipeline of modules, between the two halves of a report, or alone if
+/// `collector` is null.
+std::unique_ptr<mlir::Pass> createReportedPipeline(std::shared_ptr<ReportCollector> collector,
+                                                   mlir::OpPassManager body);
 
 } // namespace commsched
 

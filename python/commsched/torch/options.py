@@ -11,7 +11,8 @@ from typing import Callable, Sequence
 from .. import __version__, program
 
 COLLECTIVE_ORDERS = ("free", "group", "program")
-SOLVERS = ("schedule", "seed")
+# "seed" is what "inductor" was called before.
+SOLVERS = ("schedule", "inductor", "seed")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -123,9 +123,9 @@ def schedule_overlap(gm: fx.GraphModule, *, runtime_estimation=None, machine: st
         effort: how long to search, in the solver's steps; None for its default.
         donated: placeholders that are freed after their last use: names, or "auto" (in a backward graph all but the
             parameters).
-        solver: "schedule", or "seed" for the passes known from elsewhere.
+        solver: "schedule", or "inductor" for the two peak-preserving passes of PyTorch Inductor.
         bucket_cap_bytes: the largest merged collective.
-        passes: with the solver "seed", which passes to run.
+        passes: the passes to run instead of the solver's, in order, with or without options: "comm-bucket{fsdp-only=true}".
 
     Returns:
         `gm`, and the report: the fields of a function in the JSON report of comm-opt (memory figures without what the
