@@ -13,6 +13,7 @@
 //===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Dependence.h"
+#include "CommSched/Scheduling/KeepTogether.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
@@ -296,5 +297,7 @@ private:
 } // namespace
 
 IndexLists commsched::computeDependences(const BlockNodes &nodes, const StorageMap &storage, CollectiveOrder order) {
-  return EdgeBuilder(nodes, AccessCollector(nodes, storage), order).run();
+  IndexLists edges = EdgeBuilder(nodes, AccessCollector(nodes, storage), order).run();
+  BlockUnits units = findUnits(nodes);
+  return closeUnits(edges, units.of, units.turns);
 }

@@ -42,8 +42,10 @@ public:
     result.slowDown.computePermille = costs.machine().computeSlowdownPermille;
     result.slowDown.linkPermille = costs.machine().linkSlowdownPermille;
     problem.nodes.resize(nodes.size());
-    for (NodeId id = 0; id < nodes.size(); ++id)
-      loadNode(id);
+    for (auto [id, unit] : llvm::enumerate(findUnits(nodes).of)) {
+      problem.nodes[id].unit = unit;
+      loadNode(static_cast<NodeId>(id));
+    }
     loadBuffers();
     problem.preds = computeDependences(nodes, storage, options.order);
     if (options.bucketing)

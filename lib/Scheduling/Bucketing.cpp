@@ -12,17 +12,20 @@
 
 using namespace commsched;
 
+/// Pinned nodes and members of units are left as they are.
+static bool mayVanish(const Node &node) { return !node.pinned && node.unit == kNone; }
+
 llvm::StringRef commsched::stringify(BucketForm form) { return form == BucketForm::Packed ? "packed" : "coalesced"; }
 
 bool commsched::isMergeable(const Problem &problem, NodeId start) {
   const Node &node = problem.nodes[start];
-  if (node.kind != NodeKind::Start || node.mergeKey == kNone || node.pinned || node.workspace != 0)
+  if (node.kind != NodeKind::Start || node.mergeKey == kNone || !mayVanish(node) || node.workspace != 0)
     return false;
   const MergeMember &member = problem.members[start];
   if (member.wait == kNone || member.output == kNone || member.output == member.input)
     return false;
   const Node &wait = problem.nodes[member.wait];
-  if (wait.kind != NodeKind::Wait || wait.start != start || wait.pinned || wait.workspace != 0)
+  if (wait.kind != NodeKind::Wait || wait.start != start || !mayVanish(wait) || wait.workspace != 0)
     return false;
   if (problem.preds[member.wait] != llvm::ArrayRef<NodeId>(start) || problem.buffers[member.output].def != start)
     return false;
@@ -32,7 +35,7 @@ bool commsched::isMergeable(const Problem &problem, NodeId start) {
 
 NodeId commsched::fusedCast(const Problem &problem, NodeId start) {
   const MergeMember &member = problem.members[start];
-  if (member.cast == kNone || member.input == kNone || problem.nodes[member.cast].pinned)
+  if (member.cast == kNone || member.input == kNone || !mayVanish(problem.nodes[member.cast]))
     return kNone;
   const Buffer &result = problem.buffers[member.input];
   bool onlyForStart =

@@ -15,7 +15,8 @@ llvm::StringRef commsched::stringify(LimitingFactor factor) {
   static constexpr llvm::StringLiteral names[] = {
       "none",           "end of the block", "data dependence", "collective order", "peak memory",
       "already hidden", "others' exposure", "group limit",     "move limit",       "makespan",
-      "lane busy",      "preference",       "its group",       "group dissolved"};
+      "lane busy",      "preference",       "its group",       "group dissolved",  "units",
+      "prefetch limit"};
   return names[static_cast<unsigned>(factor)];
 }
 

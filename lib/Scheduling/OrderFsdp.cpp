@@ -7,12 +7,34 @@
 //===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/OrderFsdp.h"
+#include "llvm/ADT/GraphTraits.h"
+#include "llvm/ADT/SCCIterator.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 #include <functional>
 #include <queue>
 
 using namespace commsched;
+
+namespace {
+
+/// A node, or a group, and what comes after it.
+struct UnitNode {
+  std::vector<UnitNode *> after;
+};
+using UnitGraph = std::vector<UnitNode>;
+
+} // namespace
+
+namespace llvm {
+template <> struct GraphTraits<UnitNode *> {
+  using NodeRef = UnitNode *;
+  using ChildIteratorType = std::vector<UnitNode *>::iterator;
+  static NodeRef getEntryNode(UnitNode *node) { return node; }
+  static ChildIteratorType child_begin(NodeRef node) { return node->after.begin(); }
+  static ChildIteratorType child_end(NodeRef node) { return node->after.end(); }
+};
+} // namespace llvm
 
 namespace {
 
@@ -128,31 +150,44 @@ private:
   Order schedule() {
     broken.assign(2 * result.groups.size(), 0);
     while (true) {
-      Order order = trySchedule();
+      UnitGraph graph = makeGraph();
+      Order order = sortUnits(graph);
       if (order.size() == static_cast<size_t>(problem.size()))
         return order;
+      dissolveCycles(graph);
     }
   }
 
-  Order trySchedule() {
-    int32_t units = problem.size() + static_cast<int32_t>(broken.size());
-    std::vector<std::vector<int32_t>> after(units);
-    std::vector<int32_t> unmet(units, 0);
+  /// What comes after each unit: dependences, and the turns of the groups of one kind.
+  UnitGraph makeGraph() {
+    UnitGraph graph(problem.size() + broken.size());
     auto addEdge = [&](int32_t from, int32_t to) {
       if (from != to)
-        after[from].push_back(to), ++unmet[to];
+        graph[from].after.push_back(&graph[to]);
     };
     for (NodeId id : given)
       for (NodeId pred : problem.preds[id])
         addEdge(unitOf(pred), unitOf(id));
     for (const std::vector<int32_t> *kind : {&gathers, &scatters})
-      for (size_t next = 1; next < kind->size(); ++next)
-        if (int32_t from = 2 * (*kind)[next - 1] + 1, to = 2 * (*kind)[next]; !broken[from] && !broken[to])
+      for (size_t next = 1; next < kind->size(); ++next) {
+        int32_t from = 2 * (*kind)[next - 1] + 1, to = 2 * (*kind)[next];
+        bool inTurn = !broken[from] && !broken[to];
+        result.groups[to / 2].after = inTurn ? from / 2 : kNone;
+        if (inTurn)
           addEdge(problem.size() + from, problem.size() + to);
+      }
+    return graph;
+  }
+
+  /// The nodes of all units that no cycle leads to.
+  Order sortUnits(const UnitGraph &graph) const {
+    std::vector<int32_t> unmet(graph.size(), 0);
+    for (const UnitNode &unit : graph)
+      for (const UnitNode *next : unit.after)
+        ++unmet[next - graph.data()];
     using Entry = std::pair<int32_t, int32_t>;
     std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> ready;
     auto push = [&](int32_t unit) { ready.push({place[nodesOf(unit).front()], unit}); };
-    std::vector<char> done(units, 0);
     for (NodeId id : given)
       if (int32_t unit = unitOf(id); unmet[unit] == 0 && nodesOf(unit).front() == id)
         push(unit);
@@ -160,16 +195,34 @@ private:
     while (!ready.empty()) {
       int32_t unit = ready.top().second;
       ready.pop();
-      done[unit] = 1;
       llvm::append_range(order, nodesOf(unit));
-      for (int32_t next : after[unit])
-        if (--unmet[next] == 0)
-          push(next);
+      for (const UnitNode *next : graph[unit].after)
+        if (int32_t index = static_cast<int32_t>(next - graph.data()); --unmet[index] == 0)
+          push(index);
     }
-    for (int32_t group = 0; group < static_cast<int32_t>(broken.size()); ++group)
-      if (!broken[group] && !done[problem.size() + group])
-        broken[group] = 1, ++result.dissolved, result.groups[group / 2].together = false;
     return order;
+  }
+
+  /// Dissolves the groups that are on a cycle: those in one strongly connected component with another unit.
+  void dissolveCycles(UnitGraph &graph) {
+    UnitNode root;
+    for (UnitNode &unit : graph)
+      root.after.push_back(&unit);
+    for (auto component = llvm::scc_begin(&root); !component.isAtEnd(); ++component) {
+      if (component->size() == 1)
+        continue;
+      for (const UnitNode *unit : *component)
+        if (int64_t group = unit - graph.data() - problem.size(); group >= 0)
+          dissolve(static_cast<int32_t>(group));
+    }
+  }
+
+  void dissolve(int32_t group) {
+    FsdpGroups &groups = result.groups[group / 2];
+    broken[group] = 1;
+    ++result.dissolved;
+    groups.together = false;
+    (group % 2 == 0 ? groups.launchTogether : groups.waitTogether) = false;
   }
 
   const Problem &problem;

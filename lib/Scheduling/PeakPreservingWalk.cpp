@@ -121,6 +121,18 @@ void Mover::takeAlong(NodeId neighbour) {
 
 bool Mover::advance(int32_t to) {
   int32_t before = walk.groupFirst();
+  // Of the nodes up to `to`, as many as this collective may still pass.
+  bool left = to < before, clamped = false;
+  if (common.prefetchLimitNodes >= 0) {
+    int32_t room = common.prefetchLimitNodes - record.moves;
+    int32_t furthest = left ? before - room : walk.groupLast() + room - 1;
+    clamped = left ? to < furthest : to > furthest;
+    if (clamped && room == 0) {
+      stop(LimitingFactor::PrefetchLimit, kNone, 0, common.prefetchLimitNodes);
+      return false;
+    }
+    to = clamped ? furthest : to;
+  }
   GroupWalk::Stop refused = walk.advance(to, limit);
   int32_t after = walk.groupFirst(), count = std::abs(after - before);
   record.moves += count;
@@ -130,6 +142,8 @@ bool Mover::advance(int32_t to) {
   }
   if (refused.node != kNone)
     stop(LimitingFactor::PeakMemory, refused.node, refused.reached, limit);
+  else if (clamped)
+    stop(LimitingFactor::PrefetchLimit, kNone, 0, common.prefetchLimitNodes);
   return refused.node == kNone;
 }
 

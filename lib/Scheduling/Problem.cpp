@@ -1,6 +1,7 @@
 //===- Problem.cpp - One block as dense integer arrays ---------------------------------------===//
 
 #include "CommSched/Scheduling/Problem.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/Twine.h"
 #include <cassert>
@@ -94,6 +95,14 @@ std::string Problem::validate() const {
     llvm::ArrayRef<int32_t> touching = users[static_cast<int32_t>(index)];
     if (buffer.def != kNone && (touching.empty() || touching.front() != buffer.def))
       return where + "touched before its definition, or not by it";
+  }
+  llvm::DenseSet<int32_t> ended;
+  for (NodeId id = 1; id < size(); ++id) {
+    if (nodes[id].unit == nodes[id - 1].unit)
+      continue;
+    ended.insert(nodes[id - 1].unit);
+    if (nodes[id].unit != kNone && ended.contains(nodes[id].unit))
+      return "node " + std::to_string(id) + ": the nodes of its unit are not consecutive";
   }
   if (!mergeKeys.empty() && members.size() != nodes.size())
     return "merge keys without members";

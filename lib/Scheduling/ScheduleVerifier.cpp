@@ -127,6 +127,15 @@ public:
     return {};
   }
 
+  std::string units() const {
+    for (NodeId id = 0; id + 1 < problem.size(); ++id)
+      if (int32_t unit = problem.nodes[id].unit;
+          unit != kNone && problem.nodes[id + 1].unit == unit && place[id + 1] != place[id] + 1)
+        return "nodes " + text(id) + " and " + text(id + 1) + " of unit " + text(unit) + " stand at positions " +
+               text(place[id]) + " and " + text(place[id + 1]) + ", not next to each other";
+    return {};
+  }
+
 private:
   std::string before(NodeId early, NodeId late, const std::string &why) const {
     return "node " + text(early) + " at position " + text(place[early]) + " comes before node " + text(late) +
@@ -149,6 +158,8 @@ std::string commsched::verifySchedule(const Problem &problem, llvm::ArrayRef<Nod
   if (std::string wrong = verifier.dependences(); !wrong.empty())
     return wrong;
   if (std::string wrong = verifier.pinned(); !wrong.empty())
+    return wrong;
+  if (std::string wrong = verifier.units(); !wrong.empty())
     return wrong;
   if (std::string wrong = verifier.collectives(requirements.collectiveOrder); !wrong.empty())
     return wrong;

@@ -1,6 +1,7 @@
 //===- Scheduler.cpp - Order and buckets under a hard peak limit -------------------------------===//
 
 #include "CommSched/Scheduling/Scheduler.h"
+#include "CommSched/Scheduling/KeepTogether.h"
 #include "CommSched/Scheduling/Memory.h"
 #include "CommSched/Scheduling/PeakReducer.h"
 #include "CommSched/Scheduling/Timeline.h"
@@ -70,7 +71,9 @@ ScheduleResult commsched::schedule(const Problem &given, const ScheduleOptions &
   int64_t effort = options.effort < 0 ? defaultEffort(problem.size()) : options.effort;
   if (result.inputPeak > result.limit) {
     int64_t steps = std::max<int64_t>(mulDiv(effort, kReducePercent, 100), problem.size()), before = steps;
-    order = reducePeak(problem, std::move(order), result.limit, steps);
+    Order reduced = reducePeak(problem, order, result.limit, steps);
+    auto accept = [&](llvm::ArrayRef<NodeId> candidate) { return peakOf(problem, candidate) < result.inputPeak; };
+    order = keepTogether(problem, std::move(reduced), accept).value_or(order);
     result.steps = before - steps;
   }
 

@@ -1,6 +1,7 @@
 //===- Search.cpp - The solver's search -------------------------------------------------------===//
 
 #include "Search.h"
+#include "CommSched/Scheduling/KeepTogether.h"
 #include "CommSched/Scheduling/Memory.h"
 #include "CommSched/Scheduling/Timeline.h"
 #include "ExactSearch.h"
@@ -66,7 +67,8 @@ Order commsched::withoutBuckets(const Problem &problem, const Decoded &decoded) 
 }
 
 Search::Search(const ScheduleFacts &facts, const ScheduleOptions &options, Order given, Bytes limit)
-    : facts(facts), mode(options.collectiveOrder), slowDown(options.slowDown), limit(limit), scheduler(facts) {
+    : facts(facts), mode(options.collectiveOrder), slowDown(options.slowDown), limit(limit),
+      units(hasUnits(facts.problem)), scheduler(facts) {
   references.emplace_back(facts, std::move(given));
   incumbent.makespan = references.front().makespan;
   incumbent.peak = references.front().peak;
@@ -123,7 +125,7 @@ bool Search::searchExactly(int64_t share) {
   found.buckets = incumbent.buckets;
   found.makespan = exact.makespan();
   found.steps = stepsOf(facts.problem, found.buckets, carriedOut, exact.order());
-  bool isBetter = timeOf(found) < bestMakespan && accept(found);
+  bool isBetter = settleUnits(found) && timeOf(found) < bestMakespan && accept(found);
   if (isBetter)
     addReference(incumbent);
   return isBetter && complete && !slowDown.any();
@@ -141,6 +143,32 @@ Ns Search::timeOf(const Decoded &decoded) {
   }
   spent += facts.problem.size();
   return makespanOf(expanded->problem, orderOf(decoded, *expanded), slowDown);
+}
+
+/// Gathers units that the decode has torn apart: it sees their outer dependences alone. Fails where that passes the
+/// limit.
+bool Search::settleUnits(Decoded &decoded) {
+  if (!units)
+    return true;
+  const Problem &problem = facts.problem;
+  llvm::Expected<ExpandedProblem> expanded = expandBuckets(problem, decoded.buckets);
+  if (!expanded) {
+    // accept() reports it.
+    llvm::consumeError(expanded.takeError());
+    return true;
+  }
+  Order order = orderOf(decoded, *expanded);
+  auto accept = [&](llvm::ArrayRef<NodeId> candidate) { return peakOf(expanded->problem, candidate) <= limit; };
+  std::optional<Order> settled = keepTogether(expanded->problem, order, accept);
+  spent += problem.size();
+  if (!settled)
+    return false;
+  if (*settled == order)
+    return true;
+  decoded.steps = stepsOf(problem, decoded.buckets, *expanded, *settled);
+  decoded.makespan = makespanOf(expanded->problem, *settled);
+  decoded.peak = peakOf(expanded->problem, *settled);
+  return true;
 }
 
 /// Takes a decode as the incumbent if the models and the verifier agree with it.
@@ -179,6 +207,7 @@ Ns Search::decode(Point &point, Ns cutoff) {
   bool fits = scheduler.run(reference, point.policy, std::max(share, std::min(limit, reference.peak)), cutoff,
                             point.bias, decoded);
   spent += std::max<int64_t>(decoded.work, facts.problem.size());
+  fits = fits && settleUnits(decoded);
   point.makespan = fits ? timeOf(decoded) : kFailed;
   if (fits && point.makespan < bestMakespan && accept(decoded))
     addReference(incumbent);

@@ -51,6 +51,7 @@ private:
   Ns decode(Point &point, Ns cutoff);
   Ns timeOf(const Decoded &decoded);
   bool accept(const Decoded &decoded);
+  bool settleUnits(Decoded &decoded);
   bool searchExactly(int64_t share);
   void addReference(const Decoded &decoded);
   void sweep(Point &point);
@@ -61,6 +62,8 @@ private:
   CollectiveOrder mode;
   const SlowDown &slowDown;
   Bytes limit;
+  /// Whether the problem has units, which every answer keeps together.
+  bool units;
   ListScheduler scheduler;
   /// The given order, and the incumbent's without its buckets where that fits.
   std::vector<Reference> references;

@@ -13,6 +13,7 @@
 
 #include "BlockReordering.h"
 #include "CommSched/Analysis/ScheduleSignature.h"
+#include "CommSched/Scheduling/KeepTogether.h"
 #include "CommSched/Scheduling/Memory.h"
 #include "CommSched/Transforms/Bucketing.h"
 #include "CommSched/Transforms/SchedulingOptions.h"
@@ -85,12 +86,41 @@ private:
     outcome.error = outcome.result.error;
     if (!outcome.error.empty())
       return outcome;
+    if (hasUnits(problem))
+      settleUnits(problem, peak, outcome.result);
     ScheduleRequirements requirements;
     requirements.collectiveOrder = context.order();
     if (outcome.result.peakLimit >= 0)
       requirements.peakLimit = std::max(outcome.result.peakLimit, peak);
     outcome.error = verifySchedule(problem, outcome.result.order, requirements);
     return outcome;
+  }
+
+  /// Gathers units that the solver has torn apart: solvers see their outer dependences alone. Where that would pass the
+  /// memory limit, or be slower than both the given order and the solver's, the block stays as it is.
+  static void settleUnits(const Problem &problem, Bytes inputPeak, ReorderResult &result) {
+    Order given = identityOrder(problem);
+    Ns slowest = std::max(makespanOf(problem, given), makespanOf(problem, result.order));
+    auto accept = [&](ArrayRef<NodeId> order) {
+      return result.peakLimit < 0 ||
+             (peakOf(problem, order) <= std::max(result.peakLimit, inputPeak) && makespanOf(problem, order) <= slowest);
+    };
+    std::optional<Order> settled = keepTogether(problem, result.order, accept);
+    if (settled == result.order)
+      return;
+    result.order = settled ? std::move(*settled) : given;
+    std::vector<int32_t> place(problem.size());
+    for (auto [at, id] : llvm::enumerate(result.order))
+      place[id] = static_cast<int32_t>(at);
+    for (CollectiveRecord &record : result.records) {
+      int32_t moved = place[record.node] - record.node;
+      record.moves = problem.nodes[record.node].kind == NodeKind::Wait ? moved : -moved;
+      if (!settled) {
+        record.grouped = 0;
+        record.factor = LimitingFactor::Units;
+      }
+    }
+    measureExposure(problem, given, result);
   }
 
   static void apply(const BlockOutcome &outcome) {

@@ -74,6 +74,8 @@ StringRef findObstacle(const Problem &problem, NodeId node) {
     return "its input or its result may be one of several buffers";
   if (start.pinned || problem.nodes[problem.members[node].wait].pinned)
     return "it, or its wait, is pinned";
+  if (start.unit != kNone || problem.nodes[problem.members[node].wait].unit != kNone)
+    return "it, or its wait, belongs to a unit (comm.unit), which stays as it is";
   if (!isMergeable(problem, node))
     return "its wait has to follow more than its start";
   return "";

@@ -23,7 +23,10 @@ namespace commsched {
 
 /// A pass over the generated `PassBase`. `Derived` has
 ///   ReorderResult solve(const LoadedBlock &block, Bytes inputPeak) const;
-/// which answers for one block whose nodes stand in their given order; it is called from several threads at once.
+/// which answers for one block whose nodes stand in their given order; it is called from several threads at once. It
+/// may have
+///   void prepare(mlir::Operation *root) const;
+/// which is called before any block is loaded.
 template <typename Derived, template <typename> class PassBase> class ReorderingPass : public PassBase<Derived> {
   friend Derived;
   template <typename, template <typename> class> friend class PeakPreservingPass;
@@ -36,7 +39,10 @@ public:
     return reordering.initialize(context, this->machine, this->collectiveOrder);
   }
 
+  void prepare(mlir::Operation *) const {}
+
   void runOnOperation() final {
+    static_cast<const Derived *>(this)->prepare(this->getOperation());
     auto solve = [this](const LoadedBlock &block, Bytes inputPeak) {
       return static_cast<const Derived *>(this)->solve(block, inputPeak);
     };
@@ -79,6 +85,7 @@ protected:
     options.computeTimePermille = this->computeTimePermille;
     options.unsafeCollectivesReorder = this->unsafeCollectivesReorder;
     options.moveLimit = this->moveLimit;
+    options.prefetchLimitNodes = this->prefetchLimit;
     options.groupLimitNodes = this->groupLimit;
     options.memoryRecompute = this->memoryRecompute;
     if (options.useEstimates)
@@ -105,6 +112,8 @@ private:
         return refuse(option->getArgStr(), value, "thousandths from 0 to 1000000");
     if (this->groupLimit < 0)
       return refuse(this->groupLimit.getArgStr(), this->groupLimit, "a number of operations");
+    if (this->prefetchLimit < -1)
+      return refuse(this->prefetchLimit.getArgStr(), this->prefetchLimit, "a number of operations, or -1 for any");
     if (this->moveLimit < -1)
       return refuse(this->moveLimit.getArgStr(), this->moveLimit, "a number of collectives, or -1 for all");
     return llvm::success();

@@ -45,6 +45,10 @@ std::string commsched::describeLimit(const LoadedBlock &block, const CollectiveR
            " more, as the options scale costs";
   case LimitingFactor::GroupLimit:
     return text + ": " + count(record.limit, "operation");
+  case LimitingFactor::PrefetchLimit:
+    return text + ": " + count(record.limit, "operation");
+  case LimitingFactor::Units:
+    return text + ": the order does not keep them together within the limits";
   case LimitingFactor::MoveLimit:
     return text + ": " + count(record.limit, "collective");
   case LimitingFactor::Makespan:

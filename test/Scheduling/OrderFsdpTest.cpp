@@ -162,13 +162,53 @@ private:
     result.reorder.order = order;
     if (static_cast<int32_t>(order.size()) == problem.size())
       return true;
-    for (size_t index = 0; index < units.size(); ++index)
-      if (!units[index].empty() && !done.count(units[index].front())) {
-        units[index].clear();
-        ++result.dissolved;
-        result.groups[index / 2].together = false;
-      }
+    for (size_t index : onCycles()) {
+      units[index].clear();
+      ++result.dissolved;
+      result.groups[index / 2].together = false;
+    }
     return false;
+  }
+
+  /// The groups that lead to themselves through another unit, by the transitive closure of what comes before what.
+  std::vector<size_t> onCycles() const {
+    // Unit u < units.size() is a group, units.size() + id a node on its own.
+    size_t groups = units.size(), all = groups + problem.size();
+    std::vector<size_t> unitOf(problem.size());
+    for (NodeId id = 0; id < problem.size(); ++id)
+      unitOf[id] = groups + id;
+    for (size_t group = 0; group < groups; ++group)
+      for (NodeId id : units[group])
+        unitOf[id] = group;
+    std::vector<std::vector<bool>> before(all, std::vector<bool>(all));
+    auto add = [&](size_t from, size_t to) {
+      if (from != to)
+        before[from][to] = true;
+    };
+    for (NodeId id = 0; id < problem.size(); ++id)
+      for (NodeId pred : problem.preds[id])
+        add(unitOf[pred], unitOf[id]);
+    for (int kind : {0, 1}) {
+      size_t previous = kinds.size();
+      for (size_t index = 0; index < kinds.size(); ++index) {
+        if (kinds[index] != kind)
+          continue;
+        if (previous != kinds.size() && !units[2 * previous + 1].empty() && !units[2 * index].empty())
+          add(2 * previous + 1, 2 * index);
+        previous = index;
+      }
+    }
+    for (size_t via = 0; via < all; ++via)
+      for (size_t from = 0; from < all; ++from)
+        if (before[from][via])
+          for (size_t to = 0; to < all; ++to)
+            if (before[via][to])
+              before[from][to] = true;
+    std::vector<size_t> found;
+    for (size_t group = 0; group < groups; ++group)
+      if (!units[group].empty() && before[group][group])
+        found.push_back(group);
+    return found;
   }
 
   const Problem &problem;
@@ -219,10 +259,27 @@ bool isContiguous(const std::vector<NodeId> &group, const std::vector<int32_t> &
   return true;
 }
 
+/// Neighbours of one kind, both of which hold together, take turns; nobody else has to. Returns how many do.
+int checkTurns(const Problem &problem, const FsdpOrder &order, const std::vector<int32_t> &position, uint64_t seed) {
+  int inTurn = 0;
+  int32_t previous[2] = {kNone, kNone};
+  for (auto [index, group] : llvm::enumerate(order.groups)) {
+    int32_t &before = previous[problem.nodes[group.start].collective == CollectiveKind::ReduceScatter];
+    bool both = before != kNone && order.groups[before].waitTogether && group.launchTogether;
+    EXPECT_EQ(group.after, both ? before : kNone) << "seed " << seed;
+    if (both) {
+      EXPECT_LT(position[order.groups[before].wait.back()], position[group.launch.front()]) << "seed " << seed;
+      ++inTurn;
+    }
+    before = static_cast<int32_t>(index);
+  }
+  return inTurn;
+}
+
 // The groups and the order are those of the rule; the order is legal; groups that hold together are contiguous and take
 // turns, each after the wait of the one before it of its kind.
 TEST(OrderFsdp, IsTheRuleOnRandomPrograms) {
-  int groups = 0, moved = 0, dissolved = 0;
+  int groups = 0, moved = 0, dissolved = 0, inTurn = 0;
   for (uint64_t seed = 1; seed <= 3000; ++seed) {
     Random random(seed);
     Problem problem = randomProblem(seed, shapeOf(random));
@@ -243,24 +300,71 @@ TEST(OrderFsdp, IsTheRuleOnRandomPrograms) {
     std::vector<int32_t> position(problem.size());
     for (auto [at, id] : llvm::enumerate(fast.reorder.order))
       position[id] = static_cast<int32_t>(at);
-    NodeId lastWait[2] = {kNone, kNone};
     for (const FsdpGroups &group : fast.groups) {
-      if (!group.together) {
-        ++dissolved;
-        continue;
-      }
-      ASSERT_TRUE(isContiguous(group.launch, position) && isContiguous(group.wait, position)) << "seed " << seed;
-      NodeId &before = lastWait[problem.nodes[group.start].collective == CollectiveKind::ReduceScatter];
-      if (before != kNone)
-        ASSERT_LT(position[before], position[group.launch.front()]) << "seed " << seed;
-      before = group.wait.back();
+      ASSERT_EQ(group.together, group.launchTogether && group.waitTogether) << "seed " << seed;
+      dissolved += !group.together;
+      ASSERT_TRUE(!group.launchTogether || isContiguous(group.launch, position)) << "seed " << seed;
+      ASSERT_TRUE(!group.waitTogether || isContiguous(group.wait, position)) << "seed " << seed;
     }
+    inTurn += checkTurns(problem, fast, position, seed);
     groups += static_cast<int>(fast.groups.size());
     moved += fast.reorder.order != order;
   }
   EXPECT_GE(groups, 3000);
   EXPECT_GE(moved, 500);
   EXPECT_GE(dissolved, 50);
+  EXPECT_GE(inTurn, 500);
+}
+
+/// Six gathers with copy-ins and copy-outs, one after the other. The first one also waits for an all-reduce of what its
+/// copy-in makes: its launch leads out and back.
+Problem sixGathers(Roles &roles) {
+  Problem problem;
+  problem.laneNames = {"compute", "dp"};
+  auto add = [&](NodeKind kind, CollectiveKind collective, std::vector<NodeId> preds, FsdpRole role) {
+    Node node;
+    node.kind = kind;
+    node.collective = collective;
+    node.lane = kind == NodeKind::Start ? 1 : kComputeLane;
+    node.cost = kind == NodeKind::Wait ? 0 : 10;
+    node.start = kind == NodeKind::Wait ? preds.front() : kNone;
+    problem.nodes.push_back(node);
+    problem.preds.append(preds);
+    problem.touches.append({});
+    roles.push_back(role);
+    return problem.size() - 1;
+  };
+  for (int index = 0; index < 6; ++index) {
+    std::vector<NodeId> inputs = {add(NodeKind::Compute, CollectiveKind::Barrier, {}, FsdpRole::CopyIn)};
+    if (index == 0) {
+      NodeId reduce = add(NodeKind::Start, CollectiveKind::AllReduce, inputs, FsdpRole::None);
+      inputs.push_back(add(NodeKind::Wait, CollectiveKind::AllReduce, {reduce}, FsdpRole::None));
+    }
+    NodeId gather = add(NodeKind::Start, CollectiveKind::AllGather, inputs, FsdpRole::None);
+    NodeId wait = add(NodeKind::Wait, CollectiveKind::AllGather, {gather}, FsdpRole::None);
+    NodeId copied = add(NodeKind::Compute, CollectiveKind::Barrier, {wait}, FsdpRole::CopyOut);
+    add(NodeKind::Compute, CollectiveKind::Barrier, {copied}, FsdpRole::None);
+  }
+  problem.finalize();
+  return problem;
+}
+
+// A launch on a cycle is dissolved, and no other group: the healthy ones behind it, and its own wait, hold together and
+// take turns.
+TEST(OrderFsdp, DissolvesOnlyWhatIsOnACycle) {
+  Roles roles;
+  Problem problem = sixGathers(roles);
+  ASSERT_EQ(problem.validate(), "");
+  FsdpOrder order = orderFsdp(problem, identityOrder(problem), roles);
+  EXPECT_EQ(verifySchedule(problem, order.reorder.order, {}), "");
+  ASSERT_EQ(order.groups.size(), 6u);
+  EXPECT_EQ(order.dissolved, 1);
+  EXPECT_FALSE(order.groups[0].launchTogether);
+  EXPECT_TRUE(order.groups[0].waitTogether);
+  for (int32_t index = 1; index < 6; ++index) {
+    EXPECT_TRUE(order.groups[index].together);
+    EXPECT_EQ(order.groups[index].after, index - 1);
+  }
 }
 
 // What is in order stays: nothing moves the second time where every group holds together and is found again. (In the

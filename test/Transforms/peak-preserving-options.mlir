@@ -14,6 +14,10 @@
 // RUN:   | FileCheck %s --check-prefix=WITHOUT
 // RUN: comm-opt %s --comm-reorder-preserving-peak-memory="memory-budget-ratio=9 move-limit=1" --remarks-filter=comm-reorder.* 2>&1 >/dev/null \
 // RUN:   | FileCheck %s --check-prefix=MOVES
+// RUN: comm-opt %s --comm-reorder-preserving-peak-memory="memory-budget-ratio=9 prefetch-limit-nodes=2" --remarks-filter=comm-reorder.* 2>&1 >/dev/null \
+// RUN:   | FileCheck %s --check-prefix=PREFETCH
+// RUN: comm-opt %s --comm-sink-waits-preserving-peak-memory="memory-budget-ratio=9 prefetch-limit-nodes=0" --remarks-filter=comm-sink.* 2>&1 >/dev/null \
+// RUN:   | FileCheck %s --check-prefix=STAYS
 // RUN: comm-opt %s --comm-sink-waits-preserving-peak-memory="memory-budget-ratio=9 use-runtime-estimates=true comm-time-permille=1000 extra-overlap-permille=0" \
 // RUN:   | FileCheck %s --check-prefix=SINKONE
 // RUN: comm-opt %s --comm-sink-waits-preserving-peak-memory="memory-budget-ratio=9 use-runtime-estimates=true comm-time-permille=1000" \
@@ -33,6 +37,11 @@ comm.group @dp #comm.iota<[1, 4]>
 // TWO-NEXT: compute "b"
 // LIMIT: "'comm.all_reduce' passed 3 operations;
 // MOVES: "'comm.all_reduce' passed 3 operations;
+// Tests that each collective passes no more operations than the prefetch limit says.
+// PREFETCH: "'comm.all_reduce' passed 2 operations; {{.*}}; stopped by prefetch limit: 2 operations"
+// STAYS-NOT: passed
+// STAYS: "'comm.wait' stayed; {{.*}}prefetch limit: 0 operations"
+// STAYS-NOT: passed
 func.func @hidden_by(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
   %a = comm.compute "a"(%x) {comm.cost = #comm.cost<time = 400>} : (tensor<8xf32>) -> tensor<8xf32>
   %b = comm.compute "b"(%a) {comm.cost = #comm.cost<time = 400>} : (tensor<8xf32>) -> tensor<8xf32>

@@ -7,8 +7,8 @@
 //===-----------------------------------------------------------------------------------------===//
 //
 // The edges between the operations of a block: SSA uses (those of nested regions included), memory effects on shared
-// storage, buffers in flight, unknown effects as barriers, point-to-point order, pinned operations, and the order of
-// collectives that the user asks for.
+// storage, buffers in flight, unknown effects as barriers, point-to-point order, pinned operations, units, and the
+// order of collectives that the user asks for.
 //
 //===-----------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_DEPENDENCE_H
@@ -38,6 +38,18 @@ private:
   std::vector<mlir::Operation *> ops;
   llvm::DenseMap<mlir::Operation *, NodeId> ids;
 };
+
+/// The units of a block: operations that stay next to each other.
+struct BlockUnits {
+  /// Indexed by node: its unit, numbered by place, or kNone.
+  std::vector<int32_t> of;
+  /// Pairs of units, the second of which comes after the first (`comm.after_unit`).
+  std::vector<std::pair<int32_t, int32_t>> turns;
+};
+
+/// Reads `comm.unit` and `comm.after_unit`. A run of operations with one number is a unit; where a pass has put
+/// something in between, there are two. O(operations).
+BlockUnits findUnits(const BlockNodes &nodes);
 
 /// Whether two operations of a block must keep their order, as predecessor lists in program order (ascending, without
 /// duplicates). O(operations + operands + edges): hazards are tracked per storage class, never by pairs.

@@ -87,12 +87,13 @@ struct ExpandedProblem {
   std::vector<BucketNodes> buckets;
 };
 
-/// Whether `start` may be in a bucket at all: it has a key and no workspace, neither it nor its wait is pinned, its
-/// wait depends on nothing else, and it touches nothing but its input and its own output. O(users of its output).
+/// Whether `start` may be in a bucket at all: it has a key and no workspace, neither it nor its wait is pinned or in a
+/// unit, its wait depends on nothing else, and it touches nothing but its input and its own output. O(users of its
+/// output).
 bool isMergeable(const Problem &problem, NodeId start);
 
 /// The cast that a pack of `start` does itself, or kNone: the member's cast if nothing else sees its result. A cast
-/// that is pinned is never fused. O(users of the cast's result).
+/// that is pinned or in a unit is never fused. O(users of the cast's result).
 NodeId fusedCast(const Problem &problem, NodeId start);
 
 /// Carries out `buckets`. Nodes are numbered by a depth-first walk of the given order, so that the identity is a legal

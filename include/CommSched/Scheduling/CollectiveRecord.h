@@ -47,6 +47,10 @@ enum class LimitingFactor : uint8_t {
   Grouped,
   /// Its group could not be kept together, or in turn: a node outside of the group depends on it and leads back to it.
   GroupDissolved,
+  /// With its moves, and those of the others, the units of the block could not be kept together within the limits.
+  Units,
+  /// It passed `limit` nodes, which is as far as a single collective may be prefetched.
+  PrefetchLimit,
 };
 
 /// The name of a limiting factor, in words ("peak memory").

@@ -36,15 +36,19 @@ enum class FsdpRole : uint8_t {
 struct FsdpGroups {
   NodeId start = kNone;
   std::vector<NodeId> launch, wait;
-  /// Whether both are contiguous and in turn.
+  /// Whether each is contiguous, and whether both are.
+  bool launchTogether = true, waitTogether = true;
   bool together = true;
+  /// The groups, by index, whose wait precedes this launch; kNone for the first ones of their kind, and where either
+  /// could not be kept together.
+  int32_t after = kNone;
 };
 
 struct FsdpOrder {
   ReorderResult reorder;
   std::vector<FsdpGroups> groups;
-  /// Of launches and waits, those that could not be kept together or in turn: something outside of them depends on them
-  /// and leads back to them.
+  /// Of launches and waits, those that could not be kept together or in turn: they are on a cycle, as something outside
+  /// of them depends on them and leads back to them. Others are kept, whatever stands in front of them.
   int32_t dissolved = 0;
 };
 

@@ -45,6 +45,8 @@ struct PeakPreservingOptions {
   bool unsafeCollectivesReorder = true;
   /// Only the first so many starts (waits) that the pass comes to move; all where negative. For bisection.
   int32_t moveLimit = -1;
+  /// A start (wait) passes no more than so many nodes; any number where negative.
+  int32_t prefetchLimitNodes = -1;
   /// With estimates: how many times the collectives, or a part of them, may be moved on trial to find out which of them
   /// raise the makespan; fewer in programs of more than 25,000 nodes, 16 at least. Those not told apart by then stay.
   int32_t guardAttempts = 64;

@@ -67,6 +67,9 @@ struct Node {
   int32_t group = kNone;
   /// `comm.pinned`: keeps its order relative to the other pinned nodes.
   bool pinned = false;
+  /// `comm.unit`: nodes of one unit are consecutive in the given order and have to be so in every answer, in the same
+  /// order; kNone: on its own. The problem has the edges of KeepTogether's closeUnits.
+  int32_t unit = kNone;
 };
 
 /// An alias class of values with one storage. Arguments that live throughout are no buffers of a Problem: no order

@@ -39,7 +39,7 @@ struct ScheduleRequirements {
 
 /// Describes the first violation (with node ids and positions), or returns an empty string: `order` is a permutation,
 /// respects every edge, touches no buffer before its definition, runs every wait after its start, stays within the
-/// limit, keeps the collectives' order and that of the pinned nodes. O(N + E + touches).
+/// limit, keeps the collectives' order and that of the pinned nodes, and tears no unit apart. O(N + E + touches).
 std::string verifySchedule(const Problem &problem, llvm::ArrayRef<NodeId> order,
                            const ScheduleRequirements &requirements);
 

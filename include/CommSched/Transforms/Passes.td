@@ -232,6 +232,8 @@ defvar peakOptions = [
   Option<"unsafeCollectivesReorder", "unsafe-collectives-reorder", "bool", "true",
          "collectives may pass each other where neither a dependence nor collective-order forbids it">,
   Option<"moveLimit", "move-limit", "int32_t", "-1", "move only the first so many collectives; all where negative">,
+  Option<"prefetchLimit", "prefetch-limit-nodes", "int32_t", "-1",
+         "let each collective pass no more than so many operations; any number where negative">,
   Option<"groupLimit", "group-limit-nodes", "int32_t", "256", "take along no more than so many operations at once">,
   Option<"memoryRecompute", "memory-recompute", "bool", "false", "recount all live bytes after every collective">,
 ];
@@ -319,6 +321,10 @@ def CommOrderFsdp : ReorderingPass<"comm-order-fsdp"> {
 
     An operation belongs to the first group that asks for it. Where a layer is used again, its second gather forms groups
     of its own. A group that a dependence leads out of and back into is let go, and its remark says so.
+
+    Later passes keep what this one has arranged: each half becomes a unit (`comm.unit`), which no pass tears apart or
+    merges with others, and each first half comes after the second half before it (`comm.after_unit`). Running the pass
+    again begins anew.
   }];
 }
 

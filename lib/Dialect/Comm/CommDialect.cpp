@@ -57,6 +57,12 @@ LogicalResult CommDialect::verifyOperationAttribute(Operation *op, NamedAttribut
     return require(isa<CostAttr>(value), "a #comm.cost attribute");
   if (name == kPinnedAttrName)
     return require(isa<UnitAttr>(value), "a unit attribute");
+  if (name == kUnitAttrName || name == kAfterUnitAttrName) {
+    auto number = dyn_cast<IntegerAttr>(value);
+    if (name == kAfterUnitAttrName && !op->hasAttr(kUnitAttrName))
+      return op->emitError() << "'" << name << "' is for operations with '" << kUnitAttrName << "'";
+    return require(number && number.getType().isSignlessInteger(64), "an i64 integer");
+  }
   if (name == kBytesHintAttrName)
     return require(isBytesHint(op, value), "an i64 array with one non-negative size per result");
   if (name == kHybridAttrName) {

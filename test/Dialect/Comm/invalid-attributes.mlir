@@ -27,6 +27,22 @@ func.func @hybrid_start() {
 
 // -----
 
+func.func @unit_type() {
+  // expected-error @+1 {{'comm.unit' must be an i64 integer}}
+  "test.op"() {comm.unit} : () -> ()
+  return
+}
+
+// -----
+
+func.func @after_unit_alone() {
+  // expected-error @+1 {{'comm.after_unit' is for operations with 'comm.unit'}}
+  "test.op"() {comm.after_unit = 1 : i64} : () -> ()
+  return
+}
+
+// -----
+
 func.func @pinned_type() {
   // expected-error @+1 {{'comm.pinned' must be a unit attribute}}
   "test.op"() {comm.pinned = true} : () -> ()

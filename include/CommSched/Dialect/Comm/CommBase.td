@@ -25,6 +25,8 @@ def Comm_Dialect : Dialect {
     | `comm.cost = #comm.cost<...>` | any operation | flops, bytes moved, workspace bytes, measured nanoseconds |
     | `comm.hybrid = @group` | any operation | also occupies the group's communication lane (fused compute and collective) |
     | `comm.pinned` | any operation | keeps its order relative to the other pinned operations |
+    | `comm.unit = N : i64` | any operation | consecutive operations with the same number stay consecutive |
+    | `comm.after_unit = N : i64` | operation with `comm.unit` | its unit comes after the nearest unit N in front of it |
     | `comm.bytes_hint = array<i64: ...>` | any operation | bytes of each result, for dynamic sizes |
     | `comm.donated` | argument of a function | freed after its last use |
     | `comm.bytes_hint = N : i64` | argument of a function | its bytes, for a dynamic size |
@@ -44,6 +46,8 @@ def Comm_Dialect : Dialect {
     "::commsched::comm::CostAttr":$cost,
     "::mlir::FlatSymbolRefAttr":$hybrid,
     "::mlir::UnitAttr":$pinned,
+    "::mlir::IntegerAttr":$unit,
+    "::mlir::IntegerAttr":$after_unit,
     "::mlir::DenseI64ArrayAttr":$bytes_hint,
     "::mlir::DenseBoolArrayAttr":$symmetric,
     "::mlir::StringAttr":$schedule_signature
@@ -57,6 +61,8 @@ def Comm_Dialect : Dialect {
     static constexpr ::llvm::StringLiteral kCostAttrName = "comm.cost";
     static constexpr ::llvm::StringLiteral kHybridAttrName = "comm.hybrid";
     static constexpr ::llvm::StringLiteral kPinnedAttrName = "comm.pinned";
+    static constexpr ::llvm::StringLiteral kUnitAttrName = "comm.unit";
+    static constexpr ::llvm::StringLiteral kAfterUnitAttrName = "comm.after_unit";
     static constexpr ::llvm::StringLiteral kSymmetricAttrName = "comm.symmetric";
     static constexpr ::llvm::StringLiteral kSignatureAttrName = "comm.schedule_signature";
 
