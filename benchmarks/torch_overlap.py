@@ -31,7 +31,7 @@ import overlap_tables
 from commsched.torch import trace
 from commsched.torch.estimates import SAMPLED_BYTES, SAMPLED_KINDS, override_bytes
 from commsched.torch.export import import_graph
-from commsched.torch.schedule import _function_report
+from commsched.torch.reporting import function_report
 from commsched.torch.values import hint, nodes_in
 
 MS, GIB = 1e6, 2**30
@@ -48,7 +48,7 @@ def measured(text: str, machine: str) -> dict:
         file = Path(folder, "report.json")
         program = commsched.Program(text)
         program.run(f"comm-report{{machine={machine} report-file={file} table=false}}")
-        return _function_report(file)
+        return function_report(file)
 
 
 def pytorch_peak(gm) -> int:

@@ -1,8 +1,11 @@
 """What the Python tests share: a fake process group, and small graphs traced with fake tensors."""
 
 import contextlib
+import os
 
 import pytest
+
+os.environ.setdefault("COMMSCHED_STRICT", "1")  # what would be a warning fails the test
 
 torch = pytest.importorskip("torch")
 

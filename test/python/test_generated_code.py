@@ -1,7 +1,11 @@
-"""The order that was decided is that of the code that Inductor generates. Without the last hook it would not be."""
+"""The order that was decided is that of the code that Inductor generates: read off the text of the code."""
 
-import difflib
+import ast
+import copy
+import json
 import re
+import warnings
+from unittest import mock
 
 import pytest
 
@@ -9,92 +13,104 @@ torch = pytest.importorskip("torch")
 
 import gloo  # noqa: E402
 import torch._inductor.config as ic  # noqa: E402
-from commsched.torch import inductor  # noqa: E402
+from commsched.torch import reporting  # noqa: E402
+from commsched.torch.inductor import config_patches  # noqa: E402
 from commsched.torch.options import Options  # noqa: E402
-from commsched.torch.collectives import spec_of  # noqa: E402
-from commsched.torch.trace import fake_world  # noqa: E402
-from torch._inductor.utils import is_collective, is_wait, run_and_get_code  # noqa: E402
+from commsched.torch.passes import direction  # noqa: E402
+from commsched.torch.trace import TraceConfig, fake_world, trace  # noqa: E402
+from torch._guards import TracingContext, tracing  # noqa: E402
+from torch._inductor.compile_fx import compile_fx_inner  # noqa: E402
+from torch._inductor.graph import GraphLowering  # noqa: E402
+from torch._inductor.scheduler import Scheduler  # noqa: E402
 
-CALL = re.compile(r"(?:(\w+) = )?torch\.ops\._c10d_functional\.(\w+)\.default\((\w+)")
-OPTIONS = dict(machine="cpu-mpi", effort=50)
-
-
-def in_code(code):
-    """Collectives of generated code in order: ("wait", buffer) or (operator, buffer)."""
-    return [("wait", argument) if operator == "wait_tensor" else (operator, result or argument)
-            for result, operator, argument in CALL.findall(code)]
+START = re.compile(r"(?:(\w+) = )?torch\.ops\._c10d_functional\.(\w+)\.default\((?:\[)?(\w+)(.*)")
+KERNEL = re.compile(r"extern_kernels\.|cpp_fused|torch\.ops\.(?!_c10d_functional)\w+\.")
+RANKS = 8
 
 
-def in_kernels(order):
-    """The same of Inductor's scheduler nodes."""
-    events = []
-    for s in order:
-        if is_wait(s.node):
-            events.append(("wait", s.node.inputs[0].get_name()))
-        elif is_collective(s.node):
-            events.append((s.node.op_overload._schema.name.split("::")[1], s.node.get_name()))
-    return events
+def in_flight(code):
+    """Of each collective of generated code: how many kernels are called between its start and its first wait."""
+    started, counts, kernels = {}, {}, 0  # of each buffer in flight: the line that started it
+    for number, line in enumerate(code[code.index("def call("):].splitlines()):
+        call = START.search(line)
+        element = re.match(r"\s*(\w+) = (\w+)\[\d+\]$", line)
+        if element and element.group(2) in started:  # one result of a coalesced collective
+            started[element.group(1)] = started[element.group(2)]
+        elif call is None:
+            kernels += KERNEL.search(line) is not None and "_commsched" not in line
+        elif call.group(2) == "wait_tensor":
+            if call.group(3) in started:
+                number, before = started[call.group(3)]
+                counts.setdefault(number, kernels - before)
+        else:
+            out = re.search(r"out=(\w+)", call.group(4))
+            started[out.group(1) if out else call.group(1) or call.group(3)] = number, kernels
+    return list(counts.values())
 
 
-def in_graph(graph):
-    """The kinds of an FX graph's collectives, in order."""
-    specs = [spec_of(n) for n in graph.nodes if n.op == "call_function"]
-    return ["wait" if s.is_wait else s.op for s in specs if s.is_wait or s.start is not None]
+@pytest.fixture(scope="module")
+def graphs():
+    """Forward and backward graphs of small models: attention in both, all-to-alls and topk in one."""
+    with fake_world(RANKS):
+        yield {name: trace(TraceConfig(name, RANKS, ep=RANKS if name == "tiny-moe" else 1))
+               for name in ("tiny", "tiny-moe")}
 
 
-def compiled_codes(compile_, **patches):
-    loss, step = gloo.sharded_step(2, layers=6, width=64, extra=False)
-    torch._dynamo.reset()
-    with ic.patch(**patches):
-        _, codes = run_and_get_code(step, compile_(loss), torch.ones(8, 64))
-    return [c for c in codes if "_c10d_functional" in c]
-
-
-def ours(loss):
+def generated(gm, options, **patches):
+    """The code that Inductor generates for a graph, and the reports before it runs. `options` None: without CommSched."""
     import commsched.torch as ct
 
-    with ct.enabled(**OPTIONS, bucketing=False):
-        return torch.compile(loss)
+    ct.reports()
+    gm = copy.deepcopy(gm)
+    inputs = [n.meta["val"] for n in gm.graph.nodes if n.op == "placeholder"]
+    mode = next(v.fake_mode for v in inputs if isinstance(v, torch.Tensor))
+    ours = {} if options is None else config_patches(Options(machine="h100-sxm", effort=50, **options))
+    codes = []
+    with (mock.patch.object(GraphLowering, "save_output_code", codes.append), gloo.without_kernels(),
+          ic.patch({**ours, **patches}), tracing(TracingContext(mode)), warnings.catch_warnings()):
+        warnings.filterwarnings("error", message="CommSched")
+        compile_fx_inner(gm, inputs, is_backward=direction(gm.graph) == "backward")
+    return codes[0], {r["place"]: r for r in ct.reports()}
 
 
-def as_backend(loss):
-    return torch.compile(loss, backend="commsched", options=dict(OPTIONS, bucketing=False))
+def said(code):
+    """What generated code is going to report of itself."""
+    return json.loads(ast.literal_eval(re.search(rf"{reporting.FUNCTION}\((.*)\)", code).group(1)))
 
 
-@pytest.mark.parametrize("compile_", [ours, as_backend])
-def test_the_decided_order_arrives(monkeypatch, compile_):
-    decided = []
-    order_kernels = inductor.order_kernels
+@pytest.mark.parametrize("which", ["fw", "bw"])
+@pytest.mark.parametrize("name", ["tiny", "tiny-moe"])
+@pytest.mark.parametrize("options", [dict(bucketing=False), dict()], ids=["order", "defaults"])
+def test_kernels_run_between_start_and_wait(graphs, name, which, options):
+    """Attention, packed gathers, all-to-alls: what is promised of the graph is what the code does."""
+    code, reports = generated(graphs[name][which], options)
+    counts, report = in_flight(code), said(code)
+    assert set(reports) == {"graph", "kernels"}
+    assert report["collectives"] == reports["kernels"]["collectives"] == len(counts)
+    assert report["adjacent"] == reports["kernels"]["adjacent"] == counts.count(0)
+    assert report["holds"] and report["as_decided"] and not any(r["holds"] for r in reports.values())
+    assert counts.count(0) <= 1 + len(counts) // 8, counts  # at the end of a graph there is nothing left to run
+    promised = reports["graph"]["exposed_ns"]
+    assert report["exposed_ns"]["promised"] == promised["after"] < promised["before"]
+    assert report["exposed_ns"]["after"] <= 1.1 * promised["after"]
+    assert report["peak_bytes"]["after"] <= 1.1 * report["peak_bytes"]["before"]
 
-    def remember(snodes, options):
-        order, report = order_kernels(snodes, options)
-        decided.append((in_kernels(snodes), in_kernels(order)))
-        return order, report
 
-    monkeypatch.setattr(inductor, "order_kernels", remember)
-    with gloo.without_kernels(), fake_world(2):
-        codes = compiled_codes(compile_)
-    assert len(codes) == len(decided) == 2
-    assert [in_code(c) for c in codes] == [order for _, order in decided]
-    assert any(given != order for given, order in decided)  # and it is not the order that Inductor had
+def test_inductor_alone_waits_at_once(graphs):
+    """What there is to gain, and that the counting above can fail."""
+    for gm in graphs["tiny"].values():
+        counts = in_flight(generated(gm, None)[0])
+        assert counts.count(0) == len(counts) > 5, counts
 
 
-def test_inductor_undoes_an_order_of_the_graph():
-    """Why there is a hook after Inductor's peak-memory pass: that pass sorts the kernels anew."""
-    graphs = []
+def test_a_later_change_of_the_order_is_told(graphs):
+    """The report of the code is taken from what is written, not from what was decided."""
 
-    def order_graph(graph):
-        inductor.GraphPass(Options(**OPTIONS, bucketing=False))(graph)
-        graphs.append(in_graph(graph))
+    def undo(self):  # something of Inductor's that runs after us
+        self.nodes = self.topological_sort_schedule(self.nodes[::-1])
 
-    alike = {}
-    for memory in (True, False):
-        graphs.clear()
-        with gloo.without_kernels(), fake_world(2):
-            codes = compiled_codes(torch.compile, post_grad_custom_post_pass=order_graph,
-                                   reorder_for_peak_memory=memory)
-        kinds = [[kind.removesuffix("_") for kind, _ in in_code(c)] for c in codes]
-        alike[memory] = [difflib.SequenceMatcher(None, a, b).ratio() for a, b in zip(graphs, kinds)]
-    print("similarity of the collectives' order in graph and code, with and without the peak-memory pass:", alike)
-    assert alike[True][1] < 1.0  # the backward graph's order is lost
-    assert alike[True][1] < alike[False][1]
+    with mock.patch.object(Scheduler, "process_grouped_nodes", undo):
+        code, _ = generated(graphs["tiny"]["fw"], dict(bucketing=False))
+    report = said(code)
+    assert not report["as_decided"] and "exposed_ns" not in report
+    assert report["adjacent"] == in_flight(code).count(0) > 1

@@ -11,9 +11,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gloo  # noqa: E402
-from commsched.torch.inductor import GraphPass, KernelPass, _check_order, config_patches  # noqa: E402
+from commsched.torch import reporting  # noqa: E402
+from commsched.torch.inductor import config_patches  # noqa: E402
+from commsched.torch.kernel_order import Kernels  # noqa: E402
 from commsched.torch.options import Options  # noqa: E402
-from commsched.torch.schedule import Unscheduled  # noqa: E402
+from commsched.torch.passes import GraphPass, KernelOrder  # noqa: E402
+from commsched.torch.reporting import Unscheduled  # noqa: E402
+from commsched.torch.strictness import STRICT  # noqa: E402
 
 
 def _compiled(rank, ranks):
@@ -39,7 +43,7 @@ def _compiled(rank, ranks):
             assert all(map(torch.equal, expected, got)), options
             ct.verify_ranks()
             places = [r["place"] for r in ct.reports()]
-            assert places.count("kernels") == 2, places
+            assert all(places.count(p) == 2 for p in ("graph", "kernels", "code")), places
     if ranks == 2:
         torch._dynamo.reset()
         with ic.patch(force_disable_caches=True):
@@ -64,19 +68,37 @@ def test_nothing_to_communicate():
     assert ct.reports() == []
 
 
-def test_failures_are_said_once_and_break_nothing():
-    snodes = [object()]
+class _Broken:
+    """Something that Inductor would never give to a pass."""
+
+    node = None
+
+    def get_nodes(self):
+        raise KeyError("no such thing")
+
+
+def _run_broken(monkeypatch):
+    from torch._inductor import utils, virtualized
+
+    monkeypatch.setattr(utils, "contains_collective", lambda s: True)
+    module = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
+    snodes = [_Broken()]
+    with virtualized.V.set_graph_handler(type("Lowering", (), {"module": module, "cpp_wrapper": True})()):
+        return KernelOrder(Options())(snodes) is snodes
+
+
+def test_failures_are_said_once_and_break_nothing(monkeypatch):
+    monkeypatch.delenv(STRICT)
+    reporting._warned.clear()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        import torch._inductor.utils as utils
+        assert _run_broken(monkeypatch) and _run_broken(monkeypatch)
+    assert len([w for w in caught if "keep Inductor's order" in str(w.message)]) == 1
 
-        original, utils.contains_collective = utils.contains_collective, lambda s: True
-        try:
-            run = KernelPass(Options())
-            assert run(snodes) is snodes and run(snodes) is snodes
-        finally:
-            utils.contains_collective = original
-    assert len([w for w in caught if "CommSched" in str(w.message)]) == 1
+
+def test_failures_are_raised_if_strict(monkeypatch):
+    with pytest.raises(AttributeError):
+        _run_broken(monkeypatch)
 
 
 def test_an_illegal_order_is_refused():
@@ -84,20 +106,22 @@ def test_an_illegal_order_is_refused():
         get_name = str.__str__
 
     a, b = Kernel("a"), Kernel("b")
-    _check_order([a, b], [a, b], {a: set(), b: {a}})
+    kernels = Kernels.__new__(Kernels)
+    kernels.snodes, kernels.before = [a, b], {a: set(), b: {a}}
+    kernels.check([a, b])
     with pytest.raises(Unscheduled, match="b would come before a"):
-        _check_order([a, b], [b, a], {a: set(), b: {a}})
+        kernels.check([b, a])
     with pytest.raises(Unscheduled, match="no permutation"):
-        _check_order([a, b], [a, a], {a: set(), b: {a}})
+        kernels.check([a, a])
 
 
 def test_caches_see_the_options():
     one, two = GraphPass(Options()), GraphPass(Options(effort=7))
     assert one.uuid() and one.uuid() != two.uuid()
-    assert pickle.dumps(KernelPass(Options())) == pickle.dumps(KernelPass(Options()))
-    assert pickle.dumps(KernelPass(Options())) != pickle.dumps(KernelPass(Options(effort=7)))
-    assert set(config_patches(Options())) == {"post_grad_custom_post_pass", "reorder_for_compute_comm_overlap",
-                                              "reorder_for_compute_comm_overlap_passes"}
+    assert KernelOrder(Options()).uuid() == one.uuid() != KernelOrder(Options(effort=7)).uuid()
+    assert pickle.dumps(KernelOrder(Options())) == pickle.dumps(KernelOrder(Options()))
+    assert set(config_patches(Options())) == {"post_grad_custom_post_pass", "_pre_fusion_custom_pass",
+                                              "_post_fusion_custom_pass", "reorder_for_peak_memory"}
 
 
 def test_install_and_uninstall():
@@ -109,10 +133,10 @@ def test_install_and_uninstall():
     try:
         assert isinstance(ic.post_grad_custom_post_pass, GraphPass)
         ct.install(machine="h100-sxm")  # replaces, does not add
-        assert len(ic.reorder_for_compute_comm_overlap_passes) == 1
+        assert ic._post_fusion_custom_pass.earlier is None and not ic.reorder_for_peak_memory
     finally:
         ct.uninstall()
-    assert ic.post_grad_custom_post_pass is None and not ic.reorder_for_compute_comm_overlap
+    assert ic.post_grad_custom_post_pass is None and ic._post_fusion_custom_pass is None and ic.reorder_for_peak_memory
 
 
 def test_the_package_does_not_import_torch():

@@ -99,7 +99,8 @@ def test_options_that_make_no_sense(options):
         ct.schedule_overlap(trace(lambda x: x, (4,)), **options)
 
 
-def test_failures_leave_the_graph_alone(world):
+def test_failures_leave_the_graph_alone(world, monkeypatch):
+    monkeypatch.setenv("COMMSCHED_STRICT", "0")
     gm = trace(lambda x: c10d.wait_tensor(c10d.all_gather_into_tensor(x, RANKS, world)) + 1, (4,))
     before = [n.name for n in gm.graph.nodes]
     with pytest.warns(UserWarning, match="no_such_machine"):

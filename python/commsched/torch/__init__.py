@@ -7,7 +7,8 @@
 """
 
 from .export import export_mlir
-from .inductor import enabled, install, reports, uninstall, verify_ranks
+from .inductor import enabled, install, uninstall, verify_ranks
+from .reporting import reports
 from .schedule import schedule_overlap
 
 __all__ = ["enabled", "export_mlir", "install", "reports", "schedule_overlap", "uninstall", "verify_ranks"]

@@ -15,11 +15,12 @@ MOST_REFUSED = 16
 
 
 def import_graph(graph: fx.Graph, *, runtime_estimation: Estimation | None = None, donated="auto",
-                 name: str = "main", opaque: dict[str, str] | None = None) -> tuple[str, Importer]:
+                 name: str = "main", opaque: dict[str, str] | None = None,
+                 fused: bool = False) -> tuple[str, Importer]:
     """The module's text, and the importer, which knows the groups and which node to ask about which collective. The nodes
-    `opaque` are imported as operations of which nothing is known."""
+    `opaque` are imported as operations of which nothing is known; with `fused`, what Inductor fuses is one operation."""
     world = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-    importer = Importer(graph, name, donated_placeholders(graph, donated), runtime_estimation, world, opaque)
+    importer = Importer(graph, name, donated_placeholders(graph, donated), runtime_estimation, world, opaque, fused)
     return importer.run(), importer
 
 

@@ -18,6 +18,7 @@ from . import aliases, collectives, flops
 from .dependences import written_memory
 from .import_collectives import CollectiveImports
 from .import_fsdp import FsdpImports
+from .import_regions import RegionImports
 from .mlir_text import Printer, cost_attribute
 from .packs import find_packs
 from .strictness import strict
@@ -41,11 +42,11 @@ def donated_placeholders(graph: fx.Graph, donated) -> set[str]:
     return wanted
 
 
-class Importer(CollectiveImports, FsdpImports):
-    """Walks one graph. `run` returns the module's text."""
+class Importer(CollectiveImports, FsdpImports, RegionImports):
+    """Walks one graph. `run` returns the module's text. `fused`: nodes that Inductor fuses become one operation."""
 
     def __init__(self, graph: fx.Graph, name: str, donated: set[str], estimation: Estimation | None, world: int,
-                 opaque: dict[str, str] | None = None):
+                 opaque: dict[str, str] | None = None, fused: bool = False):
         self.graph, self.printer, self.donated = graph, Printer(name), donated
         self.estimation, self.world = estimation, world
         self.values: dict[fx.Node, Value | list] = {}
@@ -66,6 +67,7 @@ class Importer(CollectiveImports, FsdpImports):
         self.indices: dict[str, str] = {}  # numbers of type i64 as index values
         self.written: tuple[aliases.Aliases, set[int]] | None = None
         self.extra = 0
+        self.fused, self.regions = fused, {}
 
     # ------------------------------------------------------------------ values
 
@@ -123,7 +125,12 @@ class Importer(CollectiveImports, FsdpImports):
         waited = self._futures_that_enter()
         packs = find_packs(self.graph)
         packed = {n for pack in packs.values() for n in pack.parts}
+        if self.fused:
+            self.regions = self._find_regions(packed)
         for node in self.graph.nodes:
+            if node in self.regions:
+                continue  # becomes an operation when somebody outside needs it
+            self._regions_before(node)
             if node in packed:
                 if node in packs:
                     pack = packs[node]

@@ -1,171 +1,41 @@
-"""CommSched inside torch.compile.
-
-Two places of Inductor are ours: a pass over the FX graph, which merges collectives, and the last reordering of the fused
-kernels before code generation, which has the final word on order. Nothing in here talks to other ranks, and nothing in
-here may break a compilation: what goes wrong is said once, and the graph stays as it was.
-"""
+"""CommSched inside torch.compile: the ways in."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import logging
-import warnings
 from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.fx as fx
-from torch._inductor.custom_graph_pass import CustomGraphPass
 
-from ..program import Program
-from . import agreement, ranks
-from .collectives import HYBRID_NAMESPACES
+from . import reporting
 from .options import Options
-from .schedule import Unscheduled, schedule_graph
-
-log = logging.getLogger("commsched")
-
-_warned: set[str] = set()
-# What was scheduled since the process started, or since `reports` was last asked: one entry per graph.
-_reports: list[dict] = []
-# The signatures of all that was scheduled since the process started.
-_signatures: list[str] = []
-
-
-def _record(report: dict) -> None:
-    _reports.append(report)
-    _signatures.append(report.get("signature", ""))
-
-
-def _warn_once(where: str, error: BaseException) -> None:
-    reason = f"{where}: {type(error).__name__}: {error}"
-    log.info("%s", reason, exc_info=error)
-    if reason not in _warned:
-        _warned.add(reason)
-        warnings.warn(f"CommSched left a graph as it was; {reason}", stacklevel=3)
-
-
-def reports() -> list[dict]:
-    """What was scheduled since this was last asked: one report per graph and place ("graph" or "kernels")."""
-    taken = list(_reports)
-    _reports.clear()
-    return taken
-
-
-def _communicates(graph: fx.Graph) -> bool:
-    return any(n.op == "call_function" and isinstance(n.target, torch._ops.OpOverload)
-               and n.target.namespace in HYBRID_NAMESPACES for n in graph.nodes)
-
-
-class GraphPass(CustomGraphPass):
-    """The pass over the FX graph: buckets, and a first order."""
-
-    def __init__(self, options: Options):
-        self.options = options
-
-    def __call__(self, graph: fx.Graph) -> None:
-        if not _communicates(graph):
-            return
-        try:
-            report = agreement.schedule(graph, self.options, schedule_graph)
-        except Exception as error:  # The graph is as it was; a compilation must not fail for want of a schedule.
-            _warn_once("graph", error)
-            return
-        _record({"place": "graph", **report})
-
-    def uuid(self) -> Any | None:
-        return self.options.key()
-
-
-class KernelPass:
-    """The reordering of the fused kernels. Its attributes are what Inductor's cache sees of it."""
-
-    def __init__(self, options: Options):
-        self.options = dataclasses.replace(options, bucketing=False, collective_order="program")
-        self.key = options.key()
-
-    def __call__(self, snodes: list) -> list:
-        from torch._inductor.utils import contains_collective
-
-        if not any(contains_collective(s) for s in snodes):
-            return snodes
-        order = snodes
-        try:
-            order, report = order_kernels(snodes, self.options)
-            _record({"place": "kernels", **report})
-        except Exception as error:  # Whatever it is: a compilation must not fail for want of a better order.
-            _warn_once("kernels", error)
-        try:
-            _guard(order)
-        except Exception as error:  # The schedule stands; it is only not compared.
-            log.info("ranks will not be compared: %s: %s", type(error).__name__, error)
-        return order
-
-
-def _guard(order: list) -> None:
-    """Has the generated code compare its collectives with other ranks' when it first runs."""
-    from torch._inductor.graph import SubgraphLowering
-    from torch._inductor.virtualized import V
-
-    if not isinstance(V.graph, SubgraphLowering) and not V.graph.cpp_wrapper:
-        ranks.guard(V.graph.wrapper_code, ranks.collective_sequences(order))
-
-
-def order_kernels(snodes: list, options: Options) -> tuple[list, dict]:
-    """The order of the fused kernels, and its report.
-
-    Raises:
-        Unscheduled: the order that came back is no permutation, or breaks a dependence.
-    """
-    import pathlib
-    import tempfile
-
-    from .kernels import KernelImporter
-    from .schedule import _function_report
-
-    world = dist.get_world_size() if dist.is_initialized() else 1
-    importer = KernelImporter(snodes, options, world)
-    program = Program(importer.text(), "kernels")
-    with tempfile.TemporaryDirectory(prefix="commsched") as folder:
-        report_file = pathlib.Path(folder, "report.json")
-        program.run(options.pipeline(None, str(report_file)))
-        report = _function_report(report_file)
-    by_name = {s.get_name(): s for s in snodes}
-    order = []
-    for op in program.operations()["main"]:
-        for name in op.names:
-            order.append(by_name[name])
-            order.extend(importer.members.get(name, ()))
-    _check_order(snodes, order, importer.dependences)
-    report["signature"] = program.signatures()["main"] or report.get("signature", "")
-    return order, report
-
-
-def _check_order(snodes: list, order: list, dependences: dict) -> None:
-    position = {s: i for i, s in enumerate(order)}
-    if len(order) != len(snodes) or len(position) != len(snodes):
-        raise Unscheduled("the order is no permutation of the kernels")
-    for s, before in dependences.items():
-        for other in before:
-            if position[other] > position[s]:
-                raise Unscheduled(f"{s.get_name()} would come before {other.get_name()}, which it depends on")
+from .passes import FusionBounds, GraphPass, KernelOrder
 
 
 def config_patches(options: Options) -> dict[str, Any]:
-    """Inductor's configuration with both places taken. Other custom passes keep their places, before ours."""
+    """Inductor's configuration with both places taken. Other custom passes keep their places, before ours.
+
+    The order that was decided is also one of memory: Inductor's own search for a lower peak would undo it, and is off.
+    """
     from torch._inductor import config
 
     existing = config.post_grad_custom_post_pass
     before = [] if existing is None else list(existing) if isinstance(existing, (list, tuple)) else [existing]
     before = [p for p in before if not isinstance(p, GraphPass)]
-    passes = [p for p in config.reorder_for_compute_comm_overlap_passes if not isinstance(p, KernelPass)]
     graph_pass = GraphPass(options)
     return {
         "post_grad_custom_post_pass": [*before, graph_pass] if before else graph_pass,
-        "reorder_for_compute_comm_overlap": True,
-        "reorder_for_compute_comm_overlap_passes": [*passes, KernelPass(options)],
+        "_pre_fusion_custom_pass": FusionBounds(options, _earlier(config._pre_fusion_custom_pass)),
+        "_post_fusion_custom_pass": KernelOrder(options, _earlier(config._post_fusion_custom_pass)),
+        "reorder_for_peak_memory": False,
     }
+
+
+def _earlier(scheduler_pass):
+    """What was in a place of the scheduler before we took it."""
+    return scheduler_pass.earlier if isinstance(scheduler_pass, (FusionBounds, KernelOrder)) else scheduler_pass
 
 
 @contextlib.contextmanager
@@ -208,9 +78,9 @@ def uninstall() -> None:
     existing = config.post_grad_custom_post_pass
     kept = [p for p in existing if not isinstance(p, GraphPass)] if isinstance(existing, (list, tuple)) else []
     config.post_grad_custom_post_pass = kept or None
-    config.reorder_for_compute_comm_overlap_passes = [
-        p for p in config.reorder_for_compute_comm_overlap_passes if not isinstance(p, KernelPass)]
-    config.reorder_for_compute_comm_overlap = bool(config.reorder_for_compute_comm_overlap_passes)
+    config._pre_fusion_custom_pass = _earlier(config._pre_fusion_custom_pass)
+    config._post_fusion_custom_pass = _earlier(config._post_fusion_custom_pass)
+    config.reorder_for_peak_memory = True
 
 
 def backend(gm: fx.GraphModule, example_inputs, *, mode=None, options: dict | None = None):
@@ -233,7 +103,7 @@ def verify_ranks(group=None) -> str:
     Raises:
         RuntimeError: two ranks compiled different sequences of collectives; running on would hang.
     """
-    signature = "|".join(_signatures)
+    signature = "\n".join(reporting.what_ran())
     if not dist.is_initialized():
         return signature
     everyone = [None] * dist.get_world_size(group)

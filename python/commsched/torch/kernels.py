@@ -1,44 +1,47 @@
-"""Inductor's kernels, after fusion, as a module of `comm` operations.
+"""Inductor's kernels, after fusion, as a module of `comm` operations: what the generated code is measured by.
 
-The last reordering before code generation sees what really runs: fused kernels, their buffers, and the collectives. Here
-every scheduler node becomes one operation, its location the node's name, so that the scheduler that orders FX graphs
-orders kernels as well. Sizes are those of the buffers, costs come from the FX nodes that a kernel was made of.
+Every scheduler node becomes one operation, its location the node's name. Sizes are those of the buffers, costs come from
+the FX nodes that a kernel was made of and from the bytes that it moves.
 """
 
 from __future__ import annotations
 
+import pathlib
+import tempfile
+from typing import Sequence
+
 import torch
+import torch.distributed as dist
 import torch.fx as fx
 from torch._inductor import ir
 from torch._inductor.utils import is_collective, is_wait
 from torch._inductor.virtualized import V
 
+from ..program import Program
 from . import flops
 from .collectives import Spec
 from .importer import Importer
+from .kernel_order import real_name
 from .mlir_text import Printer, cost_attribute
-from .values import ELEMENT_TYPES, hint
+from .options import Options, option_value
+from .reporting import function_report
+from .values import ELEMENT_TYPES, NS_PER_MS, Value, hint
 
-NS_PER_MS = 1_000_000
 
+def measured(order: Sequence, options: Options) -> dict:
+    """What the cost model and the timeline say of kernels in this order: the fields of a function in the JSON report of
+    comm-report. The memory figures in it are the model's, not Inductor's.
 
-def kept_dependences(snodes) -> dict:
-    """Of each node: the nodes that must come before it. Left out are the fake dependences that only chain collectives:
-    Inductor chains all of them, and renames some so that a collective follows the wait of the one before it."""
-    owner = {name: s for s in snodes for name in s.get_buffer_names()}
-    result = {}
-    for s in snodes:
-        before = set()
-        for dep in s.unmet_dependencies:
-            other = owner.get(dep.name)
-            if other is None or other is s:
-                continue
-            fake = getattr(dep, "is_fake", False)
-            if fake and is_collective(s.node) and (is_collective(other.node) or is_wait(other.node)):
-                continue
-            before.add(other)
-        result[s] = before
-    return result
+    Raises:
+        commsched.Error: the module was refused.
+    """
+    world = dist.get_world_size() if dist.is_initialized() else 1
+    program = Program(KernelImporter(order, options, world).text(), "kernels")
+    with tempfile.TemporaryDirectory(prefix="commsched") as folder:
+        file = pathlib.Path(folder, "report.json")
+        program.run(f"comm-report{{machine={option_value(options.machine)} report-file={option_value(str(file))} "
+                    "table=false}")
+        return function_report(file)
 
 
 class KernelImporter:
@@ -49,12 +52,11 @@ class KernelImporter:
         self.printer = Printer("main")
         self.values: dict[str, tuple[str, str]] = {}  # of each buffer: its SSA value and type
         self.futures: dict[str, tuple[str, str, list[str]]] = {}  # of each buffer in flight: future, type, all buffers
-        self.starts: dict[str, str] = {}
-        self.dependences = kept_dependences(snodes)
         self.fx = Importer(fx.Graph(), "main", set(), None, world)  # for groups and clauses
         self.fx.printer = self.printer
         self.freeable = self._freeable()
-        self.members: dict[str, list] = {}  # nodes that have no operation and follow another one
+        self.elements = _elements(snodes)  # of each buffer that stands for several: the nodes that name them
+        self.placed: set = set()  # elements whose kernel has an operation already
 
     def text(self) -> str:
         for s in self.snodes:
@@ -64,7 +66,7 @@ class KernelImporter:
             if is_wait(s.node) and self._wait(s):
                 continue
             if isinstance(s.node, ir.MultiOutput) and self._element(s):
-                continue
+                continue  # its kernel has brought its buffer
             self._kernel(s)
         results = [self.values[n] for n in dict.fromkeys(self._real(n) for n in V.graph.get_output_names())
                    if n in self.values]
@@ -83,14 +85,13 @@ class KernelImporter:
 
     def _real(self, name: str) -> str:
         """A buffer written in place has a name per version; here they are one."""
-        renames = V.graph.scheduler.mutation_real_name
-        while name in renames and renames[name] != name:
-            name = renames[name]
-        return name
+        return real_name(name)
 
     def _type(self, name: str) -> str:
         """The flat type of a buffer or graph input."""
-        buffer = V.graph.get_buffer(name) if name not in V.graph.graph_inputs else V.graph.graph_inputs[name]
+        return self._type_of(V.graph.get_buffer(name) if name not in V.graph.graph_inputs else V.graph.graph_inputs[name])
+
+    def _type_of(self, buffer) -> str:
         try:
             elements = V.graph.sizevars.optimization_hint(buffer.get_numel(), fallback=0)
             dtype = buffer.get_dtype()
@@ -131,7 +132,8 @@ class KernelImporter:
         written = [n for n in self._written(s) if n in self.values]
         operands += [n for n in written if n not in operands]
         aliases, results = [], []
-        for out in s.get_outputs():
+        elements = [e for buffer in s.get_buffer_names() for e in self.elements.get(buffer, ())]
+        for out in [*s.get_outputs(), *(out for e in elements for out in e.get_outputs())]:
             buffer = out.get_name()
             real = self._real(buffer)
             source = real if real != buffer and real in self.values else next(
@@ -157,6 +159,7 @@ class KernelImporter:
                                f"({', '.join(self.values[n][0] for n in operands)})", clauses, attrs, types, name)
         for i, (buffer, type_) in enumerate(results):
             self.values[buffer] = (f"%{ssa}#{i}" if len(results) > 1 else f"%{ssa}", type_)
+        self.placed.update(elements)
 
     def _is_barrier(self, s) -> bool:
         """Communication that the dialect cannot say."""
@@ -198,33 +201,36 @@ class KernelImporter:
         spec = Spec(node.target)
         if spec.start is None or spec.start.kind in ("send", "recv"):
             return False
-        clause = self.fx._clauses(node, spec)
+        # The splits of an all-to-all follow from the flat sizes, below.
+        clause = ("", "") if spec.start.kind == "all_to_all" else self.fx._clauses(node, spec)
         if clause is None:
             return False
         # The inputs come first among the arguments, the destination last.
-        tensors = [self._real(i.get_name()) for i in kernel.inputs if hasattr(i, "get_name")]
-        dests = [n for n in self._written(s) if n in self.values]
-        inputs = tensors[:-1] if spec.start.out else tensors
-        if spec.start.out:
-            dests = tensors[-1:]
-        elif dests:
-            dests = inputs
-        if not inputs or any(n not in self.values for n in inputs + dests):
+        given = [i for i in kernel.inputs if hasattr(i, "get_name")]
+        tensors = [self._real(i.get_name()) for i in given]
+        written = [n for n in self._written(s) if n in self.values]
+        if not tensors or any(n not in self.values for n in tensors + written):
             return False
-        if dests:
-            buffers = dests
+        operands = [self._viewed(i, n, f"{s.get_name()}_{k}") for k, (i, n) in enumerate(zip(given, tensors))]
+        inputs, dests = operands, []
+        if spec.start.out:
+            inputs, dests, buffers = operands[:-1], operands[-1:], tensors[-1:]
+        elif written:
+            dests, buffers = operands, tensors
         elif isinstance(kernel.outputs, list) and kernel.outputs and kernel.outputs[0] is not kernel:
             buffers = [o.get_name() for o in kernel.outputs]
         else:
             buffers = [kernel.get_name()]
-        types = [self._type(b) for b in buffers]
+        if not inputs:
+            return False
+        types = [d.type for d in dests] or [self._type(b) for b in buffers]
         group = self.fx._group(node, spec)
         ranks = len(self.fx.group_ranks[group[1:].strip('"')])
         prefix, suffix = clause
         if spec.start.kind == "all_to_all":
-            suffix = _flat_splits(self.values[inputs[0]][1], types[0], ranks)
+            suffix = _flat_splits(inputs[0].type, types[0], ranks)
         future = f"!comm.future<{', '.join(types)}>"
-        into = f" into {', '.join(self.values[d][0] for d in dests)}" if dests else ""
+        into = f" into {', '.join(d.ssa for d in dests)}" if dests else ""
         attrs = []
         if self.options.runtime_estimation is not None and (origin := _origin(kernel)) is not None:
             ms = self.options.runtime_estimation(origin)
@@ -234,14 +240,23 @@ class KernelImporter:
         ssa = _identifier(name)
         self.printer.operation(
             ssa, 1, f"comm.{spec.start.kind}{prefix}",
-            f" {', '.join(self.values[i][0] for i in inputs)}{into} on {group}", suffix, attrs,
-            f"({', '.join(self.values[i][1] for i in inputs)}) -> {future}", name)
+            f" {', '.join(i.ssa for i in inputs)}{into} on {group}", suffix, attrs,
+            f"({', '.join(i.type for i in inputs)}) -> {future}", name)
         for b in buffers:
             self.futures[b] = (f"%{ssa}", future, buffers)
-            self.starts[b] = name
         self.futures.setdefault(kernel.get_name(), (f"%{ssa}", future, buffers))
-        self.starts.setdefault(kernel.get_name(), name)
         return True
+
+    def _viewed(self, tensor, buffer: str, unique: str) -> Value:
+        """The value of a buffer as a kernel sees it: a packed gather takes one rank's slice of its own result."""
+        ssa, whole = self.values[buffer]
+        seen = self._type_of(tensor)
+        if not isinstance(tensor, ir.ReinterpretView) or seen == whole:
+            return Value(ssa, whole)
+        view = f"%view_{_identifier(unique)}"
+        self.printer.operation(view[1:], 1, 'comm.compute "view"', f"({ssa})", " aliases [0]", [],
+                               f"({whole}) -> {seen}", view[1:])
+        return Value(view, seen)
 
     def _wait(self, s) -> bool:
         waited = [self._real(i.get_name()) for i in s.node.inputs if hasattr(i, "get_name")]
@@ -257,11 +272,17 @@ class KernelImporter:
         return True
 
     def _element(self, s) -> bool:
-        """One of the results of a coalesced collective: it has no operation, and stays with its start."""
-        if s.node.get_name() not in self.futures:
-            return False
-        self.members.setdefault(self.starts[s.node.get_name()], []).append(s)
-        return True
+        """One of the results of a kernel or a coalesced collective: it has no operation of its own."""
+        return s in self.placed or s.node.get_name() in self.futures
+
+
+def _elements(snodes) -> dict[str, list]:
+    """The elements of kernels with several results (attention, topk, ...), by the buffer that stands for all of them."""
+    elements: dict[str, list] = {}
+    for s in snodes:
+        if isinstance(s.node, ir.MultiOutput):
+            elements.setdefault(s.node.inputs[0].get_name(), []).append(s)
+    return elements
 
 
 def _call(kernel) -> fx.Node | None:

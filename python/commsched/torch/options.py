@@ -48,7 +48,7 @@ class Options:
 
     def pipeline(self, machine: str | None = None, report_file: str | None = None) -> str:
         """The pass pipeline that does it. `machine` stands in for the profile where estimates amend it."""
-        settings = [f"machine={_value(machine or self.machine)}", f"solver={self.solver}",
+        settings = [f"machine={option_value(machine or self.machine)}", f"solver={self.solver}",
                     f"memory-budget-ratio={self.memory_budget_ratio!r}",
                     f"bucketing={'true' if self.bucketing else 'false'}",
                     f"collective-order={self.collective_order}"]
@@ -61,7 +61,7 @@ class Options:
         if self.passes:
             settings.append(f"passes={','.join(self.passes)}")
         if report_file:
-            settings += [f"report-file={_value(report_file)}", "table=false"]
+            settings += [f"report-file={option_value(report_file)}", "table=false"]
         return f"reorder-comm-overlap{{{' '.join(settings)}}}"
 
     def key(self) -> str | None:
@@ -76,7 +76,7 @@ class Options:
         return hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _value(text: str) -> str:
+def option_value(text: str) -> str:
     """`text` as the value of a pass option."""
     return f'"{text}"' if any(c in text for c in " {},=()") else text
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import pathlib
 import tempfile
 import time
@@ -21,12 +20,10 @@ from .export import import_program
 from .importer import donated_placeholders
 from .options import Options, donated_argument
 from .plan import PlanError, read_plan
+from .reporting import Unscheduled, function_report
+from .strictness import strict
 
 FUNCTION = "main"
-
-
-class Unscheduled(RuntimeError):
-    """A graph could not be scheduled; it is as it was. The text says why."""
 
 
 @contextlib.contextmanager
@@ -43,8 +40,11 @@ def _collector_waits():
 
 
 @_collector_waits()
-def schedule_graph(graph: fx.Graph, options: Options) -> dict:
+def schedule_graph(graph: fx.Graph, options: Options, fused: bool = False) -> dict:
     """Schedules `graph` in place and returns its report.
+
+    Args:
+        fused: Inductor is going to fuse nodes of the graph into kernels; they are scheduled as such.
 
     Raises:
         Unscheduled: nothing was changed.
@@ -54,8 +54,10 @@ def schedule_graph(graph: fx.Graph, options: Options) -> dict:
     try:
         refresh(graph)
         program, _, importer = import_program(graph, runtime_estimation=options.runtime_estimation, donated=donated,
-                                              name=FUNCTION)
+                                              name=FUNCTION, fused=fused)
     except Exception as error:  # Graphs hold what nobody has thought of; none of it may break a compilation.
+        if strict():
+            raise
         raise Unscheduled(f"import: {type(error).__name__}: {error}") from error
     imported = time.process_time_ns()
     with tempfile.TemporaryDirectory(prefix="commsched") as folder:
@@ -69,7 +71,7 @@ def schedule_graph(graph: fx.Graph, options: Options) -> dict:
             program.run(options.pipeline(machine, str(report_file)))
         except Error as error:
             raise Unscheduled(str(error)) from error
-        report = _function_report(report_file)
+        report = function_report(report_file)
     solved = time.process_time_ns()
     starts = starts_of(graph)
     try:
@@ -79,6 +81,8 @@ def schedule_graph(graph: fx.Graph, options: Options) -> dict:
     except PlanError as error:
         raise Unscheduled(f"the schedule was refused: {error}") from error
     except Exception as error:
+        if strict():
+            raise
         raise Unscheduled(f"the schedule cannot be read: {type(error).__name__}: {error}") from error
     report["signature"] = program.signatures()[FUNCTION] or report.get("signature", "")
     report["buckets"] = [[m.name for m in b.members] for b in plan.buckets]
@@ -87,17 +91,6 @@ def schedule_graph(graph: fx.Graph, options: Options) -> dict:
     report["import_ns"] = imported - started
     report["pipeline_ns"] = solved - imported
     report["apply_ns"] = time.process_time_ns() - solved
-    return report
-
-
-def _function_report(path: pathlib.Path) -> dict:
-    if not path.is_file():
-        return {}
-    document = json.loads(path.read_text())
-    functions = document.get("functions", [])  # those with collectives
-    nothing = {"collectives": 0, "exposed_ns": {"before": 0, "after": 0}, "unknown_sizes": 0, "per_collective": []}
-    report = dict(functions[0]) if functions else nothing
-    report["machine"] = document.get("machine")
     return report
 
 
@@ -141,6 +134,8 @@ def schedule_overlap(gm: fx.GraphModule, *, runtime_estimation=None, machine: st
     try:
         report = schedule_graph(gm.graph, options)
     except Unscheduled as error:
+        if strict():
+            raise
         warnings.warn(f"CommSched left the graph as it was: {error}", stacklevel=2)
         return gm, {"error": str(error)}
     gm.recompile()

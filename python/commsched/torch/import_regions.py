@@ -1,0 +1,100 @@
+"""What Inductor fuses into one kernel, as one operation (`fusion`)."""
+
+from __future__ import annotations
+
+import operator
+
+import torch.fx as fx
+
+from . import collectives, flops
+from .fusion import Region, find_regions
+from .mlir_text import cost_attribute
+from .values import NS_PER_MS, Value, flat_values
+
+
+class RegionImports:
+    """The part of `Importer` that knows fused regions."""
+
+    def _find_regions(self, packed: set[fx.Node]) -> dict[fx.Node, Region]:
+        """The regions of the graph. Left out are nodes whose order shows, and nodes that use memory that is written:
+        a region is moved as a whole."""
+
+        def stays_alone(node: fx.Node) -> bool:
+            if node in packed:
+                return True
+            if node.target is operator.getitem:
+                return False
+            spec = collectives.spec_of(node)
+            if spec.ordered or spec.mutated or spec.hybrid or spec.start or spec.is_wait:
+                return True
+            return any(self._is_written(n) for n in (node, *node.all_input_nodes))
+
+        return find_regions(self.graph, stays_alone)
+
+    def _regions_before(self, node: fx.Node) -> None:
+        """Makes the operations of the regions that `node` reads."""
+        stack = [r for n in node.all_input_nodes if (r := self.regions.get(n)) is not None and not r.done]
+        while stack:
+            region = stack[-1]
+            pending = [r for m in region.members for n in m.all_input_nodes
+                       if (r := self.regions.get(n)) is not None and r is not region and not r.done]
+            if pending:
+                stack.extend(pending)
+                continue
+            stack.pop()
+            if not region.done:
+                region.done = True
+                self._region(region)
+
+    def _region(self, region: Region) -> None:
+        inside = set(region.members)
+        sources = dict.fromkeys(n for m in region.members for n in m.all_input_nodes if n not in inside)
+        inputs = self.operands(region.members[0], sources)
+        count, first = len(region.results), region.computed[-1]
+        ssa = self.printer.current = first.name
+        results = [self.bind(n, f"%{ssa}#{i}" if count > 1 else f"%{ssa}", n.meta["val"]) for i, n in enumerate(region.results)]
+        types = results[0].type if count == 1 else f"({', '.join(v.type for v in results)})"
+        attrs = [f"comm.cost = {self._region_cost(region, inside, results)}"]
+        self.printer.operation(
+            ssa, count, 'comm.compute "fused"', f"({', '.join(v.ssa for v in inputs)})", "", attrs,
+            f"({', '.join(v.type for v in inputs)}) -> {types}", [n.name for n in region.members])
+        self.values.update(zip(region.results, results))
+        self.own(results)
+        for view in region.views:
+            if view.target is operator.getitem:
+                self._getitem(view)
+            else:
+                self._compute(view, collectives.spec_of(view))
+
+    def _region_cost(self, region: Region, inside: set[fx.Node], results: list[Value]) -> str:
+        """One launch, what enters and what leaves; or the sum of the caller's estimates."""
+        if self.estimation is not None:
+            known = [ms for n in region.computed if (ms := self.estimation(n)) is not None]
+            if known:
+                return cost_attribute(None, None, max(0, round(sum(known) * NS_PER_MS)))
+        traffic: dict[str, int] = {}
+        for node in region.members:
+            gathers = node.target is not operator.getitem and collectives.spec_of(node).op in flops.GATHERING
+            for i, n in enumerate(node.all_input_nodes):
+                for v in [] if n in inside else flat_values(self.values.get(n)):
+                    moved = v.traffic
+                    if gathers and i == 0:
+                        moved = min(moved, flat_bytes(node))
+                    traffic[v.ssa] = max(traffic.get(v.ssa, 0), moved)
+        moved = sum(traffic.values()) + sum(v.bytes for v in results)
+        return cost_attribute(None, moved, None) if moved else "#comm.cost<time = 0>"
+
+
+def flat_bytes(node: fx.Node) -> int:
+    """Bytes of a node's tensors of static shape."""
+    return sum(v.numel() * v.dtype.itemsize for v in _tensors(node.meta.get("val")))
+
+
+def _tensors(val):
+    import torch
+
+    if isinstance(val, torch.Tensor):
+        yield val
+    elif isinstance(val, (list, tuple)):
+        for v in val:
+            yield from _tensors(v)

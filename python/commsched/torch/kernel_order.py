@@ -1,0 +1,353 @@
+"""The order of the FX graph, carried over to Inductor's fused kernels.
+
+What is decided on the graph (`schedule`) is decided for good. Fusion puts a kernel where its first node was, which can
+drag waits forward; here every kernel goes back to where the graph's order has the last of its nodes. What the graph
+could not know is used up afterwards: starts move forward and waits back as far as dependences and the peak of memory
+allow. That changes neither the order in which collectives start nor the peak, and never makes the step longer.
+
+The first half of the file is about numbers alone; `Kernels` reads them off Inductor's scheduler.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import heapq
+from typing import Iterable, Sequence
+
+import torch
+from torch._inductor import ir
+from torch._inductor.utils import contains_collective, is_wait
+from torch._inductor.virtualized import V
+
+from .collectives import Spec
+from .reporting import Unscheduled
+
+
+@dataclasses.dataclass
+class Step:
+    """One kernel. `before` are indices of steps that it must follow. `allocates` are the bytes of its results;
+    `frees` are the bytes that nobody needs after it."""
+
+    before: Sequence[int] = ()
+    start: bool = False
+    wait: bool = False
+    allocates: int = 0
+    frees: int = 0
+
+
+def by_position(positions: Sequence[int], before: Sequence[Iterable[int]]) -> list[int]:
+    """Indices in an order that keeps `before`, by position where that leaves a choice. O((n + edges) log n)."""
+    after: list[list[int]] = [[] for _ in positions]
+    missing = [0] * len(positions)
+    for i, sources in enumerate(before):
+        for j in set(sources):
+            after[j].append(i)
+            missing[i] += 1
+    ready = [(positions[i], i) for i, count in enumerate(missing) if not count]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        _, i = heapq.heappop(ready)
+        order.append(i)
+        for j in after[i]:
+            missing[j] -= 1
+            if not missing[j]:
+                heapq.heappush(ready, (positions[j], j))
+    return order
+
+
+def live_bytes(steps: Sequence[Step]) -> list[int]:
+    """Bytes that are live while each step runs, without what is live before the first."""
+    live, result = 0, []
+    for step in steps:
+        live += step.allocates
+        result.append(live)
+        live -= step.frees
+    return result
+
+
+class _Maximum:
+    """The maximum of a range of a list: O(n log n) once, then O(1)."""
+
+    def __init__(self, values: Sequence[int]):
+        self.rows = [list(values)]
+        width = 1
+        while 2 * width <= len(values):
+            row = self.rows[-1]
+            self.rows.append([max(row[i], row[i + width]) for i in range(len(row) - width)])
+            width *= 2
+
+    def of(self, begin: int, end: int) -> int:
+        """Over [begin, end), which must not be empty."""
+        level = (end - begin).bit_length() - 1
+        row = self.rows[level]
+        return max(row[begin], row[end - (1 << level)])
+
+
+def starts_early(steps: Sequence[Step], limit: int) -> list[int]:
+    """The order in which every start comes as soon as what it reads is there, the starts before it have been issued and
+    the live bytes stay within `limit` until its old place. O((n + edges) log n)."""
+    maximum = _Maximum(live_bytes(steps))
+    waiting = collections.deque(i for i, s in enumerate(steps) if s.start)
+    placed, order, early = [False] * len(steps), [], 0
+    for i, step in enumerate(steps):
+        while waiting and waiting[0] > i:
+            s = waiting[0]
+            if not all(placed[j] for j in steps[s].before):
+                break
+            if maximum.of(i, s) + early + steps[s].allocates > limit:
+                break
+            waiting.popleft()
+            placed[s] = True
+            order.append(s)
+            early += steps[s].allocates
+        if placed[i]:
+            early -= step.allocates  # from here on it would be live anyway
+            continue
+        if step.start:
+            waiting.popleft()
+        placed[i] = True
+        order.append(i)
+    return order
+
+
+def waits_late(steps: Sequence[Step], limit: int) -> list[int]:
+    """The order in which every wait comes as late as the first step that needs it and `limit` on the live bytes allow.
+    The mirror image of `starts_early`: the latest of the waits that nothing keeps is placed first. O((n + edges) log n).
+    """
+    maximum = _Maximum(live_bytes(steps))
+    needed = [0] * len(steps)
+    for step in steps:
+        for j in set(step.before):
+            needed[j] += 1
+    ready = [-i for i, s in enumerate(steps) if s.wait and not needed[i]]
+    heapq.heapify(ready)
+    placed, order, late = [False] * len(steps), [], 0
+
+    def place(i: int) -> None:
+        placed[i] = True
+        order.append(i)
+        for j in set(steps[i].before):
+            needed[j] -= 1
+            if steps[j].wait and not needed[j]:
+                heapq.heappush(ready, -j)
+
+    for end in range(len(steps), 0, -1):
+        while ready:
+            i = -ready[0]
+            if not placed[i]:
+                if i >= end - 1 or maximum.of(i + 1, end) + late + steps[i].frees > limit:
+                    break
+                late += steps[i].frees
+                place(i)
+            heapq.heappop(ready)
+        if placed[end - 1]:
+            late -= steps[end - 1].frees  # before here its inputs are live anyway
+        else:
+            place(end - 1)
+    return order[::-1]
+
+
+def real_name(name: str) -> str:
+    """A buffer written in place has a name per version; this is the first one."""
+    renames = V.graph.scheduler.mutation_real_name
+    while renames.get(name, name) != name:
+        name = renames[name]
+    return name
+
+
+def _written(s) -> set[str]:
+    return {real_name(m) for out in s.get_outputs() for m in out.get_mutations()}
+
+
+def kept_dependences(snodes) -> dict:
+    """Of each node: the nodes that must come before it. Left out are the fake dependences that only chain collectives:
+    Inductor chains all of them, and renames some so that a collective follows the wait of the one before it. A write
+    after a read is marked as fake as well, and is kept."""
+    owner = {name: s for s in snodes for name in s.get_buffer_names()}
+    result = {}
+    for s in snodes:
+        before, written = set(), _written(s)
+        for dep in s.unmet_dependencies:
+            other = owner.get(dep.name)
+            if other is None or other is s:
+                continue
+            chained = getattr(dep, "is_fake", False) and contains_collective(s) and (
+                contains_collective(other) or is_wait(other.node))
+            if chained and not written.intersection(
+                    real_name(d.name) for d in other.read_writes.reads | other.read_writes.writes):
+                continue
+            before.add(other)
+        result[s] = before
+    return result
+
+
+def is_kernel(s) -> bool:
+    """Whether a node is computation: no communication, and not merely a name for memory."""
+    from torch._inductor.scheduler import NopKernelSchedulerNode
+
+    return not (contains_collective(s) or is_wait(s.node) or isinstance(s.node, ir.MultiOutput)
+                or isinstance(s, NopKernelSchedulerNode))
+
+
+def _communicates_alone(s) -> bool:
+    """Communication that has no wait: nothing that communicates is moved across it."""
+    target = getattr(s.node, "op_overload", None)
+    return (isinstance(s.node, ir.FallbackKernel) and isinstance(target, torch._ops.OpOverload)
+            and not contains_collective(s) and Spec(target).hybrid)
+
+
+def in_flight(order: Sequence) -> list[int]:
+    """Of each collective that is waited for: how many kernels run between its start and its first wait."""
+    flying: dict[str, object] = {}  # of each buffer: the collective that is going to fill it
+    started, counts, kernels = {}, {}, 0
+    for s in order:
+        if contains_collective(s):
+            started[s] = kernels
+            flying.update(dict.fromkeys([*map(real_name, s.get_buffer_names()), *_written(s)], s))
+        elif is_wait(s.node):
+            start = flying.get(real_name(s.node.inputs[0].get_name()))
+            if start is not None:
+                counts.setdefault(start, kernels - started[start])
+        elif isinstance(s.node, ir.MultiOutput):
+            start = flying.get(s.node.inputs[0].get_name())
+            if start is not None:
+                flying[s.node.get_name()] = start
+        else:
+            kernels += is_kernel(s)
+    return list(counts.values())
+
+
+def carried(snodes: Sequence, dependences: dict) -> list:
+    """The nodes in the order of the graph that they were lowered from; collectives keep their order."""
+    at = {node: i for i, node in enumerate(V.graph.module.graph.nodes)}
+    positions, last = [], -1
+    for s in snodes:
+        mine = [at[o] for leaf in s.get_nodes() if leaf.node is not None
+                for o in leaf.node.get_origins() if o in at]
+        last = max(mine, default=last)  # what comes from no node of the graph follows the one before it
+        positions.append(last)
+    index = {s: i for i, s in enumerate(snodes)}
+    before = [[index[b] for b in dependences[s]] for s in snodes]
+    starts = [index[s] for s in snodes if contains_collective(s)]
+    for one, two in zip(starts, starts[1:]):
+        before[two].append(one)
+    return [snodes[i] for i in by_position(positions, before)]
+
+
+def bound_fusion(snodes: list) -> list:
+    """Before fusion: the nodes in the graph's order, in which no fused kernel can reach across a start or a wait.
+
+    Inductor fuses kernels that are far apart, and a collective that feeds on one half would then wait for what the other
+    half needs. Kernels that are never fused (matrix products and the like) are the marks: the first of them after a start
+    depends on it, and a wait on the last of them before it. These dependences order, and keep no memory alive.
+    """
+    from torch._inductor.dependencies import WeakDep
+
+    scheduler = V.graph.scheduler
+    order = carried(snodes, kept_dependences(snodes))
+    mark, starts = None, []
+
+    def follow(after, before) -> None:
+        after.add_fake_dep(WeakDep(before.get_outputs()[0].get_name(), mutating_buf=after.get_outputs()[0].get_name(),
+                                   is_fake=True))
+
+    for s in order:
+        if contains_collective(s):
+            starts.append(s)
+        elif is_wait(s.node):
+            if mark is not None:
+                follow(s, mark)
+        elif s.is_extern() and is_kernel(s) and s.get_outputs():
+            for start in starts:
+                follow(s, start)
+            mark, starts = s, []
+    scheduler.nodes = order
+    scheduler.compute_ancestors()
+    return order
+
+
+class Kernels:
+    """Inductor's scheduler nodes after fusion, with their dependences and the bytes that they hold."""
+
+    def __init__(self, snodes: Sequence):
+        from torch._inductor import memory
+
+        scheduler = V.graph.scheduler
+        self.snodes = list(snodes)
+        self.before = kept_dependences(self.snodes)
+        self._add_barriers()
+        memory.assign_memory_planning_info_for_scheduler_buffers(self.snodes, scheduler.name_to_buf)
+        self._join_concatenations()
+        self.inputs = memory.get_freeable_input_buf(self.snodes, set(V.graph.graph_inputs))
+        self.outputs = set(V.graph.get_output_names())
+
+    def _join_concatenations(self) -> None:
+        """What is concatenated is written into its place: Inductor's estimate counts the parts and the whole. Here the
+        whole is allocated by the first part."""
+        buffers = V.graph.scheduler.name_to_buf
+        for s in self.snodes:
+            for leaf in s.get_nodes():
+                if not isinstance(leaf.node, ir.ConcatKernel):
+                    continue
+                parts = [b for i in leaf.node.inputs if (b := buffers.get(i.get_name())) is not None
+                         and isinstance(b.node.layout, ir.NonOwningLayout)]
+                for part in parts:
+                    part.mpi_buffer.size_alloc = part.mpi_buffer.size_free = 0
+                whole = buffers[leaf.node.get_name()].mpi_buffer
+                if parts:
+                    parts[0].mpi_buffer.size_alloc, whole.size_alloc = whole.size_alloc, 0
+
+    def _add_barriers(self) -> None:
+        barrier, since = None, []
+        for s in self.snodes:
+            if _communicates_alone(s):
+                self.before[s].update(since)
+                barrier, since = s, [s]
+            elif contains_collective(s) or is_wait(s.node):
+                since.append(s)
+                if barrier is not None:
+                    self.before[s].add(barrier)
+
+    def peak(self, order: Sequence) -> int:
+        """The peak of memory of an order, by Inductor's estimate, in bytes."""
+        from torch._inductor import memory
+
+        return memory.estimate_peak_memory(list(order), self.inputs, self.outputs)[0]
+
+    def steps(self, order: Sequence) -> tuple[list[Step], int]:
+        """The order as steps, and the bytes that are live before the first."""
+        from torch._inductor import memory
+
+        index = {s: i for i, s in enumerate(order)}
+        steps = [Step([index[b] for b in self.before[s]], contains_collective(s), is_wait(s.node)) for s in order]
+        entering = 0
+        for info in memory.compute_memory_timeline(list(order), self.inputs, self.outputs)[0]:
+            if isinstance(info.buffer, memory.FreeableInputBuffer):
+                entering += info.size_alloc
+            else:
+                steps[info.start_step].allocates += info.size_alloc
+            if info.end_step >= 0:
+                steps[info.end_step].frees += info.size_free
+        return steps, entering
+
+    def check(self, order: list) -> None:
+        """Raises Unscheduled if the order is no permutation of the nodes, or breaks a dependence."""
+        position = {s: i for i, s in enumerate(order)}
+        if len(order) != len(self.snodes) or len(position) != len(self.snodes):
+            raise Unscheduled("the order is no permutation of the kernels")
+        for s, before in self.before.items():
+            for other in before:
+                if position[other] > position[s]:
+                    raise Unscheduled(f"{s.get_name()} would come before {other.get_name()}, which it depends on")
+
+    def spread(self, order: list, slack: float = 1.0) -> list:
+        """The order with starts early and waits late, at a peak of at most `slack` times the order's own."""
+        limit = int(self.peak(order) * max(slack, 1.0))
+        for move in (starts_early, waits_late):
+            steps, entering = self.steps(order)
+            moved = [order[i] for i in move(steps, limit - entering)]
+            if self.peak(moved) <= limit:  # the moves are conservative; this makes sure
+                order = moved
+        return order

@@ -1,0 +1,199 @@
+"""CommSched's two places in Inductor: the FX graph before lowering, and the kernels after fusion.
+
+The first decides (`GraphPass`), the second sees to it that this is the order of the generated code (`KernelOrder`).
+Nothing in here talks to other ranks, and nothing in here may break a compilation: what goes wrong is said once, and
+what cannot be done is left out (`reporting.survive`).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.fx as fx
+from torch._inductor.custom_graph_pass import CustomGraphPass, CustomSchedulerPass
+
+from . import agreement, ranks, reporting
+from .collectives import HYBRID_NAMESPACES
+from .kernel_order import Kernels, bound_fusion, carried, in_flight, is_kernel
+from .options import Options
+from .reporting import survive
+from .schedule import schedule_graph
+
+# Where `GraphPass` leaves its report for `KernelOrder`, in the graph module's `meta`.
+META = "commsched"
+# Directions in which a graph with collectives was compiled, and whether a backward graph without any was.
+_communicating: set[str] = set()
+
+
+def communicates(graph: fx.Graph) -> bool:
+    """Whether a graph holds operators that communicate."""
+    return any(n.op == "call_function" and isinstance(n.target, torch._ops.OpOverload)
+               and n.target.namespace in HYBRID_NAMESPACES for n in graph.nodes)
+
+
+def direction(graph: fx.Graph) -> str:
+    """ "backward" for the graph of a gradient, else "forward"."""
+    backward = any(n.name.startswith("tangents_") for n in graph.nodes if n.op == "placeholder")
+    return "backward" if backward else "forward"
+
+
+class GraphPass(CustomGraphPass):
+    """Schedules the FX graph: which collectives are merged, and the order of everything."""
+
+    def __init__(self, options: Options):
+        self.options = options
+
+    def __call__(self, graph: fx.Graph) -> None:
+        which = direction(graph)
+        if not communicates(graph):
+            _nothing_to_schedule(which)
+            return
+        _communicating.add(which)
+        try:
+            report = agreement.schedule(graph, self.options, functools.partial(schedule_graph, fused=True))
+        except Exception as error:  # The graph is as it was; a compilation must not fail for want of a schedule.
+            survive(f"a {which} graph of {len(graph.nodes)} nodes keeps PyTorch's order", error)
+            return
+        report = {"place": "graph", "holds": False, "direction": which, **report}
+        if graph.owning_module is not None:
+            graph.owning_module.meta[META] = report
+        reporting.record(report)
+
+    def uuid(self) -> Any | None:
+        return self.options.key()
+
+
+class FusionBounds(CustomSchedulerPass):
+    """Keeps fusion from moving kernels across the starts and waits of a schedule."""
+
+    def __init__(self, options: Options, earlier: CustomSchedulerPass | None = None):
+        self.options, self.earlier = options, earlier
+
+    def __call__(self, snodes: list) -> list:
+        from torch._inductor.virtualized import V
+
+        if self.earlier is not None:
+            snodes = self.earlier(snodes)
+        if META not in getattr(V.graph.module, "meta", {}):
+            return snodes
+        try:
+            return bound_fusion(snodes)
+        except Exception as error:
+            survive("Inductor fuses kernels across the schedule", error)
+            return snodes
+
+    def uuid(self) -> Any | None:
+        return _joined_key(self)
+
+
+def _joined_key(scheduler_pass) -> Any | None:
+    key, earlier = scheduler_pass.options.key(), scheduler_pass.earlier
+    return key if earlier is None or key is None else (key, earlier.uuid())
+
+
+class KernelOrder(CustomSchedulerPass):
+    """Carries the order of the FX graph over to the fused kernels, and has the generated code tell of itself."""
+
+    def __init__(self, options: Options, earlier: CustomSchedulerPass | None = None):
+        self.options, self.earlier = options, earlier
+
+    def __call__(self, snodes: list) -> list:
+        from torch._inductor.utils import contains_collective
+        from torch._inductor.virtualized import V
+
+        if self.earlier is not None:
+            snodes = self.earlier(snodes)
+        if not any(contains_collective(s) for s in snodes):
+            return snodes
+        which = direction(V.graph.module.graph)
+        promised = getattr(V.graph.module, "meta", {}).get(META, {})
+        order = snodes
+        try:
+            order, report = _ordered(snodes, _slack(promised))
+            report = {"place": "kernels", "holds": False, "direction": which, **report}
+            report.update(_times(order, self.options, promised))
+            reporting.record(report)
+        except Exception as error:  # Whatever it is: a compilation must not fail for want of a better order.
+            survive(f"the kernels of a {which} graph keep Inductor's order", error)
+            report = {"direction": which}
+        _speak(order, report)
+        return order
+
+    def uuid(self) -> Any | None:
+        return _joined_key(self)
+
+
+def _slack(promised: dict) -> float:
+    """How far the peak may rise above that of the graph's schedule, as a factor: what that left of its limit."""
+    peak = promised.get("peak_bytes", {})
+    return peak["limit"] / peak["after"] if peak.get("limit") and peak.get("after") else 1.0
+
+
+def _ordered(snodes: list, slack: float) -> tuple[list, dict]:
+    """The order of the code, and what can be counted of it.
+
+    Raises:
+        Unscheduled: the order is no permutation, or breaks a dependence.
+    """
+    kernels = Kernels(snodes)
+    order = kernels.spread(carried(snodes, kernels.before), slack)
+    kernels.check(order)
+    return order, {**_counts(order), "peak_bytes": {"before": kernels.peak(snodes), "after": kernels.peak(order)}}
+
+
+def _counts(order: list) -> dict:
+    kernels = in_flight(order)
+    return {"kernels": sum(map(is_kernel, order)), "collectives": len(kernels),
+            "adjacent": sum(count == 0 for count in kernels)}
+
+
+def _times(order: list, options: Options, promised: dict) -> dict:
+    """Makespan and exposed time of the kernels by the model ("after"), beside what the graph's schedule promised."""
+    from .kernels import measured
+
+    try:
+        model = measured(order, options)
+    except Exception as error:  # The order stands; there is only no figure for it.
+        survive("no times are known of the generated code's kernels", error)
+        return {}
+    names = ("makespan_ns", "exposed_ns")
+    return {name: {**({"promised": promised[name]["after"]} if name in promised else {}),
+                   "after": model[name]["after"]} for name in names if name in model}
+
+
+def _speak(order: list, report: dict) -> None:
+    """Has the generated code report itself, and compare its collectives with other ranks', when it first runs."""
+    from torch._inductor.graph import SubgraphLowering
+    from torch._inductor.virtualized import V
+
+    if isinstance(V.graph, SubgraphLowering) or V.graph.cpp_wrapper:
+        return
+    scheduler, names = V.graph.scheduler, [s.get_name() for s in order]
+    sequences = ranks.collective_sequences(order)
+
+    def describe() -> dict:
+        """What is known when the code is written: times are left out if somebody has changed the order since."""
+        final = scheduler.nodes
+        same = [s.get_name() for s in final] == names
+        kept = report if same else {"direction": report["direction"]}
+        return {**kept, **_counts(final), "place": "code", "holds": True, "as_decided": same,
+                "signature": ranks.hashes(ranks.collective_sequences(final))}
+
+    reporting.announce(V.graph.wrapper_code, describe)
+    try:
+        ranks.guard(V.graph.wrapper_code, sequences)
+    except Exception as error:  # The schedule stands; it is only not compared.
+        survive("ranks will not be compared", error)
+
+
+def _nothing_to_schedule(which: str) -> None:
+    """Says once what is likely to be wrong if a training step has no collectives in its graphs."""
+    if which != "backward" or _communicating or not dist.is_initialized() or dist.get_world_size() == 1:
+        return
+    reporting.warn_once(
+        "a backward graph was compiled on several ranks, and no graph so far holds a collective, so there is nothing to "
+        "schedule. fully_shard (FSDP2) and DistributedDataParallel communicate outside of the graphs; shard with DTensors "
+        "that are gathered where they are read, as commsched.torch.sharding.fully_shard_parameters does")

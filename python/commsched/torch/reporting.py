@@ -1,0 +1,121 @@
+"""What is told of a compilation: one report per graph and place, and what went wrong.
+
+There are three places. "graph": the schedule of the FX graph, before Inductor works on it. "kernels": the same after
+fusion, as Inductor is going to write it down. "code": the code that was generated; this one holds, and it comes when the
+code first runs, whether it was compiled or found in a cache.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import pathlib
+import threading
+import warnings
+from typing import Callable
+
+from .strictness import strict
+
+log = logging.getLogger("commsched")
+
+# The name under which generated code calls `ran`.
+FUNCTION = "_commsched_ran"
+# Reports that nobody asks for are dropped, the oldest first, so that a long run does not collect them without end.
+MAX_REPORTS = 10_000
+
+_lock = threading.Lock()
+_reports: list[dict] = []
+_ran: dict[str, None] = {}  # what code of this process has said, in the order of its first run
+_warned: set[str] = set()
+
+
+class Unscheduled(RuntimeError):
+    """A graph could not be scheduled; it is as it was. The text says why."""
+
+
+def survive(consequence: str, error: BaseException) -> None:
+    """Says once what went wrong and what follows from it; raises `error` where faults are to be raised."""
+    if strict():
+        raise error
+    reason = str(error).split("\n")[0] or type(error).__name__
+    log.info("%s: %s", consequence, reason, exc_info=error)
+    warn_once(f"{consequence}: {reason} (logger \"commsched\" has the details)")
+
+
+def warn_once(text: str) -> None:
+    """A warning that is given once per process."""
+    with _lock:
+        new = text not in _warned
+        _warned.add(text)
+    if new:
+        warnings.warn(f"CommSched: {text}", stacklevel=3)
+
+
+def record(report: dict) -> None:
+    """Adds a report to those that `reports` is going to give, and to PyTorch's structured trace."""
+    with _lock:
+        _reports.append(report)
+        del _reports[:-MAX_REPORTS]
+    _trace(report)
+
+
+def _trace(report: dict) -> None:
+    from torch._logging import trace_structured
+
+    trace_structured("artifact", metadata_fn=lambda: {"name": f"commsched_{report['place']}", "encoding": "json"},
+                     payload_fn=lambda: json.dumps(report, default=str))
+
+
+def reports() -> list[dict]:
+    """What was scheduled since this was last asked: one report per graph and place.
+
+    Every report has "place" ("graph", "kernels" or "code"), "direction" ("forward" or "backward"), "collectives",
+    "exposed_ns" and "makespan_ns". That of the graph has all fields of `schedule_overlap`'s. Those of the kernels and
+    of the code count "kernels" (fused), and "adjacent": collectives whose start and wait have no kernel in between.
+    "holds" is true for the code alone: it is what runs.
+    """
+    with _lock:
+        taken = list(_reports)
+        _reports.clear()
+    return taken
+
+
+def announce(wrapper, describe: Callable[[], dict]) -> None:
+    """Makes the code that `wrapper` (Inductor's) is going to write report itself when it first runs. `describe` is
+    called when the code is written."""
+    from torch._inductor.codegen.wrapper import WrapperLine
+
+    class Line(WrapperLine):
+        def codegen(self, code) -> None:
+            code.writeline(f"{FUNCTION}({json.dumps(describe(), sort_keys=True)!r})")
+
+    wrapper.header.writeline(f"from commsched.torch.reporting import ran as {FUNCTION}")
+    wrapper.writeline(Line())
+
+
+def ran(text: str) -> None:
+    """Called by generated code, every time that it runs: reports it the first time."""
+    if text in _ran:
+        return
+    with _lock:
+        _ran[text] = None
+    record(json.loads(text))
+
+
+def what_ran() -> list[str]:
+    """What the code of this process has said of itself, in the order in which it first ran."""
+    with _lock:
+        return list(_ran)
+
+
+def function_report(path: pathlib.Path) -> dict:
+    """The report of the one function in a JSON report of the library; what there is to say without collectives where it
+    has none."""
+    if not path.is_file():
+        return {}
+    document = json.loads(path.read_text())
+    functions = document.get("functions", [])  # those with collectives
+    nothing = {"collectives": 0, "exposed_ns": {"before": 0, "after": 0}, "unknown_sizes": 0, "per_collective": []}
+    report = dict(functions[0]) if functions else nothing
+    report["machine"] = document.get("machine")
+    return report
