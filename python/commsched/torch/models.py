@@ -1,6 +1,6 @@
 """The models whose training steps `commsched.torch.trace` turns into graphs.
 
-Plain PyTorch, single device: nothing in here knows about ranks. `sharding` turns the parameters into sharded ones, so
+Plain PyTorch, single device: nothing in here knows about ranks. `sharding` and `parallel` turn the parameters into sharded ones, so
 the same classes serve every parallelism. Dimensions are those of the published configurations.
 """
 
@@ -121,7 +121,7 @@ class MoE(nn.Module):
     """Mixture of experts with a fixed capacity per expert, so that every size is static.
 
     `dispatch` and `combine` move [experts, capacity, dim] to the experts' owners and back; on one device they are the
-    identity, and `sharding.expert_parallel` replaces them by all-to-alls.
+    identity, and `parallel.expert_parallel` replaces them by all-to-alls.
     """
 
     def __init__(self, c: ModelConfig):

@@ -1,140 +1,176 @@
-"""Shards a model's parameters in place: fully sharded data, tensor and expert parallelism.
+"""Shards a model's parameters in place, the way that a compiler can see: fully sharded data parallelism.
 
-Fully sharded data parallelism is written the traceable way: a parameter is a `DTensor` split over the data-parallel
-mesh, and reading it redistributes it, so that the graph holds one all-gather per use and one reduce-scatter per
-gradient. (`torch.distributed.fsdp.fully_shard` breaks the graph at each of its hooks in PyTorch 2.13.)
+A parameter is a `DTensor` split over the data-parallel mesh, and reading it redistributes it, so that the graph holds one
+all-gather per use and one reduce-scatter per gradient. (`torch.distributed.fsdp.fully_shard` breaks the graph at each of its
+hooks in PyTorch 2.13.) Optimizers, gradient clipping and checkpoints see the `DTensor`s.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 from typing import Callable
 
 import torch
 import torch.nn as nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor._dtensor_spec import DTensorSpec
+from torch.distributed.tensor.placement_types import _StridedShard
 
-from . import models
+# Under which a module keeps how its parameters are read.
+READS = "_commsched_reads"
+_as_stored = False
 
-COLUMN_SPLIT, ROW_SPLIT = ("wq", "wk", "wv", "w1", "w3"), ("wo", "w2")
+
+@contextlib.contextmanager
+def as_stored():
+    """In this block, reading a sharded parameter gives the parameter itself, a `DTensor`: to initialise it, say."""
+    global _as_stored
+    before, _as_stored = _as_stored, True
+    try:
+        yield
+    finally:
+        _as_stored = before
 
 
-def materialize(model: nn.Module, device: str) -> None:
-    """Replaces meta tensors by uninitialised ones on `device`; no initializer runs."""
+@dataclasses.dataclass(frozen=True)
+class Read:
+    """How a parameter is read: gathered over `mesh`, in `dtype`; its gradient is averaged in `reduce_dtype`. `tensor` is
+    the parameter's layout over other meshes (tensor parallelism), if it had one before."""
+
+    mesh: DeviceMesh
+    dtype: torch.dtype | None
+    reduce_dtype: torch.dtype | None
+    tensor: tuple[DeviceMesh, tuple, torch.Size, tuple, torch.Size, tuple] | None = None
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __call__(self, w: DTensor):
+        if self.tensor is not None:
+            _, _, _, _, shape, stride = self.tensor
+            w = DTensor.from_local(w.to_local(), self.mesh, _placements(self.mesh, len(shape)), run_check=False, shape=shape,
+                                   stride=stride)
+        w = w.redistribute(placements=[Replicate()] * self.mesh.ndim, forward_dtype=self.dtype,
+                           backward_dtype=self.reduce_dtype)
+        w = w.to_local(grad_placements=[Partial("avg")] * self.mesh.ndim)
+        if self.tensor is None:
+            return w
+        mesh, placements, shape, stride, _, _ = self.tensor
+        return DTensor.from_local(w, mesh, placements, run_check=False, shape=shape, stride=stride)
+
+
+def _placements(mesh: DeviceMesh, dims: int) -> tuple:
+    """Split over the mesh's last dimension, equal over the one before (hybrid sharding). A scalar is equal everywhere."""
+    return (Replicate(),) * (mesh.ndim - 1) + (Shard(0) if dims else Replicate(),)
+
+
+def _sharded(w: nn.Parameter, mesh: DeviceMesh, dtype, reduce_dtype) -> tuple[nn.Parameter, Read]:
+    """The slice of `w` that this rank owns, in memory of its own, as a parameter of the whole's shape. No communication."""
+    if mesh.ndim > 2:
+        raise ValueError(f"a parameter can be sharded over a mesh of 1 or 2 dimensions (replicate, shard), got {mesh}")
+    read = Read(mesh, dtype, reduce_dtype)
+    if isinstance(w, DTensor):
+        whole, read = _sharded_further(w, read)
+    else:
+        whole = distribute_tensor(w.detach(), mesh, _placements(mesh, w.dim()), src_data_rank=None)
+        whole = _owned(whole, w)
+    return nn.Parameter(whole, requires_grad=w.requires_grad), read
+
+
+def _owned(whole: DTensor, w: torch.Tensor) -> DTensor:
+    """`whole` on memory of its own: a view would keep all of `w` alive."""
+    local = whole._local_tensor
+    if local.untyped_storage()._cdata == w.untyped_storage()._cdata or not local.is_contiguous():
+        return DTensor(local.clone(memory_format=torch.contiguous_format), whole._spec, requires_grad=False)
+    return whole
+
+
+def _sharded_further(w: DTensor, read: Read) -> tuple[DTensor, Read]:
+    """A parameter that is split over other ranks already, split over the mesh as well."""
+    spec, local = w._spec, w._local_tensor
+    splits = spec.num_shards_map[0] if spec.shape else 1
+    own = _placements(read.mesh, local.dim())
+    if local.dim() and splits > 1:  # rows are split by the others first
+        own = own[:-1] + (_StridedShard(0, split_factor=splits),)
+    mesh = DeviceMesh._concatenate([read.mesh, spec.mesh])
+    part = distribute_tensor(local.detach(), read.mesh, _placements(read.mesh, local.dim()), src_data_rank=None)
+    part = _owned(part, local)
+    layout = DTensorSpec(mesh, (*own, *spec.placements), tensor_meta=spec.tensor_meta)
+    known = (spec.mesh, tuple(spec.placements), w.shape, w.stride(), local.shape, local.stride())
+    return DTensor(part._local_tensor, layout, requires_grad=False), dataclasses.replace(read, tensor=known)
+
+
+def _read(module: nn.Module, name: str):
+    """The parameter `name` of a sharded module, gathered."""
+    w = module._parameters[name]
+    return w if _as_stored or w is None else module.__dict__[READS][name](w)
+
+
+def _initialises(base: type, name: str):
+    """A method that fills the module's parameters, and finds them as they are stored."""
+
+    def call(self, *args, **kwargs):
+        with as_stored():
+            return getattr(base, name)(self, *args, **kwargs)
+
+    return call
+
+
+_classes: dict[tuple[type, tuple[str, ...]], type] = {}
+
+
+def _class_of(base: type, names: tuple[str, ...]) -> type:
+    """`base` with the parameters `names` read through; one class for all modules alike. It is made again where a module
+    is copied or loaded."""
+    known = _classes.get((base, names))
+    if known is None:
+        body = {n: property(lambda m, n=n: _read(m, n)) for n in names}
+        body |= {m: _initialises(base, m) for m in ("reset_parameters", "init_weights") if hasattr(base, m)}
+        body["__reduce_ex__"] = lambda self, protocol: (_rebuilt, (base, names), self.__dict__.copy())
+        known = _classes[base, names] = type(f"Sharded{base.__name__}", (base,), body)
+    return known
+
+
+def _rebuilt(base: type, names: tuple[str, ...]) -> nn.Module:
+    cls = _class_of(base, names)
+    return cls.__new__(cls)
+
+
+def fully_shard_parameters(model: nn.Module, mesh_of: Callable[[nn.Module], DeviceMesh], dtype: torch.dtype | None,
+                           reduce_dtype: torch.dtype | None = None) -> None:
+    """Splits every parameter over `mesh_of(its module)`; it is gathered in `dtype` where it is read, and its gradient is
+    averaged and scattered.
+
+    All ranks must hold the same values: nothing is sent. Tied parameters stay one parameter, frozen ones stay frozen,
+    `DTensor` parameters (tensor parallelism) are split further. `reset_parameters` and `init_weights` of a module fill the
+    shards; elsewhere, `with as_stored()` gives the parameters as they are stored.
+
+    Args:
+        mesh_of: the mesh of a module's parameters: one dimension, or two (replicate, shard) for hybrid sharding.
+        dtype: in which parameters are gathered and read; None: their own.
+        reduce_dtype: in which gradients are reduced; None: the parameters' own.
+
+    Raises:
+        ValueError: a mesh has more than two dimensions, or tied parameters have different meshes. Nothing is changed.
+    """
+    done: dict[int, tuple[nn.Parameter, nn.Parameter, Read]] = {}
+    modules = []
     for module in model.modules():
-        for name, w in module.named_parameters(recurse=False):
-            module._parameters[name] = nn.Parameter(torch.empty(w.shape, dtype=w.dtype, device=device))
-        for name, w in module.named_buffers(recurse=False):
-            module._buffers[name] = torch.empty(w.shape, dtype=w.dtype, device=device)
-
-
-def _sharded(w: torch.Tensor, mesh: DeviceMesh) -> nn.Parameter:
-    """The slice of `w` that this rank owns, as a parameter of the whole's shape. No communication."""
-    piece = w.detach().chunk(mesh.size(), 0)[mesh.get_local_rank()].contiguous()
-    whole = DTensor.from_local(piece, mesh, [Shard(0)], run_check=False, shape=w.shape, stride=w.stride())
-    return nn.Parameter(whole)
-
-
-def _read_through(module: nn.Module, read: Callable) -> None:
-    """Makes `module.NAME` evaluate `read(parameter)` for each own parameter: a subclass per module, no hooks."""
-    names = [n for n, w in module._parameters.items() if w is not None]
-    if names:
-        body = {n: property(lambda m, n=n: read(m._parameters[n])) for n in names}
-        module.__class__ = type(f"Sharded{type(module).__name__}", (type(module),), body)
-
-
-def fully_shard_parameters(model: nn.Module, mesh_of: Callable[[nn.Module], DeviceMesh],
-                           dtype: torch.dtype | None) -> None:
-    """Splits every parameter over `mesh_of(its module)`; it is gathered in `dtype` where it is read, and its gradient
-    is averaged and scattered."""
-
-    def gathered(w):
-        w = w.redistribute(placements=[Replicate()], forward_dtype=dtype)
-        return w.to_local(grad_placements=[Partial("avg")])
-
-    for module in model.modules():
-        for name, w in module.named_parameters(recurse=False):
-            module._parameters[name] = _sharded(w, mesh_of(module))
-        _read_through(module, gathered)
-
-
-class _SumOverGroup(torch.autograd.Function):
-    """The two conjugate operators of Megatron: one all-reduces forward, the other backward."""
-
-    @staticmethod
-    def forward(ctx, x, group, in_forward):
-        ctx.group, ctx.in_backward = group, not in_forward
-        return _all_reduce(x, group) if in_forward else x.view_as(x)
-
-    @staticmethod
-    def backward(ctx, grad):
-        return (_all_reduce(grad, ctx.group) if ctx.in_backward else grad), None, None
-
-
-def _all_reduce(x, group):
-    ops = torch.ops._c10d_functional
-    return ops.wait_tensor(ops.all_reduce(x.contiguous(), "sum", group))
-
-
-def tensor_parallel(model: models.Decoder, mesh: DeviceMesh) -> None:
-    """Splits the linear layers of attention and feed-forward over `mesh`, with one sum per block and direction."""
-    group, rank = mesh.get_group().group_name, mesh.get_local_rank()
-    for name, module in model.layers.named_modules():
-        kind = name.rsplit(".", 1)[-1]
-        if kind not in COLUMN_SPLIT + ROW_SPLIT:
+        own = {n: w for n, w in module._parameters.items() if w is not None}
+        if not own:
             continue
-        for key, w in module.named_parameters(recurse=False):
-            piece = w.detach().chunk(mesh.size(), int(kind in ROW_SPLIT))[rank]
-            module._parameters[key] = nn.Parameter(piece.contiguous())
-
-    def between_sums(forward):
-        def wrapped(x, *rest):
-            y = forward(_SumOverGroup.apply(x, group, False), *rest)
-            return _SumOverGroup.apply(y, group, True)
-
-        return wrapped
-
-    for block in model.layers:
-        for module in (block.attn, block.ffn):
-            module.forward = between_sums(module.forward)
-
-
-class _AllToAll(torch.autograd.Function):
-    """Exchanges equal slices of dimension 0; its gradient is the same exchange."""
-
-    @staticmethod
-    def forward(ctx, x, group, size):
-        ctx.group, ctx.size = group, size
-        return _exchange(x, group, size)
-
-    @staticmethod
-    def backward(ctx, grad):
-        return _exchange(grad, ctx.group, ctx.size), None, None
-
-
-def _exchange(x, group, size):
-    ops = torch.ops._c10d_functional
-    split = [x.shape[0] // size] * size
-    return ops.wait_tensor(ops.all_to_all_single(x.contiguous(), split, split, group))
-
-
-def expert_parallel(model: nn.Module, mesh: DeviceMesh) -> None:
-    """Gives each rank of `mesh` its share of the routed experts, and an all-to-all on the way in and out."""
-    group, size, rank = mesh.get_group().group_name, mesh.size(), mesh.get_local_rank()
-
-    def to_owners(x):  # [experts, capacity, dim] to [own experts, size x capacity, dim]
-        x = _AllToAll.apply(x, group, size)
-        experts, capacity, dim = x.shape
-        return x.view(size, experts // size, capacity, dim).transpose(0, 1).reshape(experts // size, -1, dim)
-
-    def to_senders(x):
-        own, rows, dim = x.shape
-        x = x.view(own, size, rows // size, dim).transpose(0, 1).reshape(own * size, rows // size, dim)
-        return _AllToAll.apply(x, group, size)
-
-    for module in model.modules():
-        if not isinstance(module, models.MoE):
-            continue
-        for key, w in module.experts.named_parameters(recurse=False):
-            module.experts._parameters[key] = nn.Parameter(w.detach().chunk(size, 0)[rank].contiguous())
-        module.dispatch, module.combine = to_owners, to_senders
+        mesh, reads = mesh_of(module), {}
+        for name, w in own.items():
+            if id(w) not in done:
+                done[id(w)] = (w, *_sharded(w, mesh, dtype, reduce_dtype))
+            reads[name] = done[id(w)][2]
+            if reads[name].mesh != mesh:
+                raise ValueError(f"{name} of {type(module).__name__} is tied to a parameter of another mesh")
+        modules.append((module, own, reads))
+    for module, own, reads in modules:
+        for name, w in own.items():
+            module._parameters[name] = done[id(w)][1]
+        module.__dict__[READS] = {**module.__dict__.get(READS, {}), **reads}
+        module.__class__ = _class_of(type(module), tuple(reads))

@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
-from . import models, sharding
+from . import models, parallel, sharding
 
 # A fake "cuda" tensor aborts the process inside autograd on a build without CUDA; the graphs are the same but for the
 # attention operator's name.
@@ -78,11 +78,11 @@ def build(config: TraceConfig, mesh: dict[str, DeviceMesh]):
     c = dataclasses.replace(c, layers=config.layers or c.layers, seq=config.seq or c.seq)
     with torch.device("meta"):
         model = models.Decoder(c)
-    sharding.materialize(model, DEVICE)
+    parallel.materialize(model, DEVICE)
     if "tp" in mesh:
-        sharding.tensor_parallel(model, mesh["tp"])
+        parallel.tensor_parallel(model, mesh["tp"])
     if "ep" in mesh:
-        sharding.expert_parallel(model, mesh["ep"])
+        parallel.expert_parallel(model, mesh["ep"])
     sharding.fully_shard_parameters(
         model, lambda m: mesh["routed" if isinstance(m, models.Experts) else "dense"], config.dtype)
     tokens = torch.empty(config.batch, c.seq, dtype=torch.int64, device=DEVICE)
