@@ -146,6 +146,9 @@ int32_t commrt_check_abi(commrt_context *context, uint32_t version) {
 }
 
 const char *commrt_job_backend(const commrt_job *job) { return job ? job->backend->name : nullptr; }
+int32_t commrt_job_is_rank_ordered(const commrt_job *job) {
+  return job && (job->backend->flags & COMMRT_BACKEND_RANK_ORDER) != 0;
+}
 int32_t commrt_job_ranks(const commrt_job *job) { return job ? job->ranks : -1; }
 int32_t commrt_job_local_rank(const commrt_job *job) { return job ? job->localRank : -1; }
 

@@ -369,7 +369,7 @@ extern "C" COMMRT_API const commrt_backend *commrt_backend_entry(uint32_t versio
   static const commrt_backend table = {COMMRT_BACKEND_ABI_VERSION,
                                        sizeof(commrt_backend),
                                        "mpi",
-                                       COMMRT_BACKEND_POLLED | COMMRT_BACKEND_PER_PROCESS,
+                                       COMMRT_BACKEND_POLLED | COMMRT_BACKEND_PER_PROCESS | COMMRT_BACKEND_RANK_ORDER,
                                        openMpi,
                                        closeMpi,
                                        attachMpi,

@@ -106,7 +106,7 @@ struct NcclType {
 };
 NcclType ncclTypeOf(int32_t dtype);
 /// NCCL's number of a reduction on the type; -1 where it has none (the scale of SCALED_SUM needs an operation made at
-/// run time, AVG of integers rounds differently).
+/// run time; AVG rounds differently on integers and on f16 and bf16).
 int ncclReductionOf(int32_t reduction, int32_t dtype);
 } // namespace commsched::runtime
 

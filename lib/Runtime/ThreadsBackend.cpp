@@ -530,11 +530,11 @@ static commrt_backend makeTable(const char *name, uint32_t flags) {
 }
 
 const commrt_backend *commsched::runtime::threadsBackend() {
-  static const commrt_backend table = makeTable("threads", 0);
+  static const commrt_backend table = makeTable("threads", COMMRT_BACKEND_RANK_ORDER);
   return &table;
 }
 
 const commrt_backend *commsched::runtime::simBackend() {
-  static const commrt_backend table = makeTable("sim", COMMRT_BACKEND_VIRTUAL);
+  static const commrt_backend table = makeTable("sim", COMMRT_BACKEND_VIRTUAL | COMMRT_BACKEND_RANK_ORDER);
   return &table;
 }

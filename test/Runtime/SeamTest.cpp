@@ -162,7 +162,9 @@ TEST(Nccl, TypesAndReductions) {
   EXPECT_EQ(ncclTypeOf(99).number, -1);
   EXPECT_EQ(ncclReductionOf(COMMRT_MIN, COMMRT_F32), 3);
   EXPECT_EQ(ncclReductionOf(COMMRT_MAX, COMMRT_F32), 2);
-  EXPECT_EQ(ncclReductionOf(COMMRT_AVG, COMMRT_BF16), 4);
+  EXPECT_EQ(ncclReductionOf(COMMRT_AVG, COMMRT_F32), 4);
+  EXPECT_EQ(ncclReductionOf(COMMRT_AVG, COMMRT_BF16), -1);
+  EXPECT_EQ(ncclReductionOf(COMMRT_AVG, COMMRT_F16), -1);
   EXPECT_EQ(ncclReductionOf(COMMRT_AVG, COMMRT_I32), -1);
   EXPECT_EQ(ncclReductionOf(COMMRT_SUM, COMMRT_I1), 2);
   EXPECT_EQ(ncclReductionOf(COMMRT_SUM, COMMRT_I16), -1);
@@ -310,6 +312,7 @@ TEST(Backends, AFailedAttachMayBeRepeated) {
   RunOptions how;
   how.backend = "fails-once";
   commrt_job *job = openJob(1, how);
+  EXPECT_EQ(commrt_job_is_rank_ordered(job), 0); // its table says nothing
   commrt_context *context = nullptr;
   EXPECT_EQ(commrt_context_create(job, 0, &context), COMMRT_ERR_BACKEND);
   ASSERT_EQ(commrt_context_create(job, 0, &context), COMMRT_OK);
@@ -404,6 +407,7 @@ TEST(Backends, TheFirstThatOpensIsTaken) {
   char message[2048];
   ASSERT_EQ(commrt_job_create(&options, &job, message, sizeof(message)), COMMRT_OK) << message;
   EXPECT_STREQ(commrt_job_backend(job), "threads");
+  EXPECT_EQ(commrt_job_is_rank_ordered(job), 1);
   EXPECT_EQ(commrt_job_destroy(job), COMMRT_OK);
   options.backend = "nccl,nonsense";
   EXPECT_EQ(commrt_job_create(&options, &job, message, sizeof(message)), COMMRT_ERR_BACKEND);

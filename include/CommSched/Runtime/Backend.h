@@ -82,7 +82,8 @@ typedef struct commrt_backend_config {
 enum {
   COMMRT_BACKEND_POLLED = 1u,      ///< waits must call progress
   COMMRT_BACKEND_PER_PROCESS = 2u, ///< one rank per process
-  COMMRT_BACKEND_VIRTUAL = 4u      ///< complete's virtual_end_ns is meant
+  COMMRT_BACKEND_VIRTUAL = 4u,     ///< complete's virtual_end_ns is meant
+  COMMRT_BACKEND_RANK_ORDER = 8u   ///< reductions run in rank order: their bits are a function of the inputs alone
 };
 
 typedef struct commrt_backend {

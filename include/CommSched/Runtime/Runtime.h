@@ -21,7 +21,7 @@
 //      [own thread, all ranks]  the same, and all ranks of the job make these calls in the same order;
 //      [own thread, start]      returns at once; the members of the group start its collectives in the same order.
 //  - Collectives of one group match across ranks in the order in which each rank starts them; those of different groups
-//    are independent. Results are a function of the inputs alone: reductions run in rank order, whatever the timing.
+//    are independent. Whether reductions run in rank order is a property of the backend (commrt_job_is_rank_ordered).
 //  - What a token's collectives wrote may be read after its wait, by the thread that waited.
 //  - Buffers are dense. A buffer given to a start stays unchanged (an output: untouched) until its token is complete.
 //
@@ -156,6 +156,9 @@ COMMRT_API int32_t commrt_job_create(const commrt_options *options, commrt_job *
 COMMRT_API int32_t commrt_job_destroy(commrt_job *job);
 /// [any thread] The name of the job's backend, as long as the job lives.
 COMMRT_API const char *commrt_job_backend(const commrt_job *job);
+/// [any thread] 1 if reductions run in rank order, whatever the timing, so that their bits depend on the inputs alone
+/// and are those of every other such backend (threads, sim, mpi); otherwise 0.
+COMMRT_API int32_t commrt_job_is_rank_ordered(const commrt_job *job);
 /// [any thread] Ranks of the job.
 COMMRT_API int32_t commrt_job_ranks(const commrt_job *job);
 /// [any thread] This process's rank, or -1 where every rank lives in this process.
