@@ -34,8 +34,8 @@ def run(ranks, function, *args):
 
 
 @contextlib.contextmanager
-def without_kernels():
-    """Inductor without a C++ compiler and without caches: kernels do nothing. For tests that look at collectives alone;
+def without_kernels(caches=False):
+    """Inductor without a C++ compiler and, unless told otherwise, without caches: kernels do nothing. For tests that look at collectives alone;
     compiling would take minutes."""
     import torch._inductor.config as ic
     from torch._inductor.async_compile import AsyncCompile
@@ -43,7 +43,7 @@ def without_kernels():
     nothing = lambda *_, **__: lambda *_: None  # noqa: E731
     with (mock.patch.object(AsyncCompile, "cpp_pybinding", nothing),
           mock.patch("torch._inductor.cpu_vec_isa.valid_vec_isa_list", lambda: []),  # found by compiling, too
-          ic.patch(force_disable_caches=True)):
+          ic.patch(force_disable_caches=not caches)):
         yield
 
 

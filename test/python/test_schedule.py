@@ -99,13 +99,22 @@ def test_options_that_make_no_sense(options):
         ct.schedule_overlap(trace(lambda x: x, (4,)), **options)
 
 
-def test_failures_leave_the_graph_alone(world, monkeypatch):
+def test_an_unknown_machine_is_found_at_once(world):
+    gm = trace(lambda x: c10d.wait_tensor(c10d.all_gather_into_tensor(x, RANKS, world)) + 1, (4,))
+    before = [n.name for n in gm.graph.nodes]
+    with pytest.raises(ValueError, match="no_such_machine.*h100-sxm"):
+        ct.schedule_overlap(gm, machine="no_such_machine")
+    assert [n.name for n in gm.graph.nodes] == before
+
+
+def test_failures_leave_the_graph_alone(world, monkeypatch, tmp_path):
     monkeypatch.setenv("COMMSCHED_STRICT", "0")
     gm = trace(lambda x: c10d.wait_tensor(c10d.all_gather_into_tensor(x, RANKS, world)) + 1, (4,))
     before = [n.name for n in gm.graph.nodes]
-    with pytest.warns(UserWarning, match="no_such_machine"):
-        gm, report = ct.schedule_overlap(gm, machine="no_such_machine")
-    assert "no_such_machine" in report["error"]
+    (tmp_path / "broken.json").write_text("{}")
+    with pytest.warns(UserWarning, match="broken.json"):
+        gm, report = ct.schedule_overlap(gm, machine=str(tmp_path / "broken.json"))
+    assert "broken.json" in report["error"]
     assert [n.name for n in gm.graph.nodes] == before
 
 

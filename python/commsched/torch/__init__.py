@@ -3,12 +3,13 @@
     import commsched.torch as ct
     gm, report = ct.schedule_overlap(gm)             # one post-AOT graph
     text = ct.export_mlir(gm)                        # the same as a module of comm operations
-    with ct.enabled(): step = torch.compile(step)    # inside Inductor
+    step = torch.compile(step, options=ct.inductor_options())    # inside Inductor
 """
 
 from .export import export_mlir
-from .inductor import enabled, install, uninstall, verify_ranks
+from .inductor import enabled, inductor_options, install, uninstall, verify_ranks
 from .reporting import reports
 from .schedule import schedule_overlap
 
-__all__ = ["enabled", "export_mlir", "install", "reports", "schedule_overlap", "uninstall", "verify_ranks"]
+__all__ = ["enabled", "export_mlir", "inductor_options", "install", "reports", "schedule_overlap", "uninstall",
+           "verify_ranks"]

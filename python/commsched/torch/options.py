@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import pathlib
@@ -36,6 +37,10 @@ class Options:
             raise ValueError(f"collective_order is {self.collective_order!r}, not one of {COLLECTIVE_ORDERS}")
         if self.solver not in SOLVERS:
             raise ValueError(f"solver is {self.solver!r}, not one of {SOLVERS}")
+        if machine_file(self.machine) is None:
+            known = sorted({f.stem for d in program.machine_directories() for f in d.glob("*.json")})
+            raise ValueError(f"machine is {self.machine!r}: no such profile; there are {', '.join(known)} "
+                             f"({program.MACHINE_PATH} adds directories; a path to a .json file works too)")
         if self.memory_budget_ratio < 0:
             raise ValueError("memory_budget_ratio is negative")
         for name in ("memory_limit_bytes", "bucket_cap_bytes", "effort"):
@@ -65,14 +70,16 @@ class Options:
         return f"reorder-comm-overlap{{{' '.join(settings)}}}"
 
     def key(self) -> str | None:
-        """A hash of everything that decides the schedule of a graph: this library, the options, the profile. None with
-        a user's estimator, of which nothing is known."""
+        """A hash of everything that decides the code of a graph: the options, the profile, the library and the sources of
+        this package by their contents, this process's rank, and which ranks each group has. The rank is in the code: a
+        packed gather writes into its own slice. None with a user's estimator, of which nothing is known."""
         if self.runtime_estimation is not None:
             return None
         described = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         path = machine_file(self.machine)
         described["profile"] = path.read_text() if path else None
-        described["version"] = [__version__, program.version(), _library_stamp()]
+        described["version"] = [__version__, program.version(), _content()]
+        described["job"] = _job()
         return hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode()).hexdigest()
 
 
@@ -81,11 +88,27 @@ def option_value(text: str) -> str:
     return f'"{text}"' if any(c in text for c in " {},=()") else text
 
 
-def _library_stamp() -> list:
-    """Changes when the compiled library does, as a version number does not while it is developed."""
-    path = pathlib.Path(program._commsched.__file__)
-    files = sorted(path.parent.glob("libCommSched-c.so*")) + [path]
-    return [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files]
+@functools.lru_cache(maxsize=None)
+def _content() -> str:
+    """A hash of the compiled library and of this package's sources: equal on all machines that have the same."""
+    library = pathlib.Path(program._commsched.__file__)
+    package = pathlib.Path(__file__).resolve().parent.parent
+    files = [*sorted(library.parent.glob("libCommSched-c.so*")), library, *sorted(package.rglob("*.py"))]
+    content = hashlib.sha256()
+    for file in files:
+        content.update(f"{file.name}\n".encode())
+        content.update(file.read_bytes())
+    return content.hexdigest()
+
+
+def _job() -> dict | None:
+    """This process's rank and the ranks of every group, by the group's name; None without process groups."""
+    import torch.distributed as dist
+
+    if not dist.is_available() or not dist.is_initialized():
+        return None
+    names, ranks = dist.distributed_c10d._world.pg_names, dist.distributed_c10d._world.pg_group_ranks
+    return {"rank": dist.get_rank(), "groups": {name: sorted(ranks.get(group, ())) for group, name in names.items()}}
 
 
 def machine_file(name_or_path: str) -> pathlib.Path | None:

@@ -109,6 +109,7 @@ class KernelOrder(CustomSchedulerPass):
         if not any(contains_collective(s) for s in snodes):
             return snodes
         which = direction(V.graph.module.graph)
+        _told_if_replaced()
         promised = getattr(V.graph.module, "meta", {}).get(META, {})
         order = snodes
         try:
@@ -187,6 +188,16 @@ def _speak(order: list, report: dict) -> None:
         ranks.guard(V.graph.wrapper_code, sequences)
     except Exception as error:  # The schedule stands; it is only not compared.
         survive("ranks will not be compared", error)
+
+
+def _told_if_replaced() -> None:
+    """Somebody has put another pass where `GraphPass` was, as torchtitan's auto_bucketing does after `install`."""
+    from torch._inductor import config
+    from torch._inductor.custom_graph_pass import get_custom_graph_passes
+
+    if not any(isinstance(p, GraphPass) for p in get_custom_graph_passes(config.post_grad_custom_post_pass)):
+        reporting.warn_once("a graph was compiled without being scheduled: post_grad_custom_post_pass was set after "
+                            "CommSched was installed. Install it last, and leave auto-bucketing off")
 
 
 def _nothing_to_schedule(which: str) -> None:

@@ -102,10 +102,10 @@ def ran(text: str) -> None:
     record(json.loads(text))
 
 
-def what_ran() -> list[str]:
-    """What the code of this process has said of itself, in the order in which it first ran."""
+def signatures_that_ran() -> list[str]:
+    """Per code that has run in this process, in the order of their first runs: the groups and what is done on them."""
     with _lock:
-        return list(_ran)
+        return [json.dumps(json.loads(text).get("signature")) for text in _ran]
 
 
 def function_report(path: pathlib.Path) -> dict:

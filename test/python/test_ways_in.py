@@ -1,0 +1,137 @@
+"""The ways into torch.compile, and Inductor's caches: fake ranks, no kernels."""
+
+import re
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import commsched.torch as ct  # noqa: E402
+import gloo  # noqa: E402
+import torch._inductor.config as ic  # noqa: E402
+from commsched.torch import passes, reporting  # noqa: E402
+from commsched.torch.options import Options  # noqa: E402
+from commsched.torch.trace import fake_world  # noqa: E402
+from torch._dynamo.utils import counters  # noqa: E402
+from torch._inductor.utils import run_and_get_code  # noqa: E402
+
+RANKS = 4
+
+
+def two_gathers(x, *shards):
+    """Two gathers that are worth packing into one."""
+    c10d, group = torch.ops._c10d_functional, torch.distributed.group.WORLD.group_name
+    for full in [c10d.wait_tensor(c10d.all_gather_into_tensor(w, RANKS, group)) for w in shards]:
+        x = x @ full
+    return x
+
+
+def compiled(step, rank=0, **options):
+    """What torch.compile makes of `two_gathers` when `step` calls it: the codes, and the reports."""
+    torch._dynamo.reset()
+    reporting._ran.clear()
+    ct.reports()
+    with fake_world(RANKS, rank), gloo.without_kernels(**options):
+        _, codes = run_and_get_code(step(), torch.ones(4, 16), torch.ones(4, 16), torch.ones(4, 16))
+    return codes, ct.reports()
+
+
+def places(reports):
+    return [r["place"] for r in reports]
+
+
+def with_options():
+    return torch.compile(two_gathers, options=ct.inductor_options(machine="cpu-mpi", memory_budget_ratio=10.0))
+
+
+def within_block(**kwargs):
+    with ct.enabled(machine="cpu-mpi"):
+        return torch.compile(two_gathers, **kwargs)
+
+
+@pytest.mark.parametrize("step", [
+    with_options, within_block, lambda: within_block(mode="max-autotune-no-cudagraphs"),
+    lambda: torch.compile(two_gathers, backend="commsched", options={"machine": "cpu-mpi", "max_autotune": False}),
+    lambda: torch.compile(two_gathers, backend="commsched", mode="max-autotune-no-cudagraphs"),
+], ids=["options", "enabled", "enabled, mode", "backend", "backend, mode"])
+def test_every_way_in_schedules(step):
+    codes, reports = compiled(step)
+    assert places(reports) == ["graph", "kernels", "code"]
+
+
+def test_a_second_run_and_another_rank_find_the_right_code(tmp_path, monkeypatch):
+    """One cache for all: the code of a packed gather holds the rank."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    found, slices = [], []
+    for rank in (0, 0, 1, 1):
+        counters.clear()
+        codes, reports = compiled(with_options, rank, caches=True)
+        inductor, aot = counters["inductor"], counters["aot_autograd"]
+        found.append(bool(inductor["fxgraph_cache_hit"] or aot["autograd_cache_hit"]))
+        slices += [int(s) for c in codes for s in re.findall(r"all_gather_into_tensor_out\S*\(.*?, (\d+)\), 4", c)]
+        assert places(reports) == (["code"] if found[-1] else ["graph", "kernels", "code"])
+    assert found == [False, True, False, True]
+    assert slices == [0, 0, 128, 128], slices
+
+
+def test_the_key_tells_jobs_apart():
+    def key(ranks, rank, pairs=()):
+        with fake_world(ranks, rank):
+            for pair in pairs:
+                torch.distributed.new_group(pair)
+            return Options().key()
+
+    keys = [Options().key(), key(4, 0), key(4, 1), key(8, 0), key(4, 0, [(0, 1)]), key(4, 0, [(0, 2)])]
+    assert len(set(keys)) == len(keys) and key(4, 1) == keys[2]
+    assert Options(effort=1).key() != Options().key()
+
+
+def test_unknown_machines_are_found_at_once():
+    for way in (ct.install, ct.inductor_options, lambda **k: ct.enabled(**k).__enter__()):
+        with pytest.raises(ValueError, match="mi300x.*h100-sxm"):
+            way(machine="mi300x")
+    with pytest.raises(ValueError, match="'machin' is neither"):
+        from commsched.torch.inductor import backend
+
+        backend(None, [], options={"machin": "h100-sxm"})
+
+
+def test_uninstall_restores_what_was_there():
+    mine = lambda graph: None  # noqa: E731
+    with ic.patch(post_grad_custom_post_pass=mine, reorder_for_peak_memory=False):
+        ct.install(machine="cpu-mpi")
+        ct.install(machine="h100-sxm")  # replaces, does not add
+        assert [type(p) is passes.GraphPass for p in ic.post_grad_custom_post_pass] == [False, True]
+        ct.uninstall()
+        assert ic.post_grad_custom_post_pass is mine and not ic.reorder_for_peak_memory
+        ct.uninstall()
+        assert ic.post_grad_custom_post_pass is mine
+
+
+def test_pytorchs_own_scheduler_is_turned_off_and_named():
+    reporting._warned.clear()
+    rival = "aten_distributed_optimizations.enable_overlap_scheduling"
+    with ic.patch({rival: True}):
+        with pytest.warns(UserWarning, match=rival):
+            assert ct.inductor_options()[rival] is False
+        with pytest.warns(UserWarning, match="bucket_all_gathers_fx"), ic.patch(bucket_all_gathers_fx="all"):
+            ct.install()
+        assert not ic.aten_distributed_optimizations.enable_overlap_scheduling
+        ct.uninstall()
+        assert ic.aten_distributed_optimizations.enable_overlap_scheduling
+
+
+def test_other_backends_and_graphs_without_collectives_are_told():
+    reporting._warned.clear()
+    passes._communicating.clear()
+    with pytest.warns(UserWarning, match="install"), ct.enabled():
+        torch.compile(lambda x: x, backend=lambda gm, _: gm.forward)
+    x = torch.ones(4, requires_grad=True)
+    with fake_world(RANKS), gloo.without_kernels(), pytest.warns(UserWarning, match="FSDP2"):
+        torch._dynamo.reset()
+        torch.compile(lambda x: x.sin().sum(), options=ct.inductor_options())(x).backward()
+    with warnings.catch_warnings(), gloo.without_kernels():  # one process has nothing to communicate
+        warnings.filterwarnings("error", message="CommSched")
+        torch._dynamo.reset()
+        torch.compile(lambda x: x.sin().sum(), options=ct.inductor_options())(x).backward()
