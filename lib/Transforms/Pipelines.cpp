@@ -215,6 +215,8 @@ ReportOptions commsched::getReportOptions(const OverlapOptions &options) {
 LogicalResult commsched::buildOverlapPipeline(OpPassManager &manager, const OverlapOptions &options,
                                               llvm::function_ref<LogicalResult(const llvm::Twine &)> error,
                                               std::shared_ptr<ReportCollector> collector) {
+  if (std::optional<StringRef> root = manager.getOpName(); root && *root != ModuleOp::getOperationName())
+    return error("reorder-comm-overlap runs on a 'builtin.module', not on a '" + *root + "'");
   std::vector<std::string> names(options.passes.begin(), options.passes.end());
   if (names.empty())
     names = defaultPasses(options.solver);

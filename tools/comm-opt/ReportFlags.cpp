@@ -146,6 +146,10 @@ void commsched::ReportFlags::apply(mlir::MlirOptMainConfig &config) const {
   config.setPassPipelineSetupFn([inner = config, options, pareto, report](mlir::PassManager &manager) -> LogicalResult {
     if (failed(inner.setupPassPipeline(manager)))
       return mlir::failure();
+    if (std::optional<StringRef> root = manager.getOpName(); root && *root != mlir::ModuleOp::getOperationName())
+      return emitError(mlir::UnknownLoc::get(manager.getContext()))
+             << "--comm-report, --comm-timeline and --comm-pareto measure modules; expected a 'builtin.module', got a '"
+             << *root << "'";
     mlir::OpPassManager body(manager);
     manager.clear();
     if (!pareto.file.empty())
