@@ -27,7 +27,7 @@ Buffer *commsched::runtime::findBuffer(commrt_context *context, const void *poin
 }
 
 void commsched::runtime::holdBuffer(commrt_context *context, Work &work, const void *pointer) {
-  std::lock_guard<std::mutex> lock(context->mutex);
+  Lock lock(context->mutex);
   if (Buffer *buffer = findBuffer(context, pointer)) {
     ++buffer->holds;
     work.buffers.push_back(buffer);
@@ -76,7 +76,7 @@ static char *allocatePlain(commrt_context *context, int64_t bytes) {
   if (storage < 0)
     return nullptr;
   if (storage >= leastSpareBytes) {
-    std::lock_guard<std::mutex> lock(context->mutex);
+    Lock lock(context->mutex);
     if (auto found = context->spare.find(storage); found != context->spare.end()) {
       char *data = found->second;
       context->spareBytes -= storage;
@@ -89,7 +89,7 @@ static char *allocatePlain(commrt_context *context, int64_t bytes) {
 }
 
 /// The context's mutex is held, and the buffer is no longer counted as allocated.
-static void freePlain(commrt_context *context, char *data, int64_t bytes) {
+static void freePlain(commrt_context *context, char *data, int64_t bytes) COMMRT_REQUIRES(context->mutex) {
   int64_t storage = storageBytes(bytes);
   if (!keepsBuffers(context) || storage < leastSpareBytes ||
       context->allocated + context->spareBytes + storage > context->peak) {
@@ -106,6 +106,7 @@ void commsched::runtime::dropHold(Buffer *buffer) {
   if (--buffer->holds > 0)
     return;
   commrt_context *context = buffer->context;
+  context->mutex.isHeld();
   if (context->job->poison)
     std::memset(buffer->data, poisonByte, buffer->bytes);
   context->allocated -= buffer->bytes;
@@ -146,7 +147,7 @@ int32_t commrt_alloc(commrt_context *context, int32_t kind, int64_t bytes, void 
   buffer->data = data;
   buffer->symmetricOffset = offset;
   buffer->bytes = bytes;
-  std::lock_guard<std::mutex> lock(context->mutex);
+  Lock lock(context->mutex);
   context->allocated += bytes;
   context->peak = std::max(context->peak, context->allocated);
   buffer->number = own(context, Owned::Kind::buffer, buffer.get());
@@ -164,7 +165,7 @@ int32_t commrt_free_after(commrt_context *context, void *pointer, commrt_token *
     return COMMRT_OK;
   bool known;
   {
-    std::lock_guard<std::mutex> lock(context->mutex);
+    Lock lock(context->mutex);
     auto found = context->buffers.find(static_cast<char *>(pointer));
     known = found != context->buffers.end() && !found->second->released;
     if (known) {
@@ -175,6 +176,7 @@ int32_t commrt_free_after(commrt_context *context, void *pointer, commrt_token *
           ++buffer->holds;
           tokens[i]->holds.push_back(buffer);
         }
+      buffer->context->mutex.isHeld();
       releaseBuffer(buffer);
     }
   }
@@ -186,13 +188,13 @@ int32_t commrt_free_after(commrt_context *context, void *pointer, commrt_token *
 int64_t commrt_allocated_bytes(const commrt_context *context) {
   if (!context)
     return -1;
-  std::lock_guard<std::mutex> lock(context->mutex);
+  Lock lock(context->mutex);
   return context->allocated;
 }
 
 int64_t commrt_peak_bytes(const commrt_context *context) {
   if (!context)
     return -1;
-  std::lock_guard<std::mutex> lock(context->mutex);
+  Lock lock(context->mutex);
   return context->peak;
 }

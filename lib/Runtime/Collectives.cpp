@@ -301,7 +301,7 @@ int32_t Start::submit(Work *raw) {
 int32_t Start::submitHeldBack() {
   Work *raw;
   {
-    std::lock_guard<std::mutex> lock(context->mutex);
+    Lock lock(context->mutex);
     raw = std::exchange(context->heldBack, nullptr); // null also when another rank's failure has finished it
     group = context->heldBackGroup;
     auto &dropped = context->dropped;
@@ -342,7 +342,7 @@ int32_t Start::run(commrt_token **tokenOut) {
   Work *raw = work.release();
   bool isLost = false;
   {
-    std::lock_guard<std::mutex> lock(context->mutex);
+    Lock lock(context->mutex);
     ++token->pending;
     ++context->inFlight;
     token->outputs.push_back(output);

@@ -12,6 +12,7 @@
 
 #include "CommSched/Runtime/Backend.h"
 #include "Fault.h"
+#include "Guarded.h"
 #include "SymmetricHeap.h"
 #include "Text.h"
 #include <atomic>
@@ -75,16 +76,16 @@ struct commrt_job {
   bool trace = false, poison = false;
   commsched::runtime::Fault fault;
   commsched::runtime::Clock::time_point began;
-  std::mutex mutex;
-  std::vector<bool> attached; ///< by rank, under mutex
-  /// Symmetric buffers that some ranks have made and others not yet, under mutex.
+  commsched::runtime::Mutex mutex;
+  std::vector<bool> attached COMMRT_GUARDED_BY(mutex); ///< by rank
+  /// Symmetric buffers that some ranks have made and others not yet.
   struct Symmetric {
     int64_t bytes, offset;
     int32_t made;
   };
-  std::deque<Symmetric> symmetric;
-  int64_t firstSymmetric = 0; ///< number of the first of them
-  int32_t contexts = 0;       ///< alive, under mutex
+  std::deque<Symmetric> symmetric COMMRT_GUARDED_BY(mutex);
+  int64_t firstSymmetric COMMRT_GUARDED_BY(mutex) = 0; ///< number of the first of them
+  int32_t contexts COMMRT_GUARDED_BY(mutex) = 0;       ///< alive
 };
 
 struct commrt_token {
@@ -128,48 +129,57 @@ struct commrt_context {
   int32_t rank;
   void *peer = nullptr; ///< the backend's
 
-  mutable std::mutex mutex;
+  mutable commsched::runtime::Mutex mutex;
   std::condition_variable changed;
-  // All below under mutex, unless only the context's own thread uses it.
+
+  // Read by any thread at any time; set once, under the mutex.
   std::atomic<int32_t> status{COMMRT_OK};
-  std::string message;
-  int32_t errorRank = -1;
-  commrt_error_handler handler = nullptr;
-  void *handlerUser = nullptr;
-  bool handled = false;
-  commrt_token tokens; ///< head of the ring of live tokens
-  int64_t inFlight = 0;
+  std::atomic<int64_t> started{0}; ///< starts so far, for fault injection
+
+  // Shared with the backend's threads and with callers of functions for any thread.
+  std::string message COMMRT_GUARDED_BY(mutex);
+  int32_t errorRank COMMRT_GUARDED_BY(mutex) = -1;
+  commrt_error_handler handler COMMRT_GUARDED_BY(mutex) = nullptr;
+  void *handlerUser COMMRT_GUARDED_BY(mutex) = nullptr;
+  bool handled COMMRT_GUARDED_BY(mutex) = false;
+  commrt_token tokens COMMRT_GUARDED_BY(mutex); ///< head of the ring of live tokens
+  int64_t inFlight COMMRT_GUARDED_BY(mutex) = 0;
+  std::map<char *, std::unique_ptr<commsched::runtime::Buffer>> buffers COMMRT_GUARDED_BY(mutex);
+  int64_t allocated COMMRT_GUARDED_BY(mutex) = 0;
+  int64_t peak COMMRT_GUARDED_BY(mutex) = 0;
+  /// Released plain buffers, by their bytes of storage, to be used again.
+  std::multimap<int64_t, char *> spare COMMRT_GUARDED_BY(mutex);
+  int64_t spareBytes COMMRT_GUARDED_BY(mutex) = 0;
+  /// By a number that only grows.
+  std::map<int64_t, commsched::runtime::Owned> owned COMMRT_GUARDED_BY(mutex);
+  int64_t numbers COMMRT_GUARDED_BY(mutex) = 0;
+  bool abandonedSymmetric COMMRT_GUARDED_BY(mutex) = false; ///< the own segments are never unmapped
+  /// Injected faults: started, not handed to the backend; and the one of them that follows the next start.
+  std::vector<commsched::runtime::Work *> dropped COMMRT_GUARDED_BY(mutex);
+  commsched::runtime::Work *heldBack COMMRT_GUARDED_BY(mutex) = nullptr;
+  commrt_group *heldBackGroup COMMRT_GUARDED_BY(mutex) = nullptr;
+  std::vector<commrt_trace_record> trace COMMRT_GUARDED_BY(mutex);
+  std::unordered_set<std::string> names COMMRT_GUARDED_BY(mutex); ///< of the trace's computations
+
+  /// Held by who describes `peer` while another thread may detach it. No other mutex of the core is taken under it.
+  commsched::runtime::Mutex peerMutex;
+  bool detached COMMRT_GUARDED_BY(peerMutex) = false; ///< from the backend, before the context ends
+
+  // The context's own thread only.
   std::unordered_set<commrt_event *> events;
   std::map<std::pair<int32_t, int32_t>, std::unique_ptr<commrt_stream>> streams;
   std::unordered_map<std::string, std::unique_ptr<commrt_group>> groups;
-  std::map<char *, std::unique_ptr<commsched::runtime::Buffer>> buffers;
-  int64_t allocated = 0, peak = 0;
-  std::multimap<int64_t, char *> spare; ///< released plain buffers, by their bytes of storage, to be used again
-  int64_t spareBytes = 0;
-  std::map<int64_t, commsched::runtime::Owned> owned; ///< by a number that only grows
-  int64_t numbers = 0;
   int64_t symmetricCount = 0;
-  commsched::runtime::SymmetricHeap symmetric;         ///< own thread
+  commsched::runtime::SymmetricHeap symmetric;
   std::vector<std::pair<void *, int64_t>> ownSegments; ///< of mmap, where the backend gives none
-  bool abandonedSymmetric = false;                     ///< the segments are never unmapped
-
   const commrt_site *sites = nullptr;
   int64_t numSites = 0;
   std::vector<commrt_site> packedSites; ///< of commrt_program_begin_packed
   commrt_stream *stream = nullptr;      ///< where starts go
   commrt_token *coalescing = nullptr;
-  std::vector<commsched::runtime::Work *> dropped; ///< injected fault: started, not handed to the backend
-  commsched::runtime::Work *heldBack = nullptr;    ///< injected fault: one of `dropped` that follows the next start
-  commrt_group *heldBackGroup = nullptr;
-  std::mutex peerMutex;            ///< held by who describes `peer` while another thread may detach it
-  bool detached = false;           ///< from the backend, before the context ends; under peerMutex
-  std::atomic<int64_t> started{0}; ///< starts so far, for fault injection
   int64_t virtualNs = 0;
-  commsched::runtime::Clock::time_point crowdedUntil; ///< others wanted the core: waits sleep; own thread
+  commsched::runtime::Clock::time_point crowdedUntil; ///< others wanted the core: waits sleep
   bool emulatesCosts = false;
-
-  std::vector<commrt_trace_record> trace;
-  std::unordered_set<std::string> names;
 };
 
 namespace commsched::runtime {
@@ -228,21 +238,21 @@ void finishDropped(commrt_context *context, int32_t status);
 
 /// The object belongs to the context's user from now on, under the number that is returned, or no longer. The context's
 /// mutex is held.
-int64_t own(commrt_context *context, Owned::Kind kind, void *object);
-void disown(commrt_context *context, int64_t number);
+int64_t own(commrt_context *context, Owned::Kind kind, void *object) COMMRT_REQUIRES(context->mutex);
+void disown(commrt_context *context, int64_t number) COMMRT_REQUIRES(context->mutex);
 
 /// The buffer that `pointer` points into, or null. The context's mutex is held.
-Buffer *findBuffer(commrt_context *context, const void *pointer);
+Buffer *findBuffer(commrt_context *context, const void *pointer) COMMRT_REQUIRES(context->mutex);
 /// The buffer that holds `pointer` gets one more hold, which the work keeps until it completes.
 void holdBuffer(commrt_context *context, Work &work, const void *pointer);
 /// A symmetric buffer, checked against the other ranks', when nothing in flight uses its memory any more.
 int32_t allocateSymmetric(commrt_context *context, int64_t bytes, char **data, int64_t *offset);
 /// Frees spare buffers until `bytes` more stay below the peak. The context's mutex is held.
-void trimSpare(commrt_context *context, int64_t bytes);
+void trimSpare(commrt_context *context, int64_t bytes) COMMRT_REQUIRES(context->mutex);
 /// The owner's hold goes. Own thread, the context's mutex is held.
-void releaseBuffer(Buffer *buffer);
+void releaseBuffer(Buffer *buffer) COMMRT_REQUIRES(buffer->context->mutex);
 /// One hold less; frees at zero. The context's mutex is held.
-void dropHold(Buffer *buffer);
+void dropHold(Buffer *buffer) COMMRT_REQUIRES(buffer->context->mutex);
 
 /// "all_gather of 64 x f32 on @dp (site 3, step.mlir:4:7)".
 std::string describeWork(const commrt_work &work);

@@ -114,7 +114,10 @@ int32_t commrt_job_create(const commrt_options *given, commrt_job **job, char *m
   }
   if (status != COMMRT_OK)
     return refuse(status, errors);
-  result->attached.resize(result->ranks);
+  {
+    Lock lock(result->mutex);
+    result->attached.resize(result->ranks);
+  }
   *job = result.release();
   return COMMRT_OK;
 }
@@ -123,7 +126,7 @@ int32_t commrt_job_destroy(commrt_job *job) {
   if (!job)
     return COMMRT_OK;
   {
-    std::lock_guard<std::mutex> lock(job->mutex);
+    Lock lock(job->mutex);
     if (job->contexts > 0)
       return COMMRT_ERR_INVALID;
   }
@@ -159,7 +162,7 @@ int32_t commrt_context_create(commrt_job *job, int32_t rank, commrt_context **co
   if (rank < 0 || rank >= job->ranks || (job->localRank >= 0 && rank != job->localRank))
     return COMMRT_ERR_INVALID;
   {
-    std::lock_guard<std::mutex> lock(job->mutex);
+    Lock lock(job->mutex);
     if (job->attached[rank])
       return COMMRT_ERR_INVALID;
     job->attached[rank] = true;
@@ -168,12 +171,15 @@ int32_t commrt_context_create(commrt_job *job, int32_t rank, commrt_context **co
   auto result = std::make_unique<commrt_context>();
   result->job = job;
   result->rank = rank;
-  result->tokens.next = result->tokens.previous = &result->tokens;
+  {
+    Lock lock(result->mutex);
+    result->tokens.next = result->tokens.previous = &result->tokens;
+  }
   int32_t status = job->backend->attach(job->state, rank, &hostTable, result.get(), &result->peer);
   if (status == COMMRT_OK)
     status = commrt_stream_get(result.get(), COMMRT_STREAM_COMPUTE, 0, &result->stream);
   if (status != COMMRT_OK) {
-    std::lock_guard<std::mutex> lock(job->mutex);
+    Lock lock(job->mutex);
     --job->contexts;
     job->attached[rank] = false; // it may be tried again
     return status;
@@ -187,16 +193,10 @@ static thread_local commrt_context *currentContext = nullptr;
 void commrt_make_current(commrt_context *context) { currentContext = context; }
 commrt_context *commrt_current(void) { return currentContext; }
 
-int32_t commrt_context_destroy(commrt_context *context) {
-  if (!context)
-    return COMMRT_OK;
-  commrt_job *job = context->job;
-  finishDropped(context, COMMRT_ERR_ABORTED);
-  if (!context->detached)
-    job->backend->detach(context->peer);
-  for (auto &[name, group] : context->groups)
-    if (group->state)
-      job->backend->group_destroy(group->state);
+/// Frees what the context's user has not given back. Waits for whoever completed the last work and still holds the
+/// mutex.
+static void freeOwned(commrt_context *context) {
+  Lock lock(context->mutex);
   while (context->tokens.next != &context->tokens) {
     commrt_token *token = context->tokens.next;
     context->tokens.next = token->next;
@@ -209,17 +209,31 @@ int32_t commrt_context_destroy(commrt_context *context) {
       std::free(data);
   for (auto &[bytes, data] : context->spare)
     std::free(data);
-  for (auto &[base, bytes] : context->ownSegments)
-    if (!context->abandonedSymmetric)
+  if (!context->abandonedSymmetric)
+    for (auto &[base, bytes] : context->ownSegments)
       munmap(base, bytes);
+}
+
+int32_t commrt_context_destroy(commrt_context *context) {
+  if (!context)
+    return COMMRT_OK;
+  commrt_job *job = context->job;
+  finishDropped(context, COMMRT_ERR_ABORTED);
+  bool isAttached;
+  {
+    Lock lock(context->peerMutex);
+    isAttached = !context->detached;
+  }
+  if (isAttached)
+    job->backend->detach(context->peer);
+  for (auto &[name, group] : context->groups)
+    if (group->state)
+      job->backend->group_destroy(group->state);
+  freeOwned(context);
   if (currentContext == context)
     currentContext = nullptr;
-  {
-    // Whoever completed the last work may still hold the mutex.
-    std::lock_guard<std::mutex> lock(context->mutex);
-  }
   delete context;
-  std::lock_guard<std::mutex> lock(job->mutex);
+  Lock lock(job->mutex);
   --job->contexts;
   return COMMRT_OK;
 }

@@ -26,7 +26,7 @@ int32_t commrt_trace_compute(commrt_context *context, const char *name, int64_t 
     return COMMRT_ERR_INVALID;
   if (!context->job->trace)
     return COMMRT_OK;
-  std::lock_guard<std::mutex> lock(context->mutex);
+  Lock lock(context->mutex);
   context->trace.push_back({101, -1, beginNs, endNs, context->names.insert(name).first->c_str()});
   return COMMRT_OK;
 }
@@ -34,14 +34,14 @@ int32_t commrt_trace_compute(commrt_context *context, const char *name, int64_t 
 int64_t commrt_trace_size(const commrt_context *context) {
   if (!context)
     return -1;
-  std::lock_guard<std::mutex> lock(context->mutex);
+  Lock lock(context->mutex);
   return static_cast<int64_t>(context->trace.size());
 }
 
 int32_t commrt_trace_get(const commrt_context *context, int64_t index, commrt_trace_record *record) {
   if (!context || !record)
     return COMMRT_ERR_INVALID;
-  std::lock_guard<std::mutex> lock(context->mutex);
+  Lock lock(context->mutex);
   if (index < 0 || index >= static_cast<int64_t>(context->trace.size()))
     return COMMRT_ERR_INVALID;
   *record = context->trace[index];
@@ -73,7 +73,7 @@ int32_t commrt_trace_write(commrt_context *context, const char *path) {
   FILE *file = std::fopen(path, "w");
   if (!file)
     return fail(context, COMMRT_ERR_INVALID, std::string("cannot write ") + path);
-  std::lock_guard<std::mutex> lock(context->mutex);
+  Lock lock(context->mutex);
   std::fprintf(file, "{\"traceEvents\":[");
   bool first = true;
   for (const commrt_trace_record &record : context->trace) {
@@ -100,7 +100,7 @@ int32_t commrt_dump(commrt_context *context, const char *path) {
     return COMMRT_ERR_INVALID;
   char report[4096] = "", message[4096] = "";
   {
-    std::lock_guard<std::mutex> lock(context->peerMutex);
+    Lock lock(context->peerMutex);
     if (!context->detached)
       context->job->backend->describe(context->peer, report, sizeof(report));
   }
@@ -113,7 +113,7 @@ int32_t commrt_dump(commrt_context *context, const char *path) {
   if (*message)
     std::fprintf(file, "error: %s\n", message);
   {
-    std::lock_guard<std::mutex> lock(context->mutex);
+    Lock lock(context->mutex);
     std::fprintf(file, "started: %" PRId64 "\nin flight: %" PRId64 "\nbuffers: %" PRId64 " bytes\n",
                  context->started.load(), context->inFlight, context->allocated);
   }

@@ -22,14 +22,16 @@ void commsched::runtime::disown(commrt_context *context, int64_t number) { conte
 int64_t commrt_mark(const commrt_context *context) {
   if (!context)
     return -1;
-  std::lock_guard<std::mutex> lock(context->mutex);
+  Lock lock(context->mutex);
   return context->numbers;
 }
 
 /// Takes what was made since `mark` and is not kept out of the context's list. The context's mutex is held.
-static std::vector<Owned> takeSince(commrt_context *context, int64_t mark, const void *const *kept, int64_t numKept) {
+static std::vector<Owned> takeSince(commrt_context *context, int64_t mark, const void *const *kept, int64_t numKept)
+    COMMRT_REQUIRES(context->mutex) {
   std::unordered_set<const void *> keptObjects(kept, kept + numKept);
   auto keepBuffer = [&](const void *address) {
+    context->mutex.isHeld();
     if (Buffer *buffer = findBuffer(context, address))
       keptObjects.insert(buffer);
   };
@@ -57,11 +59,13 @@ int32_t commrt_release_since(commrt_context *context, int64_t mark, const void *
     return COMMRT_ERR_INVALID;
   std::vector<Owned> taken;
   {
-    std::lock_guard<std::mutex> lock(context->mutex);
+    Lock lock(context->mutex);
     taken = takeSince(context, mark, kept, numKept);
     for (Owned &owned : taken)
       if (owned.kind == Owned::Kind::buffer) {
-        releaseBuffer(static_cast<Buffer *>(owned.object));
+        auto *buffer = static_cast<Buffer *>(owned.object);
+        buffer->context->mutex.isHeld();
+        releaseBuffer(buffer);
       }
   }
   for (Owned &owned : taken)

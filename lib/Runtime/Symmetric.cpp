@@ -54,7 +54,7 @@ static int32_t compareClaims(commrt_context *context, const Claim &mine) {
   commrt_job *job = context->job;
   commrt_job::Symmetric first;
   {
-    std::lock_guard<std::mutex> lock(job->mutex);
+    Lock lock(job->mutex);
     int64_t place = mine.number - job->firstSymmetric;
     if (place == static_cast<int64_t>(job->symmetric.size()))
       job->symmetric.push_back({mine.bytes, mine.offset, 0});
@@ -106,6 +106,7 @@ int32_t commsched::runtime::allocateSymmetric(commrt_context *context, int64_t b
   *data = context->symmetric.addressOf(*offset);
   char *begin = *data, *end = begin + std::max<int64_t>(bytes, 1);
   return waitFor(context, [=] {
+    context->mutex.isHeld();
     auto next = context->buffers.lower_bound(end);
     if (next == context->buffers.begin())
       return true;
@@ -119,7 +120,7 @@ int32_t commrt_symmetric_offset(commrt_context *context, const void *pointer, in
     return COMMRT_ERR_INVALID;
   *offset = -1;
   {
-    std::lock_guard<std::mutex> lock(context->mutex);
+    Lock lock(context->mutex);
     Buffer *buffer = findBuffer(context, pointer);
     if (buffer && buffer->symmetricOffset >= 0) {
       *offset = buffer->symmetricOffset + (static_cast<const char *>(pointer) - buffer->data);

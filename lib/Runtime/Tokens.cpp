@@ -29,7 +29,7 @@ int64_t commsched::runtime::contextNs(const commrt_context *context) {
 
 /// Sets the error if there is none; true if it was set.
 static bool latch(commrt_context *context, int32_t status, int32_t rank, const std::string &message) {
-  std::lock_guard<std::mutex> lock(context->mutex);
+  Lock lock(context->mutex);
   if (context->status != COMMRT_OK)
     return false;
   context->message = message;
@@ -53,7 +53,7 @@ int32_t commsched::runtime::vanish(commrt_context *context, const std::string &m
   if (latch(context, COMMRT_ERR_INJECTED, context->rank, "rank " + std::to_string(context->rank) + ": " + message)) {
     finishDropped(context, COMMRT_ERR_INJECTED);
     {
-      std::lock_guard<std::mutex> lock(context->peerMutex);
+      Lock lock(context->peerMutex);
       context->detached = true;
     }
     context->job->backend->detach(context->peer);
@@ -70,7 +70,7 @@ int32_t commsched::runtime::latched(commrt_context *context) {
   int32_t rank = -1;
   std::string message;
   {
-    std::lock_guard<std::mutex> lock(context->mutex);
+    Lock lock(context->mutex);
     if (context->handler && !context->handled) {
       context->handled = true;
       handler = context->handler;
@@ -87,7 +87,7 @@ int32_t commsched::runtime::latched(commrt_context *context) {
 int32_t commrt_last_error(const commrt_context *context, char *message, size_t size) {
   if (!context)
     return COMMRT_ERR_INVALID;
-  std::lock_guard<std::mutex> lock(context->mutex);
+  Lock lock(context->mutex);
   copyText(context->message, message, size);
   return context->status;
 }
@@ -101,7 +101,7 @@ int32_t commrt_abort(commrt_context *context, int32_t status, const char *messag
 int32_t commrt_set_error_handler(commrt_context *context, commrt_error_handler handler, void *user) {
   if (!context)
     return COMMRT_ERR_INVALID;
-  std::lock_guard<std::mutex> lock(context->mutex);
+  Lock lock(context->mutex);
   context->handler = handler;
   context->handlerUser = user;
   return COMMRT_OK;
@@ -127,14 +127,17 @@ static void unlinkToken(commrt_token *token) {
 }
 
 /// The token loses one work; the context's mutex is held.
-static void completePart(commrt_token *token, int32_t status, int64_t virtualEndNs) {
+static void completePart(commrt_token *token, int32_t status, int64_t virtualEndNs)
+    COMMRT_REQUIRES(token->context->mutex) {
   if (token->status == COMMRT_OK)
     token->status = status;
   token->virtualEndNs = std::max(token->virtualEndNs, virtualEndNs);
   if (--token->pending > 0)
     return;
-  for (Buffer *buffer : token->holds)
+  for (Buffer *buffer : token->holds) {
+    buffer->context->mutex.isHeld();
     dropHold(buffer);
+  }
   token->holds.clear();
   if (token->references == 0)
     unlinkToken(token);
@@ -146,18 +149,21 @@ static void endWork(commrt_work *base, int32_t status, int64_t virtualEndNs, boo
   if (status == COMMRT_OK && work->stagedOut)
     unpack(*work);
   commrt_context *context = work->token->context;
-  std::lock_guard<std::mutex> lock(context->mutex);
-  for (Buffer *buffer : work->buffers)
+  Lock lock(context->mutex);
+  for (Buffer *buffer : work->buffers) {
+    buffer->context->mutex.isHeld();
     if (isFree) {
       dropHold(buffer);
     } else {
       buffer->abandoned = true;
       context->abandonedSymmetric |= buffer->symmetricOffset >= 0;
     }
+  }
   if (context->job->trace) {
     int64_t end = isVirtual(context->job) ? virtualEndNs : elapsedNs(context->job);
     context->trace.push_back({base->kind, base->site, work->beginNs, end, base->group});
   }
+  work->token->context->mutex.isHeld();
   completePart(work->token, status, virtualEndNs);
   --context->inFlight;
   context->changed.notify_all();
@@ -189,7 +195,7 @@ void commsched::runtime::finishWork(Work *work, int32_t status) { completeWork(&
 void commsched::runtime::finishDropped(commrt_context *context, int32_t status) {
   std::vector<Work *> works;
   {
-    std::lock_guard<std::mutex> lock(context->mutex);
+    Lock lock(context->mutex);
     works.swap(context->dropped);
     context->heldBack = nullptr;
   }
@@ -202,7 +208,7 @@ void commsched::runtime::finishDropped(commrt_context *context, int32_t status) 
 commrt_token *commsched::runtime::makeToken(commrt_context *context) {
   auto *token = new commrt_token();
   token->context = context;
-  std::lock_guard<std::mutex> lock(context->mutex);
+  Lock lock(context->mutex);
   token->next = &context->tokens;
   token->previous = context->tokens.previous;
   token->previous->next = token;
@@ -212,18 +218,18 @@ commrt_token *commsched::runtime::makeToken(commrt_context *context) {
 }
 
 void commsched::runtime::retainToken(commrt_token *token) {
-  std::lock_guard<std::mutex> lock(token->context->mutex);
+  Lock lock(token->context->mutex);
   ++token->references;
 }
 
 void commsched::runtime::releaseToken(commrt_token *token) {
-  std::lock_guard<std::mutex> lock(token->context->mutex);
+  Lock lock(token->context->mutex);
   if (--token->references == 0 && token->pending == 0)
     unlinkToken(token);
 }
 
 bool commsched::runtime::isComplete(commrt_token *token) {
-  std::lock_guard<std::mutex> lock(token->context->mutex);
+  Lock lock(token->context->mutex);
   return token->pending == 0;
 }
 
@@ -236,7 +242,7 @@ template <typename Done> static bool poll(commrt_context *context, Clock::time_p
   for (int round = 0;; ++round) {
     context->job->backend->progress(context->peer);
     {
-      std::lock_guard<std::mutex> lock(context->mutex);
+      Lock lock(context->mutex);
       if (done())
         return true;
     }
@@ -273,7 +279,7 @@ template <typename Done> static int32_t waitOrFail(commrt_context *context, int6
     std::string text = "waited " + std::to_string(timeoutNs / 1'000'000) + " ms; ";
     text += *report ? report : "nothing else is in flight";
     {
-      std::lock_guard<std::mutex> lock(context->mutex);
+      Lock lock(context->mutex);
       for (Work *work : context->dropped)
         text += "; held back by an injected fault: " + describeWork(work->base);
     }
@@ -290,7 +296,7 @@ int32_t commsched::runtime::waitToken(commrt_token *token, int64_t timeoutNs) {
   if (isVirtual(context->job))
     context->virtualNs = std::max(context->virtualNs, token->virtualEndNs);
   if (context->job->trace) {
-    std::lock_guard<std::mutex> lock(context->mutex);
+    Lock lock(context->mutex);
     context->trace.push_back({100, token->site, begin, contextNs(context), token->group});
   }
   return status;
@@ -328,7 +334,7 @@ int32_t commrt_token_release(commrt_token *token) {
   if (!token)
     return COMMRT_OK;
   {
-    std::lock_guard<std::mutex> lock(token->context->mutex);
+    Lock lock(token->context->mutex);
     disown(token->context, token->number);
   }
   releaseToken(token);
@@ -344,7 +350,10 @@ int32_t commrt_progress(commrt_context *context) {
 }
 
 int32_t commsched::runtime::waitAll(commrt_context *context) {
-  return waitOrFail(context, -1, [&] { return context->inFlight == 0; });
+  return waitOrFail(context, -1, [&] {
+    context->mutex.isHeld();
+    return context->inFlight == 0;
+  });
 }
 
 int32_t commsched::runtime::waitFor(commrt_context *context, const std::function<bool()> &done) {
@@ -399,7 +408,7 @@ int32_t commrt_event_record(commrt_context *context, commrt_stream *stream, comm
     stream = context->streams[{COMMRT_STREAM_COMPUTE, 0}].get();
   *event = new commrt_event{context, stream, stream->dropped + static_cast<int64_t>(stream->tokens.size())};
   context->events.insert(*event);
-  std::lock_guard<std::mutex> lock(context->mutex);
+  Lock lock(context->mutex);
   (*event)->number = own(context, Owned::Kind::event, *event);
   return COMMRT_OK;
 }
@@ -429,7 +438,7 @@ int32_t commrt_event_release(commrt_event *event) {
     return COMMRT_OK;
   event->context->events.erase(event);
   {
-    std::lock_guard<std::mutex> lock(event->context->mutex);
+    Lock lock(event->context->mutex);
     disown(event->context, event->number);
   }
   delete event;
