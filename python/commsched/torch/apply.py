@@ -7,6 +7,7 @@ is touched, and compared with where the plan puts each node.
 from __future__ import annotations
 
 import operator
+from typing import Callable, Sequence
 
 import torch.fx as fx
 
@@ -14,8 +15,9 @@ from . import buckets, dependences
 from .plan import Bucket, Plan, PlanError
 
 
-def apply_plan(graph: fx.Graph, plan: Plan) -> None:
-    """Reorders `graph` in place, with the plan's buckets. Near-linear.
+def apply_plan(graph: fx.Graph, plan: Plan, accept: Callable[[fx.Graph, Sequence[fx.Node]], None] | None = None) -> None:
+    """Reorders `graph` in place, with the plan's buckets. Near-linear. `accept` is given the result, and the nodes of it
+    that are still to be erased; what it raises takes everything back.
 
     Raises:
         PlanError: the plan breaks a dependence, or a bucket cannot be carried out. The graph is unchanged then.
@@ -31,9 +33,13 @@ def apply_plan(graph: fx.Graph, plan: Plan) -> None:
             slots[node] = plan.length
         _relink(graph, slots)
         graph.lint()
+        if accept is not None:
+            accept(graph, merger.replaced)
     except Exception as error:  # Whatever it is, half a schedule must not stay.
         merger.undo()
         _restore_order(graph, before)
+        if isinstance(error, PlanError):
+            raise
         raise PlanError(f"the schedule cannot be carried out: {type(error).__name__}: {error}") from error
     merger.finish()
 

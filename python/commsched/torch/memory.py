@@ -8,6 +8,7 @@ in between (`packs`). Arguments that live throughout are not counted, nor is wha
 from __future__ import annotations
 
 import operator
+from typing import Sequence
 
 import torch.fx as fx
 
@@ -15,13 +16,23 @@ from .aliases import Aliases
 from .collectives import spec_of
 from .dependences import start_of
 from .packs import find_packs
+from .plan import PlanError
 from .values import tensor_value
 
 
-def peak_bytes(graph: fx.Graph, donated: set[str]) -> int:
-    """The most bytes that are live at any node. `donated` placeholders die after their last reader. Near-linear."""
+class OverLimit(PlanError):
+    """A plan's graph needs `excess` bytes more than `limit`."""
+
+    def __init__(self, peak: int, limit: int):
+        super().__init__(f"the graph's nodes hold {peak} bytes at their peak, and the limit is {limit}")
+        self.limit, self.excess = limit, peak - limit
+
+
+def peak_bytes(graph: fx.Graph, donated: set[str], without: Sequence[fx.Node] = ()) -> int:
+    """The most bytes that are live at any node. `donated` placeholders die after their last reader; the nodes `without`
+    are about to be erased. Near-linear."""
     shared, packs = Aliases(graph), find_packs(graph)
-    within = {n for p in packs.values() for n in p.parts} - packs.keys()
+    within = {n for p in packs.values() for n in p.parts} - packs.keys() | set(without)
     nodes = [n for n in graph.nodes if n not in within]
     size: dict[int, int] = {}
     first: dict[int, int] = {}

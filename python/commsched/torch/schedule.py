@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
 import pathlib
 import tempfile
@@ -18,6 +19,7 @@ from .apply import apply_plan
 from .estimates import amended_profile
 from .export import import_program
 from .importer import donated_placeholders
+from .memory import OverLimit, peak_bytes
 from .options import Options, donated_argument
 from .plan import PlanError, read_plan
 from .reporting import Unscheduled, function_report
@@ -43,12 +45,30 @@ def _collector_waits():
 def schedule_graph(graph: fx.Graph, options: Options, fused: bool = False) -> dict:
     """Schedules `graph` in place and returns its report.
 
+    The memory of the result is counted once more, from its nodes. If that is above the limit, the graph is scheduled again
+    with a limit that is lower by as much, and then without merging.
+
     Args:
-        fused: Inductor is going to fuse nodes of the graph into kernels; they are scheduled as such.
+        fused: Inductor is going to fuse nodes of the graph into kernels; they are scheduled as such, and their memory is
+            counted on the kernels.
 
     Raises:
         Unscheduled: nothing was changed.
     """
+    try:
+        return _schedule_once(graph, options, fused)
+    except OverLimit as error:
+        lower = dataclasses.replace(options, memory_limit_bytes=max(0, error.limit - error.excess))
+        last = dataclasses.replace(options, bucketing=False)
+    for again in (lower, last):
+        try:
+            return {**_schedule_once(graph, again, fused), "recounted": True}
+        except (OverLimit, Unscheduled) as error:
+            reason = error
+    raise Unscheduled(f"the schedule was refused: {reason}") from reason
+
+
+def _schedule_once(graph: fx.Graph, options: Options, fused: bool) -> dict:
     started = time.process_time_ns()
     donated = donated_placeholders(graph, options.donated)
     try:
@@ -77,7 +97,9 @@ def schedule_graph(graph: fx.Graph, options: Options, fused: bool = False) -> di
     try:
         plan = read_plan(graph, program.operations()[FUNCTION])
         decision = sequence(starts, plan)
-        apply_plan(graph, plan)
+        apply_plan(graph, plan, None if fused else _within(graph, donated, report))
+    except OverLimit:
+        raise
     except PlanError as error:
         raise Unscheduled(f"the schedule was refused: {error}") from error
     except Exception as error:
@@ -92,6 +114,20 @@ def schedule_graph(graph: fx.Graph, options: Options, fused: bool = False) -> di
     report["pipeline_ns"] = solved - imported
     report["apply_ns"] = time.process_time_ns() - solved
     return report
+
+
+def _within(graph: fx.Graph, donated: set[str], report: dict):
+    """Refuses a result that needs more memory than the limit, or than the graph did if that was above it."""
+    if "peak_bytes" not in report:
+        return None
+    limit = max(report["peak_bytes"]["limit"], peak_bytes(graph, donated))
+
+    def accept(changed: fx.Graph, replaced) -> None:
+        peak = peak_bytes(changed, donated, replaced)
+        if peak > limit:
+            raise OverLimit(peak, limit)
+
+    return accept
 
 
 def schedule_overlap(gm: fx.GraphModule, *, runtime_estimation=None, machine: str = "h100-sxm",
