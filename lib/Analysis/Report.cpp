@@ -14,7 +14,6 @@
 #include "CommSched/Scheduling/Bounds.h"
 #include "CommSched/Scheduling/BufferPlan.h"
 #include "CommSched/Scheduling/Memory.h"
-#include "CommSched/Scheduling/MoveEvaluator.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -70,7 +69,7 @@ std::vector<std::string> commsched::describeLocation(Location loc) {
   return result;
 }
 
-static std::string nameOf(Operation *op) {
+std::string commsched::nameOperation(Operation *op) {
   std::vector<std::string> names = describeLocation(op->getLoc());
   if (!names.empty())
     return names.front();
@@ -78,76 +77,39 @@ static std::string nameOf(Operation *op) {
   return compute ? compute.getName().str() : op->getName().getStringRef().str();
 }
 
-//===-----------------------------------------------------------------------------------------===//
-// Limiting factors
-//===-----------------------------------------------------------------------------------------===//
-
-namespace {
-
-/// Says of each exposed collective why it is.
-class LimitFinder {
-public:
-  LimitFinder(const LoadedBlock &block, const Order &order, const Timeline &timeline, Bytes limit)
-      : block(block), problem(block.problem), timeline(timeline), evaluator(problem, order), limit(limit),
-        issueTimes(problem.size(), 0), heads(problem.size(), 0) {
-    Ns clock = 0;
-    for (NodeId node : order) {
-      for (NodeId pred : problem.preds[node])
-        heads[node] = std::max(heads[node], heads[pred] + problem.nodes[pred].cost);
-      issueTimes[node] = clock;
-      bool start = problem.nodes[node].kind == NodeKind::Start;
-      clock = start ? clock + problem.nodes[node].issue : timeline.end[node];
-    }
-  }
-
-  std::string explain(NodeId start) const {
-    Ns issued = issueTimes[start];
-    if (Ns busy = timeline.start[start] - issued; busy > 0)
-      return "lane of group " + problem.laneNames[problem.nodes[start].lane] + " busy for " + formatNs(busy);
-    if (issued > heads[start])
-      return explainLateIssue(start, issued - heads[start]);
-    for (NodeId pred : problem.preds[start])
-      if (heads[pred] + problem.nodes[pred].cost == heads[start] && heads[start] > 0)
-        return "data dependence on " + nameOf(block.nodes[pred]);
+std::string commsched::describeReason(const StartReason &reason, StringRef blocker, Bytes limit) {
+  switch (reason.factor) {
+  case LimitingFactor::AlreadyHidden:
+    return "already hidden";
+  case LimitingFactor::DataDependence:
+    return ("data dependence on " + blocker).str();
+  case LimitingFactor::PeakMemory:
+    return "peak memory: would reach " + formatBytes(reason.reached) + ", limit " + formatBytes(limit);
+  case LimitingFactor::LaneBusy:
+    return ("its lane is busy with " + blocker).str();
+  case LimitingFactor::StartsAtOnce:
     return "starts at once; nothing to compute until it is needed";
+  default:
+    return "order alone: no constraint prevents an earlier start";
   }
-
-private:
-  /// It could have been issued earlier: does memory forbid it, or is it the order alone?
-  std::string explainLateIssue(NodeId start, Ns late) const {
-    int32_t position = evaluator.position(start);
-    int32_t earliest = evaluator.earliest(position, position + 1);
-    if (Bytes peak = evaluator.peakIfMoved(position, position + 1, earliest); peak > limit)
-      return "peak memory: would reach " + formatBytes(peak) + ", limit " + formatBytes(limit);
-    return "order: could start " + formatNs(late) + " earlier";
-  }
-
-  const LoadedBlock &block;
-  const Problem &problem;
-  const Timeline &timeline;
-  MoveEvaluator evaluator;
-  Bytes limit;
-  /// When the compute lane comes to a node.
-  std::vector<Ns> issueTimes;
-  /// The longest path before a node: when it could start if nothing else were in its way.
-  std::vector<Ns> heads;
-};
-
-} // namespace
+}
 
 //===-----------------------------------------------------------------------------------------===//
 // Measuring
 //===-----------------------------------------------------------------------------------------===//
 
-/// One row per start, with the exposed time of its waits; and one for futures that came in, if they are exposed.
-static std::vector<CollectiveRow> makeRows(const LoadedBlock &block, const Timeline &timeline, const Order &order,
-                                           Bytes limit) {
+/// The pack of a bucket, if `start` is one's: what has to be issued earlier if the start is. Otherwise the start.
+static NodeId firstToIssue(const LoadedBlock &block, NodeId start) {
+  for (NodeId pred : block.problem.preds[start])
+    if (isa<FsdpAllGatherCopyInOp, FsdpChunkCatOp>(block.nodes[pred]))
+      return pred;
+  return start;
+}
+
+/// One row per start, with the exposed time of its waits.
+static std::vector<CollectiveRow> makeRows(const LoadedBlock &block, const Order &order, Bytes limit) {
   const Problem &problem = block.problem;
-  std::vector<Ns> exposedOf(problem.size(), 0);
-  for (NodeId node = 0; node < problem.size(); ++node)
-    if (problem.nodes[node].kind == NodeKind::Wait && problem.nodes[node].start != kNone)
-      exposedOf[problem.nodes[node].start] += timeline.exposed[node];
-  std::optional<LimitFinder> finder;
+  StartReasons reasons(problem, order, block.slowDown);
   std::vector<CollectiveRow> rows;
   for (NodeId node = 0; node < problem.size(); ++node) {
     const Node &start = problem.nodes[node];
@@ -159,10 +121,10 @@ static std::vector<CollectiveRow> makeRows(const LoadedBlock &block, const Timel
     row.group = ("@" + cast<CollectiveOpInterface>(block.nodes[node]).getGroupAttr().getValue()).str();
     row.bytes = start.bytes;
     row.cost = start.cost;
-    row.exposed = exposedOf[node];
-    if (row.exposed > 0 && !finder)
-      finder.emplace(block, order, timeline, limit);
-    row.limitingFactor = row.exposed > 0 ? finder->explain(node) : "hidden";
+    row.exposed = reasons.exposedOf(node);
+    StartReason reason = reasons.explain(node, firstToIssue(block, node), limit);
+    std::string blocker = reason.blocker == kNone ? "" : nameOperation(block.nodes[reason.blocker]);
+    row.limitingFactor = describeReason(reason, blocker, limit);
     rows.push_back(std::move(row));
   }
   return rows;
@@ -171,17 +133,19 @@ static std::vector<CollectiveRow> makeRows(const LoadedBlock &block, const Timel
 static void addTimeline(BlockSnapshot &snapshot, const LoadedBlock &block, const Timeline &timeline,
                         const MemoryProfile &memory) {
   const Problem &problem = block.problem;
+  Ns clock = 0;
   for (NodeId node = 0; node < problem.size(); ++node) {
     const Node &entry = problem.nodes[node];
     bool wait = entry.kind == NodeKind::Wait;
     if (wait ? timeline.exposed[node] > 0 : timeline.end[node] > timeline.start[node])
-      snapshot.spans.push_back({nameOf(block.nodes[node]), entry.lane, timeline.start[node], timeline.end[node], wait});
+      snapshot.spans.push_back(
+          {nameOperation(block.nodes[node]), entry.lane, timeline.start[node], timeline.end[node], wait});
     if (entry.kind == NodeKind::Hybrid)
       snapshot.spans.push_back(
-          {nameOf(block.nodes[node]), kComputeLane, timeline.start[node], timeline.end[node], false});
-    Ns when = entry.kind == NodeKind::Wait ? timeline.end[node] : timeline.start[node];
-    Ns last = snapshot.memory.empty() ? 0 : snapshot.memory.back().first;
-    snapshot.memory.emplace_back(std::max(when, last), memory.live[node]);
+          {nameOperation(block.nodes[node]), kComputeLane, timeline.start[node], timeline.end[node], false});
+    // What a start needs is live from its issue on, which may be long before its lane is free.
+    snapshot.memory.emplace_back(wait ? timeline.end[node] : clock, memory.live[node]);
+    clock = entry.kind == NodeKind::Start ? clock + entry.issue : timeline.end[node];
   }
 }
 
@@ -218,7 +182,7 @@ BlockSnapshot commsched::measureBlock(Block &block, const OperationCosts &costs,
     snapshot.limitBound = joint.withLimit;
     snapshot.limitBoundBy = joint.describeWithLimit(problem);
   }
-  snapshot.rows = makeRows(loaded, timeline, order, options.limit < 0 ? memory.peak : options.limit);
+  snapshot.rows = makeRows(loaded, order, options.limit < 0 ? memory.peak : options.limit);
   snapshot.collectives = snapshot.rows.size();
   if (options.timeline)
     addTimeline(snapshot, loaded, timeline, memory);

@@ -136,12 +136,17 @@ private:
       return top + kMemoryHeight - static_cast<double>(bytes) / static_cast<double>(most) * kMemoryHeight;
     };
     os << formatv("<text x='0' y='{0}'>memory</text>\n<polyline class='memory' points='", top + 17);
-    double lastX = -1;
-    for (auto [when, bytes] : snapshot.memory)
-      if (double now = x(when); now - lastX >= 0.5 || bytes == snapshot.peak) {
-        os << formatv("{0:f1},{1:f1} ", now, y(bytes));
-        lastX = now;
-      }
+    Bytes level = 0;
+    for (size_t first = 0, last = 0; first < snapshot.memory.size(); first = last) {
+      // What happens within half a pixel is one jump, by way of its highest point.
+      double at = x(snapshot.memory[first].first);
+      Bytes highest = 0, before = level;
+      for (; last < snapshot.memory.size() && x(snapshot.memory[last].first) - at < 0.5; ++last)
+        highest = std::max(highest, level = snapshot.memory[last].second);
+      for (Bytes bytes : {before, highest, level})
+        os << formatv("{0:f1},{1:f1} ", at, y(bytes));
+    }
+    os << formatv("{0:f1},{1:f1}", x(snapshot.makespan), y(level));
     os << "'/>\n";
     os << formatv("<line class='limit' x1='{0}' x2='{1}' y1='{2:f1}' y2='{2:f1}'/>\n", kLabelWidth,
                   kLabelWidth + kWidth, y(limit));

@@ -16,7 +16,7 @@ llvm::StringRef commsched::stringify(LimitingFactor factor) {
       "none",           "end of the block", "data dependence", "collective order", "peak memory",
       "already hidden", "others' exposure", "group limit",     "move limit",       "makespan",
       "lane busy",      "preference",       "its group",       "group dissolved",  "units",
-      "prefetch limit"};
+      "prefetch limit", "starts at once"};
   return names[static_cast<unsigned>(factor)];
 }
 

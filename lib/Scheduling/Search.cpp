@@ -20,8 +20,6 @@ constexpr int64_t kTolerancePpm = 200;
 /// up.
 constexpr size_t kPool = 4;
 constexpr int64_t kPatience = 24, kBehindPpm = 10000;
-/// Points that a search remembers for others.
-constexpr size_t kFavourites = 4;
 /// The first answer is the best of so many decodes, as long as they take no more than so many steps.
 constexpr size_t kFirstDecodes = 24;
 constexpr int64_t kFirstSteps = 200000;
@@ -226,32 +224,14 @@ void Search::addReference(const Decoded &decoded) {
     references.back() = std::move(reference);
 }
 
-void Search::seed(llvm::ArrayRef<Policy> policies) {
-  for (const Policy &policy : policies) {
-    Point point;
-    point.policy = policy;
-    decode(point, kFailed);
-    points.push_back(point);
-  }
-}
-
 void Search::adopt(const Search &other) {
-  if (other.bestMakespan >= bestMakespan || other.incumbent.peak > limit)
+  if (other.bestMakespan >= bestMakespan)
     return;
   incumbent = other.incumbent;
   bestMakespan = other.bestMakespan;
   carriedOut = other.carriedOut;
   bestOrder = other.bestOrder;
   addReference(incumbent);
-}
-
-std::vector<Policy> Search::favourites() const {
-  std::vector<Point> sorted = points;
-  llvm::stable_sort(sorted, [](const Point &a, const Point &b) { return a.makespan < b.makespan; });
-  std::vector<Policy> policies;
-  for (size_t index = 0; index < std::min(sorted.size(), kFavourites); ++index)
-    policies.push_back(sorted[index].policy);
-  return policies;
 }
 
 void Search::run(int64_t effort, Ns bound) {

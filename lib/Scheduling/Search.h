@@ -8,7 +8,7 @@
 
 namespace commsched {
 
-/// Looks for short decodes under one limit. Answers for other limits may seed it.
+/// Looks for short decodes under one limit.
 class Search {
 public:
   /// `given` has to fit `limit`; it is the first incumbent. Of `options` counts what an answer has to keep, and the
@@ -17,9 +17,7 @@ public:
 
   /// Decodes the portfolio and then climbs, until `effort` steps are spent or `bound` is reached.
   void run(int64_t effort, Ns bound);
-  /// Tries the policies that another search liked best.
-  void seed(llvm::ArrayRef<Policy> policies);
-  /// Takes over another search's answer if it fits and is shorter.
+  /// Takes over the answer of another search of the same problem and limit if it is shorter.
   void adopt(const Search &other);
 
   const Decoded &best() const { return incumbent; }
@@ -31,10 +29,11 @@ public:
   int64_t steps() const { return spent; }
   int32_t incumbents() const { return numIncumbents; }
   const std::string &defect() const { return firstDefect; }
-  /// The policies that did best, best first.
-  std::vector<Policy> favourites() const;
 
 private:
+  /// Gives tests a way to accept(), which nothing wrong reaches otherwise.
+  friend struct SearchTestAccess;
+
   /// A policy with the reference that it was decoded on, what it adds to the keys, and the makespan, with the
   /// slow-downs, that came out.
   struct Point {

@@ -32,27 +32,9 @@ using namespace commsched;
 
 namespace {
 
-/// "all_gather_7", or what else the location tells.
-std::string nameOf(Operation *op) {
-  std::vector<std::string> names = describeLocation(op->getLoc());
-  return names.empty() ? op->getName().getStringRef().str() : names.front();
-}
-
 /// What limits one collective, in words.
-std::string explain(const LoadedBlock &loaded, const StartOutcome &outcome, Bytes limit) {
-  std::string blocker = outcome.blocker == kNone ? "" : nameOf(loaded.nodes[outcome.blocker]);
-  switch (outcome.factor) {
-  case LimitingFactor::AlreadyHidden:
-    return "already hidden";
-  case LimitingFactor::DataDependence:
-    return blocker.empty() ? "data dependence" : "data dependence on " + blocker;
-  case LimitingFactor::PeakMemory:
-    return "peak memory: would reach " + formatBytes(outcome.reached) + ", limit " + formatBytes(limit);
-  case LimitingFactor::LaneBusy:
-    return blocker.empty() ? "its lane is busy" : "its lane is busy with " + blocker;
-  default:
-    return "something else was more urgent";
-  }
+std::string explain(const LoadedBlock &loaded, const StartReason &reason, Bytes limit) {
+  return describeReason(reason, reason.blocker == kNone ? "" : nameOperation(loaded.nodes[reason.blocker]), limit);
 }
 
 /// The other members of a bucket: "all_gather_2, all_gather_3 and 5 more".
@@ -61,7 +43,7 @@ std::string namesOfOthers(const LoadedBlock &loaded, const Bucket &bucket, NodeI
   SmallVector<std::string> names;
   for (NodeId member : bucket.members)
     if (member != start && names.size() < kNamed)
-      names.push_back(nameOf(loaded.nodes[member]));
+      names.push_back(nameOperation(loaded.nodes[member]));
   size_t more = bucket.members.size() - 1 - names.size();
   return llvm::join(names, ", ") + (more == 0 ? "" : " and " + std::to_string(more) + " more");
 }
@@ -84,7 +66,7 @@ void remarkOutcomes(const LoadedBlock &loaded, const ScheduleResult &result, Arr
              << remark::metric("BucketForm", stringify(bucket.form).str())
              << remark::metric("MergedWith", namesOfOthers(loaded, bucket, outcome.start));
     }
-    remark << remark::metric("LimitingFactor", explain(loaded, outcome, result.limit));
+    remark << remark::metric("LimitingFactor", explain(loaded, outcome.reason, result.limit));
   }
 }
 
@@ -129,8 +111,9 @@ private:
       locations.push_back(loaded.nodes[outcome.start]->getLoc());
     remarkOutcomes(loaded, result, locations);
     if (PassJournal *journal = journalOf(parent->getContext()))
-      journal->add(makeRecord(getArgument(), loaded, result,
-                              [&](const StartOutcome &outcome) { return explain(loaded, outcome, result.limit); }));
+      journal->add(makeRecord(getArgument(), loaded, result, [&](const StartOutcome &outcome) {
+        return explain(loaded, outcome.reason, result.limit);
+      }));
     TrafficCheck traffic(block);
     applySchedule(loaded, result.buckets, result.expanded, result.order);
     if (failed(traffic.compare(TrafficCheck(block), parent->getLoc(), getArgument())))

@@ -42,7 +42,8 @@ LogicalResult commsched::checkMemoryBudget(MLIRContext *context, double memoryBu
 static Bytes tighter(Bytes ofKind, Bytes any) { return ofKind < 0 ? any : any < 0 ? ofKind : std::min(ofKind, any); }
 
 SolverOptions::SolverOptions(CollectiveOrder order, bool bucketing, const BucketCaps &caps, int64_t effort) {
-  load = {order, bucketing, tighter(caps.allGather, caps.any), tighter(caps.reduceScatter, caps.any),
+  // Without bucketing too: the order alone is then the same problem.
+  load = {order, /*bucketing=*/true, tighter(caps.allGather, caps.any), tighter(caps.reduceScatter, caps.any),
           tighter(caps.allReduce, caps.any)};
   schedule.bucketing = bucketing;
   schedule.allGatherCap = load.allGatherCap;

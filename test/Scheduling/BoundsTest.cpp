@@ -321,6 +321,38 @@ TEST(Bounds, EdgesThatSkipWindows) {
   }
 }
 
+// A long collective late in the block, and computes that each work for a short one on the same lane: whatever is put
+// off behind the long one's beginning saves its compute time and costs its collective's.
+TEST(Bounds, WhatIsPutOffCosts) {
+  Problem problem;
+  problem.laneNames = {"compute", "@dp"};
+  auto addPair = [&](Ns compute, Ns collective) {
+    NodeId first = problem.size();
+    Node work, start, wait;
+    work.cost = compute;
+    start.kind = NodeKind::Start;
+    start.lane = 1;
+    start.cost = collective;
+    wait.kind = NodeKind::Wait;
+    wait.start = first + 1;
+    for (const Node &node : {work, start, wait}) {
+      problem.preds.append(node.kind == NodeKind::Compute ? llvm::ArrayRef<NodeId>()
+                                                          : llvm::ArrayRef<NodeId>(problem.size() - 1));
+      problem.touches.append({});
+      problem.nodes.push_back(node);
+    }
+  };
+  addPair(1000, 100);
+  for (int32_t index = 0; index < 10; ++index)
+    addPair(10, 5);
+  problem.finalize();
+  ASSERT_EQ(problem.validate(), "");
+  // Given: the long one first. It ends with the ten computes, and their collectives follow.
+  EXPECT_EQ(makespanOf(problem, {0, 1, 3, 4, 6, 7, 9, 10, 12, 13, 15, 16, 18, 19, 21, 22, 24, 25, 27, 28, 30, 31}),
+            1150);
+  EXPECT_EQ(lowerBound(problem).makespan, 1150);
+}
+
 /// All ways to put pairwise independent mergeable starts into buckets of both forms, at most `limit` of them.
 class Bucketings {
 public:

@@ -149,7 +149,7 @@ void checkOutcomes(const Problem &problem, const ScheduleOptions &options, const
   for (const StartOutcome &outcome : result.starts) {
     exposedBefore += outcome.exposedBefore;
     exposedAfter += outcome.exposedAfter;
-    EXPECT_TRUE(outcome.exposedAfter == 0 || outcome.factor != LimitingFactor::AlreadyHidden);
+    EXPECT_TRUE(outcome.exposedAfter == 0 || outcome.reason.factor != LimitingFactor::AlreadyHidden);
   }
   EXPECT_EQ(exposedBefore, before.exposedTotal);
   EXPECT_EQ(exposedAfter, after.exposedTotal);
@@ -223,6 +223,112 @@ TEST(Scheduler, SearchesWithSlowDowns) {
   checkResult(problem, options, result);
   EXPECT_LT(result.makespan, result.inputMakespan);
   EXPECT_LE(result.makespan, simulate(alone.expanded.problem, alone.order, options.slowDown).makespan);
+}
+
+// Buckets are an offer: at equal effort, allowing them never makes an answer slower.
+TEST(Scheduler, IsNeverSlowerWithBuckets) {
+  int32_t faster = 0;
+  auto compare = [&](const Problem &problem, ScheduleOptions options) {
+    options.bucketing = false;
+    ScheduleResult apart = schedule(problem, options);
+    options.bucketing = true;
+    ScheduleResult together = schedule(problem, options);
+    ASSERT_NO_FATAL_FAILURE(checkResult(problem, options, together));
+    EXPECT_LE(together.makespan, apart.makespan);
+    faster += together.makespan < apart.makespan;
+  };
+  for (int64_t effort : {0, 3000, -1})
+    for (uint64_t seed = 0; seed < (effort < 0 ? 10 : 100); ++seed) {
+      ScheduleOptions options;
+      options.effort = effort;
+      options.memoryBudgetPpm = seed % 3 == 0 ? 500000 : 0;
+      if (seed % 5 == 0)
+        options.slowDown.computePermille = 200;
+      ASSERT_NO_FATAL_FAILURE(compare(mergeableProblem(seed), options)) << "seed " << seed << ", effort " << effort;
+    }
+  for (int64_t effort : {0, 60000})
+    for (uint64_t seed = 0; seed < 4; ++seed) {
+      ScheduleOptions options;
+      options.effort = effort;
+      compare(layeredProblem(seed, {40, 8, 3, seed % 2 == 0, 64}), options);
+    }
+  EXPECT_GE(faster, 20);
+}
+
+// A search ends where the bound says that nothing is left to gain, with buckets too.
+TEST(Scheduler, StopsAtTheBound) {
+  LayeredOptions shape;
+  shape.layers = 30;
+  Problem problem = layeredProblem(4, shape);
+  // Collectives that take next to nothing: compute binds, and is met at once.
+  for (Node &node : problem.nodes)
+    if (node.kind == NodeKind::Start)
+      node.cost = 1;
+  for (MergeKey &key : problem.mergeKeys)
+    key.cost = [](Bytes bytes) { return Ns(1) + bytes / (Bytes(1) << 40); };
+  ScheduleOptions options;
+  options.memoryBudgetPpm = 1000000;
+  for (bool bucketing : {false, true}) {
+    options.bucketing = bucketing;
+    ScheduleResult result = schedule(problem, options);
+    EXPECT_LT(result.steps, 20 * problem.size()) << "bucketing " << bucketing;
+    EXPECT_LT(result.steps, defaultEffort(problem.size()) / 2);
+  }
+}
+
+TEST(Scheduler, TakesTheMemoryBudget) {
+  Problem problem = layeredProblem(3, {40, 8, 3, false, 64});
+  ScheduleOptions options;
+  options.effort = 20000;
+  ScheduleResult tight = schedule(problem, options);
+  EXPECT_EQ(tight.limit, tight.inputPeak);
+  options.memoryBudgetPpm = 250000;
+  ScheduleResult wide = schedule(problem, options);
+  checkResult(problem, options, wide);
+  EXPECT_EQ(wide.limit, wide.inputPeak + wide.inputPeak / 4);
+  // It is of use: the answer takes some of it.
+  EXPECT_GT(wide.peak, wide.inputPeak);
+  EXPECT_LT(wide.makespan, tight.makespan);
+  options.memoryLimitBytes = wide.inputPeak + 5;
+  EXPECT_EQ(schedule(problem, options).limit, wide.inputPeak + 5);
+}
+
+// Two computes whose workspace leaves no room for the gather's result, which is needed right behind them.
+TEST(Scheduler, SaysThatMemoryIsFull) {
+  Problem problem;
+  problem.laneNames = {"compute", "@dp"};
+  problem.buffers.push_back({300, 2, true});
+  auto add = [&](NodeKind kind, Ns cost, Bytes workspace, NodeId start, std::vector<NodeId> preds,
+                 std::vector<BufferId> touches) {
+    Node node;
+    node.kind = kind;
+    node.lane = kind == NodeKind::Start ? 1 : 0;
+    node.cost = cost;
+    node.workspace = workspace;
+    node.start = start;
+    problem.nodes.push_back(node);
+    problem.preds.append(preds);
+    problem.touches.append(touches);
+  };
+  add(NodeKind::Compute, 50, 500, kNone, {}, {});
+  add(NodeKind::Compute, 50, 400, kNone, {0}, {});
+  add(NodeKind::Start, 90, 0, kNone, {}, {0});
+  add(NodeKind::Wait, 0, 0, 2, {2}, {0});
+  add(NodeKind::Compute, 10, 0, kNone, {1, 3}, {0});
+  problem.finalize();
+  ASSERT_EQ(problem.validate(), "");
+  ScheduleResult result = schedule(problem);
+  ASSERT_EQ(result.starts.size(), 1u);
+  EXPECT_EQ(result.starts[0].exposedAfter, 90);
+  EXPECT_EQ(result.starts[0].reason.factor, LimitingFactor::PeakMemory);
+  EXPECT_EQ(result.starts[0].reason.reached, 800);
+  // With room for it, the gather begins with the block: nothing is in its way, and there is too little to compute.
+  problem.nodes[2].cost = 200;
+  ScheduleOptions wide;
+  wide.memoryLimitBytes = 800;
+  result = schedule(problem, wide);
+  EXPECT_EQ(result.starts[0].exposedAfter, 100);
+  EXPECT_EQ(result.starts[0].reason.factor, LimitingFactor::StartsAtOnce);
 }
 
 } // namespace

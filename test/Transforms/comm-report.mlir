@@ -66,3 +66,5 @@ func.func @nothing(%x: tensor<4xf32>) -> tensor<4xf32> {
 // TRACE: "traceEvents"
 // HTML: <!doctype html>
 // HTML: step
+// Live bytes jump where an operation is issued: the gather's with those of the matrix product beside it.
+// HTML: class='memory' points='110.0,154.0 110.0,124.0 110.0,124.0 376.7,124.0 376.7,64.0 376.7,64.0 1176.7,64.0 1176.7,74.0 1176.7,74.0 1310.0,74.0'

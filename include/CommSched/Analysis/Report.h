@@ -15,6 +15,7 @@
 
 #include "CommSched/Analysis/PassJournal.h"
 #include "CommSched/Analysis/ProblemLoader.h"
+#include "CommSched/Scheduling/StartReasons.h"
 #include "CommSched/Scheduling/Timeline.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
@@ -126,6 +127,14 @@ void writeHtml(const Report &report, llvm::raw_ostream &os);
 
 /// The name of a location for reports: a name, "file:line:column", or those of the parts of a fused one.
 std::vector<std::string> describeLocation(mlir::Location loc);
+
+/// A name for an operation in remarks and reports: the first name of its location, a compute's name, or the operation's
+/// kind.
+std::string nameOperation(mlir::Operation *op);
+
+/// Says why compute waits for a collective ("data dependence on mm_3"). `blocker` names the node that is in the way;
+/// `limit`: what the peak may reach, bytes.
+std::string describeReason(const StartReason &reason, llvm::StringRef blocker, Bytes limit);
 
 /// "4.91 GiB", "1.50 ms": three significant digits.
 std::string formatBytes(Bytes bytes);

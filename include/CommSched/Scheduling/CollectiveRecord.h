@@ -41,7 +41,7 @@ enum class LimitingFactor : uint8_t {
   Makespan,
   /// Its lane is busy with `blocker` until it begins.
   LaneBusy,
-  /// It could begin earlier, but the solver found nothing shorter.
+  /// Nothing but the order keeps it from an earlier beginning.
   Preference,
   /// It stands with its group.
   Grouped,
@@ -51,6 +51,8 @@ enum class LimitingFactor : uint8_t {
   Units,
   /// It passed `limit` nodes, which is as far as a single collective may be prefetched.
   PrefetchLimit,
+  /// It begins with the block, and there is not enough to compute until it is needed.
+  StartsAtOnce,
 };
 
 /// The name of a limiting factor, in words ("peak memory").

@@ -11,6 +11,7 @@
 #include "CommSched/Scheduling/Bucketing.h"
 #include "CommSched/Scheduling/CollectiveRecord.h"
 #include "CommSched/Scheduling/ScheduleVerifier.h"
+#include "CommSched/Scheduling/StartReasons.h"
 #include "CommSched/Scheduling/Timeline.h"
 #include <algorithm>
 #include <string>
@@ -30,13 +31,14 @@ struct ScheduleOptions {
   CollectiveOrder collectiveOrder = CollectiveOrder::Free;
   /// The machine's slow-downs. Decodes plan without them; every answer is timed and chosen with them.
   SlowDown slowDown;
-  /// Steps (nodes placed and placements refused) that may be spent; defaultEffort() where negative. 0 gives the first
-  /// answer.
+  /// Steps (nodes placed and placements refused) that a search may spend; defaultEffort() where negative. 0 gives the
+  /// first answer. With bucketing, the order alone is searched first, with the same effort, so that buckets never cost
+  /// time.
   int64_t effort = -1;
 };
 
-/// About a second on one core for problems of up to 20,000 nodes ...
-inline constexpr int64_t kDefaultEffort = 3000000;
+/// About a second on one core for both searches of problems of up to 20,000 nodes ...
+inline constexpr int64_t kDefaultEffort = 2000000;
 /// ... and less for small ones, of which a module may have many.
 inline constexpr int64_t defaultEffort(NodeId nodes) {
   return std::min<int64_t>(kDefaultEffort, 50000 + int64_t(1000) * nodes);
@@ -51,11 +53,8 @@ struct StartOutcome {
   int32_t positionBefore = 0, positionAfter = 0;
   /// How long compute stood still for it. A bucket's exposure is told at its first member, and is 0 at the others.
   Ns exposedBefore = 0, exposedAfter = 0;
-  /// Why compute waits for it: AlreadyHidden (it does not), DataDependence, PeakMemory, LaneBusy or Preference.
-  LimitingFactor factor = LimitingFactor::AlreadyHidden;
-  /// A node of the given problem, or kNone; and what the peak would reach. See LimitingFactor.
-  NodeId blocker = kNone;
-  Bytes reached = 0;
+  /// Why compute waits for it. The blocker is a node of the given problem, or kNone.
+  StartReason reason;
 };
 
 /// What the solver answers.
@@ -72,7 +71,7 @@ struct ScheduleResult {
   Bytes limit = 0;
   bool withinLimit = true;
   int64_t steps = 0;
-  /// How many answers were found on the way, the given order included.
+  /// How many answers were found on the way, by each search the given order included.
   int32_t incumbents = 0;
   /// Of each start of the given problem, ascending.
   std::vector<StartOutcome> starts;
@@ -82,7 +81,8 @@ struct ScheduleResult {
 
 /// Schedules `problem`, which has to be valid (Problem::validate). Near-linear for a first answer, then in proportion
 /// to the effort. The answer, with the slow-downs of the options, is never slower than the given order and never has a
-/// higher peak than the limit; if the given order is above the limit, the peak comes first.
+/// higher peak than the limit; if the given order is above the limit, the peak comes first. With
+/// ScheduleOptions::bucketing it is never slower than without.
 ScheduleResult schedule(const Problem &problem, const ScheduleOptions &options = {});
 
 } // namespace commsched

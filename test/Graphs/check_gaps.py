@@ -1,0 +1,23 @@
+"""Checks how close schedules with and without buckets come to their bounds, and that buckets never cost time.
+
+  check_gaps.py WITH.json WITHOUT.json PERCENT_WITH PERCENT_WITHOUT
+
+Each gap is counted from the bound that knows the memory limit. Searches are counted in steps: the figures are the same on
+every machine.
+"""
+
+import json
+import sys
+
+
+def times(path):
+    functions = json.load(open(path))["functions"]
+    assert len(functions) == 1, path
+    return functions[0]["makespan_ns"]
+
+
+together, apart = times(sys.argv[1]), times(sys.argv[2])
+assert together["after"] <= apart["after"], f"with buckets {together['after']} ns, without {apart['after']} ns"
+for name, time, allowed in (("with", together, sys.argv[3]), ("without", apart, sys.argv[4])):
+    gap = 100 * (time["after"] / time["limit_lower_bound"] - 1)
+    assert 0 <= gap <= float(allowed), f"{name} buckets: {gap:.3f} % from the bound, expected at most {allowed} %"
