@@ -126,6 +126,9 @@ void Decoder::prepare(llvm::ArrayRef<Ns> bias) {
   front = rankFront = 0;
   compute = prefetched = 0;
   computeLeft = reference->computeBefore.back();
+  fusableLeft = 0;
+  for (NodeId node = 0; node < problem.size(); ++node)
+    fusableLeft += mayFuse(node) ? problem.nodes[node].cost : 0;
   horizon = mulDiv(facts.horizonBase(), policy.horizon, kPermille);
   laneFree.assign(problem.numLanes(), 0);
   packTime.assign(problem.numLanes(), 0);
@@ -151,7 +154,8 @@ bool Decoder::run(const Reference &theReference, const Policy &thePolicy, Bytes 
     return false;
   prepare(bias);
   while (front < problem.size()) {
-    if (compute + computeLeft >= cutoff)
+    // Casts that a pack does itself need not run.
+    if (compute + computeLeft - fusableLeft >= cutoff)
       return false;
     drain();
     if (runACandidate())
@@ -213,6 +217,20 @@ void Decoder::leaveReference(NodeId node) {
     ++rankFront;
 }
 
+/// Whether a pack may do the work of a node: of a cast, led by the start that it feeds.
+bool Decoder::mayFuse(NodeId node) const {
+  NodeId start = facts.leader[node];
+  return start != node && facts.fused[start] == node;
+}
+
+/// A compute has run, or a pack does its work: it is no longer to come.
+void Decoder::leaveCompute(NodeId node) {
+  Ns cost = problem.nodes[node].cost;
+  computeLeft -= cost;
+  if (mayFuse(node))
+    fusableLeft -= cost;
+}
+
 //===-----------------------------------------------------------------------------------------===//
 // Computes and waits
 //===-----------------------------------------------------------------------------------------===//
@@ -231,7 +249,7 @@ Ns Decoder::durationOf(NodeId node) const {
 void Decoder::runCompute(NodeId node) {
   const Node &info = problem.nodes[node];
   compute += durationOf(node);
-  computeLeft -= info.cost;
+  leaveCompute(node);
   if (info.kind == NodeKind::Hybrid)
     laneFree[info.lane] = compute;
   emit(DecodeStep::Run, node);

@@ -81,6 +81,8 @@ private:
   void makeReady(NodeId node);
   void complete(NodeId node);
   void leaveReference(NodeId node);
+  void leaveCompute(NodeId node);
+  bool mayFuse(NodeId node) const;
   void emit(DecodeStep::What what, int32_t id) { result->steps.push_back({what, id}); }
 
   // Computes and waits.
@@ -146,8 +148,8 @@ private:
   /// Drafts of the lane that is being fed.
   std::vector<Draft> drafts;
 
-  /// The clocks, and the compute time that is left.
-  Ns compute = 0, computeLeft = 0, horizon = 0;
+  /// The clocks, and the compute time that is left; of it, the casts that a pack may still do itself.
+  Ns compute = 0, computeLeft = 0, fusableLeft = 0, horizon = 0;
   std::vector<Ns> laneFree;
   /// Of each lane: how much earlier it is fed, for a pack that is like the last one; 0 if it had none.
   std::vector<Ns> packTime;

@@ -342,7 +342,7 @@ void Decoder::commit(const Draft &draft, BucketForm form, llvm::ArrayRef<NodeId>
     for (NodeId start : draft.members) {
       sum = copies(sum, start);
       if (NodeId cast = facts.fused[start]; cast != kNone) {
-        computeLeft -= problem.nodes[cast].cost;
+        leaveCompute(cast);
         leaveReference(cast);
       }
     }

@@ -74,10 +74,15 @@ void checkProblem(const Problem &problem, uint64_t seed, Bytes size, Counts &cou
         for (NodeId node = 0; node < problem.size(); ++node)
           bias.push_back(random.between(-20, 20));
       Decoded decoded;
-      ASSERT_TRUE(scheduler.run(reference, randomPolicy(random, size), limit, kNoCutoff, bias, decoded));
+      Policy policy = randomPolicy(random, size);
+      ASSERT_TRUE(scheduler.run(reference, policy, limit, kNoCutoff, bias, decoded));
       checkDecode(problem, decoded, limit, counts);
       if (testing::Test::HasFatalFailure())
         return;
+      // What is just shorter than the cutoff is found: nothing is given up for work that a pack does away with.
+      Decoded again;
+      ASSERT_TRUE(scheduler.run(reference, policy, limit, decoded.makespan + 1, bias, again));
+      ASSERT_EQ(again.makespan, decoded.makespan);
     }
   }
 }
@@ -136,6 +141,56 @@ TEST(ListScheduler, StopsAtTheCutoff) {
   Decoded decoded;
   ASSERT_TRUE(scheduler.run(reference, Policy(), kUnlimited, kNoCutoff, {}, decoded));
   EXPECT_FALSE(scheduler.run(reference, Policy(), kUnlimited, decoded.makespan, {}, decoded));
+}
+
+// Two gathers behind casts of 60 ns, which one pack of 30 ns does away with, beside a long compute: the compute lane
+// has less to do than all computes together, and a cutoff between the two sums is met.
+TEST(ListScheduler, CutoffsKnowThatPacksDoCasts) {
+  Problem problem;
+  problem.laneNames = {"compute", "@dp"};
+  problem.copyCost = [](Bytes read, Bytes written) { return (read + written) / 10; };
+  problem.mergeKeys.push_back({CollectiveKind::AllGather, 1, 2, [](Bytes bytes) { return 2000 + bytes; }, -1, {}});
+  auto add = [&](const Node &node, std::vector<int32_t> preds, std::vector<int32_t> touches) {
+    problem.nodes.push_back(node);
+    problem.members.emplace_back();
+    problem.preds.append(preds);
+    problem.touches.append(touches);
+  };
+  for (NodeId first : {0, 3}) {
+    int32_t input = 2 * first / 3, output = input + 1;
+    problem.buffers.push_back({50, first, false});
+    problem.buffers.push_back({100, first + 1, true});
+    Node cast, start, wait;
+    cast.cost = 60;
+    start.kind = NodeKind::Start;
+    start.lane = 1;
+    start.cost = 2100;
+    start.bytes = 100;
+    start.collective = CollectiveKind::AllGather;
+    start.mergeKey = 0;
+    wait.kind = NodeKind::Wait;
+    wait.start = first + 1;
+    add(cast, {}, {input});
+    add(start, {first}, {input, output});
+    add(wait, {first + 1}, {input, output});
+    problem.members[first + 1] = {first + 2, input, output, 50, 100, first, 100};
+  }
+  Node work;
+  work.cost = 9000;
+  add(work, {}, {});
+  problem.finalize();
+  ASSERT_EQ(problem.validate(), "");
+  ScheduleFacts facts(problem, /*bucketing=*/true);
+  ListScheduler scheduler(facts);
+  Reference reference(facts, identityOrder(problem));
+  Policy policy;
+  policy.form = FormChoice::Packed;
+  Decoded decoded, again;
+  ASSERT_TRUE(scheduler.run(reference, policy, kUnlimited, kNoCutoff, {}, decoded));
+  ASSERT_EQ(decoded.buckets.size(), 1u);
+  ASSERT_LT(decoded.makespan, 60 + 60 + 9000);
+  EXPECT_TRUE(scheduler.run(reference, policy, kUnlimited, decoded.makespan + 1, {}, again));
+  EXPECT_EQ(again.makespan, decoded.makespan);
 }
 
 } // namespace

@@ -36,7 +36,7 @@ struct CollectiveRow {
   Ns cost = 0;
   /// How long the compute lane stood still in its waits, ns.
   Ns exposed = 0;
-  /// What keeps it from being hidden, in words; "hidden" where nothing is exposed.
+  /// What keeps it from being hidden, in words; "already hidden" where nothing is exposed.
   std::string limitingFactor;
 };
 
