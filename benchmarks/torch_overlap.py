@@ -98,7 +98,7 @@ def curves_of(importer, machine: str) -> dict[tuple, list[tuple[int, float]]]:
     """Cost by size of each kind, group and element type of collective that may be merged: pairs (bytes of input and
     output together, ms), from a module of nothing but such collectives."""
     lines, points = [], {}
-    for (kind, group, element), node in importer.samples.items():
+    for (kind, group, element), [(node, _), *_] in importer.samples.items():
         if kind not in SAMPLED_KINDS:
             continue
         ranks, width = len(importer.group_ranks[group.strip('"')]), node.meta["val"].dtype.itemsize
@@ -137,7 +137,7 @@ def estimator(gm, machine: str):
     def base(node):
         return str(node.target).split(".")[1].removesuffix("_out").removesuffix("_coalesced"), str(node.args[-1])
 
-    for key, node in importer.samples.items():
+    for key, [(node, _), *_] in importer.samples.items():
         if key[0] in SAMPLED_KINDS:
             keys.setdefault((*base(node), node.meta["val"].dtype), curves[key[0], key[1].strip('"'), key[2]])
 

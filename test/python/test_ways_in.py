@@ -63,16 +63,18 @@ def test_every_way_in_schedules(step):
 def test_a_second_run_and_another_rank_find_the_right_code(tmp_path, monkeypatch):
     """One cache for all: the code of a packed gather holds the rank."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    found, slices = [], []
+    found, slices, signatures = [], [], set()
     for rank in (0, 0, 1, 1):
         counters.clear()
         codes, reports = compiled(with_options, rank, caches=True)
         inductor, aot = counters["inductor"], counters["aot_autograd"]
         found.append(bool(inductor["fxgraph_cache_hit"] or aot["autograd_cache_hit"]))
         slices += [int(s) for c in codes for s in re.findall(r"all_gather_into_tensor_out\S*\(.*?, (\d+)\), 4", c)]
+        signatures.add(ct.verify_ranks())
         assert places(reports) == (["code"] if found[-1] else ["graph", "kernels", "code"])
     assert found == [False, True, False, True]
     assert slices == [0, 0, 128, 128], slices
+    assert len(signatures) == 1 and "" not in signatures  # for verify_ranks it makes no difference where code came from
 
 
 def test_the_key_tells_jobs_apart():
