@@ -87,8 +87,10 @@ class Shape:
 def shape_of(graph: fx.Graph, options: Options) -> Shape:
     """What later graphs of the same program are known by."""
     starts = starts_of(graph)
+    key = dataclasses.replace(options, runtime_estimation=None).shared_key() + (
+        " estimated" if options.runtime_estimation is not None else "")
     groups = [group_of(s, spec_of(s))[0] for s in starts]
-    return Shape([_line(s, g) for s, g in zip(starts, groups)], groups, options.key() or repr(options))
+    return Shape([_line(s, g) for s, g in zip(starts, groups)], groups, key)
 
 
 def sequence(graph_starts: list[fx.Node], plan) -> Decision:

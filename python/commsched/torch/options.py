@@ -73,13 +73,17 @@ class Options:
         """A hash of everything that decides the code of a graph: the options, the profile, the library and the sources of
         this package by their contents, this process's rank, and which ranks each group has. The rank is in the code: a
         packed gather writes into its own slice. None with a user's estimator, of which nothing is known."""
+        shared = self.shared_key()
+        return None if shared is None else hashlib.sha256(f"{shared} {json.dumps(_job(), default=str)}".encode()).hexdigest()
+
+    def shared_key(self) -> str | None:
+        """What of `key` all ranks have alike: all but the rank and the groups. None with a user's estimator."""
         if self.runtime_estimation is not None:
             return None
         described = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         path = machine_file(self.machine)
         described["profile"] = path.read_text() if path else None
         described["version"] = [__version__, program.version(), _content()]
-        described["job"] = _job()
         return hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode()).hexdigest()
 
 
