@@ -87,6 +87,9 @@ def test_the_key_tells_jobs_apart():
     keys = [Options().key(), key(4, 0), key(4, 1), key(8, 0), key(4, 0, [(0, 1)]), key(4, 0, [(0, 2)])]
     assert len(set(keys)) == len(keys) and key(4, 1) == keys[2]
     assert Options(effort=1).key() != Options().key()
+    with fake_world(4, 1):  # what ranks compare knows no ranks
+        first = Options().shared_key()
+    assert first == Options().shared_key()
 
 
 def test_unknown_machines_are_found_at_once():
