@@ -28,6 +28,10 @@ public:
   GreedyBucketer(const Problem &problem, llvm::ArrayRef<NodeId> candidates, const GreedyBucketOptions &options)
       : problem(problem), options(options), keyOf(problem.size(), kNone), height(problem.size(), 0),
         missing(problem.size()), gone(problem.size(), false), keys(problem.mergeKeys.size()) {
+    for (size_t key = 0; key < keys.size(); ++key) {
+      auto caps = options.capsOfKind.find(problem.mergeKeys[key].kind);
+      keys[key].caps = caps == options.capsOfKind.end() || caps->second.empty() ? options.caps : caps->second;
+    }
     for (NodeId start : candidates)
       if (isMergeable(problem, start)) {
         keyOf[start] = problem.nodes[start].mergeKey;
@@ -61,11 +65,13 @@ private:
     int32_t absent = 0;
     /// Buckets so far, those of one member included.
     int32_t buckets = 0;
+    /// Of buckets by their number.
+    llvm::ArrayRef<Bytes> caps;
   };
 
-  /// Largest bucket of number `index`, bytes. Without a cap, what can be counted.
-  Bytes capOf(int32_t index) const {
-    Bytes cap = options.caps.empty() ? -1 : options.caps[std::min<size_t>(index, options.caps.size() - 1)];
+  /// Largest next bucket of a key, bytes. Without a cap, what can be counted.
+  static Bytes nextCap(const Key &key) {
+    Bytes cap = key.caps.empty() ? -1 : key.caps[std::min<size_t>(key.buckets, key.caps.size() - 1)];
     return cap < 0 ? std::numeric_limits<Bytes>::max() : cap;
   }
 
@@ -116,7 +122,8 @@ private:
 
   /// Takes from the pool, in program order, what fits into the next bucket; one candidate always does.
   void giveBucket(Key &key) {
-    Bytes cap = capOf(key.buckets++), bytes = 0;
+    Bytes cap = nextCap(key), bytes = 0;
+    ++key.buckets;
     Bucket bucket;
     bucket.form = options.form;
     while (!key.pool.empty()) {

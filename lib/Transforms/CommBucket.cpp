@@ -42,29 +42,45 @@ Value getCastOrViewed(Operation *op) {
   return getAliasedValue(op->getResult(0));
 }
 
-/// A parameter's shard: an argument of the function, or casts and views of one.
-bool isArgument(Value value) {
-  while (Operation *def = value.getDefiningOp()) {
+/// An argument of the function.
+bool isFunctionArgument(Value value) {
+  auto argument = dyn_cast<BlockArgument>(value);
+  return argument && argument.getOwner()->isEntryBlock() &&
+         argument.getOwner()->getParentOp()->hasTrait<OpTrait::IsIsolatedFromAbove>();
+}
+
+/// A parameter's shard: an argument of the function, or casts and views of one; by the exact rule at most one cast.
+bool isParameter(Value value, bool exact) {
+  Operation *def = value.getDefiningOp();
+  if (exact)
+    return isFunctionArgument(def && isElementTypeCast(def) ? def->getOperand(0) : value);
+  for (; def; def = value.getDefiningOp()) {
     value = getCastOrViewed(def);
     if (!value)
       return false;
   }
-  Block *owner = cast<BlockArgument>(value).getOwner();
-  return owner->isEntryBlock() && owner->getParentOp()->hasTrait<OpTrait::IsIsolatedFromAbove>();
+  return isFunctionArgument(value);
 }
 
-/// A gradient: only the outputs see the value, through a chain of casts and views at most.
-bool onlyReachesOutputs(Value value) {
-  while (true) {
-    if (llvm::all_of(value.getUsers(), [](Operation *user) { return user->hasTrait<OpTrait::IsTerminator>(); }))
-      return true;
-    if (!value.hasOneUse())
+/// Whether only the function's results see the value. What a loop yields is none of them.
+bool isOutput(Value value) {
+  return llvm::all_of(value.getUsers(), [](Operation *user) {
+    return user->hasTrait<OpTrait::ReturnLike>() && user->getParentOp()->hasTrait<OpTrait::IsIsolatedFromAbove>();
+  });
+}
+
+/// A gradient: only the outputs see the value, through a chain of casts and views at most; by the exact rule through
+/// one cast at most.
+bool onlyReachesOutputs(Value value, bool exact) {
+  for (bool isFirst = true; !isOutput(value); isFirst = false) {
+    if (!value.hasOneUse() || (exact && !isFirst))
       return false;
     Operation *user = *value.user_begin();
-    if (getCastOrViewed(user) != value)
+    if (getCastOrViewed(user) != value || (exact && !isElementTypeCast(user)))
       return false;
     value = user->getResult(0);
   }
+  return true;
 }
 
 /// What keeps a node that has the form from being merged, or empty.
@@ -109,15 +125,15 @@ private:
       return "its kind is not among those to merge";
     if (StringRef obstacle = findMergeObstacle(start); !obstacle.empty())
       return obstacle;
-    if (StringRef obstacle = ::findObstacle(problem, node); !obstacle.empty() || !fsdpOnly)
+    if (StringRef obstacle = ::findObstacle(problem, node); !obstacle.empty() || !(fsdpOnly || fsdpExact))
       return obstacle;
     if (isa<AllReduceOp>(*start))
       return "it is an all-reduce: fully sharded parameters are gathered and scattered";
-    if (isa<AllGatherOp>(*start) && !isArgument(start.getCollectiveInputs().front()))
+    if (isa<AllGatherOp>(*start) && !isParameter(start.getCollectiveInputs().front(), fsdpExact))
       return "it does not gather an argument of the function";
     if (isa<ReduceScatterOp>(*start)) {
       auto wait = cast<WaitOp>(*start.getCollectiveFuture().user_begin());
-      if (!onlyReachesOutputs(wait->getResult(0)))
+      if (!onlyReachesOutputs(wait->getResult(0), fsdpExact))
         return "its result is used by more than the outputs";
     }
     return "";
@@ -147,6 +163,10 @@ private:
     }
     GreedyBucketOptions options;
     options.caps.assign(capBytes.begin(), capBytes.end());
+    options.capsOfKind[CollectiveKind::AllGather].assign(allGatherCapBytes.begin(), allGatherCapBytes.end());
+    options.capsOfKind[CollectiveKind::ReduceScatter].assign(reduceScatterCapBytes.begin(),
+                                                             reduceScatterCapBytes.end());
+    options.capsOfKind[CollectiveKind::AllReduce].assign(allReduceCapBytes.begin(), allReduceCapBytes.end());
     options.form = form;
     std::vector<Bucket> buckets = greedyBuckets(loaded.problem, candidates, options);
     remarkSingles(loaded, candidates, buckets);

@@ -50,7 +50,7 @@ func.func @scatters(%a: tensor<16xf32>, %b: tensor<16xf32>, %c: tensor<16xf32>, 
   %f3 = comm.reduce_scatter sum %d on @dp : (tensor<16xf32>) -> !comm.future<tensor<4xf32>>
   %w3 = comm.wait %f3 : !comm.future<tensor<4xf32>>
   comm.compute "log"(%w3) side_effects : (tensor<4xf32>) -> ()
-  // Or something in a loop.
+  // Or a loop, which starts from it.
   %zero = arith.constant 0 : index
   %one = arith.constant 1 : index
   // expected-remark @+1 {{Reason="its result is used by more than the outputs"}}
@@ -60,4 +60,24 @@ func.func @scatters(%a: tensor<16xf32>, %b: tensor<16xf32>, %c: tensor<16xf32>, 
     scf.yield %x : tensor<4xf32>
   }
   return %w0, %v, %r, %w3, %l : tensor<4xf32>, tensor<2x2xf64>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// What a loop's body yields is no result of the function, wherever the loop's results go.
+comm.group @dp #comm.iota<[1, 4]>
+func.func @yields(%x: tensor<16xf32>, %y: tensor<16xf32>, %n: index) -> (tensor<4xf32>, tensor<4xf32>) {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %i0 = tensor.empty() : tensor<4xf32>
+  %out:2 = scf.for %i = %zero to %n step %one iter_args(%a = %i0, %b = %i0) -> (tensor<4xf32>, tensor<4xf32>) {
+    // expected-remark @+1 {{Reason="its result is used by more than the outputs"}}
+    %f = comm.reduce_scatter sum %x on @dp : (tensor<16xf32>) -> !comm.future<tensor<4xf32>>
+    %r = comm.wait %f : !comm.future<tensor<4xf32>>
+    // expected-remark @+1 {{Reason="its result is used by more than the outputs"}}
+    %g = comm.reduce_scatter sum %y on @dp : (tensor<16xf32>) -> !comm.future<tensor<4xf32>>
+    %s = comm.wait %g : !comm.future<tensor<4xf32>>
+    scf.yield %r, %s : tensor<4xf32>, tensor<4xf32>
+  }
+  return %out#0, %out#1 : tensor<4xf32>, tensor<4xf32>
 }

@@ -2,6 +2,8 @@
 // RUN: comm-opt %s --comm-bucket="cap-bytes=64,256" | FileCheck %s --check-prefix=CAPS
 // RUN: comm-opt %s --comm-bucket="cap-bytes=0" | FileCheck %s --check-prefix=NONE
 // RUN: comm-opt %s --comm-bucket="cap-bytes=1" | FileCheck %s --check-prefix=NONE
+// RUN: comm-opt %s --comm-bucket="cap-bytes=0 all-gather-cap-bytes=64,256" | FileCheck %s --check-prefixes=CAPS,CAPS-GATHERS
+// RUN: comm-opt %s --comm-bucket="cap-bytes=0 reduce-scatter-cap-bytes=128 all-reduce-cap-bytes=-1" | FileCheck %s --check-prefixes=NONE,CAPS-OTHERS
 // RUN: comm-opt %s --comm-bucket="kinds=all_reduce" | FileCheck %s --check-prefix=KINDS
 // RUN: comm-opt %s --comm-bucket="form=coalesced" | FileCheck %s --check-prefix=COALESCED
 // RUN: comm-opt %s --comm-bucket="fsdp-only" | FileCheck %s --check-prefix=FSDP
@@ -53,10 +55,16 @@ func.func @gathers(%a: tensor<4xf32>, %b: tensor<2x2xf32>, %c: tensor<4xf64>, %d
 }
 
 // FSDP-LABEL: func @scatters
+// CAPS-GATHERS-LABEL: func @scatters
+// CAPS-OTHERS-LABEL: func @scatters
 // KINDS-LABEL: func @scatters
 func.func @scatters(%a: tensor<16xf32>, %b: tensor<16xf32>, %c: tensor<16xf32>) -> (tensor<4xf32>, tensor<4xf64>, tensor<4xf32>, tensor<16xf32>, tensor<16xf32>) {
   // FSDP: comm.fsdp.chunk_cat %arg0, %arg1 chunks 4
   // FSDP: comm.reduce_scatter sum %arg2 on @dp
+  // CAPS-GATHERS-NOT: comm.fsdp
+  // CAPS-OTHERS: comm.fsdp.chunk_cat %{{.*}}, %{{.*}} chunks 4
+  // CAPS-OTHERS: comm.reduce_scatter sum %arg2 on @dp
+  // CAPS-OTHERS: comm.fsdp.chunk_cat %{{.*}}, %{{.*}} chunks 1
   // KINDS: comm.reduce_scatter sum %arg0
   // KINDS: comm.fsdp.chunk_cat %{{.*}}, %{{.*}} chunks 1
   %f0 = comm.reduce_scatter sum %a on @dp : (tensor<16xf32>) -> !comm.future<tensor<4xf32>>

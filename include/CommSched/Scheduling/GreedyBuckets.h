@@ -14,6 +14,7 @@
 #define COMMSCHED_SCHEDULING_GREEDYBUCKETS_H
 
 #include "CommSched/Scheduling/Bucketing.h"
+#include <map>
 
 namespace commsched {
 
@@ -21,6 +22,8 @@ struct GreedyBucketOptions {
   /// Of each key, the largest total of the members' `bytes` by number of the bucket (those of one member count); the
   /// last holds for all that follow. No limit where negative, or where there is none.
   std::vector<Bytes> caps;
+  /// The same for keys of one kind, in place of `caps` unless empty.
+  std::map<CollectiveKind, std::vector<Bytes>> capsOfKind;
   BucketForm form = BucketForm::Packed;
 };
 

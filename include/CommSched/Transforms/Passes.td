@@ -81,6 +81,10 @@ def CommBucket : Pass<"comm-bucket"> {
     ListOption<"capBytes", "cap-bytes", "int64_t",
                "largest merged collective in bytes (gathered, or sent) by number of the bucket; the last holds for the rest; "
                "no limit where negative or not given">,
+    ListOption<"allGatherCapBytes", "all-gather-cap-bytes", "int64_t", "the same for all-gathers, in place of cap-bytes">,
+    ListOption<"reduceScatterCapBytes", "reduce-scatter-cap-bytes", "int64_t",
+               "the same for reduce-scatters, in place of cap-bytes">,
+    ListOption<"allReduceCapBytes", "all-reduce-cap-bytes", "int64_t", "the same for all-reduces, in place of cap-bytes">,
     Option<"form", "form", "::commsched::BucketForm", "::commsched::BucketForm::Packed", "how a bucket's data moves",
            [{::llvm::cl::values(
              clEnumValN(::commsched::BucketForm::Packed, "packed", "through one buffer"),
@@ -91,6 +95,8 @@ def CommBucket : Pass<"comm-bucket"> {
     Option<"fsdpOnly", "fsdp-only", "bool", "false",
            "merge only all-gathers of the function's arguments and reduce-scatters that only reach its results, through "
            "casts and views, and no all-reduces">,
+    Option<"fsdpExact", "fsdp-exact", "bool", "false",
+           "fsdp-only as PyTorch's bucketing has it: with one cast of the element type at most, and no views">,
     ListOption<"kinds", "kinds", "std::string", "what to merge: all_gather, reduce_scatter, all_reduce; all by default">,
   ];
 }
