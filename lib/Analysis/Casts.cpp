@@ -7,19 +7,11 @@
 //===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Casts.h"
-#include "CommSched/Dialect/Comm/CommDialect.h"
+#include "CommSched/Dialect/Comm/CommSizes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "llvm/ADT/StringSwitch.h"
 
 using namespace mlir;
 using namespace commsched;
-
-/// The casts of the frameworks whose graphs are imported as `comm.compute`.
-static bool isCastName(StringRef name) {
-  return llvm::StringSwitch<bool>(name)
-      .Cases({"prims.convert_element_type.default", "aten._to_copy.default", "aten.to.dtype", "cast"}, true)
-      .Default(false);
-}
 
 bool commsched::isElementTypeCast(Operation *op) {
   if (op->getNumOperands() != 1 || op->getNumResults() != 1)
@@ -32,6 +24,6 @@ bool commsched::isElementTypeCast(Operation *op) {
   if (isa<arith::TruncFOp, arith::ExtFOp>(op))
     return true;
   auto compute = dyn_cast<comm::ComputeOp>(op);
-  return compute && isCastName(compute.getName()) && !compute.getAliases() && !compute.getMutates() &&
+  return compute && comm::isCastName(compute.getName()) && !compute.getAliases() && !compute.getMutates() &&
          !compute.getSideEffects();
 }

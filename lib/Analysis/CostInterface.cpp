@@ -7,7 +7,7 @@
 //===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/CostInterface.h"
-#include "CommSched/Dialect/Comm/CommDialect.h"
+#include "CommSched/Dialect/Comm/CommSizes.h"
 #include "CostModels.h"
 #include "Rounding.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -67,29 +67,7 @@ ElementType commsched::elementTypeOf(Type type) {
   }
 }
 
-/// The hint for a value of dynamic size.
-static std::optional<Bytes> getBytesHint(Value value) {
-  if (auto result = dyn_cast<OpResult>(value)) {
-    auto hint = result.getOwner()->getAttrOfType<DenseI64ArrayAttr>(CommDialect::kBytesHintAttrName);
-    if (hint && result.getResultNumber() < hint.size())
-      return hint[result.getResultNumber()];
-    return std::nullopt;
-  }
-  auto argument = cast<BlockArgument>(value);
-  auto function = dyn_cast_if_present<FunctionOpInterface>(argument.getOwner()->getParentOp());
-  if (!function || !argument.getOwner()->isEntryBlock())
-    return std::nullopt;
-  auto hint = function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(), CommDialect::kBytesHintAttrName);
-  return hint ? std::optional<Bytes>(hint.getInt()) : std::nullopt;
-}
-
-Bytes commsched::bytesOf(Value value) {
-  if (!isa<TensorType, BaseMemRefType>(value.getType()))
-    return 0;
-  if (std::optional<Bytes> bytes = getStaticBytes(value.getType()))
-    return *bytes;
-  return getBytesHint(value).value_or(0);
-}
+Bytes commsched::bytesOf(Value value) { return getKnownBytes(value).value_or(0); }
 
 Bytes commsched::bytesOf(ValueRange values) {
   Bytes bytes = 0;

@@ -9,6 +9,7 @@
 #include "CommSched/Analysis/OperationCosts.h"
 #include "CommSched/Analysis/Environment.h"
 #include "CommSched/Analysis/Storage.h"
+#include "CommSched/Dialect/Comm/CommSizes.h"
 #include "Rounding.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -177,6 +178,7 @@ OpWork OperationCosts::resolve(Operation *op, OpCostSource &source) const {
     source = OpCostSource::Collective;
     auto parts = static_cast<int64_t>(start.getCollectiveInputs().size());
     work = timed((*curveOf(start))(getCollectiveBytes(start), parts));
+    work.known = hasKnownBytes(start);
   } else if (std::optional<Ns> measured = lookUp()) {
     source = OpCostSource::Table;
     work = timed(*measured);

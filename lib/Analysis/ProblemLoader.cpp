@@ -52,7 +52,8 @@ public:
       dropImpliedOfWaits();
     problem.finalize();
     problem.argumentBytes = storage.argumentBytes();
-    result.unknownSizes = storage.unknownSizes();
+    result.unknownValues.assign(storage.unknownSizes().begin(), storage.unknownSizes().end());
+    result.unknownSizes = static_cast<int64_t>(result.unknownValues.size());
     if (options.bucketing)
       loadMergeKeys();
   }

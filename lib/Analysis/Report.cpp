@@ -77,6 +77,16 @@ std::string commsched::nameOperation(Operation *op) {
   return compute ? compute.getName().str() : op->getName().getStringRef().str();
 }
 
+/// Values of unknown size that a report names.
+static constexpr size_t kNamedValues = 8;
+
+static std::string nameValue(Value value) {
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    return "argument " + std::to_string(argument.getArgNumber());
+  Operation *op = value.getDefiningOp();
+  return op->getName().getStringRef().str() + " (" + nameOperation(op) + ")";
+}
+
 std::string commsched::describeReason(const StartReason &reason, StringRef blocker, Bytes limit) {
   switch (reason.factor) {
   case LimitingFactor::AlreadyHidden:
@@ -165,6 +175,8 @@ BlockSnapshot commsched::measureBlock(Block &block, const OperationCosts &costs,
   snapshot.arena = plan.total;
   snapshot.arenaBound = plan.bound;
   snapshot.unknownSizes = loaded.unknownSizes;
+  for (Value value : ArrayRef<Value>(loaded.unknownValues).take_front(kNamedValues))
+    snapshot.unknownValues.push_back(nameValue(value));
   snapshot.unknownCosts = loaded.unknownCosts;
   snapshot.lanes = problem.laneNames;
   snapshot.laneLoads = timeline.load;
@@ -268,6 +280,7 @@ llvm::json::Value Report::toJSON() const {
          llvm::json::Object{{"before", before.arena}, {"after", after.arena}, {"lower_bound", after.arenaBound}}},
         {"solve_ns", block.solve},
         {"unknown_sizes", after.unknownSizes},
+        {"unknown_values", llvm::json::Array(after.unknownValues)},
         {"unknown_costs", after.unknownCosts},
         {"signature", block.signature},
         {"traffic", llvm::json::Object{{"before", trafficToJSON(before)}, {"after", trafficToJSON(after)}}},

@@ -7,6 +7,7 @@
 //===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Report.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/WithColor.h"
 
@@ -78,6 +79,14 @@ static void printExposed(const BlockReport &block, raw_ostream &os) {
                   formatBytes(row->bytes), formatNs(row->cost), formatNs(row->exposed), row->limitingFactor);
 }
 
+/// " (this, that, ...)", or nothing.
+static std::string namesOf(const BlockSnapshot &snapshot) {
+  if (snapshot.unknownValues.empty())
+    return "";
+  bool isAll = static_cast<int64_t>(snapshot.unknownValues.size()) == snapshot.unknownSizes;
+  return " (" + join(snapshot.unknownValues, ", ") + (isAll ? ")" : ", ...)");
+}
+
 static void printBlock(const BlockReport &block, raw_ostream &os) {
   const BlockSnapshot &before = block.before, &after = block.after;
   WithColor(os, raw_ostream::CYAN, /*Bold=*/true) << block.name;
@@ -101,9 +110,9 @@ static void printBlock(const BlockReport &block, raw_ostream &os) {
     printLine(os, "load " + lane, "", formatNs(load), "");
   printTraffic(block, os);
   if (after.unknownSizes || after.unknownCosts)
-    WithColor(os, raw_ostream::YELLOW) << formatv("  {0} values of unknown size count as 0 bytes; {1} operations of "
+    WithColor(os, raw_ostream::YELLOW) << formatv("  {0} values of unknown size count as 0 bytes{2}; {1} operations of "
                                                   "unknown cost are guessed from their operands\n",
-                                                  after.unknownSizes, after.unknownCosts);
+                                                  after.unknownSizes, after.unknownCosts, namesOf(after));
   printExposed(block, os);
 }
 

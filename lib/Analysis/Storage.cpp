@@ -12,6 +12,7 @@
 //===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Storage.h"
+#include "CommSched/Dialect/Comm/CommSizes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -115,20 +116,10 @@ void StorageMap::referToUnion(Value value, ValueRange sources) {
   refer(value, ids);
 }
 
-Bytes StorageMap::bytesOf(Type type, std::optional<Bytes> hint) {
-  if (std::optional<Bytes> bytes = getStaticBytes(type))
-    return *bytes;
-  if (!hint)
-    ++numUnknownSizes;
-  return hint.value_or(0);
-}
-
-/// The hint of a result, from `comm.bytes_hint`.
-static std::optional<Bytes> getHint(OpResult result) {
-  auto hint = result.getOwner()->getAttrOfType<DenseI64ArrayAttr>(CommDialect::kBytesHintAttrName);
-  if (!hint)
-    return std::nullopt;
-  return hint[result.getResultNumber()];
+Bytes StorageMap::bytesOf(Value value, std::optional<Bytes> known) {
+  if (!known)
+    unknown.push_back(value);
+  return known.value_or(0);
 }
 
 /// Attribute `name` of a function's argument.
@@ -140,15 +131,17 @@ static Attribute getArgumentAttr(BlockArgument argument, StringRef name) {
 }
 
 void StorageMap::addArgument(BlockArgument argument) {
-  std::optional<Bytes> hint;
-  if (auto attr = dyn_cast_if_present<IntegerAttr>(getArgumentAttr(argument, CommDialect::kBytesHintAttrName)))
-    hint = attr.getInt();
   Bytes bytes = 0;
   if (auto future = dyn_cast<FutureType>(argument.getType())) {
-    for (Type type : future.getTypes())
-      bytes += bytesOf(type, std::exchange(hint, hint ? std::optional<Bytes>(0) : std::nullopt));
+    std::optional<Bytes> hint;
+    if (auto attr = dyn_cast_if_present<IntegerAttr>(getArgumentAttr(argument, CommDialect::kBytesHintAttrName)))
+      hint = attr.getInt();
+    for (Type type : future.getTypes()) {
+      std::optional<Bytes> size = getStaticBytes(type);
+      bytes += bytesOf(argument, size ? size : std::exchange(hint, hint ? std::optional<Bytes>(0) : std::nullopt));
+    }
   } else {
-    bytes = bytesOf(argument.getType(), hint);
+    bytes = bytesOf(argument, getKnownBytes(argument));
   }
   StorageId id = allocate(nullptr, bytes, /*nested=*/false);
   storage[id].donated = static_cast<bool>(getArgumentAttr(argument, CommDialect::kDonatedAttrName));
@@ -204,16 +197,14 @@ void StorageMap::visitCopyIn(FsdpAllGatherCopyInOp copyIn, bool nested) {
 
 void StorageMap::visitStart(CollectiveOpInterface start, bool nested) {
   Value future = start.getCollectiveFuture();
-  std::optional<Bytes> hint = getHint(cast<OpResult>(future));
   llvm::SmallVector<Slice, 1> &values = futureValues[future];
   llvm::SmallVector<StorageId, 4> inFlight;
-  for (auto [index, type] : llvm::enumerate(cast<FutureType>(future.getType()).getTypes())) {
+  for (unsigned index = 0, size = cast<FutureType>(future.getType()).getTypes().size(); index < size; ++index) {
     llvm::SmallVector<StorageId, 2> ids;
     if (!start.getCollectiveDests().empty())
       ids = llvm::to_vector<2>(of(start.getCollectiveDests()[index]));
-    else // a hint is for the whole future: its first value gets it
-      ids.push_back(
-          allocate(start, bytesOf(type, std::exchange(hint, hint ? std::optional<Bytes>(0) : std::nullopt)), nested));
+    else
+      ids.push_back(allocate(start, bytesOf(future, getKnownFutureBytes(start, index)), nested));
     values.push_back(addSlice(ids));
     llvm::append_range(inFlight, ids);
   }
@@ -234,7 +225,7 @@ void StorageMap::visitWait(WaitOp wait, bool nested) {
     } else if (!of(wait.getFuture()).empty()) {
       refer(result, of(wait.getFuture())); // a future that came in: one class for all that it carries
     } else {
-      refer(result, allocate(wait, bytesOf(result.getType(), getHint(result)), nested));
+      refer(result, allocate(wait, bytesOf(result, getKnownBytes(result)), nested));
     }
   }
 }
@@ -264,7 +255,7 @@ void StorageMap::visitResult(OpResult result, bool nested) {
     storage[id].unknownOrigin = true;
     return refer(result, id);
   }
-  refer(result, allocate(op, bytesOf(result.getType(), getHint(result)), nested));
+  refer(result, allocate(op, bytesOf(result, getKnownBytes(result)), nested));
 }
 
 void StorageMap::visitTerminator(Operation *terminator) {

@@ -53,8 +53,10 @@ struct LoadedBlock {
   std::vector<mlir::FlatSymbolRefAttr> laneGroups;
   /// The machine's slow-downs, for simulate() and ScheduleOptions::slowDown.
   SlowDown slowDown;
-  /// Values of dynamic size without a hint (they count as 0 bytes), and operations whose cost nothing tells.
+  /// Values of dynamic size that follows from no hint (they count as 0 bytes), and operations whose cost nothing tells.
   int64_t unknownSizes = 0, unknownCosts = 0;
+  /// The values of unknown size; futures for what is in flight.
+  std::vector<mlir::Value> unknownValues;
 };
 
 /// Loads `block`. Operations with regions are one node with the cost and the peak of what is inside; a region with

@@ -65,6 +65,8 @@ struct BlockSnapshot {
   Ns limitBound = 0;
   std::string limitBoundBy;
   int64_t unknownSizes = 0, unknownCosts = 0;
+  /// The first of the values of unknown size, in words: "argument 0", or the operation that makes it.
+  std::vector<std::string> unknownValues;
   std::vector<CollectiveRow> rows;
   std::vector<std::string> lanes;
   std::vector<Ns> laneLoads;

@@ -65,8 +65,8 @@ public:
   /// Bytes of the block's arguments that live throughout.
   Bytes argumentBytes() const { return numArgumentBytes; }
 
-  /// Values whose size is dynamic and has no hint; they count as 0 bytes.
-  int64_t unknownSizes() const { return numUnknownSizes; }
+  /// Values, and futures of values, whose size is dynamic and follows from no hint; they count as 0 bytes.
+  llvm::ArrayRef<mlir::Value> unknownSizes() const { return unknown; }
 
 private:
   /// A range of `pool`.
@@ -83,7 +83,8 @@ private:
   void visitTerminator(mlir::Operation *terminator);
 
   StorageId allocate(mlir::Operation *def, Bytes bytes, bool nested);
-  Bytes bytesOf(mlir::Type type, std::optional<Bytes> hint);
+  /// Takes note of `value` where its size is not known.
+  Bytes bytesOf(mlir::Value value, std::optional<Bytes> known);
   Slice addSlice(llvm::ArrayRef<StorageId> ids);
   void refer(mlir::Value value, llvm::ArrayRef<StorageId> ids) { slices[value] = addSlice(ids); }
   void referToUnion(mlir::Value value, mlir::ValueRange sources);
@@ -95,7 +96,7 @@ private:
   llvm::DenseMap<mlir::Value, mlir::Operation *> starts;
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Slice, 1>> futureValues;
   Bytes numArgumentBytes = 0;
-  int64_t numUnknownSizes = 0;
+  std::vector<mlir::Value> unknown;
 };
 
 /// The operand whose storage a result has, as far as the operation itself tells: its StorageOpInterface, a view, a

@@ -7,11 +7,8 @@
 
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "mlir/IR/DialectImplementation.h"
-#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "llvm/ADT/SmallPtrSet.h"
-#include "llvm/Support/MathExtras.h"
-#include <limits>
 
 using namespace mlir;
 using namespace commsched;
@@ -166,46 +163,6 @@ bool GroupOp::canDiscardOnUseEmpty() {
 
 GroupOp comm::lookupGroup(CollectiveOpInterface collective, SymbolTableCollection &symbols) {
   return symbols.lookupNearestSymbolFrom<GroupOp>(collective, collective.getGroupAttr());
-}
-
-/// Bytes of a value: by its type, or what `comm.bytes_hint` says of it; 0 where nothing does.
-static int64_t getHintedBytes(Value value) {
-  if (std::optional<int64_t> bytes = getStaticBytes(value.getType()))
-    return *bytes;
-  if (auto result = dyn_cast<OpResult>(value)) {
-    auto hint = result.getOwner()->getAttrOfType<DenseI64ArrayAttr>(CommDialect::kBytesHintAttrName);
-    return hint ? hint[result.getResultNumber()] : 0;
-  }
-  auto argument = cast<BlockArgument>(value);
-  auto function = dyn_cast_if_present<FunctionOpInterface>(argument.getOwner()->getParentOp());
-  if (!function || !argument.getOwner()->isEntryBlock())
-    return 0;
-  auto hint = function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(), CommDialect::kBytesHintAttrName);
-  return hint ? hint.getInt() : 0;
-}
-
-int64_t comm::getCollectiveBytes(CollectiveOpInterface collective) {
-  int64_t total = 0;
-  auto add = [&](int64_t bytes) {
-    if (llvm::AddOverflow(total, bytes, total))
-      total = std::numeric_limits<int64_t>::max();
-  };
-  bool byResult = collective.getCollectiveKind() == CollectiveKind::AllGather ||
-                  collective.getCollectiveKind() == CollectiveKind::Gather ||
-                  collective.getCollectiveKind() == CollectiveKind::Recv;
-  if (!byResult) {
-    for (Value input : collective.getCollectiveInputs())
-      add(getHintedBytes(input));
-    return total;
-  }
-  // The hint of a start is for all values of its future together.
-  ArrayRef<Type> types = cast<FutureType>(collective.getCollectiveFuture().getType()).getTypes();
-  if (!llvm::all_of(types, [](Type type) { return getStaticBytes(type).has_value(); }))
-    if (auto hint = collective->getAttrOfType<DenseI64ArrayAttr>(CommDialect::kBytesHintAttrName))
-      return hint[0];
-  for (Type type : types)
-    add(getStaticBytes(type).value_or(0));
-  return total;
 }
 
 //===-----------------------------------------------------------------------------------------===//
