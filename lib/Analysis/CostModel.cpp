@@ -29,6 +29,20 @@ std::shared_ptr<const CollectiveCurve> CostModel::curve(CollectiveKind kind, Gro
   return curve;
 }
 
+Ns CostModel::costOfOneShot(Bytes bytes, GroupShape shape) const {
+  if (shape.ranks <= 1)
+    return 0;
+  int64_t inside = std::clamp<int64_t>(shape.ranksPerNode, 1, shape.ranks) - 1, outside = shape.ranks - 1 - inside;
+  Wide wide = std::max<Bytes>(0, bytes);
+  Ns reading = 0, hop = 0;
+  for (auto [peers, link] : {std::pair(inside, &model.intra), std::pair(outside, &model.inter)})
+    if (peers > 0) {
+      reading = std::max(reading, timeAtRate(wide * peers, link->bytesPerSecond));
+      hop = std::max(hop, link->latency);
+    }
+  return addNs(addNs(model.launch, reading), addNs(hop, hop));
+}
+
 Ns CostModel::costOfCopy(Bytes read, Bytes written) const {
   Wide bytes = static_cast<Wide>(std::max<Bytes>(0, read)) + std::max<Bytes>(0, written);
   return bytes == 0 ? 0 : addNs(model.copyLaunch, timeAtRate(bytes, model.copyBytesPerSecond));

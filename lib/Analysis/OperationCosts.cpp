@@ -177,7 +177,10 @@ OpWork OperationCosts::resolve(Operation *op, OpCostSource &source) const {
   } else if (auto start = dyn_cast<CollectiveOpInterface>(op)) {
     source = OpCostSource::Collective;
     auto parts = static_cast<int64_t>(start.getCollectiveInputs().size());
-    work = timed((*curveOf(start))(getCollectiveBytes(start), parts));
+    Bytes bytes = getCollectiveBytes(start);
+    auto allReduce = dyn_cast<AllReduceOp>(op);
+    work = timed(allReduce && allReduce.getOneShot() ? costs.costOfOneShot(bytes, shapeOf(start))
+                                                     : (*curveOf(start))(bytes, parts));
     work.known = hasKnownBytes(start);
   } else if (std::optional<Ns> measured = lookUp()) {
     source = OpCostSource::Table;

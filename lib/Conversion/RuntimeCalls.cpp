@@ -26,6 +26,7 @@ ArrayRef<RuntimeSignature> commsched::getRuntimeSignatures() {
       {"commrt_all_gather_start", "spppllilp"},
       {"commrt_reduce_scatter_start", "sppplliidlp"},
       {"commrt_all_reduce_start", "spppliidlp"},
+      {"commrt_all_reduce_one_shot_start", "sppplilp"},
       {"commrt_all_to_all_start", "sppplllilp"},
       {"commrt_all_to_all_v_start", "spppppllilp"},
       {"commrt_check_rows", "sppll"},

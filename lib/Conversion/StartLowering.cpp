@@ -103,6 +103,10 @@ LogicalResult FunctionLowering::emitStart(CollectiveOpInterface start, Value in,
         return success();
       })
       .Case([&](AllReduceOp op) {
+        if (op.getOneShot()) {
+          call(loc, "commrt_all_reduce_one_shot_start", {handle, source, target, all, type, site, token});
+          return success();
+        }
         call(loc, "commrt_all_reduce_start",
              {handle, source, target, all, type, reduction(), scale(op.getScale()), site, token});
         return success();

@@ -69,6 +69,7 @@ struct Start {
   void setSplits(const int64_t *sendCounts, const int64_t *recvCounts, int64_t outer, int64_t inner);
 
   void checkSizes();
+  void checkApart();
   void setSite();
   void setFingerprint();
   bool stage();
@@ -94,6 +95,17 @@ void Start::checkSizes() {
   require(base.count <= INT64_MAX / size / std::max<int64_t>(1, members()), "the size overflows");
 }
 
+/// What others read must not be written meanwhile.
+void Start::checkApart() {
+  commrt_work &base = work->base;
+  checkSizes();
+  if (!error.empty() || group->index < 0)
+    return;
+  auto in = reinterpret_cast<uintptr_t>(base.in), out = reinterpret_cast<uintptr_t>(base.out);
+  uintptr_t bytes = static_cast<uintptr_t>(base.count * commrt_dtype_size(base.dtype));
+  require(in + bytes <= out || out + bytes <= in, "the output overlaps the input, which the other members read");
+}
+
 void Start::setSite() {
   commrt_work &base = work->base;
   if (base.site < 0 || base.site >= context->numSites)
@@ -115,6 +127,7 @@ void Start::setFingerprint() {
   hash = mix(hash, base.root);
   // Two equal collectives in another order are another schedule. The sides of a message have sites of their own.
   hash = mix(mix(hash, pointToPoint ? -1 : base.site), base.send_counts != nullptr);
+  hash = base.one_shot ? mix(hash, base.one_shot) : hash;
   // The pairs of a permute; uneven splits differ by rank, and the backend checks them pairwise.
   if (base.kind == COMMRT_PERMUTE)
     for (int64_t value : work->counts)
@@ -412,6 +425,17 @@ int32_t commrt_all_reduce_start(commrt_group *group, const void *in, void *out, 
     return refuseNull(token);
   Start start(group, COMMRT_ALL_REDUCE, in, out, count, dtype, site);
   start.setReduction(reduction, scale);
+  return start.run(token);
+}
+
+int32_t commrt_all_reduce_one_shot_start(commrt_group *group, const void *in, void *out, int64_t count, int32_t dtype,
+                                         int64_t site, commrt_token **token) {
+  if (!group)
+    return refuseNull(token);
+  Start start(group, COMMRT_ALL_REDUCE, in, out, count, dtype, site);
+  start.setReduction(COMMRT_SUM, 1.0);
+  start.work->base.one_shot = 1;
+  start.checkApart();
   return start.run(token);
 }
 

@@ -40,7 +40,7 @@ void MpiOperation::enlist() {
   group.finished.push_back(false);
 }
 
-bool MpiOperation::reducesAlone() const { return blockBytes() * size() <= aloneBytes; }
+bool MpiOperation::reducesAlone() const { return work->one_shot || blockBytes() * size() <= aloneBytes; }
 
 void MpiOperation::post(const void *data, int64_t bytes, const Transfer &transfer, Round which) {
   int tag = isPointToPoint() ? pointToPointTag + static_cast<int>(work->tag) * 2 + which

@@ -98,7 +98,7 @@ private:
   int32_t size() const { return static_cast<int32_t>(group.members.size()); }
   const char *in() const { return static_cast<const char *>(work->in); }
   char *out() const { return static_cast<char *>(work->out); }
-  /// Members reduce small values all by themselves: one round instead of two.
+  /// Members reduce small values, and those in one shot, all by themselves: one round instead of two.
   bool reducesAlone() const;
   /// First element of member i's share of an all_reduce in two rounds.
   int64_t share(int64_t member) const {

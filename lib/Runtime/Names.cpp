@@ -65,6 +65,8 @@ std::string commsched::runtime::describeWork(const commrt_work &work) {
   if (work.kind <= COMMRT_REDUCE &&
       (work.kind == COMMRT_REDUCE_SCATTER || work.kind == COMMRT_ALL_REDUCE || work.kind == COMMRT_REDUCE))
     text += std::string(" by ") + commrt_reduction_name(work.reduction);
+  if (work.one_shot)
+    text += " in one shot";
   if (work.site >= 0 || work.location) {
     text += " (";
     if (work.site >= 0)

@@ -42,6 +42,14 @@ struct Executor {
     return reduce(0, outs);
   }
 
+  /// Every member reads all inputs and writes its own output.
+  int32_t allReduceInOneShot() const {
+    for (int64_t member = 0; member < n; ++member)
+      if (int32_t status = reduce(0, {out(member)}))
+        return status;
+    return COMMRT_OK;
+  }
+
   int32_t reduceScatter() const {
     for (int64_t member = 0; member < n; ++member)
       if (int32_t status = reduce(member * block, {out(member)}))
@@ -96,7 +104,7 @@ int32_t commsched::runtime::executeCollective(const std::vector<commrt_work *> &
   case COMMRT_REDUCE_SCATTER:
     return run.reduceScatter();
   case COMMRT_ALL_REDUCE:
-    return run.allReduce();
+    return run.first.one_shot ? run.allReduceInOneShot() : run.allReduce();
   case COMMRT_ALL_TO_ALL:
     if (run.first.send_counts)
       run.allToAllUneven();

@@ -161,13 +161,75 @@ private:
         starts.push_back(start);
     if (starts.empty())
       return;
-    // Setting a destination to the input leaves what the map says of other values true.
-    StorageUsers users(block);
+    // Setting a destination to the input leaves what the map says of other values true; a result of its own does not.
+    auto users = std::make_unique<StorageUsers>(block);
+    if (takeSumsOutOfPlace(starts, *users))
+      users = std::make_unique<StorageUsers>(block);
     groupOf.clear();
+    for (CollectiveOpInterface start : starts)
+      decideStorage(start, *users);
+  }
+
+  void decideStorage(CollectiveOpInterface start, const StorageUsers &users) {
+    bool inPlace = isa<AllReduceOp, BroadcastOp>(*start) && !start->hasAttr("one_shot") && reduce(start, users);
+    decideSymmetric(start, users, inPlace);
+  }
+
+  /// Whether the ranks of the group reach each other's memory.
+  bool reachesPeers(CollectiveOpInterface start) const {
+    return peerGroups.empty() || llvm::is_contained(peerGroups, start.getGroupAttr().getValue().str());
+  }
+
+  bool isSmallSum(CollectiveOpInterface start) const {
+    auto allReduce = dyn_cast<AllReduceOp>(*start);
+    return allReduce && allReduce.getReduction() == ReductionKind::sum && reachesPeers(start) &&
+           getCollectiveBytes(start) <= oneShotThresholdBytes;
+  }
+
+  static bool writesAnInput(CollectiveOpInterface start, const StorageUsers &users) {
+    return llvm::any_of(start.getCollectiveDests(), [&](Value dest) {
+      return llvm::any_of(start.getCollectiveInputs(), [&](Value input) {
+        return llvm::any_of(users.storage.of(dest),
+                            [&](StorageId id) { return llvm::is_contained(users.storage.of(input), id); });
+      });
+    });
+  }
+
+  /// Small sums that write what they read get results of their own, which are copied there after the wait: in one shot
+  /// others read the input meanwhile. Returns whether any did.
+  bool takeSumsOutOfPlace(ArrayRef<CollectiveOpInterface> starts, const StorageUsers &users) {
+    bool changed = false;
     for (CollectiveOpInterface start : starts) {
-      bool inPlace = isa<AllReduceOp, BroadcastOp>(*start) && !start->hasAttr("one_shot") && reduce(start, users);
-      decideSymmetric(start, users, inPlace);
+      if (!isSmallSum(start) || start->hasAttr("one_shot") || !writesAnInput(start, users) ||
+          llvm::any_of(start.getCollectiveInputs(), [&](Value input) {
+            return !users.findObstacle(users.storage.of(input), input.getType(), "the input").empty();
+          }))
+        continue;
+      Value future = start.getCollectiveFuture();
+      auto wait = future.hasOneUse() ? dyn_cast<WaitOp>(*future.user_begin()) : WaitOp();
+      if (!isOnTensors(start) || !wait || wait->getBlock() != start->getBlock()) {
+        remarkMissed(start->getLoc(), getArgument(),
+                     isOnTensors(start) ? "not in one shot: it writes an input, and has not one wait in its block"
+                                        : "not in one shot: it writes an input, which the other ranks read");
+        continue;
+      }
+      takeOutOfPlace(cast<AllReduceOp>(*start), wait);
+      changed = true;
     }
+    return changed;
+  }
+
+  void takeOutOfPlace(AllReduceOp start, WaitOp wait) {
+    OpBuilder builder(start.getContext());
+    builder.setInsertionPointAfter(wait);
+    for (auto [value, dest] : llvm::zip_equal(wait.getValues(), start.getDests())) {
+      auto copy = FsdpCopyOp::create(builder, wait.getLoc(), value, dest);
+      value.replaceAllUsesExcept(dest, copy);
+    }
+    start.getDestsMutable().clear();
+    start.setOneShot(true);
+    remarkPassed(start.getLoc(), getArgument(), "done in one shot, then copied to the input",
+                 getCollectiveBytes(cast<CollectiveOpInterface>(*start)));
   }
 
   /// One shot, or in place: returns whether the latter.
@@ -181,9 +243,8 @@ private:
           !obstacle.empty())
         return isOnTensors(start) ? refuse(obstacle) : false;
     int64_t bytes = getCollectiveBytes(start);
-    auto allReduce = dyn_cast<AllReduceOp>(*start);
-    if (allReduce && allReduce.getReduction() == ReductionKind::sum && bytes <= oneShotThresholdBytes) {
-      allReduce.setOneShot(true);
+    if (isSmallSum(start) && !writesAnInput(start, users)) {
+      cast<AllReduceOp>(*start).setOneShot(true);
       remarkPassed(start->getLoc(), getArgument(), "done in one shot", bytes);
       return false;
     }
@@ -222,6 +283,11 @@ private:
     // One shot reads the other ranks' inputs: these have to be symmetric.
     if ((!symmetric && !start->hasAttr("one_shot")) || start->hasAttr(CommDialect::kSymmetricAttrName))
       return;
+    if (!reachesPeers(start)) {
+      remarkMissed(start.getLoc(), getArgument(),
+                   "no symmetric memory: @" + start.getGroupAttr().getValue().str() + " is not among the peer groups");
+      return;
+    }
     SmallVector<bool> marks;
     int64_t bytes = 0;
     auto decide = [&](ArrayRef<StorageId> ids, Value buffer, Type type, StringRef noun, bool leaves) {

@@ -60,6 +60,7 @@ const llvm::StringMap<std::string> &headerTypes() {
       ENTRY(commrt_event_await),
       ENTRY(commrt_all_gather_start),
       ENTRY(commrt_all_reduce_start),
+      ENTRY(commrt_all_reduce_one_shot_start),
       ENTRY(commrt_reduce_scatter_start),
       ENTRY(commrt_all_to_all_start),
       ENTRY(commrt_all_to_all_v_start),
@@ -142,7 +143,7 @@ TEST(Abi, EveryStartOfTheHeaderIsCalled) {
     EXPECT_TRUE(headerTypes().contains(match[1])) << match[1].str();
     rest = rest.drop_front(match[1].end() - rest.begin());
   }
-  EXPECT_EQ(count, 13);
+  EXPECT_EQ(count, 14);
 }
 
 // The calls themselves, in programs with every operation of the dialect.

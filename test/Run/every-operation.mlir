@@ -27,8 +27,9 @@ comm.group @pairs #comm.iota<[2, 2]>
 // CHECK-NEXT: rank 0 result 8: [1, 1, 1, 1]
 // CHECK-NEXT: rank 0 result 9: [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]
 // CHECK-NEXT: rank 0 result 10: [4]
+// CHECK-NEXT: rank 0 result 11: [4, 4, 4, 4]
 func.func @main() -> (tensor<16xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<8xf32>,
-                      tensor<1xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4x4xf32>, tensor<1xf32>) {
+                      tensor<1xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4x4xf32>, tensor<1xf32>, tensor<4xf32>) {
   %one = arith.constant dense<1.0> : tensor<4xf32>
   %zeros = arith.constant dense<0.0> : tensor<8xf32>
 
@@ -40,6 +41,9 @@ func.func @main() -> (tensor<16xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32
   %a = comm.wait %f0 : !comm.future<tensor<16xf32>>
   %f1 = comm.all_reduce scaled_sum scale 5.000000e-01 %one on @world : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   %b = comm.wait %f1 : !comm.future<tensor<4xf32>>
+
+  %f1o = comm.all_reduce sum %one on @world one_shot : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  %bo = comm.wait %f1o : !comm.future<tensor<4xf32>>
 
   // Everyone to everyone, even and by splits.
   %f2 = comm.all_to_all %one on @world : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
@@ -85,9 +89,9 @@ func.func @main() -> (tensor<16xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32
   %f10 = comm.reduce_scatter sum %cat on @world : (tensor<8xf32>) -> !comm.future<tensor<2xf32>>
   %shard = comm.wait %f10 : !comm.future<tensor<2xf32>>
   %k, %l = comm.fsdp.split_with_sizes %shard sizes [1, 1] : (tensor<2xf32>) -> (tensor<1xf32>, tensor<1xf32>)
-  return %a, %b, %c, %d, %e, %f, %g, %h, %i, %j, %k
+  return %a, %b, %c, %d, %e, %f, %g, %h, %i, %j, %k, %bo
       : tensor<16xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<8xf32>, tensor<1xf32>,
-        tensor<4xf32>, tensor<4xf32>, tensor<4x4xf32>, tensor<1xf32>
+        tensor<4xf32>, tensor<4xf32>, tensor<4x4xf32>, tensor<1xf32>, tensor<4xf32>
 }
 
 func.func private @sum(%x: tensor<4xf32>) -> tensor<4xf32> {

@@ -4,6 +4,8 @@
 // RUN: comm-opt %s --comm-realize-buffers="one-shot-threshold-bytes=64" -o %t.mlir
 // RUN: FileCheck %s --check-prefix=REALIZED --input-file=%t.mlir
 // RUN: comm-opt %t.mlir --comm-bufferize | FileCheck %s --check-prefix=BUFFERS
+// RUN: comm-opt %t.mlir --comm-lower-to-runtime | FileCheck %s --check-prefix=CALLS
+// RUN: not comm-run %t.mlir --ranks 2 --fault mismatch@0 2>&1 | FileCheck %s --check-prefix=CARRIED-OUT
 // RUN: comm-run %t.mlir --ranks 2 --compare %s
 // RUN: comm-opt %s --comm-bufferize --comm-realize-buffers="one-shot-threshold-bytes=64" -o %t.buffers.mlir
 // RUN: FileCheck %s --check-prefix=BUFFERS --input-file=%t.buffers.mlir
@@ -20,6 +22,9 @@ comm.group @dp #comm.iota<[1, 2]>
 // REALIZED-DAG: comm.broadcast {{.*}} into {{.*}} on @dp root 1
 // REALIZED-DAG: comm.all_gather {{.*}} into %{{.*}} on @dp
 // REALIZED-DAG: comm.all_to_all {{.*}} input_splits [8, 8] output_splits [8, 8] {comm.symmetric = array<i1: true, true>}
+// What the runtime is asked for, and what it says that it carries out: one sum in one shot.
+// CALLS-DAG: llvm.call @commrt_all_reduce_one_shot_start(
+// CARRIED-OUT: all_reduce of 8 x f32 on @dp by sum in one shot
 // BUFFERS-COUNT-8: memref.alloc() {{.*}}#comm.symmetric<@dp>>
 func.func @main(%x: tensor<8xf32>, %y: tensor<16x4xf32>, %p: tensor<32x4xf32>) -> (tensor<8xf32>, tensor<32x4xf32>) {
   %small = comm.compute "small"(%x) : (tensor<8xf32>) -> tensor<8xf32>

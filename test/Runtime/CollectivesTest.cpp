@@ -7,6 +7,7 @@
 //===--------------------------------------------------------------------------------------------===//
 
 #include "RuntimeTestSupport.h"
+#include <cstring>
 
 using namespace commsched::test;
 
@@ -80,6 +81,25 @@ TEST_P(Collectives, AllReduceInPlace) {
     ASSERT_EQ(finish(token), COMMRT_OK);
     for (int64_t i = 0; i < count; ++i)
       ASSERT_EQ(data[i], valueAt(n - 1, i));
+  });
+}
+
+// Every member reads all inputs: the same bits as otherwise, and the inputs stay what they were.
+TEST_P(Collectives, AllReduceInOneShot) {
+  run([&](commrt_context *context, commrt_group *group) {
+    std::vector<float> in(count), out(count, -1), ordinary(count, -1);
+    for (int64_t i = 0; i < count; ++i)
+      in[i] = 1.0F / static_cast<float>(valueAt(commrt_rank(context), i));
+    std::vector<float> given = in;
+    commrt_token *token;
+    ASSERT_EQ(commrt_all_reduce_one_shot_start(group, in.data(), out.data(), count, COMMRT_F32, -1, &token), COMMRT_OK);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    ASSERT_EQ(
+        commrt_all_reduce_start(group, in.data(), ordinary.data(), count, COMMRT_F32, COMMRT_SUM, 1, -1, &token),
+        COMMRT_OK);
+    ASSERT_EQ(finish(token), COMMRT_OK);
+    ASSERT_EQ(std::memcmp(out.data(), ordinary.data(), count * sizeof(float)), 0);
+    ASSERT_EQ(in, given);
   });
 }
 

@@ -302,6 +302,21 @@ TEST(Mismatch, Sizes) {
   });
   expectAllFailed(results, COMMRT_ERR_MISMATCH, {"of 4 x f32", "of 5 x f32"});
 }
+// The way to add up is agreed on, too: it reaches what carries the collective out.
+TEST(Mismatch, OneShot) {
+  auto results = runRanks(2, {}, [&](commrt_context *context) {
+    float in[4] = {}, out[4] = {};
+    commrt_token *token = nullptr;
+    commrt_group *group = worldGroup(context);
+    if (commrt_rank(context) == 0)
+      commrt_all_reduce_start(group, in, out, 4, COMMRT_F32, COMMRT_SUM, 1, -1, &token);
+    else
+      commrt_all_reduce_one_shot_start(group, in, out, 4, COMMRT_F32, -1, &token);
+    finish(token);
+  });
+  expectAllFailed(results, COMMRT_ERR_MISMATCH, {"by sum in one shot", "rank 0", "rank 1"});
+}
+
 TEST(Mismatch, UnevenSplits) {
   auto results = runRanks(2, {}, [](commrt_context *context) {
     std::vector<float> in(8), out(8);
@@ -422,6 +437,17 @@ TEST(Arguments, AreChecked) {
   });
   fails("the reduction is not defined", [](commrt_context *, commrt_group *g, commrt_token **t) {
     return commrt_all_reduce_start(g, data, data, 1, COMMRT_I32, COMMRT_SCALED_SUM, 2, -1, t);
+  });
+  fails("overlaps the input", [](commrt_context *, commrt_group *g, commrt_token **t) {
+    return commrt_all_reduce_one_shot_start(g, data, data + 1, 2, COMMRT_F32, -1, t);
+  });
+  fails("expected splits that add up to 3 rows, got [2]", [](commrt_context *, commrt_group *g, commrt_token **) {
+    int64_t counts[] = {2};
+    return commrt_check_rows(g, counts, 3, -1);
+  });
+  fails("expected splits that add up to 3 rows, got [-1]", [](commrt_context *, commrt_group *g, commrt_token **) {
+    int64_t counts[] = {-1};
+    return commrt_check_rows(g, counts, 3, -1);
   });
   fails("the root is not a member", [](commrt_context *, commrt_group *g, commrt_token **t) {
     return commrt_broadcast_start(g, data, data, 1, COMMRT_F32, 1, -1, t);

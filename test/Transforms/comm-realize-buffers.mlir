@@ -84,6 +84,52 @@ func.func @refused(%x: tensor<8xf32>, %y: tensor<?xf32>, %p: i1) -> tensor<8xf32
 
 // -----
 
+// Tests that a small sum that writes its input gets a result of its own, copied there: the other ranks read the input.
+comm.group @dp #comm.iota<[1, 4]>
+// CHECK-LABEL: func @small_in_place
+func.func @small_in_place(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // CHECK: %[[A:.*]] = comm.compute "a"
+  %a = comm.compute "a"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  // CHECK: %[[F:.*]] = comm.all_reduce sum %[[A]] on @dp one_shot {comm.symmetric = array<i1: true, true>}
+  // expected-remark @+2 {{Bytes=16, What="done in one shot, then copied to the input"}}
+  // expected-remark @+1 {{Bytes=32, What="symmetric memory"}}
+  %f = comm.all_reduce sum %a into %a on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  // CHECK: %[[W:.*]] = comm.wait %[[F]]
+  // CHECK: comm.fsdp.copy %[[W]] into %[[A]] : tensor<4xf32> into tensor<4xf32>
+  %w = comm.wait %f : !comm.future<tensor<4xf32>>
+  // CHECK: comm.compute "b"(%[[A]], %[[A]])
+  %b = comm.compute "b"(%w, %a) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  // CHECK: comm.all_reduce sum %[[B:.*]] into %[[B]] on @dp :
+  // expected-remark @+1 {{Reason="not in one shot: it writes an input, and has not one wait in its block"}}
+  %g = comm.all_reduce sum %b into %b on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  %p = arith.constant true
+  scf.if %p {
+    %u = comm.wait %g : !comm.future<tensor<4xf32>>
+    comm.compute "use"(%u) side_effects : (tensor<4xf32>) -> ()
+  }
+  %v = comm.wait %g : !comm.future<tensor<4xf32>>
+  %c = comm.compute "c"(%v) : (tensor<4xf32>) -> tensor<4xf32>
+  return %c : tensor<4xf32>
+}
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+// CHECK-LABEL: func @small_in_place_buffers
+func.func @small_in_place_buffers(%x: memref<4xf32>) {
+  %a = memref.alloc() : memref<4xf32>
+  memref.copy %x, %a : memref<4xf32> to memref<4xf32>
+  // CHECK: comm.all_reduce sum %[[A:.*]] into %[[A]] on @dp :
+  // expected-remark @+1 {{Reason="not in one shot: it writes an input, which the other ranks read"}}
+  %f = comm.all_reduce sum %a into %a on @dp : (memref<4xf32>) -> !comm.future<memref<4xf32>>
+  %w = comm.wait %f keeping (%a : memref<4xf32>) : !comm.future<memref<4xf32>>
+  memref.copy %a, %x : memref<4xf32> to memref<4xf32>
+  memref.dealloc %a : memref<4xf32>
+  return
+}
+
+// -----
+
 // Tests the coalesced form: all inputs are written, or none.
 comm.group @dp #comm.iota<[1, 4]>
 // CHECK-LABEL: func @coalesced

@@ -46,6 +46,10 @@ public:
     return (*curve(kind, shape, element, group))(bytes);
   }
 
+  /// A sum of `bytes` in one shot, ns: one kernel per rank that reads the inputs of all others, between two barriers.
+  /// launch + 2 x hop + (R - 1) x bytes / bandwidth, inside the node and out of it at the same time. One rank: 0.
+  Ns costOfOneShot(Bytes bytes, GroupShape shape) const;
+
   /// A kernel that reads and writes this much to pack or unpack buffers, ns; nothing to move costs nothing.
   Ns costOfCopy(Bytes read, Bytes written) const;
 

@@ -51,6 +51,9 @@ typedef struct commrt_work {
   int64_t delay_ns;     ///< injected fault: not carried out before this much time has passed
   int32_t injected;     ///< a mismatch was injected: the fingerprint is wrong on purpose
   void *owner;          ///< the core's
+  /// all_reduce: not 0 where every member is to read all inputs itself; `in` and `out` do not overlap. A backend may
+  /// carry out an ordinary one instead.
+  int32_t one_shot;
 } commrt_work;
 
 /// What the core offers to a backend.

@@ -117,10 +117,12 @@ def CommRealizeBuffers : Pass<"comm-realize-buffers"> {
     To run last among the rewrites, before bufferization (or on buffers). Per block:
 
     - A wait for what an earlier one waited for goes; its values are the earlier one's. (One-shot collectives have waits like
-      others here: nothing in this dialect blocks at its start.)
+      others here: nothing in this dialect blocks at its start. The wait says that the sum is there and that the input may be
+      written again.)
     - A result that is only copied into a parameter (`comm.fsdp.copy`) is written there (`into` it), if nothing touches that
       storage between start and copy, and the copy goes.
-    - A sum up to the threshold becomes `one_shot`: every rank reads the others' inputs itself. Other all-reduces, and
+    - A sum up to the threshold becomes `one_shot`: every rank reads the others' inputs itself. One that writes its input, which
+      the others read meanwhile, gets a result of its own, copied there after the wait; on buffers it stays as it is. Other all-reduces, and
       broadcasts, of one or several tensors write their inputs (`into` them) where nothing uses these afterwards.
     - What collectives of any kind read and write is put into `#comm.symmetric` memory of their group. On tensors the
       collective is marked (`comm.symmetric`), and `comm-bufferize` makes the buffers; on buffers the allocations' memory
@@ -135,6 +137,9 @@ def CommRealizeBuffers : Pass<"comm-realize-buffers"> {
            "largest all-reduce that is done in one shot, bytes; 0 for none">,
     Option<"symmetric", "symmetric", "bool", "true",
            "put inputs and outputs into symmetric memory; one-shot collectives have theirs there in any case">,
+    ListOption<"peerGroups", "peer-groups", "std::string",
+               "groups whose ranks reach each other's memory, by symbol name: only these get symmetric memory and one-shot "
+               "sums; all where not given">,
   ];
   let dependentDialects = ["::commsched::comm::CommDialect"];
 }

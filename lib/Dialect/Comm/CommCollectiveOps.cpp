@@ -120,6 +120,10 @@ LogicalResult AllReduceOp::verify() {
     return failure();
   if (getOneShot() && getReduction() != ReductionKind::sum)
     return emitOpError() << "C8: 'one_shot' is for sum only";
+  if (getOneShot())
+    for (Value dest : getDests())
+      if (llvm::is_contained(getInputs(), dest))
+        return emitOpError() << "C9: 'one_shot' writes an input, which the other ranks read meanwhile";
   return success();
 }
 

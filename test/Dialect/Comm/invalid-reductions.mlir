@@ -133,6 +133,14 @@ func.func @all_reduce_c8(%x: tensor<8xf32>) {
 
 // -----
 
+func.func @all_reduce_c9(%x: tensor<8xf32>, %y: tensor<8xf32>) {
+  // expected-error @+1 {{C9: 'one_shot' writes an input, which the other ranks read meanwhile}}
+  %f = comm.all_reduce sum %x, %y into %y, %x on @dp one_shot : (tensor<8xf32>, tensor<8xf32>) -> !comm.future<tensor<8xf32>, tensor<8xf32>>
+  return
+}
+
+// -----
+
 func.func @reduce_c3(%x: tensor<8xf32>) {
   // expected-error @+1 {{C3: an input of type 'tensor<8xf32>' for a value of type 'tensor<2xf32>'}}
   %f = comm.reduce sum %x on @dp root 0 : (tensor<8xf32>) -> !comm.future<tensor<2xf32>>

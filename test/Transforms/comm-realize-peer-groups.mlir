@@ -1,0 +1,23 @@
+// RUN: comm-opt %s --comm-realize-buffers="one-shot-threshold-bytes=64 peer-groups=tp" --remarks-filter=comm-realize-buffers --verify-diagnostics | FileCheck %s
+
+// Tests that only groups whose ranks reach each other's memory get symmetric memory and one-shot sums.
+
+comm.group @tp #comm.iota<[2, 2]>
+comm.group @dp #comm.iota<[1, 4]>
+// CHECK-LABEL: func @f
+func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %a = comm.compute "a"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  // CHECK: comm.all_reduce sum %{{.*}} on @tp one_shot {comm.symmetric = array<i1: true, true>}
+  // expected-remark @+2 {{What="done in one shot"}}
+  // expected-remark @+1 {{What="symmetric memory"}}
+  %f = comm.all_reduce sum %a on @tp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  %w = comm.wait %f : !comm.future<tensor<4xf32>>
+  %b = comm.compute "b"(%w) : (tensor<4xf32>) -> tensor<4xf32>
+  // CHECK: comm.all_reduce sum %[[B:.*]] into %[[B]] on @dp :
+  // expected-remark @+2 {{What="written in place"}}
+  // expected-remark @+1 {{Reason="no symmetric memory: @dp is not among the peer groups"}}
+  %g = comm.all_reduce sum %b on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  %v = comm.wait %g : !comm.future<tensor<4xf32>>
+  %c = comm.compute "c"(%v) : (tensor<4xf32>) -> tensor<4xf32>
+  return %c : tensor<4xf32>
+}
