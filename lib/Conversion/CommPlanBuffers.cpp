@@ -17,13 +17,17 @@
 #include "CommSched/Scheduling/BufferPlan.h"
 #include "FunctionLowering.h"
 #include "StorageLives.h"
+#include "mlir/Analysis/CallGraph.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SCCIterator.h"
 
 namespace commsched {
 #define GEN_PASS_DEF_COMMPLANBUFFERS
@@ -54,6 +58,7 @@ struct CommPlanBuffersPass : public commsched::impl::CommPlanBuffersBase<CommPla
           << "alignment-bytes must be a power of two, not " << alignmentBytes.getValue();
       return signalPassFailure();
     }
+    findRecursive();
     SmallVector<Block *> blocks;
     getOperation()->walk([&](Block *block) { // inner blocks first
       if (isa<FunctionOpInterface, scf::ForOp, scf::IfOp, scf::WhileOp>(block->getParentOp()))
@@ -109,7 +114,8 @@ private:
   }
 
   LogicalResult plan(Block &block, Attribute space, std::vector<PlannedBuffer> &buffers) {
-    if (buffers.size() < 2 && isa<FunctionOpInterface>(block.getParentOp()))
+    bool stays = canStay(block, space);
+    if (buffers.size() < 2 && isa<FunctionOpInterface>(block.getParentOp()) && !stays)
       return success(); // one buffer is its own arena
     std::vector<LiveInterval> lives;
     for (const PlannedBuffer &buffer : buffers)
@@ -121,7 +127,7 @@ private:
     remark::analysis(loc, remark::RemarkOpts::name("arena").category(getArgument()))
         << remark::metric("Buffers", static_cast<int64_t>(buffers.size())) << remark::metric("Bytes", plan.total)
         << remark::metric("LiveAtMost", plan.bound);
-    Value arena = allocateArena(block, space, plan.total, loc);
+    Value arena = stays ? makeGlobalArena(block, space, plan.total, loc) : allocateArena(block, space, plan.total, loc);
     OpBuilder builder(block.getParentOp()->getContext());
     for (auto [buffer, offset] : llvm::zip_equal(buffers, plan.offsets)) {
       builder.setInsertionPoint(buffer.alloc);
@@ -134,6 +140,42 @@ private:
     }
     return success();
   }
+
+  /// Functions that may be called again before they have returned: each such call needs memory of its own.
+  void findRecursive() {
+    recursive.clear();
+    auto module = dyn_cast<ModuleOp>(getOperation());
+    if (!module)
+      return;
+    const CallGraph graph(module);
+    for (auto component = llvm::scc_begin(&graph); !component.isAtEnd(); ++component)
+      if (component.hasCycle())
+        for (CallGraphNode *node : *component)
+          if (!node->isExternal())
+            recursive.insert(node->getCallableRegion()->getParentOp());
+  }
+
+  /// Whether one arena serves all calls of a function, so that a library registers its memory once: a symmetric one.
+  bool canStay(Block &block, Attribute space) {
+    auto function = dyn_cast<func::FuncOp>(block.getParentOp());
+    return isa_and_nonnull<SymmetricAttr>(space) && isa<ModuleOp>(getOperation()) && function &&
+           function->getParentOp() == getOperation() && &function.getBody().front() == &block &&
+           !recursive.contains(function);
+  }
+
+  /// An arena that stays from call to call: a global of the module, without contents.
+  Value makeGlobalArena(Block &block, Attribute space, Bytes total, Location loc) {
+    auto module = cast<ModuleOp>(getOperation());
+    OpBuilder builder(module.getContext());
+    auto type = MemRefType::get({total}, builder.getI8Type(), MemRefLayoutAttrInterface(), space);
+    auto global = memref::GlobalOp::create(builder, loc, "comm_arena", builder.getStringAttr("private"), type,
+                                           builder.getUnitAttr(), /*constant=*/false, /*alignment=*/IntegerAttr());
+    SymbolTable(module).insert(global, module.getBody()->begin());
+    builder.setInsertionPointToStart(&block);
+    return memref::GetGlobalOp::create(builder, loc, type, global.getSymName());
+  }
+
+  llvm::DenseSet<Operation *> recursive;
 
   /// Memory for a block's buffers: around the operation of an inner block, else from the block's begin to its end.
   static Value allocateArena(Block &block, Attribute space, Bytes total, Location loc) {

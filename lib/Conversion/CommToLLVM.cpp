@@ -54,7 +54,14 @@ static uint64_t hashSignatures(ModuleOp module) {
   return hash;
 }
 
-/// Checks the runtime's version, makes the groups and presents the schedule.
+/// Symmetric memory that stays from call to call.
+static SmallVector<memref::GlobalOp> getArenas(ModuleOp module) {
+  return llvm::filter_to_vector(module.getOps<memref::GlobalOp>(), [](memref::GlobalOp global) {
+    return isa_and_nonnull<SymmetricAttr>(global.getType().getMemorySpace());
+  });
+}
+
+/// Checks the runtime's version, makes the groups, presents the schedule, and makes the arenas.
 static void emitModuleBegin(ModuleOp module, RuntimeCalls &calls, ArrayRef<Site> sites, uint64_t signature) {
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
   Location loc = module.getLoc();
@@ -93,6 +100,16 @@ static void emitModuleBegin(ModuleOp module, RuntimeCalls &calls, ArrayRef<Site>
       builder, loc, "commrt_program_begin_packed",
       {context, calls.integer(builder, loc, static_cast<int64_t>(signature)), calls.integers(builder, loc, numbers),
        calls.integer(builder, loc, static_cast<int64_t>(sites.size())), calls.string(builder, loc, strings)});
+  // After the schedules are known to agree, so that all ranks make the same arenas.
+  for (memref::GlobalOp arena : getArenas(module)) {
+    auto space = cast<SymmetricAttr>(arena.getType().getMemorySpace());
+    calls.call(builder, loc, "commrt_group_find",
+               {context, calls.string(builder, loc, space.getGroup().getValue()), slot});
+    Value group = LLVM::LoadOp::create(builder, loc, calls.pointerType(), slot);
+    calls.call(builder, loc, "commrt_arena_create",
+               {group, calls.string(builder, loc, arena.getSymName()),
+                calls.integer(builder, loc, arena.getType().getNumElements())});
+  }
   LLVM::ReturnOp::create(builder, loc, status);
 }
 
@@ -126,6 +143,8 @@ struct CommToLLVMPass : public commsched::impl::CommToLLVMBase<CommToLLVMPass> {
     emitModuleBegin(module, calls, sites, hashSignatures(module));
     for (auto group : llvm::make_early_inc_range(module.getOps<GroupOp>()))
       group.erase();
+    for (memref::GlobalOp arena : getArenas(module))
+      arena.erase();
     replaceHandleTypes(module);
   }
 };

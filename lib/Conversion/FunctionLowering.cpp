@@ -69,6 +69,12 @@ FunctionLowering::FunctionLowering(func::FuncOp function, RuntimeCalls &calls, S
     : function(function), calls(calls), sites(sites), builder(function.getContext()),
       entryBuilder(function.getContext()) {}
 
+/// Symmetric memory that stays from call to call.
+static bool isArena(Operation *op) {
+  auto global = dyn_cast<memref::GetGlobalOp>(op);
+  return global && isa_and_nonnull<SymmetricAttr>(global.getType().getMemorySpace());
+}
+
 LogicalResult FunctionLowering::run() {
   SmallVector<Operation *> operations;
   int64_t mostOperands = 1;
@@ -76,7 +82,8 @@ LogicalResult FunctionLowering::run() {
   function.walk<WalkOrder::PreOrder>([&](Operation *op) {
     // Not the terminators and indices within.
     bool isLinalg = op->getName().getDialectNamespace() == "linalg" && op->getNumRegions() > 0;
-    if (isLinalg || isa<memref::AllocOp, memref::DeallocOp>(op) || isa_and_nonnull<CommDialect>(op->getDialect()))
+    if (isLinalg || isa<memref::AllocOp, memref::DeallocOp>(op) || isArena(op) ||
+        isa_and_nonnull<CommDialect>(op->getDialect()))
       operations.push_back(op);
     hasCollectives |= isa<CollectiveOpInterface>(op);
     mostOperands = std::max<int64_t>(mostOperands, op->getNumOperands() + op->getNumResults());
@@ -134,6 +141,7 @@ LogicalResult FunctionLowering::lower(Operation *op) {
       .Case<RecordOp>([&](auto record) { return lowerRecord(record), success(); })
       .Case<AwaitEventOp>([&](auto await) { return lowerAwait(await), success(); })
       .Case<memref::AllocOp>([&](auto alloc) { return lowerAlloc(alloc), success(); })
+      .Case<memref::GetGlobalOp>([&](auto arena) { return lowerArena(arena), success(); })
       .Case<memref::DeallocOp>([&](auto dealloc) { return lowerDealloc(dealloc), success(); })
       .Default([](Operation *other) { return other->emitOpError() << "has no lowering to the runtime"; });
 }
@@ -354,6 +362,19 @@ void FunctionLowering::lowerAlloc(memref::AllocOp op) {
   // The memory space goes with the handles, at the end of the pass.
   buffer.setType(type);
   op.replaceAllUsesWith(buffer);
+}
+
+void FunctionLowering::lowerArena(memref::GetGlobalOp op) {
+  Location loc = op.getLoc();
+  MemRefType type = op.getType();
+  call(loc, "commrt_arena_find", {context, string(loc, op.getName()), handleSlot});
+  Value data = LLVM::LoadOp::create(builder, loc, calls.pointerType(), handleSlot);
+  SmallVector<Value> sizes;
+  for (int64_t size : type.getShape())
+    sizes.push_back(integer(loc, size));
+  Value buffer = bufferAt(loc, data, MemRefType::get(type.getShape(), type.getElementType()), sizes);
+  buffer.setType(type);
+  op->getResult(0).replaceAllUsesWith(buffer);
 }
 
 void FunctionLowering::lowerDealloc(memref::DeallocOp op) {

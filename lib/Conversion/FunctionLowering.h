@@ -41,6 +41,7 @@ private:
   void lowerRecord(comm::RecordOp op);
   void lowerAwait(comm::AwaitEventOp op);
   void lowerAlloc(mlir::memref::AllocOp op);
+  void lowerArena(mlir::memref::GetGlobalOp op);
   void lowerDealloc(mlir::memref::DeallocOp op);
   /// After the last wait, where all uses are waits that this block reaches.
   void releaseToken(mlir::Operation *start, mlir::Value token);

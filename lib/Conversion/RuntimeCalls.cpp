@@ -45,6 +45,8 @@ ArrayRef<RuntimeSignature> commsched::getRuntimeSignatures() {
       {"commrt_token_release", "ip"},
       {"commrt_progress", "ip"},
       {"commrt_alloc", "spilp"},
+      {"commrt_arena_create", "sppl"},
+      {"commrt_arena_find", "sppp"},
       {"commrt_free", "ipp"},
       {"commrt_mark", "lp"},
       {"commrt_release_since", "iplpl"},

@@ -156,6 +156,59 @@ int32_t commrt_alloc(commrt_context *context, int32_t kind, int64_t bytes, void 
   return status;
 }
 
+//===- Arenas --------------------------------------------------------------------------------===//
+
+static Buffer *findArena(commrt_context *context, const char *name) {
+  for (auto &[known, buffer] : context->arenas)
+    if (known == name)
+      return buffer;
+  return nullptr;
+}
+
+int32_t commrt_arena_create(commrt_group *group, const char *name, int64_t bytes) {
+  if (!group || !name)
+    return COMMRT_ERR_INVALID;
+  commrt_context *context = group->context;
+  if (findArena(context, name))
+    return fail(context, COMMRT_ERR_INVALID, std::string("commrt_arena_create: the program has an arena ") + name);
+  void *pointer = nullptr;
+  if (int32_t status = commrt_alloc(context, COMMRT_BUFFER_SYMMETRIC, bytes, &pointer))
+    return status;
+  Lock lock(context->mutex);
+  Buffer *buffer = findBuffer(context, pointer);
+  // Not what an iteration or a call leaves behind.
+  disown(context, buffer->number);
+  buffer->group = group;
+  context->arenas.emplace_back(name, buffer);
+  return COMMRT_OK;
+}
+
+int32_t commrt_arena_find(commrt_context *context, const char *name, void **pointer) {
+  if (!context || !name || !pointer)
+    return COMMRT_ERR_INVALID;
+  Buffer *buffer = findArena(context, name);
+  *pointer = buffer ? buffer->data : nullptr;
+  return buffer ? COMMRT_OK
+                : fail(context, COMMRT_ERR_INVALID, std::string("commrt_arena_find: the program has no arena ") + name);
+}
+
+commrt_group *commrt_arena_group(commrt_context *context, const void *pointer) {
+  if (!context)
+    return nullptr;
+  Lock lock(context->mutex);
+  Buffer *buffer = findBuffer(context, pointer);
+  return buffer ? buffer->group : nullptr;
+}
+
+void commsched::runtime::releaseArenas(commrt_context *context) {
+  Lock lock(context->mutex);
+  for (auto &[name, buffer] : context->arenas) {
+    buffer->context->mutex.isHeld();
+    releaseBuffer(buffer);
+  }
+  context->arenas.clear();
+}
+
 int32_t commrt_free(commrt_context *context, void *pointer) { return commrt_free_after(context, pointer, nullptr, 0); }
 
 int32_t commrt_free_after(commrt_context *context, void *pointer, commrt_token *const *tokens, int64_t numTokens) {
@@ -167,7 +220,7 @@ int32_t commrt_free_after(commrt_context *context, void *pointer, commrt_token *
   {
     Lock lock(context->mutex);
     auto found = context->buffers.find(static_cast<char *>(pointer));
-    known = found != context->buffers.end() && !found->second->released;
+    known = found != context->buffers.end() && !found->second->released && !found->second->group;
     if (known) {
       Buffer *buffer = found->second.get();
       disown(context, buffer->number);

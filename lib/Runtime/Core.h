@@ -40,10 +40,11 @@ struct Buffer {
   char *data;
   int64_t bytes;
   int64_t holds = 1;
-  bool released = false;        ///< by its owner
-  bool abandoned = false;       ///< something outside may still use it: never freed
-  int64_t number = 0;           ///< in commrt_context::owned
-  int64_t symmetricOffset = -1; ///< in the symmetric heap; -1: plain
+  bool released = false;         ///< by its owner
+  bool abandoned = false;        ///< something outside may still use it: never freed
+  int64_t number = 0;            ///< in commrt_context::owned
+  int64_t symmetricOffset = -1;  ///< in the symmetric heap; -1: plain
+  commrt_group *group = nullptr; ///< of an arena: whose collectives it is for
 };
 
 /// Something of a context that its user has not given back yet. `object` is a Buffer, a token or an event.
@@ -170,6 +171,7 @@ struct commrt_context {
   std::map<std::pair<int32_t, int32_t>, std::unique_ptr<commrt_stream>> streams;
   std::unordered_map<std::string, std::unique_ptr<commrt_group>> groups;
   int64_t symmetricCount = 0;
+  std::vector<std::pair<std::string, commsched::runtime::Buffer *>> arenas; ///< in the order of their making
   commsched::runtime::SymmetricHeap symmetric;
   std::vector<std::pair<void *, int64_t>> ownSegments; ///< of mmap, where the backend gives none
   const commrt_site *sites = nullptr;
@@ -251,6 +253,8 @@ int32_t allocateSymmetric(commrt_context *context, int64_t bytes, char **data, i
 void trimSpare(commrt_context *context, int64_t bytes) COMMRT_REQUIRES(context->mutex);
 /// The owner's hold goes. Own thread, the context's mutex is held.
 void releaseBuffer(Buffer *buffer) COMMRT_REQUIRES(buffer->context->mutex);
+/// Releases the arenas, in the order of their making. Own thread.
+void releaseArenas(commrt_context *context);
 /// One hold less; frees at zero. The context's mutex is held.
 void dropHold(Buffer *buffer) COMMRT_REQUIRES(buffer->context->mutex);
 

@@ -192,6 +192,7 @@ int32_t commrt_program_end(commrt_context *context) {
   if (!context)
     return COMMRT_ERR_INVALID;
   int32_t status = waitAll(context);
+  releaseArenas(context);
   char value = 0;
   if (status == COMMRT_OK)
     status = combineRanks(context, "ending the program", &value, sizeof(value), combineNothing);

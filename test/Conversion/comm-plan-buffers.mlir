@@ -40,19 +40,20 @@ comm.group @dp #comm.iota<[1, 2]>
 func.func @loop(%x: memref<64xf32>, %n: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
+  // CHECK: %[[SYMMETRIC:.*]] = memref.get_global @comm_arena : memref<256xi8, #comm.symmetric<@dp>>
   // CHECK: %[[OUTER:.*]] = memref.alloc() {bufferization.manual_deallocation} : memref<768xi8>
   // CHECK: memref.view %[[OUTER]]{{.*}} to memref<64xf32>
   // expected-remark @+1 {{Buffers=2, Bytes=768, LiveAtMost=768}}
   %a = memref.alloc() : memref<64xf32>
   // CHECK: %[[INNER:.*]] = memref.view %[[OUTER]]{{.*}} : memref<768xi8> to memref<512xi8>
-  // CHECK: %[[SYMMETRIC:.*]] = memref.alloc() {bufferization.manual_deallocation} : memref<256xi8, #comm.symmetric<@dp>>
+  // CHECK: %[[PART:.*]] = memref.view %[[SYMMETRIC]]{{.*}} to memref<256xi8, #comm.symmetric<@dp>>
   // CHECK: scf.for
   scf.for %i = %c0 to %n step %c1 {
     // CHECK: memref.view %[[INNER]]{{.*}} to memref<64xf32>
     // expected-remark @+1 {{Buffers=2, Bytes=512, LiveAtMost=512}}
     %b = memref.alloc() : memref<64xf32>
     %c = memref.alloc() : memref<64xf32>
-    // CHECK: memref.view %[[SYMMETRIC]]{{.*}} to memref<64xf32, #comm.symmetric<@dp>>
+    // CHECK: memref.view %[[PART]]{{.*}} to memref<64xf32, #comm.symmetric<@dp>>
     // expected-remark @+1 {{Buffers=1, Bytes=256, LiveAtMost=256}}
     %s = memref.alloc() : memref<64xf32, #comm.symmetric<@dp>>
     comm.compute "body"(%a, %b, %c, %s) mutates [1, 2, 3] : (memref<64xf32>, memref<64xf32>, memref<64xf32>, memref<64xf32, #comm.symmetric<@dp>>) -> ()
@@ -60,7 +61,7 @@ func.func @loop(%x: memref<64xf32>, %n: index) {
     memref.dealloc %c : memref<64xf32>
     memref.dealloc %s : memref<64xf32, #comm.symmetric<@dp>>
   }
-  // CHECK: memref.dealloc %[[SYMMETRIC]]
+  // CHECK-NOT: memref.dealloc %[[SYMMETRIC]]
   memref.dealloc %a : memref<64xf32>
   // CHECK: memref.dealloc %[[OUTER]]
   return

@@ -22,8 +22,10 @@ comm.group @dp #comm.iota<[1, 2]>
 // REALIZED-DAG: comm.broadcast {{.*}} into {{.*}} on @dp root 1
 // REALIZED-DAG: comm.all_gather {{.*}} into %{{.*}} on @dp
 // REALIZED-DAG: comm.all_to_all {{.*}} input_splits [8, 8] output_splits [8, 8] {comm.symmetric = array<i1: true, true>}
-// What the runtime is asked for, and what it says that it carries out: one sum in one shot.
+// What the runtime is asked for, and what it says that it carries out: one sum in one shot, and symmetric memory.
 // CALLS-DAG: llvm.call @commrt_all_reduce_one_shot_start(
+// CALLS-DAG: llvm.call @commrt_arena_find(
+// CALLS-DAG: llvm.call @commrt_arena_create(
 // CARRIED-OUT: all_reduce of 8 x f32 on @dp by sum in one shot
 // BUFFERS-COUNT-8: memref.alloc() {{.*}}#comm.symmetric<@dp>>
 func.func @main(%x: tensor<8xf32>, %y: tensor<16x4xf32>, %p: tensor<32x4xf32>) -> (tensor<8xf32>, tensor<32x4xf32>) {

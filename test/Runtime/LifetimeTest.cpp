@@ -546,4 +546,63 @@ TEST(Report, TraceAndDump) {
   }));
   std::remove(folder.c_str());
 }
+// An arena is the same memory at the same offset in every call, whatever else is allocated, given back or left behind
+// between them; it goes with the program.
+TEST(Lifetime, ArenasStayUntilTheProgramEnds) {
+  auto results = runRanks(2, {}, [](commrt_context *context) {
+    commrt_group *group = worldGroup(context);
+    ASSERT_EQ(commrt_program_begin(context, 0, nullptr, 0), COMMRT_OK);
+    ASSERT_EQ(commrt_arena_create(group, "arena", 1000), COMMRT_OK);
+    void *first = nullptr;
+    int64_t offset = -1;
+    for (int call = 0; call < 3; ++call) {
+      int64_t mark = commrt_mark(context), now = -1;
+      void *before = nullptr, *arena = nullptr, *left = nullptr;
+      ASSERT_EQ(commrt_alloc(context, COMMRT_BUFFER_SYMMETRIC, 500 * (call + 1), &before), COMMRT_OK);
+      ASSERT_EQ(commrt_arena_find(context, "arena", &arena), COMMRT_OK);
+      ASSERT_EQ(commrt_symmetric_offset(context, arena, &now), COMMRT_OK);
+      if (call == 0) {
+        first = arena;
+        offset = now;
+      }
+      EXPECT_EQ(arena, first);
+      EXPECT_EQ(now, offset);
+      EXPECT_EQ(commrt_arena_group(context, static_cast<char *>(arena) + 999), group);
+      EXPECT_EQ(commrt_arena_group(context, before), nullptr);
+      ASSERT_EQ(commrt_free(context, before), COMMRT_OK);
+      ASSERT_EQ(commrt_alloc(context, COMMRT_BUFFER_SYMMETRIC, 300, &left), COMMRT_OK);
+      ASSERT_EQ(commrt_release_since(context, mark, nullptr, 0), COMMRT_OK);
+      EXPECT_EQ(commrt_allocated_bytes(context), 1000);
+    }
+    ASSERT_EQ(commrt_program_end(context), COMMRT_OK);
+    EXPECT_EQ(commrt_allocated_bytes(context), 0);
+  });
+  expectAllOk(results);
+}
+
+TEST(Lifetime, ArenasHaveNamesOfTheirOwn) {
+  expectAllFailed(runRanks(1, {},
+                           [](commrt_context *context) {
+                             commrt_group *group = worldGroup(context);
+                             commrt_arena_create(group, "arena", 8);
+                             EXPECT_EQ(commrt_arena_create(group, "arena", 8), COMMRT_ERR_INVALID);
+                           }),
+                  COMMRT_ERR_INVALID, {"the program has an arena arena"});
+  expectAllFailed(runRanks(1, {},
+                           [](commrt_context *context) {
+                             void *pointer = nullptr;
+                             EXPECT_EQ(commrt_arena_find(context, "none", &pointer), COMMRT_ERR_INVALID);
+                             EXPECT_EQ(pointer, nullptr);
+                           }),
+                  COMMRT_ERR_INVALID, {"the program has no arena none"});
+  expectAllFailed(runRanks(1, {},
+                           [](commrt_context *context) {
+                             void *pointer = nullptr;
+                             commrt_arena_create(worldGroup(context), "arena", 8);
+                             EXPECT_EQ(commrt_arena_find(context, "arena", &pointer), COMMRT_OK);
+                             EXPECT_EQ(commrt_free(context, pointer), COMMRT_ERR_INVALID);
+                           }),
+                  COMMRT_ERR_INVALID, {"commrt_free: not a buffer"});
+}
+
 } // namespace

@@ -343,6 +343,14 @@ COMMRT_API int32_t commrt_free(commrt_context *context, void *pointer);
 /// [own thread] The same, and also not before the given tokens are complete.
 COMMRT_API int32_t commrt_free_after(commrt_context *context, void *pointer, commrt_token *const *tokens,
                                      int64_t num_tokens);
+/// [own thread, all ranks] A symmetric buffer for the collectives of `group` that has a name and stays until
+/// commrt_program_end: compiled code makes its arenas of symmetric memory when it begins, and every call finds the same
+/// memory at the same offset, so that a library may register it once. COMMRT_ERR_INVALID if the program has the name.
+COMMRT_API int32_t commrt_arena_create(commrt_group *group, const char *name, int64_t bytes);
+/// [own thread] The buffer of that name. Also serves after an error, as commrt_alloc does.
+COMMRT_API int32_t commrt_arena_find(commrt_context *context, const char *name, void **pointer);
+/// [own thread] The group that an arena is for, by an address within it; NULL for other buffers.
+COMMRT_API commrt_group *commrt_arena_group(commrt_context *context, const void *pointer);
 /// [own thread] The offset of a byte of a symmetric buffer in the rank's symmetric memory: equal on all ranks.
 COMMRT_API int32_t commrt_symmetric_offset(commrt_context *context, const void *pointer, int64_t *offset);
 /// [any thread] Bytes of buffers not yet released, and the most there ever were.
