@@ -44,6 +44,37 @@ static LogicalResult checkIsOnBuffers(ModuleOp module) {
   return failure(result.wasInterrupted());
 }
 
+/// Whether 64 bits count the bytes of a memref, as far as its sizes are known.
+static bool isCountable(Type type) {
+  auto memref = dyn_cast<MemRefType>(type);
+  if (!memref)
+    return true;
+  int64_t bytes = std::max<int64_t>(1, getElementBytes(memref.getElementType()));
+  for (int64_t size : memref.getShape())
+    if (!ShapedType::isDynamic(size) && llvm::MulOverflow(bytes, std::max<int64_t>(1, size), bytes))
+      return false;
+  return true;
+}
+
+/// Sizes and offsets are 64-bit numbers everywhere below, so a type that does not fit is refused once.
+static LogicalResult checkSizes(ModuleOp module) {
+  auto refuse = [](Location loc, Type type) {
+    return emitError(loc) << "a buffer of type " << type << " has more bytes than 64 bits count";
+  };
+  WalkResult result = module.walk([&](Operation *op) {
+    for (Type type : op->getResultTypes())
+      if (!isCountable(type))
+        return refuse(op->getLoc(), type), WalkResult::interrupt();
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        for (BlockArgument argument : block.getArguments())
+          if (!isCountable(argument.getType()))
+            return refuse(argument.getLoc(), argument.getType()), WalkResult::interrupt();
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
 /// One number for the signatures that passes stamped on the functions (FNV-1a over their texts).
 static uint64_t hashSignatures(ModuleOp module) {
   uint64_t hash = 0xcbf29ce484222325ull;
@@ -133,7 +164,7 @@ namespace {
 struct CommToLLVMPass : public commsched::impl::CommToLLVMBase<CommToLLVMPass> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    if (failed(checkIsOnBuffers(module)))
+    if (failed(checkIsOnBuffers(module)) || failed(checkSizes(module)))
       return signalPassFailure();
     RuntimeCalls calls(module);
     SmallVector<Site> sites;

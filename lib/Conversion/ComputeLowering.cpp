@@ -14,7 +14,7 @@ using namespace mlir;
 using namespace commsched;
 using namespace commsched::comm;
 
-static constexpr int64_t written = COMMRT_OPERAND_WRITTEN;
+static constexpr int64_t mutated = COMMRT_OPERAND_WRITTEN;
 static constexpr int64_t output = COMMRT_OPERAND_WRITTEN | COMMRT_OPERAND_OUTPUT;
 
 LogicalResult FunctionLowering::emitCompute(Operation *op, StringRef name, ValueRange operands, ArrayRef<int64_t> flags,
@@ -23,6 +23,7 @@ LogicalResult FunctionLowering::emitCompute(Operation *op, StringRef name, Value
   SmallVector<int64_t> meta;
   SmallVector<std::pair<int64_t, Value>> dynamic;
   int64_t count = 0;
+  SmallVector<std::pair<Value, Value>> written; // the dense copy of what is not dense
   for (auto [operand, flag] : llvm::zip_equal(operands, flags)) {
     auto memref = dyn_cast<MemRefType>(operand.getType());
     Type element = memref ? memref.getElementType() : operand.getType();
@@ -35,9 +36,10 @@ LogicalResult FunctionLowering::emitCompute(Operation *op, StringRef name, Value
     }
     Value address;
     if (memref) {
-      if (flag != 0 && !memref.areTrailingDimsContiguous(memref.getRank()))
-        return op->emitOpError() << "writes a buffer that is not contiguous: " << memref;
-      address = pointer(loc, dense(loc, operand));
+      Value buffer = dense(loc, operand);
+      if (flag != 0 && buffer != operand)
+        written.push_back({buffer, operand});
+      address = pointer(loc, buffer);
     } else {
       address = LLVM::GEPOp::create(builder, loc, calls.pointerType(), builder.getI64Type(), scalarSlots,
                                     ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(count)});
@@ -61,6 +63,8 @@ LogicalResult FunctionLowering::emitCompute(Operation *op, StringRef name, Value
   call(loc, "commrt_compute",
        {context, string(loc, name), integer(loc, count), operandSlots, metaData(loc, meta, dynamic),
         integer(loc, costNs)});
+  for (auto [copy, operand] : written)
+    memref::CopyOp::create(builder, loc, copy, operand);
   return success();
 }
 
@@ -87,7 +91,7 @@ LogicalResult FunctionLowering::lowerCompute(ComputeOp op) {
     return op.emitOpError() << "has results on buffers; comm-bufferize makes them operands";
   SmallVector<int64_t> flags(op->getNumOperands(), 0);
   for (int64_t operand : op.getMutates().value_or(ArrayRef<int64_t>()))
-    flags[operand] = written;
+    flags[operand] = mutated;
   int64_t outputs = 0;
   if (auto attr = op->getAttrOfType<IntegerAttr>("outputs"))
     outputs = std::min<int64_t>(attr.getInt(), flags.size());

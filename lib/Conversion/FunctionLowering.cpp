@@ -105,6 +105,10 @@ LogicalResult FunctionLowering::run() {
   for (Operation *op : operations) {
     builder.setInsertionPoint(op);
     if (op->getName().getDialectNamespace() == "linalg") {
+      if (lowerContraction(op)) {
+        op->erase();
+        continue;
+      }
       // Communication moves on between computations.
       builder.setInsertionPointAfter(op);
       if (hasCollectives)
@@ -189,23 +193,51 @@ Value FunctionLowering::product(Location loc, Value memref, int64_t begin, int64
   return unknown ? Value(LLVM::MulOp::create(builder, loc, unknown, result)) : result;
 }
 
-Value FunctionLowering::dense(Location loc, Value memref) {
+bool FunctionLowering::isDense(Value memref) {
   auto type = cast<MemRefType>(memref.getType());
-  if (type.getLayout().isIdentity() || type.areTrailingDimsContiguous(type.getRank()))
+  return type.getLayout().isIdentity() || type.areTrailingDimsContiguous(type.getRank());
+}
+
+Value FunctionLowering::dense(Location loc, Value memref) {
+  if (isDense(memref))
     return memref;
-  // A copy from the runtime, given back at once: the runtime keeps it while the collective reads it.
+  // Given back at once: the runtime keeps it while the collective reads it.
+  auto [copy, data] = denseCopy(loc, memref);
+  temporaries.push_back(data);
+  return copy;
+}
+
+std::pair<Value, Value> FunctionLowering::denseCopy(Location loc, Value memref) {
+  auto type = cast<MemRefType>(memref.getType());
   auto plain = MemRefType::get(type.getShape(), type.getElementType());
-  Value bytes = LLVM::MulOp::create(builder, loc, product(loc, memref, 0, type.getRank()),
-                                    integer(loc, getElementBytes(type.getElementType())));
-  call(loc, "commrt_alloc", {context, integer(loc, COMMRT_BUFFER_PLAIN, 32), bytes, handleSlot});
-  Value data = LLVM::LoadOp::create(builder, loc, calls.pointerType(), handleSlot);
   SmallVector<Value> sizes;
   for (int64_t dim = 0; dim < type.getRank(); ++dim)
     sizes.push_back(product(loc, memref, dim, dim + 1));
+  call(loc, "commrt_alloc",
+       {context, integer(loc, COMMRT_BUFFER_PLAIN, 32), checkedBytes(loc, plain, sizes), handleSlot});
+  Value data = LLVM::LoadOp::create(builder, loc, calls.pointerType(), handleSlot);
   Value copy = bufferAt(loc, data, plain, sizes);
   memref::CopyOp::create(builder, loc, memref, copy);
-  temporaries.push_back(data);
-  return copy;
+  return {copy, data};
+}
+
+Value FunctionLowering::checkedBytes(Location loc, MemRefType type, ValueRange sizes) {
+  int64_t known = getElementBytes(type.getElementType());
+  for (int64_t size : type.getShape())
+    if (!ShapedType::isDynamic(size))
+      known *= size;
+  Value bytes = integer(loc, known), overflows;
+  auto pair = LLVM::LLVMStructType::getLiteral(builder.getContext(), {builder.getI64Type(), builder.getI1Type()});
+  for (auto [dim, size] : llvm::enumerate(sizes)) {
+    if (!type.isDynamicDim(dim))
+      continue;
+    // Without a sign: a negative size is more than there can be.
+    Value result = LLVM::UMulWithOverflowOp::create(builder, loc, pair, bytes, size);
+    bytes = LLVM::ExtractValueOp::create(builder, loc, result, 0);
+    Value overflow = LLVM::ExtractValueOp::create(builder, loc, result, 1);
+    overflows = overflows ? Value(LLVM::OrOp::create(builder, loc, overflows, overflow)) : overflow;
+  }
+  return overflows ? Value(LLVM::SelectOp::create(builder, loc, overflows, integer(loc, -1), bytes)) : bytes;
 }
 
 Value FunctionLowering::bufferAt(Location loc, Value data, MemRefType type, ValueRange sizes) {
@@ -295,6 +327,10 @@ LogicalResult FunctionLowering::lowerWait(WaitOp op) {
   Location loc = op.getLoc();
   Value token = op->getOperand(0);
   call(loc, "commrt_wait", {token, null(loc)});
+  for (const CopyBack &back : copyBacks.lookup(token)) {
+    memref::CopyOp::create(builder, loc, back.copy, back.dest);
+    call(loc, "commrt_free", {context, back.address});
+  }
   if (auto dests = tokenDests.find(token); dests != tokenDests.end()) {
     op->replaceAllUsesWith(dests->second);
     return success();
@@ -340,23 +376,13 @@ void FunctionLowering::lowerAlloc(memref::AllocOp op) {
   MemRefType type = op.getType();
   auto plain = MemRefType::get(type.getShape(), type.getElementType());
   SmallVector<Value> sizes;
-  int64_t knownBytes = getElementBytes(type.getElementType());
-  Value unknown;
   unsigned dynamic = 0;
-  for (int64_t size : type.getShape()) {
-    if (!ShapedType::isDynamic(size)) {
-      sizes.push_back(integer(loc, size));
-      knownBytes *= size;
-      continue;
-    }
-    sizes.push_back(arith::IndexCastOp::create(builder, loc, builder.getI64Type(), op.getDynamicSizes()[dynamic++]));
-    unknown = unknown ? Value(LLVM::MulOp::create(builder, loc, unknown, sizes.back())) : sizes.back();
-  }
-  Value bytes = integer(loc, knownBytes);
-  if (unknown)
-    bytes = LLVM::MulOp::create(builder, loc, unknown, bytes);
+  for (int64_t size : type.getShape())
+    sizes.push_back(ShapedType::isDynamic(size) ? arith::IndexCastOp::create(builder, loc, builder.getI64Type(),
+                                                                             op.getDynamicSizes()[dynamic++])
+                                                : integer(loc, size));
   int64_t kind = isa_and_nonnull<SymmetricAttr>(type.getMemorySpace()) ? COMMRT_BUFFER_SYMMETRIC : COMMRT_BUFFER_PLAIN;
-  call(loc, "commrt_alloc", {context, integer(loc, kind, 32), bytes, handleSlot});
+  call(loc, "commrt_alloc", {context, integer(loc, kind, 32), checkedBytes(loc, type, sizes), handleSlot});
   Value data = LLVM::LoadOp::create(builder, loc, calls.pointerType(), handleSlot);
   Value buffer = bufferAt(loc, data, plain, sizes);
   // The memory space goes with the handles, at the end of the pass.

@@ -77,9 +77,23 @@ private:
   /// A view of `elements` elements of a contiguous buffer from `offset` on, of memref type `type`.
   mlir::Value viewAs(mlir::Location loc, mlir::Value source, mlir::Value offset, mlir::MemRefType type);
 
+  // ContractionLowering.cpp
+  /// Makes a matrix product a call, where it is one that the runtime's kernel computes; false leaves it as it is.
+  bool lowerContraction(mlir::Operation *op);
+  /// The size and the stride, in elements, of a dimension: known, or a value (i64).
+  mlir::OpFoldResult sizeOf(mlir::Location loc, mlir::Value memref, int64_t dim);
+  mlir::OpFoldResult strideOf(mlir::Location loc, mlir::Value memref, int64_t dim);
+
   // Helpers
+  /// Whether the elements lie in row-major order without gaps.
+  static bool isDense(mlir::Value memref);
   /// The operand, or a dense copy of it that is released once `builder` has passed the current operation.
   mlir::Value dense(mlir::Location loc, mlir::Value memref);
+  /// A dense copy and its address, for the caller to release.
+  std::pair<mlir::Value, mlir::Value> denseCopy(mlir::Location loc, mlir::Value memref);
+  /// The bytes of a buffer with these sizes (i64), of which the static ones are checked already; negative where 64 bits
+  /// do not count them.
+  mlir::Value checkedBytes(mlir::Location loc, mlir::MemRefType type, mlir::ValueRange sizes);
   /// Address of the first element.
   mlir::Value pointer(mlir::Location loc, mlir::Value memref);
   /// Product of the sizes [begin, end), as i64.
@@ -124,6 +138,12 @@ private:
   llvm::DenseMap<mlir::Operation *, mlir::Value> globalAddresses;
   mlir::Value nullPointer;
   llvm::DenseMap<mlir::Value, llvm::SmallVector<mlir::Value>> tokenDests; ///< of starts in this function
+
+  /// What a collective writes in place of a destination that is not dense, until the wait copies it there.
+  struct CopyBack {
+    mlir::Value copy, dest, address;
+  };
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<CopyBack, 1>> copyBacks; ///< by token
 };
 
 /// The runtime's code of an element type for moving data; -1 where it has none.

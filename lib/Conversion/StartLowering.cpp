@@ -41,12 +41,28 @@ int64_t FunctionLowering::addSite(CollectiveOpInterface start, Value in, Value o
   return static_cast<int64_t>(sites.size()) - 1;
 }
 
+/// Whether the future's only use is a wait in the block of its start.
+static bool hasOneWait(CollectiveOpInterface start) {
+  Value future = start.getCollectiveFuture();
+  return future.hasOneUse() && isa<WaitOp>(*future.user_begin()) &&
+         future.user_begin()->getBlock() == start->getBlock();
+}
+
 LogicalResult FunctionLowering::lowerStart(CollectiveOpInterface start) {
   Location loc = start.getLoc();
   SmallVector<Value> inputs(start.getCollectiveInputs()), dests(start.getCollectiveDests());
-  for (Value dest : dests)
-    if (auto type = cast<MemRefType>(dest.getType()); !type.areTrailingDimsContiguous(type.getRank()))
-      return start.emitOpError() << "has a destination that is not contiguous: " << type;
+  SmallVector<CopyBack> copies;
+  SmallVector<Value> targets = dests;
+  for (Value &target : targets)
+    if (!isDense(target)) {
+      if (!hasOneWait(start))
+        return start.emitOpError() << "has a destination that is not contiguous, " << target.getType()
+                                   << ", and not exactly one wait, which has to be in its own block: give it a "
+                                      "contiguous destination";
+      auto [copy, data] = denseCopy(loc, target);
+      copies.push_back({copy, target, data});
+      target = copy;
+    }
   for (Value &input : inputs)
     input = dense(loc, input);
   int64_t count = std::max<int64_t>({1, int64_t(inputs.size()), int64_t(dests.size())});
@@ -54,7 +70,8 @@ LogicalResult FunctionLowering::lowerStart(CollectiveOpInterface start) {
   if (isCoalesced)
     call(loc, "commrt_coalesce_begin", context);
   for (int64_t i = 0; i < count; ++i) {
-    Value in = i < int64_t(inputs.size()) ? inputs[i] : Value(), out = i < int64_t(dests.size()) ? dests[i] : Value();
+    Value in = i < int64_t(inputs.size()) ? inputs[i] : Value(),
+          out = i < int64_t(targets.size()) ? targets[i] : Value();
     if (failed(emitStart(start, in, out, isCoalesced ? null(loc) : handleSlot)))
       return failure();
   }
@@ -62,6 +79,8 @@ LogicalResult FunctionLowering::lowerStart(CollectiveOpInterface start) {
     call(loc, "commrt_coalesce_end", {context, handleSlot});
   Value token = LLVM::LoadOp::create(builder, loc, calls.pointerType(), handleSlot);
   tokenDests[token] = dests;
+  if (!copies.empty())
+    copyBacks[token] = std::move(copies);
   releaseToken(start, token);
   start->getResult(0).replaceAllUsesWith(token);
   return success();
