@@ -38,6 +38,9 @@ LogicalResult ComputeOp::verify() {
       if (operand < 0 || operand >= numOperands || !seen.insert(operand).second)
         return emitOpError() << "C2: mutated operand #" << operand << " does not exist or is listed twice";
   }
+  if (getName().starts_with("comm."))
+    return emitOpError() << "C3: the name '" << getName()
+                         << "' begins with 'comm.', which is for the compiler's own use";
   return success();
 }
 

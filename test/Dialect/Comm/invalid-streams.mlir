@@ -3,7 +3,7 @@
 // Tests that stream anchors and opaque computation that break a constraint are refused. The names say which.
 
 func.func @record_c1() {
-  // expected-error @+1 {{attribute 'stream' failed to satisfy constraint: 64-bit signless integer attribute whose value is non-negative}}
+  // expected-error @+1 {{attribute 'stream' failed to satisfy constraint: 64-bit signless integer attribute whose value is non-negative whose maximum value is 2147483647}}
   %e = comm.record on -1 : !comm.event
   return
 }
@@ -11,7 +11,7 @@ func.func @record_c1() {
 // -----
 
 func.func @await_event_c1(%e: !comm.event) {
-  // expected-error @+1 {{attribute 'stream' failed to satisfy constraint: 64-bit signless integer attribute whose value is non-negative}}
+  // expected-error @+1 {{attribute 'stream' failed to satisfy constraint: 64-bit signless integer attribute whose value is non-negative whose maximum value is 2147483647}}
   comm.await_event %e on -1 : !comm.event
   return
 }
@@ -61,5 +61,21 @@ func.func @compute_c2_range(%x: tensor<8xf32>) {
 func.func @compute_c2_twice(%x: tensor<8xf32>) {
   // expected-error @+1 {{C2: mutated operand #0 does not exist or is listed twice}}
   comm.compute "zero_"(%x) mutates [0, 0] : (tensor<8xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @compute_c3(%x: tensor<8xf32>) {
+  // expected-error @+1 {{C3: the name 'comm.in_flight' begins with 'comm.', which is for the compiler's own use}}
+  %y, %z = comm.compute "comm.in_flight"(%x) : (tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>)
+  return
+}
+
+// -----
+
+func.func @record_c1_range() {
+  // expected-error @+1 {{attribute 'stream' failed to satisfy constraint: 64-bit signless integer attribute whose value is non-negative whose maximum value is 2147483647}}
+  %e = comm.record on 2147483648 : !comm.event
   return
 }

@@ -19,9 +19,9 @@ def Comm_RecordOp : Comm_Op<"record", [DeclareOpInterfaceMethods<MemoryEffectsOp
     ```
 
     Constraints:
-    - C1: the stream's number is not negative.
+    - C1: the stream's number is from 0 to 2147483647.
   }];
-  let arguments = (ins ConfinedAttr<I64Attr, [IntNonNegative]>:$stream);
+  let arguments = (ins ConfinedAttr<I64Attr, [IntNonNegative, IntMaxValue<2147483647>]>:$stream);
   let results = (outs Comm_EventType:$event);
   let assemblyFormat = "`on` $stream attr-dict `:` qualified(type($event))";
 }
@@ -37,9 +37,9 @@ def Comm_AwaitEventOp : Comm_Op<"await_event", [DeclareOpInterfaceMethods<Memory
     ```
 
     Constraints:
-    - C1: the stream's number is not negative.
+    - C1: the stream's number is from 0 to 2147483647.
   }];
-  let arguments = (ins Comm_EventType:$event, ConfinedAttr<I64Attr, [IntNonNegative]>:$stream);
+  let arguments = (ins Comm_EventType:$event, ConfinedAttr<I64Attr, [IntNonNegative, IntMaxValue<2147483647>]>:$stream);
   let assemblyFormat = "$event `on` $stream attr-dict `:` qualified(type($event))";
 }
 
@@ -63,6 +63,7 @@ def Comm_ComputeOp : Comm_Op<"compute", [DeclareOpInterfaceMethods<MemoryEffects
     Constraints:
     - C1: `aliases` has one entry per result: -1, or the number of an operand.
     - C2: `mutates` lists numbers of operands, none twice.
+    - C3: the name does not begin with `comm.`; such names are for the compiler's own use.
   }];
   let arguments = (ins StrAttr:$name, Variadic<AnyType>:$inputs, OptionalAttr<DenseI64ArrayAttr>:$aliases,
                        OptionalAttr<DenseI64ArrayAttr>:$mutates, UnitAttr:$side_effects);
