@@ -9,14 +9,19 @@
 // MutationTest COUNT WORKDIR FOLDER...: takes the .mlir files under the folders, and does to each of COUNT mutations,
 // spread over the programs in them, what comm-opt does: parse, verify, run passes, print. A mutation that is refused
 // with a diagnostic is fine, and so is one that passes; a crash, a sanitizer's report, a hang, or a failure without a
-// diagnostic is not. The work is done in a child process, which the parent restarts behind a mutation that killed it,
-// after writing that one to WORKDIR.
+// diagnostic is not. Some are also compiled as comm-run does, and each comes with a damaged .npy file and fault
+// specification, which comm-run reads. The work is done in a child process, which the parent restarts behind a mutation
+// that killed it, after writing that one to WORKDIR.
 //
 //===------------------------------------------------------------------------------------===//
 
 #include "CommSched/InitAll.h"
+#include "CommSched/Runtime/Runtime.h"
+#include "HostValue.h"
 #include "Mutator.h"
+#include "Program.h"
 
+#include "mlir/AsmParser/AsmParser.h"
 #include "mlir/Bytecode/BytecodeWriter.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
@@ -25,10 +30,12 @@
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
+#include "mlir/Target/LLVMIR/Dialect/All.h"
 #include "mlir/Transforms/Passes.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/TargetSelect.h"
 #include <csignal>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -43,6 +50,11 @@ constexpr unsigned secondsPerMutation = 30;
 /// A context keeps every type and attribute that it has seen; a fresh one now and then keeps memory flat.
 constexpr size_t mutationsPerContext = 100;
 
+/// comm-run compiles every so manieth mutation that parses: that takes longer than all passes.
+constexpr size_t mutationsPerCompilation = 16;
+/// A fault specification as comm-run takes it, to be damaged.
+constexpr StringRef faultText = "delay@3:rank=1:ms=5";
+
 /// What runs over a mutation that parses. Each alone, so that one that fails does not hide the next.
 constexpr StringRef pipelines[] = {
     "canonicalize",
@@ -50,7 +62,8 @@ constexpr StringRef pipelines[] = {
     "comm-verify",
     "reorder-comm-overlap{effort=0}",
     "comm-remove-unsharded-param-usage,comm-reinplace-all-gather,comm-bucket{mixed-types}",
-    "comm-bucket{form=coalesced fsdp-only}"};
+    "comm-bucket{form=coalesced fsdp-only}",
+    "comm-lower-to-runtime"};
 
 /// What the child tells the parent, in shared memory.
 struct Progress {
@@ -137,13 +150,73 @@ void tryOne(MLIRContext &context, StringRef input, Progress &progress) {
   }
 }
 
-void runChild(const std::vector<Program> &programs, const DialectRegistry &registry, size_t count, Progress &progress) {
+/// What comm-run would do with `input`, short of calling it: that is native code, which may do anything.
+void compileOne(MLIRContext &context, StringRef input) {
+  // Its diagnostics are printed; nobody wants to read them.
+  ScopedDiagnosticHandler quiet(&context, [](Diagnostic &) { return success(); });
+  llvm::consumeError(commsched::Program::load(context, {"mutation", input.str()}, {}).takeError());
+}
+
+/// A damaged .npy file for a value of some type and size; the value is read whole or not at all.
+void readDamagedFile(MLIRContext &context, StringRef path, uint64_t seed) {
+  static constexpr StringRef types[] = {"tensor<?x3xf32>", "memref<2x?xi8>", "tensor<4xbf16>",  "tensor<i64>",     "i1",
+                                        "tensor<4xi128>",  "vector<4xf32>",  "tensor<0x?xf16>", "memref<3xf32, 1>"};
+  static constexpr int64_t sizes[] = {0, 1, 5, 4294967296, 9223372036854775807};
+  std::mt19937_64 random(seed);
+  Type type = parseType(types[random() % std::size(types)], &context);
+  llvm::Expected<commsched::HostValue> value = commsched::HostValue::ofType(type, sizes[random() % std::size(sizes)]);
+  if (!value)
+    return llvm::consumeError(value.takeError());
+  commsched::HostValue small = value->like();
+  for (auto [size, isDynamic] : llvm::zip_equal(small.shape, small.isDynamic))
+    size = isDynamic ? 2 : size;
+  llvm::cantFail(small.allocate());
+  small.fill(seed, 0, 0);
+  llvm::cantFail(commsched::writeNpy(path, small));
+  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  std::string bytes = (*file)->getBuffer().str();
+  if (random() % 4 == 0)
+    bytes.resize(random() % bytes.size());
+  for (size_t i = 0, count = random() % 4; i < count && !bytes.empty(); ++i)
+    bytes[random() % std::min<size_t>(bytes.size(), 128)] = "0123456789(), :\xff\0'{}<>"[random() % 24];
+  std::error_code code;
+  llvm::raw_fd_ostream(path, code) << bytes;
+  if (llvm::Error error = readNpy(path, *value))
+    return llvm::consumeError(std::move(error));
+  if (value->bytes.size() != value->byteSize())
+    std::abort();
+  for (int64_t i = 0; i < std::min<int64_t>(4, value->elements()); ++i)
+    (void)value->elementText(i);
+}
+
+void openDamagedJob(uint64_t seed) {
+  std::string fault = commsched::test::mutateText(faultText, seed);
+  std::mt19937_64 random(seed);
+  commrt_options options;
+  commrt_options_init(&options);
+  options.ranks = static_cast<int32_t>(random() % 4) - 1;
+  options.timeout_ns = static_cast<int64_t>(random());
+  options.fault = fault.c_str();
+  commrt_job *job = nullptr;
+  char message[256];
+  if (commrt_job_create(&options, &job, message, sizeof(message)) == COMMRT_OK)
+    commrt_job_destroy(job);
+}
+
+void runChild(const std::vector<Program> &programs, const DialectRegistry &registry, size_t count, StringRef folder,
+              Progress &progress) {
+  std::string damaged = (folder + "/mutation.npy").str();
   while (progress.next < count) {
     MLIRContext context(registry, MLIRContext::Threading::DISABLED);
     for (size_t i = 0; i < mutationsPerContext && progress.next < count; ++i, ++progress.next) {
       std::string input = makeMutation(programs, &context, progress.next);
       alarm(secondsPerMutation);
+      size_t parsed = progress.parsed;
       tryOne(context, input, progress);
+      if (progress.parsed > parsed && progress.parsed % mutationsPerCompilation == 0)
+        compileOne(context, input);
+      readDamagedFile(context, damaged, progress.next);
+      openDamagedJob(progress.next);
       alarm(0);
     }
   }
@@ -181,6 +254,9 @@ int main(int argc, char **argv) {
   mlir::registerAllExtensions(registry);
   commsched::registerAllDialects(registry);
   commsched::registerAllExtensions(registry);
+  mlir::registerAllToLLVMIRTranslations(registry);
+  llvm::InitializeNativeTarget();
+  llvm::InitializeNativeTargetAsmPrinter();
   mlir::registerTransformsPasses();
   commsched::registerAllPasses();
 
@@ -191,7 +267,7 @@ int main(int argc, char **argv) {
     llvm::outs().flush();
     pid_t child = fork();
     if (child == 0) {
-      runChild(programs, registry, count, *progress);
+      runChild(programs, registry, count, argv[2], *progress);
       _exit(EXIT_SUCCESS);
     }
     int status = 0;

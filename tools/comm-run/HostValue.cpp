@@ -13,15 +13,22 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 #include <cstring>
+#include <optional>
 
 using namespace llvm;
 using namespace commsched;
 
-int64_t HostValue::elements() const {
-  int64_t count = 1;
-  for (int64_t size : shape)
-    count *= size;
-  return count;
+/// The widest element that a value holds.
+static constexpr unsigned kWidestElement = 64;
+
+bool HostBuffer::reset(int64_t size) {
+  // A buffer without bytes has an address, too.
+  auto *bytes = static_cast<char *>(std::calloc(std::max<int64_t>(size, 1), 1));
+  if (!bytes)
+    return false;
+  memory.reset(bytes);
+  length = size;
+  return true;
 }
 
 int64_t HostValue::elementBytes() const {
@@ -30,15 +37,30 @@ int64_t HostValue::elementBytes() const {
   return PowerOf2Ceil(divideCeil(elementType.getIntOrFloatBitWidth(), 8));
 }
 
-Expected<HostValue> HostValue::zeros(mlir::Type type, int64_t dynamicSize) {
+std::optional<int64_t> HostValue::byteSize() const {
+  int64_t bytes = elementBytes();
+  if (is_contained(shape, 0))
+    return 0;
+  for (int64_t size : shape)
+    if (MulOverflow(bytes, size, bytes))
+      return std::nullopt;
+  return bytes;
+}
+
+Expected<HostValue> HostValue::ofType(mlir::Type type, int64_t dynamicSize) {
   HostValue value;
   value.elementType = type;
   value.isScalar = true;
   std::string text;
-  raw_string_ostream(text) << type;
+  raw_string_ostream(text) << "a value of type " << type;
   if (auto shaped = dyn_cast<mlir::ShapedType>(type)) {
+    if (!isa<mlir::TensorType, mlir::BaseMemRefType>(type))
+      return createStringError(text + " cannot be passed: neither a tensor nor a memref, a number, or an index");
     if (!shaped.hasRank())
-      return createStringError("a value of type " + text + " cannot be passed: its rank is not known");
+      return createStringError(text + " cannot be passed: its rank is not known");
+    if (auto memref = dyn_cast<mlir::MemRefType>(type);
+        memref && (!memref.getLayout().isIdentity() || memref.getMemorySpace()))
+      return createStringError(text + " cannot be passed: it has a layout or a memory space of its own");
     value.elementType = shaped.getElementType();
     for (int64_t size : shaped.getShape()) {
       value.isDynamic.push_back(mlir::ShapedType::isDynamic(size));
@@ -47,12 +69,32 @@ Expected<HostValue> HostValue::zeros(mlir::Type type, int64_t dynamicSize) {
     value.isScalar = false;
   }
   if (!value.elementType.isIntOrIndexOrFloat())
-    return createStringError("a value of type " + text + " cannot be passed");
-  int64_t bytes;
-  if (MulOverflow(value.elements(), value.elementBytes(), bytes))
-    return createStringError("a " + text + " is too large");
-  value.bytes.resize(bytes);
+    return createStringError(text + " cannot be passed");
+  if (!value.elementType.isIndex() && value.elementType.getIntOrFloatBitWidth() > kWidestElement)
+    return createStringError(text + " cannot be passed: its elements have more than " + Twine(kWidestElement) +
+                             " bits");
+  if (!value.byteSize())
+    return createStringError(text + " has more bytes than 64 bits count" +
+                             (is_contained(value.isDynamic, true)
+                                  ? " where dynamic dimensions have the size " + Twine(dynamicSize)
+                                  : Twine()));
   return value;
+}
+
+HostValue HostValue::like() const {
+  HostValue value;
+  value.elementType = elementType;
+  value.shape = shape;
+  value.isScalar = isScalar;
+  value.isDynamic = isDynamic;
+  return value;
+}
+
+Error HostValue::allocate() {
+  std::optional<int64_t> size = byteSize();
+  if (size && bytes.reset(*size))
+    return Error::success();
+  return createStringError("no memory for a value of " + Twine(size.value_or(-1)) + " bytes");
 }
 
 /// The finaliser of splitmix64.
@@ -81,8 +123,22 @@ void HostValue::fill(uint64_t seed, int64_t rank, int64_t argument) {
     table[i] = floatType
                    ? toFloat(double(i - half) / half, floatType.getFloatSemantics()).bitcastToAPInt().getZExtValue()
                    : uint64_t(elementType.isInteger(1) ? i & 1 : i & 7);
-  for (int64_t i = 0; i < count; ++i)
-    std::memcpy(bytes.data() + i * width, &table[mix(base, i) % values], width);
+  auto fillAs = [&](auto zero) {
+    using T = decltype(zero);
+    auto *to = reinterpret_cast<T *>(bytes.data());
+    for (int64_t i = 0; i < count; ++i)
+      to[i] = static_cast<T>(table[mix(base, i) % values]);
+  };
+  switch (width) {
+  case 1:
+    return fillAs(uint8_t());
+  case 2:
+    return fillAs(uint16_t());
+  case 4:
+    return fillAs(uint32_t());
+  default:
+    return fillAs(uint64_t());
+  }
 }
 
 std::string HostValue::elementText(int64_t index) const {
@@ -134,7 +190,7 @@ static std::string npyShape(ArrayRef<int64_t> shape) {
 static constexpr StringLiteral npyMagic = "\x93NUMPY";
 
 /// Gives the dynamic dimensions of `value` the sizes that the header has, if it has as many dimensions.
-static void adoptShape(StringRef header, size_t dataBytes, HostValue &value) {
+static void adoptShape(StringRef header, HostValue &value) {
   StringRef list = header.split("'shape': (").second.split(')').first;
   SmallVector<StringRef> parts;
   list.split(parts, ',', -1, /*KeepEmpty=*/false);
@@ -144,10 +200,6 @@ static void adoptShape(StringRef header, size_t dataBytes, HostValue &value) {
   for (auto [part, size, isDynamic] : zip_equal(parts, value.shape, value.isDynamic))
     if (int64_t number; isDynamic && !part.trim().getAsInteger(10, number) && number >= 0)
       size = number;
-  // A header that promises more than the file holds is refused below.
-  if (int64_t bytes;
-      !MulOverflow(value.elements(), value.elementBytes(), bytes) && static_cast<uint64_t>(bytes) == dataBytes)
-    value.bytes.resize(bytes);
 }
 
 Error commsched::readNpy(StringRef path, HostValue &value) {
@@ -167,17 +219,23 @@ Error commsched::readNpy(StringRef path, HostValue &value) {
   if (content.size() < begin + length)
     return bad("the header is cut off");
   StringRef header = content.substr(begin, length), data = content.substr(begin + length);
-  adoptShape(header, data.size(), value);
-  std::string description = npyDescription(value.elementType), shape = npyShape(value.shape);
+  HostValue read = value.like();
+  adoptShape(header, read);
+  std::string description = npyDescription(read.elementType), shape = npyShape(read.shape);
   if (!header.contains("'descr': '" + description + "'"))
     return bad("expected elements of numpy type " + description);
   if (!header.contains("'fortran_order': False"))
     return bad("expected C order");
   if (!header.contains("'shape': " + shape))
     return bad("expected shape " + shape);
-  if (data.size() != value.bytes.size())
-    return bad("expected " + Twine(value.bytes.size()) + " bytes of data, found " + Twine(data.size()));
-  std::memcpy(value.bytes.data(), data.data(), data.size());
+  std::optional<int64_t> bytes = read.byteSize();
+  if (!bytes || static_cast<uint64_t>(*bytes) != data.size())
+    return bad("expected " + (bytes ? Twine(*bytes) : Twine("more than 64 bits count")) + " bytes of data, found " +
+               Twine(data.size()));
+  if (Error error = read.allocate())
+    return bad(toString(std::move(error)));
+  std::memcpy(read.bytes.data(), data.data(), data.size());
+  value = std::move(read);
   return Error::success();
 }
 

@@ -2,8 +2,9 @@
 //
 // Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
 //
-// The JIT uses the small code model and little optimization: with MLIR's default, functions with ten thousand calls
-// take minutes to compile.
+// The JIT uses the small code model and, unless the program has loops over many elements, no optimization: with MLIR's
+// default, functions with ten thousand calls take minutes to compile. Optimization changes no bit: nothing in the code
+// allows LLVM to reorder or to fuse floating-point operations.
 //
 //===--------------------------------------------------------------------------------------------===//
 
@@ -14,7 +15,11 @@
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/ExecutionEngine/CRunnerUtils.h"
+#include "mlir/ExecutionEngine/OptUtils.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -55,6 +60,36 @@ Expected<std::vector<Source>> commsched::readSources(StringRef path, bool split)
   return sources;
 }
 
+/// Elements from which on compiled loops are worth optimizing.
+static constexpr int64_t kManyElements = 1 << 14;
+/// Operations of the LLVM dialect up to which optimization takes at most seconds.
+static constexpr int64_t kMostOptimized = 50'000;
+
+static bool isLarge(mlir::Type type) {
+  auto shaped = dyn_cast<mlir::ShapedType>(type);
+  if (!shaped)
+    return false;
+  int64_t elements = 1;
+  if (shaped.hasStaticShape() && !is_contained(shaped.getShape(), 0))
+    for (int64_t size : shaped.getShape())
+      if (MulOverflow(elements, size, elements))
+        return true;
+  return !shaped.hasStaticShape() || elements >= kManyElements;
+}
+
+/// Whether elements are accessed in loops that may be long.
+static bool hasLongLoops(ModuleOp module) {
+  auto found = module.walk([](mlir::Operation *op) {
+    bool isLong =
+        op->getName().getDialectNamespace() == "linalg"
+            ? any_of(op->getOperandTypes(), isLarge)
+            : isa<mlir::memref::LoadOp, mlir::memref::StoreOp, mlir::tensor::ExtractOp, mlir::tensor::InsertOp>(op) &&
+                  op->getParentOfType<mlir::LoopLikeOpInterface>();
+    return isLong ? mlir::WalkResult::interrupt() : mlir::WalkResult::advance();
+  });
+  return found.wasInterrupted();
+}
+
 Expected<std::unique_ptr<Program>> Program::load(mlir::MLIRContext &context, const Source &source,
                                                  const ProgramOptions &options) {
   auto program = std::make_unique<Program>();
@@ -72,13 +107,14 @@ Expected<std::unique_ptr<Program>> Program::load(mlir::MLIRContext &context, con
   if (!options.machine.empty())
     if (Error error = program->predict(*module, options.machine))
       return error;
+  bool hasLoops = hasLongLoops(*module);
   mlir::PassManager pm(&context);
   // The parser verified the input, and LLVM verifies what comes out.
   pm.enableVerifier(false);
   buildLowerToRuntimePipeline(pm);
   if (mlir::failed(pm.run(*module)))
     return failed("lowered to the runtime");
-  if (Error error = program->compile(*module))
+  if (Error error = program->compile(*module, hasLoops))
     return error;
   return program;
 }
@@ -97,20 +133,20 @@ Error Program::readEntry(ModuleOp module, const ProgramOptions &options) {
         "': " + (options.entry.empty() ? "choose the function to run by --entry" : "no function @" + options.entry));
   mlir::func::FuncOp function = candidates.front();
   entryName = function.getName().str();
-  auto addAll = [&](mlir::TypeRange types, std::vector<HostValue> &values, StringRef what) -> Error {
-    for (auto [index, type] : llvm::enumerate(types)) {
-      Expected<HostValue> value = HostValue::zeros(type, options.dynamicSize);
-      if (!value)
-        return createStringError("@" + entryName + ", " + what + " " + Twine(index) + ": " +
-                                 toString(value.takeError()));
-      values.push_back(std::move(*value));
-    }
-    return Error::success();
+  auto add = [&](mlir::Location loc, mlir::Type type, std::vector<HostValue> &values) {
+    Expected<HostValue> value = HostValue::ofType(type, options.dynamicSize);
+    if (!value)
+      return mlir::LogicalResult(mlir::emitError(loc) << toString(value.takeError()));
+    values.push_back(std::move(*value));
+    return mlir::success();
   };
-  if (Error error = addAll(function.getArgumentTypes(), argumentValues, "argument"))
-    return error;
-  if (Error error = addAll(function.getResultTypes(), resultValues, "result"))
-    return error;
+  for (mlir::BlockArgument argument : function.getArguments())
+    if (mlir::failed(add(argument.getLoc(), argument.getType(), argumentValues)))
+      return createStringError("'" + sourceName + "': @" + entryName + " cannot be called: argument " +
+                               Twine(argument.getArgNumber()));
+  for (auto [index, type] : llvm::enumerate(function.getResultTypes()))
+    if (mlir::failed(add(function.getLoc(), type, resultValues)))
+      return createStringError("'" + sourceName + "': @" + entryName + " cannot be called: result " + Twine(index));
   freedArguments.resize(argumentValues.size());
   for (auto resize : function.getBody().front().getOps<comm::ResizeStorageOp>())
     if (auto argument = dyn_cast<mlir::BlockArgument>(resize.getValue()))
@@ -137,7 +173,7 @@ Error Program::predict(ModuleOp module, StringRef machine) {
   return Error::success();
 }
 
-static Expected<std::unique_ptr<TargetMachine>> makeTargetMachine() {
+static Expected<std::unique_ptr<TargetMachine>> makeTargetMachine(CodeGenOptLevel level) {
   Triple triple(sys::getProcessTriple());
   std::string error;
   const Target *target = TargetRegistry::lookupTarget(triple, error);
@@ -145,7 +181,7 @@ static Expected<std::unique_ptr<TargetMachine>> makeTargetMachine() {
     return createStringError(error);
   // No features of this very machine: results must not depend on where a program is run.
   return std::unique_ptr<TargetMachine>(target->createTargetMachine(triple, "", "", TargetOptions(), Reloc::PIC_,
-                                                                    CodeModel::Small, CodeGenOptLevel::None,
+                                                                    CodeModel::Small, level,
                                                                     /*JIT=*/true));
 }
 
@@ -186,11 +222,18 @@ static float truncateToBF16(float value) {
   return value;
 }
 
-Error Program::compile(ModuleOp module) {
-  Expected<std::unique_ptr<TargetMachine>> machine = makeTargetMachine();
+Error Program::compile(ModuleOp module, bool optimize) {
+  int64_t operations = 0;
+  module.walk([&](mlir::Operation *) { ++operations; });
+  optimize &= operations <= kMostOptimized;
+  Expected<std::unique_ptr<TargetMachine>> machine =
+      makeTargetMachine(optimize ? CodeGenOptLevel::Default : CodeGenOptLevel::None);
   if (!machine)
     return machine.takeError();
   mlir::ExecutionEngineOptions options;
+  auto transformer = mlir::makeOptimizingTransformer(/*optLevel=*/2, /*sizeLevel=*/0, machine->get());
+  if (optimize)
+    options.transformer = transformer; // a reference
   options.enableGDBNotificationListener = false;
   options.enablePerfNotificationListener = false;
   memory = std::make_unique<JitMemory>();
@@ -233,18 +276,19 @@ static std::vector<int64_t> describeBuffer(HostValue &value) {
 }
 
 /// Copies a result out of where the compiled code returned it.
-static void readResult(HostValue &result, const char *at) {
+static Error readResult(HostValue &result, const char *at) {
   const char *data = at;
   if (!result.isScalar) {
     std::vector<int64_t> words(3 + 2 * result.shape.size());
     std::memcpy(words.data(), at, words.size() * sizeof(int64_t));
     for (size_t dim = 0; dim < result.shape.size(); ++dim)
       result.shape[dim] = words[3 + dim];
-    result.bytes.resize(result.elements() * result.elementBytes());
     data = reinterpret_cast<const char *>(words[1]) + words[2] * result.elementBytes();
   }
-  if (!result.bytes.empty())
-    std::memcpy(result.bytes.data(), data, result.bytes.size());
+  if (Error error = result.allocate())
+    return error;
+  std::memcpy(result.bytes.data(), data, result.bytes.size());
+  return Error::success();
 }
 
 int32_t Program::run(commrt_context *context, std::vector<HostValue> &arguments, std::vector<HostValue> &results,
@@ -280,8 +324,12 @@ int32_t Program::run(commrt_context *context, std::vector<HostValue> &arguments,
     if (int32_t status = commrt_last_error(context, nullptr, 0))
       return status;
   }
-  results = resultValues;
-  for (auto [result, offset] : zip_equal(results, offsets))
-    readResult(result, reinterpret_cast<const char *>(storage.data()) + offset);
+  for (auto [result, offset] : zip_equal(resultValues, offsets)) {
+    results.push_back(result.like());
+    if (Error error = readResult(results.back(), reinterpret_cast<const char *>(storage.data()) + offset)) {
+      commrt_abort(context, COMMRT_ERR_MEMORY, ("result: " + toString(std::move(error))).c_str());
+      return commrt_last_error(context, nullptr, 0);
+    }
+  }
   return commrt_release_since(context, mark, nullptr, 0);
 }

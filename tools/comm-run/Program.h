@@ -47,7 +47,7 @@ public:
                                                        const ProgramOptions &options);
 
   const std::string &name() const { return sourceName; }
-  /// Zeros of the types of the entry's arguments.
+  /// The types of the entry's arguments, without memory.
   const std::vector<HostValue> &arguments() const { return argumentValues; }
   /// Ranks that the groups of the module speak of; 1 without groups.
   int64_t ranks() const { return worldSize; }
@@ -69,7 +69,8 @@ public:
 private:
   llvm::Error readEntry(mlir::ModuleOp module, const ProgramOptions &options);
   llvm::Error predict(mlir::ModuleOp module, llvm::StringRef machine);
-  llvm::Error compile(mlir::ModuleOp module);
+  /// With `optimize`, as a compiler does at -O2, unless the module is large.
+  llvm::Error compile(mlir::ModuleOp module, bool optimize);
 
   std::string sourceName, entryName;
   std::vector<HostValue> argumentValues, resultValues;

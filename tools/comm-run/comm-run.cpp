@@ -79,9 +79,12 @@ static int report(Error error) {
 }
 
 static Error fillArguments(const Program &program, int32_t rank, std::vector<HostValue> &arguments) {
-  arguments = program.arguments();
-  for (size_t i = 0; i < arguments.size(); ++i)
-    arguments[i].fill(seed, rank, i);
+  for (auto [i, argument] : enumerate(program.arguments())) {
+    arguments.push_back(argument.like());
+    if (Error error = arguments.back().allocate())
+      return createStringError("argument " + Twine(i) + " of rank " + Twine(rank) + ": " + toString(std::move(error)));
+    arguments.back().fill(seed, rank, i);
+  }
   for (const std::string &input : inputs) {
     auto [index, path] = StringRef(input).split('=');
     size_t number;
@@ -103,12 +106,14 @@ static bool compareValues(const HostValue &a, const HostValue &b, const Twine &w
     report(what + ": the types differ");
     return false;
   }
-  if (a.bytes == b.bytes)
+  int64_t width = a.elementBytes(), element = -1, different = 0;
+  if (std::memcmp(a.bytes.data(), b.bytes.data(), a.bytes.size()) == 0)
     return true;
-  size_t at = std::mismatch(a.bytes.begin(), a.bytes.end(), b.bytes.begin()).first - a.bytes.begin();
-  int64_t element = at / a.elementBytes(), different = 0;
   for (int64_t i = 0; i < a.elements(); ++i)
-    different += std::memcmp(&a.bytes[i * a.elementBytes()], &b.bytes[i * a.elementBytes()], a.elementBytes()) != 0;
+    if (std::memcmp(a.bytes.data() + i * width, b.bytes.data() + i * width, width) != 0) {
+      element = element < 0 ? i : element;
+      ++different;
+    }
   report(what + ": " + Twine(different) + " of " + Twine(a.elements()) + " elements differ, first element " +
          Twine(element) + ": " + a.elementText(element) + " against " + b.elementText(element));
   return false;
