@@ -45,7 +45,9 @@ def CommPlanBuffers : Pass<"comm-plan-buffers"> {
     collective has ended.
     Plain memory and the symmetric memory of each group have an arena of their own. The arena of the body of an `scf.for`,
     `scf.while` or `scf.if` is allocated outside of it and is a buffer of the block around it: every iteration finds its
-    buffers at the same place. The plan depends on the module alone, so all ranks find the same offsets.
+    buffers at the same place. The plan depends on the module alone, so all ranks find the same offsets. On a module, the arena
+    of a function's symmetric memory is a global (`memref.global`) and stays from call to call, unless the function may be
+    called again before it has returned.
 
     Every plan is checked by a verifier that shares no code with the planner. Remarks say how large each arena is and how
     much is live at most.

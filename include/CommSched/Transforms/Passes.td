@@ -122,7 +122,8 @@ def CommRealizeBuffers : Pass<"comm-realize-buffers"> {
     - A result that is only copied into a parameter (`comm.fsdp.copy`) is written there (`into` it), if nothing touches that
       storage between start and copy, and the copy goes.
     - A sum up to the threshold becomes `one_shot`: every rank reads the others' inputs itself. One that writes its input, which
-      the others read meanwhile, gets a result of its own, copied there after the wait; on buffers it stays as it is. Other all-reduces, and
+      the others read meanwhile, gets a result of its own, copied there after the wait; on buffers it stays as it is.
+      Other all-reduces, and
       broadcasts, of one or several tensors write their inputs (`into` them) where nothing uses these afterwards.
     - What collectives of any kind read and write is put into `#comm.symmetric` memory of their group. On tensors the
       collective is marked (`comm.symmetric`), and `comm-bufferize` makes the buffers; on buffers the allocations' memory

@@ -130,8 +130,11 @@ def Comm_AllReduceOp : Comm_StartOp<"all_reduce", "AllReduce", !con(reductionArg
                                     reductionFormat, "(`one_shot` $one_shot^)?", "getReduction()"> {
   let summary = "start to reduce the ranks' inputs onto every rank";
   let description = [{
-    Result i is the reduction of the ranks' inputs i. `one_shot`: every rank reads all inputs itself (small sums in
-    symmetric memory). Completes at its wait.
+    Result i is the reduction of the ranks' inputs i. Completes at its wait.
+
+    `one_shot`: every rank reads all inputs itself, in one round (small sums in symmetric memory). It is started and
+    waited for like any other collective. Its wait says that the sum is there, and that all ranks have read this rank's
+    input, so that it may be written again.
 
     Example:
     ```mlir
@@ -142,6 +145,7 @@ def Comm_AllReduceOp : Comm_StartOp<"all_reduce", "AllReduce", !con(reductionArg
     Constraints: C1, C4, C5, C6 of `comm.all_gather`, C7 of `comm.reduce_scatter`, and
     - C3: result i has the shape of input i.
     - C8: `one_shot` is for `sum` only.
+    - C9: `one_shot` does not write an input.
   }];
 }
 
