@@ -14,6 +14,7 @@
 
 #include "CommSched/Analysis/Dependence.h"
 #include "CommSched/Scheduling/KeepTogether.h"
+#include "Communication.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
@@ -21,6 +22,7 @@
 using namespace mlir;
 using namespace commsched;
 using namespace commsched::comm;
+using namespace commsched::detail;
 
 BlockNodes::BlockNodes(Block &block) : block(&block) {
   for (Operation &op : block) {
@@ -45,38 +47,6 @@ struct Access {
   /// A storage class, or (beyond those) a resource, or memory of unknown origin.
   int32_t place;
   bool write;
-};
-
-/// The communication that an operation does, itself or anywhere in its regions.
-struct Communication {
-  /// The groups of its collectives and hybrids, each once.
-  llvm::SmallVector<Attribute, 1> groups;
-  /// Whether it sends or receives.
-  bool pointToPoint = false;
-  /// Whether it waits for anything, and whether that may be a message.
-  bool waits = false, waitsForMessage = false;
-
-  explicit Communication(Operation *op) {
-    op->walk([&](Operation *inner) { visit(inner); });
-  }
-
-  /// Whether an operation with unknown effects orders it.
-  bool any() const { return !groups.empty() || waits; }
-
-private:
-  void visit(Operation *op) {
-    if (auto wait = dyn_cast<WaitOp>(op)) {
-      auto start = wait.getFuture().getDefiningOp<CollectiveOpInterface>();
-      waits = true;
-      waitsForMessage |= !start || start.isPointToPoint();
-      return;
-    }
-    auto collective = dyn_cast<CollectiveOpInterface>(op);
-    pointToPoint |= collective && collective.isPointToPoint();
-    Attribute group = collective ? collective.getGroupAttr() : op->getAttr(CommDialect::kHybridAttrName);
-    if (group && !llvm::is_contained(groups, group))
-      groups.push_back(group);
-  }
 };
 
 /// The accesses of all nodes.

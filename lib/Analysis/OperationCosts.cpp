@@ -355,6 +355,11 @@ OpWork OperationCosts::workOfRegions(Operation *op) const {
   return work;
 }
 
+Region *OperationCosts::bodyOf(CallOpInterface call) const {
+  auto callable = dyn_cast_if_present<CallableOpInterface>(call.resolveCallableInTable(&symbols));
+  return callable ? callable.getCallableRegion() : nullptr;
+}
+
 OpWork OperationCosts::workOfCall(CallOpInterface call) const {
   OpWork unknown = OpWork::copy(bytesOf(call->getOperands()), bytesOf(call->getResults()));
   unknown.known = false;

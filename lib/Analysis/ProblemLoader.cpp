@@ -11,6 +11,7 @@
 #include "CommSched/Analysis/MeasuredKeys.h"
 #include "CommSched/Scheduling/Memory.h"
 #include "CommSched/Scheduling/Timeline.h"
+#include "Communication.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/LoopLikeInterface.h"
@@ -19,15 +20,16 @@
 using namespace mlir;
 using namespace commsched;
 using namespace commsched::comm;
+using namespace commsched::detail;
 
 namespace {
 
-/// Duration and memory of the regions of one node.
-struct RegionCost {
-  Ns time = 0;
-  Bytes peak = 0;
-  bool communicates = false;
-};
+/// The largest sums of times and of sizes that the loader makes: half of what Problem::validate() admits.
+constexpr int64_t kLargestSum = INT64_MAX / 8;
+
+int64_t addSaturating(int64_t a, int64_t b) {
+  return llvm::SaturatingAdd<uint64_t>(a, b) > INT64_MAX ? INT64_MAX : a + b;
+}
 
 /// Fills one LoadedBlock.
 class Loader {
@@ -47,14 +49,21 @@ public:
       loadNode(static_cast<NodeId>(id));
     }
     loadBuffers();
+    loadArgumentsInFlight();
+    limitSums();
+    problem.joinsAtEnd = isa<LoopLikeOpInterface>(nodes.getBlock().getParentOp());
     problem.preds = computeDependences(nodes, storage, options.order);
     if (options.bucketing)
       dropImpliedOfWaits();
     problem.finalize();
     problem.argumentBytes = storage.argumentBytes();
+    // A donated argument that is returned as it came is live throughout.
+    for (BufferId id = 0; id < static_cast<BufferId>(problem.buffers.size()); ++id)
+      if (problem.buffers[id].liveOut && problem.buffers[id].def == kNone && problem.users[id].empty())
+        problem.argumentBytes = addSaturating(problem.argumentBytes, problem.buffers[id].bytes);
     result.unknownValues.assign(storage.unknownSizes().begin(), storage.unknownSizes().end());
     result.unknownSizes = static_cast<int64_t>(result.unknownValues.size());
-    if (options.bucketing)
+    if (options.bucketing && result.cutValues == 0)
       loadMergeKeys();
   }
 
@@ -63,8 +72,14 @@ private:
   void loadStart(Node &node, CollectiveOpInterface start);
   void loadWait(Node &node, WaitOp wait);
   void loadCompute(Node &node, Operation *op);
-  RegionCost costOfRegions(Operation *op);
+  void loadRegionWork(Node &node, const NestedWork &nested, const FutureOrigins &awaited);
+  NestedWork workNestedIn(Operation *op);
+  NestedWork workOfBlocks(Region &region);
   LaneId laneOf(FlatSymbolRefAttr group);
+  int32_t groupOf(Attribute group);
+
+  void loadArgumentsInFlight();
+  void limitSums();
 
   void loadBuffers();
   void collectTouches(NodeId id, SmallVectorImpl<BufferId> &touches);
@@ -82,6 +97,7 @@ private:
   const LoadOptions &options;
   StorageMap storage;
   llvm::DenseMap<Attribute, LaneId> lanes;
+  llvm::DenseMap<Attribute, int32_t> groupIds;
   /// Of each storage class: its buffer, or kNone.
   std::vector<BufferId> buffers;
   llvm::DenseMap<Attribute, int32_t> mergeKeys;
@@ -104,6 +120,13 @@ LaneId Loader::laneOf(FlatSymbolRefAttr group) {
   return it->second;
 }
 
+int32_t Loader::groupOf(Attribute group) {
+  auto [it, inserted] = groupIds.try_emplace(group, static_cast<int32_t>(result.groups.size()));
+  if (inserted)
+    result.groups.push_back(group);
+  return it->second;
+}
+
 void Loader::loadNode(NodeId id) {
   Operation *op = nodes[id];
   Node &node = problem.nodes[id];
@@ -120,6 +143,7 @@ void Loader::loadStart(Node &node, CollectiveOpInterface start) {
   OpCost cost = costs.costOf(start);
   node.kind = NodeKind::Start;
   node.lane = laneOf(start.getGroupAttr());
+  node.group = groupOf(start.getGroupAttr());
   node.collective = start.getCollectiveKind();
   node.bytes = getCollectiveBytes(start);
   node.cost = cost.time;
@@ -137,49 +161,166 @@ void Loader::loadWait(Node &node, WaitOp wait) {
   if (node.start != kNone && problem.nodes[node.start].kind == NodeKind::Start)
     return;
   node.start = kNone;
-  auto argument = dyn_cast<BlockArgument>(wait.getFuture());
-  auto function = dyn_cast<FunctionOpInterface>(nodes.getBlock().getParentOp());
-  if (!argument || !function || argument.getOwner() != &nodes.getBlock() || !nodes.getBlock().isEntryBlock())
+  FutureOrigins origins = findOrigins(wait.getFuture(), nodes);
+  node.ready = origins.ready;
+  if (origins.starts.empty())
     return;
-  if (auto ready = function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(), CommDialect::kReadyAttrName))
-    node.ready = ready.getInt();
+  // A region has handed the future on: it may be one of several, or one that a region only passes through.
+  node.kind = NodeKind::Compute;
+  loadRegionWork(node, {}, origins);
 }
 
 void Loader::loadCompute(Node &node, Operation *op) {
-  RegionCost regions = costOfRegions(op);
+  NestedWork nested = workNestedIn(op);
   Bytes resultBytes = 0;
   for (Value value : op->getResults())
-    resultBytes += getStaticBytes(value.getType()).value_or(0);
+    resultBytes = addSaturating(resultBytes, getStaticBytes(value.getType()).value_or(0));
   OpCost cost = costs.costOf(op);
   bool measured = cost.source == OpCostSource::Measured;
-  node.cost = regions.communicates && !measured ? regions.time : cost.time;
-  node.workspace = std::max(cost.workspace, regions.peak - resultBytes);
+  node.cost = !nested.groups.empty() && !measured ? nested.time : cost.time;
+  node.workspace = std::max(cost.workspace, nested.peak - resultBytes);
   result.unknownCosts += !cost.known();
   if (auto group = op->getAttrOfType<FlatSymbolRefAttr>(CommDialect::kHybridAttrName)) {
     node.kind = NodeKind::Hybrid;
     node.lane = laneOf(group);
+    node.group = groupOf(group);
     node.collective = CollectiveKind::AllReduce;
+    if (!llvm::is_contained(nested.groups, group) && !nested.groups.empty())
+      nested.groups.push_back(group);
   }
+  if (op->getNumRegions() == 0 && !isa<CallOpInterface>(op))
+    return;
+  SmallVector<Value> futures(Communication(op).awaited);
+  if (isa<CallOpInterface>(op))
+    llvm::append_range(futures, op->getOperands());
+  FutureOrigins awaited = findOrigins(futures, nodes);
+  if (!nested.groups.empty() || !awaited.starts.empty() || awaited.ready > 0)
+    loadRegionWork(node, nested, awaited);
+}
+
+/// Makes a node wait for `awaited` and occupy the lanes of what is nested in it.
+void Loader::loadRegionWork(Node &node, const NestedWork &nested, const FutureOrigins &awaited) {
+  RegionWork work;
+  for (Attribute group : nested.groups) {
+    work.lanes.push_back(laneOf(cast<FlatSymbolRefAttr>(group)));
+    work.groups.push_back(groupOf(group));
+  }
+  llvm::sort(work.lanes);
+  work.lanes.erase(llvm::unique(work.lanes), work.lanes.end());
+  llvm::sort(work.groups);
+  work.starts.assign(awaited.starts.begin(), awaited.starts.end());
+  work.pointToPoint = nested.pointToPoint;
+  node.ready = awaited.ready;
+  node.region = static_cast<int32_t>(problem.regions.size());
+  if (!work.lanes.empty()) {
+    node.kind = NodeKind::Hybrid;
+    node.lane = work.lanes.front();
+    node.collective = CollectiveKind::AllReduce;
+  } else if (node.kind == NodeKind::Hybrid) {
+    work.lanes.push_back(node.lane);
+    work.groups.push_back(node.group);
+  }
+  problem.regions.push_back(std::move(work));
+}
+
+/// The worst of a region's blocks.
+NestedWork Loader::workOfBlocks(Region &region) {
+  NestedWork worst;
+  LoadOptions inner;
+  inner.order = options.order;
+  for (Block &block : region) {
+    LoadedBlock body = loadBlock(block, costs, inner);
+    Order order = identityOrder(body.problem);
+    worst.time = std::max(worst.time, makespanOf(body.problem, order));
+    worst.peak = std::max(worst.peak, peakOf(body.problem, order));
+    for (Attribute group : body.groups)
+      if (!llvm::is_contained(worst.groups, group))
+        worst.groups.push_back(group);
+    for (const Node &node : body.problem.nodes)
+      worst.pointToPoint |= node.region != kNone ? body.problem.regions[node.region].pointToPoint
+                                                 : node.kind == NodeKind::Start && isPointToPoint(node.collective);
+  }
+  return worst;
 }
 
 /// What the regions of a control-flow operation take: the worst of its blocks, times the trip count where it is known.
-RegionCost Loader::costOfRegions(Operation *op) {
-  RegionCost worst;
-  if (op->getNumRegions() == 0 || !isa<RegionBranchOpInterface>(op))
+/// What a call takes: the body of its callee. A call that leads back to its own function takes nothing beyond its cost.
+NestedWork Loader::workNestedIn(Operation *op) {
+  NestedWork worst;
+  if (auto call = dyn_cast<CallOpInterface>(op)) {
+    Region *body = costs.bodyOf(call);
+    if (!body)
+      return worst;
+    auto [known, isNew] = costs.nestedWork().try_emplace(body);
+    if (!isNew)
+      return known->second.value_or(worst);
+    worst = workOfBlocks(*body);
+    costs.nestedWork()[body] = worst; // The map may have grown meanwhile.
     return worst;
-  for (Region &region : op->getRegions())
-    for (Block &inner : region) {
-      LoadedBlock body = loadBlock(inner, costs, options);
-      Order order = identityOrder(body.problem);
-      worst.time = std::max(worst.time, makespanOf(body.problem, order));
-      worst.peak = std::max(worst.peak, peakOf(body.problem, order));
-      worst.communicates |= body.problem.numLanes() > 1;
-    }
+  }
+  if (op->getNumRegions() == 0 || (!isa<RegionBranchOpInterface>(op) && !Communication(op).any()))
+    return worst;
+  for (Region &region : op->getRegions()) {
+    NestedWork work = workOfBlocks(region);
+    worst.time = std::max(worst.time, work.time);
+    worst.peak = std::max(worst.peak, work.peak);
+    worst.pointToPoint |= work.pointToPoint;
+    for (Attribute group : work.groups)
+      if (!llvm::is_contained(worst.groups, group))
+        worst.groups.push_back(group);
+  }
   if (auto loop = dyn_cast<LoopLikeOpInterface>(op))
     if (std::optional<llvm::APInt> trips = loop.getStaticTripCount())
       worst.time = llvm::SaturatingMultiply<uint64_t>(worst.time, trips->getLimitedValue(INT64_MAX));
-  worst.time = std::min<uint64_t>(worst.time, INT64_MAX / 4);
+  worst.time = std::min<uint64_t>(worst.time, kLargestSum);
   return worst;
+}
+
+/// Futures that come in occupy their lanes until their data is there.
+void Loader::loadArgumentsInFlight() {
+  Block &block = nodes.getBlock();
+  auto function = dyn_cast<FunctionOpInterface>(block.getParentOp());
+  if (!function || !block.isEntryBlock() || problem.numLanes() == 1)
+    return;
+  for (BlockArgument argument : block.getArguments()) {
+    auto ready = function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(), CommDialect::kReadyAttrName);
+    if (!ready || ready.getInt() == 0)
+      continue;
+    if (!costs.machine().oneLaneForAll) {
+      ++result.unknownLanes;
+      continue;
+    }
+    problem.busyUntil.resize(2, 0);
+    problem.busyUntil[1] = std::max<Ns>(problem.busyUntil[1], ready.getInt());
+  }
+}
+
+/// Cuts times and sizes where solvers could not add them up. What is cut is so large that nothing else counts.
+void Loader::limitSums() {
+  auto cut = [&](int64_t &value, int64_t largest) {
+    result.cutValues += value > largest;
+    value = std::min(value, largest);
+  };
+  __int128 time = 0, bytes = 0, traffic = 0;
+  for (const Node &node : problem.nodes) {
+    time += static_cast<__int128>(node.cost) + node.issue;
+    bytes += node.workspace;
+    traffic += node.bytes;
+  }
+  for (const Buffer &buffer : problem.buffers)
+    bytes += buffer.bytes;
+  int64_t count = std::max<int64_t>(nodes.size(), 1), places = count + static_cast<int64_t>(problem.buffers.size());
+  for (Node &node : problem.nodes) {
+    cut(node.ready, kLargestSum);
+    cut(node.cost, time > kLargestSum ? kLargestSum / count / 2 : kLargestSum);
+    cut(node.issue, time > kLargestSum ? kLargestSum / count / 2 : kLargestSum);
+    cut(node.workspace, bytes > kLargestSum ? kLargestSum / places : kLargestSum);
+    cut(node.bytes, traffic > kLargestSum ? kLargestSum / count : kLargestSum);
+  }
+  for (Buffer &buffer : problem.buffers)
+    cut(buffer.bytes, bytes > kLargestSum ? kLargestSum / places : kLargestSum);
+  for (Ns &busy : problem.busyUntil)
+    cut(busy, kLargestSum);
 }
 
 //===-----------------------------------------------------------------------------------------===//
@@ -270,8 +411,12 @@ int32_t Loader::mergeKeyOf(CollectiveOpInterface start, LaneId lane) {
             : key.kind == CollectiveKind::ReduceScatter ? options.reduceScatterCap
                                                         : options.allReduceCap;
   key.ranks = static_cast<int32_t>(costs.shapeOf(start).ranks);
-  key.cost = [curve = costs.curveOf(start)](Bytes bytes) { return (*curve)(bytes); };
-  key.groupCost = [curve = costs.curveOf(start)](Bytes bytes, int32_t members) { return (*curve)(bytes, members); };
+  // No sum of these overflows either.
+  Ns largest = kLargestSum / nodes.size();
+  key.cost = [curve = costs.curveOf(start), largest](Bytes bytes) { return std::min((*curve)(bytes), largest); };
+  key.groupCost = [curve = costs.curveOf(start), largest](Bytes bytes, int32_t members) {
+    return std::min((*curve)(bytes, members), largest);
+  };
   problem.mergeKeys.push_back(std::move(key));
   return it->second;
 }
@@ -342,14 +487,20 @@ void Loader::loadMergeKeys() {
 LoadedBlock commsched::loadBlock(Block &block, const OperationCosts &costs, const LoadOptions &options) {
   LoadedBlock result(block);
   Loader(result, costs, options).run();
+  result.defect = result.problem.validate();
+  if (!result.defect.empty())
+    emitError(block.getParentOp()->getLoc())
+        << "the block was loaded wrongly (" << result.defect << "); please report this";
   return result;
 }
 
 SmallVector<Block *> commsched::findSchedulableBlocks(Operation *root) {
-  llvm::SetVector<Block *> blocks;
-  root->walk([&](Operation *op) {
-    if (op != root && (isa<CollectiveOpInterface, WaitOp>(op) || op->hasAttr(CommDialect::kHybridAttrName)))
-      blocks.insert(op->getBlock());
+  SmallVector<Block *> blocks;
+  root->walk([&](Block *block) {
+    if (llvm::any_of(*block, [](Operation &op) {
+          return isa<CollectiveOpInterface, WaitOp>(op) || op.hasAttr(CommDialect::kHybridAttrName);
+        }))
+      blocks.push_back(block);
   });
-  return blocks.takeVector();
+  return blocks;
 }

@@ -11,6 +11,7 @@
 //===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Report.h"
+#include "CommSched/Analysis/Casts.h"
 #include "CommSched/Scheduling/Bounds.h"
 #include "CommSched/Scheduling/BufferPlan.h"
 #include "CommSched/Scheduling/Memory.h"
@@ -153,9 +154,30 @@ static void addTimeline(BlockSnapshot &snapshot, const LoadedBlock &block, const
     if (entry.kind == NodeKind::Hybrid)
       snapshot.spans.push_back(
           {nameOperation(block.nodes[node]), kComputeLane, timeline.start[node], timeline.end[node], false});
+    if (entry.kind == NodeKind::Hybrid && entry.region != kNone)
+      for (LaneId lane : llvm::ArrayRef<LaneId>(problem.regions[entry.region].lanes).drop_front())
+        snapshot.spans.push_back(
+            {nameOperation(block.nodes[node]), lane, timeline.start[node], timeline.end[node], false});
     // What a start needs is live from its issue on, which may be long before its lane is free.
     snapshot.memory.emplace_back(wait ? timeline.end[node] : clock, memory.live[node]);
     clock = entry.kind == NodeKind::Start ? clock + entry.issue : timeline.end[node];
+  }
+}
+
+/// Counts what tells a reordered and merged program from one that was changed otherwise.
+static void countChangeable(BlockSnapshot &snapshot, const LoadedBlock &loaded) {
+  for (NodeId node = 0; node < loaded.problem.size(); ++node) {
+    Operation *op = loaded.nodes[node];
+    Ns time = loaded.problem.nodes[node].cost;
+    auto cost = op->getAttrOfType<CostAttr>(CommDialect::kCostAttrName);
+    bool collective = isa<CollectiveOpInterface>(op);
+    snapshot.oneShots += op->hasAttr("one_shot");
+    snapshot.measuredCollectives += collective && cost && cost.getTime();
+    if (op->getNumRegions() > 0 || isa<CallOpInterface>(op))
+      snapshot.nestedTimes += time;
+    else if (!collective && !isElementTypeCast(op) &&
+             !isa<FsdpAllGatherCopyInOp, FsdpSplitWithSizesCopyOp, FsdpChunkCatOp>(op))
+      snapshot.givenTimes += time;
   }
 }
 
@@ -178,6 +200,9 @@ BlockSnapshot commsched::measureBlock(Block &block, const OperationCosts &costs,
   for (Value value : ArrayRef<Value>(loaded.unknownValues).take_front(kNamedValues))
     snapshot.unknownValues.push_back(nameValue(value));
   snapshot.unknownCosts = loaded.unknownCosts;
+  snapshot.cutValues = loaded.cutValues;
+  snapshot.unknownLanes = loaded.unknownLanes;
+  snapshot.defect = loaded.defect;
   snapshot.lanes = problem.laneNames;
   snapshot.laneLoads = timeline.load;
   if (options.bounds) {
@@ -193,7 +218,18 @@ BlockSnapshot commsched::measureBlock(Block &block, const OperationCosts &costs,
     snapshot.jointBoundBy = joint.describe(problem);
     snapshot.limitBound = joint.withLimit;
     snapshot.limitBoundBy = joint.describeWithLimit(problem);
+    LowerBound any = joint;
+    if (options.anyBound && !options.load.bucketing) {
+      LoadOptions merging = options.load;
+      merging.bucketing = true;
+      any = jointLowerBound(loadBlock(block, costs, merging).problem, limited);
+    }
+    snapshot.anyBound = any.makespan;
+    snapshot.anyBoundBy = any.describe(problem);
+    snapshot.anyLimitBound = any.withLimit;
+    snapshot.anyLimitBoundBy = any.describeWithLimit(problem);
   }
+  countChangeable(snapshot, loaded);
   snapshot.rows = makeRows(loaded, order, options.limit < 0 ? memory.peak : options.limit);
   snapshot.collectives = snapshot.rows.size();
   if (options.timeline)
@@ -209,6 +245,46 @@ double BlockReport::gap() const {
   if (before.jointBound <= 0)
     return 0;
   return static_cast<double>(after.makespan - before.jointBound) / static_cast<double>(before.jointBound);
+}
+
+/// Whether two snapshots are of programs that differ in order and buckets alone, as far as they tell.
+static bool isSameProgram(const BlockSnapshot &before, const BlockSnapshot &after) {
+  std::map<std::pair<std::string, CollectiveKind>, Bytes> traffic;
+  for (const CollectiveRow &row : before.rows)
+    traffic[{row.group, row.kind}] += row.bytes;
+  for (const CollectiveRow &row : after.rows)
+    traffic[{row.group, row.kind}] -= row.bytes;
+  bool sameTraffic = llvm::all_of(traffic, [](const auto &entry) { return entry.second == 0; });
+  bool samePrices = before.collectives == after.collectives ? before.measuredCollectives == after.measuredCollectives
+                                                            : before.measuredCollectives == 0;
+  return sameTraffic && samePrices && before.oneShots == after.oneShots && before.givenTimes == after.givenTimes;
+}
+
+std::string commsched::certify(BlockReport &report) {
+  BlockSnapshot &before = report.before;
+  Ns makespan = report.after.makespan;
+  if (makespan < before.orderBound && before.anyBound > 0) {
+    before.jointBound = before.anyBound;
+    before.jointBoundBy = before.anyBoundBy;
+    before.limitBound = before.anyLimitBound;
+    before.limitBoundBy = before.anyLimitBoundBy;
+  }
+  // Less work takes at most that much less time.
+  if (Ns saved = before.nestedTimes - report.after.nestedTimes; saved > 0) {
+    before.limitBound = before.jointBound = std::max<Ns>(before.jointBound - saved, 0);
+    before.orderBound = std::max<Ns>(before.orderBound - saved, 0);
+  }
+  bool isWithin = report.after.peak <= report.limit;
+  Ns bound = isWithin ? std::max(before.jointBound, before.limitBound) : before.jointBound;
+  if (makespan >= bound)
+    return {};
+  if (isSameProgram(before, report.after))
+    return llvm::formatv("{0} takes {1} ns, which is less than its lower bound of {2} ns", report.name, makespan, bound)
+        .str();
+  before.jointBound = before.limitBound = before.orderBound = 0;
+  before.jointBoundBy = before.limitBoundBy = before.orderBoundBy =
+      "none: more has changed than the order and the buckets";
+  return {};
 }
 
 /// The exposed time before of the collectives that became `row`, taken out of what is left to be matched.
@@ -282,6 +358,8 @@ llvm::json::Value Report::toJSON() const {
         {"unknown_sizes", after.unknownSizes},
         {"unknown_values", llvm::json::Array(after.unknownValues)},
         {"unknown_costs", after.unknownCosts},
+        {"cut_values", after.cutValues},
+        {"futures_without_lane", after.unknownLanes},
         {"signature", block.signature},
         {"traffic", llvm::json::Object{{"before", trafficToJSON(before)}, {"after", trafficToJSON(after)}}},
         {"per_collective", rowsToJSON(block)}});

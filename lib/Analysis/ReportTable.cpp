@@ -100,8 +100,11 @@ static void printBlock(const BlockReport &block, raw_ostream &os) {
                 formatBytes(after.arguments) + " not included");
   printLine(os, "buffer plan", formatBytes(before.arena), formatBytes(after.arena),
             "one arena; " + formatBytes(after.arenaBound) + " live at most");
-  printLine(os, "lower bound", "", formatNs(before.jointBound),
-            formatv("{0}; at most {1:f2} % from optimal", before.jointBoundBy, 100 * block.gap()).str());
+  if (before.jointBound > 0 || after.makespan == 0)
+    printLine(os, "lower bound", "", formatNs(before.jointBound),
+              formatv("{0}; at most {1:f2} % from optimal", before.jointBoundBy, 100 * block.gap()).str());
+  else
+    printLine(os, "lower bound", "", "", before.jointBoundBy);
   if (before.limitBound > before.jointBound)
     printLine(os, "within the limit", "", formatNs(before.limitBound), before.limitBoundBy);
   if (before.orderBound != before.jointBound)
@@ -113,6 +116,13 @@ static void printBlock(const BlockReport &block, raw_ostream &os) {
     WithColor(os, raw_ostream::YELLOW) << formatv("  {0} values of unknown size count as 0 bytes{2}; {1} operations of "
                                                   "unknown cost are guessed from their operands\n",
                                                   after.unknownSizes, after.unknownCosts, namesOf(after));
+  if (after.cutValues > 0)
+    WithColor(os, raw_ostream::YELLOW) << formatv("  {0} times or sizes are too large to be added up and were cut\n",
+                                                  after.cutValues);
+  if (after.unknownLanes > 0)
+    WithColor(os, raw_ostream::YELLOW) << formatv("  {0} futures that came in occupy no lane until they are ready: "
+                                                  "their groups are not known\n",
+                                                  after.unknownLanes);
   printExposed(block, os);
 }
 

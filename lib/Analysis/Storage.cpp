@@ -29,16 +29,8 @@ using namespace commsched::comm;
 // What one operation tells
 //===-----------------------------------------------------------------------------------------===//
 
-/// A tensor destination becomes the result's storage if nothing else wants its old contents.
-static Value getReusedDestination(OpResult result) {
-  auto op = dyn_cast<DestinationStyleOpInterface>(result.getOwner());
-  if (!op || !isa<TensorType>(result.getType()))
-    return {};
-  Value dest = op.getTiedOpOperand(result)->get();
-  return dest.hasOneUse() && dest.getDefiningOp() ? dest : Value();
-}
-
-Value commsched::getAliasedValue(OpResult result) {
+/// The operand that a result is a view of, whatever becomes of its contents; null for other results.
+static Value getViewedValue(OpResult result) {
   Operation *op = result.getOwner();
   if (auto storage = dyn_cast<StorageOpInterface>(op)) {
     std::optional<unsigned> operand = storage.getAliasedOperand(result.getResultNumber());
@@ -49,7 +41,46 @@ Value commsched::getAliasedValue(OpResult result) {
   if (isa<tensor::CastOp, tensor::BitcastOp, tensor::CollapseShapeOp, tensor::ExpandShapeOp, tensor::ReshapeOp,
           tensor::ExtractSliceOp, bufferization::ToTensorOp, bufferization::ToBufferOp>(op))
     return op->getOperand(0);
-  return getReusedDestination(result);
+  return {};
+}
+
+/// What a value has its storage from: the value that it is a view of, or, of a collective's result, the destination.
+static Value getStorageSource(OpResult result) {
+  auto wait = dyn_cast<WaitOp>(result.getOwner());
+  if (!wait)
+    return getViewedValue(result);
+  auto start = wait.getFuture().getDefiningOp<CollectiveOpInterface>();
+  return start && !start.getCollectiveDests().empty() ? start.getCollectiveDests()[result.getResultNumber()] : Value();
+}
+
+/// Whether `value` is the only way to its storage, and the storage is the block's own: it has one use, it is a view of
+/// nothing but such values, and it is no argument. O(views that lead to it).
+static bool isLastAlias(Value value) {
+  while (value.hasOneUse() && value.getDefiningOp()) {
+    auto wait = value.getDefiningOp<WaitOp>();
+    if (wait && !wait.getFuture().hasOneUse())
+      return false;
+    Value source = getStorageSource(cast<OpResult>(value));
+    if (!source)
+      return true;
+    value = source;
+  }
+  return false;
+}
+
+/// A tensor destination becomes the result's storage if nothing else wants its old contents.
+static Value getReusedDestination(OpResult result) {
+  auto op = dyn_cast<DestinationStyleOpInterface>(result.getOwner());
+  if (!op || !isa<TensorType>(result.getType()))
+    return {};
+  Value dest = op.getTiedOpOperand(result)->get();
+  return isLastAlias(dest) ? dest : Value();
+}
+
+Value commsched::getAliasedValue(OpResult result) {
+  if (Value viewed = getViewedValue(result))
+    return viewed;
+  return isa<StorageOpInterface, ViewLikeOpInterface>(result.getOwner()) ? Value() : getReusedDestination(result);
 }
 
 bool commsched::mutatesOperand(OpOperand &operand) {
@@ -116,10 +147,13 @@ void StorageMap::referToUnion(Value value, ValueRange sources) {
   refer(value, ids);
 }
 
+/// The largest size that a hint may give: sizes of types have the same limit.
+static constexpr Bytes kLargestBytes = Bytes(1) << 60;
+
 Bytes StorageMap::bytesOf(Value value, std::optional<Bytes> known) {
   if (!known)
     unknown.push_back(value);
-  return known.value_or(0);
+  return std::min(known.value_or(0), kLargestBytes);
 }
 
 /// Attribute `name` of a function's argument.
@@ -138,7 +172,8 @@ void StorageMap::addArgument(BlockArgument argument) {
       hint = attr.getInt();
     for (Type type : future.getTypes()) {
       std::optional<Bytes> size = getStaticBytes(type);
-      bytes += bytesOf(argument, size ? size : std::exchange(hint, hint ? std::optional<Bytes>(0) : std::nullopt));
+      size = size ? size : std::exchange(hint, hint ? std::optional<Bytes>(0) : std::nullopt);
+      bytes = std::min(bytes + bytesOf(argument, size), INT64_MAX - kLargestBytes);
     }
   } else {
     bytes = bytesOf(argument, getKnownBytes(argument));
@@ -147,7 +182,7 @@ void StorageMap::addArgument(BlockArgument argument) {
   storage[id].donated = static_cast<bool>(getArgumentAttr(argument, CommDialect::kDonatedAttrName));
   storage[id].unknownOrigin = isa<BaseMemRefType>(argument.getType()) && !getArgumentAttr(argument, "llvm.noalias");
   if (!storage[id].donated)
-    numArgumentBytes += bytes;
+    numArgumentBytes = std::min(numArgumentBytes, INT64_MAX - bytes) + bytes;
   refer(argument, id);
 }
 
@@ -239,7 +274,7 @@ static bool isAllocated(OpResult result) {
 void StorageMap::visitResult(OpResult result, bool nested) {
   Operation *op = result.getOwner();
   if (isa<FutureType>(result.getType()))
-    return referToUnion(result, op->getOperands());
+    return visitPassedFuture(result);
   if (!isa<ShapedType>(result.getType()))
     return;
   if (Value source = getAliasedValue(result); source && !of(source).empty())
@@ -256,6 +291,20 @@ void StorageMap::visitResult(OpResult result, bool nested) {
     return refer(result, id);
   }
   refer(result, allocate(op, bytesOf(result, getKnownBytes(result)), nested));
+}
+
+/// A future out of an operation that starts nothing itself: what went in, or what its regions give back. Storage that
+/// was made in a region is not among it.
+void StorageMap::visitPassedFuture(OpResult result) {
+  SmallVector<Value> sources(result.getOwner()->getOperands());
+  for (Region &region : result.getOwner()->getRegions())
+    for (Block &block : region)
+      if (!block.empty() && block.back().hasTrait<OpTrait::IsTerminator>())
+        llvm::copy_if(block.back().getOperands(), std::back_inserter(sources), [&](Value value) {
+          return isa<FutureType>(value.getType()) &&
+                 llvm::none_of(of(value), [&](StorageId id) { return storage[id].inner; });
+        });
+  referToUnion(result, sources);
 }
 
 void StorageMap::visitTerminator(Operation *terminator) {

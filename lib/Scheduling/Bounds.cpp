@@ -111,12 +111,19 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
     const Node &node = problem.nodes[id];
     if (Ns duration = costs.compute[id]; duration > 0) {
       load[kComputeLane] += duration;
-      Ns head = node.kind == NodeKind::Hybrid ? times.begin[id] : times.head[id];
+      bool beginsLater = node.kind == NodeKind::Hybrid || node.region != kNone;
+      Ns head = beginsLater ? times.begin[id] : times.head[id];
       jobs[kComputeLane].push_back({head, duration, std::max(times.tail[id], times.entryTail[id] - duration)});
     }
     if (Ns duration = costs.lane[id]; duration > 0) {
       load[node.lane] += duration;
       jobs[node.lane].push_back({times.begin[id], duration, times.laneTail[id]});
+      // A node with regions occupies its other lanes as well.
+      if (node.region != kNone)
+        for (LaneId lane : llvm::ArrayRef<LaneId>(problem.regions[node.region].lanes).drop_front()) {
+          load[lane] += duration;
+          jobs[lane].push_back({times.begin[id], duration, times.tail[id]});
+        }
     }
   }
   // What explains itself most simply comes first, and is named unless something else is stronger.

@@ -374,6 +374,12 @@ void Expansion::renumber() {
       unpack = rank[unpack];
   }
   target.laneNames = problem.laneNames;
+  target.busyUntil = problem.busyUntil;
+  target.joinsAtEnd = problem.joinsAtEnd;
+  target.regions = problem.regions;
+  for (RegionWork &region : target.regions)
+    for (NodeId &start : region.starts)
+      start = rank[after[start]];
   target.argumentBytes = problem.argumentBytes;
   target.copyCost = problem.copyCost;
   target.finalize();

@@ -25,10 +25,11 @@ void commsched::measureExposure(const Problem &problem, llvm::ArrayRef<NodeId> b
     return;
   // Exposed time by collective: that of its waits. A wait for an argument's future stands for itself.
   auto exposed = [&](llvm::ArrayRef<NodeId> order) {
-    std::vector<Ns> ofNode = simulate(problem, order).exposed;
+    Timeline line = simulate(problem, order);
+    std::vector<Ns> ofNode = line.exposed;
     for (NodeId id = 0; id < problem.size(); ++id)
-      if (NodeId start = problem.nodes[id].start; start != kNone)
-        ofNode[start] += ofNode[id];
+      if (NodeId start = awaitedStart(problem, line, id); start != kNone)
+        ofNode[start] += line.exposed[id];
     return ofNode;
   };
   std::vector<Ns> initial = exposed(before), final = exposed(result.order);

@@ -130,7 +130,7 @@ void Decoder::prepare(llvm::ArrayRef<Ns> bias) {
   for (NodeId node = 0; node < problem.size(); ++node)
     fusableLeft += mayFuse(node) ? problem.nodes[node].cost : 0;
   horizon = mulDiv(facts.horizonBase(), policy.horizon, kPermille);
-  laneFree.assign(problem.numLanes(), 0);
+  problem.beginLanes(laneFree);
   packTime.assign(problem.numLanes(), 0);
   flying = {};
   endOf.assign(problem.size(), 0);
@@ -188,7 +188,10 @@ void Decoder::makeReady(NodeId node) {
     return;
   case NodeKind::Compute:
   case NodeKind::Hybrid:
-    if (facts.freeToRun[node])
+    // What waits in its regions is a candidate when that has ended; until then it would hold compute for nothing.
+    if (Ns end = info.region == kNone ? 0 : problem.endOfAwaited(info, endOf); end > compute)
+      flying.push({end, node, kNone});
+    else if (facts.freeToRun[node])
       freeReady.push_back(node);
     else
       ready.insert(rank[node]);
@@ -240,6 +243,8 @@ Ns Decoder::durationOf(NodeId node) const {
   const Node &info = problem.nodes[node];
   if (info.kind == NodeKind::Wait)
     return unpackCost[node];
+  if (info.region != kNone)
+    return problem.beginOfRegion(info, compute, laneFree, endOf) - compute + info.cost;
   if (info.kind == NodeKind::Hybrid)
     return std::max<Ns>(laneFree[info.lane] - compute, 0) + info.cost;
   return info.cost;
@@ -250,8 +255,15 @@ void Decoder::runCompute(NodeId node) {
   const Node &info = problem.nodes[node];
   compute += durationOf(node);
   leaveCompute(node);
-  if (info.kind == NodeKind::Hybrid)
+  if (info.region != kNone) {
+    for (LaneId lane : problem.regions[info.region].lanes)
+      laneFree[lane] = compute;
+    for (NodeId start : problem.regions[info.region].starts)
+      if (!reference->sink[start])
+        prefetched -= problem.nodes[start].bytes;
+  } else if (info.kind == NodeKind::Hybrid) {
     laneFree[info.lane] = compute;
+  }
   emit(DecodeStep::Run, node);
   leaveReference(node);
   complete(node);
@@ -340,6 +352,11 @@ void Decoder::landEarliest() {
   }
   if (gone[flight.wait])
     return;
+  if (problem.nodes[flight.wait].kind != NodeKind::Wait) {
+    // A node whose regions wait is a candidate from now on; compute stands still only when it runs.
+    ready.insert(rank[flight.wait]);
+    return;
+  }
   // A wait that allocates may not fit; it is tried again with the computes.
   if (memory.tryRun(flight.wait))
     runWait(flight.wait);

@@ -12,6 +12,10 @@ static constexpr int32_t kMaxBucketTrials = 400;
 /// Starts that are looked at in the time of one step.
 static constexpr int32_t kTrialsPerStep = 2;
 
+/// Prices in thousandths of ns. Both saturate at mulDiv()'s limit, so that a sum of two does not overflow.
+static int64_t thousandths(Ns time) { return mulDiv(time, kPermille, 1); }
+static int64_t addPrices(int64_t a, int64_t b) { return std::clamp(a + b, -(INT64_MAX / 4), INT64_MAX / 4); }
+
 /// Keeps every lane busy until `until`, and for as long as the next pack is likely to take: a pack comes before its
 /// start. Returns whether anything was issued.
 bool Decoder::feed(Ns until) {
@@ -140,7 +144,9 @@ Decoder::Terms Decoder::terms(const MergeKey &key, Bytes bytes, const CopyTime &
 }
 
 /// Lane time and copies on one scale, in thousandths of ns.
-int64_t Decoder::priceOf(const Terms &terms) const { return terms.lane * kPermille + terms.copies * policy.copyWeight; }
+int64_t Decoder::priceOf(const Terms &terms) const {
+  return addPrices(thousandths(terms.lane), mulDiv(terms.copies, policy.copyWeight, 1));
+}
 
 /// The next candidate for a bucket behind `last`: the next ready start of the queue, which is at `rank`; or, where
 /// collectives keep their order, the next one of that order if nothing else holds it back. kNone: there is none.
@@ -166,7 +172,7 @@ void Decoder::fill(const Queue &queue, Ns at, Draft &draft) const {
     largest = std::min(largest, key.cap);
   Ns deadline = deadlineOf(draft.due), apart = draft.cost;
   CopyTime copied = copies({}, first);
-  int64_t price = draft.cost * kPermille;
+  int64_t price = thousandths(draft.cost);
   int32_t next = startRank[first], tried = 0;
   for (; tried < kMaxBucketTrials; ++tried) {
     NodeId start = nextMember(queue, draft.members.back(), next);
@@ -183,7 +189,7 @@ void Decoder::fill(const Queue &queue, Ns at, Draft &draft) const {
     Terms merged = terms(key, bytes, withIt);
     // A coalesced pair has two latencies, as the two apart; it is the third member that saves one.
     bool mayPayLater = merged.form == BucketForm::Coalesced && draft.members.size() == 1;
-    if (!mayPayLater && priceOf(merged) > price + info.cost * kPermille) {
+    if (!mayPayLater && priceOf(merged) > addPrices(price, thousandths(info.cost))) {
       if (keepsOrder)
         break;
       continue;
@@ -198,7 +204,7 @@ void Decoder::fill(const Queue &queue, Ns at, Draft &draft) const {
     price = priceOf(merged);
   }
   result->work += tried / kTrialsPerStep;
-  if (price < apart * kPermille)
+  if (price < thousandths(apart))
     return;
   draft.members.resize(1);
   draft.bytes = problem.nodes[first].bytes;

@@ -26,6 +26,8 @@ ExactSearch::ExactSearch(const Problem &problem, Bytes limit, Ns cutoff)
       before[node] |= bit(pred);
     if (problem.nodes[node].kind == NodeKind::Wait && problem.nodes[node].start != kNone)
       waits[problem.nodes[node].start] |= bit(node);
+    for (NodeId start : awaitedInRegion(node))
+      waits[start] |= bit(node);
   }
   for (BufferId id = 0; id < static_cast<BufferId>(problem.buffers.size()); ++id) {
     const Buffer &buffer = problem.buffers[id];
@@ -41,7 +43,8 @@ ExactSearch::ExactSearch(const Problem &problem, Bytes limit, Ns cutoff)
     Ns rest = 0;
     for (NodeId user : problem.succs[node]) {
       rest = std::max(rest, path[user]);
-      if (problem.nodes[user].kind == NodeKind::Wait && problem.nodes[user].start == node)
+      bool waits = problem.nodes[user].kind == NodeKind::Wait && problem.nodes[user].start == node;
+      if (waits || llvm::is_contained(awaitedInRegion(user), node))
         pathOfWaits[node] = std::max(pathOfWaits[node], path[user]);
     }
     path[node] =
@@ -49,10 +52,15 @@ ExactSearch::ExactSearch(const Problem &problem, Bytes limit, Ns cutoff)
   }
 }
 
+llvm::ArrayRef<NodeId> ExactSearch::awaitedInRegion(NodeId node) const {
+  int32_t region = problem.nodes[node].region;
+  return region == kNone ? llvm::ArrayRef<NodeId>() : llvm::ArrayRef<NodeId>(problem.regions[region].starts);
+}
+
 bool ExactSearch::run(int64_t &steps) {
   left = &steps;
   State state;
-  state.laneFree.assign(problem.numLanes(), 0);
+  problem.beginLanes(state.laneFree);
   for (BufferId id = 0; id < static_cast<BufferId>(problem.buffers.size()); ++id)
     if (problem.buffers[id].def == kNone && !problem.users[id].empty())
       state.live += problem.buffers[id].bytes;
@@ -72,17 +80,16 @@ bool ExactSearch::fits(const State &state, NodeId node) const {
 /// Whether a ready node takes no time and no memory: then it comes at once.
 bool ExactSearch::helpsOnly(const State &state, NodeId node) const {
   const Node &info = problem.nodes[node];
-  if (allocates[node] != 0 || info.workspace != 0)
+  if (allocates[node] != 0 || info.workspace != 0 || info.region != kNone)
     return false;
   if (info.kind == NodeKind::Wait)
     return (info.start == kNone ? info.ready : endOf[info.start]) <= state.compute;
   return info.kind == NodeKind::Compute && info.cost == 0;
 }
 
-/// Runs a node.
-ExactSearch::State ExactSearch::after(const State &state, NodeId node) {
+/// Moves the clocks over a node without communication in regions.
+void ExactSearch::moveClocks(State &next, NodeId node) {
   const Node &info = problem.nodes[node];
-  State next = state;
   Ns &lane = next.laneFree[info.lane];
   switch (info.kind) {
   case NodeKind::Compute:
@@ -98,6 +105,19 @@ ExactSearch::State ExactSearch::after(const State &state, NodeId node) {
   case NodeKind::Hybrid:
     next.compute = lane = std::max(next.compute, lane) + info.cost;
     break;
+  }
+}
+
+/// Runs a node.
+ExactSearch::State ExactSearch::after(const State &state, NodeId node) {
+  const Node &info = problem.nodes[node];
+  State next = state;
+  if (info.region == kNone) {
+    moveClocks(next, node);
+  } else {
+    next.compute = problem.beginOfRegion(info, state.compute, state.laneFree, endOf) + info.cost;
+    for (LaneId lane : problem.regions[info.region].lanes)
+      next.laneFree[lane] = next.compute;
   }
   next.done |= bit(node);
   next.live += allocates[node];

@@ -53,6 +53,9 @@ private:
   bool isReady(const State &state, NodeId node) const;
   bool fits(const State &state, NodeId node) const;
   bool helpsOnly(const State &state, NodeId node) const;
+  /// The starts that the regions of a node wait for.
+  llvm::ArrayRef<NodeId> awaitedInRegion(NodeId node) const;
+  void moveClocks(State &next, NodeId node);
   State after(const State &state, NodeId node);
   Ns bound(const State &state) const;
   Clocks clocksOf(const State &state) const;
@@ -71,7 +74,7 @@ private:
   std::vector<Ns> path;
   /// Of each start: when it ends, in the prefix that is being extended; and how long its waits' paths are.
   std::vector<Ns> endOf, pathOfWaits;
-  /// Of each start: its waits.
+  /// Of each start: its waits, and the nodes whose regions wait for it.
   std::vector<Set> waits;
   /// Of each buffer: the nodes that have to be done before it is freed; all bits set where it never is.
   std::vector<Set> users;

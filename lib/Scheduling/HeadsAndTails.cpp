@@ -267,9 +267,16 @@ private:
     const Node &node = problem.nodes[id];
     Ns exit = head;
     begin = std::max(begin, head);
+    if (communicates(id) && node.lane < static_cast<LaneId>(problem.busyUntil.size()))
+      begin = std::max(begin, problem.busyUntil[node.lane]);
+    if (node.region != kNone) {
+      begin = std::max(begin, node.ready);
+      for (NodeId start : problem.regions[node.region].starts)
+        begin = std::max(begin, endOf(start));
+    }
     switch (node.kind) {
     case NodeKind::Compute:
-      exit += costs.compute[id];
+      exit = (node.region == kNone ? head : begin) + costs.compute[id];
       break;
     case NodeKind::Start:
       exit += costs.compute[id];
@@ -301,7 +308,7 @@ private:
         if (latest == kNone || result.exit[pred] > result.exit[latest])
           latest = pred;
       }
-    bool adds = costs.compute[id] > 0 || costs.lane[id] > 0 || node.kind == NodeKind::Wait;
+    bool adds = costs.compute[id] > 0 || costs.lane[id] > 0 || node.kind == NodeKind::Wait || node.region != kNone;
     if (inside.size() == 1 && !adds)
       universe.shareRow(id, inside.front());
     else
@@ -313,6 +320,8 @@ private:
     Ns begin = head;
     if (evaluate && communicates(id))
       begin = levelOf(universe, id, node.lane, /*second=*/true, begin);
+    if (node.region != kNone)
+      begin = enterRegion(universe, id, evaluate, begin);
     if (node.kind == NodeKind::Wait && node.start != kNone && universe.contains(node.start)) {
       universe.addLane(id, node.start);
       universe.completeLane(id, node.start, problem.nodes[node.start].lane);
@@ -330,9 +339,25 @@ private:
     leave(id, head, begin);
     if (node.kind == NodeKind::Wait && node.start != kNone)
       result.exit[id] = levelOf(universe, id, problem.nodes[node.start].lane, /*second=*/false, result.exit[id]);
-    universe.setComputeKey(id, node.kind == NodeKind::Hybrid ? result.begin[id] : head);
+    bool beginsLater = node.kind == NodeKind::Hybrid || node.region != kNone;
+    universe.setComputeKey(id, beginsLater ? result.begin[id] : head);
     if (communicates(id))
       universe.setLaneKey(id, node.lane, result.begin[id]);
+  }
+
+  /// A node with regions begins when what it waits for has ended and all its lanes are free. Returns its beginning.
+  Ns enterRegion(Universe &universe, NodeId id, bool evaluate, Ns begin) const {
+    const RegionWork &work = problem.regions[problem.nodes[id].region];
+    for (LaneId lane : work.lanes)
+      begin = evaluate ? levelOf(universe, id, lane, /*second=*/true, begin) : begin;
+    for (NodeId start : work.starts)
+      if (universe.contains(start)) {
+        universe.addLane(id, start);
+        universe.completeLane(id, start, problem.nodes[start].lane);
+      }
+    for (NodeId start : work.starts)
+      begin = evaluate ? levelOf(universe, id, problem.nodes[start].lane, /*second=*/false, begin) : begin;
+    return begin;
   }
 
   /// The most critical of the nodes [from, first) stands for all that lies before `first`.
@@ -390,6 +415,9 @@ private:
       for (NodeId succ : problem.succs[id])
         if (problem.nodes[succ].kind == NodeKind::Wait && problem.nodes[succ].start == id)
           result.endTail[id] = std::max(result.endTail[id], result.tail[succ]);
+        else if (int32_t region = problem.nodes[succ].region;
+                 region != kNone && llvm::is_contained(problem.regions[region].starts, id))
+          result.endTail[id] = std::max(result.endTail[id], result.entryTail[succ]);
       laneTail = std::max(laneTail, result.endTail[id]);
       entry = std::max({entry, costs.path[id] + result.endTail[id], costs.lane[id] + laneTail});
     }

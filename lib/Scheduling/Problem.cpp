@@ -43,6 +43,48 @@ Order commsched::identityOrder(const Problem &problem) {
 
 namespace {
 
+/// Checks what a node does because of its regions.
+std::string checkRegion(const Problem &problem, NodeId id) {
+  const Node &node = problem.nodes[id];
+  if (node.region == kNone)
+    return {};
+  if (node.region < 0 || node.region >= static_cast<int32_t>(problem.regions.size()))
+    return "region out of range";
+  if (node.kind != NodeKind::Compute && node.kind != NodeKind::Hybrid)
+    return "a start or wait has a region";
+  const RegionWork &work = problem.regions[node.region];
+  if (work.lanes.empty() != (node.kind == NodeKind::Compute) || (!work.lanes.empty() && work.lanes[0] != node.lane))
+    return "the lanes of its region do not begin with its lane";
+  if (llvm::any_of(work.lanes, [&](LaneId lane) { return lane <= kComputeLane || lane >= problem.numLanes(); }))
+    return "a lane of its region is out of range";
+  if (llvm::any_of(work.starts, [&](NodeId start) {
+        return start < 0 || start >= id || problem.nodes[start].kind != NodeKind::Start;
+      }))
+    return "waits for no earlier start in its region";
+  return {};
+}
+
+/// Whether solvers can add up all times and all sizes.
+std::string checkSums(const Problem &problem) {
+  __int128 time = 0, bytes = 0, traffic = 0;
+  Ns ready = 0;
+  for (const Node &node : problem.nodes) {
+    time += static_cast<__int128>(node.cost) + node.issue;
+    ready = std::max(ready, node.ready);
+    bytes += node.workspace;
+    traffic += node.bytes;
+  }
+  for (const Buffer &buffer : problem.buffers)
+    bytes += buffer.bytes;
+  for (Ns busy : problem.busyUntil)
+    ready = std::max(ready, busy);
+  if (time + ready > kMaxTotalNs)
+    return "the sum of all times is too large";
+  if (bytes > kMaxTotalBytes || traffic > kMaxTotalBytes)
+    return "the sum of all sizes is too large";
+  return {};
+}
+
 /// Checks one node; the caller checks what concerns several.
 std::string checkNode(const Problem &problem, NodeId id) {
   const Node &node = problem.nodes[id];
@@ -62,6 +104,8 @@ std::string checkNode(const Problem &problem, NodeId id) {
   if (node.mergeKey != kNone && (node.kind != NodeKind::Start || node.mergeKey < 0 ||
                                  node.mergeKey >= static_cast<int32_t>(problem.mergeKeys.size())))
     return where + "merge key out of range";
+  if (std::string wrong = checkRegion(problem, id); !wrong.empty())
+    return where + wrong;
   for (NodeId pred : problem.preds[id])
     if (pred < 0 || pred >= id)
       return where + "an edge points backward";
@@ -104,6 +148,10 @@ std::string Problem::validate() const {
     if (nodes[id].unit != kNone && ended.contains(nodes[id].unit))
       return "node " + std::to_string(id) + ": the nodes of its unit are not consecutive";
   }
+  if (busyUntil.size() > laneNames.size() || llvm::any_of(busyUntil, [](Ns busy) { return busy < 0; }))
+    return "lanes that are busy from the beginning are out of range";
+  if (std::string wrong = checkSums(*this); !wrong.empty())
+    return wrong;
   if (!mergeKeys.empty() && members.size() != nodes.size())
     return "merge keys without members";
   return {};

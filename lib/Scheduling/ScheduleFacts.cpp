@@ -26,7 +26,7 @@ ScheduleFacts::ScheduleFacts(const Problem &problem, bool bucketing)
       keyBytes[info.mergeKey] += info.bytes;
     }
     freeToRun[node] =
-        info.kind == NodeKind::Compute && info.cost == 0 && info.workspace == 0 &&
+        info.kind == NodeKind::Compute && info.cost == 0 && info.workspace == 0 && info.region == kNone &&
         llvm::none_of(problem.touches[node], [&](BufferId buffer) { return problem.buffers[buffer].def == node; });
   }
   findIssueOrder();
@@ -41,13 +41,14 @@ void ScheduleFacts::findFeeders() {
   // Fed by arguments alone, through other such computes.
   std::vector<bool> argumentFed(size, false);
   for (NodeId node = 0; node < size; ++node)
-    argumentFed[node] = problem.nodes[node].kind == NodeKind::Compute &&
+    argumentFed[node] = problem.nodes[node].kind == NodeKind::Compute && problem.nodes[node].region == kNone &&
                         llvm::all_of(problem.preds[node], [&](NodeId pred) { return argumentFed[pred]; });
 
   leader = identityOrder(problem);
   for (NodeId node = size - 1; node >= 0; --node) {
     llvm::ArrayRef<NodeId> users = problem.succs[node];
-    if (users.empty() || problem.nodes[node].kind != NodeKind::Compute || problem.nodes[node].pinned)
+    if (users.empty() || problem.nodes[node].kind != NodeKind::Compute || problem.nodes[node].pinned ||
+        problem.nodes[node].region != kNone)
       continue;
     NodeId start = leader[users.front()];
     bool feedsOnlyIt = problem.nodes[start].kind == NodeKind::Start &&
@@ -120,6 +121,9 @@ void ScheduleFacts::measureLanes() {
       load[kComputeLane] += node.issue;
     if (node.kind == NodeKind::Hybrid)
       load[kComputeLane] += node.cost;
+    if (node.kind == NodeKind::Hybrid && node.region != kNone)
+      for (LaneId lane : llvm::ArrayRef<LaneId>(problem.regions[node.region].lanes).drop_front())
+        load[lane] += node.cost;
   }
   auto busiest = std::max_element(load.begin() + 1, load.end());
   if (load.size() < 2 || *busiest == 0)

@@ -60,6 +60,10 @@ public:
           return before(id, pred, "depends on it");
       if (problem.nodes[id].start != kNone && place[problem.nodes[id].start] > place[id])
         return before(id, problem.nodes[id].start, "waits for it");
+      if (int32_t region = problem.nodes[id].region; region != kNone)
+        for (NodeId start : problem.regions[region].starts)
+          if (place[start] > place[id])
+            return before(id, start, "waits for it in a region");
       for (BufferId buffer : problem.touches[id])
         if (NodeId def = problem.buffers[buffer].def; def != kNone && place[def] > place[id])
           return before(id, def, "uses buffer " + text(buffer) + ", which that node defines");
@@ -101,17 +105,39 @@ public:
       return {};
     // The last collective of each class in the order; classes are groups, or one for all.
     llvm::DenseMap<int64_t, NodeId> latest;
+    std::string wrong;
+    auto follows = [&](int64_t group, NodeId id) {
+      auto [entry, isFirst] = latest.try_emplace(group, id);
+      if (!isFirst && entry->second > id && wrong.empty())
+        wrong = before(entry->second, id, "both are collectives and the order mode is " + stringify(mode).str());
+      entry->second = id;
+    };
     for (NodeId id : order) {
       const Node &node = problem.nodes[id];
       if (node.kind != NodeKind::Start && node.kind != NodeKind::Hybrid)
         continue;
-      int64_t group = mode == CollectiveOrder::Program ? 0
-                      : node.group != kNone            ? 2 * int64_t(node.group) + 1
-                                                       : 2 * int64_t(node.lane);
-      auto [entry, isFirst] = latest.try_emplace(group, id);
-      if (!isFirst && entry->second > id)
-        return before(entry->second, id, "both are collectives and the order mode is " + stringify(mode).str());
-      entry->second = id;
+      if (mode == CollectiveOrder::Program)
+        follows(0, id);
+      else if (node.region != kNone)
+        for (int32_t group : problem.regions[node.region].groups)
+          follows(2 * int64_t(group) + 1, id);
+      else
+        follows(node.group != kNone ? 2 * int64_t(node.group) + 1 : 2 * int64_t(node.lane), id);
+    }
+    return wrong;
+  }
+
+  /// Sends and receives of one peer are told apart by their order alone, whatever the mode is.
+  std::string messages() const {
+    NodeId latest = kNone;
+    for (NodeId id : order) {
+      const Node &node = problem.nodes[id];
+      bool sends = node.kind == NodeKind::Start && isPointToPoint(node.collective);
+      if (!sends && (node.region == kNone || !problem.regions[node.region].pointToPoint))
+        continue;
+      if (id < latest)
+        return before(latest, id, "both send or receive");
+      latest = id;
     }
     return {};
   }
@@ -160,6 +186,8 @@ std::string commsched::verifySchedule(const Problem &problem, llvm::ArrayRef<Nod
   if (std::string wrong = verifier.pinned(); !wrong.empty())
     return wrong;
   if (std::string wrong = verifier.units(); !wrong.empty())
+    return wrong;
+  if (std::string wrong = verifier.messages(); !wrong.empty())
     return wrong;
   if (std::string wrong = verifier.collectives(requirements.collectiveOrder); !wrong.empty())
     return wrong;

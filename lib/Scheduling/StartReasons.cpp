@@ -22,11 +22,14 @@ StartReasons::StartReasons(const Problem &problem, llvm::ArrayRef<NodeId> order,
     positions[order[at]] = at;
     arrival.push_back(compute);
     compute = node.kind == NodeKind::Start ? compute + node.issue : line.end[order[at]];
-    if (node.kind == NodeKind::Wait && node.start != kNone)
-      exposed[node.start] += line.exposed[order[at]];
+    if (NodeId start = awaitedStart(problem, line, order[at]); start != kNone)
+      exposed[start] += line.exposed[order[at]];
     if (node.lane != kComputeLane)
       previous[order[at]] = std::exchange(lastOnLane[node.lane], order[at]);
   }
+  // What an iteration of a loop waits for at its end is what ends last.
+  if (line.exposedAtEnd > 0)
+    exposed[std::max_element(line.end.begin(), line.end.end()) - line.end.begin()] += line.exposedAtEnd;
 }
 
 StartReason StartReasons::explain(NodeId start, NodeId first, Bytes limit) const {

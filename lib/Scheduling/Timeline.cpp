@@ -117,8 +117,8 @@ private:
 class Player {
 public:
   Player(const Problem &problem, const SlowDown &slowDown)
-      : problem(problem), inFlight(slowDown, problem.numLanes()), disturbed(slowDown.any()),
-        lanes(problem.numLanes(), 0) {
+      : problem(problem), inFlight(slowDown, problem.numLanes()), disturbed(slowDown.any()) {
+    problem.beginLanes(lanes);
     line.start.assign(problem.size(), 0);
     line.end.assign(problem.size(), 0);
     line.exposed.assign(problem.size(), 0);
@@ -129,6 +129,8 @@ public:
     const Node &node = problem.nodes[id];
     Ns &compute = lanes[kComputeLane];
     line.start[id] = compute;
+    if (node.region != kNone)
+      return playRegion(id, node);
     switch (node.kind) {
     case NodeKind::Compute: {
       Ns end = disturbed ? inFlight.endOfCompute(compute, node.cost) : compute + node.cost;
@@ -159,6 +161,9 @@ public:
 
   Timeline finish() {
     line.makespan = *std::max_element(lanes.begin(), lanes.end());
+    if (problem.joinsAtEnd)
+      line.exposedAtEnd = line.makespan - lanes[kComputeLane];
+    line.exposedTotal += line.exposedAtEnd;
     return std::move(line);
   }
 
@@ -173,6 +178,29 @@ private:
     line.load[node.lane] += duration;
   }
 
+  /// Plays a compute or hybrid with communication in its regions.
+  void playRegion(NodeId id, const Node &node) {
+    Ns &compute = lanes[kComputeLane];
+    Ns begin = problem.beginOfRegion(node, compute, lanes, line.end), free = compute;
+    const std::vector<LaneId> &own = problem.regions[node.region].lanes;
+    for (LaneId lane : own)
+      free = std::max(free, lanes[lane]);
+    line.exposed[id] = begin - free;
+    line.exposedTotal += begin - free;
+    Ns duration = node.cost;
+    if (disturbed && own.empty())
+      duration = inFlight.endOfCompute(begin, node.cost) - begin;
+    else if (disturbed)
+      duration = inFlight.launch(node.lane, begin, node.cost); // its first lane stands for all of them
+    line.start[id] = begin;
+    line.end[id] = compute = begin + duration;
+    line.load[kComputeLane] += duration;
+    for (LaneId lane : own) {
+      lanes[lane] = compute;
+      line.load[lane] += duration;
+    }
+  }
+
   const Problem &problem;
   InFlight inFlight;
   bool disturbed;
@@ -181,6 +209,17 @@ private:
 };
 
 } // namespace
+
+NodeId commsched::awaitedStart(const Problem &problem, const Timeline &line, NodeId id) {
+  const Node &node = problem.nodes[id];
+  if (node.region == kNone)
+    return node.start;
+  NodeId last = kNone;
+  for (NodeId start : problem.regions[node.region].starts)
+    if (last == kNone || line.end[start] > line.end[last])
+      last = start;
+  return last;
+}
 
 Timeline commsched::simulate(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown) {
   if (problem.numLanes() == 0)
@@ -192,11 +231,18 @@ Timeline commsched::simulate(const Problem &problem, llvm::ArrayRef<NodeId> orde
 }
 
 Ns commsched::makespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order) {
-  llvm::SmallVector<Ns, 16> lanes(std::max<LaneId>(problem.numLanes(), 1), 0);
+  llvm::SmallVector<Ns, 16> lanes;
+  problem.beginLanes(lanes);
   std::vector<Ns> end(problem.size(), 0);
   Ns compute = 0;
   for (NodeId id : order) {
     const Node &node = problem.nodes[id];
+    if (node.region != kNone) {
+      compute = problem.beginOfRegion(node, compute, lanes, end) + node.cost;
+      for (LaneId lane : problem.regions[node.region].lanes)
+        lanes[lane] = compute;
+      continue;
+    }
     switch (node.kind) {
     case NodeKind::Compute:
       compute += node.cost;

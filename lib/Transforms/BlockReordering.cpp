@@ -20,6 +20,7 @@
 #include "JournalRecords.h"
 #include "ReorderingRemarks.h"
 #include "mlir/IR/Threading.h"
+#include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 
 using namespace mlir;
@@ -79,6 +80,9 @@ private:
     options.order = context.order();
     outcome.loaded = std::make_unique<LoadedBlock>(loadBlock(block, costs, options));
     const Problem &problem = outcome.loaded->problem;
+    outcome.error = outcome.loaded->defect;
+    if (!outcome.error.empty())
+      return outcome;
     Bytes peak = peakOf(problem, identityOrder(problem));
     auto before = known.peaks.find(&block);
     outcome.inputPeak = before == known.peaks.end() ? peak : before->second;
@@ -141,13 +145,22 @@ private:
 
 } // namespace
 
+/// Whether a function's cost is that of another one, which must not change meanwhile.
+static bool callsFunctions(ArrayRef<Operation *> functions) {
+  return llvm::any_of(functions, [](Operation *function) {
+    return function->walk([](CallOpInterface) { return WalkResult::interrupt(); }).wasInterrupted();
+  });
+}
+
 FailureOr<bool> commsched::reorderBlocks(Operation *root, StringRef passName, const ReorderingContext &context,
                                          InputPeaks &inputPeaks, BlockSolver solve) {
   SmallVector<Operation *> functions = findFunctions(root);
   std::vector<std::vector<BlockOutcome>> outcomes(functions.size());
-  parallelFor(root->getContext(), 0, functions.size(), [&](size_t index) {
-    outcomes[index] = FunctionWorker(context, inputPeaks, solve).run(functions[index]);
-  });
+  auto run = [&](size_t index) { outcomes[index] = FunctionWorker(context, inputPeaks, solve).run(functions[index]); };
+  if (callsFunctions(functions))
+    llvm::for_each(llvm::seq<size_t>(0, functions.size()), run);
+  else
+    parallelFor(root->getContext(), 0, functions.size(), run);
   bool changed = false;
   for (auto [function, ofFunction] : llvm::zip_equal(functions, outcomes)) {
     bool moved = false;

@@ -69,6 +69,8 @@ void commsched::priceBuckets(LoadedBlock &loaded, ArrayRef<Bucket> buckets, cons
 void commsched::comparePrediction(Block &block, const OperationCosts &costs, CollectiveOrder collectiveOrder,
                                   Ns makespan, Bytes peak, StringRef pass) {
   LoadedBlock applied = loadBlock(block, costs, {collectiveOrder});
+  if (!applied.defect.empty() || applied.cutValues > 0)
+    return; // an error was emitted, or what was cut depends on the number of operations
   Order order = identityOrder(applied.problem);
   Ns madeMakespan = makespanOf(applied.problem, order, applied.slowDown);
   Bytes madePeak = peakOf(applied.problem, order);

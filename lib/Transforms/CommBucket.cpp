@@ -151,6 +151,8 @@ private:
 
   LogicalResult bucketBlock(Block &block, const OperationCosts &costs) {
     LoadedBlock loaded = loadBlock(block, costs, makeLoadOptions());
+    if (!loaded.defect.empty())
+      return failure();
     std::vector<NodeId> candidates;
     for (NodeId node = 0; node < loaded.problem.size(); ++node) {
       auto start = dyn_cast<CollectiveOpInterface>(loaded.nodes[node]);

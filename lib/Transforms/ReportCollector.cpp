@@ -73,6 +73,7 @@ LogicalResult ReportCollector::begin(ModuleOp module) {
     return peakLimit(peak, options.memoryBudgetRatio, options.memoryLimitBytes);
   };
   measure.timeline = !options.timelineFile.empty();
+  measure.anyBound = true;
   forEachReportedBlock(module, [&](FunctionOpInterface, Block &block, std::string name) {
     BlockReport report;
     report.name = std::move(name);
@@ -114,6 +115,7 @@ LogicalResult ReportCollector::end(ModuleOp module) {
   measure.load = {options.collectiveOrder, /*bucketing=*/false};
   measure.bounds = false;
   measure.timeline = !options.timelineFile.empty();
+  bool consistent = true;
   llvm::StringMap<BlockReport *> byName;
   for (BlockReport &block : result.blocks)
     byName[block.name] = &block;
@@ -125,8 +127,13 @@ LogicalResult ReportCollector::end(ModuleOp module) {
     report->after = measureBlock(block, costs, measure);
     report->solve = spent;
     report->signature = scheduleSignature(function);
+    std::string wrong = report->after.defect.empty() ? certify(*report) : report->after.defect;
+    if (wrong.empty())
+      return;
+    emitError(block.getParentOp()->getLoc()) << "a report contradicts itself (" << wrong << "); please report this";
+    consistent = false;
   });
-  return write(module);
+  return failure(failed(write(module)) || !consistent);
 }
 
 LogicalResult ReportCollector::measureOnce(ModuleOp module) {

@@ -119,8 +119,11 @@ constexpr CollectiveKind kMergeableKinds[] = {CollectiveKind::AllGather, Collect
 
 class Generator {
 public:
-  Generator(uint64_t seed, const RandomOptions &options) : random(seed), options(options), builder(options.commLanes) {
+  Generator(uint64_t seed, const RandomOptions &options)
+      : random(seed), regionRandom(~seed), options(options), builder(options.commLanes) {
     Problem &problem = builder.problem;
+    if (regionRandom.percent(10))
+      problem.busyUntil = {0, regionRandom.below(2 * options.maxCost)};
     Ns launch = random.below(3), grains = random.between(2, 8);
     problem.copyCost = [=](Bytes read, Bytes written) { return launch + (read + written) / (grains * kGrain); };
     for (LaneId lane = 1; lane <= options.commLanes; ++lane)
@@ -264,11 +267,35 @@ private:
     }
     NodeId id = builder.begin(made);
     keepOrder(id);
+    if (regionRandom.percent(options.chanceOfRegion))
+      addRegion(id);
     for (int64_t reads = random.between(1, 3); reads > 0; --reads)
       builder.read(pick());
     for (int64_t results = random.percent(15) ? 2 : 1; results > 0; --results)
       values.push_back(define(id, size()));
     builder.end();
+  }
+
+  /// Makes a node wait for some of what is in flight, and occupy more lanes if it is a hybrid.
+  void addRegion(NodeId id) {
+    Problem &problem = builder.problem;
+    Node &node = problem.nodes[id];
+    RegionWork work;
+    for (LaneId lane = 1; lane <= options.commLanes; ++lane)
+      if (node.kind == NodeKind::Hybrid && (lane == node.lane || (lane > node.lane && regionRandom.percent(40))))
+        work.lanes.push_back(lane);
+    for (const Pending &start : pending)
+      if (!start.mergeable && regionRandom.percent(50))
+        work.starts.push_back(start.start);
+    llvm::sort(work.starts);
+    for (NodeId start : work.starts) {
+      builder.after(start);
+      for (BufferId buffer : builder.touchesOf(start))
+        builder.read({kNone, buffer, 0});
+    }
+    node.ready = regionRandom.percent(20) ? regionRandom.below(3 * options.maxCost) : 0;
+    node.region = static_cast<int32_t>(problem.regions.size());
+    problem.regions.push_back(std::move(work));
   }
 
   Value define(NodeId id, Bytes bytes) {
@@ -410,6 +437,8 @@ private:
   void emitSecondWait() { wait(waited[random.below(waited.size())]); }
 
   Random random;
+  /// Decides on regions alone, so that they change nothing else of a program.
+  Random regionRandom;
   const RandomOptions options;
   Builder builder;
   std::vector<Value> values;

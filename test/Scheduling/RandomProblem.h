@@ -40,6 +40,8 @@ struct RandomOptions {
   int32_t commLanes = 2;
   int32_t chanceOfStart = 30;
   int32_t chanceOfHybrid = 5;
+  /// Of a compute or hybrid that it has communication in its regions.
+  int32_t chanceOfRegion = 6;
   int32_t chanceOfView = 10;
   int32_t chanceOfInPlace = 10;
   int32_t chanceOfCoalesced = 15;

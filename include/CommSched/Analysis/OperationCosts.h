@@ -47,6 +47,18 @@ struct OpCost {
   bool known() const { return source != OpCostSource::Guess; }
 };
 
+/// What is nested in an operation: in its regions, or in the function that it calls.
+struct NestedWork {
+  /// How long the longest of its blocks takes, all iterations together, ns.
+  Ns time = 0;
+  /// The highest peak of its blocks, bytes.
+  Bytes peak = 0;
+  /// The groups of its collectives, each once, callees included.
+  llvm::SmallVector<mlir::Attribute, 2> groups;
+  /// Whether something in it sends or receives.
+  bool pointToPoint = false;
+};
+
 /// Costs of the operations of one module on one machine. What an operation costs is learnt, in this order, from: a time
 /// in `comm.cost`; the embedder's estimate (Environment.h); a collective's curve; the machine's table, by name and
 /// operand types; flops or bytes in `comm.cost`; CostOpInterface; the machine's table, by name alone; the work in its
@@ -77,6 +89,12 @@ public:
   /// The work of one execution of a call: of its callee's body. Unknown where the callee is external or recursive.
   OpWork workOfCall(mlir::CallOpInterface call) const;
 
+  /// The body of the function that a call runs; null for an external function and for one that is not known.
+  mlir::Region *bodyOf(mlir::CallOpInterface call) const;
+
+  /// What loading a function's body told, for the loader: by body; none while it is being found out.
+  llvm::DenseMap<mlir::Region *, std::optional<NestedWork>> &nestedWork() const { return bodies; }
+
   /// The cost of a collective like `start` over any number of bytes.
   std::shared_ptr<const CollectiveCurve> curveOf(comm::CollectiveOpInterface start) const;
 
@@ -96,6 +114,7 @@ private:
   mutable llvm::DenseMap<mlir::Operation *, GroupShape> shapes;
   /// Of a function: the work of its body; none while it is being found out.
   mutable llvm::DenseMap<mlir::Operation *, std::optional<OpWork>> callees;
+  mutable llvm::DenseMap<mlir::Region *, std::optional<NestedWork>> bodies;
 };
 
 } // namespace commsched

@@ -57,10 +57,19 @@ struct LoadedBlock {
   int64_t unknownSizes = 0, unknownCosts = 0;
   /// The values of unknown size; futures for what is in flight.
   std::vector<mlir::Value> unknownValues;
+  /// Times and sizes that were cut, because sums of them could overflow.
+  int64_t cutValues = 0;
+  /// Futures that came in late (`comm.ready_ns`) and whose lane is not known: it is taken as free.
+  int64_t unknownLanes = 0;
+  /// By Node::group: the group's symbol.
+  std::vector<mlir::Attribute> groups;
+  /// What is wrong with the problem (Problem::validate); an error was emitted. Empty otherwise.
+  std::string defect;
 };
 
-/// Loads `block`. Operations with regions are one node with the cost and the peak of what is inside; a region with
-/// collectives costs its own makespan. O(operations + operands + edges).
+/// Loads `block`. Operations with regions, and calls, are one node with the cost and the peak of what is inside; if
+/// there are collectives inside, that is the makespan of the inner block, and the node occupies their lanes
+/// (RegionWork). Emits an error if the problem is not valid. O(operations + operands + edges), callees included.
 LoadedBlock loadBlock(mlir::Block &block, const OperationCosts &costs, const LoadOptions &options = {});
 
 /// Why a collective does not have the form that a bucket takes, empty where it does: an all-gather, reduce-scatter or

@@ -61,12 +61,26 @@ struct BlockSnapshot {
   /// them ("compute lane", "lane of group @dp", "critical path"). Equal where bucketing was not asked for.
   Ns orderBound = 0, jointBound = 0;
   std::string orderBoundBy, jointBoundBy;
+  /// As jointBound and limitBound, whether bucketing was asked for or not, for a program that was merged by another
+  /// pass.
+  Ns anyBound = 0, anyLimitBound = 0;
+  std::string anyBoundBy, anyLimitBoundBy;
   /// The bound on what was allowed (any bucketing, if it was) for peaks within MeasureOptions::boundLimit: not less.
   Ns limitBound = 0;
   std::string limitBoundBy;
   int64_t unknownSizes = 0, unknownCosts = 0;
   /// The first of the values of unknown size, in words: "argument 0", or the operation that makes it.
   std::vector<std::string> unknownValues;
+  /// What only passes that do more than order and merge change: one-shot all-reduces, and what computes take together
+  /// that no merge adds or removes (packs and casts), ns; and collectives with a time in `comm.cost`, whose buckets may
+  /// be priced in several ways.
+  int64_t oneShots = 0, measuredCollectives = 0;
+  Ns givenTimes = 0;
+  /// What operations with regions, and calls, take together, ns: passes change the blocks inside as well.
+  Ns nestedTimes = 0;
+  /// See LoadedBlock.
+  int64_t cutValues = 0, unknownLanes = 0;
+  std::string defect;
   std::vector<CollectiveRow> rows;
   std::vector<std::string> lanes;
   std::vector<Ns> laneLoads;
@@ -79,6 +93,8 @@ struct BlockSnapshot {
 struct MeasureOptions {
   LoadOptions load;
   bool bounds = true;
+  /// With bounds: whether BlockSnapshot::anyBound is needed. A second load where bucketing is not asked for.
+  bool anyBound = false;
   bool timeline = false;
   /// Peak that limiting factors are judged by, bytes; the block's own peak where negative.
   Bytes limit = -1;
@@ -104,6 +120,12 @@ struct BlockReport {
   /// where there is none.
   double gap() const;
 };
+
+/// Makes `before`'s bounds those of what was done: of any bucketing if the result beats the bound of every order, and
+/// less what regions and callees have become shorter by. If the result beats that, too: returns what is wrong if only
+/// the order and the buckets have changed, which is a defect of this library; otherwise there is no bound (jointBound
+/// and limitBound are 0) and the returned text is empty.
+std::string certify(BlockReport &report);
 
 /// All blocks of a module.
 struct Report {

@@ -80,6 +80,7 @@ private:
   void visitWait(comm::WaitOp wait, bool nested);
   void visitCopyIn(comm::FsdpAllGatherCopyInOp copyIn, bool nested);
   void visitResult(mlir::OpResult result, bool nested);
+  void visitPassedFuture(mlir::OpResult result);
   void visitTerminator(mlir::Operation *terminator);
 
   StorageId allocate(mlir::Operation *def, Bytes bytes, bool nested);
@@ -99,8 +100,8 @@ private:
   std::vector<mlir::Value> unknown;
 };
 
-/// The operand whose storage a result has, as far as the operation itself tells: its StorageOpInterface, a view, a
-/// destination that is used by nothing else; null where the result is storage of its own.
+/// The operand whose storage a result has, as far as the operation itself tells: its StorageOpInterface, a view, or a
+/// destination if nothing else can see its storage; null where the result is storage of its own.
 mlir::Value getAliasedValue(mlir::OpResult result);
 
 /// Whether an operation writes the storage of an operand of tensor type (for memrefs ask its memory effects).

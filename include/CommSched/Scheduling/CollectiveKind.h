@@ -27,6 +27,11 @@ enum class CollectiveKind : uint8_t {
   Barrier,
 };
 
+/// Whether messages of a kind are told apart by their order alone.
+inline constexpr bool isPointToPoint(CollectiveKind kind) {
+  return kind == CollectiveKind::Send || kind == CollectiveKind::Recv;
+}
+
 /// The name of a collective kind as the dialect spells it ("all_gather").
 llvm::StringRef stringify(CollectiveKind kind);
 

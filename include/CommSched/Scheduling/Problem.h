@@ -12,6 +12,7 @@
 #include "CommSched/Scheduling/Units.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -41,6 +42,20 @@ enum class NodeKind : uint8_t {
   Hybrid,
 };
 
+/// What a node does because of its regions, or because of the function that it calls. Such a node is a compute or a
+/// hybrid with more than one lane: it begins when the compute lane and all its lanes are free and when everything that
+/// it waits for has ended; it then occupies all its lanes for Node::cost.
+struct RegionWork {
+  /// The communication lanes of its collectives, ascending; Node::lane is the first of them. Empty for a compute.
+  std::vector<LaneId> lanes;
+  /// Starts of the block that the node waits for, ascending. Node::ready is the same for futures that came in.
+  std::vector<NodeId> starts;
+  /// The groups of its collectives (Node::group), ascending.
+  std::vector<int32_t> groups;
+  /// Whether it sends or receives.
+  bool pointToPoint = false;
+};
+
 /// One operation of the block.
 struct Node {
   NodeKind kind = NodeKind::Compute;
@@ -52,7 +67,7 @@ struct Node {
   Ns issue = 0;
   /// Of a wait: the start that it waits for, or kNone for a future that came in as an argument.
   NodeId start = kNone;
-  /// Of a wait without a start: when its data is there, ns.
+  /// Of a wait without a start, and of a node with a region: when the data that came in is there, ns.
   Ns ready = 0;
   /// Bytes that are live only while the node runs.
   Bytes workspace = 0;
@@ -65,6 +80,8 @@ struct Node {
   int32_t mergeKey = kNone;
   /// Of a start or hybrid: its group, for the order of collectives within one group; kNone: the lane stands for it.
   int32_t group = kNone;
+  /// Of a compute or hybrid with communication in its regions: index into Problem::regions; kNone otherwise.
+  int32_t region = kNone;
   /// `comm.pinned`: keeps its order relative to the other pinned nodes.
   bool pinned = false;
   /// `comm.unit`: nodes of one unit are consecutive in the given order and have to be so in every answer, in the same
@@ -157,6 +174,14 @@ struct Problem {
   IndexLists users;
   /// Communication lanes by index, lane 0 ("compute") included: names for reports.
   std::vector<std::string> laneNames;
+  /// Of nodes with communication in their regions, see Node::region.
+  std::vector<RegionWork> regions;
+  /// By lane: until when it is busy with what came in, ns; lanes beyond the end of the list are free from the
+  /// beginning.
+  std::vector<Ns> busyUntil;
+  /// Whether the block is the body of a loop: an iteration ends when all lanes are free, and what compute stands still
+  /// for them then is exposed.
+  bool joinsAtEnd = false;
   /// What may be merged; empty without bucketing. `members` has one entry per node and is empty without keys.
   std::vector<MergeKey> mergeKeys;
   std::vector<MergeMember> members;
@@ -167,14 +192,40 @@ struct Problem {
 
   NodeId size() const { return static_cast<NodeId>(nodes.size()); }
   LaneId numLanes() const { return static_cast<LaneId>(laneNames.size()); }
+  /// The clocks of the lanes before the first node.
+  template <class Lanes> void beginLanes(Lanes &lanes) const {
+    lanes.assign(std::max<LaneId>(numLanes(), 1), 0);
+    std::copy(busyUntil.begin(), busyUntil.end(), lanes.begin());
+  }
+  /// When the starts that a node with a region waits for have ended, ns. `ends`: by node.
+  Ns endOfAwaited(const Node &node, const std::vector<Ns> &ends) const {
+    Ns end = node.ready;
+    for (NodeId start : regions[node.region].starts)
+      end = std::max(end, ends[start]);
+    return end;
+  }
+  /// When a node with a region begins, ns. `compute` is the compute lane's clock; `lanes` has the other lanes'.
+  template <class Lanes>
+  Ns beginOfRegion(const Node &node, Ns compute, const Lanes &lanes, const std::vector<Ns> &ends) const {
+    Ns begin = std::max(compute, endOfAwaited(node, ends));
+    for (LaneId lane : regions[node.region].lanes)
+      begin = std::max(begin, lanes[lane]);
+    return begin;
+  }
 
   /// Derives `succs` and `users` from `preds` and `touches`. To be called once after loading. O(N + E).
   void finalize();
 
   /// Says what is wrong with the arrays (an edge that points backward, a wait of a node that is no start, a buffer
-  /// touched before its definition, a lane out of range, ...), or returns an empty string. O(N + E).
+  /// touched before its definition, a lane out of range, sums that could overflow, ...), or returns an empty string.
+  /// O(N + E).
   std::string validate() const;
 };
+
+/// The largest sums of all times and of all sizes of a Problem, in ns and bytes: solvers and bounds add and compare
+/// sums of them without looking for overflows.
+inline constexpr Ns kMaxTotalNs = INT64_MAX / 4;
+inline constexpr Bytes kMaxTotalBytes = INT64_MAX / 4;
 
 /// A permutation of a Problem's nodes.
 using Order = std::vector<NodeId>;

@@ -14,7 +14,10 @@ namespace commsched {
 
 /// a * b / c without overflow in between; 0 where c is 0.
 inline int64_t mulDiv(int64_t a, int64_t b, int64_t c) {
-  return c == 0 ? 0 : static_cast<int64_t>(static_cast<__int128>(a) * b / c);
+  __int128 value = c == 0 ? 0 : static_cast<__int128>(a) * b / c;
+  return value > INT64_MAX / 4      ? INT64_MAX / 4
+         : value < -(INT64_MAX / 4) ? -(INT64_MAX / 4)
+                                    : static_cast<int64_t>(value);
 }
 
 /// What is known of a problem, whatever the order.

@@ -38,13 +38,17 @@ struct Timeline {
   /// By node. A compute: its run. A start or hybrid: the collective on its lane. A wait: from when the compute lane
   /// came to it until the compute lane goes on.
   std::vector<Ns> start, end;
-  /// By node: of a wait, how long the compute lane stood still in it; 0 of all other nodes.
+  /// By node: of a wait, and of a node whose regions wait, how long the compute lane stood still for what is waited
+  /// for; 0 of all other nodes.
   std::vector<Ns> exposed;
   /// By lane: the time for which it was occupied. Compute: computes, issues and hybrids.
   std::vector<Ns> load;
+  /// How long compute stands still at the end of an iteration of a loop (Problem::joinsAtEnd); part of exposedTotal.
+  Ns exposedAtEnd = 0;
   /// The largest lane time.
   Ns makespan = 0;
-  /// The sum over `exposed`. A hybrid that waits for its lane stalls compute too, but is no part of this.
+  /// The sum over `exposed` and exposedAtEnd. A hybrid that waits for its lane stalls compute too, but is no part of
+  /// this.
   Ns exposedTotal = 0;
 };
 
@@ -52,6 +56,10 @@ struct Timeline {
 /// part of it have start = end = 0). O(N + lanes); with slow-downs
 /// O(N log N + starts x lanes per link).
 Timeline simulate(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown = {});
+
+/// The start that a wait waits for, or, of a node whose regions wait, the one of theirs that ends last; kNone of all
+/// other nodes and of futures that came in.
+NodeId awaitedStart(const Problem &problem, const Timeline &line, NodeId id);
 
 /// The makespan alone, for solvers: no output per node. O(N + lanes); with slow-downs as simulate().
 Ns makespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order);
