@@ -1,6 +1,7 @@
 //===- Search.cpp - The solver's search -------------------------------------------------------===//
 
 #include "Search.h"
+#include "CommSched/Scheduling/AnswerVerifier.h"
 #include "CommSched/Scheduling/KeepTogether.h"
 #include "CommSched/Scheduling/Memory.h"
 #include "CommSched/Scheduling/Timeline.h"
@@ -187,6 +188,11 @@ bool Search::accept(const Decoded &decoded) {
     return reject(std::move(why));
   if (makespanOf(expanded->problem, order) != decoded.makespan)
     return reject("the decode's clocks disagree with the timeline");
+  AnswerClaims claims = {decoded.makespan, peakOf(expanded->problem, order)};
+  if (std::string why = verifyAnswer(facts.problem, decoded.buckets, eventsOf(*expanded, decoded.buckets, order),
+                                     requirements, claims);
+      !why.empty())
+    return reject(std::move(why));
   incumbent = decoded;
   incumbent.peak = peakOf(expanded->problem, order);
   bestMakespan = makespanOf(expanded->problem, order, slowDown);
