@@ -49,7 +49,7 @@ build_tree
 install_package
 
 say "tests"
-ctest --test-dir build --output-on-failure --no-tests=error 2>&1 | tee build/ctest.log
+ctest --test-dir build --output-on-failure --no-tests=error -j"$(nproc)" 2>&1 | tee build/ctest.log
 
 say "style of the code"
 scripts/check-style.sh
