@@ -88,7 +88,8 @@ COMMSCHED_EXPORT int commschedContextSetMachine(CommSchedContext *context, const
 /**
  * Estimates one execution of an operation, ns; a negative number leaves it to the library's models. `name` is that of
  * the operation ("linalg.matmul") or of a comm.compute ("aten.mm.default"), `location` what its location says: a name,
- * "file:line:column" or "". Operations whose comm.cost has a time are not asked for. Equal questions need equal answers.
+ * "file:line:column" or "". Operations whose comm.cost has a time are not asked for. Equal questions need equal
+ * answers.
  */
 typedef int64_t (*CommSchedEstimate)(const char *name, const char *location, void *data);
 

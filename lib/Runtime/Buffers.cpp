@@ -129,7 +129,8 @@ int32_t commrt_alloc(commrt_context *context, int32_t kind, int64_t bytes, void 
     return COMMRT_ERR_INVALID;
   *pointer = nullptr;
   if (bytes < 0 || (kind != COMMRT_BUFFER_PLAIN && kind != COMMRT_BUFFER_SYMMETRIC))
-    return fail(context, COMMRT_ERR_INVALID, "commrt_alloc: a negative size, more bytes than 64 bits count, or an unknown kind");
+    return fail(context, COMMRT_ERR_INVALID,
+                "commrt_alloc: a negative size, more bytes than 64 bits count, or an unknown kind");
   char *data = nullptr;
   int64_t offset = -1;
   int32_t status = COMMRT_OK;

@@ -17,9 +17,9 @@
 namespace commsched::comm {
 
 /// Bytes of a tensor or memref: those of its type, or what a `comm.bytes_hint` tells of it. A hint tells of the value
-/// itself and of what is made of it by views (at most as large), casts, elementwise operations, writes of a destination,
-/// and collectives (times or by the group's size). None where nothing tells. O(operations in between), at most 64, and a
-/// symbol lookup for each collective in between.
+/// itself and of what is made of it by views (at most as large), casts, elementwise operations, writes of a
+/// destination, and collectives (times or by the group's size). None where nothing tells. O(operations in between), at
+/// most 64, and a symbol lookup for each collective in between.
 std::optional<int64_t> getKnownBytes(mlir::Value value);
 
 /// The same for value `index` of a start's future. A hint on the start is for all values of its future together: the
