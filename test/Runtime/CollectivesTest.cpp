@@ -97,7 +97,7 @@ TEST_P(Collectives, AllReduceInOneShot) {
     ASSERT_EQ(commrt_all_reduce_start(group, in.data(), ordinary.data(), count, COMMRT_F32, COMMRT_SUM, 1, -1, &token),
               COMMRT_OK);
     ASSERT_EQ(finish(token), COMMRT_OK);
-    ASSERT_EQ(std::memcmp(out.data(), ordinary.data(), count * sizeof(float)), 0);
+    ASSERT_TRUE(count == 0 || std::memcmp(out.data(), ordinary.data(), count * sizeof(float)) == 0);
     ASSERT_EQ(in, given);
   });
 }
