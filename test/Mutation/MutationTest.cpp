@@ -177,8 +177,9 @@ void readDamagedFile(MLIRContext &context, StringRef path, uint64_t seed) {
   std::string bytes = (*file)->getBuffer().str();
   if (random() % 4 == 0)
     bytes.resize(random() % bytes.size());
+  static constexpr char characters[] = "0123456789(), :\xff\0'{}<>";
   for (size_t i = 0, count = random() % 4; i < count && !bytes.empty(); ++i)
-    bytes[random() % std::min<size_t>(bytes.size(), 128)] = "0123456789(), :\xff\0'{}<>"[random() % 24];
+    bytes[random() % std::min<size_t>(bytes.size(), 128)] = characters[random() % (sizeof(characters) - 1)];
   std::error_code code;
   llvm::raw_fd_ostream(path, code) << bytes;
   if (llvm::Error error = readNpy(path, *value))
