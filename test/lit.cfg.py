@@ -46,5 +46,5 @@ if config.enable_nccl:
 if config.sanitize:
     config.available_features.add("sanitizer")
     config.available_features.update(config.sanitize.split(","))
-    # As in CMakeLists.txt, for lit alone.
-    config.environment.setdefault("ASAN_OPTIONS", "allow_user_poisoning=0:detect_leaks=0:detect_odr_violation=0")
+    # As in CMakeLists.txt, for lit alone. Allocations that cannot be met return null, as they do without the sanitizer.
+    config.environment.setdefault("ASAN_OPTIONS", "allow_user_poisoning=0:detect_leaks=0:detect_odr_violation=0:allocator_may_return_null=1")

@@ -28,9 +28,12 @@ static constexpr int64_t kBlock = 512;
 
 void commsched::runtime::loadElements(const Operand &operand, int64_t at, int64_t count, double *to) {
   withType(operand.dtype, [&](auto type) {
-    auto *from = reinterpret_cast<const decltype(type) *>(operand.data) + at;
-    for (int64_t i = 0; i < count; ++i)
-      to[i] = static_cast<double>(load(from[i]));
+    // Buckets of mixed types place elements at any byte.
+    const char *from = operand.data + at * static_cast<int64_t>(sizeof(type));
+    for (int64_t i = 0; i < count; ++i) {
+      std::memcpy(&type, from + i * static_cast<int64_t>(sizeof(type)), sizeof(type));
+      to[i] = static_cast<double>(load(type));
+    }
   });
 }
 
@@ -38,17 +41,19 @@ void commsched::runtime::storeElements(Operand &operand, int64_t at, int64_t cou
   withType(operand.dtype, [&](auto type) {
     using T = decltype(type);
     using A = decltype(load(type));
-    auto *to = reinterpret_cast<T *>(operand.data) + at;
+    char *to = operand.data + at * static_cast<int64_t>(sizeof(T));
     for (int64_t i = 0; i < count; ++i) {
       double value = from[i];
+      T element;
       if constexpr (std::is_floating_point_v<A>)
-        store(static_cast<A>(value), to[i]);
+        store(static_cast<A>(value), element);
       else if constexpr (std::is_same_v<T, Bool>)
-        store(static_cast<A>(value != 0), to[i]);
+        store(static_cast<A>(value != 0), element);
       else // out of range has no meaning in C++
         store(
             static_cast<A>(static_cast<int64_t>(std::fmin(std::fmax(std::isnan(value) ? 0 : value, -9.2e18), 9.2e18))),
-            to[i]);
+            element);
+      std::memcpy(to + i * static_cast<int64_t>(sizeof(T)), &element, sizeof(T));
     }
   });
 }
