@@ -109,13 +109,13 @@ private:
     size_t last = sizes.size() - 1;
     index[last] += run;
     at += run * strides[last];
-    for (size_t dim = last + 1; dim-- > 0 && index[dim] == sizes[dim];) {
+    for (size_t dim = last; index[dim] == sizes[dim]; --dim) {
       at -= strides[dim] * sizes[dim];
       index[dim] = 0;
-      if (dim > 0) {
-        ++index[dim - 1];
-        at += strides[dim - 1];
-      }
+      if (dim == 0)
+        return;
+      ++index[dim - 1];
+      at += strides[dim - 1];
     }
   }
 
