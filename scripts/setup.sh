@@ -138,6 +138,12 @@ build_tree() {
   say "built in $((SECONDS - start)) s"
 }
 
+# Prints what the last ctest of a build tree skipped, with the reasons that the tests gave: print_skipped BUILD-TREE.
+print_skipped() {
+  local log=$1/Testing/Temporary/LastTest.log
+  { sed -n '/: Skipped$/{n;p}' "$log"; sed -n 's/^SKIPPED \[[0-9]*\] //p' "$log"; } | sort -u | sed 's/^/== skipped: /'
+}
+
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
   set -euo pipefail
   cd "$(dirname "$0")/.."

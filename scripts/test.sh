@@ -50,6 +50,7 @@ install_package
 
 say "tests"
 ctest --test-dir build --output-on-failure --no-tests=error -j"$(nproc)" 2>&1 | tee build/ctest.log
+print_skipped build
 
 say "style of the code"
 scripts/check-style.sh
