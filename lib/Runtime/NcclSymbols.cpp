@@ -39,26 +39,39 @@ static SymbolLibrary describeNccl(NcclApi &api) {
               {"ncclRecv", slotOf(api.recv)},
               {"ncclGroupStart", slotOf(api.groupStart)},
               {"ncclGroupEnd", slotOf(api.groupEnd)},
+              {"ncclRedOpCreatePreMulSum", slotOf(api.redOpCreatePreMulSum)},
+              {"ncclRedOpDestroy", slotOf(api.redOpDestroy)},
               {"ncclMemAlloc", slotOf(api.memAlloc), false},
               {"ncclMemFree", slotOf(api.memFree), false},
               {"ncclCommWindowRegister", slotOf(api.commWindowRegister), false},
               {"ncclCommWindowDeregister", slotOf(api.commWindowDeregister), false},
               {"ncclAlltoAll", slotOf(api.alltoAll), false},
+              {"ncclGather", slotOf(api.gather), false},
+              {"ncclScatter", slotOf(api.scatter), false},
           }};
 }
 
 static SymbolLibrary describeCuda(CudaApi &api) {
   return {"the CUDA runtime",
           "COMMRT_CUDART_LIBRARY",
-          {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", "libcudart.so"},
+          {"libcudart.so.13", "libcudart.so.12", "libcudart.so"},
           {
               {"cudaRuntimeGetVersion", slotOf(api.runtimeGetVersion)},
               {"cudaGetDeviceCount", slotOf(api.getDeviceCount)},
               {"cudaSetDevice", slotOf(api.setDevice)},
               {"cudaGetErrorString", slotOf(api.getErrorString)},
+              {"cudaGetLastError", slotOf(api.getLastError)},
               {"cudaMalloc", slotOf(api.malloc)},
               {"cudaFree", slotOf(api.free)},
+              {"cudaMallocAsync", slotOf(api.mallocAsync)},
+              {"cudaFreeAsync", slotOf(api.freeAsync)},
+              {"cudaHostAlloc", slotOf(api.hostAlloc)},
+              {"cudaFreeHost", slotOf(api.freeHost)},
               {"cudaMemcpyAsync", slotOf(api.memcpyAsync)},
+              {"cudaMemcpy2DAsync", slotOf(api.memcpy2DAsync)},
+              {"cudaMemsetAsync", slotOf(api.memsetAsync)},
+              {"cudaLaunchHostFunc", slotOf(api.launchHostFunc)},
+              {"cudaDeviceGetStreamPriorityRange", slotOf(api.deviceGetStreamPriorityRange)},
               {"cudaStreamCreateWithPriority", slotOf(api.streamCreateWithPriority)},
               {"cudaStreamDestroy", slotOf(api.streamDestroy)},
               {"cudaStreamWaitEvent", slotOf(api.streamWaitEvent)},
@@ -66,6 +79,9 @@ static SymbolLibrary describeCuda(CudaApi &api) {
               {"cudaEventRecord", slotOf(api.eventRecord)},
               {"cudaEventQuery", slotOf(api.eventQuery)},
               {"cudaEventDestroy", slotOf(api.eventDestroy)},
+              {"cudaThreadExchangeStreamCaptureMode", slotOf(api.threadExchangeStreamCaptureMode), false},
+              {"cudaDeviceGetDefaultMemPool", slotOf(api.deviceGetDefaultMemPool), false},
+              {"cudaMemPoolSetAttribute", slotOf(api.memPoolSetAttribute), false},
           }};
 }
 

@@ -47,12 +47,18 @@ struct NcclApi {
   int (*recv)(void *out, size_t count, int type, int peer, ncclComm *comm, cudaStream *stream);
   int (*groupStart)();
   int (*groupEnd)();
+  int (*redOpCreatePreMulSum)(int *op, void *scalar, int type, int residence, ncclComm *comm);
+  int (*redOpDestroy)(int op, ncclComm *comm);
   // Optional.
   int (*memAlloc)(void **pointer, size_t bytes);                                                          ///< 2.19
   int (*memFree)(void *pointer);                                                                          ///< 2.19
   int (*commWindowRegister)(ncclComm *comm, void *data, size_t bytes, void **window, int flags);          ///< 2.27
   int (*commWindowDeregister)(ncclComm *comm, void *window);                                              ///< 2.27
   int (*alltoAll)(const void *in, void *out, size_t count, int type, ncclComm *comm, cudaStream *stream); ///< 2.28
+  int (*gather)(const void *in, void *out, size_t count, int type, int root, ncclComm *comm,
+                cudaStream *stream); ///< 2.28
+  int (*scatter)(const void *in, void *out, size_t count, int type, int root, ncclComm *comm,
+                 cudaStream *stream); ///< 2.28
 };
 
 /// The CUDA runtime's functions.
@@ -61,9 +67,19 @@ struct CudaApi {
   int (*getDeviceCount)(int *count);
   int (*setDevice)(int device);
   const char *(*getErrorString)(int error);
+  int (*getLastError)(); ///< also forgets it
   int (*malloc)(void **pointer, size_t bytes);
   int (*free)(void *pointer);
+  int (*mallocAsync)(void **pointer, size_t bytes, cudaStream *stream);
+  int (*freeAsync)(void *pointer, cudaStream *stream);
+  int (*hostAlloc)(void **pointer, size_t bytes, unsigned flags);
+  int (*freeHost)(void *pointer);
   int (*memcpyAsync)(void *to, const void *from, size_t bytes, int kind, cudaStream *stream);
+  int (*memcpy2DAsync)(void *to, size_t toPitch, const void *from, size_t fromPitch, size_t width, size_t height,
+                       int kind, cudaStream *stream);
+  int (*memsetAsync)(void *to, int value, size_t bytes, cudaStream *stream);
+  int (*launchHostFunc)(cudaStream *stream, void (*function)(void *), void *argument);
+  int (*deviceGetStreamPriorityRange)(int *least, int *greatest);
   int (*streamCreateWithPriority)(cudaStream **stream, unsigned flags, int priority);
   int (*streamDestroy)(cudaStream *stream);
   int (*streamWaitEvent)(cudaStream *stream, cudaEvent *event, unsigned flags);
@@ -71,6 +87,10 @@ struct CudaApi {
   int (*eventRecord)(cudaEvent *event, cudaStream *stream);
   int (*eventQuery)(cudaEvent *event);
   int (*eventDestroy)(cudaEvent *event);
+  // Optional.
+  int (*threadExchangeStreamCaptureMode)(int *mode);
+  int (*deviceGetDefaultMemPool)(void **pool, int device);
+  int (*memPoolSetAttribute)(void *pool, int attribute, void *value);
 };
 
 /// Both libraries, loaded and checked: a version that has what is needed, and at least one device.

@@ -67,6 +67,8 @@ SAME(NcclApi, send, ncclSend);
 SAME(NcclApi, recv, ncclRecv);
 SAME(NcclApi, groupStart, ncclGroupStart);
 SAME(NcclApi, groupEnd, ncclGroupEnd);
+SAME(NcclApi, redOpCreatePreMulSum, ncclRedOpCreatePreMulSum);
+SAME(NcclApi, redOpDestroy, ncclRedOpDestroy);
 SAME(NcclApi, memAlloc, ncclMemAlloc);
 SAME(NcclApi, memFree, ncclMemFree);
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
@@ -75,6 +77,8 @@ SAME(NcclApi, commWindowDeregister, ncclCommWindowDeregister);
 #endif
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
 SAME(NcclApi, alltoAll, ncclAlltoAll);
+SAME(NcclApi, gather, ncclGather);
+SAME(NcclApi, scatter, ncclScatter);
 #endif
 static_assert(!IsSameCall<decltype(NcclApi::send), decltype(&ncclAllGather)>::value);
 #endif
@@ -84,7 +88,17 @@ SAME(CudaApi, getDeviceCount, cudaGetDeviceCount);
 SAME(CudaApi, setDevice, cudaSetDevice);
 SAME(CudaApi, getErrorString, cudaGetErrorString);
 SAME(CudaApi, free, cudaFree);
+SAME(CudaApi, getLastError, cudaGetLastError);
+SAME(CudaApi, freeAsync, cudaFreeAsync);
+SAME(CudaApi, freeHost, cudaFreeHost);
 SAME(CudaApi, memcpyAsync, cudaMemcpyAsync);
+SAME(CudaApi, memcpy2DAsync, cudaMemcpy2DAsync);
+SAME(CudaApi, memsetAsync, cudaMemsetAsync);
+SAME(CudaApi, launchHostFunc, cudaLaunchHostFunc);
+SAME(CudaApi, deviceGetStreamPriorityRange, cudaDeviceGetStreamPriorityRange);
+SAME(CudaApi, threadExchangeStreamCaptureMode, cudaThreadExchangeStreamCaptureMode);
+SAME(CudaApi, memPoolSetAttribute, cudaMemPoolSetAttribute);
+SAME(CudaApi, deviceGetDefaultMemPool, cudaDeviceGetDefaultMemPool);
 SAME(CudaApi, streamCreateWithPriority, cudaStreamCreateWithPriority);
 SAME(CudaApi, streamDestroy, cudaStreamDestroy);
 SAME(CudaApi, streamWaitEvent, cudaStreamWaitEvent);
@@ -94,6 +108,11 @@ SAME(CudaApi, eventDestroy, cudaEventDestroy);
 // The header adds overloads of this one; the cast compiles if this is one of them.
 static_assert(
     IsSameCall<decltype(CudaApi::malloc), decltype(static_cast<cudaError_t (*)(void **, size_t)>(&cudaMalloc))>::value);
+static_assert(
+    IsSameCall<decltype(CudaApi::mallocAsync),
+               decltype(static_cast<cudaError_t (*)(void **, size_t, cudaStream_t)>(&cudaMallocAsync))>::value);
+static_assert(IsSameCall<decltype(CudaApi::hostAlloc),
+                         decltype(static_cast<cudaError_t (*)(void **, size_t, unsigned)>(&cudaHostAlloc))>::value);
 SAME(CudaApi, eventRecord, cudaEventRecord);
 static_assert(!IsSameCall<decltype(CudaApi::setDevice), decltype(&cudaGetDeviceCount)>::value);
 #endif

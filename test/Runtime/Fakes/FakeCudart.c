@@ -33,6 +33,21 @@ int cudaFree(void *pointer) {
   free(pointer);
   return 0;
 }
+int cudaGetLastError(void) { return 0; }
+int cudaMallocAsync(void **pointer, size_t bytes, void *stream) { return cudaMalloc(pointer, bytes); }
+int cudaFreeAsync(void *pointer, void *stream) { return cudaFree(pointer); }
+int cudaHostAlloc(void **pointer, size_t bytes, unsigned flags) { return cudaMalloc(pointer, bytes); }
+int cudaFreeHost(void *pointer) { return cudaFree(pointer); }
+int cudaMemcpy2DAsync(void *to, size_t toPitch, const void *from, size_t fromPitch, size_t width, size_t height,
+                      int kind, void *stream) {
+  return 0;
+}
+int cudaMemsetAsync(void *to, int value, size_t bytes, void *stream) { return 0; }
+int cudaLaunchHostFunc(void *stream, void (*function)(void *), void *argument) { return 0; }
+int cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+  *least = *greatest = 0;
+  return 0;
+}
 int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *stream) { return 0; }
 int cudaStreamCreateWithPriority(void **stream, unsigned flags, int priority) { return 0; }
 int cudaStreamDestroy(void *stream) { return 0; }
