@@ -11,7 +11,7 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/GreedyBuckets.h"
+#include "CommSched/Scheduling/Inductor/GreedyBuckets.h"
 #include "benchmark/benchmark.h"
 
 using namespace commsched;

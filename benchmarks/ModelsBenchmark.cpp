@@ -10,11 +10,11 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/Bounds.h"
-#include "CommSched/Scheduling/Memory.h"
-#include "CommSched/Scheduling/MoveEvaluator.h"
-#include "CommSched/Scheduling/ScheduleVerifier.h"
-#include "CommSched/Scheduling/Timeline.h"
+#include "CommSched/Scheduling/Bounds/Bounds.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Model/MoveEvaluator.h"
+#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Model/Timeline.h"
 #include "RandomProblem.h"
 #include "benchmark/benchmark.h"
 #include <map>

@@ -5,9 +5,9 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/ListScheduler.h"
-#include "CommSched/Scheduling/Scheduler.h"
+#include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "RandomProblem.h"
+#include "Solver/ListScheduler.h"
 #include "benchmark/benchmark.h"
 #include <limits>
 

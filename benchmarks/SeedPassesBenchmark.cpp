@@ -11,10 +11,10 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/AlignCosts.h"
-#include "CommSched/Scheduling/OrderFsdp.h"
-#include "CommSched/Scheduling/OverlapListScheduler.h"
-#include "CommSched/Scheduling/PeakPreserving.h"
+#include "CommSched/Scheduling/Inductor/AlignCosts.h"
+#include "CommSched/Scheduling/Inductor/OrderFsdp.h"
+#include "CommSched/Scheduling/Inductor/OverlapListScheduler.h"
+#include "CommSched/Scheduling/Inductor/PeakPreserving.h"
 #include "RandomProblem.h"
 #include "benchmark/benchmark.h"
 #include "llvm/ADT/STLExtras.h"

@@ -13,7 +13,7 @@
 //===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Dependence.h"
-#include "CommSched/Scheduling/KeepTogether.h"
+#include "CommSched/Scheduling/Model/KeepTogether.h"
 #include "Communication.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/MapVector.h"

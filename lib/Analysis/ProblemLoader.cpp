@@ -8,9 +8,9 @@
 
 #include "CommSched/Analysis/ProblemLoader.h"
 #include "CommSched/Analysis/Casts.h"
-#include "CommSched/Analysis/MeasuredKeys.h"
-#include "CommSched/Scheduling/Memory.h"
-#include "CommSched/Scheduling/Timeline.h"
+#include "CommSched/Analysis/Costs/MeasuredKeys.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Model/Timeline.h"
 #include "Communication.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"

@@ -11,11 +11,12 @@
 //===------------------------------------------------------------------------------------===//
 
 #include "CommSched-c/CommSched.h"
+#include "CommSched/Analysis/Locations.h"
 
 #include "CommSched/Analysis/Environment.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/InitAll.h"
-#include "CommSched/Transforms/ReportCollector.h"
+#include "CommSched/Transforms/Scheduling/ReportCollector.h"
 
 #include "mlir/Bytecode/BytecodeWriter.h"
 #include "mlir/IR/BuiltinOps.h"

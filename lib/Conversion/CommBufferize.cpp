@@ -9,7 +9,7 @@
 
 #include "CommSched/Conversion/Passes.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
-#include "CommSched/Transforms/SymmetricMemory.h"
+#include "CommSched/Transforms/Rewrites/SymmetricMemory.h"
 #include "StorageLives.h"
 #include "StorageMarkers.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"

@@ -14,7 +14,7 @@
 
 #include "CommSched/Conversion/Passes.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
-#include "CommSched/Scheduling/BufferPlan.h"
+#include "CommSched/Scheduling/BufferPlan/BufferPlan.h"
 #include "FunctionLowering.h"
 #include "StorageLives.h"
 #include "mlir/Analysis/CallGraph.h"

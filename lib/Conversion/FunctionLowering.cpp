@@ -52,14 +52,6 @@ int64_t commsched::getRuntimeDtype(Type type) {
   }
 }
 
-std::string commsched::locationText(Location loc) {
-  if (auto file = loc->findInstanceOf<FileLineColLoc>())
-    return file.getFilename().str() + ":" + std::to_string(file.getLine()) + ":" + std::to_string(file.getColumn());
-  if (auto name = loc->findInstanceOf<NameLoc>())
-    return name.getName().str();
-  return "";
-}
-
 int64_t commsched::getCostNs(Operation *op) {
   auto cost = op->getAttrOfType<CostAttr>("comm.cost");
   return cost ? cost.getTime().value_or(0) : 0;

@@ -150,8 +150,6 @@ private:
 int64_t getRuntimeDtype(mlir::Type type);
 /// Bytes of an element in memory.
 int64_t getElementBytes(mlir::Type type);
-/// "file:line:column" of a location, or its name.
-std::string locationText(mlir::Location loc);
 /// What comm.cost says in ns; 0 if nothing.
 int64_t getCostNs(mlir::Operation *op);
 

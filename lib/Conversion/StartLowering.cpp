@@ -6,6 +6,7 @@
 //
 //===--------------------------------------------------------------------------------------------===//
 
+#include "CommSched/Analysis/Locations.h"
 #include "CommSched/Runtime/Runtime.h"
 #include "FunctionLowering.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

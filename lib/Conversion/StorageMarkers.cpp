@@ -11,7 +11,7 @@
 //===-----------------------------------------------------------------------------------------===//
 
 #include "StorageMarkers.h"
-#include "CommSched/Analysis/Report.h"
+#include "CommSched/Analysis/Locations.h"
 #include "CommSched/Analysis/Storage.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

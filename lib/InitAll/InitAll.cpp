@@ -12,7 +12,7 @@
 
 #include "CommSched/InitAll.h"
 
-#include "CommSched/Analysis/CostInterface.h"
+#include "CommSched/Analysis/Costs/CostInterface.h"
 #include "CommSched/Analysis/Environment.h"
 #include "CommSched/Conversion/Bufferization.h"
 #include "CommSched/Conversion/Passes.h"

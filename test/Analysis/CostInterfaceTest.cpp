@@ -10,7 +10,7 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Analysis/OperationCosts.h"
+#include "CommSched/Analysis/Costs/OperationCosts.h"
 #include "CommSched/Analysis/ProblemLoader.h"
 #include "CommSched/InitAll.h"
 #include "mlir/InitAllDialects.h"

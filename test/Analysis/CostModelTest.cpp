@@ -6,7 +6,7 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Analysis/CostModel.h"
+#include "CommSched/Machine/CostModel.h"
 #include "gtest/gtest.h"
 #include <cmath>
 #include <random>

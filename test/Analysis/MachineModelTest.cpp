@@ -6,7 +6,7 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Analysis/MachineModel.h"
+#include "CommSched/Machine/MachineModel.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"

@@ -10,7 +10,7 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Analysis/Report.h"
+#include "CommSched/Report/Report.h"
 #include "gtest/gtest.h"
 
 using namespace commsched;

@@ -15,11 +15,11 @@
 //
 //===------------------------------------------------------------------------------------===//
 
+#include "CommSched/Execution/HostValue.h"
+#include "CommSched/Execution/Program.h"
 #include "CommSched/InitAll.h"
 #include "CommSched/Runtime/Runtime.h"
-#include "HostValue.h"
 #include "Mutator.h"
-#include "Program.h"
 
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/Bytecode/BytecodeWriter.h"

@@ -6,8 +6,8 @@
 //
 //===--------------------------------------------------------------------------------------------===//
 
+#include "Core/SymmetricHeap.h"
 #include "RuntimeTestSupport.h"
-#include "SymmetricHeap.h"
 #include <atomic>
 #include <cstdlib>
 #include <cstring>

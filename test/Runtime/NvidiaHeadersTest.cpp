@@ -9,7 +9,7 @@
 //===--------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Runtime/Runtime.h"
-#include "NcclSymbols.h"
+#include "Nccl/NcclSymbols.h"
 #include <gtest/gtest.h>
 #include <type_traits>
 #ifdef COMMSCHED_HAS_CUDA_HEADERS

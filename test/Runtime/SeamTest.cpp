@@ -8,7 +8,7 @@
 //===--------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Runtime/Backend.h"
-#include "NcclSymbols.h"
+#include "Nccl/NcclSymbols.h"
 #include "RuntimeTestSupport.h"
 #include <cstdlib>
 #include <cstring>

@@ -10,10 +10,10 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/AnswerVerifier.h"
-#include "CommSched/Scheduling/Memory.h"
-#include "CommSched/Scheduling/Scheduler.h"
-#include "CommSched/Scheduling/Timeline.h"
+#include "CommSched/Scheduling/Model/AnswerVerifier.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "RandomProblem.h"
 #include "llvm/ADT/STLExtras.h"
 #include "gtest/gtest.h"

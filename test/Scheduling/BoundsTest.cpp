@@ -11,10 +11,10 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/Bounds.h"
-#include "CommSched/Scheduling/Bucketing.h"
-#include "CommSched/Scheduling/Memory.h"
-#include "CommSched/Scheduling/Timeline.h"
+#include "CommSched/Scheduling/Bounds/Bounds.h"
+#include "CommSched/Scheduling/Model/Bucketing.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Model/Timeline.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
 #include <map>

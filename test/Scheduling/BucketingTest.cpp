@@ -4,7 +4,7 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/Bucketing.h"
+#include "CommSched/Scheduling/Model/Bucketing.h"
 #include "gtest/gtest.h"
 
 using namespace commsched;

@@ -11,8 +11,8 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/BufferPlan.h"
-#include "CommSched/Scheduling/Memory.h"
+#include "CommSched/Scheduling/BufferPlan/BufferPlan.h"
+#include "CommSched/Scheduling/Model/Memory.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
 #include <algorithm>

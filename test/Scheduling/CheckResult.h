@@ -3,10 +3,10 @@
 #ifndef COMMSCHED_TEST_SCHEDULING_CHECKRESULT_H
 #define COMMSCHED_TEST_SCHEDULING_CHECKRESULT_H
 
-#include "CommSched/Scheduling/Bounds.h"
-#include "CommSched/Scheduling/Memory.h"
-#include "CommSched/Scheduling/Scheduler.h"
-#include "CommSched/Scheduling/Timeline.h"
+#include "CommSched/Scheduling/Bounds/Bounds.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "gtest/gtest.h"
 
 namespace commsched::test {

@@ -11,7 +11,7 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/GreedyBuckets.h"
+#include "CommSched/Scheduling/Inductor/GreedyBuckets.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
 #include <set>

@@ -6,12 +6,12 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/KeepTogether.h"
-#include "CommSched/Scheduling/Memory.h"
-#include "CommSched/Scheduling/OverlapListScheduler.h"
-#include "CommSched/Scheduling/ScheduleVerifier.h"
-#include "CommSched/Scheduling/Scheduler.h"
-#include "CommSched/Scheduling/Timeline.h"
+#include "CommSched/Scheduling/Model/KeepTogether.h"
+#include "CommSched/Scheduling/Inductor/OverlapListScheduler.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "RandomProblem.h"
 #include "llvm/ADT/STLExtras.h"
 #include "gtest/gtest.h"

@@ -5,9 +5,9 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/ListScheduler.h"
-#include "CommSched/Scheduling/Memory.h"
-#include "CommSched/Scheduling/Timeline.h"
+#include "Solver/ListScheduler.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Model/Timeline.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
 #include <limits>

@@ -11,9 +11,9 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/Memory.h"
-#include "CommSched/Scheduling/MemoryTree.h"
-#include "CommSched/Scheduling/MoveEvaluator.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Model/MemoryTree.h"
+#include "CommSched/Scheduling/Model/MoveEvaluator.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
 #include <algorithm>

@@ -6,8 +6,8 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/OrderFsdp.h"
-#include "CommSched/Scheduling/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Inductor/OrderFsdp.h"
+#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
 #include "RandomProblem.h"
 #include "llvm/ADT/STLExtras.h"
 #include "gtest/gtest.h"

@@ -6,7 +6,7 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/OrderTree.h"
+#include "Inductor/OrderTree.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
 #include <algorithm>

@@ -6,8 +6,8 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/OverlapListScheduler.h"
-#include "CommSched/Scheduling/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Inductor/OverlapListScheduler.h"
+#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
 #include "RandomProblem.h"
 #include "SeedRuleOracle.h"
 #include "gtest/gtest.h"

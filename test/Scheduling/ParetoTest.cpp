@@ -5,12 +5,12 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/Pareto.h"
-#include "CommSched/Scheduling/Bounds.h"
-#include "CommSched/Scheduling/Memory.h"
-#include "CommSched/Scheduling/MemoryPromise.h"
-#include "CommSched/Scheduling/Timeline.h"
+#include "CommSched/Scheduling/Solver/Pareto.h"
+#include "CommSched/Scheduling/Bounds/Bounds.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Model/Timeline.h"
 #include "RandomProblem.h"
+#include "Solver/MemoryPromise.h"
 #include "gtest/gtest.h"
 #include <thread>
 

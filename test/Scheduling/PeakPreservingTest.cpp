@@ -6,10 +6,10 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/PeakPreserving.h"
-#include "CommSched/Scheduling/Memory.h"
-#include "CommSched/Scheduling/ScheduleVerifier.h"
-#include "CommSched/Scheduling/Timeline.h"
+#include "CommSched/Scheduling/Inductor/PeakPreserving.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Model/Timeline.h"
 #include "RandomProblem.h"
 #include "SeedRuleOracle.h"
 #include "llvm/ADT/STLExtras.h"

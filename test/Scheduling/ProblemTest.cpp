@@ -1,6 +1,6 @@
 //===- ProblemTest.cpp - Tests of the Problem's arrays ---------------------------------------===//
 
-#include "CommSched/Scheduling/Problem.h"
+#include "CommSched/Scheduling/Model/Problem.h"
 #include "gtest/gtest.h"
 
 using namespace commsched;

@@ -13,8 +13,8 @@
 #ifndef COMMSCHED_TEST_SCHEDULING_RANDOMPROBLEM_H
 #define COMMSCHED_TEST_SCHEDULING_RANDOMPROBLEM_H
 
-#include "CommSched/Scheduling/Problem.h"
-#include "CommSched/Scheduling/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Model/Problem.h"
+#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
 
 namespace commsched::test {
 

@@ -6,8 +6,8 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/ScheduleVerifier.h"
-#include "CommSched/Scheduling/Memory.h"
+#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Model/Memory.h"
 #include "RandomProblem.h"
 #include "llvm/ADT/STLExtras.h"
 #include "gtest/gtest.h"

@@ -5,7 +5,7 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/Scheduler.h"
+#include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "CheckResult.h"
 #include "RandomProblem.h"
 #include "llvm/ADT/STLExtras.h"

@@ -10,8 +10,8 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "../../lib/Scheduling/Search.h"
-#include "CommSched/Scheduling/Memory.h"
+#include "Solver/Search.h"
+#include "CommSched/Scheduling/Model/Memory.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
 

@@ -11,9 +11,9 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/Memory.h"
-#include "CommSched/Scheduling/PeakPreserving.h"
-#include "CommSched/Scheduling/Timeline.h"
+#include "CommSched/Scheduling/Inductor/PeakPreserving.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Model/Timeline.h"
 #include "llvm/ADT/STLExtras.h"
 #include "gtest/gtest.h"
 

@@ -7,8 +7,8 @@
 //===-----------------------------------------------------------------------------------------===//
 
 #include "SeedRuleOracle.h"
-#include "CommSched/Scheduling/Memory.h"
-#include "CommSched/Scheduling/Timeline.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Model/Timeline.h"
 #include "llvm/ADT/STLExtras.h"
 #include <map>
 #include <set>

@@ -14,8 +14,8 @@
 #ifndef COMMSCHED_TEST_SCHEDULING_SEEDRULEORACLE_H
 #define COMMSCHED_TEST_SCHEDULING_SEEDRULEORACLE_H
 
-#include "CommSched/Scheduling/OverlapListScheduler.h"
-#include "CommSched/Scheduling/PeakPreserving.h"
+#include "CommSched/Scheduling/Inductor/OverlapListScheduler.h"
+#include "CommSched/Scheduling/Inductor/PeakPreserving.h"
 
 namespace commsched::test {
 

@@ -6,7 +6,7 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/Timeline.h"
+#include "CommSched/Scheduling/Model/Timeline.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
 #include <algorithm>

@@ -7,7 +7,7 @@
 //===-----------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Environment.h"
-#include "CommSched/Analysis/OperationCosts.h"
+#include "CommSched/Analysis/Costs/OperationCosts.h"
 #include "CommSched/InitAll.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"

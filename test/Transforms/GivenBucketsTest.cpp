@@ -10,9 +10,9 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/Memory.h"
-#include "CommSched/Transforms/Bucketing.h"
-#include "CommSched/Transforms/TrafficCheck.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Transforms/Rewrites/BucketWriter.h"
+#include "CommSched/Transforms/Rewrites/TrafficCheck.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Verifier.h"

@@ -10,7 +10,7 @@
 //
 //===-----------------------------------------------------------------------------------------===//
 
-#include "CommSched/Transforms/TrafficCheck.h"
+#include "CommSched/Transforms/Rewrites/TrafficCheck.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Diagnostics.h"

@@ -15,7 +15,7 @@
 
 #include "CommSched/Analysis/Environment.h"
 #include "CommSched/Transforms/Passes.h"
-#include "CommSched/Transforms/ReportCollector.h"
+#include "CommSched/Transforms/Scheduling/ReportCollector.h"
 
 #include "mlir/Pass/PassManager.h"
 #include "llvm/Support/CommandLine.h"

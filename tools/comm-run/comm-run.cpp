@@ -7,9 +7,9 @@
 //
 //===--------------------------------------------------------------------------------------------===//
 
+#include "CommSched/Execution/MeasuredTimeline.h"
+#include "CommSched/Execution/Session.h"
 #include "CommSched/InitAll.h"
-#include "Session.h"
-#include "Timeline.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"

@@ -15,8 +15,8 @@
 #define COMMSCHED_ANALYSIS_DEPENDENCE_H
 
 #include "CommSched/Analysis/Storage.h"
-#include "CommSched/Scheduling/Problem.h"
-#include "CommSched/Scheduling/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Model/Problem.h"
+#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
 
 namespace commsched {
 

@@ -15,8 +15,8 @@
 #ifndef COMMSCHED_ANALYSIS_ENVIRONMENT_H
 #define COMMSCHED_ANALYSIS_ENVIRONMENT_H
 
-#include "CommSched/Analysis/MachineModel.h"
-#include "CommSched/Scheduling/Units.h"
+#include "CommSched/Machine/MachineModel.h"
+#include "CommSched/Support/Units.h"
 #include "mlir/IR/DialectInterface.h"
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/ArrayRef.h"

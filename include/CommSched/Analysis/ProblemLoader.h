@@ -13,9 +13,9 @@
 #ifndef COMMSCHED_ANALYSIS_PROBLEMLOADER_H
 #define COMMSCHED_ANALYSIS_PROBLEMLOADER_H
 
+#include "CommSched/Analysis/Costs/OperationCosts.h"
 #include "CommSched/Analysis/Dependence.h"
-#include "CommSched/Analysis/OperationCosts.h"
-#include "CommSched/Scheduling/Timeline.h"
+#include "CommSched/Scheduling/Model/Timeline.h"
 
 namespace commsched {
 

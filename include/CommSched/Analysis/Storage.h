@@ -14,7 +14,7 @@
 #define COMMSCHED_ANALYSIS_STORAGE_H
 
 #include "CommSched/Dialect/Comm/CommDialect.h"
-#include "CommSched/Scheduling/Units.h"
+#include "CommSched/Support/Units.h"
 #include "mlir/IR/Block.h"
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/ArrayRef.h"

@@ -14,8 +14,8 @@
 
 #include "CommSched/Analysis/Environment.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
-#include "CommSched/Scheduling/Bucketing.h"
-#include "CommSched/Scheduling/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Model/Bucketing.h"
+#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 #include <functional>

@@ -12,8 +12,8 @@
 #ifndef COMMSCHED_TRANSFORMS_PIPELINES_H
 #define COMMSCHED_TRANSFORMS_PIPELINES_H
 
-#include "CommSched/Scheduling/ScheduleVerifier.h"
-#include "CommSched/Transforms/ReportCollector.h"
+#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
+#include "CommSched/Transforms/Scheduling/ReportCollector.h"
 #include "mlir/Pass/PassOptions.h"
 #include "llvm/Support/CommandLine.h"
 

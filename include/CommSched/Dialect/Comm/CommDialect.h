@@ -6,7 +6,7 @@
 #ifndef COMMSCHED_DIALECT_COMM_COMMDIALECT_H
 #define COMMSCHED_DIALECT_COMM_COMMDIALECT_H
 
-#include "CommSched/Scheduling/CollectiveKind.h"
+#include "CommSched/Support/CollectiveKind.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/Dialect/Bufferization/IR/BufferViewFlowOpInterface.h"
 #include "mlir/IR/Builders.h"

@@ -1,0 +1,37 @@
+//===- Timeline.h - What was measured next to what was predicted ---------------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// Writes both into one trace in Chrome's format, which Perfetto reads.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#ifndef COMMSCHED_EXECUTION_MEASUREDTIMELINE_H
+#define COMMSCHED_EXECUTION_MEASUREDTIMELINE_H
+
+#include "CommSched/Report/Report.h"
+#include "CommSched/Runtime/Runtime.h"
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/Support/JSON.h"
+
+namespace commsched {
+
+/// One run of one program on one rank, by the clock of its context, ns.
+struct MeasuredRun {
+  std::string name;
+  commrt_context *context;
+  int64_t begin, end;
+};
+
+/// A timeline as events of one process; times count from the run's begin. Where the program is straight-line code (one
+/// collective of the prediction per site), a measured collective says where it comes from and what was predicted.
+void addMeasured(const MeasuredRun &run, int64_t process, const std::optional<BlockSnapshot> &predicted,
+                 llvm::json::Array &events);
+void addPredicted(llvm::StringRef name, int64_t process, const BlockSnapshot &predicted, llvm::json::Array &events);
+
+/// Writes {"displayTimeUnit", "traceEvents"}.
+llvm::Error writeTrace(llvm::StringRef path, llvm::json::Array events);
+
+} // namespace commsched
+
+#endif // COMMSCHED_EXECUTION_MEASUREDTIMELINE_H

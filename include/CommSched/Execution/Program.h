@@ -1,0 +1,90 @@
+//===- Program.h - A module compiled for this process --------------------------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// Reads a module, lowers it to calls of the runtime and compiles it, once for all ranks of the process.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#ifndef COMMSCHED_EXECUTION_PROGRAM_H
+#define COMMSCHED_EXECUTION_PROGRAM_H
+
+#include "CommSched/Execution/HostValue.h"
+#include "CommSched/Execution/JitMemory.h"
+#include "CommSched/Report/Report.h"
+#include "CommSched/Runtime/Runtime.h"
+#include "mlir/ExecutionEngine/ExecutionEngine.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/Error.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include <memory>
+#include <optional>
+
+namespace commsched {
+
+struct ProgramOptions {
+  std::string entry;       ///< empty: "main", or the only public function
+  int64_t dynamicSize = 8; ///< of each dynamic dimension of an argument
+  std::string machine;     ///< predict the timeline for this machine; empty: do not
+};
+
+/// A file, or a part of one.
+struct Source {
+  std::string name;
+  std::string text;
+};
+
+/// Reads `path`, "-" for standard input. With `split`, one source per part between lines `// -----`; each starts with
+/// as many empty lines as came before it, so that diagnostics have the file's line numbers.
+llvm::Expected<std::vector<Source>> readSources(llvm::StringRef path, bool split);
+
+class Program {
+public:
+  /// Compiles a source. Diagnostics of MLIR are printed; the error then says only which step failed.
+  static llvm::Expected<std::unique_ptr<Program>> load(mlir::MLIRContext &context, const Source &source,
+                                                       const ProgramOptions &options);
+
+  const std::string &name() const { return sourceName; }
+  /// The types of the entry's arguments, without memory.
+  const std::vector<HostValue> &arguments() const { return argumentValues; }
+  /// Ranks that the groups of the module speak of; 1 without groups.
+  int64_t ranks() const { return worldSize; }
+  /// The groups' names and what they consist of.
+  const llvm::StringMap<std::string> &groups() const { return groupTexts; }
+  /// Whether the program frees argument `index`'s storage at its end (comm.resize_storage to 0): it has no contents
+  /// then.
+  bool freesArgument(size_t index) const { return freedArguments[index]; }
+  /// What the entry's body should look like on the machine; none unless asked for.
+  const std::optional<BlockSnapshot> &predicted() const { return prediction; }
+
+  /// Presents the schedule and makes the groups. The runtime's status.
+  int32_t begin(commrt_context *context) const;
+  /// Calls the entry `iterations` times. Arguments are buffers in place; results are copied out after the last call,
+  /// and everything that the calls made is given back. The runtime's status; after an error there are no results.
+  int32_t run(commrt_context *context, std::vector<HostValue> &arguments, std::vector<HostValue> &results,
+              int64_t iterations) const;
+
+private:
+  llvm::Error readEntry(mlir::ModuleOp module, const ProgramOptions &options);
+  llvm::Error predict(mlir::ModuleOp module, llvm::StringRef machine);
+  /// With `optimize`, as a compiler does at -O2, unless the module is large.
+  llvm::Error compile(mlir::ModuleOp module, bool optimize);
+
+  std::string sourceName, entryName;
+  std::vector<HostValue> argumentValues, resultValues;
+  std::vector<bool> freedArguments;
+  int64_t worldSize = 1;
+  llvm::StringMap<std::string> groupTexts;
+  std::optional<BlockSnapshot> prediction;
+  /// Of the engine; goes after it.
+  std::unique_ptr<JitMemory> memory;
+  std::unique_ptr<mlir::ExecutionEngine> engine;
+  void (*entryFunction)(void **) = nullptr;
+  int32_t (*beginFunction)(commrt_context *) = nullptr;
+};
+
+} // namespace commsched
+
+#endif // COMMSCHED_EXECUTION_PROGRAM_H

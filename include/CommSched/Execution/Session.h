@@ -1,0 +1,72 @@
+//===- Session.h - Ranks that run programs --------------------------------------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// A job of the runtime with the ranks that live in this process: all of them as threads, or one under mpirun.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#ifndef COMMSCHED_EXECUTION_SESSION_H
+#define COMMSCHED_EXECUTION_SESSION_H
+
+#include "CommSched/Execution/Program.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+namespace commsched {
+
+struct SessionOptions {
+  int32_t ranks = 0;   ///< 0: what the programs' groups speak of
+  std::string backend; ///< empty: mpi under mpirun, otherwise threads
+  std::string fault;
+  int64_t timeoutMs = 60000;
+  int64_t iterations = 1;
+  bool trace = false, poison = false, emulateCosts = false;
+};
+
+/// What one rank computed with one program.
+struct RankRun {
+  std::vector<HostValue> arguments, results;
+  int64_t beginNs = 0, endNs = 0; ///< by the clock of the context
+  int64_t leftBytes = 0;          ///< of buffers that were not given back
+};
+
+struct Rank {
+  int32_t number = 0;
+  commrt_context *context = nullptr;
+  std::vector<RankRun> runs; ///< by program
+  int32_t status = COMMRT_OK;
+  std::string message;
+};
+
+using Programs = std::vector<std::unique_ptr<Program>>;
+
+class Session {
+public:
+  /// Opens a job of at least `wanted` ranks, unless the options or mpirun say how many.
+  static llvm::Expected<std::unique_ptr<Session>> open(const SessionOptions &options, int64_t wanted);
+  ~Session();
+
+  /// Runs the programs one after the other on all ranks of this process. `fill` makes a rank's arguments of a program.
+  /// The error is that of `fill`, of groups that programs define differently, or of the ranks, each message once.
+  llvm::Error run(llvm::ArrayRef<std::unique_ptr<Program>> programs,
+                  llvm::function_ref<llvm::Error(const Program &, int32_t rank, std::vector<HostValue> &)> fill);
+
+  /// Whether other processes hold the other ranks: then one session serves all programs.
+  bool isShared() const { return commrt_job_local_rank(job) >= 0; }
+  int32_t ranks() const { return commrt_job_ranks(job); }
+  llvm::ArrayRef<Rank> local() const { return localRanks; }
+
+private:
+  explicit Session(const SessionOptions &options) : options(options) {}
+  llvm::Error checkGroups(llvm::ArrayRef<std::unique_ptr<Program>> programs);
+  void runRank(Rank &rank, llvm::ArrayRef<std::unique_ptr<Program>> programs);
+
+  SessionOptions options;
+  commrt_job *job = nullptr;
+  std::vector<Rank> localRanks;
+  llvm::StringMap<std::string> groups;
+};
+
+} // namespace commsched
+
+#endif // COMMSCHED_EXECUTION_SESSION_H

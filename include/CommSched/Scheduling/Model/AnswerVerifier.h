@@ -1,0 +1,57 @@
+//===- AnswerVerifier.h - Whether an answer keeps what was asked -------------------*- C++ -*-===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// The ScheduleVerifier checks the order of an expanded problem against that problem's own edges: an edge that the
+// expansion lost is lost to it, too. This verifier replays the problem as it was given. A bucket's pack, start, wait
+// and unpacks are events of its members; each edge, the order of collectives, live bytes and clocks are checked on
+// events. It shares no code with the expansion, the models or the solver.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_SCHEDULING_MODEL_ANSWERVERIFIER_H
+#define COMMSCHED_SCHEDULING_MODEL_ANSWERVERIFIER_H
+
+#include "CommSched/Scheduling/Model/Bucketing.h"
+#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
+#include <string>
+
+namespace commsched {
+
+/// One event of an answer.
+struct AnswerEvent {
+  enum Kind : uint8_t { Run, Pack, Start, Wait, Unpack, View };
+  Kind kind = Run;
+  /// Run: the node of the given problem. Unpack: the first member whose output it defines. Others: kNone.
+  NodeId node = kNone;
+  /// The bucket of all events but Run.
+  int32_t bucket = kNone;
+  /// Unpack: the members (starts) whose outputs it defines.
+  llvm::SmallVector<NodeId, 1> members;
+};
+
+/// What an answer claims.
+struct AnswerClaims {
+  /// Without slow-downs, ns.
+  Ns makespan = 0;
+  Bytes peak = 0;
+};
+
+/// The events of an order of `expanded`, read off its names. O(N).
+std::vector<AnswerEvent> eventsOf(const ExpandedProblem &expanded, llvm::ArrayRef<Bucket> buckets,
+                                  llvm::ArrayRef<NodeId> order);
+
+/// Describes the first violation, or returns an empty string: every node of the given problem happens exactly once,
+/// itself or in its bucket; buckets have the form that Bucketing.h describes; every edge of the given problem is kept
+/// (of a member's start by the pack and the start, of its wait by the unpack); collectives, messages and pinned nodes
+/// keep their order; live bytes and clocks, counted from Bucketing.h's rules, are within the limit and equal to the
+/// claims. O((N + E + touches) log N).
+std::string verifyAnswer(const Problem &given, llvm::ArrayRef<Bucket> buckets, llvm::ArrayRef<AnswerEvent> events,
+                         const ScheduleRequirements &requirements, const AnswerClaims &claims);
+
+} // namespace commsched
+
+#endif // COMMSCHED_SCHEDULING_MODEL_ANSWERVERIFIER_H

@@ -1,0 +1,70 @@
+//===- Timeline.h - What an order costs in time ----------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// Plays an order of a Problem's nodes on its lanes and says when everything runs, how long it takes and how long the
+// compute lane stood still in waits. The rules are docs/Models.md; every solver and report uses this model, and the
+// ScheduleVerifier's memory recount and the tests check it from outside.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_SCHEDULING_MODEL_TIMELINE_H
+#define COMMSCHED_SCHEDULING_MODEL_TIMELINE_H
+
+#include "CommSched/Scheduling/Model/Problem.h"
+
+namespace commsched {
+
+/// Optional slow-downs, in permille of the undisturbed duration. A node only ever sees what stands before it in the
+/// order, so a prefix of an order has the timeline that it has in the whole order.
+struct SlowDown {
+  /// While any collective is in flight, compute takes this much longer: 250 means that 1000 ns of work take 1250 ns.
+  int32_t computePermille = 0;
+  /// A collective that begins while another one is in flight on a lane with the same link takes this much longer, all
+  /// of it. The one in flight keeps its end.
+  int32_t linkPermille = 0;
+  /// The link of each lane; a lane with kNone, or beyond the end of the list, shares its link with nobody. Lane 0 has
+  /// no link.
+  std::vector<int32_t> linkOfLane;
+
+  bool any() const { return computePermille > 0 || (linkPermille > 0 && !linkOfLane.empty()); }
+};
+
+/// When everything of one order happens, ns from the beginning of the block.
+struct Timeline {
+  /// By node. A compute: its run. A start or hybrid: the collective on its lane. A wait: from when the compute lane
+  /// came to it until the compute lane goes on.
+  std::vector<Ns> start, end;
+  /// By node: of a wait, and of a node whose regions wait, how long the compute lane stood still for what is waited
+  /// for; 0 of all other nodes.
+  std::vector<Ns> exposed;
+  /// By lane: the time for which it was occupied. Compute: computes, issues and hybrids.
+  std::vector<Ns> load;
+  /// How long compute stands still at the end of an iteration of a loop (Problem::joinsAtEnd); part of exposedTotal.
+  Ns exposedAtEnd = 0;
+  /// The largest lane time.
+  Ns makespan = 0;
+  /// The sum over `exposed` and exposedAtEnd. A hybrid that waits for its lane stalls compute too, but is no part of
+  /// this.
+  Ns exposedTotal = 0;
+};
+
+/// Plays `order`, a permutation of the problem's nodes that respects its edges, or a prefix of one (nodes that are not
+/// part of it have start = end = 0). O(N + lanes); with slow-downs
+/// O(N log N + starts x lanes per link).
+Timeline simulate(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown = {});
+
+/// The start that a wait waits for, or, of a node whose regions wait, the one of theirs that ends last; kNone of all
+/// other nodes and of futures that came in.
+NodeId awaitedStart(const Problem &problem, const Timeline &line, NodeId id);
+
+/// The makespan alone, for solvers: no output per node. O(N + lanes); with slow-downs as simulate().
+Ns makespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order);
+Ns makespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown);
+
+} // namespace commsched
+
+#endif // COMMSCHED_SCHEDULING_MODEL_TIMELINE_H

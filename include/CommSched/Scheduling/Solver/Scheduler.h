@@ -1,0 +1,90 @@
+//===- Scheduler.h - Order and buckets under a hard peak limit ---------------------------------===//
+//
+// The one entry to the solver. The given order is the first incumbent; a portfolio of decodes and then a local search
+// over their policies improve on it for as long as the effort lasts. Every incumbent passes the ScheduleVerifier. Equal
+// input and options give equal output: effort is counted in steps, not in time.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_SCHEDULING_SOLVER_SCHEDULER_H
+#define COMMSCHED_SCHEDULING_SOLVER_SCHEDULER_H
+
+#include "CommSched/Scheduling/Model/Bucketing.h"
+#include "CommSched/Scheduling/Model/CollectiveRecord.h"
+#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Model/StartReasons.h"
+#include "CommSched/Scheduling/Model/Timeline.h"
+#include <algorithm>
+#include <string>
+
+namespace commsched {
+
+/// What the solver is asked for.
+struct ScheduleOptions {
+  /// The peak limit: the given order's peak and so many millionths more of it ...
+  int64_t memoryBudgetPpm = 0;
+  /// ... or this many bytes, where not negative. Arguments that live throughout are no part of either.
+  Bytes memoryLimitBytes = -1;
+  /// Whether collectives may be merged, and the largest merged one by kind, bytes; no limit where negative.
+  bool bucketing = true;
+  Bytes allGatherCap = -1, reduceScatterCap = -1, allReduceCap = -1;
+  /// What the answer is verified against; the problem has the edges.
+  CollectiveOrder collectiveOrder = CollectiveOrder::Free;
+  /// The machine's slow-downs. Decodes plan without them; every answer is timed and chosen with them.
+  SlowDown slowDown;
+  /// Steps (nodes placed and placements refused) that a search may spend; defaultEffort() where negative. 0 gives the
+  /// first answer. With bucketing, the order alone is searched first, with the same effort, so that buckets never cost
+  /// time.
+  int64_t effort = -1;
+};
+
+/// About a second on one core for both searches of problems of up to 20,000 nodes ...
+inline constexpr int64_t kDefaultEffort = 2000000;
+/// ... and less for small ones, of which a module may have many.
+inline constexpr int64_t defaultEffort(NodeId nodes) {
+  return std::min<int64_t>(kDefaultEffort, 50000 + int64_t(1000) * nodes);
+}
+
+/// What became of one start of the given problem.
+struct StartOutcome {
+  NodeId start = kNone;
+  /// Index into ScheduleResult::buckets, or kNone.
+  int32_t bucket = kNone;
+  /// Position of its issue in the given order and in the result.
+  int32_t positionBefore = 0, positionAfter = 0;
+  /// How long compute stood still for it. A bucket's exposure is told at its first member, and is 0 at the others.
+  Ns exposedBefore = 0, exposedAfter = 0;
+  /// Why compute waits for it. The blocker is a node of the given problem, or kNone.
+  StartReason reason;
+};
+
+/// What the solver answers.
+struct ScheduleResult {
+  /// The buckets, the problem with them carried out, and the order of its nodes.
+  std::vector<Bucket> buckets;
+  ExpandedProblem expanded;
+  Order order;
+  /// With ScheduleOptions::slowDown, as all times of the result.
+  Ns makespan = 0, inputMakespan = 0;
+  Bytes peak = 0, inputPeak = 0;
+  /// The limit that was asked for. Where the given order is above it, the answer is the lowest peak that was reached:
+  /// `peak` - `limit` too much if that is positive.
+  Bytes limit = 0;
+  bool withinLimit = true;
+  int64_t steps = 0;
+  /// How many answers were found on the way, by each search the given order included.
+  int32_t incumbents = 0;
+  /// Of each start of the given problem, ascending.
+  std::vector<StartOutcome> starts;
+  /// Not empty if an answer failed verification (it was dropped): a defect of this library, to be reported.
+  std::string defect;
+};
+
+/// Schedules `problem`, which has to be valid (Problem::validate). Near-linear for a first answer, then in proportion
+/// to the effort. The answer, with the slow-downs of the options, is never slower than the given order and never has a
+/// higher peak than the limit; if the given order is above the limit, the peak comes first. With
+/// ScheduleOptions::bucketing it is never slower than without.
+ScheduleResult schedule(const Problem &problem, const ScheduleOptions &options = {});
+
+} // namespace commsched
+
+#endif // COMMSCHED_SCHEDULING_SOLVER_SCHEDULER_H

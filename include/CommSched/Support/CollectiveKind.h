@@ -1,0 +1,40 @@
+//===- CollectiveKind.h - The kinds of collectives --------------------------------------------===//
+//
+// One enumeration for the dialect, the models and the solvers.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_SUPPORT_COLLECTIVEKIND_H
+#define COMMSCHED_SUPPORT_COLLECTIVEKIND_H
+
+#include "llvm/ADT/StringRef.h"
+#include <cstdint>
+
+namespace commsched {
+
+/// What a collective does. The names are those of the dialect's operations.
+enum class CollectiveKind : uint8_t {
+  AllGather,
+  ReduceScatter,
+  AllReduce,
+  AllToAll,
+  Broadcast,
+  Reduce,
+  Gather,
+  Scatter,
+  Permute,
+  Send,
+  Recv,
+  Barrier,
+};
+
+/// Whether messages of a kind are told apart by their order alone.
+inline constexpr bool isPointToPoint(CollectiveKind kind) {
+  return kind == CollectiveKind::Send || kind == CollectiveKind::Recv;
+}
+
+/// The name of a collective kind as the dialect spells it ("all_gather").
+llvm::StringRef stringify(CollectiveKind kind);
+
+} // namespace commsched
+
+#endif // COMMSCHED_SUPPORT_COLLECTIVEKIND_H

@@ -1,0 +1,35 @@
+//===- CollectiveOrder.h - Which collectives keep their order -----------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// One enumeration for the passes, the loader, the solvers and the verifier.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_SUPPORT_COLLECTIVEORDER_H
+#define COMMSCHED_SUPPORT_COLLECTIVEORDER_H
+
+#include "llvm/ADT/StringRef.h"
+#include <cstdint>
+
+namespace commsched {
+
+/// Which collectives keep their relative order.
+enum class CollectiveOrder : uint8_t {
+  /// All of them.
+  Program,
+  /// Those of one group.
+  Group,
+  /// None beyond the dependences.
+  Free,
+};
+
+/// The mode's name as the options spell it ("program").
+llvm::StringRef stringify(CollectiveOrder mode);
+
+} // namespace commsched
+
+#endif // COMMSCHED_SUPPORT_COLLECTIVEORDER_H

@@ -1,0 +1,26 @@
+//===- Format.h - Sizes and times as text -------------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// How reports, remarks and diagnostics print bytes and nanoseconds.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_SUPPORT_FORMAT_H
+#define COMMSCHED_SUPPORT_FORMAT_H
+
+#include "CommSched/Support/Units.h"
+#include <string>
+
+namespace commsched {
+
+/// "4.91 GiB", "1.50 ms": three significant digits.
+std::string formatBytes(Bytes bytes);
+std::string formatNs(Ns ns);
+
+} // namespace commsched
+
+#endif // COMMSCHED_SUPPORT_FORMAT_H

@@ -1,0 +1,97 @@
+//===- ReportCollector.h - One report over several passes --------------------------*- C++ -*-===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// A pipeline measures its input, runs, and measures its output. The collector is what the two measurements share.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_TRANSFORMS_SCHEDULING_REPORTCOLLECTOR_H
+#define COMMSCHED_TRANSFORMS_SCHEDULING_REPORTCOLLECTOR_H
+
+#include "CommSched/Report/Report.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mlir/Pass/Pass.h"
+#include "mlir/Pass/PassManager.h"
+#include <chrono>
+#include <memory>
+
+namespace commsched {
+
+/// What is reported, and where to.
+struct ReportOptions {
+  /// Name or path of the machine profile; empty: the environment's (Analysis/Environment.h).
+  std::string machine;
+  CollectiveOrder collectiveOrder = CollectiveOrder::Free;
+  /// Whether the pipeline may merge collectives: the lower bound is then one for any bucketing.
+  bool bucketing = false;
+  /// The peak limit is the input's peak x (1 + ratio), or an absolute number of bytes where that is not negative.
+  double memoryBudgetRatio = 0;
+  Bytes memoryLimitBytes = -1;
+  /// Empty: not written.
+  std::string reportFile, timelineFile;
+  /// Print the table to standard error.
+  bool table = true;
+};
+
+/// Collects one Report. Used by one module at a time.
+class ReportCollector {
+public:
+  explicit ReportCollector(ReportOptions options) : options(std::move(options)) {}
+
+  /// Measures the input. Fails, with a diagnostic, where the machine profile is not to be had.
+  llvm::LogicalResult begin(mlir::ModuleOp module);
+
+  /// Measures the output, and writes and prints what was asked for. Fails, with a diagnostic, where a file cannot be
+  /// written; nothing half-written stays behind.
+  llvm::LogicalResult end(mlir::ModuleOp module);
+
+  /// Instead of both, for a module that nothing changes in between: before and after are one measurement.
+  llvm::LogicalResult measureOnce(mlir::ModuleOp module);
+
+  /// The report, after end() or measureOnce().
+  const Report &report() const { return result; }
+
+private:
+  llvm::LogicalResult write(mlir::ModuleOp module);
+  void takeJournal(mlir::ModuleOp module);
+
+  ReportOptions options;
+  Report result;
+  /// What passes write between begin() and end(), and the journal of a report around this one.
+  std::shared_ptr<PassJournal> journal, outerJournal;
+  std::chrono::steady_clock::time_point began;
+};
+
+/// Visits the blocks of a module that reports speak of: those of its functions that hold collectives, with the names
+/// that they have there: "f" for a body, "f.0" for a block inside of it, "inner::f" in a module inside, "f#2" where
+/// that name is taken already.
+void forEachReportedBlock(
+    mlir::ModuleOp module,
+    llvm::function_ref<void(mlir::FunctionOpInterface function, mlir::Block &block, std::string name)> visit);
+
+/// Writes `file` as a whole, or leaves it as it was and says why at `loc`. Nothing where `file` is empty.
+llvm::LogicalResult writeReportFile(mlir::Location loc, llvm::StringRef file,
+                                    llvm::function_ref<void(llvm::raw_ostream &)> print);
+
+/// The peak that `options` allow a block whose input peak is `peak`, bytes. Saturates.
+Bytes peakLimit(Bytes peak, double memoryBudgetRatio, Bytes memoryLimitBytes);
+
+/// Which half of a report a pass makes.
+enum class ReportStage { Begin, End };
+
+/// A pass that makes one half of a shared report.
+std::unique_ptr<mlir::Pass> createReportStagePass(std::shared_ptr<ReportCollector> collector, ReportStage stage);
+
+/// A pass of modules that runs `body`, a pipeline of modules, between the two halves of a report, or alone if
+/// `collector` is null.
+std::unique_ptr<mlir::Pass> createReportedPipeline(std::shared_ptr<ReportCollector> collector,
+                                                   mlir::OpPassManager body);
+
+} // namespace commsched
+
+#endif // COMMSCHED_TRANSFORMS_SCHEDULING_REPORTCOLLECTOR_H

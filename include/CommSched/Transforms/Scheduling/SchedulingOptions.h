@@ -1,0 +1,49 @@
+//===- SchedulingOptions.h - What scheduling passes make of their options ----------*- C++ -*-===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// Machines and memory budgets come as text; this is where they become a cost model and integers, or one line that says
+// what is wrong with them.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_TRANSFORMS_SCHEDULING_SCHEDULINGOPTIONS_H
+#define COMMSCHED_TRANSFORMS_SCHEDULING_SCHEDULINGOPTIONS_H
+
+#include "CommSched/Analysis/ProblemLoader.h"
+#include "CommSched/Machine/CostModel.h"
+#include "CommSched/Scheduling/Solver/Scheduler.h"
+#include "mlir/IR/MLIRContext.h"
+#include "llvm/Support/LogicalResult.h"
+#include <memory>
+
+namespace commsched {
+
+/// Loads a machine profile for a pass. Says what is wrong in one line, and returns null, where it is not to be had.
+std::shared_ptr<const CostModel> loadCostModel(mlir::MLIRContext *context, llvm::StringRef machine);
+
+/// A memory budget in millionths. Budgets are compared in integers.
+int64_t toPpm(double memoryBudgetRatio);
+
+/// Whether a memory budget and a limit (-1 for none) make sense; says in one line if not.
+llvm::LogicalResult checkMemoryBudget(mlir::MLIRContext *context, double memoryBudgetRatio, Bytes memoryLimitBytes);
+
+/// Largest merged collectives in bytes: of any kind, and of one; no limit where negative.
+struct BucketCaps {
+  Bytes any = -1, allGather = -1, reduceScatter = -1, allReduce = -1;
+};
+
+/// The options of passes that run the solver, as the loader and the solver want them. Limits on memory are left open.
+struct SolverOptions {
+  SolverOptions(CollectiveOrder order, bool bucketing, const BucketCaps &caps, int64_t effort);
+
+  LoadOptions load;
+  ScheduleOptions schedule;
+};
+
+} // namespace commsched
+
+#endif // COMMSCHED_TRANSFORMS_SCHEDULING_SCHEDULINGOPTIONS_H

@@ -1,0 +1,376 @@
+//===- OperationCosts.cpp - What an operation costs on a machine ------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Analysis/Costs/OperationCosts.h"
+#include "CommSched/Analysis/Environment.h"
+#include "CommSched/Analysis/Storage.h"
+#include "CommSched/Dialect/Comm/CommSizes.h"
+#include "CommSched/Machine/Rounding.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace commsched;
+using namespace commsched::comm;
+using namespace commsched::detail;
+
+//===-----------------------------------------------------------------------------------------===//
+// Collectives
+//===-----------------------------------------------------------------------------------------===//
+
+/// The shape of the worst group of a partition: the one on most nodes, with the fewest ranks to share a node's rails.
+/// O(ranks x log ranks).
+static GroupShape shapeOfGroups(ReplicaGroupsInterface groups, int64_t ranksPerNode) {
+  GroupShape worst;
+  SmallVector<int64_t> ranks(groups.getGroupSize());
+  for (int64_t group = 0; group < groups.getNumGroups(); ++group) {
+    for (auto [index, rank] : llvm::enumerate(ranks))
+      rank = groups.getRank(group, static_cast<int64_t>(index));
+    GroupShape shape = shapeOfRanks(ranks, ranksPerNode);
+    if (group == 0 || std::pair(shape.nodes, -shape.ranksPerNode) > std::pair(worst.nodes, -worst.ranksPerNode))
+      worst = shape;
+  }
+  return worst;
+}
+
+GroupShape OperationCosts::shapeOf(CollectiveOpInterface start) const {
+  GroupOp group = lookupGroup(start, symbols);
+  if (!group)
+    return {};
+  auto [it, inserted] = shapes.try_emplace(group);
+  if (inserted)
+    it->second = shapeOfGroups(group.getGroups(), machine().ranksPerNode);
+  return it->second;
+}
+
+/// The type whose elements a collective moves.
+static ElementType elementOf(CollectiveOpInterface start) {
+  ArrayRef<Type> values = cast<FutureType>(start.getCollectiveFuture().getType()).getTypes();
+  if (!start.getCollectiveInputs().empty())
+    return elementTypeOf(start.getCollectiveInputs().front().getType());
+  return values.empty() ? ElementType::Other : elementTypeOf(values.front());
+}
+
+std::shared_ptr<const CollectiveCurve> OperationCosts::curveOf(CollectiveOpInterface start) const {
+  return costs.curve(start.getCollectiveKind(), shapeOf(start), elementOf(start), start.getGroupAttr().getValue());
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// Kernels
+//===-----------------------------------------------------------------------------------------===//
+
+/// Nothing runs: views, constants, allocations, terminators, bookkeeping on scalars.
+static bool isFree(Operation *op) {
+  if (isa<WaitOp, RecordOp, AwaitEventOp, ResizeStorageOp, tensor::EmptyOp, tensor::DimOp, memref::AllocOp,
+          memref::AllocaOp, memref::DeallocOp, memref::GetGlobalOp, memref::DimOp, bufferization::DeallocOp>(op) ||
+      op->hasTrait<OpTrait::IsTerminator>() || matchPattern(op, m_Constant()))
+    return true;
+  if (op->getNumRegions() > 0)
+    return false;
+  auto isStored = [](Value value) { return isa<TensorType, BaseMemRefType>(value.getType()); };
+  if (llvm::none_of(op->getOperands(), isStored) && llvm::none_of(op->getResults(), isStored))
+    return !isa<ComputeOp>(op);
+  bool mutates = llvm::any_of(op->getOpOperands(), [](OpOperand &operand) { return mutatesOperand(operand); });
+  return !mutates && op->getNumResults() > 0 &&
+         llvm::all_of(op->getResults(), [](OpResult result) { return static_cast<bool>(getAliasedValue(result)); });
+}
+
+/// The copies of FSDP, which the scheduler's buckets are made of; none for other operations.
+static std::optional<std::pair<Bytes, Bytes>> getCopiedBytes(Operation *op) {
+  if (auto copyIn = dyn_cast<FsdpAllGatherCopyInOp>(op))
+    return std::pair(bytesOf(copyIn.getInputs()), bytesOf(copyIn.getSlice()));
+  if (auto split = dyn_cast<FsdpSplitWithSizesCopyOp>(op))
+    return std::pair(bytesOf(split.getPieces()), bytesOf(split.getPieces()));
+  if (auto cat = dyn_cast<FsdpChunkCatOp>(op))
+    return std::pair(bytesOf(cat.getInputs()), bytesOf(cat.getResult()));
+  if (auto copy = dyn_cast<FsdpCopyOp>(op))
+    return std::pair(bytesOf(copy.getSource()), bytesOf(copy.getDest()));
+  return std::nullopt;
+}
+
+/// The name of an operation in the machine's table.
+static StringRef getTableName(Operation *op) {
+  if (auto compute = dyn_cast<ComputeOp>(op))
+    return compute.getName();
+  return op->getName().getStringRef();
+}
+
+/// The types of an operation's tensors and memrefs as the machine's table spells them: "4x8xf32".
+static std::vector<std::string> getTableShapes(Operation *op) {
+  std::vector<std::string> shapes;
+  for (Type type : op->getOperandTypes()) {
+    auto shaped = dyn_cast<ShapedType>(type);
+    if (!shaped || !shaped.hasRank())
+      continue;
+    std::string text;
+    llvm::raw_string_ostream os(text);
+    for (int64_t dim : shaped.getShape())
+      ShapedType::isDynamic(dim) ? os << "?x" : os << dim << 'x';
+    os << shaped.getElementType();
+    shapes.push_back(std::move(text));
+  }
+  return shapes;
+}
+
+/// Work whose time is known as it is.
+static OpWork timed(Ns time) {
+  OpWork work;
+  work.time = std::min(kMaxNs, time);
+  work.inlined = true;
+  return work;
+}
+
+OpWork OperationCosts::learn(Operation *op, OpCostSource &source) const {
+  source = OpCostSource::Roofline;
+  if (auto costed = dyn_cast<CostOpInterface>(op))
+    return costed.getWork(*this);
+  if (std::optional<std::pair<Bytes, Bytes>> copied = getCopiedBytes(op))
+    return timed(costs.costOfCopy(copied->first, copied->second));
+  if (auto call = dyn_cast<CallOpInterface>(op))
+    return workOfCall(call);
+  if (isFree(op)) {
+    source = OpCostSource::Free;
+    return OpWork::view();
+  }
+  if (std::optional<Ns> time = costs.hasMeasuredOps() ? costs.measuredOp(getTableName(op)) : std::nullopt) {
+    source = OpCostSource::Table;
+    return timed(*time);
+  }
+  OpWork work =
+      op->getNumRegions() > 0 ? workOfRegions(op) : OpWork::copy(bytesOf(op->getOperands()), bytesOf(op->getResults()));
+  work.known = false;
+  return work;
+}
+
+std::optional<Ns> OperationCosts::askEmbedder(Operation *op) const {
+  const Environment *environment = Environment::of(op->getContext());
+  if (!environment || !environment->estimate)
+    return std::nullopt;
+  std::optional<Ns> time = environment->estimate(op);
+  return time ? std::optional<Ns>(std::clamp<Ns>(*time, 0, kMaxNs)) : std::nullopt;
+}
+
+OpWork OperationCosts::resolve(Operation *op, OpCostSource &source) const {
+  auto attr = op->getAttrOfType<CostAttr>(CommDialect::kCostAttrName);
+  OpWork work;
+  auto lookUp = [&]() -> std::optional<Ns> {
+    return costs.hasMeasuredOps() ? costs.measuredOp(getTableName(op), getTableShapes(op)) : std::nullopt;
+  };
+  if (attr && attr.getTime()) {
+    source = OpCostSource::Measured;
+    work = timed(*attr.getTime());
+  } else if (std::optional<Ns> estimate = askEmbedder(op)) {
+    source = OpCostSource::Measured;
+    work = timed(*estimate);
+  } else if (auto start = dyn_cast<CollectiveOpInterface>(op)) {
+    source = OpCostSource::Collective;
+    auto parts = static_cast<int64_t>(start.getCollectiveInputs().size());
+    Bytes bytes = getCollectiveBytes(start);
+    auto allReduce = dyn_cast<AllReduceOp>(op);
+    work = timed(allReduce && allReduce.getOneShot() ? costs.costOfOneShot(bytes, shapeOf(start))
+                                                     : (*curveOf(start))(bytes, parts));
+    work.known = hasKnownBytes(start);
+  } else if (std::optional<Ns> measured = lookUp()) {
+    source = OpCostSource::Table;
+    work = timed(*measured);
+  } else {
+    work = learn(op, source);
+    if (attr && (attr.getFlops() || attr.getBytes())) {
+      // What the attribute says replaces what was learnt; without a model, its operations are a matrix product's.
+      if (!isa<CostOpInterface>(op)) {
+        work = OpWork::copy(bytesOf(op->getOperands()), bytesOf(op->getResults()));
+        work.units = ComputeUnits::Matrix;
+        work.element = op->getNumOperands() > 0 ? elementTypeOf(op->getOperand(0).getType()) : ElementType::Other;
+      }
+      work.flops = attr.getFlops().value_or(work.flops);
+      if (attr.getBytes()) {
+        work.bytesRead = *attr.getBytes();
+        work.bytesWritten = 0;
+      }
+      work.inlined = work.isView = false;
+      work.known = true;
+      source = OpCostSource::Roofline;
+    }
+  }
+  if (attr)
+    work.workspace = attr.getWorkspace().value_or(work.workspace);
+  if (!work.known)
+    source = OpCostSource::Guess;
+  else if (work.isView)
+    source = OpCostSource::Free;
+  return work;
+}
+
+Ns OperationCosts::timeOf(const OpWork &work) const {
+  return addNs(work.time, costs.costOfKernel(work.flops, work.bytes(), work.element, work.units));
+}
+
+OpCost OperationCosts::costOf(Operation *op) const {
+  OpCost cost;
+  OpWork work = resolve(op, cost.source);
+  cost.workspace = work.workspace;
+  if (work.isView)
+    return cost;
+  // Scalars outside every kernel are the host's; loops and calls over them are a kernel.
+  bool scalar = work.inlined && op->getNumRegions() == 0 && !isa<CallOpInterface>(op);
+  cost.time = scalar ? work.time : timeOf(work);
+  if (cost.time == 0 && scalar && cost.source == OpCostSource::Roofline)
+    cost.source = OpCostSource::Free;
+  return cost;
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// Regions and calls
+//===-----------------------------------------------------------------------------------------===//
+
+namespace {
+
+/// Adds up the operations of a block in their order: kernels on one clock, collectives on one clock per group, and the
+/// scalar work, which has no place in time.
+class BlockClock {
+public:
+  explicit BlockClock(const OperationCosts &costs) : costs(costs) { sum.inlined = true; }
+
+  void start(CollectiveOpInterface op, Ns cost) {
+    Ns &lane = laneOf(op.getGroupAttr());
+    lane = ends[op.getCollectiveFuture()] = addNs(std::max(now, lane), cost);
+    now = addNs(now, costs.machine().issue);
+  }
+
+  void wait(Value future) { now = std::max(now, ends.lookup(future)); }
+
+  void compute(const OpWork &work) {
+    if (work.isView)
+      return;
+    now = addNs(now, work.time);
+    sum.workspace = std::max(sum.workspace, work.workspace);
+    sum.known &= work.known;
+    if (!work.inlined) {
+      now = addNs(now, costs.model().costOfKernel(work.flops, work.bytes(), work.element, work.units));
+      return;
+    }
+    // The units that do most of it stand for all.
+    if (work.flops > mostFlops) {
+      mostFlops = work.flops;
+      sum.element = work.element;
+      sum.units = work.units;
+    }
+    sum.flops = addAmounts(sum.flops, work.flops);
+    sum.bytesRead = addAmounts(sum.bytesRead, work.bytesRead);
+    sum.bytesWritten = addAmounts(sum.bytesWritten, work.bytesWritten);
+  }
+
+  OpWork finish() {
+    sum.time = now;
+    for (const auto &lane : lanes)
+      sum.time = std::max(sum.time, lane.second);
+    return sum;
+  }
+
+private:
+  Ns &laneOf(FlatSymbolRefAttr group) { return lanes[costs.machine().oneLaneForAll ? FlatSymbolRefAttr() : group]; }
+
+  const OperationCosts &costs;
+  OpWork sum;
+  int64_t mostFlops = 0;
+  Ns now = 0;
+  llvm::SmallMapVector<Attribute, Ns, 4> lanes;
+  llvm::DenseMap<Value, Ns> ends;
+};
+
+/// How often a loop's body runs, if that is known.
+std::optional<int64_t> getTripCount(LoopLikeOpInterface loop) {
+  std::optional<SmallVector<OpFoldResult>> lower = loop.getLoopLowerBounds(), upper = loop.getLoopUpperBounds(),
+                                           steps = loop.getLoopSteps();
+  if (!lower || !upper || !steps)
+    return std::nullopt;
+  int64_t trips = 1;
+  for (auto [low, high, step] : llvm::zip_equal(*lower, *upper, *steps)) {
+    std::optional<int64_t> from = getConstantIntValue(low), to = getConstantIntValue(high),
+                           by = getConstantIntValue(step);
+    if (!from || !to || !by || *by <= 0)
+      return std::nullopt;
+    trips = multiplyAmounts(trips, *to <= *from ? 0 : llvm::divideCeilSigned(*to - *from, *by));
+  }
+  return trips;
+}
+
+} // namespace
+
+OpWork OperationCosts::workOfRegion(Region &region) const {
+  BlockClock clock(*this);
+  for (Block &block : region)
+    for (Operation &op : block) {
+      OpCostSource source;
+      if (auto start = dyn_cast<CollectiveOpInterface>(op))
+        clock.start(start, resolve(&op, source).time);
+      else if (auto wait = dyn_cast<WaitOp>(op))
+        clock.wait(wait.getFuture());
+      else
+        clock.compute(resolve(&op, source));
+    }
+  return clock.finish();
+}
+
+OpWork OperationCosts::workOfRegions(Operation *op) const {
+  auto loop = dyn_cast<LoopLikeOpInterface>(op);
+  if (!loop && isa<RegionBranchOpInterface>(op)) {
+    OpWork longest;
+    longest.inlined = true;
+    bool known = true;
+    for (Region &region : op->getRegions()) {
+      OpWork work = workOfRegion(region);
+      known &= work.known;
+      if (timeOf(work) > timeOf(longest))
+        longest = work;
+    }
+    longest.known = known;
+    return longest;
+  }
+  BlockClock clock(*this);
+  for (Region &region : op->getRegions())
+    clock.compute(workOfRegion(region));
+  OpWork work = clock.finish();
+  if (!loop)
+    return work;
+  std::optional<int64_t> trips = getTripCount(loop);
+  work.known &= trips.has_value();
+  int64_t count = trips.value_or(1);
+  work.flops = multiplyAmounts(work.flops, count);
+  work.bytesRead = multiplyAmounts(work.bytesRead, count);
+  work.bytesWritten = multiplyAmounts(work.bytesWritten, count);
+  work.time = std::min<Ns>(kMaxNs, multiplyAmounts(work.time, count));
+  return work;
+}
+
+Region *OperationCosts::bodyOf(CallOpInterface call) const {
+  auto callable = dyn_cast_if_present<CallableOpInterface>(call.resolveCallableInTable(&symbols));
+  return callable ? callable.getCallableRegion() : nullptr;
+}
+
+OpWork OperationCosts::workOfCall(CallOpInterface call) const {
+  OpWork unknown = OpWork::copy(bytesOf(call->getOperands()), bytesOf(call->getResults()));
+  unknown.known = false;
+  Operation *callee = call.resolveCallableInTable(&symbols);
+  auto callable = dyn_cast_if_present<CallableOpInterface>(callee);
+  if (!callable || !callable.getCallableRegion())
+    return unknown;
+  auto [it, inserted] = callees.try_emplace(callee);
+  if (!inserted)
+    return it->second.value_or(unknown);
+  OpWork work = workOfRegion(*callable.getCallableRegion());
+  callees[callee] = work; // The map may have grown meanwhile.
+  return work;
+}

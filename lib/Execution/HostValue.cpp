@@ -1,0 +1,260 @@
+//===- HostValue.cpp - Arguments and results of a run --------------------------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// Filling, printing, reading and writing of dense host tensors.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Execution/HostValue.h"
+#include "llvm/ADT/APFloat.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/MathExtras.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/raw_ostream.h"
+#include <cstring>
+#include <optional>
+
+using namespace llvm;
+using namespace commsched;
+
+/// The widest element that a value holds.
+static constexpr unsigned kWidestElement = 64;
+
+bool HostBuffer::reset(int64_t size) {
+  // A buffer without bytes has an address, too.
+  auto *bytes = static_cast<char *>(std::calloc(std::max<int64_t>(size, 1), 1));
+  if (!bytes)
+    return false;
+  memory.reset(bytes);
+  length = size;
+  return true;
+}
+
+int64_t HostValue::elementBytes() const {
+  if (elementType.isIndex())
+    return 8;
+  return PowerOf2Ceil(divideCeil(elementType.getIntOrFloatBitWidth(), 8));
+}
+
+std::optional<int64_t> HostValue::byteSize() const {
+  int64_t bytes = elementBytes();
+  if (is_contained(shape, 0))
+    return 0;
+  for (int64_t size : shape)
+    if (MulOverflow(bytes, size, bytes))
+      return std::nullopt;
+  return bytes;
+}
+
+Expected<HostValue> HostValue::ofType(mlir::Type type, int64_t dynamicSize) {
+  HostValue value;
+  value.elementType = type;
+  value.isScalar = true;
+  std::string text;
+  raw_string_ostream(text) << "a value of type " << type;
+  if (auto shaped = dyn_cast<mlir::ShapedType>(type)) {
+    if (!isa<mlir::TensorType, mlir::BaseMemRefType>(type))
+      return createStringError(text + " cannot be passed: neither a tensor nor a memref, a number, or an index");
+    if (!shaped.hasRank())
+      return createStringError(text + " cannot be passed: its rank is not known");
+    if (auto memref = dyn_cast<mlir::MemRefType>(type);
+        memref && (!memref.getLayout().isIdentity() || memref.getMemorySpace()))
+      return createStringError(text + " cannot be passed: it has a layout or a memory space of its own");
+    value.elementType = shaped.getElementType();
+    for (int64_t size : shaped.getShape()) {
+      value.isDynamic.push_back(mlir::ShapedType::isDynamic(size));
+      value.shape.push_back(value.isDynamic.back() ? dynamicSize : size);
+    }
+    value.isScalar = false;
+  }
+  if (!value.elementType.isIntOrIndexOrFloat())
+    return createStringError(text + " cannot be passed");
+  if (!value.elementType.isIndex() && value.elementType.getIntOrFloatBitWidth() > kWidestElement)
+    return createStringError(text + " cannot be passed: its elements have more than " + Twine(kWidestElement) +
+                             " bits");
+  if (!value.byteSize())
+    return createStringError(text + " has more bytes than 64 bits count" +
+                             (is_contained(value.isDynamic, true)
+                                  ? " where dynamic dimensions have the size " + Twine(dynamicSize)
+                                  : Twine()));
+  return value;
+}
+
+HostValue HostValue::like() const {
+  HostValue value;
+  value.elementType = elementType;
+  value.shape = shape;
+  value.isScalar = isScalar;
+  value.isDynamic = isDynamic;
+  return value;
+}
+
+Error HostValue::allocate() {
+  std::optional<int64_t> size = byteSize();
+  if (size && bytes.reset(*size))
+    return Error::success();
+  return createStringError("no memory for a value of " + Twine(size.value_or(-1)) + " bytes");
+}
+
+/// The finaliser of splitmix64.
+static uint64_t mix(uint64_t hash, uint64_t value) {
+  uint64_t x = hash * 0x9e3779b97f4a7c15ull + value + 0x632be59bd9b4e019ull;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
+}
+
+static APFloat toFloat(double value, const fltSemantics &semantics) {
+  APFloat result(value);
+  bool lossy;
+  result.convert(semantics, APFloat::rmNearestTiesToEven, &lossy);
+  return result;
+}
+
+void HostValue::fill(uint64_t seed, int64_t rank, int64_t argument) {
+  uint64_t base = mix(mix(mix(0, seed), rank), argument);
+  int64_t width = elementBytes(), count = elements();
+  auto floatType = dyn_cast<mlir::FloatType>(elementType);
+  // One table of all values that occur keeps this fast for every format.
+  constexpr int64_t values = 257, half = 128;
+  std::vector<uint64_t> table(values);
+  for (int64_t i = 0; i < values; ++i)
+    table[i] = floatType
+                   ? toFloat(double(i - half) / half, floatType.getFloatSemantics()).bitcastToAPInt().getZExtValue()
+                   : uint64_t(elementType.isInteger(1) ? i & 1 : i & 7);
+  auto fillAs = [&](auto zero) {
+    using T = decltype(zero);
+    auto *to = reinterpret_cast<T *>(bytes.data());
+    for (int64_t i = 0; i < count; ++i)
+      to[i] = static_cast<T>(table[mix(base, i) % values]);
+  };
+  switch (width) {
+  case 1:
+    return fillAs(uint8_t());
+  case 2:
+    return fillAs(uint16_t());
+  case 4:
+    return fillAs(uint32_t());
+  default:
+    return fillAs(uint64_t());
+  }
+}
+
+std::string HostValue::elementText(int64_t index) const {
+  uint64_t bits = 0;
+  std::memcpy(&bits, bytes.data() + index * elementBytes(), elementBytes());
+  if (auto type = dyn_cast<mlir::FloatType>(elementType)) {
+    SmallString<32> text;
+    APFloat(type.getFloatSemantics(), APInt(type.getWidth(), bits, false, true)).toString(text);
+    return text.str().str();
+  }
+  unsigned width = elementType.isIndex() ? 64 : elementType.getIntOrFloatBitWidth();
+  APInt value(width, bits, false, true);
+  return toString(value, 10, !elementType.isUnsignedInteger() && width > 1);
+}
+
+std::string HostValue::text() const {
+  constexpr int64_t shown = 16;
+  std::string text = "[";
+  for (int64_t i = 0; i < std::min(shown, elements()); ++i)
+    text += (i ? ", " : "") + elementText(i);
+  return text + (elements() > shown ? ", ...]" : "]");
+}
+
+//===- numpy ------------------------------------------------------------------------------------===//
+
+/// numpy's name of the element type.
+static std::string npyDescription(mlir::Type type) {
+  int64_t width = type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
+  std::string size = std::to_string(std::max<int64_t>(1, width / 8));
+  std::string order = width > 8 ? "<" : "|";
+  if (type.isInteger(1))
+    return "|b1";
+  if (type.isF16() || type.isF32() || type.isF64())
+    return order + "f" + size;
+  return order + (isa<mlir::FloatType>(type) || type.isUnsignedInteger() ? "u" : "i") + size;
+}
+
+static std::string npyShape(ArrayRef<int64_t> shape) {
+  std::string text = "(";
+  for (int64_t size : shape)
+    text += std::to_string(size) + ", ";
+  if (shape.size() > 1)
+    text.resize(text.size() - 2);
+  else if (shape.size() == 1)
+    text.pop_back();
+  return text + ")";
+}
+
+static constexpr StringLiteral npyMagic = "\x93NUMPY";
+
+/// Gives the dynamic dimensions of `value` the sizes that the header has, if it has as many dimensions.
+static void adoptShape(StringRef header, HostValue &value) {
+  StringRef list = header.split("'shape': (").second.split(')').first;
+  SmallVector<StringRef> parts;
+  list.split(parts, ',', -1, /*KeepEmpty=*/false);
+  erase_if(parts, [](StringRef part) { return part.trim().empty(); });
+  if (parts.size() != value.shape.size())
+    return;
+  for (auto [part, size, isDynamic] : zip_equal(parts, value.shape, value.isDynamic))
+    if (int64_t number; isDynamic && !part.trim().getAsInteger(10, number) && number >= 0)
+      size = number;
+}
+
+Error commsched::readNpy(StringRef path, HostValue &value) {
+  auto buffer = MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  if (!buffer)
+    return createFileError(path, buffer.getError());
+  StringRef content = (*buffer)->getBuffer();
+  auto bad = [&](const Twine &why) { return createStringError("'" + path + "': " + why); };
+  if (!content.consume_front(npyMagic) || content.size() < 6)
+    return bad("not a numpy file");
+  size_t length = static_cast<uint8_t>(content[2]) | static_cast<uint8_t>(content[3]) << 8, begin = 4;
+  if (content[0] >= 2) {
+    length |= static_cast<size_t>(static_cast<uint8_t>(content[4])) << 16 |
+              static_cast<size_t>(static_cast<uint8_t>(content[5])) << 24;
+    begin = 6;
+  }
+  if (content.size() < begin + length)
+    return bad("the header is cut off");
+  StringRef header = content.substr(begin, length), data = content.substr(begin + length);
+  HostValue read = value.like();
+  adoptShape(header, read);
+  std::string description = npyDescription(read.elementType), shape = npyShape(read.shape);
+  if (!header.contains("'descr': '" + description + "'"))
+    return bad("expected elements of numpy type " + description);
+  if (!header.contains("'fortran_order': False"))
+    return bad("expected C order");
+  if (!header.contains("'shape': " + shape))
+    return bad("expected shape " + shape);
+  std::optional<int64_t> bytes = read.byteSize();
+  if (!bytes || static_cast<uint64_t>(*bytes) != data.size())
+    return bad("expected " + (bytes ? Twine(*bytes) : Twine("more than 64 bits count")) + " bytes of data, found " +
+               Twine(data.size()));
+  if (Error error = read.allocate())
+    return bad(toString(std::move(error)));
+  std::memcpy(read.bytes.data(), data.data(), data.size());
+  value = std::move(read);
+  return Error::success();
+}
+
+Error commsched::writeNpy(StringRef path, const HostValue &value) {
+  std::string header = "{'descr': '" + npyDescription(value.elementType) +
+                       "', 'fortran_order': False, 'shape': " + npyShape(value.shape) + ", }";
+  header.resize(alignTo(header.size() + 11, 64) - 11, ' ');
+  header += '\n';
+  std::error_code code;
+  raw_fd_ostream file(path, code);
+  if (code)
+    return createFileError(path, code);
+  file << npyMagic << '\1' << '\0' << char(header.size() & 255) << char(header.size() >> 8) << header
+       << StringRef(value.bytes.data(), value.bytes.size());
+  file.close();
+  if (file.has_error()) {
+    code = file.error();
+    file.clear_error();
+    return createFileError(path, code);
+  }
+  return Error::success();
+}

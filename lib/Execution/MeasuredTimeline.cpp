@@ -1,0 +1,106 @@
+//===- Timeline.cpp - What was measured next to what was predicted -------------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// The runtime keeps begin and end of each collective, wait and computation; Analysis says what they should have been.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Execution/MeasuredTimeline.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
+
+using namespace llvm;
+using namespace commsched;
+
+static constexpr int32_t waitRecord = 100, computeRecord = 101;
+static constexpr int64_t computeLane = 0;
+
+/// Nanoseconds as the format's microseconds.
+static double toMicroseconds(int64_t ns) { return static_cast<double>(ns) / 1000; }
+
+static json::Object metadata(StringRef what, int64_t process, int64_t lane, StringRef name) {
+  return json::Object{
+      {"ph", "M"}, {"pid", process}, {"tid", lane}, {"name", what}, {"args", json::Object{{"name", name.str()}}}};
+}
+
+static json::Object span(int64_t process, int64_t lane, StringRef name, StringRef category, int64_t begin,
+                         int64_t end) {
+  return json::Object{{"ph", "X"},          {"pid", process},
+                      {"tid", lane},        {"ts", toMicroseconds(begin)},
+                      {"name", name.str()}, {"dur", toMicroseconds(end - begin)},
+                      {"cat", category}};
+}
+
+void commsched::addMeasured(const MeasuredRun &run, int64_t process, const std::optional<BlockSnapshot> &predicted,
+                            json::Array &events) {
+  std::vector<commrt_trace_record> records;
+  int64_t sites = 0;
+  for (int64_t i = 0, n = commrt_trace_size(run.context); i < n; ++i) {
+    commrt_trace_record record;
+    if (commrt_trace_get(run.context, i, &record) != COMMRT_OK || record.begin_ns < run.begin ||
+        record.begin_ns > run.end)
+      continue;
+    records.push_back(record);
+    sites = std::max(sites, record.site + 1);
+  }
+  events.push_back(metadata("process_name", process, computeLane, run.name));
+  events.push_back(metadata("thread_name", process, computeLane, "compute"));
+  bool isStraight = predicted && static_cast<int64_t>(predicted->rows.size()) == sites;
+  StringMap<int64_t> lanes;
+  for (const commrt_trace_record &record : records) {
+    bool isWait = record.kind == waitRecord, isCompute = record.kind == computeRecord;
+    int64_t lane = computeLane;
+    if (!isWait && !isCompute) {
+      auto [found, isNew] = lanes.try_emplace(record.name, lanes.size() + 1);
+      lane = found->second;
+      if (isNew)
+        events.push_back(metadata("thread_name", process, lane, ("@" + StringRef(record.name)).str()));
+    }
+    json::Object event = span(process, lane,
+                              isWait      ? "wait"
+                              : isCompute ? record.name
+                                          : commrt_kind_name(record.kind),
+                              isWait      ? "exposed"
+                              : isCompute ? "compute"
+                                          : "collective",
+                              record.begin_ns - run.begin, record.end_ns - run.begin);
+    if (!isCompute && record.site >= 0) {
+      json::Object arguments{{"site", record.site}};
+      if (isStraight) {
+        const CollectiveRow &row = predicted->rows[record.site];
+        arguments["location"] = join(row.locations, ", ");
+        arguments["predicted_us"] = toMicroseconds(isWait ? row.exposed : row.cost);
+      }
+      event["args"] = std::move(arguments);
+    }
+    events.push_back(std::move(event));
+  }
+}
+
+void commsched::addPredicted(StringRef name, int64_t process, const BlockSnapshot &predicted, json::Array &events) {
+  events.push_back(metadata("process_name", process, computeLane, name));
+  for (auto [lane, laneName] : enumerate(predicted.lanes))
+    events.push_back(metadata("thread_name", process, lane, laneName));
+  for (const TimelineSpan &entry : predicted.spans)
+    events.push_back(span(process, entry.lane, entry.name,
+                          entry.stall                  ? "exposed"
+                          : entry.lane == kComputeLane ? "compute"
+                                                       : "collective",
+                          entry.start, entry.end));
+  for (auto [when, bytes] : predicted.memory)
+    events.push_back(json::Object{{"ph", "C"},
+                                  {"pid", process},
+                                  {"ts", toMicroseconds(when)},
+                                  {"name", "live bytes"},
+                                  {"args", json::Object{{"bytes", bytes}}}});
+}
+
+Error commsched::writeTrace(StringRef path, json::Array events) {
+  return writeToOutput(path, [&](raw_ostream &os) {
+    os << json::Value(json::Object{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}) << "\n";
+    return Error::success();
+  });
+}

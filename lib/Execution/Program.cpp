@@ -1,0 +1,335 @@
+//===- Program.cpp - A module compiled for this process ------------------------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// The JIT uses the small code model and, unless the program has loops over many elements, no optimization: with MLIR's
+// default, functions with ten thousand calls take minutes to compile. Optimization changes no bit: nothing in the code
+// allows LLVM to reorder or to fuse floating-point operations.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Execution/Program.h"
+#include "CommSched/Analysis/Costs/OperationCosts.h"
+#include "CommSched/Conversion/Passes.h"
+#include "CommSched/Dialect/Comm/CommDialect.h"
+#include "CommSched/Machine/CostModel.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/ExecutionEngine/CRunnerUtils.h"
+#include "mlir/ExecutionEngine/OptUtils.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/TargetParser/Host.h"
+#include <cstring>
+
+using namespace llvm;
+using namespace commsched;
+using mlir::ModuleOp;
+
+Expected<std::vector<Source>> commsched::readSources(StringRef path, bool split) {
+  ErrorOr<std::unique_ptr<MemoryBuffer>> buffer = MemoryBuffer::getFileOrSTDIN(path, /*IsText=*/true);
+  if (!buffer)
+    return createFileError(path, buffer.getError());
+  StringRef rest = (*buffer)->getBuffer();
+  std::vector<Source> sources(1, {path.str(), ""});
+  if (!split) {
+    sources[0].text = rest.str();
+    return sources;
+  }
+  int64_t line = 0;
+  while (!rest.empty()) {
+    auto [first, others] = rest.split('\n');
+    ++line;
+    if (first.starts_with("// -----"))
+      sources.push_back({path.str(), std::string(line, '\n')});
+    else
+      sources.back().text += (first + "\n").str();
+    rest = others;
+  }
+  // A marker at the very end, or at the beginning, starts nothing.
+  erase_if(sources, [](const Source &source) { return StringRef(source.text).trim().empty(); });
+  if (sources.empty())
+    return createStringError("'" + path + "' holds no program");
+  return sources;
+}
+
+/// Elements from which on compiled loops are worth optimizing.
+static constexpr int64_t kManyElements = 1 << 14;
+/// Operations of the LLVM dialect up to which optimization takes at most seconds.
+static constexpr int64_t kMostOptimized = 50'000;
+
+static bool isLarge(mlir::Type type) {
+  auto shaped = dyn_cast<mlir::ShapedType>(type);
+  if (!shaped)
+    return false;
+  int64_t elements = 1;
+  if (shaped.hasStaticShape() && !is_contained(shaped.getShape(), 0))
+    for (int64_t size : shaped.getShape())
+      if (MulOverflow(elements, size, elements))
+        return true;
+  return !shaped.hasStaticShape() || elements >= kManyElements;
+}
+
+/// Whether elements are accessed in loops that may be long.
+static bool hasLongLoops(ModuleOp module) {
+  auto found = module.walk([](mlir::Operation *op) {
+    bool isLong =
+        op->getName().getDialectNamespace() == "linalg"
+            ? any_of(op->getOperandTypes(), isLarge)
+            : isa<mlir::memref::LoadOp, mlir::memref::StoreOp, mlir::tensor::ExtractOp, mlir::tensor::InsertOp>(op) &&
+                  op->getParentOfType<mlir::LoopLikeOpInterface>();
+    return isLong ? mlir::WalkResult::interrupt() : mlir::WalkResult::advance();
+  });
+  return found.wasInterrupted();
+}
+
+Expected<std::unique_ptr<Program>> Program::load(mlir::MLIRContext &context, const Source &source,
+                                                 const ProgramOptions &options) {
+  auto program = std::make_unique<Program>();
+  program->sourceName = source.name;
+  auto failed = [&](const Twine &step) { return createStringError("'" + source.name + "' cannot be " + step); };
+  mlir::ParserConfig config(&context);
+  SourceMgr sources;
+  sources.AddNewSourceBuffer(MemoryBuffer::getMemBufferCopy(source.text, source.name), SMLoc());
+  mlir::SourceMgrDiagnosticHandler diagnostics(sources, &context);
+  mlir::OwningOpRef<ModuleOp> module = mlir::parseSourceFile<ModuleOp>(sources, config);
+  if (!module)
+    return failed("read");
+  if (Error error = program->readEntry(*module, options))
+    return error;
+  if (!options.machine.empty())
+    if (Error error = program->predict(*module, options.machine))
+      return error;
+  bool hasLoops = hasLongLoops(*module);
+  mlir::PassManager pm(&context);
+  // The parser verified the input, and LLVM verifies what comes out.
+  pm.enableVerifier(false);
+  buildLowerToRuntimePipeline(pm);
+  if (mlir::failed(pm.run(*module)))
+    return failed("lowered to the runtime");
+  if (Error error = program->compile(*module, hasLoops))
+    return error;
+  return program;
+}
+
+Error Program::readEntry(ModuleOp module, const ProgramOptions &options) {
+  SmallVector<mlir::func::FuncOp> candidates;
+  for (auto function : module.getOps<mlir::func::FuncOp>())
+    if (!function.isDeclaration() &&
+        (options.entry.empty() ? function.isPublic() : function.getName() == options.entry))
+      candidates.push_back(function);
+  if (options.entry.empty() && candidates.size() > 1)
+    erase_if(candidates, [](mlir::func::FuncOp function) { return function.getName() != "main"; });
+  if (candidates.size() != 1)
+    return createStringError(
+        "'" + sourceName +
+        "': " + (options.entry.empty() ? "choose the function to run by --entry" : "no function @" + options.entry));
+  mlir::func::FuncOp function = candidates.front();
+  entryName = function.getName().str();
+  auto add = [&](mlir::Location loc, mlir::Type type, std::vector<HostValue> &values) {
+    Expected<HostValue> value = HostValue::ofType(type, options.dynamicSize);
+    if (!value)
+      return mlir::LogicalResult(mlir::emitError(loc) << toString(value.takeError()));
+    values.push_back(std::move(*value));
+    return mlir::success();
+  };
+  for (mlir::BlockArgument argument : function.getArguments())
+    if (mlir::failed(add(argument.getLoc(), argument.getType(), argumentValues)))
+      return createStringError("'" + sourceName + "': @" + entryName + " cannot be called: argument " +
+                               Twine(argument.getArgNumber()));
+  for (auto [index, type] : llvm::enumerate(function.getResultTypes()))
+    if (mlir::failed(add(function.getLoc(), type, resultValues)))
+      return createStringError("'" + sourceName + "': @" + entryName + " cannot be called: result " + Twine(index));
+  freedArguments.resize(argumentValues.size());
+  for (auto resize : function.getBody().front().getOps<comm::ResizeStorageOp>())
+    if (auto argument = dyn_cast<mlir::BlockArgument>(resize.getValue()))
+      freedArguments[argument.getArgNumber()] = resize.getBytes() == 0;
+  for (auto group : module.getOps<comm::GroupOp>()) {
+    worldSize = std::max(worldSize, group.getGroups().getWorldSize());
+    raw_string_ostream(groupTexts[group.getSymName()]) << group->getAttrDictionary();
+  }
+  function->setAttr(mlir::LLVM::LLVMDialect::getEmitCWrapperAttrName(), mlir::UnitAttr::get(module.getContext()));
+  return Error::success();
+}
+
+Error Program::predict(ModuleOp module, StringRef machine) {
+  Expected<MachineModel> loaded = MachineModel::load(machine);
+  if (!loaded)
+    return loaded.takeError();
+  CostModel model(*loaded);
+  OperationCosts costs(model);
+  MeasureOptions options;
+  options.bounds = false;
+  options.timeline = true;
+  auto function = module.lookupSymbol<mlir::func::FuncOp>(entryName);
+  prediction = measureBlock(function.getBody().front(), costs, options);
+  return Error::success();
+}
+
+static Expected<std::unique_ptr<TargetMachine>> makeTargetMachine(CodeGenOptLevel level) {
+  Triple triple(sys::getProcessTriple());
+  std::string error;
+  const Target *target = TargetRegistry::lookupTarget(triple, error);
+  if (!target)
+    return createStringError(error);
+  // No features of this very machine: results must not depend on where a program is run.
+  return std::unique_ptr<TargetMachine>(target->createTargetMachine(triple, "", "", TargetOptions(), Reloc::PIC_,
+                                                                    CodeModel::Small, level,
+                                                                    /*JIT=*/true));
+}
+
+/// What upstream's lowering of memref.copy calls where a side is not contiguous.
+static void copyStrided(int64_t elementBytes, ::UnrankedMemRefType<char> *source, ::UnrankedMemRefType<char> *target) {
+  DynamicMemRefType<char> from(*source), to(*target);
+  int64_t rank = from.rank;
+  for (int64_t dim = 0; dim < rank; ++dim)
+    if (from.sizes[dim] == 0)
+      return;
+  std::vector<int64_t> index(rank, 0);
+  const char *read = from.data + from.offset * elementBytes;
+  char *write = to.data + to.offset * elementBytes;
+  while (true) {
+    std::memcpy(write, read, elementBytes);
+    int64_t dim = rank - 1;
+    for (; dim >= 0; --dim) {
+      read += from.strides[dim] * elementBytes;
+      write += to.strides[dim] * elementBytes;
+      if (++index[dim] < from.sizes[dim])
+        break;
+      read -= from.sizes[dim] * from.strides[dim] * elementBytes;
+      write -= to.sizes[dim] * to.strides[dim] * elementBytes;
+      index[dim] = 0;
+    }
+    if (dim < 0)
+      return;
+  }
+}
+
+/// What compiled code calls to round to bf16; older compiler libraries lack it. The bits are returned where a bf16
+/// would be: the low half of a floating-point register.
+static float truncateToBF16(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  bits = (bits & 0x7fffffff) > 0x7f800000 ? (bits >> 16) | 0x40 : (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  std::memcpy(&value, &bits, sizeof(bits));
+  return value;
+}
+
+Error Program::compile(ModuleOp module, bool optimize) {
+  int64_t operations = 0;
+  module.walk([&](mlir::Operation *) { ++operations; });
+  optimize &= operations <= kMostOptimized;
+  Expected<std::unique_ptr<TargetMachine>> machine =
+      makeTargetMachine(optimize ? CodeGenOptLevel::Default : CodeGenOptLevel::None);
+  if (!machine)
+    return machine.takeError();
+  mlir::ExecutionEngineOptions options;
+  auto transformer = mlir::makeOptimizingTransformer(/*optLevel=*/2, /*sizeLevel=*/0, machine->get());
+  if (optimize)
+    options.transformer = transformer; // a reference
+  options.enableGDBNotificationListener = false;
+  options.enablePerfNotificationListener = false;
+  memory = std::make_unique<JitMemory>();
+  options.sectionMemoryMapper = memory.get();
+  Expected<std::unique_ptr<mlir::ExecutionEngine>> made =
+      mlir::ExecutionEngine::create(module, options, std::move(*machine));
+  if (!made)
+    return made.takeError();
+  engine = std::move(*made);
+  engine->registerSymbols([](orc::MangleAndInterner interner) {
+    orc::SymbolMap symbols;
+    symbols[interner("memrefCopy")] = {orc::ExecutorAddr::fromPtr(&copyStrided), JITSymbolFlags::Exported};
+    symbols[interner("__truncsfbf2")] = {orc::ExecutorAddr::fromPtr(&truncateToBF16), JITSymbolFlags::Exported};
+    return symbols;
+  });
+  auto entry = engine->lookupPacked("_mlir_ciface_" + entryName);
+  if (!entry)
+    return entry.takeError();
+  entryFunction = *entry;
+  auto begin = engine->lookup("commrt_module_begin");
+  if (!begin)
+    return begin.takeError();
+  beginFunction = reinterpret_cast<int32_t (*)(commrt_context *)>(*begin);
+  return Error::success();
+}
+
+int32_t Program::begin(commrt_context *context) const { return beginFunction(context); }
+
+/// Words of a ranked memref descriptor: two pointers, offset, sizes, strides.
+static std::vector<int64_t> describeBuffer(HostValue &value) {
+  std::vector<int64_t> words(3 + 2 * value.shape.size());
+  words[0] = words[1] = reinterpret_cast<int64_t>(value.bytes.data());
+  int64_t stride = 1;
+  for (size_t dim = value.shape.size(); dim-- > 0;) {
+    words[3 + dim] = value.shape[dim];
+    words[3 + value.shape.size() + dim] = stride;
+    stride *= value.shape[dim];
+  }
+  return words;
+}
+
+/// Copies a result out of where the compiled code returned it.
+static Error readResult(HostValue &result, const char *at) {
+  const char *data = at;
+  if (!result.isScalar) {
+    std::vector<int64_t> words(3 + 2 * result.shape.size());
+    std::memcpy(words.data(), at, words.size() * sizeof(int64_t));
+    for (size_t dim = 0; dim < result.shape.size(); ++dim)
+      result.shape[dim] = words[3 + dim];
+    data = reinterpret_cast<const char *>(words[1]) + words[2] * result.elementBytes();
+  }
+  if (Error error = result.allocate())
+    return error;
+  std::memcpy(result.bytes.data(), data, result.bytes.size());
+  return Error::success();
+}
+
+int32_t Program::run(commrt_context *context, std::vector<HostValue> &arguments, std::vector<HostValue> &results,
+                     int64_t iterations) const {
+  std::vector<std::vector<int64_t>> descriptors(arguments.size());
+  std::vector<void *> pointers(arguments.size()), packed;
+  // Where the results go: one struct, each member naturally aligned.
+  size_t size = 0;
+  std::vector<size_t> offsets;
+  for (const HostValue &result : resultValues) {
+    size_t alignment = result.isScalar ? result.elementBytes() : 8;
+    size = alignTo(size, alignment);
+    offsets.push_back(size);
+    size += result.isScalar ? result.elementBytes() : 8 * (3 + 2 * result.shape.size());
+  }
+  std::vector<int64_t> storage(size / 8 + 1);
+  void *resultPointer = storage.data();
+  bool returnsByValue = resultValues.size() == 1 && resultValues[0].isScalar;
+  if (!resultValues.empty() && !returnsByValue)
+    packed.push_back(&resultPointer);
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    descriptors[i] = describeBuffer(arguments[i]);
+    pointers[i] = descriptors[i].data();
+    packed.push_back(arguments[i].isScalar ? static_cast<void *>(arguments[i].bytes.data()) : &pointers[i]);
+  }
+  if (returnsByValue)
+    packed.push_back(resultPointer);
+  int64_t mark = commrt_mark(context);
+  for (int64_t iteration = 0; iteration < iterations; ++iteration) {
+    // The results of the call before.
+    commrt_release_since(context, mark, nullptr, 0);
+    entryFunction(packed.data());
+    if (int32_t status = commrt_last_error(context, nullptr, 0))
+      return status;
+  }
+  for (auto [result, offset] : zip_equal(resultValues, offsets)) {
+    results.push_back(result.like());
+    if (Error error = readResult(results.back(), reinterpret_cast<const char *>(storage.data()) + offset)) {
+      commrt_abort(context, COMMRT_ERR_MEMORY, ("result: " + toString(std::move(error))).c_str());
+      return commrt_last_error(context, nullptr, 0);
+    }
+  }
+  return commrt_release_since(context, mark, nullptr, 0);
+}

@@ -1,0 +1,158 @@
+//===- Session.cpp - Ranks that run programs ------------------------------------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// One thread per rank of this process.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Execution/Session.h"
+#include "llvm/ADT/StringSet.h"
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <pthread.h>
+
+using namespace llvm;
+using namespace commsched;
+
+Expected<std::unique_ptr<Session>> Session::open(const SessionOptions &sessionOptions, int64_t wanted) {
+  std::unique_ptr<Session> session(new Session(sessionOptions));
+  std::string name = sessionOptions.backend;
+  if (name.empty())
+    name = std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMI_SIZE") ? "mpi" : "threads";
+  commrt_options options;
+  commrt_options_init(&options);
+  options.backend = name.c_str();
+  options.ranks = sessionOptions.ranks;
+  if (options.ranks == 0 && name != "mpi")
+    options.ranks = static_cast<int32_t>(wanted);
+  options.timeout_ns = sessionOptions.timeoutMs * 1'000'000;
+  options.trace = sessionOptions.trace;
+  options.poison = sessionOptions.poison;
+  if (!sessionOptions.fault.empty())
+    options.fault = sessionOptions.fault.c_str();
+  char message[2048];
+  if (commrt_job_create(&options, &session->job, message, sizeof(message)) != COMMRT_OK)
+    return createStringError(message);
+  int32_t first = std::max(0, commrt_job_local_rank(session->job));
+  session->localRanks.resize(session->isShared() ? 1 : session->ranks());
+  for (auto [index, rank] : enumerate(session->localRanks)) {
+    rank.number = first + static_cast<int32_t>(index);
+    if (commrt_context_create(session->job, rank.number, &rank.context) != COMMRT_OK)
+      return createStringError("cannot create the context of rank " + Twine(rank.number));
+    commrt_emulate_costs(rank.context, sessionOptions.emulateCosts);
+  }
+  return session;
+}
+
+Session::~Session() {
+  for (Rank &rank : localRanks)
+    commrt_context_destroy(rank.context);
+  commrt_job_destroy(job);
+}
+
+Error Session::checkGroups(ArrayRef<std::unique_ptr<Program>> programs) {
+  for (const std::unique_ptr<Program> &program : programs)
+    for (const auto &group : program->groups()) {
+      auto [known, isNew] = groups.try_emplace(group.getKey(), group.getValue());
+      if (!isNew && known->second != group.getValue())
+        return createStringError("'" + program->name() + "': group @" + group.getKey() +
+                                 " is another one than in the program before");
+    }
+  return Error::success();
+}
+
+void Session::runRank(Rank &rank, ArrayRef<std::unique_ptr<Program>> programs) {
+  commrt_make_current(rank.context);
+  for (auto [run, program] : zip_equal(rank.runs, programs)) {
+    if (program->begin(rank.context) != COMMRT_OK)
+      break;
+    run.beginNs = commrt_clock_ns(rank.context);
+    if (program->run(rank.context, run.arguments, run.results, options.iterations) != COMMRT_OK ||
+        commrt_program_end(rank.context) != COMMRT_OK)
+      break;
+    run.endNs = commrt_clock_ns(rank.context);
+    run.leftBytes = commrt_allocated_bytes(rank.context);
+  }
+  std::vector<char> message(1 << 14);
+  rank.status = commrt_last_error(rank.context, message.data(), message.size());
+  rank.message = message.data();
+}
+
+namespace {
+/// What a thread of runOnThreads waits for.
+struct Gate {
+  enum State { closed, open, cancelled };
+  std::mutex mutex;
+  std::condition_variable changed;
+  State state = closed;
+  function_ref<void(size_t)> body;
+};
+
+struct Ticket {
+  Gate *gate;
+  size_t index;
+};
+} // namespace
+
+static void *passGate(void *argument) {
+  auto *ticket = static_cast<Ticket *>(argument);
+  Gate &gate = *ticket->gate;
+  {
+    std::unique_lock<std::mutex> lock(gate.mutex);
+    gate.changed.wait(lock, [&] { return gate.state != Gate::closed; });
+    if (gate.state == Gate::cancelled)
+      return nullptr;
+  }
+  gate.body(ticket->index);
+  return nullptr;
+}
+
+/// Calls `body(i)` for each i below `count` on a thread of its own. Nothing is called if there are not enough threads:
+/// the ranks that have one would wait for the others.
+static Error runOnThreads(size_t count, function_ref<void(size_t)> body) {
+  Gate gate;
+  gate.body = body;
+  std::vector<Ticket> tickets(count);
+  std::vector<pthread_t> threads(count);
+  size_t started = 0;
+  int code = 0;
+  for (; started < count && code == 0; started += code == 0) {
+    tickets[started] = {&gate, started};
+    code = pthread_create(&threads[started], nullptr, passGate, &tickets[started]);
+  }
+  {
+    std::lock_guard<std::mutex> lock(gate.mutex);
+    gate.state = code == 0 ? Gate::open : Gate::cancelled;
+  }
+  gate.changed.notify_all();
+  for (size_t i = 0; i < started; ++i)
+    pthread_join(threads[i], nullptr);
+  if (code != 0)
+    return createStringError("no thread for rank " + Twine(started) + " of " + Twine(count) + ": " +
+                             std::strerror(code));
+  return Error::success();
+}
+
+Error Session::run(ArrayRef<std::unique_ptr<Program>> programs,
+                   function_ref<Error(const Program &, int32_t, std::vector<HostValue> &)> fill) {
+  if (Error error = checkGroups(programs))
+    return error;
+  for (Rank &rank : localRanks) {
+    rank.runs = std::vector<RankRun>(programs.size());
+    for (auto [run, program] : zip_equal(rank.runs, programs))
+      if (Error error = fill(*program, rank.number, run.arguments))
+        return error;
+  }
+  if (Error error = runOnThreads(localRanks.size(), [&](size_t index) { runRank(localRanks[index], programs); }))
+    return error;
+  // Ranks of one process often fail with one message: say it once.
+  StringSet<> said;
+  Error errors = Error::success();
+  for (Rank &rank : localRanks)
+    if (rank.status != COMMRT_OK && said.insert(rank.message).second)
+      errors = joinErrors(std::move(errors),
+                          createStringError(Twine(commrt_status_name(rank.status)) + ": " + rank.message));
+  return errors;
+}

@@ -1,0 +1,78 @@
+//===- CostModel.cpp - What collectives, copies and kernels cost on a machine ----------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// Rooflines and tables over a machine profile.
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Machine/CostModel.h"
+#include "CommSched/Machine/Rounding.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace commsched;
+using namespace commsched::detail;
+
+std::shared_ptr<const CollectiveCurve> CostModel::curve(CollectiveKind kind, GroupShape shape, ElementType element,
+                                                        llvm::StringRef group) const {
+  // The name matters only where a table asks for it.
+  bool named = llvm::any_of(model.collectives, [&](const CollectiveTable &table) { return table.group == group; });
+  CurveKey key{kind, shape, element, named ? group.str() : std::string()};
+  std::lock_guard<std::mutex> lock(mutex);
+  std::shared_ptr<const CollectiveCurve> &curve = curves[key];
+  if (!curve)
+    curve = std::make_shared<const CollectiveCurve>(CollectiveCurve::get(model, kind, shape, element, group));
+  return curve;
+}
+
+Ns CostModel::costOfOneShot(Bytes bytes, GroupShape shape) const {
+  if (shape.ranks <= 1)
+    return 0;
+  int64_t inside = std::clamp<int64_t>(shape.ranksPerNode, 1, shape.ranks) - 1, outside = shape.ranks - 1 - inside;
+  Wide wide = std::max<Bytes>(0, bytes);
+  Ns reading = 0, hop = 0;
+  for (auto [peers, link] : {std::pair(inside, &model.intra), std::pair(outside, &model.inter)})
+    if (peers > 0) {
+      reading = std::max(reading, timeAtRate(wide * peers, link->bytesPerSecond));
+      hop = std::max(hop, link->latency);
+    }
+  return addNs(addNs(model.launch, reading), addNs(hop, hop));
+}
+
+Ns CostModel::costOfCopy(Bytes read, Bytes written) const {
+  Wide bytes = static_cast<Wide>(std::max<Bytes>(0, read)) + std::max<Bytes>(0, written);
+  return bytes == 0 ? 0 : addNs(model.copyLaunch, timeAtRate(bytes, model.copyBytesPerSecond));
+}
+
+Ns CostModel::costOfWork(int64_t flops, Bytes bytes, ElementType element, ComputeUnits units) const {
+  int64_t rate = units == ComputeUnits::Matrix ? model.matrixRate(element) : model.vectorRate(element);
+  return std::max(timeAtRate(std::max<int64_t>(0, flops), rate),
+                  timeAtRate(std::max<Bytes>(0, bytes), model.memoryBytesPerSecond));
+}
+
+Ns CostModel::costOfKernel(int64_t flops, Bytes bytes, ElementType element, ComputeUnits units) const {
+  return flops <= 0 && bytes <= 0 ? 0 : addNs(model.launch, costOfWork(flops, bytes, element, units));
+}
+
+/// The key of a measured operation: its name and operand types, each ended by a newline.
+static std::string opKey(llvm::StringRef name, llvm::ArrayRef<std::string> shapes) {
+  std::string key = name.str();
+  for (const std::string &shape : shapes)
+    key += '\n' + shape;
+  return key;
+}
+
+CostModel::CostModel(MachineModel machine) : model(std::move(machine)) {
+  // The first entry of a key counts.
+  for (const OpTime &op : model.ops)
+    opTimes.try_emplace(opKey(op.name, op.shapes), op.ns);
+}
+
+std::optional<Ns> CostModel::measuredOp(llvm::StringRef name, llvm::ArrayRef<std::string> shapes) const {
+  auto found = opTimes.find(opKey(name, shapes));
+  return found == opTimes.end() ? std::nullopt : std::optional<Ns>(found->second);
+}

@@ -1,0 +1,391 @@
+//===- MachineProfile.cpp - Reads and prints machine profiles --------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// The JSON format of machine profiles, docs/MachineModel.md. Reading is strict: an unknown, missing or ill-typed field
+// is an error that names the file and the field, because a misspelt number would silently become a wrong schedule.
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Machine/MachineModel.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/ADT/Twine.h"
+#include "llvm/Support/raw_ostream.h"
+#include <charconv>
+#include <cmath>
+
+using namespace commsched;
+namespace json = llvm::json;
+
+namespace {
+
+/// The version of the format that this reader knows.
+constexpr int64_t kSchemaVersion = 1;
+/// 1 GB/s and 1 TFLOP/s in their base units. Profiles use decimal units, as data sheets do.
+constexpr double kGiga = 1e9, kTera = 1e12;
+/// Largest rate and bandwidth that a profile may give, per second: 1e18 fits int64 with room for a roofline's sums.
+constexpr double kMaxRate = 1e18;
+/// Largest integer that a profile may give; doubles represent all of them exactly.
+constexpr int64_t kMaxInteger = int64_t(1) << 53;
+/// Largest slow-down: a thousand times longer.
+constexpr int64_t kMaxSlowdownPermille = 1000000;
+
+/// One object of the document, its path, and the first error of the whole reading.
+class Reader {
+public:
+  Reader(const json::Object &object, std::string path, std::string &error)
+      : object(object), path(std::move(path)), error(error) {}
+
+  explicit operator bool() const { return error.empty(); }
+
+  /// Remembers the first error.
+  void fail(llvm::StringRef key, const llvm::Twine &message) {
+    if (error.empty())
+      error = ("field '" + llvm::Twine(path) + key + "': " + message).str();
+  }
+
+  /// Refuses keys outside `known`. Every object may have "source" and "note", which say where its numbers are from.
+  void only(llvm::ArrayRef<llvm::StringRef> known) {
+    // Keys are visited in sorted order, so that the same profile always gives the same error.
+    std::vector<llvm::StringRef> keys;
+    for (const auto &entry : object)
+      keys.push_back(entry.first);
+    llvm::sort(keys);
+    for (llvm::StringRef key : keys) {
+      if (key == "source" || key == "note") {
+        if (!object.getString(key))
+          fail(key, "expected a string");
+      } else if (!llvm::is_contained(known, key)) {
+        fail(key, "unknown field");
+      }
+    }
+  }
+
+  bool has(llvm::StringRef key) const { return object.get(key); }
+
+  std::string string(llvm::StringRef key, std::optional<llvm::StringRef> fallback = std::nullopt) {
+    if (!has(key) && fallback)
+      return fallback->str();
+    std::optional<llvm::StringRef> value = object.getString(key);
+    if (!value || value->empty())
+      fail(key, "expected a non-empty string");
+    return value.value_or("").str();
+  }
+
+  /// A number; positive, or not negative where `zero` is allowed.
+  double number(llvm::StringRef key, bool zero, double scale, std::optional<double> fallback = std::nullopt) {
+    if (!has(key) && fallback)
+      return *fallback;
+    std::optional<double> value = object.getNumber(key);
+    if (!value || !(zero ? *value >= 0 : *value > 0))
+      fail(key, zero ? "expected a number that is not negative" : "expected a positive number");
+    else if (!(*value * scale <= kMaxRate))
+      fail(key, "too large");
+    return value.value_or(0);
+  }
+
+  /// A number in giga- or tera-units as an integer per second, at least 1.
+  int64_t rate(llvm::StringRef key, double unit, std::optional<double> fallback = std::nullopt) {
+    double value = number(key, /*zero=*/false, unit, fallback) * unit;
+    return error.empty() ? std::max<int64_t>(1, std::llround(value)) : 1;
+  }
+
+  int64_t integer(llvm::StringRef key, int64_t least, std::optional<int64_t> fallback = std::nullopt) {
+    if (!has(key) && fallback)
+      return *fallback;
+    std::optional<int64_t> value = object.getInteger(key);
+    if (!value || *value < least || *value > kMaxInteger)
+      fail(key, "expected an integer of at least " + llvm::Twine(least));
+    return value.value_or(least);
+  }
+
+  /// A slow-down: how much longer, in permille; none where missing.
+  int32_t permille(llvm::StringRef key) {
+    int64_t value = integer(key, 0, 0);
+    if (value > kMaxSlowdownPermille)
+      fail(key, "too large");
+    return static_cast<int32_t>(std::min(value, kMaxSlowdownPermille));
+  }
+
+  /// The object at `key`; reports and gives an empty one where there is none.
+  Reader child(llvm::StringRef key) {
+    static const json::Object none;
+    const json::Object *value = object.getObject(key);
+    if (!value)
+      fail(key, "expected an object");
+    return Reader(value ? *value : none, (path + key + ".").str(), error);
+  }
+
+  /// Calls `visit` with every element of the array at `key`, which may be missing.
+  void each(llvm::StringRef key, llvm::function_ref<void(Reader)> visit) {
+    if (!has(key))
+      return;
+    const json::Array *array = object.getArray(key);
+    if (!array)
+      return fail(key, "expected an array");
+    for (auto [index, element] : llvm::enumerate(*array)) {
+      std::string where = (key + "[" + llvm::Twine(index) + "]").str();
+      const json::Object *value = element.getAsObject();
+      if (!value)
+        return fail(where, "expected an object");
+      visit(Reader(*value, path + where + ".", error));
+    }
+  }
+
+  const json::Object &object;
+
+private:
+  std::string path;
+  std::string &error;
+};
+
+std::optional<CollectiveKind> parseKind(llvm::StringRef name) {
+  for (unsigned kind = 0; kind <= static_cast<unsigned>(CollectiveKind::Barrier); ++kind)
+    if (stringify(static_cast<CollectiveKind>(kind)) == name)
+      return static_cast<CollectiveKind>(kind);
+  return std::nullopt;
+}
+
+/// Reads a table of rates in TFLOP/s; its keys are element types.
+void readRates(Reader compute, llvm::StringRef key, RateTable &rates) {
+  if (!compute.has(key))
+    return;
+  Reader table = compute.child(key);
+  std::vector<llvm::StringRef> types;
+  for (unsigned type = 0; type < kNumElementTypes; ++type) {
+    llvm::StringRef name = stringify(static_cast<ElementType>(type));
+    types.push_back(name);
+    if (table.has(name))
+      rates[type] = table.rate(name, kTera);
+  }
+  table.only(types);
+}
+
+void readCompute(Reader compute, MachineModel &machine) {
+  compute.only({"peak_tflops", "sustained_tflops", "vector_tflops", "efficiency_permille", "launch_ns"});
+  if (!compute.has("peak_tflops"))
+    compute.fail("peak_tflops", "missing");
+  readRates(compute, "peak_tflops", machine.peakRates);
+  readRates(compute, "sustained_tflops", machine.sustainedRates);
+  readRates(compute, "vector_tflops", machine.vectorRates);
+  if (!machine.peakRates[static_cast<unsigned>(ElementType::F32)])
+    compute.fail("peak_tflops.f32", "missing");
+  int64_t efficiency = compute.integer("efficiency_permille", 1, 1000);
+  for (auto [peak, sustained] : llvm::zip(machine.peakRates, machine.sustainedRates))
+    if (peak && !sustained)
+      sustained = std::max<int64_t>(1, peak / 1000 * efficiency);
+  machine.launch = compute.integer("launch_ns", 0, 0);
+}
+
+LinkClass readLink(Reader link) {
+  link.only({"type", "bandwidth_gbps", "latency_ns", "message_ns"});
+  LinkClass result;
+  link.string("type", llvm::StringRef("link"));
+  result.bytesPerSecond = link.rate("bandwidth_gbps", kGiga);
+  result.latency = link.integer("latency_ns", 0);
+  result.message = link.integer("message_ns", 0, 0);
+  return result;
+}
+
+NcclGraph readGraph(Reader nccl, llvm::StringRef key, bool required) {
+  NcclGraph graph;
+  if (!required && !nccl.has(key))
+    return graph;
+  Reader reader = nccl.child(key);
+  reader.only({"channels", "channel_gbps"});
+  graph.channels = reader.integer("channels", 1);
+  graph.channelGBps = reader.number("channel_gbps", /*zero=*/false, kGiga);
+  return graph;
+}
+
+NcclParameters readNccl(Reader nccl) {
+  nccl.only({"generation", "cpu", "ring", "nvls", "rail", "nvls_rail", "net_latency_us"});
+  NcclParameters result;
+  std::string generation = nccl.string("generation");
+  auto parsed = llvm::StringSwitch<std::optional<NcclGeneration>>(generation)
+                    .Case("volta", NcclGeneration::Volta)
+                    .Case("ampere", NcclGeneration::Ampere)
+                    .Case("hopper", NcclGeneration::Hopper)
+                    .Case("blackwell", NcclGeneration::Blackwell)
+                    .Default(std::nullopt);
+  if (!parsed)
+    nccl.fail("generation", "expected one of volta, ampere, hopper, blackwell");
+  result.generation = parsed.value_or(NcclGeneration::Ampere);
+  std::string cpu = nccl.string("cpu", llvm::StringRef("intel"));
+  if (cpu != "intel" && cpu != "amd")
+    nccl.fail("cpu", "expected one of intel, amd");
+  result.cpu = cpu == "amd" ? NcclCpu::Amd : NcclCpu::Intel;
+  result.ring = readGraph(nccl, "ring", /*required=*/true);
+  result.nvls = readGraph(nccl, "nvls", /*required=*/false);
+  result.rail = readGraph(nccl, "rail", /*required=*/true);
+  result.nvlsRail = readGraph(nccl, "nvls_rail", /*required=*/false);
+  result.netLatencyUs = nccl.number("net_latency_us", /*zero=*/true, 1, 0.0);
+  return result;
+}
+
+CollectiveTable readCollective(Reader entry) {
+  entry.only({"kind", "group", "ranks", "nodes", "element", "points", "flags"});
+  CollectiveTable table;
+  if (std::optional<CollectiveKind> kind = parseKind(entry.string("kind")))
+    table.kind = *kind;
+  else
+    entry.fail("kind", "no kind of collective");
+  if (entry.has("group")) {
+    table.group = entry.string("group");
+  } else {
+    table.ranks = entry.integer("ranks", 2);
+    table.nodes = entry.integer("nodes", 1);
+  }
+  std::string element = entry.string("element", llvm::StringRef("any"));
+  if (element != "any") {
+    table.element = parseElementType(element);
+    if (!table.element)
+      entry.fail("element", "no element type");
+  }
+  entry.each("points", [&](Reader point) {
+    point.only({"bytes", "ns", "lo_ns", "hi_ns", "n", "rejected"});
+    MeasuredPoint value{point.integer("bytes", 0), point.integer("ns", 1)};
+    if (!table.points.empty() && value.bytes <= table.points.back().bytes)
+      point.fail("bytes", "expected more bytes than at the point before");
+    table.points.push_back(value);
+  });
+  if (table.points.empty())
+    entry.fail("points", "expected at least one point");
+  return table;
+}
+
+OpTime readOp(Reader entry) {
+  entry.only({"name", "shapes", "ns", "lo_ns", "hi_ns", "n"});
+  OpTime op;
+  op.name = entry.string("name");
+  op.ns = entry.integer("ns", 0);
+  if (entry.has("shapes")) {
+    const json::Array *shapes = entry.object.getArray("shapes");
+    if (!shapes)
+      entry.fail("shapes", "expected an array of strings");
+    for (const json::Value &shape : shapes ? *shapes : json::Array())
+      if (std::optional<llvm::StringRef> text = shape.getAsString())
+        op.shapes.push_back(text->str());
+      else
+        entry.fail("shapes", "expected an array of strings");
+  }
+  return op;
+}
+
+void readMachine(Reader root, MachineModel &machine) {
+  root.only({"schema_version", "name", "description", "node", "memory", "compute", "copy", "overheads", "lanes",
+             "links", "nccl", "slowdown", "collectives", "ops", "calibration"});
+  if (root.integer("schema_version", 1) != kSchemaVersion)
+    root.fail("schema_version", "expected " + llvm::Twine(kSchemaVersion));
+  machine.name = root.string("name");
+  machine.description = root.string("description", llvm::StringRef(""));
+
+  Reader node = root.child("node");
+  node.only({"ranks"});
+  machine.ranksPerNode = node.integer("ranks", 1);
+
+  Reader memory = root.child("memory");
+  memory.only({"capacity_bytes", "bandwidth_gbps", "efficiency_permille"});
+  machine.memoryCapacity = memory.integer("capacity_bytes", 1);
+  int64_t peakBandwidth = memory.rate("bandwidth_gbps", kGiga);
+  machine.memoryBytesPerSecond =
+      std::max<int64_t>(1, peakBandwidth / 1000 * memory.integer("efficiency_permille", 1, 1000));
+
+  readCompute(root.child("compute"), machine);
+
+  Reader copy = root.child("copy");
+  copy.only({"launch_ns", "bandwidth_gbps"});
+  machine.copyLaunch = copy.integer("launch_ns", 0);
+  machine.copyBytesPerSecond = copy.rate("bandwidth_gbps", kGiga);
+
+  if (root.has("overheads")) {
+    Reader overheads = root.child("overheads");
+    overheads.only({"issue_ns"});
+    machine.issue = overheads.integer("issue_ns", 0, 0);
+  }
+  std::string lanes = root.string("lanes", llvm::StringRef("per_group"));
+  if (lanes != "per_group" && lanes != "one")
+    root.fail("lanes", "expected one of per_group, one");
+  machine.oneLaneForAll = lanes == "one";
+
+  Reader links = root.child("links");
+  links.only({"base_ns", "intra", "inter"});
+  machine.collectiveBase = links.integer("base_ns", 0);
+  machine.intra = readLink(links.child("intra"));
+  machine.inter = links.has("inter") ? readLink(links.child("inter")) : machine.intra;
+
+  if (root.has("nccl"))
+    machine.nccl = readNccl(root.child("nccl"));
+  if (root.has("slowdown")) {
+    Reader slowdown = root.child("slowdown");
+    slowdown.only({"compute_permille", "link_permille"});
+    machine.computeSlowdownPermille = slowdown.permille("compute_permille");
+    machine.linkSlowdownPermille = slowdown.permille("link_permille");
+  }
+  root.each("collectives", [&](Reader entry) { machine.collectives.push_back(readCollective(entry)); });
+  root.each("ops", [&](Reader entry) { machine.ops.push_back(readOp(entry)); });
+}
+
+/// Prints a value with sorted keys and the shortest digits that read back exactly.
+void print(json::OStream &stream, const json::Value &value) {
+  if (const json::Object *object = value.getAsObject()) {
+    std::vector<llvm::StringRef> keys;
+    for (const auto &entry : *object)
+      keys.push_back(entry.first);
+    llvm::sort(keys);
+    stream.object([&] {
+      for (llvm::StringRef key : keys) {
+        stream.attributeBegin(key);
+        print(stream, *object->get(key));
+        stream.attributeEnd();
+      }
+    });
+  } else if (const json::Array *array = value.getAsArray()) {
+    stream.array([&] {
+      for (const json::Value &element : *array)
+        print(stream, element);
+    });
+  } else if (value.kind() == json::Value::Number && !value.getAsInteger()) {
+    char digits[32];
+    auto [end, status] = std::to_chars(digits, digits + sizeof(digits), *value.getAsNumber());
+    (void)status;
+    stream.rawValue(llvm::StringRef(digits, end - digits));
+  } else {
+    stream.value(value);
+  }
+}
+
+} // namespace
+
+llvm::Expected<MachineModel> MachineModel::parse(llvm::StringRef text, llvm::StringRef file) {
+  auto failure = [&](const llvm::Twine &message) {
+    return llvm::createStringError(llvm::inconvertibleErrorCode(), "machine '" + file + "': " + message);
+  };
+  llvm::Expected<json::Value> document = json::parse(text);
+  if (!document)
+    return failure(llvm::toString(document.takeError()));
+  const json::Object *object = document->getAsObject();
+  if (!object)
+    return failure("expected a JSON object");
+  MachineModel machine;
+  std::string error;
+  readMachine(Reader(*object, "", error), machine);
+  if (!error.empty())
+    return failure(error);
+  machine.document = std::move(*document);
+  return machine;
+}
+
+std::string MachineModel::toJSON() const {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  json::OStream stream(os, /*IndentSize=*/2);
+  print(stream, document);
+  os << '\n';
+  return text;
+}

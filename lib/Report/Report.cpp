@@ -1,0 +1,319 @@
+//===- Report.cpp - What a schedule is worth, in numbers --------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// Measures one block: loads it, plays it, and asks for every exposed collective what stands in its way.
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Report/Report.h"
+#include "CommSched/Analysis/Casts.h"
+#include "CommSched/Scheduling/Bounds/Bounds.h"
+#include "CommSched/Scheduling/BufferPlan/BufferPlan.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace commsched;
+using namespace commsched::comm;
+
+//===-----------------------------------------------------------------------------------------===//
+// Words
+//===-----------------------------------------------------------------------------------------===//
+
+/// Values of unknown size that a report names.
+static constexpr size_t kNamedValues = 8;
+
+static std::string nameValue(Value value) {
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    return "argument " + std::to_string(argument.getArgNumber());
+  Operation *op = value.getDefiningOp();
+  return op->getName().getStringRef().str() + " (" + nameOperation(op) + ")";
+}
+
+std::string commsched::describeReason(const StartReason &reason, StringRef blocker, Bytes limit) {
+  switch (reason.factor) {
+  case LimitingFactor::AlreadyHidden:
+    return "already hidden";
+  case LimitingFactor::DataDependence:
+    return ("data dependence on " + blocker).str();
+  case LimitingFactor::PeakMemory:
+    return "peak memory: would reach " + formatBytes(reason.reached) + ", limit " + formatBytes(limit);
+  case LimitingFactor::LaneBusy:
+    return ("its lane is busy with " + blocker).str();
+  case LimitingFactor::StartsAtOnce:
+    return "starts at once; nothing to compute until it is needed";
+  default:
+    return "order alone: no constraint prevents an earlier start";
+  }
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// Measuring
+//===-----------------------------------------------------------------------------------------===//
+
+/// The pack of a bucket, if `start` is one's: what has to be issued earlier if the start is. Otherwise the start.
+static NodeId firstToIssue(const LoadedBlock &block, NodeId start) {
+  for (NodeId pred : block.problem.preds[start])
+    if (isa<FsdpAllGatherCopyInOp, FsdpChunkCatOp>(block.nodes[pred]))
+      return pred;
+  return start;
+}
+
+/// One row per start, with the exposed time of its waits.
+static std::vector<CollectiveRow> makeRows(const LoadedBlock &block, const Order &order, Bytes limit) {
+  const Problem &problem = block.problem;
+  StartReasons reasons(problem, order, block.slowDown);
+  std::vector<CollectiveRow> rows;
+  for (NodeId node = 0; node < problem.size(); ++node) {
+    const Node &start = problem.nodes[node];
+    if (start.kind != NodeKind::Start)
+      continue;
+    CollectiveRow row;
+    row.locations = describeLocation(block.nodes[node]->getLoc());
+    row.kind = start.collective;
+    row.group = ("@" + cast<CollectiveOpInterface>(block.nodes[node]).getGroupAttr().getValue()).str();
+    row.bytes = start.bytes;
+    row.cost = start.cost;
+    row.exposed = reasons.exposedOf(node);
+    StartReason reason = reasons.explain(node, firstToIssue(block, node), limit);
+    std::string blocker = reason.blocker == kNone ? "" : nameOperation(block.nodes[reason.blocker]);
+    row.limitingFactor = describeReason(reason, blocker, limit);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+static void addTimeline(BlockSnapshot &snapshot, const LoadedBlock &block, const Timeline &timeline,
+                        const MemoryProfile &memory) {
+  const Problem &problem = block.problem;
+  Ns clock = 0;
+  for (NodeId node = 0; node < problem.size(); ++node) {
+    const Node &entry = problem.nodes[node];
+    bool wait = entry.kind == NodeKind::Wait;
+    if (wait ? timeline.exposed[node] > 0 : timeline.end[node] > timeline.start[node])
+      snapshot.spans.push_back(
+          {nameOperation(block.nodes[node]), entry.lane, timeline.start[node], timeline.end[node], wait});
+    if (entry.kind == NodeKind::Hybrid)
+      snapshot.spans.push_back(
+          {nameOperation(block.nodes[node]), kComputeLane, timeline.start[node], timeline.end[node], false});
+    if (entry.kind == NodeKind::Hybrid && entry.region != kNone)
+      for (LaneId lane : llvm::ArrayRef<LaneId>(problem.regions[entry.region].lanes).drop_front())
+        snapshot.spans.push_back(
+            {nameOperation(block.nodes[node]), lane, timeline.start[node], timeline.end[node], false});
+    // What a start needs is live from its issue on, which may be long before its lane is free.
+    snapshot.memory.emplace_back(wait ? timeline.end[node] : clock, memory.live[node]);
+    clock = entry.kind == NodeKind::Start ? clock + entry.issue : timeline.end[node];
+  }
+}
+
+/// Counts what tells a reordered and merged program from one that was changed otherwise.
+static void countChangeable(BlockSnapshot &snapshot, const LoadedBlock &loaded) {
+  for (NodeId node = 0; node < loaded.problem.size(); ++node) {
+    Operation *op = loaded.nodes[node];
+    Ns time = loaded.problem.nodes[node].cost;
+    auto cost = op->getAttrOfType<CostAttr>(CommDialect::kCostAttrName);
+    bool collective = isa<CollectiveOpInterface>(op);
+    snapshot.oneShots += op->hasAttr("one_shot");
+    snapshot.measuredCollectives += collective && cost && cost.getTime();
+    if (op->getNumRegions() > 0 || isa<CallOpInterface>(op))
+      snapshot.nestedTimes += time;
+    else if (!collective && !isElementTypeCast(op) &&
+             !isa<FsdpAllGatherCopyInOp, FsdpSplitWithSizesCopyOp, FsdpChunkCatOp>(op))
+      snapshot.givenTimes += time;
+  }
+}
+
+BlockSnapshot commsched::measureBlock(Block &block, const OperationCosts &costs, const MeasureOptions &options) {
+  LoadedBlock loaded = loadBlock(block, costs, options.load);
+  const Problem &problem = loaded.problem;
+  Order order = identityOrder(problem);
+  Timeline timeline = simulate(problem, order, loaded.slowDown);
+  MemoryProfile memory = memoryProfile(problem, order);
+  BlockSnapshot snapshot;
+  snapshot.ops = problem.size();
+  snapshot.makespan = timeline.makespan;
+  snapshot.exposed = timeline.exposedTotal;
+  snapshot.peak = memory.peak;
+  snapshot.arguments = problem.argumentBytes;
+  BufferPlan plan = planBuffers(liveIntervals(problem, order));
+  snapshot.arena = plan.total;
+  snapshot.arenaBound = plan.bound;
+  snapshot.unknownSizes = loaded.unknownSizes;
+  for (Value value : ArrayRef<Value>(loaded.unknownValues).take_front(kNamedValues))
+    snapshot.unknownValues.push_back(nameValue(value));
+  snapshot.unknownCosts = loaded.unknownCosts;
+  snapshot.cutValues = loaded.cutValues;
+  snapshot.unknownLanes = loaded.unknownLanes;
+  snapshot.defect = loaded.defect;
+  snapshot.lanes = problem.laneNames;
+  snapshot.laneLoads = timeline.load;
+  if (options.bounds) {
+    BoundOptions limited;
+    limited.limit = options.boundLimit  ? options.boundLimit(memory.peak)
+                    : options.limit < 0 ? memory.peak
+                                        : options.limit;
+    LowerBound bound = lowerBound(problem, limited);
+    LowerBound joint = options.load.bucketing ? jointLowerBound(problem, limited) : bound;
+    snapshot.orderBound = bound.makespan;
+    snapshot.orderBoundBy = bound.describe(problem);
+    snapshot.jointBound = joint.makespan;
+    snapshot.jointBoundBy = joint.describe(problem);
+    snapshot.limitBound = joint.withLimit;
+    snapshot.limitBoundBy = joint.describeWithLimit(problem);
+    LowerBound any = joint;
+    if (options.anyBound && !options.load.bucketing) {
+      LoadOptions merging = options.load;
+      merging.bucketing = true;
+      any = jointLowerBound(loadBlock(block, costs, merging).problem, limited);
+    }
+    snapshot.anyBound = any.makespan;
+    snapshot.anyBoundBy = any.describe(problem);
+    snapshot.anyLimitBound = any.withLimit;
+    snapshot.anyLimitBoundBy = any.describeWithLimit(problem);
+  }
+  countChangeable(snapshot, loaded);
+  snapshot.rows = makeRows(loaded, order, options.limit < 0 ? memory.peak : options.limit);
+  snapshot.collectives = snapshot.rows.size();
+  if (options.timeline)
+    addTimeline(snapshot, loaded, timeline, memory);
+  return snapshot;
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// JSON
+//===-----------------------------------------------------------------------------------------===//
+
+double BlockReport::gap() const {
+  if (before.jointBound <= 0)
+    return 0;
+  return static_cast<double>(after.makespan - before.jointBound) / static_cast<double>(before.jointBound);
+}
+
+/// Whether two snapshots are of programs that differ in order and buckets alone, as far as they tell.
+static bool isSameProgram(const BlockSnapshot &before, const BlockSnapshot &after) {
+  std::map<std::pair<std::string, CollectiveKind>, Bytes> traffic;
+  for (const CollectiveRow &row : before.rows)
+    traffic[{row.group, row.kind}] += row.bytes;
+  for (const CollectiveRow &row : after.rows)
+    traffic[{row.group, row.kind}] -= row.bytes;
+  bool sameTraffic = llvm::all_of(traffic, [](const auto &entry) { return entry.second == 0; });
+  bool samePrices = before.collectives == after.collectives ? before.measuredCollectives == after.measuredCollectives
+                                                            : before.measuredCollectives == 0;
+  return sameTraffic && samePrices && before.oneShots == after.oneShots && before.givenTimes == after.givenTimes;
+}
+
+std::string commsched::certify(BlockReport &report) {
+  BlockSnapshot &before = report.before;
+  Ns makespan = report.after.makespan;
+  if (makespan < before.orderBound && before.anyBound > 0) {
+    before.jointBound = before.anyBound;
+    before.jointBoundBy = before.anyBoundBy;
+    before.limitBound = before.anyLimitBound;
+    before.limitBoundBy = before.anyLimitBoundBy;
+  }
+  // Less work takes at most that much less time.
+  if (Ns saved = before.nestedTimes - report.after.nestedTimes; saved > 0) {
+    before.limitBound = before.jointBound = std::max<Ns>(before.jointBound - saved, 0);
+    before.orderBound = std::max<Ns>(before.orderBound - saved, 0);
+  }
+  bool isWithin = report.after.peak <= report.limit;
+  Ns bound = isWithin ? std::max(before.jointBound, before.limitBound) : before.jointBound;
+  if (makespan >= bound)
+    return {};
+  if (isSameProgram(before, report.after))
+    return llvm::formatv("{0} takes {1} ns, which is less than its lower bound of {2} ns", report.name, makespan, bound)
+        .str();
+  before.jointBound = before.limitBound = before.orderBound = 0;
+  before.jointBoundBy = before.limitBoundBy = before.orderBoundBy =
+      "none: more has changed than the order and the buckets";
+  return {};
+}
+
+/// The exposed time before of the collectives that became `row`, taken out of what is left to be matched.
+static Ns takeExposedBefore(const CollectiveRow &row, std::map<std::string, std::vector<Ns>> &exposedBefore) {
+  Ns exposed = 0;
+  for (const std::string &location : row.locations)
+    if (auto it = exposedBefore.find(location); it != exposedBefore.end() && !it->second.empty()) {
+      exposed += it->second.back();
+      it->second.pop_back();
+    }
+  return exposed;
+}
+
+static llvm::json::Array rowsToJSON(const BlockReport &block) {
+  std::map<std::string, std::vector<Ns>> exposedBefore;
+  for (const CollectiveRow &row : llvm::reverse(block.before.rows))
+    for (const std::string &location : row.locations)
+      exposedBefore[location].push_back(&location == &row.locations.front() ? row.exposed : 0);
+  llvm::json::Array rows;
+  for (const CollectiveRow &row : block.after.rows)
+    rows.push_back(llvm::json::Object{
+        {"loc", llvm::join(row.locations, " + ")},
+        {"kind", stringify(row.kind)},
+        {"group", row.group},
+        {"bytes", row.bytes},
+        {"cost_ns", row.cost},
+        {"exposed_ns", llvm::json::Object{{"before", takeExposedBefore(row, exposedBefore)}, {"after", row.exposed}}},
+        {"limiting_factor", row.limitingFactor}});
+  return rows;
+}
+
+/// Collectives and bytes by kind and group.
+static llvm::json::Array trafficToJSON(const BlockSnapshot &snapshot) {
+  std::map<std::pair<std::string, std::string>, std::pair<int64_t, Bytes>> traffic;
+  for (const CollectiveRow &row : snapshot.rows) {
+    auto &[count, bytes] = traffic[{stringify(row.kind).str(), row.group}];
+    ++count;
+    bytes += row.bytes;
+  }
+  llvm::json::Array result;
+  for (const auto &[key, value] : traffic)
+    result.push_back(llvm::json::Object{
+        {"kind", key.first}, {"group", key.second}, {"collectives", value.first}, {"bytes", value.second}});
+  return result;
+}
+
+llvm::json::Value Report::toJSON() const {
+  llvm::json::Array functions;
+  for (const BlockReport &block : blocks) {
+    const BlockSnapshot &before = block.before, &after = block.after;
+    functions.push_back(llvm::json::Object{
+        {"name", block.name},
+        {"ops", after.ops},
+        {"collectives", after.collectives},
+        {"makespan_ns", llvm::json::Object{{"before", before.makespan},
+                                           {"after", after.makespan},
+                                           {"lower_bound", before.jointBound},
+                                           {"lower_bound_by", before.jointBoundBy},
+                                           {"limit_lower_bound", before.limitBound},
+                                           {"limit_lower_bound_by", before.limitBoundBy},
+                                           {"order_lower_bound", before.orderBound},
+                                           {"order_lower_bound_by", before.orderBoundBy}}},
+        {"gap", block.gap()},
+        {"exposed_ns", llvm::json::Object{{"before", before.exposed}, {"after", after.exposed}}},
+        {"peak_bytes",
+         llvm::json::Object{
+             {"before", before.peak}, {"after", after.peak}, {"limit", block.limit}, {"arguments", after.arguments}}},
+        {"buffer_plan_bytes",
+         llvm::json::Object{{"before", before.arena}, {"after", after.arena}, {"lower_bound", after.arenaBound}}},
+        {"solve_ns", block.solve},
+        {"unknown_sizes", after.unknownSizes},
+        {"unknown_values", llvm::json::Array(after.unknownValues)},
+        {"unknown_costs", after.unknownCosts},
+        {"cut_values", after.cutValues},
+        {"futures_without_lane", after.unknownLanes},
+        {"signature", block.signature},
+        {"traffic", llvm::json::Object{{"before", trafficToJSON(before)}, {"after", trafficToJSON(after)}}},
+        {"per_collective", rowsToJSON(block)}});
+  }
+  return llvm::json::Object{{"schema_version", 1},
+                            {"machine", machine},
+                            {"functions", std::move(functions)},
+                            {"passes", commsched::toJSON(passes)}};
+}

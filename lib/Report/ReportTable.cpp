@@ -1,0 +1,138 @@
+//===- ReportTable.cpp - The report as a table for people -------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Report/Report.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/WithColor.h"
+
+using namespace llvm;
+using namespace commsched;
+
+/// Rows of the table of exposed collectives.
+static constexpr size_t kMaxRows = 10;
+/// Longest name that is shown whole.
+static constexpr size_t kMaxName = 36;
+
+/// "-31.2 %" of `after` against `before`; empty where there is nothing to compare.
+static std::string change(int64_t before, int64_t after) {
+  if (before <= 0 || before == after)
+    return "";
+  return formatv("{0:f1} %", 100.0 * static_cast<double>(after - before) / static_cast<double>(before)).str();
+}
+
+static void printLine(raw_ostream &os, StringRef name, StringRef before, StringRef after, StringRef remark) {
+  os << formatv("  {0,-14}{1,12}{2,12}  {3}", name, before, after, remark).str() << "\n";
+}
+
+/// Traffic of one kind on one group.
+struct Traffic {
+  int64_t before = 0, after = 0;
+  Bytes bytesBefore = 0, bytesAfter = 0;
+};
+
+static void printTraffic(const BlockReport &block, raw_ostream &os) {
+  std::map<std::string, Traffic> traffic;
+  auto nameOf = [](const CollectiveRow &row) { return (stringify(row.kind) + " " + row.group).str(); };
+  for (const CollectiveRow &row : block.before.rows) {
+    ++traffic[nameOf(row)].before;
+    traffic[nameOf(row)].bytesBefore += row.bytes;
+  }
+  for (const CollectiveRow &row : block.after.rows) {
+    ++traffic[nameOf(row)].after;
+    traffic[nameOf(row)].bytesAfter += row.bytes;
+  }
+  for (const auto &[name, entry] : traffic)
+    printLine(os, name.size() > 26 ? name.substr(0, 26) : name, std::to_string(entry.before),
+              std::to_string(entry.after), formatBytes(entry.bytesAfter));
+}
+
+static std::string shorten(const CollectiveRow &row) {
+  std::string name = row.locations.empty() ? "?" : row.locations.front();
+  if (name.size() > kMaxName)
+    name = "..." + name.substr(name.size() - kMaxName + 3);
+  if (row.locations.size() > 1)
+    name += " +" + std::to_string(row.locations.size() - 1);
+  return name;
+}
+
+static void printExposed(const BlockReport &block, raw_ostream &os) {
+  std::vector<const CollectiveRow *> rows;
+  for (const CollectiveRow &row : block.after.rows)
+    if (row.exposed > 0)
+      rows.push_back(&row);
+  if (rows.empty())
+    return;
+  stable_sort(rows, [](const CollectiveRow *a, const CollectiveRow *b) { return a->exposed > b->exposed; });
+  size_t shown = std::min(rows.size(), kMaxRows);
+  WithColor(os, raw_ostream::SAVEDCOLOR, /*Bold=*/true)
+      << "  exposed collectives, worst " << shown << " of " << rows.size() << "\n";
+  os << formatv("  {0,-42}{1,-16}{2,10}{3,10}{4,10}  {5}\n", "where", "kind", "bytes", "takes", "exposed",
+                "what limits it");
+  for (const CollectiveRow *row : ArrayRef(rows).take_front(shown))
+    os << formatv("  {0,-42}{1,-16}{2,10}{3,10}{4,10}  {5}\n", shorten(*row), stringify(row->kind),
+                  formatBytes(row->bytes), formatNs(row->cost), formatNs(row->exposed), row->limitingFactor);
+}
+
+/// " (this, that, ...)", or nothing.
+static std::string namesOf(const BlockSnapshot &snapshot) {
+  if (snapshot.unknownValues.empty())
+    return "";
+  bool isAll = static_cast<int64_t>(snapshot.unknownValues.size()) == snapshot.unknownSizes;
+  return " (" + join(snapshot.unknownValues, ", ") + (isAll ? ")" : ", ...)");
+}
+
+static void printBlock(const BlockReport &block, raw_ostream &os) {
+  const BlockSnapshot &before = block.before, &after = block.after;
+  WithColor(os, raw_ostream::CYAN, /*Bold=*/true) << block.name;
+  os << formatv(": {0} operations, {1} collectives\n", after.ops, after.collectives);
+  printLine(os, "", "before", "after", "");
+  printLine(os, "makespan", formatNs(before.makespan), formatNs(after.makespan),
+            change(before.makespan, after.makespan));
+  printLine(os, "exposed", formatNs(before.exposed), formatNs(after.exposed), change(before.exposed, after.exposed));
+  printLine(os, "peak", formatBytes(before.peak), formatBytes(after.peak),
+            (after.peak > block.limit ? "above the limit of " : "limit ") + formatBytes(block.limit) + ", arguments " +
+                formatBytes(after.arguments) + " not included");
+  printLine(os, "buffer plan", formatBytes(before.arena), formatBytes(after.arena),
+            "one arena; " + formatBytes(after.arenaBound) + " live at most");
+  if (before.jointBound > 0 || after.makespan == 0)
+    printLine(os, "lower bound", "", formatNs(before.jointBound),
+              formatv("{0}; at most {1:f2} % from optimal", before.jointBoundBy, 100 * block.gap()).str());
+  else
+    printLine(os, "lower bound", "", "", before.jointBoundBy);
+  if (before.limitBound > before.jointBound)
+    printLine(os, "within the limit", "", formatNs(before.limitBound), before.limitBoundBy);
+  if (before.orderBound != before.jointBound)
+    printLine(os, "without merging", "", formatNs(before.orderBound), before.orderBoundBy);
+  for (auto [lane, load] : zip(after.lanes, after.laneLoads))
+    printLine(os, "load " + lane, "", formatNs(load), "");
+  printTraffic(block, os);
+  if (after.unknownSizes || after.unknownCosts)
+    WithColor(os, raw_ostream::YELLOW) << formatv("  {0} values of unknown size count as 0 bytes{2}; {1} operations of "
+                                                  "unknown cost are guessed from their operands\n",
+                                                  after.unknownSizes, after.unknownCosts, namesOf(after));
+  if (after.cutValues > 0)
+    WithColor(os, raw_ostream::YELLOW) << formatv("  {0} times or sizes are too large to be added up and were cut\n",
+                                                  after.cutValues);
+  if (after.unknownLanes > 0)
+    WithColor(os, raw_ostream::YELLOW) << formatv("  {0} futures that came in occupy no lane until they are ready: "
+                                                  "their groups are not known\n",
+                                                  after.unknownLanes);
+  printExposed(block, os);
+}
+
+void commsched::printTable(const Report &report, raw_ostream &os) {
+  os << "machine " << report.machine << "\n";
+  if (report.blocks.empty())
+    os << "no collectives: nothing to hide\n";
+  for (const BlockReport &block : report.blocks)
+    printBlock(block, os);
+  // Of a single pass everything is said by now.
+  if (llvm::any_of(report.passes, [&](const PassRecord &record) { return record.pass != report.passes.front().pass; }))
+    printPasses(report.passes, os);
+}

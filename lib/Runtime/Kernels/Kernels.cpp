@@ -1,0 +1,100 @@
+//===- Kernels.cpp - What opaque computations do when a program is run ------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// `commrt_compute`: reads the description of the operands, finds the kernel by the computation's name, once per call,
+// and runs it. A name without a kernel, and operands that a kernel does not know, get an opaque computation.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#include "Kernels.h"
+#include "Core/Core.h"
+#include <thread>
+
+using namespace commsched::runtime;
+
+/// "aten.add.Tensor" -> "add"; "prims.x.default" -> "x".
+static std::string_view shortName(std::string_view name) {
+  for (std::string_view prefix : {"aten.", "prims."})
+    if (name.substr(0, prefix.size()) == prefix) {
+      name.remove_prefix(prefix.size());
+      break;
+    }
+  return name.substr(0, name.find('.'));
+}
+
+/// Reads operand `index` from `meta`, which goes on to the next; false if it cannot be one.
+static bool readOperand(void *data, const int64_t *&meta, Operand &operand) {
+  int64_t rank = meta[2];
+  if (rank < 0)
+    return false;
+  operand = {static_cast<char *>(data), static_cast<int32_t>(meta[0]), meta[1], {meta + 3, meta + 3 + rank}, 1};
+  bool isEmpty = false;
+  for (int64_t size : operand.sizes) {
+    if (size < 0)
+      return false;
+    isEmpty |= size == 0;
+  }
+  int64_t bytes = commrt_dtype_size(operand.dtype);
+  for (int64_t size : operand.sizes)
+    if (!isEmpty && (__builtin_mul_overflow(operand.elements, size, &operand.elements) ||
+                     __builtin_mul_overflow(bytes, size, &bytes)))
+      return false;
+  operand.elements = isEmpty ? 0 : operand.elements;
+  meta += 3 + rank;
+  return bytes > 0 && (data || operand.elements == 0);
+}
+
+static Outcome run(Call &call) {
+  if (Kernel reserved = findReservedKernel(call.name)) {
+    Outcome outcome = reserved(call);
+    return outcome == Outcome::notApplicable ? Outcome::invalid : outcome;
+  }
+  Kernel kernel = call.mutated.empty() ? findNumericKernel(shortName(call.name)) : nullptr;
+  Outcome outcome = kernel ? kernel(call) : Outcome::notApplicable;
+  if (outcome != Outcome::notApplicable)
+    return outcome;
+  runOpaque(call);
+  return Outcome::ran;
+}
+
+int32_t commrt_compute(commrt_context *context, const char *name, int64_t numOperands, void *const *operands,
+                       const int64_t *meta, int64_t costNs) {
+  if (!context)
+    return COMMRT_ERR_INVALID;
+  if (!name || numOperands < 0 || (numOperands > 0 && !operands) || !meta)
+    return fail(context, COMMRT_ERR_INVALID, "commrt_compute: an argument is NULL");
+  commrt_progress(context);
+  std::vector<Operand> all(numOperands);
+  Call call{name, {}, {}, {}, {}};
+  for (int64_t i = 0; i < numOperands; ++i) {
+    if (!readOperand(operands[i], meta, all[i]))
+      return fail(context, COMMRT_ERR_INVALID,
+                  "computation '" + std::string(name) + "': operand " + std::to_string(i) +
+                      " has an unknown type, a negative size, more bytes than 64 bits count, or no address");
+    (all[i].isOutput() ? call.outputs : call.inputs).push_back(&all[i]);
+    if (all[i].isWritten() && !all[i].isOutput())
+      call.mutated.push_back(&all[i]);
+  }
+  if (meta[0] < 0)
+    return fail(context, COMMRT_ERR_INVALID, "commrt_compute: a negative number of extra values");
+  call.extra.assign(meta + 1, meta + 1 + meta[0]);
+  int64_t begin = contextNs(context), realBegin = elapsedNs(context->job);
+  Outcome outcome = run(call);
+  if (outcome == Outcome::invalid)
+    return fail(context, COMMRT_ERR_INVALID, "computation '" + std::string(name) + "': the operands do not fit it");
+  if (outcome == Outcome::noMemory)
+    return fail(context, COMMRT_ERR_MEMORY, "computation '" + std::string(name) + "': no memory for its workspace");
+  while (context->emulatesCosts && elapsedNs(context->job) - realBegin < costNs)
+    std::this_thread::sleep_for(std::chrono::nanoseconds(costNs - (elapsedNs(context->job) - realBegin)));
+  commrt_advance(context, std::max<int64_t>(0, costNs));
+  commrt_trace_compute(context, name, begin, contextNs(context));
+  return commrt_progress(context);
+}
+
+int32_t commrt_emulate_costs(commrt_context *context, int32_t on) {
+  if (!context)
+    return COMMRT_ERR_INVALID;
+  context->emulatesCosts = on != 0;
+  return latched(context);
+}

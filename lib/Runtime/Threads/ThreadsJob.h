@@ -1,0 +1,117 @@
+//===- ThreadsJob.h - The rendezvous of ranks in one process ------------------------------------===//
+//
+// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+//
+// State of the threads and sim backends. One mutex guards all of it; data moves outside of the mutex, on worker threads
+// or, when it is tiny, on the thread of the rank that arrived last.
+//
+//===--------------------------------------------------------------------------------------------===//
+
+#ifndef COMMSCHED_LIB_RUNTIME_THREADS_THREADSJOB_H
+#define COMMSCHED_LIB_RUNTIME_THREADS_THREADSJOB_H
+
+#include "CommSched/Runtime/Backend.h"
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+namespace commsched::runtime {
+struct ThreadsJob;
+
+struct ThreadsPeer {
+  ThreadsJob *job;
+  int32_t rank;
+  const commrt_host *host;
+  void *context;
+  int64_t executing = 0; ///< matched and not yet completed
+  std::string last;      ///< what it started last, kept when it leaves
+};
+
+/// Where the members of one collective meet.
+struct Slot {
+  std::vector<int32_t> ranks; ///< by place in `works`
+  std::vector<commrt_work *> works;
+  int32_t arrived = 0;
+  int64_t virtualEndNs = 0;
+};
+
+/// What a send and a receive match by: members and tag.
+struct MessageKey {
+  int32_t source, target;
+  int64_t tag;
+  bool operator<(const MessageKey &other) const {
+    return std::tie(source, target, tag) < std::tie(other.source, other.target, other.tag);
+  }
+};
+
+/// The members of one subset and their open collectives, shared by the members' handles.
+struct Lane {
+  std::vector<int32_t> members;
+  std::vector<int64_t> started;            ///< by member: collectives so far
+  std::deque<std::unique_ptr<Slot>> slots; ///< open ones; the first has number `firstOpen`
+  int64_t firstOpen = 0;
+  /// Open sends and receives; no list is empty.
+  std::map<MessageKey, std::deque<commrt_work *>> sends, receives;
+  int64_t freeNs = 0; ///< sim
+};
+
+struct LaneHandle {
+  ThreadsPeer *peer;
+  Lane *lane;
+  int32_t index;
+};
+
+struct ThreadsJob {
+  using Clock = std::chrono::steady_clock;
+
+  std::mutex mutex;
+  std::condition_variable workChanged, exchangeChanged, executed;
+  std::vector<std::unique_ptr<ThreadsPeer>> peers; ///< by rank; null before attach and after detach
+  std::vector<bool> left;
+  int32_t numLeft = 0;
+  std::map<std::pair<std::string, std::vector<int32_t>>, std::unique_ptr<Lane>> lanes;
+
+  std::deque<std::unique_ptr<Slot>> ready;
+  std::multimap<Clock::time_point, std::unique_ptr<Slot>> delayed;
+  std::vector<std::thread> workers;
+  bool stopping = false;
+
+  /// Symmetric memory: one mapping per segment, rank r's part at r * bytes.
+  struct Segment {
+    char *base;
+    int64_t bytes;
+  };
+  std::vector<Segment> segments;
+
+  int32_t status = COMMRT_OK; ///< the error that ended the job
+
+  // The values that are being collected, by rank, and afterwards what they combine to.
+  std::shared_ptr<std::vector<char>> exchange;
+  std::vector<bool> exchangeArrived;
+  int32_t numArrived = 0;
+  int64_t exchangeBytes = 0, exchangeNumber = 0;
+
+  /// Ends the job; the mutex is held.
+  void raise(int32_t error, int32_t rank, const std::string &message, void *except = nullptr);
+  /// Takes all open and queued works out; the mutex is held.
+  std::vector<std::pair<int32_t, commrt_work *>> takeUnfinished();
+  /// A slot is complete: queue it, or return it for the caller to carry out. The mutex is held.
+  std::unique_ptr<Slot> dispatch(std::unique_ptr<Slot> slot, Lane &lane);
+  /// Carries a slot out; the mutex is not held.
+  void execute(std::unique_ptr<Slot> slot);
+  void work();
+  std::string describe(const commrt_work *work);
+  /// Ranks of an open slot that have not arrived, with what they did last.
+  std::string missing(const Lane &lane, const Slot &slot);
+  std::string lastOf(int32_t rank);
+};
+} // namespace commsched::runtime
+
+#endif // COMMSCHED_LIB_RUNTIME_THREADS_THREADSJOB_H

@@ -1,0 +1,240 @@
+//===- Bounds.cpp - What no order can beat ---------------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Scheduling/Bounds/Bounds.h"
+#include "BucketShares.h"
+#include "CapBound.h"
+#include "CommSched/Scheduling/Model/Bucketing.h"
+#include "DeferralBound.h"
+#include "HeadsAndTails.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
+#include <algorithm>
+#include <array>
+#include <queue>
+
+using namespace commsched;
+
+std::string LowerBound::describe(const Problem &problem) const {
+  if (argument == BoundArgument::CriticalPath)
+    return "critical path";
+  if (lane == kComputeLane)
+    return "compute lane";
+  return "lane of group " + problem.laneNames[lane];
+}
+
+std::string LowerBound::describeWithLimit(const Problem &problem) const {
+  return limitLane == kNone ? describe(problem) : "peak limit and lane of group " + problem.laneNames[limitLane];
+}
+
+namespace {
+
+/// A piece of work of one lane: not before `head`, and `tail` passes after it.
+struct Job {
+  Ns head, duration, tail;
+};
+
+/// The makespan of the jobs on one machine that may interrupt them: at any time the one with the longest tail runs
+/// (Jackson 1955; optimal, so a lower bound without interruptions). O(n log n).
+Ns oneMachine(std::vector<Job> jobs) {
+  llvm::stable_sort(jobs, [](const Job &a, const Job &b) { return a.head < b.head; });
+  std::priority_queue<std::pair<Ns, Ns>> ready;
+  Ns now = 0, makespan = 0;
+  size_t next = 0;
+  while (next < jobs.size() || !ready.empty()) {
+    if (ready.empty())
+      now = std::max(now, jobs[next].head);
+    for (; next < jobs.size() && jobs[next].head <= now; ++next)
+      ready.push({jobs[next].tail, jobs[next].duration});
+    auto [tail, left] = ready.top();
+    ready.pop();
+    if (next == jobs.size() || now + left <= jobs[next].head) {
+      now += left;
+      makespan = std::max(makespan, now + tail);
+    } else {
+      ready.push({tail, left - (jobs[next].head - now)});
+      now = jobs[next].head;
+    }
+  }
+  return makespan;
+}
+
+BoundCosts costsAsGiven(const Problem &problem) {
+  BoundCosts costs;
+  for (const Node &node : problem.nodes) {
+    bool communicates = node.kind == NodeKind::Start || node.kind == NodeKind::Hybrid;
+    costs.compute.push_back(node.kind == NodeKind::Start ? node.issue : node.kind == NodeKind::Wait ? 0 : node.cost);
+    costs.lane.push_back(communicates ? node.cost : 0);
+    costs.path.push_back(communicates ? node.cost : 0);
+  }
+  return costs;
+}
+
+/// What mergeable collectives cost in any bucket. A bucket's issue is paid once, and its casts become part of the pack.
+BoundCosts costsInBuckets(const Problem &problem) {
+  BoundCosts costs = costsAsGiven(problem);
+  BucketShares shares = bucketShares(problem);
+  for (NodeId id = 0; id < problem.size(); ++id) {
+    if (shares.cast[id] != kNone)
+      costs.compute[id] = shares.cast[id];
+    if (shares.lane[id] == kNone)
+      continue;
+    const Node &node = problem.nodes[id];
+    costs.compute[id] = 0;
+    // The cost function is monotone: a bucket takes no less than the member alone.
+    costs.path[id] = std::min(node.cost, std::max<Ns>(problem.mergeKeys[node.mergeKey].cost(node.bytes), 0));
+    costs.lane[id] = std::min(shares.lane[id], costs.path[id]);
+  }
+  return costs;
+}
+
+std::vector<Bytes> mandatoryBytes(const Problem &problem, const BoundOptions &options, bool bucketing);
+
+LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const BoundOptions &options, bool bucketing) {
+  LowerBound bound;
+  auto raise = [&](Ns makespan, BoundArgument argument, LaneId lane) {
+    if (makespan <= bound.makespan)
+      return;
+    bound.makespan = bound.withLimit = makespan;
+    bound.argument = argument;
+    bound.lane = lane;
+  };
+  HeadsAndTails times = headsAndTails(problem, costs, options);
+  std::vector<std::vector<Job>> jobs(problem.numLanes());
+  std::vector<Ns> load(problem.numLanes(), 0);
+  for (NodeId id = 0; id < problem.size(); ++id) {
+    const Node &node = problem.nodes[id];
+    if (Ns duration = costs.compute[id]; duration > 0) {
+      load[kComputeLane] += duration;
+      bool beginsLater = node.kind == NodeKind::Hybrid || node.region != kNone;
+      Ns head = beginsLater ? times.begin[id] : times.head[id];
+      jobs[kComputeLane].push_back({head, duration, std::max(times.tail[id], times.entryTail[id] - duration)});
+    }
+    if (Ns duration = costs.lane[id]; duration > 0) {
+      load[node.lane] += duration;
+      jobs[node.lane].push_back({times.begin[id], duration, times.laneTail[id]});
+      // A node with regions occupies its other lanes as well.
+      if (node.region != kNone)
+        for (LaneId lane : llvm::ArrayRef<LaneId>(problem.regions[node.region].lanes).drop_front()) {
+          load[lane] += duration;
+          jobs[lane].push_back({times.begin[id], duration, times.tail[id]});
+        }
+    }
+  }
+  // What explains itself most simply comes first, and is named unless something else is stronger.
+  for (LaneId lane = 0; lane < problem.numLanes(); ++lane)
+    raise(load[lane], BoundArgument::LaneLoad, lane);
+  raise(times.longestPath, BoundArgument::CriticalPath, kNone);
+  for (LaneId lane = 0; lane < problem.numLanes(); ++lane)
+    raise(oneMachine(std::move(jobs[lane])), BoundArgument::OneMachine, lane);
+  raise(times.throughAny(costs), BoundArgument::CriticalPath, kNone);
+  DeferralBound deferral = deferralBound(problem, costs);
+  raise(deferral.makespan, BoundArgument::OneMachine, deferral.lane);
+  if (options.limit >= 0) {
+    CapBound cap =
+        capBound(problem, costs, times, mandatoryBytes(problem, options, bucketing), options.limit, bucketing);
+    if (cap.makespan > bound.makespan) {
+      bound.withLimit = cap.makespan;
+      bound.limitLane = cap.lane;
+    }
+  }
+  return bound;
+}
+
+} // namespace
+
+LowerBound commsched::lowerBound(const Problem &problem, const BoundOptions &options) {
+  return boundWith(problem, costsAsGiven(problem), options, /*bucketing=*/false);
+}
+
+LowerBound commsched::jointLowerBound(const Problem &problem, const BoundOptions &options) {
+  return boundWith(problem, costsInBuckets(problem), options, /*bucketing=*/true);
+}
+
+namespace {
+
+/// Buffers in one round of peakLowerBound().
+constexpr int32_t kBuffersPerRound = 1024;
+/// Adds to `live` what must be live at each node of the buffers `chosen`: defined at it or before it, and touched at it
+/// or after it (or kept to the end). `released`: of each wait, an input of its start that it does not hold, or kNone.
+void addMandatory(const Problem &problem, llvm::ArrayRef<BufferId> chosen, llvm::ArrayRef<BufferId> released,
+                  std::vector<Bytes> &live) {
+  constexpr int32_t words = kBuffersPerRound / 64;
+  using Row = std::array<uint64_t, words>;
+  std::vector<int32_t> slot(problem.buffers.size(), kNone);
+  Row always{}, kept{};
+  for (auto [index, id] : llvm::enumerate(chosen)) {
+    slot[id] = static_cast<int32_t>(index);
+    uint64_t bit = uint64_t(1) << (index % 64);
+    if (problem.buffers[id].def == kNone)
+      always[index / 64] |= bit;
+    if (problem.buffers[id].liveOut)
+      kept[index / 64] |= bit;
+  }
+  std::vector<Row> defined(problem.nodes.size(), always), needed(problem.nodes.size(), kept);
+  auto unite = [](Row &into, const Row &from) {
+    for (int32_t word = 0; word < words; ++word)
+      into[word] |= from[word];
+  };
+  auto touch = [&](Row &row, NodeId node) {
+    for (BufferId id : problem.touches[node])
+      if (slot[id] != kNone && id != released[node])
+        row[slot[id] / 64] |= uint64_t(1) << (slot[id] % 64);
+  };
+  for (NodeId id = 0; id < problem.size(); ++id) {
+    for (NodeId pred : problem.preds[id])
+      unite(defined[id], defined[pred]);
+    touch(defined[id], id);
+  }
+  for (NodeId id = problem.size() - 1; id >= 0; --id) {
+    for (NodeId succ : problem.succs[id])
+      unite(needed[id], needed[succ]);
+    touch(needed[id], id);
+    for (int32_t word = 0; word < words; ++word)
+      for (uint64_t bits = defined[id][word] & needed[id][word]; bits != 0; bits &= bits - 1)
+        live[id] += problem.buffers[chosen[word * 64 + llvm::countr_zero(bits)]].bytes;
+  }
+}
+
+/// Of each node: what must be live while it runs, in any order. With `bucketing`, also if a bucket's pack reads the
+/// inputs of members before the flight.
+std::vector<Bytes> mandatoryBytes(const Problem &problem, const BoundOptions &options, bool bucketing) {
+  std::vector<BufferId> released(problem.size(), kNone);
+  for (NodeId id = 0; bucketing && id < problem.size(); ++id)
+    if (problem.nodes[id].mergeKey != kNone && isMergeable(problem, id))
+      released[problem.members[id].wait] = problem.members[id].input;
+  std::vector<BufferId> bySize;
+  for (BufferId id = 0; id < static_cast<BufferId>(problem.buffers.size()); ++id)
+    if (problem.buffers[id].bytes > 0 && !problem.users[id].empty())
+      bySize.push_back(id);
+  llvm::stable_sort(bySize,
+                    [&](BufferId a, BufferId b) { return problem.buffers[a].bytes > problem.buffers[b].bytes; });
+
+  std::vector<Bytes> live;
+  for (const Node &node : problem.nodes)
+    live.push_back(node.workspace);
+  // Rounds times nodes stay within what a problem of exactNodes nodes and buffers takes.
+  int64_t work = int64_t(options.exactNodes) * (options.exactNodes / kBuffersPerRound + 1);
+  int64_t rounds = std::max<int64_t>(1, work / std::max<int64_t>(problem.size(), 1));
+  size_t known = std::min<size_t>(bySize.size(), rounds * kBuffersPerRound);
+  for (size_t first = 0; first < known; first += kBuffersPerRound)
+    addMandatory(problem,
+                 llvm::ArrayRef<BufferId>(bySize).slice(first, std::min<size_t>(kBuffersPerRound, known - first)),
+                 released, live);
+  for (size_t index = known; index < bySize.size(); ++index)
+    for (NodeId node : problem.users[bySize[index]])
+      live[node] += bySize[index] == released[node] ? 0 : problem.buffers[bySize[index]].bytes;
+  return live;
+}
+
+} // namespace
+
+Bytes commsched::peakLowerBound(const Problem &problem, const BoundOptions &options) {
+  std::vector<Bytes> live = mandatoryBytes(problem, options, /*bucketing=*/false);
+  return live.empty() ? 0 : *std::max_element(live.begin(), live.end());
+}

@@ -1,0 +1,163 @@
+//===- BucketShares.cpp - What a collective costs its lane in any bucket ---------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "BucketShares.h"
+#include "CommSched/Scheduling/Model/Bucketing.h"
+#include "llvm/ADT/STLExtras.h"
+#include <algorithm>
+
+using namespace commsched;
+
+namespace {
+
+/// `cost` per `bytes`, exact.
+struct Rate {
+  Ns cost = 0;
+  Bytes bytes = 1;
+  bool operator<(const Rate &other) const {
+    return static_cast<__int128>(cost) * other.bytes < static_cast<__int128>(other.cost) * bytes;
+  }
+  /// The cost of `part` bytes at this rate, rounded down.
+  Ns of(Bytes part) const { return static_cast<Ns>(static_cast<__int128>(cost) * part / bytes); }
+  /// Whether this is less than `other` by more than the tolerance.
+  bool farBelow(const Rate &other) const {
+    __int128 mine = static_cast<__int128>(cost) * other.bytes, theirs = static_cast<__int128>(other.cost) * bytes;
+    return theirs - mine > theirs / kShareTolerance;
+  }
+};
+
+/// Lower bounds on the smallest rate over [x, largest], for all x from `smallest` on.
+class RateFloor {
+public:
+  RateFloor(const std::function<Ns(Bytes)> &cost, Bytes smallest, Bytes largest) : cost(cost) {
+    Ns atLargest = sample(largest);
+    lowest = {atLargest, largest};
+    cells.push_back({largest, lowest});
+    if (smallest < largest)
+      split(smallest, sample(smallest), largest, atLargest);
+  }
+
+  /// The floor for sizes from `bytes` on: of the cell that holds it and of all above.
+  Rate from(Bytes bytes) const {
+    // Cells run from the largest sizes to the smallest.
+    auto cell = std::partition_point(cells.begin(), cells.end(), [&](const Cell &c) { return c.first > bytes; });
+    return cell == cells.end() ? cells.back().floor : cell->floor;
+  }
+
+private:
+  /// Sizes from `first` to the next cell; `floor` is for them and all above.
+  struct Cell {
+    Bytes first;
+    Rate floor;
+  };
+
+  Ns sample(Bytes bytes) {
+    ++samples;
+    return std::max<Ns>(cost(bytes), 0);
+  }
+
+  /// Covers [x, y); everything from y on is covered.
+  void split(Bytes x, Ns costX, Bytes y, Ns costY) {
+    lowest = std::min(lowest, Rate{costY, y});
+    Rate floor{costX, y - 1 > x ? y : x};
+    if (y - x <= 1 || samples >= kMaxShareSamples || !floor.farBelow(lowest)) {
+      cells.push_back({x, std::min(cells.back().floor, floor)});
+      lowest = std::min(lowest, Rate{costX, x});
+      return;
+    }
+    Bytes middle = x + (y - x) / 2;
+    Ns costMiddle = sample(middle);
+    split(middle, costMiddle, y, costY);
+    split(x, costX, middle, costMiddle);
+  }
+
+  const std::function<Ns(Bytes)> &cost;
+  std::vector<Cell> cells;
+  /// The smallest rate that was met so far.
+  Rate lowest;
+  int32_t samples = 0;
+};
+
+/// The smallest positive one of `sizes` and their sum.
+std::pair<Bytes, Bytes> smallestAndTotal(llvm::ArrayRef<Bytes> sizes) {
+  Bytes smallest = 0, total = 0;
+  for (Bytes size : sizes) {
+    total += size;
+    if (size > 0 && (smallest == 0 || size < smallest))
+      smallest = size;
+  }
+  return {smallest, total};
+}
+
+/// The starts of one key.
+void shareLane(const Problem &problem, const MergeKey &key, llvm::ArrayRef<NodeId> members, std::vector<Ns> &shares) {
+  std::vector<Bytes> sizes;
+  for (NodeId id : members)
+    sizes.push_back(problem.nodes[id].bytes);
+  auto [smallest, total] = smallestAndTotal(sizes);
+  Bytes largest = key.cap < 0 ? total : std::min(total, key.cap);
+  if (smallest == 0 || largest < smallest)
+    smallest = largest = std::max<Bytes>(largest, 1);
+  RateFloor floor(key.cost, smallest, largest);
+  std::partial_sort(sizes.begin(), sizes.begin() + 2, sizes.end());
+  for (NodeId id : members) {
+    const Node &node = problem.nodes[id];
+    // A collective that fits into no bucket with the smallest other one stays alone.
+    Bytes partner = node.bytes == sizes[0] ? sizes[1] : sizes[0];
+    if (key.cap < 0 || node.bytes + partner <= key.cap)
+      shares[id] = node.bytes == 0 ? 0 : std::min(node.cost, floor.from(node.bytes).of(node.bytes));
+  }
+}
+
+/// The casts of one key's members.
+void shareCasts(const Problem &problem, llvm::ArrayRef<NodeId> members, std::vector<Ns> &shares) {
+  std::vector<Bytes> written;
+  // The member that reads least for what it writes. A pack does every cast that it can.
+  Bytes read = 0, wrote = 0;
+  bool any = false;
+  for (NodeId id : members) {
+    const MergeMember &member = problem.members[id];
+    bool isFused = fusedCast(problem, id) != kNone;
+    Bytes reads = isFused ? member.castInputBytes : member.inputBytes, writes = member.inputBytes;
+    written.push_back(writes);
+    any |= isFused;
+    if (writes > 0 && (wrote == 0 || static_cast<__int128>(reads) * wrote < static_cast<__int128>(read) * writes))
+      read = reads, wrote = writes;
+  }
+  if (!any || wrote == 0 || !problem.copyCost)
+    return;
+  auto [smallest, total] = smallestAndTotal(written);
+  std::function<Ns(Bytes)> cost = [&, read = read, wrote = wrote](Bytes bytes) {
+    return problem.copyCost(static_cast<Bytes>(static_cast<__int128>(bytes) * read / wrote), bytes);
+  };
+  RateFloor floor(cost, std::max<Bytes>(smallest, 1), std::max<Bytes>(total, 1));
+  for (NodeId id : members)
+    if (NodeId cast = fusedCast(problem, id); cast != kNone) {
+      Bytes bytes = problem.members[id].inputBytes;
+      shares[cast] = bytes == 0 ? 0 : std::min(problem.nodes[cast].cost, floor.from(bytes).of(bytes));
+    }
+}
+
+} // namespace
+
+BucketShares commsched::bucketShares(const Problem &problem) {
+  BucketShares shares;
+  shares.lane.assign(problem.nodes.size(), kNone);
+  shares.cast.assign(problem.nodes.size(), kNone);
+  std::vector<std::vector<NodeId>> members(problem.mergeKeys.size());
+  for (NodeId id = 0; id < problem.size(); ++id)
+    if (problem.nodes[id].mergeKey != kNone && isMergeable(problem, id))
+      members[problem.nodes[id].mergeKey].push_back(id);
+  for (auto [index, key] : llvm::enumerate(problem.mergeKeys)) {
+    if (members[index].size() < 2 || !key.cost)
+      continue;
+    shareLane(problem, key, members[index], shares.lane);
+    shareCasts(problem, members[index], shares.cast);
+  }
+  return shares;
+}

@@ -1,0 +1,416 @@
+//===- Bucketing.cpp - What a Problem becomes when collectives are merged ---------------------===//
+//
+// The expansion works on a draft: nodes numbered with the surviving originals first by their own id and the buckets'
+// nodes behind them. A depth-first walk then gives the final numbers, in which every edge points forward, or finds a
+// cycle.
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Scheduling/Model/Bucketing.h"
+#include "llvm/ADT/STLExtras.h"
+#include <algorithm>
+
+using namespace commsched;
+
+/// Pinned nodes and members of units are left as they are.
+static bool mayVanish(const Node &node) { return !node.pinned && node.unit == kNone; }
+
+llvm::StringRef commsched::stringify(BucketForm form) { return form == BucketForm::Packed ? "packed" : "coalesced"; }
+
+bool commsched::isMergeable(const Problem &problem, NodeId start) {
+  const Node &node = problem.nodes[start];
+  if (node.kind != NodeKind::Start || node.mergeKey == kNone || !mayVanish(node) || node.workspace != 0)
+    return false;
+  const MergeMember &member = problem.members[start];
+  if (member.wait == kNone || member.output == kNone || member.output == member.input)
+    return false;
+  const Node &wait = problem.nodes[member.wait];
+  if (wait.kind != NodeKind::Wait || wait.start != start || !mayVanish(wait) || wait.workspace != 0)
+    return false;
+  if (problem.preds[member.wait] != llvm::ArrayRef<NodeId>(start) || problem.buffers[member.output].def != start)
+    return false;
+  auto isOwn = [&](BufferId buffer) { return buffer == member.input || buffer == member.output; };
+  return llvm::all_of(problem.touches[start], isOwn) && llvm::all_of(problem.touches[member.wait], isOwn);
+}
+
+NodeId commsched::fusedCast(const Problem &problem, NodeId start) {
+  const MergeMember &member = problem.members[start];
+  if (member.cast == kNone || member.input == kNone || !mayVanish(problem.nodes[member.cast]))
+    return kNone;
+  const Buffer &result = problem.buffers[member.input];
+  bool onlyForStart =
+      result.def == member.cast && !result.liveOut && problem.succs[member.cast] == llvm::ArrayRef<NodeId>(start) &&
+      llvm::all_of(problem.users[member.input],
+                   [&](NodeId user) { return user == member.cast || user == start || user == member.wait; });
+  return onlyForStart ? member.cast : kNone;
+}
+
+namespace {
+
+/// Builds the draft of an expanded problem. Draft node ids: originals keep theirs, the buckets' nodes follow.
+class Expansion {
+public:
+  Expansion(const Problem &problem, llvm::ArrayRef<Bucket> buckets) : problem(problem), buckets(buckets) {}
+
+  llvm::Expected<ExpandedProblem> run();
+
+private:
+  std::string checkMembers();
+  NodeId addNode(const Node &node, int32_t bucket);
+  BufferId addBuffer(Bytes bytes, NodeId def, bool liveOut);
+  void dropBuffer(BufferId buffer) { result.problem.buffers[buffer] = Buffer(); }
+  void expand(int32_t index);
+  void expandCoalesced(int32_t index);
+  NodeId addPack(int32_t index);
+  void addUnpacks(int32_t index, BufferId gathered);
+  void mergeOutputs(int32_t index, BufferId merged, NodeId view);
+  Node mergedStart(const Bucket &bucket) const;
+  Bytes total(const Bucket &bucket, Bytes MergeMember::*field) const;
+  void replaceMember(NodeId start, NodeId byStart, NodeId byWait);
+  void connect();
+  void touchThroughOutputs();
+  bool number();
+  bool visit(NodeId root, std::vector<uint8_t> &state);
+  void renumber();
+
+  const Problem &problem;
+  llvm::ArrayRef<Bucket> buckets;
+  ExpandedProblem result;
+  /// Of each draft node: whether it is part of the result.
+  std::vector<bool> alive;
+  /// Of each draft node: what must come before it, and the buffers it touches.
+  std::vector<std::vector<NodeId>> preds;
+  std::vector<std::vector<BufferId>> touches;
+  /// Of each original node: the draft node that has its dependences (a member's pack or start), and the one that has
+  /// its users (its start or unpack).
+  std::vector<NodeId> before, after;
+  /// Of each original buffer: the one that stands for it.
+  std::vector<BufferId> bufferImage;
+  /// Draft nodes in their final order.
+  std::vector<NodeId> finalOrder;
+};
+
+std::string Expansion::checkMembers() {
+  std::vector<bool> taken(problem.size(), false);
+  for (auto [index, bucket] : llvm::enumerate(buckets)) {
+    std::string where = "bucket " + std::to_string(index) + ": ";
+    if (bucket.members.size() < 2)
+      return where + "fewer than two members";
+    for (NodeId member : bucket.members) {
+      if (member < 0 || member >= problem.size() || !isMergeable(problem, member))
+        return where + "node " + std::to_string(member) + " cannot be merged";
+      if (problem.nodes[member].mergeKey != problem.nodes[bucket.members.front()].mergeKey)
+        return where + "members of different keys";
+      if (taken[member])
+        return where + "node " + std::to_string(member) + " is merged twice";
+      taken[member] = true;
+    }
+  }
+  return {};
+}
+
+NodeId Expansion::addNode(const Node &node, int32_t bucket) {
+  result.problem.nodes.push_back(node);
+  result.bucketOf.push_back(bucket);
+  result.origin.push_back(kNone);
+  alive.push_back(true);
+  preds.emplace_back();
+  touches.emplace_back();
+  return static_cast<NodeId>(alive.size()) - 1;
+}
+
+BufferId Expansion::addBuffer(Bytes bytes, NodeId def, bool liveOut) {
+  result.problem.buffers.push_back({bytes, def, liveOut});
+  return static_cast<BufferId>(result.problem.buffers.size()) - 1;
+}
+
+Bytes Expansion::total(const Bucket &bucket, Bytes MergeMember::*field) const {
+  Bytes sum = 0;
+  for (NodeId member : bucket.members)
+    sum += problem.members[member].*field;
+  return sum;
+}
+
+Node Expansion::mergedStart(const Bucket &bucket) const {
+  Node start = problem.nodes[bucket.members.front()];
+  start.bytes = 0;
+  for (NodeId member : bucket.members) {
+    start.bytes += problem.nodes[member].bytes;
+    start.issue = std::max(start.issue, problem.nodes[member].issue);
+  }
+  const MergeKey &key = problem.mergeKeys[start.mergeKey];
+  start.cost = bucket.form == BucketForm::Packed
+                   ? key.cost(start.bytes)
+                   : key.coalescedCost(start.bytes, static_cast<int32_t>(bucket.members.size()));
+  start.mergeKey = kNone;
+  return start;
+}
+
+/// Takes a member's start and wait out of the draft.
+void Expansion::replaceMember(NodeId start, NodeId byStart, NodeId byWait) {
+  NodeId wait = problem.members[start].wait;
+  alive[start] = alive[wait] = false;
+  after[start] = byStart;
+  after[wait] = byWait;
+}
+
+/// Adds the kernel that fills a bucket's buffer; the dependences of the members and their fused casts become its own.
+NodeId Expansion::addPack(int32_t index) {
+  NodeId pack = addNode(Node(), index);
+  Bytes read = 0, written = 0;
+  for (NodeId member : buckets[index].members) {
+    const MergeMember &info = problem.members[member];
+    NodeId cast = fusedCast(problem, member);
+    read += cast == kNone ? info.inputBytes : info.castInputBytes;
+    written += info.inputBytes;
+    before[member] = pack;
+    if (cast == kNone) {
+      if (info.input != kNone)
+        touches[pack].push_back(info.input);
+      continue;
+    }
+    alive[cast] = false;
+    before[cast] = after[cast] = pack;
+    dropBuffer(info.input);
+    llvm::copy_if(problem.touches[cast], std::back_inserter(touches[pack]),
+                  [&](BufferId buffer) { return buffer != info.input; });
+  }
+  result.problem.nodes[pack].cost = problem.copyCost(read, written);
+  return pack;
+}
+
+/// Adds the kernels that copy a packed all-gather's result to the members' outputs.
+void Expansion::addUnpacks(int32_t index, BufferId gathered) {
+  const Bucket &bucket = buckets[index];
+  BucketNodes &names = result.buckets[index];
+  auto isSmall = [&](NodeId member) { return problem.members[member].outputBytes <= kSmallUnpackBytes; };
+  NodeId shared = kNone;
+  Bytes sharedBytes = 0;
+  for (NodeId member : bucket.members) {
+    const MergeMember &info = problem.members[member];
+    NodeId unpack = isSmall(member) ? shared : kNone;
+    if (unpack == kNone) {
+      unpack = addNode(Node(), index);
+      preds[unpack].push_back(names.wait);
+      touches[unpack].push_back(gathered);
+    }
+    if (isSmall(member)) {
+      shared = unpack;
+      sharedBytes += info.outputBytes;
+    }
+    Bytes bytes = isSmall(member) ? sharedBytes : info.outputBytes;
+    result.problem.nodes[unpack].cost = problem.copyCost(bytes, bytes);
+    result.problem.buffers[info.output].def = unpack;
+    touches[unpack].push_back(info.output);
+    names.unpacks.push_back(unpack);
+    replaceMember(member, names.start, unpack);
+  }
+}
+
+/// Makes the members' outputs views of `merged`.
+void Expansion::mergeOutputs(int32_t index, BufferId merged, NodeId view) {
+  for (NodeId member : buckets[index].members) {
+    BufferId output = problem.members[member].output;
+    bufferImage[output] = merged;
+    result.problem.buffers[merged].liveOut |= problem.buffers[output].liveOut;
+    dropBuffer(output);
+    replaceMember(member, result.buckets[index].start, view);
+  }
+}
+
+void Expansion::expandCoalesced(int32_t index) {
+  const Bucket &bucket = buckets[index];
+  BucketNodes &names = result.buckets[index];
+  names.start = addNode(mergedStart(bucket), index);
+  Node wait = problem.nodes[problem.members[bucket.members.front()].wait];
+  wait.start = names.start;
+  names.wait = addNode(wait, index);
+  preds[names.wait].push_back(names.start);
+  for (NodeId member : bucket.members) {
+    const MergeMember &info = problem.members[member];
+    for (NodeId node : {names.start, names.wait}) {
+      if (info.input != kNone)
+        touches[node].push_back(info.input);
+      touches[node].push_back(info.output);
+    }
+    result.problem.buffers[info.output].def = names.start;
+    before[member] = names.start;
+    replaceMember(member, names.start, names.wait);
+  }
+}
+
+void Expansion::expand(int32_t index) {
+  const Bucket &bucket = buckets[index];
+  if (bucket.form == BucketForm::Coalesced)
+    return expandCoalesced(index);
+  BucketNodes &names = result.buckets[index];
+  CollectiveKind kind = problem.nodes[bucket.members.front()].collective;
+  bool gathers = kind == CollectiveKind::AllGather, inPlace = kind != CollectiveKind::ReduceScatter;
+  names.pack = addPack(index);
+  names.start = addNode(mergedStart(bucket), index);
+  Node wait = problem.nodes[problem.members[bucket.members.front()].wait];
+  wait.start = names.start;
+  names.wait = addNode(wait, index);
+  preds[names.start].push_back(names.pack);
+  preds[names.wait].push_back(names.start);
+
+  Bytes packedBytes = total(bucket, gathers ? &MergeMember::outputBytes : &MergeMember::inputBytes);
+  BufferId packed = addBuffer(packedBytes, names.pack, /*liveOut=*/false);
+  touches[names.pack].push_back(packed);
+  touches[names.start].push_back(packed);
+  touches[names.wait].push_back(packed);
+  if (gathers)
+    return addUnpacks(index, packed);
+
+  BufferId merged = packed;
+  if (!inPlace) {
+    merged = addBuffer(total(bucket, &MergeMember::outputBytes), names.start, /*liveOut=*/false);
+    touches[names.start].push_back(merged);
+    touches[names.wait].push_back(merged);
+  }
+  names.view = addNode(Node(), index);
+  preds[names.view].push_back(names.wait);
+  touches[names.view].push_back(merged);
+  mergeOutputs(index, merged, names.view);
+}
+
+/// Carries the original edges and touches over to the draft. The buckets' own ones are there.
+void Expansion::connect() {
+  for (NodeId node = 0; node < problem.size(); ++node) {
+    NodeId target = before[node];
+    for (NodeId pred : problem.preds[node]) {
+      NodeId source = after[pred];
+      // Edges inside of a bucket: a member's cast to its start, its start to its wait.
+      bool isOwnWait = target == node && !alive[node];
+      // From start to start: an order of issues, and no business of a pack.
+      bool ordersIssues = problem.nodes[node].kind == NodeKind::Start && problem.nodes[pred].kind == NodeKind::Start;
+      NodeId to = ordersIssues ? after[node] : target;
+      if (!isOwnWait && source != to)
+        preds[to].push_back(source);
+    }
+    if (alive[node])
+      for (BufferId buffer : problem.touches[node])
+        touches[node].push_back(bufferImage[buffer]);
+  }
+}
+
+/// Appends `root` to the final order, behind what it needs. Returns false on a cycle.
+bool Expansion::visit(NodeId root, std::vector<uint8_t> &state) {
+  enum : uint8_t { New, Open, Done };
+  llvm::SmallVector<std::pair<NodeId, size_t>, 16> stack;
+  auto open = [&](NodeId node) {
+    state[node] = Open;
+    stack.push_back({node, 0});
+  };
+  if (state[root] == New)
+    open(root);
+  while (!stack.empty()) {
+    auto &[node, next] = stack.back();
+    if (next == preds[node].size()) {
+      state[node] = Done;
+      finalOrder.push_back(node);
+      stack.pop_back();
+      continue;
+    }
+    NodeId pred = preds[node][next++];
+    if (state[pred] == Open)
+      return false;
+    if (state[pred] == New)
+      open(pred);
+  }
+  return true;
+}
+
+/// Numbers the nodes by a walk of the given order, with a bucket's nodes where its members stood.
+bool Expansion::number() {
+  std::vector<uint8_t> state(alive.size(), 0);
+  for (NodeId node = 0; node < problem.size(); ++node) {
+    NodeId root = alive[node] ? node : after[node];
+    if (!visit(root, state))
+      return false;
+  }
+  return true;
+}
+
+/// Moves the draft to its final numbers.
+void Expansion::renumber() {
+  std::vector<NodeId> rank(alive.size(), kNone);
+  for (auto [position, node] : llvm::enumerate(finalOrder))
+    rank[node] = static_cast<NodeId>(position);
+
+  ExpandedProblem draft = std::move(result);
+  result = ExpandedProblem();
+  Problem &target = result.problem;
+  target.buffers = std::move(draft.problem.buffers);
+  for (Buffer &buffer : target.buffers)
+    if (buffer.def != kNone)
+      buffer.def = rank[buffer.def];
+  auto sortedUnique = [](auto &list) {
+    llvm::sort(list);
+    list.erase(std::unique(list.begin(), list.end()), list.end());
+  };
+  for (NodeId node : finalOrder) {
+    Node copy = draft.problem.nodes[node];
+    copy.mergeKey = kNone;
+    if (copy.start != kNone)
+      copy.start = rank[copy.start];
+    target.nodes.push_back(copy);
+    for (NodeId &pred : preds[node])
+      pred = rank[pred];
+    sortedUnique(preds[node]);
+    sortedUnique(touches[node]);
+    target.preds.append(preds[node]);
+    target.touches.append(touches[node]);
+    result.origin.push_back(node < problem.size() ? node : kNone);
+    result.bucketOf.push_back(draft.bucketOf[node]);
+  }
+  for (NodeId node = 0; node < problem.size(); ++node)
+    result.image.push_back(rank[after[node]]);
+  result.buckets = std::move(draft.buckets);
+  for (BucketNodes &names : result.buckets) {
+    for (NodeId *name : {&names.pack, &names.start, &names.wait, &names.view})
+      *name = *name == kNone ? kNone : rank[*name];
+    for (NodeId &unpack : names.unpacks)
+      unpack = rank[unpack];
+  }
+  target.laneNames = problem.laneNames;
+  target.busyUntil = problem.busyUntil;
+  target.joinsAtEnd = problem.joinsAtEnd;
+  target.regions = problem.regions;
+  for (RegionWork &region : target.regions)
+    for (NodeId &start : region.starts)
+      start = rank[after[start]];
+  target.argumentBytes = problem.argumentBytes;
+  target.copyCost = problem.copyCost;
+  target.finalize();
+}
+
+llvm::Expected<ExpandedProblem> Expansion::run() {
+  if (std::string why = checkMembers(); !why.empty())
+    return llvm::createStringError(why);
+  result.problem.nodes = problem.nodes;
+  result.problem.buffers = problem.buffers;
+  result.bucketOf.assign(problem.size(), kNone);
+  result.buckets.resize(buckets.size());
+  alive.assign(problem.size(), true);
+  preds.resize(problem.size());
+  touches.resize(problem.size());
+  before = after = identityOrder(problem);
+  bufferImage.resize(problem.buffers.size());
+  for (auto [index, image] : llvm::enumerate(bufferImage))
+    image = static_cast<BufferId>(index);
+
+  for (int32_t index = 0; index < static_cast<int32_t>(buckets.size()); ++index)
+    expand(index);
+  connect();
+  if (!number())
+    return llvm::createStringError("a bucket depends on itself");
+  renumber();
+  return std::move(result);
+}
+
+} // namespace
+
+llvm::Expected<ExpandedProblem> commsched::expandBuckets(const Problem &problem, llvm::ArrayRef<Bucket> buckets) {
+  return Expansion(problem, buckets).run();
+}

@@ -1,0 +1,169 @@
+//===- MemoryTree.cpp - Range add and range maximum over positions ---------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Scheduling/Model/MemoryTree.h"
+#include <algorithm>
+#include <cassert>
+
+using namespace commsched;
+
+MemoryTree::MemoryTree(int32_t size) : MemoryTree(std::vector<Bytes>(size, 0)) {}
+
+MemoryTree::MemoryTree(llvm::ArrayRef<Bytes> values) : count(static_cast<int32_t>(values.size())) {
+  while (leaves < count)
+    leaves *= 2;
+  maxima.assign(2 * leaves, kEmpty);
+  added.assign(leaves, 0);
+  std::copy(values.begin(), values.end(), maxima.begin() + leaves);
+  for (int32_t node = leaves - 1; node > 0; --node)
+    pull(node);
+}
+
+void MemoryTree::pull(int32_t node) { maxima[node] = std::max(maxima[2 * node], maxima[2 * node + 1]) + added[node]; }
+
+void MemoryTree::add(int32_t first, int32_t last, Bytes bytes) {
+  if (first >= last || bytes == 0)
+    return;
+  assert(first >= 0 && last <= count && "positions out of range");
+  auto apply = [&](int32_t node) {
+    maxima[node] += bytes;
+    if (node < leaves)
+      added[node] += bytes;
+  };
+  int32_t left = first + leaves, right = last + leaves;
+  for (int32_t l = left, r = right; l < r; l /= 2, r /= 2) {
+    if (l & 1)
+      apply(l++);
+    if (r & 1)
+      apply(--r);
+  }
+  // Only the ancestors of the two border leaves have children that changed without them.
+  int32_t l = left / 2, r = (right - 1) / 2;
+  for (; l != r; l /= 2, r /= 2) {
+    pull(l);
+    pull(r);
+  }
+  for (; l > 0; l /= 2)
+    pull(l);
+}
+
+Bytes MemoryTree::max(int32_t first, int32_t last) const {
+  if (first >= last)
+    return kEmpty;
+  assert(first >= 0 && last <= count && "positions out of range");
+  // The best of the nodes that were taken on either side, with the additions of the ancestors passed so far.
+  Bytes bestLeft = kEmpty, bestRight = kEmpty;
+  int32_t l = first + leaves, r = last + leaves;
+  while (l < r) {
+    if (l & 1)
+      bestLeft = std::max(bestLeft, maxima[l++]);
+    if (r & 1)
+      bestRight = std::max(bestRight, maxima[--r]);
+    l /= 2, r /= 2;
+    // l - 1 and r are the ancestors of what was taken so far.
+    if (bestLeft != kEmpty)
+      bestLeft += added[l - 1];
+    if (bestRight != kEmpty)
+      bestRight += added[r];
+  }
+  for (int32_t up = (l - 1) / 2; bestLeft != kEmpty && up > 0; up /= 2)
+    bestLeft += added[up];
+  for (int32_t up = r / 2; bestRight != kEmpty && up > 0; up /= 2)
+    bestRight += added[up];
+  return std::max(bestLeft, bestRight);
+}
+
+Bytes MemoryTree::value(int32_t position) const {
+  int32_t node = position + leaves;
+  Bytes result = maxima[node];
+  while (node /= 2)
+    result += added[node];
+  return result;
+}
+
+int32_t MemoryTree::argmax() const {
+  if (count == 0)
+    return -1;
+  int32_t node = 1;
+  while (node < leaves)
+    node = maxima[2 * node] >= maxima[2 * node + 1] ? 2 * node : 2 * node + 1;
+  return node - leaves;
+}
+
+int32_t MemoryTree::descend(int32_t first, int32_t last, Bytes limit, bool fromLeft) const {
+  if (first >= last)
+    return -1;
+  assert(first >= 0 && last <= count && "positions out of range");
+  // The nodes that make up the range, from left to right.
+  llvm::SmallVector<int32_t, 64> fromLeftSide, fromRightSide;
+  for (int32_t l = first + leaves, r = last + leaves; l < r; l /= 2, r /= 2) {
+    if (l & 1)
+      fromLeftSide.push_back(l++);
+    if (r & 1)
+      fromRightSide.push_back(--r);
+  }
+  fromLeftSide.append(fromRightSide.rbegin(), fromRightSide.rend());
+  if (!fromLeft)
+    std::reverse(fromLeftSide.begin(), fromLeftSide.end());
+  for (int32_t node : fromLeftSide) {
+    Bytes above = 0;
+    for (int32_t up = node / 2; up > 0; up /= 2)
+      above += added[up];
+    if (maxima[node] + above <= limit)
+      continue;
+    while (node < leaves) {
+      above += added[node];
+      int32_t near = 2 * node + (fromLeft ? 0 : 1);
+      node = maxima[near] + above > limit ? near : near ^ 1;
+    }
+    return node - leaves;
+  }
+  return -1;
+}
+
+int32_t MemoryTree::firstAbove(int32_t first, int32_t last, Bytes limit) const {
+  return descend(first, last, limit, /*fromLeft=*/true);
+}
+
+int32_t MemoryTree::lastAbove(int32_t first, int32_t last, Bytes limit) const {
+  return descend(first, last, limit, /*fromLeft=*/false);
+}
+
+void MemoryTree::assign(int32_t first, llvm::ArrayRef<Bytes> values) {
+  if (values.empty())
+    return;
+  assert(first >= 0 && first + static_cast<int32_t>(values.size()) <= count && "positions out of range");
+  // Level by level: `above` holds what the ancestors of each touched node add. The touched nodes of one level are a
+  // range, and each level has half as many as the one below.
+  int32_t low = first + leaves, high = first + static_cast<int32_t>(values.size()) - 1 + leaves, depth = 0;
+  while ((low >> depth) > 1)
+    ++depth;
+  std::vector<Bytes> above(1, 0), below;
+  for (int32_t shift = depth; shift > 0; --shift) {
+    int32_t from = low >> shift, childFrom = low >> (shift - 1), childTo = high >> (shift - 1);
+    below.resize(childTo - childFrom + 1);
+    for (int32_t child = childFrom; child <= childTo; ++child)
+      below[child - childFrom] = above[child / 2 - from] + added[child / 2];
+    above.swap(below);
+  }
+  for (size_t index = 0; index < values.size(); ++index)
+    maxima[low + index] = values[index] - above[index];
+  for (int32_t shift = 1; shift <= depth; ++shift)
+    for (int32_t node = low >> shift; node <= high >> shift; ++node)
+      pull(node);
+}
+
+std::vector<Bytes> MemoryTree::values() const {
+  std::vector<Bytes> sums(maxima.size(), 0);
+  for (int32_t node = 1; node < leaves; ++node)
+    sums[2 * node] = sums[2 * node + 1] = sums[node] + added[node];
+  std::vector<Bytes> result(count);
+  for (int32_t position = 0; position < count; ++position)
+    result[position] = maxima[leaves + position] + sums[leaves + position];
+  return result;
+}

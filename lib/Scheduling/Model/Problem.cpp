@@ -1,0 +1,151 @@
+//===- Problem.cpp - One block as dense integer arrays ---------------------------------------===//
+
+#include "CommSched/Scheduling/Model/Problem.h"
+#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/Twine.h"
+#include <cassert>
+#include <numeric>
+
+using namespace commsched;
+
+IndexLists IndexLists::transposed(int32_t columns) const {
+  IndexLists result;
+  result.offsets.assign(columns + 1, 0);
+  for (int32_t value : values)
+    ++result.offsets[value + 1];
+  std::partial_sum(result.offsets.begin(), result.offsets.end(), result.offsets.begin());
+  result.values.resize(values.size());
+  std::vector<int32_t> cursor(result.offsets.begin(), result.offsets.end() - 1);
+  for (int32_t row = 0; row < size(); ++row)
+    for (int32_t value : (*this)[row])
+      result.values[cursor[value]++] = row;
+  return result;
+}
+
+void Problem::finalize() {
+  succs = preds.transposed(size());
+  users = touches.transposed(static_cast<int32_t>(buffers.size()));
+}
+
+Order commsched::identityOrder(const Problem &problem) {
+  Order order(problem.size());
+  std::iota(order.begin(), order.end(), 0);
+  return order;
+}
+
+namespace {
+
+/// Checks what a node does because of its regions.
+std::string checkRegion(const Problem &problem, NodeId id) {
+  const Node &node = problem.nodes[id];
+  if (node.region == kNone)
+    return {};
+  if (node.region < 0 || node.region >= static_cast<int32_t>(problem.regions.size()))
+    return "region out of range";
+  if (node.kind != NodeKind::Compute && node.kind != NodeKind::Hybrid)
+    return "a start or wait has a region";
+  const RegionWork &work = problem.regions[node.region];
+  if (work.lanes.empty() != (node.kind == NodeKind::Compute) || (!work.lanes.empty() && work.lanes[0] != node.lane))
+    return "the lanes of its region do not begin with its lane";
+  if (llvm::any_of(work.lanes, [&](LaneId lane) { return lane <= kComputeLane || lane >= problem.numLanes(); }))
+    return "a lane of its region is out of range";
+  if (llvm::any_of(work.starts, [&](NodeId start) {
+        return start < 0 || start >= id || problem.nodes[start].kind != NodeKind::Start;
+      }))
+    return "waits for no earlier start in its region";
+  return {};
+}
+
+/// Whether solvers can add up all times and all sizes.
+std::string checkSums(const Problem &problem) {
+  __int128 time = 0, bytes = 0, traffic = 0;
+  Ns ready = 0;
+  for (const Node &node : problem.nodes) {
+    time += static_cast<__int128>(node.cost) + node.issue;
+    ready = std::max(ready, node.ready);
+    bytes += node.workspace;
+    traffic += node.bytes;
+  }
+  for (const Buffer &buffer : problem.buffers)
+    bytes += buffer.bytes;
+  for (Ns busy : problem.busyUntil)
+    ready = std::max(ready, busy);
+  if (time + ready > kMaxTotalNs)
+    return "the sum of all times is too large";
+  if (bytes > kMaxTotalBytes || traffic > kMaxTotalBytes)
+    return "the sum of all sizes is too large";
+  return {};
+}
+
+/// Checks one node; the caller checks what concerns several.
+std::string checkNode(const Problem &problem, NodeId id) {
+  const Node &node = problem.nodes[id];
+  std::string where = "node " + std::to_string(id) + ": ";
+  if (node.cost < 0 || node.issue < 0 || node.ready < 0 || node.workspace < 0 || node.bytes < 0)
+    return where + "negative cost or size";
+  if (node.lane < 0 || node.lane >= problem.numLanes())
+    return where + "lane out of range";
+  if (node.kind == NodeKind::Wait && node.cost != 0)
+    return where + "a wait has no cost of its own";
+  bool communicates = node.kind == NodeKind::Start || node.kind == NodeKind::Hybrid;
+  if (communicates != (node.lane != kComputeLane))
+    return where + "a start or hybrid has a communication lane, any other node the compute lane";
+  if (node.start != kNone && (node.kind != NodeKind::Wait || node.start < 0 || node.start >= id ||
+                              problem.nodes[node.start].kind != NodeKind::Start))
+    return where + "waits for no earlier start";
+  if (node.mergeKey != kNone && (node.kind != NodeKind::Start || node.mergeKey < 0 ||
+                                 node.mergeKey >= static_cast<int32_t>(problem.mergeKeys.size())))
+    return where + "merge key out of range";
+  if (std::string wrong = checkRegion(problem, id); !wrong.empty())
+    return where + wrong;
+  for (NodeId pred : problem.preds[id])
+    if (pred < 0 || pred >= id)
+      return where + "an edge points backward";
+  if (node.start != kNone && !llvm::is_contained(problem.preds[id], node.start))
+    return where + "no edge from the start to its wait";
+  for (BufferId buffer : problem.touches[id])
+    if (buffer < 0 || buffer >= static_cast<BufferId>(problem.buffers.size()))
+      return where + "touches a buffer out of range";
+  llvm::SmallVector<int32_t, 16> touched(problem.touches[id].begin(), problem.touches[id].end());
+  llvm::sort(touched);
+  if (std::adjacent_find(touched.begin(), touched.end()) != touched.end())
+    return where + "touches a buffer twice";
+  return {};
+}
+
+} // namespace
+
+std::string Problem::validate() const {
+  if (laneNames.empty())
+    return "no compute lane";
+  if (preds.size() != size() || touches.size() != size() || succs.size() != size() ||
+      users.size() != static_cast<int32_t>(buffers.size()))
+    return "edge or touch lists of the wrong size; finalize() not called?";
+  for (NodeId id = 0; id < size(); ++id)
+    if (std::string problem = checkNode(*this, id); !problem.empty())
+      return problem;
+  for (auto [index, buffer] : llvm::enumerate(buffers)) {
+    std::string where = "buffer " + std::to_string(index) + ": ";
+    if (buffer.bytes < 0)
+      return where + "negative size";
+    llvm::ArrayRef<int32_t> touching = users[static_cast<int32_t>(index)];
+    if (buffer.def != kNone && (touching.empty() || touching.front() != buffer.def))
+      return where + "touched before its definition, or not by it";
+  }
+  llvm::DenseSet<int32_t> ended;
+  for (NodeId id = 1; id < size(); ++id) {
+    if (nodes[id].unit == nodes[id - 1].unit)
+      continue;
+    ended.insert(nodes[id - 1].unit);
+    if (nodes[id].unit != kNone && ended.contains(nodes[id].unit))
+      return "node " + std::to_string(id) + ": the nodes of its unit are not consecutive";
+  }
+  if (busyUntil.size() > laneNames.size() || llvm::any_of(busyUntil, [](Ns busy) { return busy < 0; }))
+    return "lanes that are busy from the beginning are out of range";
+  if (std::string wrong = checkSums(*this); !wrong.empty())
+    return wrong;
+  if (!mergeKeys.empty() && members.size() != nodes.size())
+    return "merge keys without members";
+  return {};
+}

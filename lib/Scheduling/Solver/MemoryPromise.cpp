@@ -1,0 +1,432 @@
+//===- MemoryPromise.cpp - What may run now without breaking the memory limit later ------------===//
+
+#include "MemoryPromise.h"
+#include "llvm/ADT/STLExtras.h"
+#include <algorithm>
+#include <cassert>
+
+using namespace commsched;
+
+namespace {
+
+/// Added to the positions of nodes that are gone, so that no maximum is found there.
+constexpr Bytes kGone = MemoryTree::kEmpty;
+
+} // namespace
+
+//===-----------------------------------------------------------------------------------------===//
+// Lists and spans
+//===-----------------------------------------------------------------------------------------===//
+
+bool MemoryPromise::reset(llvm::ArrayRef<NodeId> reference, llvm::ArrayRef<int32_t> inverse, Bytes newLimit) {
+  positions = inverse;
+  limit = newLimit;
+  NodeId size = problem.size();
+  touches.clear();
+  touches.reserve(problem.touches.numValues());
+  firstTouch.resize(size + 1);
+  addedTouches.assign(size, -1);
+  witness.assign(size, -1);
+  buffers.clear();
+  for (const Buffer &buffer : problem.buffers) {
+    BufferState state;
+    state.bytes = buffer.bytes;
+    state.liveOut = buffer.liveOut;
+    buffers.push_back(state);
+  }
+  for (NodeId node = 0; node < size; ++node) {
+    firstTouch[node] = static_cast<int32_t>(touches.size());
+    for (BufferId buffer : problem.touches[node]) {
+      Touch touch;
+      touch.node = node;
+      touch.buffer = buffer;
+      touch.linked = true;
+      touches.push_back(touch);
+    }
+  }
+  firstTouch[size] = static_cast<int32_t>(touches.size());
+  for (NodeId node : reference)
+    for (int32_t index = firstTouch[node]; index < firstTouch[node + 1]; ++index) {
+      BufferState &buffer = buffers[touches[index].buffer];
+      touches[index].prev = buffer.tail;
+      (buffer.tail < 0 ? buffer.head : touches[buffer.tail].next) = index;
+      buffer.tail = index;
+    }
+
+  liveBytes = peakBytes = 0;
+  std::vector<Bytes> profile(size + 1, 0);
+  for (BufferId id = 0; id < static_cast<BufferId>(buffers.size()); ++id) {
+    BufferState &buffer = buffers[id];
+    if (problem.buffers[id].def == kNone && buffer.head >= 0) {
+      buffer.live = true;
+      liveBytes += buffer.bytes;
+    }
+    Span where = span(id);
+    if (where.first < where.last) {
+      profile[where.first] += buffer.bytes;
+      profile[where.last] -= buffer.bytes;
+    }
+  }
+  profile.pop_back();
+  for (int32_t position = 1; position < size; ++position)
+    profile[position] += profile[position - 1];
+  for (int32_t position = 0; position < size; ++position)
+    profile[position] += problem.nodes[reference[position]].workspace;
+  tree = MemoryTree(profile);
+  return tree.max() <= limit;
+}
+
+template <typename Function> void MemoryPromise::forEachTouch(NodeId node, Function function) {
+  for (int32_t index = firstTouch[node]; index < firstTouch[node + 1]; ++index)
+    if (touches[index].linked)
+      function(index);
+  for (int32_t index = addedTouches[node]; index >= 0; index = touches[index].nextAdded)
+    if (touches[index].linked)
+      function(index);
+}
+
+MemoryPromise::Span MemoryPromise::span(BufferId id) const {
+  const BufferState &buffer = buffers[id];
+  bool pending = buffer.head >= 0;
+  if (!pending && !(buffer.live && buffer.liveOut))
+    return {0, 0};
+  int32_t first = buffer.live ? 0 : positions[touches[buffer.head].node];
+  int32_t last = buffer.liveOut ? problem.size() : positions[touches[buffer.tail].node] + 1;
+  return {first, last};
+}
+
+/// Remembers the span of a buffer before the move in progress changes it.
+void MemoryPromise::save(BufferId id) {
+  BufferState &buffer = buffers[id];
+  if (buffer.savedBy == moveNumber)
+    return;
+  buffer.savedBy = moveNumber;
+  saved.push_back({id, span(id), buffer.live});
+}
+
+void MemoryPromise::setNeighbours(const Touch &touch, int32_t afterPrev, int32_t beforeNext) {
+  BufferState &buffer = buffers[touch.buffer];
+  (touch.prev < 0 ? buffer.head : touches[touch.prev].next) = afterPrev;
+  (touch.next < 0 ? buffer.tail : touches[touch.next].prev) = beforeNext;
+}
+
+void MemoryPromise::unlink(int32_t index) {
+  Touch &touch = touches[index];
+  edits.push_back({index, touch, /*linked=*/false});
+  setNeighbours(touch, touch.next, touch.prev);
+  touch.linked = false;
+}
+
+/// Puts a touch behind the touch `after` of its buffer's list, or in front of all where that is -1.
+void MemoryPromise::link(int32_t index, int32_t after) {
+  Touch &touch = touches[index];
+  edits.push_back({index, touch, /*linked=*/true});
+  touch.prev = after;
+  touch.next = after < 0 ? buffers[touch.buffer].head : touches[after].next;
+  touch.linked = true;
+  setNeighbours(touch, index, index);
+}
+
+int32_t MemoryPromise::addTouch(NodeId node, BufferId buffer) {
+  Touch touch;
+  touch.node = node;
+  touch.buffer = buffer;
+  touch.nextAdded = addedTouches[node];
+  touches.push_back(touch);
+  return addedTouches[node] = static_cast<int32_t>(touches.size()) - 1;
+}
+
+/// Links a touch at its place by position, which is behind `notAfter` or before it.
+void MemoryPromise::linkByPosition(int32_t index, int32_t notAfter) {
+  int32_t position = positions[touches[index].node], after = notAfter;
+  while (after >= 0 && positions[touches[after].node] > position)
+    after = touches[after].prev;
+  link(index, after);
+}
+
+/// Lets `to`, which stands before `from`, do what `from` was to do.
+void MemoryPromise::handOver(NodeId from, NodeId to) {
+  forEachTouch(from, [&](int32_t index) {
+    BufferId buffer = touches[index].buffer;
+    save(buffer);
+    unlink(index);
+    linkByPosition(addTouch(to, buffer), touches[index].prev);
+  });
+  retired.push_back(from);
+}
+
+BufferId MemoryPromise::addBuffer(Bytes bytes) {
+  BufferState state;
+  state.bytes = bytes;
+  buffers.push_back(state);
+  BufferId id = static_cast<BufferId>(buffers.size()) - 1;
+  save(id);
+  return id;
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// Moves: begin, steps, and the verdict
+//===-----------------------------------------------------------------------------------------===//
+
+void MemoryPromise::begin() {
+  ++moveNumber;
+  liveBefore = movePeak = liveBytes;
+  touchesBefore = touches.size();
+  buffersBefore = buffers.size();
+  saved.clear();
+  edits.clear();
+  changes.clear();
+  retired.clear();
+}
+
+/// Makes a buffer live. Returns whether that is within the limit.
+bool MemoryPromise::allocate(BufferId id) {
+  save(id);
+  buffers[id].live = true;
+  liveBytes += buffers[id].bytes;
+  movePeak = std::max(movePeak, liveBytes);
+  return liveBytes <= limit;
+}
+
+void MemoryPromise::freeUnused(BufferId id) {
+  BufferState &buffer = buffers[id];
+  if (!buffer.live || buffer.liveOut || buffer.head >= 0)
+    return;
+  buffer.live = false;
+  liveBytes -= buffer.bytes;
+}
+
+/// Runs a node. Returns whether the live bytes stay within the limit while it runs.
+bool MemoryPromise::runInMove(NodeId node) {
+  bool within = true;
+  forEachTouch(node, [&](int32_t index) {
+    BufferId buffer = touches[index].buffer;
+    save(buffer);
+    if (!buffers[buffer].live)
+      within &= allocate(buffer);
+  });
+  movePeak = std::max(movePeak, liveBytes + problem.nodes[node].workspace);
+  within &= liveBytes + problem.nodes[node].workspace <= limit;
+  retire(node);
+  return within;
+}
+
+/// Takes a node out; frees what nobody touches any more.
+void MemoryPromise::retire(NodeId node) {
+  forEachTouch(node, [&](int32_t index) {
+    save(touches[index].buffer);
+    unlink(index);
+    freeUnused(touches[index].buffer);
+  });
+  retired.push_back(node);
+}
+
+/// Compares the saved spans with what they have become.
+void MemoryPromise::collectChanges() {
+  auto add = [&](int32_t first, int32_t last, Bytes bytes) {
+    if (first < last && bytes != 0)
+      changes.push_back({first, last, bytes});
+  };
+  for (const Saved &entry : saved) {
+    Span old = entry.span, now = span(entry.buffer);
+    Bytes bytes = buffers[entry.buffer].bytes;
+    if (old.last <= now.first || now.last <= old.first) {
+      add(old.first, old.last, -bytes);
+      add(now.first, now.last, bytes);
+      continue;
+    }
+    add(now.first, old.first, bytes);
+    add(old.first, now.first, -bytes);
+    add(now.last, old.last, -bytes);
+    add(old.last, now.last, bytes);
+  }
+}
+
+/// Applies the move in progress to the tree if all that remains stays within the limit.
+bool MemoryPromise::admit(NodeId key) {
+  collectChanges();
+  bool rises = llvm::any_of(changes, [](const Change &change) { return change.bytes > 0; });
+  int32_t refusedAt = witness[key];
+  if (rises && refusedAt >= 0 && llvm::none_of(retired, [&](NodeId node) { return positions[node] == refusedAt; })) {
+    Bytes there = tree.value(refusedAt);
+    for (const Change &change : changes)
+      if (change.first <= refusedAt && refusedAt < change.last)
+        there += change.bytes;
+    if (there > limit)
+      return false;
+  }
+  for (const Change &change : changes)
+    tree.add(change.first, change.last, change.bytes);
+  for (NodeId node : retired)
+    tree.add(positions[node], positions[node] + 1, kGone);
+  if (!rises || tree.max() <= limit)
+    return true;
+  witness[key] = tree.argmax();
+  for (const Change &change : changes)
+    tree.add(change.first, change.last, -change.bytes);
+  for (NodeId node : retired)
+    tree.add(positions[node], positions[node] + 1, -kGone);
+  return false;
+}
+
+/// Ends the move in progress: keeps it if it was and stays within the limit, else undoes it.
+bool MemoryPromise::finish(bool withinLimit, NodeId key) {
+  // Without a limit the tree is not needed, and not kept up.
+  if (withinLimit && (limit >= kUnlimited || admit(key))) {
+    peakBytes = std::max(peakBytes, movePeak);
+    return true;
+  }
+  rollBack();
+  return false;
+}
+
+void MemoryPromise::rollBack() {
+  for (const Edit &edit : llvm::reverse(edits)) {
+    Touch &touch = touches[edit.touch];
+    if (edit.linked) {
+      setNeighbours(touch, touch.next, touch.prev);
+      touch = edit.before;
+    } else {
+      touch = edit.before;
+      setNeighbours(touch, edit.touch, edit.touch);
+    }
+  }
+  for (const Saved &entry : saved)
+    buffers[entry.buffer].live = entry.live;
+  while (touches.size() > touchesBefore) {
+    addedTouches[touches.back().node] = touches.back().nextAdded;
+    touches.pop_back();
+  }
+  buffers.resize(buffersBefore);
+  liveBytes = liveBefore;
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// The moves
+//===-----------------------------------------------------------------------------------------===//
+
+bool MemoryPromise::tryRun(llvm::ArrayRef<NodeId> nodes) {
+  begin();
+  bool within = llvm::all_of(nodes, [&](NodeId node) { return runInMove(node); });
+  return finish(within, nodes.back());
+}
+
+void MemoryPromise::run(NodeId node) {
+  begin();
+  bool within = runInMove(node);
+  assert(within && "the first remaining node always fits");
+  (void)within;
+  peakBytes = std::max(peakBytes, movePeak);
+  if (limit >= kUnlimited)
+    return;
+  collectChanges();
+  for (const Change &change : changes)
+    tree.add(change.first, change.last, change.bytes);
+  tree.add(positions[node], positions[node] + 1, kGone);
+  assert(tree.max() <= limit && "a promised step broke the promise");
+}
+
+/// The prelude runs; then a pack reads the inputs, which are not needed for the flight: starts, fused casts and the
+/// waits' hold on the inputs go. The packed buffer is live already.
+void MemoryPromise::readByPack(const BucketMove &move) {
+  for (NodeId wait : move.waits) {
+    BufferId output = problem.members[problem.nodes[wait].start].output;
+    forEachTouch(wait, [&](int32_t index) {
+      if (touches[index].buffer == output)
+        return;
+      save(touches[index].buffer);
+      unlink(index);
+    });
+  }
+  for (NodeId cast : move.fused)
+    retire(cast);
+  for (NodeId start : move.starts)
+    retire(start);
+}
+
+bool MemoryPromise::coalesce(const BucketMove &move) {
+  auto runs = [&](NodeId node) { return runInMove(node); };
+  if (!llvm::all_of(move.prelude, runs) || !llvm::all_of(move.starts, runs))
+    return false;
+  for (NodeId wait : move.waits.drop_front())
+    handOver(wait, move.waits.front());
+  return true;
+}
+
+bool MemoryPromise::tryCoalesced(const BucketMove &move) {
+  begin();
+  return finish(coalesce(move), move.starts.front());
+}
+
+bool MemoryPromise::gather(const BucketMove &move, Bytes gathered, llvm::ArrayRef<NodeId> shared) {
+  if (!llvm::all_of(move.prelude, [&](NodeId node) { return runInMove(node); }))
+    return false;
+  BufferId buffer = addBuffer(gathered);
+  if (!allocate(buffer))
+    return false;
+  readByPack(move);
+  // Both lists ascend: one walk tells the waits that vanish.
+  NodeId unpacksShared = shared.empty() ? kNone : shared.front();
+  for (NodeId wait : shared)
+    if (wait != unpacksShared)
+      handOver(wait, unpacksShared);
+  for (NodeId wait : move.waits) {
+    bool vanished = !shared.empty() && wait == shared.front() && wait != unpacksShared;
+    if (!vanished)
+      link(addTouch(wait, buffer), buffers[buffer].tail);
+    if (!shared.empty() && wait == shared.front())
+      shared = shared.drop_front();
+  }
+  return true;
+}
+
+bool MemoryPromise::tryPackedGather(const BucketMove &move, Bytes gathered, llvm::ArrayRef<NodeId> shared) {
+  begin();
+  return finish(gather(move, gathered, shared), move.starts.front());
+}
+
+/// Lets the users of all members' outputs touch `merged` instead.
+void MemoryPromise::mergeOutputs(const BucketMove &move, BufferId merged) {
+  std::vector<int32_t> users;
+  for (NodeId wait : move.waits) {
+    BufferId output = problem.members[problem.nodes[wait].start].output;
+    save(output);
+    retire(wait);
+    for (int32_t index = buffers[output].head; index >= 0; index = touches[index].next)
+      users.push_back(index);
+    buffers[merged].liveOut |= buffers[output].liveOut;
+  }
+  llvm::sort(users, [&](int32_t a, int32_t b) {
+    return std::pair(positions[touches[a].node], a) < std::pair(positions[touches[b].node], b);
+  });
+  for (int32_t index : users) {
+    unlink(index);
+    touches[index].buffer = merged;
+    link(index, buffers[merged].tail);
+  }
+}
+
+bool MemoryPromise::reduce(const BucketMove &move, Bytes packedBytes, Bytes outputBytes) {
+  if (!llvm::all_of(move.prelude, [&](NodeId node) { return runInMove(node); }))
+    return false;
+  BufferId packed = addBuffer(packedBytes), merged = packed;
+  if (!allocate(packed))
+    return false;
+  readByPack(move);
+  NodeId wait = move.waits.front();
+  if (outputBytes > 0)
+    merged = addBuffer(outputBytes);
+  mergeOutputs(move, merged);
+  // The merged wait stays: it was taken out with the members' waits.
+  retired.erase(llvm::find(retired, wait));
+  link(addTouch(wait, packed), -1);
+  if (merged == packed)
+    return true;
+  link(addTouch(wait, merged), -1);
+  return allocate(merged);
+}
+
+bool MemoryPromise::tryPackedReduction(const BucketMove &move, Bytes packedBytes, Bytes outputBytes) {
+  begin();
+  return finish(reduce(move, packedBytes, outputBytes), move.starts.front());
+}

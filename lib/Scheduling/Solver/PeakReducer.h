@@ -1,0 +1,22 @@
+//===- PeakReducer.h - An order with less live memory -----------------------------------------===//
+//
+// A list scheduler can only promise what its reference keeps. Where the given order is above the limit, this brings it
+// down first: at the position of the peak, what was allocated early is allocated later, and what could have been freed
+// is freed before.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_PEAKREDUCER_H
+#define COMMSCHED_LIB_SCHEDULING_SOLVER_PEAKREDUCER_H
+
+#include "CommSched/Scheduling/Model/Problem.h"
+
+namespace commsched {
+
+/// Moves single nodes of `order` away from the peak until it is at most `limit`, no move helps, or `steps` moves have
+/// been tried (they are counted down). The peak of the result is never above that of `order`. O(log N) a step and
+/// touched buffer.
+Order reducePeak(const Problem &problem, Order order, Bytes limit, int64_t &steps);
+
+} // namespace commsched
+
+#endif // COMMSCHED_LIB_SCHEDULING_SOLVER_PEAKREDUCER_H

@@ -1,0 +1,50 @@
+//===- Portfolio.h - Policies to begin a search with, and steps away from one -----------------===//
+//
+// No policy is best everywhere: what binds (compute, a lane, memory) decides. A search begins with a fixed portfolio,
+// best guesses first, and goes on by changing one knob at a time.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_PORTFOLIO_H
+#define COMMSCHED_LIB_SCHEDULING_SOLVER_PORTFOLIO_H
+
+#include "ListScheduler.h"
+
+namespace commsched {
+
+/// SplitMix64: equal numbers on every machine, which the standard library's distributions do not promise.
+class Generator {
+public:
+  explicit Generator(uint64_t seed) : state(seed) {}
+  uint64_t next() {
+    uint64_t z = (state += 0x9e3779b97f4a7c15ull);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+  }
+  /// Uniform in [0, bound), bound > 0.
+  int64_t below(int64_t bound) { return static_cast<int64_t>(next() % static_cast<uint64_t>(bound)); }
+
+private:
+  uint64_t state;
+};
+
+/// The policies to begin with under `limit`, best guess first.
+std::vector<Policy> portfolio(const ScheduleFacts &facts, Bytes limit);
+
+/// The policy with its deadlines, or one of the sizes of its buckets, a little different.
+Policy nudged(Policy policy, Generator &random);
+
+/// A policy whose deadlines are to be set by an estimate of the makespan.
+Policy aimingPolicy();
+
+/// The knobs of a policy, numbered from 0, and how many values each has. Knobs of buckets come last and do not count
+/// without bucketing.
+int32_t numKnobs(const ScheduleFacts &facts);
+int32_t numValues(int32_t knob);
+
+/// The policy with one knob turned.
+Policy turned(Policy policy, int32_t knob, int32_t value, Bytes limit);
+
+} // namespace commsched
+
+#endif // COMMSCHED_LIB_SCHEDULING_SOLVER_PORTFOLIO_H

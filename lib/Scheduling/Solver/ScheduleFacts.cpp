@@ -1,0 +1,179 @@
+//===- ScheduleFacts.cpp - What the list scheduler knows beforehand ---------------------------===//
+
+#include "ScheduleFacts.h"
+#include "CommSched/Scheduling/Model/Bucketing.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Model/Timeline.h"
+#include "llvm/ADT/STLExtras.h"
+#include <algorithm>
+
+using namespace commsched;
+
+/// A feeder takes at most this part of its start's time.
+static constexpr int64_t kLightFeeder = 4;
+
+ScheduleFacts::ScheduleFacts(const Problem &problem, bool bucketing)
+    : problem(problem), bucketing(bucketing && !problem.mergeKeys.empty()) {
+  mergeable.assign(problem.size(), false);
+  fused.assign(problem.size(), kNone);
+  freeToRun.assign(problem.size(), false);
+  keyBytes.assign(problem.mergeKeys.size(), 0);
+  for (NodeId node = 0; node < problem.size(); ++node) {
+    const Node &info = problem.nodes[node];
+    if (info.kind == NodeKind::Start && this->bucketing && isMergeable(problem, node)) {
+      mergeable[node] = true;
+      fused[node] = fusedCast(problem, node);
+      keyBytes[info.mergeKey] += info.bytes;
+    }
+    freeToRun[node] =
+        info.kind == NodeKind::Compute && info.cost == 0 && info.workspace == 0 && info.region == kNone &&
+        llvm::none_of(problem.touches[node], [&](BufferId buffer) { return problem.buffers[buffer].def == node; });
+  }
+  findIssueOrder();
+  findFeeders();
+  findServants();
+  findPaths();
+  measureLanes();
+}
+
+void ScheduleFacts::findFeeders() {
+  NodeId size = problem.size();
+  // Fed by arguments alone, through other such computes.
+  std::vector<bool> argumentFed(size, false);
+  for (NodeId node = 0; node < size; ++node)
+    argumentFed[node] = problem.nodes[node].kind == NodeKind::Compute && problem.nodes[node].region == kNone &&
+                        llvm::all_of(problem.preds[node], [&](NodeId pred) { return argumentFed[pred]; });
+
+  leader = identityOrder(problem);
+  for (NodeId node = size - 1; node >= 0; --node) {
+    llvm::ArrayRef<NodeId> users = problem.succs[node];
+    if (users.empty() || problem.nodes[node].kind != NodeKind::Compute || problem.nodes[node].pinned ||
+        problem.nodes[node].region != kNone)
+      continue;
+    NodeId start = leader[users.front()];
+    bool feedsOnlyIt = problem.nodes[start].kind == NodeKind::Start &&
+                       llvm::all_of(users, [&](NodeId user) { return leader[user] == start; });
+    // A weight gradient of the last layer is fed by arguments too, but it is work to be placed on its own.
+    bool isLight = problem.nodes[node].cost <= problem.nodes[start].cost / kLightFeeder;
+    if (feedsOnlyIt && isLight && (argumentFed[node] || fused[start] == node))
+      leader[node] = start;
+  }
+
+  entering.assign(size, 0);
+  std::vector<std::vector<NodeId>> lists(size);
+  for (NodeId node = 0; node < size; ++node) {
+    if (leader[node] != node)
+      lists[leader[node]].push_back(node);
+    entering[leader[node]] += static_cast<int32_t>(
+        llvm::count_if(problem.preds[node], [&](NodeId pred) { return leader[pred] != leader[node]; }));
+  }
+  feeders.reserve(size, 0);
+  for (const std::vector<NodeId> &list : lists)
+    feeders.append(list);
+}
+
+void ScheduleFacts::findIssueOrder() {
+  nextIssue.assign(problem.size(), kNone);
+  issuesBefore.assign(problem.size(), 0);
+  for (NodeId node = 0; node < problem.size(); ++node)
+    if (problem.nodes[node].kind == NodeKind::Start)
+      for (NodeId pred : problem.preds[node])
+        if (problem.nodes[pred].kind == NodeKind::Start) {
+          ++issuesBefore[node];
+          nextIssue[pred] = nextIssue[pred] == kNone ? node : nextIssue[pred];
+        }
+}
+
+void ScheduleFacts::findServants() {
+  worksFor.assign(problem.size(), kNone);
+  for (NodeId node = problem.size() - 1; node >= 0; --node) {
+    llvm::ArrayRef<NodeId> users = problem.succs[node];
+    if (users.empty() || problem.nodes[node].kind != NodeKind::Compute)
+      continue;
+    auto master = [&](NodeId user) { return problem.nodes[user].kind == NodeKind::Start ? user : worksFor[user]; };
+    NodeId first = master(users.front());
+    if (llvm::all_of(users, [&](NodeId user) { return master(user) == first; }))
+      worksFor[node] = first;
+  }
+  std::vector<Ns> work(problem.size(), 0);
+  worthDelay.assign(problem.size(), false);
+  for (NodeId node = 0; node < problem.size(); ++node)
+    if (worksFor[node] != kNone)
+      work[worksFor[node]] += problem.nodes[node].cost;
+  for (NodeId node = 0; node < problem.size(); ++node)
+    worthDelay[node] = problem.nodes[node].kind == NodeKind::Start && work[node] > problem.nodes[node].cost;
+}
+
+void ScheduleFacts::findPaths() {
+  tail.assign(problem.size(), 0);
+  for (NodeId node = problem.size() - 1; node >= 0; --node) {
+    for (NodeId user : problem.succs[node])
+      tail[node] = std::max(tail[node], tail[user] + problem.nodes[user].cost);
+    criticalPath = std::max(criticalPath, tail[node] + problem.nodes[node].cost);
+  }
+}
+
+void ScheduleFacts::measureLanes() {
+  load.assign(problem.numLanes(), 0);
+  for (const Node &node : problem.nodes) {
+    load[node.lane] += node.cost;
+    if (node.kind == NodeKind::Start)
+      load[kComputeLane] += node.issue;
+    if (node.kind == NodeKind::Hybrid)
+      load[kComputeLane] += node.cost;
+    if (node.kind == NodeKind::Hybrid && node.region != kNone)
+      for (LaneId lane : llvm::ArrayRef<LaneId>(problem.regions[node.region].lanes).drop_front())
+        load[lane] += node.cost;
+  }
+  auto busiest = std::max_element(load.begin() + 1, load.end());
+  if (load.size() < 2 || *busiest == 0)
+    return;
+  busiestLoad = *busiest;
+  std::vector<Ns> costs;
+  for (const Node &node : problem.nodes)
+    if (node.kind == NodeKind::Start && node.lane == busiest - load.begin())
+      costs.push_back(node.cost);
+  llvm::sort(costs);
+  Ns sum = 0;
+  for (Ns cost : costs) {
+    medianCollective = cost;
+    sum += cost;
+    if (sum * 2 >= busiestLoad)
+      return;
+  }
+}
+
+Reference::Reference(const ScheduleFacts &facts, Order given) : order(std::move(given)) {
+  const Problem &problem = facts.problem;
+  NodeId size = problem.size();
+  position.resize(size);
+  computeBefore.assign(size + 1, 0);
+  for (int32_t at = 0; at < size; ++at) {
+    const Node &node = problem.nodes[order[at]];
+    bool computes = node.kind == NodeKind::Compute || node.kind == NodeKind::Hybrid;
+    position[order[at]] = at;
+    computeBefore[at + 1] = computeBefore[at] + (computes ? node.cost : 0);
+  }
+  need.assign(size, kNever);
+  sink.assign(size, false);
+  // The first user of a gather counts even if nothing follows it: the block's last matmul has no user.
+  std::vector<int32_t> firstUser(size, kNever);
+  for (NodeId node : llvm::reverse(order)) {
+    for (NodeId user : problem.succs[node]) {
+      const Node &info = problem.nodes[user];
+      bool passesOn = info.kind == NodeKind::Wait || info.kind == NodeKind::Start ||
+                      (info.kind == NodeKind::Compute && info.cost == 0);
+      bool isLast = need[user] == kNever && problem.succs[user].empty();
+      need[node] = std::min(need[node], passesOn ? need[user] : isLast ? kNever : position[user]);
+      firstUser[node] = std::min(firstUser[node], passesOn ? firstUser[user] : position[user]);
+    }
+    const Node &info = problem.nodes[node];
+    if (info.kind != NodeKind::Start || need[node] != kNever)
+      continue;
+    if (info.collective == CollectiveKind::AllGather)
+      need[node] = firstUser[node];
+    sink[node] = need[node] == kNever;
+  }
+  peak = peakOf(problem, order);
+  makespan = makespanOf(problem, order);
+}

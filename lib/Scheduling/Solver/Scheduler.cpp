@@ -1,0 +1,153 @@
+//===- Scheduler.cpp - Order and buckets under a hard peak limit -------------------------------===//
+
+#include "CommSched/Scheduling/Solver/Scheduler.h"
+#include "CommSched/Scheduling/Bounds/Bounds.h"
+#include "CommSched/Scheduling/Model/KeepTogether.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Model/Timeline.h"
+#include "PeakReducer.h"
+#include "Search.h"
+#include "StartOutcomes.h"
+#include "llvm/ADT/STLExtras.h"
+#include <algorithm>
+
+using namespace commsched;
+
+namespace {
+
+/// Of the effort, what may be spent to bring the given order below the limit, in percent.
+constexpr int64_t kReducePercent = 50;
+constexpr int64_t kMillion = 1000000;
+/// A search ends at an answer that is at most this much longer than a lower bound, in millionths.
+constexpr int64_t kCloseEnoughPpm = 200;
+/// A bound takes the time of about N * N / 360 steps, and is only worth its time if that is at most this share of the
+/// effort, in percent.
+constexpr int64_t kBoundDivisor = 360, kBoundPercent = 10;
+
+bool needsCopy(const Problem &problem, const ScheduleOptions &options) {
+  return options.allGatherCap >= 0 || options.reduceScatterCap >= 0 || options.allReduceCap >= 0 ||
+         llvm::any_of(problem.nodes, [](const Node &node) { return node.pinned; });
+}
+
+/// The problem with the caps of the options, and with edges that keep the order of pinned nodes.
+Problem constrained(const Problem &problem, const ScheduleOptions &options) {
+  Problem result = problem;
+  for (MergeKey &key : result.mergeKeys) {
+    Bytes cap = key.kind == CollectiveKind::AllGather       ? options.allGatherCap
+                : key.kind == CollectiveKind::ReduceScatter ? options.reduceScatterCap
+                                                            : options.allReduceCap;
+    if (cap >= 0)
+      key.cap = key.cap < 0 ? cap : std::min(key.cap, cap);
+  }
+  result.preds = IndexLists();
+  NodeId lastPinned = kNone;
+  for (NodeId node = 0; node < problem.size(); ++node) {
+    llvm::SmallVector<NodeId, 8> preds(problem.preds[node]);
+    if (problem.nodes[node].pinned) {
+      if (lastPinned != kNone && !llvm::is_contained(preds, lastPinned))
+        preds.insert(llvm::lower_bound(preds, lastPinned), lastPinned);
+      lastPinned = node;
+    }
+    result.preds.append(preds);
+  }
+  result.finalize();
+  return result;
+}
+
+Bytes limitOf(Bytes inputPeak, const ScheduleOptions &options) {
+  if (options.memoryLimitBytes >= 0)
+    return options.memoryLimitBytes;
+  return inputPeak + mulDiv(inputPeak, options.memoryBudgetPpm, kMillion);
+}
+
+/// One call of schedule(), on a problem that has the options' caps and pins.
+class Solver {
+public:
+  Solver(const Problem &problem, const ScheduleOptions &options) : problem(problem), options(options) {}
+
+  ScheduleResult run() {
+    Order given = identityOrder(problem);
+    result.inputMakespan = makespanOf(problem, given, options.slowDown);
+    result.inputPeak = peakOf(problem, given);
+    result.limit = limitOf(result.inputPeak, options);
+    effort = options.effort < 0 ? defaultEffort(problem.size()) : options.effort;
+    given = belowLimit(std::move(given));
+    limit = std::max(result.limit, peakOf(problem, given));
+
+    ScheduleFacts orderOnly(problem, /*bucketing=*/false);
+    Search alone(orderOnly, options, given, limit);
+    alone.run(effort, targetOf(/*bucketing=*/false));
+    count(alone);
+    ScheduleFacts withBuckets(problem, options.bucketing);
+    if (llvm::is_contained(withBuckets.mergeable, true)) {
+      // Whatever the order alone reaches is an answer with buckets too, so that allowing them never costs time.
+      Search joint(withBuckets, options, std::move(given), limit);
+      joint.adopt(alone);
+      joint.run(effort, targetOf(/*bucketing=*/true));
+      count(joint);
+      take(joint);
+    } else {
+      take(alone);
+    }
+    return std::move(result);
+  }
+
+private:
+  /// An order within the limit, or as close to it as the share of the effort for that allows.
+  Order belowLimit(Order order) {
+    if (result.inputPeak <= result.limit)
+      return order;
+    int64_t steps = std::max<int64_t>(mulDiv(effort, kReducePercent, 100), problem.size()), before = steps;
+    Order reduced = reducePeak(problem, order, result.limit, steps);
+    auto accept = [&](llvm::ArrayRef<NodeId> candidate) { return peakOf(problem, candidate) < result.inputPeak; };
+    order = keepTogether(problem, std::move(reduced), accept).value_or(order);
+    result.steps = before - steps;
+    effort -= result.steps;
+    return order;
+  }
+
+  /// The makespan at which a search has nothing left to do.
+  Ns targetOf(bool bucketing) const {
+    BoundOptions bounds;
+    bounds.limit = limit;
+    int64_t steps = mulDiv(problem.size(), problem.size(), kBoundDivisor);
+    if (steps <= mulDiv(effort, kBoundPercent, 100)) {
+      Ns bound = bucketing ? jointLowerBound(problem, bounds).withLimit : lowerBound(problem, bounds).withLimit;
+      return bound + mulDiv(bound, kCloseEnoughPpm, kMillion);
+    }
+    // Nothing is shorter than the load of a lane, which merging may lower.
+    return bucketing ? 0 : *llvm::max_element(ScheduleFacts(problem, /*bucketing=*/false).load);
+  }
+
+  void count(const Search &search) {
+    result.steps += search.steps();
+    result.incumbents += search.incumbents();
+    if (result.defect.empty())
+      result.defect = search.defect();
+  }
+
+  void take(const Search &search) {
+    result.buckets = search.best().buckets;
+    result.expanded = search.expanded();
+    result.order = search.order();
+    result.makespan = search.makespan();
+    result.peak = search.peak();
+    result.withinLimit = result.peak <= result.limit;
+    result.starts = outcomesOfStarts(problem, result, options.slowDown);
+  }
+
+  const Problem &problem;
+  const ScheduleOptions &options;
+  ScheduleResult result;
+  int64_t effort = 0;
+  Bytes limit = 0;
+};
+
+} // namespace
+
+ScheduleResult commsched::schedule(const Problem &given, const ScheduleOptions &options) {
+  if (!needsCopy(given, options))
+    return Solver(given, options).run();
+  Problem copy = constrained(given, options);
+  return Solver(copy, options).run();
+}

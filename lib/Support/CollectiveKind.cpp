@@ -1,0 +1,22 @@
+//===- CollectiveKind.cpp - Names of collectives ------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// The spelling of the dialect, the profiles and the reports.
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Support/CollectiveKind.h"
+
+using namespace commsched;
+
+llvm::StringRef commsched::stringify(CollectiveKind kind) {
+  static constexpr llvm::StringLiteral names[] = {"all_gather", "reduce_scatter", "all_reduce", "all_to_all",
+                                                  "broadcast",  "reduce",         "gather",     "scatter",
+                                                  "permute",    "send",           "recv",       "barrier"};
+  return names[static_cast<unsigned>(kind)];
+}

@@ -1,0 +1,284 @@
+//===- Bucketing.cpp - Carry out buckets and orders in IR -------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Transforms/Rewrites/BucketWriter.h"
+#include "CommSched/Analysis/Costs/MeasuredKeys.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+
+using namespace mlir;
+using namespace commsched;
+using namespace commsched::comm;
+
+void commsched::applyOrder(Block &block, ArrayRef<Operation *> ops) {
+  bool hasTerminator = !block.empty() && block.back().hasTrait<OpTrait::IsTerminator>();
+  Operation *terminator = hasTerminator ? &block.back() : nullptr;
+  for (Operation *op : ops)
+    op->moveBefore(&block, terminator ? terminator->getIterator() : block.end());
+}
+
+/// The element type of a member.
+static Type getElementType(const LoadedBlock &loaded, NodeId member) {
+  auto start = cast<CollectiveOpInterface>(loaded.nodes[member]);
+  return cast<ShapedType>(start.getCollectiveInputs().front().getType()).getElementType();
+}
+
+/// Whether a bucket goes as bytes.
+static bool isByteView(const LoadedBlock &loaded, const Bucket &bucket) {
+  Type first = getElementType(loaded, bucket.members.front());
+  return bucket.form == BucketForm::Packed &&
+         llvm::any_of(bucket.members, [&](NodeId member) { return getElementType(loaded, member) != first; });
+}
+
+/// A bucket's start, of one measured member at least, has the sum of the members' times where the key's cost has the
+/// sum of what the key says for them.
+static MergeKey fitToMembers(const LoadedBlock &loaded, const Bucket &bucket, const MergeKey &key) {
+  bool any = llvm::any_of(bucket.members,
+                          [&](NodeId member) { return isMeasured(cast<CollectiveOpInterface>(loaded.nodes[member])); });
+  Ns measured = 0, modelled = 0;
+  for (NodeId member : bucket.members) {
+    const Node &node = loaded.problem.nodes[member];
+    measured = std::min<Ns>(kMaxNs, measured + node.cost);
+    modelled = std::min<Ns>(kMaxNs, modelled + key.cost(node.bytes));
+  }
+  return any && modelled > 0 ? scaledKey(key, measured, modelled) : key;
+}
+
+void commsched::priceBuckets(LoadedBlock &loaded, ArrayRef<Bucket> buckets, const OperationCosts &costs) {
+  for (const Bucket &bucket : buckets) {
+    NodeId first = bucket.members.front();
+    auto start = cast<CollectiveOpInterface>(loaded.nodes[first]);
+    Type byte = IntegerType::get(start.getContext(), 8);
+    auto curve = !isByteView(loaded, bucket) ? costs.curveOf(start)
+                                             : costs.model().curve(start.getCollectiveKind(), costs.shapeOf(start),
+                                                                   elementTypeOf(RankedTensorType::get({1}, byte)),
+                                                                   start.getGroupAttr().getValue());
+    MergeKey key = loaded.problem.mergeKeys[loaded.problem.nodes[first].mergeKey];
+    key.cost = [curve](Bytes bytes) { return (*curve)(bytes); };
+    key = fitToMembers(loaded, bucket, key);
+    for (NodeId member : bucket.members)
+      loaded.problem.nodes[member].mergeKey = static_cast<int32_t>(loaded.problem.mergeKeys.size());
+    loaded.problem.mergeKeys.push_back(std::move(key));
+  }
+}
+
+void commsched::comparePrediction(Block &block, const OperationCosts &costs, CollectiveOrder collectiveOrder,
+                                  Ns makespan, Bytes peak, StringRef pass) {
+  LoadedBlock applied = loadBlock(block, costs, {collectiveOrder});
+  if (!applied.defect.empty() || applied.cutValues > 0)
+    return; // an error was emitted, or what was cut depends on the number of operations
+  Order order = identityOrder(applied.problem);
+  Ns madeMakespan = makespanOf(applied.problem, order, applied.slowDown);
+  Bytes madePeak = peakOf(applied.problem, order);
+  if (madeMakespan != makespan || madePeak != peak)
+    emitWarning(block.getParentOp()->getLoc())
+        << "the rewritten block takes " << madeMakespan << " ns and " << madePeak << " bytes where " << pass
+        << " predicted " << makespan << " ns and " << peak << " bytes; please report this";
+}
+
+namespace {
+
+/// Makes the operations of one bucket. They stand anywhere until the order is applied.
+class BucketWriter {
+public:
+  /// `cost`: of the bucket's start.
+  BucketWriter(const LoadedBlock &loaded, const Bucket &bucket, const BucketNodes &nodes, Ns cost,
+               std::vector<Operation *> &opOf)
+      : loaded(loaded), bucket(bucket), nodes(nodes), cost(cost), opOf(opOf), byteView(isByteView(loaded, bucket)),
+        builder(loaded.nodes.getBlock().getParentOp()) {
+    builder.setInsertionPointToStart(&loaded.nodes.getBlock());
+    for (NodeId member : bucket.members) {
+      starts.push_back(cast<CollectiveOpInterface>(loaded.nodes[member]));
+      waits.push_back(cast<WaitOp>(loaded.nodes[loaded.problem.members[member].wait]));
+      NodeId fused = bucket.form == BucketForm::Packed ? fusedCast(loaded.problem, member) : kNone;
+      casts.push_back(fused == kNone ? nullptr : loaded.nodes[fused]);
+    }
+  }
+
+  void write() {
+    if (bucket.form == BucketForm::Coalesced)
+      writeCoalesced();
+    else if (starts.front().getCollectiveKind() == CollectiveKind::AllGather)
+      writePackedGather();
+    else
+      writePackedReduction();
+    eraseMembers();
+  }
+
+private:
+  /// The locations of all members together.
+  template <typename Ops> Location fuse(const Ops &ops) {
+    SmallVector<Location> locations;
+    for (auto op : ops)
+      locations.push_back(op.getLoc());
+    return builder.getFusedLoc(locations);
+  }
+
+  static ShapedType inputType(CollectiveOpInterface start) {
+    return cast<ShapedType>(start.getCollectiveInputs().front().getType());
+  }
+  static ShapedType outputType(WaitOp wait) { return cast<ShapedType>(wait->getResult(0).getType()); }
+
+  /// What the pack reads: the operand of a fused cast, else the start's input.
+  SmallVector<Value> packInputs() {
+    SmallVector<Value> inputs;
+    for (auto [start, cast] : llvm::zip_equal(starts, casts))
+      inputs.push_back(cast ? cast->getOperand(0) : start.getCollectiveInputs().front());
+    return inputs;
+  }
+
+  /// The type of a bucket's buffer; its elements are bytes in a byte view.
+  RankedTensorType flat(int64_t elements) {
+    Type element = byteView ? builder.getI8Type() : inputType(starts.front()).getElementType();
+    return RankedTensorType::get({elements}, element);
+  }
+
+  Location startLoc() {
+    SmallVector<Location> locations;
+    for (CollectiveOpInterface start : starts)
+      locations.push_back(start->getLoc());
+    return builder.getFusedLoc(locations);
+  }
+
+  WaitOp makeWait(Operation *start) {
+    opOf[nodes.start] = start;
+    auto wait = WaitOp::create(builder, fuse(waits), start->getResult(0), ValueRange());
+    opOf[nodes.wait] = wait;
+    return wait;
+  }
+
+  /// A start like the first member's, but over these inputs and destinations, with these results.
+  Operation *makeStart(ValueRange inputs, ValueRange dests, ArrayRef<Type> results) {
+    Operation *first = starts.front();
+    OperationState state(startLoc(), first->getName());
+    state.addOperands(inputs);
+    state.addOperands(dests);
+    state.addTypes(FutureType::get(builder.getContext(), results));
+    state.propertiesAttr = first->getPropertiesAsAttribute();
+    NamedAttrList properties(cast<DictionaryAttr>(state.propertiesAttr));
+    properties.set("operandSegmentSizes", builder.getDenseI32ArrayAttr({static_cast<int32_t>(inputs.size()),
+                                                                        static_cast<int32_t>(dests.size())}));
+    state.propertiesAttr = properties.getDictionary(builder.getContext());
+    // The cost model knows nothing of what the members took.
+    if (llvm::any_of(starts, isMeasured))
+      state.addAttribute(CommDialect::kCostAttrName,
+                         CostAttr::get(builder.getContext(), /*flops=*/std::nullopt, /*bytes=*/std::nullopt,
+                                       /*workspace=*/std::nullopt, cost));
+    return builder.create(state);
+  }
+
+  void writeCoalesced() {
+    SmallVector<Value> inputs;
+    SmallVector<Type> results;
+    for (auto [start, wait] : llvm::zip_equal(starts, waits)) {
+      inputs.push_back(start.getCollectiveInputs().front());
+      results.push_back(wait->getResult(0).getType());
+    }
+    WaitOp merged = makeWait(makeStart(inputs, {}, results));
+    for (auto [wait, result] : llvm::zip_equal(waits, merged->getResults()))
+      wait->getResult(0).replaceAllUsesWith(result);
+  }
+
+  void writePackedGather() {
+    SmallVector<int64_t> sizes;
+    SmallVector<Type> types;
+    for (CollectiveOpInterface start : starts) {
+      sizes.push_back(byteView ? *getStaticBytes(inputType(start)) : inputType(start).getNumElements());
+      types.push_back(inputType(start).getElementType());
+    }
+    int64_t slice = llvm::sum_of(sizes);
+    int64_t ranks = loaded.problem.mergeKeys[loaded.problem.nodes[bucket.members.front()].mergeKey].ranks;
+    auto pack = FsdpAllGatherCopyInOp::create(builder, startLoc(), flat(slice), flat(slice * ranks), packInputs(),
+                                              Value(), starts.front().getGroupAttr(),
+                                              byteView ? builder.getTypeArrayAttr(types) : ArrayAttr());
+    opOf[nodes.pack] = pack;
+    WaitOp wait = makeWait(makeStart(pack.getSlice(), pack.getBuffer(), {flat(slice * ranks)}));
+    writeUnpacks(wait->getResult(0), sizes);
+  }
+
+  /// One operation per distinct unpack node, with the members that share it.
+  void writeUnpacks(Value gathered, ArrayRef<int64_t> sizes) {
+    llvm::MapVector<NodeId, SmallVector<int64_t>> membersOf;
+    for (auto [index, unpack] : llvm::enumerate(nodes.unpacks))
+      membersOf[unpack].push_back(index);
+    for (auto &[unpack, members] : membersOf) {
+      SmallVector<Type> types;
+      SmallVector<Location> locations;
+      for (int64_t member : members) {
+        types.push_back(outputType(waits[member]));
+        locations.push_back(waits[member].getLoc());
+      }
+      auto all = members.size() == bucket.members.size() ? DenseI64ArrayAttr() : builder.getDenseI64ArrayAttr(members);
+      auto op = FsdpSplitWithSizesCopyOp::create(builder, builder.getFusedLoc(locations), types, gathered, ValueRange(),
+                                                 builder.getDenseI64ArrayAttr(sizes), all);
+      opOf[unpack] = op;
+      for (auto [member, piece] : llvm::zip_equal(members, op.getPieces()))
+        waits[member]->getResult(0).replaceAllUsesWith(piece);
+    }
+  }
+
+  void writePackedReduction() {
+    bool scatter = starts.front().getCollectiveKind() == CollectiveKind::ReduceScatter;
+    int64_t ranks = loaded.problem.mergeKeys[loaded.problem.nodes[bucket.members.front()].mergeKey].ranks;
+    int64_t elements = 0;
+    SmallVector<int64_t> sizes;
+    SmallVector<Type> types;
+    for (auto [start, wait] : llvm::zip_equal(starts, waits)) {
+      elements += inputType(start).getNumElements();
+      sizes.push_back(outputType(wait).getNumElements());
+      types.push_back(outputType(wait));
+    }
+    auto pack = FsdpChunkCatOp::create(builder, startLoc(), flat(elements), packInputs(), Value(), scatter ? ranks : 1);
+    opOf[nodes.pack] = pack;
+    SmallVector<Value, 1> dests;
+    if (!scatter)
+      dests.push_back(pack.getResult());
+    WaitOp wait = makeWait(makeStart(pack.getResult(), dests, {flat(llvm::sum_of(sizes))}));
+    auto view = FsdpSplitWithSizesOp::create(builder, fuse(waits), types, wait->getResult(0),
+                                             builder.getDenseI64ArrayAttr(sizes));
+    opOf[nodes.view] = view;
+    for (auto [member, piece] : llvm::zip_equal(waits, view.getPieces()))
+      member->getResult(0).replaceAllUsesWith(piece);
+  }
+
+  void eraseMembers() {
+    for (auto [start, wait, cast] : llvm::zip_equal(starts, waits, casts)) {
+      wait->erase();
+      start->erase();
+      if (cast)
+        cast->erase();
+    }
+  }
+
+  const LoadedBlock &loaded;
+  const Bucket &bucket;
+  const BucketNodes &nodes;
+  Ns cost;
+  std::vector<Operation *> &opOf;
+  /// Whether the members have several element types: their bytes are packed.
+  bool byteView;
+  OpBuilder builder;
+  SmallVector<CollectiveOpInterface> starts;
+  SmallVector<WaitOp> waits;
+  SmallVector<Operation *> casts;
+};
+
+} // namespace
+
+void commsched::applySchedule(const LoadedBlock &loaded, ArrayRef<Bucket> buckets, const ExpandedProblem &expanded,
+                              ArrayRef<NodeId> order) {
+  std::vector<Operation *> opOf(expanded.problem.size(), nullptr);
+  for (NodeId node = 0; node < expanded.problem.size(); ++node)
+    if (NodeId origin = expanded.origin[node]; origin != kNone)
+      opOf[node] = loaded.nodes[origin];
+  for (auto [bucket, nodes] : llvm::zip_equal(buckets, expanded.buckets))
+    BucketWriter(loaded, bucket, nodes, expanded.problem.nodes[nodes.start].cost, opOf).write();
+  std::vector<Operation *> ops;
+  for (NodeId node : order)
+    ops.push_back(opOf[node]);
+  applyOrder(loaded.nodes.getBlock(), ops);
+}

@@ -1,0 +1,226 @@
+//===- CommBucket.cpp - The pass comm-bucket --------------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// Says which collectives may be merged, has the greedy rule merge them by bytes, and carries that out. The form of the
+// merged operations is Transforms/Bucketing's.
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Analysis/Casts.h"
+#include "CommSched/Analysis/ScheduleSignature.h"
+#include "CommSched/Analysis/Storage.h"
+#include "CommSched/Scheduling/Inductor/GreedyBuckets.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Transforms/Passes.h"
+#include "CommSched/Transforms/Rewrites/BucketWriter.h"
+#include "CommSched/Transforms/Rewrites/TrafficCheck.h"
+#include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
+#include "RewriteRemarks.h"
+
+namespace commsched {
+#define GEN_PASS_DEF_COMMBUCKET
+#include "CommSched/Transforms/Passes.h.inc"
+} // namespace commsched
+
+using namespace mlir;
+using namespace commsched;
+using namespace commsched::comm;
+
+namespace {
+
+/// What `op` casts or views, or null where it does neither.
+Value getCastOrViewed(Operation *op) {
+  if (isElementTypeCast(op))
+    return op->getOperand(0);
+  if (op->getNumResults() != 1 || isa<WaitOp>(op))
+    return {};
+  return getAliasedValue(op->getResult(0));
+}
+
+/// An argument of the function.
+bool isFunctionArgument(Value value) {
+  auto argument = dyn_cast<BlockArgument>(value);
+  return argument && argument.getOwner()->isEntryBlock() &&
+         argument.getOwner()->getParentOp()->hasTrait<OpTrait::IsIsolatedFromAbove>();
+}
+
+/// A parameter's shard: an argument of the function, or casts and views of one; by the exact rule at most one cast.
+bool isParameter(Value value, bool exact) {
+  Operation *def = value.getDefiningOp();
+  if (exact)
+    return isFunctionArgument(def && isElementTypeCast(def) ? def->getOperand(0) : value);
+  for (; def; def = value.getDefiningOp()) {
+    value = getCastOrViewed(def);
+    if (!value)
+      return false;
+  }
+  return isFunctionArgument(value);
+}
+
+/// Whether only the function's results see the value. What a loop yields is none of them.
+bool isOutput(Value value) {
+  return llvm::all_of(value.getUsers(), [](Operation *user) {
+    return user->hasTrait<OpTrait::ReturnLike>() && user->getParentOp()->hasTrait<OpTrait::IsIsolatedFromAbove>();
+  });
+}
+
+/// A gradient: only the outputs see the value, through a chain of casts and views at most; by the exact rule through
+/// one cast at most.
+bool onlyReachesOutputs(Value value, bool exact) {
+  for (bool isFirst = true; !isOutput(value); isFirst = false) {
+    if (!value.hasOneUse() || (exact && !isFirst))
+      return false;
+    Operation *user = *value.user_begin();
+    if (getCastOrViewed(user) != value || (exact && !isElementTypeCast(user)))
+      return false;
+    value = user->getResult(0);
+  }
+  return true;
+}
+
+/// What keeps a node that has the form from being merged, or empty.
+StringRef findObstacle(const Problem &problem, NodeId node) {
+  const Node &start = problem.nodes[node];
+  if (start.mergeKey == kNone)
+    return "its input or its result may be one of several buffers";
+  if (start.pinned || problem.nodes[problem.members[node].wait].pinned)
+    return "it, or its wait, is pinned";
+  if (start.unit != kNone || problem.nodes[problem.members[node].wait].unit != kNone)
+    return "it, or its wait, belongs to a unit (comm.unit), which stays as it is";
+  if (!isMergeable(problem, node))
+    return "its wait has to follow more than its start";
+  return "";
+}
+
+struct CommBucketPass : public commsched::impl::CommBucketBase<CommBucketPass> {
+  using CommBucketBase::CommBucketBase;
+
+  LogicalResult initialize(MLIRContext *context) final {
+    if (kinds.empty())
+      kinds = {"all_gather", "reduce_scatter", "all_reduce"};
+    for (const std::string &kind : kinds)
+      if (kind != "all_gather" && kind != "reduce_scatter" && kind != "all_reduce")
+        return emitError(UnknownLoc::get(context)) << "comm-bucket merges no collectives of kind '" << kind << "'";
+    model = loadCostModel(context, machine);
+    return success(model != nullptr);
+  }
+
+  void runOnOperation() final {
+    OperationCosts costs(*model);
+    for (Block *block : findSchedulableBlocks(getOperation()))
+      if (failed(bucketBlock(*block, costs)))
+        return signalPassFailure();
+    stampSignature(getOperation());
+  }
+
+private:
+  /// Why `start` is not to be merged; empty where it may be.
+  StringRef findObstacle(CollectiveOpInterface start, const Problem &problem, NodeId node) const {
+    if (!llvm::is_contained(kinds, stringify(start.getCollectiveKind())))
+      return "its kind is not among those to merge";
+    if (StringRef obstacle = findMergeObstacle(start); !obstacle.empty())
+      return obstacle;
+    if (StringRef obstacle = ::findObstacle(problem, node); !obstacle.empty() || !(fsdpOnly || fsdpExact))
+      return obstacle;
+    if (isa<AllReduceOp>(*start))
+      return "it is an all-reduce: fully sharded parameters are gathered and scattered";
+    if (isa<AllGatherOp>(*start) && !isParameter(start.getCollectiveInputs().front(), fsdpExact))
+      return "it does not gather an argument of the function";
+    if (isa<ReduceScatterOp>(*start)) {
+      auto wait = cast<WaitOp>(*start.getCollectiveFuture().user_begin());
+      if (!onlyReachesOutputs(wait->getResult(0), fsdpExact))
+        return "its result is used by more than the outputs";
+    }
+    return "";
+  }
+
+  LoadOptions makeLoadOptions() const {
+    LoadOptions options;
+    options.bucketing = true;
+    // Which collectives go together is for the caps to say; each bucket is priced by its members afterwards.
+    options.separatesMeasured = false;
+    if (mixedTypes)
+      options.mixedTypes = form == BucketForm::Packed ? MixedTypes::Gathers : MixedTypes::All;
+    return options;
+  }
+
+  LogicalResult bucketBlock(Block &block, const OperationCosts &costs) {
+    LoadedBlock loaded = loadBlock(block, costs, makeLoadOptions());
+    if (!loaded.defect.empty())
+      return failure();
+    std::vector<NodeId> candidates;
+    for (NodeId node = 0; node < loaded.problem.size(); ++node) {
+      auto start = dyn_cast<CollectiveOpInterface>(loaded.nodes[node]);
+      if (!start)
+        continue;
+      if (StringRef obstacle = findObstacle(start, loaded.problem, node); !obstacle.empty())
+        remarkMissed(start->getLoc(), getArgument(), obstacle.str());
+      else
+        candidates.push_back(node);
+    }
+    GreedyBucketOptions options;
+    options.caps.assign(capBytes.begin(), capBytes.end());
+    options.capsOfKind[CollectiveKind::AllGather].assign(allGatherCapBytes.begin(), allGatherCapBytes.end());
+    options.capsOfKind[CollectiveKind::ReduceScatter].assign(reduceScatterCapBytes.begin(),
+                                                             reduceScatterCapBytes.end());
+    options.capsOfKind[CollectiveKind::AllReduce].assign(allReduceCapBytes.begin(), allReduceCapBytes.end());
+    options.form = form;
+    std::vector<Bucket> buckets = greedyBuckets(loaded.problem, candidates, options);
+    remarkSingles(loaded, candidates, buckets);
+    if (buckets.empty())
+      return success();
+    priceBuckets(loaded, buckets, costs);
+    return apply(block, loaded, buckets, costs);
+  }
+
+  /// Candidates that found no company.
+  void remarkSingles(const LoadedBlock &loaded, ArrayRef<NodeId> candidates, ArrayRef<Bucket> buckets) {
+    std::vector<bool> merged(loaded.problem.size(), false);
+    for (const Bucket &bucket : buckets)
+      for (NodeId member : bucket.members)
+        merged[member] = true;
+    for (NodeId node : candidates) {
+      if (merged[node])
+        continue;
+      std::string reason = "no other collective of its kind, group, element type and reduction fits in its bucket";
+      if (mixedTypes && form == BucketForm::Packed && !isa<AllGatherOp>(loaded.nodes[node]))
+        reason += "; a reduction computes with its elements, so that bytes of several types cannot be one";
+      remarkMissed(loaded.nodes[node]->getLoc(), getArgument(), reason);
+    }
+  }
+
+  LogicalResult apply(Block &block, const LoadedBlock &loaded, ArrayRef<Bucket> buckets, const OperationCosts &costs) {
+    Operation *parent = block.getParentOp();
+    llvm::Expected<ExpandedProblem> expanded = expandBuckets(loaded.problem, buckets);
+    if (!expanded)
+      return emitError(parent->getLoc()) << "comm-bucket: " << llvm::toString(expanded.takeError());
+    for (const Bucket &bucket : buckets) {
+      Bytes bytes = 0;
+      for (NodeId member : bucket.members)
+        bytes += loaded.problem.nodes[member].bytes;
+      remarkPassed(loaded.nodes[bucket.members.front()]->getLoc(), getArgument(),
+                   std::to_string(bucket.members.size()) + " collectives are one, " + stringify(bucket.form).str(),
+                   bytes);
+    }
+    TrafficCheck before(block);
+    Order order = identityOrder(expanded->problem);
+    applySchedule(loaded, buckets, *expanded, order);
+    TrafficCheck after(block);
+    remark::analysis(parent->getLoc(), remark::RemarkOpts::name("traffic").category(getArgument()))
+        << remark::metric("CollectivesBefore", before.total().collectives)
+        << remark::metric("CollectivesAfter", after.total().collectives)
+        << remark::metric("BytesBefore", before.total().bytes) << remark::metric("BytesAfter", after.total().bytes);
+    comparePrediction(block, costs, CollectiveOrder::Free, makespanOf(expanded->problem, order, loaded.slowDown),
+                      peakOf(expanded->problem, order), getArgument());
+    return before.compare(after, parent->getLoc(), getArgument());
+  }
+
+  std::shared_ptr<const CostModel> model;
+};
+
+} // namespace

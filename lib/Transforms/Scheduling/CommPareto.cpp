@@ -1,0 +1,100 @@
+//===- CommPareto.cpp - The pass comm-pareto --------------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// Loads each block, has its curve of time against peak solved, and writes them all.
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Analysis/Environment.h"
+#include "CommSched/Report/ParetoReport.h"
+#include "CommSched/Scheduling/Bounds/Bounds.h"
+#include "CommSched/Transforms/Passes.h"
+#include "CommSched/Transforms/Scheduling/ReportCollector.h"
+#include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
+#include "mlir/IR/Threading.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Path.h"
+
+namespace commsched {
+#define GEN_PASS_DEF_COMMPARETO
+#include "CommSched/Transforms/Passes.h.inc"
+} // namespace commsched
+
+using namespace mlir;
+using namespace commsched;
+
+namespace {
+
+struct CommParetoPass : public commsched::impl::CommParetoBase<CommParetoPass> {
+  using CommParetoBase::CommParetoBase;
+
+  LogicalResult initialize(MLIRContext *context) final {
+    auto error = [&] { return emitError(UnknownLoc::get(context)); };
+    if (file.empty() && picture.empty())
+      return error() << "comm-pareto: expected 'file' or 'picture' to say where the curve goes";
+    if (!file.empty() && picturePath() == file.getValue())
+      return error() << "comm-pareto: '" << file.getValue() << "' is to be the JSON and the picture";
+    if (limits < 3)
+      return error() << "comm-pareto: limits=" << limits.getValue() << ": expected at least 3";
+    model = loadCostModel(context, machine);
+    return success(model != nullptr);
+  }
+
+  void runOnOperation() final {
+    markAllAnalysesPreserved();
+    ParetoReport report = {machineName(&getContext(), machine), {}};
+    WalkResult solved = WalkResult::advance();
+    forEachReportedBlock(getOperation(), [&](FunctionOpInterface function, Block &block, std::string name) {
+      if (solved.wasInterrupted())
+        return;
+      report.blocks.push_back(solveBlock(block, std::move(name)));
+      if (std::string defect = report.blocks.back().curve.defect; !defect.empty()) {
+        emitError(function.getLoc()) << "the solver's answer does not hold (" << defect << "); please report this";
+        solved = WalkResult::interrupt();
+      }
+    });
+    if (solved.wasInterrupted() || failed(write(report)))
+      signalPassFailure();
+  }
+
+private:
+  ParetoBlock solveBlock(Block &block, std::string name) {
+    SolverOptions solver(collectiveOrder, bucketing,
+                         {bucketCapBytes, allGatherCapBytes, reduceScatterCapBytes, allReduceCapBytes}, effort);
+    LoadedBlock loaded = loadBlock(block, OperationCosts(*model), solver.load);
+    solver.schedule.slowDown = loaded.slowDown;
+    auto parallelFor = [&](size_t count, llvm::function_ref<void(size_t)> body) {
+      mlir::parallelFor(&getContext(), 0, count, body);
+    };
+    ParetoCurve curve = paretoCurve(loaded.problem, solver.schedule, limits, parallelFor);
+    LowerBound bound = bucketing ? jointLowerBound(loaded.problem) : lowerBound(loaded.problem);
+    return {std::move(name), std::move(curve), bound.makespan, bound.describe(loaded.problem),
+            peakLowerBound(loaded.problem)};
+  }
+
+  /// Where the picture goes; empty for nowhere.
+  std::string picturePath() const {
+    if (!picture.empty() || file.empty() || file == "-")
+      return picture;
+    SmallString<128> path(file.getValue());
+    llvm::sys::path::replace_extension(path, "svg");
+    return path.str().str();
+  }
+
+  LogicalResult write(const ParetoReport &report) {
+    auto printJson = [&](llvm::raw_ostream &os) { os << llvm::formatv("{0:2}\n", report.toJSON()); };
+    auto printPicture = [&](llvm::raw_ostream &os) { writeSvg(report, os); };
+    Location loc = getOperation().getLoc();
+    return failure(failed(writeReportFile(loc, file, printJson)) ||
+                   failed(writeReportFile(loc, picturePath(), printPicture)));
+  }
+
+  std::shared_ptr<const CostModel> model;
+};
+
+} // namespace

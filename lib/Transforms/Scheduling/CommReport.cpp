@@ -1,0 +1,44 @@
+//===- CommReport.cpp - The pass comm-report --------------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// Measures a module as it stands: before and after are the same.
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Analysis/ScheduleSignature.h"
+#include "CommSched/Transforms/Passes.h"
+#include "CommSched/Transforms/Scheduling/ReportCollector.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+namespace commsched {
+#define GEN_PASS_DEF_COMMREPORT
+#include "CommSched/Transforms/Passes.h.inc"
+} // namespace commsched
+
+using namespace mlir;
+using namespace commsched;
+
+namespace {
+
+struct CommReportPass : public commsched::impl::CommReportBase<CommReportPass> {
+  using CommReportBase::CommReportBase;
+
+  void runOnOperation() final {
+    ReportOptions options;
+    options.machine = machine;
+    options.reportFile = reportFile;
+    options.timelineFile = timelineFile;
+    options.table = table;
+    stampSignature(getOperation());
+    ReportCollector collector(options);
+    if (failed(collector.measureOnce(getOperation())))
+      signalPassFailure();
+  }
+};
+
+} // namespace

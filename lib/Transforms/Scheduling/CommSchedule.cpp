@@ -1,0 +1,134 @@
+//===- CommSchedule.cpp - The pass comm-schedule ----------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// Loads each block, lets the solver decide, carries the decision out, and says what became of each collective.
+//
+//===-----------------------------------------------------------------------------------------===//
+
+#include "CommSched/Analysis/ScheduleSignature.h"
+#include "CommSched/Report/Report.h"
+#include "CommSched/Scheduling/Solver/Scheduler.h"
+#include "CommSched/Transforms/Passes.h"
+#include "CommSched/Transforms/Rewrites/BucketWriter.h"
+#include "CommSched/Transforms/Rewrites/TrafficCheck.h"
+#include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
+#include "JournalRecords.h"
+#include "mlir/IR/Remarks.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/StringExtras.h"
+
+namespace commsched {
+#define GEN_PASS_DEF_COMMSCHEDULE
+#include "CommSched/Transforms/Passes.h.inc"
+} // namespace commsched
+
+using namespace mlir;
+using namespace commsched;
+
+namespace {
+
+/// What limits one collective, in words.
+std::string explain(const LoadedBlock &loaded, const StartReason &reason, Bytes limit) {
+  return describeReason(reason, reason.blocker == kNone ? "" : nameOperation(loaded.nodes[reason.blocker]), limit);
+}
+
+/// The other members of a bucket: "all_gather_2, all_gather_3 and 5 more".
+std::string namesOfOthers(const LoadedBlock &loaded, const Bucket &bucket, NodeId start) {
+  constexpr size_t kNamed = 3;
+  SmallVector<std::string> names;
+  for (NodeId member : bucket.members)
+    if (member != start && names.size() < kNamed)
+      names.push_back(nameOperation(loaded.nodes[member]));
+  size_t more = bucket.members.size() - 1 - names.size();
+  return llvm::join(names, ", ") + (more == 0 ? "" : " and " + std::to_string(more) + " more");
+}
+
+/// One remark per collective: passed where its exposed time fell, missed where some is left, analysis otherwise.
+void remarkOutcomes(const LoadedBlock &loaded, const ScheduleResult &result, ArrayRef<Location> locations) {
+  for (auto [outcome, loc] : llvm::zip_equal(result.starts, locations)) {
+    auto options = remark::RemarkOpts::name("schedule").category("comm-schedule");
+    bool better = outcome.exposedAfter < outcome.exposedBefore;
+    auto remark = outcome.exposedAfter > 0 && !better ? remark::missed(loc, options)
+                  : better                            ? remark::passed(loc, options)
+                                                      : remark::analysis(loc, options);
+    remark << remark::metric("PositionBefore", outcome.positionBefore)
+           << remark::metric("PositionAfter", outcome.positionAfter)
+           << remark::metric("ExposedNsBefore", outcome.exposedBefore)
+           << remark::metric("ExposedNsAfter", outcome.exposedAfter);
+    if (outcome.bucket != kNone) {
+      const Bucket &bucket = result.buckets[outcome.bucket];
+      remark << remark::metric("BucketSize", static_cast<int64_t>(bucket.members.size()))
+             << remark::metric("BucketForm", stringify(bucket.form).str())
+             << remark::metric("MergedWith", namesOfOthers(loaded, bucket, outcome.start));
+    }
+    remark << remark::metric("LimitingFactor", explain(loaded, outcome.reason, result.limit));
+  }
+}
+
+struct CommSchedulePass : public commsched::impl::CommScheduleBase<CommSchedulePass> {
+  using CommScheduleBase::CommScheduleBase;
+
+  LogicalResult initialize(MLIRContext *context) final {
+    if (failed(checkMemoryBudget(context, memoryBudgetRatio, memoryLimitBytes)))
+      return failure();
+    model = loadCostModel(context, machine);
+    return success(model != nullptr);
+  }
+
+  void runOnOperation() final {
+    OperationCosts costs(*model);
+    for (Block *block : findSchedulableBlocks(getOperation()))
+      if (failed(scheduleBlock(*block, costs)))
+        return signalPassFailure();
+    stampSignature(getOperation());
+  }
+
+private:
+  LogicalResult scheduleBlock(Block &block, const OperationCosts &costs) {
+    SolverOptions solver(collectiveOrder, bucketing,
+                         {bucketCapBytes, allGatherCapBytes, reduceScatterCapBytes, allReduceCapBytes}, effort);
+    LoadedBlock loaded = loadBlock(block, costs, solver.load);
+    if (!loaded.defect.empty())
+      return failure();
+    if (loaded.cutValues > 0)
+      emitWarning(block.getParentOp()->getLoc())
+          << loaded.cutValues << " times or sizes are too large to be added up and were cut; no collectives are merged";
+    solver.schedule.memoryBudgetPpm = toPpm(memoryBudgetRatio);
+    solver.schedule.memoryLimitBytes = memoryLimitBytes;
+    solver.schedule.slowDown = loaded.slowDown;
+    ScheduleResult result = schedule(loaded.problem, solver.schedule);
+    Operation *parent = block.getParentOp();
+    // What is left is an answer that was verified.
+    if (!result.defect.empty())
+      emitWarning(parent->getLoc()) << "an answer of the solver does not hold and was dropped (" << result.defect
+                                    << "); please report this";
+    if (!result.withinLimit)
+      return emitError(parent->getLoc()) << "no order was found with a peak of at most " << formatBytes(result.limit)
+                                         << " (" << result.limit << " bytes): the lowest is "
+                                         << formatBytes(result.peak) << ", " << (result.peak - result.limit)
+                                         << " bytes too much";
+    SmallVector<Location> locations;
+    for (const StartOutcome &outcome : result.starts)
+      locations.push_back(loaded.nodes[outcome.start]->getLoc());
+    remarkOutcomes(loaded, result, locations);
+    if (PassJournal *journal = journalOf(parent->getContext()))
+      journal->add(makeRecord(getArgument(), loaded, result, [&](const StartOutcome &outcome) {
+        return explain(loaded, outcome.reason, result.limit);
+      }));
+    TrafficCheck traffic(block);
+    applySchedule(loaded, result.buckets, result.expanded, result.order);
+    if (failed(traffic.compare(TrafficCheck(block), parent->getLoc(), getArgument())))
+      return failure();
+    comparePrediction(block, costs, collectiveOrder, result.makespan, result.peak, getArgument());
+    return success();
+  }
+
+  std::shared_ptr<const CostModel> model;
+};
+
+} // namespace

@@ -1,0 +1,38 @@
+//===- JournalRecords.h - What a pass writes into the journal ----------------------*- C++ -*-===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// Read off the orders before and after, whatever found them, so that all passes report alike.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_LIB_TRANSFORMS_SCHEDULING_JOURNALRECORDS_H
+#define COMMSCHED_LIB_TRANSFORMS_SCHEDULING_JOURNALRECORDS_H
+
+#include "CommSched/Analysis/ProblemLoader.h"
+#include "CommSched/Report/PassJournal.h"
+#include "CommSched/Scheduling/Model/CollectiveRecord.h"
+#include "CommSched/Scheduling/Solver/Scheduler.h"
+
+namespace commsched {
+
+/// The journal that a report in this context collects, or null where none does.
+PassJournal *journalOf(mlir::MLIRContext *context);
+
+/// The name of a block in reports: its function's, with ".N" for the function's Nth inner block with collectives, and
+/// those of enclosing modules but the outermost in front. O(operations of the function).
+std::string reportNameOf(mlir::Block &block);
+
+/// What a reordering pass did to a block whose nodes were loaded in their given order. O((N + E) log N).
+PassRecord makeRecord(llvm::StringRef pass, const LoadedBlock &block, const ReorderResult &result);
+
+/// The same for the solver's answer; `explain` says in words what limits a start.
+PassRecord makeRecord(llvm::StringRef pass, const LoadedBlock &block, const ScheduleResult &result,
+                      llvm::function_ref<std::string(const StartOutcome &)> explain);
+
+} // namespace commsched
+
+#endif // COMMSCHED_LIB_TRANSFORMS_SCHEDULING_JOURNALRECORDS_H

@@ -1,0 +1,29 @@
+//===- ReorderingRemarks.h - What a reordering pass says ---------------------------*- C++ -*-===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===-----------------------------------------------------------------------------------------===//
+//
+// One remark per collective, at its place, with numbers and units, and one per block.
+//
+//===-----------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_LIB_TRANSFORMS_SCHEDULING_REORDERINGREMARKS_H
+#define COMMSCHED_LIB_TRANSFORMS_SCHEDULING_REORDERINGREMARKS_H
+
+#include "CommSched/Analysis/ProblemLoader.h"
+#include "CommSched/Scheduling/Model/CollectiveRecord.h"
+
+namespace commsched {
+
+/// "peak memory: passing 'comm.wait' would reach 4.91 GiB, limit 4.63 GiB".
+std::string describeLimit(const LoadedBlock &block, const CollectiveRecord &record);
+
+/// Emits the remarks, if anybody listens: passed for what moved, missed for what is exposed and did not, analysis for
+/// the rest and for the block. Category: the pass's name.
+void emitRemarks(llvm::StringRef passName, const LoadedBlock &block, const ReorderResult &result);
+
+} // namespace commsched
+
+#endif // COMMSCHED_LIB_TRANSFORMS_SCHEDULING_REORDERINGREMARKS_H
