@@ -4,12 +4,12 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // A chain of computes with one collective in twenty operations. What is asked of the rule: the same time for 1, 10 and
 // 1,000 keys, and less than 15 times as long for 100,000 operations as for 10,000.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Inductor/GreedyBuckets.h"
 #include "benchmark/benchmark.h"

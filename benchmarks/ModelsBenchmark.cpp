@@ -1,14 +1,14 @@
-//===- ModelsBenchmark.cpp - How fast the models are -----------------------------------------===//
+//===- ModelsBenchmark.cpp - How fast the models are ------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // On layered training steps (RandomProblem.h) of about 4,000, 16,000 and 100,000 nodes.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "CommSched/Scheduling/Model/Memory.h"

@@ -4,13 +4,13 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Each pass as a user runs it: load the block, solve, verify, apply. The program is a fully sharded training step of
 // one function, with about 10,000 and 100,000 operations of which one in twenty is a collective. What is asked of each
 // pass: 100,000 operations in less than a second, and less than 15 times the time of 10,000.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/InitAll.h"
 #include "CommSched/Transforms/Passes.h"

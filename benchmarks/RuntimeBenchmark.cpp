@@ -1,12 +1,16 @@
-//===- RuntimeBenchmark.cpp - What the runtime itself costs --------------------------------------===//
+//===- RuntimeBenchmark.cpp - What the runtime itself costs -----------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Collectives on the threads backend: the latency of small ones by the number of ranks, the bandwidth of large ones,
 // tokens in flight, and what a start and a wait cost a single rank, where nothing moves. Times are of all ranks
 // together.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Runtime/Runtime.h"
 #include <algorithm>

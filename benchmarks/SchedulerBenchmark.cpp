@@ -1,9 +1,15 @@
-//===- SchedulerBenchmark.cpp - Speed of the solver --------------------------------------------===//
+//===- SchedulerBenchmark.cpp - Speed of the solver -------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // The first answer and the default effort on layered training steps of 10,000 and 100,000 nodes. The target is a first
 // answer below 0.25 s on 100,000 nodes, and growth from 10,000 to 100,000 below 15 times.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "RandomProblem.h"

@@ -4,12 +4,12 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // On layered training steps (RandomProblem.h) of about 10,000 and 100,000 nodes with one collective in twenty. What is
 // asked of each pass: 100,000 nodes in less than a second, and less than 15 times the time of 10,000.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Inductor/AlignCosts.h"
 #include "CommSched/Scheduling/Inductor/OrderFsdp.h"

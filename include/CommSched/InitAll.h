@@ -1,15 +1,15 @@
-//===- InitAll.h - Register everything that CommSched adds to MLIR ------------*- C++ -*-===//
+//===- InitAll.h - Register everything that CommSched adds to MLIR ----------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // What an embedder calls: the comm dialect, the external models that tell the cost and aliasing of upstream operations,
 // and the passes and pipelines. Nothing here registers anything of upstream MLIR; comm-opt does that by itself.
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_INITALL_H
 #define COMMSCHED_INITALL_H

@@ -4,11 +4,11 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Climbs from each wait towards the block, as long as the operation around it cannot be left without the wait.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/CertainWait.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"

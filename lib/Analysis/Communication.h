@@ -4,12 +4,12 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Private to the analysis: what the operations nested in a node communicate, and which collectives of the block a
 // future may stand for.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_ANALYSIS_COMMUNICATION_H
 #define COMMSCHED_LIB_ANALYSIS_COMMUNICATION_H
 

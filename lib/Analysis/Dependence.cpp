@@ -4,13 +4,13 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Two walks. The first collects, per operation, which storage it reads and writes and whether it is a barrier. The
 // second goes through the block in order and keeps, per storage class that anything writes, the last writer and the
 // readers since: every hazard is an edge to one of these.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Dependence.h"
 #include "CommSched/Scheduling/Model/KeepTogether.h"

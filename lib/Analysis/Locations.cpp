@@ -1,14 +1,14 @@
-//===- Locations.cpp - Names of locations and operations ----------------------------------===//
+//===- Locations.cpp - Names of locations and operations --------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Names, file positions and the parts of fused locations.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Locations.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"

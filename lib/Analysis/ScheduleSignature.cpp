@@ -4,7 +4,7 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/ScheduleSignature.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"

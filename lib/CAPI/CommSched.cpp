@@ -1,14 +1,14 @@
-//===- CommSched.cpp - CommSched from plain C ---------------------------------------------===//
+//===- CommSched.cpp - CommSched from plain C -------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // See CommSched-c/CommSched.h. Diagnostics and remarks both end up in the context's list of messages.
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched-c/CommSched.h"
 #include "CommSched/Analysis/Locations.h"

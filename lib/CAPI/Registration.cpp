@@ -1,14 +1,14 @@
-//===- Registration.cpp - CommSched for users of MLIR's C API -----------------------------===//
+//===- Registration.cpp - CommSched for users of MLIR's C API ---------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // See CommSched-c/Registration.h.
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched-c/Registration.h"
 

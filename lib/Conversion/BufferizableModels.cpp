@@ -1,12 +1,16 @@
-//===- BufferizableModels.cpp - The comm dialect in one-shot bufferization ----------------------===//
+//===- BufferizableModels.cpp - The comm dialect in one-shot bufferization --------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // A tensor of this dialect stands for storage: a destination is written in place, `mutates` writes the operand's
 // storage, a view shares it. So the models never ask for a copy of their own operands: these always bufferize in place,
 // and count as read. What futures hide from upstream's in-place analysis is made visible by StorageMarkers.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Conversion/Bufferization.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"

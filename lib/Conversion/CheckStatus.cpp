@@ -1,11 +1,15 @@
-//===- CheckStatus.cpp - Leave compiled code at the first error ------------------------------------===//
+//===- CheckStatus.cpp - Leave compiled code at the first error -------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // The runtime latches the first error and every later call returns it at once, so code that goes on is safe; but it
 // would compute, and loop, for nothing. This pass runs on the LLVM dialect, where a function can be left from anywhere.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Conversion/Passes.h"
 #include "RuntimeCalls.h"

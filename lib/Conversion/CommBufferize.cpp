@@ -1,11 +1,15 @@
-//===- CommBufferize.cpp - Put a program of collectives on buffers -------------------------------===//
+//===- CommBufferize.cpp - Put a program of collectives on buffers ----------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Upstream's one-shot bufferization with what it has to know of collectives. What stays in its
 // block is freed there; the rest is left to upstream's ownership-based deallocation.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Conversion/Passes.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"

@@ -4,13 +4,13 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The lives of buffers are in the program: from `memref.alloc` to `memref.dealloc`. Blocks are planned from the inside
 // out: the arena of a loop's body is one buffer of the block around the loop, so that it is allocated once and every
 // iteration finds its buffers at the same place.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Conversion/Passes.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"

@@ -1,11 +1,15 @@
-//===- CommToLLVM.cpp - Lower collectives on buffers to calls of the runtime ---------------------===//
+//===- CommToLLVM.cpp - Lower collectives on buffers to calls of the runtime ------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Walks each function once and replaces the operations of the dialect by calls. What is constant (names, sizes, the
 // table of sites) becomes globals; the context and the groups are fetched once per function.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Conversion/Passes.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"

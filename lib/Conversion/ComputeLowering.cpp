@@ -1,10 +1,14 @@
-//===- ComputeLowering.cpp - Opaque computations and packing as calls ----------------------------===//
+//===- ComputeLowering.cpp - Opaque computations and packing as calls -------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // `comm.compute` and the FSDP operations call reference kernels of the runtime by name.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Runtime/Runtime.h"
 #include "FunctionLowering.h"

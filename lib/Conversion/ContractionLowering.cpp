@@ -1,15 +1,15 @@
-//===- ContractionLowering.cpp - Matrix products as calls --------------------------------------===//
+//===- ContractionLowering.cpp - Matrix products as calls -------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Upstream's loops compute a product of 8192 x 4096 x 4096 in minutes; the runtime's blocked kernel needs two seconds
 // and reads operands by their strides, so that transposed ones cost nothing more. It sums f16 and bf16 in f32.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Runtime/Runtime.h"
 #include "FunctionLowering.h"

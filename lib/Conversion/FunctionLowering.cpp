@@ -1,10 +1,14 @@
-//===- FunctionLowering.cpp - One function's collectives as calls --------------------------------===//
+//===- FunctionLowering.cpp - One function's collectives as calls -----------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Waits, events and buffers, and what the other lowerings need: addresses, sizes, the context and the groups.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "FunctionLowering.h"
 #include "CommSched/Runtime/Runtime.h"

@@ -1,10 +1,14 @@
-//===- FunctionLowering.h - One function's collectives as calls ----------------------------------===//
+//===- FunctionLowering.h - One function's collectives as calls -------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Lowers the operations of one function. Shared state of a module is in RuntimeCalls.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_LIB_CONVERSION_FUNCTIONLOWERING_H
 #define COMMSCHED_LIB_CONVERSION_FUNCTIONLOWERING_H

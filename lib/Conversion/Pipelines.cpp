@@ -1,10 +1,14 @@
-//===- Pipelines.cpp - From tensors to calls of the runtime --------------------------------------===//
+//===- Pipelines.cpp - From tensors to calls of the runtime -----------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // The order in which this project's and upstream's lowerings run.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Conversion/Passes.h"
 #include "CommSched/Transforms/Passes.h"

@@ -1,10 +1,14 @@
-//===- RuntimeCalls.cpp - Calls of the runtime's C ABI in the LLVM dialect -----------------------===//
+//===- RuntimeCalls.cpp - Calls of the runtime's C ABI in the LLVM dialect --------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Declarations, constants and calls.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "RuntimeCalls.h"
 #include "mlir/IR/BuiltinTypes.h"

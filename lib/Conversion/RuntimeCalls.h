@@ -1,11 +1,15 @@
-//===- RuntimeCalls.h - Calls of the runtime's C ABI in the LLVM dialect -------------------------===//
+//===- RuntimeCalls.h - Calls of the runtime's C ABI in the LLVM dialect ----------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // The signatures of Runtime.h as the lowering sees them, and the constants that calls need. Each function is declared,
 // each string and array stored, once per module.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_LIB_CONVERSION_RUNTIMECALLS_H
 #define COMMSCHED_LIB_CONVERSION_RUNTIMECALLS_H

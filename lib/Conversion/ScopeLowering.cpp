@@ -1,12 +1,16 @@
-//===- ScopeLowering.cpp - Giving back what loops and functions leave behind ----------------------===//
+//===- ScopeLowering.cpp - Giving back what loops and functions leave behind ------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // A buffer whose last use is known is released there. One that is handed on, to the next iteration of a loop, by a
 // branch or as a result, is not: at the end of each iteration and of the function everything that was made since, but
 // what is handed on, goes back. The same holds for tokens and events.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "FunctionLowering.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -1,10 +1,14 @@
-//===- StartLowering.cpp - Starts as calls -------------------------------------------------------===//
+//===- StartLowering.cpp - Starts as calls ----------------------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // One call per input of a start, between begin and end of a coalesced list where there are several.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Locations.h"
 #include "CommSched/Runtime/Runtime.h"

@@ -1,15 +1,15 @@
-//===- StorageLives.h - Where the life of a buffer ends -------------------------*- C++ -*-===//
+//===- StorageLives.h - Where the life of a buffer ends ---------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // A buffer that a collective has in flight lives until a wait that is certain to run, whatever the operations between
 // look like. What frees buffers or gives their bytes to others asks here.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_CONVERSION_STORAGELIVES_H
 #define COMMSCHED_LIB_CONVERSION_STORAGELIVES_H
 

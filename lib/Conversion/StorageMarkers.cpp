@@ -4,11 +4,11 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Markers are `comm.compute` with reserved names; BufferizableModels.cpp tells upstream what they stand for.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "StorageMarkers.h"
 #include "CommSched/Analysis/Locations.h"

@@ -1,17 +1,17 @@
-//===- StorageMarkers.h - What bufferization cannot see of collectives ----------*- C++ -*-===//
+//===- StorageMarkers.h - What bufferization cannot see of collectives ------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Upstream's in-place analysis follows tensors. A future is none, so the analysis sees neither that a collective uses
 // its inputs until its wait nor that the wait's results are the destinations. Markers say so: computations that read
 // what was in flight at the wait, and whose results share the destinations' storage. Bufferization leaves nothing of
 // them.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_CONVERSION_STORAGEMARKERS_H
 #define COMMSCHED_LIB_CONVERSION_STORAGEMARKERS_H
 

@@ -1,10 +1,14 @@
-//===- HostValue.cpp - Arguments and results of a run --------------------------------------------===//
+//===- HostValue.cpp - Arguments and results of a run -----------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Filling, printing, reading and writing of dense host tensors.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Execution/HostValue.h"
 #include "llvm/ADT/APFloat.h"

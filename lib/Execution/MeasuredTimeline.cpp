@@ -1,10 +1,14 @@
-//===- Timeline.cpp - What was measured next to what was predicted -------------------------------===//
+//===- MeasuredTimeline.cpp - What was measured next to what was predicted --------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // The runtime keeps begin and end of each collective, wait and computation; Analysis says what they should have been.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Execution/MeasuredTimeline.h"
 #include "llvm/ADT/StringExtras.h"

@@ -1,12 +1,16 @@
-//===- Program.cpp - A module compiled for this process ------------------------------------------===//
+//===- Program.cpp - A module compiled for this process ---------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // The JIT uses the small code model and, unless the program has loops over many elements, no optimization: with MLIR's
 // default, functions with ten thousand calls take minutes to compile. Optimization changes no bit: nothing in the code
 // allows LLVM to reorder or to fuse floating-point operations.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Execution/Program.h"
 #include "CommSched/Analysis/Costs/OperationCosts.h"

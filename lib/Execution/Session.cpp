@@ -1,10 +1,14 @@
-//===- Session.cpp - Ranks that run programs ------------------------------------------------------===//
+//===- Session.cpp - Ranks that run programs --------------------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // One thread per rank of this process.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Execution/Session.h"
 #include "llvm/ADT/StringSet.h"

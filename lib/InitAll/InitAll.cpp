@@ -1,14 +1,14 @@
-//===- InitAll.cpp - Register everything that CommSched adds to MLIR ----------------------===//
+//===- InitAll.cpp - Register everything that CommSched adds to MLIR --------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The one place that knows every library of the project.
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/InitAll.h"
 

@@ -1,16 +1,16 @@
-//===- CollectiveCost.cpp - What a collective costs as a function of its bytes ---------------===//
+//===- CollectiveCost.cpp - What a collective costs as a function of its bytes ----------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Curves over bytes: measured points with monotone log-log interpolation, and the lower envelope of lines of the
 // analytic models. Everything that depends on bytes is integer arithmetic; logarithms are fixed-point, because the C
 // library's differ between hosts in the last bit, and one bit makes two ranks schedule differently.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Machine/CollectiveCost.h"
 #include "CommSched/Machine/Rounding.h"

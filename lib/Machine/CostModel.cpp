@@ -1,14 +1,14 @@
-//===- CostModel.cpp - What collectives, copies and kernels cost on a machine ----------------===//
+//===- CostModel.cpp - What collectives, copies and kernels cost on a machine -----------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Rooflines and tables over a machine profile.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Machine/CostModel.h"
 #include "CommSched/Machine/Rounding.h"

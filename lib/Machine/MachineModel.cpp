@@ -1,15 +1,15 @@
-//===- MachineModel.cpp - Finds machine profiles and answers for them ------------------------===//
+//===- MachineModel.cpp - Finds machine profiles and answers for them -------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Profiles are found by name on a short search path, or read from a path; what they hold is checked in
 // MachineProfile.cpp.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Machine/MachineModel.h"
 #include "llvm/ADT/STLExtras.h"

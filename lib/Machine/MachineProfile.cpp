@@ -1,15 +1,15 @@
-//===- MachineProfile.cpp - Reads and prints machine profiles --------------------------------===//
+//===- MachineProfile.cpp - Reads and prints machine profiles ---------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The JSON format of machine profiles, docs/MachineModel.md. Reading is strict: an unknown, missing or ill-typed field
 // is an error that names the file and the field, because a misspelt number would silently become a wrong schedule.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Machine/MachineModel.h"
 #include "llvm/ADT/STLExtras.h"

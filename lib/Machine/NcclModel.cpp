@@ -1,17 +1,17 @@
-//===- NcclModel.cpp - NCCL's analytic tuning model ------------------------------------------===//
+//===- NcclModel.cpp - NCCL's analytic tuning model -------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // NCCL predicts the time of a collective for each algorithm and protocol as latency + bytes / bandwidth and takes the
 // smallest. This is that model, after NCCL 2.28.9 (src/graph/tuning.cc; the tables' names there are given below), in
 // our own words, without the algorithms that need SHARP network switches. Latencies are in µs and bandwidths in GB/s as
 // in NCCL; each line is rounded once to ns and bytes per second, so that everything after it is integers.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "NcclModel.h"
 #include "llvm/Support/MathExtras.h"

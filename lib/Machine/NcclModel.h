@@ -1,10 +1,10 @@
-//===- NcclModel.h - NCCL's analytic tuning model ----------------------------------------------===//
+//===- NcclModel.h - NCCL's analytic tuning model ---------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_MACHINE_NCCLMODEL_H
 #define COMMSCHED_LIB_MACHINE_NCCLMODEL_H
 

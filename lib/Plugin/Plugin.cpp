@@ -1,14 +1,14 @@
-//===- Plugin.cpp - CommSched as a plug-in of stock mlir-opt ------------------------------===//
+//===- Plugin.cpp - CommSched as a plug-in of stock mlir-opt ----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The two entry points that MLIR looks up in a loaded library. One library serves as both kinds of plug-in.
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/InitAll.h"
 

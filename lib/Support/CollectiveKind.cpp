@@ -1,14 +1,14 @@
-//===- CollectiveKind.cpp - Names of collectives ------------------------------------------===//
+//===- CollectiveKind.cpp - Names of collectives ----------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The spelling of the dialect, the profiles and the reports.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Support/CollectiveKind.h"
 

@@ -1,14 +1,14 @@
-//===- Format.cpp - Sizes and times as text -----------------------------------------------===//
+//===- Format.cpp - Sizes and times as text ---------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Three significant digits and a unit.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Support/Format.h"
 #include "llvm/Support/Format.h"

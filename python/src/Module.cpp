@@ -1,15 +1,15 @@
-//===- Module.cpp - The Python extension over the C API -----------------------------------===//
+//===- Module.cpp - The Python extension over the C API ---------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // One class, Program: a context with one module in it. Everything else is Python. The lock is released while passes
 // run.
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched-c/CommSched.h"
 

@@ -4,11 +4,11 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Small programs on a machine with round numbers, each cost by hand. An operation under test carries `test`.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Costs/OperationCosts.h"
 #include "CommSched/Analysis/ProblemLoader.h"

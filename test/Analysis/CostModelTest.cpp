@@ -1,10 +1,10 @@
-//===- CostModelTest.cpp - Tests of collective, copy and kernel costs ------------------------===//
+//===- CostModelTest.cpp - Tests of collective, copy and kernel costs -------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Machine/CostModel.h"
 #include "gtest/gtest.h"

@@ -1,10 +1,10 @@
-//===- MachineModelTest.cpp - Tests of machine profiles --------------------------------------===//
+//===- MachineModelTest.cpp - Tests of machine profiles ---------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Machine/MachineModel.h"
 #include "llvm/ADT/STLExtras.h"

@@ -1,11 +1,15 @@
-//===- AbiTest.cpp - What the lowering calls is what the header declares --------------------------===//
+//===- AbiTest.cpp - What the lowering calls is what the header declares ----------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Walks both sides: the functions of Runtime.h, by the types that the compiler saw, and the calls in lowered programs.
 // It fails if either changes alone.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Conversion/Passes.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"

@@ -1,10 +1,10 @@
-//===- MutationTest.cpp - Looks for crashes on damaged programs ---------------------------===//
+//===- MutationTest.cpp - Looks for crashes on damaged programs -------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // MutationTest COUNT WORKDIR FOLDER...: takes the .mlir files under the folders, and does to each of COUNT mutations,
 // spread over the programs in them, what comm-opt does: parse, verify, run passes, print. A mutation that is refused
@@ -13,7 +13,7 @@
 // specification, which comm-run reads. The work is done in a child process, which the parent restarts behind a mutation
 // that killed it, after writing that one to WORKDIR.
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Execution/HostValue.h"
 #include "CommSched/Execution/Program.h"

@@ -1,14 +1,14 @@
-//===- Mutator.cpp - Deterministic damage to a program's text -----------------------------===//
+//===- Mutator.cpp - Deterministic damage to a program's text ---------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // See Mutator.h.
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "Mutator.h"
 

@@ -1,16 +1,16 @@
-//===- Mutator.h - Deterministic damage to a program's text -------------------*- C++ -*-===//
+//===- Mutator.h - Deterministic damage to a program's text -----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Mutations that keep most of a program whole, so that the damage gets past the lexer and into verifiers and passes:
 // tokens dropped, doubled, swapped, exchanged for others of the same program, numbers replaced by extremes, lines
 // dropped or doubled, the text cut short, single bytes changed.
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_TEST_MUTATION_MUTATOR_H
 #define COMMSCHED_TEST_MUTATION_MUTATOR_H

@@ -1,10 +1,14 @@
-//===- CollectivesTest.cpp - Every collective against its definition -----------------------------===//
+//===- CollectivesTest.cpp - Every collective against its definition --------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Each test computes what the header says, index by index, and compares every element on every rank.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "RuntimeTestSupport.h"
 #include <cstring>

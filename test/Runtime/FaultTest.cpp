@@ -1,11 +1,15 @@
-//===- FaultTest.cpp - Each way to go wrong ends in a clear error on every rank ------------------===//
+//===- FaultTest.cpp - Each way to go wrong ends in a clear error on every rank ---------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Injected faults, disagreeing schedules, disagreeing calls, ranks that leave and bad arguments. No rank may hang: the
 // timeout of each run is its bound.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "RuntimeTestSupport.h"
 #include <algorithm>

@@ -1,10 +1,14 @@
-//===- LifetimeTest.cpp - Tokens, buffers, streams, clock and scale ------------------------------===//
+//===- LifetimeTest.cpp - Tokens, buffers, streams, clock and scale ---------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // What lives how long, what overlaps, and that large numbers of ranks and tokens work.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "Core/SymmetricHeap.h"
 #include "RuntimeTestSupport.h"

@@ -1,6 +1,10 @@
-//===- MpiScenario.cpp - Ranks that leave, fail or never come, over MPI -----------------------------===//
+//===- MpiScenario.cpp - Ranks that leave, fail or never come, over MPI -----------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 //     mpirun -np N RuntimeMpiScenario NAME TIMEOUT-MS
 //
@@ -8,7 +12,7 @@
 // end. A failed job ends without MPI_Finalize, which mpirun reports: so these are no gtests. Where ranks have to do
 // something in an order, they tell each other over MPI_COMM_WORLD, past the runtime.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Runtime/Runtime.h"
 #include <cstdio>

@@ -1,11 +1,15 @@
-//===- MpiTest.cpp - The mpi backend gives the bits of the threads backend ------------------------===//
+//===- MpiTest.cpp - The mpi backend gives the bits of the threads backend --------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Run under mpirun. Each process takes part in random collectives over MPI, plays all ranks of the same collectives on
 // threads by itself, and compares its own rank's results bit for bit.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "RuntimeTestSupport.h"
 #include <cstdio>

@@ -1,12 +1,16 @@
-//===- NvidiaHeadersTest.cpp - Our declarations against NCCL's and CUDA's ---------------------------===//
+//===- NvidiaHeadersTest.cpp - Our declarations against NCCL's and CUDA's ---------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Each vendor's half is compiled if its headers are found, and skipped with the reason otherwise. A function of ours
 // may stand for one of theirs if a call passes the same registers: pointers for pointers, integers and enumerations of
 // equal size, structures of equal size.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Runtime/Runtime.h"
 #include "Nccl/NcclSymbols.h"

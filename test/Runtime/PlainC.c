@@ -1,6 +1,8 @@
 /*===- PlainC.c - The runtime used from C --------------------------------------------------------===
  *
- * Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+ * Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+ * See LICENSE for licence information.
+ * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  *
  * Shows that the header is C and what the least program looks like: two ranks, one all_reduce.
  *

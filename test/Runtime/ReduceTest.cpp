@@ -1,10 +1,14 @@
-//===- ReduceTest.cpp - Bits of reductions -------------------------------------------------------===//
+//===- ReduceTest.cpp - Bits of reductions ----------------------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // The reduction kernel against plain arithmetic of another style.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Runtime/Runtime.h"
 #include <cmath>

@@ -1,10 +1,14 @@
-//===- RuntimeTestSupport.h - Ranks as threads, for tests ----------------------------------------===//
+//===- RuntimeTestSupport.h - Ranks as threads, for tests -------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Runs one function per rank on a job of the threads backend, and gathers what each rank ended with.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_TEST_RUNTIME_RUNTIMETESTSUPPORT_H
 #define COMMSCHED_TEST_RUNTIME_RUNTIMETESTSUPPORT_H

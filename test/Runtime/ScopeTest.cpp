@@ -1,10 +1,14 @@
-//===- ScopeTest.cpp - commrt_release_since ------------------------------------------------------===//
+//===- ScopeTest.cpp - commrt_release_since ---------------------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // What is given back at the end of an iteration, and what is kept.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "RuntimeTestSupport.h"
 

@@ -1,11 +1,15 @@
-//===- SeamTest.cpp - Backends that come from elsewhere ------------------------------------------===//
+//===- SeamTest.cpp - Backends that come from elsewhere ---------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Backends by registration, fallback from one to the next, and what the nccl backend says of libraries that are
 // missing, old, incomplete or complete. The libraries are fakes with the same symbols.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Runtime/Backend.h"
 #include "Nccl/NcclSymbols.h"

@@ -1,15 +1,15 @@
-//===- BoundsTest.cpp - Tests that no order beats a bound ------------------------------------===//
+//===- BoundsTest.cpp - Tests that no order beats a bound -------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The oracle plays every topological order of small problems with a recursion of its own. Where there are too many, it
 // stops early, which leaves the test valid: no order whatever may be below a bound.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "CommSched/Scheduling/Model/Bucketing.h"

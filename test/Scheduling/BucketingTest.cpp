@@ -1,8 +1,14 @@
 //===- BucketingTest.cpp - Tests of the expansion of buckets ----------------------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
 // The expected numbers are worked out by hand from the rules in Bucketing.h.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/Bucketing.h"
 #include "gtest/gtest.h"

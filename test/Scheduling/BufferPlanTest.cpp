@@ -4,12 +4,12 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The oracle compares all pairs of buffers: two that share a position may not share a byte. On tiny inputs an
 // exhaustive search says what the smallest arena is.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/BufferPlan/BufferPlan.h"
 #include "CommSched/Scheduling/Model/Memory.h"

@@ -1,4 +1,10 @@
-//===- CheckResult.h - What every answer of the solver has to keep ------------------*- C++ -*-===//
+//===- CheckResult.h - What every answer of the solver has to keep ----------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_TEST_SCHEDULING_CHECKRESULT_H
 #define COMMSCHED_TEST_SCHEDULING_CHECKRESULT_H

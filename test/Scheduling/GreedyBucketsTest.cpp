@@ -4,12 +4,12 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Random problems against the definition, with expandBuckets() as the judge of legality, a transitive closure as that
 // of independence, and all partitions of a few collectives as that of how much can be merged.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Inductor/GreedyBuckets.h"
 #include "RandomProblem.h"

@@ -1,10 +1,10 @@
-//===- KeepTogetherTest.cpp - Units in every solver's answer -----------------------------------===//
+//===- KeepTogetherTest.cpp - Units in every solver's answer ----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/KeepTogether.h"
 #include "CommSched/Scheduling/Inductor/OverlapListScheduler.h"

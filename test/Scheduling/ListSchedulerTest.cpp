@@ -1,9 +1,15 @@
 //===- ListSchedulerTest.cpp - Tests of single decodes against the models ---------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
 // Whatever the policy, a decode has to be legal and within the limit, and its own clocks and count of bytes have to be
 // those of the timeline and the memory model on the expanded problem.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "Solver/ListScheduler.h"
 #include "CommSched/Scheduling/Model/Memory.h"

@@ -1,15 +1,15 @@
-//===- MemoryTest.cpp - Tests of live bytes, the tree and moves ------------------------------===//
+//===- MemoryTest.cpp - Tests of live bytes, the tree and moves -------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The oracle is written in another style than the sweep: every buffer's first and last touch is looked up for every
 // position.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/MemoryTree.h"

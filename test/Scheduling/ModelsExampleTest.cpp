@@ -1,10 +1,10 @@
-//===- ModelsExampleTest.cpp - The worked example of docs/Models.md --------------------------===//
+//===- ModelsExampleTest.cpp - The worked example of docs/Models.md ---------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "CommSched/Scheduling/Model/Memory.h"

@@ -1,10 +1,10 @@
-//===- OrderFsdpTest.cpp - Groups of fully sharded collectives against their rule ---------------===//
+//===- OrderFsdpTest.cpp - Groups of fully sharded collectives against their rule -------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Inductor/OrderFsdp.h"
 #include "CommSched/Scheduling/Model/ScheduleVerifier.h"

@@ -1,9 +1,15 @@
 //===- ParetoTest.cpp - Tests of time against peak --------------------------------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
 // The curve falls, starts at the lowest peak that the solver reaches, ends where memory buys nothing more, and has the
 // answer at the input's own peak.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Solver/Pareto.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"

@@ -1,10 +1,10 @@
-//===- PeakPreservingTest.cpp - The peak-preserving passes against their rule ------------------===//
+//===- PeakPreservingTest.cpp - The peak-preserving passes against their rule -----------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Inductor/PeakPreserving.h"
 #include "CommSched/Scheduling/Model/Memory.h"

@@ -1,4 +1,10 @@
-//===- ProblemTest.cpp - Tests of the Problem's arrays ---------------------------------------===//
+//===- ProblemTest.cpp - Tests of the Problem's arrays ----------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/Problem.h"
 #include "gtest/gtest.h"

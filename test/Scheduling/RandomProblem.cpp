@@ -1,10 +1,10 @@
-//===- RandomProblem.cpp - Problems for tests and benchmarks ---------------------------------===//
+//===- RandomProblem.cpp - Problems for tests and benchmarks ----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "RandomProblem.h"
 #include "llvm/ADT/STLExtras.h"

@@ -1,15 +1,15 @@
-//===- RandomProblem.h - Problems for tests and benchmarks -----------------------------------===//
+//===- RandomProblem.h - Problems for tests and benchmarks ------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Deterministic generators: small programs with every feature of a Problem, for comparison with brute force, and large
 // layered ones that look like a fully sharded training step. Equal seeds give equal Problems on every machine.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_TEST_SCHEDULING_RANDOMPROBLEM_H
 #define COMMSCHED_TEST_SCHEDULING_RANDOMPROBLEM_H
 

@@ -1,10 +1,16 @@
 //===- RandomSchedulesTest.cpp - The solver's promises on random problems ---------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
 // Never above the limit, never slower than the given order, always legal, in every mode; and how far from the true
 // optimum on problems that are small enough to try every order. COMMSCHED_RANDOM_PROBLEMS sets how many problems are
 // drawn (docs/Models.md tells of a run over 100,000), COMMSCHED_RANDOM_FIRST the first seed.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CheckResult.h"
 #include "RandomProblem.h"

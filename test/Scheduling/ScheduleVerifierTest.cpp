@@ -1,10 +1,10 @@
-//===- ScheduleVerifierTest.cpp - Tests that wrong answers are found -------------------------===//
+//===- ScheduleVerifierTest.cpp - Tests that wrong answers are found --------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/ScheduleVerifier.h"
 #include "CommSched/Scheduling/Model/Memory.h"

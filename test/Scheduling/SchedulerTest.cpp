@@ -1,9 +1,15 @@
 //===- SchedulerTest.cpp - Tests of the solver's promises -------------------------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
 // What is particular: caps, pins, kept orders, degenerate problems, equal answers. RandomSchedulesTest.cpp has the
 // promises that hold for every problem.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "CheckResult.h"

@@ -1,14 +1,14 @@
-//===- SearchTest.cpp - Tests that the search believes nothing ---------------------------------===//
+//===- SearchTest.cpp - Tests that the search believes nothing --------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Corrupts decodes by hand, because the list scheduler makes none that are wrong, and offers them to the search.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "Solver/Search.h"
 #include "CommSched/Scheduling/Model/Memory.h"

@@ -1,15 +1,15 @@
-//===- SeedBugsTest.cpp - Where the original's passes are at fault -----------------------------===//
+//===- SeedBugsTest.cpp - Where the original's passes are at fault ----------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // PeakPreserving.h lists where the reordering passes differ from PyTorch Inductor's on purpose. Each difference has a
 // small program here on which the original's rule, worked out by hand in the comment, does something else.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Inductor/PeakPreserving.h"
 #include "CommSched/Scheduling/Model/Memory.h"

@@ -4,13 +4,13 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The rules of the peak-preserving passes and of the list scheduler as they were first stated: one swap of neighbours
 // after another, everything recomputed from its definition after each. Quadratic and worse, for small programs; it
 // shares nothing with the implementation but the memory sweep and the timeline.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_TEST_SCHEDULING_SEEDRULEORACLE_H
 #define COMMSCHED_TEST_SCHEDULING_SEEDRULEORACLE_H
 

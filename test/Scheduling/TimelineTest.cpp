@@ -1,10 +1,10 @@
-//===- TimelineTest.cpp - Tests of the time model --------------------------------------------===//
+//===- TimelineTest.cpp - Tests of the time model ---------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/Timeline.h"
 #include "RandomProblem.h"

@@ -1,14 +1,14 @@
-//===- CommAlignCostsTest.cpp - Costs that an embedder's ranks gather ---------------------------===//
+//===- CommAlignCostsTest.cpp - Costs that an embedder's ranks gather -------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The hook stands for an all-gather between ranks, which the command line cannot have.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Inductor/AlignCosts.h"
 #include "CommSched/Transforms/Passes.h"

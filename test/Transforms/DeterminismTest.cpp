@@ -1,15 +1,15 @@
-//===- DeterminismTest.cpp - Equal input, equal output ------------------------------------------===//
+//===- DeterminismTest.cpp - Equal input, equal output ----------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Random modules of many functions through every reordering pass, with and without threads, in contexts of their own:
 // the places of operations in memory, and with them the order of hash tables, are others each time.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/InitAll.h"
 #include "CommSched/Transforms/Passes.h"

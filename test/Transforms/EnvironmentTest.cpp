@@ -1,10 +1,10 @@
-//===- EnvironmentTest.cpp - What an embedder tells the passes ---------------------------------===//
+//===- EnvironmentTest.cpp - What an embedder tells the passes --------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Environment.h"
 #include "CommSched/Analysis/Costs/OperationCosts.h"

@@ -4,11 +4,11 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Pairs of programs: what a rewrite may do, and each way in which one could go wrong.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Transforms/Rewrites/TrafficCheck.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

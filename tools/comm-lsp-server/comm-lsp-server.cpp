@@ -1,15 +1,15 @@
-//===- comm-lsp-server.cpp - Editor support for programs with comm operations -------------===//
+//===- comm-lsp-server.cpp - Editor support for programs with comm operations -----------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // MLIR's language server with the comm dialect. An editor's MLIR extension takes this binary in the place of
 // mlir-lsp-server.
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/InitAll.h"
 

@@ -1,14 +1,14 @@
-//===- OutputFile.cpp - An output file that appears whole or not at all -------------------===//
+//===- OutputFile.cpp - An output file that appears whole or not at all -----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // See OutputFile.h.
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "OutputFile.h"
 

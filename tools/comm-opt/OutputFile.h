@@ -1,16 +1,16 @@
-//===- OutputFile.h - An output file that appears whole or not at all ---------*- C++ -*-===//
+//===- OutputFile.h - An output file that appears whole or not at all -------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // llvm::ToolOutputFile truncates its file when it is opened and removes it on failure. `comm-opt x.mlir -o x.mlir`
 // would then read a file that has just been emptied, and a failing pass would delete the user's input. This one writes
 // beside the target and renames over it on success.
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_TOOLS_COMMOPT_OUTPUTFILE_H
 #define COMMSCHED_TOOLS_COMMOPT_OUTPUTFILE_H

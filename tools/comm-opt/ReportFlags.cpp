@@ -1,14 +1,14 @@
-//===- ReportFlags.cpp - The flags that say where a report goes ---------------------------===//
+//===- ReportFlags.cpp - The flags that say where a report goes -------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // See ReportFlags.h.
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "ReportFlags.h"
 #include "ToolOptions.h"

@@ -1,10 +1,10 @@
-//===- ReportFlags.h - The flags that say where a report goes ------------------*- C++ -*-===//
+//===- ReportFlags.h - The flags that say where a report goes ---------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // --comm-report, --comm-timeline and --comm-pareto, whatever is run: they become options of reorder-comm-overlap if the
 // command line names that pipeline; otherwise the whole run is measured before and after. --comm-machine holds for
@@ -12,7 +12,7 @@
 // because `comm-report` and `comm-pareto` are names of passes too: `--comm-report=FILE` is the flag, and a value with a
 // '=' in it, or none, is the pass with its options.
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_TOOLS_COMMOPT_REPORTFLAGS_H
 #define COMMSCHED_TOOLS_COMMOPT_REPORTFLAGS_H

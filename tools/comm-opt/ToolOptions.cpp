@@ -1,14 +1,14 @@
-//===- ToolOptions.cpp - What comm-opt's command line shows -------------------------------===//
+//===- ToolOptions.cpp - What comm-opt's command line shows -----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // See ToolOptions.h.
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "ToolOptions.h"
 

@@ -1,15 +1,15 @@
-//===- ToolOptions.h - What comm-opt's command line shows ---------------------*- C++ -*-===//
+//===- ToolOptions.h - What comm-opt's command line shows -------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // libLLVM brings about five hundred options of its own, and MLIR brings hundreds of passes. `--help` shows what a user
 // of this project needs; `--help-hidden` shows the rest.
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_TOOLS_COMMOPT_TOOLOPTIONS_H
 #define COMMSCHED_TOOLS_COMMOPT_TOOLOPTIONS_H

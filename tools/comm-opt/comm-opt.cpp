@@ -1,15 +1,15 @@
-//===- comm-opt.cpp - The project's optimizer driver --------------------------------------===//
+//===- comm-opt.cpp - The project's optimizer driver ------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // mlir-opt with the comm dialect and the project's passes: all of upstream's dialects, extensions and passes are there
 // too, so that a program can be brought from any of them and lowered to any of them in one run.
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/InitAll.h"
 #include "OutputFile.h"

@@ -1,14 +1,14 @@
-//===- comm-reduce.cpp - Shrink a program that shows a fault ------------------------------===//
+//===- comm-reduce.cpp - Shrink a program that shows a fault ----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // mlir-reduce with the comm dialect and the project's passes.
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/InitAll.h"
 

@@ -1,11 +1,15 @@
-//===- comm-run.cpp - Runs programs of collectives -----------------------------------------------===//
+//===- comm-run.cpp - Runs programs of collectives --------------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Compiles a module and runs it on N ranks: threads of this process, or processes under mpirun. With --compare it runs
 // more programs on the same inputs and compares what they compute bit for bit.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Execution/MeasuredTimeline.h"
 #include "CommSched/Execution/Session.h"

@@ -1,15 +1,15 @@
-//===- Casts.h - Which operations only convert elements ---------------------------*- C++ -*-===//
+//===- Casts.h - Which operations only convert elements ---------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // A kernel that packs a bucket can convert elements on the way, so that a cast in front of a collective disappears in
 // it.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_CASTS_H
 #define COMMSCHED_ANALYSIS_CASTS_H
 

@@ -1,16 +1,16 @@
-//===- CertainWait.h - Where a collective is certainly complete -----------------*- C++ -*-===//
+//===- CertainWait.h - Where a collective is certainly complete -------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // A wait under a condition, or in a loop that may not run, says nothing about what comes after the branch or the loop:
 // the collective may still be in flight there. Whoever ends a life, frees memory or allows a write has to ask for a
 // wait that every path runs.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_CERTAINWAIT_H
 #define COMMSCHED_ANALYSIS_CERTAINWAIT_H
 

@@ -1,15 +1,15 @@
-//===- CostInterface.td - What an operation does, for costing it ------------*- tablegen -*-===//
+//===- CostInterface.td - What an operation does, for costing it ------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Operations that implement this interface are costed by a roofline of their own numbers. CommSched attaches it to
 // operations of upstream dialects (registerCostModels); other projects implement it on theirs.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_COSTINTERFACE
 #define COMMSCHED_ANALYSIS_COSTINTERFACE
 

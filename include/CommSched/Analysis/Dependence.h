@@ -1,16 +1,16 @@
-//===- Dependence.h - What may not be reordered -----------------------------------*- C++ -*-===//
+//===- Dependence.h - What may not be reordered -----------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The edges between the operations of a block: SSA uses (those of nested regions included), memory effects on shared
 // storage, buffers in flight, unknown effects as barriers, point-to-point order, pinned operations, units, and the
 // order of collectives that the user asks for.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_DEPENDENCE_H
 #define COMMSCHED_ANALYSIS_DEPENDENCE_H
 

@@ -1,17 +1,17 @@
-//===- Environment.h - What an embedder tells the passes --------------------------*- C++ -*-===//
+//===- Environment.h - What an embedder tells the passes --------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Passes are made from text, which can carry neither a function nor what holds for all of them. An MLIRContext has one
 // environment, which every pass that runs in it asks: the machine that is meant where no option names one, the
 // embedder's own estimate of an operation's time, and its way to gather numbers from all ranks. The environment is an
 // interface of the comm dialect and lives as long as the context.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_ENVIRONMENT_H
 #define COMMSCHED_ANALYSIS_ENVIRONMENT_H
 

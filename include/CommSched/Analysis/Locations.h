@@ -1,14 +1,14 @@
-//===- Locations.h - Names of locations and operations ------------------------------------===//
+//===- Locations.h - Names of locations and operations ----------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // How diagnostics, remarks and reports name a place in the program.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_LOCATIONS_H
 #define COMMSCHED_ANALYSIS_LOCATIONS_H
 

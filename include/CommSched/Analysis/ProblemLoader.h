@@ -1,15 +1,15 @@
-//===- ProblemLoader.h - From a block of IR to a Problem --------------------------*- C++ -*-===//
+//===- ProblemLoader.h - From a block of IR to a Problem --------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The one way from IR to integers: nodes from the block's operations, buffers from their storage, edges from their
 // dependences, durations from the cost model.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_PROBLEMLOADER_H
 #define COMMSCHED_ANALYSIS_PROBLEMLOADER_H
 

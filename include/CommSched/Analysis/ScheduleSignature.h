@@ -1,15 +1,15 @@
-//===- ScheduleSignature.h - What all ranks have to agree on ----------------------*- C++ -*-===//
+//===- ScheduleSignature.h - What all ranks have to agree on ----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Ranks that issue collectives in different orders hang. The signature is a hash of the sequence of collectives of a
 // function: the passes stamp it, the runtime compares it before the first collective, comm-verify-spmd statically.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_SCHEDULESIGNATURE_H
 #define COMMSCHED_ANALYSIS_SCHEDULESIGNATURE_H
 

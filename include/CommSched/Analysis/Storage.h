@@ -1,15 +1,15 @@
-//===- Storage.h - Which values of a block share storage --------------------------*- C++ -*-===//
+//===- Storage.h - Which values of a block share storage --------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Maps every shaped value of a block to the storage that it may refer to, through views, destination-passing, mutation
 // and futures in flight. Both the memory model and the dependences are read off this map.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_STORAGE_H
 #define COMMSCHED_ANALYSIS_STORAGE_H
 

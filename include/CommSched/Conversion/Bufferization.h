@@ -1,10 +1,14 @@
-//===- Bufferization.h - The comm dialect on buffers --------------------------------------------===//
+//===- Bufferization.h - The comm dialect on buffers ------------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // How programs on tensors become programs on memrefs, in which a start names where its results go.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_CONVERSION_BUFFERIZATION_H
 #define COMMSCHED_CONVERSION_BUFFERIZATION_H

@@ -1,10 +1,14 @@
-//===- Passes.h - Passes that lead into and out of the dialect ----------------------------------===//
+//===- Passes.h - Passes that lead into and out of the dialect --------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Declares the passes of Passes.td and the pipeline from tensors to the LLVM dialect.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_CONVERSION_PASSES_H
 #define COMMSCHED_CONVERSION_PASSES_H

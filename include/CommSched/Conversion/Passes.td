@@ -1,8 +1,10 @@
-//===- Passes.td - Passes that lead into and out of the dialect -----------*- tablegen -*-===//
+//===- Passes.td - Passes that lead into and out of the dialect -------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===--------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_CONVERSION_PASSES
 #define COMMSCHED_CONVERSION_PASSES

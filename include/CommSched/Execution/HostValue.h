@@ -1,10 +1,14 @@
-//===- HostValue.h - Arguments and results of a run ----------------------------------------------===//
+//===- HostValue.h - Arguments and results of a run -------------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // A dense tensor on the host, what fills it, and numpy's file format for it.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_EXECUTION_HOSTVALUE_H
 #define COMMSCHED_EXECUTION_HOSTVALUE_H

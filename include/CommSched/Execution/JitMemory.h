@@ -1,16 +1,16 @@
-//===- JitMemory.h - Memory for compiled code, all of it close together -------------*- C++ -*-===//
+//===- JitMemory.h - Memory for compiled code, all of it close together -----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The small code model wants the sections of a program within 2 GiB of each other. LLVM's own mapper asks the system
 // for each one by itself and takes what it gets; where the neighbourhood is taken (as the address sanitizer's is) the
 // distance overflows, silently in a build of LLVM without assertions. This one carves them out of one reservation.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_EXECUTION_JITMEMORY_H
 #define COMMSCHED_EXECUTION_JITMEMORY_H
 

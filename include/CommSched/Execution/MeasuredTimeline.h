@@ -1,10 +1,14 @@
-//===- Timeline.h - What was measured next to what was predicted ---------------------------------===//
+//===- MeasuredTimeline.h - What was measured next to what was predicted ----------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Writes both into one trace in Chrome's format, which Perfetto reads.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_EXECUTION_MEASUREDTIMELINE_H
 #define COMMSCHED_EXECUTION_MEASUREDTIMELINE_H

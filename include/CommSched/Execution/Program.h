@@ -1,10 +1,14 @@
-//===- Program.h - A module compiled for this process --------------------------------------------===//
+//===- Program.h - A module compiled for this process -----------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Reads a module, lowers it to calls of the runtime and compiles it, once for all ranks of the process.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_EXECUTION_PROGRAM_H
 #define COMMSCHED_EXECUTION_PROGRAM_H

@@ -1,10 +1,14 @@
-//===- Session.h - Ranks that run programs --------------------------------------------------------===//
+//===- Session.h - Ranks that run programs ----------------------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // A job of the runtime with the ranks that live in this process: all of them as threads, or one under mpirun.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_EXECUTION_SESSION_H
 #define COMMSCHED_EXECUTION_SESSION_H

@@ -1,17 +1,17 @@
-//===- CollectiveCost.h - What a collective costs as a function of its bytes -----------------===//
+//===- CollectiveCost.h - What a collective costs as a function of its bytes ------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // For one kind of collective on one group shape, the cost is a curve over bytes: measured where the machine profile has
 // a table, NCCL's own tuning model where the profile has NCCL's parameters and NCCL a model of the kind, alpha-beta
 // otherwise. Curves are made once per (kind, group shape, element type) and evaluated in integers: equal input gives
 // equal nanoseconds on every rank, and more bytes never cost less. docs/MachineModel.md has the formulas.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_MACHINE_COLLECTIVECOST_H
 #define COMMSCHED_MACHINE_COLLECTIVECOST_H
 

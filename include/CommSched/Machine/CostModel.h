@@ -1,16 +1,16 @@
-//===- CostModel.h - What collectives, copies and kernels cost on a machine ------------------===//
+//===- CostModel.h - What collectives, copies and kernels cost on a machine -------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The one place that turns work into nanoseconds. It knows a machine profile and answers in integers,
 // deterministically; what it is asked about is plain data. What an MLIR operation costs is answered by OperationCosts,
 // on top of it.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_MACHINE_COSTMODEL_H
 #define COMMSCHED_MACHINE_COSTMODEL_H
 

@@ -1,16 +1,16 @@
-//===- MachineModel.h - What a machine can do, from a JSON profile ---------------------------===//
+//===- MachineModel.h - What a machine can do, from a JSON profile ----------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // A profile describes one class of machine: compute rates, memory, links, NCCL's tuning parameters, and measured
 // tables where it was calibrated. One profile serves one node and many. The format, field by field, is in
 // docs/MachineModel.md; profiles of common machines are in machines/ and are installed with the project.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_MACHINE_MACHINEMODEL_H
 #define COMMSCHED_MACHINE_MACHINEMODEL_H
 

@@ -4,11 +4,11 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Products of bytes and nanoseconds pass 64 bits; these helpers go through 128 bits, round once, and saturate.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_MACHINE_ROUNDING_H
 #define COMMSCHED_MACHINE_ROUNDING_H
 

@@ -1,14 +1,14 @@
-//===- ParetoReport.h - Time against peak, as JSON and as a picture ----------------*- C++ -*-===//
+//===- ParetoReport.h - Time against peak, as JSON and as a picture ---------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // What comm-pareto found out about the blocks of a module, and how it is written.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_REPORT_PARETOREPORT_H
 #define COMMSCHED_REPORT_PARETOREPORT_H
 

@@ -1,16 +1,16 @@
-//===- PassJournal.h - What each pass did to each collective ----------------------*- C++ -*-===//
+//===- PassJournal.h - What each pass did to each collective ----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // A report says what a whole run was worth. The journal says the same of every scheduling pass in it: which collectives
 // moved, past what and with what, how much computation hides each of them, and what stopped it. Passes write into the
 // journal of their context while a report collects it, and otherwise write nothing.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_REPORT_PASSJOURNAL_H
 #define COMMSCHED_REPORT_PASSJOURNAL_H
 

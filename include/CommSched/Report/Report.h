@@ -1,15 +1,15 @@
-//===- Report.h - What a schedule is worth, in numbers ----------------------------*- C++ -*-===//
+//===- Report.h - What a schedule is worth, in numbers ----------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Measures blocks by the models, before and after a pipeline, and writes what was found: a table for people, JSON for
 // programs, a trace for Perfetto, and a page of HTML for people without it.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_REPORT_REPORT_H
 #define COMMSCHED_REPORT_REPORT_H
 

@@ -1,6 +1,10 @@
-//===- Backend.h - The table of functions that a runtime backend supplies -----------------------===//
+//===- Backend.h - The table of functions that a runtime backend supplies ---------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // The core (libcommrt) keeps contexts, tokens, buffers, errors and faults; a backend moves bytes. A backend is a shared
 // library libcommrt_NAME.so that exports commrt_backend_entry, or a table that the program registers. Tables carry
@@ -10,7 +14,7 @@
 // submit, progress, combine and detach are called by the thread that uses the rank's context; abort and describe by any
 // thread, describe not beside detach. Ranks of one process call at the same time.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_RUNTIME_BACKEND_H
 #define COMMSCHED_RUNTIME_BACKEND_H

@@ -1,6 +1,10 @@
-//===- Runtime.h - The C ABI that scheduled programs call ---------------------------------------===//
+//===- Runtime.h - The C ABI that scheduled programs call -------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Starts and waits of collectives for compiled programs, over interchangeable backends (threads, sim, mpi, nccl).
 // Plain C: no dependence on MLIR, LLVM or C++.
@@ -25,7 +29,7 @@
 //  - What a token's collectives wrote may be read after its wait, by the thread that waited.
 //  - Buffers are dense. A buffer given to a start stays unchanged (an output: untouched) until its token is complete.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_RUNTIME_RUNTIME_H
 #define COMMSCHED_RUNTIME_RUNTIME_H

@@ -1,14 +1,14 @@
-//===- Arithmetic.h - Integer arithmetic of the models ------------------------------------===//
+//===- Arithmetic.h - Integer arithmetic of the models ----------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Products and quotients that do not overflow in between.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SUPPORT_ARITHMETIC_H
 #define COMMSCHED_SUPPORT_ARITHMETIC_H
 

@@ -1,8 +1,14 @@
 //===- CollectiveKind.h - The kinds of collectives --------------------------------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
 // One enumeration for the dialect, the models and the solvers.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SUPPORT_COLLECTIVEKIND_H
 #define COMMSCHED_SUPPORT_COLLECTIVEKIND_H
 

@@ -1,14 +1,14 @@
-//===- CollectiveOrder.h - Which collectives keep their order -----------------------------===//
+//===- CollectiveOrder.h - Which collectives keep their order ---------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // One enumeration for the passes, the loader, the solvers and the verifier.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SUPPORT_COLLECTIVEORDER_H
 #define COMMSCHED_SUPPORT_COLLECTIVEORDER_H
 

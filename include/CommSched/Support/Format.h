@@ -1,14 +1,14 @@
-//===- Format.h - Sizes and times as text -------------------------------------------------===//
+//===- Format.h - Sizes and times as text -----------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // How reports, remarks and diagnostics print bytes and nanoseconds.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SUPPORT_FORMAT_H
 #define COMMSCHED_SUPPORT_FORMAT_H
 

@@ -1,8 +1,14 @@
 //===- Units.h - The units that every model of the project counts in --------------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
 // Times and sizes are 64-bit integers, so that equal input gives equal output on every rank, bit for bit.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SUPPORT_UNITS_H
 #define COMMSCHED_SUPPORT_UNITS_H
 

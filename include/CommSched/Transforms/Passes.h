@@ -1,14 +1,14 @@
-//===- Passes.h - The project's passes ---------------------------------------------*- C++ -*-===//
+//===- Passes.h - The project's passes --------------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Constructors, option structs and registration of all passes of this folder; generated from Passes.td.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_TRANSFORMS_PASSES_H
 #define COMMSCHED_TRANSFORMS_PASSES_H
 

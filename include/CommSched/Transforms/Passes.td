@@ -1,4 +1,10 @@
-//===- Passes.td - The project's passes ------------------------------------*- tablegen -*-===//
+//===- Passes.td - The project's passes -------------------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_TRANSFORMS_PASSES
 #define COMMSCHED_TRANSFORMS_PASSES
 

@@ -1,14 +1,14 @@
-//===- Pipelines.h - reorder-comm-overlap ------------------------------------------*- C++ -*-===//
+//===- Pipelines.h - reorder-comm-overlap -----------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The pipeline that users call. One options struct for its command line, its C++ interface and the front ends.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_TRANSFORMS_PIPELINES_H
 #define COMMSCHED_TRANSFORMS_PIPELINES_H
 

@@ -1,14 +1,14 @@
-//===- ArithCostModels.cpp - What arith and math operations cost ----------------------------===//
+//===- ArithCostModels.cpp - What arith and math operations cost ------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Elementwise: one result element per operand element. On scalars and vectors it is part of the kernel around it.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Machine/Rounding.h"
 #include "CostModels.h"

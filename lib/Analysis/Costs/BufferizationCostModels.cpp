@@ -1,14 +1,14 @@
-//===- BufferizationCostModels.cpp - What bufferization operations cost ---------------------===//
+//===- BufferizationCostModels.cpp - What bufferization operations cost -----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The copies between tensors and buffers; the rest of the dialect only renames storage.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CostModels.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"

@@ -1,14 +1,14 @@
-//===- CostModels.h - The cost models of upstream operations ------------------------*- C++ -*-===//
+//===- CostModels.h - The cost models of upstream operations ----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // One function per family of dialects, each in a file of its own.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_ANALYSIS_COSTS_COSTMODELS_H
 #define COMMSCHED_LIB_ANALYSIS_COSTS_COSTMODELS_H
 

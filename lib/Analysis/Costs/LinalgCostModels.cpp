@@ -1,15 +1,15 @@
-//===- LinalgCostModels.cpp - What linalg operations cost -----------------------------------===//
+//===- LinalgCostModels.cpp - What linalg operations cost -------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Structured operations: the operations of the body times the iteration space; every operand is read once and every
 // result written once, as a well-tiled kernel does. Contractions and convolutions run on the matrix units.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Machine/Rounding.h"
 #include "CostModels.h"

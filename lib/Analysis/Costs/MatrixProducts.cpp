@@ -4,7 +4,7 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Costs/MatrixProducts.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"

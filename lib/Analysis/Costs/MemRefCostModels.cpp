@@ -1,15 +1,15 @@
-//===- MemRefCostModels.cpp - What memref operations cost -----------------------------------===//
+//===- MemRefCostModels.cpp - What memref operations cost -------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Copies of buffers, and accesses of single elements as part of the kernel around them. Views and allocations are free
 // without a model.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CostModels.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"

@@ -1,14 +1,14 @@
-//===- ScfCostModels.cpp - What structured control flow costs -------------------------------===//
+//===- ScfCostModels.cpp - What structured control flow costs ---------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Loops cost their body times the trip count, branches the longest one.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Costs/OperationCosts.h"
 #include "CostModels.h"

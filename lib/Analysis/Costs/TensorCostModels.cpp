@@ -1,15 +1,15 @@
-//===- TensorCostModels.cpp - What tensor operations cost -----------------------------------===//
+//===- TensorCostModels.cpp - What tensor operations cost -------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Operations that make new tensors move what they read and write; reshapes, casts and slices are views and free without
 // a model.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Costs/OperationCosts.h"
 #include "CommSched/Machine/Rounding.h"

@@ -1,15 +1,15 @@
-//===- VectorCostModels.cpp - What vector operations cost -----------------------------------===//
+//===- VectorCostModels.cpp - What vector operations cost -------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Vectors live in registers: all of these are part of the kernel around them. Transfers move memory, contractions and
 // reductions compute, and shuffles are free.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Machine/Rounding.h"

@@ -4,13 +4,13 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Repeated waits, collectives that move nothing, and members of coalesced collectives that nobody reads. What a rule
 // drops has to be dropped by every rank of the group, so a rule may look at types, symbols and uses only: constants may
 // differ between the modules of the ranks. A future that escapes its function is never touched.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"

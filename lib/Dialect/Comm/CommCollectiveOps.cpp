@@ -1,9 +1,15 @@
 //===- CommCollectiveOps.cpp - Verifiers of the collectives -----------------------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
 // The numbered constraints of CommCollectiveOps.td. What needs the group's size is checked when symbols are resolved
 // (verifyGroupUse), the rest by the operations' own verifiers.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"

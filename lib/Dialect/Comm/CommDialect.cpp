@@ -1,4 +1,10 @@
-//===- CommDialect.cpp - The comm dialect ----------------------------------------------------===//
+//===- CommDialect.cpp - The comm dialect -----------------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"

@@ -1,4 +1,10 @@
 //===- CommFsdpOps.cpp - Copy-in, copy-out and parameter storage ------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "llvm/ADT/SmallSet.h"

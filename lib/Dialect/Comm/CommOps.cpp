@@ -1,9 +1,15 @@
 //===- CommOps.cpp - What all operations of the dialect share ---------------------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
 // The generated operation classes, the custom parts of their assembly, the memory effects of starts, and the lookup
 // of groups.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "mlir/IR/DialectImplementation.h"

@@ -4,12 +4,12 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // A dynamic size is known by a hint: on the value itself, or on the value that it is a view, a cast or a collective of.
 // What stays unknown is none, so that nobody takes it for no bytes.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Dialect/Comm/CommSizes.h"
 #include "mlir/Interfaces/DestinationStyleOpInterface.h"

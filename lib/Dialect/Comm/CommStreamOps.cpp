@@ -1,4 +1,10 @@
 //===- CommStreamOps.cpp - Streams and opaque computation -------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "llvm/ADT/SmallSet.h"

@@ -1,4 +1,10 @@
-//===- CommTypes.cpp - Futures and events ----------------------------------------------------===//
+//===- CommTypes.cpp - Futures and events -----------------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "llvm/ADT/TypeSwitch.h"

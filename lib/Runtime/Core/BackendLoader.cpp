@@ -1,10 +1,14 @@
-//===- BackendLoader.cpp - Finds a backend by name ----------------------------------------------===//
+//===- BackendLoader.cpp - Finds a backend by name --------------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Backends by name: built in, registered, or libcommrt_NAME.so by dlopen, with a check of version and table.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "BackendLoader.h"
 #include <cctype>

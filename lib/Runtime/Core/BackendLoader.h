@@ -1,11 +1,15 @@
-//===- BackendLoader.h - Finds a backend by name ------------------------------------------------===//
+//===- BackendLoader.h - Finds a backend by name ----------------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // threads and sim are part of the core; every other backend is a shared library of its own, so that the core needs
 // neither MPI nor a GPU.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_LIB_RUNTIME_CORE_BACKENDLOADER_H
 #define COMMSCHED_LIB_RUNTIME_CORE_BACKENDLOADER_H

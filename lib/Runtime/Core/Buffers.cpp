@@ -1,11 +1,15 @@
-//===- Buffers.cpp - Buffers that outlive the collectives that use them -------------------------===//
+//===- Buffers.cpp - Buffers that outlive the collectives that use them -----------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // A buffer counts who needs it: its owner, and each collective in flight that reads or writes it. It is freed when the
 // count reaches zero, on whichever thread that happens. Symmetric buffers differ in where their memory comes from.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "Core.h"
 #include <algorithm>

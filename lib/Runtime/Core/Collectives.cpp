@@ -1,11 +1,15 @@
-//===- Collectives.cpp - Starts ------------------------------------------------------------------===//
+//===- Collectives.cpp - Starts ---------------------------------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Checks the arguments of a start, resolves `outer` by staging, applies injected faults, and hands a dense work to the
 // backend.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "Core.h"
 #include "Reduce.h"

@@ -1,11 +1,15 @@
-//===- Core.h - Contexts, tokens and buffers behind the C ABI -----------------------------------===//
+//===- Core.h - Contexts, tokens and buffers behind the C ABI ---------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // The objects that the opaque handles of Runtime.h point to. Locks: a backend may call Host functions while it holds
 // its own locks, so a context's mutex is innermost and no backend function is called under it.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_LIB_RUNTIME_CORE_CORE_H
 #define COMMSCHED_LIB_RUNTIME_CORE_CORE_H

@@ -1,10 +1,14 @@
-//===- Fault.cpp - Faults that the runtime injects on request -----------------------------------===//
+//===- Fault.cpp - Faults that the runtime injects on request ---------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // The parser of fault specifications.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "Fault.h"
 #include <algorithm>

@@ -1,10 +1,14 @@
-//===- Fault.h - Faults that the runtime injects on request -------------------------------------===//
+//===- Fault.h - Faults that the runtime injects on request -----------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Tests and users make one rank misbehave at its N-th start, to see that every other rank ends with a clear error.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_LIB_RUNTIME_CORE_FAULT_H
 #define COMMSCHED_LIB_RUNTIME_CORE_FAULT_H

@@ -1,11 +1,15 @@
-//===- Formats.h - Loading and storing element types --------------------------------------------===//
+//===- Formats.h - Loading and storing element types ------------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // f16 and bf16 as bits, converted to f32 and back with rounding to nearest even, without compiler or library support.
 // load() gives the type in which values are computed: f32, f64, int64_t, uint64_t; uint8_t for booleans.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_LIB_RUNTIME_CORE_FORMATS_H
 #define COMMSCHED_LIB_RUNTIME_CORE_FORMATS_H

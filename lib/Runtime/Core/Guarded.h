@@ -1,11 +1,15 @@
-//===- Guarded.h - Mutexes that the compiler checks -------------------------------------------------===//
+//===- Guarded.h - Mutexes that the compiler checks -------------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Clang's thread safety analysis (-Wthread-safety) as a mutex, a lock and macros: a field says which mutex guards it, a
 // function which one its caller holds. Other compilers see an ordinary mutex.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_LIB_RUNTIME_CORE_GUARDED_H
 #define COMMSCHED_LIB_RUNTIME_CORE_GUARDED_H

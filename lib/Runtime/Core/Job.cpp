@@ -1,11 +1,15 @@
-//===- Job.cpp - Jobs, contexts and groups ------------------------------------------------------===//
+//===- Job.cpp - Jobs, contexts and groups ----------------------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Opens a job on a backend, makes one context per rank, and ends them in an order in which nothing is used after it is
 // gone.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "BackendLoader.h"
 #include "Core.h"

@@ -1,10 +1,14 @@
-//===- Names.cpp - Words for codes, and one-line descriptions -----------------------------------===//
+//===- Names.cpp - Words for codes, and one-line descriptions ---------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // The names of statuses, kinds, types and reductions, and how a collective reads in a message.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "Core.h"
 

@@ -1,12 +1,16 @@
-//===- Reduce.cpp - Reductions in rank order ----------------------------------------------------===//
+//===- Reduce.cpp - Reductions in rank order --------------------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // One implementation for all backends, so that their results are equal bit for bit: inputs are taken in the order
 // given, element by element, in blocks that stay in the cache. f16 and bf16 accumulate in f32 and are rounded once, to
 // nearest even. Compiled without contraction of multiply and add.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "Reduce.h"
 #include "Formats.h"

@@ -1,10 +1,14 @@
-//===- Reduce.h - Reductions in rank order ------------------------------------------------------===//
+//===- Reduce.h - Reductions in rank order ----------------------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // The one implementation of reductions that all CPU backends share.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_LIB_RUNTIME_CORE_REDUCE_H
 #define COMMSCHED_LIB_RUNTIME_CORE_REDUCE_H

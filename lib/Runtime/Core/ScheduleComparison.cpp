@@ -1,11 +1,15 @@
-//===- Program.cpp - Compares schedules before anything can hang --------------------------------===//
+//===- ScheduleComparison.cpp - Compares schedules before anything can hang -------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Each rank presents a hash of its sequence of collectives. If they differ, the ranks find the first difference by
 // bisection over prefix hashes (log2 n rounds) and show each other that one collective.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "Core.h"
 #include <algorithm>

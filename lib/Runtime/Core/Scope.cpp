@@ -1,12 +1,16 @@
-//===- Scope.cpp - Giving back what a piece of a program leaves behind --------------------------===//
+//===- Scope.cpp - Giving back what a piece of a program leaves behind ------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Compiled code cannot always tell where the last use of a buffer, a token or an event is: it may leave a loop as the
 // value of the next iteration, or a function as a result. It does know, at the end of each, what is still needed. So
 // everything gets a number when it is made, and what was made since a moment can be given back but for a few.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "Core.h"
 

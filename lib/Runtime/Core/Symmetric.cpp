@@ -1,11 +1,15 @@
-//===- Symmetric.cpp - Buffers at the same offset on every rank ----------------------------------===//
+//===- Symmetric.cpp - Buffers at the same offset on every rank -------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Each rank computes the offset by itself, shows it to the others before it uses it, and waits until no collective in
 // flight uses what was there before.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "Core.h"
 #include <algorithm>

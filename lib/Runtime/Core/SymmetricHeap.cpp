@@ -1,10 +1,14 @@
-//===- SymmetricHeap.cpp - Offsets that all ranks agree on ---------------------------------------===//
+//===- SymmetricHeap.cpp - Offsets that all ranks agree on ------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // A best-fit heap over offsets.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "SymmetricHeap.h"
 #include <algorithm>

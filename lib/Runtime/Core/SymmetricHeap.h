@@ -1,11 +1,15 @@
-//===- SymmetricHeap.h - Offsets that all ranks agree on -----------------------------------------===//
+//===- SymmetricHeap.h - Offsets that all ranks agree on --------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Which offset a symmetric buffer gets depends on nothing but the sequence of allocations and releases before it. Ranks
 // that run one program make the same sequence, so they agree without talking.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_LIB_RUNTIME_CORE_SYMMETRICHEAP_H
 #define COMMSCHED_LIB_RUNTIME_CORE_SYMMETRICHEAP_H

@@ -1,10 +1,14 @@
-//===- Text.h - Texts that cross the C ABI --------------------------------------------------------===//
+//===- Text.h - Texts that cross the C ABI ----------------------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Messages go into buffers of the caller, cut to their size.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_LIB_RUNTIME_CORE_TEXT_H
 #define COMMSCHED_LIB_RUNTIME_CORE_TEXT_H

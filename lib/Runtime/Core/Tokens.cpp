@@ -1,10 +1,14 @@
-//===- Tokens.cpp - Errors, tokens, waits, streams and events -----------------------------------===//
+//===- Tokens.cpp - Errors, tokens, waits, streams and events ---------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // What happens between a start and its wait, and how the first error of any rank ends all of them.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "Core.h"
 #include <algorithm>

@@ -1,10 +1,14 @@
-//===- Report.cpp - Clock, trace and dump -------------------------------------------------------===//
+//===- Trace.cpp - Clock, trace and dump ------------------------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // What a run leaves behind for people: a Chrome/Perfetto trace of one rank, and a text of what is in flight.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "Core.h"
 #include <cinttypes>

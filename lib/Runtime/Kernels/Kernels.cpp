@@ -1,11 +1,15 @@
 //===- Kernels.cpp - What opaque computations do when a program is run ------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // `commrt_compute`: reads the description of the operands, finds the kernel by the computation's name, once per call,
 // and runs it. A name without a kernel, and operands that a kernel does not know, get an opaque computation.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "Kernels.h"
 #include "Core/Core.h"

@@ -1,15 +1,15 @@
-//===- Kernels.h - What the reference kernels share -----------------------------*- C++ -*-===//
+//===- Kernels.h - What the reference kernels share -------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // A kernel takes the operands of one computation. It checks every shape and size that it relies on: names and operands
 // come from programs.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_RUNTIME_KERNELS_KERNELS_H
 #define COMMSCHED_LIB_RUNTIME_KERNELS_KERNELS_H
 

@@ -1,10 +1,10 @@
-//===- MatrixKernels.cpp - Matrix products -----------------------------------------------------===//
+//===- MatrixKernels.cpp - Matrix products ----------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // A blocked product after Goto and van de Geijn ("Anatomy of High-Performance Matrix Multiplication"): operands are
 // packed into panels, and a tile of the result stays in vector registers while it goes through a panel.
@@ -14,7 +14,7 @@
 // and rounded once. Only products of f16 and bf16, which are exact in f32, use fused multiply-add: there it changes no
 // bit (short of underflow).
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "Kernels.h"
 #include <algorithm>

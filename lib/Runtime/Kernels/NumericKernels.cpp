@@ -4,7 +4,7 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Plain kernels: values are computed in double precision in index order and rounded once. The results are equal bit for
 // bit on all ranks of a job and for every schedule, as far as the mathematics library gives equal results everywhere:
@@ -13,7 +13,7 @@
 // Operators whose attributes a call does not carry (the dimension of a sum, which dimensions are swapped) have a kernel
 // only if the shapes leave one possibility.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "Kernels.h"
 #include <algorithm>

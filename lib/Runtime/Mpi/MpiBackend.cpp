@@ -1,13 +1,17 @@
-//===- MpiBackend.cpp - Ranks as processes over MPI ----------------------------------------------===//
+//===- MpiBackend.cpp - Ranks as processes over MPI -------------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // One rank per process of mpirun. Each group has a communicator of its own, so that collectives of different groups
 // never meet; a control communicator carries the comparison of schedules and errors. Errors are returned
 // (MPI_ERRORS_RETURN) everywhere, MPI_COMM_WORLD included, whose handler OpenMPI calls for others' errors, too. Nothing
 // blocks inside MPI once it is initialised.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "Core/Text.h"
 #include "MpiJob.h"

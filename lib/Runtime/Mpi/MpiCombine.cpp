@@ -1,12 +1,16 @@
-//===- MpiCombine.cpp - One value of all ranks over MPI -------------------------------------------===//
+//===- MpiCombine.cpp - One value of all ranks over MPI ---------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Rank 0 gathers the values, combines them in the order of the ranks and tells everyone. So two messages per rank and
 // the memory for one value of each are enough, and rank 0 knows who is missing. It tells the others before they give
 // up.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "Core/Text.h"
 #include "MpiJob.h"

@@ -1,10 +1,14 @@
-//===- MpiJob.h - The state of the mpi backend ----------------------------------------------------===//
+//===- MpiJob.h - The state of the mpi backend ------------------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // One job: this process's rank, what it has in flight, and what it knows of the others.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_LIB_RUNTIME_MPI_MPIJOB_H
 #define COMMSCHED_LIB_RUNTIME_MPI_MPIJOB_H

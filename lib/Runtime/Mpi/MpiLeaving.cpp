@@ -1,11 +1,15 @@
-//===- MpiLeaving.cpp - Ranks that leave a job over MPI -------------------------------------------===//
+//===- MpiLeaving.cpp - Ranks that leave a job over MPI ---------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // A rank that leaves tells each other one how much it has done. It has nothing in flight then, so all that it sent is
 // on its way; whatever needs more of it than that can never complete.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "MpiJob.h"
 #include <algorithm>

@@ -1,11 +1,15 @@
-//===- MpiNeighbours.cpp - Whether the processes of other ranks live -----------------------------===//
+//===- MpiNeighbours.cpp - Whether the processes of other ranks live --------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Ranks show each other machine, pid namespace and pid; each opens a pidfd (Linux 5.3) per process that it can see. A
 // pidfd stays with its process also when the number is used again.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "MpiNeighbours.h"
 #include <cstring>

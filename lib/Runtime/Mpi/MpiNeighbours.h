@@ -1,11 +1,15 @@
-//===- MpiNeighbours.h - Whether the processes of other ranks live -------------------------------===//
+//===- MpiNeighbours.h - Whether the processes of other ranks live ----------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Over shared memory MPI does not notice that a process is gone: what waits for it would wait for the timeout. The
 // kernel can tell, for the processes of this machine. Ranks elsewhere are left to mpirun and the timeout.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_LIB_RUNTIME_MPI_MPINEIGHBOURS_H
 #define COMMSCHED_LIB_RUNTIME_MPI_MPINEIGHBOURS_H

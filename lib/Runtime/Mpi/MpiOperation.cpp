@@ -1,10 +1,14 @@
-//===- MpiOperation.cpp - One collective in flight over MPI --------------------------------------===//
+//===- MpiOperation.cpp - One collective in flight over MPI -----------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // The messages of every kind of collective.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "MpiOperation.h"
 #include "Core/Text.h"

@@ -1,12 +1,16 @@
-//===- MpiOperation.h - One collective in flight over MPI ----------------------------------------===//
+//===- MpiOperation.h - One collective in flight over MPI -------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // A collective is messages between its members, then a reduction in rank order where the kind asks for one, then
 // perhaps a second round of messages. MPI's own nonblocking collectives are not used: they reduce in an order of their
 // own, and complete silently when ranks disagree on kind or size.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_LIB_RUNTIME_MPI_MPIOPERATION_H
 #define COMMSCHED_LIB_RUNTIME_MPI_MPIOPERATION_H

@@ -1,11 +1,15 @@
-//===- MpiProgress.cpp - Moves what is in flight over MPI on --------------------------------------===//
+//===- MpiProgress.cpp - Moves what is in flight over MPI on ----------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // One call looks at the requests, goes on with the collectives whose messages have arrived, and notices the errors and
 // the deaths of other ranks.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "Core/Text.h"
 #include "MpiJob.h"

@@ -1,10 +1,14 @@
-//===- MpiRequests.cpp - The requests of all operations in flight ---------------------------------===//
+//===- MpiRequests.cpp - The requests of all operations in flight -----------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // One array of requests, asked about in pieces.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "MpiRequests.h"
 #include "MpiOperation.h"

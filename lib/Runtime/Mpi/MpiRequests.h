@@ -1,11 +1,15 @@
-//===- MpiRequests.h - The requests of all operations in flight -----------------------------------===//
+//===- MpiRequests.h - The requests of all operations in flight -------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // MPI tells nobody that a request is complete: somebody has to ask. Each question also makes MPI move data, and, where
 // ranks outnumber cores, gives the core away. So all requests stand in one array, and one call asks for many of them.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_LIB_RUNTIME_MPI_MPIREQUESTS_H
 #define COMMSCHED_LIB_RUNTIME_MPI_MPIREQUESTS_H

@@ -1,12 +1,16 @@
-//===- NcclBackend.cpp - Where a backend over NCCL plugs in --------------------------------------===//
+//===- NcclBackend.cpp - Where a backend over NCCL plugs in -----------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // The table that libcommrt_nccl.so gives to the core. It finds NCCL and the CUDA runtime, checks their versions and the
 // devices, and says in one line what is missing. It carries no collectives: `open` refuses also where everything is
 // there, so no other function of the table is ever called; they refuse, too.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Runtime/Backend.h"
 #include "Core/Text.h"

@@ -1,10 +1,14 @@
-//===- NcclSymbols.cpp - NCCL and the CUDA runtime without their headers -------------------------===//
+//===- NcclSymbols.cpp - NCCL and the CUDA runtime without their headers ----------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Names, versions, and the numbers of types and reductions.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "NcclSymbols.h"
 #include "CommSched/Runtime/Runtime.h"

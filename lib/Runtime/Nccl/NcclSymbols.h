@@ -1,12 +1,16 @@
-//===- NcclSymbols.h - NCCL and the CUDA runtime without their headers ---------------------------===//
+//===- NcclSymbols.h - NCCL and the CUDA runtime without their headers ------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // The functions of NCCL and of the CUDA runtime that a backend over them calls, as pointers that are filled at run
 // time. Types and numbers are those of nccl.h 2.28 and cuda_runtime_api.h 13; both promise to keep them within a major
 // version.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_LIB_RUNTIME_NCCL_NCCLSYMBOLS_H
 #define COMMSCHED_LIB_RUNTIME_NCCL_NCCLSYMBOLS_H

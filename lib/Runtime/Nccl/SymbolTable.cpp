@@ -1,10 +1,14 @@
-//===- SymbolTable.cpp - Functions of libraries that may not be there ----------------------------===//
+//===- SymbolTable.cpp - Functions of libraries that may not be there -------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // dlopen, dlsym, and errors that say which library and which function.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "SymbolTable.h"
 #include <cstdlib>

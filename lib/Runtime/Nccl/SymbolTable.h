@@ -1,11 +1,15 @@
-//===- SymbolTable.h - Functions of libraries that may not be there ------------------------------===//
+//===- SymbolTable.h - Functions of libraries that may not be there ---------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // A backend over a vendor's library declares the functions that it calls in a table and finds them at run time, so that
 // the build needs neither the library nor its header.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_LIB_RUNTIME_NCCL_SYMBOLTABLE_H
 #define COMMSCHED_LIB_RUNTIME_NCCL_SYMBOLTABLE_H

@@ -1,11 +1,15 @@
-//===- ThreadsBackend.cpp - N ranks in one process ----------------------------------------------===//
+//===- ThreadsBackend.cpp - N ranks in one process --------------------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // The default backend: ranks are threads of one process and meet in memory. No set-up, every kind of collective, and an
 // error for each way in which ranks can disagree. The sim backend is the same with a virtual clock.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "Core/BackendLoader.h"
 #include "Core/Text.h"

@@ -1,10 +1,14 @@
-//===- ThreadsExecute.cpp - Carries out one matched collective in memory -------------------------===//
+//===- ThreadsExecute.cpp - Carries out one matched collective in memory ----------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Every rank's buffers are in this process, so a collective is copies and reductions between them.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "ThreadsExecute.h"
 #include "Core/Reduce.h"

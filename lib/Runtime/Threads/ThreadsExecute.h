@@ -1,10 +1,14 @@
-//===- ThreadsExecute.h - Carries out one matched collective in memory ---------------------------===//
+//===- ThreadsExecute.h - Carries out one matched collective in memory ------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // The data movement of the threads backend, apart from its rendezvous.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_LIB_RUNTIME_THREADS_THREADSEXECUTE_H
 #define COMMSCHED_LIB_RUNTIME_THREADS_THREADSEXECUTE_H

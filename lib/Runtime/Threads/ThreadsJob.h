@@ -1,11 +1,15 @@
-//===- ThreadsJob.h - The rendezvous of ranks in one process ------------------------------------===//
+//===- ThreadsJob.h - The rendezvous of ranks in one process ----------------------------------===//
 //
-// Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // State of the threads and sim backends. One mutex guards all of it; data moves outside of the mutex, on worker threads
 // or, when it is tiny, on the thread of the rank that arrived last.
 //
-//===--------------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_LIB_RUNTIME_THREADS_THREADSJOB_H
 #define COMMSCHED_LIB_RUNTIME_THREADS_THREADSJOB_H

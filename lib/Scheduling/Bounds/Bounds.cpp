@@ -1,10 +1,10 @@
-//===- Bounds.cpp - What no order can beat ---------------------------------------------------===//
+//===- Bounds.cpp - What no order can beat ----------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "BucketShares.h"

@@ -1,10 +1,10 @@
-//===- BucketShares.cpp - What a collective costs its lane in any bucket ---------------------===//
+//===- BucketShares.cpp - What a collective costs its lane in any bucket ----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "BucketShares.h"
 #include "CommSched/Scheduling/Model/Bucketing.h"

@@ -1,14 +1,14 @@
-//===- BucketShares.h - What a collective costs its lane in any bucket -----------------------===//
+//===- BucketShares.h - What a collective costs its lane in any bucket ------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Internal to Bounds.cpp.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_BOUNDS_BUCKETSHARES_H
 #define COMMSCHED_LIB_SCHEDULING_BOUNDS_BUCKETSHARES_H
 

@@ -1,14 +1,14 @@
-//===- CapBound.h - What a memory limit costs ---------------------------------------------===//
+//===- CapBound.h - What a memory limit costs -------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Internal to Bounds.cpp.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_BOUNDS_CAPBOUND_H
 #define COMMSCHED_LIB_SCHEDULING_BOUNDS_CAPBOUND_H
 

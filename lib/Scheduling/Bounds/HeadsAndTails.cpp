@@ -1,10 +1,10 @@
-//===- HeadsAndTails.cpp - The earliest and the latest that lanes allow ----------------------===//
+//===- HeadsAndTails.cpp - The earliest and the latest that lanes allow -----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Two passes over the nodes in their (topological) order, forward for heads and backward for tails. Each keeps, for a
 // universe of nodes, the set of pieces of work before (after) each node as bits, one section of bits per lane. Within a
@@ -14,7 +14,7 @@
 // Up to a size the universe is everything. Beyond, universes are overlapping windows; what lies before a window enters
 // as one block per lane: the best level at one milestone, for those nodes that descend from it.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "HeadsAndTails.h"
 #include "llvm/ADT/STLExtras.h"

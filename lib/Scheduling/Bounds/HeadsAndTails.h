@@ -1,16 +1,16 @@
-//===- HeadsAndTails.h - The earliest and the latest that lanes allow ------------------------===//
+//===- HeadsAndTails.h - The earliest and the latest that lanes allow -------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // For each node a lower bound on what passes before it (its head) and after it (its tail), in any order. Beside the
 // longest path they know load: what must have run on one lane before a node cannot have run at the same time, so the
 // node comes after the smallest head among these pieces of work plus their sum ("level"). Internal to Bounds.cpp.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_BOUNDS_HEADSANDTAILS_H
 #define COMMSCHED_LIB_SCHEDULING_BOUNDS_HEADSANDTAILS_H
 

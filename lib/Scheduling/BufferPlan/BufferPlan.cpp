@@ -4,13 +4,13 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Offline dynamic storage allocation. Several cheap rules are tried and the smallest arena wins: a simulated best-fit
 // heap, as XLA's heap simulator has it, and greedy placement in a fixed order, as TensorFlow Lite's planner has it by
 // size. The best greedy placement is improved by placing what sits on top earlier.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/BufferPlan/BufferPlan.h"
 #include "llvm/Support/MathExtras.h"

@@ -4,12 +4,12 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Plays a plan in time and keeps what is live by offset: a buffer overlaps another one exactly if it overlaps a
 // neighbour. Shares no code with the planner.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/BufferPlan/BufferPlan.h"
 #include <algorithm>

@@ -4,7 +4,7 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // One topological walk for all keys together. A node goes as soon as what it depends on has gone; a candidate that
 // could go waits in the pool of its key for company instead. When nothing else can go, one pool has to give: a key all
@@ -13,7 +13,7 @@
 // so none depends on another, and the order in which nodes and buckets went is an order in which the buckets can be
 // carried out, so no two buckets of any keys depend on each other.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Inductor/GreedyBuckets.h"
 #include <limits>

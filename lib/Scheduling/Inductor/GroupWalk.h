@@ -4,14 +4,14 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // A start moves left past its predecessors, a wait moves right past its successors. What it depends on (what depends on
 // it) is in the way; either it is taken along, as part of a group that moves as one, or the walk ends there. This class
 // knows the order, the dependences and the live bytes; which neighbours to take along, and when to stop, is the rule of
 // the pass that drives it.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_INDUCTOR_GROUPWALK_H
 #define COMMSCHED_LIB_SCHEDULING_INDUCTOR_GROUPWALK_H
 

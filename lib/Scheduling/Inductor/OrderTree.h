@@ -4,13 +4,13 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // A balanced tree over the positions of an order. Segments swap places, ranges of live bytes change, and questions like
 // "which is the nearest position to the left where this would no longer fit" are answered, each in logarithmic time.
 // It takes the place of the walk of adjacent swaps in the passes that move one collective at a time.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_INDUCTOR_ORDERTREE_H
 #define COMMSCHED_LIB_SCHEDULING_INDUCTOR_ORDERTREE_H
 

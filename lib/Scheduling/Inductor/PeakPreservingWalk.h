@@ -4,12 +4,12 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Costs as the options scale them, how much compute hides a collective, the walk of one start or wait as far as both
 // directions do alike, and the loop over all of them with its guard on the makespan. Private to lib/Scheduling.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_INDUCTOR_PEAKPRESERVINGWALK_H
 #define COMMSCHED_LIB_SCHEDULING_INDUCTOR_PEAKPRESERVINGWALK_H
 

@@ -4,14 +4,14 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // One start at a time, from left to right. Its neighbour on the left is passed, or taken along where the start depends
 // on it, until something forbids it. Whole runs of neighbours are decided at once: what is in the way, the sum of
 // compute that hides the start, and the memory limit are each one question to the tree. Only neighbours whose passing
 // changes what hides what, other collectives, are looked at one by one, and only with estimates.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "PeakPreservingWalk.h"
 #include <algorithm>

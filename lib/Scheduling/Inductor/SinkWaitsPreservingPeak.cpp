@@ -4,12 +4,12 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The mirror image of ReorderPreservingPeak: one wait at a time, from right to left; what depends on it is taken along.
 // A wait does not pass a start unless told to, and takes neither waits nor starts along.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "PeakPreservingWalk.h"
 #include <algorithm>

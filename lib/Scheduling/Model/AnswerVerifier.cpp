@@ -4,12 +4,12 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Every node of the given problem gets two places among the events: where it begins to need what it depends on, and
 // where what depends on it may follow. Of a node that runs by itself both are its own event.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/AnswerVerifier.h"
 #include "llvm/ADT/STLExtras.h"

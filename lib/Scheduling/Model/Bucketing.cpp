@@ -1,10 +1,16 @@
 //===- Bucketing.cpp - What a Problem becomes when collectives are merged ---------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
 // The expansion works on a draft: nodes numbered with the surviving originals first by their own id and the buckets'
 // nodes behind them. A depth-first walk then gives the final numbers, in which every edge points forward, or finds a
 // cycle.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/Bucketing.h"
 #include "llvm/ADT/STLExtras.h"

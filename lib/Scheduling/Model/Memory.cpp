@@ -1,10 +1,10 @@
-//===- Memory.cpp - What an order holds in memory --------------------------------------------===//
+//===- Memory.cpp - What an order holds in memory ---------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/Memory.h"
 #include <algorithm>

@@ -1,10 +1,10 @@
-//===- MemoryTree.cpp - Range add and range maximum over positions ---------------------------===//
+//===- MemoryTree.cpp - Range add and range maximum over positions ----------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/MemoryTree.h"
 #include <algorithm>

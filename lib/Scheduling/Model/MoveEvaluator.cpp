@@ -1,16 +1,16 @@
-//===- MoveEvaluator.cpp - What a move within an order does to memory ------------------------===//
+//===- MoveEvaluator.cpp - What a move within an order does to memory -------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // A move swaps two neighbouring blocks of the order: the group G and the segment S that it passes. Seen from a node of
 // S only the buffers that G touches change, and they change at no more than two places each. Seen from a node of G the
 // buffers that G touches change likewise, and all others by one number: what S allocates less what S frees.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/MoveEvaluator.h"
 #include "CommSched/Scheduling/Model/Memory.h"

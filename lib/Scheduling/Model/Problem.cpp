@@ -1,4 +1,10 @@
-//===- Problem.cpp - One block as dense integer arrays ---------------------------------------===//
+//===- Problem.cpp - One block as dense integer arrays ----------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/Problem.h"
 #include "llvm/ADT/DenseSet.h"

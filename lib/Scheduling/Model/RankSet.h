@@ -4,12 +4,12 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The ready lists of the list scheduler: members are ranks in a fixed priority order, and what is asked for is "the
 // smallest" and "the next after this one". A tree of 64-bit words answers in one step for every factor of 64.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_MODEL_RANKSET_H
 #define COMMSCHED_LIB_SCHEDULING_MODEL_RANKSET_H
 

@@ -1,15 +1,15 @@
-//===- ScheduleVerifier.cpp - Whether an answer is right -------------------------------------===//
+//===- ScheduleVerifier.cpp - Whether an answer is right --------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Deliberately in another style than the models: places first, then intervals as differences, then one prefix sum.
 // Nothing of Memory.h, Timeline.h or a solver may be used here.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/ScheduleVerifier.h"
 #include "llvm/ADT/DenseMap.h"

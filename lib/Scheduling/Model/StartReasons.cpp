@@ -1,10 +1,10 @@
-//===- StartReasons.cpp - Why compute waits for a collective -----------------------------------===//
+//===- StartReasons.cpp - Why compute waits for a collective ----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/StartReasons.h"
 #include "CommSched/Scheduling/Model/Memory.h"

@@ -1,10 +1,10 @@
-//===- Timeline.cpp - What an order costs in time --------------------------------------------===//
+//===- Timeline.cpp - What an order costs in time ---------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/Timeline.h"
 #include "llvm/ADT/STLExtras.h"

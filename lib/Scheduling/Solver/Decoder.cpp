@@ -1,4 +1,10 @@
 //===- Decoder.cpp - One pass of the list scheduler: set-up, computes and waits ---------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "Decoder.h"
 #include "llvm/ADT/STLExtras.h"

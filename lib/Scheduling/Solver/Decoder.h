@@ -1,9 +1,15 @@
 //===- Decoder.h - The state of one pass of the list scheduler --------------------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
 // Private to the list scheduler. Decoder.cpp holds set-up, computes and waits; DecoderStarts.cpp what is issued on
 // communication lanes, buckets included.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_DECODER_H
 #define COMMSCHED_LIB_SCHEDULING_SOLVER_DECODER_H
 

@@ -4,12 +4,12 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Private to the solver. List scheduling is good on long blocks, where single decisions hardly count; on a block of a
 // dozen nodes every one does, and all orders can be looked at.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_EXACTSEARCH_H
 #define COMMSCHED_LIB_SCHEDULING_SOLVER_EXACTSEARCH_H
 

@@ -1,4 +1,10 @@
 //===- ListScheduler.cpp - Order and buckets in one forward pass ------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "ListScheduler.h"
 #include "Decoder.h"

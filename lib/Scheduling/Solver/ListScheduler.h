@@ -1,11 +1,17 @@
 //===- ListScheduler.h - Order and buckets in one forward pass --------------------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
 // Plays the lanes forward in time. Before a compute runs, every communication lane that would run dry during it is fed
 // with the most urgent start that is ready, merged on the spot with other ready ones of its key: members are ready, so
 // none can depend on another, and no cycle can arise. Every move is admitted by a MemoryPromise, so the limit is never
 // broken and there is no dead end. What to prefer is a Policy; a search tries many.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_LISTSCHEDULER_H
 #define COMMSCHED_LIB_SCHEDULING_SOLVER_LISTSCHEDULER_H
 

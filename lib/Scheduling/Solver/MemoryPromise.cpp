@@ -1,4 +1,10 @@
-//===- MemoryPromise.cpp - What may run now without breaking the memory limit later ------------===//
+//===- MemoryPromise.cpp - What may run now without breaking the memory limit later -----------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "MemoryPromise.h"
 #include "llvm/ADT/STLExtras.h"

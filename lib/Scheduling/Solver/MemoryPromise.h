@@ -1,5 +1,11 @@
 //===- MemoryPromise.h - What may run now without breaking the memory limit later -------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
 // A list scheduler that looks at live bytes alone runs into dead ends: everything that is ready needs memory, and
 // nothing frees any. Here every step is proven completable. What has not run yet is promised to run in the order of a
 // reference whose peak is within the limit; a tree over the reference's positions holds the live bytes that every
@@ -9,7 +15,7 @@
 // Every buffer has a linked list of the remaining nodes that touch it, in the order of the reference; its span of
 // positions follows from the ends of the list. A move edits lists, is tested as a whole, and is undone if refused.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_MEMORYPROMISE_H
 #define COMMSCHED_LIB_SCHEDULING_SOLVER_MEMORYPROMISE_H
 

@@ -1,4 +1,10 @@
 //===- Pareto.cpp - Time against peak ---------------------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Solver/Pareto.h"
 #include "MemoryPromise.h"

@@ -1,4 +1,10 @@
 //===- PeakReducer.cpp - An order with less live memory ---------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "PeakReducer.h"
 #include "CommSched/Scheduling/Model/Memory.h"

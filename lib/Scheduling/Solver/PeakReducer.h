@@ -1,10 +1,16 @@
 //===- PeakReducer.h - An order with less live memory -----------------------------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
 // A list scheduler can only promise what its reference keeps. Where the given order is above the limit, this brings it
 // down first: at the position of the peak, what was allocated early is allocated later, and what could have been freed
 // is freed before.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_PEAKREDUCER_H
 #define COMMSCHED_LIB_SCHEDULING_SOLVER_PEAKREDUCER_H
 

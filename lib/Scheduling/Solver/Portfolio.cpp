@@ -1,4 +1,10 @@
 //===- Portfolio.cpp - Policies to begin a search with, and steps away from one ---------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "Portfolio.h"
 #include <algorithm>

@@ -1,9 +1,15 @@
 //===- Portfolio.h - Policies to begin a search with, and steps away from one -----------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
 // No policy is best everywhere: what binds (compute, a lane, memory) decides. A search begins with a fixed portfolio,
 // best guesses first, and goes on by changing one knob at a time.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_PORTFOLIO_H
 #define COMMSCHED_LIB_SCHEDULING_SOLVER_PORTFOLIO_H
 

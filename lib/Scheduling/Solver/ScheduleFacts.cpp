@@ -1,4 +1,10 @@
 //===- ScheduleFacts.cpp - What the list scheduler knows beforehand ---------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "ScheduleFacts.h"
 #include "CommSched/Scheduling/Model/Bucketing.h"

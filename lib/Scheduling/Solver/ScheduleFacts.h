@@ -1,9 +1,15 @@
 //===- ScheduleFacts.h - What the list scheduler knows beforehand -----------------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
 // A search decodes the same problem hundreds of times. What no decode changes is worked out once: ScheduleFacts for the
 // problem, Reference for each order that decodes promise to be able to fall back to.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_SCHEDULEFACTS_H
 #define COMMSCHED_LIB_SCHEDULING_SOLVER_SCHEDULEFACTS_H
 

@@ -1,4 +1,10 @@
-//===- Scheduler.cpp - Order and buckets under a hard peak limit -------------------------------===//
+//===- Scheduler.cpp - Order and buckets under a hard peak limit ------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"

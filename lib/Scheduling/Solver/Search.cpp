@@ -1,4 +1,10 @@
 //===- Search.cpp - The solver's search -------------------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "Search.h"
 #include "CommSched/Scheduling/Model/AnswerVerifier.h"

@@ -1,4 +1,10 @@
 //===- Search.h - The solver's search, private to it ------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_SEARCH_H
 #define COMMSCHED_LIB_SCHEDULING_SOLVER_SEARCH_H

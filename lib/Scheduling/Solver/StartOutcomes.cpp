@@ -1,10 +1,10 @@
-//===- StartOutcomes.cpp - What became of every start ------------------------------------------===//
+//===- StartOutcomes.cpp - What became of every start -----------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "StartOutcomes.h"
 #include "llvm/ADT/STLExtras.h"

@@ -1,4 +1,10 @@
-//===- StartOutcomes.h - What became of every start, private to the solver ---------------------===//
+//===- StartOutcomes.h - What became of every start, private to the solver --------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_STARTOUTCOMES_H
 #define COMMSCHED_LIB_SCHEDULING_SOLVER_STARTOUTCOMES_H

@@ -1,10 +1,10 @@
-//===- Bucketing.cpp - Carry out buckets and orders in IR -------------------------------------===//
+//===- BucketWriter.cpp - Carry out buckets and orders in IR ----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"
 #include "CommSched/Analysis/Costs/MeasuredKeys.h"

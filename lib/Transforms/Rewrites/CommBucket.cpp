@@ -4,12 +4,12 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Says which collectives may be merged, has the greedy rule merge them by bytes, and carries that out. The form of the
 // merged operations is Transforms/Bucketing's.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Casts.h"
 #include "CommSched/Analysis/ScheduleSignature.h"

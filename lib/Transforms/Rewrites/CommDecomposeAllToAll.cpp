@@ -4,13 +4,13 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Libraries exchange contiguous pieces. An all-to-all that moves a shard from one dimension to another (as PyTorch's
 // shard_dim_alltoall does) is a transposition that brings the pieces to the front, an exchange along the leading
 // dimension, and a transposition that puts them where they are concatenated. Nothing is computed, so no bit changes.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Transforms/Passes.h"

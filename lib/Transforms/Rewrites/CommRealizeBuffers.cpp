@@ -4,7 +4,7 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Decides what storage collectives use, as the lowering of PyTorch Inductor does. Waits for what was waited for already
 // go. A result that is only copied into a parameter is written there. Small sums are done in one shot: every rank reads
@@ -12,7 +12,7 @@
 // And what a collective reads and writes goes to symmetric memory. For all of these but the first two the storage has
 // to be the block's own: of static size, made here, and seen neither by the caller nor by constants.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/ProblemLoader.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"

@@ -4,13 +4,13 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // A copy-in packs the shards into this rank's slice of a buffer that has room for all ranks. An all-gather of the slice
 // that makes new storage wastes that room; one that writes the buffer does not. A cast between the two is done by the
 // copy-in itself.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Casts.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"

@@ -4,7 +4,7 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // FSDP2 gives an unsharded parameter storage, copies the gathered value into it, uses it and takes the storage away:
 //
@@ -14,7 +14,7 @@
 // its storage, through views and futures in flight too, is read off the storage map as a sequence of events, which has
 // to match the pattern, once or several times.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Storage.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"

@@ -1,14 +1,14 @@
-//===- RewriteRemarks.h - How the rewrites say what they did and why not ----------*- C++ -*-===//
+//===- RewriteRemarks.h - How the rewrites say what they did and why not ----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Every rewrite remarks at the operation that it changed, or left alone and why. The category is the pass.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_TRANSFORMS_REWRITES_REWRITEREMARKS_H
 #define COMMSCHED_LIB_TRANSFORMS_REWRITES_REWRITEREMARKS_H
 

@@ -1,14 +1,14 @@
-//===- StorageUsers.h - Who touches which storage of a block --------------------*- C++ -*-===//
+//===- StorageUsers.h - Who touches which storage of a block ----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The operations of a block that touch each storage class, in order, and whether a class is the block's own.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_TRANSFORMS_REWRITES_STORAGEUSERS_H
 #define COMMSCHED_LIB_TRANSFORMS_REWRITES_STORAGEUSERS_H
 

@@ -4,12 +4,12 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // A reduction computes with its elements, so that their type is part of what it does. Everything else only moves bytes,
 // and a byte view may change their type.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Transforms/Rewrites/TrafficCheck.h"
 #include "mlir/IR/Builders.h"

@@ -4,12 +4,12 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Functions are solved in parallel; remarks and errors are kept back and come in the functions' order, so that equal
 // input gives equal output whatever the threads do.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "BlockReordering.h"
 #include "CommSched/Analysis/ScheduleSignature.h"

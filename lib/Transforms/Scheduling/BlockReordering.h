@@ -1,15 +1,15 @@
-//===- BlockReordering.h - From a rule over integers to a pass over blocks ---------*- C++ -*-===//
+//===- BlockReordering.h - From a rule over integers to a pass over blocks --------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Load a block, solve, verify (always), apply one permutation, say why: what every reordering pass does, with the
 // solver as its one difference.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_TRANSFORMS_SCHEDULING_BLOCKREORDERING_H
 #define COMMSCHED_LIB_TRANSFORMS_SCHEDULING_BLOCKREORDERING_H
 

@@ -1,16 +1,16 @@
-//===- CommAlignCosts.cpp - The pass comm-align-costs ------------------------------------------===//
+//===- CommAlignCosts.cpp - The pass comm-align-costs -----------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // All ranks have to decide alike. Each rank's costs of the operations that are measured go together, from profile files
 // or through the embedder's hook (the environment's, or the one that the pass was made with), and their median becomes
 // the operation's measured time.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "BlockReordering.h"
 #include "CommSched/Analysis/Costs/MatrixProducts.h"

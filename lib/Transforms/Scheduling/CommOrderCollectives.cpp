@@ -1,15 +1,15 @@
-//===- CommOrderCollectives.cpp - The pass comm-order-collectives ------------------------------===//
+//===- CommOrderCollectives.cpp - The pass comm-order-collectives -----------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The order that is there becomes the order that has to stay, by a mark on each collective that every pass respects
 // (Analysis/Dependence makes an edge from each pinned operation to the next one).
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "BlockReordering.h"
 #include "CommSched/Transforms/Passes.h"

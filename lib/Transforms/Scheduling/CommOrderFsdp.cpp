@@ -1,14 +1,14 @@
-//===- CommOrderFsdp.cpp - The pass comm-order-fsdp --------------------------------------------===//
+//===- CommOrderFsdp.cpp - The pass comm-order-fsdp -------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Names the roles of the fsdp operations for Scheduling/OrderFsdp.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Inductor/OrderFsdp.h"
 #include "ReorderingPass.h"

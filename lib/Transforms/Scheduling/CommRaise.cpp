@@ -1,14 +1,14 @@
-//===- CommRaise.cpp - The pass comm-raise -----------------------------------------------===//
+//===- CommRaise.cpp - The pass comm-raise ----------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Starts as early as possible: OverlapListScheduler's first switch.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Inductor/OverlapListScheduler.h"
 #include "ReorderingPass.h"

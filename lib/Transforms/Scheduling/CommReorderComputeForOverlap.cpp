@@ -1,14 +1,14 @@
-//===- CommReorderComputeForOverlap.cpp - The pass comm-reorder-compute-for-overlap ------===//
+//===- CommReorderComputeForOverlap.cpp - The pass comm-reorder-compute-for-overlap -----------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Compute behind every collective: OverlapListScheduler with all switches on.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Inductor/OverlapListScheduler.h"
 #include "ReorderingPass.h"

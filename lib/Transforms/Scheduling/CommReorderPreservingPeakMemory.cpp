@@ -1,14 +1,14 @@
-//===- CommReorderPreservingPeakMemory.cpp - The pass comm-reorder-preserving-peak-memory ===//
+//===- CommReorderPreservingPeakMemory.cpp - The pass comm-reorder-preserving-peak-memory -----===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Starts move left within a budget: Scheduling/PeakPreserving.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "ReorderingPass.h"
 

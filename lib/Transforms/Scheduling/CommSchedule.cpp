@@ -4,11 +4,11 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Loads each block, lets the solver decide, carries the decision out, and says what became of each collective.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/ScheduleSignature.h"
 #include "CommSched/Report/Report.h"

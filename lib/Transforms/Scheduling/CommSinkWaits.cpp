@@ -1,14 +1,14 @@
-//===- CommSinkWaits.cpp - The pass comm-sink-waits --------------------------------------===//
+//===- CommSinkWaits.cpp - The pass comm-sink-waits -------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Waits as late as possible: OverlapListScheduler's second switch.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Inductor/OverlapListScheduler.h"
 #include "ReorderingPass.h"

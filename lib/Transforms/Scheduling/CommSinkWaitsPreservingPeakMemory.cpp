@@ -1,14 +1,14 @@
-//===- CommSinkWaitsPreservingPeakMemory.cpp - The pass comm-sink-waits-preserving-peak-memory ===//
+//===- CommSinkWaitsPreservingPeakMemory.cpp - The pass comm-sink-waits-preserving-peak-memory -===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Waits move right within a budget: Scheduling/PeakPreserving.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "ReorderingPass.h"
 

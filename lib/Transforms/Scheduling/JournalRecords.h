@@ -1,14 +1,14 @@
-//===- JournalRecords.h - What a pass writes into the journal ----------------------*- C++ -*-===//
+//===- JournalRecords.h - What a pass writes into the journal ---------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Read off the orders before and after, whatever found them, so that all passes report alike.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_TRANSFORMS_SCHEDULING_JOURNALRECORDS_H
 #define COMMSCHED_LIB_TRANSFORMS_SCHEDULING_JOURNALRECORDS_H
 

@@ -1,15 +1,15 @@
-//===- ReorderingPass.h - The frame of a reordering pass -----------------------*- C++ -*-===//
+//===- ReorderingPass.h - The frame of a reordering pass --------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // A pass that gives blocks a new order differs from the others in its solver alone. The frame around the solver is
 // here: one template for all such passes, and one more for those with a memory budget.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_TRANSFORMS_SCHEDULING_REORDERINGPASS_H
 #define COMMSCHED_LIB_TRANSFORMS_SCHEDULING_REORDERINGPASS_H
 

@@ -1,14 +1,14 @@
-//===- ReorderingRemarks.h - What a reordering pass says ---------------------------*- C++ -*-===//
+//===- ReorderingRemarks.h - What a reordering pass says --------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // One remark per collective, at its place, with numbers and units, and one per block.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_TRANSFORMS_SCHEDULING_REORDERINGREMARKS_H
 #define COMMSCHED_LIB_TRANSFORMS_SCHEDULING_REORDERINGREMARKS_H
 

@@ -1,6 +1,8 @@
 /*===- FakeBackend.c - A backend's library in a folder where nobody should look --------------------===
  *
- * Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+ * Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+ * See LICENSE for licence information.
+ * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  *
  * Says that it was loaded by a variable of the environment, and offers no table.
  *

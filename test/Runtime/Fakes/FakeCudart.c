@@ -1,6 +1,8 @@
 /*===- FakeCudart.c - A library with the CUDA runtime's symbols ----------------------------------===
  *
- * Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+ * Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+ * See LICENSE for licence information.
+ * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  *
  * Stands in for libcudart where there is none. FAKE_DEVICES devices; below 0, what a machine without a driver answers.
  *

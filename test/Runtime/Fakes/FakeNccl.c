@@ -1,6 +1,8 @@
 /*===- FakeNccl.c - A library with NCCL's symbols ------------------------------------------------===
  *
- * Part of the CommSched project, under the Apache License v2.0 with LLVM Exceptions.
+ * Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+ * See LICENSE for licence information.
+ * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  *
  * Stands in for libnccl.so.2 where there is none. It moves bytes of one rank in host memory, and keeps what the last
  * call was given. FAKE_VERSION sets the version; FAKE_INCOMPLETE leaves two functions out.

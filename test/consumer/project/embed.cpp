@@ -1,14 +1,14 @@
-//===- embed.cpp - A compiler that embeds CommSched ---------------------------------------===//
+//===- embed.cpp - A compiler that embeds CommSched -------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Registers the dialect and the passes, parses a program, runs a pipeline over it and prints it.
 //
-//===------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/InitAll.h"

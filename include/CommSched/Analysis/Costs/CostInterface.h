@@ -1,15 +1,15 @@
-//===- CostInterface.h - What an operation does, for costing it -------------------*- C++ -*-===//
+//===- CostInterface.h - What an operation does, for costing it -------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The interface by which an operation tells the cost model how much it computes and moves, and the models of upstream
 // operations: one file per dialect in lib/Analysis.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_COSTS_COSTINTERFACE_H
 #define COMMSCHED_ANALYSIS_COSTS_COSTINTERFACE_H
 

@@ -1,16 +1,16 @@
-//===- MatrixProducts.h - Which operations are matrix products --------------------*- C++ -*-===//
+//===- MatrixProducts.h - Which operations are matrix products --------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The passes after PyTorch Inductor treat matrix products apart: they are the kernels that hide collectives, and the
 // ones whose measured times differ from rank to rank. Inductor tells them by the call of an external kernel; here the
 // cost model tells them, and a closed list of names where the cost model knows nothing.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_COSTS_MATRIXPRODUCTS_H
 #define COMMSCHED_ANALYSIS_COSTS_MATRIXPRODUCTS_H
 

@@ -1,15 +1,15 @@
-//===- OperationCosts.h - What an operation costs on a machine --------------------*- C++ -*-===//
+//===- OperationCosts.h - What an operation costs on a machine --------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The cost of any operation of any dialect: what its `comm.cost` says, what its interfaces tell, what the machine's
 // tables have under its name, and a roofline from its operands and results where nothing else is known.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_COSTS_OPERATIONCOSTS_H
 #define COMMSCHED_ANALYSIS_COSTS_OPERATIONCOSTS_H
 

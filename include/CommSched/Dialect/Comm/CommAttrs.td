@@ -1,4 +1,10 @@
-//===- CommAttrs.td - Groups, costs, reductions, symmetric memory -----------*- tablegen -*-===//
+//===- CommAttrs.td - Groups, costs, reductions, symmetric memory -----------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_DIALECT_COMM_COMMATTRS
 #define COMMSCHED_DIALECT_COMM_COMMATTRS
 

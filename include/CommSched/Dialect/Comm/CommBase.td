@@ -1,8 +1,14 @@
-//===- CommBase.td - The comm dialect --------------------------------------*- tablegen -*-===//
+//===- CommBase.td - The comm dialect ---------------------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // The dialect itself and the classes that its attributes, types and operations derive from.
 //
-//===--------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_DIALECT_COMM_COMMBASE
 #define COMMSCHED_DIALECT_COMM_COMMBASE
 

@@ -1,9 +1,15 @@
-//===- CommCollectiveOps.td - Groups, starts and waits ---------------------*- tablegen -*-===//
+//===- CommCollectiveOps.td - Groups, starts and waits ----------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // A collective is a start and a wait. Every start has the same form: inputs, optional destinations, a group, and a
 // future of what the rank receives.
 //
-//===--------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_DIALECT_COMM_COMMCOLLECTIVEOPS
 #define COMMSCHED_DIALECT_COMM_COMMCOLLECTIVEOPS
 

@@ -1,8 +1,14 @@
-//===- CommDialect.h - The comm dialect ------------------------------------------------------===//
+//===- CommDialect.h - The comm dialect -------------------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Includes everything of the dialect: attributes, types, interfaces and operations.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_DIALECT_COMM_COMMDIALECT_H
 #define COMMSCHED_DIALECT_COMM_COMMDIALECT_H
 

@@ -1,9 +1,15 @@
-//===- CommFsdpOps.td - Copy-in, copy-out and parameter storage ------------*- tablegen -*-===//
+//===- CommFsdpOps.td - Copy-in, copy-out and parameter storage -------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Fully sharded data parallelism packs small tensors into one buffer before a collective and unpacks it after. These
 // operations name the packing, so that it can be scheduled, merged and costed.
 //
-//===--------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_DIALECT_COMM_COMMFSDPOPS
 #define COMMSCHED_DIALECT_COMM_COMMFSDPOPS
 

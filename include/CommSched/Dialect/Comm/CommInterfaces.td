@@ -1,4 +1,10 @@
-//===- CommInterfaces.td - Collectives, storage, replica groups -------------*- tablegen -*-===//
+//===- CommInterfaces.td - Collectives, storage, replica groups -------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_DIALECT_COMM_COMMINTERFACES
 #define COMMSCHED_DIALECT_COMM_COMMINTERFACES
 

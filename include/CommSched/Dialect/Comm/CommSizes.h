@@ -1,14 +1,14 @@
-//===- CommSizes.h - Bytes of values, as far as types and hints tell ----------------*- C++ -*-===//
+//===- CommSizes.h - Bytes of values, as far as types and hints tell --------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The bytes of values of dynamic size. getStaticBytes and getCollectiveBytes are in CommDialect.h.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_DIALECT_COMM_COMMSIZES_H
 #define COMMSCHED_DIALECT_COMM_COMMSIZES_H
 

@@ -1,4 +1,10 @@
-//===- CommStreamOps.td - Streams and opaque computation -------------------*- tablegen -*-===//
+//===- CommStreamOps.td - Streams and opaque computation --------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_DIALECT_COMM_COMMSTREAMOPS
 #define COMMSCHED_DIALECT_COMM_COMMSTREAMOPS
 

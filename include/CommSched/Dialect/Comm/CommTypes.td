@@ -1,4 +1,10 @@
-//===- CommTypes.td - Futures and events -----------------------------------*- tablegen -*-===//
+//===- CommTypes.td - Futures and events ------------------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_DIALECT_COMM_COMMTYPES
 #define COMMSCHED_DIALECT_COMM_COMMTYPES
 

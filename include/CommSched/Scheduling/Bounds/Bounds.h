@@ -1,15 +1,15 @@
-//===- Bounds.h - What no order can beat -----------------------------------------------------===//
+//===- Bounds.h - What no order can beat ------------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Lower bounds on the makespan and on the peak that hold for every order of a Problem, so that a report can say how
 // far an answer is from the best there is. They depend on the graph alone. docs/Models.md explains why they hold.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_BOUNDS_BOUNDS_H
 #define COMMSCHED_SCHEDULING_BOUNDS_BOUNDS_H
 

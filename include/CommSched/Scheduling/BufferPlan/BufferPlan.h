@@ -1,16 +1,16 @@
-//===- BufferPlan.h - Where in one arena every buffer lies ------------------------*- C++ -*-===//
+//===- BufferPlan.h - Where in one arena every buffer lies ------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Gives buffers with known lifetimes fixed offsets in one arena. Buffers that are live at the same time do not overlap,
 // others share space. The plan is a function of the program alone: every iteration and every rank that runs the program
 // finds a buffer at the same offset, which is what registered communication memory asks for.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_BUFFERPLAN_BUFFERPLAN_H
 #define COMMSCHED_SCHEDULING_BUFFERPLAN_BUFFERPLAN_H
 

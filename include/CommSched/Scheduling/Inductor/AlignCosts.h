@@ -4,11 +4,11 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Ranks that measure costs measure different ones. The median, in integers, is the same on every rank.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_INDUCTOR_ALIGNCOSTS_H
 #define COMMSCHED_SCHEDULING_INDUCTOR_ALIGNCOSTS_H
 

@@ -1,15 +1,15 @@
-//===- GreedyBuckets.h - Buckets by bytes, in program order ------------------------*- C++ -*-===//
+//===- GreedyBuckets.h - Buckets by bytes, in program order -----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The classic rule: collectives of one merge key fill one bucket after the other, in program order, and none that
 // depends on a member joins. What the pass comm-bucket does where nobody has decided otherwise.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_INDUCTOR_GREEDYBUCKETS_H
 #define COMMSCHED_SCHEDULING_INDUCTOR_GREEDYBUCKETS_H
 

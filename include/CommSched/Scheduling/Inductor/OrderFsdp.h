@@ -1,10 +1,10 @@
-//===- OrderFsdp.h - The parts of fully sharded collectives, together ------------------------===//
+//===- OrderFsdp.h - The parts of fully sharded collectives, together -------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // After PyTorch Inductor's enforce_comm_ordering_for_fsdp: [cast, copy-in, all-gather] and [wait, copy-out] become
 // contiguous groups, likewise [copy-in, reduce-scatter] and [wait and what follows]; the second group of each
@@ -13,7 +13,7 @@
 // original cuts a group at its second copy-out; here it is cut at one that is only reached through another, so that a
 // bucket may be unpacked piece by piece.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_INDUCTOR_ORDERFSDP_H
 #define COMMSCHED_SCHEDULING_INDUCTOR_ORDERFSDP_H
 

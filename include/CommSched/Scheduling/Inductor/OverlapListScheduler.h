@@ -4,7 +4,7 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // One list scheduler with three switches, after PyTorch Inductor's raise_comms, sink_waits and
 // reorder_compute_for_overlap. Among the ready nodes it takes the one with the smallest key: the lowest index of a
@@ -12,7 +12,7 @@
 // `sinkWaits`), its place in the order given. With `fillWithCompute`, each collective is followed by ready nodes that
 // are neither collectives nor waits, by their keys, until their costs add up to the collective's.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_INDUCTOR_OVERLAPLISTSCHEDULER_H
 #define COMMSCHED_SCHEDULING_INDUCTOR_OVERLAPLISTSCHEDULER_H
 

@@ -4,7 +4,7 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Two passes, one the mirror image of the other. Starts, from left to right, move left past their predecessors and take
 // along what they depend on; waits, from right to left, move right and take along what depends on them. A move that
@@ -18,7 +18,7 @@
 // hides a collective up to the first wait for a later one on its lane, in both directions; a move of a wait is refused
 // when it raises exposed time, not when it lowers it; a first or last node of the block moves too.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_INDUCTOR_PEAKPRESERVING_H
 #define COMMSCHED_SCHEDULING_INDUCTOR_PEAKPRESERVING_H
 

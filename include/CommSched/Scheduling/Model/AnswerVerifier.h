@@ -1,17 +1,17 @@
-//===- AnswerVerifier.h - Whether an answer keeps what was asked -------------------*- C++ -*-===//
+//===- AnswerVerifier.h - Whether an answer keeps what was asked ------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The ScheduleVerifier checks the order of an expanded problem against that problem's own edges: an edge that the
 // expansion lost is lost to it, too. This verifier replays the problem as it was given. A bucket's pack, start, wait
 // and unpacks are events of its members; each edge, the order of collectives, live bytes and clocks are checked on
 // events. It shares no code with the expansion, the models or the solver.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_MODEL_ANSWERVERIFIER_H
 #define COMMSCHED_SCHEDULING_MODEL_ANSWERVERIFIER_H
 

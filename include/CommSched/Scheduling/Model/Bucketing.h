@@ -1,5 +1,11 @@
 //===- Bucketing.h - What a Problem becomes when collectives are merged -----------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
 // A bucket merges collectives of one merge key into one. Solvers decide buckets, the pass `comm-bucket` carries them
 // out in IR, and both have to agree to the nanosecond and the byte: this file is the contract between them.
 //
@@ -30,7 +36,7 @@
 // another. what must follow a member's start must follow the bucket's start; what must follow a member's wait must
 // follow its unpack, the view, or the bucket's wait.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_MODEL_BUCKETING_H
 #define COMMSCHED_SCHEDULING_MODEL_BUCKETING_H
 

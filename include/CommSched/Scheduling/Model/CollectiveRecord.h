@@ -4,12 +4,12 @@
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The reordering passes answer with an order and one record per collective: how long it was exposed before and after,
 // how far it moved, and the limiting factor, with numbers. Remarks and reports are written from these.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_MODEL_COLLECTIVERECORD_H
 #define COMMSCHED_SCHEDULING_MODEL_COLLECTIVERECORD_H
 

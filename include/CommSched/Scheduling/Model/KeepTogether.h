@@ -1,17 +1,17 @@
-//===- KeepTogether.h - Nodes that stay next to each other -----------------------------------===//
+//===- KeepTogether.h - Nodes that stay next to each other ------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // A unit is a run of nodes that no answer may tear apart: [cast, copy-in, all-gather], [wait, copy-out]. Solvers know
 // nothing of units. The problem has edges that make a unit behave as one node towards everything that it depends on and
 // that depends on it; only nodes without such a path can still come between its members. Gathering the members at one
 // place is then legal whatever the order, and is done to a solver's answer.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_MODEL_KEEPTOGETHER_H
 #define COMMSCHED_SCHEDULING_MODEL_KEEPTOGETHER_H
 

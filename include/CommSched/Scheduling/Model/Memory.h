@@ -1,17 +1,17 @@
-//===- Memory.h - What an order holds in memory ----------------------------------------------===//
+//===- Memory.h - What an order holds in memory -----------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Live bytes at every position of an order, by a plain sweep. The rules are docs/Models.md: a buffer is live from the
 // first node that touches it (in a legal order: its definition) to the last one, both included; a donated argument
 // from the beginning; a live-out buffer to the end; workspace during its node only. Arguments that live throughout
 // are no part of it (Problem::argumentBytes).
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_MODEL_MEMORY_H
 #define COMMSCHED_SCHEDULING_MODEL_MEMORY_H
 

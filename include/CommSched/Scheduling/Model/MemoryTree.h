@@ -1,16 +1,16 @@
-//===- MemoryTree.h - Range add and range maximum over positions -----------------------------===//
+//===- MemoryTree.h - Range add and range maximum over positions ------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // A segment tree over the positions of an order that holds live bytes. It makes "would this still fit" a logarithmic
 // question, which is what keeps every solver near-linear under a hard memory limit. Bottom-up; additions stay where
 // they were made and are never pushed down.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_MODEL_MEMORYTREE_H
 #define COMMSCHED_SCHEDULING_MODEL_MEMORYTREE_H
 

@@ -1,16 +1,16 @@
-//===- MoveEvaluator.h - What a move within an order does to memory --------------------------===//
+//===- MoveEvaluator.h - What a move within an order does to memory ---------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Holds an order with its live bytes and answers "what would the peak be if this group moved there" without making the
 // move. It is what the passes that shift one collective at a time ask: a start moves left past a segment together with
 // the predecessors that it drags along, a wait moves right.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_MODEL_MOVEEVALUATOR_H
 #define COMMSCHED_SCHEDULING_MODEL_MOVEEVALUATOR_H
 

@@ -1,10 +1,16 @@
-//===- Problem.h - One block as dense integer arrays -----------------------------------------===//
+//===- Problem.h - One block as dense integer arrays ------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // Every model and every solver of this folder works on a Problem: the operations of one block as nodes 0..N-1 in
 // their given order, with costs, lanes, dependences and buffers. No MLIR is seen here. A Problem is loaded from IR by
 // Analysis/ProblemLoader, or made by a test.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_MODEL_PROBLEM_H
 #define COMMSCHED_SCHEDULING_MODEL_PROBLEM_H
 

@@ -1,15 +1,15 @@
-//===- ScheduleVerifier.h - Whether an answer is right ---------------------------------------===//
+//===- ScheduleVerifier.h - Whether an answer is right ----------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Checks a solver's order before anything is done with it: always, in release builds too. It shares no code with a
 // solver, nor with the models that solvers use: it has its own sweep and its own count of live bytes.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_MODEL_SCHEDULEVERIFIER_H
 #define COMMSCHED_SCHEDULING_MODEL_SCHEDULEVERIFIER_H
 

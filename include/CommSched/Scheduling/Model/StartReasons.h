@@ -1,15 +1,15 @@
-//===- StartReasons.h - Why compute waits for a collective -------------------------------------===//
+//===- StartReasons.h - Why compute waits for a collective ------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // The one explanation of exposed time, for the solver's remarks and for reports. It is read off a finished order, not
 // recorded by whatever found the order.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_MODEL_STARTREASONS_H
 #define COMMSCHED_SCHEDULING_MODEL_STARTREASONS_H
 

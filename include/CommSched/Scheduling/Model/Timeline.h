@@ -1,16 +1,16 @@
-//===- Timeline.h - What an order costs in time ----------------------------------------------===//
+//===- Timeline.h - What an order costs in time -----------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Plays an order of a Problem's nodes on its lanes and says when everything runs, how long it takes and how long the
 // compute lane stood still in waits. The rules are docs/Models.md; every solver and report uses this model, and the
 // ScheduleVerifier's memory recount and the tests check it from outside.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_MODEL_TIMELINE_H
 #define COMMSCHED_SCHEDULING_MODEL_TIMELINE_H
 

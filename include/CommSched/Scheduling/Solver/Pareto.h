@@ -1,9 +1,15 @@
 //===- Pareto.h - Time against peak -----------------------------------------------------------===//
 //
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
 // How much time does memory buy? The makespans that the solver reaches for limits from the lowest peak that it can come
 // down to up to no limit at all.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_SOLVER_PARETO_H
 #define COMMSCHED_SCHEDULING_SOLVER_PARETO_H
 

@@ -1,10 +1,16 @@
-//===- Scheduler.h - Order and buckets under a hard peak limit ---------------------------------===//
+//===- Scheduler.h - Order and buckets under a hard peak limit --------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
 //
 // The one entry to the solver. The given order is the first incumbent; a portfolio of decodes and then a local search
 // over their policies improve on it for as long as the effort lasts. Every incumbent passes the ScheduleVerifier. Equal
 // input and options give equal output: effort is counted in steps, not in time.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_SOLVER_SCHEDULER_H
 #define COMMSCHED_SCHEDULING_SOLVER_SCHEDULER_H
 

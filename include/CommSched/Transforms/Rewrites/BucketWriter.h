@@ -1,10 +1,10 @@
-//===- Bucketing.h - Carry out buckets and orders in IR ----------------------------*- C++ -*-===//
+//===- BucketWriter.h - Carry out buckets and orders in IR ------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // What a solver decided on a Problem, done to the block that the Problem was loaded from. The rules by which a bucket
 // becomes operations are those of Scheduling/Bucketing.h: the rewritten block loads as the expanded Problem, to the
@@ -19,7 +19,7 @@
 // A bucket of all-gathers whose members have different element types goes as bytes; no other kind may mix types when
 // packed, as a reduction computes with its elements.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_TRANSFORMS_REWRITES_BUCKETWRITER_H
 #define COMMSCHED_TRANSFORMS_REWRITES_BUCKETWRITER_H
 

@@ -1,15 +1,15 @@
-//===- SymmetricMemory.h - Put buffers into symmetric memory --------------------*- C++ -*-===//
+//===- SymmetricMemory.h - Put buffers into symmetric memory ----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // On buffers the memory space says what memory is symmetric. On tensors a collective says it of its inputs and outputs
 // (`comm.symmetric`), and bufferization carries it out.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_TRANSFORMS_REWRITES_SYMMETRICMEMORY_H
 #define COMMSCHED_TRANSFORMS_REWRITES_SYMMETRICMEMORY_H
 

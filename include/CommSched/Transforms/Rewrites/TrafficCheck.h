@@ -1,15 +1,15 @@
-//===- TrafficCheck.h - That a rewrite still sends every byte ---------------------*- C++ -*-===//
+//===- TrafficCheck.h - That a rewrite still sends every byte ---------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Rewrites merge collectives, cut their buffers and move them, but what goes over each group, and how it is reduced, is
 // the program's. Every rewrite counts before and after it, in release builds too.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_TRANSFORMS_REWRITES_TRAFFICCHECK_H
 #define COMMSCHED_TRANSFORMS_REWRITES_TRAFFICCHECK_H
 

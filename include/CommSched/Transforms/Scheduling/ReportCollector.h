@@ -1,14 +1,14 @@
-//===- ReportCollector.h - One report over several passes --------------------------*- C++ -*-===//
+//===- ReportCollector.h - One report over several passes -------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // A pipeline measures its input, runs, and measures its output. The collector is what the two measurements share.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_TRANSFORMS_SCHEDULING_REPORTCOLLECTOR_H
 #define COMMSCHED_TRANSFORMS_SCHEDULING_REPORTCOLLECTOR_H
 

@@ -1,15 +1,15 @@
-//===- SchedulingOptions.h - What scheduling passes make of their options ----------*- C++ -*-===//
+//===- SchedulingOptions.h - What scheduling passes make of their options ---------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 //
 // Machines and memory budgets come as text; this is where they become a cost model and integers, or one line that says
 // what is wrong with them.
 //
-//===-----------------------------------------------------------------------------------------===//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_TRANSFORMS_SCHEDULING_SCHEDULINGOPTIONS_H
 #define COMMSCHED_TRANSFORMS_SCHEDULING_SCHEDULINGOPTIONS_H
 
