@@ -93,7 +93,7 @@ static const commrt_backend *findRegistered(const std::string &name) {
 
 int32_t commrt_backend_register(const commrt_backend *backend) {
   if (!whyUnusable(backend).empty() || std::strcmp(backend->name, "threads") == 0 ||
-      std::strcmp(backend->name, "sim") == 0)
+      std::strcmp(backend->name, "sim") == 0 || std::strcmp(backend->name, "tcp") == 0)
     return COMMRT_ERR_INVALID;
   std::lock_guard<std::mutex> lock(registry().mutex);
   for (const commrt_backend *table : registry().tables)
@@ -130,6 +130,8 @@ const commrt_backend *commsched::runtime::loadBackend(const std::string &name, v
     return threadsBackend();
   if (name == "sim")
     return simBackend();
+  if (name == "tcp")
+    return tcpBackend();
   if (const commrt_backend *registered = findRegistered(name))
     return registered;
   bool isName = !name.empty();

@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// threads and sim are part of the core; every other backend is a shared library of its own, so that the core needs
+// threads, sim and tcp are part of the core; every other backend is a shared library of its own, so that the core needs
 // neither MPI nor a GPU.
 //
 //===------------------------------------------------------------------------------------------===//
@@ -25,6 +25,7 @@ void unloadBackend(void *library);
 
 const commrt_backend *threadsBackend();
 const commrt_backend *simBackend();
+const commrt_backend *tcpBackend();
 } // namespace commsched::runtime
 
 #endif // COMMSCHED_LIB_RUNTIME_CORE_BACKENDLOADER_H

@@ -1,0 +1,421 @@
+//===- Client.cpp - Any rank but 0 of a job over tcp ------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Connecting, starting works, and the frames that come back.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "Tcp/Client.h"
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <poll.h>
+
+using namespace commsched::runtime;
+using namespace commsched::runtime::tcp;
+
+/// Between two rounds of attempts to connect.
+static constexpr auto kFirstPause = std::chrono::milliseconds(5), kLongestPause = std::chrono::milliseconds(250);
+/// How long rank 0 may take to answer a question before the report is written without it.
+static constexpr auto kAnswerTime = std::chrono::seconds(2);
+static constexpr const char *kGone = "its connection was closed: its process has ended, or its machine is gone";
+
+Client::Client(const Launch &launch, const MeetingPoint &point, const commrt_backend_config &config)
+    : launch(launch), point(point), pace(config.timeout_ns, point.silenceMs) {}
+
+Client::~Client() = default;
+
+//===- Opening ----------------------------------------------------------------------------------===//
+
+static int millisecondsUntil(Clock::time_point moment) {
+  auto left = std::chrono::duration_cast<std::chrono::milliseconds>(moment - Clock::now()).count();
+  constexpr int64_t longest = 1 << 30;
+  return static_cast<int>(std::clamp<int64_t>(left + 1, 0, longest));
+}
+
+/// Waits for a connection that was begun; errno's value, 0 if it stands.
+static int finishConnecting(const Socket &socket, Clock::time_point deadline) {
+  pollfd query = {socket.get(), POLLOUT, 0};
+  while (true) {
+    int count = poll(&query, 1, millisecondsUntil(deadline));
+    if (count > 0)
+      return socket.connectError();
+    if (count == 0)
+      return ETIMEDOUT;
+    if (errno != EINTR)
+      return errno;
+  }
+}
+
+std::string Client::connect(Clock::time_point deadline, Socket &socket) {
+  std::string error;
+  auto pause = std::chrono::duration_cast<Clock::duration>(kFirstPause);
+  while (true) {
+    std::vector<SocketAddress> addresses = resolve(point.host, point.port, error);
+    for (const SocketAddress &candidate : addresses) {
+      if (point.secret.empty() && !candidate.isLoopback())
+        return candidate.text() + " is on the network: set COMMRT_SECRET to the same text on all ranks";
+      int code = 0;
+      socket = Socket::connect(candidate, code);
+      if (socket.isOpen())
+        code = finishConnecting(socket, deadline);
+      address = candidate.text();
+      if (code == 0)
+        return "";
+      error = std::strerror(code);
+      socket.close();
+    }
+    Clock::time_point now = Clock::now();
+    if (now >= deadline)
+      return "rank 0 did not answer at " + point.host + ", port " + std::to_string(point.port) + ": " + error;
+    pollfd none = {-1, 0, 0};
+    poll(&none, 1, millisecondsUntil(std::min(deadline, now + pause)));
+    pause = std::min<Clock::duration>(2 * pause, kLongestPause);
+  }
+}
+
+int32_t Client::open(std::string &text) {
+  Clock::time_point deadline = Clock::now() + pace.timeout;
+  std::string waited = "waited " + std::to_string(pace.timeout.count() / 1'000'000) + " ms; ";
+  Socket socket;
+  if (std::string why = connect(deadline, socket); !why.empty()) {
+    bool isLate = Clock::now() >= deadline;
+    text = (isLate ? waited : "") + why;
+    return isLate ? COMMRT_ERR_TIMEOUT : COMMRT_ERR_INVALID;
+  }
+  if (!waker.open()) {
+    text = std::string("no socket: ") + std::strerror(errno);
+    return COMMRT_ERR_BACKEND;
+  }
+  connection = std::make_unique<Connection>(std::move(socket), waker);
+  connection->post(encodeGreeting({point.secret, kVersion, launch.rank, launch.ranks, point.job}));
+  nextTick = lastPoll = Clock::now();
+  thread = std::thread([this] { loop(); });
+  int32_t failed;
+  {
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait_until(lock, deadline, [&] { return state == State::running || status != COMMRT_OK; });
+    if (state == State::running)
+      return COMMRT_OK; // what has failed since then is told to the context
+    failed = status != COMMRT_OK ? status : COMMRT_ERR_TIMEOUT;
+    if (status != COMMRT_OK)
+      text = errorRank < 0 ? errorText : "rank " + std::to_string(errorRank) + ": " + errorText;
+    else if (state == State::greeting)
+      text = waited + "what listens at " + address + " does not answer as rank 0 of a job does";
+    else
+      text = waited + missing + " did not come";
+  }
+  close();
+  return failed;
+}
+
+void Client::close() {
+  if (!thread.joinable())
+    return;
+  detach();
+  {
+    // Whoever closes a socket with unread bytes takes back what it sent last.
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait_for(lock, kFarewell, [&] { return isOver; });
+    stopping = true;
+  }
+  waker.wake();
+  thread.join();
+  connection.reset();
+}
+
+//===- The rank's calls -------------------------------------------------------------------------===//
+
+int32_t Client::attach(const commrt_host *hostTable, void *of) {
+  std::lock_guard<std::mutex> lock(mutex);
+  host = hostTable;
+  context = of;
+  if (status != COMMRT_OK)
+    host->failed(context, status, std::max(errorRank, 0), errorText.c_str());
+  return COMMRT_OK;
+}
+
+void Client::detach() {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (hasLeft)
+    return;
+  hasLeft = true;
+  for (auto &[number, open] : works)
+    host->complete(open.work, status == COMMRT_OK ? COMMRT_ERR_ABORTED : status, 0);
+  works.clear();
+  host = nullptr;
+  connection->post(encodeFrame(Kind::leave));
+}
+
+int32_t Client::createGroup(const char *name, const int32_t *members, int32_t size, int32_t index, Group **group) {
+  *group = nullptr;
+  if (index < 0)
+    return COMMRT_OK;
+  Bytes body;
+  Writer writer(body);
+  writer.u64(numGroups);
+  writer.i32(index);
+  writer.text(name);
+  writer.u32(static_cast<uint32_t>(size));
+  for (int32_t i = 0; i < size; ++i)
+    writer.i32(members[i]);
+  connection->post(encodeFrame(Kind::group, body));
+  *group = new Group{this, numGroups++, size, index};
+  return COMMRT_OK;
+}
+
+int32_t Client::submit(const Group &group, commrt_work *work) {
+  int64_t inBytes = 0, outBytes = 0;
+  if (!sizeWork(*work, group.size, group.index, inBytes, outBytes))
+    return COMMRT_ERR_INVALID;
+  Bytes body;
+  Writer writer(body);
+  writer.u64(numWorks); // of this thread only
+  writer.u64(group.number);
+  encodeWork(*work, group.size, writer);
+  Block frame = encodeFrame(Kind::submit, body, work->in, inBytes);
+  if (frame.size() == 0)
+    return COMMRT_ERR_MEMORY;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (status != COMMRT_OK)
+      return status;
+    works.emplace(numWorks++, Open{work, outBytes});
+  }
+  connection->post(std::move(frame));
+  return COMMRT_OK;
+}
+
+int32_t Client::combine(void *value, int64_t bytes, int64_t timeoutNs, std::string &text) {
+  Block frame = encodeFrame(Kind::value, {}, value, bytes);
+  std::unique_lock<std::mutex> lock(mutex);
+  if (status != COMMRT_OK)
+    return status;
+  hasResult = false;
+  lock.unlock();
+  connection->post(std::move(frame));
+  lock.lock();
+  bool inTime =
+      changed.wait_for(lock, std::chrono::nanoseconds(timeoutNs), [&] { return hasResult || status != COMMRT_OK; });
+  if (!inTime) {
+    lock.unlock();
+    text = ask(1);
+    if (text.empty())
+      text = "no word from rank 0, which does not answer";
+    return COMMRT_ERR_TIMEOUT;
+  }
+  if (!hasResult)
+    return status;
+  if (static_cast<int64_t>(result.size()) != bytes)
+    return COMMRT_ERR_MISMATCH;
+  std::memcpy(value, result.data(), bytes);
+  return COMMRT_OK;
+}
+
+void Client::abort(int32_t error, const char *message) {
+  Bytes body;
+  Writer writer(body);
+  writer.i32(error);
+  writer.text(message);
+  connection->post(encodeFrame(Kind::abort, body));
+  fail(error, launch.rank, message, /*tells=*/false);
+}
+
+std::string Client::ask(uint32_t about) {
+  std::unique_lock<std::mutex> lock(mutex);
+  if (status != COMMRT_OK || isOver)
+    return "";
+  uint64_t question = numQuestions++;
+  Bytes body;
+  Writer writer(body);
+  writer.u64(question);
+  writer.u32(about);
+  lock.unlock();
+  connection->post(encodeFrame(Kind::ask, body));
+  lock.lock();
+  changed.wait_for(lock, kAnswerTime, [&] { return answers.count(question) || isOver; });
+  auto found = answers.find(question);
+  std::string text = found == answers.end() ? "" : found->second;
+  answers.clear();
+  return text;
+}
+
+std::string Client::describe() {
+  if (std::string text = ask(0); !text.empty())
+    return text;
+  std::lock_guard<std::mutex> lock(mutex);
+  constexpr size_t shown = 3, longest = 1024;
+  std::vector<uint64_t> numbers;
+  for (auto &[number, open] : works)
+    numbers.push_back(number);
+  std::sort(numbers.begin(), numbers.end());
+  std::string report;
+  for (size_t i = 0; i < numbers.size() && i < shown && host; ++i) {
+    char text[longest] = "";
+    host->describe(works[numbers[i]].work, text, sizeof(text));
+    report += (report.empty() ? "" : "; ") + std::string(text) + " waits for rank 0, which does not answer";
+  }
+  if (numbers.size() > shown)
+    report += "; and " + std::to_string(numbers.size() - shown) + " more";
+  return report;
+}
+
+void Client::fail(int32_t error, int32_t rank, const std::string &text, bool tells) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (status == COMMRT_OK && !hasLeft) {
+    status = error;
+    errorRank = rank;
+    errorText = text;
+    if (host && tells)
+      host->failed(context, error, std::max(rank, 0), text.c_str());
+  }
+  for (auto &[number, open] : works)
+    host->complete(open.work, status, 0);
+  works.clear();
+  changed.notify_all();
+}
+
+//===- The polling thread -----------------------------------------------------------------------===//
+
+void Client::loop() {
+  while (true) {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      if (stopping || isOver)
+        return;
+    }
+    pollOnce();
+    tick();
+  }
+}
+
+void Client::pollOnce() {
+  short events = connection->wantsToWrite() ? POLLIN | POLLOUT : POLLIN;
+  pollfd polled[] = {{waker.get(), POLLIN, 0}, {connection->get(), events, 0}};
+  if (poll(polled, 2, millisecondsUntil(nextTick)) < 0)
+    return; // a signal
+  if (polled[0].revents)
+    waker.clear();
+  if (polled[1].revents & POLLOUT)
+    connection->flush();
+  if (!(polled[1].revents & (POLLIN | POLLHUP | POLLERR)))
+    return;
+  Connection::Status how = connection->receive([&](Kind kind, Block &body) { return handle(kind, body); });
+  if (how == Connection::Status::open)
+    return;
+  bool hasGreeted;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    hasGreeted = state != State::greeting;
+  }
+  if (!hasGreeted)
+    fail(COMMRT_ERR_INVALID, -1, "what listens at " + address + " does not answer as rank 0 of a job does");
+  else if (how == Connection::Status::closed)
+    fail(COMMRT_ERR_PEER, 0, kGone);
+  else if (how == Connection::Status::memory)
+    fail(COMMRT_ERR_MEMORY, launch.rank, "no memory for a message of rank 0");
+  else
+    fail(COMMRT_ERR_PEER, 0, "it sent something that is not a message of this version");
+  connection->finish();
+  std::lock_guard<std::mutex> lock(mutex);
+  isOver = true;
+  changed.notify_all();
+}
+
+bool Client::handle(Kind kind, Block &body) {
+  Reader reader(body);
+  switch (kind) {
+  case Kind::heartbeat:
+    return true;
+  case Kind::completed:
+    return handleCompleted(reader);
+  case Kind::answer:
+    return handleAnswer(reader);
+  case Kind::refuse:
+  case Kind::failed:
+    return handleFailed(reader, kind == Kind::refuse);
+  case Kind::welcome:
+  case Kind::begin: {
+    std::lock_guard<std::mutex> lock(mutex);
+    state = kind == Kind::begin ? State::running : State::waiting;
+    changed.notify_all();
+    return true;
+  }
+  case Kind::missing: {
+    std::string text = reader.text();
+    std::lock_guard<std::mutex> lock(mutex);
+    missing = text;
+    return reader.isComplete();
+  }
+  case Kind::result: {
+    std::lock_guard<std::mutex> lock(mutex);
+    result = std::move(body);
+    hasResult = true;
+    changed.notify_all();
+    return true;
+  }
+  default:
+    return false;
+  }
+}
+
+bool Client::handleCompleted(Reader &reader) {
+  uint64_t number = reader.u64();
+  int32_t how = reader.i32();
+  reader.u32();
+  if (!reader.isGood())
+    return false;
+  // Held while the data is copied: who cancels the work waits for that.
+  std::lock_guard<std::mutex> lock(mutex);
+  auto found = works.find(number);
+  if (found == works.end())
+    return true; // cancelled meanwhile
+  Open open = found->second;
+  if (how == COMMRT_OK && reader.remaining() != static_cast<size_t>(open.outBytes))
+    return false;
+  works.erase(found);
+  if (how == COMMRT_OK && open.outBytes > 0)
+    std::memcpy(open.work->out, reader.raw(open.outBytes), open.outBytes);
+  host->complete(open.work, how, 0);
+  return true;
+}
+
+bool Client::handleAnswer(Reader &reader) {
+  uint64_t question = reader.u64();
+  std::string text = reader.text();
+  std::lock_guard<std::mutex> lock(mutex);
+  answers[question] = text;
+  changed.notify_all();
+  return reader.isComplete();
+}
+
+bool Client::handleFailed(Reader &reader, bool isRefused) {
+  int32_t error = reader.i32(), rank = isRefused ? -1 : reader.i32();
+  std::string text = reader.text();
+  if (!reader.isComplete() || error == COMMRT_OK)
+    return false;
+  fail(error, rank, isRefused ? address + " refused rank " + std::to_string(launch.rank) + ": " + text : text);
+  return true;
+}
+
+void Client::tick() {
+  Clock::time_point now = Clock::now();
+  if (now - lastPoll > 2 * pace.heartbeat + kHeartbeat)
+    connection->lastHeard = now; // this process itself did not run
+  lastPoll = now;
+  if (now < nextTick)
+    return;
+  nextTick = now + pace.heartbeat;
+  if (connection->isFlushed())
+    connection->post(encodeFrame(Kind::heartbeat));
+  auto silent = now - connection->lastHeard;
+  if (silent > pace.silence)
+    fail(COMMRT_ERR_PEER, 0,
+         "no heartbeat for " + std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(silent).count()) +
+             " ms: its process does not run, or its machine is gone");
+}

@@ -1,0 +1,105 @@
+//===- Client.h - Any rank but 0 of a job over tcp --------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// One connection to rank 0. Works are sent there with what they read, and come back with what they write. One thread
+// polls the connection; a start only posts a frame.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#ifndef COMMSCHED_LIB_RUNTIME_TCP_CLIENT_H
+#define COMMSCHED_LIB_RUNTIME_TCP_CLIENT_H
+
+#include "Core/Launcher.h"
+#include "Tcp/Connection.h"
+#include "Tcp/Server.h"
+#include <condition_variable>
+#include <memory>
+#include <thread>
+#include <unordered_map>
+
+namespace commsched::runtime::tcp {
+class Client {
+public:
+  /// A group as this rank sees it.
+  struct Group {
+    Client *client;
+    uint64_t number;
+    int32_t size, index;
+  };
+
+  Client(const Launch &launch, const MeetingPoint &point, const commrt_backend_config &config);
+  ~Client();
+
+  /// Connects, as often as it takes, and waits until every rank has come. On an error `text` says what is wrong.
+  int32_t open(std::string &text);
+  void close();
+
+  // As in the table.
+  int32_t attach(const commrt_host *host, void *context);
+  void detach();
+  int32_t createGroup(const char *name, const int32_t *members, int32_t size, int32_t index, Group **group);
+  int32_t submit(const Group &group, commrt_work *work);
+  int32_t combine(void *value, int64_t bytes, int64_t timeoutNs, std::string &text);
+  void abort(int32_t status, const char *message);
+  std::string describe();
+
+private:
+  struct Open {
+    commrt_work *work;
+    int64_t outBytes;
+  };
+  enum class State { greeting, waiting, running };
+
+  /// Tries the addresses until one takes the connection. Empty, or why not until the deadline.
+  std::string connect(Clock::time_point deadline, Socket &socket);
+  /// Ends the job here. `rank` is where the error began.
+  void fail(int32_t status, int32_t rank, const std::string &text, bool tells = true);
+  /// Asks rank 0; empty if there is no answer in time.
+  std::string ask(uint32_t about);
+
+  // The polling thread.
+  void loop();
+  void pollOnce();
+  void tick();
+  bool handle(Kind kind, Block &body);
+  bool handleCompleted(Reader &reader);
+  bool handleAnswer(Reader &reader);
+  bool handleFailed(Reader &reader, bool isRefused);
+
+  const Launch launch;
+  const MeetingPoint point;
+  const Pace pace;
+
+  Waker waker;
+  std::unique_ptr<Connection> connection;
+  std::string address; ///< of rank 0, for messages
+  std::thread thread;
+  Clock::time_point nextTick, lastPoll;
+  uint64_t numGroups = 0; ///< of the rank's own thread
+
+  std::mutex mutex; ///< guards what follows
+  std::condition_variable changed;
+  State state = State::greeting;
+  std::string missing; ///< who has not come, as rank 0 said last
+  int32_t status = COMMRT_OK, errorRank = -1;
+  std::string errorText;
+  const commrt_host *host = nullptr;
+  void *context = nullptr;
+  std::unordered_map<uint64_t, Open> works; ///< in flight, by number
+  uint64_t numWorks = 0;
+  bool hasResult = false;
+  Block result;
+  uint64_t numQuestions = 0;
+  std::unordered_map<uint64_t, std::string> answers;
+  bool isOver = false; ///< the connection has ended
+  bool hasLeft = false;
+  bool stopping = false;
+};
+} // namespace commsched::runtime::tcp
+
+#endif // COMMSCHED_LIB_RUNTIME_TCP_CLIENT_H

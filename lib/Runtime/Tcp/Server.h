@@ -1,0 +1,134 @@
+//===- Server.h - Rank 0 of a job over tcp ----------------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Rank 0 listens, and every other rank holds one connection to it. The server plays the other ranks on a job of the
+// threads backend: what arrives from a rank is submitted for it, and what its works write is sent back. So matching,
+// checks, messages and bits are those of threads, and data passes through rank 0.
+//
+// Threads: one thread polls all connections. Locks: upcalls of the threads job run under that job's mutex and take the
+// server's, so the server never calls the job with its own mutex held.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#ifndef COMMSCHED_LIB_RUNTIME_TCP_SERVER_H
+#define COMMSCHED_LIB_RUNTIME_TCP_SERVER_H
+
+#include "Core/Launcher.h"
+#include "Tcp/Connection.h"
+#include "Threads/ThreadsJob.h"
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <thread>
+
+namespace commsched::runtime::tcp {
+/// A silent connection gets a heartbeat after this time.
+constexpr auto kHeartbeat = std::chrono::seconds(1);
+/// After an error ranks wait this long at most for each other to hear of it.
+constexpr auto kFarewell = std::chrono::seconds(2);
+
+/// The times of a job. A rank whose process does not run, or whose machine is gone, is lost after `silence`, which is
+/// at most the job's timeout.
+struct Pace {
+  Pace(int64_t timeoutNs, int64_t silenceMs);
+  std::chrono::nanoseconds timeout, heartbeat, silence;
+};
+
+class Server {
+public:
+  Server(const Launch &launch, const MeetingPoint &point, const commrt_backend_config &config);
+  ~Server();
+
+  /// Listens and waits until every rank has come. On an error `text` says what is wrong, or who is missing.
+  int32_t open(std::string &text);
+  /// Waits until all others have left, at most the job's timeout, and ends.
+  void close();
+
+  // For rank 0 itself, as in the table.
+  int32_t attach(const commrt_host *host, void *context);
+  void detach();
+  int32_t createGroup(const char *name, const int32_t *members, int32_t size, int32_t index, void **group);
+  int32_t submit(void *group, commrt_work *work);
+  int32_t combine(void *value, int64_t bytes, commrt_combine_fn combine, int64_t timeoutNs, std::string &text);
+  void abort(int32_t status, const char *message);
+  int32_t describe(char *text, size_t size);
+
+private:
+  struct Member;
+  struct RemoteWork;
+  /// A connection that has not said who it is.
+  struct Stranger {
+    Socket socket;
+    Bytes greeting;
+    Clock::time_point deadline;
+  };
+
+  // Rank 0's or the polling thread.
+  int32_t listen(std::string &text);
+  void raise(int32_t status, int32_t rank, const std::string &text);
+  /// "rank 3, rank 5"; the mutex is held.
+  std::string missingRanks();
+  /// "no word from rank 3 (has started nothing)".
+  std::string missingValues();
+
+  // The polling thread.
+  void loop();
+  void pollOnce();
+  void acceptAll();
+  void readStrangers(const std::vector<short> &events);
+  void greet(Stranger &stranger);
+  /// Why the rank cannot join; empty if it can.
+  std::string whyRefused(const Greeting &greeting);
+  void join(const Greeting &greeting, Socket socket);
+  void serve(Member &member);
+  bool handle(Member &member, Kind kind, Block &body);
+  bool handleGroup(Member &member, Reader &reader);
+  bool handleSubmit(Member &member, Reader &reader);
+  bool handleValue(Member &member, Block &body);
+  void handleAsk(Member &member, Reader &reader);
+  void handleLeave(Member &member);
+  void lose(Member &member, const std::string &why);
+  void tick();
+
+  // Upcalls for a member's works.
+  static void completeRemote(commrt_work *work, int32_t status, int64_t virtualEndNs);
+  static void failRemote(void *context, int32_t status, int32_t rank, const char *message);
+  static const commrt_host &remoteHost();
+
+  const Launch launch;
+  const MeetingPoint point;
+  const commrt_backend_config config;
+  const Pace pace;
+  const commrt_backend &engine;
+  ThreadsJob *job = nullptr;
+  void *ownPeer = nullptr;
+
+  Waker waker;
+  std::thread thread;
+  std::vector<Socket> listeners;
+  std::string address; ///< where it listens, for messages
+  std::vector<Stranger> strangers;
+  Clock::time_point nextTick, lastPoll;
+
+  std::mutex mutex; ///< guards what follows
+  std::condition_variable changed;
+  std::vector<std::unique_ptr<Member>> members; ///< by rank; rank 0 has none, nor has a rank that has not come
+  int32_t numCome = 0;                          ///< of the others
+  int32_t numGone = 0;                          ///< that have left or are lost
+  std::string refused;                          ///< the last one that was, for the report of who is missing
+  bool hasBegun = false;                        ///< every rank has come
+  int32_t status = COMMRT_OK;                   ///< of the first error
+  int32_t errorRank = -1;
+  std::string errorText;
+  bool stopping = false;
+  bool isCombining = false; ///< rank 0 has given its value
+  bool hasLeft = false;     ///< rank 0 has
+};
+} // namespace commsched::runtime::tcp
+
+#endif // COMMSCHED_LIB_RUNTIME_TCP_SERVER_H
