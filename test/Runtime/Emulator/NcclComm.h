@@ -1,0 +1,187 @@
+//===- NcclComm.h - Communicators and calls of the emulated NCCL ------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How a call is carried out. Ranks meet in mailboxes of pinned memory, one for each ordered pair of members, and in
+// stream operations that wait for and write the words of a mailbox. A rank publishes its pointers for those that read
+// from it, waits for the mail of those that it reads from, computes into temporary memory, says that it has taken the
+// mail, waits until its own mail is taken, and only then writes its result. So a stream goes on exactly when NCCL would
+// let it: its result is there, and nobody reads its input any more. All values are constants, so a captured call can be
+// replayed.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#ifndef COMMSCHED_TEST_RUNTIME_EMULATOR_NCCLCOMM_H
+#define COMMSCHED_TEST_RUNTIME_EMULATOR_NCCLCOMM_H
+
+#include "Hooks.h"
+#include "NcclApi.h"
+#include "Report.h"
+#include "Sync.h"
+#include <list>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace emulator {
+
+enum class Kind { AllGather, ReduceScatter, AllReduce, Broadcast, Reduce, AllToAll, Gather, Scatter, Send, Recv };
+const char *nameOf(Kind kind);
+size_t sizeOf(ncclDataType_t type);
+/// A value of that type.
+double scalarOf(ncclDataType_t type, const void *value);
+
+/// A reduction: one of NCCL's, or a sum of inputs that are multiplied first.
+struct Reduction {
+  ncclRedOp_t op = ncclSum; ///< ncclNumOps: a sum with a scalar
+  double scale = 1;
+  ncclDataType_t type = ncclInt8; ///< of the scalar
+};
+
+/// What one rank called.
+struct Call {
+  Kind kind;
+  const void *in = nullptr;
+  void *out = nullptr;
+  size_t count = 0;
+  ncclDataType_t type = ncclInt8;
+  Reduction reduction;
+  int peer = 0; ///< the root, or the other side of a message
+};
+
+/// What one member leaves for another. In pinned memory.
+struct Mail {
+  uint32_t ready = 0; ///< 1: the call below is there
+  uint32_t taken = 0; ///< 1: the receiver has used it
+  Call call{};
+};
+
+/// Collectives and messages have mailboxes of their own.
+enum Channel { kCollective, kMessage, kChannels };
+
+/// A communicator, of all its members together.
+struct Shared {
+  std::string name;
+  int size = 0;
+  std::vector<ncclComm *> members; ///< by rank; null until it has joined
+  std::vector<int> devices;
+  int joined = 0;
+  bool isReady = false; ///< all have joined, and the mailboxes are there
+  bool isAborted = false;
+  Mail *mail = nullptr; ///< [channel][from][to]
+  int users = 0;
+  std::vector<Waiter *> waiters;
+  /// Windows in order: what each member registered; a null base: nothing (yet), or no longer.
+  struct Window {
+    std::vector<const char *> bases;
+    size_t bytes = 0;
+  };
+  std::vector<Window> windows;
+  /// What the members called, in order; those that all have called are removed.
+  struct Entry {
+    Call call;
+    int rank = 0; ///< the first that called it
+    int callers = 0;
+  };
+  std::list<Entry> log;
+  uint64_t logged = 0; ///< number of the log's first entry
+  /// Splits in order: what each member gave.
+  struct Split {
+    std::vector<std::pair<int, int>> colorAndKey;
+    std::vector<std::shared_ptr<Shared>> results; ///< by member; null: no colour
+    std::vector<int> ranks;                       ///< by member
+    int posted = 0;
+  };
+  std::map<uint64_t, Split> splits;
+
+  Mail &mailOf(Channel channel, int from, int to) {
+    return mail[(size_t(channel) * size_t(size) + size_t(from)) * size_t(size) + size_t(to)];
+  }
+};
+
+/// One call on its way.
+struct Task {
+  ncclComm *comm = nullptr;
+  std::shared_ptr<Shared> shared;
+  int rank = 0;
+  Call call;
+  bool isCaptured = false;
+  std::vector<int> from, to;   ///< members that this rank reads from, and that read from it
+  std::vector<char> temporary; ///< the result between the two kernels
+};
+
+/// Computes what the task's rank gets, into task.temporary, from the calls of all members that it reads from (by place
+/// in `from`). Runs within an operation.
+void compute(Task &task, const std::vector<const Call *> &calls);
+/// Bytes of the result at call.out for this rank; 0 if it has none.
+size_t resultBytes(const Task &task);
+/// Reports unless the two calls belong together.
+void checkSame(const Shared &shared, const Call &first, int firstRank, const Call &second, int secondRank);
+
+} // namespace emulator
+
+/// One member's handle. Guarded by stateLock(), which no CUDA function is called under.
+struct ncclComm {
+  std::shared_ptr<emulator::Shared> shared;
+  int rank = 0, device = 0;
+  bool isBlocking = true, isFinalized = false, isFailed = false;
+  int polls = 0;          ///< how often it will still answer ncclInProgress
+  bool isJoining = false; ///< until all members are there
+  bool isSplit = false;   ///< joins by its parent's split
+  std::shared_ptr<emulator::Shared> parent;
+  int parentRank = 0;
+  uint64_t splitNumber = 0, splits = 0, calls = 0, windows = 0;
+  std::string lastError;
+  std::vector<std::pair<emulator::Call, cudaStream_t>> deferred;                ///< issued by the last poll
+  std::map<std::pair<int, bool>, std::pair<cudaStream_t, cudaEvent_t>> helpers; ///< by peer and direction
+  std::vector<cudaEvent_t> forks;
+  cudaEvent_t order = nullptr, capturedOrder = nullptr;
+  cudaStream_t lastStream = nullptr, lastCaptured = nullptr;
+  bool hasLaunched = false, hasCaptured = false;
+  std::list<std::unique_ptr<emulator::Task>> tasks;
+  std::map<int, emulator::Reduction> reductions;
+  int madeReductions = 0;
+  int inCall = 0; ///< the thread that is in a function of this communicator; 0: none
+};
+
+namespace emulator {
+/// Live handles. With the lock.
+bool isLive(ncclComm *comm);
+void forget(ncclComm *comm);
+/// Reports unless both calls use the same windows at the same offsets, or both none. With the lock.
+void checkWindows(const Shared &shared, const Call &first, int firstRank, const Call &second, int secondRank);
+/// Reports if the member has windows. With the lock.
+void checkNoWindows(const ncclComm *comm);
+/// Issues calls of one communicator that were grouped. Without the lock.
+void launch(ncclComm *comm, const std::vector<std::pair<Call, cudaStream_t>> &calls);
+/// Completes a join whose members have all come; true if the communicator can be used. With the lock.
+bool hasJoined(ncclComm *comm);
+/// Enters a call into the communicator's log, and compares it with what the others called there.
+void logCall(ncclComm *comm, const Call &call);
+/// Waits, or leaves it to the group's end or to polls.
+ncclResult_t startJoining(ncclComm *comm);
+ncclResult_t waitUntilJoined(ncclComm *comm);
+/// What every function of a communicator begins with: it is live, idle, and no other thread is in it.
+class Using {
+public:
+  Using(const char *name, ncclComm *used);
+  ~Using();
+  Using(const Using &) = delete;
+  Using &operator=(const Using &) = delete;
+
+private:
+  InFunction function;
+  ncclComm *comm;
+};
+
+/// A pseudo-random number of polls, from NCCL_EMU_SEED and NCCL_EMU_POLLS. With the lock.
+int randomPolls();
+/// Reports a failed CUDA function.
+void check(cudaError_t error, const char *what);
+} // namespace emulator
+
+#endif // COMMSCHED_TEST_RUNTIME_EMULATOR_NCCLCOMM_H

@@ -1,0 +1,162 @@
+//===- NcclEnd.cpp - How communicators of the emulated NCCL end -------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// An orderly end waits for what was issued. An abort lets the operations that wait for other ranks go on without data,
+// on a thread of its own: a stream may be behind several communicators, and all are aborted one after another.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "CudaApi.h"
+#include "NcclComm.h"
+#include <pthread.h>
+#include <unistd.h>
+
+namespace emulator {
+/// Gives the communicator's streams and events back.
+static void releaseStreams(ncclComm *comm) {
+  for (auto &[key, helper] : comm->helpers) {
+    check(cudaStreamDestroy(helper.first), "cudaStreamDestroy");
+    check(cudaEventDestroy(helper.second), "cudaEventDestroy");
+  }
+  for (cudaEvent_t event : comm->forks)
+    check(cudaEventDestroy(event), "cudaEventDestroy");
+  for (cudaEvent_t event : {comm->order, comm->capturedOrder})
+    if (event)
+      check(cudaEventDestroy(event), "cudaEventDestroy");
+}
+
+/// The member leaves; the last one frees the mailboxes.
+static void leave(ncclComm *comm) {
+  Mail *mail = nullptr;
+  {
+    Held held;
+    forget(comm);
+    if (comm->shared && --comm->shared->users == 0)
+      std::swap(mail, comm->shared->mail);
+  }
+  if (mail)
+    check(cudaFreeHost(mail), "cudaFreeHost");
+}
+
+/// Sets every word that an operation of this member may wait for. False if nothing eager is left.
+static bool letGo(ncclComm *comm) {
+  Held held;
+  if (!comm->shared)
+    return false;
+  Shared &shared = *comm->shared;
+  bool isBusy = false;
+  for (const auto &task : comm->tasks)
+    isBusy |= !task->isCaptured;
+  if (!isBusy || !shared.mail)
+    return false;
+  for (int channel = 0; channel < kChannels; ++channel)
+    for (int member = 0; member < shared.size; ++member) {
+      __atomic_store_n(&shared.mailOf(Channel(channel), member, comm->rank).ready, 1, __ATOMIC_RELEASE);
+      __atomic_store_n(&shared.mailOf(Channel(channel), comm->rank, member).taken, 1, __ATOMIC_RELEASE);
+    }
+  return true;
+}
+
+/// How long the words are left alone between two attempts, in microseconds.
+constexpr int attemptUs = 2000;
+
+static void *abortInBackground(void *argument) {
+  auto *comm = static_cast<ncclComm *>(argument);
+  while (letGo(comm))
+    usleep(attemptUs);
+  releaseStreams(comm);
+  bool isWaitedFor = comm->isJoining; // a thread may still be in the function that makes it
+  leave(comm);
+  if (!isWaitedFor)
+    delete comm;
+  return nullptr;
+}
+
+/// From now on the communicator's operations move no data.
+static void poison(ncclComm *comm) {
+  Held held;
+  comm->isFailed = true;
+  for (Shared *shared : {comm->shared.get(), comm->parent.get()}) {
+    if (!shared)
+      continue;
+    if (shared == comm->shared.get())
+      shared->isAborted = true;
+    for (Waiter *waiter : shared->waiters)
+      waiter->wake();
+    shared->waiters.clear();
+  }
+}
+} // namespace emulator
+
+using namespace emulator;
+
+extern "C" {
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  Using use("ncclCommFinalize", comm);
+  if (comm->isFinalized)
+    return ncclInvalidArgument;
+  comm->isFinalized = true;
+  if (comm->isBlocking) {
+    if (comm->hasLaunched)
+      check(cudaEventSynchronize(comm->order), "cudaEventSynchronize");
+    return ncclSuccess;
+  }
+  Held held;
+  comm->polls = 1 + randomPolls();
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  if (!comm)
+    return ncclSuccess;
+  {
+    Using use("ncclCommDestroy", comm);
+    {
+      Held held;
+      checkNoWindows(comm);
+    }
+    if (comm->hasLaunched)
+      check(cudaEventSynchronize(comm->order), "cudaEventSynchronize");
+    releaseStreams(comm);
+  }
+  leave(comm);
+  delete comm;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  InFunction function("ncclCommAbort");
+  if (!comm)
+    return ncclSuccess;
+  {
+    Held held;
+    if (!isLive(comm))
+      report("the communicator is destroyed, or was never made");
+    forget(comm);
+  }
+  poison(comm);
+  pthread_t thread;
+  if (pthread_create(&thread, nullptr, abortInBackground, comm) != 0)
+    report("cannot start a thread");
+  pthread_detach(thread);
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
+  InFunction function("ncclCommRevoke");
+  if (flags != 0)
+    return ncclInvalidArgument;
+  {
+    Held held;
+    if (!isLive(comm))
+      report("the communicator is destroyed, or was never made");
+  }
+  poison(comm);
+  while (letGo(comm))
+    usleep(attemptUs);
+  return ncclSuccess;
+}
+}

@@ -1,0 +1,82 @@
+//===- Sync.cpp - Locks that the thread sanitizer does not see --------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Futexes by system call, and weak references to the sanitizer's interface.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "Sync.h"
+#include <ctime>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+extern "C" {
+__attribute__((weak)) void __tsan_acquire(void *tag);
+__attribute__((weak)) void __tsan_release(void *tag);
+__attribute__((weak)) void __tsan_read_range(void *address, unsigned long bytes);
+__attribute__((weak)) void __tsan_write_range(void *address, unsigned long bytes);
+}
+
+namespace emulator {
+static void futexWait(std::atomic<uint32_t> &word, uint32_t expected, int milliseconds) {
+  timespec limit{milliseconds / 1000, (milliseconds % 1000) * 1000000L};
+  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, expected, milliseconds < 0 ? nullptr : &limit, nullptr, 0);
+}
+
+static void futexWake(std::atomic<uint32_t> &word, int count) {
+  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
+}
+
+void Lock::lock() {
+  uint32_t seen = 0;
+  if (word.compare_exchange_strong(seen, 1, std::memory_order_acquire))
+    return;
+  while (word.exchange(2, std::memory_order_acquire) != 0)
+    futexWait(word, 2, -1);
+}
+
+void Lock::unlock() {
+  if (word.exchange(0, std::memory_order_release) == 2)
+    futexWake(word, 1);
+}
+
+Lock &stateLock() {
+  static Lock *lock = new Lock; // never destroyed: workers outlive the statics
+  return *lock;
+}
+
+void Waiter::wake() {
+  if (word.exchange(1, std::memory_order_release) == 0)
+    futexWake(word, 1);
+}
+
+void Waiter::sleep(int milliseconds) {
+  if (word.load(std::memory_order_acquire) == 0) {
+    stateLock().unlock();
+    futexWait(word, 0, milliseconds);
+    stateLock().lock();
+  }
+  word.store(0, std::memory_order_relaxed);
+}
+
+void Tsan::release(const void *tag) {
+  if (__tsan_release)
+    __tsan_release(const_cast<void *>(tag));
+}
+void Tsan::acquire(const void *tag) {
+  if (__tsan_acquire)
+    __tsan_acquire(const_cast<void *>(tag));
+}
+void Tsan::read(const void *address, size_t bytes) {
+  if (__tsan_read_range && bytes > 0)
+    __tsan_read_range(const_cast<void *>(address), bytes);
+}
+void Tsan::write(void *address, size_t bytes) {
+  if (__tsan_write_range && bytes > 0)
+    __tsan_write_range(address, bytes);
+}
+} // namespace emulator
