@@ -13,7 +13,7 @@
 
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "RandomProblem.h"
-#include "Solver/ListScheduler.h"
+#include "Solver/Decoder.h"
 #include "benchmark/benchmark.h"
 #include <limits>
 
@@ -34,9 +34,9 @@ void decode(benchmark::State &state) {
   for (auto _ : state) {
     ScheduleFacts facts(problem, state.range(1) != 0);
     Reference reference(facts, identityOrder(problem));
-    ListScheduler scheduler(facts);
-    Decoded decoded;
-    scheduler.run(reference, Policy(), reference.peak, std::numeric_limits<Ns>::max(), {}, decoded);
+    Decoder decoder(facts);
+    DecodedSchedule decoded;
+    decoder.run(reference, Policy(), reference.peak, std::numeric_limits<Ns>::max(), {}, decoded);
     benchmark::DoNotOptimize(decoded.makespan);
   }
   state.counters["nodes"] = problem.size();

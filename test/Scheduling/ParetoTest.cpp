@@ -16,7 +16,7 @@
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
 #include "RandomProblem.h"
-#include "Solver/MemoryPromise.h"
+#include "Solver/MemoryAdmission.h"
 #include "gtest/gtest.h"
 #include <thread>
 

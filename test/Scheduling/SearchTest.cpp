@@ -20,7 +20,7 @@ using namespace commsched::test;
 
 namespace commsched {
 struct SearchTestAccess {
-  static bool accept(Search &search, const Decoded &decoded) { return search.accept(decoded); }
+  static bool accept(Search &search, const DecodedSchedule &decoded) { return search.accept(decoded); }
 };
 } // namespace commsched
 
@@ -37,7 +37,7 @@ protected:
   }
 
   /// Offers a decode that must be refused for a reason with `word` in it, and leave the incumbent alone.
-  void expectRefused(const Decoded &decoded, llvm::StringRef word) {
+  void expectRefused(const DecodedSchedule &decoded, llvm::StringRef word) {
     Order before = search.order();
     Ns makespan = search.makespan();
     EXPECT_FALSE(SearchTestAccess::accept(search, decoded));
@@ -52,7 +52,7 @@ protected:
   ScheduleOptions options;
   Bytes limit;
   Search search;
-  Decoded good;
+  DecodedSchedule good;
 };
 
 TEST_F(SearchTest, TakesWhatIsRight) {
@@ -62,25 +62,25 @@ TEST_F(SearchTest, TakesWhatIsRight) {
 }
 
 TEST_F(SearchTest, RefusesAnOrderAgainstADependence) {
-  Decoded wrong = good;
+  DecodedSchedule wrong = good;
   std::reverse(wrong.steps.begin(), wrong.steps.end());
   expectRefused(wrong, "before");
 }
 
 TEST_F(SearchTest, RefusesAnOrderThatLacksANode) {
-  Decoded wrong = good;
+  DecodedSchedule wrong = good;
   wrong.steps.pop_back();
   expectRefused(wrong, "order");
 }
 
 TEST_F(SearchTest, RefusesClocksThatAreWrong) {
-  Decoded wrong = good;
+  DecodedSchedule wrong = good;
   --wrong.makespan;
   expectRefused(wrong, "clocks");
 }
 
 TEST_F(SearchTest, RefusesABucketOfNothing) {
-  Decoded wrong = good;
+  DecodedSchedule wrong = good;
   wrong.buckets.push_back({{0}, BucketForm::Packed});
   expectRefused(wrong, "bucket");
 }

@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Solver/Pareto.h"
-#include "MemoryPromise.h"
+#include "MemoryAdmission.h"
 #include "ScheduleFacts.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>

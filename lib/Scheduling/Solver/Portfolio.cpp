@@ -56,31 +56,31 @@ void setPrefetch(Policy &policy, int64_t permille, Bytes limit) {
 const Knob kKnobs[] = {
     {kTailShares, setField<&Policy::tailShare>},
     {kWindows, setField<&Policy::window>},
-    {kSinkDelays, setField<&Policy::sinkDelay>},
-    {kWorkDelays, setField<&Policy::workDelay>},
-    {kWorkFroms, setField<&Policy::workFrom>},
+    {kSinkDelays, setField<&Policy::terminalDelay>},
+    {kWorkDelays, setField<&Policy::producerDelay>},
+    {kWorkFroms, setField<&Policy::producersFrom>},
     {kLimitShares, setField<&Policy::limitShare>},
     {kPrefetchPermille, setPrefetch},
     {kTries, setField<&Policy::tries>},
-    {kSinkSlacks, setField<&Policy::sinkSlack>},
+    {kSinkSlacks, setField<&Policy::terminalSlack>},
     {kHorizons, setField<&Policy::horizon>},
     {kSlacks, setField<&Policy::slack>},
     // Of buckets:
     {kForms, setField<&Policy::form>},
     {kMaxNeeded, setField<&Policy::maxNeeded>},
-    {kMaxSinks, setField<&Policy::maxSink>},
+    {kMaxSinks, setField<&Policy::maxTerminal>},
     {kFreeNeeded, setField<&Policy::freeNeeded>},
-    {kMinSinks, setField<&Policy::minSink>},
+    {kMinSinks, setField<&Policy::minTerminal>},
     {kCopyWeights, setField<&Policy::copyWeight>},
     {kPackAheads, setField<&Policy::packAhead>},
 };
 constexpr int32_t kBucketKnobs = 7;
 
-Policy ordering(int32_t tailShare, int32_t window, int64_t sinkDelay, int32_t limitShare = 1000) {
+Policy ordering(int32_t tailShare, int32_t window, int64_t terminalDelay, int32_t limitShare = 1000) {
   Policy policy;
   policy.tailShare = tailShare;
   policy.window = window;
-  policy.sinkDelay = sinkDelay;
+  policy.terminalDelay = terminalDelay;
   policy.limitShare = limitShare;
   return policy;
 }
@@ -95,13 +95,13 @@ std::vector<Policy> orderings(const ScheduleFacts &facts, Bytes limit) {
       ordering(100, 100, kLast),       ordering(300, kEverything, kLast)};
   for (Policy putsOff :
        {ordering(0, kEverything, kLast), ordering(100, kEverything, kLast), ordering(100, kEverything, 10000)}) {
-    putsOff.workDelay = 1000;
+    putsOff.producerDelay = 1000;
     result.insert(result.begin() + 1, putsOff);
   }
   Policy putsOffLate = ordering(0, kEverything, 10000);
-  putsOffLate.workDelay = 1000;
+  putsOffLate.producerDelay = 1000;
   for (int32_t from : {970, 985}) {
-    putsOffLate.workFrom = from;
+    putsOffLate.producersFrom = from;
     result.insert(result.begin() + 4, putsOffLate);
   }
   Policy cautious = ordering(0, 100, 600);
@@ -117,18 +117,18 @@ std::vector<Policy> bucketings(const ScheduleFacts &facts, Bytes limit) {
     for (Policy policy :
          {ordering(0, kEverything, kLast), ordering(300, kEverything, kLast), ordering(0, 400, 10000)}) {
       policy.horizon = horizon;
-      policy.sinkSlack = horizon == 1020 ? 1000 : -1;
+      policy.terminalSlack = horizon == 1020 ? 1000 : -1;
       result.push_back(policy);
     }
   for (int32_t tailShare : {0, 200})
-    for (Bytes minSink : {Bytes(0), 128 * kMiB})
-      for (Bytes maxSink : {64 * kMiB, 512 * kMiB}) {
+    for (Bytes minTerminal : {Bytes(0), 128 * kMiB})
+      for (Bytes maxTerminal : {64 * kMiB, 512 * kMiB}) {
         Policy policy = ordering(tailShare, 400, kLast);
         policy.horizon = 1150;
         policy.slack = 10000000;
-        policy.sinkSlack = 1000;
-        policy.minSink = minSink;
-        policy.maxSink = std::max(minSink, maxSink);
+        policy.terminalSlack = 1000;
+        policy.minTerminal = minTerminal;
+        policy.maxTerminal = std::max(minTerminal, maxTerminal);
         policy.prefetch = policy.freeNeeded = policy.maxNeeded =
             std::max<Bytes>(128 * kMiB, mulDiv(std::min(limit, 64 * kGiB), 50, 1000));
         result.push_back(policy);
@@ -144,12 +144,12 @@ std::vector<Policy> commsched::portfolio(const ScheduleFacts &facts, Bytes limit
     return first;
   // Without buckets first, where the lanes are not what binds.
   Policy alone = first.front();
-  alone.maxNeeded = alone.maxSink = 0;
+  alone.maxNeeded = alone.maxTerminal = 0;
   std::vector<Policy> result = {alone, first.front()}, second = bucketings(facts, limit);
   if (facts.load[kComputeLane] < facts.busiestLoad)
     std::swap(result[0], result[1]);
   Policy putsOff = ordering(100, kEverything, 10000);
-  putsOff.workDelay = 1000;
+  putsOff.producerDelay = 1000;
   result.push_back(putsOff);
   putsOff.packAhead = 0;
   result.push_back(putsOff);
@@ -171,7 +171,7 @@ Policy commsched::nudged(Policy policy, Generator &random) {
     policy.maxNeeded = mulDiv(policy.maxNeeded, 600 + random.below(1001), 1000);
     break;
   case 3:
-    policy.maxSink = mulDiv(policy.maxSink, 600 + random.below(1001), 1000);
+    policy.maxTerminal = mulDiv(policy.maxTerminal, 600 + random.below(1001), 1000);
     break;
   default:
     policy.freeNeeded = mulDiv(policy.freeNeeded, 500 + random.below(1501), 1000);
@@ -180,7 +180,7 @@ Policy commsched::nudged(Policy policy, Generator &random) {
   return policy;
 }
 
-Policy commsched::aimingPolicy() { return ordering(0, 400, 10000); }
+Policy commsched::deadlinePolicy() { return ordering(0, 400, 10000); }
 
 int32_t commsched::numKnobs(const ScheduleFacts &facts) {
   int32_t all = static_cast<int32_t>(std::size(kKnobs));

@@ -13,7 +13,8 @@
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_PORTFOLIO_H
 #define COMMSCHED_LIB_SCHEDULING_SOLVER_PORTFOLIO_H
 
-#include "ListScheduler.h"
+#include "Policy.h"
+#include "ScheduleFacts.h"
 
 namespace commsched {
 
@@ -41,7 +42,7 @@ std::vector<Policy> portfolio(const ScheduleFacts &facts, Bytes limit);
 Policy nudged(Policy policy, Generator &random);
 
 /// A policy whose deadlines are to be set by an estimate of the makespan.
-Policy aimingPolicy();
+Policy deadlinePolicy();
 
 /// The knobs of a policy, numbered from 0, and how many values each has. Knobs of buckets come last and do not count
 /// without bucketing.

@@ -22,6 +22,7 @@ ScheduleFacts::ScheduleFacts(const Problem &problem, bool bucketing)
     : problem(problem), bucketing(bucketing && !problem.mergeKeys.empty()) {
   mergeable.assign(problem.size(), false);
   fused.assign(problem.size(), kNone);
+  ownUnpack.assign(problem.size(), 0);
   freeToRun.assign(problem.size(), false);
   keyBytes.assign(problem.mergeKeys.size(), 0);
   for (NodeId node = 0; node < problem.size(); ++node) {
@@ -30,6 +31,9 @@ ScheduleFacts::ScheduleFacts(const Problem &problem, bool bucketing)
       mergeable[node] = true;
       fused[node] = fusedCast(problem, node);
       keyBytes[info.mergeKey] += info.bytes;
+      Bytes gathered = problem.members[node].outputBytes;
+      if (info.collective == CollectiveKind::AllGather)
+        ownUnpack[node] = problem.copyCost(gathered, gathered);
     }
     freeToRun[node] =
         info.kind == NodeKind::Compute && info.cost == 0 && info.workspace == 0 && info.region == kNone &&
@@ -37,7 +41,7 @@ ScheduleFacts::ScheduleFacts(const Problem &problem, bool bucketing)
   }
   findIssueOrder();
   findFeeders();
-  findServants();
+  findExclusiveProducers();
   findPaths();
   measureLanes();
 }
@@ -65,12 +69,12 @@ void ScheduleFacts::findFeeders() {
       leader[node] = start;
   }
 
-  entering.assign(size, 0);
+  enteringEdges.assign(size, 0);
   std::vector<std::vector<NodeId>> lists(size);
   for (NodeId node = 0; node < size; ++node) {
     if (leader[node] != node)
       lists[leader[node]].push_back(node);
-    entering[leader[node]] += static_cast<int32_t>(
+    enteringEdges[leader[node]] += static_cast<int32_t>(
         llvm::count_if(problem.preds[node], [&](NodeId pred) { return leader[pred] != leader[node]; }));
   }
   feeders.reserve(size, 0);
@@ -90,24 +94,26 @@ void ScheduleFacts::findIssueOrder() {
         }
 }
 
-void ScheduleFacts::findServants() {
-  worksFor.assign(problem.size(), kNone);
+void ScheduleFacts::findExclusiveProducers() {
+  exclusiveStart.assign(problem.size(), kNone);
   for (NodeId node = problem.size() - 1; node >= 0; --node) {
     llvm::ArrayRef<NodeId> users = problem.succs[node];
     if (users.empty() || problem.nodes[node].kind != NodeKind::Compute)
       continue;
-    auto master = [&](NodeId user) { return problem.nodes[user].kind == NodeKind::Start ? user : worksFor[user]; };
+    auto master = [&](NodeId user) {
+      return problem.nodes[user].kind == NodeKind::Start ? user : exclusiveStart[user];
+    };
     NodeId first = master(users.front());
     if (llvm::all_of(users, [&](NodeId user) { return master(user) == first; }))
-      worksFor[node] = first;
+      exclusiveStart[node] = first;
   }
   std::vector<Ns> work(problem.size(), 0);
-  worthDelay.assign(problem.size(), false);
+  profitableToDefer.assign(problem.size(), false);
   for (NodeId node = 0; node < problem.size(); ++node)
-    if (worksFor[node] != kNone)
-      work[worksFor[node]] += problem.nodes[node].cost;
+    if (exclusiveStart[node] != kNone)
+      work[exclusiveStart[node]] += problem.nodes[node].cost;
   for (NodeId node = 0; node < problem.size(); ++node)
-    worthDelay[node] = problem.nodes[node].kind == NodeKind::Start && work[node] > problem.nodes[node].cost;
+    profitableToDefer[node] = problem.nodes[node].kind == NodeKind::Start && work[node] > problem.nodes[node].cost;
 }
 
 void ScheduleFacts::findPaths() {
@@ -161,7 +167,7 @@ Reference::Reference(const ScheduleFacts &facts, Order given) : order(std::move(
     computeBefore[at + 1] = computeBefore[at] + (computes ? node.cost : 0);
   }
   need.assign(size, kNever);
-  sink.assign(size, false);
+  terminal.assign(size, false);
   // The first user of a gather counts even if nothing follows it: the block's last matmul has no user.
   std::vector<int32_t> firstUser(size, kNever);
   for (NodeId node : llvm::reverse(order)) {
@@ -178,7 +184,7 @@ Reference::Reference(const ScheduleFacts &facts, Order given) : order(std::move(
       continue;
     if (info.collective == CollectiveKind::AllGather)
       need[node] = firstUser[node];
-    sink[node] = need[node] == kNever;
+    terminal[node] = need[node] == kNever;
   }
   peak = peakOf(problem, order);
   makespan = makespanOf(problem, order);

@@ -34,10 +34,12 @@ struct ScheduleFacts {
   /// Of each start: its feeders, ascending.
   IndexLists feeders;
   /// Of each leader: the number of edges that enter its group.
-  std::vector<int32_t> entering;
+  std::vector<int32_t> enteringEdges;
   /// Of each start: whether it may be in a bucket, and the cast that its pack would do, or kNone.
   std::vector<bool> mergeable;
   std::vector<NodeId> fused;
+  /// Indexed by node: the duration of the unpack of a mergeable all-gather that has an unpack of its own, ns.
+  std::vector<Ns> ownUnpack;
   /// Of each start: the start that comes next in the order of issues where collectives keep theirs, or kNone; and the
   /// number of starts that it follows.
   std::vector<NodeId> nextIssue;
@@ -46,12 +48,14 @@ struct ScheduleFacts {
   std::vector<bool> freeToRun;
   /// Of each compute: the start that all its results flow into, through other such computes, or kNone. A weight
   /// gradient works for its reduction alone.
-  std::vector<NodeId> worksFor;
+  std::vector<NodeId> exclusiveStart;
   /// Of each start: whether those computes take longer than it does. Then it pays to put them off behind a long
   /// collective at the block's end; else their own collective would come behind that one, and cost more than it saves.
-  std::vector<bool> worthDelay;
+  std::vector<bool> profitableToDefer;
   /// Of each node: the longest path behind it, its own cost left out, ns.
   std::vector<Ns> tail;
+  /// Whether a pack may do the work of a node: the node is the cast of the start that leads it.
+  bool isFusable(NodeId node) const { return leader[node] != node && fused[leader[node]] == node; }
   /// The longest path; the load of each lane; the load of the busiest communication lane.
   Ns criticalPath = 0;
   std::vector<Ns> load;
@@ -66,7 +70,7 @@ struct ScheduleFacts {
 private:
   void findFeeders();
   void findIssueOrder();
-  void findServants();
+  void findExclusiveProducers();
   void findPaths();
   void measureLanes();
 };
@@ -87,7 +91,7 @@ struct Reference {
   /// if only the block's end does (a reduced gradient, or one that is cast and returned).
   std::vector<int32_t> need;
   /// Of each start: whether only the block's end needs it. Such a start yields to the others.
-  std::vector<bool> sink;
+  std::vector<bool> terminal;
   Bytes peak = 0;
   Ns makespan = 0;
 };

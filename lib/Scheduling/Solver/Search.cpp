@@ -44,7 +44,7 @@ constexpr int64_t kSweepPercent = 50;
 
 } // namespace
 
-Order commsched::withoutBuckets(const Problem &problem, const Decoded &decoded) {
+Order commsched::withoutBuckets(const Problem &problem, const DecodedSchedule &decoded) {
   Order order;
   order.reserve(problem.size());
   std::vector<char> placed(problem.size(), 0);
@@ -73,7 +73,7 @@ Order commsched::withoutBuckets(const Problem &problem, const Decoded &decoded) 
 
 Search::Search(const ScheduleFacts &facts, const ScheduleOptions &options, Order given, Bytes limit)
     : facts(facts), mode(options.collectiveOrder), slowDown(options.slowDown), limit(limit),
-      units(hasUnits(facts.problem)), scheduler(facts) {
+      units(hasUnits(facts.problem)), decoder(facts) {
   references.emplace_back(facts, std::move(given));
   incumbent.makespan = references.front().makespan;
   incumbent.peak = references.front().peak;
@@ -126,7 +126,7 @@ bool Search::searchExactly(int64_t share) {
   spent += before - steps;
   if (exact.order().empty())
     return complete;
-  Decoded found;
+  DecodedSchedule found;
   found.buckets = incumbent.buckets;
   found.makespan = exact.makespan();
   found.steps = stepsOf(facts.problem, found.buckets, carriedOut, exact.order());
@@ -137,7 +137,7 @@ bool Search::searchExactly(int64_t share) {
 }
 
 /// How long a decode takes with the slow-downs. Without any it is what the decode says; else O(N log N).
-Ns Search::timeOf(const Decoded &decoded) {
+Ns Search::timeOf(const DecodedSchedule &decoded) {
   if (!slowDown.any())
     return decoded.makespan;
   llvm::Expected<ExpandedProblem> expanded = expandBuckets(facts.problem, decoded.buckets);
@@ -152,7 +152,7 @@ Ns Search::timeOf(const Decoded &decoded) {
 
 /// Gathers units that the decode has torn apart: it sees their outer dependences alone. Fails where that passes the
 /// limit.
-bool Search::settleUnits(Decoded &decoded) {
+bool Search::settleUnits(DecodedSchedule &decoded) {
   if (!units)
     return true;
   const Problem &problem = facts.problem;
@@ -177,7 +177,7 @@ bool Search::settleUnits(Decoded &decoded) {
 }
 
 /// Takes a decode as the incumbent if the models and the verifier agree with it.
-bool Search::accept(const Decoded &decoded) {
+bool Search::accept(const DecodedSchedule &decoded) {
   auto reject = [&](std::string why) {
     if (firstDefect.empty())
       firstDefect = std::move(why);
@@ -213,9 +213,9 @@ bool Search::accept(const Decoded &decoded) {
 Ns Search::decode(Point &point, Ns cutoff) {
   const Reference &reference = references[point.reference];
   Bytes share = limit >= kUnlimited ? limit : mulDiv(limit, point.policy.limitShare, 1000);
-  Decoded decoded;
-  bool fits = scheduler.run(reference, point.policy, std::max(share, std::min(limit, reference.peak)), cutoff,
-                            point.bias, decoded);
+  DecodedSchedule decoded;
+  bool fits = decoder.run(reference, point.policy, std::max(share, std::min(limit, reference.peak)), cutoff, point.bias,
+                          decoded);
   spent += std::max<int64_t>(decoded.work, facts.problem.size());
   fits = fits && settleUnits(decoded);
   point.makespan = fits ? timeOf(decoded) : kFailed;
@@ -225,7 +225,7 @@ Ns Search::decode(Point &point, Ns cutoff) {
 }
 
 /// Lets later decodes fall back to the incumbent's order.
-void Search::addReference(const Decoded &decoded) {
+void Search::addReference(const DecodedSchedule &decoded) {
   Reference reference(facts, withoutBuckets(facts.problem, decoded));
   spent += facts.problem.size();
   if (reference.peak > limit)
@@ -292,7 +292,7 @@ void Search::aim() {
   Ns base = facts.horizonBase();
   Policy best =
       llvm::min_element(points, [](const Point &a, const Point &b) { return a.makespan < b.makespan; })->policy;
-  for (Policy policy : {aimingPolicy(), best})
+  for (Policy policy : {deadlinePolicy(), best})
     for (int32_t round = 0; round < kAimRounds; ++round) {
       Ns before = bestMakespan;
       for (int64_t share : kAims) {

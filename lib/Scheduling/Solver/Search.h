@@ -10,6 +10,7 @@
 #define COMMSCHED_LIB_SCHEDULING_SOLVER_SEARCH_H
 
 #include "CommSched/Scheduling/Solver/Scheduler.h"
+#include "Decoder.h"
 #include "Portfolio.h"
 
 namespace commsched {
@@ -26,7 +27,7 @@ public:
   /// Takes over the answer of another search of the same problem and limit if it is shorter.
   void adopt(const Search &other);
 
-  const Decoded &best() const { return incumbent; }
+  const DecodedSchedule &best() const { return incumbent; }
   const ExpandedProblem &expanded() const { return carriedOut; }
   const Order &order() const { return bestOrder; }
   /// With the slow-downs.
@@ -54,11 +55,11 @@ private:
   void begin(const Policy &policy);
   void aim();
   Ns decode(Point &point, Ns cutoff);
-  Ns timeOf(const Decoded &decoded);
-  bool accept(const Decoded &decoded);
-  bool settleUnits(Decoded &decoded);
+  Ns timeOf(const DecodedSchedule &decoded);
+  bool accept(const DecodedSchedule &decoded);
+  bool settleUnits(DecodedSchedule &decoded);
   bool searchExactly(int64_t share);
-  void addReference(const Decoded &decoded);
+  void addReference(const DecodedSchedule &decoded);
   void sweep(Point &point);
   void climb();
   void perturb(Point &point, Generator &random) const;
@@ -69,11 +70,11 @@ private:
   Bytes limit;
   /// Whether the problem has units, which every answer keeps together.
   bool units;
-  ListScheduler scheduler;
+  Decoder decoder;
   /// The given order, and the incumbent's without its buckets where that fits.
   std::vector<Reference> references;
-  Decoded incumbent;
-  /// Of the incumbent, with the slow-downs; Decoded::makespan is without.
+  DecodedSchedule incumbent;
+  /// Of the incumbent, with the slow-downs; DecodedSchedule::makespan is without.
   Ns bestMakespan = 0;
   ExpandedProblem carriedOut;
   Order bestOrder;
@@ -85,7 +86,7 @@ private:
 };
 
 /// The order of a decode on the problem as it was, with the members of a bucket one after the other.
-Order withoutBuckets(const Problem &problem, const Decoded &decoded);
+Order withoutBuckets(const Problem &problem, const DecodedSchedule &decoded);
 
 } // namespace commsched
 

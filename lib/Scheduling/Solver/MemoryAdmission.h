@@ -1,4 +1,4 @@
-//===- MemoryPromise.h - What may run now without breaking the memory limit later -------------===//
+//===- MemoryAdmission.h - What may run now without breaking the memory limit later -------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -16,8 +16,8 @@
 // positions follows from the ends of the list. A move edits lists, is tested as a whole, and is undone if refused.
 //
 //===------------------------------------------------------------------------------------------===//
-#ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_MEMORYPROMISE_H
-#define COMMSCHED_LIB_SCHEDULING_SOLVER_MEMORYPROMISE_H
+#ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_MEMORYADMISSION_H
+#define COMMSCHED_LIB_SCHEDULING_SOLVER_MEMORYADMISSION_H
 
 #include "CommSched/Scheduling/Model/MemoryTree.h"
 #include "CommSched/Scheduling/Model/Problem.h"
@@ -38,9 +38,9 @@ struct BucketMove {
 };
 
 /// The state of memory between what has run and what is promised. All costs: k touches, n nodes.
-class MemoryPromise {
+class MemoryAdmission {
 public:
-  explicit MemoryPromise(const Problem &problem) : problem(problem) {}
+  explicit MemoryAdmission(const Problem &problem) : problem(problem) {}
 
   /// Begins anew: nothing has run, everything is promised in the order `reference`, whose inverse is `positions`.
   /// Returns false if the reference itself is above `limit`. O(n + touches).
@@ -51,13 +51,13 @@ public:
   /// The largest number of bytes that were live while something ran.
   Bytes peak() const { return peakBytes; }
   /// The largest number of bytes that a remaining node would see.
-  Bytes promisedPeak() const { return tree.max(); }
+  Bytes remainingPeak() const { return tree.max(); }
 
   /// Runs `nodes` one after the other if that is within the limit, now and later; the last one stands for the move
   /// (what refused it the last time is looked at first). O(k log n).
-  bool tryRun(llvm::ArrayRef<NodeId> nodes);
+  bool tryAdmit(llvm::ArrayRef<NodeId> nodes);
   /// Runs the first remaining node of the reference, or a node that needs no memory: no test. O(k log n).
-  void run(NodeId node);
+  void place(NodeId node);
 
   /// Runs a merged start over the members' own buffers. Its wait is waits.front(); the other waits vanish.
   bool tryCoalesced(const BucketMove &move);
@@ -156,4 +156,4 @@ private:
 
 } // namespace commsched
 
-#endif // COMMSCHED_LIB_SCHEDULING_SOLVER_MEMORYPROMISE_H
+#endif // COMMSCHED_LIB_SCHEDULING_SOLVER_MEMORYADMISSION_H

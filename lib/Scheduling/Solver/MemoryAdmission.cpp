@@ -1,4 +1,4 @@
-//===- MemoryPromise.cpp - What may run now without breaking the memory limit later -----------===//
+//===- MemoryAdmission.cpp - What may run now without breaking the memory limit later -----------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "MemoryPromise.h"
+#include "MemoryAdmission.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 #include <cassert>
@@ -24,7 +24,7 @@ constexpr Bytes kGone = MemoryTree::kEmpty;
 // Lists and spans
 //===-----------------------------------------------------------------------------------------===//
 
-bool MemoryPromise::reset(llvm::ArrayRef<NodeId> reference, llvm::ArrayRef<int32_t> inverse, Bytes newLimit) {
+bool MemoryAdmission::reset(llvm::ArrayRef<NodeId> reference, llvm::ArrayRef<int32_t> inverse, Bytes newLimit) {
   positions = inverse;
   limit = newLimit;
   NodeId size = problem.size();
@@ -82,7 +82,7 @@ bool MemoryPromise::reset(llvm::ArrayRef<NodeId> reference, llvm::ArrayRef<int32
   return tree.max() <= limit;
 }
 
-template <typename Function> void MemoryPromise::forEachTouch(NodeId node, Function function) {
+template <typename Function> void MemoryAdmission::forEachTouch(NodeId node, Function function) {
   for (int32_t index = firstTouch[node]; index < firstTouch[node + 1]; ++index)
     if (touches[index].linked)
       function(index);
@@ -91,7 +91,7 @@ template <typename Function> void MemoryPromise::forEachTouch(NodeId node, Funct
       function(index);
 }
 
-MemoryPromise::Span MemoryPromise::span(BufferId id) const {
+MemoryAdmission::Span MemoryAdmission::span(BufferId id) const {
   const BufferState &buffer = buffers[id];
   bool pending = buffer.head >= 0;
   if (!pending && !(buffer.live && buffer.liveOut))
@@ -102,7 +102,7 @@ MemoryPromise::Span MemoryPromise::span(BufferId id) const {
 }
 
 /// Remembers the span of a buffer before the move in progress changes it.
-void MemoryPromise::save(BufferId id) {
+void MemoryAdmission::save(BufferId id) {
   BufferState &buffer = buffers[id];
   if (buffer.savedBy == moveNumber)
     return;
@@ -110,13 +110,13 @@ void MemoryPromise::save(BufferId id) {
   saved.push_back({id, span(id), buffer.live});
 }
 
-void MemoryPromise::setNeighbours(const Touch &touch, int32_t afterPrev, int32_t beforeNext) {
+void MemoryAdmission::setNeighbours(const Touch &touch, int32_t afterPrev, int32_t beforeNext) {
   BufferState &buffer = buffers[touch.buffer];
   (touch.prev < 0 ? buffer.head : touches[touch.prev].next) = afterPrev;
   (touch.next < 0 ? buffer.tail : touches[touch.next].prev) = beforeNext;
 }
 
-void MemoryPromise::unlink(int32_t index) {
+void MemoryAdmission::unlink(int32_t index) {
   Touch &touch = touches[index];
   edits.push_back({index, touch, /*linked=*/false});
   setNeighbours(touch, touch.next, touch.prev);
@@ -124,7 +124,7 @@ void MemoryPromise::unlink(int32_t index) {
 }
 
 /// Puts a touch behind the touch `after` of its buffer's list, or in front of all where that is -1.
-void MemoryPromise::link(int32_t index, int32_t after) {
+void MemoryAdmission::link(int32_t index, int32_t after) {
   Touch &touch = touches[index];
   edits.push_back({index, touch, /*linked=*/true});
   touch.prev = after;
@@ -133,7 +133,7 @@ void MemoryPromise::link(int32_t index, int32_t after) {
   setNeighbours(touch, index, index);
 }
 
-int32_t MemoryPromise::addTouch(NodeId node, BufferId buffer) {
+int32_t MemoryAdmission::addTouch(NodeId node, BufferId buffer) {
   Touch touch;
   touch.node = node;
   touch.buffer = buffer;
@@ -143,7 +143,7 @@ int32_t MemoryPromise::addTouch(NodeId node, BufferId buffer) {
 }
 
 /// Links a touch at its place by position, which is behind `notAfter` or before it.
-void MemoryPromise::linkByPosition(int32_t index, int32_t notAfter) {
+void MemoryAdmission::linkByPosition(int32_t index, int32_t notAfter) {
   int32_t position = positions[touches[index].node], after = notAfter;
   while (after >= 0 && positions[touches[after].node] > position)
     after = touches[after].prev;
@@ -151,7 +151,7 @@ void MemoryPromise::linkByPosition(int32_t index, int32_t notAfter) {
 }
 
 /// Lets `to`, which stands before `from`, do what `from` was to do.
-void MemoryPromise::handOver(NodeId from, NodeId to) {
+void MemoryAdmission::handOver(NodeId from, NodeId to) {
   forEachTouch(from, [&](int32_t index) {
     BufferId buffer = touches[index].buffer;
     save(buffer);
@@ -161,7 +161,7 @@ void MemoryPromise::handOver(NodeId from, NodeId to) {
   retired.push_back(from);
 }
 
-BufferId MemoryPromise::addBuffer(Bytes bytes) {
+BufferId MemoryAdmission::addBuffer(Bytes bytes) {
   BufferState state;
   state.bytes = bytes;
   buffers.push_back(state);
@@ -174,7 +174,7 @@ BufferId MemoryPromise::addBuffer(Bytes bytes) {
 // Moves: begin, steps, and the verdict
 //===-----------------------------------------------------------------------------------------===//
 
-void MemoryPromise::begin() {
+void MemoryAdmission::begin() {
   ++moveNumber;
   liveBefore = movePeak = liveBytes;
   touchesBefore = touches.size();
@@ -186,7 +186,7 @@ void MemoryPromise::begin() {
 }
 
 /// Makes a buffer live. Returns whether that is within the limit.
-bool MemoryPromise::allocate(BufferId id) {
+bool MemoryAdmission::allocate(BufferId id) {
   save(id);
   buffers[id].live = true;
   liveBytes += buffers[id].bytes;
@@ -194,7 +194,7 @@ bool MemoryPromise::allocate(BufferId id) {
   return liveBytes <= limit;
 }
 
-void MemoryPromise::freeUnused(BufferId id) {
+void MemoryAdmission::freeUnused(BufferId id) {
   BufferState &buffer = buffers[id];
   if (!buffer.live || buffer.liveOut || buffer.head >= 0)
     return;
@@ -203,7 +203,7 @@ void MemoryPromise::freeUnused(BufferId id) {
 }
 
 /// Runs a node. Returns whether the live bytes stay within the limit while it runs.
-bool MemoryPromise::runInMove(NodeId node) {
+bool MemoryAdmission::runInMove(NodeId node) {
   bool within = true;
   forEachTouch(node, [&](int32_t index) {
     BufferId buffer = touches[index].buffer;
@@ -218,7 +218,7 @@ bool MemoryPromise::runInMove(NodeId node) {
 }
 
 /// Takes a node out; frees what nobody touches any more.
-void MemoryPromise::retire(NodeId node) {
+void MemoryAdmission::retire(NodeId node) {
   forEachTouch(node, [&](int32_t index) {
     save(touches[index].buffer);
     unlink(index);
@@ -228,7 +228,7 @@ void MemoryPromise::retire(NodeId node) {
 }
 
 /// Compares the saved spans with what they have become.
-void MemoryPromise::collectChanges() {
+void MemoryAdmission::collectChanges() {
   auto add = [&](int32_t first, int32_t last, Bytes bytes) {
     if (first < last && bytes != 0)
       changes.push_back({first, last, bytes});
@@ -249,7 +249,7 @@ void MemoryPromise::collectChanges() {
 }
 
 /// Applies the move in progress to the tree if all that remains stays within the limit.
-bool MemoryPromise::admit(NodeId key) {
+bool MemoryAdmission::admit(NodeId key) {
   collectChanges();
   bool rises = llvm::any_of(changes, [](const Change &change) { return change.bytes > 0; });
   int32_t refusedAt = witness[key];
@@ -276,7 +276,7 @@ bool MemoryPromise::admit(NodeId key) {
 }
 
 /// Ends the move in progress: keeps it if it was and stays within the limit, else undoes it.
-bool MemoryPromise::finish(bool withinLimit, NodeId key) {
+bool MemoryAdmission::finish(bool withinLimit, NodeId key) {
   // Without a limit the tree is not needed, and not kept up.
   if (withinLimit && (limit >= kUnlimited || admit(key))) {
     peakBytes = std::max(peakBytes, movePeak);
@@ -286,7 +286,7 @@ bool MemoryPromise::finish(bool withinLimit, NodeId key) {
   return false;
 }
 
-void MemoryPromise::rollBack() {
+void MemoryAdmission::rollBack() {
   for (const Edit &edit : llvm::reverse(edits)) {
     Touch &touch = touches[edit.touch];
     if (edit.linked) {
@@ -311,13 +311,13 @@ void MemoryPromise::rollBack() {
 // The moves
 //===-----------------------------------------------------------------------------------------===//
 
-bool MemoryPromise::tryRun(llvm::ArrayRef<NodeId> nodes) {
+bool MemoryAdmission::tryAdmit(llvm::ArrayRef<NodeId> nodes) {
   begin();
   bool within = llvm::all_of(nodes, [&](NodeId node) { return runInMove(node); });
   return finish(within, nodes.back());
 }
 
-void MemoryPromise::run(NodeId node) {
+void MemoryAdmission::place(NodeId node) {
   begin();
   bool within = runInMove(node);
   assert(within && "the first remaining node always fits");
@@ -334,7 +334,7 @@ void MemoryPromise::run(NodeId node) {
 
 /// The prelude runs; then a pack reads the inputs, which are not needed for the flight: starts, fused casts and the
 /// waits' hold on the inputs go. The packed buffer is live already.
-void MemoryPromise::readByPack(const BucketMove &move) {
+void MemoryAdmission::readByPack(const BucketMove &move) {
   for (NodeId wait : move.waits) {
     BufferId output = problem.members[problem.nodes[wait].start].output;
     forEachTouch(wait, [&](int32_t index) {
@@ -350,7 +350,7 @@ void MemoryPromise::readByPack(const BucketMove &move) {
     retire(start);
 }
 
-bool MemoryPromise::coalesce(const BucketMove &move) {
+bool MemoryAdmission::coalesce(const BucketMove &move) {
   auto runs = [&](NodeId node) { return runInMove(node); };
   if (!llvm::all_of(move.prelude, runs) || !llvm::all_of(move.starts, runs))
     return false;
@@ -359,12 +359,12 @@ bool MemoryPromise::coalesce(const BucketMove &move) {
   return true;
 }
 
-bool MemoryPromise::tryCoalesced(const BucketMove &move) {
+bool MemoryAdmission::tryCoalesced(const BucketMove &move) {
   begin();
   return finish(coalesce(move), move.starts.front());
 }
 
-bool MemoryPromise::gather(const BucketMove &move, Bytes gathered, llvm::ArrayRef<NodeId> shared) {
+bool MemoryAdmission::gather(const BucketMove &move, Bytes gathered, llvm::ArrayRef<NodeId> shared) {
   if (!llvm::all_of(move.prelude, [&](NodeId node) { return runInMove(node); }))
     return false;
   BufferId buffer = addBuffer(gathered);
@@ -386,13 +386,13 @@ bool MemoryPromise::gather(const BucketMove &move, Bytes gathered, llvm::ArrayRe
   return true;
 }
 
-bool MemoryPromise::tryPackedGather(const BucketMove &move, Bytes gathered, llvm::ArrayRef<NodeId> shared) {
+bool MemoryAdmission::tryPackedGather(const BucketMove &move, Bytes gathered, llvm::ArrayRef<NodeId> shared) {
   begin();
   return finish(gather(move, gathered, shared), move.starts.front());
 }
 
 /// Lets the users of all members' outputs touch `merged` instead.
-void MemoryPromise::mergeOutputs(const BucketMove &move, BufferId merged) {
+void MemoryAdmission::mergeOutputs(const BucketMove &move, BufferId merged) {
   std::vector<int32_t> users;
   for (NodeId wait : move.waits) {
     BufferId output = problem.members[problem.nodes[wait].start].output;
@@ -412,7 +412,7 @@ void MemoryPromise::mergeOutputs(const BucketMove &move, BufferId merged) {
   }
 }
 
-bool MemoryPromise::reduce(const BucketMove &move, Bytes packedBytes, Bytes outputBytes) {
+bool MemoryAdmission::reduce(const BucketMove &move, Bytes packedBytes, Bytes outputBytes) {
   if (!llvm::all_of(move.prelude, [&](NodeId node) { return runInMove(node); }))
     return false;
   BufferId packed = addBuffer(packedBytes), merged = packed;
@@ -432,7 +432,7 @@ bool MemoryPromise::reduce(const BucketMove &move, Bytes packedBytes, Bytes outp
   return allocate(merged);
 }
 
-bool MemoryPromise::tryPackedReduction(const BucketMove &move, Bytes packedBytes, Bytes outputBytes) {
+bool MemoryAdmission::tryPackedReduction(const BucketMove &move, Bytes packedBytes, Bytes outputBytes) {
   begin();
   return finish(reduce(move, packedBytes, outputBytes), move.starts.front());
 }

@@ -1,26 +1,20 @@
-//===- ListScheduler.cpp - Order and buckets in one forward pass ------------------------------===//
+//===- DecodedSchedule.cpp - What a decode yields ---------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===------------------------------------------------------------------------------------------===//
+//
+// Translates the steps of a decode into an order of the problem in which its buckets have been carried out.
+//
+//===------------------------------------------------------------------------------------------===//
 
-#include "ListScheduler.h"
-#include "Decoder.h"
+#include "DecodedSchedule.h"
 
 using namespace commsched;
 
-ListScheduler::ListScheduler(const ScheduleFacts &facts) : decoder(std::make_unique<Decoder>(facts)) {}
-
-ListScheduler::~ListScheduler() = default;
-
-bool ListScheduler::run(const Reference &reference, const Policy &policy, Bytes limit, Ns cutoff,
-                        llvm::ArrayRef<Ns> bias, Decoded &result) {
-  return decoder->run(reference, policy, limit, cutoff, bias, result);
-}
-
-Order commsched::orderOf(const Decoded &decoded, const ExpandedProblem &expanded) {
+Order commsched::orderOf(const DecodedSchedule &decoded, const ExpandedProblem &expanded) {
   Order order;
   order.reserve(decoded.steps.size());
   for (DecodeStep step : decoded.steps)

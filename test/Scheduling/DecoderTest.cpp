@@ -1,4 +1,4 @@
-//===- ListSchedulerTest.cpp - Tests of single decodes against the models ---------------------===//
+//===- DecoderTest.cpp - Tests of single decodes against the models ---------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -11,7 +11,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "Solver/ListScheduler.h"
+#include "Solver/Decoder.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
 #include "RandomProblem.h"
@@ -31,16 +31,16 @@ Policy randomPolicy(Random &random, Bytes size) {
   policy.tailShare = static_cast<int32_t>(random.percent(50) ? 0 : random.between(0, 1000));
   policy.window = static_cast<int32_t>(random.percent(30) ? 1000000 : random.between(0, 50));
   policy.tries = static_cast<int32_t>(random.between(1, 30));
-  policy.sinkDelay = random.between(0, 20000);
-  policy.sinkSlack = random.percent(50) ? -1 : random.between(0, 5000);
+  policy.terminalDelay = random.between(0, 20000);
+  policy.terminalSlack = random.percent(50) ? -1 : random.between(0, 5000);
   policy.prefetch = random.percent(50) ? kUnlimited : random.between(0, 4 * size);
   policy.horizon = random.between(800, 2000);
   policy.slack = random.between(0, 100);
   policy.form = static_cast<FormChoice>(random.below(3));
   policy.maxNeeded = random.between(0, 8 * size);
-  policy.maxSink = random.between(0, 8 * size);
+  policy.maxTerminal = random.between(0, 8 * size);
   policy.freeNeeded = random.between(0, 4 * size);
-  policy.minSink = random.percent(50) ? 0 : random.between(0, 2 * size);
+  policy.minTerminal = random.percent(50) ? 0 : random.between(0, 2 * size);
   policy.copyWeight = random.percent(30) ? 0 : random.between(0, 3000);
   return policy;
 }
@@ -50,7 +50,7 @@ struct Counts {
   int64_t buckets = 0, packed = 0, moved = 0;
 };
 
-void checkDecode(const Problem &problem, const Decoded &decoded, Bytes limit, Counts &counts) {
+void checkDecode(const Problem &problem, const DecodedSchedule &decoded, Bytes limit, Counts &counts) {
   llvm::Expected<ExpandedProblem> expanded = expandBuckets(problem, decoded.buckets);
   ASSERT_TRUE(bool(expanded)) << llvm::toString(expanded.takeError());
   ASSERT_EQ(expanded->problem.validate(), "");
@@ -70,7 +70,7 @@ void checkProblem(const Problem &problem, uint64_t seed, Bytes size, Counts &cou
   Random random(seed);
   for (bool bucketing : {false, true}) {
     ScheduleFacts facts(problem, bucketing);
-    ListScheduler scheduler(facts);
+    Decoder decoder(facts);
     Order fallback = random.percent(50) ? identityOrder(problem) : randomOrder(problem, random);
     Reference reference(facts, fallback);
     for (int round = 0; round < 4; ++round) {
@@ -79,21 +79,21 @@ void checkProblem(const Problem &problem, uint64_t seed, Bytes size, Counts &cou
       if (random.percent(30))
         for (NodeId node = 0; node < problem.size(); ++node)
           bias.push_back(random.between(-20, 20));
-      Decoded decoded;
+      DecodedSchedule decoded;
       Policy policy = randomPolicy(random, size);
-      ASSERT_TRUE(scheduler.run(reference, policy, limit, kNoCutoff, bias, decoded));
+      ASSERT_TRUE(decoder.run(reference, policy, limit, kNoCutoff, bias, decoded));
       checkDecode(problem, decoded, limit, counts);
       if (testing::Test::HasFatalFailure())
         return;
       // What is just shorter than the cutoff is found: nothing is given up for work that a pack does away with.
-      Decoded again;
-      ASSERT_TRUE(scheduler.run(reference, policy, limit, decoded.makespan + 1, bias, again));
+      DecodedSchedule again;
+      ASSERT_TRUE(decoder.run(reference, policy, limit, decoded.makespan + 1, bias, again));
       ASSERT_EQ(again.makespan, decoded.makespan);
     }
   }
 }
 
-TEST(ListScheduler, DecodesAgreeWithTheModels) {
+TEST(Decoder, DecodesAgreeWithTheModels) {
   Counts counts;
   for (uint64_t seed = 0; seed < 3000; ++seed) {
     RandomOptions options;
@@ -119,7 +119,7 @@ TEST(ListScheduler, DecodesAgreeWithTheModels) {
   EXPECT_GT(counts.moved, 10000);
 }
 
-TEST(ListScheduler, DecodesLayeredPrograms) {
+TEST(Decoder, DecodesLayeredPrograms) {
   Counts counts;
   for (uint64_t seed = 0; seed < 6; ++seed) {
     LayeredOptions options;
@@ -130,28 +130,28 @@ TEST(ListScheduler, DecodesLayeredPrograms) {
   }
 }
 
-TEST(ListScheduler, RefusesAReferenceAboveTheLimit) {
+TEST(Decoder, RefusesAReferenceAboveTheLimit) {
   Problem problem = layeredProblem(1, LayeredOptions());
   ScheduleFacts facts(problem, false);
-  ListScheduler scheduler(facts);
+  Decoder decoder(facts);
   Reference reference(facts, identityOrder(problem));
-  Decoded decoded;
-  EXPECT_FALSE(scheduler.run(reference, Policy(), reference.peak - 1, kNoCutoff, {}, decoded));
+  DecodedSchedule decoded;
+  EXPECT_FALSE(decoder.run(reference, Policy(), reference.peak - 1, kNoCutoff, {}, decoded));
 }
 
-TEST(ListScheduler, StopsAtTheCutoff) {
+TEST(Decoder, StopsAtTheCutoff) {
   Problem problem = layeredProblem(1, LayeredOptions());
   ScheduleFacts facts(problem, false);
-  ListScheduler scheduler(facts);
+  Decoder decoder(facts);
   Reference reference(facts, identityOrder(problem));
-  Decoded decoded;
-  ASSERT_TRUE(scheduler.run(reference, Policy(), kUnlimited, kNoCutoff, {}, decoded));
-  EXPECT_FALSE(scheduler.run(reference, Policy(), kUnlimited, decoded.makespan, {}, decoded));
+  DecodedSchedule decoded;
+  ASSERT_TRUE(decoder.run(reference, Policy(), kUnlimited, kNoCutoff, {}, decoded));
+  EXPECT_FALSE(decoder.run(reference, Policy(), kUnlimited, decoded.makespan, {}, decoded));
 }
 
 // Two gathers behind casts of 60 ns, which one pack of 30 ns does away with, beside a long compute: the compute lane
 // has less to do than all computes together, and a cutoff between the two sums is met.
-TEST(ListScheduler, CutoffsKnowThatPacksDoCasts) {
+TEST(Decoder, CutoffsKnowThatPacksDoCasts) {
   Problem problem;
   problem.laneNames = {"compute", "@dp"};
   problem.copyCost = [](Bytes read, Bytes written) { return (read + written) / 10; };
@@ -187,15 +187,15 @@ TEST(ListScheduler, CutoffsKnowThatPacksDoCasts) {
   problem.finalize();
   ASSERT_EQ(problem.validate(), "");
   ScheduleFacts facts(problem, /*bucketing=*/true);
-  ListScheduler scheduler(facts);
+  Decoder decoder(facts);
   Reference reference(facts, identityOrder(problem));
   Policy policy;
   policy.form = FormChoice::Packed;
-  Decoded decoded, again;
-  ASSERT_TRUE(scheduler.run(reference, policy, kUnlimited, kNoCutoff, {}, decoded));
+  DecodedSchedule decoded, again;
+  ASSERT_TRUE(decoder.run(reference, policy, kUnlimited, kNoCutoff, {}, decoded));
   ASSERT_EQ(decoded.buckets.size(), 1u);
   ASSERT_LT(decoded.makespan, 60 + 60 + 9000);
-  EXPECT_TRUE(scheduler.run(reference, policy, kUnlimited, decoded.makespan + 1, {}, again));
+  EXPECT_TRUE(decoder.run(reference, policy, kUnlimited, decoded.makespan + 1, {}, again));
   EXPECT_EQ(again.makespan, decoded.makespan);
 }
 

@@ -1,0 +1,138 @@
+//===- BucketCandidates.cpp - Which starts to merge -------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// A bucket grows greedily by due time as long as each further member pays: the lane time that it saves has to exceed
+// its copies, and the first member must not become late.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "BucketCandidates.h"
+#include <algorithm>
+
+using namespace commsched;
+
+static constexpr int64_t kPermille = 1000;
+/// Limit on the number of ready starts that are looked at to fill one bucket.
+static constexpr int32_t kMaxBucketTrials = 400;
+/// Limit on prices, in thousandths of ns: mulDiv() saturates there, and the sum of two does not overflow.
+static constexpr int64_t kMaxPrice = INT64_MAX / 4;
+
+static int64_t thousandths(Ns time) { return mulDiv(time, kPermille, 1); }
+static int64_t addPrices(int64_t a, int64_t b) { return std::clamp(a + b, -kMaxPrice, kMaxPrice); }
+
+/// Lane time and copies on one scale, in thousandths of ns.
+static int64_t priceOf(const Policy &policy, const MergeCost &cost) {
+  return addPrices(thousandths(cost.lane), mulDiv(cost.copies, policy.copyWeight, 1));
+}
+
+CopyWork commsched::withMember(CopyWork work, const ScheduleFacts &facts, NodeId start) {
+  const Problem &problem = facts.problem;
+  const MergeMember &member = problem.members[start];
+  NodeId cast = facts.fused[start];
+  work.read += cast == kNone ? member.inputBytes : member.castInputBytes;
+  work.written += member.inputBytes;
+  work.casts += cast == kNone ? 0 : problem.nodes[cast].cost;
+  ++work.members;
+  if (problem.nodes[start].collective != CollectiveKind::AllGather)
+    return work;
+  if (member.outputBytes <= kSmallUnpackBytes)
+    work.sharedUnpack += member.outputBytes;
+  else
+    work.unpacks += facts.ownUnpack[start];
+  return work;
+}
+
+/// How much longer the compute lane is busy with a packed bucket than with its members alone; may be negative.
+static Ns extraCompute(const Problem &problem, const CopyWork &work) {
+  if (work.members < 2)
+    return 0;
+  Ns shared = work.sharedUnpack > 0 ? problem.copyCost(work.sharedUnpack, work.sharedUnpack) : 0;
+  return problem.copyCost(work.read, work.written) + work.unpacks + shared - work.casts;
+}
+
+MergeCost commsched::mergeCost(const ScheduleFacts &facts, const Policy &policy, const MergeKey &key, Bytes bytes,
+                               const CopyWork &work) {
+  MergeCost packed = {BucketForm::Packed, key.cost(bytes), extraCompute(facts.problem, work)};
+  // The same bytes in one collective take no longer than in several.
+  bool isBest = packed.copies <= 0 && policy.form == FormChoice::Cheaper;
+  if (policy.form == FormChoice::Packed || isBest)
+    return packed;
+  MergeCost coalesced = {BucketForm::Coalesced, key.coalescedCost(bytes, work.members), 0};
+  if (policy.form == FormChoice::Coalesced)
+    return coalesced;
+  return priceOf(policy, packed) < priceOf(policy, coalesced) ? packed : coalesced;
+}
+
+BucketCandidate commsched::singleCandidate(const MergeContext &context, NodeId start) {
+  const Node &info = context.facts.problem.nodes[start];
+  return {{start}, info.bytes, info.cost, context.queues.dueOf(start), context.reference.terminal[start]};
+}
+
+/// The candidate behind `last`, or kNone: the next ready start of the queue, whose rank is updated; or, if collectives
+/// keep their order, the start that comes next in that order, provided that nothing else holds it back.
+static NodeId nextMember(const MergeContext &context, const LaneQueue &queue, NodeId last, int32_t &rank) {
+  const ScheduleFacts &facts = context.facts;
+  NodeId next = facts.nextIssue[last];
+  if (next != kNone) {
+    bool follows = facts.mergeable[next] && context.queues.shareQueue(next, last) && facts.issuesBefore[next] == 1 &&
+                   context.pendingEdges[next] == 1;
+    return follows ? next : kNone;
+  }
+  if (facts.issuesBefore[last] > 0)
+    return kNone;
+  rank = queue.ready.next(rank + 1);
+  return rank < 0 ? kNone : queue.byRank[rank];
+}
+
+int32_t commsched::addMembers(const MergeContext &context, const LaneQueue &queue, Ns begin, Ns deadline,
+                              BucketCandidate &candidate) {
+  const ScheduleFacts &facts = context.facts;
+  const Problem &problem = facts.problem;
+  const Policy &policy = context.policy;
+  NodeId first = candidate.members.front();
+  const MergeKey &key = problem.mergeKeys[problem.nodes[first].mergeKey];
+  Bytes largest = candidate.terminal ? policy.maxTerminal : policy.maxNeeded;
+  if (key.cap >= 0)
+    largest = std::min(largest, key.cap);
+  Ns apart = candidate.cost;
+  CopyWork copied = withMember({}, facts, first);
+  int64_t price = thousandths(candidate.cost);
+  int32_t rank = context.queues.rankOf(first), tried = 0;
+  for (; tried < kMaxBucketTrials; ++tried) {
+    NodeId start = nextMember(context, queue, candidate.members.back(), rank);
+    if (start == kNone)
+      break;
+    const Node &info = problem.nodes[start];
+    bool keepsOrder = facts.issuesBefore[start] > 0;
+    if (context.reference.terminal[start] != candidate.terminal && !keepsOrder)
+      continue;
+    Bytes bytes = candidate.bytes + info.bytes;
+    if (bytes > largest)
+      break;
+    CopyWork withIt = withMember(copied, facts, start);
+    MergeCost merged = mergeCost(facts, policy, key, bytes, withIt);
+    // A coalesced pair has two latencies, as the two apart; the third member is the first one that saves a latency.
+    bool mayPayLater = merged.form == BucketForm::Coalesced && candidate.members.size() == 1;
+    if (!mayPayLater && priceOf(policy, merged) > addPrices(price, thousandths(info.cost))) {
+      if (keepsOrder)
+        break;
+      continue;
+    }
+    if (!candidate.terminal && begin + merged.lane > deadline && bytes > policy.freeNeeded)
+      break;
+    candidate.members.push_back(start);
+    candidate.bytes = bytes;
+    candidate.cost = merged.lane;
+    apart += info.cost;
+    copied = withIt;
+    price = priceOf(policy, merged);
+  }
+  if (price >= thousandths(apart))
+    candidate = singleCandidate(context, first);
+  return tried;
+}

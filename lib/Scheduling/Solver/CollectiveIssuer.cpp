@@ -1,0 +1,159 @@
+//===- CollectiveIssuer.cpp - What a decode issues on communication lanes ---------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// One candidate per queue of a lane, sorted by due time, is offered to memory in turn. A bucket that memory refuses is
+// halved, down to its first member.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "CollectiveIssuer.h"
+#include "llvm/ADT/STLExtras.h"
+#include <algorithm>
+
+using namespace commsched;
+
+static constexpr int64_t kPermille = 1000;
+/// Number of starts that can be looked at in the time of one step.
+static constexpr int32_t kTrialsPerStep = 2;
+
+bool CollectiveIssuer::issueReadyCollectives(Ns until) {
+  const Clock &clock = schedule.clock;
+  bool any = false;
+  for (LaneId lane = 1; lane < problem.numLanes(); ++lane)
+    while ((clock.freeAt(lane) < until + schedule.packLead(lane) || clock.freeAt(lane) <= clock.now()) &&
+           issueOnLane(lane, /*urgent=*/false))
+      any = true;
+  return any;
+}
+
+bool CollectiveIssuer::issuePacksAhead(Ns until) {
+  bool any = false;
+  for (LaneId lane = 1; lane < problem.numLanes(); ++lane)
+    if (schedule.packLead(lane) > 0 && schedule.clock.freeAt(lane) < until + schedule.packLead(lane))
+      any |= issueOnLane(lane, /*urgent=*/false);
+  return any;
+}
+
+bool CollectiveIssuer::issueOnLane(LaneId lane, bool urgent) {
+  begin = schedule.clock.beginOn(lane);
+  collectCandidates(lane, urgent);
+  if (candidates.empty())
+    return false;
+  for (BucketCandidate &candidate : candidates)
+    if ((urgent || withinPrefetchBudget(candidate)) && issue(candidate))
+      return true;
+  return issueFurtherSingles(lane, urgent);
+}
+
+/// Fills `candidates`, the most urgent one first.
+void CollectiveIssuer::collectCandidates(LaneId lane, bool urgent) {
+  const Policy &policy = schedule.policy();
+  candidates.clear();
+  for (int32_t index : schedule.starts.ofLane(lane)) {
+    const LaneQueue &queue = schedule.starts[index];
+    if (queue.ready.empty())
+      continue;
+    BucketCandidate candidate = singleCandidate(schedule.mergeContext(), queue.byRank[queue.ready.first()]);
+    if (queue.merges) {
+      Ns deadline = schedule.clock.deadlineOf(candidate.due);
+      int32_t tried = addMembers(schedule.mergeContext(), queue, begin, deadline, candidate);
+      schedule.countWork(tried / kTrialsPerStep);
+    }
+    if (urgent || !isHeldBack(queue, candidate))
+      candidates.push_back(std::move(candidate));
+  }
+  llvm::stable_sort(candidates, [](const BucketCandidate &a, const BucketCandidate &b) { return a.due < b.due; });
+  if (policy.terminalSlack < 0 || candidates.size() < 2 || candidates.front().terminal)
+    return;
+  // A terminal start frees memory: it precedes a more urgent candidate that has time to spare.
+  auto terminal = llvm::find_if(candidates, [](const BucketCandidate &candidate) { return candidate.terminal; });
+  if (terminal != candidates.end() &&
+      laxity(candidates.front()) > mulDiv(terminal->cost, policy.terminalSlack, kPermille))
+    std::swap(candidates.front(), *terminal);
+}
+
+/// Whether it is better to wait until more terminal starts are ready.
+bool CollectiveIssuer::isHeldBack(const LaneQueue &queue, const BucketCandidate &candidate) const {
+  if (!queue.merges || !candidate.terminal)
+    return false;
+  bool moreWillCome = queue.unissuedBytes > queue.readyBytes && schedule.clock.remaining() > candidate.cost;
+  return candidate.bytes < std::min(schedule.policy().minTerminal, schedule.policy().maxTerminal) && moreWillCome;
+}
+
+/// The time between a candidate's end, if it is issued now, and its deadline, ns.
+Ns CollectiveIssuer::laxity(const BucketCandidate &candidate) const {
+  return schedule.clock.deadlineOf(candidate.due) - begin - candidate.cost;
+}
+
+bool CollectiveIssuer::withinPrefetchBudget(const BucketCandidate &candidate) const {
+  Bytes prefetched = schedule.prefetchedBytes();
+  return candidate.terminal || prefetched == 0 || prefetched + candidate.bytes <= schedule.policy().prefetch ||
+         laxity(candidate) <= 0;
+}
+
+/// The first start of each queue was refused: tries the next ones, each alone.
+bool CollectiveIssuer::issueFurtherSingles(LaneId lane, bool urgent) {
+  const Policy &policy = schedule.policy();
+  int32_t tried = 1;
+  for (int32_t index : schedule.starts.ofLane(lane)) {
+    const LaneQueue &queue = schedule.starts[index];
+    int32_t next = queue.ready.first();
+    for (next = next < 0 ? next : queue.ready.next(next + 1); next >= 0 && tried < policy.tries;
+         next = queue.ready.next(next + 1), ++tried) {
+      BucketCandidate single = singleCandidate(schedule.mergeContext(), queue.byRank[next]);
+      if (single.terminal && policy.minTerminal > 0 && !urgent)
+        continue;
+      if ((urgent || withinPrefetchBudget(single)) && issueAlone(single.members.front()))
+        return true;
+    }
+  }
+  return false;
+}
+
+/// Issues a candidate, or as many of its first members as memory admits.
+bool CollectiveIssuer::issue(BucketCandidate &candidate) {
+  while (candidate.members.size() > 1) {
+    if (issueBucket(candidate))
+      return true;
+    candidate.members.resize((candidate.members.size() + 1) / 2);
+    if (candidate.members.size() == 1)
+      break;
+    candidate.bytes = 0;
+    for (NodeId member : candidate.members)
+      candidate.bytes += problem.nodes[member].bytes;
+  }
+  return issueAlone(candidate.members.front());
+}
+
+bool CollectiveIssuer::issueAlone(NodeId start) {
+  schedule.countWork(1);
+  return schedule.tryIssue(start);
+}
+
+/// Issues a bucket in the form that costs less, or coalesced if memory refuses the packed form.
+bool CollectiveIssuer::issueBucket(BucketCandidate &candidate) {
+  const ScheduleFacts &facts = schedule.facts;
+  const Policy &policy = schedule.policy();
+  const MergeKey &key = problem.mergeKeys[problem.nodes[candidate.members.front()].mergeKey];
+  schedule.countWork(1);
+  // A cast that was placed ahead of its start cannot be fused any more, but the expansion would fuse it.
+  bool packable = llvm::all_of(candidate.members, [&](NodeId start) {
+    return facts.fused[start] == kNone || !schedule.isPlaced(facts.fused[start]);
+  });
+  if (packable && policy.form != FormChoice::Coalesced) {
+    CopyWork work;
+    for (NodeId start : candidate.members)
+      work = withMember(work, facts, start);
+    MergeCost chosen = mergeCost(facts, policy, key, candidate.bytes, work);
+    candidate.cost = chosen.lane;
+    if (chosen.form == BucketForm::Packed && schedule.tryIssue(candidate, BucketForm::Packed))
+      return true;
+  }
+  candidate.cost = key.coalescedCost(candidate.bytes, static_cast<int32_t>(candidate.members.size()));
+  return schedule.tryIssue(candidate, BucketForm::Coalesced);
+}
