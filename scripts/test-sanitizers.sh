@@ -30,7 +30,7 @@ cmake --preset tsan "${options[@]}" >build/tsan-configure.log 2>&1 || {
   fail "configuring failed"
 }
 start=$SECONDS
-ninja -C build/tsan RuntimeTests RuntimeSeamTests RuntimePlainC RuntimeMpiTests >build/tsan-build.log 2>&1 || {
+ninja -C build/tsan EmulatorTests RuntimeTests RuntimeSeamTests RuntimePlainC RuntimeMpiTests >build/tsan-build.log 2>&1 || {
   tail -n 60 build/tsan-build.log
   fail "the build failed; all of its output is in build/tsan-build.log"
 }
@@ -38,6 +38,11 @@ say "built the runtime with the thread sanitizer in $((SECONDS - start)) s"
 build/tsan/bin/RuntimeTests --gtest_brief=1 --gtest_repeat=3 --gtest_shuffle
 build/tsan/bin/RuntimeSeamTests --gtest_brief=1
 build/tsan/bin/RuntimePlainC
+# The emulated CUDA runtime, with a thread for each stream and in random orders: a removed wait is a race in each.
+build/tsan/bin/EmulatorTests --gtest_brief=1
+for seed in 0 1 2; do
+  CUDA_EMU_SCHEDULE=random CUDA_EMU_SEED=$seed build/tsan/bin/EmulatorTests --gtest_brief=1
+done
 # Open MPI is not instrumented: what it does in threads of its own, and between processes, looks like races.
 export TSAN_OPTIONS="suppressions=$PWD/scripts/tsan-open-mpi.supp ignore_noninstrumented_modules=1"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1

@@ -28,6 +28,12 @@
 
 namespace emulator::test {
 
+/// Death tests run in a new process: a fork of this one would lack the streams' threads.
+struct NewProcesses : testing::Environment {
+  void SetUp() override { testing::FLAGS_gtest_death_test_style = "threadsafe"; }
+};
+inline testing::Environment *const newProcesses = testing::AddGlobalTestEnvironment(new NewProcesses);
+
 /// A stream of the current device for a block.
 struct StreamOf {
   cudaStream_t stream = nullptr;

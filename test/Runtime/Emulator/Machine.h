@@ -92,7 +92,9 @@ struct Stream {
   Clock clock;       ///< of its last operation that has begun
   OpRef last;        ///< null or the operation issued last
   std::deque<OpRef> queue;
-  Waiter waiter; ///< its worker
+  Waiter waiter;         ///< its worker
+  void *fiber = nullptr; ///< for the sanitizer, if there is no worker
+  void *stack = nullptr; ///< of the fiber, of fiberStackBytes
   std::shared_ptr<Capture> capture;
 };
 

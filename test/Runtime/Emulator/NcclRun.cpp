@@ -39,6 +39,7 @@ static Task &taskOf(void **arguments) { return **static_cast<Task **>(arguments[
 static void publish(void **arguments, dim3, dim3) {
   Task &task = taskOf(arguments);
   emulatorTakes(0);
+  Held held; // mail is the emulator's own
   for (int member : task.to)
     task.shared->mailOf(channelOf(task.call.kind), task.rank, member).call = task.call;
 }

@@ -14,6 +14,8 @@
 #include <algorithm>
 #include <csignal>
 #include <pthread.h>
+#include <sys/mman.h>
+#include <ucontext.h>
 
 namespace emulator {
 static thread_local Op *running = nullptr;
@@ -106,17 +108,38 @@ static void end(const OpRef &op) {
   wakeIdle();
 }
 
+/// The stack of a fiber, in bytes: kernels keep their data elsewhere.
+constexpr size_t fiberStackBytes = size_t(256) << 10;
+static thread_local const std::function<void()> *fiberBody = nullptr;
+
+/// The sanitizer would see accesses of one stack by several of its threads, so that each fiber has its own stack.
+static void runOnStack(void *stack, const std::function<void()> &body) {
+  if (!stack) {
+    body();
+    return;
+  }
+  ucontext_t here, there;
+  getcontext(&there);
+  there.uc_stack.ss_sp = stack;
+  there.uc_stack.ss_size = fiberStackBytes;
+  there.uc_link = &here;
+  fiberBody = &body;
+  makecontext(&there, [] { (*fiberBody)(); }, 0);
+  swapcontext(&here, &there);
+}
+
 /// Runs the head of the stream's queue, which is ready.
 static void runHead(Stream &stream) {
   OpRef op = stream.queue.front();
   stream.isBusy = true;
+  void *host = Tsan::enter(stream.fiber);
   begin(*op);
   if (op->work.body) {
     stateLock().unlock();
     running = op.get();
     {
       InFunction name(op->work.name);
-      op->work.body();
+      runOnStack(stream.stack, op->work.body);
     }
     running = nullptr;
     stateLock().lock();
@@ -124,10 +147,14 @@ static void runHead(Stream &stream) {
   stream.queue.pop_front();
   stream.isBusy = false;
   end(op);
+  Tsan::enter(host);
 }
 
 static void destroy(Stream *stream) {
   machine().allStreams.erase(stream);
+  Tsan::destroyFiber(stream->fiber);
+  if (stream->stack)
+    munmap(stream->stack, fiberStackBytes);
   delete stream;
 }
 
@@ -186,6 +213,8 @@ Stream *makeStream(int device, unsigned flags, int priority, bool isInternal) {
     m.streams.insert(stream);
   if (m.schedule == Schedule::Threads)
     startWorker(stream);
+  else if ((stream->fiber = Tsan::makeFiber()))
+    stream->stack = mmap(nullptr, fiberStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return stream;
 }
 

@@ -19,6 +19,14 @@ __attribute__((weak)) void __tsan_acquire(void *tag);
 __attribute__((weak)) void __tsan_release(void *tag);
 __attribute__((weak)) void __tsan_read_range(void *address, unsigned long bytes);
 __attribute__((weak)) void __tsan_write_range(void *address, unsigned long bytes);
+__attribute__((weak)) void *__tsan_create_fiber(unsigned flags);
+__attribute__((weak)) void __tsan_destroy_fiber(void *fiber);
+__attribute__((weak)) void *__tsan_get_current_fiber();
+__attribute__((weak)) void __tsan_switch_to_fiber(void *fiber, unsigned flags);
+__attribute__((weak)) void AnnotateIgnoreReadsBegin(const char *file, int line);
+__attribute__((weak)) void AnnotateIgnoreReadsEnd(const char *file, int line);
+__attribute__((weak)) void AnnotateIgnoreWritesBegin(const char *file, int line);
+__attribute__((weak)) void AnnotateIgnoreWritesEnd(const char *file, int line);
 }
 
 namespace emulator {
@@ -33,13 +41,14 @@ static void futexWake(std::atomic<uint32_t> &word, int count) {
 
 void Lock::lock() {
   uint32_t seen = 0;
-  if (word.compare_exchange_strong(seen, 1, std::memory_order_acquire))
-    return;
-  while (word.exchange(2, std::memory_order_acquire) != 0)
-    futexWait(word, 2, -1);
+  if (!word.compare_exchange_strong(seen, 1, std::memory_order_acquire))
+    while (word.exchange(2, std::memory_order_acquire) != 0)
+      futexWait(word, 2, -1);
+  Tsan::ignore();
 }
 
 void Lock::unlock() {
+  Tsan::heed();
   if (word.exchange(0, std::memory_order_release) == 2)
     futexWake(word, 1);
 }
@@ -71,12 +80,60 @@ void Tsan::acquire(const void *tag) {
   if (__tsan_acquire)
     __tsan_acquire(const_cast<void *>(tag));
 }
+
+static thread_local int ignored = 0;
+
+void Tsan::ignore() {
+  if (!AnnotateIgnoreReadsBegin)
+    return;
+  ++ignored;
+  AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+  AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+}
+void Tsan::heed() {
+  if (!AnnotateIgnoreReadsBegin)
+    return;
+  --ignored;
+  AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+  AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+}
+
+/// Calls the sanitizer where it heeds what this thread does.
+template <typename F> static void heeded(F call) {
+  int depth = ignored;
+  for (int i = 0; i < depth; ++i)
+    Tsan::heed();
+  call();
+  for (int i = 0; i < depth; ++i)
+    Tsan::ignore();
+}
+
 void Tsan::read(const void *address, size_t bytes) {
   if (__tsan_read_range && bytes > 0)
-    __tsan_read_range(const_cast<void *>(address), bytes);
+    heeded([&] { __tsan_read_range(const_cast<void *>(address), bytes); });
 }
 void Tsan::write(void *address, size_t bytes) {
   if (__tsan_write_range && bytes > 0)
-    __tsan_write_range(address, bytes);
+    heeded([&] { __tsan_write_range(address, bytes); });
+}
+
+void *Tsan::makeFiber() { return __tsan_create_fiber ? __tsan_create_fiber(0) : nullptr; }
+void Tsan::destroyFiber(void *fiber) {
+  if (fiber)
+    __tsan_destroy_fiber(fiber);
+}
+
+void *Tsan::enter(void *fiber) {
+  if (!fiber)
+    return nullptr;
+  void *before = __tsan_get_current_fiber();
+  constexpr unsigned noOrder = 1;
+  int depth = ignored; // which the sanitizer counts for each fiber
+  for (int i = 0; i < depth; ++i)
+    heed();
+  __tsan_switch_to_fiber(fiber, noOrder);
+  for (int i = 0; i < depth; ++i)
+    ignore();
+  return before;
 }
 } // namespace emulator

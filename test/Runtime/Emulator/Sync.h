@@ -59,6 +59,15 @@ struct Tsan {
   static void acquire(const void *tag);
   static void read(const void *address, size_t bytes);
   static void write(void *address, size_t bytes);
+  /// Between these two this thread's accesses are the emulator's own: library functions such as memmove and free are
+  /// seen by the sanitizer even if their caller is not. They nest; a lock is held between them.
+  static void ignore();
+  static void heed();
+  /// A thread of the sanitizer's for a stream that has none of its own; null where the sanitizer is absent.
+  static void *makeFiber();
+  static void destroyFiber(void *fiber);
+  /// What this thread does from now on, the sanitizer takes for the fiber's; returns what it was before.
+  static void *enter(void *fiber);
 };
 
 } // namespace emulator
