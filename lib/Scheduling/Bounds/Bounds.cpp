@@ -1,17 +1,22 @@
-//===- Bounds.cpp - What no order can beat ----------------------------------------------------===//
+//===- Bounds.cpp - Lower bounds on the makespan and on the peak ------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===------------------------------------------------------------------------------------------===//
+//
+// Combines the arguments of docs/Bounds.md into one bound, and names the simplest argument among the strongest ones.
+// The bound for buckets is the same with other costs (Lemma 8).
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "BucketShares.h"
-#include "CapBound.h"
 #include "CommSched/Scheduling/Model/Bucketing.h"
 #include "DeferralBound.h"
 #include "HeadsAndTails.h"
+#include "MemoryLimitedBound.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
 #include <algorithm>
@@ -34,13 +39,13 @@ std::string LowerBound::describeWithLimit(const Problem &problem) const {
 
 namespace {
 
-/// A piece of work of one lane: not before `head`, and `tail` passes after it.
+/// A piece of work of one lane. It begins at `head` or later, and at least `tail` passes after its end, ns.
 struct Job {
   Ns head, duration, tail;
 };
 
-/// The makespan of the jobs on one machine that may interrupt them: at any time the one with the longest tail runs
-/// (Jackson 1955; optimal, so a lower bound without interruptions). O(n log n).
+/// The shortest preemptive makespan of the jobs on one machine (Lemma 5): Jackson's rule always runs the available job
+/// with the longest tail (J. R. Jackson, 1955). O(n log n).
 Ns oneMachine(std::vector<Job> jobs) {
   llvm::stable_sort(jobs, [](const Job &a, const Job &b) { return a.head < b.head; });
   std::priority_queue<std::pair<Ns, Ns>> ready;
@@ -75,7 +80,7 @@ BoundCosts costsAsGiven(const Problem &problem) {
   return costs;
 }
 
-/// What mergeable collectives cost in any bucket. A bucket's issue is paid once, and its casts become part of the pack.
+/// The charges of Lemma 8. The issue cost of a bucket is left out, and casts are charged their share of the pack.
 BoundCosts costsInBuckets(const Problem &problem) {
   BoundCosts costs = costsAsGiven(problem);
   BucketShares shares = bucketShares(problem);
@@ -126,7 +131,7 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
         }
     }
   }
-  // What explains itself most simply comes first, and is named unless something else is stronger.
+  // The simplest argument comes first, and is named unless another one is stronger.
   for (LaneId lane = 0; lane < problem.numLanes(); ++lane)
     raise(load[lane], BoundArgument::LaneLoad, lane);
   raise(times.longestPath, BoundArgument::CriticalPath, kNone);
@@ -136,11 +141,11 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
   DeferralBound deferral = deferralBound(problem, costs);
   raise(deferral.makespan, BoundArgument::OneMachine, deferral.lane);
   if (options.limit >= 0) {
-    CapBound cap =
-        capBound(problem, costs, times, mandatoryBytes(problem, options, bucketing), options.limit, bucketing);
-    if (cap.makespan > bound.makespan) {
-      bound.withLimit = cap.makespan;
-      bound.limitLane = cap.lane;
+    MemoryLimitedBound limited = memoryLimitedBound(problem, costs, times, mandatoryBytes(problem, options, bucketing),
+                                                    options.limit, bucketing);
+    if (limited.makespan > bound.makespan) {
+      bound.withLimit = limited.makespan;
+      bound.limitLane = limited.lane;
     }
   }
   return bound;
@@ -158,10 +163,11 @@ LowerBound commsched::jointLowerBound(const Problem &problem, const BoundOptions
 
 namespace {
 
-/// Buffers in one round of peakLowerBound().
+/// Number of buffers that one pass over the nodes tracks, one bit each: a row of two cache lines.
 constexpr int32_t kBuffersPerRound = 1024;
-/// Adds to `live` what must be live at each node of the buffers `chosen`: defined at it or before it, and touched at it
-/// or after it (or kept to the end). `released`: of each wait, an input of its start that it does not hold, or kNone.
+
+/// Adds to `live`, indexed by node, the bytes of those `chosen` buffers that must be live at the node (Lemma 12).
+/// `released` is indexed by node, for waits: an input of the start that the wait does not hold, or kNone.
 void addMandatory(const Problem &problem, llvm::ArrayRef<BufferId> chosen, llvm::ArrayRef<BufferId> released,
                   std::vector<Bytes> &live) {
   constexpr int32_t words = kBuffersPerRound / 64;
@@ -201,8 +207,8 @@ void addMandatory(const Problem &problem, llvm::ArrayRef<BufferId> chosen, llvm:
   }
 }
 
-/// Of each node: what must be live while it runs, in any order. With `bucketing`, also if a bucket's pack reads the
-/// inputs of members before the flight.
+/// Returns, indexed by node, the bytes that must be live while the node runs, in any order. With `bucketing`, in any
+/// bucketing: a pack may read the inputs of its members before the collective, so that they need not be live during it.
 std::vector<Bytes> mandatoryBytes(const Problem &problem, const BoundOptions &options, bool bucketing) {
   std::vector<BufferId> released(problem.size(), kNone);
   for (NodeId id = 0; bucketing && id < problem.size(); ++id)

@@ -1,8 +1,14 @@
-//===- BucketShares.cpp - What a collective costs its lane in any bucket ----------------------===//
+//===- BucketShares.cpp - Charges that no bucket undercuts ------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Lemma 7 of docs/Bounds.md. The smallest rate f(S)/S over all sizes S >= x is bounded from below for all x at once:
+// the sizes are split into cells, the largest first, and a cell is halved while its bound is far below a rate that
+// occurs.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -15,7 +21,7 @@ using namespace commsched;
 
 namespace {
 
-/// `cost` per `bytes`, exact.
+/// The exact quotient of `cost` (ns) and `bytes`.
 struct Rate {
   Ns cost = 0;
   Bytes bytes = 1;
@@ -42,7 +48,7 @@ public:
       split(smallest, sample(smallest), largest, atLargest);
   }
 
-  /// The floor for sizes from `bytes` on: of the cell that holds it and of all above.
+  /// The floor for all sizes of at least `bytes`.
   Rate from(Bytes bytes) const {
     // Cells run from the largest sizes to the smallest.
     auto cell = std::partition_point(cells.begin(), cells.end(), [&](const Cell &c) { return c.first > bytes; });
@@ -50,7 +56,7 @@ public:
   }
 
 private:
-  /// Sizes from `first` to the next cell; `floor` is for them and all above.
+  /// The sizes from `first` to the next larger cell; `floor` holds for these and all larger sizes.
   struct Cell {
     Bytes first;
     Rate floor;
@@ -61,7 +67,7 @@ private:
     return std::max<Ns>(cost(bytes), 0);
   }
 
-  /// Covers [x, y); everything from y on is covered.
+  /// Covers [x, y). The sizes from y on are covered already.
   void split(Bytes x, Ns costX, Bytes y, Ns costY) {
     lowest = std::min(lowest, Rate{costY, y});
     Rate floor{costX, y - 1 > x ? y : x};
@@ -78,12 +84,12 @@ private:
 
   const std::function<Ns(Bytes)> &cost;
   std::vector<Cell> cells;
-  /// The smallest rate that was met so far.
+  /// The smallest rate of all sizes that were sampled.
   Rate lowest;
   int32_t samples = 0;
 };
 
-/// The smallest positive one of `sizes` and their sum.
+/// Returns the smallest positive size and the sum of all sizes.
 std::pair<Bytes, Bytes> smallestAndTotal(llvm::ArrayRef<Bytes> sizes) {
   Bytes smallest = 0, total = 0;
   for (Bytes size : sizes) {
@@ -94,7 +100,7 @@ std::pair<Bytes, Bytes> smallestAndTotal(llvm::ArrayRef<Bytes> sizes) {
   return {smallest, total};
 }
 
-/// The starts of one key.
+/// Charges the starts of one merge key.
 void shareLane(const Problem &problem, const MergeKey &key, llvm::ArrayRef<NodeId> members, std::vector<Ns> &shares) {
   std::vector<Bytes> sizes;
   for (NodeId id : members)
@@ -114,10 +120,10 @@ void shareLane(const Problem &problem, const MergeKey &key, llvm::ArrayRef<NodeI
   }
 }
 
-/// The casts of one key's members.
+/// Charges the casts that packs of one merge key can absorb.
 void shareCasts(const Problem &problem, llvm::ArrayRef<NodeId> members, std::vector<Ns> &shares) {
   std::vector<Bytes> written;
-  // The member that reads least for what it writes. A pack does every cast that it can.
+  // The smallest ratio of read to written bytes. A pack absorbs every cast that it can.
   Bytes read = 0, wrote = 0;
   bool any = false;
   for (NodeId id : members) {

@@ -1,4 +1,4 @@
-//===- BucketShares.h - What a collective costs its lane in any bucket ------------------------===//
+//===- BucketShares.h - Charges that no bucket undercuts --------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,7 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Internal to Bounds.cpp.
+// A collective that may be merged is charged its share of the cheapest bucket that it can be in, so that the bounds for
+// single collectives hold for every bucketing (docs/Bounds.md, Lemmas 7 and 8). Internal to Bounds.cpp.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_BOUNDS_BUCKETSHARES_H
@@ -16,24 +17,23 @@
 
 namespace commsched {
 
-/// By node; kNone where nothing can be merged.
+/// The charges. Indexed by node; kNone for nodes that cannot be merged.
 struct BucketShares {
-  /// Of a start: what it adds at least to its lane's load, alone or in any bucket, ns.
+  /// For starts: the least that the start adds to its lane's load, alone or in any bucket, ns.
   std::vector<Ns> lane;
-  /// Of a cast that a pack can do itself: what it adds at least to the pack's cost, ns.
+  /// For casts that a pack can absorb: the least that the cast adds to the pack's cost, ns.
   std::vector<Ns> cast;
 };
 
-/// Any bucket of total size S that a collective of b bytes can be in has b <= S <= min(cap, bytes of its key), and
-/// costs f(S) = sum over its members of b_i f(S)/S. So b min f(S)/S is a share that no bucket undercuts, and the shares
-/// of a bucket's members never exceed its cost. f is only known to be monotone: on a cell [x, y] of sizes f(S)/S >=
-/// f(x)/y, and cells are halved until that is within 1/kShareTolerance of a value that is taken, or kMaxShareSamples
-/// are spent. A pack that writes W bytes reads at least r W, r the smallest ratio of a member's read to written bytes,
-/// so that the copy cost c(r W, W) gives shares by written bytes in the same way.
+/// Computes the charges of Lemma 7. Cost functions are only known to be monotone, so each is evaluated on cells of
+/// sizes that are halved until the charge is close enough. O(N log N), and kMaxShareSamples evaluations for each merge
+/// key.
 BucketShares bucketShares(const Problem &problem);
 
-/// A share is less than it could be by one part in so many, and a cost function is asked no more than so often.
+/// A charge is exact to within 1/kShareTolerance, unless kMaxShareSamples evaluations of its cost function were not
+/// enough for that.
 inline constexpr int64_t kShareTolerance = 1024;
+/// Limit on the evaluations of one cost function: a few milliseconds.
 inline constexpr int32_t kMaxShareSamples = 8192;
 
 } // namespace commsched

@@ -1,8 +1,13 @@
-//===- DeferralBound.cpp - What a late, long collective costs ---------------------------------===//
+//===- DeferralBound.cpp - The cost of a long collective late in the block --------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Lemma 9 of docs/Bounds.md. The code bounds the compute time that deferral can save: the work of exclusive producers
+// counts only as far as it exceeds the collective that is deferred with it.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -14,25 +19,26 @@ using namespace commsched;
 
 namespace {
 
-/// Starts that are looked at.
+/// Number of starts for which the bound is computed, the longest first: its cost is quadratic in this number.
 constexpr size_t kLongest = 8;
 
-/// Of each node: the start that all its results flow into (itself, of a start), or kNone.
-std::vector<NodeId> startsServed(const Problem &problem) {
-  std::vector<NodeId> served(problem.size(), kNone);
+/// Returns, indexed by node, the only start that uses its results, directly or through other such computes (for a
+/// start: itself), or kNone.
+std::vector<NodeId> exclusiveStarts(const Problem &problem) {
+  std::vector<NodeId> exclusiveStart(problem.size(), kNone);
   for (NodeId node = problem.size() - 1; node >= 0; --node) {
     llvm::ArrayRef<NodeId> users = problem.succs[node];
     if (problem.nodes[node].kind == NodeKind::Start)
-      served[node] = node;
+      exclusiveStart[node] = node;
     else if (problem.nodes[node].kind == NodeKind::Compute && !users.empty() &&
-             llvm::all_of(users, [&](NodeId user) { return served[user] == served[users.front()]; }))
-      served[node] = served[users.front()];
+             llvm::all_of(users, [&](NodeId user) { return exclusiveStart[user] == exclusiveStart[users.front()]; }))
+      exclusiveStart[node] = exclusiveStart[users.front()];
   }
-  return served;
+  return exclusiveStart;
 }
 
-/// The most compute time that standing behind the last one of `starts` can save, ns, if that is `last`.
-Ns mostSaved(const Problem &problem, const BoundCosts &costs, llvm::ArrayRef<NodeId> served,
+/// The largest compute time that can be saved by deferral behind the last one of `starts`, ns, if that is `last`.
+Ns mostSaved(const Problem &problem, const BoundCosts &costs, llvm::ArrayRef<NodeId> exclusiveStart,
              llvm::ArrayRef<NodeId> starts, NodeId last) {
   std::vector<char> before(problem.size(), 0);
   for (NodeId start : starts)
@@ -46,7 +52,7 @@ Ns mostSaved(const Problem &problem, const BoundCosts &costs, llvm::ArrayRef<Nod
   for (NodeId node = 0; node < problem.size(); ++node) {
     if (before[node])
       continue;
-    NodeId start = served[node];
+    NodeId start = exclusiveStart[node];
     bool sameLane = start != kNone && problem.nodes[start].lane == problem.nodes[last].lane;
     (sameLane ? ofStart[start] : saved) += costs.compute[node];
   }
@@ -69,12 +75,13 @@ DeferralBound commsched::deferralBound(const Problem &problem, const BoundCosts 
   starts.resize(std::min(starts.size(), kLongest));
 
   DeferralBound bound;
-  std::vector<NodeId> served = startsServed(problem);
+  std::vector<NodeId> exclusiveStart = exclusiveStarts(problem);
   auto raise = [&](llvm::ArrayRef<NodeId> chosen) {
     DeferralBound weakest = {INT64_MAX, kNone};
     for (NodeId last : chosen) {
-      // What the start itself costs the compute lane comes behind its begin.
-      Ns makespan = compute - costs.compute[last] + costs.path[last] - mostSaved(problem, costs, served, chosen, last);
+      // The start's own issue cost follows the beginning of its collective.
+      Ns makespan =
+          compute - costs.compute[last] + costs.path[last] - mostSaved(problem, costs, exclusiveStart, chosen, last);
       if (makespan < weakest.makespan)
         weakest = {makespan, problem.nodes[last].lane};
     }

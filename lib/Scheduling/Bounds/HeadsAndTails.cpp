@@ -1,4 +1,4 @@
-//===- HeadsAndTails.cpp - The earliest and the latest that lanes allow -----------------------===//
+//===- HeadsAndTails.cpp - Lower bounds on the time before and after each node ----------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,13 +6,18 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Two passes over the nodes in their (topological) order, forward for heads and backward for tails. Each keeps, for a
-// universe of nodes, the set of pieces of work before (after) each node as bits, one section of bits per lane. Within a
-// section the bits are sorted by falling head (tail), so that a level is a prefix of the set bits. A head that has
-// become larger than the one that the bits were sorted by makes a level weaker, never wrong.
+// Two sweeps over the nodes in topological order, forward for heads and backward for tails. Each keeps, for a range of
+// nodes, the set of work that precedes (follows) each node as a row of bits, with one section of bits for each lane:
 //
-// Up to a size the universe is everything. Beyond, universes are overlapping windows; what lies before a window enters
-// as one block per lane: the best level at one milestone, for those nodes that descend from it.
+//   row of node v   | compute lane      | lane 1            | lane 2            |
+//                   | head: 90 70 70 10 | head: 80 40 40 00 | ...               |   bit set: ancestor of v
+//                     <- falling heads: a level is a prefix of the set bits
+//
+// If heads have grown since the bits were sorted, a level becomes weaker but stays valid (docs/Bounds.md, Lemma 3).
+//
+// Up to BoundOptions::exactNodes the range holds all nodes. Larger problems use overlapping windows. The work before a
+// window enters as one block for each lane: the best level at one summary node, for the nodes that descend from it
+// (Lemma 6).
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -26,20 +31,20 @@ using namespace commsched;
 
 namespace {
 
-/// The work of one level: it begins no earlier than `head` and keeps its lane busy for `load`.
+/// The work of one level: it begins at `head` or later and keeps its lane busy for `load`, ns.
 struct Level {
   Ns head = std::numeric_limits<Ns>::max();
   Ns load = 0;
   Ns value() const { return load == 0 ? 0 : head + load; }
 };
 
-/// The sets of a range of nodes.
-class Universe {
+/// The ancestor (descendant) sets of a range of nodes, one row of bits for each node; nodes may share a row.
+class AncestorSets {
 public:
-  /// `computeKey` and `laneKey` are what the bits are sorted by. With `twoSets` a row has a second set for each
-  /// communication lane.
-  Universe(const Problem &problem, const BoundCosts &costs, NodeId first, NodeId last,
-           const std::vector<Ns> &computeKey, const std::vector<Ns> &laneKey, bool twoSets)
+  /// The bits of the compute lane are sorted by `computeKey`, those of other lanes by `laneKey`. With `twoSets` a row
+  /// has a second set for each communication lane.
+  AncestorSets(const Problem &problem, const BoundCosts &costs, NodeId first, NodeId last,
+               const std::vector<Ns> &computeKey, const std::vector<Ns> &laneKey, bool twoSets)
       : first(first), last(last), sections(problem.numLanes()), computeBit(last - first, kNone),
         laneBit(last - first, kNone), rows(last - first, kNone) {
     int32_t word = 0;
@@ -87,7 +92,7 @@ public:
     if (static_cast<size_t>(used) * words > pool.size())
       pool.resize(std::max<size_t>(static_cast<size_t>(used) * words, std::min<size_t>(pool.size() * 2, capacity())));
   }
-  /// Unites the rows of `others` into a new row for `id`, or shares a row where that is the same.
+  /// Unites the rows of `others` into a new row for `id`.
   void unite(NodeId id, llvm::ArrayRef<NodeId> others) {
     newRow(id);
     uint64_t *into = row(id);
@@ -115,7 +120,7 @@ public:
       into[word] |= second[word];
   }
 
-  /// The keys that levels are computed with.
+  /// Sets the key that levels are computed with; the order of the bits stays.
   void setComputeKey(NodeId id, Ns key) {
     if (computeBit[id - first] != kNone)
       sections[kComputeLane].key[computeBit[id - first]] = key;
@@ -125,8 +130,8 @@ public:
       sections[lane].key[laneBit[id - first] - 64 * sections[lane].firstWord] = key;
   }
 
-  /// The largest level in the set of `id` on `lane`, with `block` as its last piece of work; a level of value `floor`
-  /// or less does not matter. O(bits of the set).
+  /// The largest level in the set of `id` on `lane`, with `block` as its last piece of work. Levels of at most `floor`
+  /// are ignored. O(bits of the set).
   Level bestLevel(NodeId id, LaneId lane, bool second, const Level &block, Ns floor) {
     const Section &section = sections[lane];
     const uint64_t *bits = row(id) + section.firstWord + (second ? secondSet : 0);
@@ -136,7 +141,7 @@ public:
       uint64_t left = bits[word];
       if (left == 0)
         continue;
-      // Nothing that is still to come can lift a level above the best.
+      // The remaining work cannot lift a level above the best one.
       if (now.load > 0 && now.head + now.load + section.rest[word] + block.load <= bestValue)
         return best;
       for (; left != 0; left &= left - 1) {
@@ -163,7 +168,7 @@ public:
 private:
   struct Section {
     int32_t firstWord = 0, words = 0;
-    /// By bit; `rest` by word: the load from that word on.
+    /// Indexed by bit: key and load. Indexed by word: the load from that word on.
     std::vector<Ns> key, load, rest;
   };
   size_t capacity() const { return static_cast<size_t>(last - first) * words; }
@@ -178,65 +183,65 @@ private:
   int32_t words = 0, commWord = 0, secondSet = 0, used = 0;
 };
 
-/// What the two passes share.
-class Pass {
+/// State and rules that both sweeps share.
+class Sweep {
 public:
-  Pass(const Problem &problem, const BoundCosts &costs, HeadsAndTails &result)
+  Sweep(const Problem &problem, const BoundCosts &costs, HeadsAndTails &result)
       : problem(problem), costs(costs), result(result), blocks(problem.numLanes()), reachedBy(problem.size(), kNone) {}
 
 protected:
   bool communicates(NodeId id) const {
     return problem.nodes[id].kind == NodeKind::Start || problem.nodes[id].kind == NodeKind::Hybrid;
   }
-  /// What stands for the work beyond the universe, of a node that the milestone reaches.
+  /// The block that represents the work outside the range, for a node that the summary node reaches.
   const Level &block(NodeId id, LaneId lane) const {
     static const Level nothing;
     return isReached(id) ? blocks[lane] : nothing;
   }
-  Ns levelOf(Universe &universe, NodeId id, LaneId lane, bool second, Ns floor) const {
-    return std::max(floor, universe.bestLevel(id, lane, second, block(id, lane), floor).value());
+  Ns levelOf(AncestorSets &sets, NodeId id, LaneId lane, bool second, Ns floor) const {
+    return std::max(floor, sets.bestLevel(id, lane, second, block(id, lane), floor).value());
   }
-  Ns allLevels(Universe &universe, NodeId id, Ns value) const {
+  Ns allLevels(AncestorSets &sets, NodeId id, Ns value) const {
     for (LaneId lane = 0; lane < problem.numLanes(); ++lane)
-      value = levelOf(universe, id, lane, /*second=*/false, value);
+      value = levelOf(sets, id, lane, /*second=*/false, value);
     return value;
   }
-  /// Makes `next` the milestone: its work stands for what lies beyond the next universe. The marks of the one before
-  /// lose their meaning at once, those of nodes outside the next universe too.
-  void summarise(Universe &universe, NodeId next) {
+  /// Makes `next` the summary node: its best levels represent the work outside the next range. All marks of the
+  /// previous summary node become invalid, those of nodes outside the next range included.
+  void summarize(AncestorSets &sets, NodeId next) {
     std::vector<Level> levels;
     for (LaneId lane = 0; lane < problem.numLanes(); ++lane)
-      levels.push_back(universe.bestLevel(next, lane, /*second=*/false, block(next, lane), 0));
+      levels.push_back(sets.bestLevel(next, lane, /*second=*/false, block(next, lane), 0));
     blocks = std::move(levels);
-    milestone = next;
+    summaryNode = next;
     reachedBy[next] = next;
   }
-  /// Whether the milestone's work lies before (after) a node.
-  bool isReached(NodeId id) const { return milestone != kNone && reachedBy[id] == milestone; }
-  /// Marks a node if one of its neighbours towards the milestone is marked.
+  /// Whether a node descends from (precedes) the summary node.
+  bool isReached(NodeId id) const { return summaryNode != kNone && reachedBy[id] == summaryNode; }
+  /// Marks a node if one of its neighbours towards the summary node is marked.
   void reach(NodeId id, llvm::ArrayRef<NodeId> neighbours) {
     if (llvm::any_of(neighbours, [&](NodeId other) { return isReached(other); }))
-      reachedBy[id] = milestone;
+      reachedBy[id] = summaryNode;
   }
 
   const Problem &problem;
   const BoundCosts &costs;
   HeadsAndTails &result;
   std::vector<Level> blocks;
-  /// The node whose work `blocks` holds; kNone before the first one.
-  NodeId milestone = kNone;
-  /// Indexed by node: the last milestone that reached it, or kNone.
+  /// The node whose best levels `blocks` holds; kNone before the first one.
+  NodeId summaryNode = kNone;
+  /// Indexed by node: the last summary node that reached it, or kNone.
   std::vector<NodeId> reachedBy;
 };
 
-/// Heads. A row holds the work done when the clock leaves the node: of the compute lane, of each communication lane
-/// what has ended (first set), and of each communication lane what stands before it in the order (second set): only
-/// these are known to precede it on the same lane, ended or not.
-class ForwardPass : Pass {
+/// Computes heads (Lemma 4, items 1 to 3). A row holds the work that is known to have ended when the clock leaves the
+/// node (first set), and for communication lanes also the work that precedes the node in the order, ended or not
+/// (second set): a lane serves in order, so work on that lane begins after the second set.
+class ForwardSweep : Sweep {
 public:
-  using Pass::Pass;
+  using Sweep::Sweep;
 
-  /// Longest paths alone, so that the first universe can be sorted.
+  /// Computes longest paths alone, by which the bits of the first range are sorted.
   void paths() {
     for (NodeId id = 0; id < problem.size(); ++id)
       leave(id, enter(id), result.head[id]);
@@ -246,11 +251,11 @@ public:
     NodeId size = problem.size(), step = size <= options.exactNodes ? size : std::max(1, options.window);
     for (NodeId first = 0; first < size; first += step) {
       NodeId from = std::max(0, first - step), last = std::min(size, first + step);
-      Universe universe(problem, costs, from, last, result.head, result.begin, /*twoSets=*/true);
+      AncestorSets sets(problem, costs, from, last, result.head, result.begin, /*twoSets=*/true);
       for (NodeId id = from; id < last; ++id)
-        visit(universe, id, /*evaluate=*/id >= first);
+        visit(sets, id, /*evaluate=*/id >= first);
       if (last < size && first > 0)
-        nextMilestone(universe, from, first, std::min(size, last + step));
+        chooseSummaryNode(sets, from, first, std::min(size, last + step));
     }
   }
 
@@ -262,7 +267,7 @@ private:
     return result.head[id] = head;
   }
 
-  /// Sets begin and exit of a node; `begin` is a bound on the beginning of its work on its communication lane.
+  /// Sets begin and exit of a node. `begin` bounds the beginning of its work on its communication lane.
   void leave(NodeId id, Ns head, Ns begin) const {
     const Node &node = problem.nodes[id];
     Ns exit = head;
@@ -296,88 +301,89 @@ private:
     return std::max(result.head[start] + costs.path[start], result.begin[start] + costs.lane[start]);
   }
 
-  void visit(Universe &universe, NodeId id, bool evaluate) const {
+  void visit(AncestorSets &sets, NodeId id, bool evaluate) const {
     const Node &node = problem.nodes[id];
     Ns head = evaluate ? enter(id) : result.head[id];
     llvm::SmallVector<NodeId, 8> inside;
     NodeId latest = kNone;
     for (NodeId pred : problem.preds[id])
-      if (universe.contains(pred)) {
-        if (inside.empty() || universe.rowIndex(inside.back()) != universe.rowIndex(pred))
+      if (sets.contains(pred)) {
+        if (inside.empty() || sets.rowIndex(inside.back()) != sets.rowIndex(pred))
           inside.push_back(pred);
         if (latest == kNone || result.exit[pred] > result.exit[latest])
           latest = pred;
       }
     bool adds = costs.compute[id] > 0 || costs.lane[id] > 0 || node.kind == NodeKind::Wait || node.region != kNone;
     if (inside.size() == 1 && !adds)
-      universe.shareRow(id, inside.front());
+      sets.shareRow(id, inside.front());
     else
-      universe.unite(id, inside);
-    // A single predecessor's exit knows the levels of its set already.
-    if (evaluate && problem.preds[id].size() > 1 && (latest == kNone || !universe.equal(id, latest)))
-      result.head[id] = head = allLevels(universe, id, head);
+      sets.unite(id, inside);
+    // The exit of a single predecessor already accounts for the levels of its set.
+    if (evaluate && problem.preds[id].size() > 1 && (latest == kNone || !sets.equal(id, latest)))
+      result.head[id] = head = allLevels(sets, id, head);
 
     Ns begin = head;
     if (evaluate && communicates(id))
-      begin = levelOf(universe, id, node.lane, /*second=*/true, begin);
+      begin = levelOf(sets, id, node.lane, /*second=*/true, begin);
     if (node.region != kNone)
-      begin = enterRegion(universe, id, evaluate, begin);
-    if (node.kind == NodeKind::Wait && node.start != kNone && universe.contains(node.start)) {
-      universe.addLane(id, node.start);
-      universe.completeLane(id, node.start, problem.nodes[node.start].lane);
+      begin = enterRegion(sets, id, evaluate, begin);
+    if (node.kind == NodeKind::Wait && node.start != kNone && sets.contains(node.start)) {
+      sets.addLane(id, node.start);
+      sets.completeLane(id, node.start, problem.nodes[node.start].lane);
     }
     if (node.kind == NodeKind::Hybrid) {
-      universe.addLane(id, id);
-      universe.completeLane(id, id, node.lane);
+      sets.addLane(id, id);
+      sets.completeLane(id, id, node.lane);
     }
     if (communicates(id) && costs.lane[id] > 0)
-      universe.addLaneSecond(id, id);
+      sets.addLaneSecond(id, id);
     if (costs.compute[id] > 0)
-      universe.addCompute(id);
+      sets.addCompute(id);
     if (!evaluate)
       return;
     leave(id, head, begin);
     if (node.kind == NodeKind::Wait && node.start != kNone)
-      result.exit[id] = levelOf(universe, id, problem.nodes[node.start].lane, /*second=*/false, result.exit[id]);
+      result.exit[id] = levelOf(sets, id, problem.nodes[node.start].lane, /*second=*/false, result.exit[id]);
     bool beginsLater = node.kind == NodeKind::Hybrid || node.region != kNone;
-    universe.setComputeKey(id, beginsLater ? result.begin[id] : head);
+    sets.setComputeKey(id, beginsLater ? result.begin[id] : head);
     if (communicates(id))
-      universe.setLaneKey(id, node.lane, result.begin[id]);
+      sets.setLaneKey(id, node.lane, result.begin[id]);
   }
 
-  /// A node with regions begins when what it waits for has ended and all its lanes are free. Returns its beginning.
-  Ns enterRegion(Universe &universe, NodeId id, bool evaluate, Ns begin) const {
+  /// A node with regions begins when all collectives that it waits for have ended and all its lanes are free. Returns
+  /// its beginning.
+  Ns enterRegion(AncestorSets &sets, NodeId id, bool evaluate, Ns begin) const {
     const RegionWork &work = problem.regions[problem.nodes[id].region];
     for (LaneId lane : work.lanes)
-      begin = evaluate ? levelOf(universe, id, lane, /*second=*/true, begin) : begin;
+      begin = evaluate ? levelOf(sets, id, lane, /*second=*/true, begin) : begin;
     for (NodeId start : work.starts)
-      if (universe.contains(start)) {
-        universe.addLane(id, start);
-        universe.completeLane(id, start, problem.nodes[start].lane);
+      if (sets.contains(start)) {
+        sets.addLane(id, start);
+        sets.completeLane(id, start, problem.nodes[start].lane);
       }
     for (NodeId start : work.starts)
-      begin = evaluate ? levelOf(universe, id, problem.nodes[start].lane, /*second=*/false, begin) : begin;
+      begin = evaluate ? levelOf(sets, id, problem.nodes[start].lane, /*second=*/false, begin) : begin;
     return begin;
   }
 
-  /// The most critical of the nodes [from, first) stands for all that lies before `first`.
-  void nextMilestone(Universe &universe, NodeId from, NodeId first, NodeId last) {
+  /// Makes the most critical of the nodes [from, first) the summary node.
+  void chooseSummaryNode(AncestorSets &sets, NodeId from, NodeId first, NodeId last) {
     NodeId best = from;
     auto rank = [&](NodeId id) { return std::make_pair(result.exit[id] + result.tail[id], result.exit[id]); };
     for (NodeId id = from; id < first; ++id)
       if (rank(id) >= rank(best))
         best = id;
-    summarise(universe, best);
+    summarize(sets, best);
     for (NodeId id = best + 1; id < last; ++id)
       reach(id, problem.preds[id]);
   }
 };
 
-/// Tails. A row holds the work that begins after the clock comes to the node: what follows a node in the order begins
-/// after the clock leaves it, on every lane.
-class BackwardPass : Pass {
+/// Computes tails (Lemma 4, items 4 and 5). A row holds the node's own work and that of its descendants: on every lane
+/// it begins after the clock has come to the node.
+class BackwardSweep : Sweep {
 public:
-  using Pass::Pass;
+  using Sweep::Sweep;
 
   void paths() {
     for (NodeId id = problem.size() - 1; id >= 0; --id) {
@@ -390,11 +396,11 @@ public:
     NodeId size = problem.size(), step = size <= options.exactNodes ? size : std::max(1, options.window);
     for (NodeId last = size; last > 0; last -= step) {
       NodeId first = std::max(0, last - step), to = std::min(size, last + step);
-      Universe universe(problem, costs, first, to, result.tail, result.laneTail, /*twoSets=*/false);
+      AncestorSets sets(problem, costs, first, to, result.tail, result.laneTail, /*twoSets=*/false);
       for (NodeId id = to - 1; id >= first; --id)
-        visit(universe, id, /*evaluate=*/id < last);
+        visit(sets, id, /*evaluate=*/id < last);
       if (first > 0 && last < size)
-        nextMilestone(universe, last, to, std::max(0, first - step));
+        chooseSummaryNode(sets, last, to, std::max(0, first - step));
       if (first == 0)
         break;
     }
@@ -408,7 +414,7 @@ private:
     return result.tail[id] = tail;
   }
 
-  /// Sets what follows from the tail.
+  /// Sets the other tails of a node, which follow from its tail.
   void settle(NodeId id, Ns laneTail) const {
     Ns tail = result.tail[id], entry = tail + costs.compute[id];
     if (problem.nodes[id].kind == NodeKind::Start) {
@@ -425,53 +431,53 @@ private:
     result.entryTail[id] = std::max(result.entryTail[id], entry);
   }
 
-  void visit(Universe &universe, NodeId id, bool evaluate) const {
+  void visit(AncestorSets &sets, NodeId id, bool evaluate) const {
     const Node &node = problem.nodes[id];
     Ns tail = evaluate ? enter(id) : result.tail[id];
     llvm::SmallVector<NodeId, 8> inside;
     NodeId longest = kNone;
     for (NodeId succ : problem.succs[id])
-      if (universe.contains(succ)) {
-        if (inside.empty() || universe.rowIndex(inside.back()) != universe.rowIndex(succ))
+      if (sets.contains(succ)) {
+        if (inside.empty() || sets.rowIndex(inside.back()) != sets.rowIndex(succ))
           inside.push_back(succ);
         if (longest == kNone || result.entryTail[succ] > result.entryTail[longest])
           longest = succ;
       }
     bool adds = costs.compute[id] > 0 || costs.lane[id] > 0;
     if (inside.size() == 1 && !adds)
-      universe.shareRow(id, inside.front());
+      sets.shareRow(id, inside.front());
     else
-      universe.unite(id, inside);
-    if (evaluate && problem.succs[id].size() > 1 && (longest == kNone || !universe.equal(id, longest)))
-      result.tail[id] = tail = allLevels(universe, id, tail);
-    // What follows a start on its lane follows its end there.
+      sets.unite(id, inside);
+    if (evaluate && problem.succs[id].size() > 1 && (longest == kNone || !sets.equal(id, longest)))
+      result.tail[id] = tail = allLevels(sets, id, tail);
+    // Work that follows a start on its lane begins after the end of its collective.
     Ns laneTail = 0;
     if (evaluate && node.kind == NodeKind::Start)
-      laneTail = levelOf(universe, id, node.lane, /*second=*/false, 0);
+      laneTail = levelOf(sets, id, node.lane, /*second=*/false, 0);
     if (node.kind == NodeKind::Hybrid)
       laneTail = tail;
     if (costs.compute[id] > 0)
-      universe.addCompute(id);
+      sets.addCompute(id);
     if (communicates(id) && costs.lane[id] > 0)
-      universe.addLane(id, id);
+      sets.addLane(id, id);
     if (!evaluate)
       return;
     settle(id, laneTail);
-    universe.setComputeKey(id, tailOfWork(id));
+    sets.setComputeKey(id, tailOfWork(id));
     if (communicates(id))
-      universe.setLaneKey(id, node.lane, result.laneTail[id]);
+      sets.setLaneKey(id, node.lane, result.laneTail[id]);
   }
 
-  /// From the end of the node's work on the compute lane.
+  /// The time from the end of the node's work on the compute lane to the end.
   Ns tailOfWork(NodeId id) const { return std::max(result.tail[id], result.entryTail[id] - costs.compute[id]); }
 
-  void nextMilestone(Universe &universe, NodeId first, NodeId last, NodeId from) {
+  void chooseSummaryNode(AncestorSets &sets, NodeId first, NodeId last, NodeId from) {
     NodeId best = first;
     auto rank = [&](NodeId id) { return std::make_pair(result.head[id] + result.entryTail[id], result.entryTail[id]); };
     for (NodeId id = first; id < last; ++id)
       if (rank(id) > rank(best))
         best = id;
-    summarise(universe, best);
+    summarize(sets, best);
     for (NodeId id = best - 1; id >= from; --id)
       reach(id, problem.succs[id]);
   }
@@ -494,10 +500,10 @@ HeadsAndTails commsched::headsAndTails(const Problem &problem, const BoundCosts 
   for (std::vector<Ns> *list :
        {&result.head, &result.exit, &result.begin, &result.tail, &result.entryTail, &result.laneTail, &result.endTail})
     list->assign(problem.size(), 0);
-  ForwardPass(problem, costs, result).paths();
-  BackwardPass(problem, costs, result).paths();
+  ForwardSweep(problem, costs, result).paths();
+  BackwardSweep(problem, costs, result).paths();
   result.longestPath = result.throughAny(costs);
-  ForwardPass(problem, costs, result).levels(options);
-  BackwardPass(problem, costs, result).levels(options);
+  ForwardSweep(problem, costs, result).levels(options);
+  BackwardSweep(problem, costs, result).levels(options);
   return result;
 }

@@ -1,4 +1,4 @@
-//===- HeadsAndTails.h - The earliest and the latest that lanes allow -------------------------===//
+//===- HeadsAndTails.h - Lower bounds on the time before and after each node ------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,45 +6,48 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// For each node a lower bound on what passes before it (its head) and after it (its tail), in any order. Beside the
-// longest path they know load: what must have run on one lane before a node cannot have run at the same time, so the
-// node comes after the smallest head among these pieces of work plus their sum ("level"). Internal to Bounds.cpp.
+// For each node, a lower bound on the time before it (its head) and after it (its tail), in any order. Heads and tails
+// combine longest paths with load: work of one lane that must precede a node cannot overlap, so the node comes after
+// the smallest head of this work plus its sum (a *level*; docs/Bounds.md, Lemmas 2 to 4 and 6). Internal to Bounds.cpp.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_BOUNDS_HEADSANDTAILS_H
 #define COMMSCHED_LIB_SCHEDULING_BOUNDS_HEADSANDTAILS_H
 
-#include "CommSched/Scheduling/Bounds/Bounds.h"
+#include "CommSched/Scheduling/Bounds/BoundOptions.h"
 
 namespace commsched {
 
-/// Durations as the bounds count them, by node.
+/// Durations as the bounds count them, ns. Indexed by node.
 struct BoundCosts {
-  /// On the compute lane: of computes and hybrids their cost, of starts their issue.
+  /// The work on the compute lane: the cost of a compute or hybrid, the issue cost of a start.
   std::vector<Ns> compute;
-  /// On the communication lane, of starts and hybrids: what the node adds to the lane's load.
+  /// For starts and hybrids: the load that the node adds to its communication lane.
   std::vector<Ns> lane;
-  /// Of starts and hybrids: how long after its beginning the collective ends at the earliest. Not less than `lane`.
+  /// For starts and hybrids: the least time between the beginning and the end of the collective. At least `lane`.
   std::vector<Ns> path;
 };
 
-/// Lower bounds by node, for every order. "Clock" is the compute lane's time.
+/// Lower bounds that hold for every order, ns. Indexed by node. The *clock* is the compute lane's time, and *T* the
+/// makespan.
 struct HeadsAndTails {
-  /// On the clock when the node's turn comes, and when it is done.
+  /// On the clock at the node's turn, and on the clock after the node.
   std::vector<Ns> head, exit;
-  /// Of starts and hybrids: on the beginning of the work on its communication lane.
+  /// For starts and hybrids: on the beginning of the work on the communication lane.
   std::vector<Ns> begin;
-  /// On what passes from the clock after the node to the end of everything, and from the clock before it.
+  /// On T minus the clock after the node, and on T minus the clock at the node's turn.
   std::vector<Ns> tail, entryTail;
-  /// Of starts and hybrids: on what passes from the end of the work on its lane, and from the end of the collective.
+  /// For starts and hybrids: on T minus the end of the work on the lane, and on T minus the end of the collective.
   std::vector<Ns> laneTail, endTail;
   /// The longest chain of dependences alone, without any load.
   Ns longestPath = 0;
 
-  /// The largest sum of a head, what follows it, and a tail.
+  /// The largest sum, over all nodes, of a head, the node's own duration, and a tail.
   Ns throughAny(const BoundCosts &costs) const;
 };
 
+/// Computes all bounds in two sweeps over the nodes. O((N + E) N / 64) words up to BoundOptions::exactNodes, O((N + E)
+/// window / 64) for larger problems.
 HeadsAndTails headsAndTails(const Problem &problem, const BoundCosts &costs, const BoundOptions &options);
 
 } // namespace commsched

@@ -1,12 +1,17 @@
-//===- CapBound.cpp - What a memory limit costs -----------------------------------------------===//
+//===- MemoryLimitedBound.cpp - A bound on the makespan under a peak limit --------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===------------------------------------------------------------------------------------------===//
+//
+// Lemmas 10 and 11 of docs/Bounds.md, at the nodes at which memory is scarcest: classify all nodes by their relation to
+// the node, weigh the buffers, and fill one fractional knapsack for each lane.
+//
+//===------------------------------------------------------------------------------------------===//
 
-#include "CapBound.h"
+#include "MemoryLimitedBound.h"
 #include "CommSched/Scheduling/Model/Bucketing.h"
 #include "CommSched/Support/Arithmetic.h"
 #include "llvm/ADT/STLExtras.h"
@@ -16,17 +21,20 @@ using namespace commsched;
 
 namespace {
 
-/// The most nodes that are looked at, and how many nodes may be visited for all of them.
-constexpr int64_t kScarcest = 256, kMaxVisits = int64_t(1) << 23;
+/// Limit on the number of nodes for which the bound is computed, the scarcest first.
+constexpr int64_t kScarcest = 256;
+/// Limit on the sum of nodes that are visited for all of these: a few hundredths of a second.
+constexpr int64_t kMaxVisits = int64_t(1) << 23;
 
-/// Where a node stands with respect to the node that is looked at.
-enum class Place : uint8_t { Beside, Before, Behind, There };
+/// The relation of a node to the node under consideration, in the partial order of dependences.
+enum class Relation : uint8_t { Incomparable, Ancestor, Descendant, Self };
 
-/// Looks at one node after the other.
-class Bounder {
+/// Computes the memory-limited bound, node by node.
+class MemoryLimitedBounder {
 public:
-  Bounder(const Problem &problem, const BoundCosts &costs, const HeadsAndTails &times, Bytes limit, bool bucketing)
-      : problem(problem), costs(costs), times(times), limit(limit), vanishes(problem.size(), 0),
+  MemoryLimitedBounder(const Problem &problem, const BoundCosts &costs, const HeadsAndTails &times, Bytes limit,
+                       bool bucketing)
+      : problem(problem), costs(costs), times(times), limit(limit), replaceable(problem.size(), 0),
         released(problem.size(), kNone), defines(definitions(problem)) {
     for (NodeId node = 0; node < problem.size(); ++node) {
       if (problem.nodes[node].kind != NodeKind::Start || costs.lane[node] <= 0)
@@ -35,24 +43,25 @@ public:
       if (!bucketing || problem.nodes[node].mergeKey == kNone || !isMergeable(problem, node))
         continue;
       const MergeMember &member = problem.members[node];
-      vanishes[node] = vanishes[member.wait] = 1;
+      replaceable[node] = replaceable[member.wait] = 1;
       released[member.wait] = member.input;
       if (NodeId cast = fusedCast(problem, node); cast != kNone)
-        vanishes[cast] = 1;
+        replaceable[cast] = 1;
     }
   }
 
   bool hasStarts() const { return !starts.empty(); }
-  bool isPlace(NodeId node) const { return !vanishes[node] && times.exit[node] > 0; }
+  /// Whether the lemma applies to a node: no bucket can replace it.
+  bool isUsable(NodeId node) const { return !replaceable[node] && times.exit[node] > 0; }
 
-  /// Raises `bound` by what can be said of `node`.
-  void raise(NodeId node, CapBound &bound) {
-    findPlaces(node);
+  /// Tightens `bound` with the bound derived at `node`.
+  void tighten(NodeId node, MemoryLimitedBound &bound) {
+    classify(node);
     weigh();
     Bytes room = limit - problem.nodes[node].workspace;
     for (BufferId id = 0; id < static_cast<BufferId>(problem.buffers.size()); ++id) {
       NodeId def = problem.buffers[id].def;
-      if (def == kNone || places[def] == Place::Before || places[def] == Place::There)
+      if (def == kNone || relations[def] == Relation::Ancestor || relations[def] == Relation::Self)
         room -= weights[id];
     }
     fillKnapsacks(node, std::max<Bytes>(room, 0), bound);
@@ -75,21 +84,23 @@ private:
     return result;
   }
 
-  void findPlaces(NodeId node) {
-    places.assign(problem.size(), Place::Beside);
-    places[node] = Place::There;
-    auto isIn = [&](Place place) {
-      return [this, place](NodeId other) { return places[other] == place || places[other] == Place::There; };
+  void classify(NodeId node) {
+    relations.assign(problem.size(), Relation::Incomparable);
+    relations[node] = Relation::Self;
+    auto isIn = [&](Relation relation) {
+      return
+          [this, relation](NodeId other) { return relations[other] == relation || relations[other] == Relation::Self; };
     };
     for (NodeId other = node + 1; other < problem.size(); ++other)
-      if (llvm::any_of(problem.preds[other], isIn(Place::Behind)))
-        places[other] = Place::Behind;
+      if (llvm::any_of(problem.preds[other], isIn(Relation::Descendant)))
+        relations[other] = Relation::Descendant;
     for (NodeId other = node - 1; other >= 0; --other)
-      if (llvm::any_of(problem.succs[other], isIn(Place::Before)))
-        places[other] = Place::Before;
+      if (llvm::any_of(problem.succs[other], isIn(Relation::Ancestor)))
+        relations[other] = Relation::Ancestor;
   }
 
-  /// Sets the weights of all buffers: from the last nodes to the first, because a node's results come behind it.
+  /// Sets the weights of all buffers (Lemma 10), from the last node to the first: the weights given to a node are
+  /// limited by the weights of its results, and these depend on later nodes only.
   void weigh() {
     weights.assign(problem.buffers.size(), 0);
     given.assign(problem.size(), {});
@@ -100,8 +111,8 @@ private:
       for (NodeId user : problem.users[id]) {
         if (released[user] == id)
           continue;
-        isHeld |= places[user] == Place::Behind || places[user] == Place::There;
-        if (places[user] == Place::Beside && user != buffer.def)
+        isHeld |= relations[user] == Relation::Descendant || relations[user] == Relation::Self;
+        if (relations[user] == Relation::Incomparable && user != buffer.def)
           last = user;
       }
       if (isHeld && !problem.users[id].empty())
@@ -120,16 +131,17 @@ private:
     }
   }
 
-  /// The starts that are not before the node fill the room of their lane; what does not fit comes behind the node.
-  void fillKnapsacks(NodeId node, Bytes room, CapBound &bound) {
+  /// The starts that are not ancestors of the node fill the room of their lane. The work that does not fit begins after
+  /// the node (Lemma 11).
+  void fillKnapsacks(NodeId node, Bytes room, MemoryLimitedBound &bound) {
     llvm::SmallVector<Ns, 8> work(problem.numLanes(), 0), tail(problem.numLanes(), INT64_MAX);
     items.clear();
     for (NodeId start : starts) {
-      if (places[start] == Place::Before || places[start] == Place::There)
+      if (relations[start] == Relation::Ancestor || relations[start] == Relation::Self)
         continue;
       LaneId lane = problem.nodes[start].lane;
       tail[lane] = std::min(tail[lane], times.laneTail[start]);
-      if (places[start] == Place::Behind) {
+      if (relations[start] == Relation::Descendant) {
         work[lane] += costs.lane[start];
         continue;
       }
@@ -163,13 +175,15 @@ private:
   const HeadsAndTails &times;
   const Bytes limit;
   std::vector<NodeId> starts;
-  /// Of each node: whether a bucket may replace it; of a wait, the buffer that it does not hold then.
-  std::vector<char> vanishes;
+  /// Indexed by node: whether a bucket may replace it.
+  std::vector<char> replaceable;
+  /// Indexed by node, for waits: the buffer that the wait does not hold in a packed bucket, or kNone.
   std::vector<BufferId> released;
-  /// Of each node: the buffers that it defines.
+  /// Indexed by node: the buffers that it defines.
   const IndexLists defines;
-  /// With respect to the node that is looked at: places, weights of buffers, and the buffers given to each node.
-  std::vector<Place> places;
+  /// For the node under consideration. Indexed by node: its relation, and the buffers that are given to it. Indexed by
+  /// buffer: its weight.
+  std::vector<Relation> relations;
   std::vector<Bytes> weights;
   std::vector<llvm::SmallVector<BufferId, 2>> given;
   std::vector<Item> items;
@@ -177,20 +191,21 @@ private:
 
 } // namespace
 
-CapBound commsched::capBound(const Problem &problem, const BoundCosts &costs, const HeadsAndTails &times,
-                             llvm::ArrayRef<Bytes> mandatory, Bytes limit, bool bucketing) {
-  CapBound bound;
-  Bounder bounder(problem, costs, times, limit, bucketing);
+MemoryLimitedBound commsched::memoryLimitedBound(const Problem &problem, const BoundCosts &costs,
+                                                 const HeadsAndTails &times, llvm::ArrayRef<Bytes> mandatory,
+                                                 Bytes limit, bool bucketing) {
+  MemoryLimitedBound bound;
+  MemoryLimitedBounder bounder(problem, costs, times, limit, bucketing);
   if (!bounder.hasStarts())
     return bound;
   std::vector<NodeId> nodes;
   for (NodeId node = 0; node < problem.size(); ++node)
-    if (bounder.isPlace(node))
+    if (bounder.isUsable(node))
       nodes.push_back(node);
   llvm::stable_sort(nodes, [&](NodeId a, NodeId b) { return mandatory[a] > mandatory[b]; });
   int64_t most = std::clamp<int64_t>(kMaxVisits / std::max<int64_t>(1, problem.size()), 1, kScarcest);
   nodes.resize(std::min<size_t>(nodes.size(), static_cast<size_t>(most)));
   for (NodeId node : nodes)
-    bounder.raise(node, bound);
+    bounder.tighten(node, bound);
   return bound;
 }

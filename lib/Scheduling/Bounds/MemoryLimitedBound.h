@@ -1,0 +1,35 @@
+//===- MemoryLimitedBound.h - A bound on the makespan under a peak limit ----------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// If memory is scarce at a node, only a few gathers can have begun before it, and the rest of their lane's work comes
+// after it (docs/Bounds.md, Lemmas 10 and 11). Internal to Bounds.cpp.
+//
+//===------------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_LIB_SCHEDULING_BOUNDS_MEMORYLIMITEDBOUND_H
+#define COMMSCHED_LIB_SCHEDULING_BOUNDS_MEMORYLIMITEDBOUND_H
+
+#include "HeadsAndTails.h"
+
+namespace commsched {
+
+/// A lower bound on the makespan, the lane that it is about, and the node where memory is scarce.
+struct MemoryLimitedBound {
+  Ns makespan = 0;
+  LaneId lane = kNone;
+  NodeId node = kNone;
+};
+
+/// The bound of Lemma 11: a fractional knapsack of starts at each of the nodes at which most `mandatory` bytes (indexed
+/// by node) must be live. `limit` is in bytes. With `bucketing`, `costs` are those of buckets, and the bound holds for
+/// every bucketing. O(N + touches + S log S) for each of at most 256 nodes, S starts.
+MemoryLimitedBound memoryLimitedBound(const Problem &problem, const BoundCosts &costs, const HeadsAndTails &times,
+                                      llvm::ArrayRef<Bytes> mandatory, Bytes limit, bool bucketing);
+
+} // namespace commsched
+
+#endif // COMMSCHED_LIB_SCHEDULING_BOUNDS_MEMORYLIMITEDBOUND_H
