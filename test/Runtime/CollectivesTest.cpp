@@ -12,6 +12,7 @@
 
 #include "RuntimeTestSupport.h"
 #include <cstring>
+#include <deque>
 
 using namespace commsched::test;
 
@@ -45,8 +46,8 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Collectives,
 
 TEST_P(Collectives, AllGather) {
   run([&](commrt_context *context, commrt_group *group) {
-    auto in = filled(commrt_rank(context), outer * count);
-    std::vector<int32_t> out(outer * n * count, -1);
+    Memory in(context, filled(commrt_rank(context), outer * count));
+    Memory<int32_t> out(context, outer * n * count, -1);
     commrt_token *token;
     ASSERT_EQ(commrt_all_gather_start(group, in.data(), out.data(), outer, count, COMMRT_I32, -1, &token), COMMRT_OK);
     ASSERT_EQ(finish(token), COMMRT_OK);
@@ -59,8 +60,8 @@ TEST_P(Collectives, AllGather) {
 
 TEST_P(Collectives, ReduceScatter) {
   run([&](commrt_context *context, commrt_group *group) {
-    auto in = filled(commrt_rank(context), outer * n * count);
-    std::vector<int32_t> out(outer * count, -1);
+    Memory in(context, filled(commrt_rank(context), outer * n * count));
+    Memory<int32_t> out(context, outer * count, -1);
     commrt_token *token;
     ASSERT_EQ(
         commrt_reduce_scatter_start(group, in.data(), out.data(), outer, count, COMMRT_I32, COMMRT_SUM, 1, -1, &token),
@@ -78,7 +79,7 @@ TEST_P(Collectives, ReduceScatter) {
 
 TEST_P(Collectives, AllReduceInPlace) {
   run([&](commrt_context *context, commrt_group *group) {
-    auto data = filled(commrt_rank(context), count);
+    Memory data(context, filled(commrt_rank(context), count));
     commrt_token *token;
     ASSERT_EQ(commrt_all_reduce_start(group, data.data(), data.data(), count, COMMRT_I32, COMMRT_MAX, 1, -1, &token),
               COMMRT_OK);
@@ -91,18 +92,19 @@ TEST_P(Collectives, AllReduceInPlace) {
 // Every member reads all inputs: the same bits as otherwise, and the inputs stay what they were.
 TEST_P(Collectives, AllReduceInOneShot) {
   run([&](commrt_context *context, commrt_group *group) {
-    std::vector<float> in(count), out(count, -1), ordinary(count, -1);
+    std::vector<float> given(count);
     for (int64_t i = 0; i < count; ++i)
-      in[i] = 1.0F / static_cast<float>(valueAt(commrt_rank(context), i));
-    std::vector<float> given = in;
+      given[i] = 1.0F / static_cast<float>(valueAt(commrt_rank(context), i));
+    Memory in(context, given);
+    Memory<float> out(context, count, -1), ordinary(context, count, -1);
     commrt_token *token;
     ASSERT_EQ(commrt_all_reduce_one_shot_start(group, in.data(), out.data(), count, COMMRT_F32, -1, &token), COMMRT_OK);
     ASSERT_EQ(finish(token), COMMRT_OK);
     ASSERT_EQ(commrt_all_reduce_start(group, in.data(), ordinary.data(), count, COMMRT_F32, COMMRT_SUM, 1, -1, &token),
               COMMRT_OK);
     ASSERT_EQ(finish(token), COMMRT_OK);
-    ASSERT_TRUE(count == 0 || std::memcmp(out.data(), ordinary.data(), count * sizeof(float)) == 0);
-    ASSERT_EQ(in, given);
+    ASSERT_TRUE(count == 0 || std::memcmp(out.values().data(), ordinary.values().data(), count * sizeof(float)) == 0);
+    ASSERT_EQ(in.values(), given);
   });
 }
 
@@ -110,12 +112,13 @@ TEST_P(Collectives, AllToAll) {
   for (bool inPlace : {false, true})
     run([&](commrt_context *context, commrt_group *group) {
       int32_t me = commrt_rank(context);
-      auto in = filled(me, outer * n * count);
-      std::vector<int32_t> out(outer * n * count, -1);
-      int32_t *target = inPlace ? in.data() : out.data();
+      Memory in(context, filled(me, outer * n * count));
+      Memory<int32_t> out(context, outer * n * count, -1);
+      Memory<int32_t> &target = inPlace ? in : out;
       commrt_token *token;
-      ASSERT_EQ(commrt_all_to_all_start(group, in.data(), target, outer, outer, outer * count, COMMRT_I32, -1, &token),
-                COMMRT_OK);
+      ASSERT_EQ(
+          commrt_all_to_all_start(group, in.data(), target.data(), outer, outer, outer * count, COMMRT_I32, -1, &token),
+          COMMRT_OK);
       ASSERT_EQ(finish(token), COMMRT_OK);
       for (int64_t o = 0; o < outer; ++o)
         for (int32_t r = 0; r < n; ++r)
@@ -129,8 +132,8 @@ TEST(AllToAll, SplitsOneDimensionAndConcatenatesAnother) {
   constexpr int64_t n = 4, rows = 3, cols = 5;
   expectAllOk(runRanks(n, {}, [&](commrt_context *context) {
     int32_t me = commrt_rank(context);
-    auto in = filled(me, rows * n * cols);
-    std::vector<int32_t> out(rows * n * cols, -1);
+    Memory in(context, filled(me, rows * n * cols));
+    Memory<int32_t> out(context, rows * n * cols, -1);
     commrt_token *token;
     ASSERT_EQ(commrt_all_to_all_start(worldGroup(context), in.data(), out.data(), rows, 1, rows * cols, COMMRT_I32, -1,
                                       &token),
@@ -153,8 +156,8 @@ TEST_P(Collectives, AllToAllUneven) {
       sends[r] = share(me, r);
       receives[r] = share(r, me);
     }
-    auto in = filled(me, std::accumulate(sends.begin(), sends.end(), int64_t(0)));
-    std::vector<int32_t> out(std::accumulate(receives.begin(), receives.end(), int64_t(0)), -1);
+    Memory in(context, filled(me, std::accumulate(sends.begin(), sends.end(), int64_t(0))));
+    Memory<int32_t> out(context, std::accumulate(receives.begin(), receives.end(), int64_t(0)), -1);
     commrt_token *token;
     ASSERT_EQ(commrt_all_to_all_v_start(group, in.data(), sends.data(), out.data(), receives.data(), 1, 1, COMMRT_I32,
                                         -1, &token),
@@ -185,8 +188,8 @@ TEST_P(Collectives, AllToAllUnevenMiddleDimension) {
     }
     int64_t sendRows = std::accumulate(sends.begin(), sends.end(), int64_t(0));
     int64_t recvRows = std::accumulate(receives.begin(), receives.end(), int64_t(0));
-    auto in = filled(me, outer * sendRows * count);
-    std::vector<int32_t> out(outer * recvRows * count, -1);
+    Memory in(context, filled(me, outer * sendRows * count));
+    Memory<int32_t> out(context, outer * recvRows * count, -1);
     commrt_token *token;
     ASSERT_EQ(commrt_all_to_all_v_start(group, in.data(), sends.data(), out.data(), receives.data(), outer, count,
                                         COMMRT_I32, -1, &token),
@@ -210,7 +213,7 @@ TEST_P(Collectives, AllToAllUnevenMiddleDimension) {
 TEST(AllToAll, UnevenInPlace) {
   expectAllOk(runRanks(2, {}, [](commrt_context *context) {
     bool first = commrt_rank(context) == 0;
-    std::vector<int32_t> data = first ? std::vector<int32_t>{1, 2, 3} : std::vector<int32_t>{4, 5, 6};
+    Memory data(context, first ? std::vector<int32_t>{1, 2, 3} : std::vector<int32_t>{4, 5, 6});
     // Both sides may be one array.
     int64_t counts[] = {first ? 1 : 2, first ? 2 : 1};
     commrt_token *token;
@@ -218,28 +221,28 @@ TEST(AllToAll, UnevenInPlace) {
                                         -1, &token),
               COMMRT_OK);
     ASSERT_EQ(finish(token), COMMRT_OK);
-    EXPECT_EQ(data, first ? (std::vector<int32_t>{1, 4, 5}) : (std::vector<int32_t>{2, 3, 6}));
+    EXPECT_EQ(data.values(), first ? (std::vector<int32_t>{1, 4, 5}) : (std::vector<int32_t>{2, 3, 6}));
   }));
 }
 
 TEST_P(Collectives, Broadcast) {
   run([&](commrt_context *context, commrt_group *group) {
     int32_t root = n - 1;
-    auto in = filled(commrt_rank(context), count);
-    std::vector<int32_t> out(count, -1);
+    Memory in(context, filled(commrt_rank(context), count));
+    Memory<int32_t> out(context, count, -1);
     commrt_token *token;
     const void *source = commrt_rank(context) == root ? in.data() : nullptr;
     ASSERT_EQ(commrt_broadcast_start(group, source, out.data(), count, COMMRT_I32, root, -1, &token), COMMRT_OK);
     ASSERT_EQ(finish(token), COMMRT_OK);
-    ASSERT_EQ(out, filled(root, count));
+    ASSERT_EQ(out.values(), filled(root, count));
   });
 }
 
 TEST_P(Collectives, Reduce) {
   run([&](commrt_context *context, commrt_group *group) {
     int32_t root = n / 2;
-    auto in = filled(commrt_rank(context), count);
-    std::vector<int32_t> out(count, -1);
+    Memory in(context, filled(commrt_rank(context), count));
+    Memory<int32_t> out(context, count, -1);
     bool isRoot = commrt_rank(context) == root;
     commrt_token *token;
     ASSERT_EQ(commrt_reduce_start(group, in.data(), isRoot ? out.data() : nullptr, count, COMMRT_I32, COMMRT_MIN, 1,
@@ -254,8 +257,8 @@ TEST_P(Collectives, Reduce) {
 TEST_P(Collectives, GatherThenScatter) {
   run([&](commrt_context *context, commrt_group *group) {
     int32_t root = n - 1, me = commrt_rank(context);
-    auto in = filled(me, outer * count);
-    std::vector<int32_t> all(me == root ? outer * n * count : 0), out(outer * count, -1);
+    Memory in(context, filled(me, outer * count));
+    Memory<int32_t> all(context, me == root ? outer * n * count : 0, 0), out(context, outer * count, -1);
     commrt_token *token;
     ASSERT_EQ(commrt_gather_start(group, in.data(), all.data(), outer, count, COMMRT_I32, root, -1, &token), COMMRT_OK);
     ASSERT_EQ(finish(token), COMMRT_OK);
@@ -266,7 +269,7 @@ TEST_P(Collectives, GatherThenScatter) {
     ASSERT_EQ(commrt_scatter_start(group, all.data(), out.data(), outer, count, COMMRT_I32, root, -1, &token),
               COMMRT_OK);
     ASSERT_EQ(finish(token), COMMRT_OK);
-    ASSERT_EQ(out, in);
+    ASSERT_EQ(out.values(), in.values());
   });
 }
 
@@ -277,7 +280,7 @@ TEST_P(Collectives, Permute) {
     std::vector<int64_t> pairs;
     for (int64_t r = 0; r + 1 < n; ++r)
       pairs.insert(pairs.end(), {r, r + 1});
-    auto data = filled(me, count);
+    Memory data(context, filled(me, count));
     commrt_token *token;
     ASSERT_EQ(commrt_permute_start(group, data.data(), data.data(), count, COMMRT_I32, pairs.data(), n - 1, -1, &token),
               COMMRT_OK);
@@ -292,14 +295,12 @@ TEST_P(Collectives, SendAndReceive) {
   run([&](commrt_context *context, commrt_group *group) {
     int32_t me = commrt_rank(context);
     constexpr int messages = 3;
-    std::vector<std::vector<int32_t>> sent, got;
+    std::deque<Memory<int32_t>> sent, got;
     ASSERT_EQ(commrt_coalesce_begin(context), COMMRT_OK);
-    sent.reserve(n * messages);
-    got.reserve(n * messages);
     for (int k = 0; k < messages; ++k)
       for (int32_t peer = 0; peer < n; ++peer) {
-        sent.push_back(filled(me * 100 + k, count));
-        got.emplace_back(count, -1);
+        sent.emplace_back(context, filled(me * 100 + k, count));
+        got.emplace_back(context, count, -1);
         ASSERT_EQ(commrt_send_start(group, sent.back().data(), count, COMMRT_I32, peer, 0, -1, nullptr), COMMRT_OK);
         ASSERT_EQ(commrt_recv_start(group, got.back().data(), count, COMMRT_I32, peer, 0, -1, nullptr), COMMRT_OK);
       }
@@ -308,7 +309,7 @@ TEST_P(Collectives, SendAndReceive) {
     ASSERT_EQ(finish(token), COMMRT_OK);
     for (int k = 0; k < messages; ++k)
       for (int32_t peer = 0; peer < n; ++peer)
-        ASSERT_EQ(got[k * n + peer], filled(peer * 100 + k, count));
+        ASSERT_EQ(got[k * n + peer].values(), filled(peer * 100 + k, count));
   });
 }
 
@@ -318,10 +319,12 @@ TEST_P(Collectives, MessagesMatchByTag) {
     int32_t me = commrt_rank(context), to = (me + 1) % n, from = (me + n - 1) % n;
     const int64_t sendTags[] = {7, 0, 7, 5, 1 << 20}, recvTags[] = {1 << 20, 5, 7, 0, 7};
     const int recvOf[] = {4, 3, 0, 1, 2}; // which send each receive takes
-    std::vector<std::vector<int32_t>> sent, got(5, std::vector<int32_t>(count, -1));
+    std::deque<Memory<int32_t>> sent, got;
     ASSERT_EQ(commrt_coalesce_begin(context), COMMRT_OK);
-    for (int k = 0; k < 5; ++k)
-      sent.push_back(filled(me * 100 + k, count));
+    for (int k = 0; k < 5; ++k) {
+      sent.emplace_back(context, filled(me * 100 + k, count));
+      got.emplace_back(context, count, -1);
+    }
     for (int k = 0; k < 5; ++k)
       ASSERT_EQ(commrt_send_start(group, sent[k].data(), count, COMMRT_I32, to, sendTags[k], -1, nullptr), COMMRT_OK);
     for (int k = 0; k < 5; ++k)
@@ -330,7 +333,7 @@ TEST_P(Collectives, MessagesMatchByTag) {
     ASSERT_EQ(commrt_coalesce_end(context, &token), COMMRT_OK);
     ASSERT_EQ(finish(token), COMMRT_OK);
     for (int k = 0; k < 5; ++k)
-      ASSERT_EQ(got[k], filled(from * 100 + recvOf[k], count));
+      ASSERT_EQ(got[k].values(), filled(from * 100 + recvOf[k], count));
   });
 }
 
@@ -340,6 +343,7 @@ TEST_P(Collectives, Barrier) {
     ++arrived;
     commrt_token *token;
     ASSERT_EQ(commrt_barrier_start(group, -1, &token), COMMRT_OK);
+    ASSERT_EQ(commrt_wait_host(token, -1), COMMRT_OK); // on a device an ordinary wait is the stream's
     ASSERT_EQ(finish(token), COMMRT_OK);
     EXPECT_EQ(arrived.load(), n);
   });
@@ -353,13 +357,15 @@ TEST(Groups, PartitionAndOutsiders) {
     ASSERT_EQ(commrt_group_create(context, "tp", 3, offsets, ranks, &group), COMMRT_OK);
     ASSERT_EQ(commrt_group_create(context, "tp", 3, offsets, ranks, &again), COMMRT_OK);
     EXPECT_EQ(group, again);
-    int32_t me = commrt_rank(context), value = me + 1;
+    int32_t me = commrt_rank(context);
+    Memory<int32_t> value(context, 1, me + 1);
     EXPECT_EQ(commrt_group_size(group), me == 4 ? 0 : 2);
     EXPECT_EQ(commrt_group_rank(group), std::vector<int>({0, 1, 1, 0, -1})[me]);
     commrt_token *token;
-    ASSERT_EQ(commrt_all_reduce_start(group, &value, &value, 1, COMMRT_I32, COMMRT_SUM, 1, -1, &token), COMMRT_OK);
+    ASSERT_EQ(commrt_all_reduce_start(group, value.data(), value.data(), 1, COMMRT_I32, COMMRT_SUM, 1, -1, &token),
+              COMMRT_OK);
     ASSERT_EQ(finish(token), COMMRT_OK);
-    EXPECT_EQ(value, std::vector<int>({4, 6, 4, 6, 5})[me]);
+    EXPECT_EQ(value[0], std::vector<int>({4, 6, 4, 6, 5})[me]);
   }));
 }
 
@@ -388,9 +394,10 @@ TEST(Determinism, SumInRankOrder) {
   for (int round = 0; round < 10; ++round)
     expectAllOk(runRanks(n, {}, [&](commrt_context *context) {
       commrt_group *group = worldGroup(context);
-      std::vector<float> data(count);
+      std::vector<float> given(count);
       for (int64_t i = 0; i < count; ++i)
-        data[i] = value(commrt_rank(context), i);
+        given[i] = value(commrt_rank(context), i);
+      Memory data(context, given);
       if (commrt_rank(context) == round % n)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       commrt_token *token;

@@ -14,6 +14,7 @@
 #define COMMSCHED_TEST_RUNTIME_RUNTIMETESTSUPPORT_H
 
 #include "CommSched/Runtime/Runtime.h"
+#include <cstdlib>
 #include <functional>
 #include <gtest/gtest.h>
 #include <numeric>
@@ -27,10 +28,16 @@ struct RankResult {
   std::string message;
 };
 
+/// The backend that tests run on unless they say otherwise.
+inline const char *defaultBackend() {
+  const char *name = std::getenv("COMMRT_TEST_BACKEND");
+  return name && *name ? name : "threads";
+}
+
 struct RunOptions {
   int64_t timeoutMs = 20000;
   const char *fault = nullptr;
-  const char *backend = "threads";
+  const char *backend = defaultBackend();
   bool trace = false, poison = true;
   int32_t workers = 2;
 };
@@ -99,6 +106,47 @@ inline commrt_group *worldGroup(commrt_context *context, const char *name = "wor
   commrt_group_create(context, name, 1, offsets.data(), ranks.data(), &group);
   return group;
 }
+
+/// What collectives read and write: a vector where ranks have host memory, otherwise memory of the device, which is
+/// read in the order of the default stream.
+template <typename T> class Memory {
+public:
+  Memory(commrt_context *context, std::vector<T> initial) : context(context), host(std::move(initial)) {
+    if (!isDevice())
+      return;
+    EXPECT_EQ(commrt_alloc(context, COMMRT_BUFFER_PLAIN, bytes(), &device), COMMRT_OK);
+    EXPECT_EQ(commrt_copy(context, device, host.data(), bytes(), COMMRT_COPY_TO_DEVICE, nullptr), COMMRT_OK);
+  }
+  Memory(commrt_context *context, int64_t size, T value) : Memory(context, std::vector<T>(size, value)) {}
+  ~Memory() {
+    if (device)
+      commrt_free(context, device);
+  }
+  Memory(const Memory &) = delete;
+  Memory &operator=(const Memory &) = delete;
+
+  /// For starts. What is read next is what is there then.
+  T *data() {
+    isCurrent = false;
+    return isDevice() ? static_cast<T *>(device) : host.data();
+  }
+  const std::vector<T> &values() {
+    if (isDevice() && !isCurrent)
+      EXPECT_EQ(commrt_copy(context, host.data(), device, bytes(), COMMRT_COPY_FROM_DEVICE, nullptr), COMMRT_OK);
+    isCurrent = true;
+    return host;
+  }
+  T operator[](int64_t index) { return values()[index]; }
+
+private:
+  bool isDevice() const { return commrt_context_is_device(context); }
+  int64_t bytes() const { return static_cast<int64_t>(host.size() * sizeof(T)); }
+
+  commrt_context *context;
+  std::vector<T> host;
+  void *device = nullptr;
+  bool isCurrent = true;
+};
 
 /// Waits and releases.
 inline int32_t finish(commrt_token *token) {

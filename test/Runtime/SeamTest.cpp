@@ -38,10 +38,11 @@ struct FakeLibraries {
   }
 };
 
-std::string openNccl(int32_t expected) {
+std::string openNccl(int32_t expected, int32_t ranks = 1) {
   commrt_options options;
   commrt_options_init(&options);
   options.backend = "nccl";
+  options.ranks = ranks;
   commrt_job *job = nullptr;
   char message[1024];
   EXPECT_EQ(commrt_job_create(&options, &job, message, sizeof(message)), expected);
@@ -85,9 +86,33 @@ TEST(Nccl, NoDevice) {
   FakeLibraries fakes("FakeNccl", "FakeCudartNoDevice");
   contains(openNccl(COMMRT_ERR_BACKEND), "this machine has no GPU");
 }
-TEST(Nccl, EverythingThereIsSaidToBe) {
+TEST(Nccl, MoreRanksThanDevices) {
   FakeLibraries fakes("FakeNccl", "FakeCudart");
-  contains(openNccl(COMMRT_ERR_UNSUPPORTED), "NCCL 2.28.9 and 2 GPUs are there, but");
+  contains(openNccl(COMMRT_ERR_BACKEND, 3), "expected at least 3 GPUs for the ranks of this machine, got 2");
+}
+TEST(Nccl, OpensWhereEverythingIsThere) {
+  FakeLibraries fakes("FakeNccl", "FakeCudart");
+  commrt_options options;
+  commrt_options_init(&options);
+  options.backend = "nccl";
+  options.ranks = 2;
+  commrt_job *job = nullptr;
+  char message[1024];
+  ASSERT_EQ(commrt_job_create(&options, &job, message, sizeof(message)), COMMRT_OK) << message;
+  EXPECT_EQ(commrt_job_is_rank_ordered(job), 0);
+  EXPECT_EQ(commrt_job_local_rank(job), -1);
+  EXPECT_EQ(commrt_job_destroy(job), COMMRT_OK);
+  setenv("COMMRT_NCCL_EXACT", "1", 1);
+  ASSERT_EQ(commrt_job_create(&options, &job, message, sizeof(message)), COMMRT_OK) << message;
+  EXPECT_EQ(commrt_job_is_rank_ordered(job), 1);
+  EXPECT_EQ(commrt_job_destroy(job), COMMRT_OK);
+  unsetenv("COMMRT_NCCL_EXACT");
+}
+TEST(Nccl, NoControlPlane) {
+  FakeLibraries fakes("FakeNccl", "FakeCudart");
+  setenv("COMMRT_NCCL_CONTROL", "nonsense", 1);
+  contains(openNccl(COMMRT_ERR_BACKEND), "no control plane: no backend 'nonsense'");
+  unsetenv("COMMRT_NCCL_CONTROL");
 }
 
 /// The pointers are the functions that they are named after, with the arguments in their places.
@@ -219,6 +244,7 @@ const commrt_backend oneRankBackend = {
         *text = 0;
       return int32_t(COMMRT_OK);
     },
+    nullptr,
     nullptr,
 };
 

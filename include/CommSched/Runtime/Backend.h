@@ -28,7 +28,7 @@ extern "C" {
 /// Version 3: `combine` instead of an exchange of all values, `abandon`.
 #define COMMRT_BACKEND_ABI_VERSION 3u
 
-/// One collective of one rank. Dense: the core has resolved `outer`. The core owns it until `complete`.
+/// One collective of one rank. The core owns it until `complete` (device backends: until release_work).
 typedef struct commrt_work {
   uint32_t struct_size;
   int32_t kind;      ///< commrt_kind
@@ -58,6 +58,13 @@ typedef struct commrt_work {
   /// all_reduce: not 0 where every member is to read all inputs itself; `in` and `out` do not overlap. A backend may
   /// carry out an ordinary one instead.
   int32_t one_shot;
+  // What follows is for backends with COMMRT_BACKEND_DEVICE. For the others the core stages, and both outers are 1.
+  /// `in` is [in_outer][n][count / in_outer], `out` is [out_outer][n][count / out_outer]; uneven: in_outer rows of
+  /// send_counts[j] / in_outer elements for each member, and so for `out`. `in` and `out` may be the same buffer, also
+  /// for all_to_all and permute.
+  int64_t in_outer, out_outer;
+  void *stream; ///< the producer's: the work begins when what was put there before its start is done
+  void *state;  ///< the backend's, from submit until release_work
 } commrt_work;
 
 /// What the core offers to a backend.
@@ -86,11 +93,55 @@ typedef struct commrt_backend_config {
   int64_t timeout_ns;
 } commrt_backend_config;
 
+/// What a backend offers whose buffers are device memory. Streams, events and memory are handles of the backend; NULL
+/// is no stream. Called by the thread that uses the rank's context, except where it says otherwise. Functions up to
+/// `fill` are required; what follows may be NULL, or lie beyond struct_size.
+typedef struct commrt_device_ops {
+  uint32_t struct_size;
+  /// The stream `lane` of a commrt_stream_kind; the same arguments give the same stream. Lives until close.
+  int32_t (*stream)(void *peer, int32_t kind, int32_t lane, void **stream);
+  /// An event that is done when everything that was put on `stream` before is.
+  int32_t (*record)(void *peer, void *stream, void **event);
+  /// What is put on `stream` later waits for the event. Never blocks the caller.
+  int32_t (*stream_wait)(void *peer, void *stream, void *event);
+  int32_t (*query)(void *peer, void *event, int32_t *done);
+  /// [any time until close] Gives the event back.
+  void (*release)(void *peer, void *event);
+  /// What is put on `stream` later waits for the work. Never blocks the caller. For works that were submitted, also
+  /// completed ones, until release_work.
+  int32_t (*wait_work)(void *peer, commrt_work *work, void *stream);
+  /// [any time until close] The core has done with a work that is complete.
+  void (*release_work)(void *peer, commrt_work *work);
+  /// Works submitted between the two are started together, at the end; those of one group may become one launch.
+  int32_t (*group_begin)(void *peer);
+  int32_t (*group_end)(void *peer);
+  /// Memory that is valid for what is put on `stream` later; not zeroed. Not for bytes = 0. COMMRT_ERR_MEMORY: none.
+  int32_t (*alloc)(void *peer, int64_t bytes, void *stream, void **pointer);
+  /// [any time until close] Takes the memory back when what was put on `stream` before is done.
+  int32_t (*free)(void *peer, void *pointer, void *stream);
+  /// A copy in the order of `stream`. TO_DEVICE: `from` may be written again on return. FROM_DEVICE: returns when the
+  /// bytes are there, or with COMMRT_ERR_TIMEOUT after `timeout_ns`.
+  int32_t (*copy)(void *peer, void *to, const void *from, int64_t bytes, int32_t direction, void *stream,
+                  int64_t timeout_ns);
+  /// Sets bytes in the order of `stream`.
+  int32_t (*fill)(void *peer, void *to, int32_t byte, int64_t bytes, void *stream);
+
+  /// Registers part of a segment, at the same offset on all ranks, for the collectives of `group`. All members call it,
+  /// in the same order.
+  int32_t (*window_create)(void *group, void *base, int64_t bytes, void **window, char *message, size_t size);
+  /// [any time until close] The same order on all members. NULL is fine.
+  void (*window_destroy)(void *group, void *window);
+} commrt_device_ops;
+
+/// The part of the operations that every device backend has.
+#define COMMRT_DEVICE_REQUIRED_SIZE offsetof(commrt_device_ops, window_create)
+
 enum {
   COMMRT_BACKEND_POLLED = 1u,      ///< waits must call progress
   COMMRT_BACKEND_PER_PROCESS = 2u, ///< one rank per process
   COMMRT_BACKEND_VIRTUAL = 4u,     ///< complete's virtual_end_ns is meant
-  COMMRT_BACKEND_RANK_ORDER = 8u   ///< reductions run in rank order: their bits are a function of the inputs alone
+  COMMRT_BACKEND_RANK_ORDER = 8u,  ///< reductions run in rank order: their bits are a function of the inputs alone
+  COMMRT_BACKEND_DEVICE = 16u      ///< buffers are device memory, and the table has `device`
 };
 
 typedef struct commrt_backend {
@@ -127,6 +178,8 @@ typedef struct commrt_backend {
   /// Zeroed memory of `bytes` for symmetric buffers, this rank's part of segment `index`, until close. All ranks ask
   /// for the same segments in the same order; the core has checked that. Absent: the core takes ordinary memory.
   int32_t (*segment_create)(void *peer, int64_t index, int64_t bytes, void **base, char *message, size_t size);
+  /// With COMMRT_BACKEND_DEVICE; otherwise not looked at.
+  const commrt_device_ops *device;
 } commrt_backend;
 
 /// The part of the table that every backend has.
@@ -140,6 +193,10 @@ typedef struct commrt_backend {
 /// [any thread] Makes a table known under its name, for the rest of the process; the table stays alive. Not for names
 /// of built-in backends, nor for a name that another table has.
 COMMRT_API int32_t commrt_backend_register(const commrt_backend *backend);
+
+/// [any thread] The table of backend `name` as commrt_job_create finds it, for a backend that is built over another
+/// one. Its library stays loaded. On an error *backend is NULL and `message` (may be NULL) says why.
+COMMRT_API int32_t commrt_backend_find(const char *name, const commrt_backend **backend, char *message, size_t size);
 
 /// What libcommrt_NAME.so exports. NULL if it cannot serve that version.
 typedef const commrt_backend *(*commrt_backend_entry_fn)(uint32_t abi_version);

@@ -178,6 +178,10 @@ COMMRT_API int32_t commrt_context_destroy(commrt_context *context);
 COMMRT_API int32_t commrt_rank(const commrt_context *context);
 COMMRT_API int32_t commrt_ranks(const commrt_context *context);
 
+/// [any thread] 1 if buffers are device memory: the caller's code must neither read nor write them, but by commrt_copy,
+/// and commrt_wait does not block; otherwise 0.
+COMMRT_API int32_t commrt_context_is_device(const commrt_context *context);
+
 /// [any thread] The context that compiled code on the calling thread uses. commrt_current gives NULL before the first
 /// commrt_make_current on that thread.
 COMMRT_API void commrt_make_current(commrt_context *context);
@@ -228,13 +232,14 @@ typedef enum commrt_stream_kind { COMMRT_STREAM_COMPUTE = 0, COMMRT_STREAM_COMM 
 /// [own thread] The stream `lane` of a kind; the same arguments give the same stream. Compute lane 0 is the default,
 /// which is also meant by NULL. Owned by the context.
 COMMRT_API int32_t commrt_stream_get(commrt_context *context, int32_t kind, int32_t lane, commrt_stream **stream);
-/// [own thread] Later starts belong to `stream`: an event recorded there covers them.
+/// [own thread] Later starts and computations belong to `stream`: they come after what was put there before, and an
+/// event recorded there covers them.
 COMMRT_API int32_t commrt_set_stream(commrt_context *context, commrt_stream *stream);
 
 /// [own thread] An event that is complete when everything that was issued to `stream` so far is.
 COMMRT_API int32_t commrt_event_record(commrt_context *context, commrt_stream *stream, commrt_event **event);
 /// [own thread, blocks] `stream` goes on when `event` is complete. On CPU backends the caller does the stream's work,
-/// so it blocks.
+/// so it blocks; on devices it returns at once.
 COMMRT_API int32_t commrt_event_await(commrt_context *context, commrt_stream *stream, commrt_event *event);
 /// [own thread]
 COMMRT_API int32_t commrt_event_test(commrt_event *event, int32_t *done);
@@ -313,7 +318,7 @@ COMMRT_API int32_t commrt_coalesce_end(commrt_context *context, commrt_token **t
 //===- Waits ---------------------------------------------------------------------------------===//
 
 /// [own thread, blocks] `stream` (NULL: default) goes on when the token is complete. On CPU backends this blocks the
-/// caller. May be repeated.
+/// caller; on devices it returns at once, and an error of the collective shows in a later call. May be repeated.
 COMMRT_API int32_t commrt_wait(commrt_token *token, commrt_stream *stream);
 /// [own thread, blocks] Blocks the caller, at most timeout_ns (< 0: the context's timeout). A timeout is an error of
 /// the job and latches.
@@ -339,7 +344,8 @@ typedef enum commrt_buffer_kind {
 } commrt_buffer_kind;
 
 /// [own thread] 64-byte aligned; bytes = 0 gives a valid pointer that must not be read. Also serves after an error, so
-/// that compiled code that is on its way out does not compute on a null pointer.
+/// that compiled code that is on its way out does not compute on a null pointer. On devices it is device memory, for
+/// every stream of the context.
 COMMRT_API int32_t commrt_alloc(commrt_context *context, int32_t kind, int64_t bytes, void **pointer);
 /// [own thread] Releases the buffer when the last collective in flight that uses any part of it is complete; returns at
 /// once.
@@ -347,6 +353,16 @@ COMMRT_API int32_t commrt_free(commrt_context *context, void *pointer);
 /// [own thread] The same, and also not before the given tokens are complete.
 COMMRT_API int32_t commrt_free_after(commrt_context *context, void *pointer, commrt_token *const *tokens,
                                      int64_t num_tokens);
+typedef enum commrt_copy_direction {
+  COMMRT_COPY_TO_DEVICE = 0,
+  COMMRT_COPY_FROM_DEVICE = 1,
+  COMMRT_COPY_ON_DEVICE = 2
+} commrt_copy_direction;
+/// [own thread, blocks] Copies in the order of `stream` (NULL: the stream of commrt_set_stream). TO_DEVICE: `from` may
+/// be written again on return. FROM_DEVICE: `to` may be read on return; waits for what was put on the stream before.
+/// ON_DEVICE returns at once. On CPU backends each is a copy by the caller. The two do not overlap.
+COMMRT_API int32_t commrt_copy(commrt_context *context, void *to, const void *from, int64_t bytes, int32_t direction,
+                               commrt_stream *stream);
 /// [own thread, all ranks] A symmetric buffer for the collectives of `group` that has a name and stays until
 /// commrt_program_end: compiled code makes its arenas of symmetric memory when it begins, and every call finds the same
 /// memory at the same offset, so that a library may register it once. COMMRT_ERR_INVALID if the program has the name.
@@ -380,7 +396,8 @@ enum {
 /// [own thread] Carries out computation `name` on dense operands: a reference kernel where the name and the shapes are
 /// those of one (docs/Runtime.md), otherwise an opaque one, whose outputs are a function of the name and of every bit
 /// of its inputs. `meta` is [dtype, flags, rank, sizes...] per operand, then [count, extra...]. Makes progress before
-/// and after.
+/// and after. On devices the operands are copied to the host and back in the order of the stream of
+/// commrt_set_stream, and the call blocks.
 COMMRT_API int32_t commrt_compute(commrt_context *context, const char *name, int64_t num_operands,
                                   void *const *operands, const int64_t *meta, int64_t cost_ns);
 /// [own thread] With `on`, a computation takes at least its cost_ns of real time, without making progress meanwhile.

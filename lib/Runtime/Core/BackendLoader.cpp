@@ -11,6 +11,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "BackendLoader.h"
+#include "Text.h"
 #include <cctype>
 #include <climits>
 #include <cstddef>
@@ -59,6 +60,19 @@ static std::string whatLacks(const commrt_backend &table) {
   return missing;
 }
 
+/// The same of the operations of a device backend.
+static std::string whatDeviceLacks(const commrt_backend &table) {
+  if (!COMMRT_BACKEND_HAS(&table, device))
+    return "device";
+  const commrt_device_ops &device = *table.device;
+  if (device.struct_size < COMMRT_DEVICE_REQUIRED_SIZE)
+    return "the end of the required device operations";
+  bool isWhole = device.stream && device.record && device.stream_wait && device.query && device.release &&
+                 device.wait_work && device.release_work && device.group_begin && device.group_end && device.alloc &&
+                 device.free && device.copy && device.fill;
+  return isWhole ? "" : "one of the required device operations";
+}
+
 /// Why the table cannot be used; empty if it can.
 static std::string whyUnusable(const commrt_backend *table) {
   if (!table || table->abi_version != COMMRT_BACKEND_ABI_VERSION)
@@ -66,6 +80,8 @@ static std::string whyUnusable(const commrt_backend *table) {
   if (table->struct_size < COMMRT_BACKEND_REQUIRED_SIZE)
     return "its table ends before the required functions do";
   std::string missing = whatLacks(*table);
+  if (missing.empty() && (table->flags & COMMRT_BACKEND_DEVICE))
+    missing = whatDeviceLacks(*table);
   return missing.empty() ? "" : "its table lacks " + missing;
 }
 
@@ -153,6 +169,17 @@ const commrt_backend *commsched::runtime::loadBackend(const std::string &name, v
   unloadBackend(*library);
   *library = nullptr;
   return nullptr;
+}
+
+int32_t commrt_backend_find(const char *name, const commrt_backend **backend, char *message, size_t size) {
+  copyText("", message, size);
+  if (!name || !backend)
+    return COMMRT_ERR_INVALID;
+  void *library = nullptr; // stays
+  std::string error;
+  *backend = loadBackend(name, &library, error);
+  copyText(error, message, size);
+  return *backend ? COMMRT_OK : COMMRT_ERR_BACKEND;
 }
 
 void commsched::runtime::unloadBackend(void *library) {

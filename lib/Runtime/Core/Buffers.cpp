@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 using namespace commsched::runtime;
 
@@ -111,11 +112,16 @@ void commsched::runtime::dropHold(Buffer *buffer) {
     return;
   commrt_context *context = buffer->context;
   context->mutex.isHeld();
-  if (context->job->poison)
-    std::memset(buffer->data, poisonByte, buffer->bytes);
   context->allocated -= buffer->bytes;
-  if (buffer->symmetricOffset < 0)
-    freePlain(context, buffer->data, buffer->bytes);
+  if (context->job->device) {
+    if (buffer->symmetricOffset < 0)
+      context->returned.push_back({buffer->data, buffer->bytes});
+  } else {
+    if (context->job->poison)
+      std::memset(buffer->data, poisonByte, buffer->bytes);
+    if (buffer->symmetricOffset < 0)
+      freePlain(context, buffer->data, buffer->bytes);
+  }
   context->buffers.erase(buffer->data);
   context->changed.notify_all();
 }
@@ -128,9 +134,19 @@ void commsched::runtime::releaseBuffer(Buffer *buffer) {
   dropHold(buffer);
 }
 
-int32_t commrt_alloc(commrt_context *context, int32_t kind, int64_t bytes, void **pointer) {
-  if (!context || !pointer)
-    return COMMRT_ERR_INVALID;
+/// Valid on every compute stream.
+static char *allocateOnDevice(commrt_context *context, int64_t bytes) {
+  int64_t storage = storageBytes(bytes);
+  void *data = nullptr;
+  settle(context);
+  commrt_stream *stream = context->streams[{COMMRT_STREAM_COMPUTE, 0}].get();
+  if (storage < 0 || context->job->device->alloc(context->peer, storage, stream->handle, &data) != COMMRT_OK)
+    return nullptr;
+  joinComputeStreams(context);
+  return static_cast<char *>(data);
+}
+
+static int32_t allocate(commrt_context *context, int32_t kind, int64_t bytes, int64_t alignment, void **pointer) {
   *pointer = nullptr;
   if (bytes < 0 || (kind != COMMRT_BUFFER_PLAIN && kind != COMMRT_BUFFER_SYMMETRIC))
     return fail(context, COMMRT_ERR_INVALID,
@@ -140,10 +156,10 @@ int32_t commrt_alloc(commrt_context *context, int32_t kind, int64_t bytes, void 
   int32_t status = COMMRT_OK;
   // After an error ranks no longer agree on anything; code on its way out gets plain memory.
   if (kind == COMMRT_BUFFER_SYMMETRIC && context->status == COMMRT_OK)
-    status = allocateSymmetric(context, bytes, &data, &offset);
+    status = allocateSymmetric(context, bytes, alignment, &data, &offset);
   if (!data || status != COMMRT_OK) {
     offset = -1;
-    data = allocatePlain(context, bytes);
+    data = context->job->device ? allocateOnDevice(context, bytes) : allocatePlain(context, bytes);
     if (!data)
       return fail(context, COMMRT_ERR_MEMORY, "no memory for a buffer of " + std::to_string(bytes) + " bytes");
   }
@@ -161,6 +177,12 @@ int32_t commrt_alloc(commrt_context *context, int32_t kind, int64_t bytes, void 
   return status;
 }
 
+int32_t commrt_alloc(commrt_context *context, int32_t kind, int64_t bytes, void **pointer) {
+  if (!context || !pointer)
+    return COMMRT_ERR_INVALID;
+  return allocate(context, kind, bytes, SymmetricHeap::alignment, pointer);
+}
+
 //===- Arenas --------------------------------------------------------------------------------===//
 
 static Buffer *findArena(commrt_context *context, const char *name) {
@@ -176,14 +198,26 @@ int32_t commrt_arena_create(commrt_group *group, const char *name, int64_t bytes
   commrt_context *context = group->context;
   if (findArena(context, name))
     return fail(context, COMMRT_ERR_INVALID, std::string("commrt_arena_create: the program has an arena ") + name);
-  void *pointer = nullptr;
-  if (int32_t status = commrt_alloc(context, COMMRT_BUFFER_SYMMETRIC, bytes, &pointer))
+  const commrt_device_ops *device = context->job->device;
+  // Libraries register whole pages.
+  constexpr int64_t page = SymmetricHeap::pageBytes;
+  int64_t whole = device && bytes >= 0 && bytes <= INT64_MAX - page ? (bytes + page - 1) / page * page : bytes;
+  void *pointer = nullptr, *window = nullptr;
+  if (int32_t status =
+          allocate(context, COMMRT_BUFFER_SYMMETRIC, whole, device ? page : SymmetricHeap::alignment, &pointer))
     return status;
+  if (device && group->state && whole > 0 && COMMRT_REACHES(device, commrt_device_ops, window_destroy) &&
+      device->window_create) {
+    char text[512] = "";
+    if (int32_t status = device->window_create(group->state, pointer, whole, &window, text, sizeof(text)))
+      return fail(context, status, std::string("arena ") + name + ": " + text);
+  }
   Lock lock(context->mutex);
   Buffer *buffer = findBuffer(context, pointer);
   // Not what an iteration or a call leaves behind.
   disown(context, buffer->number);
   buffer->group = group;
+  buffer->window = window;
   context->arenas.emplace_back(name, buffer);
   return COMMRT_OK;
 }
@@ -206,6 +240,9 @@ commrt_group *commrt_arena_group(commrt_context *context, const void *pointer) {
 }
 
 void commsched::runtime::releaseArenas(commrt_context *context) {
+  for (auto &[name, buffer] : context->arenas)
+    if (void *window = std::exchange(buffer->window, nullptr))
+      context->job->device->window_destroy(buffer->group->state, window);
   Lock lock(context->mutex);
   for (auto &[name, buffer] : context->arenas) {
     buffer->context->mutex.isHeld();

@@ -44,6 +44,8 @@ struct Start {
     base.out = out;
     base.count = count;
     base.root = base.peer = base.send_to = base.recv_from = -1;
+    base.in_outer = base.out_outer = 1;
+    base.stream = context->stream->handle;
     base.scale = 1.0;
     base.site = site;
     base.group = group->name.c_str();
@@ -212,6 +214,12 @@ bool Start::stageUneven() {
 /// Makes the work dense and free of overlaps that backends need not handle. False without memory.
 bool Start::stage() {
   commrt_work &base = work->base;
+  if (context->job->device) {
+    // The host cannot touch the buffers.
+    base.in_outer = std::max<int64_t>(1, inOuter);
+    base.out_outer = std::max<int64_t>(1, base.send_counts ? inOuter : outOuter);
+    return true;
+  }
   if (base.send_counts)
     return stageUneven();
   int64_t block = base.count * commrt_dtype_size(base.dtype), n = members();
@@ -363,6 +371,8 @@ int32_t Start::run(commrt_token **tokenOut) {
     ++token->pending;
     ++context->inFlight;
     token->outputs.push_back(output);
+    if (context->job->device)
+      token->works.push_back(raw);
     if (token->site < 0) {
       token->site = base.site;
       token->group = base.group;
@@ -581,6 +591,9 @@ int32_t commrt_coalesce_begin(commrt_context *context) {
     return status;
   if (context->coalescing)
     return fail(context, COMMRT_ERR_INVALID, "commrt_coalesce_begin is not nested");
+  if (const commrt_device_ops *device = context->job->device)
+    if (int32_t status = device->group_begin(context->peer))
+      return fail(context, status, "cannot begin a coalesced start");
   context->coalescing = makeToken(context);
   return COMMRT_OK;
 }
@@ -595,5 +608,9 @@ int32_t commrt_coalesce_end(commrt_context *context, commrt_token **token) {
     return status ? status : fail(context, COMMRT_ERR_INVALID, "commrt_coalesce_end without a begin");
   }
   noteIssued(context->stream, *token);
+  // Also after an error: it ends what coalesce_begin began.
+  if (const commrt_device_ops *device = context->job->device)
+    if (int32_t status = device->group_end(context->peer))
+      return fail(context, status, "cannot start a coalesced list");
   return latched(context);
 }

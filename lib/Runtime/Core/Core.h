@@ -46,6 +46,7 @@ struct Buffer {
   int64_t holds = 1;
   bool released = false;         ///< by its owner
   bool abandoned = false;        ///< something outside may still use it: never freed
+  void *window = nullptr;        ///< of an arena on a device: the backend's
   int64_t number = 0;            ///< in commrt_context::owned
   int64_t symmetricOffset = -1;  ///< in the symmetric heap; -1: plain
   commrt_group *group = nullptr; ///< of an arena: whose collectives it is for
@@ -70,12 +71,19 @@ struct Work {
   std::vector<Buffer *> buffers;
   int64_t beginNs = 0;
 };
+
+/// Device memory that nothing uses any more but what was put on streams before.
+struct ReturnedMemory {
+  char *data;
+  int64_t bytes;
+};
 } // namespace commsched::runtime
 
 struct commrt_job {
   const commrt_backend *backend = nullptr;
-  void *library = nullptr; ///< dlopen handle
-  void *state = nullptr;   ///< the backend's
+  const commrt_device_ops *device = nullptr; ///< null: buffers are host memory
+  void *library = nullptr;                   ///< dlopen handle
+  void *state = nullptr;                     ///< the backend's
   int32_t ranks = 1, localRank = -1;
   int64_t timeoutNs = 0;
   bool trace = false, poison = false;
@@ -101,7 +109,9 @@ struct commrt_token {
   int32_t status = COMMRT_OK;
   int64_t virtualEndNs = 0;
   std::vector<void *> outputs; ///< of its starts, in order
-  int64_t site = -1;           ///< of its first work, for the trace
+  /// On devices, until the token goes: what a stream waits for. Own thread.
+  std::vector<commsched::runtime::Work *> works;
+  int64_t site = -1; ///< of its first work, for the trace
   const char *group = "";
   std::vector<commsched::runtime::Buffer *> holds; ///< of commrt_free_after
   commrt_token *next = nullptr, *previous = nullptr;
@@ -110,6 +120,7 @@ struct commrt_token {
 struct commrt_stream {
   commrt_context *context;
   int32_t kind, lane;
+  void *handle = nullptr;            ///< the device backend's
   std::deque<commrt_token *> tokens; ///< issued here, completed ones at the front dropped; one reference each
   int64_t dropped = 0;               ///< how many were
 };
@@ -117,8 +128,9 @@ struct commrt_stream {
 struct commrt_event {
   commrt_context *context;
   commrt_stream *stream;
-  int64_t end;        ///< complete when the stream dropped this many tokens
-  int64_t number = 0; ///< in commrt_context::owned
+  int64_t end;            ///< complete when the stream dropped this many tokens
+  void *handle = nullptr; ///< the device backend's: and when this is done, too
+  int64_t number = 0;     ///< in commrt_context::owned
 };
 
 struct commrt_group {
@@ -154,6 +166,9 @@ struct commrt_context {
   int64_t peak COMMRT_GUARDED_BY(mutex) = 0;
   /// Released plain buffers, by their bytes of storage, to be used again.
   std::multimap<int64_t, char *> spare COMMRT_GUARDED_BY(mutex);
+  /// On devices: what the own thread gives back to the backend when it comes by.
+  std::vector<commsched::runtime::ReturnedMemory> returned COMMRT_GUARDED_BY(mutex);
+  std::vector<commsched::runtime::Work *> retired COMMRT_GUARDED_BY(mutex);
   int64_t spareBytes COMMRT_GUARDED_BY(mutex) = 0;
   /// By a number that only grows.
   std::map<int64_t, commsched::runtime::Owned> owned COMMRT_GUARDED_BY(mutex);
@@ -216,6 +231,8 @@ int32_t waitAll(commrt_context *context);
 int32_t waitFor(commrt_context *context, const std::function<bool()> &done);
 /// A token was started on the stream. Constant time on average.
 void noteIssued(commrt_stream *stream, commrt_token *token);
+/// Drops the completed tokens at the front of the stream's list.
+void trim(commrt_stream *stream);
 
 /// The token and status of a work that ends without the backend (refused, dropped, rank in no subset).
 void finishWork(Work *work, int32_t status);
@@ -239,6 +256,22 @@ template <typename T> struct Compared {
 /// Combines `value` with those of all ranks, in the order of ranks. Collective over the job. On an error, which
 /// latches, the message begins with `what`.
 int32_t combineRanks(commrt_context *context, const char *what, void *value, int64_t bytes, commrt_combine_fn combine);
+/// Whether ranks are processes of their own.
+bool isPerProcess(const commrt_job *job);
+
+// Device.cpp, for backends over devices. Own thread.
+
+/// What is put on the stream later waits for the token's works. Returns at once.
+void waitOnStream(commrt_token *token, commrt_stream *stream);
+/// Each compute stream waits for what is on the others now. Returns at once.
+void joinComputeStreams(commrt_context *context);
+/// Blocks until everything on the compute streams is done, the deadline (reported as an error) or an error.
+int32_t waitStreams(commrt_context *context);
+/// Gives works and memory back that completions left behind.
+void settle(commrt_context *context);
+/// The backend's stream; null where there is none.
+void *streamHandle(const commrt_context *context, const commrt_stream *stream);
+
 /// Finishes the works that an injected fault dropped.
 void finishDropped(commrt_context *context, int32_t status);
 
@@ -251,8 +284,9 @@ void disown(commrt_context *context, int64_t number) COMMRT_REQUIRES(context->mu
 Buffer *findBuffer(commrt_context *context, const void *pointer) COMMRT_REQUIRES(context->mutex);
 /// The buffer that holds `pointer` gets one more hold, which the work keeps until it completes.
 void holdBuffer(commrt_context *context, Work &work, const void *pointer);
-/// A symmetric buffer, checked against the other ranks', when nothing in flight uses its memory any more.
-int32_t allocateSymmetric(commrt_context *context, int64_t bytes, char **data, int64_t *offset);
+/// A symmetric buffer, checked against the other ranks', when nothing in flight uses its memory any more. `alignment`
+/// is a power of two.
+int32_t allocateSymmetric(commrt_context *context, int64_t bytes, int64_t alignment, char **data, int64_t *offset);
 /// Frees spare buffers until `bytes` more stay below the peak. The context's mutex is held.
 void trimSpare(commrt_context *context, int64_t bytes) COMMRT_REQUIRES(context->mutex);
 /// The owner's hold goes. Own thread, the context's mutex is held.

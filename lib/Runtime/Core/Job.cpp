@@ -83,7 +83,9 @@ static int32_t openBackend(commrt_job &job, const commrt_options &options, const
     error = name + ": " + text;
     job.state = nullptr;
     unloadBackend(job.library);
+    return status;
   }
+  job.device = job.backend->flags & COMMRT_BACKEND_DEVICE ? job.backend->device : nullptr;
   return status;
 }
 
@@ -156,6 +158,10 @@ const char *commrt_job_backend(const commrt_job *job) { return job ? job->backen
 int32_t commrt_job_is_rank_ordered(const commrt_job *job) {
   return job && (job->backend->flags & COMMRT_BACKEND_RANK_ORDER) != 0;
 }
+int32_t commrt_context_is_device(const commrt_context *context) { return context && context->job->device; }
+bool commsched::runtime::isPerProcess(const commrt_job *job) {
+  return (job->backend->flags & COMMRT_BACKEND_PER_PROCESS) || job->localRank >= 0;
+}
 int32_t commrt_job_ranks(const commrt_job *job) { return job ? job->ranks : -1; }
 int32_t commrt_job_local_rank(const commrt_job *job) { return job ? job->localRank : -1; }
 
@@ -201,16 +207,28 @@ commrt_context *commrt_current(void) { return currentContext; }
 /// mutex.
 static void freeOwned(commrt_context *context) {
   Lock lock(context->mutex);
+  const commrt_device_ops *device = context->job->device;
+  for (auto &[key, stream] : context->streams)
+    if (stream)
+      stream->tokens.clear();
   while (context->tokens.next != &context->tokens) {
     commrt_token *token = context->tokens.next;
     context->tokens.next = token->next;
+    context->retired.insert(context->retired.end(), token->works.begin(), token->works.end());
     delete token;
   }
-  for (commrt_event *event : context->events)
+  for (commrt_event *event : context->events) {
+    if (device)
+      device->release(context->peer, event->handle);
     delete event;
+  }
   for (auto &[data, buffer] : context->buffers)
-    if (buffer->symmetricOffset < 0 && !buffer->abandoned)
-      std::free(data);
+    if (buffer->symmetricOffset < 0 && !buffer->abandoned) {
+      if (device)
+        context->returned.push_back({data, buffer->bytes});
+      else
+        std::free(data);
+    }
   for (auto &[bytes, data] : context->spare)
     std::free(data);
   if (!context->abandonedSymmetric)
@@ -230,10 +248,12 @@ int32_t commrt_context_destroy(commrt_context *context) {
   }
   if (isAttached)
     job->backend->detach(context->peer);
+  freeOwned(context);
+  if (job->device)
+    settle(context);
   for (auto &[name, group] : context->groups)
     if (group->state)
       job->backend->group_destroy(group->state);
-  freeOwned(context);
   if (currentContext == context)
     currentContext = nullptr;
   delete context;

@@ -196,6 +196,8 @@ int32_t commrt_program_end(commrt_context *context) {
   if (!context)
     return COMMRT_ERR_INVALID;
   int32_t status = waitAll(context);
+  if (status == COMMRT_OK && context->job->device)
+    status = waitStreams(context);
   releaseArenas(context);
   char value = 0;
   if (status == COMMRT_OK)

@@ -85,6 +85,8 @@ static int32_t provideSegment(commrt_context *context, SymmetricHeap::Segment &s
     segment.base = static_cast<char *>(base);
     return COMMRT_OK;
   }
+  if (context->job->device)
+    return fail(context, COMMRT_ERR_UNSUPPORTED, "this backend has no symmetric memory");
   void *base = mmap(nullptr, segment.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED)
     return fail(context, COMMRT_ERR_MEMORY,
@@ -94,14 +96,14 @@ static int32_t provideSegment(commrt_context *context, SymmetricHeap::Segment &s
   return COMMRT_OK;
 }
 
-int32_t commsched::runtime::allocateSymmetric(commrt_context *context, int64_t bytes, char **data, int64_t *offset) {
+int32_t commsched::runtime::allocateSymmetric(commrt_context *context, int64_t bytes, int64_t alignment, char **data,
+                                              int64_t *offset) {
   *data = nullptr;
-  *offset = context->symmetric.take(bytes);
+  *offset = context->symmetric.take(bytes, alignment);
   if (*offset < 0)
     return fail(context, COMMRT_ERR_MEMORY, "no memory for a buffer of " + std::to_string(bytes) + " bytes");
   Claim mine{context->symmetricCount++, bytes, *offset};
-  bool isAlone = context->job->backend->flags & COMMRT_BACKEND_PER_PROCESS;
-  if (int32_t status = isAlone ? exchangeClaims(context, mine) : compareClaims(context, mine))
+  if (int32_t status = isPerProcess(context->job) ? exchangeClaims(context, mine) : compareClaims(context, mine))
     return status;
   SymmetricHeap::Segment &segment = context->symmetric.segmentOf(*offset);
   if (!segment.base)

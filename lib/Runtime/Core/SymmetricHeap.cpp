@@ -26,21 +26,26 @@ void SymmetricHeap::eraseFree(std::map<int64_t, int64_t>::iterator range) {
   free.erase(range);
 }
 
-int64_t SymmetricHeap::take(int64_t bytes) {
+int64_t SymmetricHeap::take(int64_t bytes, int64_t wanted) {
+  wanted = std::clamp(wanted, alignment, pageBytes);
   int64_t end = segments.empty() ? 0 : segments.back().offset + segments.back().bytes;
-  if (bytes > INT64_MAX - alignment - leastSegmentBytes - end)
+  if (bytes > INT64_MAX - 3 * pageBytes - leastSegmentBytes - end)
     return -1;
   bytes = (std::max<int64_t>(bytes, 1) + alignment - 1) / alignment * alignment;
-  auto fit = freeBySize.lower_bound({bytes, 0});
+  int64_t room = bytes + wanted - alignment;
+  auto fit = freeBySize.lower_bound({room, 0});
   if (fit == freeBySize.end()) {
-    segments.push_back({end, std::max(bytes, leastSegmentBytes), nullptr});
+    segments.push_back({end, (std::max(room, leastSegmentBytes) + pageBytes - 1) / pageBytes * pageBytes, nullptr});
     insertFree(end, segments.back().bytes);
-    fit = freeBySize.lower_bound({bytes, 0});
+    fit = freeBySize.lower_bound({room, 0});
   }
-  auto [size, offset] = *fit;
-  eraseFree(free.find(offset));
-  if (size > bytes)
-    insertFree(offset + bytes, size - bytes);
+  auto [size, begin] = *fit;
+  eraseFree(free.find(begin));
+  int64_t offset = (begin + wanted - 1) / wanted * wanted;
+  if (offset > begin)
+    insertFree(begin, offset - begin);
+  if (int64_t rest = begin + size - offset - bytes; rest > 0)
+    insertFree(offset + bytes, rest);
   taken.emplace(offset, bytes);
   return offset;
 }

@@ -29,11 +29,12 @@ public:
     char *base; ///< null until the caller sets it
   };
   static constexpr int64_t alignment = 256;
+  static constexpr int64_t pageBytes = 4096; ///< segments begin at multiples of it, and no range can want more
   static constexpr int64_t leastSegmentBytes = int64_t(16) << 20;
 
-  /// An offset for `bytes`: the smallest free range that fits, the first of equals; a new segment where none does.
-  /// Logarithmic. Negative if the sizes overflow.
-  int64_t take(int64_t bytes);
+  /// An offset for `bytes`, a multiple of `wanted` (a power of two, at most a page): the smallest free range that is
+  /// sure to fit, the first of equals; a new segment where none is. Logarithmic. Negative if the sizes overflow.
+  int64_t take(int64_t bytes, int64_t wanted = alignment);
   /// `offset` is one that take() gave. Logarithmic.
   void giveBack(int64_t offset);
 

@@ -52,7 +52,7 @@ int32_t commsched::runtime::fail(commrt_context *context, int32_t status, const 
 }
 
 int32_t commsched::runtime::vanish(commrt_context *context, const std::string &message) {
-  if (context->job->backend->flags & COMMRT_BACKEND_PER_PROCESS)
+  if (isPerProcess(context->job))
     std::raise(SIGKILL);
   if (latch(context, COMMRT_ERR_INJECTED, context->rank, "rank " + std::to_string(context->rank) + ": " + message)) {
     finishDropped(context, COMMRT_ERR_INJECTED);
@@ -124,7 +124,10 @@ static void unpack(Work &work) {
   }
 }
 
-static void unlinkToken(commrt_token *token) {
+/// The context's mutex is held. The backend gets the works of a device from the own thread.
+static void unlinkToken(commrt_token *token) COMMRT_REQUIRES(token->context->mutex) {
+  auto &retired = token->context->retired;
+  retired.insert(retired.end(), token->works.begin(), token->works.end());
   token->previous->next = token->next;
   token->next->previous = token->previous;
   delete token;
@@ -171,8 +174,8 @@ static void endWork(commrt_work *base, int32_t status, int64_t virtualEndNs, boo
   completePart(work->token, status, virtualEndNs);
   --context->inFlight;
   context->changed.notify_all();
-  if (!isFree) [[maybe_unused]]
-    Work *left = work.release(); // with what it staged
+  if (!isFree || context->job->device) [[maybe_unused]]
+    Work *left = work.release(); // with what it staged; on devices the token has it
 }
 
 static void completeWork(commrt_work *work, int32_t status, int64_t virtualEndNs) {
@@ -309,7 +312,10 @@ int32_t commsched::runtime::waitToken(commrt_token *token, int64_t timeoutNs) {
 int32_t commrt_wait(commrt_token *token, commrt_stream *stream) {
   if (!token || (stream && stream->context != token->context))
     return COMMRT_ERR_INVALID;
-  return waitToken(token, -1);
+  if (!token->context->job->device)
+    return waitToken(token, -1);
+  waitOnStream(token, stream);
+  return latched(token->context);
 }
 
 int32_t commrt_wait_host(commrt_token *token, int64_t timeoutNs) {
@@ -350,6 +356,8 @@ int32_t commrt_progress(commrt_context *context) {
     return COMMRT_ERR_INVALID;
   if (context->job->backend->flags & COMMRT_BACKEND_POLLED)
     context->job->backend->progress(context->peer);
+  if (context->job->device)
+    settle(context);
   return latched(context);
 }
 
@@ -371,10 +379,17 @@ int32_t commrt_stream_get(commrt_context *context, int32_t kind, int32_t lane, c
     return COMMRT_ERR_INVALID;
   auto &slot = context->streams[{kind, lane}];
   if (!slot) {
-    slot = std::make_unique<commrt_stream>();
-    slot->context = context;
-    slot->kind = kind;
-    slot->lane = lane;
+    auto made = std::make_unique<commrt_stream>();
+    made->context = context;
+    made->kind = kind;
+    made->lane = lane;
+    if (const commrt_device_ops *device = context->job->device)
+      if (int32_t status = device->stream(context->peer, kind, lane, &made->handle))
+        return fail(context, status, "cannot make stream " + std::to_string(lane));
+    slot = std::move(made);
+    // Buffers that were made before are for this stream, too.
+    if (context->job->device && kind == COMMRT_STREAM_COMPUTE)
+      joinComputeStreams(context);
   }
   *stream = slot.get();
   return COMMRT_OK;
@@ -387,8 +402,7 @@ int32_t commrt_set_stream(commrt_context *context, commrt_stream *stream) {
   return COMMRT_OK;
 }
 
-/// Drops the completed tokens at the front.
-static void trim(commrt_stream *stream) {
+void commsched::runtime::trim(commrt_stream *stream) {
   while (!stream->tokens.empty() && isComplete(stream->tokens.front())) {
     releaseToken(stream->tokens.front());
     stream->tokens.pop_front();
@@ -410,7 +424,11 @@ int32_t commrt_event_record(commrt_context *context, commrt_stream *stream, comm
     return status;
   if (!stream)
     stream = context->streams[{COMMRT_STREAM_COMPUTE, 0}].get();
-  *event = new commrt_event{context, stream, stream->dropped + static_cast<int64_t>(stream->tokens.size())};
+  void *handle = nullptr;
+  if (const commrt_device_ops *device = context->job->device)
+    if (int32_t status = device->record(context->peer, stream->handle, &handle))
+      return fail(context, status, "cannot record an event");
+  *event = new commrt_event{context, stream, stream->dropped + static_cast<int64_t>(stream->tokens.size()), handle};
   context->events.insert(*event);
   Lock lock(context->mutex);
   (*event)->number = own(context, Owned::Kind::event, *event);
@@ -420,6 +438,14 @@ int32_t commrt_event_record(commrt_context *context, commrt_stream *stream, comm
 int32_t commrt_event_await(commrt_context *context, commrt_stream *stream, commrt_event *event) {
   if (!context || !event || event->context != context || (stream && stream->context != context))
     return COMMRT_ERR_INVALID;
+  if (const commrt_device_ops *device = context->job->device) {
+    if (int32_t status = device->stream_wait(context->peer, streamHandle(context, stream), event->handle))
+      return fail(context, status, "a stream cannot wait for an event");
+    int64_t covered = event->end - event->stream->dropped;
+    for (int64_t i = 0; i < covered; ++i)
+      waitOnStream(event->stream->tokens[i], stream);
+    return latched(context);
+  }
   while (event->stream->dropped < event->end) {
     if (int32_t status = waitToken(event->stream->tokens.front(), -1))
       return status;
@@ -434,6 +460,9 @@ int32_t commrt_event_test(commrt_event *event, int32_t *done) {
   commrt_progress(event->context);
   trim(event->stream);
   *done = event->stream->dropped >= event->end;
+  if (const commrt_device_ops *device = event->context->job->device; device && *done)
+    if (int32_t status = device->query(event->context->peer, event->handle, done))
+      return fail(event->context, status, "cannot ask for an event");
   return latched(event->context);
 }
 
@@ -445,6 +474,8 @@ int32_t commrt_event_release(commrt_event *event) {
     Lock lock(event->context->mutex);
     disown(event->context, event->number);
   }
+  if (const commrt_device_ops *device = event->context->job->device)
+    device->release(event->context->peer, event->handle);
   delete event;
   return COMMRT_OK;
 }

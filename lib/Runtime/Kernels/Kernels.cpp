@@ -13,6 +13,8 @@
 
 #include "Kernels.h"
 #include "Core/Core.h"
+#include <memory>
+#include <new>
 #include <thread>
 
 using namespace commsched::runtime;
@@ -62,6 +64,46 @@ static Outcome run(Call &call) {
   return Outcome::ran;
 }
 
+namespace {
+/// The operands of a device in host memory, while a kernel runs.
+struct HostOperands {
+  commrt_context *context;
+  std::vector<Operand> &operands;
+  std::vector<std::unique_ptr<char[]>> copies;
+  std::vector<char *> originals;
+
+  HostOperands(commrt_context *context, std::vector<Operand> &operands)
+      : context(context), operands(operands), copies(operands.size()), originals(operands.size()) {}
+  int32_t fetch();
+  int32_t store();
+};
+} // namespace
+
+int32_t HostOperands::fetch() {
+  for (size_t i = 0; i < operands.size(); ++i) {
+    Operand &operand = operands[i];
+    originals[i] = operand.data;
+    copies[i].reset(new (std::nothrow) char[std::max<int64_t>(1, operand.bytes())]);
+    if (!copies[i])
+      return fail(context, COMMRT_ERR_MEMORY, "no memory for an operand of a computation");
+    operand.data = copies[i].get();
+    if (!operand.isOutput() && operand.bytes() > 0)
+      if (int32_t status = commrt_copy(context, operand.data, originals[i], operand.bytes(), COMMRT_COPY_FROM_DEVICE,
+                                       context->stream))
+        return status;
+  }
+  return COMMRT_OK;
+}
+
+int32_t HostOperands::store() {
+  for (size_t i = 0; i < operands.size(); ++i)
+    if (operands[i].isWritten() && operands[i].bytes() > 0)
+      if (int32_t status = commrt_copy(context, originals[i], operands[i].data, operands[i].bytes(),
+                                       COMMRT_COPY_TO_DEVICE, context->stream))
+        return status;
+  return COMMRT_OK;
+}
+
 int32_t commrt_compute(commrt_context *context, const char *name, int64_t numOperands, void *const *operands,
                        const int64_t *meta, int64_t costNs) {
   if (!context)
@@ -84,7 +126,14 @@ int32_t commrt_compute(commrt_context *context, const char *name, int64_t numOpe
     return fail(context, COMMRT_ERR_INVALID, "commrt_compute: a negative number of extra values");
   call.extra.assign(meta + 1, meta + 1 + meta[0]);
   int64_t begin = contextNs(context), realBegin = elapsedNs(context->job);
+  HostOperands onHost(context, all);
+  if (context->job->device)
+    if (int32_t status = onHost.fetch())
+      return status;
   Outcome outcome = run(call);
+  if (outcome == Outcome::ran && context->job->device)
+    if (int32_t status = onHost.store())
+      return status;
   if (outcome == Outcome::invalid)
     return fail(context, COMMRT_ERR_INVALID, "computation '" + std::string(name) + "': the operands do not fit it");
   if (outcome == Outcome::noMemory)

@@ -385,6 +385,7 @@ extern "C" COMMRT_API const commrt_backend *commrt_backend_entry(uint32_t versio
                                        combineMpi,
                                        abortMpi,
                                        describeMpi,
+                                       nullptr,
                                        nullptr};
   return version == COMMRT_BACKEND_ABI_VERSION ? &table : nullptr;
 }

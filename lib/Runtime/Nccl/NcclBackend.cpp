@@ -1,4 +1,4 @@
-//===- NcclBackend.cpp - Where a backend over NCCL plugs in -----------------------------------===//
+//===- NcclBackend.cpp - The table of the nccl backend ---===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,56 +6,333 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The table that libcommrt_nccl.so gives to the core. It finds NCCL and the CUDA runtime, checks their versions and the
-// devices, and says in one line what is missing. It carries no collectives: `open` refuses also where everything is
-// there, so no other function of the table is ever called; they refuse, too.
+// Opens NCCL, the CUDA runtime and a control plane, attaches ranks to devices, and ends both in an order in which
+// nothing is used after it is gone. Where something is missing, one line says what.
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Runtime/Backend.h"
 #include "Core/Text.h"
-#include "NcclSymbols.h"
+#include "NcclJob.h"
+#include <cstdlib>
+#include <cstring>
+#include <utility>
 
 using namespace commsched::runtime;
+
+/// From here on NCCL keeps the order of launches of all communicators on the device.
+static constexpr int launchOrderVersion = 22600;
+/// From here on several ranks may share a device, when NCCL_MULTI_RANK_GPU_ENABLE asks for it.
+static constexpr int sharedDeviceVersion = 23003;
+
+static NcclJob &jobOf(void *job) { return **static_cast<std::shared_ptr<NcclJob> *>(job); }
+
+static bool isSet(const char *name) {
+  const char *value = std::getenv(name);
+  return value && *value && std::strcmp(value, "0") != 0;
+}
+
+std::vector<NcclPeer *> NcclJob::attached() {
+  std::lock_guard<std::mutex> lock(mutex);
+  std::vector<NcclPeer *> result;
+  for (auto &peer : peers)
+    if (peer)
+      result.push_back(peer.get());
+  return result;
+}
+
+//===- The control plane's upcalls -----------------------------------------------------------===//
+
+static void controlFailed(void *context, int32_t status, int32_t rank, const char *message) {
+  auto &peer = *static_cast<NcclPeer *>(context);
+  peer.host->failed(peer.context, status, rank, message);
+  failPeer(peer, status);
+}
+
+/// It is given no works.
+static const commrt_host controlHost = {
+    sizeof(commrt_host), [](commrt_work *, int32_t, int64_t) {}, controlFailed,
+    [](const commrt_work *, char *text, size_t size) { return static_cast<int32_t>(copyText("", text, size)); },
+    [](commrt_work *, int32_t) {}};
+
+//===- Job -----------------------------------------------------------------------------------===//
+
+/// Why the devices are too few; empty if they are not.
+static std::string countDevices(const NcclJob &job) {
+  int devices = job.libraries.devices;
+  int32_t here = job.localRank < 0 ? job.ranks : job.control.localRank + 1;
+  bool mayShare = job.libraries.ncclVersion >= sharedDeviceVersion && isSet("NCCL_MULTI_RANK_GPU_ENABLE");
+  if (here <= devices || mayShare)
+    return "";
+  return "expected at least " + std::to_string(here) + " GPUs for the ranks of this machine, got " +
+         std::to_string(devices);
+}
 
 static int32_t openNccl(const commrt_backend_config *config, void **job, int32_t *ranks, int32_t *localRank,
                         char *message, size_t size) {
   *job = nullptr;
-  NcclLibraries libraries;
-  std::string text = libraries.load();
-  int32_t status = COMMRT_ERR_BACKEND;
-  if (text.empty()) {
-    status = COMMRT_ERR_UNSUPPORTED;
-    text = "NCCL " + ncclVersionText(libraries.ncclVersion) + " and " + std::to_string(libraries.devices) +
-           " GPUs are there, but this backend carries no collectives yet; use threads or mpi";
+  auto refuse = [&](int32_t status, const std::string &text) {
+    copyText(text, message, size);
+    return status;
+  };
+  auto result = std::make_shared<NcclJob>();
+  if (std::string text = result->libraries.load(); !text.empty())
+    return refuse(COMMRT_ERR_BACKEND, text);
+  result->timeoutNs = config->timeout_ns;
+  result->exact = isSet("COMMRT_NCCL_EXACT");
+  result->blocking = isSet("COMMRT_NCCL_BLOCKING");
+  result->isSerial = result->libraries.ncclVersion < launchOrderVersion;
+  if (const char *path = std::getenv("COMMRT_FLIGHT_RECORD"))
+    result->recordPath = path;
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+  std::string error;
+  if (int32_t status = result->control.open(*config, result->ranks, result->localRank, error))
+    return refuse(status, error);
+  if (error = countDevices(*result); !error.empty()) {
+    result->control.close();
+    return refuse(COMMRT_ERR_BACKEND, error);
   }
-  copyText(text, message, size);
+  result->peers.resize(result->ranks);
+  *ranks = result->ranks;
+  *localRank = result->localRank;
+  startWatchdog(*result);
+  *job = new std::shared_ptr<NcclJob>(std::move(result));
+  return COMMRT_OK;
+}
+
+/// Whether a thread of the process is still in NCCL.
+static bool isLost(NcclPeer &peer) {
+  std::lock_guard<std::mutex> lock(peer.mutex);
+  return peer.abort == NcclPeer::Abort::lost || peer.abort == NcclPeer::Abort::running;
+}
+
+/// Lets what is left on the stream end, as memory that is given back does. False: it does not.
+static bool finishStream(NcclPeer &peer, cudaStream *stream) {
+  constexpr std::chrono::microseconds pause(50);
+  constexpr std::chrono::seconds longest(10);
+  std::string error;
+  cudaEvent *event = stream ? recordEvent(peer, stream, error) : nullptr;
+  auto deadline = std::chrono::steady_clock::now() + longest;
+  int done = event ? 0 : 1;
+  while (event && (done = queryEvent(peer, event, error)) == 0 && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(pause);
+  return done == 1;
+}
+
+static void freePeer(NcclPeer &peer) {
+  const CudaApi &cuda = peer.job->cuda();
+  peer.enter();
+  bool isQuiet = true;
+  for (auto &group : peer.groups)
+    for (NcclLane *lane : {&group->messages, &group->collectives})
+      isQuiet &= finishStream(peer, lane->stream);
+  for (auto &[key, stream] : peer.streams)
+    isQuiet &= finishStream(peer, stream);
+  if (!isQuiet)
+    return; // what the device may still use stays
+  if (peer.newest) {
+    std::lock_guard<std::mutex> lock(peer.mutex);
+    dropFlightLocked(peer.newest);
+  }
+  for (auto &group : peer.groups)
+    for (NcclLane *lane : {&group->messages, &group->collectives}) {
+      if (lane->barrier)
+        cuda.free(lane->barrier);
+      if (lane->stream)
+        cuda.streamDestroy(lane->stream);
+    }
+  for (auto &[key, stream] : peer.streams)
+    if (stream)
+      cuda.streamDestroy(stream);
+  for (cudaEvent *event : peer.allEvents)
+    cuda.eventDestroy(event);
+  for (const PinnedBlock &block : peer.allPinned)
+    cuda.freeHost(block.data);
+}
+
+static void closeNccl(void *opaque) {
+  std::unique_ptr<std::shared_ptr<NcclJob>> holder(static_cast<std::shared_ptr<NcclJob> *>(opaque));
+  std::shared_ptr<NcclJob> job = *holder;
+  stopWatchdog(*job);
+  bool anyLost = false;
+  for (NcclPeer *peer : job->attached())
+    anyLost |= isLost(*peer);
+  job->control.close();
+  if (anyLost)
+    return; // what NCCL may still use stays
+  for (NcclPeer *peer : job->attached())
+    freePeer(*peer);
+  for (const NcclJob::Segment &segment : job->segments) {
+    segment.peer->enter();
+    if (segment.isNccl)
+      job->nccl().memFree(segment.base);
+    else
+      job->cuda().free(segment.base);
+  }
+}
+
+//===- Ranks ---------------------------------------------------------------------------------===//
+
+static int32_t attachNccl(void *opaque, int32_t rank, const commrt_host *host, void *context, void **result) {
+  NcclJob &job = jobOf(opaque);
+  auto peer = std::make_unique<NcclPeer>();
+  peer->job = &job;
+  peer->rank = rank;
+  peer->host = host;
+  peer->context = context;
+  peer->lastProgress = std::chrono::steady_clock::now();
+  int32_t local = job.localRank < 0 ? rank : job.control.localRank;
+  peer->device = local % job.libraries.devices;
+  if (job.cuda().setDevice(peer->device))
+    return COMMRT_ERR_BACKEND;
+  if (job.localRank < 0) {
+    std::lock_guard<std::mutex> lock(job.mutex);
+    if (!job.matcher)
+      job.matcher = std::make_unique<Matcher>(job.ranks, host);
+  }
+  if (int32_t status = job.control.backend->attach(job.control.state, rank, &controlHost, peer.get(), &peer->control))
+    return status;
+  *result = peer.get();
+  std::lock_guard<std::mutex> lock(job.mutex);
+  job.peers[rank] = std::move(peer);
+  return COMMRT_OK;
+}
+
+/// Whether anything of the rank is not complete.
+static bool hasOpen(NcclPeer &peer) {
+  std::lock_guard<std::mutex> lock(peer.mutex);
+  collectDone(peer);
+  for (NcclLane *lane : peer.lanes)
+    if (!lane->flights.empty())
+      return true;
+  return !peer.messages.empty() || !peer.grouped.empty();
+}
+
+/// What a stream waits for has been waited for, as far as the program can tell: it is let end.
+static void finishWaited(NcclPeer &peer) {
+  constexpr std::chrono::microseconds pause(50);
+  for (;;) {
+    {
+      std::lock_guard<std::mutex> lock(peer.mutex);
+      collectDone(peer);
+      bool isAny = false;
+      for (NcclLane *lane : peer.lanes)
+        for (NcclFlight *flight : lane->flights)
+          isAny |= !flight->waited.empty();
+      if (!isAny || peer.failing)
+        return;
+    }
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+/// Tells the ranks of this process that the rank has left, if that makes them fail.
+static void announceLeave(NcclPeer &peer, bool isOpen) {
+  if (!peer.job->matcher)
+    return;
+  Refusal refusal = peer.job->matcher->leave(peer.rank);
+  if (isOpen && refusal.status == COMMRT_OK)
+    refusal = {COMMRT_ERR_PEER, peer.rank, "left with collectives in flight"};
+  if (refusal.status == COMMRT_OK || peer.failing)
+    return;
+  for (NcclPeer *other : peer.job->attached())
+    if (other != &peer) {
+      other->host->failed(other->context, refusal.status, refusal.rank, refusal.text.c_str());
+      failPeer(*other, refusal.status);
+    }
+}
+
+static void detachNccl(void *opaque) {
+  auto &peer = *static_cast<NcclPeer *>(opaque);
+  if (peer.hasDetached)
+    return;
+  peer.hasDetached = true;
+  peer.enter();
+  NcclJob &job = *peer.job;
+  finishWaited(peer);
+  bool isOpen = hasOpen(peer);
+  announceLeave(peer, isOpen);
+  {
+    std::lock_guard<std::mutex> lock(peer.controlMutex);
+    job.control.backend->detach(std::exchange(peer.control, nullptr));
+  }
+  if (isOpen || peer.failing || !finalizeComms(peer))
+    cancelAll(peer, COMMRT_ERR_ABORTED);
+  std::lock_guard<std::mutex> lock(peer.mutex);
+  peer.isDone = true;
+}
+
+//===- The table -----------------------------------------------------------------------------===//
+
+static int32_t createNcclGroup(void *opaque, const char *name, const int32_t *members, int32_t size, int32_t index,
+                               void **group, char *message, size_t messageSize) {
+  std::string error;
+  NcclGroup *made = nullptr;
+  int32_t status = createGroup(*static_cast<NcclPeer *>(opaque), name, members, size, index, &made, error);
+  *group = made;
+  copyText(error, message, messageSize);
   return status;
 }
 
-static void doNothing(void *) {}
+static int32_t progressNccl(void *opaque) {
+  auto &peer = *static_cast<NcclPeer *>(opaque);
+  peer.enter();
+  flushMessages(peer);
+  const commrt_backend &control = *peer.job->control.backend;
+  if (control.flags & COMMRT_BACKEND_POLLED)
+    control.progress(peer.control);
+  std::lock_guard<std::mutex> lock(peer.mutex);
+  collectDone(peer);
+  return COMMRT_OK;
+}
 
-template <typename... Arguments> static int32_t refuse(Arguments...) { return COMMRT_ERR_UNSUPPORTED; }
+static int32_t combineNccl(void *opaque, void *value, int64_t bytes, commrt_combine_fn combine, int64_t timeoutNs,
+                           char *message, size_t size) {
+  auto &peer = *static_cast<NcclPeer *>(opaque);
+  peer.enter();
+  flushMessages(peer);
+  return peer.job->control.backend->combine(peer.control, value, bytes, combine, timeoutNs, message, size);
+}
+
+static void abortNccl(void *opaque, int32_t status, const char *message) {
+  auto &peer = *static_cast<NcclPeer *>(opaque);
+  for (NcclPeer *other : peer.job->attached()) {
+    if (other != &peer)
+      other->host->failed(other->context, status, peer.rank, message);
+    failPeer(*other, status);
+  }
+  tellOthers(peer, status, message);
+}
+
+static int32_t describeNccl(void *opaque, char *text, size_t size) {
+  copyText(describePeer(*static_cast<NcclPeer *>(opaque)), text, size);
+  return COMMRT_OK;
+}
+
+static commrt_backend makeTable(uint32_t flags) {
+  commrt_backend table = {};
+  table.abi_version = COMMRT_BACKEND_ABI_VERSION;
+  table.struct_size = sizeof(commrt_backend);
+  table.name = "nccl";
+  table.flags = flags | COMMRT_BACKEND_POLLED | COMMRT_BACKEND_DEVICE;
+  table.open = openNccl;
+  table.close = closeNccl;
+  table.attach = attachNccl;
+  table.detach = detachNccl;
+  table.group_create = createNcclGroup;
+  table.group_destroy = [](void *) {}; // with the rank
+  table.submit = [](void *group, commrt_work *work) { return submitWork(*static_cast<NcclGroup *>(group), work); };
+  table.progress = progressNccl;
+  table.combine = combineNccl;
+  table.abort = abortNccl;
+  table.describe = describeNccl;
+  table.segment_create = createNcclSegment;
+  table.device = &ncclDeviceOps;
+  return table;
+}
 
 extern "C" COMMRT_API const commrt_backend *commrt_backend_entry(uint32_t version) {
-  static const commrt_backend table = [] {
-    commrt_backend result = {};
-    result.abi_version = COMMRT_BACKEND_ABI_VERSION;
-    result.struct_size = sizeof(commrt_backend);
-    result.name = "nccl";
-    result.flags = COMMRT_BACKEND_PER_PROCESS;
-    result.open = openNccl;
-    result.close = doNothing;
-    result.attach = refuse;
-    result.detach = doNothing;
-    result.group_create = refuse;
-    result.group_destroy = doNothing;
-    result.submit = refuse;
-    result.progress = refuse;
-    result.combine = refuse;
-    result.abort = [](void *, int32_t, const char *) {};
-    result.describe = refuse;
-    return result;
-  }();
-  return version == COMMRT_BACKEND_ABI_VERSION ? &table : nullptr;
+  static const commrt_backend fast = makeTable(0), exact = makeTable(COMMRT_BACKEND_RANK_ORDER);
+  if (version != COMMRT_BACKEND_ABI_VERSION)
+    return nullptr;
+  return isSet("COMMRT_NCCL_EXACT") ? &exact : &fast;
 }

@@ -530,7 +530,8 @@ static commrt_backend makeTable(const char *name, uint32_t flags) {
           combineThreads,
           abortThreads,
           describeThreads,
-          createSegment};
+          createSegment,
+          nullptr};
 }
 
 const commrt_backend *commsched::runtime::threadsBackend() {

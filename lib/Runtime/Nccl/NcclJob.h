@@ -1,0 +1,258 @@
+//===- NcclJob.h - Ranks, groups and works of the nccl backend --------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// A rank has one communicator and one stream per group for collectives, and one more of each for messages. A start puts
+// work on a stream behind an event of the producer, and ends with an event that waits make their stream wait for.
+//
+// Locks, from the outer to the inner one: NcclPeer::issuing (who calls NCCL), NcclPeer::mutex (what is in flight), the
+// core's. Nothing of the control plane is called under NcclPeer::mutex.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#ifndef COMMSCHED_LIB_RUNTIME_NCCL_NCCLJOB_H
+#define COMMSCHED_LIB_RUNTIME_NCCL_NCCLJOB_H
+
+#include "CommSched/Runtime/Backend.h"
+#include "NcclControl.h"
+#include "NcclMatcher.h"
+#include "NcclSymbols.h"
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace commsched::runtime {
+struct NcclJob;
+struct NcclPeer;
+struct NcclGroup;
+struct NcclLane;
+
+/// A part of pinned host memory.
+struct PinnedBlock {
+  char *data = nullptr;
+  size_t bytes = 0;
+};
+
+/// What the host computes in the order of a stream: a reduction in the order of ranks, in pinned memory.
+struct HostReduction {
+  commrt_work how; ///< type, reduction, scale
+  std::vector<const void *> ins;
+  void *out;
+  int64_t count;
+};
+
+/// One launch on a lane: one work, or those of a coalesced list that share a communicator. It ends with an event.
+struct NcclFlight {
+  NcclPeer *peer;
+  NcclLane *lane;
+  cudaEvent *begin = nullptr, *done = nullptr;
+  std::chrono::steady_clock::time_point issued, begun;
+  bool hasBegun = false;
+  /// Not yet completed. Under the peer's mutex.
+  std::vector<commrt_work *> works;
+  /// Works that the core has not given back, and the lane's queue. Under the peer's mutex.
+  int32_t references = 1;
+  /// Streams that wait for `done` already. Own thread.
+  std::vector<void *> waited;
+  std::vector<PinnedBlock> pinned;
+  std::vector<std::unique_ptr<HostReduction>> reductions;
+};
+
+/// One line of the flight record.
+struct FlightEntry {
+  WorkCopy work;
+  int64_t number;
+  std::chrono::steady_clock::time_point issued, begun, done;
+  bool hasBegun, isDone;
+};
+
+/// The works of one communicator, in the order of its stream.
+struct NcclLane {
+  NcclGroup *group = nullptr;
+  ncclComm *comm = nullptr; ///< null for one member
+  cudaStream *stream = nullptr;
+  void *barrier = nullptr;                        ///< device memory of a barrier's element
+  std::map<std::pair<int, uint64_t>, int> scaled; ///< NCCL's operation by type and bits of the scale
+  int64_t started = 0;
+  std::deque<NcclFlight *> flights; ///< not done, oldest first. Under the peer's mutex
+  std::deque<FlightEntry> record;   ///< the last ones. Under the peer's mutex
+};
+
+struct NcclGroup {
+  NcclPeer *peer;
+  std::string name;
+  std::vector<int32_t> members; ///< ranks
+  int32_t index;
+  NcclLane collectives, messages;
+  Meeting *meeting = nullptr; ///< null where ranks are processes
+  int64_t size() const { return static_cast<int64_t>(members.size()); }
+};
+
+/// A work that was submitted and not yet put on its lane.
+struct PendingWork {
+  NcclGroup *group;
+  commrt_work *work;
+};
+
+/// One rank.
+struct NcclPeer {
+  NcclJob *job;
+  int32_t rank;
+  int device;
+  const commrt_host *host;
+  void *context;
+  std::mutex controlMutex; ///< abort may come from any thread, and not after detach
+  void *control = nullptr; ///< the control plane's peer; null once it is detached
+
+  // Own thread.
+  ncclComm *world = nullptr;
+  std::vector<std::unique_ptr<NcclGroup>> groups;
+  std::map<std::pair<int32_t, int32_t>, cudaStream *> streams;
+  bool isGrouping = false;
+  std::vector<PendingWork> grouped;  ///< between group_begin and group_end
+  std::vector<PendingWork> messages; ///< sends and receives that wait for more of them
+  NcclFlight *newest = nullptr;      ///< where only one group may be in flight: its last start
+  std::vector<std::pair<ncclComm *, void *>> windows;
+  PinnedBlock bounce[2];
+  cudaEvent *bounced[2] = {nullptr, nullptr};
+  bool hasDetached = false;
+
+  /// Held by who calls functions of NCCL that start or end something.
+  std::timed_mutex issuing;
+  bool isAborted = false; ///< under `issuing`: the communicators are gone
+
+  std::atomic<int32_t> failing{COMMRT_OK}; ///< the error that ends this rank's works
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<NcclLane *> lanes;
+  std::vector<cudaEvent *> spareEvents, allEvents;
+  std::vector<PinnedBlock> sparePinned, allPinned;
+  std::chrono::steady_clock::time_point lastProgress;
+  enum class Abort { none, running, returned, lost } abort = Abort::none;
+  std::chrono::steady_clock::time_point abortDeadline;
+  bool isQuiet = false; ///< after an abort: every work was completed or abandoned
+  bool isDone = false;  ///< left; the watchdog has nothing to do with it any more
+
+  /// "cudaMalloc failed: out of memory".
+  std::string cudaError(const char *what, int result) const;
+  std::string ncclError(const char *what, int result, ncclComm *comm) const;
+  /// Makes the rank's device the one of the calling thread.
+  void enter() const;
+};
+
+struct NcclJob : std::enable_shared_from_this<NcclJob> {
+  NcclLibraries libraries;
+  NcclControl control;
+  int32_t ranks = 1, localRank = -1;
+  int64_t timeoutNs = 0;
+  bool exact = false;               ///< reductions run in rank order, on the host
+  bool blocking = false;            ///< communicators block: for comparison
+  bool isSerial = false;            ///< NCCL cannot keep the launch order: one group in flight at a time
+  std::string recordPath;           ///< of flight records; empty: none are written
+  std::unique_ptr<Matcher> matcher; ///< where all ranks live in this process
+
+  std::mutex mutex;
+  std::vector<std::unique_ptr<NcclPeer>> peers; ///< by rank; null: not here. They live until close
+  struct Segment {
+    NcclPeer *peer;
+    void *base;
+    bool isNccl;
+  };
+  std::vector<Segment> segments;
+
+  // The watchdog.
+  std::mutex watchMutex;
+  std::condition_variable watchChanged;
+  bool isStopping = false, wasNotified = false;
+  std::thread watchdog;
+
+  std::vector<NcclPeer *> attached();
+  const NcclApi &nccl() const { return libraries.nccl; }
+  const CudaApi &cuda() const { return libraries.cuda; }
+};
+
+//===- Errors --------------------------------------------------------------------------------===//
+
+/// Ends the job on all ranks; `origin` is where it was noticed, `rank` where it began.
+void raiseError(NcclPeer &origin, int32_t status, int32_t rank, const std::string &message);
+/// Tells the ranks of other processes.
+void tellOthers(NcclPeer &origin, int32_t status, const std::string &message);
+/// The rank's works end with the error, soon, by the watchdog. Any thread, any locks but the watchdog's.
+void failPeer(NcclPeer &peer, int32_t status);
+
+//===- NcclEvents.cpp ------------------------------------------------------------------------===//
+
+/// An event of the pool; null with an error. Any thread.
+cudaEvent *takeEvent(NcclPeer &peer, std::string &error);
+void giveEvent(NcclPeer &peer, cudaEvent *event);
+/// The same with the peer's mutex held.
+void giveEventLocked(NcclPeer &peer, cudaEvent *event);
+/// Records an event of the pool on the stream; null with an error.
+cudaEvent *recordEvent(NcclPeer &peer, cudaStream *stream, std::string &error);
+/// What is put on the stream later waits for the event; an error text.
+std::string awaitEvent(NcclPeer &peer, cudaStream *stream, cudaEvent *event);
+/// 1: done, 0: not, -1: an error of the device, with its text.
+int queryEvent(NcclPeer &peer, cudaEvent *event, std::string &error);
+/// Pinned memory of at least `bytes`, of the pool. data is null with an error.
+PinnedBlock takePinned(NcclPeer &peer, size_t bytes, std::string &error);
+void givePinnedLocked(NcclPeer &peer, const PinnedBlock &block);
+/// The stream; the highest priority for communication.
+cudaStream *makeStream(NcclPeer &peer, bool isUrgent, std::string &error);
+
+//===- NcclComms.cpp -------------------------------------------------------------------------===//
+
+/// Calls NCCL's functions for groups; the text is empty or an error.
+int32_t createGroup(NcclPeer &peer, const char *name, const int32_t *members, int32_t size, int32_t index,
+                    NcclGroup **group, std::string &error);
+/// Waits until nothing of the communicator is in progress. A status with its text.
+int32_t settleComm(NcclPeer &peer, ncclComm *comm, std::string &error);
+/// Ends communicators on which nothing is in flight. False: they have to be aborted.
+bool finalizeComms(NcclPeer &peer);
+/// Ends communicators at once. Holds `issuing`; may take for ever in NCCL.
+void abortComms(NcclPeer &peer);
+
+//===- NcclStart.cpp -------------------------------------------------------------------------===//
+
+int32_t submitWork(NcclGroup &group, commrt_work *work);
+/// Puts the messages that wait for more of them on their lanes.
+void flushMessages(NcclPeer &peer);
+/// Puts works on their lanes, those of one communicator as one launch. Takes their completion on.
+void issueWorks(NcclPeer &peer, const std::vector<PendingWork> &works);
+/// Between the two, submitted works are kept; the second puts them on their lanes.
+int32_t beginGroup(NcclPeer &peer);
+int32_t endGroup(NcclPeer &peer);
+int32_t awaitWork(NcclPeer &peer, commrt_work *work, cudaStream *stream);
+void releaseWork(commrt_work *work);
+
+//===- NcclWatch.cpp -------------------------------------------------------------------------===//
+
+/// Completes what is done; the peer's mutex is held.
+void collectDone(NcclPeer &peer);
+void dropFlightLocked(NcclFlight *flight);
+void startWatchdog(NcclJob &job);
+void stopWatchdog(NcclJob &job);
+void notifyWatchdog(NcclJob &job);
+/// What the rank waits for, as text. Any thread.
+std::string describePeer(NcclPeer &peer);
+/// Ends all works of a rank that leaves. Own thread; blocks, at most as long as an abort may take.
+void cancelAll(NcclPeer &peer, int32_t status);
+
+/// The operations of the table.
+extern const commrt_device_ops ncclDeviceOps;
+int32_t createNcclSegment(void *peer, int64_t index, int64_t bytes, void **base, char *message, size_t size);
+} // namespace commsched::runtime
+
+#endif // COMMSCHED_LIB_RUNTIME_NCCL_NCCLJOB_H
