@@ -23,7 +23,7 @@ void CommDialect::registerAttributes() {
       >();
 }
 
-/// More ranks than any machine has; keeps products far from overflow.
+/// Exclusive limit of the number of ranks: no machine has as many, and products of two numbers below it fit in 64 bits.
 static constexpr int64_t kMaxRanks = int64_t(1) << 31;
 
 /// Parses `[1, 2, 3]`.
@@ -53,7 +53,8 @@ Attribute RanksAttr::parse(AsmParser &parser, Type) {
       return failure();
     int64_t size = ranks.size() - before;
     if (groupSize >= 0 && size != groupSize)
-      return parser.emitError(groupLoc) << "C2: groups of different sizes: " << groupSize << " and " << size;
+      return parser.emitError(groupLoc) << "C2: expected a group of " << groupSize << " ranks like the first, got "
+                                        << size;
     groupSize = size;
     return success();
   };
@@ -75,17 +76,16 @@ void RanksAttr::print(AsmPrinter &printer) const {
 LogicalResult RanksAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<int64_t> ranks,
                                 int64_t groupSize) {
   if (ranks.empty() || groupSize <= 0)
-    return emitError() << "C1: a group needs at least one rank";
+    return emitError() << "C1: expected at least one group, and at least one rank in each, got an empty list";
   int64_t world = ranks.size();
   if (world % groupSize != 0)
-    return emitError() << "C2: " << world << " ranks do not make groups of " << groupSize;
+    return emitError() << "C2: expected a multiple of the group size (" << groupSize << "), got " << world << " ranks";
   llvm::BitVector seen(world);
   for (int64_t rank : ranks) {
     if (rank < 0 || rank >= world)
-      return emitError() << "C3: the groups must partition ranks 0.." << world - 1 << ", but rank " << rank
-                         << " is listed";
+      return emitError() << "C3: expected ranks from 0 to " << world - 1 << ", got " << rank;
     if (seen.test(rank))
-      return emitError() << "C3: rank " << rank << " is listed twice";
+      return emitError() << "C3: rank " << rank << " appears twice";
     seen.set(rank);
   }
   return success();
@@ -105,7 +105,7 @@ Attribute IotaAttr::parse(AsmParser &parser, Type) {
   if (parser.parseLess() || parseIntegers(parser, shape))
     return {};
   if (shape.size() != 2) {
-    parser.emitError(loc) << "C1: expected [groups, size]";
+    parser.emitError(loc) << "C1: expected two numbers, [groups, size], got " << shape.size();
     return {};
   }
   if (succeeded(parser.parseOptionalKeyword("from"))) {
@@ -141,22 +141,25 @@ void IotaAttr::print(AsmPrinter &printer) const {
 LogicalResult IotaAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t groups, int64_t size,
                                ArrayRef<int64_t> dims, ArrayRef<int64_t> perm) {
   if (groups <= 0 || size <= 0 || groups >= kMaxRanks || size >= kMaxRanks || groups * size >= kMaxRanks)
-    return emitError() << "C1: " << groups << " groups of " << size << " ranks: expected positive numbers below 2^31";
+    return emitError() << "C1: expected positive numbers with a product below 2^31, got " << groups << " groups of "
+                       << size << " ranks";
   int64_t product = 1;
   for (int64_t dim : dims) {
     if (dim <= 0 || dim >= kMaxRanks || product * dim >= kMaxRanks)
-      return emitError() << "C1: dimension " << dim << ": expected positive numbers with a product below 2^31";
+      return emitError() << "C1: expected positive dimensions with a product below 2^31, got dimension " << dim;
     product *= dim;
   }
   if (product != groups * size)
-    return emitError() << "C1: " << groups << " groups of " << size << " ranks are not the " << product
-                       << " ranks of the dimensions";
+    return emitError() << "C1: expected as many ranks as the product of the dimensions (" << product << "), got "
+                       << groups << " groups of " << size;
   if (perm.size() != dims.size())
-    return emitError() << "C2: a permutation of " << dims.size() << " axes expected";
+    return emitError() << "C2: expected a permutation of " << dims.size() << " axes, got " << perm.size() << " entries";
   llvm::BitVector seen(perm.size());
   for (int64_t axis : perm) {
-    if (axis < 0 || axis >= static_cast<int64_t>(perm.size()) || seen.test(axis))
-      return emitError() << "C2: axis " << axis << " is out of range or listed twice";
+    if (axis < 0 || axis >= static_cast<int64_t>(perm.size()))
+      return emitError() << "C2: expected axes from 0 to " << perm.size() - 1 << ", got " << axis;
+    if (seen.test(axis))
+      return emitError() << "C2: axis " << axis << " appears twice";
     seen.set(axis);
   }
   return success();
@@ -167,7 +170,8 @@ int64_t IotaAttr::getNumGroups() const { return getGroups(); }
 int64_t IotaAttr::getGroupSize() const { return getSize(); }
 
 int64_t IotaAttr::getRank(int64_t group, int64_t index) const {
-  // Row-major place in the transposed array -> coordinates -> row-major place in the original one.
+  // Convert the row-major place in the transposed array to coordinates, then to the row-major place in the original
+  // array.
   int64_t place = group * getSize() + index;
   SmallVector<int64_t, 4> coordinates(getDims().size());
   for (int64_t axis : llvm::reverse(getPerm())) {
@@ -189,6 +193,6 @@ LogicalResult CostAttr::verify(function_ref<InFlightDiagnostic()> emitError, std
                                std::optional<int64_t> time) {
   for (std::optional<int64_t> value : {flops, bytes, workspace, time})
     if (value && *value < 0)
-      return emitError() << "C1: negative cost " << *value;
+      return emitError() << "C1: expected non-negative numbers, got " << *value;
   return success();
 }

@@ -1,4 +1,4 @@
-//===- CommCanonicalize.cpp - Canonicalizations that are always right -------------------------===//
+//===- CommCanonicalize.cpp - Canonicalizations that need no cost model -----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,9 +6,9 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Repeated waits, collectives that move nothing, and members of coalesced collectives that nobody reads. What a rule
-// drops has to be dropped by every rank of the group, so a rule may look at types, symbols and uses only: constants may
-// differ between the modules of the ranks. A future that escapes its function is never touched.
+// The patterns fold repeated waits, collectives that move no data, and unused members of coalesced collectives. Every
+// rank of the group must drop the same collectives. A pattern therefore looks only at types, symbols and uses, because
+// constants may differ between the modules of the ranks. No pattern touches a future that escapes its function.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -24,7 +24,7 @@ using namespace commsched::comm;
 
 namespace {
 
-/// All users of a future, if all are waits.
+/// All users of a future if they are all waits; none otherwise.
 std::optional<SmallVector<WaitOp>> getWaits(Value future) {
   SmallVector<WaitOp> waits;
   for (Operation *user : future.getUsers()) {
@@ -36,9 +36,9 @@ std::optional<SmallVector<WaitOp>> getWaits(Value future) {
   return waits;
 }
 
-/// Whether the storage of a tensor, itself or through a view, may be written by an operation that says so. Gives up,
-/// and says yes, after a few hundred uses.
+/// Returns true if a StorageOpInterface operation may write the storage of a tensor, directly or through a view.
 bool mayBeWritten(Value value) {
+  // Maximum number of uses visited; beyond it the answer is true. It bounds the cost of one query.
   constexpr int kMaxUses = 512;
   SmallVector<Value> worklist{value};
   llvm::SmallPtrSet<Value, 8> seen;
@@ -74,13 +74,14 @@ bool mayBeWritten(Value value) {
   return false;
 }
 
-/// Whether `first` keeps every buffer that `second` keeps, so that the buffers live as long without `second`.
+/// Returns true if `first` keeps every buffer that `second` keeps, so that removing `second` leaves no buffer
+/// unprotected.
 bool keepsAll(WaitOp first, WaitOp second) {
   return llvm::all_of(second.getInflight(),
                       [&](Value buffer) { return llvm::is_contained(first.getInflight(), buffer); });
 }
 
-/// A second wait of one future in one block gives the values of the first.
+/// Replaces a second wait of one future in one block by the values of the first.
 struct FoldRepeatedWaits : public OpRewritePattern<WaitOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -107,7 +108,7 @@ struct FoldRepeatedWaits : public OpRewritePattern<WaitOp> {
   }
 };
 
-/// Whether value i of a start is its input i when the rank is alone in its group or there is no data.
+/// Returns true if value i of a start equals its input i when the rank is alone in its group or there is no data.
 bool isIdentityKind(CollectiveOpInterface start) {
   if (auto permute = dyn_cast<PermuteOp>(*start))
     return permute.getPairs() == ArrayRef<int64_t>({0, 0});
@@ -119,7 +120,7 @@ bool isIdentityKind(CollectiveOpInterface start) {
   return scale && scale.getValue().isExactlyValue(1.0);
 }
 
-/// Whether member `index` of a start may be replaced by its input, whose bits it has.
+/// Returns true if value `index` of a start, which equals its input, may be replaced by that input.
 bool canForward(CollectiveOpInterface start, ArrayRef<WaitOp> waits, unsigned index) {
   Value input = start.getCollectiveInputs()[index];
   Type type = cast<FutureType>(start.getCollectiveFuture().getType()).getTypes()[index];
@@ -131,7 +132,7 @@ bool canForward(CollectiveOpInterface start, ArrayRef<WaitOp> waits, unsigned in
          llvm::none_of(waits, [&](WaitOp wait) { return mayBeWritten(wait.getValues()[index]); });
 }
 
-/// A collective over groups of one rank gives its inputs.
+/// Replaces a collective over groups of one rank by its inputs.
 struct FoldSingleRank : public OpInterfaceRewritePattern<CollectiveOpInterface> {
   using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
 
@@ -140,14 +141,14 @@ struct FoldSingleRank : public OpInterfaceRewritePattern<CollectiveOpInterface> 
       return failure();
     std::optional<SmallVector<WaitOp>> waits = getWaits(start.getCollectiveFuture());
     if (!waits || waits->empty())
-      return rewriter.notifyMatchFailure(start, "the future escapes, or nobody waits for it");
+      return rewriter.notifyMatchFailure(start, "the future escapes or has no wait");
     auto group = SymbolTable::lookupNearestSymbolFrom<GroupOp>(start, start.getGroupAttr());
     if (!group || group.getGroupSize() != 1)
-      return rewriter.notifyMatchFailure(start, "not alone in the group");
+      return rewriter.notifyMatchFailure(start, "the group has more than one rank");
     unsigned numValues = cast<FutureType>(start.getCollectiveFuture().getType()).getTypes().size();
     for (unsigned index = 0; index < numValues; ++index)
       if (!canForward(start, *waits, index))
-        return rewriter.notifyMatchFailure(start, "a value is not its input, or may be written");
+        return rewriter.notifyMatchFailure(start, "a value differs from its input, or may be written");
     SmallVector<Value> inputs(start.getCollectiveInputs());
     for (WaitOp wait : *waits)
       rewriter.replaceOp(wait, ValueRange(inputs).take_front(numValues));
@@ -156,17 +157,19 @@ struct FoldSingleRank : public OpInterfaceRewritePattern<CollectiveOpInterface> 
   }
 };
 
-/// Whether a wait may move members in and out: a collective that every rank of the group starts alike.
+/// Returns true if every rank of the group starts this collective with the same members, so that all drop the same.
 bool isSymmetricKind(CollectiveOpInterface start) {
   if (auto allToAll = dyn_cast<AllToAllOp>(*start))
     return !allToAll.hasSplits();
   return isa<AllGatherOp, ReduceScatterOp, AllReduceOp, BroadcastOp, ReduceOp, GatherOp, ScatterOp>(*start);
 }
 
-/// What is left of the members of a coalesced start.
+/// The members of a coalesced start that are not dropped.
 struct MemberPlan {
-  /// Members that stay, and those of no bytes, whose values become their inputs.
-  SmallVector<unsigned> kept, forwarded;
+  /// Members that stay in the start.
+  SmallVector<unsigned> kept;
+  /// Members of zero bytes. Their inputs replace their values.
+  SmallVector<unsigned> forwarded;
 };
 
 MemberPlan planMembers(CollectiveOpInterface start, ArrayRef<WaitOp> waits) {
@@ -183,8 +186,8 @@ MemberPlan planMembers(CollectiveOpInterface start, ArrayRef<WaitOp> waits) {
   return plan;
 }
 
-/// Members of a coalesced start on tensors that nobody reads, or that have no bytes, are dropped; a collective is never
-/// dropped for not being read.
+/// Drops the members of a coalesced start on tensors that have no reader or no bytes. A whole collective is never
+/// dropped because its results are unused.
 struct DropMembers : public OpInterfaceRewritePattern<CollectiveOpInterface> {
   using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
 
@@ -196,7 +199,7 @@ struct DropMembers : public OpInterfaceRewritePattern<CollectiveOpInterface> {
       return failure();
     std::optional<SmallVector<WaitOp>> waits = getWaits(future);
     if (!waits || waits->empty())
-      return rewriter.notifyMatchFailure(start, "the future escapes, or nobody waits for it");
+      return rewriter.notifyMatchFailure(start, "the future escapes or has no wait");
     MemberPlan plan = planMembers(start, *waits);
     if (plan.kept.size() == types.size() || (plan.kept.empty() && plan.forwarded.size() != types.size()))
       return failure();
@@ -218,7 +221,7 @@ struct DropMembers : public OpInterfaceRewritePattern<CollectiveOpInterface> {
         for (auto [place, index] : llvm::enumerate(plan.kept))
           values[index] = narrow.getValues()[place];
       }
-      // The others have no uses.
+      // The other values have no uses.
       for (auto [value, result] : llvm::zip_equal(values, wait.getValues()))
         if (value)
           rewriter.replaceAllUsesWith(result, value);
@@ -239,7 +242,7 @@ struct DropMembers : public OpInterfaceRewritePattern<CollectiveOpInterface> {
   }
 
 private:
-  /// The operand segments after operands were erased: inputs only.
+  /// Sets the operand segments after inputs were erased.
   static void setNumInputs(CollectiveOpInterface start, int32_t numInputs) {
     auto segments = llvm::to_vector(start->getAttrOfType<DenseI32ArrayAttr>("operandSegmentSizes").asArrayRef());
     segments.front() = numInputs;
@@ -247,8 +250,8 @@ private:
   }
 };
 
-/// Splits that are constants go to the static list. The exchange stays as it is, so that ranks with other constants may
-/// do otherwise. A constant that the verifier would refuse stays an operand: the runtime says what is wrong with it.
+/// Moves splits that are constants to the static list. The exchange itself does not change, because other ranks may
+/// have other constants. A constant that the verifier would refuse stays an operand, and the runtime reports the error.
 struct FoldConstantSplits : public OpRewritePattern<AllToAllOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -280,7 +283,7 @@ struct FoldConstantSplits : public OpRewritePattern<AllToAllOp> {
   }
 
 private:
-  /// Folds what is constant. False if nothing is, or if the verifier would refuse the list.
+  /// Folds the constant splits. Returns false if there are none, or if the verifier would refuse the list.
   static bool fold(SmallVectorImpl<OpFoldResult> &splits, ArrayRef<Type> types, int64_t dim) {
     if (failed(foldDynamicIndexList(splits, /*onlyNonNegative=*/true)))
       return false;

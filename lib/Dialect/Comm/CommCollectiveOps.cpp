@@ -6,14 +6,15 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The numbered constraints of CommCollectiveOps.td. What needs the group's size is checked when symbols are resolved
-// (verifyGroupUse), the rest by the operations' own verifiers.
+// The numbered constraints of CommCollectiveOps.td. Constraints on the group's size are checked when symbols are
+// resolved (verifyGroupUse). The operations' own verifiers check all other constraints.
 //
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "llvm/ADT/SmallSet.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -33,57 +34,62 @@ LogicalResult comm::detail::verifySameContainers(Operation *op, StringRef constr
   bool memrefs =
       llvm::any_of(first, llvm::IsaPred<BaseMemRefType>) || llvm::any_of(second, llvm::IsaPred<BaseMemRefType>);
   if (tensors && memrefs)
-    return op->emitOpError() << constraint << ": tensors and memrefs are mixed";
+    return op->emitOpError() << constraint << ": expected only tensors or only memrefs, got both";
   return success();
 }
 
-/// C5: on memrefs a destination is given, with the future's types.
+/// C5: a collective on memrefs has destinations, and destinations have the types of the future's values.
 static LogicalResult verifyDests(CollectiveOpInterface op) {
   ArrayRef<Type> values = valueTypes(op);
   OperandRange dests = op.getCollectiveDests();
   if (!dests.empty() && dests.size() != values.size())
-    return op->emitOpError() << "C1: " << dests.size() << " destinations for " << values.size()
-                             << " values of the future";
-  for (auto [dest, value] : llvm::zip(dests, values))
-    if (dest.getType() != value)
-      return op->emitOpError() << "C5: a destination of type " << dest.getType() << " for a value of type " << value;
+    return op->emitOpError() << "C1: expected one destination per value of the future (" << values.size() << "), got "
+                             << dests.size();
+  for (auto [index, dest] : llvm::enumerate(dests))
+    if (dest.getType() != values[index])
+      return op->emitOpError() << "C5: expected destination #" << index << " of type " << values[index] << ", got "
+                               << dest.getType();
   if (dests.empty() && llvm::any_of(values, llvm::IsaPred<MemRefType>))
-    return op->emitOpError() << "C5: a collective on memrefs needs destinations";
+    return op->emitOpError() << "C5: expected destinations for a collective on memrefs, got none";
   return comm::detail::verifySameContainers(op, "C5", op.getCollectiveInputs().getTypes(), values);
 }
 
-/// C1, C4 and C5: as many values as inputs, matching element types, destinations.
+/// C1, C4 and C5: one value per input, equal element types, and destinations.
 static LogicalResult verifyMembers(CollectiveOpInterface op) {
   ArrayRef<Type> values = valueTypes(op);
   OperandRange inputs = op.getCollectiveInputs();
-  if (inputs.empty() || inputs.size() != values.size())
-    return op->emitOpError() << "C1: " << inputs.size() << " inputs for " << values.size() << " values of the future";
-  for (auto [input, value] : llvm::zip(inputs, values))
+  if (inputs.empty())
+    return op->emitOpError() << "C1: expected at least one input, got none";
+  if (inputs.size() != values.size())
+    return op->emitOpError() << "C1: expected one input per value of the future (" << values.size() << "), got "
+                             << inputs.size();
+  for (auto [index, input, value] : llvm::enumerate(inputs, values))
     if (elementType(input.getType()) != elementType(value))
-      return op->emitOpError() << "C4: an input of " << elementType(input.getType()) << " for a value of "
-                               << elementType(value);
+      return op->emitOpError() << "C4: expected input #" << index << " with the element type of its value ("
+                               << elementType(value) << "), got " << elementType(input.getType());
   return verifyDests(op);
 }
 
-/// C2: a dimension of every input.
+/// C2: `dim` is a dimension of every input.
 static LogicalResult verifyDim(CollectiveOpInterface op, int64_t dim, StringRef name = "dim") {
   for (Value input : op.getCollectiveInputs()) {
     int64_t rank = cast<ShapedType>(input.getType()).getRank();
     if (dim < 0 || dim >= rank)
-      return op->emitOpError() << "C2: '" << name << "' " << dim << " is no dimension of " << input.getType();
+      return op->emitOpError() << "C2: '" << name << "' (" << dim << ") is out of range for " << input.getType();
   }
   return success();
 }
 
-/// C3: equal shapes of inputs and values; dynamic sizes match any.
+/// C3: each value has the shape of its input. A dynamic size matches any size.
 static LogicalResult verifySameShapes(CollectiveOpInterface op) {
-  for (auto [input, value] : llvm::zip(op.getCollectiveInputs(), valueTypes(op)))
+  for (auto [index, input, value] : llvm::enumerate(op.getCollectiveInputs(), valueTypes(op)))
     if (failed(verifyCompatibleShape(input.getType(), value)))
-      return op->emitOpError() << "C3: an input of type " << input.getType() << " for a value of type " << value;
+      return op->emitOpError() << "C3: expected value #" << index << " to have the shape of its input, "
+                               << input.getType() << ", got " << value;
   return success();
 }
 
-/// Whether elements of this type can be combined by this kind.
+/// Returns true if the reduction combines elements of this type.
 static bool canReduce(ReductionKind kind, Type element) {
   bool ordered = kind == ReductionKind::min || kind == ReductionKind::max;
   bool divides = kind == ReductionKind::avg || kind == ReductionKind::scaled_sum;
@@ -96,19 +102,20 @@ static bool canReduce(ReductionKind kind, Type element) {
   return isa<FloatType>(element);
 }
 
-/// C7 of reductions: scale, and what the element types allow.
+/// C7 of reductions: `scale` is present exactly for scaled_sum, and the reduction combines the element types.
 static LogicalResult verifyReduction(CollectiveOpInterface op, ReductionKind kind, bool hasScale) {
   if (hasScale != (kind == ReductionKind::scaled_sum))
-    return op->emitOpError() << "C7: 'scale' is for scaled_sum, and scaled_sum needs it";
+    return op->emitOpError() << "C7: expected " << (hasScale ? "no 'scale' with " : "'scale' with ")
+                             << stringifyReductionKind(kind) << ", got " << (hasScale ? "one" : "none");
   for (Value input : op.getCollectiveInputs())
     if (!canReduce(kind, elementType(input.getType())))
-      return op->emitOpError() << "C7: " << stringifyReductionKind(kind) << " cannot combine elements of type "
-                               << elementType(input.getType());
+      return op->emitOpError() << "C7: expected an element type that " << stringifyReductionKind(kind)
+                               << " combines, got " << elementType(input.getType());
   return success();
 }
 
 //===-----------------------------------------------------------------------------------------===//
-// What one operation alone can say
+// Verifiers of one operation
 //===-----------------------------------------------------------------------------------------===//
 
 LogicalResult AllGatherOp::verify() {
@@ -125,16 +132,18 @@ LogicalResult AllReduceOp::verify() {
       failed(verifyReduction(*this, getReduction(), getScale().has_value())))
     return failure();
   if (getOneShot() && getReduction() != ReductionKind::sum)
-    return emitOpError() << "C8: 'one_shot' is for sum only";
+    return emitOpError() << "C8: expected sum with 'one_shot', got " << stringifyReductionKind(getReduction());
   if (getOneShot())
-    for (Value dest : getDests())
+    for (auto [index, dest] : llvm::enumerate(getDests()))
       if (llvm::is_contained(getInputs(), dest))
-        return emitOpError() << "C9: 'one_shot' writes an input, which the other ranks read meanwhile";
+        return emitOpError() << "C9: expected destinations other than the inputs with 'one_shot', got an input as "
+                                "destination #"
+                             << index << ", which other ranks may still read";
   return success();
 }
 
-/// C7 and C8 of one list of splits: as many operands as the list has places for, no negative entry, and where nothing
-/// is left to the run time the sum is the dimension's size.
+/// C7 and C8 of one list of splits: one operand per dynamic entry, and no negative entry. If all entries are constants,
+/// their sum is the size of the dimension.
 static LogicalResult verifySplits(AllToAllOp op, StringRef which, std::optional<ArrayRef<int64_t>> splits,
                                   ValueRange operands, ArrayRef<Type> types) {
   int64_t places = splits ? llvm::count(*splits, ShapedType::kDynamic) : 0;
@@ -148,28 +157,29 @@ static LogicalResult verifySplits(AllToAllOp op, StringRef which, std::optional<
     if (ShapedType::isDynamic(split))
       continue;
     if (split < 0)
-      return op.emitOpError() << "C7: a negative split";
+      return op.emitOpError() << "C7: expected non-negative " << which << " splits, got " << split;
     if (llvm::AddOverflow(sum, split, sum))
-      return op.emitOpError() << "C8: the " << which << " splits add up to more than 2^63";
+      return op.emitOpError() << "C8: expected " << which << " splits that add up to less than 2^63, got more";
   }
   if (places > 0)
     return success();
   for (Type type : types) {
     int64_t size = cast<ShapedType>(type).getDimSize(op.getSplitDim());
     if (!ShapedType::isDynamic(size) && size != sum)
-      return op.emitOpError() << "C8: the " << which << " splits add up to " << sum << ", the dimension is " << size;
+      return op.emitOpError() << "C8: expected " << which << " splits that add up to the dimension's size (" << size
+                              << "), got " << sum;
   }
   return success();
 }
 
-/// C3 of an exchange with splits: inputs and values agree in all dimensions but the one that is split.
+/// C3 of an exchange with splits: an input and its value differ at most in the dimension that is split.
 static LogicalResult verifyOtherDims(AllToAllOp op) {
-  for (auto [input, value] : llvm::zip(op.getInputs(), valueTypes(op))) {
+  for (auto [index, input, value] : llvm::enumerate(op.getInputs(), valueTypes(op))) {
     SmallVector<int64_t> expected(cast<ShapedType>(input.getType()).getShape());
     expected[op.getSplitDim()] = ShapedType::kDynamic;
     if (failed(verifyCompatibleShape(expected, cast<ShapedType>(value).getShape())))
-      return op.emitOpError() << "C3: an input of type " << input.getType() << " for a value of type " << value
-                              << ": they may differ in dimension " << op.getSplitDim() << " only";
+      return op.emitOpError() << "C3: expected value #" << index << " to differ from its input, " << input.getType()
+                              << ", in dimension " << op.getSplitDim() << " only, got " << value;
   }
   return success();
 }
@@ -179,9 +189,11 @@ LogicalResult AllToAllOp::verify() {
       failed(verifyDim(*this, getConcatDim(), "concat")))
     return failure();
   if (hasSplits() != getStaticOutputSplits().has_value())
-    return emitOpError() << "C7: input and output splits go together";
+    return emitOpError() << "C7: expected input and output splits, got only " << (hasSplits() ? "input" : "output")
+                         << " splits";
   if (hasSplits() && getSplitDim() != getConcatDim())
-    return emitOpError() << "C7: splits need equal split and concat dimensions";
+    return emitOpError() << "C7: expected equal split and concat dimensions for an exchange with splits, got "
+                         << getSplitDim() << " and " << getConcatDim();
   if (hasSplits() && failed(verifyOtherDims(*this)))
     return failure();
   SmallVector<Type> inputs(getInputs().getTypes());
@@ -214,24 +226,25 @@ LogicalResult PermuteOp::verify() {
   if (failed(verifyMembers(*this)) || failed(verifySameShapes(*this)))
     return failure();
   if (getPairs().size() % 2 != 0)
-    return emitOpError() << "C7: 'pairs' needs an even number of places";
+    return emitOpError() << "C7: expected an even number of places in 'pairs', got " << getPairs().size();
   llvm::SmallSet<int64_t, 8> sources, targets;
   for (auto [index, place] : llvm::enumerate(getPairs()))
     if (!(index % 2 ? targets : sources).insert(place).second)
-      return emitOpError() << "C8: place " << place << " is twice a " << (index % 2 ? "target" : "source");
+      return emitOpError() << "C8: place " << place << " appears twice as a " << (index % 2 ? "target" : "source");
   return success();
 }
 
-/// C7 of sends and receives.
+/// C7 of sends and receives: the tag is not negative.
 static LogicalResult verifyTag(Operation *op, int64_t tag) {
   if (tag < 0)
-    return op->emitOpError() << "C7: 'tag' " << tag << " is negative";
+    return op->emitOpError() << "C7: expected a non-negative 'tag', got " << tag;
   return success();
 }
 
 LogicalResult SendOp::verify() {
   if (!getDests().empty() || !valueTypes(*this).empty())
-    return emitOpError() << "C1: a send has no destinations and an empty future";
+    return emitOpError() << "C1: expected no destinations and an empty future, got " << getDests().size()
+                         << " destinations and " << valueTypes(*this).size() << " values";
   if (failed(verifyTag(*this, getTag())))
     return failure();
   return comm::detail::verifySameContainers(*this, "C5", getInputs().getTypes(), {});
@@ -239,80 +252,106 @@ LogicalResult SendOp::verify() {
 
 LogicalResult RecvOp::verify() {
   if (!getInputs().empty() || valueTypes(*this).empty())
-    return emitOpError() << "C1: a recv has no inputs and at least one value";
+    return emitOpError() << "C1: expected no inputs and at least one value in the future, got " << getInputs().size()
+                         << " inputs and " << valueTypes(*this).size() << " values";
   return failure(failed(verifyTag(*this, getTag())) || failed(verifyDests(*this)));
 }
 
 LogicalResult BarrierOp::verify() {
   if (!getInputs().empty() || !getDests().empty() || !valueTypes(*this).empty())
-    return emitOpError() << "C1: a barrier has no inputs, no destinations and an empty future";
+    return emitOpError() << "C1: expected no inputs, no destinations and an empty future, got " << getInputs().size()
+                         << " inputs, " << getDests().size() << " destinations and " << valueTypes(*this).size()
+                         << " values";
   return success();
 }
 
 //===-----------------------------------------------------------------------------------------===//
-// What needs the group
+// Constraints on the group
 //===-----------------------------------------------------------------------------------------===//
 
-/// C3: `value` is `input` with `grow` multiplied and `shrink` divided by `size` (-1: none).
-static LogicalResult verifyScaledShapes(CollectiveOpInterface op, int64_t grow, int64_t shrink, int64_t size) {
+/// Emits an error at `op` with a note that points at the group.
+static InFlightDiagnostic emitGroupError(Operation *op, GroupOp group) {
+  InFlightDiagnostic diagnostic = op->emitOpError();
+  diagnostic.attachNote(group.getLoc()) << "the group has " << group.getGroupSize() << " ranks";
+  return diagnostic;
+}
+
+/// Sizes of a shape, separated by "x"; "?" stands for a dynamic size.
+static std::string formatShape(ArrayRef<int64_t> shape) {
+  return llvm::join(
+      llvm::map_range(
+          shape, [](int64_t size) { return ShapedType::isDynamic(size) ? std::string("?") : std::to_string(size); }),
+      "x");
+}
+
+/// C3: each value has the shape of its input, with dimension `grow` multiplied and dimension `shrink` divided by the
+/// group's size. -1 stands for no dimension.
+static LogicalResult verifyScaledShapes(CollectiveOpInterface op, int64_t grow, int64_t shrink, GroupOp group) {
+  int64_t size = group.getGroupSize();
   for (auto [inputValue, valueType] : llvm::zip(op.getCollectiveInputs(), valueTypes(op))) {
     auto input = cast<ShapedType>(inputValue.getType()), value = cast<ShapedType>(valueType);
     SmallVector<int64_t> expected(input.getShape());
     if (shrink >= 0 && !ShapedType::isDynamic(expected[shrink])) {
       if (expected[shrink] % size != 0)
-        return op->emitOpError() << "C3: dimension " << shrink << " of " << input << " does not divide by the " << size
-                                 << " ranks of the group";
+        return emitGroupError(op, group) << "C3: expected dimension " << shrink << " of " << input
+                                         << " to be a multiple of the group's size (" << size << "), got "
+                                         << expected[shrink];
       expected[shrink] /= size;
     }
-    bool tooLarge =
-        grow >= 0 && !ShapedType::isDynamic(expected[grow]) && llvm::MulOverflow(expected[grow], size, expected[grow]);
-    if (tooLarge || failed(verifyCompatibleShape(expected, value.getShape())))
-      return op->emitOpError() << "C3: an input of type " << input << " over " << size
-                               << " ranks does not give a value of type " << value;
+    if (grow >= 0 && !ShapedType::isDynamic(expected[grow]) && llvm::MulOverflow(expected[grow], size, expected[grow]))
+      return emitGroupError(op, group) << "C3: expected dimension " << grow << " of " << input
+                                       << ", times the group's size (" << size << "), to be less than 2^63, got more";
+    if (failed(verifyCompatibleShape(expected, value.getShape())))
+      return emitGroupError(op, group) << "C3: expected a value of shape " << formatShape(expected) << " from " << input
+                                       << " over " << size << " ranks, got " << value;
   }
   return success();
 }
 
-static LogicalResult verifyPlace(Operation *op, StringRef constraint, StringRef name, int64_t place, int64_t size) {
-  if (place < 0 || place >= size)
-    return op->emitOpError() << constraint << ": '" << name << "' " << place << " is no place in a group of " << size;
+/// Checks that `place` is at least 0 and less than the group's size.
+static LogicalResult verifyPlace(Operation *op, StringRef constraint, StringRef name, int64_t place, GroupOp group) {
+  if (place < 0 || place >= group.getGroupSize())
+    return emitGroupError(op, group) << constraint << ": expected '" << name << "' from 0 to "
+                                     << group.getGroupSize() - 1 << ", got " << place;
   return success();
 }
 
-static LogicalResult verifyAllToAllUse(AllToAllOp op, int64_t size) {
+/// C3 without splits, C7 with splits.
+static LogicalResult verifyAllToAllUse(AllToAllOp op, GroupOp group) {
   if (!op.hasSplits())
-    return verifyScaledShapes(op, op.getConcatDim(), op.getSplitDim(), size);
-  if (static_cast<int64_t>(op.getStaticInputSplits()->size()) != size ||
-      static_cast<int64_t>(op.getStaticOutputSplits()->size()) != size)
-    return op.emitOpError() << "C7: one split per rank expected, the group has " << size;
+    return verifyScaledShapes(op, op.getConcatDim(), op.getSplitDim(), group);
+  int64_t numInputs = op.getStaticInputSplits()->size(), numOutputs = op.getStaticOutputSplits()->size();
+  if (numInputs != group.getGroupSize() || numOutputs != group.getGroupSize())
+    return emitGroupError(op, group) << "C7: expected one split per rank of the group (" << group.getGroupSize()
+                                     << "), got " << numInputs << " input splits and " << numOutputs
+                                     << " output splits";
   return success();
 }
 
 LogicalResult comm::detail::verifyGroupUse(CollectiveOpInterface op, SymbolTableCollection &symbols) {
   GroupOp group = lookupGroup(op, symbols);
   if (!group)
-    return op->emitOpError() << "C6: no comm.group " << op.getGroupAttr();
-  int64_t size = group.getGroupSize();
+    return op->emitOpError() << "C6: expected " << op.getGroupAttr() << " to name a comm.group";
   return TypeSwitch<Operation *, LogicalResult>(op)
-      .Case<AllGatherOp>([&](auto start) { return verifyScaledShapes(start, start.getDim(), -1, size); })
-      .Case<ReduceScatterOp>([&](auto start) { return verifyScaledShapes(start, -1, start.getDim(), size); })
-      .Case<AllToAllOp>([&](auto start) { return verifyAllToAllUse(start, size); })
-      .Case<BroadcastOp>([&](auto start) { return verifyPlace(op, "C7", "root", start.getRoot(), size); })
-      .Case<ReduceOp>([&](auto start) { return verifyPlace(op, "C8", "root", start.getRoot(), size); })
+      .Case<AllGatherOp>([&](auto start) { return verifyScaledShapes(start, start.getDim(), -1, group); })
+      .Case<ReduceScatterOp>([&](auto start) { return verifyScaledShapes(start, -1, start.getDim(), group); })
+      .Case<AllToAllOp>([&](auto start) { return verifyAllToAllUse(start, group); })
+      .Case<BroadcastOp>([&](auto start) { return verifyPlace(op, "C7", "root", start.getRoot(), group); })
+      .Case<ReduceOp>([&](auto start) { return verifyPlace(op, "C8", "root", start.getRoot(), group); })
       .Case<GatherOp>([&](auto start) {
-        return failure(failed(verifyPlace(op, "C7", "root", start.getRoot(), size)) ||
-                       failed(verifyScaledShapes(start, start.getDim(), -1, size)));
+        return failure(failed(verifyPlace(op, "C7", "root", start.getRoot(), group)) ||
+                       failed(verifyScaledShapes(start, start.getDim(), -1, group)));
       })
       .Case<ScatterOp>([&](auto start) {
-        return failure(failed(verifyPlace(op, "C7", "root", start.getRoot(), size)) ||
-                       failed(verifyScaledShapes(start, -1, start.getDim(), size)));
+        return failure(failed(verifyPlace(op, "C7", "root", start.getRoot(), group)) ||
+                       failed(verifyScaledShapes(start, -1, start.getDim(), group)));
       })
       .Case<PermuteOp>([&](auto start) {
         for (int64_t place : start.getPairs())
-          if (failed(verifyPlace(op, "C7", "pairs", place, size)))
+          if (failed(verifyPlace(op, "C7", "pairs", place, group)))
             return failure();
         return success();
       })
-      .Case<SendOp, RecvOp>([&](auto start) { return verifyPlace(op, "C7", "peer", start.getPeer(), size); })
+      .Case<SendOp, RecvOp>([&](auto start) { return verifyPlace(op, "C7", "peer", start.getPeer(), group); })
       .Default([](Operation *) { return success(); });
 }

@@ -44,7 +44,7 @@ void CommDialect::registerOps() {
       >();
 }
 
-/// Whether `attribute` is an i64 array with one non-negative size per result of `op`.
+/// Returns true if `attribute` is an i64 array with one non-negative size per result of `op`.
 static bool isBytesHint(Operation *op, Attribute attribute) {
   auto hint = dyn_cast<DenseI64ArrayAttr>(attribute);
   return hint && hint.size() == static_cast<int64_t>(op->getNumResults()) &&
@@ -57,7 +57,7 @@ LogicalResult CommDialect::verifyOperationAttribute(Operation *op, NamedAttribut
   auto require = [&](bool condition, StringRef what) -> LogicalResult {
     if (condition)
       return success();
-    return op->emitError() << "'" << name << "' must be " << what;
+    return op->emitError() << "expected '" << name << "' to be " << what << ", got " << value;
   };
   if (name == kCostAttrName)
     return require(isa<CostAttr>(value), "a #comm.cost attribute");
@@ -66,14 +66,14 @@ LogicalResult CommDialect::verifyOperationAttribute(Operation *op, NamedAttribut
   if (name == kUnitAttrName || name == kAfterUnitAttrName) {
     auto number = dyn_cast<IntegerAttr>(value);
     if (name == kAfterUnitAttrName && !op->hasAttr(kUnitAttrName))
-      return op->emitError() << "'" << name << "' is for operations with '" << kUnitAttrName << "'";
+      return op->emitError() << "expected '" << name << "' on an operation with '" << kUnitAttrName << "'";
     return require(number && number.getType().isSignlessInteger(64), "an i64 integer");
   }
   if (name == kBytesHintAttrName)
     return require(isBytesHint(op, value), "an i64 array with one non-negative size per result");
   if (name == kHybridAttrName) {
     if (isa<CollectiveOpInterface, WaitOp>(op))
-      return op->emitError() << "'" << name << "' is for operations that are no collective themselves";
+      return op->emitError() << "expected '" << name << "' on an operation that is not a start or a wait";
     return require(isa<FlatSymbolRefAttr>(value), "the symbol of a comm.group");
   }
   if (name == kSymmetricAttrName) {
@@ -88,35 +88,36 @@ LogicalResult CommDialect::verifyOperationAttribute(Operation *op, NamedAttribut
   if (name == kSignatureAttrName)
     return require(isa<StringAttr>(value) && isa<FunctionOpInterface>(op), "a string on a function");
   if (name == kDonatedAttrName || name == kReadyAttrName)
-    return op->emitError() << "'" << name << "' is for arguments of functions";
-  return op->emitError() << "'" << name << "' is no attribute of the comm dialect";
+    return op->emitError() << "expected '" << name << "' on an argument of a function, got it on an operation";
+  return op->emitError() << "'" << name << "' is not an attribute of the comm dialect";
 }
 
 LogicalResult CommDialect::verifyRegionArgAttribute(Operation *op, unsigned regionIndex, unsigned argIndex,
                                                     NamedAttribute attribute) {
   StringRef name = attribute.getName();
-  auto fail = [&](const Twine &what) -> LogicalResult {
-    return op->emitError() << "'" << name << "' of argument #" << argIndex << " " << what;
+  auto expect = [&](const Twine &what) -> LogicalResult {
+    return op->emitError() << "expected '" << name << "' of argument #" << argIndex << " " << what;
   };
   auto function = dyn_cast<FunctionOpInterface>(op);
   if (!function || argIndex >= function.getNumArguments())
-    return fail("is for arguments of functions");
+    return expect("to be on an argument of a function");
   if (name == kDonatedAttrName)
-    return isa<UnitAttr>(attribute.getValue()) ? success() : fail("must be a unit attribute");
+    return isa<UnitAttr>(attribute.getValue()) ? success() : expect("to be a unit attribute");
   if (name != kBytesHintAttrName && name != kReadyAttrName)
-    return fail("is no argument attribute of the comm dialect");
+    return op->emitError() << "'" << name << "' of argument #" << argIndex
+                           << " is not an argument attribute of the comm dialect";
   auto value = dyn_cast<IntegerAttr>(attribute.getValue());
   if (!value || !value.getType().isSignlessInteger(64) || value.getInt() < 0)
-    return fail("must be a non-negative i64");
+    return expect("to be a non-negative i64");
   if (name == kReadyAttrName && !isa<FutureType>(function.getArgumentTypes()[argIndex]))
-    return fail("is for futures");
+    return expect("to be on a future");
   return success();
 }
 
 LogicalResult CommDialect::verifyRegionResultAttribute(Operation *op, unsigned regionIndex, unsigned resultIndex,
                                                        NamedAttribute attribute) {
   return op->emitError() << "'" << attribute.getName().getValue() << "' of result #" << resultIndex
-                         << " is no result attribute of the comm dialect";
+                         << " is not a result attribute of the comm dialect";
 }
 
 //===-----------------------------------------------------------------------------------------===//
@@ -139,7 +140,7 @@ std::optional<int64_t> comm::getStaticElements(Type type) {
   return elements;
 }
 
-/// Bits of one element; none where the element type has no width.
+/// Bits of one element; none if the element type has no width.
 static std::optional<int64_t> getElementBits(Type element) {
   if (element.isIndex())
     return 64;

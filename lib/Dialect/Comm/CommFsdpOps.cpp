@@ -21,7 +21,7 @@ using commsched::comm::detail::verifySameContainers;
 
 static ShapedType shaped(Value value) { return cast<ShapedType>(value.getType()); }
 
-/// Elements of all values together; none where a size is dynamic or the sum is beyond int64.
+/// Elements of all values together; none if a size is dynamic or the sum exceeds int64_t.
 static std::optional<int64_t> countElements(ValueRange values) {
   int64_t count = 0;
   for (Value value : values) {
@@ -32,33 +32,36 @@ static std::optional<int64_t> countElements(ValueRange values) {
   return count;
 }
 
-/// C1 of the splits: no negative size. The sum of the sizes, none where it is beyond int64.
+/// C1 of the splits: no size is negative. Returns the sum of the sizes; fails if it exceeds int64_t.
 static FailureOr<int64_t> sumSizes(Operation *op, ArrayRef<int64_t> sizes) {
   int64_t total = 0;
-  for (int64_t size : sizes)
-    if (size < 0 || llvm::AddOverflow(total, size, total))
-      return op->emitOpError() << "C1: a size of " << size << " is negative or too large";
+  for (int64_t size : sizes) {
+    if (size < 0)
+      return op->emitOpError() << "C1: expected non-negative sizes, got " << size;
+    if (llvm::AddOverflow(total, size, total))
+      return op->emitOpError() << "C1: expected sizes that add up to less than 2^63, got more";
+  }
   return total;
 }
 
-/// A destination on memrefs is required and has the type of the result that it becomes.
+/// Checks a destination: memrefs require one, and it has the type of the result that it becomes.
 static LogicalResult verifyDest(Operation *op, StringRef constraint, Value result, Value dest) {
   if (!dest && isa<MemRefType>(result.getType()))
-    return op->emitOpError() << constraint << ": on memrefs a destination is needed";
+    return op->emitOpError() << constraint << ": expected a destination for a result on memrefs, got none";
   if (dest && dest.getType() != result.getType())
-    return op->emitOpError() << constraint << ": a destination of type " << dest.getType() << " for a result of type "
-                             << result.getType();
+    return op->emitOpError() << constraint << ": expected a destination of type " << result.getType() << ", got "
+                             << dest.getType();
   return success();
 }
 
-/// C1 of the packing operations: flat.
+/// C1 of the packing operations: the value has one dimension.
 static LogicalResult verifyFlat(Operation *op, Value value, StringRef name) {
   if (shaped(value).getRank() != 1)
-    return op->emitOpError() << "C1: the " << name << " must be one-dimensional, not " << value.getType();
+    return op->emitOpError() << "C1: expected a one-dimensional " << name << ", got " << value.getType();
   return success();
 }
 
-/// Bytes of an element that a byte view can hold: an integer or float of whole bytes.
+/// Bytes of an element that a byte view can hold; none if the type is not an integer or float of whole bytes.
 static std::optional<int64_t> getWholeBytes(Type element) {
   if (!element.isIntOrFloat() || element.getIntOrFloatBitWidth() % 8 != 0)
     return std::nullopt;
@@ -69,12 +72,12 @@ static std::optional<int64_t> getWholeBytes(Type element) {
 static LogicalResult verifyPiece(Operation *op, StringRef constraint, Value source, Value piece, int64_t index,
                                  std::optional<int64_t> elements) {
   if (shaped(piece).getElementType() != shaped(source).getElementType())
-    return op->emitOpError() << constraint << ": result #" << index << " of " << shaped(piece).getElementType()
-                             << " from a source of " << shaped(source).getElementType();
+    return op->emitOpError() << constraint << ": expected result #" << index << " with the source's element type ("
+                             << shaped(source).getElementType() << "), got " << shaped(piece).getElementType();
   std::optional<int64_t> found = getStaticElements(piece.getType());
   if (elements && found && *found != *elements)
-    return op->emitOpError() << constraint << ": result #" << index << " has " << *found
-                             << " elements, its pieces have " << *elements;
+    return op->emitOpError() << constraint << ": expected result #" << index << " to have the " << *elements
+                             << " elements of its pieces, got " << *found;
   return success();
 }
 
@@ -82,17 +85,19 @@ static LogicalResult verifyPiece(Operation *op, StringRef constraint, Value sour
 // FsdpAllGatherCopyInOp
 //===-----------------------------------------------------------------------------------------===//
 
-/// C6: one type of whole bytes for each input. The bytes of all inputs; none where a size is dynamic or beyond int64.
+/// C6: one type of whole bytes for each input. Returns the bytes of all inputs; none if a size is dynamic or the sum
+/// exceeds int64_t.
 static FailureOr<std::optional<int64_t>> countBytes(FsdpAllGatherCopyInOp op) {
   if (op.getAs()->size() != op.getInputs().size())
-    return op.emitOpError() << "C6: " << op.getAs()->size() << " types for " << op.getInputs().size() << " inputs";
+    return op.emitOpError() << "C6: expected one type in 'as' per input (" << op.getInputs().size() << "), got "
+                            << op.getAs()->size();
   if (!shaped(op.getSlice()).getElementType().isInteger(8))
-    return op.emitOpError() << "C6: bytes are packed into i8, not " << shaped(op.getSlice()).getElementType();
+    return op.emitOpError() << "C6: expected a slice of 'i8' with 'as', got " << shaped(op.getSlice()).getElementType();
   std::optional<int64_t> total = 0;
   for (auto [input, type] : llvm::zip_equal(op.getInputs(), op.getAs()->getAsValueRange<TypeAttr>())) {
     std::optional<int64_t> width = getWholeBytes(type), elements = getStaticElements(input.getType());
     if (!width)
-      return op.emitOpError() << "C6: " << type << " is no integer or float of whole bytes";
+      return op.emitOpError() << "C6: expected integers or floats of whole bytes in 'as', got " << type;
     int64_t bytes;
     if (!total || !elements || llvm::MulOverflow(*elements, *width, bytes) || llvm::AddOverflow(*total, bytes, *total))
       total = std::nullopt;
@@ -102,11 +107,12 @@ static FailureOr<std::optional<int64_t>> countBytes(FsdpAllGatherCopyInOp op) {
 
 LogicalResult FsdpAllGatherCopyInOp::verify() {
   if (getInputs().empty())
-    return emitOpError() << "C1: nothing to pack";
+    return emitOpError() << "C1: expected at least one input, got none";
   if (failed(verifyFlat(*this, getSlice(), "slice")) || failed(verifyFlat(*this, getBuffer(), "buffer")))
     return failure();
   if (shaped(getSlice()).getElementType() != shaped(getBuffer()).getElementType())
-    return emitOpError() << "C1: slice and buffer have different element types";
+    return emitOpError() << "C1: expected slice and buffer of one element type, got "
+                         << shaped(getSlice()).getElementType() << " and " << shaped(getBuffer()).getElementType();
   int64_t slice = shaped(getSlice()).getDimSize(0);
   std::optional<int64_t> packed;
   if (getAs()) {
@@ -118,8 +124,8 @@ LogicalResult FsdpAllGatherCopyInOp::verify() {
     packed = countElements(getInputs());
   }
   if (packed && !ShapedType::isDynamic(slice) && *packed != slice)
-    return emitOpError() << "C2: the inputs have " << *packed << (getAs() ? " bytes" : " elements") << ", the slice "
-                         << slice;
+    return emitOpError() << "C2: expected a slice of the inputs' " << *packed << (getAs() ? " bytes" : " elements")
+                         << ", got " << slice;
   if (failed(verifyDest(*this, "C4", getBuffer(), getDest())))
     return failure();
   return verifySameContainers(*this, "C4", getInputs().getTypes(), getResultTypes());
@@ -128,13 +134,16 @@ LogicalResult FsdpAllGatherCopyInOp::verify() {
 LogicalResult FsdpAllGatherCopyInOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto group = symbols.lookupNearestSymbolFrom<GroupOp>(*this, getGroupAttr());
   if (!group)
-    return emitOpError() << "C5: no comm.group " << getGroupAttr();
+    return emitOpError() << "C5: expected " << getGroupAttr() << " to name a comm.group";
   int64_t slice = shaped(getSlice()).getDimSize(0), buffer = shaped(getBuffer()).getDimSize(0), expected;
   if (ShapedType::isDynamic(slice) || ShapedType::isDynamic(buffer))
     return success();
-  if (llvm::MulOverflow(slice, group.getGroupSize(), expected) || buffer != expected)
-    return emitOpError() << "C3: a slice of " << slice << " over " << group.getGroupSize()
-                         << " ranks does not make a buffer of " << buffer;
+  if (llvm::MulOverflow(slice, group.getGroupSize(), expected) || buffer != expected) {
+    InFlightDiagnostic diagnostic = emitOpError();
+    diagnostic.attachNote(group.getLoc()) << "the group has " << group.getGroupSize() << " ranks";
+    return diagnostic << "C3: expected a buffer of the slice's size (" << slice << ") times the group's size ("
+                      << group.getGroupSize() << "), got " << buffer;
+  }
   return success();
 }
 
@@ -156,15 +165,16 @@ bool FsdpAllGatherCopyInOp::mutatesOperand(unsigned operand) { return operand >=
 // FsdpSplitWithSizesCopyOp
 //===-----------------------------------------------------------------------------------------===//
 
-/// C3 for a source of bytes: checks that piece `index` has `bytes` of them.
+/// C3 for a source of bytes: checks that piece `index` has exactly `bytes` bytes.
 static LogicalResult verifyBytes(Operation *op, Value piece, int64_t index, std::optional<int64_t> bytes) {
   std::optional<int64_t> width = getWholeBytes(shaped(piece).getElementType());
   std::optional<int64_t> elements = getStaticElements(piece.getType());
   if (!width)
-    return op->emitOpError() << "C3: result #" << index << " of " << shaped(piece).getElementType() << " from bytes";
+    return op->emitOpError() << "C3: expected result #" << index << " to have elements of whole bytes, got "
+                             << shaped(piece).getElementType();
   if (bytes && elements && (*bytes % *width != 0 || *bytes / *width != *elements))
-    return op->emitOpError() << "C3: result #" << index << " has " << *elements << " elements of " << *width
-                             << " bytes, its pieces have " << *bytes << " bytes";
+    return op->emitOpError() << "C3: expected result #" << index << " to have the " << *bytes
+                             << " bytes of its pieces, got " << *elements << " elements of " << *width << " bytes";
   return success();
 }
 
@@ -178,16 +188,19 @@ LogicalResult FsdpSplitWithSizesCopyOp::verify() {
   int64_t numElements = shaped(getSource()).getDimSize(0);
   bool known = !ShapedType::isDynamic(numElements);
   if (known && (total == 0 ? numElements != 0 : numElements % total != 0))
-    return emitOpError() << "C1: a source of " << numElements << " elements is no multiple of pieces of " << total;
+    return emitOpError() << "C1: expected the source's size to be a multiple of the sum of 'sizes' (" << total
+                         << "), got " << numElements;
   int64_t numPieces = getSizes().size();
   int64_t numMembers = getMembers() ? getMembers()->size() : numPieces;
   if (numMembers != static_cast<int64_t>(getNumResults()))
-    return emitOpError() << "C2: " << getNumResults() << " results for " << numMembers << " pieces";
+    return emitOpError() << "C2: expected one result per piece (" << numMembers << "), got " << getNumResults();
   llvm::SmallSet<int64_t, 8> seen;
   for (auto [index, piece] : llvm::enumerate(getPieces())) {
     int64_t member = getMembers() ? (*getMembers())[index] : index;
-    if (member < 0 || member >= numPieces || !seen.insert(member).second)
-      return emitOpError() << "C2: piece " << member << " does not exist or is listed twice";
+    if (member < 0 || member >= numPieces)
+      return emitOpError() << "C2: expected 'members' from 0 to " << numPieces - 1 << ", got " << member;
+    if (!seen.insert(member).second)
+      return emitOpError() << "C2: piece " << member << " appears twice in 'members'";
     std::optional<int64_t> elements;
     if (known)
       elements = total == 0 ? 0 : numElements / total * getSizes()[member];
@@ -199,7 +212,8 @@ LogicalResult FsdpSplitWithSizesCopyOp::verify() {
       return failure();
   }
   if (!getDests().empty() && getDests().size() != getNumResults())
-    return emitOpError() << "C4: " << getDests().size() << " destinations for " << getNumResults() << " results";
+    return emitOpError() << "C4: expected one destination per result (" << getNumResults() << "), got "
+                         << getDests().size();
   return verifySameContainers(*this, "C4", getSource().getType(), getResultTypes());
 }
 
@@ -230,9 +244,10 @@ LogicalResult FsdpSplitWithSizesOp::verify() {
     return failure();
   int64_t numElements = shaped(getSource()).getDimSize(0);
   if (!ShapedType::isDynamic(numElements) && *total != numElements)
-    return emitOpError() << "C1: sizes add up to " << *total << ", the source has " << numElements << " elements";
+    return emitOpError() << "C1: expected sizes that add up to the source's " << numElements << " elements, got "
+                         << *total;
   if (getSizes().size() != getNumResults())
-    return emitOpError() << "C2: " << getNumResults() << " results for " << getSizes().size() << " sizes";
+    return emitOpError() << "C2: expected one result per size (" << getSizes().size() << "), got " << getNumResults();
   for (auto [index, piece] : llvm::enumerate(getPieces()))
     if (failed(verifyPiece(*this, "C2", getSource(), piece, index, getSizes()[index])))
       return failure();
@@ -249,8 +264,8 @@ bool FsdpSplitWithSizesOp::mutatesOperand(unsigned) { return false; }
 // FsdpChunkCatOp
 //===-----------------------------------------------------------------------------------------===//
 
-/// Elements of all inputs after padding dimension 0 to a multiple of `chunks`; none where a size is dynamic or the sum
-/// is beyond int64.
+/// Elements of all inputs after padding dimension 0 to a multiple of `chunks`; none if a size is dynamic or the sum
+/// exceeds int64_t.
 static std::optional<int64_t> countPadded(ValueRange inputs, int64_t chunks) {
   int64_t total = 0;
   for (Value input : inputs) {
@@ -268,13 +283,14 @@ static std::optional<int64_t> countPadded(ValueRange inputs, int64_t chunks) {
 
 LogicalResult FsdpChunkCatOp::verify() {
   if (getInputs().empty() || static_cast<int64_t>(getChunks()) <= 0)
-    return emitOpError() << "C1: needs at least one input and at least one chunk";
+    return emitOpError() << "C1: expected at least one input and at least one chunk, got " << getInputs().size()
+                         << " inputs and " << static_cast<int64_t>(getChunks()) << " chunks";
   if (failed(verifyFlat(*this, getResult(), "result")))
     return failure();
   std::optional<int64_t> padded = countPadded(getInputs(), getChunks());
   int64_t size = shaped(getResult()).getDimSize(0);
   if (padded && !ShapedType::isDynamic(size) && *padded != size)
-    return emitOpError() << "C2: the padded inputs have " << *padded << " elements, the result " << size;
+    return emitOpError() << "C2: expected a result of the padded inputs' " << *padded << " elements, got " << size;
   if (failed(verifyDest(*this, "C3", getResult(), getDest())))
     return failure();
   return verifySameContainers(*this, "C3", getInputs().getTypes(), getResult().getType());
@@ -301,7 +317,8 @@ bool FsdpChunkCatOp::mutatesOperand(unsigned operand) { return operand >= getInp
 LogicalResult FsdpCopyOp::verify() {
   if (shaped(getSource()).getElementType() != shaped(getDest()).getElementType() ||
       failed(verifyCompatibleShape(getSource().getType(), getDest().getType())))
-    return emitOpError() << "C1: cannot copy " << getSource().getType() << " into " << getDest().getType();
+    return emitOpError() << "C1: expected a source with the shape and element type of the destination ("
+                         << getDest().getType() << "), got " << getSource().getType();
   return verifySameContainers(*this, "C1", getSource().getType(), getDest().getType());
 }
 
@@ -317,7 +334,7 @@ bool FsdpCopyOp::mutatesOperand(unsigned operand) { return operand == 1; }
 
 LogicalResult ResizeStorageOp::verify() {
   if (static_cast<int64_t>(getBytes()) < 0)
-    return emitOpError() << "C1: a negative size";
+    return emitOpError() << "C1: expected a non-negative size, got " << static_cast<int64_t>(getBytes());
   return success();
 }
 

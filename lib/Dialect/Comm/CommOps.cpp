@@ -1,4 +1,4 @@
-//===- CommOps.cpp - What all operations of the dialect share ---------------------------------===//
+//===- CommOps.cpp - Assembly, effects and groups of the operations ---------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -54,8 +54,8 @@ static ParseResult parseStartTypes(OpAsmParser &parser, ArrayRef<OpAsmParser::Un
   if (dests.empty())
     return success();
   if (dests.size() != future.getTypes().size())
-    return parser.emitError(loc) << "C1: " << dests.size() << " destinations for " << future.getTypes().size()
-                                 << " values of the future";
+    return parser.emitError(loc) << "C1: expected one destination per value of the future (" << future.getTypes().size()
+                                 << "), got " << dests.size();
   llvm::append_range(destTypes, future.getTypes());
   return success();
 }
@@ -72,7 +72,8 @@ static void printStartTypes(OpAsmPrinter &printer, Operation *, OperandRange, Ty
 // Effects
 //===-----------------------------------------------------------------------------------------===//
 
-/// Reads and writes what is in flight: nothing moves across, nothing is merged, nothing is dropped.
+/// Adds a read and a write of the collectives in flight. Generic passes then neither move, merge nor drop the
+/// operation.
 static void addInFlightEffects(comm::detail::EffectList &effects) {
   effects.emplace_back(MemoryEffects::Read::get(), InFlightResource::get());
   effects.emplace_back(MemoryEffects::Write::get(), InFlightResource::get());
@@ -110,7 +111,8 @@ void comm::detail::addStorageDependencies(StorageOpInterface op, const bufferiza
         add(op->getOperand(*operand), result);
 }
 
-/// The results are the destinations: those of the start where it is in sight, otherwise some of the buffers kept.
+/// The results are destinations. If the start is visible, they are the start's destinations. Otherwise any of the
+/// buffers that the wait keeps may be one.
 void WaitOp::populateDependencies(bufferization::RegisterDependenciesFn add) {
   auto start = getFuture().getDefiningOp<CollectiveOpInterface>();
   ValueRange buffers = start ? ValueRange(start.getCollectiveDests()) : ValueRange(getInflight());
@@ -142,7 +144,7 @@ LogicalResult GroupOp::verify() {
 bool GroupOp::canDiscardOnUseEmpty() {
   if (!isPrivate())
     return false;
-  // Symbol DCE sees the symbols in attributes; those in the types of values are found here.
+  // Symbol DCE sees the symbols in attributes. This walk finds the symbols in the types of values.
   Operation *table = (*this)->getParentOp();
   if (!table)
     return true;
@@ -180,12 +182,12 @@ LogicalResult WaitOp::inferReturnTypes(MLIRContext *, std::optional<Location> lo
                                        SmallVectorImpl<Type> &inferredTypes) {
   auto future = operands.empty() ? FutureType() : dyn_cast<FutureType>(operands.front().getType());
   if (!future)
-    return emitOptionalError(location, "C1: expected a future");
+    return emitOptionalError(location, "C1: expected a future as the first operand");
   llvm::append_range(inferredTypes, future.getTypes());
   return success();
 }
 
-/// On memrefs a wait gives the destinations, which it keeps; on tensors its results are the start's storage.
+/// On memrefs, the results of a wait are the destinations. On tensors, they share the storage of the future's values.
 std::optional<unsigned> WaitOp::getAliasedOperand(unsigned) { return 0; }
 
 bool WaitOp::mutatesOperand(unsigned) { return false; }

@@ -1,4 +1,4 @@
-//===- CommSizes.cpp - Bytes of values, as far as types and hints tell ------------------------===//
+//===- CommSizes.cpp - Bytes of values, from types and hints ----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// A dynamic size is known by a hint: on the value itself, or on the value that it is a view, a cast or a collective of.
-// What stays unknown is none, so that nobody takes it for no bytes.
+// A dynamic size is known if there is a hint on the value itself, or on the value from which a view, a cast or a
+// collective makes it. An unknown size is std::nullopt, so that no caller mistakes it for zero bytes.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -22,7 +22,7 @@ using namespace mlir;
 using namespace commsched;
 using namespace commsched::comm;
 
-/// Operations between a value and the hint that tells its size: longer chains are not followed.
+/// Maximum number of operations between a value and the hint that gives its size. It bounds the cost of one query.
 static constexpr unsigned kMaxSteps = 64;
 
 static std::optional<int64_t> findBytes(Value value, unsigned steps);
@@ -33,7 +33,7 @@ bool comm::isCastName(StringRef name) {
       .Default(false);
 }
 
-/// What an operation's `comm.bytes_hint` says of a result.
+/// The entry of an operation's `comm.bytes_hint` for a result; none without a hint.
 static std::optional<int64_t> getHint(OpResult result) {
   auto hint = result.getOwner()->getAttrOfType<DenseI64ArrayAttr>(CommDialect::kBytesHintAttrName);
   if (!hint || result.getResultNumber() >= hint.size())
@@ -41,7 +41,7 @@ static std::optional<int64_t> getHint(OpResult result) {
   return hint[result.getResultNumber()];
 }
 
-/// What a function's `comm.bytes_hint` says of an argument.
+/// A function's `comm.bytes_hint` for an argument; none without a hint.
 static std::optional<int64_t> getHint(BlockArgument argument) {
   auto function = dyn_cast_if_present<FunctionOpInterface>(argument.getOwner()->getParentOp());
   if (!function || !argument.getOwner()->isEntryBlock())
@@ -50,13 +50,13 @@ static std::optional<int64_t> getHint(BlockArgument argument) {
   return hint ? std::optional<int64_t>(hint.getInt()) : std::nullopt;
 }
 
-/// Width of an element in bits; 0 where it has none.
+/// Width of an element in bits; 0 if the element type has no width.
 static int64_t widthOf(Type type) {
   Type element = cast<ShapedType>(type).getElementType();
   return element.isIntOrFloat() ? element.getIntOrFloatBitWidth() : element.isIndex() ? 64 : 0;
 }
 
-/// bytes x numerator / denominator.
+/// bytes x numerator / denominator, rounded down; none if `bytes` is none or the product exceeds int64_t.
 static std::optional<int64_t> scale(std::optional<int64_t> bytes, int64_t numerator, int64_t denominator) {
   int64_t product;
   if (!bytes || denominator <= 0 || llvm::MulOverflow(*bytes, numerator, product))
@@ -69,7 +69,7 @@ static std::optional<int64_t> findFutureBytes(CollectiveOpInterface start, unsig
   auto future = cast<OpResult>(start.getCollectiveFuture());
   if (std::optional<int64_t> bytes = getStaticBytes(cast<FutureType>(future.getType()).getTypes()[index]))
     return bytes;
-  if (std::optional<int64_t> hint = getHint(future)) // of all values together: the first one gets it
+  if (std::optional<int64_t> hint = getHint(future)) // The hint counts all values together: the first value gets it.
     return index == 0 ? *hint : 0;
   if (!start.getCollectiveDests().empty())
     return findBytes(start.getCollectiveDests()[index], steps);
@@ -90,12 +90,12 @@ static std::optional<int64_t> findFutureBytes(CollectiveOpInterface start, unsig
         start.getCollectiveKind() == CollectiveKind::AllGather || start.getCollectiveKind() == CollectiveKind::Gather;
     return scale(input, grows ? group.getGroupSize() : 1, grows ? 1 : group.getGroupSize());
   }
-  default: // as many as went in; of an exchange with splits this is a guess
+  default: // The value has the bytes of the input. For an exchange with splits this is an estimate.
     return input;
   }
 }
 
-/// The operand that a result is as large as but for the width of its elements; null where none is known to be.
+/// The operand that has as many elements as the result; null if no such operand is known.
 static Value findEqual(OpResult result) {
   Operation *op = result.getOwner();
   if (auto storage = dyn_cast<StorageOpInterface>(op))
@@ -138,7 +138,7 @@ static std::optional<int64_t> findBytes(Value value, unsigned steps) {
   Value equal = findEqual(result);
   if (!equal || !isa<ShapedType>(equal.getType()))
     return std::nullopt;
-  // A view has bytes of the operand, whatever the width of its elements.
+  // A view has the operand's bytes, whatever the width of its elements.
   auto storage = dyn_cast<StorageOpInterface>(result.getOwner());
   bool isView = storage && storage.getAliasedOperand(result.getResultNumber());
   return isView ? findBytes(equal, steps - 1)
@@ -151,7 +151,7 @@ std::optional<int64_t> comm::getKnownFutureBytes(CollectiveOpInterface start, un
   return findFutureBytes(start, index, kMaxSteps);
 }
 
-/// The values that a collective's cost is a function of; the second is whether all of them are known.
+/// The sum of the bytes that determine a collective's cost, and whether all of these sizes are known.
 static std::pair<int64_t, bool> addUp(CollectiveOpInterface collective) {
   std::pair<int64_t, bool> sum(0, true);
   auto add = [&](std::optional<int64_t> bytes) {
@@ -169,7 +169,7 @@ static std::pair<int64_t, bool> addUp(CollectiveOpInterface collective) {
   }
   auto future = cast<OpResult>(collective.getCollectiveFuture());
   ArrayRef<Type> types = cast<FutureType>(future.getType()).getTypes();
-  // The hint of a start is for all values of its future together.
+  // The hint of a start counts all values of its future together.
   if (!llvm::all_of(types, [](Type type) { return getStaticBytes(type).has_value(); }))
     if (std::optional<int64_t> hint = getHint(future))
       return {*hint, true};

@@ -33,20 +33,24 @@ LogicalResult ComputeOp::verify() {
   int64_t numOperands = getInputs().size();
   if (std::optional<ArrayRef<int64_t>> aliases = getAliases()) {
     if (aliases->size() != getNumResults())
-      return emitOpError() << "C1: " << aliases->size() << " aliases for " << getNumResults() << " results";
+      return emitOpError() << "C1: expected one entry in 'aliases' per result (" << getNumResults() << "), got "
+                           << aliases->size();
     for (int64_t alias : *aliases)
       if (alias < -1 || alias >= numOperands)
-        return emitOpError() << "C1: no operand #" << alias << " to alias";
+        return emitOpError() << "C1: expected -1 or the number of an operand in 'aliases', got " << alias;
   }
   if (std::optional<ArrayRef<int64_t>> mutates = getMutates()) {
     llvm::SmallSet<int64_t, 4> seen;
-    for (int64_t operand : *mutates)
-      if (operand < 0 || operand >= numOperands || !seen.insert(operand).second)
-        return emitOpError() << "C2: mutated operand #" << operand << " does not exist or is listed twice";
+    for (int64_t operand : *mutates) {
+      if (operand < 0 || operand >= numOperands)
+        return emitOpError() << "C2: expected numbers of operands in 'mutates', got " << operand;
+      if (!seen.insert(operand).second)
+        return emitOpError() << "C2: operand #" << operand << " appears twice in 'mutates'";
+    }
   }
   if (getName().starts_with("comm."))
-    return emitOpError() << "C3: the name '" << getName()
-                         << "' begins with 'comm.', which is for the compiler's own use";
+    return emitOpError() << "C3: expected a name that does not begin with 'comm.' (reserved for the compiler), got '"
+                         << getName() << "'";
   return success();
 }
 

@@ -43,6 +43,6 @@ void FutureType::print(AsmPrinter &printer) const {
 LogicalResult FutureType::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<Type> types) {
   for (Type type : types)
     if (!isa<RankedTensorType, MemRefType>(type))
-      return emitError() << "C1: a future holds ranked tensors and memrefs, not " << type;
+      return emitError() << "C1: expected ranked tensors and memrefs in a future, got " << type;
   return success();
 }

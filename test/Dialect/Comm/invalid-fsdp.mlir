@@ -3,7 +3,7 @@
 // Tests that copy-ins, splits, parameter storage, streams and opaque computation that break a constraint are refused.
 
 func.func @copy_in_c1_nothing() {
-  // expected-error @+1 {{C1: nothing to pack}}
+  // expected-error @+1 {{C1: expected at least one input, got none}}
   %s, %b = "comm.fsdp.all_gather_copy_in"() <{group = @dp, operandSegmentSizes = array<i32: 0, 0>}> : () -> (tensor<4xf32>, tensor<16xf32>)
   return
 }
@@ -11,7 +11,7 @@ func.func @copy_in_c1_nothing() {
 // -----
 
 func.func @copy_in_c1_flat(%x: tensor<2x2xf32>) {
-  // expected-error @+1 {{C1: the slice must be one-dimensional, not 'tensor<2x2xf32>'}}
+  // expected-error @+1 {{C1: expected a one-dimensional slice, got 'tensor<2x2xf32>'}}
   %s, %b = comm.fsdp.all_gather_copy_in %x on @dp : (tensor<2x2xf32>) -> (tensor<2x2xf32>, tensor<16xf32>)
   return
 }
@@ -19,7 +19,7 @@ func.func @copy_in_c1_flat(%x: tensor<2x2xf32>) {
 // -----
 
 func.func @copy_in_c1_types(%x: tensor<2x2xf32>) {
-  // expected-error @+1 {{C1: slice and buffer have different element types}}
+  // expected-error @+1 {{C1: expected slice and buffer of one element type, got 'f32' and 'bf16'}}
   %s, %b = comm.fsdp.all_gather_copy_in %x on @dp : (tensor<2x2xf32>) -> (tensor<4xf32>, tensor<16xbf16>)
   return
 }
@@ -27,16 +27,17 @@ func.func @copy_in_c1_types(%x: tensor<2x2xf32>) {
 // -----
 
 func.func @copy_in_c2(%x: tensor<2x2xf32>) {
-  // expected-error @+1 {{C2: the inputs have 8 elements, the slice 4}}
+  // expected-error @+1 {{C2: expected a slice of the inputs' 8 elements, got 4}}
   %s, %b = comm.fsdp.all_gather_copy_in %x, %x on @dp : (tensor<2x2xf32>, tensor<2x2xf32>) -> (tensor<4xf32>, tensor<16xf32>)
   return
 }
 
 // -----
 
+// expected-note @+1 {{the group has 4 ranks}}
 comm.group @dp #comm.iota<[1, 4]>
 func.func @copy_in_c3(%x: tensor<2x2xf32>) {
-  // expected-error @+1 {{C3: a slice of 4 over 4 ranks does not make a buffer of 8}}
+  // expected-error @+1 {{C3: expected a buffer of the slice's size (4) times the group's size (4), got 8}}
   %s, %b = comm.fsdp.all_gather_copy_in %x on @dp : (tensor<2x2xf32>) -> (tensor<4xf32>, tensor<8xf32>)
   return
 }
@@ -44,7 +45,7 @@ func.func @copy_in_c3(%x: tensor<2x2xf32>) {
 // -----
 
 func.func @copy_in_c4_missing(%x: memref<2x2xf32>) {
-  // expected-error @+1 {{C4: on memrefs a destination is needed}}
+  // expected-error @+1 {{C4: expected a destination for a result on memrefs, got none}}
   %s, %b = comm.fsdp.all_gather_copy_in %x on @dp : (memref<2x2xf32>) -> (memref<4xf32>, memref<16xf32>)
   return
 }
@@ -52,7 +53,7 @@ func.func @copy_in_c4_missing(%x: memref<2x2xf32>) {
 // -----
 
 func.func @copy_in_c4_type(%x: tensor<2x2xf32>, %d: tensor<?xf32>) {
-  // expected-error @+1 {{C4: a destination of type 'tensor<?xf32>' for a result of type 'tensor<16xf32>'}}
+  // expected-error @+1 {{C4: expected a destination of type 'tensor<16xf32>', got 'tensor<?xf32>'}}
   %s, %b = comm.fsdp.all_gather_copy_in %x into %d : tensor<?xf32> on @dp : (tensor<2x2xf32>) -> (tensor<4xf32>, tensor<16xf32>)
   return
 }
@@ -60,7 +61,7 @@ func.func @copy_in_c4_type(%x: tensor<2x2xf32>, %d: tensor<?xf32>) {
 // -----
 
 func.func @copy_in_c4_mixed(%x: memref<2x2xf32>) {
-  // expected-error @+1 {{C4: tensors and memrefs are mixed}}
+  // expected-error @+1 {{C4: expected only tensors or only memrefs, got both}}
   %s, %b = comm.fsdp.all_gather_copy_in %x on @dp : (memref<2x2xf32>) -> (tensor<4xf32>, tensor<16xf32>)
   return
 }
@@ -68,7 +69,7 @@ func.func @copy_in_c4_mixed(%x: memref<2x2xf32>) {
 // -----
 
 func.func @copy_in_c5(%x: tensor<2x2xf32>) {
-  // expected-error @+1 {{C5: no comm.group @dp}}
+  // expected-error @+1 {{C5: expected @dp to name a comm.group}}
   %s, %b = comm.fsdp.all_gather_copy_in %x on @dp : (tensor<2x2xf32>) -> (tensor<4xf32>, tensor<16xf32>)
   return
 }
@@ -76,7 +77,7 @@ func.func @copy_in_c5(%x: tensor<2x2xf32>) {
 // -----
 
 func.func @split_copy_c1_flat(%x: tensor<2x2xf32>) {
-  // expected-error @+1 {{C1: the source must be one-dimensional, not 'tensor<2x2xf32>'}}
+  // expected-error @+1 {{C1: expected a one-dimensional source, got 'tensor<2x2xf32>'}}
   %p = comm.fsdp.split_with_sizes_copy %x sizes [4] : (tensor<2x2xf32>) -> tensor<4xf32>
   return
 }
@@ -84,7 +85,7 @@ func.func @split_copy_c1_flat(%x: tensor<2x2xf32>) {
 // -----
 
 func.func @split_copy_c1_negative(%x: tensor<4xf32>) {
-  // expected-error @+1 {{C1: a size of -1 is negative or too large}}
+  // expected-error @+1 {{C1: expected non-negative sizes, got -1}}
   %p:2 = comm.fsdp.split_with_sizes_copy %x sizes [5, -1] : (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
   return
 }
@@ -92,7 +93,7 @@ func.func @split_copy_c1_negative(%x: tensor<4xf32>) {
 // -----
 
 func.func @split_copy_c1_overflow(%x: tensor<4xf32>) {
-  // expected-error @+1 {{C1: a size of 1 is negative or too large}}
+  // expected-error @+1 {{C1: expected sizes that add up to less than 2^63, got more}}
   %p:2 = comm.fsdp.split_with_sizes_copy %x sizes [9223372036854775807, 1] : (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
   return
 }
@@ -100,7 +101,7 @@ func.func @split_copy_c1_overflow(%x: tensor<4xf32>) {
 // -----
 
 func.func @split_copy_c1_multiple(%x: tensor<10xf32>) {
-  // expected-error @+1 {{C1: a source of 10 elements is no multiple of pieces of 4}}
+  // expected-error @+1 {{C1: expected the source's size to be a multiple of the sum of 'sizes' (4), got 10}}
   %p:2 = comm.fsdp.split_with_sizes_copy %x sizes [3, 1] : (tensor<10xf32>) -> (tensor<6xf32>, tensor<4xf32>)
   return
 }
@@ -108,7 +109,7 @@ func.func @split_copy_c1_multiple(%x: tensor<10xf32>) {
 // -----
 
 func.func @split_copy_c1_zero(%x: tensor<10xf32>) {
-  // expected-error @+1 {{C1: a source of 10 elements is no multiple of pieces of 0}}
+  // expected-error @+1 {{C1: expected the source's size to be a multiple of the sum of 'sizes' (0), got 10}}
   %p = comm.fsdp.split_with_sizes_copy %x sizes [0] : (tensor<10xf32>) -> tensor<0xf32>
   return
 }
@@ -116,7 +117,7 @@ func.func @split_copy_c1_zero(%x: tensor<10xf32>) {
 // -----
 
 func.func @split_copy_c2_count(%x: tensor<8xf32>) {
-  // expected-error @+1 {{C2: 1 results for 2 pieces}}
+  // expected-error @+1 {{C2: expected one result per piece (2), got 1}}
   %p = comm.fsdp.split_with_sizes_copy %x sizes [3, 1] : (tensor<8xf32>) -> tensor<6xf32>
   return
 }
@@ -124,7 +125,7 @@ func.func @split_copy_c2_count(%x: tensor<8xf32>) {
 // -----
 
 func.func @split_copy_c2_range(%x: tensor<8xf32>) {
-  // expected-error @+1 {{C2: piece 2 does not exist or is listed twice}}
+  // expected-error @+1 {{C2: expected 'members' from 0 to 1, got 2}}
   %p = comm.fsdp.split_with_sizes_copy %x sizes [3, 1] members [2] : (tensor<8xf32>) -> tensor<6xf32>
   return
 }
@@ -132,7 +133,7 @@ func.func @split_copy_c2_range(%x: tensor<8xf32>) {
 // -----
 
 func.func @split_copy_c2_twice(%x: tensor<8xf32>) {
-  // expected-error @+1 {{C2: piece 0 does not exist or is listed twice}}
+  // expected-error @+1 {{C2: piece 0 appears twice in 'members'}}
   %p:2 = comm.fsdp.split_with_sizes_copy %x sizes [3, 1] members [0, 0] : (tensor<8xf32>) -> (tensor<6xf32>, tensor<6xf32>)
   return
 }
@@ -140,7 +141,7 @@ func.func @split_copy_c2_twice(%x: tensor<8xf32>) {
 // -----
 
 func.func @split_copy_c3_elements(%x: tensor<8xf32>) {
-  // expected-error @+1 {{C3: result #1 has 4 elements, its pieces have 2}}
+  // expected-error @+1 {{C3: expected result #1 to have the 2 elements of its pieces, got 4}}
   %p:2 = comm.fsdp.split_with_sizes_copy %x sizes [3, 1] : (tensor<8xf32>) -> (tensor<6xf32>, tensor<4xf32>)
   return
 }
@@ -148,7 +149,7 @@ func.func @split_copy_c3_elements(%x: tensor<8xf32>) {
 // -----
 
 func.func @split_copy_c3_type(%x: tensor<8xf32>) {
-  // expected-error @+1 {{C3: result #0 of 'bf16' from a source of 'f32'}}
+  // expected-error @+1 {{C3: expected result #0 with the source's element type ('f32'), got 'bf16'}}
   %p = comm.fsdp.split_with_sizes_copy %x sizes [8] : (tensor<8xf32>) -> tensor<8xbf16>
   return
 }
@@ -156,7 +157,7 @@ func.func @split_copy_c3_type(%x: tensor<8xf32>) {
 // -----
 
 func.func @split_copy_c4_missing(%x: memref<8xf32>) {
-  // expected-error @+1 {{C4: on memrefs a destination is needed}}
+  // expected-error @+1 {{C4: expected a destination for a result on memrefs, got none}}
   %p = comm.fsdp.split_with_sizes_copy %x sizes [8] : (memref<8xf32>) -> memref<8xf32>
   return
 }
@@ -164,7 +165,7 @@ func.func @split_copy_c4_missing(%x: memref<8xf32>) {
 // -----
 
 func.func @split_copy_c4_count(%x: tensor<8xf32>, %d: tensor<8xf32>) {
-  // expected-error @+1 {{C4: 2 destinations for 1 results}}
+  // expected-error @+1 {{C4: expected one destination per result (1), got 2}}
   %p = comm.fsdp.split_with_sizes_copy %x into %d, %d : tensor<8xf32>, tensor<8xf32> sizes [8] : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
@@ -172,7 +173,7 @@ func.func @split_copy_c4_count(%x: tensor<8xf32>, %d: tensor<8xf32>) {
 // -----
 
 func.func @split_c1_sum(%x: tensor<8xf32>) {
-  // expected-error @+1 {{C1: sizes add up to 7, the source has 8 elements}}
+  // expected-error @+1 {{C1: expected sizes that add up to the source's 8 elements, got 7}}
   %p:2 = comm.fsdp.split_with_sizes %x sizes [3, 4] : (tensor<8xf32>) -> (tensor<3xf32>, tensor<4xf32>)
   return
 }
@@ -180,7 +181,7 @@ func.func @split_c1_sum(%x: tensor<8xf32>) {
 // -----
 
 func.func @split_c2_count(%x: tensor<8xf32>) {
-  // expected-error @+1 {{C2: 1 results for 2 sizes}}
+  // expected-error @+1 {{C2: expected one result per size (2), got 1}}
   %p = comm.fsdp.split_with_sizes %x sizes [4, 4] : (tensor<8xf32>) -> tensor<4xf32>
   return
 }
@@ -188,7 +189,7 @@ func.func @split_c2_count(%x: tensor<8xf32>) {
 // -----
 
 func.func @split_c2_mixed(%x: tensor<8xf32>) {
-  // expected-error @+1 {{C2: tensors and memrefs are mixed}}
+  // expected-error @+1 {{C2: expected only tensors or only memrefs, got both}}
   %p = comm.fsdp.split_with_sizes %x sizes [8] : (tensor<8xf32>) -> memref<8xf32>
   return
 }
@@ -196,7 +197,7 @@ func.func @split_c2_mixed(%x: tensor<8xf32>) {
 // -----
 
 func.func @chunk_cat_c1(%x: tensor<8xf32>) {
-  // expected-error @+1 {{C1: needs at least one input and at least one chunk}}
+  // expected-error @+1 {{C1: expected at least one input and at least one chunk, got 1 inputs and 0 chunks}}
   %c = comm.fsdp.chunk_cat %x chunks 0 : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
@@ -204,7 +205,7 @@ func.func @chunk_cat_c1(%x: tensor<8xf32>) {
 // -----
 
 func.func @chunk_cat_c2(%x: tensor<3x2xf32>) {
-  // expected-error @+1 {{C2: the padded inputs have 8 elements, the result 6}}
+  // expected-error @+1 {{C2: expected a result of the padded inputs' 8 elements, got 6}}
   %c = comm.fsdp.chunk_cat %x chunks 4 : (tensor<3x2xf32>) -> tensor<6xf32>
   return
 }
@@ -212,7 +213,7 @@ func.func @chunk_cat_c2(%x: tensor<3x2xf32>) {
 // -----
 
 func.func @chunk_cat_c3(%x: memref<8xf32>) {
-  // expected-error @+1 {{C3: on memrefs a destination is needed}}
+  // expected-error @+1 {{C3: expected a destination for a result on memrefs, got none}}
   %c = comm.fsdp.chunk_cat %x chunks 4 : (memref<8xf32>) -> memref<8xf32>
   return
 }
@@ -220,7 +221,7 @@ func.func @chunk_cat_c3(%x: memref<8xf32>) {
 // -----
 
 func.func @copy_c1_shape(%x: tensor<8xf32>, %y: tensor<4xf32>) {
-  // expected-error @+1 {{C1: cannot copy 'tensor<8xf32>' into 'tensor<4xf32>'}}
+  // expected-error @+1 {{C1: expected a source with the shape and element type of the destination ('tensor<4xf32>'), got 'tensor<8xf32>'}}
   comm.fsdp.copy %x into %y : tensor<8xf32> into tensor<4xf32>
   return
 }
@@ -228,7 +229,7 @@ func.func @copy_c1_shape(%x: tensor<8xf32>, %y: tensor<4xf32>) {
 // -----
 
 func.func @copy_c1_mixed(%x: tensor<8xf32>, %y: memref<8xf32>) {
-  // expected-error @+1 {{C1: tensors and memrefs are mixed}}
+  // expected-error @+1 {{C1: expected only tensors or only memrefs, got both}}
   comm.fsdp.copy %x into %y : tensor<8xf32> into memref<8xf32>
   return
 }
@@ -236,7 +237,7 @@ func.func @copy_c1_mixed(%x: tensor<8xf32>, %y: memref<8xf32>) {
 // -----
 
 func.func @resize_c1(%x: tensor<8xf32>) {
-  // expected-error @+1 {{C1: a negative size}}
+  // expected-error @+1 {{C1: expected a non-negative size, got -1}}
   comm.resize_storage %x to -1 : tensor<8xf32>
   return
 }
@@ -244,7 +245,7 @@ func.func @resize_c1(%x: tensor<8xf32>) {
 // -----
 
 func.func @copy_in_c6_count(%x: tensor<2x2xf32>) {
-  // expected-error @+1 {{C6: 2 types for 1 inputs}}
+  // expected-error @+1 {{C6: expected one type in 'as' per input (1), got 2}}
   %s, %b = comm.fsdp.all_gather_copy_in %x on @dp as [f32, f32] : (tensor<2x2xf32>) -> (tensor<16xi8>, tensor<64xi8>)
   return
 }
@@ -252,7 +253,7 @@ func.func @copy_in_c6_count(%x: tensor<2x2xf32>) {
 // -----
 
 func.func @copy_in_c6_buffer(%x: tensor<2x2xf32>) {
-  // expected-error @+1 {{C6: bytes are packed into i8, not 'f32'}}
+  // expected-error @+1 {{C6: expected a slice of 'i8' with 'as', got 'f32'}}
   %s, %b = comm.fsdp.all_gather_copy_in %x on @dp as [f32] : (tensor<2x2xf32>) -> (tensor<16xf32>, tensor<64xf32>)
   return
 }
@@ -260,7 +261,7 @@ func.func @copy_in_c6_buffer(%x: tensor<2x2xf32>) {
 // -----
 
 func.func @copy_in_c6_bits(%x: tensor<2x2xi1>) {
-  // expected-error @+1 {{C6: 'i1' is no integer or float of whole bytes}}
+  // expected-error @+1 {{C6: expected integers or floats of whole bytes in 'as', got 'i1'}}
   %s, %b = comm.fsdp.all_gather_copy_in %x on @dp as [i1] : (tensor<2x2xi1>) -> (tensor<4xi8>, tensor<16xi8>)
   return
 }
@@ -268,7 +269,7 @@ func.func @copy_in_c6_bits(%x: tensor<2x2xi1>) {
 // -----
 
 func.func @copy_in_c2_bytes(%x: tensor<2x2xf32>) {
-  // expected-error @+1 {{C2: the inputs have 8 bytes, the slice 16}}
+  // expected-error @+1 {{C2: expected a slice of the inputs' 8 bytes, got 16}}
   %s, %b = comm.fsdp.all_gather_copy_in %x on @dp as [bf16] : (tensor<2x2xf32>) -> (tensor<16xi8>, tensor<64xi8>)
   return
 }
@@ -276,7 +277,7 @@ func.func @copy_in_c2_bytes(%x: tensor<2x2xf32>) {
 // -----
 
 func.func @split_copy_c3_bytes(%x: tensor<8xi8>) {
-  // expected-error @+1 {{C3: result #0 has 2 elements of 2 bytes, its pieces have 6 bytes}}
+  // expected-error @+1 {{C3: expected result #0 to have the 6 bytes of its pieces, got 2 elements of 2 bytes}}
   %0:2 = comm.fsdp.split_with_sizes_copy %x sizes [3, 1] : (tensor<8xi8>) -> (tensor<2xbf16>, tensor<2xi8>)
   return
 }
@@ -284,7 +285,7 @@ func.func @split_copy_c3_bytes(%x: tensor<8xi8>) {
 // -----
 
 func.func @split_copy_c3_bits(%x: tensor<8xi8>) {
-  // expected-error @+1 {{C3: result #0 of 'i1' from bytes}}
+  // expected-error @+1 {{C3: expected result #0 to have elements of whole bytes, got 'i1'}}
   %0:2 = comm.fsdp.split_with_sizes_copy %x sizes [3, 1] : (tensor<8xi8>) -> (tensor<6xi1>, tensor<2xi8>)
   return
 }

@@ -3,7 +3,7 @@
 // Tests that uneven splits, roots, peers, pairs, barriers and waits that break a constraint are refused.
 
 func.func @all_to_all_c8_input(%x: tensor<4xf32>) {
-  // expected-error @+1 {{C8: the input splits add up to 5, the dimension is 4}}
+  // expected-error @+1 {{C8: expected input splits that add up to the dimension's size (4), got 5}}
   %f = comm.all_to_all %x on @dp input_splits [2, 3] output_splits [2, 2] : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   return
 }
@@ -11,7 +11,7 @@ func.func @all_to_all_c8_input(%x: tensor<4xf32>) {
 // -----
 
 func.func @all_to_all_c8_output(%x: tensor<4xf32>) {
-  // expected-error @+1 {{C8: the output splits add up to 4, the dimension is 9}}
+  // expected-error @+1 {{C8: expected output splits that add up to the dimension's size (9), got 4}}
   %f = comm.all_to_all %x on @dp input_splits [2, 2] output_splits [2, 2] : (tensor<4xf32>) -> !comm.future<tensor<9xf32>>
   return
 }
@@ -19,7 +19,7 @@ func.func @all_to_all_c8_output(%x: tensor<4xf32>) {
 // -----
 
 func.func @all_to_all_c8_overflow(%x: tensor<?xf32>) {
-  // expected-error @+1 {{C8: the input splits add up to more than 2^63}}
+  // expected-error @+1 {{C8: expected input splits that add up to less than 2^63, got more}}
   %f = comm.all_to_all %x on @dp input_splits [9223372036854775807, 1] output_splits [2, 2] : (tensor<?xf32>) -> !comm.future<tensor<?xf32>>
   return
 }
@@ -27,7 +27,7 @@ func.func @all_to_all_c8_overflow(%x: tensor<?xf32>) {
 // -----
 
 func.func @all_to_all_c8_overflow_dynamic(%x: tensor<?xf32>, %a: index) {
-  // expected-error @+1 {{C8: the output splits add up to more than 2^63}}
+  // expected-error @+1 {{C8: expected output splits that add up to less than 2^63, got more}}
   %f = comm.all_to_all %x on @dp input_splits [%a, 1] output_splits [9223372036854775807, %a, 1] : (tensor<?xf32>) -> !comm.future<tensor<?xf32>>
   return
 }
@@ -35,7 +35,7 @@ func.func @all_to_all_c8_overflow_dynamic(%x: tensor<?xf32>, %a: index) {
 // -----
 
 func.func @all_to_all_c8_one_list(%x: tensor<4xf32>, %a: index) {
-  // expected-error @+1 {{C8: the output splits add up to 5, the dimension is 4}}
+  // expected-error @+1 {{C8: expected output splits that add up to the dimension's size (4), got 5}}
   %f = comm.all_to_all %x on @dp input_splits [%a, 1] output_splits [4, 1] : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   return
 }
@@ -53,52 +53,57 @@ func.func @all_to_all_c8_unknown(%x: tensor<4xf32>, %y: tensor<?xf32>, %a: index
 // -----
 
 func.func @broadcast_c3(%x: tensor<4xf32>) {
-  // expected-error @+1 {{C3: an input of type 'tensor<4xf32>' for a value of type 'tensor<8xf32>'}}
+  // expected-error @+1 {{C3: expected value #0 to have the shape of its input, 'tensor<4xf32>', got 'tensor<8xf32>'}}
   %f = comm.broadcast %x on @dp root 0 : (tensor<4xf32>) -> !comm.future<tensor<8xf32>>
   return
 }
 
 // -----
 
+// expected-note @+1 {{the group has 4 ranks}}
 comm.group @dp #comm.iota<[2, 4]>
 func.func @broadcast_c7(%x: tensor<4xf32>) {
-  // expected-error @+1 {{C7: 'root' 4 is no place in a group of 4}}
+  // expected-error @+1 {{C7: expected 'root' from 0 to 3, got 4}}
   %f = comm.broadcast %x on @dp root 4 : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   return
 }
 
 // -----
 
+// expected-note @+1 {{the group has 4 ranks}}
 comm.group @dp #comm.iota<[2, 4]>
 func.func @gather_c3(%x: tensor<4xf32>) {
-  // expected-error @+1 {{C3: an input of type 'tensor<4xf32>' over 4 ranks does not give a value of type 'tensor<4xf32>'}}
+  // expected-error @+1 {{C3: expected a value of shape 16 from 'tensor<4xf32>' over 4 ranks, got 'tensor<4xf32>'}}
   %f = comm.gather %x on @dp root 0 : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   return
 }
 
 // -----
 
+// expected-note @+1 {{the group has 4 ranks}}
 comm.group @dp #comm.iota<[2, 4]>
 func.func @gather_c7(%x: tensor<4xf32>) {
-  // expected-error @+1 {{C7: 'root' -1 is no place in a group of 4}}
+  // expected-error @+1 {{C7: expected 'root' from 0 to 3, got -1}}
   %f = comm.gather %x on @dp root -1 : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
   return
 }
 
 // -----
 
+// expected-note @+1 {{the group has 4 ranks}}
 comm.group @dp #comm.iota<[2, 4]>
 func.func @scatter_c3(%x: tensor<6xf32>) {
-  // expected-error @+1 {{C3: dimension 0 of 'tensor<6xf32>' does not divide by the 4 ranks of the group}}
+  // expected-error @+1 {{C3: expected dimension 0 of 'tensor<6xf32>' to be a multiple of the group's size (4), got 6}}
   %f = comm.scatter %x on @dp root 0 : (tensor<6xf32>) -> !comm.future<tensor<1xf32>>
   return
 }
 
 // -----
 
+// expected-note @+1 {{the group has 4 ranks}}
 comm.group @dp #comm.iota<[2, 4]>
 func.func @scatter_c7(%x: tensor<8xf32>) {
-  // expected-error @+1 {{C7: 'root' 9223372036854775807 is no place in a group of 4}}
+  // expected-error @+1 {{C7: expected 'root' from 0 to 3, got 9223372036854775807}}
   %f = comm.scatter %x on @dp root 9223372036854775807 : (tensor<8xf32>) -> !comm.future<tensor<2xf32>>
   return
 }
@@ -106,16 +111,17 @@ func.func @scatter_c7(%x: tensor<8xf32>) {
 // -----
 
 func.func @permute_c7_odd(%x: tensor<8xf32>) {
-  // expected-error @+1 {{C7: 'pairs' needs an even number of places}}
+  // expected-error @+1 {{C7: expected an even number of places in 'pairs', got 3}}
   %f = comm.permute %x on @dp pairs [0, 1, 2] : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
   return
 }
 
 // -----
 
+// expected-note @+1 {{the group has 4 ranks}}
 comm.group @dp #comm.iota<[2, 4]>
 func.func @permute_c7_place(%x: tensor<8xf32>) {
-  // expected-error @+1 {{C7: 'pairs' 4 is no place in a group of 4}}
+  // expected-error @+1 {{C7: expected 'pairs' from 0 to 3, got 4}}
   %f = comm.permute %x on @dp pairs [0, 4] : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
   return
 }
@@ -123,7 +129,7 @@ func.func @permute_c7_place(%x: tensor<8xf32>) {
 // -----
 
 func.func @permute_c8_source(%x: tensor<8xf32>) {
-  // expected-error @+1 {{C8: place 0 is twice a source}}
+  // expected-error @+1 {{C8: place 0 appears twice as a source}}
   %f = comm.permute %x on @dp pairs [0, 1, 0, 2] : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
   return
 }
@@ -131,7 +137,7 @@ func.func @permute_c8_source(%x: tensor<8xf32>) {
 // -----
 
 func.func @permute_c8_target(%x: tensor<8xf32>) {
-  // expected-error @+1 {{C8: place 2 is twice a target}}
+  // expected-error @+1 {{C8: place 2 appears twice as a target}}
   %f = comm.permute %x on @dp pairs [0, 2, 1, 2] : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
   return
 }
@@ -139,7 +145,7 @@ func.func @permute_c8_target(%x: tensor<8xf32>) {
 // -----
 
 func.func @send_c1(%x: tensor<8xf32>) {
-  // expected-error @+1 {{C1: a send has no destinations and an empty future}}
+  // expected-error @+1 {{C1: expected no destinations and an empty future, got 0 destinations and 1 values}}
   %f = comm.send %x on @dp peer 0 : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
   return
 }
@@ -147,16 +153,17 @@ func.func @send_c1(%x: tensor<8xf32>) {
 // -----
 
 func.func @send_c5(%x: tensor<8xf32>, %y: memref<8xf32>) {
-  // expected-error @+1 {{C5: tensors and memrefs are mixed}}
+  // expected-error @+1 {{C5: expected only tensors or only memrefs, got both}}
   %f = comm.send %x, %y on @dp peer 0 : (tensor<8xf32>, memref<8xf32>) -> !comm.future<>
   return
 }
 
 // -----
 
+// expected-note @+1 {{the group has 4 ranks}}
 comm.group @dp #comm.iota<[2, 4]>
 func.func @send_c7(%x: tensor<8xf32>) {
-  // expected-error @+1 {{C7: 'peer' 5 is no place in a group of 4}}
+  // expected-error @+1 {{C7: expected 'peer' from 0 to 3, got 5}}
   %f = comm.send %x on @dp peer 5 : (tensor<8xf32>) -> !comm.future<>
   return
 }
@@ -164,7 +171,7 @@ func.func @send_c7(%x: tensor<8xf32>) {
 // -----
 
 func.func @send_c7_tag(%x: tensor<8xf32>) {
-  // expected-error @+1 {{C7: 'tag' -1 is negative}}
+  // expected-error @+1 {{C7: expected a non-negative 'tag', got -1}}
   %f = comm.send %x on @dp peer 0 tag -1 : (tensor<8xf32>) -> !comm.future<>
   return
 }
@@ -172,7 +179,7 @@ func.func @send_c7_tag(%x: tensor<8xf32>) {
 // -----
 
 func.func @recv_c1_input(%x: tensor<8xf32>) {
-  // expected-error @+1 {{C1: a recv has no inputs and at least one value}}
+  // expected-error @+1 {{C1: expected no inputs and at least one value in the future, got 1 inputs and 1 values}}
   %f = comm.recv %x on @dp peer 0 : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
   return
 }
@@ -180,7 +187,7 @@ func.func @recv_c1_input(%x: tensor<8xf32>) {
 // -----
 
 func.func @recv_c1_nothing() {
-  // expected-error @+1 {{C1: a recv has no inputs and at least one value}}
+  // expected-error @+1 {{C1: expected no inputs and at least one value in the future, got 0 inputs and 0 values}}
   %f = comm.recv on @dp peer 0 : () -> !comm.future<>
   return
 }
@@ -188,16 +195,17 @@ func.func @recv_c1_nothing() {
 // -----
 
 func.func @recv_c5() {
-  // expected-error @+1 {{C5: a collective on memrefs needs destinations}}
+  // expected-error @+1 {{C5: expected destinations for a collective on memrefs, got none}}
   %f = comm.recv on @dp peer 0 : () -> !comm.future<memref<8xf32>>
   return
 }
 
 // -----
 
+// expected-note @+1 {{the group has 4 ranks}}
 comm.group @dp #comm.iota<[2, 4]>
 func.func @recv_c7() {
-  // expected-error @+1 {{C7: 'peer' -2 is no place in a group of 4}}
+  // expected-error @+1 {{C7: expected 'peer' from 0 to 3, got -2}}
   %f = comm.recv on @dp peer -2 : () -> !comm.future<tensor<8xf32>>
   return
 }
@@ -205,7 +213,7 @@ func.func @recv_c7() {
 // -----
 
 func.func @barrier_c1(%x: tensor<8xf32>) {
-  // expected-error @+1 {{C1: a barrier has no inputs, no destinations and an empty future}}
+  // expected-error @+1 {{C1: expected no inputs, no destinations and an empty future, got 1 inputs, 0 destinations and 0 values}}
   %f = comm.barrier %x on @dp : (tensor<8xf32>) -> !comm.future<>
   return
 }
@@ -213,7 +221,7 @@ func.func @barrier_c1(%x: tensor<8xf32>) {
 // -----
 
 func.func @barrier_c6() {
-  // expected-error @+1 {{C6: no comm.group @dp}}
+  // expected-error @+1 {{C6: expected @dp to name a comm.group}}
   %f = comm.barrier on @dp : () -> !comm.future<>
   return
 }

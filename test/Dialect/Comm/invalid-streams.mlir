@@ -27,7 +27,7 @@ func.func @await_event_future(%f: !comm.future<>) {
 // -----
 
 func.func @compute_c1_count(%x: tensor<8xf32>) {
-  // expected-error @+1 {{C1: 2 aliases for 1 results}}
+  // expected-error @+1 {{C1: expected one entry in 'aliases' per result (1), got 2}}
   %0 = comm.compute "view"(%x) aliases [0, 0] : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
@@ -35,7 +35,7 @@ func.func @compute_c1_count(%x: tensor<8xf32>) {
 // -----
 
 func.func @compute_c1_range(%x: tensor<8xf32>) {
-  // expected-error @+1 {{C1: no operand #1 to alias}}
+  // expected-error @+1 {{C1: expected -1 or the number of an operand in 'aliases', got 1}}
   %0 = comm.compute "view"(%x) aliases [1] : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
@@ -43,7 +43,7 @@ func.func @compute_c1_range(%x: tensor<8xf32>) {
 // -----
 
 func.func @compute_c1_negative(%x: tensor<8xf32>) {
-  // expected-error @+1 {{C1: no operand #-2 to alias}}
+  // expected-error @+1 {{C1: expected -1 or the number of an operand in 'aliases', got -2}}
   %0 = comm.compute "view"(%x) aliases [-2] : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
@@ -51,7 +51,7 @@ func.func @compute_c1_negative(%x: tensor<8xf32>) {
 // -----
 
 func.func @compute_c2_range(%x: tensor<8xf32>) {
-  // expected-error @+1 {{C2: mutated operand #1 does not exist or is listed twice}}
+  // expected-error @+1 {{C2: expected numbers of operands in 'mutates', got 1}}
   comm.compute "zero_"(%x) mutates [1] : (tensor<8xf32>) -> ()
   return
 }
@@ -59,7 +59,7 @@ func.func @compute_c2_range(%x: tensor<8xf32>) {
 // -----
 
 func.func @compute_c2_twice(%x: tensor<8xf32>) {
-  // expected-error @+1 {{C2: mutated operand #0 does not exist or is listed twice}}
+  // expected-error @+1 {{C2: operand #0 appears twice in 'mutates'}}
   comm.compute "zero_"(%x) mutates [0, 0] : (tensor<8xf32>) -> ()
   return
 }
@@ -67,7 +67,7 @@ func.func @compute_c2_twice(%x: tensor<8xf32>) {
 // -----
 
 func.func @compute_c3(%x: tensor<8xf32>) {
-  // expected-error @+1 {{C3: the name 'comm.in_flight' begins with 'comm.', which is for the compiler's own use}}
+  // expected-error @+1 {{C3: expected a name that does not begin with 'comm.' (reserved for the compiler), got 'comm.in_flight'}}
   %y, %z = comm.compute "comm.in_flight"(%x) : (tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>)
   return
 }

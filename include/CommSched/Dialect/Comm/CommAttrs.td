@@ -28,9 +28,9 @@ def Comm_RanksAttr : Comm_Attr<"Ranks", "ranks", [DeclareAttrInterfaceMethods<Re
     Example: `#comm.ranks<[[0, 1], [2, 3]]>`.
 
     Constraints:
-    - C1: at least one group, and no empty group.
-    - C2: all groups have the same size.
-    - C3: the groups partition the ranks 0..N-1: no rank twice, none missing.
+    - C1: There is at least one group, and no group is empty.
+    - C2: All groups have the same size.
+    - C3: The groups partition the ranks 0 to N-1: each rank appears exactly once.
   }];
   let parameters = (ins ArrayRefParameter<"int64_t", "the ranks, group after group">:$ranks, "int64_t":$groupSize);
   let hasCustomAssemblyFormat = 1;
@@ -40,15 +40,15 @@ def Comm_RanksAttr : Comm_Attr<"Ranks", "ranks", [DeclareAttrInterfaceMethods<Re
 def Comm_IotaAttr : Comm_Attr<"Iota", "iota", [DeclareAttrInterfaceMethods<ReplicaGroupsInterface>]> {
   let summary = "Replica groups as a reshaped, transposed iota";
   let description = [{
-    The ranks 0..N-1 are laid out row by row in an array of shape `dims`, its axes are permuted by `perm`, and the
-    result is read row by row as `groups x size`. One line, whatever the number of ranks.
+    The ranks 0 to N-1 fill an array of shape `dims` row by row. `perm` permutes the axes of the array. The result, read
+    row by row as `groups x size`, gives the groups. The text has one line for any number of ranks.
 
-    Example: `#comm.iota<[8, 64] from [64, 8] transpose [1, 0]>` (8 groups of 64 ranks, a stride of 8 between the
-    ranks of a group); `#comm.iota<[1, 100000]>` (one group of all).
+    Example: `#comm.iota<[8, 64] from [64, 8] transpose [1, 0]>` (8 groups of 64 ranks, with a stride of 8 between the
+    ranks of a group); `#comm.iota<[1, 100000]>` (one group of all ranks).
 
     Constraints:
-    - C1: groups, size and dims are positive, and groups x size is the product of dims (below 2^31).
-    - C2: perm is a permutation of the axes of dims.
+    - C1: `groups`, `size` and `dims` are positive. `groups` times `size` equals the product of `dims` and is below 2^31.
+    - C2: `perm` is a permutation of the axes of `dims`.
   }];
   let parameters = (ins "int64_t":$groups, "int64_t":$size, ArrayRefParameter<"int64_t">:$dims,
                         ArrayRefParameter<"int64_t">:$perm);
@@ -57,15 +57,15 @@ def Comm_IotaAttr : Comm_Attr<"Iota", "iota", [DeclareAttrInterfaceMethods<Repli
 }
 
 def Comm_CostAttr : Comm_Attr<"Cost", "cost"> {
-  let summary = "What an operation costs";
+  let summary = "Cost of an operation";
   let description = [{
-    Sits on any operation as the discardable attribute `comm.cost`. What is left out is unknown and learnt from the
-    operation's interfaces, the machine profile, or its operands and results. `time` (measured, ns) beats the rest.
+    The discardable attribute `comm.cost` of any operation. The cost model derives a missing number from the operation's
+    interfaces, the machine profile, or the operands and results. A measured `time` (ns) overrides the other numbers.
 
     Example: `#comm.cost<flops = 2097152, bytes = 49152>`, `#comm.cost<time = 1500, workspace = 4096>`.
 
     Constraints:
-    - C1: no number is negative.
+    - C1: All numbers are non-negative.
   }];
   let parameters = (ins
     OptionalParameter<"std::optional<int64_t>", "floating-point operations">:$flops,
@@ -79,7 +79,7 @@ def Comm_CostAttr : Comm_Attr<"Cost", "cost"> {
 def Comm_SymmetricAttr : Comm_Attr<"Symmetric", "symmetric"> {
   let summary = "Memory space of registered, symmetric communication buffers";
   let description = [{
-    A buffer of this space is allocated at the same offset on all ranks of the group and registered for communication.
+    A buffer of this space has the same offset on all ranks of the group and is registered for communication.
 
     Example: `memref<1024xf32, #comm.symmetric<@dp>>`.
   }];

@@ -18,29 +18,77 @@ include "mlir/IR/OpBase.td"
 def Comm_Dialect : Dialect {
   let name = "comm";
   let cppNamespace = "::commsched::comm";
-  let summary = "Asynchronous collectives, and what a scheduler has to know to hide them";
+  let summary = "Asynchronous collectives, with the facts that a scheduler needs to hide them";
   let description = [{
-    A collective is two operations: a *start*, which returns a `!comm.future` at once, and a `comm.wait`, which blocks
-    its stream until the data is there. Whatever stands between the two can hide the collective. Any operation of any
-    dialect takes part in a schedule; `comm.compute` stands for operations that have no dialect.
+    A collective is two operations. A *start* returns a `!comm.future` at once. A `comm.wait` blocks its stream until the
+    data has arrived. Operations between the two can hide the collective. A schedule contains operations of any dialect;
+    `comm.compute` represents an operation that has no dialect here.
 
-    Discardable attributes that the dialect defines:
+    ### Neighbours
+
+    ```
+     torch.compile, FX graph     StableHLO, hand-written IR, ...         front ends
+               |                            |
+               +------------+---------------+
+                            v
+        comm starts and waits + operations of any dialect, on tensors
+                            |   comm-schedule and other passes: order, buckets
+                            |   comm-realize-buffers: destinations, symmetric memory
+                            v
+        comm starts and waits on memrefs                                 comm-bufferize, comm-plan-buffers
+                            |
+                            v
+        calls of CommSched/Runtime/Runtime.h                             comm-to-llvm
+                            |
+               +------------+---------------+
+               v            v               v
+            threads        MPI             NCCL                          runtime backends
+    ```
+
+    A program on tensors can also leave the dialect as it came: the PyTorch front end applies the order and the buckets to
+    its own graph.
+
+    ### Life of a future
+
+    - **On tensors**, a start without destinations allocates the storage of the future's values. The inputs and the values
+      are in flight until the last wait of the future. The results of the wait share the storage of the values.
+    - **On memrefs**, a start always has destinations. The inputs and the destinations are in flight until the last wait.
+      The wait names them as operands (`keeping`), so that no pass frees or reuses them earlier. The results of the wait
+      are the destinations.
+    - **Across functions and blocks**, a future is an ordinary value: an argument or a result of a function, or an argument
+      of a block. `comm.ready_ns` on a function's argument gives the time at which its data arrives.
+
+    A future that does not leave its function needs a wait. `comm-verify` reports a future without a wait, a wait that no
+    path reaches, and accesses to storage in flight.
+
+    ### Constraints
+
+    The description of each operation, type and attribute lists its constraints with the labels C1 to Cn. The label stands
+    at the beginning of the verifier's message (`C2: 'dim' (1) is out of range for 'tensor<4xf32>'`) and in the name of the
+    test (`@all_gather_c2_range`). A message without a label comes from the types of operands, results and attributes. A
+    size constraint applies to static sizes; a dynamic size (`?`) matches any size.
+
+    ### Discardable attributes
+
+    The dialect defines these discardable attributes:
 
     | attribute | on | meaning |
     |---|---|---|
     | `comm.cost = #comm.cost<...>` | any operation | flops, bytes moved, workspace bytes, measured nanoseconds |
-    | `comm.hybrid = @group` | any operation | also occupies the group's communication lane (fused compute and collective) |
-    | `comm.pinned` | any operation | keeps its order relative to the other pinned operations |
+    | `comm.hybrid = @group` | any operation except starts and waits | the operation also occupies the group's communication lane (fused compute and collective) |
+    | `comm.pinned` | any operation | the operation keeps its order relative to the other pinned operations |
     | `comm.unit = N : i64` | any operation | consecutive operations with the same number stay consecutive |
-    | `comm.after_unit = N : i64` | operation with `comm.unit` | its unit comes after the nearest unit N in front of it |
+    | `comm.after_unit = N : i64` | operation with `comm.unit` | the operation's unit comes after the nearest preceding unit N |
     | `comm.bytes_hint = array<i64: ...>` | any operation | bytes of each result, for dynamic sizes |
-    | `comm.donated` | argument of a function | freed after its last use |
-    | `comm.bytes_hint = N : i64` | argument of a function | its bytes, for a dynamic size |
-    | `comm.ready_ns = N : i64` | argument of a function | when an in-flight future's data is there (default 0) |
-    | `comm.symmetric = array<i1: ...>` | collective | which inputs, then outputs, are to be in symmetric memory; set and carried out by passes |
-    | `comm.schedule_signature = "..."` | function | hash of the sequence of collectives, stamped by the passes |
+    | `comm.donated` | argument of a function | the argument's storage may be freed after its last use |
+    | `comm.bytes_hint = N : i64` | argument of a function | bytes of the argument, for a dynamic size |
+    | `comm.ready_ns = N : i64` | future as argument of a function | time in nanoseconds at which the data arrives (default 0) |
+    | `comm.symmetric = array<i1: ...>` | collective | marks the inputs, then the outputs, that shall be in symmetric memory; passes set and apply it |
+    | `comm.schedule_signature = "..."` | function | hash of the sequence of collectives; passes set it |
 
-    Any other `comm.` attribute is an error, so that a misspelt one is not silently without effect.
+    Any other attribute that begins with `comm.` is an error, so that a misspelt attribute does not pass unnoticed.
+
+    Why futures, why a start and a wait, and why a resource of its own: see [docs/Rationale.md](../Rationale.md).
   }];
   let useDefaultAttributePrinterParser = 1;
   let useDefaultTypePrinterParser = 1;

@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Includes everything of the dialect: attributes, types, interfaces and operations.
+// Includes all of the dialect: attributes, types, interfaces and operations.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_DIALECT_COMM_COMMDIALECT_H
@@ -39,8 +39,9 @@
 
 namespace commsched::comm {
 
-/// What is in flight: read and written by every start and every wait, so that generic passes neither remove, duplicate
-/// nor reorder them. The project's own dependence analysis knows the real rules and does not use it.
+/// The collectives in flight. Every start and every wait reads and writes this resource, so that generic passes neither
+/// remove, duplicate nor reorder them. The project's dependence analysis knows the exact rules and ignores the
+/// resource.
 struct InFlightResource : public mlir::SideEffects::Resource::Base<InFlightResource> {
   llvm::StringRef getName() final { return "comm.in_flight"; }
 };
@@ -50,29 +51,31 @@ struct ParameterStorageResource : public mlir::SideEffects::Resource::Base<Param
   llvm::StringRef getName() final { return "comm.parameter_storage"; }
 };
 
-/// What the generated code of the operations calls.
+/// Helpers that the generated code of the operations calls.
 namespace detail {
 using EffectList = llvm::SmallVectorImpl<mlir::SideEffects::EffectInstance<mlir::MemoryEffects::Effect>>;
 
-/// Reads the inputs, writes the destinations, reads and writes what is in flight.
+/// Adds the effects of a start: it reads the inputs, writes the destinations, and reads and writes InFlightResource.
 void getStartEffects(llvm::MutableArrayRef<mlir::OpOperand> inputs, llvm::MutableArrayRef<mlir::OpOperand> dests,
                      EffectList &effects);
 
-/// On memrefs: reads `sources` and writes `dests`. On tensors: reads the storage that `comm.fsdp.copy` and other
-/// mutations write, so that no two readings of it are merged across a writing.
+/// Adds the effects of a copy. On memrefs it reads `sources` and writes `dests`. On tensors it reads
+/// ParameterStorageResource, which `comm.fsdp.copy` and other mutations write, so that no pass merges a read before a
+/// mutation with a read after it.
 void addCopyEffects(llvm::MutableArrayRef<mlir::OpOperand> sources, llvm::MutableArrayRef<mlir::OpOperand> dests,
                     EffectList &effects);
 
-/// `result` is new storage: never merged with that of an equal operation, for either may be written later.
+/// Adds the allocation of `result`. No pass then merges it with the result of an equal operation, which matters because
+/// a later operation may write either one.
 void addAllocateEffect(mlir::OpResult result, EffectList &effects);
 
-/// Tells the buffer view flow analysis which results refer to which operands' buffers.
+/// Registers which results refer to which operands' buffers with the buffer view flow analysis.
 void addStorageDependencies(StorageOpInterface op, const mlir::bufferization::RegisterDependenciesFn &add);
 
-/// Checks what needs the group of a collective: that it exists, and what depends on its size. One symbol lookup.
+/// Checks that a collective's group exists, and the constraints on the group's size. One symbol lookup.
 llvm::LogicalResult verifyGroupUse(CollectiveOpInterface op, mlir::SymbolTableCollection &symbols);
 
-/// Fails where tensors and memrefs are mixed; other types do not matter.
+/// Fails if the types contain both tensors and memrefs. Ignores other types.
 llvm::LogicalResult verifySameContainers(mlir::Operation *op, llvm::StringRef constraint, mlir::TypeRange first,
                                          mlir::TypeRange second);
 } // namespace detail
@@ -84,19 +87,19 @@ llvm::LogicalResult verifySameContainers(mlir::Operation *op, llvm::StringRef co
 
 namespace commsched::comm {
 
-/// The group that a collective names, or null with no diagnostic. One symbol lookup.
+/// The group that a collective names, or null without a diagnostic. One symbol lookup.
 GroupOp lookupGroup(CollectiveOpInterface collective, mlir::SymbolTableCollection &symbols);
 
-/// Elements of a ranked tensor or memref; none where a size is dynamic or the product is beyond int64.
+/// Elements of a ranked tensor or memref; none if a size is dynamic or the product exceeds int64_t.
 std::optional<int64_t> getStaticElements(mlir::Type type);
 
-/// Bytes of a ranked tensor or memref: elements x element width, sub-byte types packed; none where a size is dynamic,
-/// the element type has no width or the product is beyond int64.
+/// Bytes of a ranked tensor or memref: elements x element width, with sub-byte types packed. None if a size is dynamic,
+/// the element type has no width, or the product exceeds int64_t.
 std::optional<int64_t> getStaticBytes(mlir::Type type);
 
-/// The bytes that a collective's cost is a function of, per rank: gathered bytes for (all-)gathers, input bytes for
-/// everything else that sends, result bytes for a recv. Dynamic sizes count as `comm.bytes_hint` says, and as 0
-/// without; saturates. O(operands).
+/// The bytes per rank that determine a collective's cost: the gathered bytes of an all-gather or gather, the result
+/// bytes of a recv, the input bytes of all others. A dynamic size counts as its `comm.bytes_hint`, or as 0 without a
+/// hint. The sum saturates. O(operands).
 int64_t getCollectiveBytes(CollectiveOpInterface collective);
 
 } // namespace commsched::comm

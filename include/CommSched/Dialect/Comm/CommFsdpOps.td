@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Fully sharded data parallelism packs small tensors into one buffer before a collective and unpacks it after. These
-// operations name the packing, so that it can be scheduled, merged and costed.
+// Fully sharded data parallelism packs small tensors into one buffer before a collective and unpacks the buffer after it.
+// These operations represent the packing, so that passes can schedule it, merge it and estimate its cost.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_DIALECT_COMM_COMMFSDPOPS
@@ -43,12 +43,12 @@ def Comm_FsdpAllGatherCopyInOp : Comm_FsdpOp<"all_gather_copy_in", [AttrSizedOpe
                                              DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "pack shards into this rank's slice of a gather buffer";
   let description = [{
-    Allocates a flat buffer for all ranks (or takes `into`), packs the inputs, flattened, converted to the buffer's
-    element type and one after the other, into this rank's slice, and gives the slice (a view of the buffer) and the
-    buffer: what an in-place `comm.all_gather %slice into %buffer` needs.
+    Packs the inputs into this rank's slice of a flat buffer for all ranks. The buffer is new, or the destination `into`.
+    The inputs are flattened, converted to the buffer's element type, and packed in order. The results are the slice (a
+    view of the buffer) and the buffer, as an in-place `comm.all_gather %slice into %buffer` needs them.
 
     With `as`, the buffer holds bytes: input k is converted to element type `as[k]` and packed byte for byte. Pieces are
-    not padded, so a kernel has to expect addresses that do not fit the element type.
+    not padded, so a kernel must accept addresses that are not aligned to the element type.
 
     Example:
     ```mlir
@@ -59,12 +59,13 @@ def Comm_FsdpAllGatherCopyInOp : Comm_FsdpOp<"all_gather_copy_in", [AttrSizedOpe
     ```
 
     Constraints:
-    - C1: at least one input; slice and buffer are one-dimensional with the same element type.
-    - C2: the slice holds the elements of all inputs together, or with `as` their bytes (static sizes).
-    - C3: the buffer holds the group's size times the slice (static sizes).
-    - C4: a destination has the buffer's type; on memrefs it is given; tensors and memrefs do not mix.
-    - C5: the group exists.
-    - C6: `as` has one type for each input, an integer or float of whole bytes; slice and buffer are of i8 then.
+    - C1: There is at least one input. Slice and buffer are one-dimensional and have the same element type.
+    - C2: The slice has as many elements as all inputs together. With `as`, it has as many elements as the inputs have
+      bytes.
+    - C3: The size of the buffer is the group's size times the size of the slice.
+    - C4: The destination has the type of the buffer. On memrefs there is a destination. Tensors and memrefs are not mixed.
+    - C5: `group` names a `comm.group`.
+    - C6: `as` has one type per input: an integer or float of whole bytes. Slice and buffer then have elements of `i8`.
   }];
   let arguments = (ins Variadic<Comm_Data>:$inputs, Optional<Comm_Data>:$dest, FlatSymbolRefAttr:$group,
                        OptionalAttr<TypeArrayAttr>:$as);
@@ -79,10 +80,10 @@ def Comm_FsdpAllGatherCopyInOp : Comm_FsdpOp<"all_gather_copy_in", [AttrSizedOpe
 def Comm_FsdpSplitWithSizesCopyOp : Comm_FsdpOp<"split_with_sizes_copy"> {
   let summary = "unpack a gathered buffer into tensors of their own";
   let description = [{
-    The copy-out of a bucketed all-gather. The flat source holds, rank after rank, pieces of `sizes` elements; result k
-    is the pieces number `members[k]` of all ranks, one after the other, reshaped to the result's type. `members` is
-    all pieces in order where it is not given; a bucket may be unpacked piece by piece. A source of i8 holds bytes: `sizes`
-    count them, and results of any element type take theirs.
+    The copy-out of a bucketed all-gather. The flat source holds the pieces of rank 0, then the pieces of rank 1, and so on;
+    piece k has `sizes[k]` elements. Result k is piece number `members[k]` of every rank, in order of ranks, reshaped to the
+    result's type. Without `members`, the results are all pieces in order; with it, a bucket may be unpacked piece by piece.
+    A source of `i8` holds bytes: `sizes` counts bytes, and the results have any element types.
 
     Example:
     ```mlir
@@ -92,11 +93,12 @@ def Comm_FsdpSplitWithSizesCopyOp : Comm_FsdpOp<"split_with_sizes_copy"> {
     ```
 
     Constraints:
-    - C1: the source is one-dimensional; sizes are not negative; the source's size is a multiple of their sum.
-    - C2: one result per member; members are distinct pieces.
-    - C3: result k has as many elements as its pieces (static sizes) and the source's element type; from a source of i8,
-      as many bytes and any element type of whole bytes.
-    - C4: destinations are one per result and of its type; on memrefs they are given; tensors and memrefs do not mix.
+    - C1: The source is one-dimensional. The sizes are not negative. The source's size is a multiple of their sum.
+    - C2: There is one result per member. The members are distinct numbers of pieces.
+    - C3: Result k has as many elements as its pieces, and the element type of the source. If the source has elements of
+      `i8`, result k has as many bytes as its pieces, and any element type of whole bytes.
+    - C4: If destinations are given, there is one per result, of the same type. On memrefs there are destinations. Tensors
+      and memrefs are not mixed.
   }];
   let arguments = (ins Comm_Data:$source, Variadic<Comm_Data>:$dests, DenseI64ArrayAttr:$sizes,
                        OptionalAttr<DenseI64ArrayAttr>:$members);
@@ -111,9 +113,9 @@ def Comm_FsdpSplitWithSizesCopyOp : Comm_FsdpOp<"split_with_sizes_copy"> {
 def Comm_FsdpSplitWithSizesOp : Comm_FsdpOp<"split_with_sizes"> {
   let summary = "view a packed buffer as its pieces";
   let description = [{
-    Result k is elements [sizes[0] + ... + sizes[k-1], + sizes[k]) of the flat source, reshaped to the result's type. A
-    view: nothing is copied, the results share the source's storage. What a bucketed reduce-scatter or all-reduce ends
-    with.
+    Result k consists of sizes[k] elements of the flat source, beginning at element sizes[0] + ... + sizes[k-1], reshaped
+    to the result's type. The results are views: they share the source's storage, and no data is copied. A bucketed
+    reduce-scatter or all-reduce ends with this operation.
 
     Example:
     ```mlir
@@ -121,9 +123,9 @@ def Comm_FsdpSplitWithSizesOp : Comm_FsdpOp<"split_with_sizes"> {
     ```
 
     Constraints:
-    - C1: the source is one-dimensional; sizes are not negative and add up to its size (static sizes).
-    - C2: one result per size, with that many elements (static sizes) and the source's element type; tensors and memrefs
-      do not mix.
+    - C1: The source is one-dimensional. The sizes are not negative and add up to the source's size.
+    - C2: There is one result per size. Result k has sizes[k] elements of the source's element type. Tensors and memrefs
+      are not mixed.
   }];
   let arguments = (ins Comm_Data:$source, DenseI64ArrayAttr:$sizes);
   let results = (outs Variadic<Comm_Data>:$pieces);
@@ -134,10 +136,10 @@ def Comm_FsdpSplitWithSizesOp : Comm_FsdpOp<"split_with_sizes"> {
 def Comm_FsdpChunkCatOp : Comm_FsdpOp<"chunk_cat", [AttrSizedOperandSegments]> {
   let summary = "pack tensors, chunk by chunk, into one buffer";
   let description = [{
-    The copy-in of a bucketed reduce-scatter. Every input is cut along dimension 0 into `chunks` equal pieces (the last
-    ones padded with zeros where it does not divide), and piece c of all inputs, flattened and converted to the result's
-    element type, one after the other, make up row c of the result. With one chunk it is the concatenation of the
-    flattened inputs.
+    The copy-in of a bucketed reduce-scatter. Every input is cut along dimension 0 into `chunks` equal pieces. If the
+    dimension is not a multiple of `chunks`, zeros pad the last pieces. Row c of the result consists of piece c of every
+    input, in order, flattened and converted to the result's element type. With one chunk, the result is the concatenation
+    of the flattened inputs.
 
     Example:
     ```mlir
@@ -145,9 +147,9 @@ def Comm_FsdpChunkCatOp : Comm_FsdpOp<"chunk_cat", [AttrSizedOperandSegments]> {
     ```
 
     Constraints:
-    - C1: at least one input; chunks is positive; the result is one-dimensional.
-    - C2: the result has the elements of all padded inputs (static sizes).
-    - C3: a destination has the result's type; on memrefs it is given; tensors and memrefs do not mix.
+    - C1: There is at least one input. `chunks` is positive. The result is one-dimensional.
+    - C2: The result has as many elements as all padded inputs together.
+    - C3: The destination has the type of the result. On memrefs there is a destination. Tensors and memrefs are not mixed.
   }];
   let arguments = (ins Variadic<Comm_Data>:$inputs, Optional<Comm_Data>:$dest, I64Attr:$chunks);
   let results = (outs Comm_Data:$result);
@@ -160,8 +162,8 @@ def Comm_FsdpChunkCatOp : Comm_FsdpOp<"chunk_cat", [AttrSizedOperandSegments]> {
 def Comm_FsdpCopyOp : Comm_FsdpOp<"copy"> {
   let summary = "write a tensor into a parameter's storage";
   let description = [{
-    Overwrites the storage of `dest` with `source`. `dest` is a parameter (or any value whose storage matters): later
-    uses of it, in program order, see the new contents.
+    Overwrites the storage of `dest` with `source`. `dest` is a parameter, or another value whose storage later operations
+    read. Uses of `dest` after this operation, in program order, see the new contents.
 
     Example:
     ```mlir
@@ -169,7 +171,7 @@ def Comm_FsdpCopyOp : Comm_FsdpOp<"copy"> {
     ```
 
     Constraints:
-    - C1: equal shapes and element types (dynamic sizes match any); tensors and memrefs do not mix.
+    - C1: Source and destination have the same shape and element type. Tensors and memrefs are not mixed.
   }];
   let arguments = (ins Comm_Data:$source, Comm_Data:$dest);
   let assemblyFormat = "$source `into` $dest attr-dict `:` type($source) `into` type($dest)";
@@ -180,8 +182,8 @@ def Comm_ResizeStorageOp : Comm_Op<"resize_storage", [DeclareOpInterfaceMethods<
                                                       DeclareOpInterfaceMethods<StorageOpInterface>]> {
   let summary = "resize the storage of a parameter";
   let description = [{
-    Gives the storage of `value` the given number of bytes: all of them before a copy of the unsharded parameter into
-    it, 0 after its last use.
+    Sets the size of the storage of `value` to the given number of bytes. A program sets the full size before it copies the
+    unsharded parameter into the storage, and 0 after the last use.
 
     Example:
     ```mlir
@@ -189,7 +191,7 @@ def Comm_ResizeStorageOp : Comm_Op<"resize_storage", [DeclareOpInterfaceMethods<
     ```
 
     Constraints:
-    - C1: the size is not negative.
+    - C1: The size is not negative.
   }];
   let arguments = (ins Comm_Data:$value, I64Attr:$bytes);
   let assemblyFormat = "$value `to` $bytes attr-dict `:` type($value)";

@@ -12,7 +12,7 @@ include "mlir/IR/OpBase.td"
 
 def ReplicaGroupsInterface : AttrInterface<"ReplicaGroupsInterface"> {
   let cppNamespace = "::commsched::comm";
-  let description = "A partition of the ranks 0..N-1 into groups of equal size.";
+  let description = "A partition of the ranks 0 to N-1 into groups of equal size.";
   let methods = [
     InterfaceMethod<"Number of groups.", "int64_t", "getNumGroups">,
     InterfaceMethod<"Ranks of each group.", "int64_t", "getGroupSize">,
@@ -28,21 +28,22 @@ def ReplicaGroupsInterface : AttrInterface<"ReplicaGroupsInterface"> {
 def CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
   let cppNamespace = "::commsched::comm";
   let description = [{
-    The start of a collective. It reads `inputs`, writes `dests` (or new storage, one tensor per element of the future)
-    and returns a future at once. Inputs and outputs are in use until the last wait of the future.
+    The start of a collective. A start reads `inputs`, writes `dests`, and returns a future at once. Without destinations
+    it writes new storage: one tensor per value of the future. Inputs and outputs are in use until the last wait of the
+    future.
   }];
   let methods = [
-    InterfaceMethod<"What it does.", "::commsched::CollectiveKind", "getCollectiveKind">,
+    InterfaceMethod<"The kind of the collective.", "::commsched::CollectiveKind", "getCollectiveKind">,
     InterfaceMethod<"The symbol of its `comm.group`.", "::mlir::FlatSymbolRefAttr", "getGroupAttr">,
-    InterfaceMethod<"What this rank sends.", "::mlir::OperandRange", "getCollectiveInputs">,
-    InterfaceMethod<"Where the results go: empty, or one per element of the future.", "::mlir::OperandRange",
+    InterfaceMethod<"The operands that this rank sends.", "::mlir::OperandRange", "getCollectiveInputs">,
+    InterfaceMethod<"The destinations: none, or one per value of the future.", "::mlir::OperandRange",
                     "getCollectiveDests">,
     InterfaceMethod<"The future.", "::mlir::Value", "getCollectiveFuture">,
-    InterfaceMethod<"How values are combined; none for kinds that only move data.",
+    InterfaceMethod<"The reduction that combines the values; none for kinds that only move data.",
                     "std::optional<::commsched::comm::ReductionKind>", "getCollectiveReduction">,
   ];
   let extraSharedClassDeclaration = [{
-    /// Whether it is a send or a receive (or a permute: pairs of both).
+    /// Returns true for a send, a receive, and a permute (pairs of both).
     bool isPointToPoint() {
       ::commsched::CollectiveKind kind = $_op.getCollectiveKind();
       return kind == ::commsched::CollectiveKind::Send || kind == ::commsched::CollectiveKind::Recv ||
@@ -54,13 +55,13 @@ def CollectiveOpInterface : OpInterface<"CollectiveOpInterface"> {
 def StorageOpInterface : OpInterface<"StorageOpInterface"> {
   let cppNamespace = "::commsched::comm";
   let description = [{
-    How an operation treats the storage of its operands where types and memory effects do not say it (tensors).
-    Operands and results are counted over the whole operation.
+    Describes how an operation on tensors uses the storage of its operands, which types and memory effects do not tell.
+    Operands and results are numbered over the whole operation.
   }];
   let methods = [
-    InterfaceMethod<"The operand whose storage result `result` has (a view of it, or its storage written in place); "
-                    "none for new storage.", "std::optional<unsigned>", "getAliasedOperand", (ins "unsigned":$result)>,
-    InterfaceMethod<"Whether the storage of operand `operand` is written.", "bool", "mutatesOperand",
+    InterfaceMethod<"The operand whose storage result `result` shares (as a view, or written in place); "
+                    "none if the result has new storage.", "std::optional<unsigned>", "getAliasedOperand", (ins "unsigned":$result)>,
+    InterfaceMethod<"Returns true if the operation writes the storage of operand `operand`.", "bool", "mutatesOperand",
                     (ins "unsigned":$operand)>,
   ];
 }

@@ -1,4 +1,4 @@
-//===- CommSizes.h - Bytes of values, as far as types and hints tell --------------------------===//
+//===- CommSizes.h - Bytes of values, from types and hints ------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The bytes of values of dynamic size. getStaticBytes and getCollectiveBytes are in CommDialect.h.
+// Bytes of values of dynamic size. getStaticBytes and getCollectiveBytes are in CommDialect.h.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_DIALECT_COMM_COMMSIZES_H
@@ -16,21 +16,21 @@
 
 namespace commsched::comm {
 
-/// Bytes of a tensor or memref: those of its type, or what a `comm.bytes_hint` tells of it. A hint tells of the value
-/// itself and of what is made of it by views (at most as large), casts, elementwise operations, writes of a
-/// destination, and collectives (times or by the group's size). None where nothing tells. O(operations in between), at
-/// most 64, and a symbol lookup for each collective in between.
+/// Bytes of a tensor or memref: from its type, or else from a `comm.bytes_hint`. A hint gives the bytes of its value,
+/// and of the values made from it by views (at most as large), casts, elementwise operations, writes of a destination,
+/// and collectives (multiplied or divided by the group's size). None if neither gives the bytes. Follows at most 64
+/// operations, with a symbol lookup per collective on the way.
 std::optional<int64_t> getKnownBytes(mlir::Value value);
 
-/// The same for value `index` of a start's future. A hint on the start is for all values of its future together: the
-/// first one gets it, the others are 0.
+/// Bytes of value `index` of a start's future. A hint on the start counts all values of the future together: the first
+/// value gets the hint, the others get 0.
 std::optional<int64_t> getKnownFutureBytes(CollectiveOpInterface start, unsigned index);
 
-/// Whether getCollectiveBytes knows all sizes that it adds up.
+/// Returns true if all sizes that getCollectiveBytes adds up are known.
 bool hasKnownBytes(CollectiveOpInterface collective);
 
-/// Whether a `comm.compute` of this name converts the element type: the casts of the frameworks whose graphs are
-/// imported.
+/// Returns true if a `comm.compute` of this name converts the element type. The names are those of the casts in
+/// imported graphs.
 bool isCastName(llvm::StringRef name);
 
 } // namespace commsched::comm

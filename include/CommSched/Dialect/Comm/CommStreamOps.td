@@ -16,8 +16,8 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def Comm_RecordOp : Comm_Op<"record", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "record an event on a stream";
   let description = [{
-    The event happens when everything issued on the stream before it has ended. With `comm.await_event` it anchors a
-    multi-stream schedule.
+    The event happens when all operations issued on the stream before it have ended. Together with `comm.await_event` it
+    fixes the order of operations on several streams.
 
     Example:
     ```mlir
@@ -25,7 +25,7 @@ def Comm_RecordOp : Comm_Op<"record", [DeclareOpInterfaceMethods<MemoryEffectsOp
     ```
 
     Constraints:
-    - C1: the stream's number is from 0 to 2147483647.
+    - C1: The number of the stream is from 0 to 2147483647.
   }];
   let arguments = (ins ConfinedAttr<I64Attr, [IntNonNegative, IntMaxValue<2147483647>]>:$stream);
   let results = (outs Comm_EventType:$event);
@@ -35,7 +35,7 @@ def Comm_RecordOp : Comm_Op<"record", [DeclareOpInterfaceMethods<MemoryEffectsOp
 def Comm_AwaitEventOp : Comm_Op<"await_event", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "make a stream wait for an event";
   let description = [{
-    What is issued on the stream after it starts when the event has happened. The host does not block.
+    Operations issued on the stream after this one start after the event has happened. The host does not block.
 
     Example:
     ```mlir
@@ -43,7 +43,7 @@ def Comm_AwaitEventOp : Comm_Op<"await_event", [DeclareOpInterfaceMethods<Memory
     ```
 
     Constraints:
-    - C1: the stream's number is from 0 to 2147483647.
+    - C1: The number of the stream is from 0 to 2147483647.
   }];
   let arguments = (ins Comm_EventType:$event, ConfinedAttr<I64Attr, [IntNonNegative, IntMaxValue<2147483647>]>:$stream);
   let assemblyFormat = "$event `on` $stream attr-dict `:` qualified(type($event))";
@@ -54,10 +54,13 @@ def Comm_ComputeOp : Comm_Op<"compute", [DeclareOpInterfaceMethods<MemoryEffects
                                          BufferViewFlowOpInterface]> {
   let summary = "an opaque operation of a framework's graph";
   let description = [{
-    Stands for any operation that has no dialect here. What it costs is in `comm.cost`. By default it only reads its
-    operands and makes new values. `aliases`, one entry per result, is the number of the operand that the result is a
-    view of (or writes in place), or -1; `mutates` lists the operands whose storage is written; `side_effects` makes it
-    a barrier for everything that has effects.
+    Represents an operation that has no dialect here. `comm.cost` gives its cost. By default the operation only reads its
+    operands and makes new values. Three attributes change this:
+
+    - `aliases` has one entry per result: the number of the operand of which the result is a view, or which it writes in
+      place; -1 for new storage.
+    - `mutates` lists the operands whose storage the operation writes.
+    - `side_effects` makes the operation a barrier for all operations with effects.
 
     Example:
     ```mlir
@@ -68,8 +71,8 @@ def Comm_ComputeOp : Comm_Op<"compute", [DeclareOpInterfaceMethods<MemoryEffects
 
     Constraints:
     - C1: `aliases` has one entry per result: -1, or the number of an operand.
-    - C2: `mutates` lists numbers of operands, none twice.
-    - C3: the name does not begin with `comm.`; such names are for the compiler's own use.
+    - C2: `mutates` lists numbers of operands, each at most once.
+    - C3: The name does not begin with `comm.`. Such names are reserved for the compiler.
   }];
   let arguments = (ins StrAttr:$name, Variadic<AnyType>:$inputs, OptionalAttr<DenseI64ArrayAttr>:$aliases,
                        OptionalAttr<DenseI64ArrayAttr>:$mutates, UnitAttr:$side_effects);
