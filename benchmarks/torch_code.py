@@ -26,9 +26,10 @@ from torch._inductor.compile_fx import compile_fx_inner
 from torch._inductor.scheduler import Scheduler
 
 import torch_overlap
-from commsched.torch import kernels, trace
+from commsched.torch import trace
+from commsched.torch.inductor import kernels
 from commsched.torch.inductor import config_patches
-from commsched.torch.kernel_order import Kernels, in_flight, is_kernel
+from commsched.torch.inductor.kernel_order import Kernels, in_flight, is_kernel
 from commsched.torch.options import Options
 
 MS, MIB = 1e6, 2**20

@@ -29,10 +29,10 @@ import commsched
 import commsched.torch as ct
 import overlap_tables
 from commsched.torch import trace
-from commsched.torch.estimates import SAMPLED_BYTES, SAMPLED_KINDS, override_bytes
-from commsched.torch.export import import_graph
+from commsched.torch.importer.estimates import SAMPLED_BYTES, SAMPLED_KINDS, override_bytes
+from commsched.torch.importer.export import import_graph
 from commsched.torch.reporting import function_report
-from commsched.torch.values import hint, nodes_in
+from commsched.torch.semantics.operators import hint, nodes_in
 
 MS, GIB = 1e6, 2**30
 # Llama-3-8B, FSDP over all ranks (1-D) or FSDP x TP (2-D), and a mixture of experts with expert parallelism.

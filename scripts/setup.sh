@@ -92,7 +92,11 @@ install_package() {
     say "left out: the Python package, for there is no build/venv (--no-install)"
     return
   fi
-  want=$(cat python/pyproject.toml python/CMakeLists.txt python/src/* machines/* build/lib/libCommSched-c.so | sha256sum)
+  # The names of the Python files count too: the installation maps each module to its file.
+  want=$({
+    find python/commsched -name '*.py' | sort
+    cat python/pyproject.toml python/CMakeLists.txt python/src/* machines/* build/lib/libCommSched-c.so
+  } | sha256sum)
   [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && return
   say "Python packages: installing commsched from this tree into build/venv"
   "$venv/bin/pip" install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e python

@@ -3,8 +3,8 @@
 import random
 
 from commsched import Operation
-from commsched.torch import dependences
-from commsched.torch.collectives import spec_of
+from commsched.torch.semantics import effects
+from commsched.torch.semantics.operators import spec_of
 
 MERGEABLE = ("all_gather", "reduce_scatter", "all_reduce")
 PACK = {"all_gather": "comm.fsdp.all_gather_copy_in", "reduce_scatter": "comm.fsdp.chunk_cat",
@@ -30,7 +30,7 @@ def random_operations(graph, seed, packed=True, merge=0.7, kinds=MERGEABLE):
     rng = random.Random(seed)
     calls = [n for n in graph.nodes if n.op not in ("placeholder", "get_attr", "output")]
     before = {n: {m for m in n.all_input_nodes if m.op not in ("placeholder", "get_attr")} for n in calls}
-    for a, b in dependences.edges(graph):
+    for a, b in effects.edges(graph):
         if b in before and a in before:
             before[b].add(a)
     ops, done, waiting = [], set(), list(calls)

@@ -8,8 +8,8 @@ torch = pytest.importorskip("torch")
 
 import commsched.torch as ct  # noqa: E402
 import gloo  # noqa: E402
-from commsched.torch import aliases, dependences  # noqa: E402
-from commsched.torch.collectives import STARTS, spec_of  # noqa: E402
+from commsched.torch.semantics import effects, stale  # noqa: E402
+from commsched.torch.semantics.operators import STARTS, spec_of  # noqa: E402
 from conftest import RANKS, trace  # noqa: E402
 from test_odd_graphs import Builder, names_of, scheduled  # noqa: E402
 
@@ -36,7 +36,7 @@ def _rewritten(world):
 
 
 def _edge_names(gm):
-    return {(a.name, b.name) for a, b in dependences.edges(gm.graph)}
+    return {(a.name, b.name) for a, b in effects.edges(gm.graph)}
 
 
 def test_the_check_does_not_believe_stale_storages(world):
@@ -45,8 +45,8 @@ def test_the_check_does_not_believe_stale_storages(world):
 
 def test_stale_storages_are_brought_up_to_date(world):
     gm = _rewritten(world)
-    assert [n.name for n in aliases.stale_nodes(gm.graph)] == ["view"]
-    assert aliases.refresh(gm.graph) > 0 and not aliases.stale_nodes(gm.graph)
+    assert [n.name for n in stale.stale_nodes(gm.graph)] == ["view"]
+    assert stale.refresh(gm.graph) > 0 and not stale.stale_nodes(gm.graph)
     gm = _rewritten(world)
     scheduled(gm)
     order = names_of(gm)
@@ -61,7 +61,7 @@ def test_fresh_graphs_are_only_read(world):
         return y, z.add_(1).view(-1), aten._unsafe_view(x, [64])
 
     gm = trace(f, (8, 8), (2, 8))
-    assert not aliases.stale_nodes(gm.graph) and aliases.refresh(gm.graph) == 0
+    assert not stale.stale_nodes(gm.graph) and stale.refresh(gm.graph) == 0
 
 
 def test_nodes_without_fake_values(world):
@@ -85,7 +85,7 @@ def test_a_view_by_schema_for_every_kind(world):
         return a.t(), b.add_(1), c.view(2, 4), x.sum(), y.clone()
 
     gm = trace(f, (8, 8), (2, 8))
-    shared = aliases.Aliases(gm.graph)
+    shared = effects.Aliases(gm.graph)
     node = {n.name: n for n in gm.graph.nodes}
     x, y = next(iter(shared.of(node["x_1"]))), next(iter(shared.of(node["y_1"])))
     of = {n: shared.of(node[n]) for n in node if n != "output"}
@@ -101,7 +101,7 @@ def test_operators_in_place_are_marked_or_listed():
             continue
         written = [a.name for a in packet.default._schema.arguments if a.alias_info and a.alias_info.is_write]
         assert written or name == "_c10d_functional::irecv"
-        assert aliases._signature(packet.default) == [0]
+        assert effects._signature(packet.default) == [0]
 
 
 def test_elements_of_coalesced_collectives_in_place(world):

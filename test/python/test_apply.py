@@ -6,8 +6,8 @@ torch = pytest.importorskip("torch")
 
 import gloo  # noqa: E402
 from commsched import Operation  # noqa: E402
-from commsched.torch.apply import apply_plan  # noqa: E402
-from commsched.torch.plan import PlanError, read_plan  # noqa: E402
+from commsched.torch.apply.rewrite import apply_plan  # noqa: E402
+from commsched.torch.apply.plan import PlanError, read_plan  # noqa: E402
 from conftest import RANKS, trace  # noqa: E402
 from random_plans import random_operations  # noqa: E402
 
@@ -20,7 +20,7 @@ def names_of(gm):
 
 def operations_of(gm, order=None):
     """One operation per call, in the graph's order or in that of `order`."""
-    from commsched.torch.collectives import spec_of
+    from commsched.torch.semantics.operators import spec_of
 
     by_name = {n.name: n for n in gm.graph.nodes}
     result = []
@@ -91,7 +91,7 @@ def test_buckets_of_different_reductions_are_refused(world):
 
 
 def test_half_a_schedule_does_not_stay(world, monkeypatch):
-    from commsched.torch import buckets
+    from commsched.torch.apply import buckets
 
     def f(x, y):
         a, b = c10d.all_reduce(x, "sum", world), c10d.all_reduce(y, "sum", world)

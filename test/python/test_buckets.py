@@ -5,9 +5,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gloo  # noqa: E402
-from commsched.torch.apply import apply_plan  # noqa: E402
-from commsched.torch.plan import PlanError, read_plan  # noqa: E402
-from commsched.torch.values import storage_of  # noqa: E402
+from commsched.torch.apply.rewrite import apply_plan  # noqa: E402
+from commsched.torch.apply.plan import PlanError, read_plan  # noqa: E402
+from commsched.torch.semantics.operators import storage_of  # noqa: E402
 from conftest import RANKS, trace  # noqa: E402
 from random_plans import random_operations  # noqa: E402
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp  # noqa: E402

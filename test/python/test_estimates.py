@@ -8,8 +8,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import commsched.torch as ct  # noqa: E402
-from commsched.torch.estimates import sampled_tables  # noqa: E402
-from commsched.torch.export import import_graph  # noqa: E402
+from commsched.torch.importer.estimates import sampled_tables  # noqa: E402
+from commsched.torch.importer.export import import_graph  # noqa: E402
 from conftest import RANKS, trace  # noqa: E402
 from test_odd_graphs import Builder, captured  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
@@ -120,7 +120,7 @@ def test_grouped_products_are_counted(a, b, expected):
 
 
 def test_a_formula_that_fails_is_said(monkeypatch):
-    from commsched.torch import flops
+    from commsched.torch.importer import flops
 
     gm = trace(lambda x, w: torch.nn.functional.conv1d(x, w), (1, 2, 8), (3, 2, 3))
     assert _flops(gm, "convolution") == 2 * 3 * 2 * 3 * 6

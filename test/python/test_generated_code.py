@@ -16,7 +16,7 @@ import torch._inductor.config as ic  # noqa: E402
 from commsched.torch import reporting  # noqa: E402
 from commsched.torch.inductor import config_patches  # noqa: E402
 from commsched.torch.options import Options  # noqa: E402
-from commsched.torch.passes import direction  # noqa: E402
+from commsched.torch.inductor.passes import direction  # noqa: E402
 from commsched.torch.trace import TraceConfig, fake_world, trace  # noqa: E402
 from torch._guards import TracingContext, tracing  # noqa: E402
 from torch._inductor.compile_fx import compile_fx_inner  # noqa: E402

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 import commsched  # noqa: E402
 import commsched.torch as ct  # noqa: E402
-from commsched.torch.mlir_text import groups_attribute  # noqa: E402
+from commsched.torch.importer.mlir_text import groups_attribute  # noqa: E402
 from conftest import RANKS, trace, world_of  # noqa: E402
 
 c10d = torch.ops._c10d_functional

@@ -8,8 +8,8 @@ import torch.distributed.fsdp._fully_shard._fsdp_collectives  # noqa: E402, F401
 
 import commsched  # noqa: E402
 import commsched.torch as ct  # noqa: E402
-from commsched.torch.apply import apply_plan  # noqa: E402
-from commsched.torch.plan import read_plan  # noqa: E402
+from commsched.torch.apply.rewrite import apply_plan  # noqa: E402
+from commsched.torch.apply.plan import read_plan  # noqa: E402
 from conftest import RANKS, trace  # noqa: E402
 from random_plans import random_operations  # noqa: E402
 

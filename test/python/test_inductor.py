@@ -12,12 +12,12 @@ torch = pytest.importorskip("torch")
 
 import gloo  # noqa: E402
 from commsched.torch import reporting  # noqa: E402
-from commsched.torch.inductor import RIVALS, config_patches  # noqa: E402
-from commsched.torch.kernel_order import Kernels  # noqa: E402
+from commsched.torch.inductor.ways_in import RIVALS, config_patches  # noqa: E402
+from commsched.torch.inductor.kernel_order import Kernels  # noqa: E402
 from commsched.torch.options import Options  # noqa: E402
-from commsched.torch.passes import GraphPass, KernelOrder  # noqa: E402
+from commsched.torch.inductor.passes import GraphPass, KernelOrder  # noqa: E402
 from commsched.torch.reporting import Unscheduled  # noqa: E402
-from commsched.torch.strictness import STRICT  # noqa: E402
+from commsched.torch.reporting import STRICT  # noqa: E402
 
 
 def _compiled(rank, ranks):

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from commsched.torch.kernel_order import Step, by_position, live_bytes, starts_early, waits_late  # noqa: E402
+from commsched.torch.inductor.steps import Step, by_position, live_bytes, starts_early, waits_late  # noqa: E402
 
 
 def _order(steps, order):

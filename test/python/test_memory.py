@@ -5,8 +5,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import commsched.torch as ct  # noqa: E402
-from commsched.torch import memory, schedule  # noqa: E402
-from commsched.torch.importer import donated_placeholders  # noqa: E402
+from commsched.torch import schedule
+from commsched.torch.apply import memory  # noqa: E402
+from commsched.torch.importer.graph import donated_placeholders  # noqa: E402
 from commsched.torch.trace import TraceConfig, fake_world, trace as trace_model  # noqa: E402
 from conftest import RANKS, trace  # noqa: E402
 

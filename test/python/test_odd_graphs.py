@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 import commsched  # noqa: E402
 import commsched.torch as ct  # noqa: E402
 import gloo  # noqa: E402
-from commsched.torch import dependences  # noqa: E402
+from commsched.torch.semantics import effects  # noqa: E402
 from conftest import RANKS, trace  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode  # noqa: E402
 
@@ -46,7 +46,7 @@ def scheduled(gm, **options):
     assert "error" not in report
     gm.graph.lint()
     position = {n: i for i, n in enumerate(gm.graph.nodes)}
-    assert all(position[a] < position[b] for a, b in dependences.edges(gm.graph))
+    assert all(position[a] < position[b] for a, b in effects.edges(gm.graph))
     if report["collectives"]:
         assert report["peak_bytes"]["after"] <= report["peak_bytes"]["limit"]
     if not report["buckets"]:
@@ -201,7 +201,7 @@ def test_what_the_dialect_refuses_is_opaque_by_itself(world, lenient):
 
 
 def test_what_the_importer_cannot_read_is_opaque_by_itself(world, lenient, monkeypatch):
-    from commsched.torch import importer
+    from commsched.torch.importer import graph as importer
 
     def f(x, w):
         return (x @ c10d.wait_tensor(c10d.all_gather_into_tensor(w, RANKS, world))).cos().sin()
@@ -294,7 +294,7 @@ def test_batched_sends_and_receives(world):
     scheduled(gm)
     order = names_of(gm)
     assert order.index("batch_p2p_ops_default") < order.index("wait_tensor_default") < order.index("add__tensor")
-    edges = {(a.name, b.name) for a, b in dependences.edges(gm.graph)}
+    edges = {(a.name, b.name) for a, b in effects.edges(gm.graph)}
     assert ("wait_tensor_default", "add__tensor") in edges
 
 
@@ -328,7 +328,8 @@ def test_collectives_that_nobody_waits_for(world):
 
 
 def test_whatever_goes_wrong_is_said_and_changes_nothing(world, monkeypatch):
-    from commsched.torch import importer, schedule
+    from commsched.torch import schedule
+    from commsched.torch.importer import graph as importer
 
     monkeypatch.setenv("COMMSCHED_STRICT", "0")
 

@@ -5,7 +5,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gloo  # noqa: E402
-from commsched.torch import ranks as comparison  # noqa: E402
+from commsched.torch.ranks import comparison  # noqa: E402
 from conftest import trace  # noqa: E402
 
 
@@ -146,7 +146,7 @@ def _graph(world, batch):
 
 def test_graphs_of_one_program_get_one_decision(world, monkeypatch):
     """Whatever their sizes say: the second has a batch for which another order would pay."""
-    from commsched.torch import agreement
+    from commsched.torch.ranks import agreement
     from commsched.torch.options import Options
     from commsched.torch.schedule import schedule_graph
 
@@ -164,8 +164,8 @@ def test_graphs_of_one_program_get_one_decision(world, monkeypatch):
 
 
 def test_a_decision_that_a_graph_does_not_allow_changes_nothing(world):
-    from commsched.torch import agreement
-    from commsched.torch.plan import PlanError
+    from commsched.torch.ranks import agreement
+    from commsched.torch.apply.plan import PlanError
 
     gm = _graph(world, 4)
     before = [n.name for n in gm.graph.nodes]

@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import commsched.torch as ct  # noqa: E402
-from commsched.torch import dependences  # noqa: E402
+from commsched.torch.semantics import effects  # noqa: E402
 from commsched.torch.options import Options  # noqa: E402
 from commsched.torch.schedule import Unscheduled  # noqa: E402
 from commsched.torch.trace import TraceConfig, fake_world, trace as trace_model  # noqa: E402
@@ -49,7 +49,7 @@ def test_order_alone_keeps_every_node(step):
     assert {n.name for n in gm.graph.nodes} == before
     assert report["buckets"] == []
     position = {n: i for i, n in enumerate(gm.graph.nodes)}
-    assert all(position[a] < position[b] for a, b in dependences.edges(gm.graph))
+    assert all(position[a] < position[b] for a, b in effects.edges(gm.graph))
 
 
 def test_equal_graphs_get_equal_schedules(step):

@@ -10,7 +10,8 @@ torch = pytest.importorskip("torch")
 import commsched.torch as ct  # noqa: E402
 import gloo  # noqa: E402
 import torch._inductor.config as ic  # noqa: E402
-from commsched.torch import passes, reporting  # noqa: E402
+from commsched.torch import reporting  # noqa: E402
+from commsched.torch.inductor import passes  # noqa: E402
 from commsched.torch.options import Options  # noqa: E402
 from commsched.torch.trace import fake_world  # noqa: E402
 from torch._dynamo.utils import counters  # noqa: E402

@@ -6,7 +6,7 @@
     step = torch.compile(step, options=ct.inductor_options())    # inside Inductor
 """
 
-from .export import export_mlir
+from .importer.export import export_mlir
 from .inductor import enabled, inductor_options, install, uninstall, verify_ranks
 from .reporting import reports
 from .schedule import schedule_overlap

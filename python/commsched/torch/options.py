@@ -16,6 +16,18 @@ COLLECTIVE_ORDERS = ("free", "group", "program")
 SOLVERS = ("schedule", "inductor", "seed")
 
 
+# The machine profile that is taken if none is named.
+DEFAULT_MACHINE = "h100-sxm"
+# `(node, override_bytes=None) -> milliseconds | None`: the convention of PyTorch's overlap scheduler.
+Estimation = Callable[..., "float | None"]
+NS_PER_MS = 1_000_000
+
+
+def to_ns(milliseconds: float) -> int:
+    """A user's estimate in the unit of the cost model, at least 0."""
+    return max(0, round(milliseconds * NS_PER_MS))
+
+
 @dataclasses.dataclass(frozen=True)
 class Options:
     """What `schedule_overlap`, `enabled`, `install` and the backend take; see `schedule_overlap`."""

@@ -13,17 +13,16 @@ import warnings
 import torch.fx as fx
 
 from ..program import Error
-from .agreement import sequence, starts_of
-from .aliases import refresh
-from .apply import apply_plan
-from .estimates import amended_profile
-from .export import import_program
-from .importer import donated_placeholders
-from .memory import OverLimit, peak_bytes
+from .apply.memory import OverLimit, peak_bytes
+from .apply.plan import PlanError, read_plan
+from .apply.rewrite import apply_plan
+from .importer.estimates import amended_profile
+from .importer.export import import_program
+from .importer.graph import donated_placeholders
 from .options import Options, donated_argument
-from .plan import PlanError, read_plan
-from .reporting import Unscheduled, function_report
-from .strictness import strict
+from .ranks.agreement import sequence, starts_of
+from .reporting import Unscheduled, function_report, strict
+from .semantics.stale import refresh
 
 FUNCTION = "main"
 

@@ -1,21 +1,18 @@
-"""Which values of an FX graph share memory, read off the operators' schemas.
+"""What the nodes of an FX graph read, write and alias, and which orders of them are legal.
 
-The import reads the same thing off the storages of fake tensors, which are more exact, but wrong where a pass before has
-rewritten a pattern without bringing the fake tensors behind it up to date. Two readings that share nothing find each
-other's errors: `stale_nodes` names the nodes whose fake tensors contradict their operators, `refresh` computes those
-anew, and the check of a schedule (`dependences`) uses the schemas alone.
+`Aliases` tells which values may share memory. `edges` lists the pairs of nodes that every legal order keeps. Both read the
+operators' schemas and never look at the storages of fake tensors, which the importer reads. So a schedule is checked
+against a reading that shares nothing with the one that it was made from, except the table of operators (`operators.Spec`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import operator
 
 import torch
 import torch.fx as fx
 
-from .collectives import UNMARKED_ALIASES, Spec, spec_of, subgraphs
-from .values import nodes_in, storage_of
+from .operators import UNMARKED_ALIASES, Spec, argument, nodes_in, spec_of, storage_of, subgraphs
 
 # Operators whose result is a view of their first argument, without the schema saying so.
 UNMARKED_VIEWS = {"_c10d_functional::wait_tensor", "aten::_unsafe_view", "_c10d_functional::irecv",
@@ -158,69 +155,122 @@ def _leaves(value):
             yield from _leaves(v)
 
 
-def _storages(val) -> list[int]:
-    if isinstance(val, torch.Tensor):
-        return [storage_of(val)]
-    if isinstance(val, dict):
-        val = list(val.values())
-    return [s for v in val for s in _storages(v)] if isinstance(val, (list, tuple)) else []
+class _Access:
+    """Of one piece of memory, in program order: the last write, and the reads since."""
+
+    __slots__ = ("write", "reads")
+
+    def __init__(self):
+        self.write, self.reads = None, []
 
 
-def stale_nodes(graph: fx.Graph) -> list[fx.Node]:
-    """Calls without a fake value though they are read, or whose fake tensors' storages contradict the operator: a view
-    that has memory of its own, or a new tensor in memory that was there before. O(nodes)."""
-    stale, seen = [], set()
+class _Edges:
+    """Collects the pairs (earlier, later) of one graph, node by node."""
+
+    def __init__(self, graph: fx.Graph):
+        self.pairs: list[tuple[fx.Node, fx.Node]] = []
+        self.aliases = Aliases(graph)
+        self.written = written_memory(graph, self.aliases)
+        self.accesses: dict[int, _Access] = {}
+        self.flying: dict[fx.Node, tuple[set, set]] = {}  # of a start: what it reads and writes until its wait
+        self.last_ordered = self.last_barrier = None
+        self.communication: list[fx.Node] = []  # starts and waits since the last barrier
+
+    def visit(self, node: fx.Node) -> None:
+        spec = spec_of(node)
+        reads = {i for n in node.all_input_nodes for i in self.aliases.of(n)}
+        writes = writes_of(node, spec, self.aliases)
+        if spec.start is not None:
+            self.flying[node] = (reads, writes)
+        elif spec.is_wait:
+            start = start_of(node)
+            started = self.flying.get(start)
+            if started:
+                # Of a list, each wait completes its own element.
+                writes = started[1] & self.aliases.of(node)
+                reads = started[0] - started[1]
+                self.pairs.append((start, node))
+            else:  # of what an opaque operator started: until here it may have been written
+                writes = set(reads)
+        for memory in reads - writes:
+            self._read(node, memory)
+        for memory in writes:
+            self._write(node, memory)
+        self._keep_order(node, spec)
+
+    def _read(self, node: fx.Node, memory: int) -> None:
+        if memory not in self.written:
+            return
+        access = self.accesses.setdefault(memory, _Access())
+        if access.write is not None and access.write is not node:
+            self.pairs.append((access.write, node))
+        access.reads.append(node)
+
+    def _write(self, node: fx.Node, memory: int) -> None:
+        access = self.accesses.setdefault(memory, _Access())
+        self.pairs.extend((before, node) for before in (*access.reads, access.write)
+                          if before is not None and before is not node)
+        access.write, access.reads = node, []
+
+    def _keep_order(self, node: fx.Node, spec: Spec) -> None:
+        if spec.ordered:
+            if self.last_ordered is not None:
+                self.pairs.append((self.last_ordered, node))
+            self.last_ordered = node
+        communicates = spec.start is not None or spec.is_wait
+        if (spec.hybrid or communicates) and self.last_barrier is not None:
+            self.pairs.append((self.last_barrier, node))
+        if spec.hybrid:
+            self.pairs.extend((n, node) for n in self.communication)
+            self.last_barrier, self.communication = node, []
+        elif communicates:
+            self.communication.append(node)
+
+
+def edges(graph: fx.Graph) -> list[tuple[fx.Node, fx.Node]]:
+    """Pairs (earlier, later) that every legal order keeps, beyond those of the arguments. O(nodes + edges)."""
+    found = _Edges(graph)
     for node in graph.nodes:
-        val = node.meta.get("val")
-        if node.op == "call_function" and node.target is not operator.getitem:
-            if val is None:
-                if node.users and "val" not in node.meta:
-                    stale.append(node)
-                continue
-            if isinstance(node.target, torch._ops.OpOverload) and _contradicts(node, spec_of(node), val, seen):
-                stale.append(node)
-        seen.update(_storages(val))
-    return stale
+        if node.op == "output":
+            if found.last_barrier is not None:
+                found.pairs.append((found.last_barrier, node))
+        elif node.op not in ("placeholder", "get_attr") and node.target is not operator.getitem:
+            found.visit(node)
+    return found.pairs
 
 
-def _contradicts(node: fx.Node, spec: Spec, val, seen: set[int]) -> bool:
-    if spec.start is not None or spec.is_wait or spec.same_as is not None or spec.hybrid:
-        return False  # their fake results are new tensors, whatever they are
-    storages = _storages(val)
-    arguments = may_alias(node)
-    if not arguments:
-        return any(s in seen for s in storages)
-    sources = {s for a in arguments for n in nodes_in(a) for s in _storages(n.meta.get("val"))}
-    if all(s in sources for s in storages):
-        return False
-    return not _may_copy(node.target) or not any(s in sources for s in storages) and _is_view_here(node)
+def start_of(wait: fx.Node) -> fx.Node | None:
+    """The call whose result a wait takes, or an element of it."""
+    node = wait.args[0]
+    while isinstance(node, fx.Node) and node.target is operator.getitem:
+        node = node.args[0]
+    return node
 
 
-def _may_copy(target) -> bool:
-    """Operators that give a view when they can, and a copy when they cannot: reshape, contiguous, to."""
-    return torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), "CompositeImplicitAutograd")
+def writes_of(node: fx.Node, spec: Spec, aliases: Aliases) -> set[int]:
+    """The memory that a node writes."""
+    writes: set = set()
+    for where in spec.mutated:
+        writes |= aliases.of_all(list(node.all_input_nodes) if where == "all" else node.kwargs.get(where) if isinstance(
+            where, str) else node.args[where] if where < len(node.args) else None)
+    if spec.start is not None and spec.start.in_place:
+        writes |= aliases.of_all(node.args[0])
+    if spec.start is not None and spec.start.out:
+        writes |= aliases.of_all(argument(node, spec, "out"))
+    return writes
 
 
-def _is_view_here(node: fx.Node) -> bool:
-    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
-    mode = next((m for t in nodes_in(list(node.args)) if (m := getattr(t.meta["val"], "fake_mode", None))), None)
-    with mode or contextlib.nullcontext():
-        result = _storages(node.target(*args, **kwargs))
-    return bool(set(result) & set(_storages(list(args))))
-
-
-def refresh(graph: fx.Graph) -> int:
-    """Computes the fake values that are missing or contradict their operators, and all that follows from them; returns
-    how many changed. A graph without any is only read."""
-    stale = stale_nodes(graph)
-    if not stale:
-        return 0
-    from torch._inductor.fx_utils import FakeTensorUpdater
-    from torch._inductor.virtualized import V
-
-    mode = next(m for n in graph.nodes if (m := getattr(n.meta.get("val"), "fake_mode", None)) is not None)
-    updater = FakeTensorUpdater(graph.owning_module)
-    for node in stale:
-        updater.processed_hashes.discard(updater.hash_node(node))
-    with V.set_fake_mode(mode):
-        return updater.incremental_update()
+def written_memory(graph: fx.Graph, aliases: Aliases) -> set[int]:
+    """The memory that some node writes: reads of all other need no record."""
+    written: set = set()
+    for node in graph.nodes:
+        if node.op != "call_function" or node.target is operator.getitem:
+            continue
+        spec = spec_of(node)
+        if not spec.is_wait:
+            written |= writes_of(node, spec, aliases)
+            continue
+        start = start_of(node)
+        if not isinstance(start, fx.Node) or start.op != "call_function" or spec_of(start).start is None:
+            written |= aliases.of_all(node.args[0])
+    return written

@@ -11,9 +11,8 @@ from __future__ import annotations
 import json
 import warnings
 
-from .importer import Importer
-from .options import machine_file
-from .values import NS_PER_MS
+from ..options import NS_PER_MS, machine_file, to_ns
+from .graph import Importer
 
 # 4 KiB to 16 GiB, one point per octave: the tables are interpolated in between, log-log.
 SAMPLED_BYTES = [1 << k for k in range(12, 35)]
@@ -64,7 +63,7 @@ def _known(importer: Importer, samples: list) -> list[tuple]:
     for node, bytes_ in samples:
         ms = importer.estimation(node)
         if ms is not None and bytes_ > 0:
-            known.append((bytes_, max(1, round(ms * NS_PER_MS)), node))
+            known.append((bytes_, max(1, to_ns(ms)), node))
     return sorted(known, key=lambda k: k[:2])
 
 
@@ -74,7 +73,7 @@ def _sampled(importer: Importer, node, kind: str, ranks: int) -> list[dict]:
         ms = importer.estimation(node, override_bytes(kind, size, ranks))
         if ms is None:
             return []
-        floor = max(floor, round(ms * NS_PER_MS))
+        floor = max(floor, to_ns(ms))
         points.append({"bytes": size, "ns": floor})
     return points
 
@@ -83,11 +82,11 @@ def _contradiction(importer: Importer, known: list, kind: str, ranks: int):
     """(node, its own estimate, the curve's) of the smallest or largest node that the two disagree about; or None. Asked
     with the node's own size, and with another: an estimator that ignores `override_bytes` is right about the first."""
     for bytes_, own, node in (known[0], known[-1]):
-        curve = round(importer.estimation(node, override_bytes(kind, bytes_, ranks)) * NS_PER_MS)
+        curve = to_ns(importer.estimation(node, override_bytes(kind, bytes_, ranks)))
         if max(own, curve) > CONTRADICTION * max(1, min(own, curve)):
             return node, own, curve
     (small, _, node), (large, dear, _) = known[0], known[-1]
-    other = round(importer.estimation(node, override_bytes(kind, large, ranks)) * NS_PER_MS)
+    other = to_ns(importer.estimation(node, override_bytes(kind, large, ranks)))
     wrong = large > small and max(dear, other) > CONTRADICTION * max(1, min(dear, other))
     return (node, dear, other) if wrong else None
 

@@ -1,6 +1,6 @@
 """The peak of memory of an FX graph, counted from its nodes alone: a count that shares nothing with the schedule's model.
 
-Memory is what nodes give that no schema says to be a view (`aliases`), from the node that gives it to its last reader. What
+Memory is what nodes give that no schema says to be a view (`effects.Aliases`), from the node that gives it to its last reader. What
 a collective reads is held until its wait. Copies that a bucket makes before its collective are one kernel, without memory
 in between (`packs`). Arguments that live throughout are not counted, nor is what the graph holds by name.
 """
@@ -12,12 +12,10 @@ from typing import Sequence
 
 import torch.fx as fx
 
-from .aliases import Aliases
-from .collectives import spec_of
-from .dependences import start_of
-from .packs import find_packs
+from ..semantics.effects import Aliases, start_of
+from ..semantics.operators import bytes_of, spec_of
+from ..semantics.packs import find_packs
 from .plan import PlanError
-from .values import tensor_value
 
 
 class OverLimit(PlanError):
@@ -57,7 +55,7 @@ def peak_bytes(graph: fx.Graph, donated: set[str], without: Sequence[fx.Node] = 
 
 def _sizes(node: fx.Node, shared: Aliases) -> list[tuple[int, int]]:
     """The memory that a node gives, with the bytes of its tensors."""
-    return [(memory, tensor_value("", val, 0).bytes) for memory, val in shared.pairs(node, node.meta.get("val"))]
+    return [(memory, bytes_of(val)) for memory, val in shared.pairs(node, node.meta.get("val"))]
 
 
 def _peak(count: int, size: dict, first: dict, last: dict) -> int:

@@ -7,8 +7,9 @@ import re
 import torch.distributed as dist
 import torch.fx as fx
 
-from ..program import Error, Program
-from .importer import Estimation, Importer, donated_placeholders
+from ...program import Error, Program
+from ..options import Estimation
+from .graph import Importer, donated_placeholders
 
 # How many nodes may be refused one after the other: each costs another import.
 MOST_REFUSED = 16

@@ -11,8 +11,8 @@ from typing import Sequence
 
 import torch.fx as fx
 
-from ..program import Operation
-from .collectives import spec_of
+from ...program import Operation
+from ..semantics.operators import spec_of
 
 PACKS = ("comm.fsdp.all_gather_copy_in", "comm.fsdp.chunk_cat")
 UNPACKS = ("comm.fsdp.split_with_sizes_copy", "comm.fsdp.split_with_sizes")
@@ -68,7 +68,7 @@ def read_plan(graph: fx.Graph, operations: Sequence[Operation]) -> Plan:
     for bucket in buckets:
         for member, unpack in zip(bucket.members, bucket.unpacks):
             position[member] = bucket.start
-            position[_wait_of(member)] = unpack
+            position[wait_of(member)] = unpack
     return Plan(position, buckets, len(operations))
 
 
@@ -78,14 +78,14 @@ def _bucket(i: int, operations, by_name, starts, last) -> Bucket:
     for m in members:
         if starts[m].start.kind != kind or starts[m].start.coalesced or len(m.users) != 1:
             raise PlanError(f"{m.name} is in a bucket that cannot be carried out")
-    own = {m.name for m in members} | {m.args[0].name for m in members} | {_wait_of(m).name for m in members}
+    own = {m.name for m in members} | {m.args[0].name for m in members} | {wait_of(m).name for m in members}
     pack = next((j for j in range(i - 1, -1, -1) if operations[j].opcode in PACKS
                  and own.intersection(operations[j].names)), None)
     wait = next((j for j in range(i + 1, len(operations)) if operations[j].opcode == "comm.wait"
                  and own.intersection(operations[j].names)), None)
     if wait is None:
         raise PlanError(f"the bucket of {members[0].name} has no wait")
-    unpacks = [max(last.get(_wait_of(m), wait), wait) for m in members]
+    unpacks = [max(last.get(wait_of(m), wait), wait) for m in members]
     return Bucket(kind, members, pack is not None, i if pack is None else pack, i, wait, unpacks)
 
 
@@ -93,5 +93,5 @@ def _is_start(opcode: str) -> bool:
     return opcode in ("comm.all_gather", "comm.reduce_scatter", "comm.all_reduce", "comm.all_to_all", "comm.broadcast")
 
 
-def _wait_of(start: fx.Node) -> fx.Node:
+def wait_of(start: fx.Node) -> fx.Node:
     return next(iter(start.users))

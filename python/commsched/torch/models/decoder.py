@@ -1,7 +1,7 @@
 """The models whose training steps `commsched.torch.trace` turns into graphs.
 
-Plain PyTorch, single device: nothing in here knows about ranks. `sharding` and `parallel` turn the parameters into sharded ones, so
-the same classes serve every parallelism. Dimensions are those of the published configurations.
+Plain PyTorch on a single device: nothing in here knows about ranks. `commsched.torch.sharding` and `parallel` shard the
+parameters, so the same classes serve every parallelism. Dimensions are those of the published configurations.
 """
 
 from __future__ import annotations

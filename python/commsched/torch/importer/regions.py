@@ -6,10 +6,12 @@ import operator
 
 import torch.fx as fx
 
-from . import collectives, flops
+from ..options import to_ns
+from ..semantics import operators
+from . import flops
 from .fusion import Region, find_regions
 from .mlir_text import cost_attribute
-from .values import NS_PER_MS, Value, flat_values
+from .values import Value, flat_values
 
 
 class RegionImports:
@@ -24,7 +26,7 @@ class RegionImports:
                 return True
             if node.target is operator.getitem:
                 return False
-            spec = collectives.spec_of(node)
+            spec = operators.spec_of(node)
             if spec.ordered or spec.mutated or spec.hybrid or spec.start or spec.is_wait:
                 return True
             return any(self._is_written(n) for n in (node, *node.all_input_nodes))
@@ -64,17 +66,17 @@ class RegionImports:
             if view.target is operator.getitem:
                 self._getitem(view)
             else:
-                self._compute(view, collectives.spec_of(view))
+                self._compute(view, operators.spec_of(view))
 
     def _region_cost(self, region: Region, inside: set[fx.Node], results: list[Value]) -> str:
         """One launch, what enters and what leaves; or the sum of the caller's estimates."""
         if self.estimation is not None:
             known = [ms for n in region.computed if (ms := self.estimation(n)) is not None]
             if known:
-                return cost_attribute(None, None, max(0, round(sum(known) * NS_PER_MS)))
+                return cost_attribute(None, None, to_ns(sum(known)))
         traffic: dict[str, int] = {}
         for node in region.members:
-            gathers = node.target is not operator.getitem and collectives.spec_of(node).op in flops.GATHERING
+            gathers = node.target is not operator.getitem and operators.spec_of(node).op in flops.GATHERING
             for i, n in enumerate(node.all_input_nodes):
                 for v in [] if n in inside else flat_values(self.values.get(n)):
                     moved = v.traffic

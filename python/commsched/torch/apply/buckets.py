@@ -20,9 +20,8 @@ import torch.fx as fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._mode_utils import no_dispatch
 
-from .collectives import group_of, spec_of
-from .plan import Bucket, PlanError, _wait_of
-from .values import storage_of
+from ..semantics.operators import group_of, spec_of, storage_of
+from .plan import Bucket, PlanError, wait_of
 
 aten, c10d = torch.ops.aten, torch.ops._c10d_functional
 CASTS = (torch.ops.prims.convert_element_type.default, aten._to_copy.default)
@@ -227,7 +226,7 @@ def _parts(bucket: Bucket) -> list[_Part]:
     for m in bucket.members:
         cast = cast_of(bucket, m)
         source = m.args[0] if cast is None else cast.args[0]
-        parts.append(_Part(m, _wait_of(m), cast, source, tuple(m.args[0].meta["val"].shape), m.meta["val"]))
+        parts.append(_Part(m, wait_of(m), cast, source, tuple(m.args[0].meta["val"].shape), m.meta["val"]))
         if not all(type(d) is int for d in parts[-1].given):
             raise PlanError(f"{m.name} has no static shape")
     return parts

@@ -7,17 +7,19 @@ import copy
 import torch
 import torch.fx as fx
 
-from . import collectives
+from ..options import to_ns
+from ..semantics import operators
+from ..semantics.operators import nodes_in, storage_of
 from .mlir_text import symbol
-from .values import NS_PER_MS, Value, flat_values, nodes_in, storage_of
+from .values import Value, flat_values
 
 
 class CollectiveImports:
     """The part of `Importer` that knows collectives."""
 
-    def _group(self, node: fx.Node, spec: collectives.Spec) -> str:
+    def _group(self, node: fx.Node, spec: operators.Spec) -> str:
         """The symbol of a node's group, declared where it is new."""
-        name, ranks, description = collectives.group_of(node, spec)
+        name, ranks, description = operators.group_of(node, spec)
         known = self.groups.get(name)
         if known is None:
             base = description if description and description != "undefined" else f"group_{name}"
@@ -28,19 +30,19 @@ class CollectiveImports:
             self.printer.group(unique, ranks, max(self.world, max(ranks) + 1))
         return known
 
-    def _hybrid_group(self, node: fx.Node, spec: collectives.Spec) -> str | None:
+    def _hybrid_group(self, node: fx.Node, spec: operators.Spec) -> str | None:
         """The group that an opaque operation communicates on: its own, or the first one in its subgraphs. None where
         nothing names it."""
         if isinstance(node.target, torch._ops.OpOverload):
             named = "group_name" in spec.arguments or "process_group" in spec.arguments
             return self._group(node, spec) if named else None
-        for inner in (n for g in collectives.subgraphs(node) for n in g.nodes if n.op == "call_function"):
-            spec = collectives.spec_of(inner)
+        for inner in (n for g in operators.subgraphs(node) for n in g.nodes if n.op == "call_function"):
+            spec = operators.spec_of(inner)
             if (spec.start is not None or spec.hybrid) and (group := self._hybrid_group(inner, spec)):
                 return group
         return None
 
-    def _start(self, node: fx.Node, spec: collectives.Spec) -> bool:
+    def _start(self, node: fx.Node, spec: operators.Spec) -> bool:
         """Emits a start. False where the dialect has no such collective: it is opaque then."""
         c = spec.start
         clause = self._clauses(node, spec)
@@ -52,7 +54,7 @@ class CollectiveImports:
         if c.in_place:
             dests = inputs
         elif c.out:
-            dests = self.operands(node, nodes_in(collectives.argument(node, spec, "out")))
+            dests = self.operands(node, nodes_in(operators.argument(node, spec, "out")))
         if any(not v.shape for v in inputs) and c.kind in ("all_gather", "reduce_scatter", "all_to_all"):
             return False
         if not (c.in_place or c.out):
@@ -74,7 +76,7 @@ class CollectiveImports:
         if self.estimation is not None:
             ms = self.estimation(node)
             if ms is not None:
-                attrs.append(f"comm.cost = #comm.cost<time = {max(0, round(ms * NS_PER_MS))}>")
+                attrs.append(f"comm.cost = #comm.cost<time = {to_ns(ms)}>")
         if any(v.dynamic for v in results):
             attrs.append(f"comm.bytes_hint = array<i64: {sum(v.bytes for v in results)}>")
         self.printer.operation(node.name, 1, f"comm.{c.kind}{prefix}", f"{names}{into} on {self._group(node, spec)}",
@@ -111,24 +113,24 @@ class CollectiveImports:
             self.waited.pop(v.storage, None)
         self.values[node] = result
 
-    def _clauses(self, node: fx.Node, spec: collectives.Spec) -> tuple[str, str] | None:
+    def _clauses(self, node: fx.Node, spec: operators.Spec) -> tuple[str, str] | None:
         """What is printed before the inputs and after the group; None where the dialect cannot say it."""
         kind = spec.start.kind
         if kind in ("all_reduce", "reduce_scatter"):
-            reduction = collectives.REDUCTIONS.get(str(collectives.argument(node, spec, "reduce_op")).lower())
+            reduction = operators.REDUCTIONS.get(str(operators.argument(node, spec, "reduce_op")).lower())
             return None if reduction is None else (f" {reduction}", "")
         if kind == "all_to_all":
             return self._splits(node, spec)
         if kind in ("broadcast", "send", "recv"):
-            _, ranks, _ = collectives.group_of(node, spec)
-            peer = collectives.argument(node, spec, {"broadcast": "src", "send": "dst", "recv": "src"}[kind])
+            _, ranks, _ = operators.group_of(node, spec)
+            peer = operators.argument(node, spec, {"broadcast": "src", "send": "dst", "recv": "src"}[kind])
             if not isinstance(peer, int) or not 0 <= peer < len(ranks):
                 if peer not in ranks:
                     return None
                 peer = ranks.index(peer)
             if kind == "broadcast":
                 return "", f" root {peer}"
-            tag = collectives.argument(node, spec, "tag", 0)
+            tag = operators.argument(node, spec, "tag", 0)
             return "", f" peer {peer}" + (f" tag {tag}" if tag else "")
         return "", ""
 
@@ -136,20 +138,20 @@ class CollectiveImports:
         """Of each all-to-all: its input, and its splits in both directions."""
         found = []
         for node in self.graph.nodes:
-            if node.op == "call_function" and (spec := collectives.spec_of(node)).start is not None and (
+            if node.op == "call_function" and (spec := operators.spec_of(node)).start is not None and (
                     spec.start.kind == "all_to_all"):
                 splits = [s for a in ("input_split_sizes", "output_split_sizes")
-                          for s in collectives.argument(node, spec, a, ())]
+                          for s in operators.argument(node, spec, a, ())]
                 splits = [s.meta.get("val") if isinstance(s, fx.Node) else s for s in splits]
                 found.append((node.args[0].meta["val"], splits))
         return found
 
-    def _splits(self, node: fx.Node, spec: collectives.Spec) -> tuple[str, str] | None:
+    def _splits(self, node: fx.Node, spec: operators.Spec) -> tuple[str, str] | None:
         """The pieces of an all-to-all: constants, or the numbers that come at run time. None where the dialect cannot say
         what the sizes of input and result say."""
         given, result = node.args[0].meta["val"], node.meta["val"]
-        ranks = len(collectives.group_of(node, spec)[1])
-        lists = [list(collectives.argument(node, spec, a, ())) for a in ("input_split_sizes", "output_split_sizes")]
+        ranks = len(operators.group_of(node, spec)[1])
+        lists = [list(operators.argument(node, spec, a, ())) for a in ("input_split_sizes", "output_split_sizes")]
         known = [s for s in (*lists[0], *lists[1]) if type(s) is int]
         static = type(given.shape[0]) is int and type(result.shape[0]) is int if given.dim() else True
         equal = len(known) == len(lists[0]) + len(lists[1]) and len(set(known)) <= 1
@@ -179,7 +181,7 @@ class CollectiveImports:
                                    ["comm.cost = #comm.cost<time = 0>"], "(i64) -> index", known[1:])
         return known
 
-    def _sample(self, node: fx.Node, spec: collectives.Spec, inputs: list[Value], results: list[Value]) -> None:
+    def _sample(self, node: fx.Node, spec: operators.Spec, inputs: list[Value], results: list[Value]) -> None:
         if inputs and len(inputs) == 1:
             element = inputs[0].type[inputs[0].type.rfind("x") + 1:-1].removeprefix("tensor<")
             size = max(inputs[0].bytes, sum(v.bytes for v in results))
@@ -198,7 +200,7 @@ class CollectiveImports:
 
     def _wait_for_opaque(self, node: fx.Node, source) -> None:
         """A wait for what an opaque operator started, or for what has landed: until here its storage may be written."""
-        spec = collectives.spec_of(node)
+        spec = operators.spec_of(node)
         if isinstance(source, Value) and source.storage:
             self.canonical[storage_of(node.meta["val"])] = source.storage
             spec = copy.copy(spec)
@@ -222,10 +224,10 @@ class CollectiveImports:
         self.printer.operation(ssa[1:], len(values), "comm.wait", f" {future}", "", attrs, type_, location)
         return landed or self.owner.get(storage) or Value(ssa, "none")
 
-    def _shard_dim_all_to_all(self, node: fx.Node, spec: collectives.Spec) -> bool:
+    def _shard_dim_all_to_all(self, node: fx.Node, spec: operators.Spec) -> bool:
         """A start and its wait under one name: the operator waits for itself."""
         inputs = self.operands(node, [node.args[0]])
-        gather, shard = (collectives.argument(node, spec, a) for a in ("gather_dim", "shard_dim"))
+        gather, shard = (operators.argument(node, spec, a) for a in ("gather_dim", "shard_dim"))
         result = self.bind(node, f"%{node.name}", node.meta["val"])
         future = f"!comm.future<{result.type}>"
         start = f"commsched_start_{self._number()}"

@@ -15,12 +15,13 @@ import torch.distributed as dist
 import torch.fx as fx
 from torch._inductor.custom_graph_pass import CustomGraphPass, CustomSchedulerPass
 
-from . import agreement, ranks, reporting
-from .collectives import HYBRID_NAMESPACES
+from .. import reporting
+from ..options import Options
+from ..ranks import agreement, comparison
+from ..reporting import survive
+from ..schedule import schedule_graph
+from ..semantics.operators import HYBRID_NAMESPACES
 from .kernel_order import Kernels, bound_fusion, carried, in_flight, is_kernel
-from .options import Options
-from .reporting import survive
-from .schedule import schedule_graph
 
 # Where `GraphPass` leaves its report for `KernelOrder`, in the graph module's `meta`.
 META = "commsched"
@@ -173,7 +174,7 @@ def _speak(order: list, report: dict) -> None:
     if isinstance(V.graph, SubgraphLowering) or V.graph.cpp_wrapper:
         return
     scheduler, names = V.graph.scheduler, [s.get_name() for s in order]
-    sequences = ranks.collective_sequences(order)
+    sequences = comparison.collective_sequences(order)
 
     def describe() -> dict:
         """What is known when the code is written: times are left out if somebody has changed the order since."""
@@ -181,11 +182,11 @@ def _speak(order: list, report: dict) -> None:
         same = [s.get_name() for s in final] == names
         kept = report if same else {"direction": report["direction"]}
         return {**kept, **_counts(final), "place": "code", "holds": True, "as_decided": same,
-                "signature": ranks.hashes(ranks.collective_sequences(final))}
+                "signature": comparison.hashes(comparison.collective_sequences(final))}
 
     reporting.announce(V.graph.wrapper_code, describe)
     try:
-        ranks.guard(V.graph.wrapper_code, sequences)
+        comparison.guard(V.graph.wrapper_code, sequences)
     except Exception as error:  # The schedule stands; it is only not compared.
         survive("ranks will not be compared", error)
 

@@ -6,7 +6,7 @@ which groups. So a program is decided once in a process, when its first graph is
 in which order they start. Every later graph of that program is given the same decision. The first graph of a program whose
 sizes are symbols keeps PyTorch's order and merges nothing, for the sizes that a rank has seen are its own.
 
-The decision travels with the generated code (`ranks.guard`), for on a hit of Inductor's cache nothing is scheduled.
+The decision travels with the generated code (`comparison.guard`), for on a hit of Inductor's cache nothing is scheduled.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Callable
 import torch
 import torch.fx as fx
 
-from ..program import Operation
-from . import dependences
-from .apply import apply_plan
-from .collectives import group_of, spec_of
-from .options import Options
-from .plan import PlanError, read_plan
+from ...program import Operation
+from ..apply.plan import PlanError, read_plan
+from ..apply.rewrite import apply_plan
+from ..options import Options
+from ..semantics import effects
+from ..semantics.operators import group_of, spec_of
 
 # Where a graph module's `meta` says what was decided.
 META = "commsched_agreement"
@@ -195,7 +195,7 @@ def _legal_order(graph: fx.Graph, events: list) -> list[fx.Node]:
     calls = [n for n in graph.nodes if n.op not in ("placeholder", "get_attr", "output")]
     index = {n: i for i, n in enumerate(calls)}
     after: dict[fx.Node, set[fx.Node]] = {stands_for.get(n, n): set() for n in calls}
-    pairs = [(a, b) for b in calls for a in b.all_input_nodes] + dependences.edges(graph)
+    pairs = [(a, b) for b in calls for a in b.all_input_nodes] + effects.edges(graph)
     pairs += [(a[0][0], b[0][0]) for a, b in zip(events, events[1:])]
     for a, b in pairs:
         a, b = stands_for.get(a, a), stands_for.get(b, b)

@@ -5,148 +5,21 @@ drag waits forward; here every kernel goes back to where the graph's order has t
 could not know is used up afterwards: starts move forward and waits back as far as dependences and the peak of memory
 allow. That changes neither the order in which collectives start nor the peak, and never makes the step longer.
 
-The first half of the file is about numbers alone; `Kernels` reads them off Inductor's scheduler.
+`Kernels` reads the numbers off Inductor's scheduler; `steps` orders them.
 """
 
 from __future__ import annotations
 
-import collections
-import dataclasses
-import heapq
-from typing import Iterable, Sequence
+from typing import Sequence
 
 import torch
 from torch._inductor import ir
 from torch._inductor.utils import contains_collective, is_wait
 from torch._inductor.virtualized import V
 
-from .collectives import Spec
-from .reporting import Unscheduled
-
-
-@dataclasses.dataclass
-class Step:
-    """One kernel. `before` are indices of steps that it must follow. `allocates` are the bytes of its results;
-    `frees` are the bytes that nobody needs after it."""
-
-    before: Sequence[int] = ()
-    start: bool = False
-    wait: bool = False
-    allocates: int = 0
-    frees: int = 0
-
-
-def by_position(positions: Sequence[int], before: Sequence[Iterable[int]]) -> list[int]:
-    """Indices in an order that keeps `before`, by position where that leaves a choice. O((n + edges) log n)."""
-    after: list[list[int]] = [[] for _ in positions]
-    missing = [0] * len(positions)
-    for i, sources in enumerate(before):
-        for j in set(sources):
-            after[j].append(i)
-            missing[i] += 1
-    ready = [(positions[i], i) for i, count in enumerate(missing) if not count]
-    heapq.heapify(ready)
-    order = []
-    while ready:
-        _, i = heapq.heappop(ready)
-        order.append(i)
-        for j in after[i]:
-            missing[j] -= 1
-            if not missing[j]:
-                heapq.heappush(ready, (positions[j], j))
-    return order
-
-
-def live_bytes(steps: Sequence[Step]) -> list[int]:
-    """Bytes that are live while each step runs, without what is live before the first."""
-    live, result = 0, []
-    for step in steps:
-        live += step.allocates
-        result.append(live)
-        live -= step.frees
-    return result
-
-
-class _Maximum:
-    """The maximum of a range of a list: O(n log n) once, then O(1)."""
-
-    def __init__(self, values: Sequence[int]):
-        self.rows = [list(values)]
-        width = 1
-        while 2 * width <= len(values):
-            row = self.rows[-1]
-            self.rows.append([max(row[i], row[i + width]) for i in range(len(row) - width)])
-            width *= 2
-
-    def of(self, begin: int, end: int) -> int:
-        """Over [begin, end), which must not be empty."""
-        level = (end - begin).bit_length() - 1
-        row = self.rows[level]
-        return max(row[begin], row[end - (1 << level)])
-
-
-def starts_early(steps: Sequence[Step], limit: int) -> list[int]:
-    """The order in which every start comes as soon as what it reads is there, the starts before it have been issued and
-    the live bytes stay within `limit` until its old place. O((n + edges) log n)."""
-    maximum = _Maximum(live_bytes(steps))
-    waiting = collections.deque(i for i, s in enumerate(steps) if s.start)
-    placed, order, early = [False] * len(steps), [], 0
-    for i, step in enumerate(steps):
-        while waiting and waiting[0] > i:
-            s = waiting[0]
-            if not all(placed[j] for j in steps[s].before):
-                break
-            if maximum.of(i, s) + early + steps[s].allocates > limit:
-                break
-            waiting.popleft()
-            placed[s] = True
-            order.append(s)
-            early += steps[s].allocates
-        if placed[i]:
-            early -= step.allocates  # from here on it would be live anyway
-            continue
-        if step.start:
-            waiting.popleft()
-        placed[i] = True
-        order.append(i)
-    return order
-
-
-def waits_late(steps: Sequence[Step], limit: int) -> list[int]:
-    """The order in which every wait comes as late as the first step that needs it and `limit` on the live bytes allow.
-    The mirror image of `starts_early`: the latest of the waits that nothing keeps is placed first. O((n + edges) log n).
-    """
-    maximum = _Maximum(live_bytes(steps))
-    needed = [0] * len(steps)
-    for step in steps:
-        for j in set(step.before):
-            needed[j] += 1
-    ready = [-i for i, s in enumerate(steps) if s.wait and not needed[i]]
-    heapq.heapify(ready)
-    placed, order, late = [False] * len(steps), [], 0
-
-    def place(i: int) -> None:
-        placed[i] = True
-        order.append(i)
-        for j in set(steps[i].before):
-            needed[j] -= 1
-            if steps[j].wait and not needed[j]:
-                heapq.heappush(ready, -j)
-
-    for end in range(len(steps), 0, -1):
-        while ready:
-            i = -ready[0]
-            if not placed[i]:
-                if i >= end - 1 or maximum.of(i + 1, end) + late + steps[i].frees > limit:
-                    break
-                late += steps[i].frees
-                place(i)
-            heapq.heappop(ready)
-        if placed[end - 1]:
-            late -= steps[end - 1].frees  # before here its inputs are live anyway
-        else:
-            place(end - 1)
-    return order[::-1]
+from ..reporting import Unscheduled
+from ..semantics.operators import Spec
+from .steps import Step, by_position, starts_early, waits_late
 
 
 def real_name(name: str) -> str:

@@ -11,15 +11,17 @@ import operator
 
 import torch.fx as fx
 
-from . import collectives
-from .values import Value, flat_values, hint, nodes_in
+from ..options import to_ns
+from ..semantics import operators
+from ..semantics.operators import hint, nodes_in
+from .values import Value, flat_values
 
 
 class FsdpImports:
     """The part of `Importer` that knows FSDP's copies."""
 
-    def _all_gather_copy_in(self, node: fx.Node, spec: collectives.Spec) -> bool:
-        shards, whole = (collectives.argument(node, spec, a) for a in ("all_gather_inputs", "all_gather_output"))
+    def _all_gather_copy_in(self, node: fx.Node, spec: operators.Spec) -> bool:
+        shards, whole = (operators.argument(node, spec, a) for a in ("all_gather_inputs", "all_gather_output"))
         inputs, dests = self.operands(node, nodes_in(shards)), self.operands(node, nodes_in(whole))
         group = self._group_of_gather(node)
         if group is None or len(dests) != 1 or len(dests[0].shape) != 1 or not _static(inputs + dests):
@@ -42,15 +44,15 @@ class FsdpImports:
         for element in node.users:
             if element.target is operator.getitem:
                 for user in element.users:
-                    spec = collectives.spec_of(user)
+                    spec = operators.spec_of(user)
                     if spec.start is not None and spec.start.kind == "all_gather":
                         return self._group(user, spec)
         return None
 
-    def _split_with_sizes_copy(self, node: fx.Node, spec: collectives.Spec) -> bool:
-        source = collectives.argument(node, spec, "all_gather_output")
-        sizes = collectives.argument(node, spec, "all_gather_input_split_sizes")
-        dim, out = collectives.argument(node, spec, "dim", 0), collectives.argument(node, spec, "out")
+    def _split_with_sizes_copy(self, node: fx.Node, spec: operators.Spec) -> bool:
+        source = operators.argument(node, spec, "all_gather_output")
+        sizes = operators.argument(node, spec, "all_gather_input_split_sizes")
+        dim, out = operators.argument(node, spec, "dim", 0), operators.argument(node, spec, "out")
         if any(isinstance(s, fx.Node) for s in (source, *sizes, *out) if not _is_tensor(s)):
             return False
         source, dests = self.operands(node, [source])[0], self.operands(node, nodes_in(out))
@@ -67,9 +69,9 @@ class FsdpImports:
             f"({flat.type}) -> {types if len(dests) == 1 else f'({types})'}", node.name)
         return True
 
-    def _chunk_cat(self, node: fx.Node, spec: collectives.Spec) -> bool:
-        tensors, out = (collectives.argument(node, spec, a) for a in ("tensors", "out"))
-        dim, chunks = (collectives.argument(node, spec, a) for a in ("dim", "num_chunks"))
+    def _chunk_cat(self, node: fx.Node, spec: operators.Spec) -> bool:
+        tensors, out = (operators.argument(node, spec, a) for a in ("tensors", "out"))
+        dim, chunks = (operators.argument(node, spec, a) for a in ("dim", "num_chunks"))
         inputs, dests = self.operands(node, nodes_in(tensors)), self.operands(node, nodes_in(out))
         if dim != 0 or type(chunks) is not int or len(dests) != 1 or not _static(inputs + dests):
             return False
@@ -83,7 +85,7 @@ class FsdpImports:
             f"({_types(inputs)}) -> {flat.type}", node.name)
         return True
 
-    def _fsdp_copy(self, node: fx.Node, spec: collectives.Spec) -> bool:
+    def _fsdp_copy(self, node: fx.Node, spec: operators.Spec) -> bool:
         dest, source = self.operands(node, [node.args[0]])[0], self.operands(node, [node.args[1]])[0]
         if dest.type != source.type:
             return False
@@ -91,7 +93,7 @@ class FsdpImports:
                                f"{source.type} into {dest.type}", node.name)
         return True
 
-    def _resize_storage(self, node: fx.Node, spec: collectives.Spec) -> bool:
+    def _resize_storage(self, node: fx.Node, spec: operators.Spec) -> bool:
         size = node.args[1].meta["val"] if isinstance(node.args[1], fx.Node) else node.args[1]
         value = self.operands(node, [node.args[0]])[0]
         self.printer.operation(None, 0, "comm.resize_storage", f" {value.ssa} to {hint(size)}", "", [], value.type,
@@ -113,7 +115,7 @@ class FsdpImports:
     def _estimated(self, node: fx.Node) -> list[str]:
         """The caller's estimate as an attribute; none where the machine profile decides."""
         ms = None if self.estimation is None else self.estimation(node)
-        return [] if ms is None else [f"comm.cost = #comm.cost<time = {max(0, round(ms * 1_000_000))}>"]
+        return [] if ms is None else [f"comm.cost = #comm.cost<time = {to_ns(ms)}>"]
 
 
 def _is_tensor(arg) -> bool:

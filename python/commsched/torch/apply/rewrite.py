@@ -1,6 +1,6 @@
 """Carries a schedule out on an FX graph: merges the buckets, moves the nodes, checks the result.
 
-The checks do not trust the scheduler: the dependences are read off the graph once more (`dependences`), before anything
+The checks do not trust the scheduler: the dependences are read off the graph once more (`effects.edges`), before anything
 is touched, and compared with where the plan puts each node.
 """
 
@@ -11,7 +11,8 @@ from typing import Callable, Sequence
 
 import torch.fx as fx
 
-from . import buckets, dependences
+from ..semantics import effects
+from . import buckets
 from .plan import Bucket, Plan, PlanError
 
 
@@ -93,7 +94,7 @@ def _check(graph: fx.Graph, plan: Plan, slots: dict[fx.Node, int]) -> None:
         for source in node.all_input_nodes:
             if not ordered(source, node):
                 raise PlanError(f"{node.name} would come before {source.name}, which it reads")
-    for before, after in dependences.edges(graph):
+    for before, after in effects.edges(graph):
         if not ordered(before, after):
             raise PlanError(f"{after.name} would come before {before.name}, and one of them writes what the other uses")
 

@@ -9,22 +9,22 @@ operations of the same location. What an operation may not be moved across is no
 from __future__ import annotations
 
 import operator
-from typing import Callable, Iterable, Sequence
+from typing import Iterable, Sequence
 
 import torch
 import torch.fx as fx
 
-from . import aliases, collectives, flops
-from .dependences import written_memory
-from .import_collectives import CollectiveImports
-from .import_fsdp import FsdpImports
-from .import_regions import RegionImports
+from ..options import Estimation, to_ns
+from ..reporting import strict
+from ..semantics import effects, operators
+from ..semantics.operators import guessed_sizes, nodes_in, storage_of
+from ..semantics.packs import find_packs
+from . import flops
+from .collectives import CollectiveImports
+from .fsdp import FsdpImports
 from .mlir_text import Printer, cost_attribute
-from .packs import find_packs
-from .strictness import strict
-from .values import NS_PER_MS, Value, flat_values, guessed_sizes, nodes_in, scalar_type, storage_of, tensor_value
-
-Estimation = Callable[..., "float | None"]
+from .regions import RegionImports
+from .values import Value, flat_values, scalar_type, tensor_value
 
 
 def donated_placeholders(graph: fx.Graph, donated) -> set[str]:
@@ -65,7 +65,7 @@ class Importer(CollectiveImports, FsdpImports, RegionImports):
         # What is imported as an opaque operation, and why: of the caller, who has seen it refused, and what is found here.
         self.opaque: dict[str, str] = dict(opaque or {})
         self.indices: dict[str, str] = {}  # numbers of type i64 as index values
-        self.written: tuple[aliases.Aliases, set[int]] | None = None
+        self.written: tuple[effects.Aliases, set[int]] | None = None
         self.extra = 0
         self.fused, self.regions = fused, {}
 
@@ -134,7 +134,7 @@ class Importer(CollectiveImports, FsdpImports, RegionImports):
             if node in packed:
                 if node in packs:
                     pack = packs[node]
-                    self._compute(node, collectives.spec_of(node), pack.sources, pack.parts)
+                    self._compute(node, operators.spec_of(node), pack.sources, pack.parts)
                 continue
             op = node.op
             if op == "call_function":
@@ -146,7 +146,7 @@ class Importer(CollectiveImports, FsdpImports, RegionImports):
             elif op == "output":
                 self._output(node)
             else:  # call_module, call_method: nothing that AOT autograd leaves behind
-                self._compute(node, collectives.Spec(node.op))
+                self._compute(node, operators.Spec(node.op))
         return self.printer.text()
 
     def _call(self, node: fx.Node) -> None:
@@ -162,13 +162,13 @@ class Importer(CollectiveImports, FsdpImports, RegionImports):
                     raise
                 self.opaque[node.name] = f"{type(error).__name__}: {error}"
                 self.printer.cut(length)
-        self._compute(node, collectives.spec_of(node).opaque())
+        self._compute(node, operators.spec_of(node).opaque())
 
     def _known_call(self, node: fx.Node) -> None:
         if node.target is operator.getitem:
             self._getitem(node)
             return
-        spec = collectives.spec_of(node)
+        spec = operators.spec_of(node)
         if spec.is_wait:
             self._wait_node(node)
         elif spec.start is not None:
@@ -193,9 +193,9 @@ class Importer(CollectiveImports, FsdpImports, RegionImports):
             value = self.values[node] = value[index]
             # An element is nothing to do. If the caller says otherwise, it is to be done here.
             if type(value) is Value and value.storage and not value.waitable and self._estimated_ns([node]):
-                self._compute(node, collectives.Spec(operator.getitem))
+                self._compute(node, operators.Spec(operator.getitem))
         elif value is not None:
-            self._compute(node, collectives.Spec(operator.getitem))
+            self._compute(node, operators.Spec(operator.getitem))
 
     def _placeholder(self, node: fx.Node, in_flight: bool) -> None:
         val, ssa = node.meta.get("val"), f"%{node.name}"
@@ -249,7 +249,7 @@ class Importer(CollectiveImports, FsdpImports, RegionImports):
 
     # ------------------------------------------------------------------ computation
 
-    def _compute(self, node: fx.Node, spec: collectives.Spec, sources: list[fx.Node] | None = None,
+    def _compute(self, node: fx.Node, spec: operators.Spec, sources: list[fx.Node] | None = None,
                  parts: Sequence[fx.Node] | None = None) -> None:
         """A node as an opaque operation. With `sources`, it does the work of several nodes, and reads those."""
         if sources is not None and spec.mutated:
@@ -257,7 +257,7 @@ class Importer(CollectiveImports, FsdpImports, RegionImports):
         inputs = self.operands(node, sources)
         val = node.meta.get("val")
         if spec.same_as is not None:
-            collectives.unify_results(node, spec, self.canonical)
+            operators.unify_results(node, spec, self.canonical)
         result = self.bind(node, f"%{node.name}", val)
         results = flat_values(result) if isinstance(result, (list, dict)) else [] if val is None else [result]
         mutated = self._mutated(node, spec, inputs)
@@ -290,7 +290,7 @@ class Importer(CollectiveImports, FsdpImports, RegionImports):
     def _add_shadows(self, node: fx.Node, inputs: list[Value], results: list[Value]) -> None:
         """A function may give back an operand where its fake tensor is a new one. Where that operand is written later,
         the readers of the result read it too."""
-        if aliases.is_function(node) and results and any(v.storage for v in results) and self._is_written(node):
+        if effects.is_function(node) and results and any(v.storage for v in results) and self._is_written(node):
             for v in results:
                 self.shadows.setdefault(v.storage, []).extend(i for i in inputs if i.storage not in (0, v.storage))
         if self.shadows:
@@ -300,11 +300,11 @@ class Importer(CollectiveImports, FsdpImports, RegionImports):
     def _is_written(self, node: fx.Node) -> bool:
         """Whether what a node gives may be memory that some node writes."""
         if self.written is None:
-            shared = aliases.Aliases(self.graph)
-            self.written = shared, written_memory(self.graph, shared)
+            shared = effects.Aliases(self.graph)
+            self.written = shared, effects.written_memory(self.graph, shared)
         return not self.written[0].of(node).isdisjoint(self.written[1])
 
-    def _mutated(self, node: fx.Node, spec: collectives.Spec, inputs: list[Value]) -> list[int]:
+    def _mutated(self, node: fx.Node, spec: operators.Spec, inputs: list[Value]) -> list[int]:
         """Numbers of the operands whose storage the node writes."""
         if not spec.mutated:
             return []
@@ -371,7 +371,7 @@ class Importer(CollectiveImports, FsdpImports, RegionImports):
         if self.estimation is None:
             return None
         said = [ms for n in nodes if (ms := self.estimation(n)) is not None]
-        return max(0, round(sum(said) * NS_PER_MS)) if said else None
+        return to_ns(sum(said)) if said else None
 
     def _argument_shapes(self, node: fx.Node) -> list[tuple[int, ...]]:
         """Shapes of the tensors among the positional arguments, an argument that comes twice counted twice."""

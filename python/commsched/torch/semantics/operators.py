@@ -1,16 +1,23 @@
-"""What the collective operators of PyTorch mean, by name: the one table that the importer and the writer-back share."""
+"""What a call of an FX graph means: its operator, its process group, its operands, and the sizes of its tensors.
+
+`Spec` is the one table of operators that the importer, the writer-back and the checks share.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import copy
 import dataclasses
+import math
 from typing import Iterable
 
+import sympy
 import torch
+import torch.fx as fx
 from torch._higher_order_ops.effects import _get_effect
+from torch.fx.experimental.symbolic_shapes import optimization_hint
 from torch.fx.node import _side_effectful_functions
-
-from .values import nodes_in, storage_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +146,7 @@ class Spec:
 _specs: dict = {}
 
 
-def spec_of(node: torch.fx.Node) -> Spec:
+def spec_of(node: fx.Node) -> Spec:
     """What a call means: of an operator once per target, of a higher-order one with what is inside of it."""
     target = node.target
     spec = _spec_of_target(target)
@@ -159,7 +166,7 @@ def _spec_of_target(target) -> Spec:
     return spec
 
 
-def subgraphs(node: torch.fx.Node) -> list[torch.fx.Graph]:
+def subgraphs(node: fx.Node) -> list[fx.Graph]:
     """The graphs that a call is given as arguments, by the names that its module holds them under."""
     owner, found = node.graph.owning_module, []
     for n in node.all_input_nodes:
@@ -167,7 +174,7 @@ def subgraphs(node: torch.fx.Node) -> list[torch.fx.Graph]:
             held = owner
             for part in n.target.split("."):
                 held = getattr(held, part, None)
-            if isinstance(held, torch.fx.GraphModule):
+            if isinstance(held, fx.GraphModule):
                 found.append(held.graph)
     return found
 
@@ -185,7 +192,7 @@ def group_of(node, spec: Spec):
     from torch.distributed import distributed_c10d as c10d
 
     group = argument(node, spec, "group_name", argument(node, spec, "process_group"))
-    if isinstance(group, torch.fx.Node):
+    if isinstance(group, fx.Node):
         group = group.meta["val"]
     if isinstance(group, str):
         group = c10d._resolve_process_group(group)
@@ -204,3 +211,63 @@ def unify_results(node, spec: Spec, canonical: dict[int, int]) -> None:
         if isinstance(result, torch.Tensor) and isinstance(source, torch.Tensor):
             storage = storage_of(source)
             canonical[storage_of(result)] = canonical.get(storage, storage)
+
+
+def storage_of(val: torch.Tensor) -> int:
+    """Equal for tensors that share memory. A tensor without a storage (sparse, nested) is its own."""
+    try:
+        return val.untyped_storage()._cdata
+    except (NotImplementedError, RuntimeError):
+        return id(val)
+
+
+def bytes_of(val: torch.Tensor) -> int:
+    """The bytes of all elements of a tensor; symbolic sizes count by their hints."""
+    return val.dtype.itemsize * math.prod(map(hint, val.shape))
+
+
+def nodes_in(arg) -> list[fx.Node]:
+    """The nodes in a (nested) argument."""
+    if isinstance(arg, fx.Node):
+        return [arg]
+    if isinstance(arg, (list, tuple)):
+        return [n for a in arg for n in nodes_in(a)]
+    return []
+
+
+# What an unbacked size without any hint is taken for. PyTorch's own estimators use the same number.
+UNBACKED_SIZE = 8192
+# Of symbols for sizes that only the run time knows: guesses that are better than UNBACKED_SIZE.
+_guesses: contextvars.ContextVar[dict] = contextvars.ContextVar("guesses", default={})
+
+
+@contextlib.contextmanager
+def guessed_sizes(exchanges: Iterable[tuple[torch.Tensor, Iterable]]):
+    """In this block, sizes count by what goes in where an exchange (its input, its splits) says no more: the pieces are
+    taken to be equal."""
+    guesses: dict = {}
+    token = _guesses.set(guesses)
+    try:
+        for given, splits in exchanges:
+            unknown = [s.node.expr for s in splits if isinstance(s, torch.SymInt) and s.node._hint is None]
+            unknown = [e for e in unknown if e.is_Symbol and e not in guesses]
+            if unknown:
+                piece = max(1, 2 * hint(given.shape[0]) // len(splits))  # the splits of both directions
+                guesses.update(dict.fromkeys(unknown, sympy.Integer(piece)))
+        yield
+    finally:
+        _guesses.reset(token)
+
+
+def hint(size) -> int:
+    """A size as an integer: itself, or its hint. Adds no guard."""
+    if type(size) is int:
+        return size
+    if isinstance(size, torch.SymInt):
+        guesses = _guesses.get()
+        if guesses and size.node._hint is None:
+            guessed = size.node.expr.xreplace(guesses)
+            if guessed.is_Integer:
+                return max(0, int(guessed))
+        return max(0, int(optimization_hint(size, fallback=UNBACKED_SIZE)))
+    return int(size)

@@ -14,8 +14,8 @@ import torch
 import torch.distributed as dist
 import torch.fx as fx
 
-from . import reporting
-from .options import Options
+from .. import reporting
+from ..options import Options
 from .passes import FusionBounds, GraphPass, KernelOrder
 
 # PyTorch's own schedulers and bucketing, which would run after ours and change what was decided.

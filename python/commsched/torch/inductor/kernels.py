@@ -17,15 +17,15 @@ from torch._inductor import ir
 from torch._inductor.utils import is_collective, is_wait
 from torch._inductor.virtualized import V
 
-from ..program import Program
-from . import flops
-from .collectives import Spec
-from .importer import Importer
+from ...program import Program
+from ..importer import flops
+from ..importer.graph import Importer
+from ..importer.mlir_text import Printer, cost_attribute
+from ..importer.values import ELEMENT_TYPES, Value
+from ..options import Options, option_value, to_ns
+from ..reporting import function_report
+from ..semantics.operators import Spec, hint
 from .kernel_order import real_name
-from .mlir_text import Printer, cost_attribute
-from .options import Options, option_value
-from .reporting import function_report
-from .values import ELEMENT_TYPES, NS_PER_MS, Value, hint
 
 
 def measured(order: Sequence, options: Options) -> dict:
@@ -179,7 +179,7 @@ class KernelImporter:
                       if isinstance(a, fx.Node) and isinstance(a.meta.get("val"), torch.Tensor)]
             count += flops.node_flops(packet, op, shapes, o)
             if estimation is not None and (ms := estimation(o)) is not None:
-                ns = (ns or 0) + round(ms * NS_PER_MS)
+                ns = (ns or 0) + to_ns(ms)
         if ns is not None:
             return cost_attribute(None, None, ns)
         try:
@@ -235,7 +235,7 @@ class KernelImporter:
         if self.options.runtime_estimation is not None and (origin := _origin(kernel)) is not None:
             ms = self.options.runtime_estimation(origin)
             if ms is not None:
-                attrs.append(f"comm.cost = #comm.cost<time = {max(0, round(ms * NS_PER_MS))}>")
+                attrs.append(f"comm.cost = #comm.cost<time = {to_ns(ms)}>")
         name = s.get_name()
         ssa = _identifier(name)
         self.printer.operation(

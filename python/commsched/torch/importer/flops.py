@@ -11,8 +11,8 @@ import warnings
 import torch
 from torch.utils.flop_counter import flop_registry
 
-from .strictness import strict
-from .values import hint
+from ..reporting import strict
+from ..semantics.operators import hint
 
 aten = torch.ops.aten
 

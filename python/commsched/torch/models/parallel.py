@@ -6,7 +6,7 @@ import torch
 import torch.nn as nn
 from torch.distributed.device_mesh import DeviceMesh
 
-from . import models
+from . import decoder
 
 COLUMN_SPLIT, ROW_SPLIT = ("wq", "wk", "wv", "w1", "w3"), ("wo", "w2")
 
@@ -38,7 +38,7 @@ def _all_reduce(x, group):
     return ops.wait_tensor(ops.all_reduce(x.contiguous(), "sum", group))
 
 
-def tensor_parallel(model: models.Decoder, mesh: DeviceMesh) -> None:
+def tensor_parallel(model: decoder.Decoder, mesh: DeviceMesh) -> None:
     """Splits the linear layers of attention and feed-forward over `mesh`, with one sum per block and direction."""
     group, rank = mesh.get_group().group_name, mesh.get_local_rank()
     for name, module in model.layers.named_modules():
@@ -95,7 +95,7 @@ def expert_parallel(model: nn.Module, mesh: DeviceMesh) -> None:
         return _AllToAll.apply(x, group, size)
 
     for module in model.modules():
-        if not isinstance(module, models.MoE):
+        if not isinstance(module, decoder.MoE):
             continue
         for key, w in module.experts.named_parameters(recurse=False):
             module.experts._parameters[key] = nn.Parameter(w.detach().chunk(size, 0)[rank].clone())

@@ -12,9 +12,8 @@ import dataclasses
 import torch
 import torch.fx as fx
 
-from .aliases import Aliases
-from .collectives import spec_of
-from .dependences import written_memory
+from .effects import Aliases, written_memory
+from .operators import spec_of
 
 aten = torch.ops.aten
 CASTS = (torch.ops.prims.convert_element_type.default, aten._to_copy.default, aten.clone.default)

@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
-from typing import Iterable
-
-import sympy
 import torch
-import torch.fx as fx
-from torch.fx.experimental.symbolic_shapes import optimization_hint
 
-NS_PER_MS = 1_000_000
-# What an unbacked size without any hint is taken for. PyTorch's own estimators use the same number.
-UNBACKED_SIZE = 8192
+from ..semantics.operators import hint
 
 # bool is a byte in memory, and kept apart from int8 so that the two are not merged into one bucket.
 ELEMENT_TYPES = {
@@ -24,42 +15,6 @@ ELEMENT_TYPES = {
     torch.float8_e4m3fn: "f8E4M3FN", torch.float8_e5m2: "f8E5M2",
     torch.float8_e4m3fnuz: "f8E4M3FNUZ", torch.float8_e5m2fnuz: "f8E5M2FNUZ", torch.float8_e8m0fnu: "f8E8M0FNU",
 }
-
-
-# Of symbols for sizes that only the run time knows: guesses that are better than UNBACKED_SIZE.
-_guesses: contextvars.ContextVar[dict] = contextvars.ContextVar("guesses", default={})
-
-
-@contextlib.contextmanager
-def guessed_sizes(exchanges: Iterable[tuple[torch.Tensor, Iterable]]):
-    """In this block, sizes count by what goes in where an exchange (its input, its splits) says no more: the pieces are
-    taken to be equal."""
-    guesses: dict = {}
-    token = _guesses.set(guesses)
-    try:
-        for given, splits in exchanges:
-            unknown = [s.node.expr for s in splits if isinstance(s, torch.SymInt) and s.node._hint is None]
-            unknown = [e for e in unknown if e.is_Symbol and e not in guesses]
-            if unknown:
-                piece = max(1, 2 * hint(given.shape[0]) // len(splits))  # the splits of both directions
-                guesses.update(dict.fromkeys(unknown, sympy.Integer(piece)))
-        yield
-    finally:
-        _guesses.reset(token)
-
-
-def hint(size) -> int:
-    """A size as an integer: itself, or its hint. Adds no guard."""
-    if type(size) is int:
-        return size
-    if isinstance(size, torch.SymInt):
-        guesses = _guesses.get()
-        if guesses and size.node._hint is None:
-            guessed = size.node.expr.xreplace(guesses)
-            if guessed.is_Integer:
-                return max(0, int(guessed))
-        return max(0, int(optimization_hint(size, fallback=UNBACKED_SIZE)))
-    return int(size)
 
 
 class Value:
@@ -108,14 +63,6 @@ def tensor_value(ssa: str, val: torch.Tensor, storage: int) -> Value:
     return Value(ssa, type_, sizes, bytes_, traffic, storage, dynamic)
 
 
-def storage_of(val: torch.Tensor) -> int:
-    """Equal for tensors that share memory. A tensor without a storage (sparse, nested) is its own."""
-    try:
-        return val.untyped_storage()._cdata
-    except (NotImplementedError, RuntimeError):
-        return id(val)
-
-
 def scalar_type(val) -> str:
     """The MLIR type of what is no tensor."""
     if isinstance(val, (bool, torch.SymBool)):
@@ -136,12 +83,3 @@ def flat_values(value) -> list[Value]:
     if type(value) is dict:
         value = value.values()
     return [v for x in value for v in flat_values(x)]
-
-
-def nodes_in(arg) -> list[fx.Node]:
-    """The nodes in a (nested) argument."""
-    if isinstance(arg, fx.Node):
-        return [arg]
-    if isinstance(arg, (list, tuple)):
-        return [n for a in arg for n in nodes_in(a)]
-    return []

@@ -1,6 +1,6 @@
 """Prints a module of `comm` operations as MLIR text.
 
-The only file that knows the dialect's assembly. It is given names, types and operand values by `importer` and knows
+The only file that knows the dialect's assembly. It is given names, types and operand values by `graph` and knows
 nothing of FX. Every operation keeps the name of its node as its location.
 """
 

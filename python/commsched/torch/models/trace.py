@@ -1,0 +1,184 @@
+"""Traces one training step of a sharded model to the forward and backward graphs that a compiler sees.
+
+No accelerator, no network and little memory is needed: the process group is PyTorch's "fake" one and every tensor is a
+fake tensor. What comes out are the real graphs after AOT autograd and the min-cut partitioner, of rank 0: ATen
+operators, functional collectives and waits.
+
+    python -m commsched.torch.trace --model llama3-8b --ranks 64 --parallel fsdp --out graphs
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import pathlib
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from .. import sharding
+from . import decoder, parallel
+
+# A fake "cuda" tensor aborts the process inside autograd on a build without CUDA; the graphs are the same but for the
+# attention operator's name.
+DEVICE = "cpu"
+# Nodes with equal "ac_graph_id" belong to one region of activation checkpointing; this one is ours.
+RECOMPUTE_REGION = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class TraceConfig:
+    """What to trace. `ranks` is the size of the whole world, of which `tp` (or `ep`) neighbours form a group."""
+
+    model: str = "llama3-8b"
+    ranks: int = 64
+    tp: int = 1
+    ep: int = 1
+    layers: int | None = None
+    batch: int = 1
+    seq: int | None = None
+    reshard: bool = True
+    dtype: torch.dtype | None = torch.bfloat16
+
+
+@contextlib.contextmanager
+def fake_world(ranks: int, rank: int = 0):
+    """A process group of `ranks` that communicates nothing. Destroyed on exit: resolve group names before."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=ranks)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def meshes(config: TraceConfig) -> dict[str, DeviceMesh]:
+    """The device meshes by role: "dense" and "routed" parameters are sharded over the one of that name. A mesh is made
+    of real tensors: call it outside of a `FakeTensorMode`."""
+    if config.tp > 1 or config.ep > 1:
+        inner = "tp" if config.tp > 1 else "ep"
+        size = max(config.tp, config.ep)
+        mesh = init_device_mesh(DEVICE, (config.ranks // size, size), mesh_dim_names=("dp", inner))
+    world = init_device_mesh(DEVICE, (config.ranks,), mesh_dim_names=("world",))
+    if config.tp > 1:
+        return {"dense": mesh["dp"], "routed": mesh["dp"], "tp": mesh["tp"]}
+    if config.ep > 1:
+        return {"dense": world, "routed": mesh["dp"], "ep": mesh["ep"]}
+    return {"dense": world, "routed": world}
+
+
+def build(config: TraceConfig, mesh: dict[str, DeviceMesh]):
+    """The sharded model and its inputs, uninitialised."""
+    c = decoder.CONFIGS[config.model]
+    c = dataclasses.replace(c, layers=config.layers or c.layers, seq=config.seq or c.seq)
+    with torch.device("meta"):
+        model = decoder.Decoder(c)
+    parallel.materialize(model, DEVICE)
+    if "tp" in mesh:
+        parallel.tensor_parallel(model, mesh["tp"])
+    if "ep" in mesh:
+        parallel.expert_parallel(model, mesh["ep"])
+    sharding.fully_shard_parameters(
+        model, lambda m: mesh["routed" if isinstance(m, decoder.Experts) else "dense"], config.dtype)
+    tokens = torch.empty(config.batch, c.seq, dtype=torch.int64, device=DEVICE)
+    return model, (tokens, tokens)
+
+
+def recompute_gathers(joint: torch.fx.GraphModule) -> int:
+    """Tags every gather of a parameter for recomputation, so that the backward graph gathers again ("reshard after
+    forward"). The min-cut partitioner on its own saves the gathered weights. Returns how many it tagged."""
+    from torch.utils.checkpoint import CheckpointPolicy
+
+    ops, tagged = torch.ops._c10d_functional, 0
+    for wait in joint.graph.find_nodes(op="call_function", target=ops.wait_tensor.default):
+        start = wait.args[0]
+        if start.target is not ops.all_gather_into_tensor.default:
+            continue
+        chain, node = [wait, start], start.args[0]
+        while node.op == "call_function" and len(node.all_input_nodes) == 1:
+            chain.append(node)
+            node = node.all_input_nodes[0]
+        if node.op != "placeholder":
+            continue
+        tagged += 1
+        for n in chain + [u for u in wait.users if getattr(u.target, "is_view", False)]:
+            n.meta["recompute"] = CheckpointPolicy.MUST_RECOMPUTE
+            n.meta["ac_graph_id"] = RECOMPUTE_REGION
+    return tagged
+
+
+def partition(model, inputs, reshard: bool) -> dict[str, torch.fx.GraphModule]:
+    """Traces `model(*inputs)` and its gradient; returns graphs "fw" and "bw"."""
+    from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+    from torch._inductor.decomposition import select_decomp_table
+
+    with contextlib.ExitStack() as stack:
+        joint = aot_export_joint_with_descriptors(stack, model, inputs, decompositions=select_decomp_table())
+        if reshard:
+            recompute_gathers(joint.graph_module)
+        state = joint._aot_state
+        fw, bw = min_cut_rematerialization_partition(
+            joint.graph_module, state.flat_args, num_fwd_outputs=state.fw_metadata.num_forward_returns)
+    return {"fw": fw, "bw": bw}
+
+
+def trace(config: TraceConfig) -> dict[str, torch.fx.GraphModule]:
+    """The forward ("fw") and backward ("bw") graph of `config`. A process group of `config.ranks` must exist."""
+    mesh = meshes(config)
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.device(DEVICE):
+        model, inputs = build(config, mesh)
+        return partition(model, inputs, config.reshard)
+
+
+def parse_args(argv=None) -> argparse.Namespace:
+    p = argparse.ArgumentParser(prog="python -m commsched.torch.trace", description=__doc__.split("\n")[0])
+    p.add_argument("--model", default="llama3-8b", choices=sorted(decoder.CONFIGS))
+    p.add_argument("--ranks", type=int, default=64, help="size of the world (default 64)")
+    p.add_argument("--parallel", default="fsdp", choices=("fsdp",), help="how parameters are sharded")
+    p.add_argument("--tp", type=int, default=1, help="ranks per tensor-parallel group (default 1: none)")
+    p.add_argument("--ep", type=int, default=None,
+                   help="ranks per expert-parallel group (default 8 for a mixture of experts)")
+    p.add_argument("--layers", type=int, help="number of layers (default: the model's)")
+    p.add_argument("--seq", type=int, help="tokens per sequence (default: the model's)")
+    p.add_argument("--batch", type=int, default=1, help="sequences per rank (default 1)")
+    p.add_argument("--no-reshard", action="store_true", help="keep the gathered parameters for the backward graph")
+    p.add_argument("--donated", default="auto", help='"auto", "none" or a comma-separated list of placeholders')
+    p.add_argument("--fx", action="store_true", help="write the FX graphs as readable text too")
+    p.add_argument("--out", required=True, type=pathlib.Path, metavar="DIR", help="where fw.mlir and bw.mlir go")
+    a = p.parse_args(argv)
+    experts = decoder.CONFIGS[a.model].experts
+    a.ep = a.ep or (min(8, a.ranks) if experts else 1)
+    if a.ranks % (a.tp * a.ep) or (a.ep > 1 and (not experts or experts % a.ep)) or (a.tp > 1 and a.ep > 1):
+        p.error("--ranks must be a multiple of --tp and --ep, of which one may be used, and --ep divide the experts")
+    return a
+
+
+def main(argv=None) -> int:
+    a = parse_args(argv)
+    from ..importer.export import export_mlir
+
+    config = TraceConfig(a.model, a.ranks, a.tp, a.ep, a.layers, a.batch, a.seq, not a.no_reshard)
+    donated = a.donated if a.donated == "auto" else [n for n in a.donated.split(",") if n not in ("", "none")]
+    a.out.mkdir(parents=True, exist_ok=True)
+    with fake_world(a.ranks):
+        start = time.perf_counter()
+        graphs = trace(config)
+        print(f"traced in {time.perf_counter() - start:.1f} s", file=sys.stderr)
+        for name, gm in graphs.items():
+            start = time.perf_counter()
+            text = export_mlir(gm, donated=donated, name=f"{name}")
+            took = time.perf_counter() - start
+            (a.out / f"{name}.mlir").write_text(text)
+            if a.fx:
+                readable = gm.print_readable(print_output=False, include_stride=True)
+                (a.out / f"{name}.fx.txt").write_text(readable)
+            print(f"{a.out / name}.mlir: {len(gm.graph.nodes)} nodes, {len(text)} bytes, exported in {took:.2f} s",
+                  file=sys.stderr)
+    return 0
