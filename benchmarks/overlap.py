@@ -45,11 +45,15 @@ def program(ranks, layers, pieces, kernel, kernel_ns, gather_ns):
     last = "%x"
     cost = "{{comm.cost = #comm.cost<time = {}>}}".format
     for layer in range(layers):
-        lines.append(f"  %f{layer} = comm.all_gather %s{layer} on @world {cost(gather_ns)} : ({shard}) -> !comm.future<{weight}>")
+        lines.append(
+            f"  %f{layer} = comm.all_gather %s{layer} on @world {cost(gather_ns)} : ({shard}) -> !comm.future<{weight}>"
+        )
         lines.append(f"  %w{layer} = comm.wait %f{layer} : !comm.future<{weight}>")
         for piece in range(pieces):
             name = f"%y{layer}_{piece}"
-            lines.append(f'  {name} = comm.compute "{kernel}"({last}, %w{layer}) {cost(kernel_ns)} : ({row}, {weight}) -> {row}')
+            lines.append(
+                f'  {name} = comm.compute "{kernel}"({last}, %w{layer}) {cost(kernel_ns)} : ({row}, {weight}) -> {row}'
+            )
             last = name
     return "\n".join(lines + [f"  return {last} : {row}", "}", ""])
 
@@ -99,7 +103,9 @@ class Bench:
         """What the rank did, in the order of time."""
         events = json.loads((self.folder / f"timeline.json.{rank}").read_text())["traceEvents"]
         names = {e["pid"]: e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "process_name"}
-        return sorted((e for e in events if e["ph"] == "X" and names[e["pid"]].endswith(f", rank {rank}")), key=lambda e: e["ts"])
+        return sorted(
+            (e for e in events if e["ph"] == "X" and names[e["pid"]].endswith(f", rank {rank}")), key=lambda e: e["ts"]
+        )
 
 
 def text(samples):
@@ -112,7 +118,9 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build" / "bin")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--layers", type=int, default=16)
-    parser.add_argument("--pieces", type=int, default=3, help="kernels per layer; a 1024 x 1024 product takes some 2 ms")
+    parser.add_argument(
+        "--pieces", type=int, default=3, help="kernels per layer; a 1024 x 1024 product takes some 2 ms"
+    )
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--iterations", type=int, default=5, help="per run, the first one not counted")
     parser.add_argument("--sleep", action="store_true")
@@ -127,12 +135,22 @@ def main():
     written.write_text(program(options.ranks, options.layers, options.pieces, kernel, kernel_ns, LAYER_NS))
     samples = bench.run(written, iterations=4)
     if not options.sleep:
-        kernel_ns = round(statistics.median(busy for ranks in samples for _, busy, _ in ranks) / options.layers / options.pieces)
+        kernel_ns = round(
+            statistics.median(busy for ranks in samples for _, busy, _ in ranks) / options.layers / options.pieces
+        )
     gather_ns = round(statistics.quantiles(bench.gathers, n=10)[-1])  # late ones are what is exposed
     written.write_text(program(options.ranks, options.layers, options.pieces, kernel, kernel_ns, gather_ns))
     done = subprocess.run(
-        [str(options.bin / "comm-opt"), str(written), "--comm-schedule=memory-budget-ratio=1.0 bucketing=false", "-o", str(scheduled)],
-        capture_output=True, text=True)
+        [
+            str(options.bin / "comm-opt"),
+            str(written),
+            "--comm-schedule=memory-budget-ratio=1.0 bucketing=false",
+            "-o",
+            str(scheduled),
+        ],
+        capture_output=True,
+        text=True,
+    )
     if done.returncode != 0:
         sys.exit(done.stderr)
 
@@ -148,10 +166,12 @@ def main():
                 measured[path]["elapsed"].append(max(total for total, _, _ in ranks))
                 computing += [busy for _, busy, _ in ranks]
     load = " ".join(f"{value:.1f}" for value in os.getloadavg())
-    print(f"{options.ranks} ranks over mpi, {options.layers} layers: a 4 MiB all-gather, "
-          f"{statistics.median(computing) / options.layers / 1e6:.2f} ms of computation in {options.pieces} kernels"
-          f"{' (asleep)' if options.sleep else ''}{', progress thread' if options.progress_thread else ''}; "
-          f"{len(measured[written]['beyond'])} iterations each; {os.cpu_count()} cores, load {load}")
+    print(
+        f"{options.ranks} ranks over mpi, {options.layers} layers: a 4 MiB all-gather, "
+        f"{statistics.median(computing) / options.layers / 1e6:.2f} ms of computation in {options.pieces} kernels"
+        f"{' (asleep)' if options.sleep else ''}{', progress thread' if options.progress_thread else ''}; "
+        f"{len(measured[written]['beyond'])} iterations each; {os.cpu_count()} cores, load {load}"
+    )
     print(f"{'ms: min median max':24}{'as written':>24}{'scheduled':>24}  ratio of medians, minima")
     for what in ("waiting", "beyond", "elapsed"):
         a, b = measured[written][what], measured[scheduled][what]

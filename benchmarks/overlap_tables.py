@@ -36,59 +36,88 @@ def _ms_gib(row: dict) -> str:
 
 def summary(graphs: dict) -> list[str]:
     """One line per graph: makespan / peak, and how ours compare."""
-    lines = ["## Makespan in ms / peak in GiB", "",
-             "| graph | nodes | as given | PyTorch, order only | PyTorch, bucketing | CommSched, order only "
-             "| CommSched | at PyTorch's peak | bound | CommSched against PyTorch, bucketing | at PyTorch's peak "
-             "| CommSched against PyTorch's best |",
-             "|---|---|---|---|---|---|---|---|---|---|---|---|"]
+    lines = [
+        "## Makespan in ms / peak in GiB",
+        "",
+        "| graph | nodes | as given | PyTorch, order only | PyTorch, bucketing | CommSched, order only "
+        "| CommSched | at PyTorch's peak | bound | CommSched against PyTorch, bucketing | at PyTorch's peak "
+        "| CommSched against PyTorch's best |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
     for key, g in graphs.items():
         v = g["variants"]
         cell = {n: _ms_gib(v.get(n, {})) for n in v}
         bound = v.get(OURS, {}).get("bound_ms")
-        best = min((r for n, r in v.items() if n.startswith("PyTorch") and "makespan_ms" in r), default={},
-                   key=lambda r: r["makespan_ms"])
+        best = min(
+            (r for n, r in v.items() if n.startswith("PyTorch") and "makespan_ms" in r),
+            default={},
+            key=lambda r: r["makespan_ms"],
+        )
         pairs = ((OURS, v.get(TORCH, {})), (AT_PEAK, v.get(TORCH, {})), (OURS, best))
-        compare = [_percent(v[n]["makespan_ms"], other["makespan_ms"])
-                   if "makespan_ms" in v.get(n, {}) and "makespan_ms" in other else "" for n, other in pairs]
+        compare = [
+            _percent(v[n]["makespan_ms"], other["makespan_ms"])
+            if "makespan_ms" in v.get(n, {}) and "makespan_ms" in other
+            else ""
+            for n, other in pairs
+        ]
         columns = ("as given", "PyTorch, order only", TORCH, "CommSched, order only", OURS, AT_PEAK)
         lines.append(
-            f"| {key} | {g['nodes']} | " + " | ".join(cell.get(n, "") for n in columns)
-            + f" | {f'{bound:.1f}' if bound else ''} | {' | '.join(compare)} |")
+            f"| {key} | {g['nodes']} | "
+            + " | ".join(cell.get(n, "") for n in columns)
+            + f" | {f'{bound:.1f}' if bound else ''} | {' | '.join(compare)} |"
+        )
     return lines
 
 
 def overhead(graphs: dict) -> list[str]:
     """What scheduling itself costs. The Python side is import and apply."""
-    lines = ["## Seconds of scheduling", "",
-             "| graph | nodes | PyTorch, order only | PyTorch, bucketing | CommSched | import | solve | apply | "
-             "import + apply against PyTorch, bucketing |", "|---|---|---|---|---|---|---|---|---|"]
+    lines = [
+        "## Seconds of scheduling",
+        "",
+        "| graph | nodes | PyTorch, order only | PyTorch, bucketing | CommSched | import | solve | apply | "
+        "import + apply against PyTorch, bucketing |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
     for key, g in graphs.items():
         t, o, c = (g["variants"].get(n, {}) for n in ("PyTorch, order only", TORCH, OURS))
         if not all("cpu_s" in r for r in (t, o, c)):
             continue
         python = c["import_s"] + c["apply_s"]
         seconds = (t["cpu_s"], o["cpu_s"], c["cpu_s"], c["import_s"], c["solve_s"], c["apply_s"])
-        lines.append(f"| {key} | {g['nodes']} | " + " | ".join(f"{s:.2f}" for s in seconds)
-                     + f" | {100 * python / o['cpu_s']:.0f} % |")
+        lines.append(
+            f"| {key} | {g['nodes']} | "
+            + " | ".join(f"{s:.2f}" for s in seconds)
+            + f" | {100 * python / o['cpu_s']:.0f} % |"
+        )
     return lines
 
 
 def details(key: str, g: dict) -> list[str]:
     """Every variant of one graph."""
-    lines = [f"### {key}", "", f"{g['nodes']} nodes, traced in {g['trace_cpu_s']:.0f} s.", "",
-             "| scheduler | makespan | exposed | peak | PyTorch's peak | collectives | seconds |",
-             "|---|---|---|---|---|---|---|"]
+    lines = [
+        f"### {key}",
+        "",
+        f"{g['nodes']} nodes, traced in {g['trace_cpu_s']:.0f} s.",
+        "",
+        "| scheduler | makespan | exposed | peak | PyTorch's peak | collectives | seconds |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for name, r in g["variants"].items():
         if "error" in r:
             lines.append(f"| {name} | failed: {r['error'][:160]} | | | | | |")
             continue
-        lines.append(f"| {name} | {r['makespan_ms']:.2f} | {r['exposed_ms']:.2f} | {r['peak_bytes'] / GIB:.2f} | "
-                     f"{r['torch_peak_bytes'] / GIB:.2f} | {r['collectives']} | {r['cpu_s']:.2f} |")
+        lines.append(
+            f"| {name} | {r['makespan_ms']:.2f} | {r['exposed_ms']:.2f} | {r['peak_bytes'] / GIB:.2f} | "
+            f"{r['torch_peak_bytes'] / GIB:.2f} | {r['collectives']} | {r['cpu_s']:.2f} |"
+        )
     c = g["variants"].get(OURS, {})
     if "bound_ms" in c:
-        lines += ["", f"Bound: {c['bound_ms']:.2f} ms for any merging, {c['order_bound_ms']:.2f} ms for the "
-                      f"collectives as given. CommSched's limit was {c['limit_gib']:.2f} GiB; "
-                      f"it made {c['buckets']} buckets."]
+        lines += [
+            "",
+            f"Bound: {c['bound_ms']:.2f} ms for any merging, {c['order_bound_ms']:.2f} ms for the "
+            f"collectives as given. CommSched's limit was {c['limit_gib']:.2f} GiB; "
+            f"it made {c['buckets']} buckets.",
+        ]
     return lines + [""]
 
 

@@ -54,7 +54,9 @@ def main() -> None:
         theirs.write_text(shard_program(arguments.ops))
         comm = least_seconds([f"{arguments.build}/bin/comm-opt", str(ours), "-o", "/dev/null"], arguments.runs)
         shard = least_seconds([MLIR_OPT, str(theirs), "-o", "/dev/null"], arguments.runs)
-    print(f"{arguments.ops} operations: comm-opt {comm:.3f} s, mlir-opt (shard) {shard:.3f} s, ratio {comm / shard:.2f}")
+    print(
+        f"{arguments.ops} operations: comm-opt {comm:.3f} s, mlir-opt (shard) {shard:.3f} s, ratio {comm / shard:.2f}"
+    )
 
 
 if __name__ == "__main__":

@@ -20,17 +20,15 @@ from unittest import mock
 
 import torch
 import torch._inductor.config as ic
+import torch_overlap
+from commsched.torch import trace
+from commsched.torch.inductor import config_patches, kernels
+from commsched.torch.inductor.kernel_order import Kernels, in_flight, is_kernel
+from commsched.torch.options import Options
 from torch._guards import TracingContext, tracing
 from torch._inductor.async_compile import AsyncCompile
 from torch._inductor.compile_fx import compile_fx_inner
 from torch._inductor.scheduler import Scheduler
-
-import torch_overlap
-from commsched.torch import trace
-from commsched.torch.inductor import kernels
-from commsched.torch.inductor import config_patches
-from commsched.torch.inductor.kernel_order import Kernels, in_flight, is_kernel
-from commsched.torch.options import Options
 
 MS, MIB = 1e6, 2**20
 ALL = ("llama3-8b:8:layers=2", "llama3-8b:64:layers=2", "moe-16b:8:ep=8:layers=2", "moe-16b:64:ep=8:layers=2")
@@ -39,14 +37,20 @@ ALL = ("llama3-8b:8:layers=2", "llama3-8b:64:layers=2", "moe-16b:8:ep=8:layers=2
 def pytorch(machine: str, bucketing: bool) -> dict:
     """PyTorch's scheduler with the defaults of Inductor's configuration, and with `reorder_for_peak_memory` off, as
     torchtitan runs it. Its estimates are CommSched's."""
+
     def run(graph):
         from torch._inductor.fx_passes.overlap_scheduling import schedule_overlap_bucketing
 
         gm = graph.owning_module
         schedule_overlap_bucketing(
-            gm, custom_runtime_estimation=torch_overlap.estimator(gm, machine), compute_estimator="analytical",
-            collective_bucketing=bucketing, pre_bucketing_fsdp_collectives=bucketing, insert_overlap_deps=True,
-            enable_fusion_regions=True)
+            gm,
+            custom_runtime_estimation=torch_overlap.estimator(gm, machine),
+            compute_estimator="analytical",
+            collective_bucketing=bucketing,
+            pre_bucketing_fsdp_collectives=bucketing,
+            insert_overlap_deps=True,
+            enable_fusion_regions=True,
+        )
 
     torch_overlap.without_gpu()
     return dict(post_grad_custom_post_pass=run, reorder_for_peak_memory=False)
@@ -73,14 +77,22 @@ def measured(gm, backward: bool, patches: dict, machine: str) -> dict:
         order = scheduler.nodes
         model, counts = kernels.measured(order, Options(machine=machine)), in_flight(order)
         result.update(
-            makespan_ms=model["makespan_ns"]["after"] / MS, exposed_ms=model["exposed_ns"]["after"] / MS,
-            collectives=len(counts), adjacent=sum(c == 0 for c in counts), kernels=sum(map(is_kernel, order)),
-            peak_mib=Kernels(order).peak(order) / MIB)
+            makespan_ms=model["makespan_ns"]["after"] / MS,
+            exposed_ms=model["exposed_ns"]["after"] / MS,
+            collectives=len(counts),
+            adjacent=sum(c == 0 for c in counts),
+            kernels=sum(map(is_kernel, order)),
+            peak_mib=Kernels(order).peak(order) / MIB,
+        )
 
     started = time.process_time()
-    with (mock.patch.object(Scheduler, "compute_last_usage", look), ic.patch({"force_disable_caches": True, **patches}),
-          mock.patch.object(AsyncCompile, "cpp_pybinding", lambda *_, **__: lambda *_: None),
-          mock.patch("torch._inductor.cpu_vec_isa.valid_vec_isa_list", lambda: []), tracing(TracingContext(mode))):
+    with (
+        mock.patch.object(Scheduler, "compute_last_usage", look),
+        ic.patch({"force_disable_caches": True, **patches}),
+        mock.patch.object(AsyncCompile, "cpp_pybinding", lambda *_, **__: lambda *_: None),
+        mock.patch("torch._inductor.cpu_vec_isa.valid_vec_isa_list", list),
+        tracing(TracingContext(mode)),
+    ):
         compile_fx_inner(gm, values, is_backward=backward)
     return {**result, "cpu_s": time.process_time() - started}
 
@@ -103,17 +115,32 @@ def rows(spec: str, machine: str, known: dict) -> dict:
 
 
 def page(results: dict) -> str:
-    lines = ["# Results: what reaches the generated code", "",
-             f"Written by `{results['command']}`. PyTorch {torch.__version__}, machine profile `{results['machine']}`.", "",
-             " ".join(__doc__.split("\n\n")[1].split("\n")), "",
-             "\"adjacent\" counts collectives with no kernel between start and wait. Times are in ms, the peak in MiB.", "",
-             "| graph | scheduler | adjacent | collectives | kernels | exposed | makespan | peak |",
-             "|---|---|---|---|---|---|---|---|"]
+    lines = [
+        "# Results: what reaches the generated code",
+        "",
+        f"Written by `{results['command']}`. PyTorch {torch.__version__}, machine profile `{results['machine']}`.",
+        "",
+        " ".join(__doc__.split("\n\n")[1].split("\n")),
+        "",
+        '"adjacent" counts collectives with no kernel between start and wait. Times are in ms, the peak in MiB.',
+        "",
+        "| graph | scheduler | adjacent | collectives | kernels | exposed | makespan | peak |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for graph, variants in results["graphs"].items():
         for name, r in sorted(variants.items(), key=lambda item: list(VARIANTS).index(item[0])):
-            cells = [r["error"]] + [""] * 5 if "error" in r else [
-                r["adjacent"], r["collectives"], r["kernels"], f"{r['exposed_ms']:.2f}", f"{r['makespan_ms']:.2f}",
-                f"{r['peak_mib']:.0f}"]
+            cells = (
+                [r["error"]] + [""] * 5
+                if "error" in r
+                else [
+                    r["adjacent"],
+                    r["collectives"],
+                    r["kernels"],
+                    f"{r['exposed_ms']:.2f}",
+                    f"{r['makespan_ms']:.2f}",
+                    f"{r['peak_mib']:.0f}",
+                ]
+            )
             lines.append(f"| {graph} | {name} | " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines) + "\n"
 

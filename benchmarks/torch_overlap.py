@@ -23,11 +23,10 @@ import tempfile
 import time
 from pathlib import Path
 
-import torch
-
 import commsched
 import commsched.torch as ct
 import overlap_tables
+import torch
 from commsched.torch import trace
 from commsched.torch.importer.estimates import SAMPLED_BYTES, SAMPLED_KINDS, override_bytes
 from commsched.torch.importer.export import import_graph
@@ -36,11 +35,18 @@ from commsched.torch.semantics.operators import hint, nodes_in
 
 MS, GIB = 1e6, 2**30
 # Llama-3-8B, FSDP over all ranks (1-D) or FSDP x TP (2-D), and a mixture of experts with expert parallelism.
-ALL = ("llama3-8b:64", "llama3-8b:64:tp=8", "llama3-8b:256", "llama3-8b:256:tp=8",
-       "moe-16b:64:ep=8", "moe-16b:128:ep=8")
+ALL = (
+    "llama3-8b:64",
+    "llama3-8b:64:tp=8",
+    "llama3-8b:256",
+    "llama3-8b:256:tp=8",
+    "moe-16b:64:ep=8",
+    "moe-16b:128:ep=8",
+)
 
 
 # ---------------------------------------------------------------------- the models that judge
+
 
 def measured(text: str, machine: str) -> dict:
     """What the models say of a module as it stands."""
@@ -80,6 +86,7 @@ def refreshed(gm, known: set[str]):
 
 # ---------------------------------------------------------------------- estimates
 
+
 def durations(text: str, machine: str) -> dict[str, float]:
     """What CommSched's cost model says of a module's operations: ms by location."""
     with tempfile.TemporaryDirectory() as folder:
@@ -107,10 +114,11 @@ def curves_of(importer, machine: str) -> dict[tuple, list[tuple[int, float]]]:
             given, got = {"all_gather": (n // ranks, n), "reduce_scatter": (n, n // ranks), "all_reduce": (n, n)}[kind]
             given, got = (f"tensor<{max(1, d)}x{element}>" for d in (given, got))
             reduction = "" if kind == "all_gather" else " sum"
-            lines += [f"    %x{at} = tensor.empty() : {given}",
-                      f"    %{at} = comm.{kind}{reduction} %x{at} on @{group} : ({given}) -> !comm.future<{got}> "
-                      f"loc(\"{at}\")",
-                      f"    %w{at} = comm.wait %{at} : !comm.future<{got}>"]
+            lines += [
+                f"    %x{at} = tensor.empty() : {given}",
+                f'    %{at} = comm.{kind}{reduction} %x{at} on @{group} : ({given}) -> !comm.future<{got}> loc("{at}")',
+                f"    %w{at} = comm.wait %{at} : !comm.future<{got}>",
+            ]
             points[at] = (kind, group.strip('"'), element), override_bytes(kind, size, ranks)
     text = "\n".join(["module {", *importer.printer.groups, "  func.func @main() {", *lines, "    return", "  }", "}"])
     cost = durations(text, machine) if lines else {}
@@ -123,7 +131,8 @@ def curves_of(importer, machine: str) -> dict[tuple, list[tuple[int, float]]]:
 def in_and_out(node) -> int:
     """Bytes of a collective's inputs and outputs, as PyTorch counts them."""
     values = [n.meta["val"] for n in nodes_in(node.args[0])] + list(
-        node.meta["val"] if isinstance(node.meta["val"], (list, tuple)) else [node.meta["val"]])
+        node.meta["val"] if isinstance(node.meta["val"], (list, tuple)) else [node.meta["val"]]
+    )
     return sum(v.dtype.itemsize * math.prod(map(hint, v.shape)) for v in values)
 
 
@@ -166,6 +175,7 @@ def interpolated(curve: list[tuple[int, float]], size: int) -> float:
 
 # ---------------------------------------------------------------------- the schedulers
 
+
 def without_gpu() -> None:
     """What PyTorch's scheduler needs on a build without CUDA. Device properties: their values do not matter, every
     estimate is given. Its memory limits: they would not see tensors of the CPU. Attention: it has to count as
@@ -180,9 +190,10 @@ def without_gpu() -> None:
     runtime.get_device_tflops = lambda dtype: 1.0
     overlap_scheduling.MemoryTracker = functools.partial(memory_estimator.MemoryTracker, device_filter=lambda d: True)
     aten = torch.ops.aten
-    for cpu, gpu in ((aten._scaled_dot_product_flash_attention_for_cpu, aten._scaled_dot_product_flash_attention),
-                     (aten._scaled_dot_product_flash_attention_for_cpu_backward,
-                      aten._scaled_dot_product_flash_attention_backward)):
+    for cpu, gpu in (
+        (aten._scaled_dot_product_flash_attention_for_cpu, aten._scaled_dot_product_flash_attention),
+        (aten._scaled_dot_product_flash_attention_for_cpu_backward, aten._scaled_dot_product_flash_attention_backward),
+    ):
         flop_registry.setdefault(cpu, flop_registry[gpu])
 
 
@@ -191,8 +202,13 @@ def pytorch(**options):
         from torch._inductor.fx_passes.overlap_scheduling import schedule_overlap_bucketing
 
         without_gpu()
-        return schedule_overlap_bucketing(gm, custom_runtime_estimation=estimate, compute_estimator="analytical",
-                                          collective_estimator="analytical", **options), {}
+        return schedule_overlap_bucketing(
+            gm,
+            custom_runtime_estimation=estimate,
+            compute_estimator="analytical",
+            collective_estimator="analytical",
+            **options,
+        ), {}
 
     return run
 
@@ -206,10 +222,15 @@ def ours(at_peak_of: str | None = None, **options):
         if "error" in report:
             raise RuntimeError(report["error"])
         bounds = report["makespan_ns"]
-        return gm, {"import_s": report["import_ns"] / 1e9, "solve_s": report["pipeline_ns"] / 1e9,
-                    "apply_s": report["apply_ns"] / 1e9, "buckets": len(report["buckets"]),
-                    "bound_ms": bounds["lower_bound"] / MS, "order_bound_ms": bounds["order_lower_bound"] / MS,
-                    "limit_gib": report["peak_bytes"]["limit"] / GIB}
+        return gm, {
+            "import_s": report["import_ns"] / 1e9,
+            "solve_s": report["pipeline_ns"] / 1e9,
+            "apply_s": report["apply_ns"] / 1e9,
+            "buckets": len(report["buckets"]),
+            "bound_ms": bounds["lower_bound"] / MS,
+            "order_bound_ms": bounds["order_lower_bound"] / MS,
+            "limit_gib": report["peak_bytes"]["limit"] / GIB,
+        }
 
     return run
 
@@ -220,11 +241,17 @@ VARIANTS = {
     "PyTorch, order only": pytorch(collective_bucketing=False, pre_bucketing_fsdp_collectives=False),
     BUCKETING: pytorch(collective_bucketing=True),
     "PyTorch, bucketing, limits zero": pytorch(
-        collective_bucketing=True, max_memory_increase_gb=0.0, max_memory_increase_ratio=0.0),
+        collective_bucketing=True, max_memory_increase_gb=0.0, max_memory_increase_ratio=0.0
+    ),
     # Inductor's two passes with their estimates on, within the input's peak.
-    "CommSched, seed passes": ours(solver="inductor", bucketing=False, passes=(
-        "comm-reorder-preserving-peak-memory{use-runtime-estimates=true}",
-        "comm-sink-waits-preserving-peak-memory{use-runtime-estimates=true swap-with-collectives=true}")),
+    "CommSched, seed passes": ours(
+        solver="inductor",
+        bucketing=False,
+        passes=(
+            "comm-reorder-preserving-peak-memory{use-runtime-estimates=true}",
+            "comm-sink-waits-preserving-peak-memory{use-runtime-estimates=true swap-with-collectives=true}",
+        ),
+    ),
     "CommSched, order only": ours(bucketing=False),
     "CommSched": ours(),
     "CommSched, at PyTorch's peak": ours(at_peak_of=BUCKETING),
@@ -248,16 +275,26 @@ def rows_of(gm, machine: str, names) -> dict[str, dict]:
         result.graph.lint()
         report = measured(import_graph(refreshed(result, known).graph, runtime_estimation=estimate)[0], machine)
         rows[name] = {
-            "makespan_ms": report["makespan_ns"]["after"] / MS, "exposed_ms": report["exposed_ns"]["after"] / MS,
-            "peak_bytes": report["peak_bytes"]["after"], "torch_peak_bytes": pytorch_peak(result),
-            "collectives": report["collectives"], "nodes": len(result.graph.nodes), "cpu_s": seconds, "wall_s": wall,
-            **extra}
-        print(f"  {name}: {rows[name]['makespan_ms']:.1f} ms, {rows[name]['peak_bytes'] / GIB:.2f} GiB, "
-              f"{seconds:.1f} s", file=sys.stderr, flush=True)
+            "makespan_ms": report["makespan_ns"]["after"] / MS,
+            "exposed_ms": report["exposed_ns"]["after"] / MS,
+            "peak_bytes": report["peak_bytes"]["after"],
+            "torch_peak_bytes": pytorch_peak(result),
+            "collectives": report["collectives"],
+            "nodes": len(result.graph.nodes),
+            "cpu_s": seconds,
+            "wall_s": wall,
+            **extra,
+        }
+        print(
+            f"  {name}: {rows[name]['makespan_ms']:.1f} ms, {rows[name]['peak_bytes'] / GIB:.2f} GiB, {seconds:.1f} s",
+            file=sys.stderr,
+            flush=True,
+        )
     return rows
 
 
 # ---------------------------------------------------------------------- running them
+
 
 def config_of(spec: str) -> trace.TraceConfig:
     """`model:ranks[:tp=N][:ep=N][:layers=N][:seq=N]` as a configuration."""
@@ -268,9 +305,14 @@ def config_of(spec: str) -> trace.TraceConfig:
 def versions(machine: str) -> dict:
     info = Path("/proc/cpuinfo").read_text().splitlines()
     cpu = next((line.split(":")[1].strip() for line in info if line.startswith("model name")), "unknown")
-    return {"torch": torch.__version__, "commsched": commsched.version(), "python": platform.python_version(),
-            "machine": machine, "cpu": f"{cpu}, {os.cpu_count()} cores",
-            "command": " ".join(["python benchmarks/torch_overlap.py", *_without_files(sys.argv[1:])])}
+    return {
+        "torch": torch.__version__,
+        "commsched": commsched.version(),
+        "python": platform.python_version(),
+        "machine": machine,
+        "cpu": f"{cpu}, {os.cpu_count()} cores",
+        "command": " ".join(["python benchmarks/torch_overlap.py", *_without_files(sys.argv[1:])]),
+    }
 
 
 def _without_files(arguments: list[str]) -> list[str]:
@@ -295,8 +337,11 @@ def run_spec(spec: str, a, results: dict, names) -> None:
             if a.direction not in ("both", direction) or (a.resume and key in results["graphs"]):
                 continue
             print(f"{key}: {len(gm.graph.nodes)} nodes, traced in {traced:.0f} s", file=sys.stderr, flush=True)
-            results["graphs"][key] = {"nodes": len(gm.graph.nodes), "trace_cpu_s": traced,
-                                      "variants": rows_of(gm, a.machine, names)}
+            results["graphs"][key] = {
+                "nodes": len(gm.graph.nodes),
+                "trace_cpu_s": traced,
+                "variants": rows_of(gm, a.machine, names),
+            }
             write(a, results)
 
 

@@ -9,7 +9,7 @@ import os
 import pathlib
 
 from . import _commsched
-from ._commsched import Error
+from ._commsched import Error as Error  # part of this module's interface
 
 MACHINE_PATH = "COMMSCHED_MACHINE_PATH"
 

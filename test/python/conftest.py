@@ -9,10 +9,9 @@ os.environ.setdefault("COMMSCHED_STRICT", "1")  # what would be a warning fails 
 
 torch = pytest.importorskip("torch")
 
-from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
-from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
-
-from commsched.torch.trace import fake_world  # noqa: E402
+from commsched.torch.trace import fake_world
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 RANKS = 8
 

@@ -35,15 +35,21 @@ def run(ranks, function, *args):
 
 @contextlib.contextmanager
 def without_kernels(caches=False):
-    """Inductor without a C++ compiler and, unless told otherwise, without caches: kernels do nothing. For tests that look at collectives alone;
-    compiling would take minutes."""
+    """Inductor without a C++ compiler and, by default, without caches: kernels do nothing.
+
+    This is for tests that look at collectives alone. Compiling would take minutes.
+    """
     import torch._inductor.config as ic
     from torch._inductor.async_compile import AsyncCompile
 
-    nothing = lambda *_, **__: lambda *_: None  # noqa: E731
-    with (mock.patch.object(AsyncCompile, "cpp_pybinding", nothing),
-          mock.patch("torch._inductor.cpu_vec_isa.valid_vec_isa_list", lambda: []),  # found by compiling, too
-          ic.patch(force_disable_caches=not caches)):
+    def nothing(*_, **__):
+        return lambda *_: None
+
+    with (
+        mock.patch.object(AsyncCompile, "cpp_pybinding", nothing),
+        mock.patch("torch._inductor.cpu_vec_isa.valid_vec_isa_list", list),  # found by compiling, too
+        ic.patch(force_disable_caches=not caches),
+    ):
         yield
 
 
@@ -54,15 +60,16 @@ def sharded_step(ranks, layers=4, width=32, extra=True):
     mesh = init_device_mesh("cpu", (ranks,))
     group = mesh.get_group().group_name
     torch.manual_seed(0)
-    weights = [torch.nn.Parameter(distribute_tensor(torch.randn(width, width) / 4, mesh, [Shard(0)]))
-               for _ in range(layers)]
+    weights = [
+        torch.nn.Parameter(distribute_tensor(torch.randn(width, width) / 4, mesh, [Shard(0)])) for _ in range(layers)
+    ]
     c10d = torch.ops._c10d_functional
 
     def full(w):
         return w.redistribute(placements=[Replicate()]).to_local(grad_placements=[Partial("avg")])
 
     def loss(x):
-        for i, w in enumerate(weights):
+        for w in weights:
             x = (x @ full(w)).relu()
         if extra:  # reductions that do not depend on each other
             a, b = (c10d.wait_tensor(c10d.all_reduce(y.detach(), "sum", group)) for y in (x.sum(0), x.mean(0)))

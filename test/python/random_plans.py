@@ -7,10 +7,16 @@ from commsched.torch.semantics import effects
 from commsched.torch.semantics.operators import spec_of
 
 MERGEABLE = ("all_gather", "reduce_scatter", "all_reduce")
-PACK = {"all_gather": "comm.fsdp.all_gather_copy_in", "reduce_scatter": "comm.fsdp.chunk_cat",
-        "all_reduce": "comm.fsdp.chunk_cat"}
-UNPACK = {"all_gather": "comm.fsdp.split_with_sizes_copy", "reduce_scatter": "comm.fsdp.split_with_sizes",
-          "all_reduce": "comm.fsdp.split_with_sizes"}
+PACK = {
+    "all_gather": "comm.fsdp.all_gather_copy_in",
+    "reduce_scatter": "comm.fsdp.chunk_cat",
+    "all_reduce": "comm.fsdp.chunk_cat",
+}
+UNPACK = {
+    "all_gather": "comm.fsdp.split_with_sizes_copy",
+    "reduce_scatter": "comm.fsdp.split_with_sizes",
+    "all_reduce": "comm.fsdp.split_with_sizes",
+}
 
 
 def key_of(node):

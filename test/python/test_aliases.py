@@ -6,12 +6,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import commsched.torch as ct  # noqa: E402
-import gloo  # noqa: E402
-from commsched.torch.semantics import effects, stale  # noqa: E402
-from commsched.torch.semantics.operators import STARTS, spec_of  # noqa: E402
-from conftest import RANKS, trace  # noqa: E402
-from test_odd_graphs import Builder, names_of, scheduled  # noqa: E402
+import commsched.torch as ct
+import gloo
+from commsched.torch.semantics import effects, stale
+from commsched.torch.semantics.operators import STARTS, spec_of
+from conftest import RANKS, trace
+from test_odd_graphs import Builder, names_of, scheduled
 
 aten, c10d = torch.ops.aten, torch.ops._c10d_functional
 
@@ -66,6 +66,7 @@ def test_fresh_graphs_are_only_read(world):
 
 def test_nodes_without_fake_values(world):
     """What PyTorch's asynchronous tensor parallelism leaves behind."""
+
     def f(x, w):
         full = c10d.wait_tensor(c10d.all_gather_into_tensor(w, RANKS, world))
         return (x @ full).relu() + 1
@@ -106,6 +107,7 @@ def test_operators_in_place_are_marked_or_listed():
 
 def test_elements_of_coalesced_collectives_in_place(world):
     """What a wait gives is the input's memory: a write of it comes after the reads before."""
+
     def f(x, y, w):
         flying = c10d.all_reduce_coalesced_([x, y], "sum", world)
         first, second = c10d.wait_tensor(flying[0]), c10d.wait_tensor(flying[1])

@@ -4,12 +4,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import gloo  # noqa: E402
-from commsched import Operation  # noqa: E402
-from commsched.torch.apply.rewrite import apply_plan  # noqa: E402
-from commsched.torch.apply.plan import PlanError, read_plan  # noqa: E402
-from conftest import RANKS, trace  # noqa: E402
-from random_plans import random_operations  # noqa: E402
+import gloo
+from commsched import Operation
+from commsched.torch.apply.plan import PlanError, read_plan
+from commsched.torch.apply.rewrite import apply_plan
+from conftest import RANKS, trace
+from random_plans import random_operations
 
 c10d = torch.ops._c10d_functional
 
@@ -81,10 +81,12 @@ def test_buckets_of_different_reductions_are_refused(world):
         return c10d.wait_tensor(a), c10d.wait_tensor(b)
 
     gm = trace(f, (4,), (4,))
-    ops = [Operation("comm.fsdp.chunk_cat", ("all_reduce", "all_reduce_1")),
-           Operation("comm.all_reduce", ("all_reduce", "all_reduce_1")),
-           Operation("comm.wait", ("wait_tensor", "wait_tensor_1")),
-           Operation("comm.fsdp.split_with_sizes", ("wait_tensor", "wait_tensor_1"))]
+    ops = [
+        Operation("comm.fsdp.chunk_cat", ("all_reduce", "all_reduce_1")),
+        Operation("comm.all_reduce", ("all_reduce", "all_reduce_1")),
+        Operation("comm.wait", ("wait_tensor", "wait_tensor_1")),
+        Operation("comm.fsdp.split_with_sizes", ("wait_tensor", "wait_tensor_1")),
+    ]
     with pytest.raises(PlanError, match="different kind"):
         apply_plan(gm.graph, read_plan(gm.graph, ops))
     assert "all_reduce" in names_of(gm) and "all_reduce_1" in names_of(gm)
@@ -100,8 +102,12 @@ def test_half_a_schedule_does_not_stay(world, monkeypatch):
     gm = trace(f, (4,), (4,))
     before = [(n.op, n.name, str(n.args)) for n in gm.graph.nodes]
     starts, waits = ("all_reduce", "all_reduce_1"), ("wait_tensor", "wait_tensor_1")
-    ops = [Operation("comm.fsdp.chunk_cat", starts), Operation("comm.all_reduce", starts),
-           Operation("comm.wait", waits), Operation("comm.fsdp.split_with_sizes", waits)]
+    ops = [
+        Operation("comm.fsdp.chunk_cat", starts),
+        Operation("comm.all_reduce", starts),
+        Operation("comm.wait", waits),
+        Operation("comm.fsdp.split_with_sizes", waits),
+    ]
     monkeypatch.setattr(buckets.Merger, "_move_views", lambda *_: 1 // 0)
     with pytest.raises(PlanError, match="ZeroDivisionError"):
         apply_plan(gm.graph, read_plan(gm.graph, ops))
@@ -134,7 +140,7 @@ def test_a_bucket_is_merged(world, packed):
     # Views of a merged collective's output have its storage in their metadata.
     by_target = {str(n.target): n for n in gm.graph.nodes}
     transposed = by_target["aten.t.default"]
-    storage = lambda n: n.meta["val"].untyped_storage()._cdata  # noqa: E731
+    storage = lambda n: n.meta["val"].untyped_storage()._cdata
     assert storage(transposed) == storage(transposed.args[0])
 
 
@@ -151,6 +157,7 @@ def _random_orders(rank, ranks):
     exact = ("all_gather", "reduce_scatter", "all_reduce") if ranks == 2 else ("all_gather",)
     for seed in range(2 if ranks == 4 else 3):
         for kinds in dict.fromkeys([exact, ("all_gather", "reduce_scatter", "all_reduce")]):
+
             def compiler(gm, _):
                 plan = read_plan(gm.graph, random_operations(gm.graph, seed, seed % 2 == 0, kinds=kinds))
                 merged[0] += len(plan.buckets)

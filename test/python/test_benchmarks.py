@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks"))
 
-import torch_code  # noqa: E402
+import torch_code
 
 
 def test_every_scheduler_is_measured():

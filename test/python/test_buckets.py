@@ -4,13 +4,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import gloo  # noqa: E402
-from commsched.torch.apply.rewrite import apply_plan  # noqa: E402
-from commsched.torch.apply.plan import PlanError, read_plan  # noqa: E402
-from commsched.torch.semantics.operators import storage_of  # noqa: E402
-from conftest import RANKS, trace  # noqa: E402
-from random_plans import random_operations  # noqa: E402
-from torch.fx.passes.fake_tensor_prop import FakeTensorProp  # noqa: E402
+import gloo
+from commsched.torch.apply.plan import PlanError, read_plan
+from commsched.torch.apply.rewrite import apply_plan
+from commsched.torch.semantics.operators import storage_of
+from conftest import RANKS, trace
+from random_plans import random_operations
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 c10d = torch.ops._c10d_functional
 KINDS = ("all_gather", "reduce_scatter", "all_reduce")
@@ -31,11 +31,23 @@ def everything(world, ranks):
 
     def f(a, b, c):
         low = torch.bfloat16
-        gathers = [gather(a.to(low)).t(), gather(b.to(low)), gather((c * 2).to(low)), gather(a[0].to(low)),
-                   gather(b.t().contiguous().to(low)).view(-1)[3:], gather(a), gather(b)]
+        gathers = [
+            gather(a.to(low)).t(),
+            gather(b.to(low)),
+            gather((c * 2).to(low)),
+            gather(a[0].to(low)),
+            gather(b.t().contiguous().to(low)).view(-1)[3:],
+            gather(a),
+            gather(b),
+        ]
         wide = [x.repeat(ranks, 1) for x in (a, b)]
-        scatters = [scatter(wide[0]) + 1, scatter(wide[1]).view(-1), scatter(wide[0].t().repeat(ranks, 1)),
-                    scatter(wide[1].to(low)), scatter((wide[0] * 3).to(low))]
+        scatters = [
+            scatter(wide[0]) + 1,
+            scatter(wide[1]).view(-1),
+            scatter(wide[0].t().repeat(ranks, 1)),
+            scatter(wide[1].to(low)),
+            scatter((wide[0] * 3).to(low)),
+        ]
         reduces = [reduce(a), reduce(b.t()) * 2, reduce(c).view(-1)[1:], reduce(a * 2).t(), reduce(c[:, 0])]
         return (*gathers, *scatters, *reduces)
 
@@ -43,8 +55,10 @@ def everything(world, ranks):
 
 
 def shapes(graph):
-    return [None if n is None else (tuple(n.meta["val"].shape), n.meta["val"].stride(), n.meta["val"].dtype)
-            for n in graph.output_node().args[0]]
+    return [
+        None if n is None else (tuple(n.meta["val"].shape), n.meta["val"].stride(), n.meta["val"].dtype)
+        for n in graph.output_node().args[0]
+    ]
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -65,13 +79,17 @@ def test_metadata_is_what_the_operators_say(world, packed, seed):
             assert (a.shape, a.dtype, a.device) == (b.shape, b.dtype, b.device), n
             if a.numel() > 1 and "c10d" not in str(n.target):
                 assert [s for s, d in zip(a.stride(), a.shape) if d > 1] == [
-                    s for s, d in zip(b.stride(), b.shape) if d > 1], n
+                    s for s, d in zip(b.stride(), b.shape) if d > 1
+                ], n
     # What shares storage by our metadata shares it by the operators' own, waits aside, which their metadata copies.
     for n in said:
         for source in n.all_input_nodes:
             ours, theirs = said.get(source), source.meta["val"]
-            if "c10d" in str(n.target) + str(source.target) or not isinstance(ours, torch.Tensor) or not isinstance(
-                    said[n], torch.Tensor):
+            if (
+                "c10d" in str(n.target) + str(source.target)
+                or not isinstance(ours, torch.Tensor)
+                or not isinstance(said[n], torch.Tensor)
+            ):
                 continue
             assert (storage_of(ours) == storage_of(said[n])) == (storage_of(theirs) == storage_of(n.meta["val"])), n
 

@@ -7,13 +7,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import commsched.torch as ct  # noqa: E402
-from commsched.torch.importer.estimates import sampled_tables  # noqa: E402
-from commsched.torch.importer.export import import_graph  # noqa: E402
-from conftest import RANKS, trace  # noqa: E402
-from test_odd_graphs import Builder, captured  # noqa: E402
-from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
-from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
+import commsched.torch as ct
+from commsched.torch.importer.estimates import sampled_tables
+from commsched.torch.importer.export import import_graph
+from conftest import RANKS, trace
+from test_odd_graphs import Builder, captured
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 aten, c10d = torch.ops.aten, torch.ops._c10d_functional
 
@@ -37,7 +37,9 @@ def test_no_estimate_is_lost(world):
     calls = [n for n in gm.graph.nodes if n.op == "call_function"]
     assert {aten.split.Tensor, aten.view.default, aten.cat.default} <= {n.target for n in calls}
     waits = {n for n in calls if n.target is c10d.wait_tensor.default}
-    assert _times(gm, lambda node, override_bytes=None: 0.0 if node in waits else 0.001) == 1000 * len(set(calls) - waits)
+    assert _times(gm, lambda node, override_bytes=None: 0.0 if node in waits else 0.001) == 1000 * len(
+        set(calls) - waits
+    )
     assert _times(gm, lambda node, override_bytes=None: 0.0) == 0
 
 
@@ -55,7 +57,7 @@ def _bytes(node, override_bytes):
 
 def test_an_honest_estimator_is_sampled(world):
     """PyTorch's own convention: input and output together."""
-    estimation = lambda node, override_bytes=None: 0.01 + _bytes(node, override_bytes) * 1e-7  # noqa: E731
+    estimation = lambda node, override_bytes=None: 0.01 + _bytes(node, override_bytes) * 1e-7
     _, importer = import_graph(_gathers(world).graph, runtime_estimation=estimation)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -63,13 +65,17 @@ def test_an_honest_estimator_is_sampled(world):
     assert len(table["points"]) == 23
 
 
-@pytest.mark.parametrize("curve", [
-    lambda own, node: own(node, None),  # override_bytes is ignored
-    lambda own, node: 100 * own(node, None)], ids=["ignored", "other"])
+@pytest.mark.parametrize(
+    "curve",
+    [
+        lambda own, node: own(node, None),  # override_bytes is ignored
+        lambda own, node: 100 * own(node, None),
+    ],
+    ids=["ignored", "other"],
+)
 def test_a_curve_that_contradicts_the_nodes_is_noticed(world, curve):
-    own = lambda node, _: 0.01 + _bytes(node, None) * 1e-7  # noqa: E731
-    estimation = lambda node, override_bytes=None: (  # noqa: E731
-        own(node, None) if override_bytes is None else curve(own, node))
+    own = lambda node, _: 0.01 + _bytes(node, None) * 1e-7
+    estimation = lambda node, override_bytes=None: own(node, None) if override_bytes is None else curve(own, node)
     _, importer = import_graph(_gathers(world).graph, runtime_estimation=estimation)
     with pytest.warns(UserWarning, match="override_bytes") as said:
         (table,) = sampled_tables(importer)
@@ -100,16 +106,26 @@ def test_flex_attention_is_counted(world):
     (fw,) = captured(lambda q, k, v: flex_attention(q, k, v, enable_gqa=True), q, k, v)
     b = Builder()  # there is no backward on CPUs
     q, out, grad = (b.input(n, 1, heads, rows, inner) for n in ("q", "out", "grad"))
-    k, v, sums = b.input("k", 1, shared, rows, inner), b.input("v", 1, shared, rows, inner), b.input("s", 1, heads, rows)
+    k, v, sums = (
+        b.input("k", 1, shared, rows, inner),
+        b.input("v", 1, shared, rows, inner),
+        b.input("s", 1, heads, rows),
+    )
     gradients = tuple(b.tensor(*n.meta["val"].shape) for n in (q, k, v))
     bw = b.module(b.call(gradients, torch.ops.higher_order.flex_attention_backward, q, k, v, out, sums, grad))
     product = 2 * heads * rows * rows * inner
     assert _flops(fw, "flex_attention") == 2 * product and _flops(bw, "flex_attention_backward") == 5 * product
 
 
-@pytest.mark.parametrize("a, b, expected", [
-    ((64, 32), (RANKS, 32, 16), 2 * 64 * 32 * 16), ((RANKS, 24, 32), (32, 16), 2 * 24 * 32 * 16),
-    ((24, 64), (64, 16), 2 * 24 * 64 * 16), ((RANKS, 24, 32), (RANKS, 32, 16), RANKS * 2 * 24 * 32 * 16)])
+@pytest.mark.parametrize(
+    "a, b, expected",
+    [
+        ((64, 32), (RANKS, 32, 16), 2 * 64 * 32 * 16),
+        ((RANKS, 24, 32), (32, 16), 2 * 24 * 32 * 16),
+        ((24, 64), (64, 16), 2 * 24 * 64 * 16),
+        ((RANKS, 24, 32), (RANKS, 32, 16), RANKS * 2 * 24 * 32 * 16),
+    ],
+)
 def test_grouped_products_are_counted(a, b, expected):
     with FakeTensorMode():
         x, w = torch.empty(a, dtype=torch.bfloat16), torch.empty(b, dtype=torch.bfloat16)

@@ -11,17 +11,17 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import gloo  # noqa: E402
-import torch._inductor.config as ic  # noqa: E402
-from commsched.torch import reporting  # noqa: E402
-from commsched.torch.inductor import config_patches  # noqa: E402
-from commsched.torch.options import Options  # noqa: E402
-from commsched.torch.inductor.passes import direction  # noqa: E402
-from commsched.torch.trace import TraceConfig, fake_world, trace  # noqa: E402
-from torch._guards import TracingContext, tracing  # noqa: E402
-from torch._inductor.compile_fx import compile_fx_inner  # noqa: E402
-from torch._inductor.graph import GraphLowering  # noqa: E402
-from torch._inductor.scheduler import Scheduler  # noqa: E402
+import gloo
+import torch._inductor.config as ic
+from commsched.torch import reporting
+from commsched.torch.inductor import config_patches
+from commsched.torch.inductor.passes import direction
+from commsched.torch.options import Options
+from commsched.torch.trace import TraceConfig, fake_world, trace
+from torch._guards import TracingContext, tracing
+from torch._inductor.compile_fx import compile_fx_inner
+from torch._inductor.graph import GraphLowering
+from torch._inductor.scheduler import Scheduler
 
 START = re.compile(r"(?:(\w+) = )?torch\.ops\._c10d_functional\.(\w+)\.default\((?:\[)?(\w+)(.*)")
 KERNEL = re.compile(r"extern_kernels\.|cpp_fused|torch\.ops\.(?!_c10d_functional)\w+\.")
@@ -31,7 +31,7 @@ RANKS = 8
 def in_flight(code):
     """Of each collective of generated code: how many kernels are called between its start and its first wait."""
     started, counts, kernels = {}, {}, 0  # of each buffer in flight: the line that started it
-    for number, line in enumerate(code[code.index("def call("):].splitlines()):
+    for number, line in enumerate(code[code.index("def call(") :].splitlines()):
         call = START.search(line)
         element = re.match(r"\s*(\w+) = (\w+)\[\d+\]$", line)
         if element and element.group(2) in started:  # one result of a coalesced collective
@@ -52,8 +52,10 @@ def in_flight(code):
 def graphs():
     """Forward and backward graphs of small models: attention in both, all-to-alls and topk in one."""
     with fake_world(RANKS):
-        yield {name: trace(TraceConfig(name, RANKS, ep=RANKS if name == "tiny-moe" else 1))
-               for name in ("tiny", "tiny-moe")}
+        yield {
+            name: trace(TraceConfig(name, RANKS, ep=RANKS if name == "tiny-moe" else 1))
+            for name in ("tiny", "tiny-moe")
+        }
 
 
 def generated(gm, options, **patches):
@@ -66,8 +68,13 @@ def generated(gm, options, **patches):
     mode = next(v.fake_mode for v in inputs if isinstance(v, torch.Tensor))
     ours = {} if options is None else config_patches(Options(machine="h100-sxm", effort=50, **options))
     codes = []
-    with (mock.patch.object(GraphLowering, "save_output_code", codes.append), gloo.without_kernels(),
-          ic.patch({**ours, **patches}), tracing(TracingContext(mode)), warnings.catch_warnings()):
+    with (
+        mock.patch.object(GraphLowering, "save_output_code", codes.append),
+        gloo.without_kernels(),
+        ic.patch({**ours, **patches}),
+        tracing(TracingContext(mode)),
+        warnings.catch_warnings(),
+    ):
         warnings.filterwarnings("error", message="CommSched")
         compile_fx_inner(gm, inputs, is_backward=direction(gm.graph) == "backward")
     return codes[0], {r["place"]: r for r in ct.reports()}

@@ -7,10 +7,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import commsched  # noqa: E402
-import commsched.torch as ct  # noqa: E402
-from commsched.torch.importer.mlir_text import groups_attribute  # noqa: E402
-from conftest import RANKS, trace, world_of  # noqa: E402
+import commsched
+import commsched.torch as ct
+from commsched.torch.importer.mlir_text import groups_attribute
+from conftest import RANKS, trace, world_of
 
 c10d = torch.ops._c10d_functional
 aten = torch.ops.aten
@@ -94,7 +94,7 @@ def test_broadcast_and_all_to_all(world):
 
 
 def test_shard_dim_alltoall_is_a_start_and_a_wait(world):
-    import torch.distributed.tensor  # noqa: F401  registers the operator
+    import torch.distributed.tensor
 
     text, ops = exported(trace(lambda x: torch.ops._dtensor.shard_dim_alltoall(x, 0, 1, world) * 2, (4, 16)))
     assert "comm.all_to_all %x_1 on @default_pg split 1 concat 0" in text
@@ -164,9 +164,9 @@ def test_donated(world):
     for node, name in zip(gm.graph.nodes, ("primals_1", "mul_saved", "tangents_1")):
         node.name = node.target = name
     text, _ = exported(gm)
-    assert '%primals_1: tensor<4xf32> loc' in text
-    assert '%mul_saved: tensor<4xf32> {comm.donated} loc' in text
-    assert '%tangents_1: tensor<4xf32> {comm.donated} loc' in text
+    assert "%primals_1: tensor<4xf32> loc" in text
+    assert "%mul_saved: tensor<4xf32> {comm.donated} loc" in text
+    assert "%tangents_1: tensor<4xf32> {comm.donated} loc" in text
     text, _ = exported(gm, donated=["primals_1"])
     assert text.count("comm.donated") == 1
     with pytest.raises(ValueError, match="nothing_such"):
@@ -209,16 +209,19 @@ def test_higher_order_operators_are_one_node(world):
     assert "return %cond : tensor<4xf32>" in text
 
 
-@pytest.mark.parametrize("ranks, world_size, expected", [
-    (range(8), 8, "#comm.iota<[1, 8]>"),
-    (range(2), 8, "#comm.iota<[4, 2]>"),
-    (range(0, 64, 8), 64, "#comm.iota<[8, 8] from [8, 8] transpose [1, 0]>"),
-    (range(3, 16, 4), 32, "#comm.iota<[8, 4] from [2, 4, 4] transpose [0, 2, 1]>"),
-    ([0, 1, 8, 9], 16, "#comm.iota<[4, 4] from [2, 4, 2] transpose [1, 0, 2]>"),
-    ([0, 2, 3, 7], 8, "#comm.ranks<[[0, 2, 3, 7], [1, 4, 5, 6]]>"),
-    ([0, 1, 3], 8, "#comm.iota<[1, 3]>"),
-    ([5], 6, "#comm.iota<[6, 1]>"),
-])
+@pytest.mark.parametrize(
+    "ranks, world_size, expected",
+    [
+        (range(8), 8, "#comm.iota<[1, 8]>"),
+        (range(2), 8, "#comm.iota<[4, 2]>"),
+        (range(0, 64, 8), 64, "#comm.iota<[8, 8] from [8, 8] transpose [1, 0]>"),
+        (range(3, 16, 4), 32, "#comm.iota<[8, 4] from [2, 4, 4] transpose [0, 2, 1]>"),
+        ([0, 1, 8, 9], 16, "#comm.iota<[4, 4] from [2, 4, 2] transpose [1, 0, 2]>"),
+        ([0, 2, 3, 7], 8, "#comm.ranks<[[0, 2, 3, 7], [1, 4, 5, 6]]>"),
+        ([0, 1, 3], 8, "#comm.iota<[1, 3]>"),
+        ([5], 6, "#comm.iota<[6, 1]>"),
+    ],
+)
 def test_groups(ranks, world_size, expected):
     attribute = groups_attribute(list(ranks), world_size)
     assert attribute == expected

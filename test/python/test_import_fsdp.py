@@ -4,14 +4,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import torch.distributed.fsdp._fully_shard._fsdp_collectives  # noqa: E402, F401  (registers torch.ops.fsdp)
-
-import commsched  # noqa: E402
-import commsched.torch as ct  # noqa: E402
-from commsched.torch.apply.rewrite import apply_plan  # noqa: E402
-from commsched.torch.apply.plan import read_plan  # noqa: E402
-from conftest import RANKS, trace  # noqa: E402
-from random_plans import random_operations  # noqa: E402
+import commsched
+import commsched.torch as ct
+import torch.distributed.fsdp._fully_shard._fsdp_collectives  # noqa: F811 (registers torch.ops.fsdp)
+from commsched.torch.apply.plan import read_plan
+from commsched.torch.apply.rewrite import apply_plan
+from conftest import RANKS, trace
+from random_plans import random_operations
 
 c10d, fsdp = torch.ops._c10d_functional, torch.ops.fsdp
 
@@ -87,7 +86,7 @@ def test_parameters_storage(world):
         torch.ops.inductor.resize_storage_bytes_(p, 0)
         return y
 
-    import torch._inductor.lowering  # noqa: F401  (registers torch.ops.inductor)
+    import torch._inductor.lowering
 
     gm = hand_written(f)
     text = imported(gm)
@@ -162,9 +161,11 @@ def test_packs_are_one_operation(world, kind):
     """What a bucket copies before it starts costs one kernel, without memory for what is in between."""
 
     def f(a, b):
-        ops = {"all_gather": lambda x: c10d.all_gather_into_tensor(x, RANKS, world),
-               "reduce_scatter": lambda x: c10d.reduce_scatter_tensor(x, "sum", RANKS, world),
-               "all_reduce": lambda x: c10d.all_reduce(x, "sum", world)}
+        ops = {
+            "all_gather": lambda x: c10d.all_gather_into_tensor(x, RANKS, world),
+            "reduce_scatter": lambda x: c10d.reduce_scatter_tensor(x, "sum", RANKS, world),
+            "all_reduce": lambda x: c10d.all_reduce(x, "sum", world),
+        }
         starts = [ops[kind](x.to(torch.bfloat16)) for x in (a, b)]
         return [c10d.wait_tensor(s) for s in starts]
 

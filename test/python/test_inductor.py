@@ -10,20 +10,21 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import gloo  # noqa: E402
-from commsched.torch import reporting  # noqa: E402
-from commsched.torch.inductor.ways_in import RIVALS, config_patches  # noqa: E402
-from commsched.torch.inductor.kernel_order import Kernels  # noqa: E402
-from commsched.torch.options import Options  # noqa: E402
-from commsched.torch.inductor.passes import GraphPass, KernelOrder  # noqa: E402
-from commsched.torch.reporting import Unscheduled  # noqa: E402
-from commsched.torch.reporting import STRICT  # noqa: E402
+import gloo
+from commsched.torch import reporting
+from commsched.torch.inductor.kernel_order import Kernels
+from commsched.torch.inductor.passes import GraphPass, KernelOrder
+from commsched.torch.inductor.ways_in import RIVALS, config_patches
+from commsched.torch.options import Options
+from commsched.torch.reporting import (
+    STRICT,
+    Unscheduled,
+)
 
 
 def _compiled(rank, ranks):
-    import torch._inductor.config as ic
-
     import commsched.torch as ct
+    import torch._inductor.config as ic
 
     loss, step = gloo.sharded_step(ranks, layers=3, width=64)
     x = torch.arange(8 * 64, dtype=torch.float32).view(8, 64) / 512 + rank

@@ -6,14 +6,16 @@ import pytest
 
 pytest.importorskip("torch")
 
-from commsched.torch.inductor.steps import Step, by_position, live_bytes, starts_early, waits_late  # noqa: E402
+from commsched.torch.inductor.steps import Step, by_position, live_bytes, starts_early, waits_late
 
 
 def _order(steps, order):
     """The steps in this order, with `before` renumbered."""
     at = {i: new for new, i in enumerate(order)}
-    return [Step([at[j] for j in steps[i].before], steps[i].start, steps[i].wait, steps[i].allocates, steps[i].frees)
-            for i in order]
+    return [
+        Step([at[j] for j in steps[i].before], steps[i].start, steps[i].wait, steps[i].allocates, steps[i].frees)
+        for i in order
+    ]
 
 
 def _text(steps, order):
@@ -23,7 +25,7 @@ def _text(steps, order):
 def _gathers(count, size):
     """Start, wait, and a kernel that reads the result and frees it; one after the other."""
     steps = []
-    for i in range(count):
+    for _ in range(count):
         k = len(steps)
         steps += [Step(start=True, allocates=size), Step([k], wait=True), Step([k + 1], frees=size)]
     return steps
@@ -51,7 +53,13 @@ def test_waits_come_right_before_the_first_reader_or_at_the_end():
 
 
 def test_waits_stay_where_their_inputs_would_take_too_much_memory():
-    steps = [Step(allocates=8), Step([0], start=True), Step([1], wait=True, frees=8), Step(allocates=8, frees=8), Step()]
+    steps = [
+        Step(allocates=8),
+        Step([0], start=True),
+        Step([1], wait=True, frees=8),
+        Step(allocates=8, frees=8),
+        Step(),
+    ]
     assert _text(steps, waits_late(steps, 8)) == ".SW.."
     assert _text(steps, waits_late(steps, 16)) == ".S..W"
 

@@ -12,7 +12,9 @@ aten = torch.ops.aten
 
 
 def randn(*shape):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(len(shape) * 1000 + shape[-1]), dtype=torch.float64)
+    return torch.randn(
+        shape, generator=torch.Generator().manual_seed(len(shape) * 1000 + shape[-1]), dtype=torch.float64
+    )
 
 
 GRADIENT, PROBABILITIES = randn(6, 9), torch.softmax(randn(6, 9), -1)
@@ -27,10 +29,15 @@ CASES = {
     "aten.add.Tensor": ((randn(7, 5), randn(5)), aten.add),
     "aten.div.Tensor": ((randn(7, 5), randn(7, 1).abs() + 1), aten.div),
     "aten.pow.Tensor_Tensor": ((randn(7, 5).abs(), randn(7, 5)), aten.pow),
-    "aten.threshold_backward.default": ((randn(7, 5), randn(7, 5).flip(0)), lambda g, x: aten.threshold_backward(g, x, 0)),
+    "aten.threshold_backward.default": (
+        (randn(7, 5), randn(7, 5).flip(0)),
+        lambda g, x: aten.threshold_backward(g, x, 0),
+    ),
     "aten._softmax.default": ((randn(6, 9),), lambda x: aten._softmax(x, -1, False)),
-    "aten._softmax_backward_data.default": ((GRADIENT, PROBABILITIES),
-                                            lambda g, y: aten._softmax_backward_data(g, y, -1, torch.float64)),
+    "aten._softmax_backward_data.default": (
+        (GRADIENT, PROBABILITIES),
+        lambda g, y: aten._softmax_backward_data(g, y, -1, torch.float64),
+    ),
     "aten.t.default": ((randn(3, 4),), aten.t),
     "aten.mm.default": ((randn(33, 70), randn(70, 41)), aten.mm),
     "aten.addmm.default": ((randn(41), randn(33, 70), randn(70, 41)), aten.addmm),
@@ -52,7 +59,7 @@ def test_a_kernel_is_pytorchs_operator(name, tmp_path):
     uses = ", ".join(f"%a{i}" for i in range(len(types)))
     program = tmp_path / "program.mlir"
     program.write_text(f"""func.func @main({parameters}) -> {type_of(expected)} {{
-  %r = comm.compute "{name}"({uses}) : ({', '.join(types)}) -> {type_of(expected)}
+  %r = comm.compute "{name}"({uses}) : ({", ".join(types)}) -> {type_of(expected)}
   return %r : {type_of(expected)}
 }}
 """)

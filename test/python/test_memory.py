@@ -4,12 +4,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import commsched.torch as ct  # noqa: E402
+import commsched.torch as ct
 from commsched.torch import schedule
-from commsched.torch.apply import memory  # noqa: E402
-from commsched.torch.importer.graph import donated_placeholders  # noqa: E402
-from commsched.torch.trace import TraceConfig, fake_world, trace as trace_model  # noqa: E402
-from conftest import RANKS, trace  # noqa: E402
+from commsched.torch.apply import memory
+from commsched.torch.importer.graph import donated_placeholders
+from commsched.torch.trace import TraceConfig, fake_world
+from commsched.torch.trace import trace as trace_model
+from conftest import RANKS, trace
 
 c10d = torch.ops._c10d_functional
 KIB = 1024
@@ -72,8 +73,11 @@ def test_a_graph_whose_results_are_all_too_large_stays(world, monkeypatch):
     gm = _three_gathers(world)
     before = [n.name for n in gm.graph.nodes]
     count = memory.peak_bytes
-    monkeypatch.setattr(schedule, "peak_bytes", lambda graph, donated, without=None: count(
-        graph, donated, without or ()) + 10**9 * (without is not None))
+    monkeypatch.setattr(
+        schedule,
+        "peak_bytes",
+        lambda graph, donated, without=None: count(graph, donated, without or ()) + 10**9 * (without is not None),
+    )
     monkeypatch.delenv("COMMSCHED_STRICT", raising=False)
     with pytest.warns(UserWarning, match="limit"):
         gm, report = ct.schedule_overlap(gm)

@@ -7,12 +7,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import commsched  # noqa: E402
-import commsched.torch as ct  # noqa: E402
-import gloo  # noqa: E402
-from commsched.torch.semantics import effects  # noqa: E402
-from conftest import RANKS, trace  # noqa: E402
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode  # noqa: E402
+import commsched
+import commsched.torch as ct
+import gloo
+from commsched.torch.semantics import effects
+from conftest import RANKS, trace
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 aten, c10d = torch.ops.aten, torch.ops._c10d_functional
 
@@ -77,10 +77,12 @@ class Builder:
 
     def gathered(self, x, world):
         val = x.meta["val"]
-        flying, landed = (self.tensor(val.shape[0] * RANKS, *val.shape[1:], dtype=val.dtype, device=val.device)
-                          for _ in range(2))
-        return self.call(landed, c10d.wait_tensor.default,
-                         self.call(flying, c10d.all_gather_into_tensor.default, x, RANKS, world))
+        flying, landed = (
+            self.tensor(val.shape[0] * RANKS, *val.shape[1:], dtype=val.dtype, device=val.device) for _ in range(2)
+        )
+        return self.call(
+            landed, c10d.wait_tensor.default, self.call(flying, c10d.all_gather_into_tensor.default, x, RANKS, world)
+        )
 
     def module(self, *outputs):
         self.graph.output(outputs)
@@ -131,8 +133,11 @@ def test_all_to_all_of_unknown_sizes(world):
         return (y @ w1).relu() @ w2.t()
 
     gm = captured(f, torch.randn(16, 8), torch.full((RANKS,), 2), torch.randn(1, 6), capture_scalar_outputs=True)[0]
-    assert any(torch.fx.experimental.symbolic_shapes.free_unbacked_symbols(n.meta.get("val"))
-               for n in gm.graph.nodes if isinstance(n.meta.get("val"), torch.Tensor))
+    assert any(
+        torch.fx.experimental.symbolic_shapes.free_unbacked_symbols(n.meta.get("val"))
+        for n in gm.graph.nodes
+        if isinstance(n.meta.get("val"), torch.Tensor)
+    )
     # The second exchange takes sizes that the first one brings, and says so.
     text = ct.export_mlir(gm).splitlines()
     exchange = next(line for line in text if "input_splits" in line)
@@ -208,8 +213,13 @@ def test_what_the_importer_cannot_read_is_opaque_by_itself(world, lenient, monke
 
     gm = trace(f, (4, 16), (2, 4))
     cost = importer.Importer._cost
-    monkeypatch.setattr(importer.Importer, "_cost", lambda self, parts, spec, *rest: cost(
-        self, parts, spec, *rest) if parts[-1].name != "cos" or spec.hybrid else {}["surprise"])
+    monkeypatch.setattr(
+        importer.Importer,
+        "_cost",
+        lambda self, parts, spec, *rest: (
+            cost(self, parts, spec, *rest) if parts[-1].name != "cos" or spec.hybrid else {}["surprise"]
+        ),
+    )
     assert "surprise" in scheduled(gm)["opaque"]["cos"]
 
 
@@ -245,8 +255,13 @@ def test_copies_between_devices(world, device):
     outputs = []
     for p in parameters:
         there = b.call(b.tensor(4, 8, device=device), torch.ops.prims.device_put.default, p, torch.device(device))
-        low = b.call(b.tensor(4, 8, dtype=torch.bfloat16), aten._to_copy.default, there, dtype=torch.bfloat16,
-                     device=torch.device("cpu"))
+        low = b.call(
+            b.tensor(4, 8, dtype=torch.bfloat16),
+            aten._to_copy.default,
+            there,
+            dtype=torch.bfloat16,
+            device=torch.device("cpu"),
+        )
         outputs.append(b.gathered(low, world))
     gm = b.module(*outputs)
     assert f'"prims.device_put.default@{device}"' in ct.export_mlir(gm)
@@ -261,12 +276,18 @@ def test_triton_kernels(world, functional):
     b = Builder()
     x = b.input("x", 64)
     out = b.call(b.tensor(64), aten.cos.default, x)
-    arguments = dict(kernel_idx=0, constant_args_idx=0, grid=[(1, 1, 1)], tma_descriptor_metadata={},
-                     kwargs={"in_ptr": x, "out_ptr": out})
+    arguments = dict(
+        kernel_idx=0,
+        constant_args_idx=0,
+        grid=[(1, 1, 1)],
+        tma_descriptor_metadata={},
+        kwargs={"in_ptr": x, "out_ptr": out},
+    )
     if functional:
         val = b.tensor(64)
-        kernel = b.call({"out_ptr": val}, wrap.triton_kernel_wrapper_functional, **arguments,
-                        tensors_to_clone=["out_ptr"])
+        kernel = b.call(
+            {"out_ptr": val}, wrap.triton_kernel_wrapper_functional, **arguments, tensors_to_clone=["out_ptr"]
+        )
         out = b.call(val, operator.getitem, kernel, "out_ptr")
     else:
         b.call(None, wrap.triton_kernel_wrapper_mutation, **arguments)
@@ -282,10 +303,13 @@ def test_batched_sends_and_receives(world):
     """They stay where they are among communication, and nothing reads a buffer before its wait."""
     b = Builder()
     x, y, w = b.input("x", 64), b.input("y", 64), b.input("w", 64)
-    op = b.call([b.tensor(64), b.tensor(64)], c10d.batch_p2p_ops.default, ["isend", "irecv"], [1, 1], [0, 0], [x, y],
-                world)
-    waits = [b.call(b.tensor(64), c10d.wait_tensor.default, b.call(op.meta["val"][i], operator.getitem, op, i))
-             for i in range(2)]
+    op = b.call(
+        [b.tensor(64), b.tensor(64)], c10d.batch_p2p_ops.default, ["isend", "irecv"], [1, 1], [0, 0], [x, y], world
+    )
+    waits = [
+        b.call(b.tensor(64), c10d.wait_tensor.default, b.call(op.meta["val"][i], operator.getitem, op, i))
+        for i in range(2)
+    ]
     b.call(x.meta["val"], aten.add_.Tensor, x, 1.0)
     received = b.call(b.tensor(64), aten.cos.default, waits[1])
     gm = b.module(received, b.gathered(w, world))

@@ -4,9 +4,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import gloo  # noqa: E402
-from commsched.torch.ranks import comparison  # noqa: E402
-from conftest import trace  # noqa: E402
+import gloo
+from commsched.torch.ranks import comparison
+from conftest import trace
 
 
 def _compile(loss, **options):
@@ -146,8 +146,8 @@ def _graph(world, batch):
 
 def test_graphs_of_one_program_get_one_decision(world, monkeypatch):
     """Whatever their sizes say: the second has a batch for which another order would pay."""
-    from commsched.torch.ranks import agreement
     from commsched.torch.options import Options
+    from commsched.torch.ranks import agreement
     from commsched.torch.schedule import schedule_graph
 
     monkeypatch.setattr(agreement, "_decisions", {})
@@ -157,15 +157,15 @@ def test_graphs_of_one_program_get_one_decision(world, monkeypatch):
     two = agreement.schedule(second.graph, options, schedule_graph)
     assert one["buckets"] and "decided_by" not in one and two["decided_by"] == "an earlier graph"
     assert first.meta[agreement.META] == second.meta[agreement.META]
-    shapes = lambda gm: [(s.target, s.meta["val"].shape) for s in agreement.starts_of(gm.graph)]  # noqa: E731
+    shapes = lambda gm: [(s.target, s.meta["val"].shape) for s in agreement.starts_of(gm.graph)]
     assert shapes(first) == shapes(second)
     other = agreement.schedule(third.graph, Options(memory_budget_ratio=0.5), schedule_graph)
     assert "decided_by" not in other  # other options make another program of it
 
 
 def test_a_decision_that_a_graph_does_not_allow_changes_nothing(world):
-    from commsched.torch.ranks import agreement
     from commsched.torch.apply.plan import PlanError
+    from commsched.torch.ranks import agreement
 
     gm = _graph(world, 4)
     before = [n.name for n in gm.graph.nodes]

@@ -6,12 +6,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import commsched.torch as ct  # noqa: E402
-from commsched.torch.semantics import effects  # noqa: E402
-from commsched.torch.options import Options  # noqa: E402
-from commsched.torch.schedule import Unscheduled  # noqa: E402
-from commsched.torch.trace import TraceConfig, fake_world, trace as trace_model  # noqa: E402
-from conftest import RANKS, trace  # noqa: E402
+import commsched.torch as ct
+from commsched.torch.options import Options
+from commsched.torch.schedule import Unscheduled
+from commsched.torch.semantics import effects
+from commsched.torch.trace import TraceConfig, fake_world
+from commsched.torch.trace import trace as trace_model
+from conftest import RANKS, trace
 
 c10d = torch.ops._c10d_functional
 
@@ -61,6 +62,7 @@ def test_equal_graphs_get_equal_schedules(step):
 
 def test_estimates_decide(step):
     """Communication that costs nothing leaves nothing to hide, and no reason to merge."""
+
     def free(node, override_bytes=None):
         return 0.001 if "c10d" in str(node.target) else None
 
@@ -92,8 +94,10 @@ def test_dynamic_shapes(world):
     assert report["unknown_sizes"] == 0
 
 
-@pytest.mark.parametrize("options", [
-    dict(collective_order="sideways"), dict(memory_budget_ratio=-1.0), dict(effort=-5), dict(solver="magic")])
+@pytest.mark.parametrize(
+    "options",
+    [dict(collective_order="sideways"), dict(memory_budget_ratio=-1.0), dict(effort=-5), dict(solver="magic")],
+)
 def test_options_that_make_no_sense(options):
     with pytest.raises(ValueError):
         ct.schedule_overlap(trace(lambda x: x, (4,)), **options)

@@ -7,11 +7,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import gloo  # noqa: E402
-import torch.nn as nn  # noqa: E402
-from commsched.torch.sharding import as_stored, fully_shard_parameters  # noqa: E402
-from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor  # noqa: E402
+import gloo
+import torch.nn as nn
+from commsched.torch.sharding import as_stored, fully_shard_parameters
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
 
 class Model(nn.Module):
@@ -46,7 +46,9 @@ def _trained(model, rank, ranks, sharded, steps=2):
     """Parameters and gradients after some steps; the model that is not sharded sees all ranks' batches."""
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.01, momentum=0.9)
     for step in range(steps):
-        tokens = [torch.randint(32, (4, 8), generator=torch.Generator().manual_seed(10 * step + r)) for r in range(ranks)]
+        tokens = [
+            torch.randint(32, (4, 8), generator=torch.Generator().manual_seed(10 * step + r)) for r in range(ranks)
+        ]
         loss = model(tokens[rank]) if sharded else sum(model(t) for t in tokens) / ranks
         optimizer.zero_grad()
         loss.backward()
@@ -64,8 +66,11 @@ def _equal(got, expected):
 
 def _meshes(ranks):
     names = ("replicate", "shard")
-    return [init_device_mesh("cpu", (ranks,)), init_device_mesh("cpu", (1, ranks), mesh_dim_names=names),
-            init_device_mesh("cpu", (ranks, 1), mesh_dim_names=names)]
+    return [
+        init_device_mesh("cpu", (ranks,)),
+        init_device_mesh("cpu", (1, ranks), mesh_dim_names=names),
+        init_device_mesh("cpu", (ranks, 1), mesh_dim_names=names),
+    ]
 
 
 def _train(rank, ranks):
@@ -187,7 +192,8 @@ def _tensor_parallel(rank, ranks):
 
 
 @pytest.mark.parametrize(
-    "case", [_train, _compiled, _dtypes, _initialise, _copies, _tensor_parallel], ids=lambda f: f.__name__)
+    "case", [_train, _compiled, _dtypes, _initialise, _copies, _tensor_parallel], ids=lambda f: f.__name__
+)
 def test_on_two_ranks(case):
     gloo.run(2, case)
 

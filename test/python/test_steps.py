@@ -8,9 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import gloo  # noqa: E402
-import torch.nn as nn  # noqa: E402
-import torch.nn.functional as F  # noqa: E402
+import gloo
+import torch.nn as nn
+import torch.nn.functional as F
 
 c10d = torch.ops._c10d_functional
 WIDTH = 32
@@ -48,7 +48,9 @@ def _optimizer_in_the_graph(rank, ranks, compiled, group):
 
     def step(x):
         loss = model(x).square().mean()
-        sums = [c10d.wait_tensor(c10d.all_reduce(g, "sum", group)) / ranks for g in torch.autograd.grad(loss, parameters)]
+        sums = [
+            c10d.wait_tensor(c10d.all_reduce(g, "sum", group)) / ranks for g in torch.autograd.grad(loss, parameters)
+        ]
         with torch.no_grad():
             for p, m, g in zip(parameters, moments, sums):
                 m.mul_(0.9).add_(g)
@@ -172,8 +174,16 @@ def _second_group(ranks):
     return _groups[0].group_name
 
 
-STEPS = [_optimizer_in_the_graph, _checkpoints_and_dropout, _accumulated, _mixed_precision, _experts, _buffers,
-         _random_numbers, _two_groups]
+STEPS = [
+    _optimizer_in_the_graph,
+    _checkpoints_and_dropout,
+    _accumulated,
+    _mixed_precision,
+    _experts,
+    _buffers,
+    _random_numbers,
+    _two_groups,
+]
 
 
 def _all(rank, ranks):

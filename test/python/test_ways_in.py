@@ -7,15 +7,15 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import commsched.torch as ct  # noqa: E402
-import gloo  # noqa: E402
-import torch._inductor.config as ic  # noqa: E402
-from commsched.torch import reporting  # noqa: E402
-from commsched.torch.inductor import passes  # noqa: E402
-from commsched.torch.options import Options  # noqa: E402
-from commsched.torch.trace import fake_world  # noqa: E402
-from torch._dynamo.utils import counters  # noqa: E402
-from torch._inductor.utils import run_and_get_code  # noqa: E402
+import commsched.torch as ct
+import gloo
+import torch._inductor.config as ic
+from commsched.torch import reporting
+from commsched.torch.inductor import passes
+from commsched.torch.options import Options
+from commsched.torch.trace import fake_world
+from torch._dynamo.utils import counters
+from torch._inductor.utils import run_and_get_code
 
 RANKS = 4
 
@@ -51,11 +51,17 @@ def within_block(**kwargs):
         return torch.compile(two_gathers, **kwargs)
 
 
-@pytest.mark.parametrize("step", [
-    with_options, within_block, lambda: within_block(mode="max-autotune-no-cudagraphs"),
-    lambda: torch.compile(two_gathers, backend="commsched", options={"machine": "cpu-mpi", "max_autotune": False}),
-    lambda: torch.compile(two_gathers, backend="commsched", mode="max-autotune-no-cudagraphs"),
-], ids=["options", "enabled", "enabled, mode", "backend", "backend, mode"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        with_options,
+        within_block,
+        lambda: within_block(mode="max-autotune-no-cudagraphs"),
+        lambda: torch.compile(two_gathers, backend="commsched", options={"machine": "cpu-mpi", "max_autotune": False}),
+        lambda: torch.compile(two_gathers, backend="commsched", mode="max-autotune-no-cudagraphs"),
+    ],
+    ids=["options", "enabled", "enabled, mode", "backend", "backend, mode"],
+)
 def test_every_way_in_schedules(step):
     codes, reports = compiled(step)
     assert places(reports) == ["graph", "kernels", "code"]
@@ -104,7 +110,7 @@ def test_unknown_machines_are_found_at_once():
 
 
 def test_uninstall_restores_what_was_there():
-    mine = lambda graph: None  # noqa: E731
+    mine = lambda graph: None
     with ic.patch(post_grad_custom_post_pass=mine, reorder_for_peak_memory=False):
         ct.install(machine="cpu-mpi")
         ct.install(machine="h100-sxm")  # replaces, does not add

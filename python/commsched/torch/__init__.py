@@ -1,9 +1,9 @@
 """CommSched for PyTorch: graphs of torch.compile and AOT autograd, scheduled so that communication hides.
 
-    import commsched.torch as ct
-    gm, report = ct.schedule_overlap(gm)             # one post-AOT graph
-    text = ct.export_mlir(gm)                        # the same as a module of comm operations
-    step = torch.compile(step, options=ct.inductor_options())    # inside Inductor
+import commsched.torch as ct
+gm, report = ct.schedule_overlap(gm)             # one post-AOT graph
+text = ct.export_mlir(gm)                        # the same as a module of comm operations
+step = torch.compile(step, options=ct.inductor_options())    # inside Inductor
 """
 
 from .importer.export import export_mlir
@@ -11,5 +11,13 @@ from .inductor import enabled, inductor_options, install, uninstall, verify_rank
 from .reporting import reports
 from .schedule import schedule_overlap
 
-__all__ = ["enabled", "export_mlir", "inductor_options", "install", "reports", "schedule_overlap", "uninstall",
-           "verify_ranks"]
+__all__ = [
+    "enabled",
+    "export_mlir",
+    "inductor_options",
+    "install",
+    "reports",
+    "schedule_overlap",
+    "uninstall",
+    "verify_ranks",
+]

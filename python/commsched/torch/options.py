@@ -7,7 +7,7 @@ import functools
 import hashlib
 import json
 import pathlib
-from typing import Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from .. import __version__, program
 
@@ -51,8 +51,10 @@ class Options:
             raise ValueError(f"solver is {self.solver!r}, not one of {SOLVERS}")
         if machine_file(self.machine) is None:
             known = sorted({f.stem for d in program.machine_directories() for f in d.glob("*.json")})
-            raise ValueError(f"machine is {self.machine!r}: no such profile; there are {', '.join(known)} "
-                             f"({program.MACHINE_PATH} adds directories; a path to a .json file works too)")
+            raise ValueError(
+                f"machine is {self.machine!r}: no such profile; there are {', '.join(known)} "
+                f"({program.MACHINE_PATH} adds directories; a path to a .json file works too)"
+            )
         if self.memory_budget_ratio < 0:
             raise ValueError("memory_budget_ratio is negative")
         for name in ("memory_limit_bytes", "bucket_cap_bytes", "effort"):
@@ -65,10 +67,13 @@ class Options:
 
     def pipeline(self, machine: str | None = None, report_file: str | None = None) -> str:
         """The pass pipeline that does it. `machine` stands in for the profile where estimates amend it."""
-        settings = [f"machine={option_value(machine or self.machine)}", f"solver={self.solver}",
-                    f"memory-budget-ratio={self.memory_budget_ratio!r}",
-                    f"bucketing={'true' if self.bucketing else 'false'}",
-                    f"collective-order={self.collective_order}"]
+        settings = [
+            f"machine={option_value(machine or self.machine)}",
+            f"solver={self.solver}",
+            f"memory-budget-ratio={self.memory_budget_ratio!r}",
+            f"bucketing={'true' if self.bucketing else 'false'}",
+            f"collective-order={self.collective_order}",
+        ]
         if self.memory_limit_bytes is not None:
             settings.append(f"memory-limit-bytes={self.memory_limit_bytes}")
         if self.bucket_cap_bytes is not None:
@@ -86,7 +91,11 @@ class Options:
         this package by their contents, this process's rank, and which ranks each group has. The rank is in the code: a
         packed gather writes into its own slice. None with a user's estimator, of which nothing is known."""
         shared = self.shared_key()
-        return None if shared is None else hashlib.sha256(f"{shared} {json.dumps(_job(), default=str)}".encode()).hexdigest()
+        return (
+            None
+            if shared is None
+            else hashlib.sha256(f"{shared} {json.dumps(_job(), default=str)}".encode()).hexdigest()
+        )
 
     def shared_key(self) -> str | None:
         """What of `key` all ranks have alike: all but the rank and the groups. None with a user's estimator."""
@@ -104,7 +113,7 @@ def option_value(text: str) -> str:
     return f'"{text}"' if any(c in text for c in " {},=()") else text
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _content() -> str:
     """A hash of the compiled library and of this package's sources: equal on all machines that have the same."""
     library = pathlib.Path(program._commsched.__file__)
@@ -139,6 +148,6 @@ def machine_file(name_or_path: str) -> pathlib.Path | None:
     return None
 
 
-def donated_argument(donated: "str | Sequence[str]"):
+def donated_argument(donated: str | Sequence[str]):
     """`donated` as a dataclass field holds it."""
     return donated if isinstance(donated, str) else tuple(donated or ())

@@ -13,8 +13,7 @@ import os
 import pathlib
 import threading
 import warnings
-from typing import Callable
-
+from collections.abc import Callable
 
 log = logging.getLogger("commsched")
 
@@ -46,7 +45,7 @@ def survive(consequence: str, error: BaseException) -> None:
         raise error
     reason = str(error).split("\n")[0] or type(error).__name__
     log.info("%s: %s", consequence, reason, exc_info=error)
-    warn_once(f"{consequence}: {reason} (logger \"commsched\" has the details)")
+    warn_once(f'{consequence}: {reason} (logger "commsched" has the details)')
 
 
 def warn_once(text: str) -> None:
@@ -69,8 +68,11 @@ def record(report: dict) -> None:
 def _trace(report: dict) -> None:
     from torch._logging import trace_structured
 
-    trace_structured("artifact", metadata_fn=lambda: {"name": f"commsched_{report['place']}", "encoding": "json"},
-                     payload_fn=lambda: json.dumps(report, default=str))
+    trace_structured(
+        "artifact",
+        metadata_fn=lambda: {"name": f"commsched_{report['place']}", "encoding": "json"},
+        payload_fn=lambda: json.dumps(report, default=str),
+    )
 
 
 def reports() -> list[dict]:

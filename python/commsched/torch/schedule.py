@@ -72,8 +72,9 @@ def _schedule_once(graph: fx.Graph, options: Options, fused: bool) -> dict:
     donated = donated_placeholders(graph, options.donated)
     try:
         refresh(graph)
-        program, _, importer = import_program(graph, runtime_estimation=options.runtime_estimation, donated=donated,
-                                              name=FUNCTION, fused=fused)
+        program, _, importer = import_program(
+            graph, runtime_estimation=options.runtime_estimation, donated=donated, name=FUNCTION, fused=fused
+        )
     except Exception as error:  # Graphs hold what nobody has thought of; none of it may break a compilation.
         if strict():
             raise
@@ -129,11 +130,21 @@ def _within(graph: fx.Graph, donated: set[str], report: dict):
     return accept
 
 
-def schedule_overlap(gm: fx.GraphModule, *, runtime_estimation=None, machine: str = "h100-sxm",
-                     memory_budget_ratio: float = 0.0, memory_limit_bytes: int | None = None, bucketing: bool = True,
-                     collective_order: str = "free", effort: int | None = None, donated="auto",
-                     solver: str = "schedule", bucket_cap_bytes: int | None = None,
-                     passes=()) -> tuple[fx.GraphModule, dict]:
+def schedule_overlap(
+    gm: fx.GraphModule,
+    *,
+    runtime_estimation=None,
+    machine: str = "h100-sxm",
+    memory_budget_ratio: float = 0.0,
+    memory_limit_bytes: int | None = None,
+    bucketing: bool = True,
+    collective_order: str = "free",
+    effort: int | None = None,
+    donated="auto",
+    solver: str = "schedule",
+    bucket_cap_bytes: int | None = None,
+    passes=(),
+) -> tuple[fx.GraphModule, dict]:
     """Hides the collectives of a post-AOT graph behind its computation, never above the memory limit.
 
     The graph is changed in place, as PyTorch's own `schedule_overlap_bucketing` does it. A graph that cannot be
@@ -162,10 +173,19 @@ def schedule_overlap(gm: fx.GraphModule, *, runtime_estimation=None, machine: st
     Raises:
         ValueError: an option makes no sense, or `donated` names something that is no placeholder.
     """
-    options = Options(machine=machine, memory_budget_ratio=memory_budget_ratio, memory_limit_bytes=memory_limit_bytes,
-                      bucketing=bucketing, collective_order=collective_order, effort=effort,
-                      donated=donated_argument(donated), runtime_estimation=runtime_estimation, solver=solver,
-                      bucket_cap_bytes=bucket_cap_bytes, passes=tuple(passes))
+    options = Options(
+        machine=machine,
+        memory_budget_ratio=memory_budget_ratio,
+        memory_limit_bytes=memory_limit_bytes,
+        bucketing=bucketing,
+        collective_order=collective_order,
+        effort=effort,
+        donated=donated_argument(donated),
+        runtime_estimation=runtime_estimation,
+        solver=solver,
+        bucket_cap_bytes=bucket_cap_bytes,
+        passes=tuple(passes),
+    )
     try:
         report = schedule_graph(gm.graph, options)
     except Unscheduled as error:

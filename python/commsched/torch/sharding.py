@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import Callable
+from collections.abc import Callable
 
 import torch
 import torch.nn as nn
@@ -50,10 +50,12 @@ class Read:
     def __call__(self, w: DTensor):
         if self.tensor is not None:
             _, _, _, _, shape, stride = self.tensor
-            w = DTensor.from_local(w.to_local(), self.mesh, _placements(self.mesh, len(shape)), run_check=False, shape=shape,
-                                   stride=stride)
-        w = w.redistribute(placements=[Replicate()] * self.mesh.ndim, forward_dtype=self.dtype,
-                           backward_dtype=self.reduce_dtype)
+            w = DTensor.from_local(
+                w.to_local(), self.mesh, _placements(self.mesh, len(shape)), run_check=False, shape=shape, stride=stride
+            )
+        w = w.redistribute(
+            placements=[Replicate()] * self.mesh.ndim, forward_dtype=self.dtype, backward_dtype=self.reduce_dtype
+        )
         w = w.to_local(grad_placements=[Partial("avg")] * self.mesh.ndim)
         if self.tensor is None:
             return w
@@ -138,8 +140,12 @@ def _rebuilt(base: type, names: tuple[str, ...]) -> nn.Module:
     return cls.__new__(cls)
 
 
-def fully_shard_parameters(model: nn.Module, mesh_of: Callable[[nn.Module], DeviceMesh], dtype: torch.dtype | None,
-                           reduce_dtype: torch.dtype | None = None) -> None:
+def fully_shard_parameters(
+    model: nn.Module,
+    mesh_of: Callable[[nn.Module], DeviceMesh],
+    dtype: torch.dtype | None,
+    reduce_dtype: torch.dtype | None = None,
+) -> None:
     """Splits every parameter over `mesh_of(its module)`; it is gathered in `dtype` where it is read, and its gradient is
     averaged and scattered.
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
-from typing import Any, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -105,7 +106,6 @@ class _Writer:
             return node
         view = self.on(val, val.storage_offset(), shape, _contiguous(shape))
         return self.call(into, aten.view.default, (node, list(shape)), view)
-
 
     def permuted(self, into: list[fx.Node], node: fx.Node, order: list[int]) -> fx.Node:
         val = node.meta["val"]
@@ -277,8 +277,13 @@ def _packed_all_gather(w: _Writer, parts: list[_Part]) -> tuple[Merged, list[fx.
     sizes = [_numel(p.given) for p in parts]
     total = sum(sizes)
     whole = w.fresh((total * size,), dtype)
-    out = w.call(merged.pack, aten.empty.memory_format, ([total * size],), whole,
-                 {"dtype": dtype, "device": device, "pin_memory": False})
+    out = w.call(
+        merged.pack,
+        aten.empty.memory_format,
+        ([total * size],),
+        whole,
+        {"dtype": dtype, "device": device, "pin_memory": False},
+    )
     mine = w.on(whole, total * rank, (total,), (1,))
     own = w.call(merged.pack, aten.slice.Tensor, (out, 0, total * rank, total * (rank + 1)), mine)
     flat = [w.reshaped(merged.pack, p.source, (n,)) for p, n in zip(parts, sizes)]
@@ -314,8 +319,9 @@ def _packed_reduce_scatter(w: _Writer, parts: list[_Part]) -> tuple[Merged, list
     rows = [w.reshaped(merged.pack, p.source, (size, n)) for p, n in zip(parts, sizes)]
     cat = w.call(merged.pack, aten.cat.default, (rows, 1), w.fresh((size, total), dtype))
     flat = w.reshaped(merged.pack, cat, (size * total,))
-    wait = _start_and_wait(w, merged, c10d.reduce_scatter_tensor.default, (flat, reduction, size, group),
-                           w.fresh((total,), dtype))
+    wait = _start_and_wait(
+        w, merged, c10d.reduce_scatter_tensor.default, (flat, reduction, size, group), w.fresh((total,), dtype)
+    )
     return merged, _pieces(w, merged, wait, sizes, parts)
 
 

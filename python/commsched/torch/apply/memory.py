@@ -8,7 +8,7 @@ in between (`packs`). Arguments that live throughout are not counted, nor is wha
 from __future__ import annotations
 
 import operator
-from typing import Sequence
+from collections.abc import Sequence
 
 import torch.fx as fx
 

@@ -7,7 +7,7 @@ operations this reads off where each node goes, and which collectives were merge
 from __future__ import annotations
 
 import dataclasses
-from typing import Sequence
+from collections.abc import Sequence
 
 import torch.fx as fx
 
@@ -79,10 +79,18 @@ def _bucket(i: int, operations, by_name, starts, last) -> Bucket:
         if starts[m].start.kind != kind or starts[m].start.coalesced or len(m.users) != 1:
             raise PlanError(f"{m.name} is in a bucket that cannot be carried out")
     own = {m.name for m in members} | {m.args[0].name for m in members} | {wait_of(m).name for m in members}
-    pack = next((j for j in range(i - 1, -1, -1) if operations[j].opcode in PACKS
-                 and own.intersection(operations[j].names)), None)
-    wait = next((j for j in range(i + 1, len(operations)) if operations[j].opcode == "comm.wait"
-                 and own.intersection(operations[j].names)), None)
+    pack = next(
+        (j for j in range(i - 1, -1, -1) if operations[j].opcode in PACKS and own.intersection(operations[j].names)),
+        None,
+    )
+    wait = next(
+        (
+            j
+            for j in range(i + 1, len(operations))
+            if operations[j].opcode == "comm.wait" and own.intersection(operations[j].names)
+        ),
+        None,
+    )
     if wait is None:
         raise PlanError(f"the bucket of {members[0].name} has no wait")
     unpacks = [max(last.get(wait_of(m), wait), wait) for m in members]

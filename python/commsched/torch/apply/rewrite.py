@@ -7,7 +7,7 @@ is touched, and compared with where the plan puts each node.
 from __future__ import annotations
 
 import operator
-from typing import Callable, Sequence
+from collections.abc import Callable, Sequence
 
 import torch.fx as fx
 
@@ -16,7 +16,9 @@ from . import buckets
 from .plan import Bucket, Plan, PlanError
 
 
-def apply_plan(graph: fx.Graph, plan: Plan, accept: Callable[[fx.Graph, Sequence[fx.Node]], None] | None = None) -> None:
+def apply_plan(
+    graph: fx.Graph, plan: Plan, accept: Callable[[fx.Graph, Sequence[fx.Node]], None] | None = None
+) -> None:
     """Reorders `graph` in place, with the plan's buckets. Near-linear. `accept` is given the result, and the nodes of it
     that are still to be erased; what it raises takes everything back.
 

@@ -79,8 +79,16 @@ class CollectiveImports:
                 attrs.append(f"comm.cost = #comm.cost<time = {to_ns(ms)}>")
         if any(v.dynamic for v in results):
             attrs.append(f"comm.bytes_hint = array<i64: {sum(v.bytes for v in results)}>")
-        self.printer.operation(node.name, 1, f"comm.{c.kind}{prefix}", f"{names}{into} on {self._group(node, spec)}",
-                               suffix, attrs, f"{signature} -> {future}", node.name)
+        self.printer.operation(
+            node.name,
+            1,
+            f"comm.{c.kind}{prefix}",
+            f"{names}{into} on {self._group(node, spec)}",
+            suffix,
+            attrs,
+            f"{signature} -> {future}",
+            node.name,
+        )
         self._fly(node, result, inputs, dests, future, c)
         return True
 
@@ -93,12 +101,20 @@ class CollectiveImports:
         first = inputs[0]
         ssa = f"%commsched_sized_{self._number()}"
         hints = [f"comm.bytes_hint = array<i64: {first.bytes}>"] if first.dynamic else []
-        self.printer.operation(ssa[1:], 1, 'comm.compute "commsched.sized"',
-                               f"({', '.join(v.ssa for v in (first, *scalars))})", " aliases [0]",
-                               ["comm.cost = #comm.cost<time = 0>", *hints],
-                               f"({', '.join(v.type for v in (first, *scalars))}) -> {first.type}", ssa[1:])
-        return [Value(ssa, first.type, first.shape, first.bytes, first.traffic, first.storage, first.dynamic),
-                *inputs[1:]]
+        self.printer.operation(
+            ssa[1:],
+            1,
+            'comm.compute "commsched.sized"',
+            f"({', '.join(v.ssa for v in (first, *scalars))})",
+            " aliases [0]",
+            ["comm.cost = #comm.cost<time = 0>", *hints],
+            f"({', '.join(v.type for v in (first, *scalars))}) -> {first.type}",
+            ssa[1:],
+        )
+        return [
+            Value(ssa, first.type, first.shape, first.bytes, first.traffic, first.storage, first.dynamic),
+            *inputs[1:],
+        ]
 
     def _fly(self, node, result, inputs, dests, future, c) -> None:
         """Remembers the future under the storages of its results. In place, they are the destinations'; what is sent
@@ -138,10 +154,16 @@ class CollectiveImports:
         """Of each all-to-all: its input, and its splits in both directions."""
         found = []
         for node in self.graph.nodes:
-            if node.op == "call_function" and (spec := operators.spec_of(node)).start is not None and (
-                    spec.start.kind == "all_to_all"):
-                splits = [s for a in ("input_split_sizes", "output_split_sizes")
-                          for s in operators.argument(node, spec, a, ())]
+            if (
+                node.op == "call_function"
+                and (spec := operators.spec_of(node)).start is not None
+                and (spec.start.kind == "all_to_all")
+            ):
+                splits = [
+                    s
+                    for a in ("input_split_sizes", "output_split_sizes")
+                    for s in operators.argument(node, spec, a, ())
+                ]
                 splits = [s.meta.get("val") if isinstance(s, fx.Node) else s for s in splits]
                 found.append((node.args[0].meta["val"], splits))
         return found
@@ -177,13 +199,21 @@ class CollectiveImports:
         known = self.indices.get(value.ssa)
         if known is None:
             known = self.indices[value.ssa] = f"%commsched_index_{self._number()}"
-            self.printer.operation(known[1:], 1, 'comm.compute "commsched.index"', f"({value.ssa})", "",
-                                   ["comm.cost = #comm.cost<time = 0>"], "(i64) -> index", known[1:])
+            self.printer.operation(
+                known[1:],
+                1,
+                'comm.compute "commsched.index"',
+                f"({value.ssa})",
+                "",
+                ["comm.cost = #comm.cost<time = 0>"],
+                "(i64) -> index",
+                known[1:],
+            )
         return known
 
     def _sample(self, node: fx.Node, spec: operators.Spec, inputs: list[Value], results: list[Value]) -> None:
         if inputs and len(inputs) == 1:
-            element = inputs[0].type[inputs[0].type.rfind("x") + 1:-1].removeprefix("tensor<")
+            element = inputs[0].type[inputs[0].type.rfind("x") + 1 : -1].removeprefix("tensor<")
             size = max(inputs[0].bytes, sum(v.bytes for v in results))
             self.samples.setdefault((spec.start.kind, self._group(node, spec)[1:], element), []).append((node, size))
 
@@ -212,8 +242,9 @@ class CollectiveImports:
         _, _, values = self.in_flight[storage]
         landed = None
         for i, v in enumerate(values):
-            w = Value(f"{ssa}#{i}" if len(values) > 1 else ssa, v.type, v.shape, v.bytes, v.traffic, v.storage,
-                      v.dynamic)
+            w = Value(
+                f"{ssa}#{i}" if len(values) > 1 else ssa, v.type, v.shape, v.bytes, v.traffic, v.storage, v.dynamic
+            )
             self.owner.setdefault(v.storage, w)
             self.waited[v.storage] = w
             if v.storage == storage:
@@ -232,8 +263,16 @@ class CollectiveImports:
         future = f"!comm.future<{result.type}>"
         start = f"commsched_start_{self._number()}"
         hints = [f"comm.bytes_hint = array<i64: {result.bytes}>"] if result.dynamic else []
-        self.printer.operation(start, 1, "comm.all_to_all", f" {inputs[0].ssa} on {self._group(node, spec)}",
-                               f" split {shard} concat {gather}", hints, f"({inputs[0].type}) -> {future}", node.name)
+        self.printer.operation(
+            start,
+            1,
+            "comm.all_to_all",
+            f" {inputs[0].ssa} on {self._group(node, spec)}",
+            f" split {shard} concat {gather}",
+            hints,
+            f"({inputs[0].type}) -> {future}",
+            node.name,
+        )
         self.printer.operation(node.name, 1, "comm.wait", f" %{start}", "", hints, future, node.name)
         self.values[node] = result
         self.own([result])

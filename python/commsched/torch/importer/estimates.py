@@ -53,7 +53,9 @@ def sampled_tables(importer: Importer) -> list[dict]:
         warnings.warn(
             f"CommSched: runtime_estimation says {own / NS_PER_MS:.4g} ms of {node.name} but {curve / NS_PER_MS:.4g} ms when it "
             "is asked with override_bytes for the same size; collectives are taken to cost what it says of the nodes, and "
-            "merged ones what lies between", stacklevel=2)
+            "merged ones what lies between",
+            stacklevel=2,
+        )
     return tables
 
 
@@ -98,7 +100,11 @@ def _through(known: list) -> list[dict]:
     for bytes_, ns, _ in known:
         own[bytes_] = floor = max(floor, ns)
     largest = max(own)
-    points = {SAMPLED_BYTES[0]: own[min(own)], **own, SAMPLED_BYTES[-1]: round(own[largest] * SAMPLED_BYTES[-1] / largest)}
+    points = {
+        SAMPLED_BYTES[0]: own[min(own)],
+        **own,
+        SAMPLED_BYTES[-1]: round(own[largest] * SAMPLED_BYTES[-1] / largest),
+    }
     return [{"bytes": b, "ns": points[b]} for b in sorted(points) if b >= min(own) or b == SAMPLED_BYTES[0]]
 
 

@@ -15,9 +15,15 @@ from .graph import Importer, donated_placeholders
 MOST_REFUSED = 16
 
 
-def import_graph(graph: fx.Graph, *, runtime_estimation: Estimation | None = None, donated="auto",
-                 name: str = "main", opaque: dict[str, str] | None = None,
-                 fused: bool = False) -> tuple[str, Importer]:
+def import_graph(
+    graph: fx.Graph,
+    *,
+    runtime_estimation: Estimation | None = None,
+    donated="auto",
+    name: str = "main",
+    opaque: dict[str, str] | None = None,
+    fused: bool = False,
+) -> tuple[str, Importer]:
     """The module's text, and the importer, which knows the groups and which node to ask about which collective. The nodes
     `opaque` are imported as operations of which nothing is known; with `fused`, what Inductor fuses is one operation."""
     world = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
@@ -54,8 +60,9 @@ def _culprit(importer: Importer) -> str | None:
     return None
 
 
-def export_mlir(gm: fx.GraphModule | fx.Graph, *, runtime_estimation: Estimation | None = None, donated="auto",
-                name: str = "main") -> str:
+def export_mlir(
+    gm: fx.GraphModule | fx.Graph, *, runtime_estimation: Estimation | None = None, donated="auto", name: str = "main"
+) -> str:
     """The post-AOT graph `gm`, which must have fake-tensor metadata, as the text of an MLIR module.
 
     Args:

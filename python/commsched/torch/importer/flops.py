@@ -38,18 +38,29 @@ def _attention(matmuls: int):
 # Forward: q x k and p x v. Backward: those again but p x v, and the gradients of q, k, v, p: five products.
 _FORWARD, _BACKWARD = _attention(2), _attention(5)
 # By name: which of the tensor arguments is q; k and v follow it.
-ATTENTION_FORWARD = {
-    name: 0 for name in ("_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_flash_attention",
-                         "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention",
-                         "_scaled_dot_product_fused_attention_overrideable", "_scaled_dot_product_attention_math",
-                         "flex_attention")}
+ATTENTION_FORWARD = dict.fromkeys(
+    (
+        "_scaled_dot_product_flash_attention_for_cpu",
+        "_scaled_dot_product_flash_attention",
+        "_scaled_dot_product_efficient_attention",
+        "_scaled_dot_product_cudnn_attention",
+        "_scaled_dot_product_fused_attention_overrideable",
+        "_scaled_dot_product_attention_math",
+        "flex_attention",
+    ),
+    0,
+)
 # Of all but flex attention, the gradient of the output comes first.
-ATTENTION_BACKWARD = {
-    name: 1 for name in ("_scaled_dot_product_flash_attention_for_cpu_backward",
-                         "_scaled_dot_product_flash_attention_backward",
-                         "_scaled_dot_product_efficient_attention_backward",
-                         "_scaled_dot_product_cudnn_attention_backward",
-                         "_scaled_dot_product_fused_attention_overrideable_backward")} | {"flex_attention_backward": 0}
+ATTENTION_BACKWARD = dict.fromkeys(
+    (
+        "_scaled_dot_product_flash_attention_for_cpu_backward",
+        "_scaled_dot_product_flash_attention_backward",
+        "_scaled_dot_product_efficient_attention_backward",
+        "_scaled_dot_product_cudnn_attention_backward",
+        "_scaled_dot_product_fused_attention_overrideable_backward",
+    ),
+    1,
+) | {"flex_attention_backward": 0}
 # Products of which the groups share a dimension.
 GROUPED = {"_grouped_mm", "_scaled_grouped_mm", "_scaled_grouped_mm_v2"}
 # Read rows of their first tensor argument, not all of it.
@@ -57,8 +68,18 @@ GATHERING = {"embedding", "index_select", "gather", "index", "_unsafe_index", "t
 # Write their first tensor argument without reading it.
 OVERWRITING = {"copy_", "fill_", "zero_"}
 # Allocate without touching memory.
-UNTOUCHED = {"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted", "sym_size",
-             "sym_stride", "sym_numel", "sym_storage_offset"}
+UNTOUCHED = {
+    "empty",
+    "empty_like",
+    "new_empty",
+    "empty_strided",
+    "new_empty_strided",
+    "empty_permuted",
+    "sym_size",
+    "sym_stride",
+    "sym_numel",
+    "sym_storage_offset",
+}
 
 
 def node_flops(packet, name: str, shapes: list[tuple[int, ...]], node) -> int:
@@ -76,7 +97,7 @@ def node_flops(packet, name: str, shapes: list[tuple[int, ...]], node) -> int:
         return _grouped(shapes[0], shapes[1])
     if name in ATTENTION_FORWARD or name in ATTENTION_BACKWARD:
         formula, at = (_FORWARD, 0) if name in ATTENTION_FORWARD else (_BACKWARD, ATTENTION_BACKWARD[name])
-        return round(formula(*shapes[at:at + 3]) * (1 - _sparsity(node)))
+        return round(formula(*shapes[at : at + 3]) * (1 - _sparsity(node)))
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: n.meta.get("val"))
     try:
         return hint(flop_registry[packet](*args, **kwargs, out_val=node.meta["val"]))
@@ -85,8 +106,11 @@ def node_flops(packet, name: str, shapes: list[tuple[int, ...]], node) -> int:
             raise
         if name not in _unknown:
             _unknown.add(name)
-            warnings.warn(f"CommSched: PyTorch's count of floating-point operations does not know a call of {name}, which "
-                          f"counts by its bytes: {type(error).__name__}: {error}", stacklevel=2)
+            warnings.warn(
+                f"CommSched: PyTorch's count of floating-point operations does not know a call of {name}, which "
+                f"counts by its bytes: {type(error).__name__}: {error}",
+                stacklevel=2,
+            )
         return 0
 
 
@@ -105,5 +129,10 @@ def _sparsity(node) -> float:
 
 
 def has_formula(packet, name: str) -> bool:
-    return (name in ("mm", "bmm", "addmm") or name in ATTENTION_FORWARD or name in ATTENTION_BACKWARD
-            or name in GROUPED or packet in flop_registry)
+    return (
+        name in ("mm", "bmm", "addmm")
+        or name in ATTENTION_FORWARD
+        or name in ATTENTION_BACKWARD
+        or name in GROUPED
+        or packet in flop_registry
+    )

@@ -29,13 +29,23 @@ class FsdpImports:
         result = self.bind(node, f"%{node.name}", node.meta["val"])
         values = flat_values(result)
         ranks = len(self.group_ranks[group[1:].strip('"')])
-        if len(values) != 2 or values[0].shape != (sum(math.prod(v.shape) for v in inputs),) or any(
-                v.storage != dests[0].storage for v in values) or dests[0].shape[0] != ranks * values[0].shape[0]:
+        if (
+            len(values) != 2
+            or values[0].shape != (sum(math.prod(v.shape) for v in inputs),)
+            or any(v.storage != dests[0].storage for v in values)
+            or dests[0].shape[0] != ranks * values[0].shape[0]
+        ):
             return False
         self.printer.operation(
-            node.name, 2, "comm.fsdp.all_gather_copy_in",
-            f" {_names(inputs)} into {dests[0].ssa} : {dests[0].type} on {group}", "", self._estimated(node),
-            f"({_types(inputs)}) -> ({values[0].type}, {values[1].type})", node.name)
+            node.name,
+            2,
+            "comm.fsdp.all_gather_copy_in",
+            f" {_names(inputs)} into {dests[0].ssa} : {dests[0].type} on {group}",
+            "",
+            self._estimated(node),
+            f"({_types(inputs)}) -> ({values[0].type}, {values[1].type})",
+            node.name,
+        )
         self.values[node] = result
         return True
 
@@ -57,16 +67,25 @@ class FsdpImports:
             return False
         source, dests = self.operands(node, [source])[0], self.operands(node, nodes_in(out))
         rows = source.shape[0] if len(source.shape) == 2 else 1
-        if dim != len(source.shape) - 1 or not _static([source, *dests]) or len(dests) != len(sizes) or any(
-                math.prod(d.shape) != rows * s for d, s in zip(dests, sizes)):
+        if (
+            dim != len(source.shape) - 1
+            or not _static([source, *dests])
+            or len(dests) != len(sizes)
+            or any(math.prod(d.shape) != rows * s for d, s in zip(dests, sizes))
+        ):
             return False
         flat = self._flat(source, node.name)
         types = _types(dests)
         self.printer.operation(
-            f"commsched_pieces_{self._number()}", len(dests), "comm.fsdp.split_with_sizes_copy",
-            f" {flat.ssa} into {_names(dests)} : {types} sizes [{', '.join(map(str, sizes))}]", "",
+            f"commsched_pieces_{self._number()}",
+            len(dests),
+            "comm.fsdp.split_with_sizes_copy",
+            f" {flat.ssa} into {_names(dests)} : {types} sizes [{', '.join(map(str, sizes))}]",
+            "",
             self._estimated(node),
-            f"({flat.type}) -> {types if len(dests) == 1 else f'({types})'}", node.name)
+            f"({flat.type}) -> {types if len(dests) == 1 else f'({types})'}",
+            node.name,
+        )
         return True
 
     def _chunk_cat(self, node: fx.Node, spec: operators.Spec) -> bool:
@@ -76,40 +95,70 @@ class FsdpImports:
         if dim != 0 or type(chunks) is not int or len(dests) != 1 or not _static(inputs + dests):
             return False
         if any(not v.shape for v in inputs) or math.prod(dests[0].shape) != sum(
-                -(-v.shape[0] // chunks) * chunks * math.prod(v.shape[1:]) for v in inputs):
+            -(-v.shape[0] // chunks) * chunks * math.prod(v.shape[1:]) for v in inputs
+        ):
             return False
         flat = self._flat(dests[0], node.name)
         self.printer.operation(
-            f"commsched_pieces_{self._number()}", 1, "comm.fsdp.chunk_cat",
-            f" {_names(inputs)} into {flat.ssa} : {flat.type} chunks {chunks}", "", self._estimated(node),
-            f"({_types(inputs)}) -> {flat.type}", node.name)
+            f"commsched_pieces_{self._number()}",
+            1,
+            "comm.fsdp.chunk_cat",
+            f" {_names(inputs)} into {flat.ssa} : {flat.type} chunks {chunks}",
+            "",
+            self._estimated(node),
+            f"({_types(inputs)}) -> {flat.type}",
+            node.name,
+        )
         return True
 
     def _fsdp_copy(self, node: fx.Node, spec: operators.Spec) -> bool:
         dest, source = self.operands(node, [node.args[0]])[0], self.operands(node, [node.args[1]])[0]
         if dest.type != source.type:
             return False
-        self.printer.operation(None, 0, "comm.fsdp.copy", f" {source.ssa} into {dest.ssa}", "", self._estimated(node),
-                               f"{source.type} into {dest.type}", node.name)
+        self.printer.operation(
+            None,
+            0,
+            "comm.fsdp.copy",
+            f" {source.ssa} into {dest.ssa}",
+            "",
+            self._estimated(node),
+            f"{source.type} into {dest.type}",
+            node.name,
+        )
         return True
 
     def _resize_storage(self, node: fx.Node, spec: operators.Spec) -> bool:
         size = node.args[1].meta["val"] if isinstance(node.args[1], fx.Node) else node.args[1]
         value = self.operands(node, [node.args[0]])[0]
-        self.printer.operation(None, 0, "comm.resize_storage", f" {value.ssa} to {hint(size)}", "", [], value.type,
-                               node.name)
+        self.printer.operation(
+            None, 0, "comm.resize_storage", f" {value.ssa} to {hint(size)}", "", [], value.type, node.name
+        )
         return True
 
     def _flat(self, value: Value, location: str) -> Value:
         """`value` with one dimension."""
         if len(value.shape) == 1:
             return value
-        element = value.type[value.type.rfind("x") + 1:-1]
+        element = value.type[value.type.rfind("x") + 1 : -1]
         number = math.prod(value.shape)
-        flat = Value(f"%commsched_flat_{self._number()}", f"tensor<{number}x{element}>", (number,), value.bytes,
-                     value.traffic, value.storage)
-        self.printer.operation(flat.ssa[1:], 1, 'comm.compute "view"', f"({value.ssa})", " aliases [0]", [],
-                               f"({value.type}) -> {flat.type}", location)
+        flat = Value(
+            f"%commsched_flat_{self._number()}",
+            f"tensor<{number}x{element}>",
+            (number,),
+            value.bytes,
+            value.traffic,
+            value.storage,
+        )
+        self.printer.operation(
+            flat.ssa[1:],
+            1,
+            'comm.compute "view"',
+            f"({value.ssa})",
+            " aliases [0]",
+            [],
+            f"({value.type}) -> {flat.type}",
+            location,
+        )
         return flat
 
     def _estimated(self, node: fx.Node) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from typing import Callable
+from collections.abc import Callable
 
 import torch
 import torch.fx as fx
@@ -53,8 +53,9 @@ def _loops(node: fx.Node) -> bool:
     if not is_fusible_node(node) or not _single_tensor(node):
         return False
     device = node.meta["val"].device
-    return all(i.meta["val"].device == device for i in node.all_input_nodes
-               if isinstance(i.meta.get("val"), torch.Tensor))
+    return all(
+        i.meta["val"].device == device for i in node.all_input_nodes if isinstance(i.meta.get("val"), torch.Tensor)
+    )
 
 
 def find_regions(graph: fx.Graph, stays_alone: Callable[[fx.Node], bool]) -> dict[fx.Node, Region]:

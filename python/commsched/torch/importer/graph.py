@@ -9,7 +9,7 @@ operations of the same location. What an operation may not be moved across is no
 from __future__ import annotations
 
 import operator
-from typing import Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 import torch.fx as fx
@@ -45,8 +45,16 @@ def donated_placeholders(graph: fx.Graph, donated) -> set[str]:
 class Importer(CollectiveImports, FsdpImports, RegionImports):
     """Walks one graph. `run` returns the module's text. `fused`: nodes that Inductor fuses become one operation."""
 
-    def __init__(self, graph: fx.Graph, name: str, donated: set[str], estimation: Estimation | None, world: int,
-                 opaque: dict[str, str] | None = None, fused: bool = False):
+    def __init__(
+        self,
+        graph: fx.Graph,
+        name: str,
+        donated: set[str],
+        estimation: Estimation | None,
+        world: int,
+        opaque: dict[str, str] | None = None,
+        fused: bool = False,
+    ):
         self.graph, self.printer, self.donated = graph, Printer(name), donated
         self.estimation, self.world = estimation, world
         self.values: dict[fx.Node, Value | list] = {}
@@ -188,8 +196,12 @@ class Importer(CollectiveImports, FsdpImports, RegionImports):
     def _getitem(self, node: fx.Node) -> None:
         source, index = node.args
         value = self.values.get(source)
-        if isinstance(value, list) and isinstance(index, int) and index < len(value) or (
-                isinstance(value, dict) and index in value):
+        if (
+            isinstance(value, list)
+            and isinstance(index, int)
+            and index < len(value)
+            or (isinstance(value, dict) and index in value)
+        ):
             value = self.values[node] = value[index]
             # An element is nothing to do. If the caller says otherwise, it is to be done here.
             if type(value) is Value and value.storage and not value.waitable and self._estimated_ns([node]):
@@ -206,8 +218,16 @@ class Importer(CollectiveImports, FsdpImports, RegionImports):
         self.values[node] = value
         other = self.owner.get(value.storage) if value.storage else None
         if other is not None:  # a second view of a storage that came in already
-            self.printer.operation(node.name, 1, 'comm.compute "view"', f"({other.ssa})", " aliases [0]", [],
-                                   f"({other.type}) -> {value.type}", node.name)
+            self.printer.operation(
+                node.name,
+                1,
+                'comm.compute "view"',
+                f"({other.ssa})",
+                " aliases [0]",
+                [],
+                f"({other.type}) -> {value.type}",
+                node.name,
+            )
             return
         type_ = value.type
         if in_flight and value.storage:
@@ -216,8 +236,9 @@ class Importer(CollectiveImports, FsdpImports, RegionImports):
             value.waitable = True
         else:
             self.own([value])
-        self.printer.argument(ssa, type_, node.name, origin, node.name in self.donated,
-                              value.bytes if value.dynamic else None)
+        self.printer.argument(
+            ssa, type_, node.name, origin, node.name in self.donated, value.bytes if value.dynamic else None
+        )
 
     def _constant(self, node: fx.Node) -> None:
         """A tensor held by the module: an argument that lives throughout. Subgraphs have no value."""
@@ -245,12 +266,19 @@ class Importer(CollectiveImports, FsdpImports, RegionImports):
         self.printer.result_types = [t for _, t in results]
         names = ", ".join(n for n, _ in results)
         types = ", ".join(t for _, t in results)
-        self.printer.lines.append(f"    return {names} : {types} loc(\"output\")" if results else "    return loc(\"output\")")
+        self.printer.lines.append(
+            f'    return {names} : {types} loc("output")' if results else '    return loc("output")'
+        )
 
     # ------------------------------------------------------------------ computation
 
-    def _compute(self, node: fx.Node, spec: operators.Spec, sources: list[fx.Node] | None = None,
-                 parts: Sequence[fx.Node] | None = None) -> None:
+    def _compute(
+        self,
+        node: fx.Node,
+        spec: operators.Spec,
+        sources: list[fx.Node] | None = None,
+        parts: Sequence[fx.Node] | None = None,
+    ) -> None:
         """A node as an opaque operation. With `sources`, it does the work of several nodes, and reads those."""
         if sources is not None and spec.mutated:
             sources = [node.args[0], *sources]
@@ -282,8 +310,16 @@ class Importer(CollectiveImports, FsdpImports, RegionImports):
             clauses += " side_effects"
         types = f"({', '.join([v.type for v in inputs])}) -> {_result_types(results)}"
         name = f"{spec.name}{_device_change(val, inputs, node)}"
-        self.printer.operation(node.name, len(results), f'comm.compute "{name}"',
-                               f"({', '.join([v.ssa for v in inputs])})", clauses, attrs, types, [n.name for n in parts] if parts else node.name)
+        self.printer.operation(
+            node.name,
+            len(results),
+            f'comm.compute "{name}"',
+            f"({', '.join([v.ssa for v in inputs])})",
+            clauses,
+            attrs,
+            types,
+            [n.name for n in parts] if parts else node.name,
+        )
         self.values[node] = result
         self.own(results)
 
@@ -312,8 +348,11 @@ class Importer(CollectiveImports, FsdpImports, RegionImports):
             return [i for i, v in enumerate(inputs) if v.storage]
         storages = set()
         for where in spec.mutated:
-            arg = node.kwargs.get(where) if isinstance(where, str) else (
-                node.args[where] if where < len(node.args) else None)
+            arg = (
+                node.kwargs.get(where)
+                if isinstance(where, str)
+                else (node.args[where] if where < len(node.args) else None)
+            )
             for n in nodes_in(arg):
                 storages.update(v.storage for v in flat_values(self.values.get(n)) if v.storage)
         return [i for i, v in enumerate(inputs) if v.storage in storages]

@@ -7,7 +7,7 @@ nothing of FX. Every operation keeps the name of its node as its location.
 from __future__ import annotations
 
 import re
-from typing import Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 _LOCATION = re.compile(r' loc\((?:"[^"]*"|fused\[[^\]]*\])\)$')
 _PLAIN = re.compile(r"^[A-Za-z_][A-Za-z0-9_$.]*$")
@@ -15,8 +15,14 @@ _PLAIN = re.compile(r"^[A-Za-z_][A-Za-z0-9_$.]*$")
 
 def quoted(text: str) -> str:
     """`text` as an MLIR string literal."""
-    return '"' + "".join(c if c.isprintable() and c not in '"\\' and ord(c) < 128
-                         else "".join(f"\\{b:02X}" for b in c.encode()) for c in text) + '"'
+    return (
+        '"'
+        + "".join(
+            c if c.isprintable() and c not in '"\\' and ord(c) < 128 else "".join(f"\\{b:02X}" for b in c.encode())
+            for c in text
+        )
+        + '"'
+    )
 
 
 def symbol(text: str) -> str:
@@ -40,7 +46,7 @@ def groups_attribute(ranks: Sequence[int], world: int) -> str:
     own = set(ranks)
     rest = [r for r in range(world) if r not in own]
     if len(rest) % size == 0 and world == size + len(rest) and world <= 4096:
-        groups = [list(ranks)] + [rest[i:i + size] for i in range(0, len(rest), size)]
+        groups = [list(ranks)] + [rest[i : i + size] for i in range(0, len(rest), size)]
         return "#comm.ranks<[" + ", ".join("[" + ", ".join(map(str, g)) + "]" for g in groups) + "]>"
     return f"#comm.iota<[1, {size}]>"
 
@@ -53,7 +59,8 @@ def _grid(ranks: Sequence[int]) -> list[tuple[int, int]] | None:
     while span < len(offsets):
         stride, extent = offsets[span], 1
         while (extent + 1) * span <= len(offsets) and all(
-                offsets[extent * span + i] == extent * stride + offsets[i] for i in range(span)):
+            offsets[extent * span + i] == extent * stride + offsets[i] for i in range(span)
+        ):
             extent += 1
         if extent == 1 or len(offsets) % (extent * span) or stride <= 0:
             return None
@@ -113,18 +120,29 @@ class Printer:
 
     def argument(self, ssa: str, type_: str, node: str, origin: str | None, donated: bool, hint: int | None) -> None:
         """A function argument; `origin` is what the framework calls it (a parameter's path)."""
-        attrs = (["comm.donated"] if donated else []) + ([f"comm.bytes_hint = {hint} : i64"] if hint is not None else [])
+        attrs = (["comm.donated"] if donated else []) + (
+            [f"comm.bytes_hint = {hint} : i64"] if hint is not None else []
+        )
         attr = f" {{{', '.join(attrs)}}}" if attrs else ""
         child = f"({quoted(origin)})" if origin else ""
         self.arguments.append(f"{ssa}: {type_}{attr} loc({quoted(node)}{child})")
 
-    def operation(self, ssa: str | None, count: int, opcode: str, operands: Iterable[str], clauses: str,
-                  attrs: list[str], types: str, node: str | Sequence[str]) -> None:
+    def operation(
+        self,
+        ssa: str | None,
+        count: int,
+        opcode: str,
+        operands: Iterable[str],
+        clauses: str,
+        attrs: list[str],
+        types: str,
+        node: str | Sequence[str],
+    ) -> None:
         """`%ssa:count = opcode(operands) clauses {attrs} : types loc(node)`; several nodes for what does their work."""
         place = f'"{node}"' if isinstance(node, str) else "fused[" + ", ".join(f'"{n}"' for n in node) + "]"
         left = "" if not count else f"%{ssa} = " if count == 1 else f"%{ssa}:{count} = "
         attr = f" {{{', '.join(attrs)}}}" if attrs else ""
-        self.lines.append(f'    {left}{opcode}{operands}{clauses}{attr} : {types} loc({place})')
+        self.lines.append(f"    {left}{opcode}{operands}{clauses}{attr} : {types} loc({place})")
         self.origins.append(self.current)
 
     def cut(self, length: int) -> None:
@@ -141,6 +159,5 @@ class Printer:
         lines = self.lines if locations else [_LOCATION.sub("", line) for line in self.lines]
         results = ", ".join(self.result_types)
         arrow = f" -> ({results})" if self.result_types else ""
-        head = ["module {", *self.groups,
-                f"  func.func {symbol(self.name)}({', '.join(self.arguments)}){arrow} {{"]
+        head = ["module {", *self.groups, f"  func.func {symbol(self.name)}({', '.join(self.arguments)}){arrow} {{"]
         return "\n".join(head + lines + [f"  }} loc({quoted(self.name)})", "} loc(unknown)", ""])

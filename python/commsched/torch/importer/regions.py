@@ -38,8 +38,12 @@ class RegionImports:
         stack = [r for n in node.all_input_nodes if (r := self.regions.get(n)) is not None and not r.done]
         while stack:
             region = stack[-1]
-            pending = [r for m in region.members for n in m.all_input_nodes
-                       if (r := self.regions.get(n)) is not None and r is not region and not r.done]
+            pending = [
+                r
+                for m in region.members
+                for n in m.all_input_nodes
+                if (r := self.regions.get(n)) is not None and r is not region and not r.done
+            ]
             if pending:
                 stack.extend(pending)
                 continue
@@ -54,12 +58,21 @@ class RegionImports:
         inputs = self.operands(region.members[0], sources)
         count, first = len(region.results), region.computed[-1]
         ssa = self.printer.current = first.name
-        results = [self.bind(n, f"%{ssa}#{i}" if count > 1 else f"%{ssa}", n.meta["val"]) for i, n in enumerate(region.results)]
+        results = [
+            self.bind(n, f"%{ssa}#{i}" if count > 1 else f"%{ssa}", n.meta["val"]) for i, n in enumerate(region.results)
+        ]
         types = results[0].type if count == 1 else f"({', '.join(v.type for v in results)})"
         attrs = [f"comm.cost = {self._region_cost(region, inside, results)}"]
         self.printer.operation(
-            ssa, count, 'comm.compute "fused"', f"({', '.join(v.ssa for v in inputs)})", "", attrs,
-            f"({', '.join(v.type for v in inputs)}) -> {types}", [n.name for n in region.members])
+            ssa,
+            count,
+            'comm.compute "fused"',
+            f"({', '.join(v.ssa for v in inputs)})",
+            "",
+            attrs,
+            f"({', '.join(v.type for v in inputs)}) -> {types}",
+            [n.name for n in region.members],
+        )
         self.values.update(zip(region.results, results))
         self.own(results)
         for view in region.views:

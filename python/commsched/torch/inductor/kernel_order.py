@@ -10,7 +10,7 @@ allow. That changes neither the order in which collectives start nor the peak, a
 
 from __future__ import annotations
 
-from typing import Sequence
+from collections.abc import Sequence
 
 import torch
 from torch._inductor import ir
@@ -46,10 +46,14 @@ def kept_dependences(snodes) -> dict:
             other = owner.get(dep.name)
             if other is None or other is s:
                 continue
-            chained = getattr(dep, "is_fake", False) and contains_collective(s) and (
-                contains_collective(other) or is_wait(other.node))
+            chained = (
+                getattr(dep, "is_fake", False)
+                and contains_collective(s)
+                and (contains_collective(other) or is_wait(other.node))
+            )
             if chained and not written.intersection(
-                    real_name(d.name) for d in other.read_writes.reads | other.read_writes.writes):
+                real_name(d.name) for d in other.read_writes.reads | other.read_writes.writes
+            ):
                 continue
             before.add(other)
         result[s] = before
@@ -60,15 +64,23 @@ def is_kernel(s) -> bool:
     """Whether a node is computation: no communication, and not merely a name for memory."""
     from torch._inductor.scheduler import NopKernelSchedulerNode
 
-    return not (contains_collective(s) or is_wait(s.node) or isinstance(s.node, ir.MultiOutput)
-                or isinstance(s, NopKernelSchedulerNode))
+    return not (
+        contains_collective(s)
+        or is_wait(s.node)
+        or isinstance(s.node, ir.MultiOutput)
+        or isinstance(s, NopKernelSchedulerNode)
+    )
 
 
 def _communicates_alone(s) -> bool:
     """Communication that has no wait: nothing that communicates is moved across it."""
     target = getattr(s.node, "op_overload", None)
-    return (isinstance(s.node, ir.FallbackKernel) and isinstance(target, torch._ops.OpOverload)
-            and not contains_collective(s) and Spec(target).hybrid)
+    return (
+        isinstance(s.node, ir.FallbackKernel)
+        and isinstance(target, torch._ops.OpOverload)
+        and not contains_collective(s)
+        and Spec(target).hybrid
+    )
 
 
 def in_flight(order: Sequence) -> list[int]:
@@ -97,8 +109,7 @@ def carried(snodes: Sequence, dependences: dict) -> list:
     at = {node: i for i, node in enumerate(V.graph.module.graph.nodes)}
     positions, last = [], -1
     for s in snodes:
-        mine = [at[o] for leaf in s.get_nodes() if leaf.node is not None
-                for o in leaf.node.get_origins() if o in at]
+        mine = [at[o] for leaf in s.get_nodes() if leaf.node is not None for o in leaf.node.get_origins() if o in at]
         last = max(mine, default=last)  # what comes from no node of the graph follows the one before it
         positions.append(last)
     index = {s: i for i, s in enumerate(snodes)}
@@ -123,8 +134,9 @@ def bound_fusion(snodes: list) -> list:
     mark, starts = None, []
 
     def follow(after, before) -> None:
-        after.add_fake_dep(WeakDep(before.get_outputs()[0].get_name(), mutating_buf=after.get_outputs()[0].get_name(),
-                                   is_fake=True))
+        after.add_fake_dep(
+            WeakDep(before.get_outputs()[0].get_name(), mutating_buf=after.get_outputs()[0].get_name(), is_fake=True)
+        )
 
     for s in order:
         if contains_collective(s):
@@ -164,8 +176,11 @@ class Kernels:
             for leaf in s.get_nodes():
                 if not isinstance(leaf.node, ir.ConcatKernel):
                     continue
-                parts = [b for i in leaf.node.inputs if (b := buffers.get(i.get_name())) is not None
-                         and isinstance(b.node.layout, ir.NonOwningLayout)]
+                parts = [
+                    b
+                    for i in leaf.node.inputs
+                    if (b := buffers.get(i.get_name())) is not None and isinstance(b.node.layout, ir.NonOwningLayout)
+                ]
                 for part in parts:
                     part.mpi_buffer.size_alloc = part.mpi_buffer.size_free = 0
                 whole = buffers[leaf.node.get_name()].mpi_buffer

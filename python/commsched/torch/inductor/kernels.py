@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pathlib
 import tempfile
-from typing import Sequence
+from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
@@ -39,8 +39,9 @@ def measured(order: Sequence, options: Options) -> dict:
     program = Program(KernelImporter(order, options, world).text(), "kernels")
     with tempfile.TemporaryDirectory(prefix="commsched") as folder:
         file = pathlib.Path(folder, "report.json")
-        program.run(f"comm-report{{machine={option_value(options.machine)} report-file={option_value(str(file))} "
-                    "table=false}")
+        program.run(
+            f"comm-report{{machine={option_value(options.machine)} report-file={option_value(str(file))} table=false}}"
+        )
         return function_report(file)
 
 
@@ -68,8 +69,9 @@ class KernelImporter:
             if isinstance(s.node, ir.MultiOutput) and self._element(s):
                 continue  # its kernel has brought its buffer
             self._kernel(s)
-        results = [self.values[n] for n in dict.fromkeys(self._real(n) for n in V.graph.get_output_names())
-                   if n in self.values]
+        results = [
+            self.values[n] for n in dict.fromkeys(self._real(n) for n in V.graph.get_output_names()) if n in self.values
+        ]
         self.printer.result_types = [t for _, t in results]
         names, types = ", ".join(v for v, _ in results), ", ".join(t for _, t in results)
         self.printer.lines.append(f"    return {names} : {types}" if results else "    return")
@@ -89,7 +91,9 @@ class KernelImporter:
 
     def _type(self, name: str) -> str:
         """The flat type of a buffer or graph input."""
-        return self._type_of(V.graph.get_buffer(name) if name not in V.graph.graph_inputs else V.graph.graph_inputs[name])
+        return self._type_of(
+            V.graph.get_buffer(name) if name not in V.graph.graph_inputs else V.graph.graph_inputs[name]
+        )
 
     def _type_of(self, buffer) -> str:
         try:
@@ -136,8 +140,11 @@ class KernelImporter:
         for out in [*s.get_outputs(), *(out for e in elements for out in e.get_outputs())]:
             buffer = out.get_name()
             real = self._real(buffer)
-            source = real if real != buffer and real in self.values else next(
-                (self._real(a) for a in out.get_aliases() if self._real(a) in self.values), None)
+            source = (
+                real
+                if real != buffer and real in self.values
+                else next((self._real(a) for a in out.get_aliases() if self._real(a) in self.values), None)
+            )
             if source is not None and source not in operands:
                 operands.append(source)
             type_ = self._type(real)
@@ -155,8 +162,16 @@ class KernelImporter:
         attrs = [f"comm.cost = {self._cost(s)}"]
         if self._is_barrier(s):
             clauses += " side_effects"
-        self.printer.operation(ssa, len(results), 'comm.compute "kernel"',
-                               f"({', '.join(self.values[n][0] for n in operands)})", clauses, attrs, types, name)
+        self.printer.operation(
+            ssa,
+            len(results),
+            'comm.compute "kernel"',
+            f"({', '.join(self.values[n][0] for n in operands)})",
+            clauses,
+            attrs,
+            types,
+            name,
+        )
         for i, (buffer, type_) in enumerate(results):
             self.values[buffer] = (f"%{ssa}#{i}" if len(results) > 1 else f"%{ssa}", type_)
         self.placed.update(elements)
@@ -175,8 +190,11 @@ class KernelImporter:
             packet, op = o.target.overloadpacket, o.target._schema.name.split("::")[1]
             if not flops.has_formula(packet, op):
                 continue
-            shapes = [tuple(map(hint, a.meta["val"].shape)) for a in o.args
-                      if isinstance(a, fx.Node) and isinstance(a.meta.get("val"), torch.Tensor)]
+            shapes = [
+                tuple(map(hint, a.meta["val"].shape))
+                for a in o.args
+                if isinstance(a, fx.Node) and isinstance(a.meta.get("val"), torch.Tensor)
+            ]
             count += flops.node_flops(packet, op, shapes, o)
             if estimation is not None and (ms := estimation(o)) is not None:
                 ns = (ns or 0) + to_ns(ms)
@@ -239,9 +257,15 @@ class KernelImporter:
         name = s.get_name()
         ssa = _identifier(name)
         self.printer.operation(
-            ssa, 1, f"comm.{spec.start.kind}{prefix}",
-            f" {', '.join(i.ssa for i in inputs)}{into} on {group}", suffix, attrs,
-            f"({', '.join(i.type for i in inputs)}) -> {future}", name)
+            ssa,
+            1,
+            f"comm.{spec.start.kind}{prefix}",
+            f" {', '.join(i.ssa for i in inputs)}{into} on {group}",
+            suffix,
+            attrs,
+            f"({', '.join(i.type for i in inputs)}) -> {future}",
+            name,
+        )
         for b in buffers:
             self.futures[b] = (f"%{ssa}", future, buffers)
         self.futures.setdefault(kernel.get_name(), (f"%{ssa}", future, buffers))
@@ -254,8 +278,9 @@ class KernelImporter:
         if not isinstance(tensor, ir.ReinterpretView) or seen == whole:
             return Value(ssa, whole)
         view = f"%view_{_identifier(unique)}"
-        self.printer.operation(view[1:], 1, 'comm.compute "view"', f"({ssa})", " aliases [0]", [],
-                               f"({whole}) -> {seen}", view[1:])
+        self.printer.operation(
+            view[1:], 1, 'comm.compute "view"', f"({ssa})", " aliases [0]", [], f"({whole}) -> {seen}", view[1:]
+        )
         return Value(view, seen)
 
     def _wait(self, s) -> bool:
@@ -291,7 +316,10 @@ def _call(kernel) -> fx.Node | None:
         args, kwargs = kernel.unflatten_args(kernel.inputs, kernel.constant_args)
     except (AssertionError, AttributeError, TypeError, ValueError):
         return None
-    strip = lambda a: None if isinstance(a, ir.IRNode) else a  # noqa: E731
+
+    def strip(a):
+        return None if isinstance(a, ir.IRNode) else a
+
     args = torch.utils._pytree.tree_map(strip, list(args), is_leaf=lambda a: isinstance(a, ir.IRNode))
     kwargs = {k: strip(v) for k, v in {**kwargs, **kernel.kwargs}.items()}
     graph = fx.Graph()
@@ -308,7 +336,7 @@ def _origin(kernel) -> fx.Node | None:
 
 def _flat_splits(source: str, result: str, ranks: int) -> str:
     """Splits of an all-to-all over flat buffers. Only their sum matters to the scheduler."""
-    sent, received = (int(t[len("tensor<"):t.index("x")]) for t in (source, result))
+    sent, received = (int(t[len("tensor<") : t.index("x")]) for t in (source, result))
     if sent == received and sent % ranks == 0:
         return ""
     zeros = [0] * (ranks - 1)

@@ -31,8 +31,12 @@ _communicating: set[str] = set()
 
 def communicates(graph: fx.Graph) -> bool:
     """Whether a graph holds operators that communicate."""
-    return any(n.op == "call_function" and isinstance(n.target, torch._ops.OpOverload)
-               and n.target.namespace in HYBRID_NAMESPACES for n in graph.nodes)
+    return any(
+        n.op == "call_function"
+        and isinstance(n.target, torch._ops.OpOverload)
+        and n.target.namespace in HYBRID_NAMESPACES
+        for n in graph.nodes
+    )
 
 
 def direction(graph: fx.Graph) -> str:
@@ -148,8 +152,11 @@ def _ordered(snodes: list, slack: float) -> tuple[list, dict]:
 
 def _counts(order: list) -> dict:
     kernels = in_flight(order)
-    return {"kernels": sum(map(is_kernel, order)), "collectives": len(kernels),
-            "adjacent": sum(count == 0 for count in kernels)}
+    return {
+        "kernels": sum(map(is_kernel, order)),
+        "collectives": len(kernels),
+        "adjacent": sum(count == 0 for count in kernels),
+    }
 
 
 def _times(order: list, options: Options, promised: dict) -> dict:
@@ -162,8 +169,11 @@ def _times(order: list, options: Options, promised: dict) -> dict:
         survive("no times are known of the generated code's kernels", error)
         return {}
     names = ("makespan_ns", "exposed_ns")
-    return {name: {**({"promised": promised[name]["after"]} if name in promised else {}),
-                   "after": model[name]["after"]} for name in names if name in model}
+    return {
+        name: {**({"promised": promised[name]["after"]} if name in promised else {}), "after": model[name]["after"]}
+        for name in names
+        if name in model
+    }
 
 
 def _speak(order: list, report: dict) -> None:
@@ -181,8 +191,14 @@ def _speak(order: list, report: dict) -> None:
         final = scheduler.nodes
         same = [s.get_name() for s in final] == names
         kept = report if same else {"direction": report["direction"]}
-        return {**kept, **_counts(final), "place": "code", "holds": True, "as_decided": same,
-                "signature": comparison.hashes(comparison.collective_sequences(final))}
+        return {
+            **kept,
+            **_counts(final),
+            "place": "code",
+            "holds": True,
+            "as_decided": same,
+            "signature": comparison.hashes(comparison.collective_sequences(final)),
+        }
 
     reporting.announce(V.graph.wrapper_code, describe)
     try:
@@ -197,8 +213,10 @@ def _told_if_replaced() -> None:
     from torch._inductor.custom_graph_pass import get_custom_graph_passes
 
     if not any(isinstance(p, GraphPass) for p in get_custom_graph_passes(config.post_grad_custom_post_pass)):
-        reporting.warn_once("a graph was compiled without being scheduled: post_grad_custom_post_pass was set after "
-                            "CommSched was installed. Install it last, and leave auto-bucketing off")
+        reporting.warn_once(
+            "a graph was compiled without being scheduled: post_grad_custom_post_pass was set after "
+            "CommSched was installed. Install it last, and leave auto-bucketing off"
+        )
 
 
 def _nothing_to_schedule(which: str) -> None:
@@ -208,4 +226,5 @@ def _nothing_to_schedule(which: str) -> None:
     reporting.warn_once(
         "a backward graph was compiled on several ranks, and no graph so far holds a collective, so there is nothing to "
         "schedule. fully_shard (FSDP2) and DistributedDataParallel communicate outside of the graphs; shard with DTensors "
-        "that are gathered where they are read, as commsched.torch.sharding.fully_shard_parameters does")
+        "that are gathered where they are read, as commsched.torch.sharding.fully_shard_parameters does"
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import heapq
-from typing import Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 
 @dataclasses.dataclass

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import Any, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -19,8 +20,13 @@ from ..options import Options
 from .passes import FusionBounds, GraphPass, KernelOrder
 
 # PyTorch's own schedulers and bucketing, which would run after ours and change what was decided.
-RIVALS = {"aten_distributed_optimizations.enable_overlap_scheduling": False, "bucket_all_gathers_fx": "none",
-          "bucket_reduce_scatters_fx": "none", "bucket_all_reduces_fx": "none", "reorder_for_compute_comm_overlap": False}
+RIVALS = {
+    "aten_distributed_optimizations.enable_overlap_scheduling": False,
+    "bucket_all_gathers_fx": "none",
+    "bucket_reduce_scatters_fx": "none",
+    "bucket_all_reduces_fx": "none",
+    "reorder_for_compute_comm_overlap": False,
+}
 # What the configuration was before `install`.
 _before: dict[str, Any] | None = None
 
@@ -39,8 +45,9 @@ def config_patches(options: Options) -> dict[str, Any]:
     graph_pass = GraphPass(options)
     rivals = [name for name, off in RIVALS.items() if _config_value(name) != off]
     if rivals:
-        reporting.warn_once(f"PyTorch's own {', '.join(rivals)} would change the schedule, and is turned off where CommSched "
-                            "is on")
+        reporting.warn_once(
+            f"PyTorch's own {', '.join(rivals)} would change the schedule, and is turned off where CommSched is on"
+        )
     return {
         "post_grad_custom_post_pass": [*before, graph_pass] if before else graph_pass,
         "_pre_fusion_custom_pass": FusionBounds(options, _earlier(config._pre_fusion_custom_pass)),
@@ -72,12 +79,21 @@ def _earlier(scheduler_pass):
     return scheduler_pass.earlier if isinstance(scheduler_pass, (FusionBounds, KernelOrder)) else scheduler_pass
 
 
-def inductor_options(*, machine: str = "h100-sxm", memory_budget_ratio: float = 0.0,
-                     memory_limit_bytes: int | None = None, bucketing: bool = True, bucket_cap_bytes: int | None = None,
-                     collective_order: str = "free", effort: int | None = None, solver: str = "schedule",
-                     passes: Sequence[str] = (), donated: str | Sequence[str] = "auto",
-                     runtime_estimation: Callable[..., float | None] | None = None,
-                     mode: str | None = None) -> dict[str, Any]:
+def inductor_options(
+    *,
+    machine: str = "h100-sxm",
+    memory_budget_ratio: float = 0.0,
+    memory_limit_bytes: int | None = None,
+    bucketing: bool = True,
+    bucket_cap_bytes: int | None = None,
+    collective_order: str = "free",
+    effort: int | None = None,
+    solver: str = "schedule",
+    passes: Sequence[str] = (),
+    donated: str | Sequence[str] = "auto",
+    runtime_estimation: Callable[..., float | None] | None = None,
+    mode: str | None = None,
+) -> dict[str, Any]:
     """Options that have `torch.compile` schedule the function's collectives:
 
         step = torch.compile(step, options=ct.inductor_options(machine="h100-sxm"))
@@ -94,11 +110,20 @@ def inductor_options(*, machine: str = "h100-sxm", memory_budget_ratio: float = 
 
 
 @contextlib.contextmanager
-def enabled(*, machine: str = "h100-sxm", memory_budget_ratio: float = 0.0, memory_limit_bytes: int | None = None,
-            bucketing: bool = True, bucket_cap_bytes: int | None = None, collective_order: str = "free",
-            effort: int | None = None, solver: str = "schedule", passes: Sequence[str] = (),
-            donated: str | Sequence[str] = "auto",
-            runtime_estimation: Callable[..., float | None] | None = None) -> Iterator[None]:
+def enabled(
+    *,
+    machine: str = "h100-sxm",
+    memory_budget_ratio: float = 0.0,
+    memory_limit_bytes: int | None = None,
+    bucketing: bool = True,
+    bucket_cap_bytes: int | None = None,
+    collective_order: str = "free",
+    effort: int | None = None,
+    solver: str = "schedule",
+    passes: Sequence[str] = (),
+    donated: str | Sequence[str] = "auto",
+    runtime_estimation: Callable[..., float | None] | None = None,
+) -> Iterator[None]:
     """What is compiled in this block, or by a `torch.compile` called in it, is scheduled by CommSched.
 
     Takes the options of `schedule_overlap`. A `torch.compile` with another backend cannot be reached, which is said; nor
@@ -117,7 +142,8 @@ def enabled(*, machine: str = "h100-sxm", memory_budget_ratio: float = 0.0, memo
         elif backend != "commsched":
             reporting.warn_once(
                 f"torch.compile(backend={getattr(backend, '__name__', backend)!r}) in `enabled` is not scheduled unless it "
-                "compiles in this block; commsched.torch.install() reaches every backend that ends in Inductor")
+                "compiles in this block; commsched.torch.install() reaches every backend that ends in Inductor"
+            )
         return original(model, backend=backend, options=options, mode=mode, **rest)
 
     torch.compile = compile
@@ -128,11 +154,20 @@ def enabled(*, machine: str = "h100-sxm", memory_budget_ratio: float = 0.0, memo
         torch.compile = original
 
 
-def install(*, machine: str = "h100-sxm", memory_budget_ratio: float = 0.0, memory_limit_bytes: int | None = None,
-            bucketing: bool = True, bucket_cap_bytes: int | None = None, collective_order: str = "free",
-            effort: int | None = None, solver: str = "schedule", passes: Sequence[str] = (),
-            donated: str | Sequence[str] = "auto",
-            runtime_estimation: Callable[..., float | None] | None = None) -> None:
+def install(
+    *,
+    machine: str = "h100-sxm",
+    memory_budget_ratio: float = 0.0,
+    memory_limit_bytes: int | None = None,
+    bucketing: bool = True,
+    bucket_cap_bytes: int | None = None,
+    collective_order: str = "free",
+    effort: int | None = None,
+    solver: str = "schedule",
+    passes: Sequence[str] = (),
+    donated: str | Sequence[str] = "auto",
+    runtime_estimation: Callable[..., float | None] | None = None,
+) -> None:
     """Makes CommSched the overlap scheduler of every later compilation. Takes the options of `schedule_overlap`. A second
     call replaces the first."""
     global _before
@@ -166,7 +201,9 @@ def backend(gm: fx.GraphModule, example_inputs, *, mode: str | None = None, opti
     options, known = options or {}, config.get_config_copy()
     unknown = [k for k in options if k not in names and k.replace("-", "_") not in known]
     if unknown:
-        raise ValueError(f"{unknown[0]!r} is neither an option of CommSched ({', '.join(sorted(names))}) nor of Inductor")
+        raise ValueError(
+            f"{unknown[0]!r} is neither an option of CommSched ({', '.join(sorted(names))}) nor of Inductor"
+        )
     patches = config_patches(Options(**{k: v for k, v in options.items() if k in names}))
     of_inductor = {k.replace("-", "_"): v for k, v in options.items() if k not in names}
     of_mode = torch._inductor.list_mode_options(mode) if mode else {}

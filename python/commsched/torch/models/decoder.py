@@ -41,12 +41,26 @@ CONFIGS = {
         ModelConfig("llama3-8b", 32, 4096, 32, 8, 14336, 128256, 8192),
         ModelConfig("llama3-70b", 80, 8192, 64, 8, 28672, 128256, 8192),
         # DeepSeekMoE 16B: 64 routed experts of 1408, 6 of them active, 2 shared; the first layer is dense.
-        ModelConfig("moe-16b", 28, 2048, 16, 16, 10944, 102400, 4096, experts=64, shared_experts=2, top_k=6,
-                    expert_ffn=1408, dense_layers=1),
+        ModelConfig(
+            "moe-16b",
+            28,
+            2048,
+            16,
+            16,
+            10944,
+            102400,
+            4096,
+            experts=64,
+            shared_experts=2,
+            top_k=6,
+            expert_ffn=1408,
+            dense_layers=1,
+        ),
         # Small enough to run for real on a laptop's CPU: tests and documentation use it.
         ModelConfig("tiny", 2, 64, 4, 2, 128, 256, 32),
-        ModelConfig("tiny-moe", 2, 64, 4, 4, 128, 256, 32, experts=8, shared_experts=1, top_k=2, expert_ffn=32,
-                    dense_layers=1),
+        ModelConfig(
+            "tiny-moe", 2, 64, 4, 4, 128, 256, 32, experts=8, shared_experts=1, top_k=2, expert_ffn=32, dense_layers=1
+        ),
     )
 }
 

@@ -85,7 +85,8 @@ def build(config: TraceConfig, mesh: dict[str, DeviceMesh]):
     if "ep" in mesh:
         parallel.expert_parallel(model, mesh["ep"])
     sharding.fully_shard_parameters(
-        model, lambda m: mesh["routed" if isinstance(m, decoder.Experts) else "dense"], config.dtype)
+        model, lambda m: mesh["routed" if isinstance(m, decoder.Experts) else "dense"], config.dtype
+    )
     tokens = torch.empty(config.batch, c.seq, dtype=torch.int64, device=DEVICE)
     return model, (tokens, tokens)
 
@@ -125,7 +126,8 @@ def partition(model, inputs, reshard: bool) -> dict[str, torch.fx.GraphModule]:
             recompute_gathers(joint.graph_module)
         state = joint._aot_state
         fw, bw = min_cut_rematerialization_partition(
-            joint.graph_module, state.flat_args, num_fwd_outputs=state.fw_metadata.num_forward_returns)
+            joint.graph_module, state.flat_args, num_fwd_outputs=state.fw_metadata.num_forward_returns
+        )
     return {"fw": fw, "bw": bw}
 
 
@@ -143,8 +145,9 @@ def parse_args(argv=None) -> argparse.Namespace:
     p.add_argument("--ranks", type=int, default=64, help="size of the world (default 64)")
     p.add_argument("--parallel", default="fsdp", choices=("fsdp",), help="how parameters are sharded")
     p.add_argument("--tp", type=int, default=1, help="ranks per tensor-parallel group (default 1: none)")
-    p.add_argument("--ep", type=int, default=None,
-                   help="ranks per expert-parallel group (default 8 for a mixture of experts)")
+    p.add_argument(
+        "--ep", type=int, default=None, help="ranks per expert-parallel group (default 8 for a mixture of experts)"
+    )
     p.add_argument("--layers", type=int, help="number of layers (default: the model's)")
     p.add_argument("--seq", type=int, help="tokens per sequence (default: the model's)")
     p.add_argument("--batch", type=int, default=1, help="sequences per rank (default 1)")
@@ -179,6 +182,8 @@ def main(argv=None) -> int:
             if a.fx:
                 readable = gm.print_readable(print_output=False, include_stride=True)
                 (a.out / f"{name}.fx.txt").write_text(readable)
-            print(f"{a.out / name}.mlir: {len(gm.graph.nodes)} nodes, {len(text)} bytes, exported in {took:.2f} s",
-                  file=sys.stderr)
+            print(
+                f"{a.out / name}.mlir: {len(gm.graph.nodes)} nodes, {len(text)} bytes, exported in {took:.2f} s",
+                file=sys.stderr,
+            )
     return 0

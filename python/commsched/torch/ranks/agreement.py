@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import heapq
-from typing import Callable
+from collections.abc import Callable
 
 import torch
 import torch.fx as fx
@@ -33,10 +33,16 @@ META = "commsched_agreement"
 Decision = tuple[tuple[tuple[int, ...], bool], ...]
 _decisions: dict[str, Decision] = {}
 
-PACK = {"all_gather": "comm.fsdp.all_gather_copy_in", "reduce_scatter": "comm.fsdp.chunk_cat",
-        "all_reduce": "comm.fsdp.chunk_cat"}
-UNPACK = {"all_gather": "comm.fsdp.split_with_sizes_copy", "reduce_scatter": "comm.fsdp.split_with_sizes",
-          "all_reduce": "comm.fsdp.split_with_sizes"}
+PACK = {
+    "all_gather": "comm.fsdp.all_gather_copy_in",
+    "reduce_scatter": "comm.fsdp.chunk_cat",
+    "all_reduce": "comm.fsdp.chunk_cat",
+}
+UNPACK = {
+    "all_gather": "comm.fsdp.split_with_sizes_copy",
+    "reduce_scatter": "comm.fsdp.split_with_sizes",
+    "all_reduce": "comm.fsdp.split_with_sizes",
+}
 
 
 def starts_of(graph: fx.Graph) -> list[fx.Node]:
@@ -78,8 +84,9 @@ class Shape:
         result = {}
         for g in count:
             lines = [line.rsplit(" ", 1)[0] for line, own in zip(self.lines, self.group) if own == g]
-            events = [([number[i] for i in members], packed) for members, packed in decision
-                      if self.group[members[0]] == g]
+            events = [
+                ([number[i] for i in members], packed) for members, packed in decision if self.group[members[0]] == g
+            ]
             result[g] = _hash(self.key, *lines), _hash(*events)
         return result
 
@@ -88,7 +95,8 @@ def shape_of(graph: fx.Graph, options: Options) -> Shape:
     """What later graphs of the same program are known by."""
     starts = starts_of(graph)
     key = dataclasses.replace(options, runtime_estimation=None).shared_key() + (
-        " estimated" if options.runtime_estimation is not None else "")
+        " estimated" if options.runtime_estimation is not None else ""
+    )
     groups = [group_of(s, spec_of(s))[0] for s in starts]
     return Shape([_line(s, g) for s, g in zip(starts, groups)], groups, key)
 
@@ -106,8 +114,11 @@ def symbolic(graph: fx.Graph) -> bool:
     """Whether a graph's inputs have sizes that are symbols: their hints are what this rank has seen first."""
     for node in graph.find_nodes(op="placeholder"):
         val = node.meta.get("val")
-        if isinstance(val, torch.SymInt) or isinstance(val, torch.Tensor) and any(
-                isinstance(d, torch.SymInt) for d in val.shape):
+        if (
+            isinstance(val, torch.SymInt)
+            or isinstance(val, torch.Tensor)
+            and any(isinstance(d, torch.SymInt) for d in val.shape)
+        ):
             return True
     return False
 

@@ -41,8 +41,10 @@ def checked() -> int:
 
 def hashes(sequences: dict[str, list[str]]) -> tuple[tuple[str, str], ...]:
     """(group's name, hash of what is done on it) of each group."""
-    return tuple((group, hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16])
-                 for group, lines in sorted(sequences.items()))
+    return tuple(
+        (group, hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16])
+        for group, lines in sorted(sequences.items())
+    )
 
 
 def guard(wrapper, sequences: dict[str, list[str]]) -> None:
@@ -119,7 +121,9 @@ class _Comparison:
                 warnings.warn(
                     f"CommSched: not every rank of {self._name()} has come to a program that rank {self.me} is about to "
                     f"run, in {seconds:g} s; running on. That is as it should be if those ranks compile other graphs or "
-                    "take longer to compile; otherwise they are going to wait for each other", stacklevel=4)
+                    "take longer to compile; otherwise they are going to wait for each other",
+                    stacklevel=4,
+                )
                 return
             time.sleep(pause)
             pause = min(0.5, pause * 1.5)
@@ -134,8 +138,9 @@ class _Comparison:
         raise RuntimeError(
             f"CommSched: rank {one} is about to run another sequence of collectives on {self._name()} than rank {other}; "
             "the ranks would hang or mix up their data. Do all ranks have the same versions, options, machine profile and "
-            "shapes of what they compile first? With collective_order=\"program\" and bucketing=False every rank keeps "
-            "PyTorch's own sequence")
+            'shapes of what they compile first? With collective_order="program" and bucketing=False every rank keeps '
+            "PyTorch's own sequence"
+        )
 
     def _name(self) -> str:
         few = len(self.ranks) <= 16
@@ -163,8 +168,11 @@ def collective_sequences(snodes) -> dict[str, list[str]]:
                 continue
             group = _group_argument(kernel, target)
             if group is not None:
-                sizes = [[str(d) for d in i.get_size()] + [str(i.get_dtype())] for i in kernel.inputs
-                         if hasattr(i, "get_size")]
+                sizes = [
+                    [str(d) for d in i.get_size()] + [str(i.get_dtype())]
+                    for i in kernel.inputs
+                    if hasattr(i, "get_size")
+                ]
                 sequences.setdefault(group, []).append(f"{target} {sizes}")
     return sequences
 

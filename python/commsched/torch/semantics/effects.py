@@ -15,8 +15,12 @@ import torch.fx as fx
 from .operators import UNMARKED_ALIASES, Spec, argument, nodes_in, spec_of, storage_of, subgraphs
 
 # Operators whose result is a view of their first argument, without the schema saying so.
-UNMARKED_VIEWS = {"_c10d_functional::wait_tensor", "aten::_unsafe_view", "_c10d_functional::irecv",
-                  "_c10d_functional::isend"}
+UNMARKED_VIEWS = {
+    "_c10d_functional::wait_tensor",
+    "aten::_unsafe_view",
+    "_c10d_functional::irecv",
+    "_c10d_functional::isend",
+}
 # Per target: (argument, one for one) of the arguments that results may share memory with, by position or name.
 _signatures: dict = {}
 
@@ -61,15 +65,19 @@ def may_alias(node: fx.Node) -> list:
 
 def is_function(node: fx.Node) -> bool:
     """Whether a call is of a Python function, of which nothing is known."""
-    return node.op == "call_function" and not isinstance(
-        node.target, (torch._ops.OpOverload, torch._ops.HigherOrderOperator)) and node.target is not operator.getitem
+    return (
+        node.op == "call_function"
+        and not isinstance(node.target, (torch._ops.OpOverload, torch._ops.HigherOrderOperator))
+        and node.target is not operator.getitem
+    )
 
 
 def _has_views(node: fx.Node) -> bool:
     """Whether the subgraph of control_deps, which stands for one call, gives back memory of its operands. Other
     higher-order operators may not."""
     return node.target.name() == "control_deps" and any(
-        isinstance(n.target, torch._ops.OpOverload) and _signature(n.target) for g in subgraphs(node) for n in g.nodes)
+        isinstance(n.target, torch._ops.OpOverload) and _signature(n.target) for g in subgraphs(node) for n in g.nodes
+    )
 
 
 class Aliases:
@@ -208,8 +216,9 @@ class _Edges:
 
     def _write(self, node: fx.Node, memory: int) -> None:
         access = self.accesses.setdefault(memory, _Access())
-        self.pairs.extend((before, node) for before in (*access.reads, access.write)
-                          if before is not None and before is not node)
+        self.pairs.extend(
+            (before, node) for before in (*access.reads, access.write) if before is not None and before is not node
+        )
         access.write, access.reads = node, []
 
     def _keep_order(self, node: fx.Node, spec: Spec) -> None:
@@ -251,8 +260,15 @@ def writes_of(node: fx.Node, spec: Spec, aliases: Aliases) -> set[int]:
     """The memory that a node writes."""
     writes: set = set()
     for where in spec.mutated:
-        writes |= aliases.of_all(list(node.all_input_nodes) if where == "all" else node.kwargs.get(where) if isinstance(
-            where, str) else node.args[where] if where < len(node.args) else None)
+        writes |= aliases.of_all(
+            list(node.all_input_nodes)
+            if where == "all"
+            else node.kwargs.get(where)
+            if isinstance(where, str)
+            else node.args[where]
+            if where < len(node.args)
+            else None
+        )
     if spec.start is not None and spec.start.in_place:
         writes |= aliases.of_all(node.args[0])
     if spec.start is not None and spec.start.out:

@@ -10,7 +10,7 @@ import contextvars
 import copy
 import dataclasses
 import math
-from typing import Iterable
+from collections.abc import Iterable
 
 import sympy
 import torch
@@ -69,11 +69,35 @@ UNMARKED_ALIASES = {"fsdp::all_gather_copy_in": 1, "_c10d_functional::batch_p2p_
 # Higher-order operators that are functions of their operands, but for what is inside of their subgraphs. All others keep
 # their order: those that print, call out, draw random numbers, write, or that nobody here has heard of.
 PURE_HIGHER_ORDER = {
-    "associative_scan", "auto_functionalized", "auto_functionalized_v2", "cond", "flat_apply", "flex_attention",
-    "flex_attention_backward", "foreach_map", "inline_asm_elementwise", "invoke_quant", "invoke_quant_packed",
-    "invoke_subgraph", "local_map_hop", "map_impl", "out_dtype", "run_const_graph", "scan", "strict_mode",
-    "tag_activation_checkpoint", "triton_kernel_wrapper_functional", "while_loop", "while_loop_stack_output", "wrap",
-    "wrap_activation_checkpoint", "wrap_with_autocast", "wrap_with_set_grad_enabled", "control_deps", "with_effects"}
+    "associative_scan",
+    "auto_functionalized",
+    "auto_functionalized_v2",
+    "cond",
+    "flat_apply",
+    "flex_attention",
+    "flex_attention_backward",
+    "foreach_map",
+    "inline_asm_elementwise",
+    "invoke_quant",
+    "invoke_quant_packed",
+    "invoke_subgraph",
+    "local_map_hop",
+    "map_impl",
+    "out_dtype",
+    "run_const_graph",
+    "scan",
+    "strict_mode",
+    "tag_activation_checkpoint",
+    "triton_kernel_wrapper_functional",
+    "while_loop",
+    "while_loop_stack_output",
+    "wrap",
+    "wrap_activation_checkpoint",
+    "wrap_with_autocast",
+    "wrap_with_set_grad_enabled",
+    "control_deps",
+    "with_effects",
+}
 # Higher-order operators that write their tensor operands; of all others, the subgraph says it.
 MUTATING_HIGHER_ORDER = {"triton_kernel_wrapper_mutation", "run_with_rng_state_inplace"}
 
@@ -81,8 +105,7 @@ MUTATING_HIGHER_ORDER = {"triton_kernel_wrapper_mutation", "run_with_rng_state_i
 class Spec:
     """What a call target means, worked out once per target."""
 
-    __slots__ = ("name", "packet", "op", "start", "is_wait", "mutated", "ordered", "hybrid", "arguments",
-                 "same_as")
+    __slots__ = ("name", "packet", "op", "start", "is_wait", "mutated", "ordered", "hybrid", "arguments", "same_as")
 
     def __init__(self, target):
         self.start = None
@@ -100,7 +123,7 @@ class Spec:
             self.mutated = ("all",) if self.op in MUTATING_HIGHER_ORDER else ()
             self.ordered = self.op not in PURE_HIGHER_ORDER or _get_effect(target) is not None
 
-    def with_inner(self, inner: Iterable[Spec]) -> "Spec":
+    def with_inner(self, inner: Iterable[Spec]) -> Spec:
         """This, for a call that has other calls inside: what they do shows."""
         spec = copy.copy(self)
         for s in inner:
@@ -110,7 +133,7 @@ class Spec:
             spec.hybrid |= s.hybrid or s.is_wait or s.start is not None or s.op == "shard_dim_alltoall"
         return spec
 
-    def opaque(self) -> "Spec":
+    def opaque(self) -> Spec:
         """This, for a call that is imported as an operation of which nothing is known but its operands: it keeps its
         place among communication."""
         spec = copy.copy(self)
@@ -128,19 +151,27 @@ class Spec:
         self.is_wait = schema.name == WAIT
         self.arguments = {a.name: i for i, a in enumerate(schema.arguments)}
         self.mutated = tuple(
-            a.name if a.kwarg_only else i for i, a in enumerate(schema.arguments)
-            if a.alias_info is not None and a.alias_info.is_write)
+            a.name if a.kwarg_only else i
+            for i, a in enumerate(schema.arguments)
+            if a.alias_info is not None and a.alias_info.is_write
+        )
         self.mutated += UNMARKED_MUTATIONS.get(schema.name, ())
         self.same_as = UNMARKED_ALIASES.get(schema.name)
         namespace = schema.name.split("::")[0]
         known = self.start or self.is_wait or schema.name == SHARD_DIM_ALL_TO_ALL
-        self.hybrid = not known and namespace in HYBRID_NAMESPACES and (
-            "group_name" in self.arguments or "process_group" in self.arguments)
+        self.hybrid = (
+            not known
+            and namespace in HYBRID_NAMESPACES
+            and ("group_name" in self.arguments or "process_group" in self.arguments)
+        )
         # Random numbers come in the order of the draws; an assertion or a host read is issued where it stood.
-        self.ordered = torch.Tag.nondeterministic_seeded in target.tags or (
-            not schema.returns and not self.mutated) or self.op == "_local_scalar_dense" or (
-                not known and not self.mutated and target in _side_effectful_functions) or (
-                not known and _get_effect(target) is not None)  # starts and waits have effects, and rules of their own
+        self.ordered = (
+            torch.Tag.nondeterministic_seeded in target.tags
+            or (not schema.returns and not self.mutated)
+            or self.op == "_local_scalar_dense"
+            or (not known and not self.mutated and target in _side_effectful_functions)
+            or (not known and _get_effect(target) is not None)
+        )  # starts and waits have effects, and rules of their own
 
 
 _specs: dict = {}
@@ -238,7 +269,7 @@ def nodes_in(arg) -> list[fx.Node]:
 # What an unbacked size without any hint is taken for. PyTorch's own estimators use the same number.
 UNBACKED_SIZE = 8192
 # Of symbols for sizes that only the run time knows: guesses that are better than UNBACKED_SIZE.
-_guesses: contextvars.ContextVar[dict] = contextvars.ContextVar("guesses", default={})
+_guesses: contextvars.ContextVar[dict | None] = contextvars.ContextVar("guesses", default=None)
 
 
 @contextlib.contextmanager
