@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn as nn
@@ -110,6 +111,11 @@ def _read(module: nn.Module, name: str):
     return w if _as_stored or w is None else module.__dict__[READS][name](w)
 
 
+def _reading(name: str) -> property:
+    """The property that stands for the parameter `name`."""
+    return property(lambda module: _read(module, name))
+
+
 def _initialises(base: type, name: str):
     """A method that fills the module's parameters, and finds them as they are stored."""
 
@@ -120,23 +126,23 @@ def _initialises(base: type, name: str):
     return call
 
 
-_classes: dict[tuple[type, tuple[str, ...]], type] = {}
+_classes: dict[tuple[type[nn.Module], tuple[str, ...]], type[nn.Module]] = {}
 
 
-def _class_of(base: type, names: tuple[str, ...]) -> type:
+def _class_of(base: type[nn.Module], names: tuple[str, ...]) -> type[nn.Module]:
     """`base` with the parameters `names` read through; one class for all modules alike. It is made again where a module
     is copied or loaded."""
     known = _classes.get((base, names))
     if known is None:
-        body = {n: property(lambda m, n=n: _read(m, n)) for n in names}
+        body: dict[str, Any] = {n: _reading(n) for n in names}
         body |= {m: _initialises(base, m) for m in ("reset_parameters", "init_weights") if hasattr(base, m)}
         body["__reduce_ex__"] = lambda self, protocol: (_rebuilt, (base, names), self.__dict__.copy())
         known = _classes[base, names] = type(f"Sharded{base.__name__}", (base,), body)
     return known
 
 
-def _rebuilt(base: type, names: tuple[str, ...]) -> nn.Module:
-    cls = _class_of(base, names)
+def _rebuilt(base: type[nn.Module], names: tuple[str, ...]) -> nn.Module:
+    cls: Any = _class_of(base, names)
     return cls.__new__(cls)
 
 

@@ -115,7 +115,8 @@ def _relink(graph: fx.Graph, slots: dict[fx.Node, int]) -> None:
     slot brings, which follow it."""
     calls = [n for n in graph.nodes if n in slots]
     calls.sort(key=slots.__getitem__)
-    output, placed = graph.output_node(), set()
+    output = graph.output_node()
+    placed: set[fx.Node] = set()
     for node in calls:
         if node not in placed:
             _place(node, slots, placed, output)

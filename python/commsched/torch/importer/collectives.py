@@ -10,42 +10,17 @@ import torch.fx as fx
 from ..options import to_ns
 from ..semantics import operators
 from ..semantics.operators import nodes_in, storage_of
-from .mlir_text import symbol
+from .computes import ComputeImports
 from .values import Value, flat_values
 
 
-class CollectiveImports:
+class CollectiveImports(ComputeImports):
     """The part of `Importer` that knows collectives."""
 
-    def _group(self, node: fx.Node, spec: operators.Spec) -> str:
-        """The symbol of a node's group, declared where it is new."""
-        name, ranks, description = operators.group_of(node, spec)
-        known = self.groups.get(name)
-        if known is None:
-            base = description if description and description != "undefined" else f"group_{name}"
-            base = "".join(c if c.isalnum() or c == "_" else "_" for c in base)
-            unique = base if base not in self.group_ranks else f"{base}_{name}"
-            self.groups[name] = known = symbol(unique)
-            self.group_ranks[unique] = ranks
-            self.printer.group(unique, ranks, max(self.world, max(ranks) + 1))
-        return known
-
-    def _hybrid_group(self, node: fx.Node, spec: operators.Spec) -> str | None:
-        """The group that an opaque operation communicates on: its own, or the first one in its subgraphs. None where
-        nothing names it."""
-        if isinstance(node.target, torch._ops.OpOverload):
-            named = "group_name" in spec.arguments or "process_group" in spec.arguments
-            return self._group(node, spec) if named else None
-        for inner in (n for g in operators.subgraphs(node) for n in g.nodes if n.op == "call_function"):
-            spec = operators.spec_of(inner)
-            if (spec.start is not None or spec.hybrid) and (group := self._hybrid_group(inner, spec)):
-                return group
-        return None
-
-    def _start(self, node: fx.Node, spec: operators.Spec) -> bool:
+    def start(self, node: fx.Node, spec: operators.Spec) -> bool:
         """Emits a start. False where the dialect has no such collective: it is opaque then."""
-        c = spec.start
-        clause = self._clauses(node, spec)
+        c = spec.collective
+        clause = self._splits(node, spec) if c.kind == "all_to_all" else clauses(node, spec)
         if clause is None or isinstance(node.args[0], torch.fx.Node) and self.values.get(node.args[0]) is None:
             return False
         first = node.args[0]
@@ -83,7 +58,7 @@ class CollectiveImports:
             node.name,
             1,
             f"comm.{c.kind}{prefix}",
-            f"{names}{into} on {self._group(node, spec)}",
+            f"{names}{into} on {self.groups.group(node, spec)}",
             suffix,
             attrs,
             f"{signature} -> {future}",
@@ -99,7 +74,7 @@ class CollectiveImports:
         if not scalars or not inputs:
             return inputs
         first = inputs[0]
-        ssa = f"%commsched_sized_{self._number()}"
+        ssa = f"%commsched_sized_{self.number()}"
         hints = [f"comm.bytes_hint = array<i64: {first.bytes}>"] if first.dynamic else []
         self.printer.operation(
             ssa[1:],
@@ -129,28 +104,7 @@ class CollectiveImports:
             self.waited.pop(v.storage, None)
         self.values[node] = result
 
-    def _clauses(self, node: fx.Node, spec: operators.Spec) -> tuple[str, str] | None:
-        """What is printed before the inputs and after the group; None where the dialect cannot say it."""
-        kind = spec.start.kind
-        if kind in ("all_reduce", "reduce_scatter"):
-            reduction = operators.REDUCTIONS.get(str(operators.argument(node, spec, "reduce_op")).lower())
-            return None if reduction is None else (f" {reduction}", "")
-        if kind == "all_to_all":
-            return self._splits(node, spec)
-        if kind in ("broadcast", "send", "recv"):
-            _, ranks, _ = operators.group_of(node, spec)
-            peer = operators.argument(node, spec, {"broadcast": "src", "send": "dst", "recv": "src"}[kind])
-            if not isinstance(peer, int) or not 0 <= peer < len(ranks):
-                if peer not in ranks:
-                    return None
-                peer = ranks.index(peer)
-            if kind == "broadcast":
-                return "", f" root {peer}"
-            tag = operators.argument(node, spec, "tag", 0)
-            return "", f" peer {peer}" + (f" tag {tag}" if tag else "")
-        return "", ""
-
-    def _exchanges(self) -> list:
+    def exchanges(self) -> list:
         """Of each all-to-all: its input, and its splits in both directions."""
         found = []
         for node in self.graph.nodes:
@@ -185,9 +139,10 @@ class CollectiveImports:
             if all(type(s) is int for s in pieces) and type(val.shape[0]) is int and sum(pieces) != val.shape[0]:
                 return None
         printed = [[self._split(s) for s in pieces] for pieces in lists]
-        if any(s is None for pieces in printed for s in pieces):
+        given_to, taken_from = ([s for s in pieces if s is not None] for pieces in printed)
+        if [len(given_to), len(taken_from)] != [len(pieces) for pieces in printed]:
             return None
-        return "", f" input_splits [{', '.join(printed[0])}] output_splits [{', '.join(printed[1])}]"
+        return "", f" input_splits [{', '.join(given_to)}] output_splits [{', '.join(taken_from)}]"
 
     def _split(self, s) -> str | None:
         """A split as it is printed: a constant, or an index made of the node's number; None if that has no value."""
@@ -198,7 +153,7 @@ class CollectiveImports:
             return None
         known = self.indices.get(value.ssa)
         if known is None:
-            known = self.indices[value.ssa] = f"%commsched_index_{self._number()}"
+            known = self.indices[value.ssa] = f"%commsched_index_{self.number()}"
             self.printer.operation(
                 known[1:],
                 1,
@@ -215,18 +170,19 @@ class CollectiveImports:
         if inputs and len(inputs) == 1:
             element = inputs[0].type[inputs[0].type.rfind("x") + 1 : -1].removeprefix("tensor<")
             size = max(inputs[0].bytes, sum(v.bytes for v in results))
-            self.samples.setdefault((spec.start.kind, self._group(node, spec)[1:], element), []).append((node, size))
+            self.samples.setdefault((spec.collective.kind, self.groups.group(node, spec)[1:], element), []).append(
+                (node, size)
+            )
 
-    def _wait_node(self, node: fx.Node) -> None:
+    def wait_node(self, node: fx.Node) -> None:
         source = self.values.get(node.args[0])
         val = node.meta.get("val")
-        pending = self.in_flight.get(source.storage) if isinstance(source, Value) else None
-        if pending is None:
+        if not isinstance(source, Value) or (pending := self.in_flight.get(source.storage)) is None:
             self._wait_for_opaque(node, source)
             return
         future, type_, values = pending
         self.canonical[storage_of(val)] = source.storage
-        self.values[node] = self._wait(f"%{node.name}", future, type_, source.storage, node.name)
+        self.values[node] = self.wait(f"%{node.name}", future, type_, source.storage, node.name)
 
     def _wait_for_opaque(self, node: fx.Node, source) -> None:
         """A wait for what an opaque operator started, or for what has landed: until here its storage may be written."""
@@ -235,39 +191,21 @@ class CollectiveImports:
             self.canonical[storage_of(node.meta["val"])] = source.storage
             spec = copy.copy(spec)
             spec.mutated = (0,)
-        self._compute(node, spec)
+        self.compute(node, spec)
 
-    def _wait(self, ssa: str, future: str, type_: str, storage: int, location: str) -> Value:
-        """Emits a wait for all results of a future; returns the one with `storage`."""
-        _, _, values = self.in_flight[storage]
-        landed = None
-        for i, v in enumerate(values):
-            w = Value(
-                f"{ssa}#{i}" if len(values) > 1 else ssa, v.type, v.shape, v.bytes, v.traffic, v.storage, v.dynamic
-            )
-            self.owner.setdefault(v.storage, w)
-            self.waited[v.storage] = w
-            if v.storage == storage:
-                landed = w
-        attrs = []
-        if any(v.dynamic for v in values):
-            attrs.append(f"comm.bytes_hint = array<i64: {', '.join(str(v.bytes) for v in values)}>")
-        self.printer.operation(ssa[1:], len(values), "comm.wait", f" {future}", "", attrs, type_, location)
-        return landed or self.owner.get(storage) or Value(ssa, "none")
-
-    def _shard_dim_all_to_all(self, node: fx.Node, spec: operators.Spec) -> bool:
+    def shard_dim_all_to_all(self, node: fx.Node, spec: operators.Spec) -> bool:
         """A start and its wait under one name: the operator waits for itself."""
         inputs = self.operands(node, [node.args[0]])
         gather, shard = (operators.argument(node, spec, a) for a in ("gather_dim", "shard_dim"))
         result = self.bind(node, f"%{node.name}", node.meta["val"])
         future = f"!comm.future<{result.type}>"
-        start = f"commsched_start_{self._number()}"
+        start = f"commsched_start_{self.number()}"
         hints = [f"comm.bytes_hint = array<i64: {result.bytes}>"] if result.dynamic else []
         self.printer.operation(
             start,
             1,
             "comm.all_to_all",
-            f" {inputs[0].ssa} on {self._group(node, spec)}",
+            f" {inputs[0].ssa} on {self.groups.group(node, spec)}",
             f" split {shard} concat {gather}",
             hints,
             f"({inputs[0].type}) -> {future}",
@@ -277,3 +215,23 @@ class CollectiveImports:
         self.values[node] = result
         self.own([result])
         return True
+
+
+def clauses(node: fx.Node, spec: operators.Spec) -> tuple[str, str] | None:
+    """What is printed before the inputs and after the group; None where the dialect cannot say it."""
+    kind = spec.collective.kind
+    if kind in ("all_reduce", "reduce_scatter"):
+        reduction = operators.REDUCTIONS.get(str(operators.argument(node, spec, "reduce_op")).lower())
+        return None if reduction is None else (f" {reduction}", "")
+    if kind in ("broadcast", "send", "recv"):
+        _, ranks, _ = operators.group_of(node, spec)
+        peer = operators.argument(node, spec, {"broadcast": "src", "send": "dst", "recv": "src"}[kind])
+        if not isinstance(peer, int) or not 0 <= peer < len(ranks):
+            if peer not in ranks:
+                return None
+            peer = ranks.index(peer)
+        if kind == "broadcast":
+            return "", f" root {peer}"
+        tag = operators.argument(node, spec, "tag", 0)
+        return "", f" peer {peer}" + (f" tag {tag}" if tag else "")
+    return "", ""

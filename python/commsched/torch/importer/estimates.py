@@ -8,12 +8,17 @@ drawn through the nodes' own estimates.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import warnings
 
-from ..options import NS_PER_MS, machine_file, to_ns
+import torch.fx as fx
+
+from ..options import NS_PER_MS, Estimation, machine_file, to_ns
 from .graph import Importer
 
+# A node's bytes, its own estimate in nanoseconds, and the node.
+Known = tuple[int, int, fx.Node]
 # 4 KiB to 16 GiB, one point per octave: the tables are interpolated in between, log-log.
 SAMPLED_BYTES = [1 << k for k in range(12, 35)]
 # Kinds that are merged, and for which override_bytes has a meaning.
@@ -31,15 +36,17 @@ def override_bytes(kind: str, bytes_: int, ranks: int) -> int:
 
 
 def sampled_tables(importer: Importer) -> list[dict]:
-    """One table per kind, group and element type of the graph; none where the estimator gives no answers."""
+    """One table per kind, group and element type of the graph. Empty if the estimator gives no answers."""
     tables, contradicted = [], []
+    if importer.estimation is None:
+        return []
     for (kind, group, element), samples in importer.samples.items():
         if kind not in SAMPLED_KINDS:
             continue
-        ranks = len(importer.group_ranks[group.strip('"')])
-        known = _known(importer, samples)
-        points = _sampled(importer, samples[0][0], kind, ranks)
-        wrong = _contradiction(importer, known, kind, ranks) if points and known else None
+        curve = _Curve(importer.estimation, kind, importer.groups.size("@" + group))
+        known = _known(importer.estimation, samples)
+        points = curve.sampled(samples[0][0])
+        wrong = curve.contradiction(known) if points and known else None
         if wrong is not None:
             contradicted.append(wrong)
             points = _through(known)
@@ -49,51 +56,70 @@ def sampled_tables(importer: Importer) -> list[dict]:
                 table["element"] = element
             tables.append(table)
     if contradicted:
-        node, own, curve = contradicted[0]
+        node, own, asked = contradicted[0]
         warnings.warn(
-            f"CommSched: runtime_estimation says {own / NS_PER_MS:.4g} ms of {node.name} but {curve / NS_PER_MS:.4g} ms when it "
-            "is asked with override_bytes for the same size; collectives are taken to cost what it says of the nodes, and "
-            "merged ones what lies between",
+            f"CommSched: runtime_estimation says {own / NS_PER_MS:.4g} ms of {node.name} but {asked / NS_PER_MS:.4g} ms "
+            "when it is asked with override_bytes for the same size; collectives are taken to cost what it says of the "
+            "nodes, and merged ones what lies between",
             stacklevel=2,
         )
     return tables
 
 
-def _known(importer: Importer, samples: list) -> list[tuple]:
-    """(bytes, ns, node) of the nodes that the estimator gives an answer for, by size."""
+def _known(estimation: Estimation, samples: list[tuple[fx.Node, int]]) -> list[Known]:
+    """The nodes that the estimator gives an answer for, by size."""
     known = []
     for node, bytes_ in samples:
-        ms = importer.estimation(node)
+        ms = estimation(node)
         if ms is not None and bytes_ > 0:
             known.append((bytes_, max(1, to_ns(ms)), node))
     return sorted(known, key=lambda k: k[:2])
 
 
-def _sampled(importer: Importer, node, kind: str, ranks: int) -> list[dict]:
-    points, floor = [], 1
-    for size in SAMPLED_BYTES:
-        ms = importer.estimation(node, override_bytes(kind, size, ranks))
-        if ms is None:
-            return []
-        floor = max(floor, to_ns(ms))
-        points.append({"bytes": size, "ns": floor})
-    return points
+@dataclasses.dataclass
+class _Curve:
+    """What an estimator says with `override_bytes` about collectives of one kind on groups of `ranks` ranks."""
+
+    estimation: Estimation
+    kind: str
+    ranks: int
+
+    def at(self, node: fx.Node, bytes_: int) -> int | None:
+        """The time in nanoseconds for `bytes_` bytes; None if the estimator gives no answer."""
+        ms = self.estimation(node, override_bytes(self.kind, bytes_, self.ranks))
+        return None if ms is None else to_ns(ms)
+
+    def sampled(self, node: fx.Node) -> list[dict]:
+        """The points of the table, made monotone. Empty if the estimator has no answer for one of them."""
+        points, floor = [], 1
+        for size in SAMPLED_BYTES:
+            ns = self.at(node, size)
+            if ns is None:
+                return []
+            floor = max(floor, ns)
+            points.append({"bytes": size, "ns": floor})
+        return points
+
+    def contradiction(self, known: list[Known]) -> tuple[fx.Node, int, int] | None:
+        """(node, its own estimate, the curve's) of the smallest or the largest node if the two disagree about it.
+
+        The estimator is asked with the node's own size, and with another one: an estimator that ignores
+        `override_bytes` is right about the first.
+        """
+        for bytes_, own, node in (known[0], known[-1]):
+            asked = self.at(node, bytes_)
+            if asked is not None and _disagree(own, asked):
+                return node, own, asked
+        (small, _, node), (large, dear, _) = known[0], known[-1]
+        other = self.at(node, large)
+        return (node, dear, other) if other is not None and large > small and _disagree(dear, other) else None
 
 
-def _contradiction(importer: Importer, known: list, kind: str, ranks: int):
-    """(node, its own estimate, the curve's) of the smallest or largest node that the two disagree about; or None. Asked
-    with the node's own size, and with another: an estimator that ignores `override_bytes` is right about the first."""
-    for bytes_, own, node in (known[0], known[-1]):
-        curve = to_ns(importer.estimation(node, override_bytes(kind, bytes_, ranks)))
-        if max(own, curve) > CONTRADICTION * max(1, min(own, curve)):
-            return node, own, curve
-    (small, _, node), (large, dear, _) = known[0], known[-1]
-    other = to_ns(importer.estimation(node, override_bytes(kind, large, ranks)))
-    wrong = large > small and max(dear, other) > CONTRADICTION * max(1, min(dear, other))
-    return (node, dear, other) if wrong else None
+def _disagree(one: int, other: int) -> bool:
+    return max(one, other) > CONTRADICTION * max(1, min(one, other))
 
 
-def _through(known: list) -> list[dict]:
+def _through(known: list[Known]) -> list[dict]:
     """A curve through the nodes' own estimates: level below the smallest, in proportion to the bytes above the largest."""
     own: dict[int, int] = {}
     floor = 1

@@ -14,13 +14,14 @@ import torch.fx as fx
 from ..options import to_ns
 from ..semantics import operators
 from ..semantics.operators import hint, nodes_in
+from .collectives import CollectiveImports
 from .values import Value, flat_values
 
 
-class FsdpImports:
+class FsdpImports(CollectiveImports):
     """The part of `Importer` that knows FSDP's copies."""
 
-    def _all_gather_copy_in(self, node: fx.Node, spec: operators.Spec) -> bool:
+    def all_gather_copy_in(self, node: fx.Node, spec: operators.Spec) -> bool:
         shards, whole = (operators.argument(node, spec, a) for a in ("all_gather_inputs", "all_gather_output"))
         inputs, dests = self.operands(node, nodes_in(shards)), self.operands(node, nodes_in(whole))
         group = self._group_of_gather(node)
@@ -28,7 +29,7 @@ class FsdpImports:
             return False
         result = self.bind(node, f"%{node.name}", node.meta["val"])
         values = flat_values(result)
-        ranks = len(self.group_ranks[group[1:].strip('"')])
+        ranks = self.groups.size(group)
         if (
             len(values) != 2
             or values[0].shape != (sum(math.prod(v.shape) for v in inputs),)
@@ -56,10 +57,10 @@ class FsdpImports:
                 for user in element.users:
                     spec = operators.spec_of(user)
                     if spec.start is not None and spec.start.kind == "all_gather":
-                        return self._group(user, spec)
+                        return self.groups.group(user, spec)
         return None
 
-    def _split_with_sizes_copy(self, node: fx.Node, spec: operators.Spec) -> bool:
+    def split_with_sizes_copy(self, node: fx.Node, spec: operators.Spec) -> bool:
         source = operators.argument(node, spec, "all_gather_output")
         sizes = operators.argument(node, spec, "all_gather_input_split_sizes")
         dim, out = operators.argument(node, spec, "dim", 0), operators.argument(node, spec, "out")
@@ -77,7 +78,7 @@ class FsdpImports:
         flat = self._flat(source, node.name)
         types = _types(dests)
         self.printer.operation(
-            f"commsched_pieces_{self._number()}",
+            f"commsched_pieces_{self.number()}",
             len(dests),
             "comm.fsdp.split_with_sizes_copy",
             f" {flat.ssa} into {_names(dests)} : {types} sizes [{', '.join(map(str, sizes))}]",
@@ -88,7 +89,7 @@ class FsdpImports:
         )
         return True
 
-    def _chunk_cat(self, node: fx.Node, spec: operators.Spec) -> bool:
+    def chunk_cat(self, node: fx.Node, spec: operators.Spec) -> bool:
         tensors, out = (operators.argument(node, spec, a) for a in ("tensors", "out"))
         dim, chunks = (operators.argument(node, spec, a) for a in ("dim", "num_chunks"))
         inputs, dests = self.operands(node, nodes_in(tensors)), self.operands(node, nodes_in(out))
@@ -100,7 +101,7 @@ class FsdpImports:
             return False
         flat = self._flat(dests[0], node.name)
         self.printer.operation(
-            f"commsched_pieces_{self._number()}",
+            f"commsched_pieces_{self.number()}",
             1,
             "comm.fsdp.chunk_cat",
             f" {_names(inputs)} into {flat.ssa} : {flat.type} chunks {chunks}",
@@ -111,7 +112,7 @@ class FsdpImports:
         )
         return True
 
-    def _fsdp_copy(self, node: fx.Node, spec: operators.Spec) -> bool:
+    def fsdp_copy(self, node: fx.Node, spec: operators.Spec) -> bool:
         dest, source = self.operands(node, [node.args[0]])[0], self.operands(node, [node.args[1]])[0]
         if dest.type != source.type:
             return False
@@ -127,7 +128,7 @@ class FsdpImports:
         )
         return True
 
-    def _resize_storage(self, node: fx.Node, spec: operators.Spec) -> bool:
+    def resize_storage(self, node: fx.Node, spec: operators.Spec) -> bool:
         size = node.args[1].meta["val"] if isinstance(node.args[1], fx.Node) else node.args[1]
         value = self.operands(node, [node.args[0]])[0]
         self.printer.operation(
@@ -142,7 +143,7 @@ class FsdpImports:
         element = value.type[value.type.rfind("x") + 1 : -1]
         number = math.prod(value.shape)
         flat = Value(
-            f"%commsched_flat_{self._number()}",
+            f"%commsched_flat_{self.number()}",
             f"tensor<{number}x{element}>",
             (number,),
             value.bytes,

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import torch.fx as fx
 
 from ..options import to_ns
 from ..semantics import operators
 from . import flops
+from .computes import ComputeImports
 from .fusion import Region, find_regions
 from .mlir_text import cost_attribute
 from .values import Value, flat_values
 
 
-class RegionImports:
-    """The part of `Importer` that knows fused regions."""
+class RegionImports(ComputeImports):
+    """The part of the importer for regions: what Inductor is going to fuse into one kernel."""
 
-    def _find_regions(self, packed: set[fx.Node]) -> dict[fx.Node, Region]:
-        """The regions of the graph. Left out are nodes whose order shows, and nodes that use memory that is written:
-        a region is moved as a whole."""
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        # Indexed by node: the region that it is in.
+        self.regions: dict[fx.Node, Region] = {}
+
+    def find_regions(self, packed: set[fx.Node]) -> None:
+        """Finds the regions of the graph.
+
+        A region is moved as a whole. So a node whose order shows, or that uses memory that is written, is in none.
+        """
 
         def stays_alone(node: fx.Node) -> bool:
             if node in packed:
@@ -29,11 +38,11 @@ class RegionImports:
             spec = operators.spec_of(node)
             if spec.ordered or spec.mutated or spec.hybrid or spec.start or spec.is_wait:
                 return True
-            return any(self._is_written(n) for n in (node, *node.all_input_nodes))
+            return any(self.is_written(n) for n in (node, *node.all_input_nodes))
 
-        return find_regions(self.graph, stays_alone)
+        self.regions = find_regions(self.graph, stays_alone)
 
-    def _regions_before(self, node: fx.Node) -> None:
+    def regions_before(self, node: fx.Node) -> None:
         """Makes the operations of the regions that `node` reads."""
         stack = [r for n in node.all_input_nodes if (r := self.regions.get(n)) is not None and not r.done]
         while stack:
@@ -77,9 +86,9 @@ class RegionImports:
         self.own(results)
         for view in region.views:
             if view.target is operator.getitem:
-                self._getitem(view)
+                self.element(view)
             else:
-                self._compute(view, operators.spec_of(view))
+                self.compute(view, operators.spec_of(view))
 
     def _region_cost(self, region: Region, inside: set[fx.Node], results: list[Value]) -> str:
         """One launch, what enters and what leaves; or the sum of the caller's estimates."""

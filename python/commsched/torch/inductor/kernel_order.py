@@ -11,6 +11,7 @@ allow. That changes neither the order in which collectives start nor the peak, a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch._inductor import ir
@@ -86,7 +87,9 @@ def _communicates_alone(s) -> bool:
 def in_flight(order: Sequence) -> list[int]:
     """Of each collective that is waited for: how many kernels run between its start and its first wait."""
     flying: dict[str, object] = {}  # of each buffer: the collective that is going to fill it
-    started, counts, kernels = {}, {}, 0
+    started: dict[object, int] = {}
+    counts: dict[object, int] = {}
+    kernels = 0
     for s in order:
         if contains_collective(s):
             started[s] = kernels
@@ -188,7 +191,8 @@ class Kernels:
                     parts[0].mpi_buffer.size_alloc, whole.size_alloc = whole.size_alloc, 0
 
     def _add_barriers(self) -> None:
-        barrier, since = None, []
+        barrier: Any = None
+        since: list = []
         for s in self.snodes:
             if _communicates_alone(s):
                 self.before[s].update(since)

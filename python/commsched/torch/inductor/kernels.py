@@ -19,7 +19,8 @@ from torch._inductor.virtualized import V
 
 from ...program import Program
 from ..importer import flops
-from ..importer.graph import Importer
+from ..importer.collectives import clauses
+from ..importer.groups import Groups
 from ..importer.mlir_text import Printer, cost_attribute
 from ..importer.values import ELEMENT_TYPES, Value
 from ..options import Options, option_value, to_ns
@@ -53,8 +54,7 @@ class KernelImporter:
         self.printer = Printer("main")
         self.values: dict[str, tuple[str, str]] = {}  # of each buffer: its SSA value and type
         self.futures: dict[str, tuple[str, str, list[str]]] = {}  # of each buffer in flight: future, type, all buffers
-        self.fx = Importer(fx.Graph(), "main", set(), None, world)  # for groups and clauses
-        self.fx.printer = self.printer
+        self.groups = Groups(self.printer, world)
         self.freeable = self._freeable()
         self.elements = _elements(snodes)  # of each buffer that stands for several: the nodes that name them
         self.placed: set = set()  # elements whose kernel has an operation already
@@ -113,20 +113,20 @@ class KernelImporter:
 
     def _operands(self, s) -> list[str]:
         """Buffers that a node uses: what it reads, and what it has to come after."""
-        names = {}
+        names: dict[str, None] = {}
         for dep in sorted(s.read_writes.reads | s.unmet_dependencies, key=lambda d: d.name):
             if getattr(dep, "is_fake", False):
                 continue
-            names.setdefault(self._real(dep.name))
+            names.setdefault(self._real(dep.name), None)
         own = {self._real(n) for n in s.get_buffer_names()} - set(self._written(s))
         return [n for n in names if n in self.values and n not in own]
 
     def _written(self, s) -> list[str]:
         """Buffers that exist already and that the node writes."""
-        written = {}
+        written: dict[str, None] = {}
         for out in s.get_outputs():
             for name in out.get_mutations():
-                written.setdefault(self._real(name))
+                written.setdefault(self._real(name), None)
         return list(written)
 
     # ------------------------------------------------------------------ operations
@@ -220,7 +220,7 @@ class KernelImporter:
         if spec.start is None or spec.start.kind in ("send", "recv"):
             return False
         # The splits of an all-to-all follow from the flat sizes, below.
-        clause = ("", "") if spec.start.kind == "all_to_all" else self.fx._clauses(node, spec)
+        clause = ("", "") if spec.start.kind == "all_to_all" else clauses(node, spec)
         if clause is None:
             return False
         # The inputs come first among the arguments, the destination last.
@@ -242,8 +242,8 @@ class KernelImporter:
         if not inputs:
             return False
         types = [d.type for d in dests] or [self._type(b) for b in buffers]
-        group = self.fx._group(node, spec)
-        ranks = len(self.fx.group_ranks[group[1:].strip('"')])
+        group = self.groups.group(node, spec)
+        ranks = self.groups.size(group)
         prefix, suffix = clause
         if spec.start.kind == "all_to_all":
             suffix = _flat_splits(inputs[0].type, types[0], ranks)

@@ -94,9 +94,8 @@ class Shape:
 def shape_of(graph: fx.Graph, options: Options) -> Shape:
     """What later graphs of the same program are known by."""
     starts = starts_of(graph)
-    key = dataclasses.replace(options, runtime_estimation=None).shared_key() + (
-        " estimated" if options.runtime_estimation is not None else ""
-    )
+    estimated = " estimated" if options.runtime_estimation is not None else ""
+    key = f"{dataclasses.replace(options, runtime_estimation=None).shared_key()}{estimated}"
     groups = [group_of(s, spec_of(s))[0] for s in starts]
     return Shape([_line(s, g) for s, g in zip(starts, groups)], groups, key)
 
@@ -182,7 +181,7 @@ def _operations(graph: fx.Graph, decision: Decision) -> list[Operation]:
         event = event_of.get(node)
         if event is not None and len(events[event][0]) > 1:
             members, packed = events[event]
-            names, kind = tuple(m.name for m in members), spec_of(node).start.kind
+            names, kind = tuple(m.name for m in members), spec_of(node).collective.kind
             ops += [Operation(PACK[kind], names)] if packed else []
             ops.append(Operation(f"comm.{kind}", names))
         elif node in waits:
@@ -191,7 +190,7 @@ def _operations(graph: fx.Graph, decision: Decision) -> list[Operation]:
                 landed.add(waits[node])
                 ops.append(Operation("comm.wait", tuple(next(iter(m.users)).name for m in members)))
             if packed:
-                ops.append(Operation(UNPACK[spec_of(members[0]).start.kind], (node.name,)))
+                ops.append(Operation(UNPACK[spec_of(members[0]).collective.kind], (node.name,)))
         else:
             spec = spec_of(node)
             opcode = f"comm.{spec.start.kind}" if spec.start else "comm.wait" if spec.is_wait else "comm.compute"

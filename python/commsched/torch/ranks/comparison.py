@@ -54,7 +54,8 @@ def guard(wrapper, sequences: dict[str, list[str]]) -> None:
     if not sequences:
         return
     noted = getattr(getattr(V.graph, "module", None), "meta", {}).get(agreement.META)
-    program, decision, by_group = noted or (None, None, {})
+    nothing: tuple[None, None, dict[str, tuple[str, str]]] = (None, None, {})
+    program, decision, by_group = noted or nothing
     # What was not scheduled is a program and a decision of its own.
     groups = tuple((group, *by_group.get(group, (value, value))) for group, value in hashes(sequences))
     wrapper.header.writeline(f"from commsched.torch.ranks import first_run as {FUNCTION}")

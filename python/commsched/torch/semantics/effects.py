@@ -8,6 +8,7 @@ against a reading that shares nothing with the one that it was made from, except
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import torch
 import torch.fx as fx
@@ -127,7 +128,8 @@ class Aliases:
         return None
 
     def _element(self, node: fx.Node):
-        source, index = self._values.get(node.args[0]), node.args[1]
+        source: Any = self._values.get(node.args[0])
+        index = node.args[1]
         try:
             return source[index]
         except (TypeError, IndexError, KeyError):

@@ -10,7 +10,7 @@ import contextvars
 import copy
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import sympy
 import torch
@@ -108,7 +108,7 @@ class Spec:
     __slots__ = ("name", "packet", "op", "start", "is_wait", "mutated", "ordered", "hybrid", "arguments", "same_as")
 
     def __init__(self, target):
-        self.start = None
+        self.start: Collective | None = None
         self.is_wait = self.ordered = self.hybrid = False
         self.mutated: tuple = ()
         self.arguments: dict[str, int] = {}
@@ -122,6 +122,12 @@ class Spec:
             self.name = f"hop.{self.op}"
             self.mutated = ("all",) if self.op in MUTATING_HIGHER_ORDER else ()
             self.ordered = self.op not in PURE_HIGHER_ORDER or _get_effect(target) is not None
+
+    @property
+    def collective(self) -> Collective:
+        """The collective that a start starts."""
+        assert self.start is not None, f"{self.name} is not a collective"
+        return self.start
 
     def with_inner(self, inner: Iterable[Spec]) -> Spec:
         """This, for a call that has other calls inside: what they do shows."""
@@ -273,7 +279,7 @@ _guesses: contextvars.ContextVar[dict | None] = contextvars.ContextVar("guesses"
 
 
 @contextlib.contextmanager
-def guessed_sizes(exchanges: Iterable[tuple[torch.Tensor, Iterable]]):
+def guessed_sizes(exchanges: Iterable[tuple[torch.Tensor, Sequence]]):
     """In this block, sizes count by what goes in where an exchange (its input, its splits) says no more: the pieces are
     taken to be equal."""
     guesses: dict = {}

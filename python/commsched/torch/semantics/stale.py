@@ -28,7 +28,8 @@ def _storages(val) -> list[int]:
 def stale_nodes(graph: fx.Graph) -> list[fx.Node]:
     """Calls without a fake value though they are read, or whose fake tensors' storages contradict the operator: a view
     that has memory of its own, or a new tensor in memory that was there before. O(nodes)."""
-    stale, seen = [], set()
+    stale: list[fx.Node] = []
+    seen: set[int] = set()
     for node in graph.nodes:
         val = node.meta.get("val")
         if node.op == "call_function" and node.target is not operator.getitem:

@@ -1,0 +1,190 @@
+"""Computation as the importer prints it: one opaque operation with a cost, aliases and writes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+
+import torch
+import torch.fx as fx
+
+from ..options import to_ns
+from ..semantics import effects, operators
+from ..semantics.operators import nodes_in
+from . import flops
+from .mlir_text import cost_attribute
+from .state import ImportState
+from .values import Value, flat_values
+
+
+class ComputeImports(ImportState):
+    """The part of the importer for what is not a collective."""
+
+    def compute(
+        self,
+        node: fx.Node,
+        spec: operators.Spec,
+        sources: list[fx.Node] | None = None,
+        parts: Sequence[fx.Node] | None = None,
+    ) -> None:
+        """A node as an opaque operation. With `sources`, it does the work of several nodes, and reads those."""
+        if sources is not None and spec.mutated:
+            sources = [node.args[0], *sources]
+        inputs = self.operands(node, sources)
+        val = node.meta.get("val")
+        if spec.same_as is not None:
+            operators.unify_results(node, spec, self.canonical)
+        result = self.bind(node, f"%{node.name}", val)
+        results = flat_values(result) if isinstance(result, (list, dict)) else [] if val is None else [result]
+        mutated = self._mutated(node, spec, inputs)
+        views = self._aliases(results, inputs)
+        attrs = []
+        cost = self._cost(parts or [node], spec, inputs, results, views, mutated)
+        self._add_shadows(node, inputs, results)
+        if cost:
+            attrs.append(f"comm.cost = {cost}")
+        if spec.hybrid and (group := self.groups.hybrid_group(node, spec)):
+            attrs.append(f"comm.hybrid = {group}")
+        if spec.ordered:
+            attrs.append("comm.pinned")
+        if any(v.dynamic for v in results):
+            attrs.append(f"comm.bytes_hint = array<i64: {', '.join(str(v.bytes) for v in results)}>")
+        clauses = ""
+        if views is not None:
+            clauses = f" aliases [{', '.join(map(str, views))}]"
+        if mutated:
+            clauses += f" mutates [{', '.join(map(str, mutated))}]"
+        if spec.hybrid:
+            clauses += " side_effects"
+        types = f"({', '.join([v.type for v in inputs])}) -> {_result_types(results)}"
+        name = f"{spec.name}{_device_change(val, inputs, node)}"
+        self.printer.operation(
+            node.name,
+            len(results),
+            f'comm.compute "{name}"',
+            f"({', '.join([v.ssa for v in inputs])})",
+            clauses,
+            attrs,
+            types,
+            [n.name for n in parts] if parts else node.name,
+        )
+        self.values[node] = result
+        self.own(results)
+
+    def _add_shadows(self, node: fx.Node, inputs: list[Value], results: list[Value]) -> None:
+        """A function may give back an operand where its fake tensor is a new one. Where that operand is written later,
+        the readers of the result read it too."""
+        if effects.is_function(node) and results and any(v.storage for v in results) and self.is_written(node):
+            for v in results:
+                self.shadows.setdefault(v.storage, []).extend(i for i in inputs if i.storage not in (0, v.storage))
+        if self.shadows:
+            known = {v.ssa for v in inputs}
+            inputs += {s.ssa: s for v in inputs for s in self.shadows.get(v.storage, ()) if s.ssa not in known}.values()
+
+    def _mutated(self, node: fx.Node, spec: operators.Spec, inputs: list[Value]) -> list[int]:
+        """Numbers of the operands whose storage the node writes."""
+        if not spec.mutated:
+            return []
+        if spec.mutated == ("all",):
+            return [i for i, v in enumerate(inputs) if v.storage]
+        storages: set[int] = set()
+        for where in spec.mutated:
+            arg = (
+                node.kwargs.get(where)
+                if isinstance(where, str)
+                else (node.args[where] if where < len(node.args) else None)
+            )
+            for n in nodes_in(arg):
+                storages.update(v.storage for v in flat_values(self.values.get(n)) if v.storage)
+        return [i for i, v in enumerate(inputs) if v.storage in storages]
+
+    def _aliases(self, results: list[Value], inputs: list[Value]) -> list[int] | None:
+        """Per result: the operand that it shares storage with, or -1. A storage that is older than the node but none
+        of its operands' joins them as an operand. None where all results are new."""
+        first: dict[int, int] = {}
+        for i, v in enumerate(inputs):
+            if v.storage:
+                first.setdefault(v.storage, i)
+        views, any_alias = [], False
+        for v in results:
+            i = first.get(v.storage, -1) if v.storage else -1
+            if i < 0 and v.storage in self.owner:
+                i = first[v.storage] = len(inputs)
+                inputs.append(self.owner[v.storage])
+            elif i < 0 and v.storage:  # results that share a new storage: the first one stands for it in the owner map
+                pass
+            any_alias |= i >= 0
+            views.append(i)
+        return views if any_alias else None
+
+    def _cost(self, parts, spec, inputs, results, views, mutated) -> str:
+        """The caller's estimate; else views are free; else flops and bytes."""
+        free = views is not None and not mutated and -1 not in views
+        ns = self.estimated_ns(parts)
+        if ns is not None and (ns or not free):
+            return cost_attribute(None, None, ns)
+        if free:
+            return ""
+        node = parts[-1]
+        if spec.is_wait:
+            return "#comm.cost<time = 0>"
+        tensors = [v for v in inputs if v.storage]
+        if not tensors and not any(v.storage for v in results):
+            return "#comm.cost<time = 0>"
+        if spec.op in flops.UNTOUCHED:
+            return "#comm.cost<time = 0>"
+        written = sum(v.bytes for i, v in enumerate(results) if views is None or views[i] < 0)
+        written += sum(inputs[i].bytes for i in mutated)
+        if spec.op in flops.OVERWRITING:  # what was there is not read
+            tensors = tensors[1:]
+        if spec.op in flops.GATHERING and tensors:
+            read = sum(v.traffic for v in tensors) - tensors[0].traffic + min(tensors[0].traffic, written)
+        else:
+            read = sum(v.traffic for v in tensors)
+        count = 0
+        if flops.has_formula(spec.packet, spec.op):
+            count = flops.node_flops(spec.packet, spec.op, self._argument_shapes(node), node)
+        return cost_attribute(count, read + written, None)
+
+    def estimated_ns(self, nodes: Iterable[fx.Node]) -> int | None:
+        """What the caller says that nodes cost together; None where nothing is said."""
+        if self.estimation is None:
+            return None
+        said = [ms for n in nodes if (ms := self.estimation(n)) is not None]
+        return to_ns(sum(said)) if said else None
+
+    def _argument_shapes(self, node: fx.Node) -> list[tuple[int, ...]]:
+        """Shapes of the tensors among the positional arguments, an argument that comes twice counted twice."""
+        values = [self.values.get(a) for a in node.args if isinstance(a, fx.Node)]
+        return [v.shape for v in values if type(v) is Value and v.storage]
+
+    def element(self, node: fx.Node) -> None:
+        source, index = node.args
+        value = self.values.get(source)
+        if (
+            isinstance(value, list)
+            and isinstance(index, int)
+            and index < len(value)
+            or (isinstance(value, dict) and index in value)
+        ):
+            value = self.values[node] = value[index]
+            # An element is nothing to do. If the caller says otherwise, it is to be done here.
+            if type(value) is Value and value.storage and not value.waitable and self.estimated_ns([node]):
+                self.compute(node, operators.Spec(operator.getitem))
+        elif value is not None:
+            self.compute(node, operators.Spec(operator.getitem))
+
+
+def _device_change(val, inputs: list[Value], node: fx.Node) -> str:
+    """What is added to the name of a copy to another device: it is no cast that a kernel could take in."""
+    if isinstance(val, torch.Tensor) and len(inputs) == 1 and node.args and isinstance(node.args[0], fx.Node):
+        source = node.args[0].meta.get("val")
+        if isinstance(source, torch.Tensor) and source.device != val.device:
+            return f"@{val.device}"
+    return ""
+
+
+def _result_types(results: list[Value]) -> str:
+    if len(results) == 1:
+        return results[0].type
+    return f"({', '.join([v.type for v in results])})"

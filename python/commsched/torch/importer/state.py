@@ -1,0 +1,144 @@
+"""What the importer knows at one point of its walk: values, storages, and collectives in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+from ..options import Estimation
+from ..semantics import effects
+from ..semantics.operators import storage_of
+from .groups import Groups
+from .mlir_text import Printer
+from .values import Value, flat_values, scalar_type, tensor_value
+
+# The value of a node: one SSA value, or a list or dictionary of them (None for what has no value).
+Result = Any
+
+
+class ImportState:
+    """The state of one import, and the operations that all parts of the importer share.
+
+    Args:
+        graph: the graph to import.
+        name: the symbol of the function.
+        estimation: the user's estimates of single nodes, if there are any.
+        world: the number of ranks of the job.
+        opaque: nodes to import as opaque operations, each with the reason.
+    """
+
+    def __init__(
+        self, graph: fx.Graph, name: str, estimation: Estimation | None, world: int, opaque: dict[str, str] | None
+    ):
+        self.graph, self.printer, self.estimation = graph, Printer(name), estimation
+        self.groups = Groups(self.printer, world)
+        self.values: dict[fx.Node, Result] = {}
+        # Indexed by storage: the storage that stands for it. A wait's result stands for the result of its start.
+        self.canonical: dict[int, int] = {}
+        # Indexed by storage: one value that has it.
+        self.owner: dict[int, Value] = {}
+        # Indexed by the storage of a collective in flight: its future's name and type, and the values of its results.
+        self.in_flight: dict[int, tuple[str, str, list[Value]]] = {}
+        # Indexed by storage: the result of the last wait for a collective.
+        self.waited: dict[int, Value] = {}
+        # Indexed by kind, group and element type: the nodes to ask for estimates. Each comes with the larger of its
+        # input and output in bytes.
+        self.samples: dict[tuple[str, str, str], list[tuple[fx.Node, int]]] = {}
+        # Indexed by storage: values that its readers read too, because a function may have returned one of them.
+        self.shadows: dict[int, list[Value]] = {}
+        # Indexed by node: why it is imported as an opaque operation.
+        self.opaque: dict[str, str] = dict(opaque or {})
+        # Indexed by the SSA value of a number of type i64: the same number as an index.
+        self.indices: dict[str, str] = {}
+        self._written: tuple[effects.Aliases, set[int]] | None = None
+        self._names = 0
+
+    def bind(self, node: fx.Node, ssa: str, val: Any, single: str | None = None) -> Result:
+        """Values of the results of `node`; `ssa#i` for element i of a list. Objects and None have no value."""
+        if isinstance(val, torch.Tensor):
+            storage = storage_of(val)
+            return tensor_value(single or ssa, val, self.canonical.get(storage, storage))
+        if isinstance(val, (list, tuple)):
+            flat = [v for v in _leaves(val) if v is not None]
+            names = iter([f"{ssa}#{i}" for i in range(len(flat))] if len(flat) > 1 else [ssa])
+            return [self._unflatten(node, v, names) for v in val]
+        if isinstance(val, dict):  # higher-order operators
+            return dict(zip(val, self.bind(node, ssa, list(val.values()))))
+        return Value(ssa, scalar_type(val))
+
+    def _unflatten(self, node: fx.Node, val: Any, names: Iterator[str]) -> Result:
+        if val is None:
+            return None
+        if isinstance(val, (list, tuple)):
+            return [self._unflatten(node, v, names) for v in val]
+        return self.bind(node, next(names), val)
+
+    def own(self, values: Iterable[Value]) -> None:
+        """Makes each value the owner of its storage, unless the storage has an owner."""
+        for v in values:
+            if v.storage and v.storage not in self.owner:
+                self.owner[v.storage] = v
+
+    def operands(self, node: fx.Node, inputs: Iterable[fx.Node] | None = None) -> list[Value]:
+        """The values that a node reads. Lists are spread out."""
+        values, result = self.values, []
+        for n in node.all_input_nodes if inputs is None else inputs:
+            v = values.get(n)
+            if type(v) is Value:
+                result.append(v)
+            elif v is not None:
+                result.extend(flat_values(v))
+        return [self._landed(v) if v.waitable else v for v in result]
+
+    def _landed(self, v: Value) -> Value:
+        """The result of a collective that is read while its name is still that of the start.
+
+        It is the result of the wait, or of a wait made here, which belongs to no node. PyTorch's own tensors wait when
+        they are read.
+        """
+        done = self.waited.get(v.storage)
+        if done is not None:
+            return done
+        future, type_, _ = self.in_flight[v.storage]
+        name = f"commsched_wait_{self.number()}"
+        return self.wait(f"%{name}", future, type_, v.storage, name)
+
+    def wait(self, ssa: str, future: str, type_: str, storage: int, location: str) -> Value:
+        """Emits a wait for all results of a future; returns the one with `storage`."""
+        _, _, values = self.in_flight[storage]
+        landed = None
+        for i, v in enumerate(values):
+            name = f"{ssa}#{i}" if len(values) > 1 else ssa
+            w = Value(name, v.type, v.shape, v.bytes, v.traffic, v.storage, v.dynamic)
+            self.owner.setdefault(v.storage, w)
+            self.waited[v.storage] = w
+            if v.storage == storage:
+                landed = w
+        attrs = []
+        if any(v.dynamic for v in values):
+            attrs.append(f"comm.bytes_hint = array<i64: {', '.join(str(v.bytes) for v in values)}>")
+        self.printer.operation(ssa[1:], len(values), "comm.wait", f" {future}", "", attrs, type_, location)
+        return landed or self.owner.get(storage) or Value(ssa, "none")
+
+    def number(self) -> int:
+        """The next number for the name of an operation that belongs to no node."""
+        self._names += 1
+        return self._names
+
+    def is_written(self, node: fx.Node) -> bool:
+        """Whether the results of a node may be memory that some node writes."""
+        if self._written is None:
+            shared = effects.Aliases(self.graph)
+            self._written = shared, effects.written_memory(self.graph, shared)
+        return not self._written[0].of(node).isdisjoint(self._written[1])
+
+
+def _leaves(val: Iterable[Any]) -> Iterator[Any]:
+    for v in val:
+        if isinstance(v, (list, tuple)):
+            yield from _leaves(v)
+        else:
+            yield v
