@@ -21,14 +21,15 @@ from unittest import mock
 import torch
 import torch._inductor.config as ic
 import torch_overlap
-from commsched.torch import trace
-from commsched.torch.inductor import config_patches, kernels
-from commsched.torch.inductor.kernel_order import Kernels, in_flight, is_kernel
-from commsched.torch.options import Options
 from torch._guards import TracingContext, tracing
 from torch._inductor.async_compile import AsyncCompile
 from torch._inductor.compile_fx import compile_fx_inner
 from torch._inductor.scheduler import Scheduler
+
+from commsched.torch import trace
+from commsched.torch.inductor import config_patches, kernels
+from commsched.torch.inductor.kernel_order import Kernels, in_flight, is_kernel
+from commsched.torch.options import Options
 
 MS, MIB = 1e6, 2**20
 ALL = ("llama3-8b:8:layers=2", "llama3-8b:64:layers=2", "moe-16b:8:ep=8:layers=2", "moe-16b:64:ep=8:layers=2")

@@ -23,10 +23,11 @@ import tempfile
 import time
 from pathlib import Path
 
-import commsched
-import commsched.torch as ct
 import overlap_tables
 import torch
+
+import commsched
+import commsched.torch as ct
 from commsched.torch import trace
 from commsched.torch.importer.estimates import SAMPLED_BYTES, SAMPLED_KINDS, override_bytes
 from commsched.torch.importer.export import import_graph

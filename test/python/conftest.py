@@ -9,11 +9,23 @@ os.environ.setdefault("COMMSCHED_STRICT", "1")  # what would be a warning fails 
 
 torch = pytest.importorskip("torch")
 
-from commsched.torch.trace import fake_world
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from commsched.torch.trace import fake_world
+
 RANKS = 8
+
+
+@pytest.fixture(autouse=True)
+def _inductor_is_left_as_it_was():
+    """Fails a test that leaves Inductor's configuration changed: the tests after it would compile something else."""
+    from torch._inductor import config
+
+    before, compile = config.get_config_copy(), torch.compile
+    yield
+    assert config.get_config_copy() == before
+    assert torch.compile is compile
 
 
 @pytest.fixture

@@ -6,12 +6,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from conftest import RANKS, trace
+from test_odd_graphs import Builder, names_of, scheduled
+
 import commsched.torch as ct
 import gloo
 from commsched.torch.semantics import effects, stale
 from commsched.torch.semantics.operators import STARTS, spec_of
-from conftest import RANKS, trace
-from test_odd_graphs import Builder, names_of, scheduled
 
 aten, c10d = torch.ops.aten, torch.ops._c10d_functional
 

@@ -4,11 +4,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from conftest import RANKS, trace
+
 import gloo
 from commsched import Operation
 from commsched.torch.apply.plan import PlanError, read_plan
 from commsched.torch.apply.rewrite import apply_plan
-from conftest import RANKS, trace
 from random_plans import random_operations
 
 c10d = torch.ops._c10d_functional

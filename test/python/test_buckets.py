@@ -4,13 +4,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from conftest import RANKS, trace
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
 import gloo
 from commsched.torch.apply.plan import PlanError, read_plan
 from commsched.torch.apply.rewrite import apply_plan
 from commsched.torch.semantics.operators import storage_of
-from conftest import RANKS, trace
 from random_plans import random_operations
-from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 c10d = torch.ops._c10d_functional
 KINDS = ("all_gather", "reduce_scatter", "all_reduce")

@@ -7,13 +7,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import commsched.torch as ct
-from commsched.torch.importer.estimates import sampled_tables
-from commsched.torch.importer.export import import_graph
 from conftest import RANKS, trace
 from test_odd_graphs import Builder, captured
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+
+import commsched.torch as ct
+from commsched.torch.importer.estimates import sampled_tables
+from commsched.torch.importer.export import import_graph
 
 aten, c10d = torch.ops.aten, torch.ops._c10d_functional
 

@@ -11,17 +11,18 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import gloo
 import torch._inductor.config as ic
+from torch._guards import TracingContext, tracing
+from torch._inductor.compile_fx import compile_fx_inner
+from torch._inductor.graph import GraphLowering
+from torch._inductor.scheduler import Scheduler
+
+import gloo
 from commsched.torch import reporting
 from commsched.torch.inductor import config_patches
 from commsched.torch.inductor.passes import direction
 from commsched.torch.options import Options
 from commsched.torch.trace import TraceConfig, fake_world, trace
-from torch._guards import TracingContext, tracing
-from torch._inductor.compile_fx import compile_fx_inner
-from torch._inductor.graph import GraphLowering
-from torch._inductor.scheduler import Scheduler
 
 START = re.compile(r"(?:(\w+) = )?torch\.ops\._c10d_functional\.(\w+)\.default\((?:\[)?(\w+)(.*)")
 KERNEL = re.compile(r"extern_kernels\.|cpp_fused|torch\.ops\.(?!_c10d_functional)\w+\.")

@@ -7,10 +7,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from conftest import RANKS, trace, world_of
+
 import commsched
 import commsched.torch as ct
 from commsched.torch.importer.mlir_text import groups_attribute
-from conftest import RANKS, trace, world_of
 
 c10d = torch.ops._c10d_functional
 aten = torch.ops.aten

@@ -4,12 +4,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import torch.distributed.fsdp._fully_shard._fsdp_collectives  # noqa: F811 (registers torch.ops.fsdp)
+from conftest import RANKS, trace
+
 import commsched
 import commsched.torch as ct
-import torch.distributed.fsdp._fully_shard._fsdp_collectives  # noqa: F811 (registers torch.ops.fsdp)
 from commsched.torch.apply.plan import read_plan
 from commsched.torch.apply.rewrite import apply_plan
-from conftest import RANKS, trace
 from random_plans import random_operations
 
 c10d, fsdp = torch.ops._c10d_functional, torch.ops.fsdp

@@ -23,8 +23,9 @@ from commsched.torch.reporting import (
 
 
 def _compiled(rank, ranks):
-    import commsched.torch as ct
     import torch._inductor.config as ic
+
+    import commsched.torch as ct
 
     loss, step = gloo.sharded_step(ranks, layers=3, width=64)
     x = torch.arange(8 * 64, dtype=torch.float32).view(8, 64) / 512 + rank

@@ -4,13 +4,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from conftest import RANKS, trace
+
 import commsched.torch as ct
 from commsched.torch import schedule
 from commsched.torch.apply import memory
 from commsched.torch.importer.graph import donated_placeholders
 from commsched.torch.trace import TraceConfig, fake_world
 from commsched.torch.trace import trace as trace_model
-from conftest import RANKS, trace
 
 c10d = torch.ops._c10d_functional
 KIB = 1024

@@ -7,12 +7,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from conftest import RANKS, trace
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
 import commsched
 import commsched.torch as ct
 import gloo
 from commsched.torch.semantics import effects
-from conftest import RANKS, trace
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 aten, c10d = torch.ops.aten, torch.ops._c10d_functional
 

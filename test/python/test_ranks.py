@@ -4,9 +4,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from conftest import trace
+
 import gloo
 from commsched.torch.ranks import comparison
-from conftest import trace
 
 
 def _compile(loss, **options):

@@ -6,13 +6,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from conftest import RANKS, trace
+
 import commsched.torch as ct
 from commsched.torch.options import Options
 from commsched.torch.schedule import Unscheduled
 from commsched.torch.semantics import effects
 from commsched.torch.trace import TraceConfig, fake_world
 from commsched.torch.trace import trace as trace_model
-from conftest import RANKS, trace
 
 c10d = torch.ops._c10d_functional
 

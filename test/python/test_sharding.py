@@ -7,11 +7,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import gloo
 import torch.nn as nn
-from commsched.torch.sharding import as_stored, fully_shard_parameters
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+
+import gloo
+from commsched.torch.sharding import as_stored, fully_shard_parameters
 
 
 class Model(nn.Module):
@@ -89,8 +90,9 @@ def _train(rank, ranks):
 
 def _compiled(rank, ranks):
     """The same through torch.compile, scheduled."""
-    import commsched.torch as ct
     import torch._inductor.config as ic
+
+    import commsched.torch as ct
 
     expected = _trained(_model(), rank, ranks, False)
     model = _model()

@@ -8,9 +8,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import gloo
 import torch.nn as nn
 import torch.nn.functional as F
+
+import gloo
 
 c10d = torch.ops._c10d_functional
 WIDTH = 32
@@ -22,8 +23,9 @@ def _layers(count=3):
 
 
 def _sharded(model, ranks, **dtypes):
-    from commsched.torch.sharding import fully_shard_parameters
     from torch.distributed.device_mesh import init_device_mesh
+
+    from commsched.torch.sharding import fully_shard_parameters
 
     mesh = init_device_mesh("cpu", (ranks,))
     fully_shard_parameters(model, lambda module: mesh, dtypes.get("dtype"), dtypes.get("reduce_dtype"))
@@ -189,8 +191,9 @@ STEPS = [
 def _all(rank, ranks):
     import os
 
-    import commsched.torch as ct
     import torch._inductor.config as ic
+
+    import commsched.torch as ct
 
     os.environ["COMMSCHED_STRICT"] = "1"
     group = torch.distributed.group.WORLD.group_name

@@ -7,15 +7,16 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import torch._inductor.config as ic
+from torch._dynamo.utils import counters
+from torch._inductor.utils import run_and_get_code
+
 import commsched.torch as ct
 import gloo
-import torch._inductor.config as ic
 from commsched.torch import reporting
 from commsched.torch.inductor import passes
 from commsched.torch.options import Options
 from commsched.torch.trace import fake_world
-from torch._dynamo.utils import counters
-from torch._inductor.utils import run_and_get_code
 
 RANKS = 4
 
@@ -127,10 +128,12 @@ def test_pytorchs_own_scheduler_is_turned_off_and_named():
     with ic.patch({rival: True}):
         with pytest.warns(UserWarning, match=rival):
             assert ct.inductor_options()[rival] is False
-        with pytest.warns(UserWarning, match="bucket_all_gathers_fx"), ic.patch(bucket_all_gathers_fx="all"):
-            ct.install()
-        assert not ic.aten_distributed_optimizations.enable_overlap_scheduling
-        ct.uninstall()
+        with ic.patch(bucket_all_gathers_fx="all"):
+            with pytest.warns(UserWarning, match="bucket_all_gathers_fx"):
+                ct.install()
+            assert not ic.aten_distributed_optimizations.enable_overlap_scheduling
+            ct.uninstall()  # in the block: it restores what was there at `install`
+            assert ic.bucket_all_gathers_fx == "all"
         assert ic.aten_distributed_optimizations.enable_overlap_scheduling
 
 
