@@ -29,7 +29,7 @@ from torch._inductor.scheduler import Scheduler
 from commsched.torch import trace
 from commsched.torch.inductor import config_patches, kernels
 from commsched.torch.inductor.kernel_order import Kernels, in_flight, is_kernel
-from commsched.torch.options import Options
+from commsched.torch.options import DEFAULT_MACHINE, Options
 
 MS, MIB = 1e6, 2**20
 ALL = ("llama3-8b:8:layers=2", "llama3-8b:64:layers=2", "moe-16b:8:ep=8:layers=2", "moe-16b:64:ep=8:layers=2")
@@ -149,7 +149,7 @@ def page(results: dict) -> str:
 def main() -> int:
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("--graphs", nargs="+", default=list(ALL), metavar="MODEL:RANKS[:ep=N][:layers=N]")
-    p.add_argument("--machine", default="h100-sxm", help="machine profile (default h100-sxm)")
+    p.add_argument("--machine", default=DEFAULT_MACHINE, help="machine profile (default %(default)s)")
     p.add_argument("--json", type=Path, help="where results go, and what is in it already is kept")
     p.add_argument("--markdown", type=Path, help="where the page goes")
     a = p.parse_args()

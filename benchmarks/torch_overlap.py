@@ -31,6 +31,7 @@ import commsched.torch as ct
 from commsched.torch import trace
 from commsched.torch.importer.estimates import SAMPLED_BYTES, SAMPLED_KINDS, override_bytes
 from commsched.torch.importer.export import import_graph
+from commsched.torch.options import DEFAULT_MACHINE
 from commsched.torch.reporting import function_report
 from commsched.torch.semantics.operators import hint, nodes_in
 
@@ -109,7 +110,7 @@ def curves_of(importer, machine: str) -> dict[tuple, list[tuple[int, float]]]:
     for (kind, group, element), [(node, _), *_] in importer.samples.items():
         if kind not in SAMPLED_KINDS:
             continue
-        ranks, width = len(importer.group_ranks[group.strip('"')]), node.meta["val"].dtype.itemsize
+        ranks, width = importer.groups.size(group), node.meta["val"].dtype.itemsize
         for size in SAMPLED_BYTES:
             n, at = size // width, f"s{len(points)}"
             given, got = {"all_gather": (n // ranks, n), "reduce_scatter": (n, n // ranks), "all_reduce": (n, n)}[kind]
@@ -117,10 +118,10 @@ def curves_of(importer, machine: str) -> dict[tuple, list[tuple[int, float]]]:
             reduction = "" if kind == "all_gather" else " sum"
             lines += [
                 f"    %x{at} = tensor.empty() : {given}",
-                f'    %{at} = comm.{kind}{reduction} %x{at} on @{group} : ({given}) -> !comm.future<{got}> loc("{at}")',
+                f'    %{at} = comm.{kind}{reduction} %x{at} on {group} : ({given}) -> !comm.future<{got}> loc("{at}")',
                 f"    %w{at} = comm.wait %{at} : !comm.future<{got}>",
             ]
-            points[at] = (kind, group.strip('"'), element), override_bytes(kind, size, ranks)
+            points[at] = (kind, group, element), override_bytes(kind, size, ranks)
     text = "\n".join(["module {", *importer.printer.groups, "  func.func @main() {", *lines, "    return", "  }", "}"])
     cost = durations(text, machine) if lines else {}
     curves: dict[tuple, list[tuple[int, float]]] = {}
@@ -149,7 +150,7 @@ def estimator(gm, machine: str):
 
     for key, [(node, _), *_] in importer.samples.items():
         if key[0] in SAMPLED_KINDS:
-            keys.setdefault((*base(node), node.meta["val"].dtype), curves[key[0], key[1].strip('"'), key[2]])
+            keys.setdefault((*base(node), node.meta["val"].dtype), curves[key])
 
     def curve_of(node):
         if node.op != "call_function" or "c10d_functional" not in str(node.target) or "wait_tensor" in str(node.target):
@@ -247,6 +248,7 @@ VARIANTS = {
     # Inductor's two passes with their estimates on, within the input's peak.
     "CommSched, seed passes": ours(
         solver="inductor",
+        memory_budget_ratio=0.0,
         bucketing=False,
         passes=(
             "comm-reorder-preserving-peak-memory{use-runtime-estimates=true}",
@@ -358,7 +360,7 @@ def main() -> int:
     p.add_argument("--graphs", nargs="+", metavar="MODEL:RANKS[:tp=N][:ep=N][:layers=N]", default=["llama3-8b:64"])
     p.add_argument("--all", action="store_true", help=f"all of {', '.join(ALL)}")
     p.add_argument("--direction", choices=("fw", "bw", "both"), default="both")
-    p.add_argument("--machine", default="h100-sxm", help="machine profile (default h100-sxm)")
+    p.add_argument("--machine", default=DEFAULT_MACHINE, help="machine profile (default %(default)s)")
     p.add_argument("--variants", help="separated by semicolons, of: " + "; ".join(VARIANTS))
     p.add_argument("--json", type=Path, help="where the results go, after every graph")
     p.add_argument("--markdown", type=Path, help="where the tables go, after every graph")

@@ -104,3 +104,8 @@ class Program:
 def version() -> str:
     """The version of the library."""
     return _commsched.version()
+
+
+def library_file() -> str:
+    """The path of the extension module, beside which the library lies."""
+    return _commsched.__file__

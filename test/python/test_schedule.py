@@ -1,5 +1,6 @@
 """schedule_overlap: real graphs come back legal, better and within the memory limit; failures leave them alone."""
 
+import dataclasses
 import warnings
 
 import pytest
@@ -9,7 +10,7 @@ torch = pytest.importorskip("torch")
 from conftest import RANKS, trace
 
 import commsched.torch as ct
-from commsched.torch.options import Options
+from commsched.torch.options import OptionArguments, Options
 from commsched.torch.schedule import Unscheduled
 from commsched.torch.semantics import effects
 from commsched.torch.trace import TraceConfig, fake_world
@@ -104,10 +105,33 @@ def test_options_that_make_no_sense(options):
         ct.schedule_overlap(trace(lambda x: x, (4,)), **options)
 
 
+def test_options_are_listed_once():
+    """The keyword arguments are the fields of `Options`, with their types."""
+    fields = {f.name: f.type for f in dataclasses.fields(Options)}
+    assert {name: hint.__forward_arg__ for name, hint in OptionArguments.__annotations__.items()} == fields
+
+
+@pytest.mark.parametrize(
+    ("options", "ratio"),
+    [
+        (dict(), 0),
+        (dict(solver="inductor"), 0.2),
+        (dict(solver="seed"), 0.2),
+        (dict(solver="inductor", memory_budget_ratio=0.0), 0),
+        (dict(solver="inductor", memory_budget_ratio=0.5), 0.5),
+    ],
+)
+def test_every_solver_has_its_own_memory_budget(world, options, ratio):
+    gm = trace(lambda x: c10d.wait_tensor(c10d.all_gather_into_tensor(x, RANKS, world)) + x.sum(), (1 << 10,))
+    gm, report = scheduled(gm, **options)
+    peak = report["peak_bytes"]
+    assert peak["limit"] == round(peak["before"] * (1 + ratio)) > 0
+
+
 def test_an_unknown_machine_is_found_at_once(world):
     gm = trace(lambda x: c10d.wait_tensor(c10d.all_gather_into_tensor(x, RANKS, world)) + 1, (4,))
     before = [n.name for n in gm.graph.nodes]
-    with pytest.raises(ValueError, match="no_such_machine.*h100-sxm"):
+    with pytest.raises(ValueError, match="h100-sxm.*no_such_machine"):
         ct.schedule_overlap(gm, machine="no_such_machine")
     assert [n.name for n in gm.graph.nodes] == before
 

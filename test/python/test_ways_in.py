@@ -102,9 +102,9 @@ def test_the_key_tells_jobs_apart():
 
 def test_unknown_machines_are_found_at_once():
     for way in (ct.install, ct.inductor_options, lambda **k: ct.enabled(**k).__enter__()):
-        with pytest.raises(ValueError, match="mi300x.*h100-sxm"):
+        with pytest.raises(ValueError, match="h100-sxm.*mi300x"):
             way(machine="mi300x")
-    with pytest.raises(ValueError, match="'machin' is neither"):
+    with pytest.raises(ValueError, match="expected an option.*machine.*got 'machin'"):
         from commsched.torch.inductor import backend
 
         backend(None, [], options={"machin": "h100-sxm"})

@@ -1,4 +1,4 @@
-"""The options of scheduling, in one place: they are also what compiled code is cached by."""
+"""The options of scheduling, in one place. They are also a part of the key of Inductor's cache."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import hashlib
 import json
 import pathlib
 from collections.abc import Callable, Sequence
+from typing import Any, TypedDict
 
 from .. import __version__, program
 
 COLLECTIVE_ORDERS = ("free", "group", "program")
-# "seed" is what "inductor" was called before.
+# "seed" is the former name of "inductor".
 SOLVERS = ("schedule", "inductor", "seed")
-
-
-# The machine profile that is taken if none is named.
+# The machine profile if none is named.
 DEFAULT_MACHINE = "h100-sxm"
 # `(node, override_bytes=None) -> milliseconds | None`: the convention of PyTorch's overlap scheduler.
 Estimation = Callable[..., "float | None"]
@@ -24,62 +23,83 @@ NS_PER_MS = 1_000_000
 
 
 def to_ns(milliseconds: float) -> int:
-    """A user's estimate in the unit of the cost model, at least 0."""
+    """A user's estimate in the unit of the cost model. The result is at least 0."""
     return max(0, round(milliseconds * NS_PER_MS))
+
+
+class OptionArguments(TypedDict, total=False):
+    """The options as keyword arguments. `Options` has their defaults, and `schedule_overlap` describes them."""
+
+    machine: str
+    memory_budget_ratio: float | None
+    memory_limit_bytes: int | None
+    bucketing: bool
+    bucket_cap_bytes: int | None
+    collective_order: str
+    effort: int | None
+    solver: str
+    passes: Sequence[str]
+    donated: str | Sequence[str]
+    runtime_estimation: Estimation | None
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What `schedule_overlap`, `enabled`, `install` and the backend take; see `schedule_overlap`."""
+    """The options that `schedule_overlap`, `enabled`, `install` and the backend take. `schedule_overlap` describes them.
 
-    machine: str = "h100-sxm"
-    memory_budget_ratio: float = 0.0
+    None means that the library's default holds.
+
+    Raises:
+        ValueError: an option has no legal value, or no machine profile has that name.
+    """
+
+    machine: str = DEFAULT_MACHINE
+    memory_budget_ratio: float | None = None
     memory_limit_bytes: int | None = None
     bucketing: bool = True
     bucket_cap_bytes: int | None = None
     collective_order: str = "free"
     effort: int | None = None
     solver: str = "schedule"
-    passes: tuple[str, ...] = ()
-    donated: str | tuple[str, ...] = "auto"
-    runtime_estimation: Callable | None = None
+    passes: Sequence[str] = ()
+    donated: str | Sequence[str] = "auto"
+    runtime_estimation: Estimation | None = None
 
-    def __post_init__(self):
-        if self.collective_order not in COLLECTIVE_ORDERS:
-            raise ValueError(f"collective_order is {self.collective_order!r}, not one of {COLLECTIVE_ORDERS}")
-        if self.solver not in SOLVERS:
-            raise ValueError(f"solver is {self.solver!r}, not one of {SOLVERS}")
+    def __post_init__(self) -> None:
+        for name, known in (("collective_order", COLLECTIVE_ORDERS), ("solver", SOLVERS)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name}: expected one of {', '.join(known)}, got {getattr(self, name)!r}")
         if machine_file(self.machine) is None:
-            known = sorted({f.stem for d in program.machine_directories() for f in d.glob("*.json")})
+            profiles = sorted({f.stem for d in program.machine_directories() for f in d.glob("*.json")})
             raise ValueError(
-                f"machine is {self.machine!r}: no such profile; there are {', '.join(known)} "
-                f"({program.MACHINE_PATH} adds directories; a path to a .json file works too)"
+                f"machine: expected the path of a .json file or one of {', '.join(profiles)}, got {self.machine!r} "
+                f"({program.MACHINE_PATH} adds directories to search)"
             )
-        if self.memory_budget_ratio < 0:
-            raise ValueError("memory_budget_ratio is negative")
-        for name in ("memory_limit_bytes", "bucket_cap_bytes", "effort"):
-            if getattr(self, name) is not None and getattr(self, name) < 0:
-                raise ValueError(f"{name} is negative")
-        if not isinstance(self.donated, (str, tuple)):
+        for name in ("memory_budget_ratio", "memory_limit_bytes", "bucket_cap_bytes", "effort"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise ValueError(f"{name}: expected at least 0, got {value}")
+        # Lists become tuples, so that options can be compared and hashed.
+        if not isinstance(self.donated, str):
             object.__setattr__(self, "donated", tuple(self.donated or ()))
-        if not isinstance(self.passes, tuple):
-            object.__setattr__(self, "passes", tuple(self.passes))
+        object.__setattr__(self, "passes", tuple(self.passes))
 
     def pipeline(self, machine: str | None = None, report_file: str | None = None) -> str:
-        """The pass pipeline that does it. `machine` stands in for the profile where estimates amend it."""
+        """The pass pipeline for these options.
+
+        Args:
+            machine: the path of a profile to use instead of `machine`, if estimates amend that one.
+            report_file: where the pipeline writes its report as JSON.
+        """
         settings = [
             f"machine={option_value(machine or self.machine)}",
             f"solver={self.solver}",
-            f"memory-budget-ratio={self.memory_budget_ratio!r}",
             f"bucketing={'true' if self.bucketing else 'false'}",
             f"collective-order={self.collective_order}",
         ]
-        if self.memory_limit_bytes is not None:
-            settings.append(f"memory-limit-bytes={self.memory_limit_bytes}")
-        if self.bucket_cap_bytes is not None:
-            settings.append(f"bucket-cap-bytes={self.bucket_cap_bytes}")
-        if self.effort is not None:
-            settings.append(f"effort={self.effort}")
+        for name in ("memory_budget_ratio", "memory_limit_bytes", "bucket_cap_bytes", "effort"):
+            if getattr(self, name) is not None:
+                settings.append(f"{name.replace('_', '-')}={getattr(self, name)!r}")
         if self.passes:
             settings.append(f"passes={','.join(self.passes)}")
         if report_file:
@@ -87,18 +107,19 @@ class Options:
         return f"reorder-comm-overlap{{{' '.join(settings)}}}"
 
     def key(self) -> str | None:
-        """A hash of everything that decides the code of a graph: the options, the profile, the library and the sources of
-        this package by their contents, this process's rank, and which ranks each group has. The rank is in the code: a
-        packed gather writes into its own slice. None with a user's estimator, of which nothing is known."""
+        """A hash of everything that decides the generated code of a graph. None with a user's estimator.
+
+        It covers the options, the profile, the library and the sources of this package by their contents, the rank of
+        this process, and the ranks of each group. The rank is in the code: a packed gather writes into its own slice.
+        Nothing is known of a user's estimator.
+        """
         shared = self.shared_key()
-        return (
-            None
-            if shared is None
-            else hashlib.sha256(f"{shared} {json.dumps(_job(), default=str)}".encode()).hexdigest()
-        )
+        if shared is None:
+            return None
+        return hashlib.sha256(f"{shared} {json.dumps(_job(), default=str)}".encode()).hexdigest()
 
     def shared_key(self) -> str | None:
-        """What of `key` all ranks have alike: all but the rank and the groups. None with a user's estimator."""
+        """The part of `key` that all ranks have in common: all except the rank and the groups."""
         if self.runtime_estimation is not None:
             return None
         described = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
@@ -115,8 +136,8 @@ def option_value(text: str) -> str:
 
 @functools.cache
 def _content() -> str:
-    """A hash of the compiled library and of this package's sources: equal on all machines that have the same."""
-    library = pathlib.Path(program._commsched.__file__)
+    """A hash of the compiled library and of this package's sources. It is equal on all machines with the same files."""
+    library = pathlib.Path(program.library_file())
     package = pathlib.Path(__file__).resolve().parent.parent
     files = [*sorted(library.parent.glob("libCommSched-c.so*")), library, *sorted(package.rglob("*.py"))]
     content = hashlib.sha256()
@@ -126,8 +147,8 @@ def _content() -> str:
     return content.hexdigest()
 
 
-def _job() -> dict | None:
-    """This process's rank and the ranks of every group, by the group's name; None without process groups."""
+def _job() -> dict[str, Any] | None:
+    """The rank of this process, and the ranks of each group by the group's name. None without process groups."""
     import torch.distributed as dist
 
     if not dist.is_available() or not dist.is_initialized():
@@ -137,7 +158,7 @@ def _job() -> dict | None:
 
 
 def machine_file(name_or_path: str) -> pathlib.Path | None:
-    """The file of a machine profile: a path, or the name of a profile on the library's search path."""
+    """The file of a machine profile, given its path or its name on the library's search path. None if there is none."""
     if "/" in name_or_path or name_or_path.endswith(".json"):
         path = pathlib.Path(name_or_path)
         return path if path.is_file() else None
@@ -146,8 +167,3 @@ def machine_file(name_or_path: str) -> pathlib.Path | None:
         if path.is_file():
             return path
     return None
-
-
-def donated_argument(donated: str | Sequence[str]):
-    """`donated` as a dataclass field holds it."""
-    return donated if isinstance(donated, str) else tuple(donated or ())

@@ -9,8 +9,10 @@ import pathlib
 import tempfile
 import time
 import warnings
+from collections.abc import Callable, Iterator, Sequence
 
 import torch.fx as fx
+from typing_extensions import Unpack
 
 from ..program import Error
 from .apply.memory import OverLimit, peak_bytes
@@ -19,7 +21,7 @@ from .apply.rewrite import apply_plan
 from .importer.estimates import amended_profile
 from .importer.export import import_program
 from .importer.graph import donated_placeholders
-from .options import Options, donated_argument
+from .options import OptionArguments, Options
 from .ranks.agreement import sequence, starts_of
 from .reporting import Unscheduled, function_report, strict
 from .semantics.stale import refresh
@@ -28,9 +30,11 @@ FUNCTION = "main"
 
 
 @contextlib.contextmanager
-def _collector_waits():
-    """No garbage collection in this block: a graph has millions of objects, all of them alive, and one look at them takes
-    longer than what is done here."""
+def _collector_waits() -> Iterator[None]:
+    """No garbage collection in this block.
+
+    A graph has millions of objects, and all of them are alive. One look at them takes longer than the work done here.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -44,15 +48,15 @@ def _collector_waits():
 def schedule_graph(graph: fx.Graph, options: Options, fused: bool = False) -> dict:
     """Schedules `graph` in place and returns its report.
 
-    The memory of the result is counted once more, from its nodes. If that is above the limit, the graph is scheduled again
-    with a limit that is lower by as much, and then without merging.
+    The memory of the result is counted once more, from its nodes. If it is above the limit, the graph is scheduled again
+    with a limit that is lower by the difference, and then without merging.
 
     Args:
-        fused: Inductor is going to fuse nodes of the graph into kernels; they are scheduled as such, and their memory is
+        fused: Inductor is going to fuse nodes of the graph into kernels. They are scheduled as kernels, and their memory is
             counted on the kernels.
 
     Raises:
-        Unscheduled: nothing was changed.
+        Unscheduled: the graph could not be scheduled. It is unchanged.
     """
     try:
         return _schedule_once(graph, options, fused)
@@ -116,13 +120,13 @@ def _schedule_once(graph: fx.Graph, options: Options, fused: bool) -> dict:
     return report
 
 
-def _within(graph: fx.Graph, donated: set[str], report: dict):
-    """Refuses a result that needs more memory than the limit, or than the graph did if that was above it."""
+def _within(graph: fx.Graph, donated: set[str], report: dict) -> Callable[[fx.Graph, Sequence[fx.Node]], None] | None:
+    """A check that refuses a result above the memory limit. If the graph was above the limit, its own peak is the limit."""
     if "peak_bytes" not in report:
         return None
     limit = max(report["peak_bytes"]["limit"], peak_bytes(graph, donated))
 
-    def accept(changed: fx.Graph, replaced) -> None:
+    def accept(changed: fx.Graph, replaced: Sequence[fx.Node]) -> None:
         peak = peak_bytes(changed, donated, replaced)
         if peak > limit:
             raise OverLimit(peak, limit)
@@ -130,64 +134,41 @@ def _within(graph: fx.Graph, donated: set[str], report: dict):
     return accept
 
 
-def schedule_overlap(
-    gm: fx.GraphModule,
-    *,
-    runtime_estimation=None,
-    machine: str = "h100-sxm",
-    memory_budget_ratio: float = 0.0,
-    memory_limit_bytes: int | None = None,
-    bucketing: bool = True,
-    collective_order: str = "free",
-    effort: int | None = None,
-    donated="auto",
-    solver: str = "schedule",
-    bucket_cap_bytes: int | None = None,
-    passes=(),
-) -> tuple[fx.GraphModule, dict]:
-    """Hides the collectives of a post-AOT graph behind its computation, never above the memory limit.
+def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> tuple[fx.GraphModule, dict]:
+    """Hides the collectives of a post-AOT graph behind its computation, within a limit on memory.
 
-    The graph is changed in place, as PyTorch's own `schedule_overlap_bucketing` does it. A graph that cannot be
-    scheduled is left as it was: a warning and `report["error"]` say why.
+    The graph is changed in place, as PyTorch's own `schedule_overlap_bucketing` does it. A graph that cannot be scheduled
+    stays as it was: a warning and `report["error"]` say why.
 
     Args:
         gm: a post-AOT graph with fake-tensor metadata.
-        runtime_estimation: `(node, override_bytes=None) -> milliseconds | None`, as PyTorch's scheduler takes it. None,
-            or an answer of None: the machine profile decides.
-        machine: the name of a shipped machine profile, or the path of one.
-        memory_budget_ratio: how far the peak may rise above the given order's, as a fraction of it.
-        memory_limit_bytes: the limit itself, in bytes, without the arguments that live throughout.
-        bucketing: whether collectives may be merged.
-        collective_order: "free", "group" or "program": which collectives keep their order.
-        effort: how long to search, in the solver's steps; None for its default.
-        donated: placeholders that are freed after their last use: names, or "auto" (in a backward graph all but the
-            parameters).
-        solver: "schedule", or "inductor" for the two peak-preserving passes of PyTorch Inductor.
-        bucket_cap_bytes: the largest merged collective.
-        passes: the passes to run instead of the solver's, in order, with or without options: "comm-bucket{fsdp-only=true}".
+        machine: the name of a shipped machine profile, or the path of one. The default is "h100-sxm".
+        memory_budget_ratio: how far the peak of memory may rise above that of the given order, as a fraction of it. The
+            default is 0, and 0.2 if the solver is "inductor", as in PyTorch's passes.
+        memory_limit_bytes: the limit on the peak in bytes, without the arguments that live throughout. It overrides
+            `memory_budget_ratio`.
+        bucketing: whether collectives may be merged. The default is True.
+        bucket_cap_bytes: the largest merged collective, in bytes. By default, the library decides.
+        collective_order: which collectives keep their order: none ("free", the default), those of one group ("group"), or
+            all ("program").
+        effort: how long to search, in steps of the solver. By default, the library decides.
+        solver: "schedule" (the default), or "inductor" for the two peak-preserving passes of PyTorch Inductor.
+        passes: the passes to run in place of the solver, in order, with or without options, such as
+            "comm-bucket{fsdp-only=true}".
+        donated: names of the placeholders that are freed after their last use. The default, "auto", means all but the
+            parameters in a backward graph, and none in a forward graph.
+        runtime_estimation: `(node, override_bytes=None) -> milliseconds | None`, as PyTorch's scheduler takes it. Without
+            it, and for an answer of None, the machine profile decides.
 
     Returns:
-        `gm`, and the report: the fields of a function in the JSON report of comm-opt (memory figures without what the
-        arguments that live throughout hold), the buckets by name, and how long each step took.
+        `gm`, and the report. The report holds the fields of a function in the JSON report of comm-opt, the buckets by name,
+        and how long each step took. Its memory figures exclude the arguments that live throughout.
 
     Raises:
-        ValueError: an option makes no sense, or `donated` names something that is no placeholder.
+        ValueError: an option has no legal value, or `donated` names something that is not a placeholder.
     """
-    options = Options(
-        machine=machine,
-        memory_budget_ratio=memory_budget_ratio,
-        memory_limit_bytes=memory_limit_bytes,
-        bucketing=bucketing,
-        collective_order=collective_order,
-        effort=effort,
-        donated=donated_argument(donated),
-        runtime_estimation=runtime_estimation,
-        solver=solver,
-        bucket_cap_bytes=bucket_cap_bytes,
-        passes=tuple(passes),
-    )
     try:
-        report = schedule_graph(gm.graph, options)
+        report = schedule_graph(gm.graph, Options(**options))
     except Unscheduled as error:
         if strict():
             raise

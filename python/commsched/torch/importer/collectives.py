@@ -170,7 +170,7 @@ class CollectiveImports(ComputeImports):
         if inputs and len(inputs) == 1:
             element = inputs[0].type[inputs[0].type.rfind("x") + 1 : -1].removeprefix("tensor<")
             size = max(inputs[0].bytes, sum(v.bytes for v in results))
-            self.samples.setdefault((spec.collective.kind, self.groups.group(node, spec)[1:], element), []).append(
+            self.samples.setdefault((spec.collective.kind, self.groups.group(node, spec), element), []).append(
                 (node, size)
             )
 

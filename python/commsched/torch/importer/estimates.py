@@ -43,7 +43,7 @@ def sampled_tables(importer: Importer) -> list[dict]:
     for (kind, group, element), samples in importer.samples.items():
         if kind not in SAMPLED_KINDS:
             continue
-        curve = _Curve(importer.estimation, kind, importer.groups.size("@" + group))
+        curve = _Curve(importer.estimation, kind, importer.groups.size(group))
         known = _known(importer.estimation, samples)
         points = curve.sampled(samples[0][0])
         wrong = curve.contradiction(known) if points and known else None
@@ -51,7 +51,7 @@ def sampled_tables(importer: Importer) -> list[dict]:
             contradicted.append(wrong)
             points = _through(known)
         if points:
-            table = {"kind": kind, "group": group.strip('"'), "points": points}
+            table = {"kind": kind, "group": group[1:].strip('"'), "points": points}
             if element in ELEMENTS:
                 table["element"] = element
             tables.append(table)

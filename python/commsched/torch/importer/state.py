@@ -44,7 +44,7 @@ class ImportState:
         self.in_flight: dict[int, tuple[str, str, list[Value]]] = {}
         # Indexed by storage: the result of the last wait for a collective.
         self.waited: dict[int, Value] = {}
-        # Indexed by kind, group and element type: the nodes to ask for estimates. Each comes with the larger of its
+        # Indexed by kind, symbol of the group, and element type: the nodes to ask for estimates. Each comes with the larger of its
         # input and output in bytes.
         self.samples: dict[tuple[str, str, str], list[tuple[fx.Node, int]]] = {}
         # Indexed by storage: values that its readers read too, because a function may have returned one of them.

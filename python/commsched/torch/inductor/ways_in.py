@@ -1,25 +1,27 @@
-"""CommSched inside torch.compile: the ways in.
+"""The ways to switch CommSched on inside torch.compile.
 
 `inductor_options` is the explicit one: options for `torch.compile(options=...)`. `install` changes Inductor's
-configuration for the whole process, `enabled` for a block, and `backend` is what `torch.compile(backend="commsched")` runs.
+configuration for the whole process, and `enabled` for a block. `backend` runs for `torch.compile(backend="commsched")`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.fx as fx
+from typing_extensions import Unpack
 
 from .. import reporting
-from ..options import Options
+from ..options import OptionArguments, Options
 from .passes import FusionBounds, GraphPass, KernelOrder
 
-# PyTorch's own schedulers and bucketing, which would run after ours and change what was decided.
+# PyTorch's own overlap schedulers and bucketing, with the values that switch them off. They would run after CommSched's
+# passes and change what was decided.
 RIVALS = {
     "aten_distributed_optimizations.enable_overlap_scheduling": False,
     "bucket_all_gathers_fx": "none",
@@ -27,15 +29,15 @@ RIVALS = {
     "bucket_all_reduces_fx": "none",
     "reorder_for_compute_comm_overlap": False,
 }
-# What the configuration was before `install`.
+# The configuration as it was before `install`.
 _before: dict[str, Any] | None = None
 
 
 def config_patches(options: Options) -> dict[str, Any]:
-    """Inductor's configuration with all places taken. Other custom passes keep their places, before ours.
+    """The settings of Inductor's configuration that switch CommSched on. Other custom passes stay, and run first.
 
-    The order that was decided is also one of memory: Inductor's own search for a lower peak would undo it, and is off.
-    PyTorch's own overlap schedulers and bucketing are off as well; it is said once if they were on.
+    The order that was decided also decides the peak of memory. Inductor's own search for a lower peak would undo it, so it
+    is off. PyTorch's own overlap schedulers and bucketing are off as well. If one of them was on, one warning says so.
     """
     from torch._inductor import config
 
@@ -74,67 +76,52 @@ def _set_config(values: dict[str, Any]) -> None:
         setattr(_config_value(owner) if owner else config, last, value)
 
 
-def _earlier(scheduler_pass):
-    """What was in a place of the scheduler before we took it."""
+def _earlier(scheduler_pass: Any) -> Any:
+    """The pass that was in a place of the scheduler before CommSched took the place."""
     return scheduler_pass.earlier if isinstance(scheduler_pass, (FusionBounds, KernelOrder)) else scheduler_pass
 
 
-def inductor_options(
-    *,
-    machine: str = "h100-sxm",
-    memory_budget_ratio: float = 0.0,
-    memory_limit_bytes: int | None = None,
-    bucketing: bool = True,
-    bucket_cap_bytes: int | None = None,
-    collective_order: str = "free",
-    effort: int | None = None,
-    solver: str = "schedule",
-    passes: Sequence[str] = (),
-    donated: str | Sequence[str] = "auto",
-    runtime_estimation: Callable[..., float | None] | None = None,
-    mode: str | None = None,
-) -> dict[str, Any]:
-    """Options that have `torch.compile` schedule the function's collectives:
+def inductor_options(*, mode: str | None = None, **options: Unpack[OptionArguments]) -> dict[str, Any]:
+    """Options that make `torch.compile` schedule the function's collectives:
 
         step = torch.compile(step, options=ct.inductor_options(machine="h100-sxm"))
 
-    Takes the options of `schedule_overlap`. `mode` adds those of a mode ("reduce-overhead", "max-autotune", ...), for
-    torch.compile takes a mode or options, not both. More options of Inductor can be added to the dictionary.
+    More options of Inductor can be added to the dictionary.
+
+    Args:
+        mode: a mode of torch.compile ("reduce-overhead", "max-autotune", ...), whose options are added. torch.compile takes
+            a mode or options, not both.
+        options: the options of `schedule_overlap`.
 
     Raises:
-        ValueError: an option makes no sense, or there is no such machine profile.
-        RuntimeError: there is no such mode.
+        ValueError: an option has no legal value, or no machine profile has that name.
+        RuntimeError: no such mode exists.
     """
-    given = {k: v for k, v in locals().items() if k != "mode"}
-    return {**(torch._inductor.list_mode_options(mode) if mode else {}), **config_patches(Options(**given))}
+    of_mode = torch._inductor.list_mode_options(mode) if mode else {}
+    return {**of_mode, **config_patches(Options(**options))}
 
 
 @contextlib.contextmanager
-def enabled(
-    *,
-    machine: str = "h100-sxm",
-    memory_budget_ratio: float = 0.0,
-    memory_limit_bytes: int | None = None,
-    bucketing: bool = True,
-    bucket_cap_bytes: int | None = None,
-    collective_order: str = "free",
-    effort: int | None = None,
-    solver: str = "schedule",
-    passes: Sequence[str] = (),
-    donated: str | Sequence[str] = "auto",
-    runtime_estimation: Callable[..., float | None] | None = None,
-) -> Iterator[None]:
-    """What is compiled in this block, or by a `torch.compile` called in it, is scheduled by CommSched.
+def enabled(**options: Unpack[OptionArguments]) -> Iterator[None]:
+    """Schedules what is compiled in this block, or by a `torch.compile` that is called in it.
 
-    Takes the options of `schedule_overlap`. A `torch.compile` with another backend cannot be reached, which is said; nor
-    can one that was bound to a name before (`from torch import compile`). `inductor_options` is explicit.
+    Takes the options of `schedule_overlap`. It cannot reach a `torch.compile` with another backend, and warns about one.
+    Nor can it reach a `torch.compile` that was bound to a name before (`from torch import compile`). `inductor_options` is
+    explicit.
     """
-    patches = config_patches(Options(**locals()))
-    from torch._inductor import config  # after `locals`
+    from torch._inductor import config
 
+    patches = config_patches(Options(**options))
     original = torch.compile
 
-    def compile(model=None, *, backend="inductor", options=None, mode=None, **rest):
+    def compile(
+        model: Any = None,
+        *,
+        backend: str | Callable = "inductor",
+        options: dict[str, Any] | None = None,
+        mode: str | None = None,
+        **rest: Any,
+    ) -> Any:
         # Compilation happens at the first call, maybe after this block: the options travel with the function.
         if backend == "inductor":
             of_mode = torch._inductor.list_mode_options(mode) if mode else {}
@@ -154,45 +141,35 @@ def enabled(
         torch.compile = original
 
 
-def install(
-    *,
-    machine: str = "h100-sxm",
-    memory_budget_ratio: float = 0.0,
-    memory_limit_bytes: int | None = None,
-    bucketing: bool = True,
-    bucket_cap_bytes: int | None = None,
-    collective_order: str = "free",
-    effort: int | None = None,
-    solver: str = "schedule",
-    passes: Sequence[str] = (),
-    donated: str | Sequence[str] = "auto",
-    runtime_estimation: Callable[..., float | None] | None = None,
-) -> None:
-    """Makes CommSched the overlap scheduler of every later compilation. Takes the options of `schedule_overlap`. A second
-    call replaces the first."""
+def install(**options: Unpack[OptionArguments]) -> None:
+    """Makes CommSched the overlap scheduler of every later compilation. Takes the options of `schedule_overlap`.
+
+    A second call replaces the first.
+    """
     global _before
-    patches = config_patches(Options(**locals()))
+    patches = config_patches(Options(**options))
     if _before is None:
         _before = {name: _config_value(name) for name in patches}
     _set_config(patches)
 
 
 def uninstall() -> None:
-    """Takes CommSched out of Inductor's configuration, which is then what it was before `install`. Without an `install`
-    nothing happens."""
+    """Restores Inductor's configuration as it was before `install`. Without an `install`, nothing happens."""
     global _before
     if _before is not None:
         _set_config(_before)
         _before = None
 
 
-def backend(gm: fx.GraphModule, example_inputs, *, mode: str | None = None, options: dict[str, Any] | None = None):
+def backend(
+    gm: fx.GraphModule, example_inputs: Any, *, mode: str | None = None, options: dict[str, Any] | None = None
+) -> Any:
     """`torch.compile(model, backend="commsched", options={...})`: Inductor, scheduled by CommSched.
 
-    The options are those of `schedule_overlap` and those of Inductor; a mode adds its own.
+    The options are those of `schedule_overlap` and those of Inductor. A mode adds its own.
 
     Raises:
-        ValueError: an option is neither of them.
+        ValueError: an option belongs to neither of them.
     """
     from torch._inductor import config
     from torch._inductor.compile_fx import compile_fx
@@ -201,24 +178,22 @@ def backend(gm: fx.GraphModule, example_inputs, *, mode: str | None = None, opti
     options, known = options or {}, config.get_config_copy()
     unknown = [k for k in options if k not in names and k.replace("-", "_") not in known]
     if unknown:
-        raise ValueError(
-            f"{unknown[0]!r} is neither an option of CommSched ({', '.join(sorted(names))}) nor of Inductor"
-        )
+        raise ValueError(f"expected an option of Inductor or one of {', '.join(sorted(names))}, got {unknown[0]!r}")
     patches = config_patches(Options(**{k: v for k, v in options.items() if k in names}))
     of_inductor = {k.replace("-", "_"): v for k, v in options.items() if k not in names}
     of_mode = torch._inductor.list_mode_options(mode) if mode else {}
     return compile_fx(gm, example_inputs, config_patches={**of_mode, **patches, **of_inductor})
 
 
-def verify_ranks(group=None) -> str:
-    """Compares what compiled code has run so far on all ranks of `group`: a collective call of all of them.
+def verify_ranks(group: Any = None) -> str:
+    """Compares what compiled code has run so far on all ranks of `group`. This is a collective call of all of them.
 
-    Compiled code compares its own collectives by itself when it first runs (`commsched.torch.ranks`). This is for
-    programs where every rank runs the same, and compares the order in which graphs came, too. Code that was found in a
+    Compiled code compares its own collectives when it first runs (`commsched.torch.ranks`). This function is for programs
+    in which every rank runs the same, and it also compares the order in which the graphs came. Code that was found in a
     cache counts like code that was compiled.
 
     Returns:
-        What all ranks agree on.
+        The sequence that all ranks agree on.
 
     Raises:
         RuntimeError: two ranks ran different sequences of collectives.
