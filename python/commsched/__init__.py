@@ -9,4 +9,4 @@ from __future__ import annotations
 from .program import Error, Message, Operation, Program, version
 
 __all__ = ["Error", "Message", "Operation", "Program", "__version__", "version"]
-__version__ = "0.1.0"
+__version__ = version()

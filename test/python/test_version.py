@@ -1,0 +1,14 @@
+"""The version is written in one place, the root CMakeLists.txt."""
+
+import importlib.metadata
+import pathlib
+import re
+
+import commsched
+
+
+def test_every_version_is_that_of_the_project():
+    project = (pathlib.Path(__file__).parents[2] / "CMakeLists.txt").read_text()
+    version = re.search(r"^project\(CommSched VERSION ([0-9.]+)", project, re.MULTILINE)[1]
+    assert commsched.version() == commsched.__version__ == version
+    assert importlib.metadata.version("commsched") == version
