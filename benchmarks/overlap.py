@@ -1,20 +1,24 @@
 #!/usr/bin/env python3
 """Exposed communication of a program as written and as scheduled, over MPI, in the same run.
 
-Each layer gathers a 4 MiB weight from all ranks and multiplies with it, about 5 ms of real computation in a few kernels. As
-written, every gather is waited for where it is started. comm-opt schedules it with durations measured here. Their results are
-compared bit for bit, then both run several times in turn. Per iteration, on the slowest rank:
+Each layer gathers a 4 MiB weight from all ranks and multiplies with it: about 5 ms of real computation in a few
+kernels. As written, the wait of every gather follows its start. comm-opt schedules the program with durations measured
+here. The results of both are compared bit for bit, and then both run several times in turn. The figures are per
+iteration, on the slowest rank:
 
   waiting    the time in waits: communication that no computation hides
-  beyond     the time that is not in kernels: waits, starts and progress. Over shared memory a core copies the data, so where
-             every core computes, this cannot shrink as the waits do; a network card or a spare core can do better
+  beyond     the time outside of kernels: waits, starts and progress
+
+Over shared memory a core copies the data. If every core computes, "beyond" cannot shrink as the waits do. A network
+card or a spare core can do better.
 
     python benchmarks/overlap.py [--ranks 2] [--layers 16] [--repetitions 5] [--pieces 3]
     python benchmarks/overlap.py --sleep --pieces 1 [--progress-thread]
 
---sleep lets kernels sleep for what is left of their cost, as if a device computed, and --progress-thread lets a thread of each
-rank move the data meanwhile. Timings need an idle machine; on a busy one `chrt -r 5` keeps other processes off the ranks'
-cores (not together with --progress-thread and kernels that compute: a round-robin thread is not preempted by its equals).
+With --sleep, kernels sleep for the rest of their cost, as if a device computed. With --progress-thread, a thread of
+each rank moves the data meanwhile. Timings need an idle machine. On a busy one, `chrt -r 5` keeps other processes off
+the ranks' cores, but not together with --progress-thread and kernels that compute: its equals do not preempt a
+round-robin thread.
 """
 
 import argparse
@@ -27,7 +31,8 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-SIDE = 1024  # of the f32 weight: 4 MiB
+# The side of the square f32 weight, of 4 MiB.
+SIDE = 1024
 LAYER_NS = 5_000_000
 ENVIRONMENT = dict(
     os.environ,
@@ -38,7 +43,7 @@ ENVIRONMENT = dict(
 
 
 def program(ranks, layers, pieces, kernel, kernel_ns, gather_ns):
-    """The module as it is written by hand: start, wait, compute."""
+    """The module as one would write it by hand: start, wait, compute."""
     shard, weight, row = f"tensor<{SIDE // ranks}x{SIDE}xf32>", f"tensor<{SIDE}x{SIDE}xf32>", f"tensor<1x{SIDE}xf32>"
     arguments = ", ".join(f"%s{layer}: {shard}" for layer in range(layers))
     lines = [f"comm.group @world #comm.iota<[1, {ranks}]>", f"func.func @main(%x: {row}, {arguments}) -> {row} {{"]
@@ -62,11 +67,11 @@ class Bench:
     def __init__(self, options):
         self.options = options
         self.kernel = "layer" if options.sleep else "mm"
-        self.temporary = tempfile.TemporaryDirectory(prefix="comm-overlap-")  # goes away with this object
+        self.temporary = tempfile.TemporaryDirectory(prefix="comm-overlap-")  # It is removed with this object.
         self.folder = pathlib.Path(self.temporary.name)
 
     def mpirun(self, *arguments):
-        """comm-run on all ranks; the timeline of each in a file of its own."""
+        """Runs comm-run on all ranks. Each rank writes its timeline into a file of its own."""
         o = self.options
         command = ["mpirun", "-np", str(o.ranks), str(o.bin / "comm-run"), *map(str, arguments)]
         command += ["--emulate-costs"] if o.sleep else []
@@ -76,7 +81,7 @@ class Bench:
             sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
 
     def run(self, path, iterations):
-        """Per iteration and rank, (elapsed, computing, waiting) in ns."""
+        """(elapsed, computing, waiting) in ns, per iteration and rank."""
         self.mpirun(path, f"--iterations={iterations}", f"--timeline={self.folder / 'timeline.json'}")
         o, result = self.options, [[] for _ in range(iterations)]
         self.gathers = []
@@ -96,11 +101,11 @@ class Bench:
                     busy, waiting = sum(e["dur"] for e in mine), sum(e["dur"] for e in waits if end <= e["ts"] < finish)
                     result[iteration].append(((finish - end) * 1000, busy * 1000, waiting * 1000))
                 end = finish
-        # The first iteration warms up, and nothing says when it began.
+        # The first iteration warms up, and its begin is not known.
         return result[1:]
 
     def spans(self, rank):
-        """What the rank did, in the order of time."""
+        """The events of a rank, in the order of time."""
         events = json.loads((self.folder / f"timeline.json.{rank}").read_text())["traceEvents"]
         names = {e["pid"]: e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "process_name"}
         return sorted(
@@ -138,7 +143,7 @@ def main():
         kernel_ns = round(
             statistics.median(busy for ranks in samples for _, busy, _ in ranks) / options.layers / options.pieces
         )
-    gather_ns = round(statistics.quantiles(bench.gathers, n=10)[-1])  # late ones are what is exposed
+    gather_ns = round(statistics.quantiles(bench.gathers, n=10)[-1])  # Late gathers are the exposed ones.
     written.write_text(program(options.ranks, options.layers, options.pieces, kernel, kernel_ns, gather_ns))
     done = subprocess.run(
         [

@@ -1,4 +1,4 @@
-"""The page of results that `torch_overlap.py` writes: everything in it is computed from its JSON."""
+"""The page of results that `torch_overlap.py` writes. Everything in it is computed from its JSON."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _ms_gib(row: dict) -> str:
 
 
 def summary(graphs: dict) -> list[str]:
-    """One line per graph: makespan / peak, and how ours compare."""
+    """One line per graph: makespan and peak, and how CommSched's compare."""
     lines = [
         "## Makespan in ms / peak in GiB",
         "",
@@ -70,7 +70,7 @@ def summary(graphs: dict) -> list[str]:
 
 
 def overhead(graphs: dict) -> list[str]:
-    """What scheduling itself costs. The Python side is import and apply."""
+    """The time that scheduling itself takes. The Python part is import and apply."""
     lines = [
         "## Seconds of scheduling",
         "",

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """What reaches the code that Inductor generates: PyTorch's overlap scheduler and CommSched, counted on fused kernels.
 
-Training graphs (`commsched.torch.trace`) are compiled by Inductor on fake tensors, with either scheduler in its place; the
-kernels are then taken in the order in which the code calls them. Pairs of start and wait without a kernel in between are
-counted, times come from one model of those kernels, the peak from Inductor's own estimate. Nothing is run.
+Training graphs (`commsched.torch.trace`) are compiled by Inductor on fake tensors, with either scheduler in its place;
+the kernels are then taken in the order in which the code calls them. Pairs of start and wait without a kernel in
+between are counted, times come from one model of those kernels, the peak from Inductor's own estimate. Nothing is run.
 
     python benchmarks/torch_code.py --graphs llama3-8b:8:layers=2 --json code.json --markdown docs/ResultsCode.md
 """
@@ -73,7 +73,7 @@ def measured(gm, backward: bool, patches: dict, machine: str) -> dict:
     result: dict = {}
     original = Scheduler.compute_last_usage
 
-    def look(scheduler):  # the last step before code is written
+    def look(scheduler):  # This is the last step before code is written.
         original(scheduler)
         order = scheduler.nodes
         model, counts = kernels.measured(order, Options(machine=machine)), in_flight(order)
@@ -99,7 +99,7 @@ def measured(gm, backward: bool, patches: dict, machine: str) -> dict:
 
 
 def rows(spec: str, machine: str, known: dict) -> dict:
-    """The variants of both directions of one model, but for those that are known."""
+    """The variants of both directions of one model, except for the known ones."""
     config = torch_overlap.config_of(spec)
     with trace.fake_world(config.ranks):
         for direction, gm in trace.trace(config).items():
@@ -109,7 +109,7 @@ def rows(spec: str, machine: str, known: dict) -> dict:
                     continue
                 try:
                     graph[name] = measured(copy.deepcopy(gm), direction == "bw", patches(machine), machine)
-                except Exception as error:  # One scheduler's failure is a row of the table, not the end of it.
+                except Exception as error:  # One scheduler's failure is a row of the table. The others go on.
                     graph[name] = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
                 print(spec, direction, name, graph[name], file=sys.stderr, flush=True)
                 yield
@@ -151,7 +151,7 @@ def main() -> int:
     p.add_argument("--graphs", nargs="+", default=list(ALL), metavar="MODEL:RANKS[:ep=N][:layers=N]")
     p.add_argument("--machine", default=DEFAULT_MACHINE, help="machine profile (default %(default)s)")
     p.add_argument("--json", type=Path, help="where results go, and what is in it already is kept")
-    p.add_argument("--markdown", type=Path, help="where the page goes")
+    p.add_argument("--markdown", type=Path, help="file to write the page to")
     a = p.parse_args()
     results = {"command": "python benchmarks/torch_code.py", "machine": a.machine, "graphs": {}}
     if a.json and a.json.is_file():

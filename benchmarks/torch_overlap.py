@@ -51,7 +51,7 @@ ALL = (
 
 
 def measured(text: str, machine: str) -> dict:
-    """What the models say of a module as it stands."""
+    """The figures of the models for a module in its own order."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "report.json")
         program = commsched.Program(text)
@@ -60,7 +60,7 @@ def measured(text: str, machine: str) -> dict:
 
 
 def pytorch_peak(gm) -> int:
-    """Peak by PyTorch's own estimator, which skips tensors of the CPU unless told otherwise."""
+    """Peak by PyTorch's own estimator. It skips tensors of the CPU unless told otherwise."""
     from torch._inductor.fx_passes.memory_estimator import MemoryTracker
 
     tracker = MemoryTracker(gm.graph, device_filter=lambda device: True)
@@ -90,7 +90,7 @@ def refreshed(gm, known: set[str]):
 
 
 def durations(text: str, machine: str) -> dict[str, float]:
-    """What CommSched's cost model says of a module's operations: ms by location."""
+    """The costs of a module's operations by CommSched's cost model, in ms. Indexed by location."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "timeline.json")
         commsched.Program(text).run(f"comm-report{{machine={machine} timeline-file={file} table=false}}")
@@ -104,8 +104,11 @@ def durations(text: str, machine: str) -> dict[str, float]:
 
 
 def curves_of(importer, machine: str) -> dict[tuple, list[tuple[int, float]]]:
-    """Cost by size of each kind, group and element type of collective that may be merged: pairs (bytes of input and
-    output together, ms), from a module of nothing but such collectives."""
+    """Cost by size of each kind, group and element type of collective that may be merged.
+
+    A curve is a list of pairs (bytes of input and output together, ms). It is measured on a module with nothing but
+    such collectives.
+    """
     lines, points = [], {}
     for (kind, group, element), [(node, _), *_] in importer.samples.items():
         if kind not in SAMPLED_KINDS:
@@ -139,11 +142,14 @@ def in_and_out(node) -> int:
 
 
 def estimator(gm, machine: str):
-    """The estimator that both schedulers are given: what the profile's cost model says. Nodes of the graph have their
-    own duration; a collective of another size, or one that a scheduler made, is read off the model's curve."""
+    """The estimator that both schedulers get: the costs by the profile's cost model.
+
+    A node of the graph has its own duration. A collective of another size, or one that a scheduler made, is read off
+    the model's curve.
+    """
     text, importer = import_graph(gm.graph)
     by_name, curves = durations(text, machine), curves_of(importer, machine)
-    keys = {}  # of each target and group argument: the curve
+    keys = {}  # Indexed by target and group argument: the curve.
 
     def base(node):
         return str(node.target).split(".")[1].removesuffix("_out").removesuffix("_coalesced"), str(node.args[-1])
@@ -179,9 +185,11 @@ def interpolated(curve: list[tuple[int, float]], size: int) -> float:
 
 
 def without_gpu() -> None:
-    """What PyTorch's scheduler needs on a build without CUDA. Device properties: their values do not matter, every
-    estimate is given. Its memory limits: they would not see tensors of the CPU. Attention: it has to count as
-    computation under its CPU name as it does under its GPU name."""
+    """Prepares PyTorch's scheduler for a build without CUDA.
+
+    It needs device properties, whose values do not matter, for every estimate is given. Its memory limits would not see
+    tensors of the CPU. Attention has to count as computation under its CPU name, as it does under its GPU name.
+    """
     import functools
 
     import torch.utils._runtime_estimation as runtime
@@ -216,7 +224,7 @@ def pytorch(**options):
 
 
 def ours(at_peak_of: str | None = None, **options):
-    """CommSched; at another variant's resulting peak if `at_peak_of` names one."""
+    """CommSched. If `at_peak_of` names another variant, its resulting peak is the limit."""
 
     def run(gm, estimate, machine, rows):
         limit = dict(memory_limit_bytes=rows[at_peak_of]["peak_bytes"]) if at_peak_of else {}
@@ -271,7 +279,7 @@ def rows_of(gm, machine: str, names) -> dict[str, dict]:
         start, wall = time.process_time(), time.perf_counter()
         try:
             result, extra = VARIANTS[name](copied, estimate, machine, rows)
-        except Exception as error:  # One scheduler's failure is a row of the table, not the end of it.
+        except Exception as error:  # One scheduler's failure is a row of the table. The others go on.
             rows[name] = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
             continue
         seconds, wall = time.process_time() - start, time.perf_counter() - wall
@@ -319,7 +327,7 @@ def versions(machine: str) -> dict:
 
 
 def _without_files(arguments: list[str]) -> list[str]:
-    """The arguments that decide what is measured: where results go does not."""
+    """The arguments that decide what is measured. Those that name files do not."""
     kept, skip = [], False
     for a in arguments:
         if not skip and a not in ("--json", "--markdown", "--resume"):
@@ -362,8 +370,8 @@ def main() -> int:
     p.add_argument("--direction", choices=("fw", "bw", "both"), default="both")
     p.add_argument("--machine", default=DEFAULT_MACHINE, help="machine profile (default %(default)s)")
     p.add_argument("--variants", help="separated by semicolons, of: " + "; ".join(VARIANTS))
-    p.add_argument("--json", type=Path, help="where the results go, after every graph")
-    p.add_argument("--markdown", type=Path, help="where the tables go, after every graph")
+    p.add_argument("--json", type=Path, help="file to write the results to, after every graph")
+    p.add_argument("--markdown", type=Path, help="file to write the tables to, after every graph")
     p.add_argument("--resume", action="store_true", help="keep the graphs that the JSON file has already")
     a = p.parse_args()
     names = a.variants.split(";") if a.variants else list(VARIANTS)

@@ -1,7 +1,7 @@
-"""CommSched: hides the communication of distributed ML programs behind their computation.
+"""CommSched hides the communication of distributed ML programs behind their computation.
 
-`Program` holds an MLIR module and runs passes over it. `commsched.torch` is the PyTorch front end and the only part that
-needs torch: importing this package does not import it.
+`Program` holds an MLIR module and runs passes over it. `commsched.torch` is the PyTorch front end, and the only part
+that needs torch: importing this package does not import it.
 """
 
 from __future__ import annotations

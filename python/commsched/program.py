@@ -15,12 +15,14 @@ MACHINE_PATH = "COMMSCHED_MACHINE_PATH"
 
 
 def machine_directories() -> list[pathlib.Path]:
-    """Where machine profiles are looked for by name: the variable COMMSCHED_MACHINE_PATH, then the package."""
+    """The folders in which machine profiles are found by name: those of COMMSCHED_MACHINE_PATH, with the package's
+    last.
+    """
     return [pathlib.Path(p) for p in os.environ.get(MACHINE_PATH, "").split(os.pathsep) if p]
 
 
 def _add_package_machines() -> None:
-    """The profiles that come with the package join the library's search path. In a source tree they are its own."""
+    """Adds the profiles of the package, or of the source tree, to the search path of the library."""
     package = pathlib.Path(__file__).resolve().parent
     for folder in (package / "machines", package.parent.parent / "machines"):
         if folder.is_dir() and folder not in machine_directories():
@@ -39,7 +41,7 @@ class MessageKind(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Message:
-    """A diagnostic or remark. `category` and `name` are set for optimization remarks."""
+    """A diagnostic or a remark. `category` and `name` are set for optimization remarks only."""
 
     kind: MessageKind
     location: str
@@ -50,21 +52,21 @@ class Message:
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """An operation of a function's entry block: its full name, and the names that its location carries."""
+    """An operation of a function's entry block: its full name, and the names that its location holds."""
 
     opcode: str
     names: tuple[str, ...]
 
 
 class Program:
-    """A parsed module. Not to be used by two threads at once.
+    """A parsed module. Two threads must not use it at once.
 
     Args:
         source: MLIR text or bytecode.
-        name: stands for the file in messages.
+        name: the name of the file in messages.
 
     Raises:
-        Error: the source is no valid module; the text says where.
+        Error: the source is not a valid module. The text names the place.
     """
 
     def __init__(self, source: str | bytes, name: str = "<memory>", *, allow_unregistered: bool = False):
@@ -72,8 +74,10 @@ class Program:
         self._program = _commsched.Program(data, name, allow_unregistered)
 
     def run(self, pipeline: str) -> None:
-        """Runs a pass pipeline, such as "reorder-comm-overlap{effort=2}". After an `Error` the module is half
-        transformed: parse it again."""
+        """Runs a pass pipeline, such as "reorder-comm-overlap{effort=2}".
+
+        After an `Error` the module is half transformed: parse it again.
+        """
         self._program.run(pipeline)
 
     def print(self, *, locations: bool = False) -> str:
@@ -88,16 +92,16 @@ class Program:
         return self._program.bytecode()
 
     def messages(self) -> list[Message]:
-        """Everything that was said so far, in order."""
+        """All messages so far, in order."""
         return [Message(MessageKind(kind), *rest) for kind, *rest in self._program.messages()]
 
     def operations(self) -> dict[str, list[Operation]]:
-        """Per function, the operations of its entry block in order, without the terminator."""
+        """The operations of each function's entry block in order, without the terminator. Indexed by function."""
         functions = json.loads(self._program.list_operations())["functions"]
         return {f["name"]: [Operation(op, tuple(names)) for op, names in f["ops"]] for f in functions}
 
     def signatures(self) -> dict[str, str]:
-        """Per function, its schedule signature ("" where it has none)."""
+        """The schedule signature of each function, or "" if it has none. Indexed by function."""
         return {f["name"]: f["signature"] for f in json.loads(self._program.list_operations())["functions"]}
 
 
@@ -107,5 +111,5 @@ def version() -> str:
 
 
 def library_file() -> str:
-    """The path of the extension module, beside which the library lies."""
+    """The path of the extension module. The library lies beside it."""
     return _commsched.__file__

@@ -1,11 +1,11 @@
-"""What the Python tests share: a fake process group, and small graphs traced with fake tensors."""
+"""Fixtures and helpers of the Python tests: a fake process group, and small graphs traced with fake tensors."""
 
 import contextlib
 import os
 
 import pytest
 
-os.environ.setdefault("COMMSCHED_STRICT", "1")  # what would be a warning fails the test
+os.environ.setdefault("COMMSCHED_STRICT", "1")  # Warnings fail the test.
 
 torch = pytest.importorskip("torch")
 
@@ -30,7 +30,7 @@ def _inductor_is_left_as_it_was():
 
 @pytest.fixture
 def world():
-    """A fake process group of 8 ranks; gives its name."""
+    """A fake process group of 8 ranks. The value is its name."""
     with fake_world(RANKS):
         yield torch.distributed.group.WORLD.group_name
 

@@ -20,16 +20,17 @@ def _main(rank, ranks, port, function, args):
         function(rank, ranks, *args)
     finally:
         dist.destroy_process_group()
-    # A rank was seen to abort at its end ("terminate called without an active exception"), with no Python error. The likely cause:
-    # Python 3.11 unwinds PyTorch's threads that ask for its lock while it ends. So the ranks leave without that end.
+    # A rank was seen to abort at its end ("terminate called without an active exception"), with no Python error. The
+    # likely cause: Python 3.11 unwinds PyTorch's threads that ask for its lock while it ends. So the ranks leave
+    # without that end.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
 def run(ranks, function, *args):
-    """Calls `function(rank, ranks, *args)` on every rank; an exception of one is raised here."""
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # outlives all ranks
+    """Calls `function(rank, ranks, *args)` on every rank. An exception of one rank is raised here."""
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # It outlives all ranks.
     mp.spawn(_main, (ranks, store.port, function, args), nprocs=ranks)
 
 
@@ -47,14 +48,14 @@ def without_kernels(caches=False):
 
     with (
         mock.patch.object(AsyncCompile, "cpp_pybinding", nothing),
-        mock.patch("torch._inductor.cpu_vec_isa.valid_vec_isa_list", list),  # found by compiling, too
+        mock.patch("torch._inductor.cpu_vec_isa.valid_vec_isa_list", list),  # PyTorch finds it by compiling, too.
         ic.patch(force_disable_caches=not caches),
     ):
         yield
 
 
 def sharded_step(ranks, layers=4, width=32, extra=True):
-    """(parameters, step): a small sharded model. The step gives the parameters' gradients as local tensors."""
+    """(parameters, step) of a small sharded model. The step returns the parameters' gradients as local tensors."""
     from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tensor, init_device_mesh
 
     mesh = init_device_mesh("cpu", (ranks,))
@@ -71,7 +72,7 @@ def sharded_step(ranks, layers=4, width=32, extra=True):
     def loss(x):
         for w in weights:
             x = (x @ full(w)).relu()
-        if extra:  # reductions that do not depend on each other
+        if extra:  # These reductions do not depend on each other.
             a, b = (c10d.wait_tensor(c10d.all_reduce(y.detach(), "sum", group)) for y in (x.sum(0), x.mean(0)))
             x = x + a * b * 1e-3
         return x.square().mean()

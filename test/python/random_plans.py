@@ -20,7 +20,7 @@ UNPACK = {
 
 
 def key_of(node):
-    """Starts of equal keys may be merged; None for what may not."""
+    """Starts with equal keys may be merged. None for a node that may not."""
     if node.op != "call_function":
         return None
     start = spec_of(node).start
@@ -40,7 +40,7 @@ def random_operations(graph, seed, packed=True, merge=0.7, kinds=MERGEABLE):
         if b in before and a in before:
             before[b].add(a)
     ops, done, waiting = [], set(), list(calls)
-    pending = {}  # of a member's wait: its bucket (waits, wait emitted?, kind)
+    pending = {}  # Indexed by a member's wait: its bucket (waits, whether the wait was emitted, kind).
     while waiting:
         ready = [n for n in waiting if before[n] <= done]
         node = rng.choice(ready)

@@ -1,4 +1,4 @@
-"""Memory that values share, where fake tensors do not tell it (any more), and operators that hold others inside."""
+"""Memory that values share although fake tensors do not tell it, and operators that hold others."""
 
 from unittest import mock
 
@@ -18,7 +18,7 @@ aten, c10d = torch.ops.aten, torch.ops._c10d_functional
 
 
 def _rewritten(world):
-    """A pattern pass has found that cat(split(buf)) is buf, and left the fake tensor of its view as it was."""
+    """A graph in which a pattern pass replaced cat(split(buf)) by buf, and left the fake tensor of its view alone."""
 
     def f(buf, w, x):
         a, b = buf.split([2, 2], 1)
@@ -66,7 +66,7 @@ def test_fresh_graphs_are_only_read(world):
 
 
 def test_nodes_without_fake_values(world):
-    """What PyTorch's asynchronous tensor parallelism leaves behind."""
+    """A graph as PyTorch's asynchronous tensor parallelism leaves it."""
 
     def f(x, w):
         full = c10d.wait_tensor(c10d.all_gather_into_tensor(w, RANKS, world))
@@ -107,7 +107,7 @@ def test_operators_in_place_are_marked_or_listed():
 
 
 def test_elements_of_coalesced_collectives_in_place(world):
-    """What a wait gives is the input's memory: a write of it comes after the reads before."""
+    """The result of a wait is the input's memory: a write of it follows the reads before."""
 
     def f(x, y, w):
         flying = c10d.all_reduce_coalesced_([x, y], "sum", world)
@@ -180,7 +180,7 @@ def test_a_collective_inside_of_a_subgraph(world):
 
 @pytest.mark.filterwarnings("ignore:.*micro_pipeline_tp")
 def test_asynchronous_tensor_parallelism(world):
-    """The pass of PyTorch that fuses products with their collectives runs right before ours, in the same compilation."""
+    """PyTorch's pass that fuses products with their collectives runs right before CommSched's, in one compilation."""
     from torch._inductor.fx_passes.micro_pipeline_tp import micro_pipeline_tp_pass
     from torch.distributed._functional_collectives import all_gather_tensor, reduce_scatter_tensor
     from torch.distributed._symmetric_memory import _test_mode
@@ -192,7 +192,7 @@ def test_asynchronous_tensor_parallelism(world):
         return reduce_scatter_tensor(y @ c, "sum", 0, group)
 
     gm = trace(f, (64, 128), (128, 256), (32, 256), (256, 64))
-    with _test_mode(), mock.patch("torch.distributed.is_nccl_available", lambda: True):  # a CPU build has the pass too
+    with _test_mode(), mock.patch("torch.distributed.is_nccl_available", lambda: True):  # A CPU build has the pass too.
         micro_pipeline_tp_pass(gm.graph)
     assert any(spec_of(n).name.startswith("symm_mem.") for n in gm.graph.nodes)
     assert any("val" not in n.meta for n in gm.graph.nodes if n.op == "call_function")
@@ -200,7 +200,7 @@ def test_asynchronous_tensor_parallelism(world):
 
 
 def _stale_in_inductor(rank, ranks):
-    """The same pattern as above, found by Inductor itself: the values have to be plain Inductor's."""
+    """Inductor itself finds the pattern above. The values have to be those of plain Inductor."""
     import torch._inductor.config as ic
 
     group = torch.distributed.group.WORLD.group_name

@@ -1,4 +1,4 @@
-"""What is thought to cost what: a caller's estimates are kept, and floating-point operations counted."""
+"""Costs of nodes: a user's estimates are kept, and floating-point operations are counted."""
 
 import re
 import warnings
@@ -20,7 +20,7 @@ aten, c10d = torch.ops.aten, torch.ops._c10d_functional
 
 
 def _times(gm, estimation):
-    """The times in a graph's module, together."""
+    """The sum of the times in a graph's module."""
     text = ct.export_mlir(gm, runtime_estimation=estimation)
     return sum(int(t) for t in re.findall(r"comm.cost = #comm.cost<time = (\d+)>", text))
 
@@ -57,7 +57,7 @@ def _bytes(node, override_bytes):
 
 
 def test_an_honest_estimator_is_sampled(world):
-    """PyTorch's own convention: input and output together."""
+    """An estimator of PyTorch's convention: input and output together."""
     estimation = lambda node, override_bytes=None: 0.01 + _bytes(node, override_bytes) * 1e-7
     _, importer = import_graph(_gathers(world).graph, runtime_estimation=estimation)
     with warnings.catch_warnings():
@@ -69,7 +69,7 @@ def test_an_honest_estimator_is_sampled(world):
 @pytest.mark.parametrize(
     "curve",
     [
-        lambda own, node: own(node, None),  # override_bytes is ignored
+        lambda own, node: own(node, None),  # It ignores override_bytes.
         lambda own, node: 100 * own(node, None),
     ],
     ids=["ignored", "other"],
@@ -105,7 +105,7 @@ def test_flex_attention_is_counted(world):
     heads, shared, rows, inner = 4, 2, 128, 16
     q, k, v = (torch.randn(1, h, rows, inner) for h in (heads, shared, shared))
     (fw,) = captured(lambda q, k, v: flex_attention(q, k, v, enable_gqa=True), q, k, v)
-    b = Builder()  # there is no backward on CPUs
+    b = Builder()  # CPUs have no backward.
     q, out, grad = (b.input(n, 1, heads, rows, inner) for n in ("q", "out", "grad"))
     k, v, sums = (
         b.input("k", 1, shared, rows, inner),

@@ -1,4 +1,4 @@
-"""The order that was decided is that of the code that Inductor generates: read off the text of the code."""
+"""The generated code has the order that was decided. The tests read it off the text of the code."""
 
 import ast
 import copy
@@ -30,12 +30,12 @@ RANKS = 8
 
 
 def in_flight(code):
-    """Of each collective of generated code: how many kernels are called between its start and its first wait."""
-    started, counts, kernels = {}, {}, 0  # of each buffer in flight: the line that started it
+    """The number of kernels between the start and the first wait of each collective of generated code."""
+    started, counts, kernels = {}, {}, 0  # `started` is indexed by buffer in flight.
     for number, line in enumerate(code[code.index("def call(") :].splitlines()):
         call = START.search(line)
         element = re.match(r"\s*(\w+) = (\w+)\[\d+\]$", line)
-        if element and element.group(2) in started:  # one result of a coalesced collective
+        if element and element.group(2) in started:  # This is one result of a coalesced collective.
             started[element.group(1)] = started[element.group(2)]
         elif call is None:
             kernels += KERNEL.search(line) is not None and "_commsched" not in line
@@ -60,7 +60,9 @@ def graphs():
 
 
 def generated(gm, options, **patches):
-    """The code that Inductor generates for a graph, and the reports before it runs. `options` None: without CommSched."""
+    """The code that Inductor generates for a graph, and the reports before it runs. Without `options`, CommSched is
+    off.
+    """
     import commsched.torch as ct
 
     ct.reports()
@@ -82,7 +84,7 @@ def generated(gm, options, **patches):
 
 
 def said(code):
-    """What generated code is going to report of itself."""
+    """The report that generated code is going to give of itself."""
     return json.loads(ast.literal_eval(re.search(rf"{reporting.FUNCTION}\((.*)\)", code).group(1)))
 
 
@@ -90,14 +92,14 @@ def said(code):
 @pytest.mark.parametrize("name", ["tiny", "tiny-moe"])
 @pytest.mark.parametrize("options", [dict(bucketing=False), dict()], ids=["order", "defaults"])
 def test_kernels_run_between_start_and_wait(graphs, name, which, options):
-    """Attention, packed gathers, all-to-alls: what is promised of the graph is what the code does."""
+    """The code keeps what the graph's report promises, with attention, packed gathers and all-to-alls."""
     code, reports = generated(graphs[name][which], options)
     counts, report = in_flight(code), said(code)
     assert set(reports) == {"graph", "kernels"}
     assert report["collectives"] == reports["kernels"]["collectives"] == len(counts)
     assert report["adjacent"] == reports["kernels"]["adjacent"] == counts.count(0)
     assert report["holds"] and report["as_decided"] and not any(r["holds"] for r in reports.values())
-    assert counts.count(0) <= 1 + len(counts) // 8, counts  # at the end of a graph there is nothing left to run
+    assert counts.count(0) <= 1 + len(counts) // 8, counts  # Nothing is left to run at the end of a graph.
     promised = reports["graph"]["exposed_ns"]
     assert report["exposed_ns"]["promised"] == promised["after"] < promised["before"]
     assert report["exposed_ns"]["after"] <= 1.1 * promised["after"]
@@ -105,16 +107,16 @@ def test_kernels_run_between_start_and_wait(graphs, name, which, options):
 
 
 def test_inductor_alone_waits_at_once(graphs):
-    """What there is to gain, and that the counting above can fail."""
+    """This shows the possible gain, and that the counting above can fail."""
     for gm in graphs["tiny"].values():
         counts = in_flight(generated(gm, None)[0])
         assert counts.count(0) == len(counts) > 5, counts
 
 
 def test_a_later_change_of_the_order_is_told(graphs):
-    """The report of the code is taken from what is written, not from what was decided."""
+    """The report of the code describes the written code, not the decision."""
 
-    def undo(self):  # something of Inductor's that runs after us
+    def undo(self):  # It stands for a pass of Inductor that runs after CommSched's.
         self.nodes = self.topological_sort_schedule(self.nodes[::-1])
 
     with mock.patch.object(Scheduler, "process_grouped_nodes", undo):

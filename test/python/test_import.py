@@ -1,4 +1,4 @@
-"""FX graphs become modules of comm operations: every construct, and the module parses."""
+"""FX graphs become modules of comm operations. Every construct is imported, and the module parses."""
 
 import operator
 import re
@@ -18,7 +18,7 @@ aten = torch.ops.aten
 
 
 def lines_of(text):
-    """The operations by the name of their location, without it."""
+    """The operations without their locations. Indexed by the name of the location."""
     found = re.findall(r'^ +(.*) loc\("([^"]*)"(?:\("[^"]*"\))?\)$', text, re.M)
     return {name: line for line, name in found}
 
@@ -147,7 +147,7 @@ def test_symbolic_sizes_have_hints(world):
 
 
 def test_futures_cross_graphs(world):
-    """A start that nobody waits for leaves as a future; a placeholder that is waited for comes in as one."""
+    """A start without a wait leaves as a future, and a placeholder with a wait enters as one."""
     gm = trace(lambda x: c10d.all_gather_into_tensor(x, RANKS, world), (4,))
     text, _ = exported(gm)
     assert "return %all_gather_into_tensor : !comm.future<tensor<32xf32>>" in text

@@ -24,7 +24,7 @@ def imported(gm):
 
 
 def copy_in_gather_copy_out(world):
-    """What FSDP2 does for a group of parameters; the second one is used once."""
+    """The operators of FSDP2 for a group of parameters. The second one is used once."""
 
     def f(a, b):
         out = a.new_empty(RANKS * 28)
@@ -47,7 +47,7 @@ def test_copy_in_and_copy_out(world):
 
 
 def test_copies_are_scheduled_in_their_places(world):
-    """Readers of what a copy-out writes stay behind it, and the gather behind the copy-in."""
+    """Readers of the memory that a copy-out writes stay behind it, and the gather stays behind the copy-in."""
     gm = trace(copy_in_gather_copy_out(world), (2, 4), (4, 5))
     with fails_on_warnings():
         gm, report = ct.schedule_overlap(gm)
@@ -97,11 +97,11 @@ def test_parameters_storage(world):
     order = [n.name for n in gm.graph.nodes]
     with fails_on_warnings():
         gm, _ = ct.schedule_overlap(gm)
-    assert [n.name for n in gm.graph.nodes] == order  # each of them touches the same storage
+    assert [n.name for n in gm.graph.nodes] == order  # All of them touch the same storage.
 
 
 def hand_written(_):
-    """resize, copy, use, resize as a graph: tracing would run them."""
+    """A graph of resize, copy, use, resize. Tracing would run them."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     with FakeTensorMode():
@@ -121,7 +121,7 @@ def hand_written(_):
 
 
 def test_forms_that_the_dialect_does_not_have_stay_opaque(world):
-    """No gather names the group of the copy-in; the copy-out goes along another dimension."""
+    """No gather names the group of the copy-in, and the copy-out has another dimension."""
 
     def f(a):
         own, _ = fsdp.all_gather_copy_in([a.view(-1)], a.new_empty(RANKS * 8), [8], 8, 3)
@@ -140,7 +140,7 @@ def test_forms_that_the_dialect_does_not_have_stay_opaque(world):
 
 
 def test_packs_of_what_is_overwritten_stay_apart(world):
-    """The cast reads its input before it changes; as part of the pack it would read it after."""
+    """The cast reads its input before the input changes. As a part of the pack it would read it afterwards."""
 
     def f(a, b):
         low = a.to(torch.bfloat16)
@@ -159,7 +159,7 @@ def test_packs_of_what_is_overwritten_stay_apart(world):
 
 @pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter", "all_reduce"])
 def test_packs_are_one_operation(world, kind):
-    """What a bucket copies before it starts costs one kernel, without memory for what is in between."""
+    """The copies of a bucket before its start cost one kernel, without memory in between."""
 
     def f(a, b):
         ops = {
@@ -179,7 +179,7 @@ def test_packs_are_one_operation(world, kind):
     text = imported(gm)
     pack = [line for line in text.splitlines() if "fused[" in line]
     assert len(pack) == 1
-    assert pack[0].count("xf32>") == 2 and "xbf16>" in pack[0].split("->")[1]  # the casts have become part of it
+    assert pack[0].count("xf32>") == 2 and "xbf16>" in pack[0].split("->")[1]  # The casts are a part of it.
     assert '"aten.cat.default"' not in text or kind != "all_gather"
     gm.graph.lint()
     read_plan(gm.graph, commsched.Program(text).operations()["main"])

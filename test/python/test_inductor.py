@@ -1,4 +1,4 @@
-"""CommSched inside torch.compile: the same bits on real ranks, and an order that reaches the generated code."""
+"""CommSched inside torch.compile: real ranks compute the same bits, and the order reaches the generated code."""
 
 import os
 import pickle
@@ -29,18 +29,18 @@ def _compiled(rank, ranks):
 
     loss, step = gloo.sharded_step(ranks, layers=3, width=64)
     x = torch.arange(8 * 64, dtype=torch.float32).view(8, 64) / 512 + rank
-    with ic.patch(force_disable_caches=True):  # Inductor's own arithmetic; eager's may round otherwise
+    with ic.patch(force_disable_caches=True):  # Inductor's own arithmetic. Eager mode may round otherwise.
         expected = step(torch.compile(loss), x)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="CommSched")
         for options in (dict(bucketing=False), dict(memory_budget_ratio=1.0)):
             if ranks > 2 and options.get("bucketing", True):
-                continue  # merged sums of more than two round differently
+                continue  # Merged sums of more than two may round differently.
             torch._dynamo.reset()
             ct.reports()
             with ic.patch(force_disable_caches=True), ct.enabled(machine="cpu-mpi", effort=20, **options):
                 compiled = torch.compile(loss)
-            with ic.patch(force_disable_caches=True):  # on a hit no hook would run, and there would be no report
+            with ic.patch(force_disable_caches=True):  # On a hit no hook would run, and no report would come.
                 got = step(compiled, x)
             assert all(map(torch.equal, expected, got)), options
             ct.verify_ranks()
@@ -61,7 +61,7 @@ def test_compiled_steps_compute_the_same_bits(ranks):
 def test_nothing_to_communicate():
     import commsched.torch as ct
 
-    ct.reports()  # of the tests before
+    ct.reports()  # Drops those of the tests before.
     torch._dynamo.reset()
     with ct.enabled(), warnings.catch_warnings():
         warnings.filterwarnings("error", message="CommSched")
@@ -71,7 +71,7 @@ def test_nothing_to_communicate():
 
 
 class _Broken:
-    """Something that Inductor would never give to a pass."""
+    """A node that Inductor would never give to a pass."""
 
     node = None
 
@@ -111,9 +111,9 @@ def test_an_illegal_order_is_refused():
     kernels = Kernels.__new__(Kernels)
     kernels.snodes, kernels.before = [a, b], {a: set(), b: {a}}
     kernels.check([a, b])
-    with pytest.raises(Unscheduled, match="b would come before a"):
+    with pytest.raises(Unscheduled, match="expected b behind a"):
         kernels.check([b, a])
-    with pytest.raises(Unscheduled, match="no permutation"):
+    with pytest.raises(Unscheduled, match="not a permutation"):
         kernels.check([a, a])
 
 

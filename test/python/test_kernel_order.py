@@ -1,4 +1,4 @@
-"""Starts early and waits late: never against a dependence, never above the limit on live bytes."""
+"""Starts come early and waits late, but never against a dependence or above the limit on live bytes."""
 
 import random
 
@@ -23,7 +23,7 @@ def _text(steps, order):
 
 
 def _gathers(count, size):
-    """Start, wait, and a kernel that reads the result and frees it; one after the other."""
+    """`count` times a start, its wait, and a kernel that reads and frees the result."""
     steps = []
     for _ in range(count):
         k = len(steps)
@@ -41,8 +41,8 @@ def test_starts_come_as_early_as_memory_allows():
 def test_a_start_follows_what_it_reads_and_the_start_before_it():
     steps = [Step(), Step(), Step([1], start=True), Step([2], wait=True), Step(start=True), Step([4], wait=True)]
     order = starts_early(steps, 0)
-    assert order.index(2) == order.index(1) + 1  # at once, but not before
-    assert order.index(2) < order.index(4)  # nothing keeps the second one but the first
+    assert order.index(2) == order.index(1) + 1  # It comes at once, but not before.
+    assert order.index(2) < order.index(4)  # Only the first one keeps the second one.
 
 
 def test_waits_come_right_before_the_first_reader_or_at_the_end():

@@ -18,7 +18,7 @@ def randn(*shape):
 
 
 GRADIENT, PROBABILITIES = randn(6, 9), torch.softmax(randn(6, 9), -1)
-# Kernels that take no more than tensors: the arguments that PyTorch wants besides are those that the kernel stands for.
+# Indexed by kernels that take only tensors: the further arguments of PyTorch's operator, which the kernel implies.
 CASES = {
     "aten.relu.default": ((randn(7, 5),), aten.relu),
     "aten.sigmoid.default": ((randn(7, 5),), aten.sigmoid),

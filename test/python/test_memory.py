@@ -1,4 +1,4 @@
-"""The peak of memory, counted from the nodes of a graph: the schedule's model is held to it."""
+"""The peak of memory, counted from the nodes of a graph, holds the schedule's model to its promise."""
 
 import pytest
 
@@ -21,13 +21,13 @@ def test_counted_by_hand(world):
     def f(x, w):
         flying = c10d.all_gather_into_tensor(w * 2, RANKS, world)  # 1 KiB is read, 8 KiB are written
         y = x.cos().view(-1)  # 4 KiB; the view is free
-        full = c10d.wait_tensor(flying)  # here the product is freed
+        full = c10d.wait_tensor(flying)  # Here the product is freed.
         return full.sum() + y.sum()
 
     gm = trace(f, (16, 64), (4, 64))
     assert memory.peak_bytes(gm.graph, set()) == (1 + 8 + 4) * KIB
-    assert memory.peak_bytes(gm.graph, {"x_1"}) == (1 + 8 + 4 + 4) * KIB  # until the cosine
-    assert memory.peak_bytes(gm.graph, {"w_1"}) == (1 + 8 + 4) * KIB  # long gone
+    assert memory.peak_bytes(gm.graph, {"x_1"}) == (1 + 8 + 4 + 4) * KIB  # It lives until the cosine.
+    assert memory.peak_bytes(gm.graph, {"w_1"}) == (1 + 8 + 4) * KIB  # It was freed long before.
 
 
 @pytest.mark.parametrize("options", [dict(seq=256), dict(seq=512, tp=8)], ids=["fsdp", "tp"])
@@ -52,7 +52,7 @@ def _three_gathers(world):
 
 
 def test_a_result_above_the_limit_is_taken_back(world, monkeypatch):
-    """A count that finds too much: the first answer is refused, the second is given a lower limit."""
+    """If the count finds too much, the first answer is refused, and the second gets a lower limit."""
     gm = _three_gathers(world)
     count, calls = memory.peak_bytes, []
 

@@ -1,4 +1,4 @@
-"""Graphs with what real models have beside matrices: they come back legal, within the limit, and never broken."""
+"""Graphs with the oddities of real models are scheduled legally, within the limit, and never broken."""
 
 import operator
 import warnings
@@ -39,7 +39,7 @@ def captured(f, *args, **config):
 
 
 def scheduled(gm, **options):
-    """`gm` scheduled without a warning, after checking what every schedule has to keep. Returns the report."""
+    """Schedules `gm` without a warning and checks what every schedule has to keep. Returns the report."""
     nodes = {n.name for n in gm.graph.nodes}
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="CommSched")
@@ -52,12 +52,12 @@ def scheduled(gm, **options):
         assert report["peak_bytes"]["after"] <= report["peak_bytes"]["limit"]
     if not report["buckets"]:
         assert {n.name for n in gm.graph.nodes} == nodes
-    commsched.Program(ct.export_mlir(gm))  # and it can be imported again
+    commsched.Program(ct.export_mlir(gm))  # It can be imported again.
     return report
 
 
 class Builder:
-    """A graph by hand, for what cannot be traced without a GPU."""
+    """Writes a graph by hand, for calls that cannot be traced without a GPU."""
 
     def __init__(self):
         self.graph, self.mode = torch.fx.Graph(), FakeTensorMode()
@@ -122,7 +122,7 @@ def test_grouped_matmul(world):
 
 
 def test_all_to_all_of_unknown_sizes(world):
-    """A mixture of experts that sends what the router decided: sizes are unbacked symbols."""
+    """A mixture of experts that sends what the router decided. Its sizes are unbacked symbols."""
 
     def f(x, counts, w):
         sizes = counts.tolist()
@@ -139,13 +139,13 @@ def test_all_to_all_of_unknown_sizes(world):
         for n in gm.graph.nodes
         if isinstance(n.meta.get("val"), torch.Tensor)
     )
-    # The second exchange takes sizes that the first one brings, and says so.
+    # The second exchange reads the sizes that the first one brings.
     text = ct.export_mlir(gm).splitlines()
     exchange = next(line for line in text if "input_splits" in line)
     for n in gm.graph.find_nodes(op="call_function", target=aten._local_scalar_dense.default):
         index = next(line for line in text if "commsched.index" in line and f"(%{n.name})" in line)
         assert index.split()[0] in exchange
-    # Nobody knows how much comes in: as much as goes out, not 8192 rows from each rank.
+    # Nobody knows how much comes in. It counts like the outgoing rows, not as 8192 rows from each rank.
     assert f"comm.bytes_hint = array<i64: {16 * 8 * 4}>" in exchange
     report = scheduled(gm)
     assert report["unknown_sizes"] == 0 and not report["opaque"]
@@ -153,7 +153,7 @@ def test_all_to_all_of_unknown_sizes(world):
 
 @pytest.mark.parametrize("bound, summed", [(1024, False), (16, False), (None, True)])
 def test_all_to_all_of_bounded_sizes(world, bound, summed):
-    """What the program says about the sizes makes static shapes of some, and hints of the rest."""
+    """The program's checks on sizes make some shapes static, and give the others hints."""
 
     def f(x, counts, w):
         received = c10d.wait_tensor(c10d.all_to_all_single(counts, [1] * RANKS, [1] * RANKS, world))
@@ -190,7 +190,7 @@ def lenient(monkeypatch):
 
 
 def test_what_the_dialect_refuses_is_opaque_by_itself(world, lenient):
-    """An exchange whose result is not what its input gives, by a fake tensor that is not the operator's."""
+    """An exchange whose result does not fit its input, by a fake tensor that is not the operator's."""
     b = Builder()
     x, w = b.input("x", 16, 4), b.input("w", 4, 8)
     flying = b.call(b.tensor(16, 5), c10d.all_to_all_single.default, x, [], [], world)
@@ -225,7 +225,7 @@ def test_what_the_importer_cannot_read_is_opaque_by_itself(world, lenient, monke
 
 
 def test_a_collective_that_was_waited_for_leaves_as_what_it_gave(world):
-    """The start's own name is returned: its input is needed until the wait, not until the end."""
+    """The start itself is returned. Its input is needed until the wait, not until the end."""
 
     def f(x, w):
         flying = c10d.all_gather_into_tensor(w * 2, RANKS, world)
@@ -250,7 +250,7 @@ def test_dynamic_shapes_through_dynamo(world):
 
 @pytest.mark.parametrize("device", ["cuda:0", "xpu:0"])
 def test_copies_between_devices(world, device):
-    """A copy to another device is no cast that a packed gather could do itself."""
+    """A copy to another device is not a cast that a packed gather could do itself."""
     b = Builder()
     parameters = [b.input(f"p{i}", 4, 8) for i in range(2)]
     outputs = []
@@ -301,7 +301,7 @@ def test_triton_kernels(world, functional):
 
 
 def test_batched_sends_and_receives(world):
-    """They stay where they are among communication, and nothing reads a buffer before its wait."""
+    """They keep their places among communication, and nothing reads a buffer before its wait."""
     b = Builder()
     x, y, w = b.input("x", 64), b.input("y", 64), b.input("w", 64)
     op = b.call(
@@ -342,7 +342,7 @@ def test_graph_breaks(world):
 
 
 def test_collectives_that_nobody_waits_for(world):
-    """In place, and the result is not used: it leaves the graph in flight, or is said to be in error."""
+    """In place, with an unused result. It leaves the graph in flight, or is reported as an error."""
     gm = trace(lambda x: (c10d.all_reduce_(x, "sum", world), x.new_ones(2))[1], (4,))
     before = names_of(gm)
     with warnings.catch_warnings(record=True):

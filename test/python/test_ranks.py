@@ -1,4 +1,4 @@
-"""Ranks compare their collectives when compiled code first runs, without being asked to, and never inside a hook."""
+"""Ranks compare their collectives when compiled code first runs, by themselves, and never inside a hook."""
 
 import pytest
 
@@ -28,10 +28,10 @@ def _agree(rank, ranks):
     compiled = _compile(loss, bucketing=False)
     with gloo.without_kernels():
         _, codes = run_and_get_code(step, compiled, x)
-    assert comparison.checked() == 2  # forward and backward
+    assert comparison.checked() == 2  # Forward and backward.
     assert sum(comparison.FUNCTION + "(" in c for c in codes) == 2
     step(compiled, x)
-    assert inside == [False, False]  # once each
+    assert inside == [False, False]  # Once each.
 
 
 def _disagree(rank, ranks):
@@ -39,7 +39,7 @@ def _disagree(rank, ranks):
 
     def loss(x):
         a, b = c10d.all_reduce(x, "sum", group), c10d.all_reduce(x[:2], "sum", group)
-        if rank == 1:  # two ranks that run other code: what a wrong option or version comes down to
+        if rank == 1:  # This rank runs other code, as with a wrong option or version.
             return c10d.wait_tensor(c10d.all_reduce(x, "max", group)).sum()
         return c10d.wait_tensor(a).sum() + c10d.wait_tensor(b).sum()
 
@@ -49,23 +49,23 @@ def _disagree(rank, ranks):
 
 
 def _missing(rank, ranks):
-    """A rank that runs what others do not: it is told by a deadline, and not kept."""
+    """A rank that runs what others do not gets a warning after a deadline, and goes on."""
     c10d, group = torch.ops._c10d_functional, torch.distributed.group.WORLD.group_name
     store = torch.distributed.distributed_c10d._get_default_store()
     if rank == 0:
         compiled = _compile(lambda x: (c10d.wait_tensor(c10d.all_reduce(x, "sum", group)) + 1).relu())
         comparison.DEADLINE_S = 1
-        with gloo.without_kernels(), pytest.warns(UserWarning, match="not every rank"):
+        with gloo.without_kernels(), pytest.warns(UserWarning, match="has waited 1 s for all ranks"):
             compiled(torch.ones(4))
         store.set("done", "1")
-    else:  # takes part in the collective, and in no comparison
+    else:  # It takes part in the collective, but in no comparison.
         c10d.wait_tensor(c10d.all_reduce(torch.ones(4), "sum", group))
         store.wait(["done"])
 
 
 def _train(rank, f, batches):
-    """Losses and gradients of some steps. Inductor calls ATen, so that no compiler runs; it knows no collectives then and
-    would let its peak-memory pass reorder them."""
+    """Losses and gradients of some steps. Inductor calls ATen, so that no compiler runs; it knows no collectives then
+    and would let its peak-memory pass reorder them."""
     import torch._inductor.config as ic
     from torch.distributed.device_mesh import init_device_mesh
 
@@ -96,12 +96,12 @@ def _ragged(rank, ranks):
     got = _train(rank, lambda f: _compile(f, memory_budget_ratio=1.0), batches)
     assert all(map(torch.equal, expected, got))
     graphs = [r for r in ct.reports() if r["place"] == "graph"]
-    assert len(graphs) == (2, 4)[rank] and any(r["buckets"] for r in graphs)  # the first two were free, and merged
+    assert len(graphs) == (2, 4)[rank] and any(r["buckets"] for r in graphs)  # The first two were free, and merged.
     assert [r.get("decided_by") for r in graphs] == [None, None] + ["an earlier graph"] * (len(graphs) - 2)
 
 
 def _symbolic(rank, ranks):
-    """Sizes are symbols from the beginning, and not what the other rank has seen."""
+    """Sizes are symbols from the beginning, with other hints than on the other rank."""
     import commsched.torch as ct
 
     batches = ((8, 8), (5, 3))[rank]
@@ -146,7 +146,7 @@ def _graph(world, batch):
 
 
 def test_graphs_of_one_program_get_one_decision(world, monkeypatch):
-    """Whatever their sizes say: the second has a batch for which another order would pay."""
+    """Sizes do not matter. The second graph has a batch for which another order would pay."""
     from commsched.torch.options import Options
     from commsched.torch.ranks import agreement
     from commsched.torch.schedule import schedule_graph
@@ -161,7 +161,7 @@ def test_graphs_of_one_program_get_one_decision(world, monkeypatch):
     shapes = lambda gm: [(s.target, s.meta["val"].shape) for s in agreement.starts_of(gm.graph)]
     assert shapes(first) == shapes(second)
     other = agreement.schedule(third.graph, Options(memory_budget_ratio=0.5), schedule_graph)
-    assert "decided_by" not in other  # other options make another program of it
+    assert "decided_by" not in other  # Other options make it another program.
 
 
 def test_a_decision_that_a_graph_does_not_allow_changes_nothing(world):
@@ -170,6 +170,6 @@ def test_a_decision_that_a_graph_does_not_allow_changes_nothing(world):
 
     gm = _graph(world, 4)
     before = [n.name for n in gm.graph.nodes]
-    with pytest.raises(PlanError, match="not possible"):
+    with pytest.raises(PlanError, match="forbid the order"):
         agreement.impose(gm.graph, (((3,), False), ((0,), False), ((1,), False), ((2,), False)))
     assert [n.name for n in gm.graph.nodes] == before

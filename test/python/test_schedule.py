@@ -1,4 +1,6 @@
-"""schedule_overlap: real graphs come back legal, better and within the memory limit; failures leave them alone."""
+"""schedule_overlap makes real graphs better and keeps them legal and within the memory limit. On failure it changes
+nothing.
+"""
 
 import dataclasses
 import warnings
@@ -42,7 +44,7 @@ def test_a_step_gets_faster_within_the_limit(step, direction):
     assert report["makespan_ns"]["after"] >= report["makespan_ns"]["lower_bound"]
     assert report["peak_bytes"]["after"] <= report["peak_bytes"]["limit"]
     assert report["signature"]
-    ct.export_mlir(gm)  # what comes back can be imported again
+    ct.export_mlir(gm)  # The result can be imported again.
 
 
 def test_order_alone_keeps_every_node(step):
@@ -63,7 +65,7 @@ def test_equal_graphs_get_equal_schedules(step):
 
 
 def test_estimates_decide(step):
-    """Communication that costs nothing leaves nothing to hide, and no reason to merge."""
+    """Communication without cost leaves nothing to hide, and no reason to merge."""
 
     def free(node, override_bytes=None):
         return 0.001 if "c10d" in str(node.target) else None

@@ -1,4 +1,4 @@
-"""Sharded parameters train as whole ones do: on two ranks, with all that models do with their parameters."""
+"""Sharded parameters train like whole ones on two ranks, with all that models do to their parameters."""
 
 import copy
 import io
@@ -44,7 +44,7 @@ def _whole(t):
 
 
 def _trained(model, rank, ranks, sharded, steps=2):
-    """Parameters and gradients after some steps; the model that is not sharded sees all ranks' batches."""
+    """Parameters and gradients after some steps. The model that is not sharded sees the batches of all ranks."""
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.01, momentum=0.9)
     for step in range(steps):
         tokens = [
@@ -116,7 +116,7 @@ class _Calls(nn.Module):
 
 
 def _dtypes(rank, ranks):
-    """Gathers in one type, sums of gradients in another: of bfloat16 gradients the mean is exact in float32 only."""
+    """Gathers in one type, sums of gradients in another. The mean of bfloat16 gradients is exact only in float32."""
     mesh = init_device_mesh("cpu", (ranks,))
     gradients = {}
     for reduce_dtype in (None, torch.float32, torch.bfloat16):
@@ -144,7 +144,7 @@ def _initialise(rank, ranks):
 
 
 def _copies(rank, ranks):
-    """State dicts, deep copies and pickles hold the shards, and go on training alike."""
+    """State dicts, deep copies and pickles hold the shards, and train on alike."""
     mesh = init_device_mesh("cpu", (ranks,))
     model = _model()
     fully_shard_parameters(model, lambda module: mesh, None)

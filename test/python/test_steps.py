@@ -1,7 +1,7 @@
-"""Training steps of many kinds on two ranks: scheduled, they give plain Inductor's bits. Faults are raised, not survived.
+"""Training steps of many kinds on two ranks: scheduled, they give the bits of plain Inductor. Faults are raised.
 
-Inductor calls ATen for everything, so that no compiler runs. It takes collectives for operators like any other then, and its
-peak-memory pass, which would reorder them, is off.
+Inductor calls ATen for everything, so that no compiler runs. It then treats collectives like any other operator. Its
+peak-memory pass would reorder them, so it is off.
 """
 
 import pytest
@@ -93,7 +93,7 @@ def _mixed_precision(rank, ranks, compiled, group):
 
 
 def _experts(rank, ranks, compiled, group):
-    """Rows go where a router sends them: unequal splits that only the run time knows."""
+    """A router sends rows to experts: unequal splits that only the run time knows."""
     import torch.distributed as dist
     from torch.distributed._functional_collectives import all_to_all_single_autograd
 

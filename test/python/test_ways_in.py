@@ -1,4 +1,4 @@
-"""The ways into torch.compile, and Inductor's caches: fake ranks, no kernels."""
+"""The ways to switch CommSched on in torch.compile, and Inductor's caches, with fake ranks and without kernels."""
 
 import re
 import warnings
@@ -30,7 +30,7 @@ def two_gathers(x, *shards):
 
 
 def compiled(step, rank=0, **options):
-    """What torch.compile makes of `two_gathers` when `step` calls it: the codes, and the reports."""
+    """The codes and the reports of torch.compile for `two_gathers`, when `step` calls it."""
     torch._dynamo.reset()
     reporting._ran.clear()
     ct.reports()
@@ -69,7 +69,7 @@ def test_every_way_in_schedules(step):
 
 
 def test_a_second_run_and_another_rank_find_the_right_code(tmp_path, monkeypatch):
-    """One cache for all: the code of a packed gather holds the rank."""
+    """All ranks share one cache, although the code of a packed gather holds the rank."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     found, slices, signatures = [], [], set()
     for rank in (0, 0, 1, 1):
@@ -82,7 +82,7 @@ def test_a_second_run_and_another_rank_find_the_right_code(tmp_path, monkeypatch
         assert places(reports) == (["code"] if found[-1] else ["graph", "kernels", "code"])
     assert found == [False, True, False, True]
     assert slices == [0, 0, 128, 128], slices
-    assert len(signatures) == 1 and "" not in signatures  # for verify_ranks it makes no difference where code came from
+    assert len(signatures) == 1 and "" not in signatures  # The origin of code does not matter to verify_ranks.
 
 
 def test_the_key_tells_jobs_apart():
@@ -95,7 +95,7 @@ def test_the_key_tells_jobs_apart():
     keys = [Options().key(), key(4, 0), key(4, 1), key(8, 0), key(4, 0, [(0, 1)]), key(4, 0, [(0, 2)])]
     assert len(set(keys)) == len(keys) and key(4, 1) == keys[2]
     assert Options(effort=1).key() != Options().key()
-    with fake_world(4, 1):  # what ranks compare knows no ranks
+    with fake_world(4, 1):  # The part that ranks compare does not depend on the rank.
         first = Options().shared_key()
     assert first == Options().shared_key()
 
@@ -114,7 +114,7 @@ def test_uninstall_restores_what_was_there():
     mine = lambda graph: None
     with ic.patch(post_grad_custom_post_pass=mine, reorder_for_peak_memory=False):
         ct.install(machine="cpu-mpi")
-        ct.install(machine="h100-sxm")  # replaces, does not add
+        ct.install(machine="h100-sxm")  # It replaces the first, and does not add.
         assert [type(p) is passes.GraphPass for p in ic.post_grad_custom_post_pass] == [False, True]
         ct.uninstall()
         assert ic.post_grad_custom_post_pass is mine and not ic.reorder_for_peak_memory
@@ -132,7 +132,7 @@ def test_pytorchs_own_scheduler_is_turned_off_and_named():
             with pytest.warns(UserWarning, match="bucket_all_gathers_fx"):
                 ct.install()
             assert not ic.aten_distributed_optimizations.enable_overlap_scheduling
-            ct.uninstall()  # in the block: it restores what was there at `install`
+            ct.uninstall()  # Inside of the block, for it restores what was there at `install`.
             assert ic.bucket_all_gathers_fx == "all"
         assert ic.aten_distributed_optimizations.enable_overlap_scheduling
 
@@ -146,7 +146,7 @@ def test_other_backends_and_graphs_without_collectives_are_told():
     with fake_world(RANKS), gloo.without_kernels(), pytest.warns(UserWarning, match="FSDP2"):
         torch._dynamo.reset()
         torch.compile(lambda x: x.sin().sum(), options=ct.inductor_options())(x).backward()
-    with warnings.catch_warnings(), gloo.without_kernels():  # one process has nothing to communicate
+    with warnings.catch_warnings(), gloo.without_kernels():  # One process has nothing to communicate.
         warnings.filterwarnings("error", message="CommSched")
         torch._dynamo.reset()
         torch.compile(lambda x: x.sin().sum(), options=ct.inductor_options())(x).backward()

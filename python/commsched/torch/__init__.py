@@ -1,4 +1,4 @@
-"""CommSched for PyTorch: graphs of torch.compile and AOT autograd, scheduled so that communication hides.
+"""CommSched for PyTorch: schedules graphs of torch.compile and AOT autograd so that communication hides.
 
 import commsched.torch as ct
 gm, report = ct.schedule_overlap(gm)             # one post-AOT graph

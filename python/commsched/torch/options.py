@@ -45,7 +45,8 @@ class OptionArguments(TypedDict, total=False):
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The options that `schedule_overlap`, `enabled`, `install` and the backend take. `schedule_overlap` describes them.
+    """The options that `schedule_overlap`, `enabled`, `install` and the backend take. `schedule_overlap` describes
+    them.
 
     None means that the library's default holds.
 

@@ -1,8 +1,8 @@
-"""What is told of a compilation: one report per graph and place, and what went wrong.
+"""Reports on compilations: one report per graph and place, and what went wrong.
 
-There are three places. "graph": the schedule of the FX graph, before Inductor works on it. "kernels": the same after
-fusion, as Inductor is going to write it down. "code": the code that was generated; this one holds, and it comes when the
-code first runs, whether it was compiled or found in a cache.
+There are three places. "graph" is the schedule of the FX graph, before Inductor works on it. "kernels" is the same
+after fusion, as Inductor is going to write it. "code" is the generated code. This one holds. It comes when the code
+first runs, whether it was compiled or found in a cache.
 """
 
 from __future__ import annotations
@@ -14,33 +14,36 @@ import pathlib
 import threading
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 log = logging.getLogger("commsched")
 
-# The variable of the environment that makes faults errors: the tests want to see them, a training run wants to go on.
+# The variable of the environment that turns faults into errors. Tests want errors, and a training run wants to go on.
 STRICT = "COMMSCHED_STRICT"
 # The name under which generated code calls `ran`.
 FUNCTION = "_commsched_ran"
-# Reports that nobody asks for are dropped, the oldest first, so that a long run does not collect them without end.
+# At most this many reports are kept, the newest ones, so that a long run without a reader does not collect them
+# endlessly.
 MAX_REPORTS = 10_000
 
 _lock = threading.Lock()
 _reports: list[dict] = []
-_ran: dict[str, None] = {}  # what code of this process has said, in the order of its first run
+# The reports of code that has run in this process, in the order of first runs.
+_ran: dict[str, None] = {}
 _warned: set[str] = set()
 
 
 def strict() -> bool:
-    """Whether faults are raised instead of being survived (the environment's `COMMSCHED_STRICT`)."""
+    """Whether faults are raised (`COMMSCHED_STRICT` in the environment) or survived."""
     return os.environ.get(STRICT, "0") not in ("", "0")
 
 
 class Unscheduled(RuntimeError):
-    """A graph could not be scheduled; it is as it was. The text says why."""
+    """A graph could not be scheduled. It is unchanged, and the text says why."""
 
 
 def survive(consequence: str, error: BaseException) -> None:
-    """Says once what went wrong and what follows from it; raises `error` where faults are to be raised."""
+    """Reports once what went wrong and what follows from it. Raises `error` if faults are to be raised."""
     if strict():
         raise error
     reason = str(error).split("\n")[0] or type(error).__name__
@@ -49,7 +52,7 @@ def survive(consequence: str, error: BaseException) -> None:
 
 
 def warn_once(text: str) -> None:
-    """A warning that is given once per process."""
+    """Gives a warning once per process."""
     with _lock:
         new = text not in _warned
         _warned.add(text)
@@ -58,7 +61,7 @@ def warn_once(text: str) -> None:
 
 
 def record(report: dict) -> None:
-    """Adds a report to those that `reports` is going to give, and to PyTorch's structured trace."""
+    """Adds a report to those that `reports` is going to return, and to PyTorch's structured trace."""
     with _lock:
         _reports.append(report)
         del _reports[:-MAX_REPORTS]
@@ -76,12 +79,12 @@ def _trace(report: dict) -> None:
 
 
 def reports() -> list[dict]:
-    """What was scheduled since this was last asked: one report per graph and place.
+    """All reports since the last call: one report per graph and place.
 
     Every report has "place" ("graph", "kernels" or "code"), "direction" ("forward" or "backward"), "collectives",
     "exposed_ns" and "makespan_ns". That of the graph has all fields of `schedule_overlap`'s. Those of the kernels and
-    of the code count "kernels" (fused), and "adjacent": collectives whose start and wait have no kernel in between.
-    "holds" is true for the code alone: it is what runs.
+    of the code count "kernels" (fused), and "adjacent": collectives without a kernel between their start and their
+    wait. "holds" is true for the code alone, for the code is what runs.
     """
     with _lock:
         taken = list(_reports)
@@ -89,13 +92,15 @@ def reports() -> list[dict]:
     return taken
 
 
-def announce(wrapper, describe: Callable[[], dict]) -> None:
-    """Makes the code that `wrapper` (Inductor's) is going to write report itself when it first runs. `describe` is
-    called when the code is written."""
+def announce(wrapper: Any, describe: Callable[[], dict]) -> None:
+    """Makes the code that `wrapper` (Inductor's) is going to write report itself when it first runs.
+
+    `describe` is called when the code is written.
+    """
     from torch._inductor.codegen.wrapper import WrapperLine
 
     class Line(WrapperLine):
-        def codegen(self, code) -> None:
+        def codegen(self, code: Any) -> None:
             code.writeline(f"{FUNCTION}({json.dumps(describe(), sort_keys=True)!r})")
 
     wrapper.header.writeline(f"from commsched.torch.reporting import ran as {FUNCTION}")
@@ -103,7 +108,7 @@ def announce(wrapper, describe: Callable[[], dict]) -> None:
 
 
 def ran(text: str) -> None:
-    """Called by generated code, every time that it runs: reports it the first time."""
+    """Reports generated code when it first runs. Generated code calls this every time that it runs."""
     if text in _ran:
         return
     with _lock:
@@ -112,18 +117,20 @@ def ran(text: str) -> None:
 
 
 def signatures_that_ran() -> list[str]:
-    """Per code that has run in this process, in the order of their first runs: the groups and what is done on them."""
+    """The groups of each code that has run in this process and the collectives on them, in the order of first runs."""
     with _lock:
         return [json.dumps(json.loads(text).get("signature")) for text in _ran]
 
 
 def function_report(path: pathlib.Path) -> dict:
-    """The report of the one function in a JSON report of the library; what there is to say without collectives where it
-    has none."""
+    """The report of the one function in a JSON report of the library.
+
+    A function without collectives has a short one.
+    """
     if not path.is_file():
         return {}
     document = json.loads(path.read_text())
-    functions = document.get("functions", [])  # those with collectives
+    functions = document.get("functions", [])  # It lists functions with collectives only.
     nothing = {"collectives": 0, "exposed_ns": {"before": 0, "after": 0}, "unknown_sizes": 0, "per_collective": []}
     report = dict(functions[0]) if functions else nothing
     report["machine"] = document.get("machine")

@@ -48,11 +48,12 @@ def _collector_waits() -> Iterator[None]:
 def schedule_graph(graph: fx.Graph, options: Options, fused: bool = False) -> dict:
     """Schedules `graph` in place and returns its report.
 
-    The memory of the result is counted once more, from its nodes. If it is above the limit, the graph is scheduled again
-    with a limit that is lower by the difference, and then without merging.
+    The memory of the result is counted once more, from its nodes. If it is above the limit, the graph is scheduled
+    again with a limit that is lower by the difference, and then without merging.
 
     Args:
-        fused: Inductor is going to fuse nodes of the graph into kernels. They are scheduled as kernels, and their memory is
+        fused: Inductor is going to fuse nodes of the graph into kernels. They are scheduled as kernels, and their
+            memory is
             counted on the kernels.
 
     Raises:
@@ -79,7 +80,7 @@ def _schedule_once(graph: fx.Graph, options: Options, fused: bool) -> dict:
         program, _, importer = import_program(
             graph, runtime_estimation=options.runtime_estimation, donated=donated, name=FUNCTION, fused=fused
         )
-    except Exception as error:  # Graphs hold what nobody has thought of; none of it may break a compilation.
+    except Exception as error:  # No graph, however odd, may break a compilation.
         if strict():
             raise
         raise Unscheduled(f"import: {type(error).__name__}: {error}") from error
@@ -121,7 +122,9 @@ def _schedule_once(graph: fx.Graph, options: Options, fused: bool) -> dict:
 
 
 def _within(graph: fx.Graph, donated: set[str], report: dict) -> Callable[[fx.Graph, Sequence[fx.Node]], None] | None:
-    """A check that refuses a result above the memory limit. If the graph was above the limit, its own peak is the limit."""
+    """A check that refuses a result above the memory limit. If the graph was above the limit, its own peak is the
+    limit.
+    """
     if "peak_bytes" not in report:
         return None
     limit = max(report["peak_bytes"]["limit"], peak_bytes(graph, donated))
@@ -137,8 +140,8 @@ def _within(graph: fx.Graph, donated: set[str], report: dict) -> Callable[[fx.Gr
 def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> tuple[fx.GraphModule, dict]:
     """Hides the collectives of a post-AOT graph behind its computation, within a limit on memory.
 
-    The graph is changed in place, as PyTorch's own `schedule_overlap_bucketing` does it. A graph that cannot be scheduled
-    stays as it was: a warning and `report["error"]` say why.
+    The graph is changed in place, as PyTorch's own `schedule_overlap_bucketing` does it. A graph that cannot be
+    scheduled stays as it was: a warning and `report["error"]` say why.
 
     Args:
         gm: a post-AOT graph with fake-tensor metadata.
@@ -149,7 +152,8 @@ def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> 
             `memory_budget_ratio`.
         bucketing: whether collectives may be merged. The default is True.
         bucket_cap_bytes: the largest merged collective, in bytes. By default, the library decides.
-        collective_order: which collectives keep their order: none ("free", the default), those of one group ("group"), or
+        collective_order: which collectives keep their order: none ("free", the default), those of one group ("group"),
+            or
             all ("program").
         effort: how long to search, in steps of the solver. By default, the library decides.
         solver: "schedule" (the default), or "inductor" for the two peak-preserving passes of PyTorch Inductor.
@@ -157,11 +161,13 @@ def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> 
             "comm-bucket{fsdp-only=true}".
         donated: names of the placeholders that are freed after their last use. The default, "auto", means all but the
             parameters in a backward graph, and none in a forward graph.
-        runtime_estimation: `(node, override_bytes=None) -> milliseconds | None`, as PyTorch's scheduler takes it. Without
+        runtime_estimation: `(node, override_bytes=None) -> milliseconds | None`, as PyTorch's scheduler takes it.
+            Without
             it, and for an answer of None, the machine profile decides.
 
     Returns:
-        `gm`, and the report. The report holds the fields of a function in the JSON report of comm-opt, the buckets by name,
+        `gm`, and the report. The report holds the fields of a function in the JSON report of comm-opt, the buckets by
+            name,
         and how long each step took. Its memory figures exclude the arguments that live throughout.
 
     Raises:

@@ -1,15 +1,15 @@
-"""Shards a model's parameters in place, the way that a compiler can see: fully sharded data parallelism.
+"""Shards a model's parameters in place, in a way that a compiler can see: fully sharded data parallelism.
 
-A parameter is a `DTensor` split over the data-parallel mesh, and reading it redistributes it, so that the graph holds one
-all-gather per use and one reduce-scatter per gradient. (`torch.distributed.fsdp.fully_shard` breaks the graph at each of its
-hooks in PyTorch 2.13.) Optimizers, gradient clipping and checkpoints see the `DTensor`s.
+A parameter is a `DTensor` that is split over the data-parallel mesh. Reading it redistributes it, so the graph holds
+one all-gather per use and one reduce-scatter per gradient. (In PyTorch 2.13, `torch.distributed.fsdp.fully_shard`
+breaks the graph at each of its hooks.) Optimizers, gradient clipping and checkpoints see the `DTensor`s.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -19,14 +19,14 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distrib
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
 from torch.distributed.tensor.placement_types import _StridedShard
 
-# Under which a module keeps how its parameters are read.
+# The attribute of a module that tells how its parameters are read. Indexed by parameter.
 READS = "_commsched_reads"
 _as_stored = False
 
 
 @contextlib.contextmanager
-def as_stored():
-    """In this block, reading a sharded parameter gives the parameter itself, a `DTensor`: to initialise it, say."""
+def as_stored() -> Iterator[None]:
+    """Makes reading a sharded parameter give the parameter itself, a `DTensor`, in this block. Use it to initialize."""
     global _as_stored
     before, _as_stored = _as_stored, True
     try:
@@ -37,18 +37,24 @@ def as_stored():
 
 @dataclasses.dataclass(frozen=True)
 class Read:
-    """How a parameter is read: gathered over `mesh`, in `dtype`; its gradient is averaged in `reduce_dtype`. `tensor` is
-    the parameter's layout over other meshes (tensor parallelism), if it had one before."""
+    """How a parameter is read.
+
+    Args:
+        mesh: the mesh over which it is gathered.
+        dtype: the element type in which it is gathered; None for its own.
+        reduce_dtype: the element type in which its gradient is averaged; None for the parameter's own.
+        tensor: the layout over other meshes (tensor parallelism), if it had one before.
+    """
 
     mesh: DeviceMesh
     dtype: torch.dtype | None
     reduce_dtype: torch.dtype | None
     tensor: tuple[DeviceMesh, tuple, torch.Size, tuple, torch.Size, tuple] | None = None
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: Any) -> Read:
         return self
 
-    def __call__(self, w: DTensor):
+    def __call__(self, w: DTensor) -> torch.Tensor:
         if self.tensor is not None:
             _, _, _, _, shape, stride = self.tensor
             w = DTensor.from_local(
@@ -65,12 +71,20 @@ class Read:
 
 
 def _placements(mesh: DeviceMesh, dims: int) -> tuple:
-    """Split over the mesh's last dimension, equal over the one before (hybrid sharding). A scalar is equal everywhere."""
+    """Split over the mesh's last dimension, and equal over the one before (hybrid sharding).
+
+    A scalar is equal everywhere.
+    """
     return (Replicate(),) * (mesh.ndim - 1) + (Shard(0) if dims else Replicate(),)
 
 
-def _sharded(w: nn.Parameter, mesh: DeviceMesh, dtype, reduce_dtype) -> tuple[nn.Parameter, Read]:
-    """The slice of `w` that this rank owns, in memory of its own, as a parameter of the whole's shape. No communication."""
+def _sharded(
+    w: nn.Parameter, mesh: DeviceMesh, dtype: torch.dtype | None, reduce_dtype: torch.dtype | None
+) -> tuple[nn.Parameter, Read]:
+    """The slice of `w` that this rank owns, in memory of its own, as a parameter of the whole's shape.
+
+    Nothing is communicated.
+    """
     if mesh.ndim > 2:
         raise ValueError(f"a parameter can be sharded over a mesh of 1 or 2 dimensions (replicate, shard), got {mesh}")
     read = Read(mesh, dtype, reduce_dtype)
@@ -83,7 +97,7 @@ def _sharded(w: nn.Parameter, mesh: DeviceMesh, dtype, reduce_dtype) -> tuple[nn
 
 
 def _owned(whole: DTensor, w: torch.Tensor) -> DTensor:
-    """`whole` on memory of its own: a view would keep all of `w` alive."""
+    """`whole` in memory of its own, for a view would keep all of `w` alive."""
     local = whole._local_tensor
     if local.untyped_storage()._cdata == w.untyped_storage()._cdata or not local.is_contiguous():
         return DTensor(local.clone(memory_format=torch.contiguous_format), whole._spec, requires_grad=False)
@@ -95,7 +109,7 @@ def _sharded_further(w: DTensor, read: Read) -> tuple[DTensor, Read]:
     spec, local = w._spec, w._local_tensor
     splits = spec.num_shards_map[0] if spec.shape else 1
     own = _placements(read.mesh, local.dim())
-    if local.dim() and splits > 1:  # rows are split by the others first
+    if local.dim() and splits > 1:  # The other ranks split the rows first.
         own = own[:-1] + (_StridedShard(0, split_factor=splits),)
     mesh = DeviceMesh._concatenate([read.mesh, spec.mesh])
     part = distribute_tensor(local.detach(), read.mesh, _placements(read.mesh, local.dim()), src_data_rank=None)
@@ -105,7 +119,7 @@ def _sharded_further(w: DTensor, read: Read) -> tuple[DTensor, Read]:
     return DTensor(part._local_tensor, layout, requires_grad=False), dataclasses.replace(read, tensor=known)
 
 
-def _read(module: nn.Module, name: str):
+def _read(module: nn.Module, name: str) -> torch.Tensor:
     """The parameter `name` of a sharded module, gathered."""
     w = module._parameters[name]
     return w if _as_stored or w is None else module.__dict__[READS][name](w)
@@ -116,10 +130,10 @@ def _reading(name: str) -> property:
     return property(lambda module: _read(module, name))
 
 
-def _initialises(base: type, name: str):
-    """A method that fills the module's parameters, and finds them as they are stored."""
+def _initialises(base: type, name: str) -> Callable:
+    """A method that fills the module's parameters. It finds them as they are stored."""
 
-    def call(self, *args, **kwargs):
+    def call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         with as_stored():
             return getattr(base, name)(self, *args, **kwargs)
 
@@ -130,8 +144,10 @@ _classes: dict[tuple[type[nn.Module], tuple[str, ...]], type[nn.Module]] = {}
 
 
 def _class_of(base: type[nn.Module], names: tuple[str, ...]) -> type[nn.Module]:
-    """`base` with the parameters `names` read through; one class for all modules alike. It is made again where a module
-    is copied or loaded."""
+    """`base` with the parameters `names` read through. All modules alike have one class.
+
+    The class is made again when a module is copied or loaded.
+    """
     known = _classes.get((base, names))
     if known is None:
         body: dict[str, Any] = {n: _reading(n) for n in names}
@@ -152,17 +168,18 @@ def fully_shard_parameters(
     dtype: torch.dtype | None,
     reduce_dtype: torch.dtype | None = None,
 ) -> None:
-    """Splits every parameter over `mesh_of(its module)`; it is gathered in `dtype` where it is read, and its gradient is
-    averaged and scattered.
+    """Splits every parameter over `mesh_of(its module)`.
 
-    All ranks must hold the same values: nothing is sent. Tied parameters stay one parameter, frozen ones stay frozen,
-    `DTensor` parameters (tensor parallelism) are split further. `reset_parameters` and `init_weights` of a module fill the
-    shards; elsewhere, `with as_stored()` gives the parameters as they are stored.
+    The parameter is gathered in `dtype` where it is read. Its gradient is averaged and scattered.
+
+    All ranks must hold the same values, for nothing is sent. Tied parameters stay one parameter, frozen ones stay
+    frozen, and `DTensor` parameters (tensor parallelism) are split further. `reset_parameters` and `init_weights` of a
+    module fill the shards. Elsewhere, `with as_stored()` gives the parameters as they are stored.
 
     Args:
         mesh_of: the mesh of a module's parameters: one dimension, or two (replicate, shard) for hybrid sharding.
-        dtype: in which parameters are gathered and read; None: their own.
-        reduce_dtype: in which gradients are reduced; None: the parameters' own.
+        dtype: the element type in which parameters are gathered and read; None for their own.
+        reduce_dtype: the element type in which gradients are reduced; None for the parameters' own.
 
     Raises:
         ValueError: a mesh has more than two dimensions, or tied parameters have different meshes. Nothing is changed.

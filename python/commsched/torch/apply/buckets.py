@@ -1,10 +1,10 @@
-"""Merges collectives of an FX graph into one: the nodes that pack, start, wait and unpack.
+"""Merges collectives of an FX graph into one: writes the nodes that pack, start, wait and unpack.
 
 The nodes are those that PyTorch's own bucketing makes (`torch._inductor.fx_passes.bucketing`), so that Inductor fuses
-them alike. PyTorch traces its functions with fake tensors for every bucket; here the nodes are written down directly,
-and their fake values made from sizes, strides and storages, which costs some microseconds each.
+them alike. PyTorch traces its functions with fake tensors for every bucket. Here the nodes are written directly, and
+their fake values are made from sizes, strides and storages, which takes some microseconds each.
 
-Collectives that come in here have static shapes (the scheduler merges no others).
+All collectives here have static shapes, for the scheduler merges no others.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -24,18 +24,26 @@ from torch.utils._mode_utils import no_dispatch
 from ..semantics.operators import group_of, spec_of, storage_of
 from .plan import Bucket, PlanError, wait_of
 
+# Writes the nodes of a bucket; returns them, and the output of each member.
+Write = Callable[["_Writer", "list[_Part]"], "tuple[Merged, list[fx.Node]]"]
 aten, c10d = torch.ops.aten, torch.ops._c10d_functional
 CASTS = (torch.ops.prims.convert_element_type.default, aten._to_copy.default)
 # Types among which `cat` promotes without loss, so that a cast may follow it.
 WIDENING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-# What a new node inherits from the first collective of its bucket.
+# The metadata that a new node inherits from the first collective of its bucket.
 INHERITED = ("nn_module_stack", "fwd_nn_module_stack", "stack_trace", "custom", "seq_nr", "partitioner_tag")
 
 
 @dataclasses.dataclass
 class Merged:
-    """New nodes of a bucket in execution order: `pack`, `start`, `wait` (with views of the whole), and per member the
-    nodes that make its output."""
+    """The new nodes of a bucket in execution order.
+
+    Args:
+        pack: the nodes that fill the buffer.
+        start: the collective.
+        wait: its wait, and views of the whole.
+        outputs: indexed by member: the nodes that make its output.
+    """
 
     pack: list[fx.Node] = dataclasses.field(default_factory=list)
     start: list[fx.Node] = dataclasses.field(default_factory=list)
@@ -43,7 +51,7 @@ class Merged:
     outputs: list[list[fx.Node]] = dataclasses.field(default_factory=list)
 
     def nodes(self) -> Iterator[fx.Node]:
-        """All of them, in an order in which each follows what it reads."""
+        """All new nodes, each behind the nodes that it reads."""
         yield from self.pack
         yield from self.start
         yield from self.wait
@@ -53,7 +61,16 @@ class Merged:
 
 @dataclasses.dataclass
 class _Part:
-    """A member of a bucket: the collective, what it reads once the cast has gone, and the tensors' shapes."""
+    """A member of a bucket.
+
+    Args:
+        start: the collective.
+        wait: its wait.
+        cast: the cast that the pack takes over, if there is one.
+        source: the input of the collective, or of the cast.
+        given: the shape of the collective's input.
+        result: the fake value of the collective's result.
+    """
 
     start: fx.Node
     wait: fx.Node
@@ -64,7 +81,7 @@ class _Part:
 
 
 class _Writer:
-    """Appends nodes with their fake values before a node of the graph."""
+    """Inserts nodes with their fake values before a node of the graph."""
 
     def __init__(self, graph: fx.Graph, before: fx.Node, like: fx.Node):
         val = like.meta["val"]
@@ -87,7 +104,8 @@ class _Writer:
             view.set_(base.untyped_storage(), offset, tuple(shape), tuple(stride))
             return FakeTensor(self.mode, view, self.device)
 
-    def call(self, into: list[fx.Node], target, args: tuple, val: Any, kwargs: dict | None = None) -> fx.Node:
+    def call(self, into: list[fx.Node], target: Any, args: tuple, val: Any, kwargs: dict | None = None) -> fx.Node:
+        """Inserts a call and adds it to `into`."""
         with self.graph.inserting_before(self.before):
             node = self.graph.call_function(target, args, kwargs or {})
         node.meta.update(self.meta)
@@ -97,7 +115,7 @@ class _Writer:
         return node
 
     def reshaped(self, into: list[fx.Node], node: fx.Node, shape: tuple[int, ...]) -> fx.Node:
-        """`node` in another shape; copied first where it is not contiguous."""
+        """`node` in another shape. It is copied first if it is not contiguous."""
         val = node.meta["val"]
         if not val.is_contiguous():
             val = self.fresh(val.shape, val.dtype)
@@ -108,12 +126,14 @@ class _Writer:
         return self.call(into, aten.view.default, (node, list(shape)), view)
 
     def permuted(self, into: list[fx.Node], node: fx.Node, order: list[int]) -> fx.Node:
+        """`node` with its dimensions in another order."""
         val = node.meta["val"]
         view = self.on(val, val.storage_offset(), [val.shape[i] for i in order], [val.stride(i) for i in order])
         return self.call(into, aten.permute.default, (node, order), view)
 
 
 def _contiguous(shape: Sequence[int]) -> list[int]:
+    """The strides of a contiguous tensor."""
     strides, step = [], 1
     for d in reversed(shape):
         strides.append(step)
@@ -122,7 +142,10 @@ def _contiguous(shape: Sequence[int]) -> list[int]:
 
 
 def _dense_order(val: torch.Tensor) -> list[int] | None:
-    """The order of dimensions in which the elements fill their range of memory, each once; None where they do not."""
+    """The order of dimensions in which the elements fill their range of memory, each once.
+
+    None if the elements do not fill it.
+    """
     order = sorted(range(val.dim()), key=lambda i: (-val.stride(i), i))
     step = 1
     for i in reversed(order):
@@ -133,22 +156,26 @@ def _dense_order(val: torch.Tensor) -> list[int] | None:
 
 
 class Merger:
-    """Merges buckets of one graph, in such a way that all of it can be undone: replaced nodes stay in the graph,
-    without readers, until `finish`."""
+    """Merges buckets of one graph such that everything can be undone.
+
+    Replaced nodes stay in the graph without readers until `finish`.
+    """
 
     def __init__(self, graph: fx.Graph, before: fx.Node):
         self.graph, self.before = graph, before
-        self.replaced: list[fx.Node] = []  # readers come before what they read
+        self.replaced: list[fx.Node] = []  # Each reader is before the nodes that it reads.
         self._readers: list[tuple[fx.Node, tuple, dict]] = []
         self._values: list[tuple[fx.Node, Any]] = []
         self._made: list[fx.Node] = []
 
     def merge(self, bucket: Bucket) -> Merged:
-        """Adds the merged collective's nodes before `before`, and makes the readers of the members' waits read its
-        outputs. The graph's order is not topological afterwards.
+        """Adds the nodes of the merged collective before `before`, and makes the readers of the members' waits read its
+        outputs.
+
+        Afterwards the graph's order is not topological.
 
         Raises:
-            PlanError: members differ in what they must agree on.
+            PlanError: members differ where they must agree.
         """
         parts = _parts(bucket)
         first = parts[0].start
@@ -170,16 +197,16 @@ class Merger:
         old.replace_all_uses_with(new)
 
     def _move_views(self, writer: _Writer, old: fx.Node, new: torch.Tensor) -> None:
-        """Gives the views of a wait the storage that they are going to have: later passes read aliases off it."""
+        """Gives the views of a wait their future storage, for later passes read aliases off it."""
         was = old.meta["val"]
         storage, shift = storage_of(was), new.storage_offset() - was.storage_offset()
 
-        def moved(val):
+        def moved(val: Any) -> Any:
             if isinstance(val, (list, tuple)):
                 return type(val)(moved(v) for v in val)
             if not isinstance(val, torch.Tensor) or storage_of(val) != storage:
                 return val
-            if val.dtype != was.dtype:  # the offset counts other elements
+            if val.dtype != was.dtype:  # The offset counts elements of another size.
                 scaled = shift * was.dtype.itemsize // val.dtype.itemsize
                 view = writer.on(new, 0, (0,), (1,)).view(val.dtype)
                 return writer.on(view, val.storage_offset() + scaled, val.shape, val.stride())
@@ -197,12 +224,12 @@ class Merger:
             stack.extend(node.users)
 
     def finish(self) -> None:
-        """Erases what was replaced."""
+        """Erases the replaced nodes."""
         for node in self.replaced:
             self.graph.erase_node(node)
 
     def undo(self) -> None:
-        """Takes everything back, but for the order of nodes."""
+        """Undoes all merges, except for the order of nodes."""
         for node, val in self._values:
             node.meta["val"] = val
         for node, args, kwargs in reversed(self._readers):
@@ -211,7 +238,7 @@ class Merger:
             self.graph.erase_node(node)
 
 
-def _shares(val, storage: int) -> bool:
+def _shares(val: Any, storage: int) -> bool:
     if isinstance(val, (list, tuple)):
         return any(_shares(v, storage) for v in val)
     return isinstance(val, torch.Tensor) and storage_of(val) == storage
@@ -221,19 +248,19 @@ def _parts(bucket: Bucket) -> list[_Part]:
     first = bucket.members[0]
     keys = {(m.target, str(m.args[1:]), m.meta["val"].dtype, m.meta["val"].device) for m in bucket.members}
     if len(keys) != 1:
-        raise PlanError(f"{first.name} cannot be merged with others of a different kind")
+        raise PlanError(f"expected collectives of one kind, got others than {first.name} in its bucket")
     parts = []
     for m in bucket.members:
         cast = cast_of(bucket, m)
         source = m.args[0] if cast is None else cast.args[0]
         parts.append(_Part(m, wait_of(m), cast, source, tuple(m.args[0].meta["val"].shape), m.meta["val"]))
         if not all(type(d) is int for d in parts[-1].given):
-            raise PlanError(f"{m.name} has no static shape")
+            raise PlanError(f"expected a static shape of {m.name} in a bucket, got {parts[-1].given}")
     return parts
 
 
 def cast_of(bucket: Bucket, member: fx.Node) -> fx.Node | None:
-    """The cast that packing does itself: one that only a gather reads, between types that convert exactly alike."""
+    """The cast that packing does itself: only a gather reads it, and both ways convert alike, to the bit."""
     node = member.args[0]
     if not bucket.packed or bucket.kind != "all_gather" or not isinstance(node, fx.Node):
         return None
@@ -262,14 +289,20 @@ def _element(w: _Writer, into: list[fx.Node], source: fx.Node, i: int) -> fx.Nod
     return w.call(into, operator.getitem, (source, i), source.meta["val"][i])
 
 
-def _start_and_wait(w: _Writer, merged: Merged, target, args: tuple, val, kwargs: dict | None = None) -> fx.Node:
+def _start_and_wait(
+    w: _Writer, merged: Merged, target: Any, args: tuple, val: torch.Tensor, kwargs: dict | None = None
+) -> fx.Node:
+    """Emits the merged collective and its wait; returns the wait."""
     start = w.call(merged.start, target, args, val, kwargs)
     landed = w.on(val, val.storage_offset(), val.shape, val.stride())
     return w.call(merged.wait, c10d.wait_tensor.default, (start,), landed)
 
 
 def _packed_all_gather(w: _Writer, parts: list[_Part]) -> tuple[Merged, list[fx.Node]]:
-    """Every input goes into this rank's slice of the result; one gather in place; a copy of each column of pieces."""
+    """A gather in place: every input goes into this rank's slice of the result.
+
+    Afterwards, each column of pieces is copied out.
+    """
     merged, first = Merged(), parts[0].start
     size, group = first.args[1], first.args[2]
     dtype, device = first.meta["val"].dtype, first.meta["val"].device
@@ -310,7 +343,7 @@ def _packed_all_gather(w: _Writer, parts: list[_Part]) -> tuple[Merged, list[fx.
 
 
 def _packed_reduce_scatter(w: _Writer, parts: list[_Part]) -> tuple[Merged, list[fx.Node]]:
-    """Row r of the joined input is what rank r gets of every member; outputs are views."""
+    """Row r of the joined input holds what rank r gets from each member. Outputs are views."""
     merged, first = Merged(), parts[0].start
     _, reduction, size, group = first.args
     dtype = first.meta["val"].dtype
@@ -326,7 +359,7 @@ def _packed_reduce_scatter(w: _Writer, parts: list[_Part]) -> tuple[Merged, list
 
 
 def _packed_all_reduce(w: _Writer, parts: list[_Part]) -> tuple[Merged, list[fx.Node]]:
-    """Inputs one after the other, each in its own order of memory, so that outputs keep their strides."""
+    """Joins the inputs, each in its own order of memory, so that outputs keep their strides."""
     merged, first = Merged(), parts[0].start
     dtype = first.meta["val"].dtype
     sizes = [_numel(p.given) for p in parts]
@@ -356,8 +389,8 @@ def _pieces(w: _Writer, merged: Merged, wait: fx.Node, sizes: list[int], parts: 
     return outputs
 
 
-def _coalesced(target):
-    """One start over the members' own buffers, and one wait for each: no copies."""
+def _coalesced(target: Any) -> Write:
+    """One start over the members' own buffers, and one wait for each of them. Nothing is copied."""
 
     def write(w: _Writer, parts: list[_Part]) -> tuple[Merged, list[fx.Node]]:
         merged, first = Merged(), parts[0].start
@@ -377,7 +410,7 @@ def _coalesced(target):
     return write
 
 
-_KINDS = {
+_KINDS: dict[tuple[str, bool], Write] = {
     ("all_gather", True): _packed_all_gather,
     ("reduce_scatter", True): _packed_reduce_scatter,
     ("all_reduce", True): _packed_all_reduce,

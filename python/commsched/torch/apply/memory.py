@@ -1,8 +1,9 @@
-"""The peak of memory of an FX graph, counted from its nodes alone: a count that shares nothing with the schedule's model.
+"""The peak of memory of an FX graph, counted from its nodes alone, without the model of the schedule.
 
-Memory is what nodes give that no schema says to be a view (`effects.Aliases`), from the node that gives it to its last reader. What
-a collective reads is held until its wait. Copies that a bucket makes before its collective are one kernel, without memory
-in between (`packs`). Arguments that live throughout are not counted, nor is what the graph holds by name.
+Memory is what nodes give unless a schema says that it is a view (`effects.Aliases`). It lives from the node that gives
+it to its last reader. The operands of a collective are held until its wait. The copies that a bucket makes before its
+collective are one kernel, without memory in between (`packs`). Arguments that live throughout do not count, nor do the
+tensors that the graph holds by name.
 """
 
 from __future__ import annotations
@@ -19,16 +20,20 @@ from .plan import PlanError
 
 
 class OverLimit(PlanError):
-    """A plan's graph needs `excess` bytes more than `limit`."""
+    """The graph of a plan needs `excess` bytes more than `limit`."""
 
     def __init__(self, peak: int, limit: int):
-        super().__init__(f"the graph's nodes hold {peak} bytes at their peak, and the limit is {limit}")
+        super().__init__(f"expected a peak within the limit of {limit} bytes, got {peak} bytes from the graph's nodes")
         self.limit, self.excess = limit, peak - limit
 
 
 def peak_bytes(graph: fx.Graph, donated: set[str], without: Sequence[fx.Node] = ()) -> int:
-    """The most bytes that are live at any node. `donated` placeholders die after their last reader; the nodes `without`
-    are about to be erased. Near-linear."""
+    """The most bytes that are live at any node. Near-linear.
+
+    Args:
+        donated: placeholders that die after their last reader.
+        without: nodes that are about to be erased.
+    """
     shared, packs = Aliases(graph), find_packs(graph)
     within = {n for p in packs.values() for n in p.parts} - packs.keys() | set(without)
     nodes = [n for n in graph.nodes if n not in within]
@@ -58,7 +63,15 @@ def _sizes(node: fx.Node, shared: Aliases) -> list[tuple[int, int]]:
     return [(memory, bytes_of(val)) for memory, val in shared.pairs(node, node.meta.get("val"))]
 
 
-def _peak(count: int, size: dict, first: dict, last: dict) -> int:
+def _peak(count: int, size: dict[int, int], first: dict[int, int], last: dict[int, int]) -> int:
+    """The largest sum of sizes at one position.
+
+    Args:
+        count: the number of positions.
+        size: indexed by memory: its bytes.
+        first: indexed by memory: the position at which it is allocated.
+        last: indexed by memory: the position after which it is freed.
+    """
     change = [0] * (count + 2)
     for memory, bytes_ in size.items():
         change[first[memory]] += bytes_

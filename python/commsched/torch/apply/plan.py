@@ -1,7 +1,6 @@
-"""What a scheduled module says about the graph that it came from.
+"""Reads a plan off a scheduled module: where each node moves, and which collectives are merged into one.
 
-Every operation of the module carries the names of the nodes that it stands for, in its location. From the sequence of
-operations this reads off where each node goes, and which collectives were merged into one.
+Every operation of the module holds, in its location, the names of the nodes that it stands for.
 """
 
 from __future__ import annotations
@@ -19,13 +18,21 @@ UNPACKS = ("comm.fsdp.split_with_sizes_copy", "comm.fsdp.split_with_sizes")
 
 
 class PlanError(ValueError):
-    """The module does not say where every node goes, or says something that the graph does not allow."""
+    """The module does not place every node, or it contradicts the graph."""
 
 
 @dataclasses.dataclass
 class Bucket:
-    """Collectives merged into one. Positions are indices into the sequence of operations; `unpacks` has one per
-    member. In the coalesced form there is no pack, and the unpack is the wait."""
+    """Collectives that are merged into one. Positions are indices into the sequence of operations.
+
+    In the coalesced form, no operation packs, and `pack` is that of the start.
+
+    Args:
+        kind: the mnemonic of the dialect.
+        members: the merged starts.
+        packed: whether the members are packed into one buffer.
+        unpacks: indexed by member: the position of its unpack, or of the wait.
+    """
 
     kind: str
     members: list[fx.Node]
@@ -38,7 +45,14 @@ class Bucket:
 
 @dataclasses.dataclass
 class Plan:
-    """`position[node]`: index of the operation that does the node's work. Nodes without one are not in it."""
+    """A schedule of a graph.
+
+    Args:
+        position: indexed by node: the index of the operation that does its work. Nodes without an operation
+            are not in it.
+        buckets: the merged collectives.
+        length: the number of operations.
+    """
 
     position: dict[fx.Node, int]
     buckets: list[Bucket]
@@ -49,22 +63,36 @@ def read_plan(graph: fx.Graph, operations: Sequence[Operation]) -> Plan:
     """Reads the plan off the operations of a scheduled function. O(nodes + operations).
 
     Raises:
-        PlanError: an operation merges what is no collective, or a bucket's wait is missing.
+        PlanError: an operation merges nodes that are not collectives, or a bucket has no wait.
     """
     by_name = {n.name: n for n in graph.nodes}
     starts = {n: s for n in graph.nodes if n.op == "call_function" and (s := spec_of(n)).start is not None}
     position: dict[fx.Node, int] = {}
     last: dict[fx.Node, int] = {}
+    # Indexed by name: the operations that pack, and those that wait, for the node of that name.
+    packs: dict[str, list[int]] = {}
+    waits: dict[str, list[int]] = {}
     merged: list[int] = []
     for i, op in enumerate(operations):
         for name in op.names:
+            if op.opcode in PACKS:
+                packs.setdefault(name, []).append(i)
+            elif op.opcode == "comm.wait":
+                waits.setdefault(name, []).append(i)
             node = by_name.get(name)
             if node is not None:
                 position.setdefault(node, i)
                 last[node] = i
         if _is_start(op.opcode) and sum(by_name.get(n) in starts for n in op.names) > 1:
             merged.append(i)
-    buckets = [_bucket(i, operations, by_name, starts, last) for i in merged]
+    buckets = []
+    for i in merged:
+        members = [n for name in operations[i].names if (n := by_name.get(name)) is not None and n in starts]
+        kind = operations[i].opcode.removeprefix("comm.")
+        for m in members:
+            if starts[m].collective.kind != kind or starts[m].collective.coalesced or len(m.users) != 1:
+                raise PlanError(f"{m.name} is in a bucket that cannot be carried out")
+        buckets.append(_bucket(i, kind, members, packs, waits, last))
     for bucket in buckets:
         for member, unpack in zip(bucket.members, bucket.unpacks):
             position[member] = bucket.start
@@ -72,25 +100,18 @@ def read_plan(graph: fx.Graph, operations: Sequence[Operation]) -> Plan:
     return Plan(position, buckets, len(operations))
 
 
-def _bucket(i: int, operations, by_name, starts, last) -> Bucket:
-    members = [n for name in operations[i].names if (n := by_name.get(name)) in starts]
-    kind = operations[i].opcode.removeprefix("comm.")
-    for m in members:
-        if starts[m].start.kind != kind or starts[m].start.coalesced or len(m.users) != 1:
-            raise PlanError(f"{m.name} is in a bucket that cannot be carried out")
+def _bucket(
+    i: int,
+    kind: str,
+    members: list[fx.Node],
+    packs: dict[str, list[int]],
+    waits: dict[str, list[int]],
+    last: dict[fx.Node, int],
+) -> Bucket:
+    """The bucket that starts at operation `i`, with the nearest pack before it and the nearest wait behind it."""
     own = {m.name for m in members} | {m.args[0].name for m in members} | {wait_of(m).name for m in members}
-    pack = next(
-        (j for j in range(i - 1, -1, -1) if operations[j].opcode in PACKS and own.intersection(operations[j].names)),
-        None,
-    )
-    wait = next(
-        (
-            j
-            for j in range(i + 1, len(operations))
-            if operations[j].opcode == "comm.wait" and own.intersection(operations[j].names)
-        ),
-        None,
-    )
+    pack = max((j for name in own for j in packs.get(name, ()) if j < i), default=None)
+    wait = min((j for name in own for j in waits.get(name, ()) if j > i), default=None)
     if wait is None:
         raise PlanError(f"the bucket of {members[0].name} has no wait")
     unpacks = [max(last.get(wait_of(m), wait), wait) for m in members]
@@ -102,4 +123,5 @@ def _is_start(opcode: str) -> bool:
 
 
 def wait_of(start: fx.Node) -> fx.Node:
+    """The wait of a start that has one reader."""
     return next(iter(start.users))

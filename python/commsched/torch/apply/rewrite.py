@@ -1,7 +1,7 @@
 """Carries a schedule out on an FX graph: merges the buckets, moves the nodes, checks the result.
 
-The checks do not trust the scheduler: the dependences are read off the graph once more (`effects.edges`), before anything
-is touched, and compared with where the plan puts each node.
+The checks do not trust the scheduler. The dependences are read off the graph once more (`effects.edges`), before
+anything is touched, and compared with the place that the plan gives each node.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from .plan import Bucket, Plan, PlanError
 def apply_plan(
     graph: fx.Graph, plan: Plan, accept: Callable[[fx.Graph, Sequence[fx.Node]], None] | None = None
 ) -> None:
-    """Reorders `graph` in place, with the plan's buckets. Near-linear. `accept` is given the result, and the nodes of it
-    that are still to be erased; what it raises takes everything back.
+    """Reorders `graph` in place and merges the plan's buckets. Near-linear.
+
+    Args:
+        accept: is given the result, and those of its nodes that are still to be erased. If it raises,
+            everything is undone.
 
     Raises:
-        PlanError: the plan breaks a dependence, or a bucket cannot be carried out. The graph is unchanged then.
+        PlanError: the plan breaks a dependence, or a bucket cannot be carried out. The graph is unchanged.
     """
     slots = _slots(graph, plan)
     _check(graph, plan, slots)
@@ -32,13 +35,13 @@ def apply_plan(
     try:
         for bucket in plan.buckets:
             _merge(merger, bucket, slots)
-        for node in merger.replaced:  # they have no readers any more, and go to the end
+        for node in merger.replaced:  # They have no readers any more, so they move to the end.
             slots[node] = plan.length
         _relink(graph, slots)
         graph.lint()
         if accept is not None:
             accept(graph, merger.replaced)
-    except Exception as error:  # Whatever it is, half a schedule must not stay.
+    except Exception as error:  # Whatever happened, half a schedule must not stay.
         merger.undo()
         _restore_order(graph, before)
         if isinstance(error, PlanError):
@@ -55,8 +58,11 @@ def _restore_order(graph: fx.Graph, order: list[fx.Node]) -> None:
 
 
 def _slots(graph: fx.Graph, plan: Plan) -> dict[fx.Node, int]:
-    """Where each call goes: its operation's index. What has no operation of its own goes with the last of what it
-    reads: elements of a list, and what the passes found to be without use."""
+    """Indexed by call: the index of the operation that does its work.
+
+    A call without an operation follows the last of its operands. These are elements of lists, and calls that the passes
+    found to be useless.
+    """
     slots: dict[fx.Node, int] = {}
     position = plan.position
     for node in graph.nodes:
@@ -70,7 +76,10 @@ def _slots(graph: fx.Graph, plan: Plan) -> dict[fx.Node, int]:
 
 
 def _check(graph: fx.Graph, plan: Plan, slots: dict[fx.Node, int]) -> None:
-    """Compares the slots with every dependence. A node occupies [begin, end]: a member begins with the bucket's pack."""
+    """Compares the slots with every dependence.
+
+    A node occupies an interval [begin, end]. That of a bucket's member begins with the pack.
+    """
     begin, end = dict(slots), dict(slots)
     index = {n: i for i, n in enumerate(graph.nodes)}
     bucket_of: dict[fx.Node, int] = {}
@@ -89,20 +98,20 @@ def _check(graph: fx.Graph, plan: Plan, slots: dict[fx.Node, int]) -> None:
         if before not in end or after not in begin or end[before] < begin[after]:
             return True
         if before in bucket_of and bucket_of[before] == bucket_of.get(after):
-            return True  # inside of one bucket the order is its own
+            return True  # The bucket orders its own nodes.
         return end[before] == begin[after] and index[before] < index[after]
 
     for node in graph.nodes:
         for source in node.all_input_nodes:
             if not ordered(source, node):
-                raise PlanError(f"{node.name} would come before {source.name}, which it reads")
+                raise PlanError(f"expected {node.name} behind {source.name}, which it reads")
     for before, after in effects.edges(graph):
         if not ordered(before, after):
-            raise PlanError(f"{after.name} would come before {before.name}, and one of them writes what the other uses")
+            raise PlanError(f"expected {after.name} behind {before.name}: one of them writes what the other uses")
 
 
 def _merge(merger: buckets.Merger, bucket: Bucket, slots: dict[fx.Node, int]) -> None:
-    """Carries out a bucket; its new nodes take the places of its parts."""
+    """Carries out a bucket. Its new nodes take the places of its parts."""
     merged = merger.merge(bucket)
     for nodes, at in ((merged.pack, bucket.pack), (merged.start, bucket.start), (merged.wait, bucket.wait)):
         slots.update((n, at) for n in nodes)
@@ -111,8 +120,10 @@ def _merge(merger: buckets.Merger, bucket: Bucket, slots: dict[fx.Node, int]) ->
 
 
 def _relink(graph: fx.Graph, slots: dict[fx.Node, int]) -> None:
-    """Puts the calls into the order of their slots; within one slot they keep their order, but for readers of what the
-    slot brings, which follow it."""
+    """Puts the calls into the order of their slots.
+
+    Within one slot they keep their order, but readers follow what they read.
+    """
     calls = [n for n in graph.nodes if n in slots]
     calls.sort(key=slots.__getitem__)
     output = graph.output_node()
@@ -123,6 +134,7 @@ def _relink(graph: fx.Graph, slots: dict[fx.Node, int]) -> None:
 
 
 def _place(node: fx.Node, slots: dict[fx.Node, int], placed: set[fx.Node], output: fx.Node) -> None:
+    """Places a node behind its operands of the same slot."""
     stack = [node]
     while stack:
         node = stack[-1]

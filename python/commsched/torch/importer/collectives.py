@@ -1,8 +1,9 @@
-"""Collectives, waits and their groups, as the importer prints them."""
+"""Collectives and waits as the importer prints them."""
 
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import torch
 import torch.fx as fx
@@ -11,14 +12,16 @@ from ..options import to_ns
 from ..semantics import operators
 from ..semantics.operators import nodes_in, storage_of
 from .computes import ComputeImports
+from .mlir_text import FREE, cost_attribute
+from .state import Result
 from .values import Value, flat_values
 
 
 class CollectiveImports(ComputeImports):
-    """The part of `Importer` that knows collectives."""
+    """The part of the importer for collectives."""
 
     def start(self, node: fx.Node, spec: operators.Spec) -> bool:
-        """Emits a start. False where the dialect has no such collective: it is opaque then."""
+        """Emits a start. Returns False if the dialect has no such collective, which is then opaque."""
         c = spec.collective
         clause = self._splits(node, spec) if c.kind == "all_to_all" else clauses(node, spec)
         if clause is None or isinstance(node.args[0], torch.fx.Node) and self.values.get(node.args[0]) is None:
@@ -33,7 +36,7 @@ class CollectiveImports(ComputeImports):
         if any(not v.shape for v in inputs) and c.kind in ("all_gather", "reduce_scatter", "all_to_all"):
             return False
         if not (c.in_place or c.out):
-            if "%" not in clause[1]:  # else it has them as its splits
+            if "%" not in clause[1]:  # Otherwise its splits read the numbers.
                 inputs = self._after_scalars(node, inputs)
         val = node.meta.get("val")
         result = self.bind(node, f"%{node.name}", val)
@@ -51,7 +54,7 @@ class CollectiveImports(ComputeImports):
         if self.estimation is not None:
             ms = self.estimation(node)
             if ms is not None:
-                attrs.append(f"comm.cost = #comm.cost<time = {to_ns(ms)}>")
+                attrs.append(f"comm.cost = {cost_attribute(None, None, to_ns(ms))}")
         if any(v.dynamic for v in results):
             attrs.append(f"comm.bytes_hint = array<i64: {sum(v.bytes for v in results)}>")
         self.printer.operation(
@@ -68,8 +71,11 @@ class CollectiveImports(ComputeImports):
         return True
 
     def _after_scalars(self, node: fx.Node, inputs: list[Value]) -> list[Value]:
-        """The inputs, the first one through a free view that reads the numbers that the node takes too (sizes that are
-        known at run time only): a start has no operands for them, and must come after them all the same."""
+        """The inputs, the first one through a free view that also reads the numbers that the node takes.
+
+        The numbers are sizes that only the run time knows. A start has no operands for them, but it must come after
+        them.
+        """
         scalars = [v for n in node.all_input_nodes if type(v := self.values.get(n)) is Value and not v.storage]
         if not scalars or not inputs:
             return inputs
@@ -82,7 +88,7 @@ class CollectiveImports(ComputeImports):
             'comm.compute "commsched.sized"',
             f"({', '.join(v.ssa for v in (first, *scalars))})",
             " aliases [0]",
-            ["comm.cost = #comm.cost<time = 0>", *hints],
+            [f"comm.cost = {FREE}", *hints],
             f"({', '.join(v.type for v in (first, *scalars))}) -> {first.type}",
             ssa[1:],
         )
@@ -91,9 +97,19 @@ class CollectiveImports(ComputeImports):
             *inputs[1:],
         ]
 
-    def _fly(self, node, result, inputs, dests, future, c) -> None:
-        """Remembers the future under the storages of its results. In place, they are the destinations'; what is sent
-        is given back."""
+    def _fly(
+        self,
+        node: fx.Node,
+        result: Result,
+        inputs: list[Value],
+        dests: list[Value],
+        future: str,
+        c: operators.Collective,
+    ) -> None:
+        """Remembers the future under the storages of its results.
+
+        In place, these are the storages of the destinations. What is sent keeps its own storage.
+        """
         values = flat_values(result) if isinstance(result, list) else [result]
         for v, d in zip(values, inputs if c.kind == "send" else dests):
             self.canonical[v.storage] = v.storage = d.storage
@@ -104,14 +120,14 @@ class CollectiveImports(ComputeImports):
             self.waited.pop(v.storage, None)
         self.values[node] = result
 
-    def exchanges(self) -> list:
-        """Of each all-to-all: its input, and its splits in both directions."""
+    def exchanges(self) -> list[tuple[torch.Tensor, list]]:
+        """The input of each all-to-all, and its splits in both directions."""
         found = []
         for node in self.graph.nodes:
             if (
                 node.op == "call_function"
                 and (spec := operators.spec_of(node)).start is not None
-                and (spec.start.kind == "all_to_all")
+                and spec.start.kind == "all_to_all"
             ):
                 splits = [
                     s
@@ -123,8 +139,10 @@ class CollectiveImports(ComputeImports):
         return found
 
     def _splits(self, node: fx.Node, spec: operators.Spec) -> tuple[str, str] | None:
-        """The pieces of an all-to-all: constants, or the numbers that come at run time. None where the dialect cannot say
-        what the sizes of input and result say."""
+        """The clause for the pieces of an all-to-all: constants, or numbers that only the run time knows.
+
+        None if the pieces do not fit the sizes of the input and the result.
+        """
         given, result = node.args[0].meta["val"], node.meta["val"]
         ranks = len(operators.group_of(node, spec)[1])
         lists = [list(operators.argument(node, spec, a, ())) for a in ("input_split_sizes", "output_split_sizes")]
@@ -144,8 +162,8 @@ class CollectiveImports(ComputeImports):
             return None
         return "", f" input_splits [{', '.join(given_to)}] output_splits [{', '.join(taken_from)}]"
 
-    def _split(self, s) -> str | None:
-        """A split as it is printed: a constant, or an index made of the node's number; None if that has no value."""
+    def _split(self, s: Any) -> str | None:
+        """One split as it is printed: a constant, or an index made from a node's number. None if that has no value."""
         if not isinstance(s, fx.Node):
             return str(int(s)) if isinstance(s, int) else None
         value = self.values.get(s)
@@ -160,13 +178,14 @@ class CollectiveImports(ComputeImports):
                 'comm.compute "commsched.index"',
                 f"({value.ssa})",
                 "",
-                ["comm.cost = #comm.cost<time = 0>"],
+                [f"comm.cost = {FREE}"],
                 "(i64) -> index",
                 known[1:],
             )
         return known
 
     def _sample(self, node: fx.Node, spec: operators.Spec, inputs: list[Value], results: list[Value]) -> None:
+        """Notes the node as one to ask for estimates."""
         if inputs and len(inputs) == 1:
             element = inputs[0].type[inputs[0].type.rfind("x") + 1 : -1].removeprefix("tensor<")
             size = max(inputs[0].bytes, sum(v.bytes for v in results))
@@ -175,6 +194,7 @@ class CollectiveImports(ComputeImports):
             )
 
     def wait_node(self, node: fx.Node) -> None:
+        """Imports a wait."""
         source = self.values.get(node.args[0])
         val = node.meta.get("val")
         if not isinstance(source, Value) or (pending := self.in_flight.get(source.storage)) is None:
@@ -184,8 +204,11 @@ class CollectiveImports(ComputeImports):
         self.canonical[storage_of(val)] = source.storage
         self.values[node] = self.wait(f"%{node.name}", future, type_, source.storage, node.name)
 
-    def _wait_for_opaque(self, node: fx.Node, source) -> None:
-        """A wait for what an opaque operator started, or for what has landed: until here its storage may be written."""
+    def _wait_for_opaque(self, node: fx.Node, source: Result) -> None:
+        """Imports a wait for what an opaque operator started, or for what has landed.
+
+        The storage may be written until here.
+        """
         spec = operators.spec_of(node)
         if isinstance(source, Value) and source.storage:
             self.canonical[storage_of(node.meta["val"])] = source.storage
@@ -194,7 +217,7 @@ class CollectiveImports(ComputeImports):
         self.compute(node, spec)
 
     def shard_dim_all_to_all(self, node: fx.Node, spec: operators.Spec) -> bool:
-        """A start and its wait under one name: the operator waits for itself."""
+        """Emits a start and its wait under one name: the operator waits for itself."""
         inputs = self.operands(node, [node.args[0]])
         gather, shard = (operators.argument(node, spec, a) for a in ("gather_dim", "shard_dim"))
         result = self.bind(node, f"%{node.name}", node.meta["val"])
@@ -218,7 +241,10 @@ class CollectiveImports(ComputeImports):
 
 
 def clauses(node: fx.Node, spec: operators.Spec) -> tuple[str, str] | None:
-    """What is printed before the inputs and after the group; None where the dialect cannot say it."""
+    """The text before the inputs and the text after the group. None if the dialect cannot say it.
+
+    An all-to-all has none: its clause needs values.
+    """
     kind = spec.collective.kind
     if kind in ("all_reduce", "reduce_scatter"):
         reduction = operators.REDUCTIONS.get(str(operators.argument(node, spec, "reduce_op")).lower())

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 import torch.fx as fx
 
 from ..options import to_ns
 from ..semantics import effects, operators
-from ..semantics.operators import nodes_in
+from ..semantics.operators import argument_at, nodes_in
 from . import flops
-from .mlir_text import cost_attribute
+from .mlir_text import FREE, cost_attribute
 from .state import ImportState
 from .values import Value, flat_values
 
 
 class ComputeImports(ImportState):
-    """The part of the importer for what is not a collective."""
+    """The part of the importer for everything except collectives."""
 
     def compute(
         self,
@@ -27,7 +28,12 @@ class ComputeImports(ImportState):
         sources: list[fx.Node] | None = None,
         parts: Sequence[fx.Node] | None = None,
     ) -> None:
-        """A node as an opaque operation. With `sources`, it does the work of several nodes, and reads those."""
+        """Imports a node as an opaque operation.
+
+        Args:
+            sources: the nodes that the operation reads, if it does the work of several nodes.
+            parts: the nodes whose work it does.
+        """
         if sources is not None and spec.mutated:
             sources = [node.args[0], *sources]
         inputs = self.operands(node, sources)
@@ -72,8 +78,11 @@ class ComputeImports(ImportState):
         self.own(results)
 
     def _add_shadows(self, node: fx.Node, inputs: list[Value], results: list[Value]) -> None:
-        """A function may give back an operand where its fake tensor is a new one. Where that operand is written later,
-        the readers of the result read it too."""
+        """Makes readers of a function's result read the operands that the function may have returned.
+
+        A function may return an operand although its fake tensor is a new one. This matters if the operand is written
+        later.
+        """
         if effects.is_function(node) and results and any(v.storage for v in results) and self.is_written(node):
             for v in results:
                 self.shadows.setdefault(v.storage, []).extend(i for i in inputs if i.storage not in (0, v.storage))
@@ -82,25 +91,22 @@ class ComputeImports(ImportState):
             inputs += {s.ssa: s for v in inputs for s in self.shadows.get(v.storage, ()) if s.ssa not in known}.values()
 
     def _mutated(self, node: fx.Node, spec: operators.Spec, inputs: list[Value]) -> list[int]:
-        """Numbers of the operands whose storage the node writes."""
+        """Positions of the operands whose storage the node writes."""
         if not spec.mutated:
             return []
         if spec.mutated == ("all",):
             return [i for i, v in enumerate(inputs) if v.storage]
         storages: set[int] = set()
         for where in spec.mutated:
-            arg = (
-                node.kwargs.get(where)
-                if isinstance(where, str)
-                else (node.args[where] if where < len(node.args) else None)
-            )
-            for n in nodes_in(arg):
+            for n in nodes_in(argument_at(node, where)):
                 storages.update(v.storage for v in flat_values(self.values.get(n)) if v.storage)
         return [i for i, v in enumerate(inputs) if v.storage in storages]
 
     def _aliases(self, results: list[Value], inputs: list[Value]) -> list[int] | None:
-        """Per result: the operand that it shares storage with, or -1. A storage that is older than the node but none
-        of its operands' joins them as an operand. None where all results are new."""
+        """Indexed by result: the position of the operand with the same storage, or -1. None if all results are new.
+
+        A storage that is older than the node, but is not that of an operand, joins the operands.
+        """
         first: dict[int, int] = {}
         for i, v in enumerate(inputs):
             if v.storage:
@@ -111,14 +117,20 @@ class ComputeImports(ImportState):
             if i < 0 and v.storage in self.owner:
                 i = first[v.storage] = len(inputs)
                 inputs.append(self.owner[v.storage])
-            elif i < 0 and v.storage:  # results that share a new storage: the first one stands for it in the owner map
-                pass
             any_alias |= i >= 0
             views.append(i)
         return views if any_alias else None
 
-    def _cost(self, parts, spec, inputs, results, views, mutated) -> str:
-        """The caller's estimate; else views are free; else flops and bytes."""
+    def _cost(
+        self,
+        parts: Sequence[fx.Node],
+        spec: operators.Spec,
+        inputs: list[Value],
+        results: list[Value],
+        views: list[int] | None,
+        mutated: list[int],
+    ) -> str:
+        """The user's estimate. Without one, views are free, and all else costs its operations and bytes."""
         free = views is not None and not mutated and -1 not in views
         ns = self.estimated_ns(parts)
         if ns is not None and (ns or not free):
@@ -127,15 +139,15 @@ class ComputeImports(ImportState):
             return ""
         node = parts[-1]
         if spec.is_wait:
-            return "#comm.cost<time = 0>"
+            return FREE
         tensors = [v for v in inputs if v.storage]
         if not tensors and not any(v.storage for v in results):
-            return "#comm.cost<time = 0>"
+            return FREE
         if spec.op in flops.UNTOUCHED:
-            return "#comm.cost<time = 0>"
+            return FREE
         written = sum(v.bytes for i, v in enumerate(results) if views is None or views[i] < 0)
         written += sum(inputs[i].bytes for i in mutated)
-        if spec.op in flops.OVERWRITING:  # what was there is not read
+        if spec.op in flops.OVERWRITING:  # The old value is not read.
             tensors = tensors[1:]
         if spec.op in flops.GATHERING and tensors:
             read = sum(v.traffic for v in tensors) - tensors[0].traffic + min(tensors[0].traffic, written)
@@ -147,18 +159,21 @@ class ComputeImports(ImportState):
         return cost_attribute(count, read + written, None)
 
     def estimated_ns(self, nodes: Iterable[fx.Node]) -> int | None:
-        """What the caller says that nodes cost together; None where nothing is said."""
+        """The user's estimate of the nodes together. None if the user has none."""
         if self.estimation is None:
             return None
         said = [ms for n in nodes if (ms := self.estimation(n)) is not None]
         return to_ns(sum(said)) if said else None
 
     def _argument_shapes(self, node: fx.Node) -> list[tuple[int, ...]]:
-        """Shapes of the tensors among the positional arguments, an argument that comes twice counted twice."""
+        """Shapes of the tensors among the positional arguments. An argument that comes twice counts twice."""
         values = [self.values.get(a) for a in node.args if isinstance(a, fx.Node)]
         return [v.shape for v in values if type(v) is Value and v.storage]
 
     def element(self, node: fx.Node) -> None:
+        """Imports an element of a list or a dictionary. It becomes an operation only if the user says that it takes
+        time.
+        """
         source, index = node.args
         value = self.values.get(source)
         if (
@@ -168,15 +183,14 @@ class ComputeImports(ImportState):
             or (isinstance(value, dict) and index in value)
         ):
             value = self.values[node] = value[index]
-            # An element is nothing to do. If the caller says otherwise, it is to be done here.
             if type(value) is Value and value.storage and not value.waitable and self.estimated_ns([node]):
                 self.compute(node, operators.Spec(operator.getitem))
         elif value is not None:
             self.compute(node, operators.Spec(operator.getitem))
 
 
-def _device_change(val, inputs: list[Value], node: fx.Node) -> str:
-    """What is added to the name of a copy to another device: it is no cast that a kernel could take in."""
+def _device_change(val: Any, inputs: list[Value], node: fx.Node) -> str:
+    """The suffix for the name of a copy to another device: a kernel cannot take it in, unlike a cast."""
     if isinstance(val, torch.Tensor) and len(inputs) == 1 and node.args and isinstance(node.args[0], fx.Node):
         source = node.args[0].meta.get("val")
         if isinstance(source, torch.Tensor) and source.device != val.device:

@@ -1,9 +1,9 @@
 """A user's runtime estimates as an amendment of a machine profile.
 
-Single nodes carry their estimates in the module. A bucket is no node yet: its cost comes from a curve, sampled here from
-the same estimator for every kind, group and element type of collective, as a measured table of the profile. An estimator
-that does not know what `override_bytes` means gives a curve that contradicts what it says of the nodes; the curve is then
-drawn through the nodes' own estimates.
+Single nodes have their estimates in the module. A bucket is not a node yet, so its cost comes from a curve. The curve
+is sampled here from the same estimator for every kind, group and element type of collective, and becomes a measured
+table of the profile. An estimator that does not know `override_bytes` gives a curve that contradicts its own estimates
+of the nodes. The curve is then drawn through these estimates.
 """
 
 from __future__ import annotations
@@ -19,19 +19,22 @@ from .graph import Importer
 
 # A node's bytes, its own estimate in nanoseconds, and the node.
 Known = tuple[int, int, fx.Node]
-# 4 KiB to 16 GiB, one point per octave: the tables are interpolated in between, log-log.
+# The sampled sizes: 4 KiB to 16 GiB, one point per octave. The tables are interpolated in between, log-log.
 SAMPLED_BYTES = [1 << k for k in range(12, 35)]
-# Kinds that are merged, and for which override_bytes has a meaning.
+# The kinds that are merged, for which override_bytes has a meaning.
 SAMPLED_KINDS = ("all_gather", "reduce_scatter", "all_reduce")
+# The element types that a table may name.
 ELEMENTS = {"bf16", "f16", "f32", "f64", "i64", "i32", "i16", "i8"}
-# A curve contradicts a node if it is off by more than this factor there. Interpolated between octaves, an honest one is
-# off by much less.
+# A curve contradicts a node if the two differ by more than this factor. An honest curve differs by much less, though it
+# is interpolated between octaves.
 CONTRADICTION = 2.0
 
 
 def override_bytes(kind: str, bytes_: int, ranks: int) -> int:
-    """What PyTorch's estimators mean by the size of a collective: inputs and outputs together. `bytes_` is the larger
-    of the two."""
+    """The size of a collective as PyTorch's estimators count it: inputs and outputs together.
+
+    `bytes_` is the larger of the two.
+    """
     return 2 * bytes_ if kind == "all_reduce" else bytes_ + bytes_ // ranks
 
 
@@ -58,9 +61,9 @@ def sampled_tables(importer: Importer) -> list[dict]:
     if contradicted:
         node, own, asked = contradicted[0]
         warnings.warn(
-            f"CommSched: runtime_estimation says {own / NS_PER_MS:.4g} ms of {node.name} but {asked / NS_PER_MS:.4g} ms "
-            "when it is asked with override_bytes for the same size; collectives are taken to cost what it says of the "
-            "nodes, and merged ones what lies between",
+            f"CommSched: runtime_estimation says {own / NS_PER_MS:.4g} ms of {node.name}, but "
+            f"{asked / NS_PER_MS:.4g} ms when it is asked with override_bytes for the same size; collectives cost what "
+            "it says of the nodes, and merged ones are interpolated",
             stacklevel=2,
         )
     return tables
@@ -116,11 +119,12 @@ class _Curve:
 
 
 def _disagree(one: int, other: int) -> bool:
+    """Whether two times are too far apart to be of one curve."""
     return max(one, other) > CONTRADICTION * max(1, min(one, other))
 
 
 def _through(known: list[Known]) -> list[dict]:
-    """A curve through the nodes' own estimates: level below the smallest, in proportion to the bytes above the largest."""
+    """A curve through the nodes' own estimates: level below the smallest, in proportion to bytes above the largest."""
     own: dict[int, int] = {}
     floor = 1
     for bytes_, ns, _ in known:
@@ -135,7 +139,7 @@ def _through(known: list[Known]) -> list[dict]:
 
 
 def amended_profile(machine: str, importer: Importer) -> str | None:
-    """The profile `machine` with the tables first, as JSON; None where there is nothing to amend."""
+    """The profile `machine` with the tables in front, as JSON. None if nothing is to be amended."""
     tables = sampled_tables(importer)
     path = machine_file(machine)
     if not tables or path is None:

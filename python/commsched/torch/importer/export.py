@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from typing import Any
 
 import torch.distributed as dist
 import torch.fx as fx
@@ -11,7 +13,7 @@ from ...program import Error, Program
 from ..options import Estimation
 from .graph import Importer, donated_placeholders
 
-# How many nodes may be refused one after the other: each costs another import.
+# At most this many nodes may be refused one after the other. Each of them costs another import.
 MOST_REFUSED = 16
 
 
@@ -19,21 +21,29 @@ def import_graph(
     graph: fx.Graph,
     *,
     runtime_estimation: Estimation | None = None,
-    donated="auto",
+    donated: str | Iterable[str] = "auto",
     name: str = "main",
     opaque: dict[str, str] | None = None,
     fused: bool = False,
 ) -> tuple[str, Importer]:
-    """The module's text, and the importer, which knows the groups and which node to ask about which collective. The nodes
-    `opaque` are imported as operations of which nothing is known; with `fused`, what Inductor fuses is one operation."""
+    """The module's text, and the importer, which knows the groups and which nodes to ask for estimates.
+
+    Args:
+        runtime_estimation: the user's estimates of single nodes.
+        donated: names of the placeholders that are freed after their last use, or "auto".
+        name: the symbol of the function.
+        opaque: nodes to import as opaque operations, each with the reason.
+        fused: nodes that Inductor is going to fuse into one kernel become one operation.
+    """
     world = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
     importer = Importer(graph, name, donated_placeholders(graph, donated), runtime_estimation, world, opaque, fused)
     return importer.run(), importer
 
 
-def import_program(graph: fx.Graph, name: str = "main", **options) -> tuple[Program, str, Importer]:
-    """The module, its text, and the importer. A node whose operation the dialect's verifier refuses becomes opaque by
-    itself.
+def import_program(graph: fx.Graph, name: str = "main", **options: Any) -> tuple[Program, str, Importer]:
+    """The module, its text, and the importer.
+
+    A node becomes opaque by itself if the dialect's verifier refuses its operation.
 
     Raises:
         Error: the module is refused for another reason.
@@ -51,7 +61,7 @@ def import_program(graph: fx.Graph, name: str = "main", **options) -> tuple[Prog
 
 
 def _culprit(importer: Importer) -> str | None:
-    """The node whose operation is refused: parsed without locations, the message gives its line."""
+    """The node whose operation is refused. The module is parsed without locations, so that the message gives a line."""
     try:
         Program(importer.printer.text(locations=False), "graph")
     except Error as error:
@@ -61,18 +71,23 @@ def _culprit(importer: Importer) -> str | None:
 
 
 def export_mlir(
-    gm: fx.GraphModule | fx.Graph, *, runtime_estimation: Estimation | None = None, donated="auto", name: str = "main"
+    gm: fx.GraphModule | fx.Graph,
+    *,
+    runtime_estimation: Estimation | None = None,
+    donated: str | Iterable[str] = "auto",
+    name: str = "main",
 ) -> str:
-    """The post-AOT graph `gm`, which must have fake-tensor metadata, as the text of an MLIR module.
+    """The post-AOT graph `gm` as the text of an MLIR module. The graph must have fake-tensor metadata.
 
     Args:
-        runtime_estimation: `(node, override_bytes=None) -> milliseconds | None`, the convention of PyTorch's overlap
-            scheduler. None, or an answer of None: flops and bytes are exported, and the machine profile decides.
+        runtime_estimation: `(node, override_bytes=None) -> milliseconds | None`, the convention of PyTorch's
+            overlap scheduler.
+            Without it, and for an answer of None, flops and bytes are exported, and the machine profile decides.
         donated: "auto", or names of the placeholders that are freed after their last use.
-        name: the function's symbol.
+        name: the symbol of the function.
 
     Raises:
-        ValueError: `donated` names something that is no placeholder.
+        ValueError: `donated` names something that is not a placeholder.
     """
     graph = gm if isinstance(gm, fx.Graph) else gm.graph
     return import_program(graph, runtime_estimation=runtime_estimation, donated=donated, name=name)[1]

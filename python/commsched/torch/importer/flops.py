@@ -1,43 +1,40 @@
 """Floating-point operations and memory traffic of ATen nodes, from the shapes alone.
 
-PyTorch's own formulas (`torch.utils.flop_counter`) serve where they exist; on a build without CUDA they lack attention.
-Sizes are integers: symbolic ones have been replaced by their hints.
+PyTorch's own formulas (`torch.utils.flop_counter`) are used if they exist. On a build without CUDA they lack attention.
+Sizes are integers: hints have replaced symbolic ones.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import torch
+import torch.fx as fx
 from torch.utils.flop_counter import flop_registry
 
 from ..reporting import strict
 from ..semantics.operators import hint
 
-aten = torch.ops.aten
+Shape = tuple[int, ...]
 
 
-def _product(shape) -> int:
-    n = 1
-    for d in shape:
-        n *= d
-    return n
+def _attention(matmuls: int) -> Callable[[Shape, Shape, Shape], int]:
+    """The formula for attention over q[..., S, D], k[..., T, D], v[..., T, E] with `matmuls` products of S x T."""
 
-
-def _attention(matmuls: int):
-    """Multiply-adds of attention over q[..., S, D], k[..., T, D], v[..., T, E]: `matmuls` products of S x T."""
-
-    def flops(q, k, v):
-        heads, rows, cols = _product(q[:-2]), q[-2], k[-2]
+    def flops(q: Shape, k: Shape, v: Shape) -> int:
+        heads, rows, cols = math.prod(q[:-2]), q[-2], k[-2]
         inner = q[-1] * (matmuls - matmuls // 2) + v[-1] * (matmuls // 2)
         return 2 * heads * rows * cols * inner
 
     return flops
 
 
-# Forward: q x k and p x v. Backward: those again but p x v, and the gradients of q, k, v, p: five products.
+# The forward products are q x k and p x v. The backward products are q x k again and the gradients of q, k, v and p.
 _FORWARD, _BACKWARD = _attention(2), _attention(5)
-# By name: which of the tensor arguments is q; k and v follow it.
+# Indexed by name: the position of q among the tensor arguments. k and v follow it.
 ATTENTION_FORWARD = dict.fromkeys(
     (
         "_scaled_dot_product_flash_attention_for_cpu",
@@ -50,7 +47,7 @@ ATTENTION_FORWARD = dict.fromkeys(
     ),
     0,
 )
-# Of all but flex attention, the gradient of the output comes first.
+# The gradient of the output comes first, except in flex attention.
 ATTENTION_BACKWARD = dict.fromkeys(
     (
         "_scaled_dot_product_flash_attention_for_cpu_backward",
@@ -61,13 +58,13 @@ ATTENTION_BACKWARD = dict.fromkeys(
     ),
     1,
 ) | {"flex_attention_backward": 0}
-# Products of which the groups share a dimension.
+# Products by groups that share a dimension.
 GROUPED = {"_grouped_mm", "_scaled_grouped_mm", "_scaled_grouped_mm_v2"}
-# Read rows of their first tensor argument, not all of it.
+# Operators that read some rows of their first tensor argument, not all of it.
 GATHERING = {"embedding", "index_select", "gather", "index", "_unsafe_index", "take"}
-# Write their first tensor argument without reading it.
+# Operators that write their first tensor argument without reading it.
 OVERWRITING = {"copy_", "fill_", "zero_"}
-# Allocate without touching memory.
+# Operators that allocate without touching memory, or read sizes only.
 UNTOUCHED = {
     "empty",
     "empty_like",
@@ -82,7 +79,7 @@ UNTOUCHED = {
 }
 
 
-def node_flops(packet, name: str, shapes: list[tuple[int, ...]], node) -> int:
+def node_flops(packet: Any, name: str, shapes: list[Shape], node: fx.Node) -> int:
     """Floating-point operations of a node. `shapes` are those of its tensor arguments in order."""
     if name == "mm":
         (m, k), (_, n) = shapes[0], shapes[1]
@@ -101,7 +98,7 @@ def node_flops(packet, name: str, shapes: list[tuple[int, ...]], node) -> int:
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: n.meta.get("val"))
     try:
         return hint(flop_registry[packet](*args, **kwargs, out_val=node.meta["val"]))
-    except Exception as error:  # PyTorch's formulas know the calls that PyTorch makes, and may assert or guard.
+    except Exception as error:  # A formula of PyTorch may not know the call, and may assert or guard.
         if strict():
             raise
         if name not in _unknown:
@@ -114,21 +111,26 @@ def node_flops(packet, name: str, shapes: list[tuple[int, ...]], node) -> int:
         return 0
 
 
+# Operators about which a warning was given.
 _unknown: set[str] = set()
 
 
-def _grouped(a: tuple[int, ...], b: tuple[int, ...]) -> int:
-    """Of a product by groups: 2-d operands hold all groups' rows, columns or inner parts, 3-d ones a matrix for each."""
+def _grouped(a: Shape, b: Shape) -> int:
+    """Floating-point operations of a product by groups.
+
+    A 2-d operand holds the rows, columns or inner parts of all groups. A 3-d operand holds one matrix for each group.
+    """
     (*_, m, k), n = a, b[-1]
     return 2 * m * k * n * (a[0] if len(a) == len(b) == 3 else 1)
 
 
-def _sparsity(node) -> float:
-    """The part of an attention's blocks that its mask leaves out, where the program says it as PyTorch has it said."""
+def _sparsity(node: fx.Node) -> float:
+    """The part of an attention's blocks that its mask leaves out, if the program tells it in PyTorch's way."""
     return max(0.0, min(1.0, (node.meta.get("custom") or {}).get("sparsity_hint", 0.0)))
 
 
-def has_formula(packet, name: str) -> bool:
+def has_formula(packet: Any, name: str) -> bool:
+    """Whether `node_flops` knows an operator."""
     return (
         name in ("mm", "bmm", "addmm")
         or name in ATTENTION_FORWARD

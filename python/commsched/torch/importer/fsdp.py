@@ -1,13 +1,14 @@
 """The operators of `torch.ops.fsdp`, and the storage of parameters, as the dialect's own FSDP operations.
 
-A handler that returns False found a form that the dialect does not have (dynamic sizes, another dimension, a group that
-nothing names): the node is imported as an opaque operation that writes what its schema says.
+A handler returns False if the dialect does not have that form: dynamic sizes, another dimension, or an unnamed group.
+The node is then imported as an opaque operation that writes what its schema says.
 """
 
 from __future__ import annotations
 
 import math
 import operator
+from typing import Any
 
 import torch.fx as fx
 
@@ -15,13 +16,15 @@ from ..options import to_ns
 from ..semantics import operators
 from ..semantics.operators import hint, nodes_in
 from .collectives import CollectiveImports
+from .mlir_text import cost_attribute
 from .values import Value, flat_values
 
 
 class FsdpImports(CollectiveImports):
-    """The part of `Importer` that knows FSDP's copies."""
+    """The part of the importer for FSDP's copies."""
 
     def all_gather_copy_in(self, node: fx.Node, spec: operators.Spec) -> bool:
+        """`fsdp.all_gather_copy_in`: packs shards into this rank's slice of the whole."""
         shards, whole = (operators.argument(node, spec, a) for a in ("all_gather_inputs", "all_gather_output"))
         inputs, dests = self.operands(node, nodes_in(shards)), self.operands(node, nodes_in(whole))
         group = self._group_of_gather(node)
@@ -51,7 +54,7 @@ class FsdpImports(CollectiveImports):
         return True
 
     def _group_of_gather(self, node: fx.Node) -> str | None:
-        """The group of the all-gather that takes the slice: the copy itself does not name it."""
+        """The group of the all-gather that takes the slice, for the copy itself does not name it."""
         for element in node.users:
             if element.target is operator.getitem:
                 for user in element.users:
@@ -61,6 +64,7 @@ class FsdpImports(CollectiveImports):
         return None
 
     def split_with_sizes_copy(self, node: fx.Node, spec: operators.Spec) -> bool:
+        """`fsdp.split_with_sizes_copy`: unpacks gathered parameters."""
         source = operators.argument(node, spec, "all_gather_output")
         sizes = operators.argument(node, spec, "all_gather_input_split_sizes")
         dim, out = operators.argument(node, spec, "dim", 0), operators.argument(node, spec, "out")
@@ -90,6 +94,7 @@ class FsdpImports(CollectiveImports):
         return True
 
     def chunk_cat(self, node: fx.Node, spec: operators.Spec) -> bool:
+        """`fsdp.chunk_cat`: packs gradients for a reduce-scatter."""
         tensors, out = (operators.argument(node, spec, a) for a in ("tensors", "out"))
         dim, chunks = (operators.argument(node, spec, a) for a in ("dim", "num_chunks"))
         inputs, dests = self.operands(node, nodes_in(tensors)), self.operands(node, nodes_in(out))
@@ -113,6 +118,7 @@ class FsdpImports(CollectiveImports):
         return True
 
     def fsdp_copy(self, node: fx.Node, spec: operators.Spec) -> bool:
+        """`fsdp.copy_`."""
         dest, source = self.operands(node, [node.args[0]])[0], self.operands(node, [node.args[1]])[0]
         if dest.type != source.type:
             return False
@@ -129,6 +135,7 @@ class FsdpImports(CollectiveImports):
         return True
 
     def resize_storage(self, node: fx.Node, spec: operators.Spec) -> bool:
+        """`inductor.resize_storage_bytes_`: frees or allocates the storage of a parameter."""
         size = node.args[1].meta["val"] if isinstance(node.args[1], fx.Node) else node.args[1]
         value = self.operands(node, [node.args[0]])[0]
         self.printer.operation(
@@ -163,12 +170,12 @@ class FsdpImports(CollectiveImports):
         return flat
 
     def _estimated(self, node: fx.Node) -> list[str]:
-        """The caller's estimate as an attribute; none where the machine profile decides."""
+        """The user's estimate as an attribute. Empty if the machine profile decides."""
         ms = None if self.estimation is None else self.estimation(node)
-        return [] if ms is None else [f"comm.cost = #comm.cost<time = {to_ns(ms)}>"]
+        return [] if ms is None else [f"comm.cost = {cost_attribute(None, None, to_ns(ms))}"]
 
 
-def _is_tensor(arg) -> bool:
+def _is_tensor(arg: Any) -> bool:
     return isinstance(arg, fx.Node) and hasattr(arg.meta.get("val"), "dtype")
 
 

@@ -1,9 +1,9 @@
-"""Which nodes of an FX graph Inductor is going to fuse into one kernel.
+"""Predicts which nodes of an FX graph Inductor is going to fuse into one kernel.
 
-A graph that is compiled is not run node by node: a chain of pointwise nodes becomes one kernel, which reads what enters
-the chain, writes what leaves it and is launched once. Without that knowledge a scheduler hides communication behind
-work that does not exist. A region here is a connected set of nodes that Inductor lowers to loops, closed at the first
-node outside of it that needs one of its results: from there on nothing can join its kernel.
+A compiled graph does not run node by node. A chain of pointwise nodes becomes one kernel, which reads what enters the
+chain, writes what leaves it, and is launched once. A scheduler that does not know this hides communication behind work
+that does not exist. A region here is a connected set of nodes that Inductor lowers to loops. It is closed at the first
+node outside of it that needs one of its results: nothing can join its kernel from there on.
 """
 
 from __future__ import annotations
@@ -19,27 +19,36 @@ from torch._inductor.fx_passes.fusion_regions import is_fusible_node, is_view_no
 
 @dataclasses.dataclass
 class Region:
-    """Nodes of one kernel, in the graph's order. `computed` are the members that are no views; `results` those of them
-    that are needed outside, directly or through `views`; `views` are the views that are needed outside."""
+    """The nodes of one kernel.
+
+    Args:
+        members: all nodes, in the graph's order.
+        computed: the members that are not views.
+        results: the computed members that are needed outside, directly or through `views`.
+        views: the views that are needed outside.
+        done: the importer has emitted the operation.
+    """
 
     members: list[fx.Node]
-    computed: list[fx.Node] = dataclasses.field(default_factory=list)
-    results: list[fx.Node] = dataclasses.field(default_factory=list)
-    views: list[fx.Node] = dataclasses.field(default_factory=list)
-    done: bool = False  # for the importer: its operation exists
+    computed: list[fx.Node]
+    results: list[fx.Node]
+    views: list[fx.Node]
+    done: bool = False
 
-    def _close(self) -> None:
-        inside, needed = set(self.members), set()
-        for node in reversed(self.members):
+    @staticmethod
+    def of(members: list[fx.Node]) -> Region:
+        """The region of these nodes, once all their readers are known."""
+        inside, needed = set(members), set()
+        for node in reversed(members):
             if any(u not in inside or u in needed and is_free(u) for u in node.users):
                 needed.add(node)
-        self.computed = [n for n in self.members if not is_free(n)]
-        self.results = [n for n in self.computed if n in needed]
-        self.views = [n for n in self.members if n in needed and is_free(n)]
+        computed = [n for n in members if not is_free(n)]
+        views = [n for n in members if n in needed and is_free(n)]
+        return Region(members, computed, [n for n in computed if n in needed], views)
 
 
 def is_free(node: fx.Node) -> bool:
-    """Views, and elements of lists of them."""
+    """Whether a node is a view or an element of a list."""
     return node.target is operator.getitem or is_view_node(node)
 
 
@@ -49,7 +58,7 @@ def _single_tensor(node: fx.Node) -> bool:
 
 
 def _loops(node: fx.Node) -> bool:
-    """Whether Inductor makes a loop of the node that others can be fused with."""
+    """Whether Inductor makes a loop of the node, which other nodes can be fused with."""
     if not is_fusible_node(node) or not _single_tensor(node):
         return False
     device = node.meta["val"].device
@@ -59,13 +68,16 @@ def _loops(node: fx.Node) -> bool:
 
 
 def find_regions(graph: fx.Graph, stays_alone: Callable[[fx.Node], bool]) -> dict[fx.Node, Region]:
-    """The region of each node that is in one of at least two kernels' worth of nodes. Near-linear.
+    """The regions of at least two nodes that are not views. Indexed by node. Near-linear.
 
     Args:
-        stays_alone: nodes that must keep a place of their own: their order shows, or what they use is written.
+        stays_alone: tells of a node whether it must keep a place of its own, because its order shows or
+            because it uses memory
+            that is written.
     """
-    parent: dict[fx.Node, fx.Node] = {}  # union-find over members of open and closed regions
-    closed: set[fx.Node] = set()  # roots
+    # Union-find over the members of open and closed regions, and the roots of the closed ones.
+    parent: dict[fx.Node, fx.Node] = {}
+    closed: set[fx.Node] = set()
 
     def root(node: fx.Node) -> fx.Node:
         while parent[node] is not node:
@@ -87,7 +99,5 @@ def find_regions(graph: fx.Graph, stays_alone: Callable[[fx.Node], bool]) -> dic
     regions: dict[fx.Node, Region] = {}
     for nodes in members.values():
         if sum(not is_free(n) for n in nodes) > 1:
-            region = Region(nodes)
-            region._close()
-            regions.update(dict.fromkeys(nodes, region))
+            regions.update(dict.fromkeys(nodes, Region.of(nodes)))
     return regions

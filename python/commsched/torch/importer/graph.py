@@ -1,14 +1,16 @@
 """Turns a post-AOT FX graph into a module of `comm` operations.
 
-One walk over the nodes, in order; near-linear. A node becomes one operation whose location is the node's name
-(`getitem` none at all), except that a coalesced list, an FSDP copy or a collective that waits for itself may take two
-operations of the same location. What an operation may not be moved across is not decided here: operands, aliases
-(equal storages), mutations and the pinned order say it all, and the dependence analysis reads them.
+One walk visits the nodes in order, in near-linear time. A node becomes one operation whose location is the node's name,
+and a `getitem` becomes none. A coalesced list, an FSDP copy and a collective that waits for itself may become two
+operations with the same location. The importer does not decide which moves are legal. It prints operands, aliases
+(equal storages), writes and the pinned order, and the dependence analysis reads them.
 """
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 import torch.fx as fx
@@ -23,9 +25,17 @@ from .regions import RegionImports
 from .values import Value, flat_values, tensor_value
 
 
-def donated_placeholders(graph: fx.Graph, donated) -> set[str]:
-    """Names of the placeholders that die after their last use. "auto": in a backward graph (one with tangents), all
-    but the parameters and inputs of the step; otherwise none."""
+def donated_placeholders(graph: fx.Graph, donated: str | Iterable[str] | None) -> set[str]:
+    """Names of the placeholders that die after their last use.
+
+    Args:
+        donated: the names, or "auto": all except parameters and inputs of the step in a backward graph (one
+            with tangents), and
+            none in a forward graph.
+
+    Raises:
+        ValueError: a name is not that of a placeholder.
+    """
     names = [n.name for n in graph.nodes if n.op == "placeholder"]
     if donated == "auto":
         if not any(n.startswith("tangents_") for n in names):
@@ -34,7 +44,7 @@ def donated_placeholders(graph: fx.Graph, donated) -> set[str]:
     wanted = set(donated or ())
     missing = wanted.difference(names)
     if missing:
-        raise ValueError(f"donated names {sorted(missing)[0]!r}, which is no placeholder of the graph")
+        raise ValueError(f"donated: expected names of placeholders of the graph, got {sorted(missing)[0]!r}")
     return wanted
 
 
@@ -77,7 +87,7 @@ class Importer(FsdpImports, RegionImports):
             self.find_regions(packed)
         for node in self.graph.nodes:
             if node in self.regions:
-                continue  # becomes an operation when somebody outside needs it
+                continue  # It becomes an operation when a node outside of its region needs it.
             self.regions_before(node)
             if node in packed:
                 if node in packs:
@@ -93,19 +103,19 @@ class Importer(FsdpImports, RegionImports):
                 self._constant(node)
             elif op == "output":
                 self._output(node)
-            else:  # call_module, call_method: nothing that AOT autograd leaves behind
+            else:  # call_module and call_method. AOT autograd leaves none behind.
                 self.compute(node, operators.Spec(node.op))
         return self.printer.text()
 
     def _call(self, node: fx.Node) -> None:
-        """A call. One that cannot be imported as what it is becomes an opaque operation by itself."""
+        """Imports a call. If that fails, the call becomes an opaque operation by itself."""
         length = len(self.printer.lines)
         self.printer.current = node.name
         if node.name not in self.opaque:
             try:
                 self._known_call(node)
                 return
-            except Exception as error:  # Graphs hold what nobody has thought of.
+            except Exception as error:  # A graph may hold what this importer does not know.
                 if strict():
                     raise
                 self.opaque[node.name] = f"{type(error).__name__}: {error}"
@@ -129,7 +139,7 @@ class Importer(FsdpImports, RegionImports):
                 self.compute(node, spec)
 
     def _futures_that_enter(self) -> set[fx.Node]:
-        """Placeholders that are waited for: collectives started in another graph."""
+        """Placeholders that are waited for: another graph started these collectives."""
         waits = self.graph.find_nodes(op="call_function", target=torch.ops._c10d_functional.wait_tensor.default)
         return {w.args[0] for w in waits if isinstance(w.args[0], fx.Node) and w.args[0].op == "placeholder"}
 
@@ -137,11 +147,11 @@ class Importer(FsdpImports, RegionImports):
         val, ssa = node.meta.get("val"), f"%{node.name}"
         origin = _parameter_name(node.meta.get("desc"))
         value = self.bind(node, ssa, val)
-        if isinstance(value, list):  # a list of tensors: no argument of a post-AOT graph
+        if isinstance(value, list):  # A list of tensors is not an argument of a post-AOT graph.
             value = Value(ssa, "none")
         self.values[node] = value
         other = self.owner.get(value.storage) if value.storage else None
-        if other is not None:  # a second view of a storage that came in already
+        if other is not None:  # This is a second view of a storage that came in already.
             self.printer.operation(
                 node.name,
                 1,
@@ -165,7 +175,7 @@ class Importer(FsdpImports, RegionImports):
         )
 
     def _constant(self, node: fx.Node) -> None:
-        """A tensor held by the module: an argument that lives throughout. Subgraphs have no value."""
+        """A tensor that the module holds is an argument that lives throughout. Subgraphs have no value."""
         owner = self.graph.owning_module
         attr = node.meta.get("val")
         if attr is None and owner is not None:
@@ -177,14 +187,14 @@ class Importer(FsdpImports, RegionImports):
             self.printer.argument(value.ssa, value.type, node.name, str(node.target), False, None)
 
     def _output(self, node: fx.Node) -> None:
-        """Returned tensors; a collective still in flight leaves as its future."""
+        """The returned tensors. A collective that is still in flight leaves as its future."""
         results = []
         for n in node.all_input_nodes:
             for v in flat_values(self.values.get(n)):
                 if v.waitable and v.storage not in self.waited:
                     future, type_, _ = self.in_flight[v.storage]
                     results.append((future, type_))
-                else:  # what has been waited for has landed, under whichever name it leaves
+                else:  # A collective that was waited for has landed, even if the start's name leaves.
                     v = self.waited[v.storage] if v.waitable else v
                     results.append((v.ssa, v.type))
         self.printer.result_types = [t for _, t in results]
@@ -195,15 +205,16 @@ class Importer(FsdpImports, RegionImports):
         )
 
 
-def _parameter_name(desc) -> str | None:
-    """The path of a parameter or module buffer ("layers.0.attn.wq.weight") from AOT autograd's description of it."""
+def _parameter_name(desc: Any) -> str | None:
+    """The path of a parameter or a module buffer ("layers.0.attn.wq.weight") in AOT autograd's description of it."""
     while hasattr(desc, "base"):
         desc = desc.base
     target = getattr(desc, "target", None)
     return target if isinstance(target, str) else None
 
 
-SPECIAL = {
+# Indexed by operator: the method that imports it, which returns False if the dialect does not have that form.
+SPECIAL: dict[str, Callable[[Importer, fx.Node, operators.Spec], bool]] = {
     "_dtensor.shard_dim_alltoall.default": Importer.shard_dim_all_to_all,
     "fsdp.all_gather_copy_in.default": Importer.all_gather_copy_in,
     "fsdp.split_with_sizes_copy.default": Importer.split_with_sizes_copy,

@@ -1,7 +1,7 @@
 """Prints a module of `comm` operations as MLIR text.
 
-The only file that knows the dialect's assembly. It is given names, types and operand values by `graph` and knows
-nothing of FX. Every operation keeps the name of its node as its location.
+This is the only file that knows the dialect's assembly. It is given names, types and operand values, and knows nothing
+of FX. Every operation keeps the name of its node as its location.
 """
 
 from __future__ import annotations
@@ -9,6 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+# An operation without cost.
+FREE = "#comm.cost<time = 0>"
+# Partitions of more ranks than this are not listed one by one: the text would be long.
+MOST_LISTED_RANKS = 4096
 _LOCATION = re.compile(r' loc\((?:"[^"]*"|fused\[[^\]]*\])\)$')
 _PLAIN = re.compile(r"^[A-Za-z_][A-Za-z0-9_$.]*$")
 
@@ -33,9 +37,10 @@ def symbol(text: str) -> str:
 def groups_attribute(ranks: Sequence[int], world: int) -> str:
     """The partition of `world` ranks that holds the group `ranks`.
 
-    An FX graph names only this rank's own group; the others of its partition are taken to be its translates. A group
-    whose ranks form a (nested) regular grid becomes a reshaped, transposed iota; any other one an explicit list if the
-    rest of the world divides into groups of its size, and else a world of its own, which loses where its ranks are.
+    An FX graph names only the group of this rank. The others of its partition are assumed to be its translates. A group
+    whose ranks form a (nested) regular grid becomes a reshaped, transposed iota. Any other group becomes an explicit
+    list if the rest of the world divides into groups of its size. Otherwise it becomes a world of its own, which
+    forgets where its ranks are.
     """
     size = len(ranks)
     axes = _grid(ranks)
@@ -45,17 +50,19 @@ def groups_attribute(ranks: Sequence[int], world: int) -> str:
             return iota
     own = set(ranks)
     rest = [r for r in range(world) if r not in own]
-    if len(rest) % size == 0 and world == size + len(rest) and world <= 4096:
+    if len(rest) % size == 0 and world == size + len(rest) and world <= MOST_LISTED_RANKS:
         groups = [list(ranks)] + [rest[i : i + size] for i in range(0, len(rest), size)]
         return "#comm.ranks<[" + ", ".join("[" + ", ".join(map(str, g)) + "]" for g in groups) + "]>"
     return f"#comm.iota<[1, {size}]>"
 
 
 def _grid(ranks: Sequence[int]) -> list[tuple[int, int]] | None:
-    """(extent, stride) per axis, outermost first, with ranks = base + all sums of axis offsets; or None."""
+    """(extent, stride) of each axis, outermost first, such that the ranks are a base plus all sums of axis offsets. Or
+    None.
+    """
     offsets = [r - ranks[0] for r in ranks]
     axes: list[tuple[int, int]] = []
-    span = 1  # how many leading offsets the axes found so far explain
+    span = 1  # The number of leading offsets that the axes found so far explain.
     while span < len(offsets):
         stride, extent = offsets[span], 1
         while (extent + 1) * span <= len(offsets) and all(
@@ -70,8 +77,8 @@ def _grid(ranks: Sequence[int]) -> list[tuple[int, int]] | None:
 
 
 def _iota(axes: list[tuple[int, int]], size: int, world: int) -> str | None:
-    """Fills the gaps between the group's axes with axes over the groups; None where the strides do not nest."""
-    dims: list[tuple[int, bool]] = []  # (extent, belongs to the group), outermost first
+    """Fills the gaps between the group's axes with axes over the groups. None if the strides do not nest."""
+    dims: list[tuple[int, bool]] = []  # (extent, whether the axis is of the group), outermost first
     outer = world
     for extent, stride in axes:
         if extent * stride <= 0 or outer % (extent * stride):
@@ -91,7 +98,7 @@ def _iota(axes: list[tuple[int, int]], size: int, world: int) -> str | None:
 
 
 def cost_attribute(flops: int | None, bytes_: int | None, ns: int | None) -> str:
-    """`#comm.cost<...>` of what is known, or an empty string."""
+    """`#comm.cost<...>` with the known fields, or an empty string."""
     fields = []
     if flops:
         fields.append(f"flops = {flops}")
@@ -103,7 +110,7 @@ def cost_attribute(flops: int | None, bytes_: int | None, ns: int | None) -> str
 
 
 class Printer:
-    """Collects groups, arguments, operations and results, in that order; `text` gives the module."""
+    """Collects groups, arguments, operations and results, in that order. `text` gives the module."""
 
     def __init__(self, name: str):
         self.name = name
@@ -111,15 +118,16 @@ class Printer:
         self.arguments: list[str] = []
         self.lines: list[str] = []
         self.result_types: list[str] = []
-        # Of each line: the node that it was made for, which the importer says beforehand.
+        # Indexed by line: the node that it was made for. The importer sets `current` beforehand.
         self.origins: list[str] = []
         self.current = ""
 
     def group(self, name: str, ranks: Sequence[int], world: int) -> None:
+        """Declares a group."""
         self.groups.append(f"  comm.group {symbol(name)} {groups_attribute(ranks, world)} loc({quoted(name)})")
 
     def argument(self, ssa: str, type_: str, node: str, origin: str | None, donated: bool, hint: int | None) -> None:
-        """A function argument; `origin` is what the framework calls it (a parameter's path)."""
+        """Adds a function argument. `origin` is the framework's name for it (a parameter's path)."""
         attrs = (["comm.donated"] if donated else []) + (
             [f"comm.bytes_hint = {hint} : i64"] if hint is not None else []
         )
@@ -138,7 +146,9 @@ class Printer:
         types: str,
         node: str | Sequence[str],
     ) -> None:
-        """`%ssa:count = opcode(operands) clauses {attrs} : types loc(node)`; several nodes for what does their work."""
+        """Adds `%ssa:count = opcode(operands) clauses {attrs} : types loc(node)`. Several nodes become a fused
+        location.
+        """
         place = f'"{node}"' if isinstance(node, str) else "fused[" + ", ".join(f'"{n}"' for n in node) + "]"
         left = "" if not count else f"%{ssa} = " if count == 1 else f"%{ssa}:{count} = "
         attr = f" {{{', '.join(attrs)}}}" if attrs else ""
@@ -146,11 +156,11 @@ class Printer:
         self.origins.append(self.current)
 
     def cut(self, length: int) -> None:
-        """Takes back all operations but the first `length`."""
+        """Removes all operations except the first `length`."""
         del self.lines[length:], self.origins[length:]
 
     def origin_of(self, line: int) -> str | None:
-        """The node of a line of the text, counted from 1."""
+        """The node of a line of the text. Lines are counted from 1."""
         index = line - 3 - len(self.groups)
         return self.origins[index] if 0 <= index < len(self.origins) else None
 

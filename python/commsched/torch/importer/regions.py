@@ -1,18 +1,20 @@
-"""What Inductor fuses into one kernel, as one operation (`fusion`)."""
+"""Regions as the importer prints them: what Inductor fuses into one kernel is one operation (`fusion`)."""
 
 from __future__ import annotations
 
 import operator
 from typing import Any
 
+import torch
 import torch.fx as fx
 
 from ..options import to_ns
 from ..semantics import operators
+from ..semantics.operators import bytes_of
 from . import flops
 from .computes import ComputeImports
 from .fusion import Region, find_regions
-from .mlir_text import cost_attribute
+from .mlir_text import FREE, cost_attribute
 from .values import Value, flat_values
 
 
@@ -43,7 +45,7 @@ class RegionImports(ComputeImports):
         self.regions = find_regions(self.graph, stays_alone)
 
     def regions_before(self, node: fx.Node) -> None:
-        """Makes the operations of the regions that `node` reads."""
+        """Emits the operations of the regions that `node` reads."""
         stack = [r for n in node.all_input_nodes if (r := self.regions.get(n)) is not None and not r.done]
         while stack:
             region = stack[-1]
@@ -91,7 +93,7 @@ class RegionImports(ComputeImports):
                 self.compute(view, operators.spec_of(view))
 
     def _region_cost(self, region: Region, inside: set[fx.Node], results: list[Value]) -> str:
-        """One launch, what enters and what leaves; or the sum of the caller's estimates."""
+        """The cost of one launch that moves what enters and what leaves; or the sum of the user's estimates."""
         if self.estimation is not None:
             known = [ms for n in region.computed if (ms := self.estimation(n)) is not None]
             if known:
@@ -103,22 +105,13 @@ class RegionImports(ComputeImports):
                 for v in [] if n in inside else flat_values(self.values.get(n)):
                     moved = v.traffic
                     if gathers and i == 0:
-                        moved = min(moved, flat_bytes(node))
+                        moved = min(moved, _bytes_of_results(node))
                     traffic[v.ssa] = max(traffic.get(v.ssa, 0), moved)
         moved = sum(traffic.values()) + sum(v.bytes for v in results)
-        return cost_attribute(None, moved, None) if moved else "#comm.cost<time = 0>"
+        return cost_attribute(None, moved, None) if moved else FREE
 
 
-def flat_bytes(node: fx.Node) -> int:
-    """Bytes of a node's tensors of static shape."""
-    return sum(v.numel() * v.dtype.itemsize for v in _tensors(node.meta.get("val")))
-
-
-def _tensors(val):
-    import torch
-
-    if isinstance(val, torch.Tensor):
-        yield val
-    elif isinstance(val, (list, tuple)):
-        for v in val:
-            yield from _tensors(v)
+def _bytes_of_results(node: fx.Node) -> int:
+    """Bytes of the tensors that a node gives."""
+    leaves = torch.utils._pytree.tree_leaves(node.meta.get("val"))
+    return sum(bytes_of(v) for v in leaves if isinstance(v, torch.Tensor))

@@ -15,7 +15,7 @@ from .groups import Groups
 from .mlir_text import Printer
 from .values import Value, flat_values, scalar_type, tensor_value
 
-# The value of a node: one SSA value, or a list or dictionary of them (None for what has no value).
+# The value of a node: one SSA value, or a list or a dictionary of them. None for an object.
 Result = Any
 
 
@@ -38,14 +38,14 @@ class ImportState:
         self.values: dict[fx.Node, Result] = {}
         # Indexed by storage: the storage that stands for it. A wait's result stands for the result of its start.
         self.canonical: dict[int, int] = {}
-        # Indexed by storage: one value that has it.
+        # Indexed by storage: one value in it.
         self.owner: dict[int, Value] = {}
         # Indexed by the storage of a collective in flight: its future's name and type, and the values of its results.
         self.in_flight: dict[int, tuple[str, str, list[Value]]] = {}
         # Indexed by storage: the result of the last wait for a collective.
         self.waited: dict[int, Value] = {}
-        # Indexed by kind, symbol of the group, and element type: the nodes to ask for estimates. Each comes with the larger of its
-        # input and output in bytes.
+        # Indexed by kind, symbol of the group, and element type: the nodes to ask for estimates. Each comes with the
+        # larger of its input and output in bytes.
         self.samples: dict[tuple[str, str, str], list[tuple[fx.Node, int]]] = {}
         # Indexed by storage: values that its readers read too, because a function may have returned one of them.
         self.shadows: dict[int, list[Value]] = {}

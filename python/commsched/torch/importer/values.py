@@ -1,12 +1,14 @@
-"""Tensors of an FX graph as the importer sees them: an MLIR type, a size in bytes, a storage."""
+"""Values as the importer sees them: an MLIR type, a size in bytes, a storage."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 
 from ..semantics.operators import hint
 
-# bool is a byte in memory, and kept apart from int8 so that the two are not merged into one bucket.
+# Indexed by PyTorch's element type: MLIR's. bool is a byte in memory, but not i8: a bucket must not mix the two.
 ELEMENT_TYPES = {
     torch.float32: "f32",
     torch.float64: "f64",
@@ -33,24 +35,40 @@ ELEMENT_TYPES = {
 
 
 class Value:
-    """One SSA value. `storage` identifies what it shares memory with; 0 for what is no tensor."""
+    """One SSA value.
+
+    Args:
+        shape: sizes, with symbolic ones as hints.
+        bytes_: bytes of all elements.
+        traffic: bytes that one reader moves. Expanded dimensions count once.
+        storage: equal for values that share memory; 0 if the value is not a tensor.
+        dynamic: a size is only known at run time.
+    """
 
     __slots__ = ("ssa", "type", "shape", "bytes", "traffic", "storage", "dynamic", "waitable")
 
-    def __init__(self, ssa, type_, shape=(), bytes_=0, traffic=0, storage=0, dynamic=False):
+    def __init__(
+        self,
+        ssa: str,
+        type_: str,
+        shape: tuple[int, ...] = (),
+        bytes_: int = 0,
+        traffic: int = 0,
+        storage: int = 0,
+        dynamic: bool = False,
+    ):
         self.ssa, self.type, self.shape = ssa, type_, shape
-        self.bytes = bytes_  # of all elements
-        self.traffic = traffic  # what reading it once moves: expanded dimensions count once
-        self.storage = storage
-        self.dynamic = dynamic
-        self.waitable = False  # a collective in flight
+        self.bytes, self.traffic, self.storage, self.dynamic = bytes_, traffic, storage, dynamic
+        # Whether it is the result of a collective in flight.
+        self.waitable = False
 
 
-_types: dict = {}
+Described = tuple[str, tuple[int, ...], int, int, bool]
+_types: dict[tuple, Described] = {}
 
 
-def _describe(val: torch.Tensor):
-    """(type, shape, bytes, traffic, dynamic) of a tensor; cached by shape, strides that are zero, and element type."""
+def _describe(val: torch.Tensor) -> Described:
+    """The type, shape, bytes, traffic and dynamism of a tensor. Cached by shape, zero strides, and element type."""
     shape, dtype = tuple(val.shape), val.dtype
     static = all(type(d) is int for d in shape)
     strides = val.stride() if static and val.layout is torch.strided else ()
@@ -62,24 +80,25 @@ def _describe(val: torch.Tensor):
     element = ELEMENT_TYPES.get(dtype, f"i{8 * dtype.itemsize}")
     sizes = tuple(hint(d) for d in shape)
     dims = "".join(f"{d}x" if type(d) is int else "?x" for d in shape)
-    elements = read = dtype.itemsize
+    bytes_ = traffic = dtype.itemsize
     for i, d in enumerate(sizes):
-        elements *= d
+        bytes_ *= d
         if not strides or strides[i]:
-            read *= d
-    described = (f"tensor<{dims}{element}>", sizes, elements, min(read, elements), not static)
+            traffic *= d
+    described = (f"tensor<{dims}{element}>", sizes, bytes_, min(traffic, bytes_), not static)
     if static:
         _types[key] = described
     return described
 
 
 def tensor_value(ssa: str, val: torch.Tensor, storage: int) -> Value:
+    """The value of a tensor."""
     type_, sizes, bytes_, traffic, dynamic = _describe(val)
     return Value(ssa, type_, sizes, bytes_, traffic, storage, dynamic)
 
 
-def scalar_type(val) -> str:
-    """The MLIR type of what is no tensor."""
+def scalar_type(val: Any) -> str:
+    """The MLIR type of a value that is not a tensor."""
     if isinstance(val, (bool, torch.SymBool)):
         return "i1"
     if isinstance(val, (int, torch.SymInt)):
@@ -89,7 +108,7 @@ def scalar_type(val) -> str:
     return "none"
 
 
-def flat_values(value) -> list[Value]:
+def flat_values(value: Any) -> list[Value]:
     """All values of a (nested) result."""
     if value is None:
         return []

@@ -1,11 +1,11 @@
-"""The order of the FX graph, carried over to Inductor's fused kernels.
+"""Carries the order of the FX graph over to Inductor's fused kernels.
 
-What is decided on the graph (`schedule`) is decided for good. Fusion puts a kernel where its first node was, which can
-drag waits forward; here every kernel goes back to where the graph's order has the last of its nodes. What the graph
-could not know is used up afterwards: starts move forward and waits back as far as dependences and the peak of memory
-allow. That changes neither the order in which collectives start nor the peak, and never makes the step longer.
+The graph's schedule (`schedule`) decides. Fusion puts a kernel at the place of its first node, which can drag waits
+forward. So every kernel moves back to the place of its last node in the graph's order. Afterwards, starts move forward
+and waits back as far as dependences and the peak of memory allow, for the graph could not know the sizes of kernels.
+These moves keep the order in which collectives start and the peak, and never make the step longer.
 
-`Kernels` reads the numbers off Inductor's scheduler; `steps` orders them.
+`Kernels` reads the numbers off Inductor's scheduler, and `steps` orders them.
 """
 
 from __future__ import annotations
@@ -24,21 +24,24 @@ from .steps import Step, by_position, starts_early, waits_late
 
 
 def real_name(name: str) -> str:
-    """A buffer written in place has a name per version; this is the first one."""
+    """The first name of a buffer. A buffer that is written in place has one name per version."""
     renames = V.graph.scheduler.mutation_real_name
     while renames.get(name, name) != name:
         name = renames[name]
     return name
 
 
-def _written(s) -> set[str]:
+def _written(s: Any) -> set[str]:
     return {real_name(m) for out in s.get_outputs() for m in out.get_mutations()}
 
 
-def kept_dependences(snodes) -> dict:
-    """Of each node: the nodes that must come before it. Left out are the fake dependences that only chain collectives:
-    Inductor chains all of them, and renames some so that a collective follows the wait of the one before it. A write
-    after a read is marked as fake as well, and is kept."""
+def kept_dependences(snodes: Sequence[Any]) -> dict[Any, set[Any]]:
+    """Indexed by node: the nodes that must come before it.
+
+    Fake dependences that only chain collectives are left out. Inductor chains all collectives, and renames some
+    dependences such that a collective follows the wait of the one before it. A write after a read is marked as fake as
+    well, but is kept.
+    """
     owner = {name: s for s in snodes for name in s.get_buffer_names()}
     result = {}
     for s in snodes:
@@ -61,8 +64,8 @@ def kept_dependences(snodes) -> dict:
     return result
 
 
-def is_kernel(s) -> bool:
-    """Whether a node is computation: no communication, and not merely a name for memory."""
+def is_kernel(s: Any) -> bool:
+    """Whether a node is computation: it neither communicates nor merely names memory."""
     from torch._inductor.scheduler import NopKernelSchedulerNode
 
     return not (
@@ -73,8 +76,8 @@ def is_kernel(s) -> bool:
     )
 
 
-def _communicates_alone(s) -> bool:
-    """Communication that has no wait: nothing that communicates is moved across it."""
+def _communicates_alone(s: Any) -> bool:
+    """Whether a node communicates without a wait. No communication is moved across it."""
     target = getattr(s.node, "op_overload", None)
     return (
         isinstance(s.node, ir.FallbackKernel)
@@ -85,8 +88,9 @@ def _communicates_alone(s) -> bool:
 
 
 def in_flight(order: Sequence) -> list[int]:
-    """Of each collective that is waited for: how many kernels run between its start and its first wait."""
-    flying: dict[str, object] = {}  # of each buffer: the collective that is going to fill it
+    """The number of kernels between the start and the first wait of each collective that is waited for."""
+    # Indexed by buffer in flight: the collective that is going to fill it.
+    flying: dict[str, object] = {}
     started: dict[object, int] = {}
     counts: dict[object, int] = {}
     kernels = 0
@@ -108,12 +112,12 @@ def in_flight(order: Sequence) -> list[int]:
 
 
 def carried(snodes: Sequence, dependences: dict) -> list:
-    """The nodes in the order of the graph that they were lowered from; collectives keep their order."""
+    """The nodes in the order of the graph that they were lowered from. Collectives keep their order."""
     at = {node: i for i, node in enumerate(V.graph.module.graph.nodes)}
     positions, last = [], -1
     for s in snodes:
         mine = [at[o] for leaf in s.get_nodes() if leaf.node is not None for o in leaf.node.get_origins() if o in at]
-        last = max(mine, default=last)  # what comes from no node of the graph follows the one before it
+        last = max(mine, default=last)  # A kernel of no node in the graph follows the kernel before it.
         positions.append(last)
     index = {s: i for i, s in enumerate(snodes)}
     before = [[index[b] for b in dependences[s]] for s in snodes]
@@ -124,11 +128,13 @@ def carried(snodes: Sequence, dependences: dict) -> list:
 
 
 def bound_fusion(snodes: list) -> list:
-    """Before fusion: the nodes in the graph's order, in which no fused kernel can reach across a start or a wait.
+    """Before fusion: the nodes in the graph's order, with dependences that keep kernels from fusing across a start or a
+    wait.
 
-    Inductor fuses kernels that are far apart, and a collective that feeds on one half would then wait for what the other
-    half needs. Kernels that are never fused (matrix products and the like) are the marks: the first of them after a start
-    depends on it, and a wait on the last of them before it. These dependences order, and keep no memory alive.
+    Inductor fuses kernels that are far apart. A collective that feeds on one half would then wait for the operands of
+    the other half. Kernels that are never fused, such as matrix products, are the marks. The first mark after a start
+    depends on the start, and a wait depends on the last mark before it. These dependences order nodes and keep no
+    memory alive.
     """
     from torch._inductor.dependencies import WeakDep
 
@@ -136,7 +142,7 @@ def bound_fusion(snodes: list) -> list:
     order = carried(snodes, kept_dependences(snodes))
     mark, starts = None, []
 
-    def follow(after, before) -> None:
+    def follow(after: Any, before: Any) -> None:
         after.add_fake_dep(
             WeakDep(before.get_outputs()[0].get_name(), mutating_buf=after.get_outputs()[0].get_name(), is_fake=True)
         )
@@ -172,8 +178,10 @@ class Kernels:
         self.outputs = set(V.graph.get_output_names())
 
     def _join_concatenations(self) -> None:
-        """What is concatenated is written into its place: Inductor's estimate counts the parts and the whole. Here the
-        whole is allocated by the first part."""
+        """Makes the first part of a concatenation allocate the whole.
+
+        Parts are written into their places. Inductor's estimate counts both the parts and the whole.
+        """
         buffers = V.graph.scheduler.name_to_buf
         for s in self.snodes:
             for leaf in s.get_nodes():
@@ -203,13 +211,13 @@ class Kernels:
                     self.before[s].add(barrier)
 
     def peak(self, order: Sequence) -> int:
-        """The peak of memory of an order, by Inductor's estimate, in bytes."""
+        """The peak of memory of an order in bytes, by Inductor's estimate."""
         from torch._inductor import memory
 
         return memory.estimate_peak_memory(list(order), self.inputs, self.outputs)[0]
 
     def steps(self, order: Sequence) -> tuple[list[Step], int]:
-        """The order as steps, and the bytes that are live before the first."""
+        """The order as steps, and the bytes that are live before the first step."""
         from torch._inductor import memory
 
         index = {s: i for i, s in enumerate(order)}
@@ -225,14 +233,14 @@ class Kernels:
         return steps, entering
 
     def check(self, order: list) -> None:
-        """Raises Unscheduled if the order is no permutation of the nodes, or breaks a dependence."""
+        """Raises Unscheduled if the order is not a permutation of the nodes, or breaks a dependence."""
         position = {s: i for i, s in enumerate(order)}
         if len(order) != len(self.snodes) or len(position) != len(self.snodes):
-            raise Unscheduled("the order is no permutation of the kernels")
+            raise Unscheduled("the order is not a permutation of the kernels")
         for s, before in self.before.items():
             for other in before:
                 if position[other] > position[s]:
-                    raise Unscheduled(f"{s.get_name()} would come before {other.get_name()}, which it depends on")
+                    raise Unscheduled(f"expected {s.get_name()} behind {other.get_name()}, which it depends on")
 
     def spread(self, order: list, slack: float = 1.0) -> list:
         """The order with starts early and waits late, at a peak of at most `slack` times the order's own."""
@@ -240,6 +248,6 @@ class Kernels:
         for move in (starts_early, waits_late):
             steps, entering = self.steps(order)
             moved = [order[i] for i in move(steps, limit - entering)]
-            if self.peak(moved) <= limit:  # the moves are conservative; this makes sure
+            if self.peak(moved) <= limit:  # The moves are conservative. This makes sure.
                 order = moved
         return order

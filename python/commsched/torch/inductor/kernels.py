@@ -1,7 +1,7 @@
-"""Inductor's kernels, after fusion, as a module of `comm` operations: what the generated code is measured by.
+"""Imports Inductor's kernels, after fusion, as a module of `comm` operations, by which the generated code is measured.
 
-Every scheduler node becomes one operation, its location the node's name. Sizes are those of the buffers, costs come from
-the FX nodes that a kernel was made of and from the bytes that it moves.
+Every scheduler node becomes one operation with the node's name as its location. Sizes are those of the buffers. Costs
+come from the FX nodes of a kernel and from the bytes that it moves.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import pathlib
 import tempfile
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -21,7 +22,7 @@ from ...program import Program
 from ..importer import flops
 from ..importer.collectives import clauses
 from ..importer.groups import Groups
-from ..importer.mlir_text import Printer, cost_attribute
+from ..importer.mlir_text import FREE, Printer, cost_attribute
 from ..importer.values import ELEMENT_TYPES, Value
 from ..options import Options, option_value, to_ns
 from ..reporting import function_report
@@ -30,8 +31,10 @@ from .kernel_order import real_name
 
 
 def measured(order: Sequence, options: Options) -> dict:
-    """What the cost model and the timeline say of kernels in this order: the fields of a function in the JSON report of
-    comm-report. The memory figures in it are the model's, not Inductor's.
+    """The figures of the cost model and the timeline for kernels in this order.
+
+    They are the fields of a function in the JSON report of comm-report. The memory figures are those of the model, not
+    of Inductor.
 
     Raises:
         commsched.Error: the module was refused.
@@ -49,15 +52,19 @@ def measured(order: Sequence, options: Options) -> dict:
 class KernelImporter:
     """Walks the scheduler's nodes in order. `text` is the module."""
 
-    def __init__(self, snodes, options, world: int):
+    def __init__(self, snodes: Sequence[Any], options: Options, world: int):
         self.snodes, self.options = snodes, options
         self.printer = Printer("main")
-        self.values: dict[str, tuple[str, str]] = {}  # of each buffer: its SSA value and type
-        self.futures: dict[str, tuple[str, str, list[str]]] = {}  # of each buffer in flight: future, type, all buffers
+        # Indexed by buffer: its SSA value and type.
+        self.values: dict[str, tuple[str, str]] = {}
+        # Indexed by buffer in flight: its future, the future's type, and all buffers of the collective.
+        self.futures: dict[str, tuple[str, str, list[str]]] = {}
         self.groups = Groups(self.printer, world)
         self.freeable = self._freeable()
-        self.elements = _elements(snodes)  # of each buffer that stands for several: the nodes that name them
-        self.placed: set = set()  # elements whose kernel has an operation already
+        # Indexed by a buffer that stands for several: the nodes that name them.
+        self.elements = _elements(snodes)
+        # Elements whose kernel has an operation already.
+        self.placed: set[Any] = set()
 
     def text(self) -> str:
         for s in self.snodes:
@@ -67,7 +74,7 @@ class KernelImporter:
             if is_wait(s.node) and self._wait(s):
                 continue
             if isinstance(s.node, ir.MultiOutput) and self._element(s):
-                continue  # its kernel has brought its buffer
+                continue  # Its kernel has brought its buffer.
             self._kernel(s)
         results = [
             self.values[n] for n in dict.fromkeys(self._real(n) for n in V.graph.get_output_names()) if n in self.values
@@ -86,16 +93,16 @@ class KernelImporter:
         return set(get_freeable_input_buf(self.snodes, V.graph.graph_inputs.keys()))
 
     def _real(self, name: str) -> str:
-        """A buffer written in place has a name per version; here they are one."""
+        """The one name of a buffer. A buffer that is written in place has one name per version."""
         return real_name(name)
 
     def _type(self, name: str) -> str:
-        """The flat type of a buffer or graph input."""
+        """The flat type of a buffer or a graph input."""
         return self._type_of(
             V.graph.get_buffer(name) if name not in V.graph.graph_inputs else V.graph.graph_inputs[name]
         )
 
-    def _type_of(self, buffer) -> str:
+    def _type_of(self, buffer: Any) -> str:
         try:
             elements = V.graph.sizevars.optimization_hint(buffer.get_numel(), fallback=0)
             dtype = buffer.get_dtype()
@@ -103,7 +110,7 @@ class KernelImporter:
             return "none"
         return f"tensor<{int(elements)}x{ELEMENT_TYPES.get(dtype, f'i{8 * dtype.itemsize}')}>"
 
-    def _reads_of_inputs(self, s) -> None:
+    def _reads_of_inputs(self, s: Any) -> None:
         for dep in s.read_writes.reads | s.read_writes.writes:
             name = self._real(dep.name)
             if name in V.graph.graph_inputs and name not in self.values:
@@ -111,8 +118,8 @@ class KernelImporter:
                 self.values[name] = (f"%in_{_identifier(name)}", type_)
                 self.printer.argument(f"%in_{_identifier(name)}", type_, name, None, name in self.freeable, None)
 
-    def _operands(self, s) -> list[str]:
-        """Buffers that a node uses: what it reads, and what it has to come after."""
+    def _operands(self, s: Any) -> list[str]:
+        """Buffers that a node uses: those that it reads, and those that it has to follow."""
         names: dict[str, None] = {}
         for dep in sorted(s.read_writes.reads | s.unmet_dependencies, key=lambda d: d.name):
             if getattr(dep, "is_fake", False):
@@ -121,8 +128,8 @@ class KernelImporter:
         own = {self._real(n) for n in s.get_buffer_names()} - set(self._written(s))
         return [n for n in names if n in self.values and n not in own]
 
-    def _written(self, s) -> list[str]:
-        """Buffers that exist already and that the node writes."""
+    def _written(self, s: Any) -> list[str]:
+        """Existing buffers that the node writes."""
         written: dict[str, None] = {}
         for out in s.get_outputs():
             for name in out.get_mutations():
@@ -131,7 +138,7 @@ class KernelImporter:
 
     # ------------------------------------------------------------------ operations
 
-    def _kernel(self, s) -> None:
+    def _kernel(self, s: Any) -> None:
         name, operands = s.get_name(), self._operands(s)
         written = [n for n in self._written(s) if n in self.values]
         operands += [n for n in written if n not in operands]
@@ -150,7 +157,7 @@ class KernelImporter:
             type_ = self._type(real)
             if type_ == "none" and source is None:
                 continue
-            if real != buffer:  # a new version: readers use the old name
+            if real != buffer:  # This is a new version. Readers use the old name.
                 continue
             results.append((buffer, type_))
             aliases.append(operands.index(source) if source is not None else -1)
@@ -176,11 +183,11 @@ class KernelImporter:
             self.values[buffer] = (f"%{ssa}#{i}" if len(results) > 1 else f"%{ssa}", type_)
         self.placed.update(elements)
 
-    def _is_barrier(self, s) -> bool:
-        """Communication that the dialect cannot say."""
+    def _is_barrier(self, s: Any) -> bool:
+        """Whether a node is communication that the dialect does not have."""
         return any(isinstance(n.node, ir._CollectiveKernel) for n in s.get_nodes())
 
-    def _cost(self, s) -> str:
+    def _cost(self, s: Any) -> str:
         estimation = self.options.runtime_estimation
         origins = [o for n in s.get_nodes() if n.node is not None for o in n.node.get_origins()]
         count, ns = 0, None
@@ -205,13 +212,13 @@ class KernelImporter:
         except (NotImplementedError, AttributeError, AssertionError, TypeError):
             moved = 0
         if not count and not moved:
-            return "#comm.cost<time = 0>"
+            return FREE
         return cost_attribute(count, moved, None)
 
     # ------------------------------------------------------------------ collectives
 
-    def _start(self, s) -> bool:
-        """A collective as a start. False where its form is none of the dialect's."""
+    def _start(self, s: Any) -> bool:
+        """Emits a collective as a start. Returns False if the dialect does not have its form."""
         kernel = s.node
         node = _call(kernel)
         if node is None:
@@ -253,7 +260,7 @@ class KernelImporter:
         if self.options.runtime_estimation is not None and (origin := _origin(kernel)) is not None:
             ms = self.options.runtime_estimation(origin)
             if ms is not None:
-                attrs.append(f"comm.cost = #comm.cost<time = {to_ns(ms)}>")
+                attrs.append(f"comm.cost = {cost_attribute(None, None, to_ns(ms))}")
         name = s.get_name()
         ssa = _identifier(name)
         self.printer.operation(
@@ -271,8 +278,8 @@ class KernelImporter:
         self.futures.setdefault(kernel.get_name(), (f"%{ssa}", future, buffers))
         return True
 
-    def _viewed(self, tensor, buffer: str, unique: str) -> Value:
-        """The value of a buffer as a kernel sees it: a packed gather takes one rank's slice of its own result."""
+    def _viewed(self, tensor: Any, buffer: str, unique: str) -> Value:
+        """The value of a buffer as a kernel sees it. A packed gather takes one rank's slice of its own result."""
         ssa, whole = self.values[buffer]
         seen = self._type_of(tensor)
         if not isinstance(tensor, ir.ReinterpretView) or seen == whole:
@@ -283,7 +290,7 @@ class KernelImporter:
         )
         return Value(view, seen)
 
-    def _wait(self, s) -> bool:
+    def _wait(self, s: Any) -> bool:
         waited = [self._real(i.get_name()) for i in s.node.inputs if hasattr(i, "get_name")]
         if not waited or waited[0] not in self.futures:
             return False
@@ -296,13 +303,15 @@ class KernelImporter:
                 self.values[b] = (f"%{ssa}#{i}" if len(buffers) > 1 else f"%{ssa}", t)
         return True
 
-    def _element(self, s) -> bool:
-        """One of the results of a kernel or a coalesced collective: it has no operation of its own."""
+    def _element(self, s: Any) -> bool:
+        """Whether a node is a result of a kernel or a coalesced collective, which has no operation of its own."""
         return s in self.placed or s.node.get_name() in self.futures
 
 
-def _elements(snodes) -> dict[str, list]:
-    """The elements of kernels with several results (attention, topk, ...), by the buffer that stands for all of them."""
+def _elements(snodes: Sequence[Any]) -> dict[str, list[Any]]:
+    """The elements of kernels with several results (attention, topk, ...). Indexed by the buffer that stands for all of
+    them.
+    """
     elements: dict[str, list] = {}
     for s in snodes:
         if isinstance(s.node, ir.MultiOutput):
@@ -310,14 +319,14 @@ def _elements(snodes) -> dict[str, list]:
     return elements
 
 
-def _call(kernel) -> fx.Node | None:
-    """A kernel's call as an FX node, for what reads arguments by name."""
+def _call(kernel: Any) -> fx.Node | None:
+    """The call of a kernel as an FX node, for code that reads arguments by name."""
     try:
         args, kwargs = kernel.unflatten_args(kernel.inputs, kernel.constant_args)
     except (AssertionError, AttributeError, TypeError, ValueError):
         return None
 
-    def strip(a):
+    def strip(a: Any) -> Any:
         return None if isinstance(a, ir.IRNode) else a
 
     args = torch.utils._pytree.tree_map(strip, list(args), is_leaf=lambda a: isinstance(a, ir.IRNode))
@@ -326,7 +335,7 @@ def _call(kernel) -> fx.Node | None:
     return graph.call_function(kernel.op_overload, tuple(args), kwargs)
 
 
-def _origin(kernel) -> fx.Node | None:
+def _origin(kernel: Any) -> fx.Node | None:
     """The FX node of a collective kernel."""
     for o in kernel.get_origins():
         if isinstance(o.target, torch._ops.OpOverload) and Spec(o.target).start is not None:

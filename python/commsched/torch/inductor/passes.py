@@ -1,8 +1,8 @@
-"""CommSched's two places in Inductor: the FX graph before lowering, and the kernels after fusion.
+"""CommSched's places in Inductor: the FX graph before lowering, and the kernels before and after fusion.
 
-The first decides (`GraphPass`), the second sees to it that this is the order of the generated code (`KernelOrder`).
-Nothing in here talks to other ranks, and nothing in here may break a compilation: what goes wrong is said once, and
-what cannot be done is left out (`reporting.survive`).
+The first decides (`GraphPass`). The last makes it the order of the generated code (`KernelOrder`). Nothing in here
+talks to other ranks, and nothing in here may break a compilation: a fault is reported once, and its step is left out
+(`reporting.survive`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ..schedule import schedule_graph
 from ..semantics.operators import HYBRID_NAMESPACES
 from .kernel_order import Kernels, bound_fusion, carried, in_flight, is_kernel
 
-# Where `GraphPass` leaves its report for `KernelOrder`, in the graph module's `meta`.
+# The entry of the graph module's `meta` in which `GraphPass` leaves its report for `KernelOrder`.
 META = "commsched"
-# Directions in which a graph with collectives was compiled, and whether a backward graph without any was.
+# The directions in which a graph with collectives was compiled.
 _communicating: set[str] = set()
 
 
@@ -46,7 +46,7 @@ def direction(graph: fx.Graph) -> str:
 
 
 class GraphPass(CustomGraphPass):
-    """Schedules the FX graph: which collectives are merged, and the order of everything."""
+    """Schedules the FX graph: which collectives are merged, and the order of all nodes."""
 
     def __init__(self, options: Options):
         self.options = options
@@ -59,7 +59,7 @@ class GraphPass(CustomGraphPass):
         _communicating.add(which)
         try:
             report = agreement.schedule(graph, self.options, functools.partial(schedule_graph, fused=True))
-        except Exception as error:  # The graph is as it was; a compilation must not fail for want of a schedule.
+        except Exception as error:  # The graph is unchanged. A compilation must not fail for want of a schedule.
             survive(f"a {which} graph of {len(graph.nodes)} nodes keeps PyTorch's order", error)
             return
         report = {"place": "graph", "holds": False, "direction": which, **report}
@@ -94,13 +94,13 @@ class FusionBounds(CustomSchedulerPass):
         return _joined_key(self)
 
 
-def _joined_key(scheduler_pass) -> Any | None:
+def _joined_key(scheduler_pass: FusionBounds | KernelOrder) -> Any | None:
     key, earlier = scheduler_pass.options.key(), scheduler_pass.earlier
     return key if earlier is None or key is None else (key, earlier.uuid())
 
 
 class KernelOrder(CustomSchedulerPass):
-    """Carries the order of the FX graph over to the fused kernels, and has the generated code tell of itself."""
+    """Carries the order of the FX graph over to the fused kernels, and makes the generated code report itself."""
 
     def __init__(self, options: Options, earlier: CustomSchedulerPass | None = None):
         self.options, self.earlier = options, earlier
@@ -122,7 +122,7 @@ class KernelOrder(CustomSchedulerPass):
             report = {"place": "kernels", "holds": False, "direction": which, **report}
             report.update(_times(order, self.options, promised))
             reporting.record(report)
-        except Exception as error:  # Whatever it is: a compilation must not fail for want of a better order.
+        except Exception as error:  # A compilation must not fail for want of a better order.
             survive(f"the kernels of a {which} graph keep Inductor's order", error)
             report = {"direction": which}
         _speak(order, report)
@@ -133,16 +133,16 @@ class KernelOrder(CustomSchedulerPass):
 
 
 def _slack(promised: dict) -> float:
-    """How far the peak may rise above that of the graph's schedule, as a factor: what that left of its limit."""
+    """The factor by which the peak may rise above that of the graph's schedule: the rest of its limit."""
     peak = promised.get("peak_bytes", {})
     return peak["limit"] / peak["after"] if peak.get("limit") and peak.get("after") else 1.0
 
 
 def _ordered(snodes: list, slack: float) -> tuple[list, dict]:
-    """The order of the code, and what can be counted of it.
+    """The order of the code, and its counts.
 
     Raises:
-        Unscheduled: the order is no permutation, or breaks a dependence.
+        Unscheduled: the order is not a permutation, or breaks a dependence.
     """
     kernels = Kernels(snodes)
     order = kernels.spread(carried(snodes, kernels.before), slack)
@@ -160,13 +160,15 @@ def _counts(order: list) -> dict:
 
 
 def _times(order: list, options: Options, promised: dict) -> dict:
-    """Makespan and exposed time of the kernels by the model ("after"), beside what the graph's schedule promised."""
+    """The makespan and the exposed time of the kernels by the model ("after"), beside what the graph's schedule
+    promised.
+    """
     from .kernels import measured
 
     try:
         model = measured(order, options)
-    except Exception as error:  # The order stands; there is only no figure for it.
-        survive("no times are known of the generated code's kernels", error)
+    except Exception as error:  # The order is kept. Only its figures are missing.
+        survive("the report of the generated code has no times", error)
         return {}
     names = ("makespan_ns", "exposed_ns")
     return {
@@ -177,7 +179,7 @@ def _times(order: list, options: Options, promised: dict) -> dict:
 
 
 def _speak(order: list, report: dict) -> None:
-    """Has the generated code report itself, and compare its collectives with other ranks', when it first runs."""
+    """Makes the generated code report itself, and compare its collectives with other ranks, when it first runs."""
     from torch._inductor.graph import SubgraphLowering
     from torch._inductor.virtualized import V
 
@@ -187,7 +189,7 @@ def _speak(order: list, report: dict) -> None:
     sequences = comparison.collective_sequences(order)
 
     def describe() -> dict:
-        """What is known when the code is written: times are left out if somebody has changed the order since."""
+        """The report when the code is written. It has no times if somebody has changed the order since."""
         final = scheduler.nodes
         same = [s.get_name() for s in final] == names
         kept = report if same else {"direction": report["direction"]}
@@ -203,12 +205,12 @@ def _speak(order: list, report: dict) -> None:
     reporting.announce(V.graph.wrapper_code, describe)
     try:
         comparison.guard(V.graph.wrapper_code, sequences)
-    except Exception as error:  # The schedule stands; it is only not compared.
+    except Exception as error:  # The schedule is kept. Only the comparison is missing.
         survive("ranks will not be compared", error)
 
 
 def _told_if_replaced() -> None:
-    """Somebody has put another pass where `GraphPass` was, as torchtitan's auto_bucketing does after `install`."""
+    """Warns if another pass has taken the place of `GraphPass`, as torchtitan's auto_bucketing does after `install`."""
     from torch._inductor import config
     from torch._inductor.custom_graph_pass import get_custom_graph_passes
 
@@ -220,11 +222,11 @@ def _told_if_replaced() -> None:
 
 
 def _nothing_to_schedule(which: str) -> None:
-    """Says once what is likely to be wrong if a training step has no collectives in its graphs."""
+    """Warns once about the likely mistake if a training step has no collectives in its graphs."""
     if which != "backward" or _communicating or not dist.is_initialized() or dist.get_world_size() == 1:
         return
     reporting.warn_once(
-        "a backward graph was compiled on several ranks, and no graph so far holds a collective, so there is nothing to "
-        "schedule. fully_shard (FSDP2) and DistributedDataParallel communicate outside of the graphs; shard with DTensors "
-        "that are gathered where they are read, as commsched.torch.sharding.fully_shard_parameters does"
+        "a backward graph was compiled on several ranks, and no graph so far holds a collective: nothing can be "
+        "scheduled. fully_shard (FSDP2) and DistributedDataParallel communicate outside of the graphs. Shard with "
+        "DTensors that are gathered where they are read, as commsched.torch.sharding.fully_shard_parameters does"
     )

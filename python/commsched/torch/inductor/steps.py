@@ -1,6 +1,6 @@
 """Orders of kernels as numbers alone: nothing in here knows Inductor.
 
-A list of steps has dependences and bytes. Starts move forward and waits back as far as both allow.
+A step has dependences and bytes. Starts move forward and waits back as far as both allow.
 """
 
 from __future__ import annotations
@@ -13,8 +13,15 @@ from collections.abc import Iterable, Sequence
 
 @dataclasses.dataclass
 class Step:
-    """One kernel. `before` are indices of steps that it must follow. `allocates` are the bytes of its results;
-    `frees` are the bytes that nobody needs after it."""
+    """One kernel.
+
+    Args:
+        before: indices of the steps that it must follow.
+        start: whether it starts a collective.
+        wait: whether it waits for one.
+        allocates: bytes of its results.
+        frees: bytes that nobody needs after it.
+    """
 
     before: Sequence[int] = ()
     start: bool = False
@@ -24,7 +31,7 @@ class Step:
 
 
 def by_position(positions: Sequence[int], before: Sequence[Iterable[int]]) -> list[int]:
-    """Indices in an order that keeps `before`, by position where that leaves a choice. O((n + edges) log n)."""
+    """Indices in an order that keeps `before`. The position decides between several. O((n + edges) log n)."""
     after: list[list[int]] = [[] for _ in positions]
     missing = [0] * len(positions)
     for i, sources in enumerate(before):
@@ -45,7 +52,7 @@ def by_position(positions: Sequence[int], before: Sequence[Iterable[int]]) -> li
 
 
 def live_bytes(steps: Sequence[Step]) -> list[int]:
-    """Bytes that are live while each step runs, without what is live before the first."""
+    """Indexed by step: the bytes that are live while it runs, without those that are live before the first step."""
     live, result = 0, []
     for step in steps:
         live += step.allocates
@@ -55,7 +62,7 @@ def live_bytes(steps: Sequence[Step]) -> list[int]:
 
 
 class _Maximum:
-    """The maximum of a range of a list: O(n log n) once, then O(1)."""
+    """The maximum of a range of a list. Building takes O(n log n) once, a query O(1)."""
 
     def __init__(self, values: Sequence[int]):
         self.rows = [list(values)]
@@ -66,15 +73,18 @@ class _Maximum:
             width *= 2
 
     def of(self, begin: int, end: int) -> int:
-        """Over [begin, end), which must not be empty."""
+        """The maximum over [begin, end), which must not be empty."""
         level = (end - begin).bit_length() - 1
         row = self.rows[level]
         return max(row[begin], row[end - (1 << level)])
 
 
 def starts_early(steps: Sequence[Step], limit: int) -> list[int]:
-    """The order in which every start comes as soon as what it reads is there, the starts before it have been issued and
-    the live bytes stay within `limit` until its old place. O((n + edges) log n)."""
+    """The order with every start as early as possible. O((n + edges) log n).
+
+    A start comes as soon as its operands are there, the starts before it are issued, and the live bytes stay within
+    `limit` until its old place.
+    """
     maximum = _Maximum(live_bytes(steps))
     waiting = collections.deque(i for i, s in enumerate(steps) if s.start)
     placed, order, early = [False] * len(steps), [], 0
@@ -90,7 +100,7 @@ def starts_early(steps: Sequence[Step], limit: int) -> list[int]:
             order.append(s)
             early += steps[s].allocates
         if placed[i]:
-            early -= step.allocates  # from here on it would be live anyway
+            early -= step.allocates  # From here on it would be live anyway.
             continue
         if step.start:
             waiting.popleft()
@@ -100,8 +110,10 @@ def starts_early(steps: Sequence[Step], limit: int) -> list[int]:
 
 
 def waits_late(steps: Sequence[Step], limit: int) -> list[int]:
-    """The order in which every wait comes as late as the first step that needs it and `limit` on the live bytes allow.
-    The mirror image of `starts_early`: the latest of the waits that nothing keeps is placed first. O((n + edges) log n).
+    """The order with every wait as late as the first step that needs it, and `limit` on the live bytes, allow.
+
+    The mirror image of `starts_early`: the latest of the waits that nothing keeps is placed first. O((n + edges) log
+    n).
     """
     maximum = _Maximum(live_bytes(steps))
     needed = [0] * len(steps)
@@ -130,7 +142,7 @@ def waits_late(steps: Sequence[Step], limit: int) -> list[int]:
                 place(i)
             heapq.heappop(ready)
         if placed[end - 1]:
-            late -= steps[end - 1].frees  # before here its inputs are live anyway
+            late -= steps[end - 1].frees  # Before here its inputs are live anyway.
         else:
             place(end - 1)
     return order[::-1]

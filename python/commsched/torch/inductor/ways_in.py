@@ -36,8 +36,9 @@ _before: dict[str, Any] | None = None
 def config_patches(options: Options) -> dict[str, Any]:
     """The settings of Inductor's configuration that switch CommSched on. Other custom passes stay, and run first.
 
-    The order that was decided also decides the peak of memory. Inductor's own search for a lower peak would undo it, so it
-    is off. PyTorch's own overlap schedulers and bucketing are off as well. If one of them was on, one warning says so.
+    The order that was decided also decides the peak of memory. Inductor's own search for a lower peak would undo it, so
+    it is off. PyTorch's own overlap schedulers and bucketing are off as well. If one of them was on, one warning says
+    so.
     """
     from torch._inductor import config
 
@@ -89,7 +90,8 @@ def inductor_options(*, mode: str | None = None, **options: Unpack[OptionArgumen
     More options of Inductor can be added to the dictionary.
 
     Args:
-        mode: a mode of torch.compile ("reduce-overhead", "max-autotune", ...), whose options are added. torch.compile takes
+        mode: a mode of torch.compile ("reduce-overhead", "max-autotune", ...), whose options are added. torch.compile
+            takes
             a mode or options, not both.
         options: the options of `schedule_overlap`.
 
@@ -105,9 +107,9 @@ def inductor_options(*, mode: str | None = None, **options: Unpack[OptionArgumen
 def enabled(**options: Unpack[OptionArguments]) -> Iterator[None]:
     """Schedules what is compiled in this block, or by a `torch.compile` that is called in it.
 
-    Takes the options of `schedule_overlap`. It cannot reach a `torch.compile` with another backend, and warns about one.
-    Nor can it reach a `torch.compile` that was bound to a name before (`from torch import compile`). `inductor_options` is
-    explicit.
+    Takes the options of `schedule_overlap`. It cannot reach a `torch.compile` with another backend, and warns about
+    one. Nor can it reach a `torch.compile` that was bound to a name before (`from torch import compile`).
+    `inductor_options` is explicit.
     """
     from torch._inductor import config
 
@@ -128,8 +130,8 @@ def enabled(**options: Unpack[OptionArguments]) -> Iterator[None]:
             options, mode = {**of_mode, **patches, **(options or {})}, None
         elif backend != "commsched":
             reporting.warn_once(
-                f"torch.compile(backend={getattr(backend, '__name__', backend)!r}) in `enabled` is not scheduled unless it "
-                "compiles in this block; commsched.torch.install() reaches every backend that ends in Inductor"
+                f"torch.compile(backend={getattr(backend, '__name__', backend)!r}) in `enabled` is scheduled only if "
+                "it compiles in this block; commsched.torch.install() reaches every backend that ends in Inductor"
             )
         return original(model, backend=backend, options=options, mode=mode, **rest)
 
@@ -188,9 +190,9 @@ def backend(
 def verify_ranks(group: Any = None) -> str:
     """Compares what compiled code has run so far on all ranks of `group`. This is a collective call of all of them.
 
-    Compiled code compares its own collectives when it first runs (`commsched.torch.ranks`). This function is for programs
-    in which every rank runs the same, and it also compares the order in which the graphs came. Code that was found in a
-    cache counts like code that was compiled.
+    Compiled code compares its own collectives when it first runs (`commsched.torch.ranks`). This function is for
+    programs in which every rank runs the same, and it also compares the order in which the graphs came. Code that was
+    found in a cache counts like code that was compiled.
 
     Returns:
         The sequence that all ranks agree on.

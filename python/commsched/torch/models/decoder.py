@@ -1,6 +1,6 @@
-"""The models whose training steps `commsched.torch.trace` turns into graphs.
+"""The models whose training steps `trace` turns into graphs.
 
-Plain PyTorch on a single device: nothing in here knows about ranks. `commsched.torch.sharding` and `parallel` shard the
+They are plain PyTorch on a single device and know nothing of ranks. `commsched.torch.sharding` and `parallel` shard the
 parameters, so the same classes serve every parallelism. Dimensions are those of the published configurations.
 """
 
@@ -17,7 +17,13 @@ ROPE_BASE = 500000.0
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
-    """Dimensions of a decoder. `experts == 0` means a dense feed-forward in every layer."""
+    """Dimensions of a decoder.
+
+    Args:
+        experts: number of routed experts; 0 for a dense feed-forward in every layer.
+        dense_layers: in a mixture of experts, the number of first layers with a dense feed-forward.
+        capacity_factor: capacity of an expert, as a multiple of its even share of the tokens.
+    """
 
     name: str
     layers: int
@@ -31,7 +37,7 @@ class ModelConfig:
     shared_experts: int = 0
     top_k: int = 0
     expert_ffn: int = 0
-    dense_layers: int = 0  # the first layers of a mixture of experts that have a dense feed-forward
+    dense_layers: int = 0
     capacity_factor: float = 1.25
 
 
@@ -119,7 +125,7 @@ class SwiGLU(nn.Module):
 
 
 class Experts(nn.Module):
-    """The routed experts' weights: one batched matrix each, [experts, in, out]."""
+    """The weights of the routed experts: three batched matrices, [experts, in, out]."""
 
     def __init__(self, c: ModelConfig):
         super().__init__()
@@ -134,7 +140,7 @@ class Experts(nn.Module):
 class MoE(nn.Module):
     """Mixture of experts with a fixed capacity per expert, so that every size is static.
 
-    `dispatch` and `combine` move [experts, capacity, dim] to the experts' owners and back; on one device they are the
+    `dispatch` and `combine` move [experts, capacity, dim] to the experts' owners and back. On one device they are the
     identity, and `parallel.expert_parallel` replaces them by all-to-alls.
     """
 
@@ -153,7 +159,7 @@ class MoE(nn.Module):
         capacity = int(tokens * c.top_k / c.experts * c.capacity_factor)
         weight, expert = F.softmax(self.router(x), -1, dtype=torch.float32).topk(c.top_k, -1)
         weight = (weight / weight.sum(-1, keepdim=True)).to(x.dtype)
-        # A token's slot in its expert's buffer: how many earlier choices took the same expert.
+        # A token's slot in its expert's buffer is the number of earlier choices of that expert.
         one_hot = F.one_hot(expert.flatten(), c.experts)
         slot = ((one_hot.cumsum(0) - one_hot) * one_hot).sum(-1)
         kept = slot < capacity
@@ -180,7 +186,7 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Tokens and labels to the mean cross-entropy."""
+    """Maps tokens and labels to the mean cross-entropy."""
 
     def __init__(self, c: ModelConfig):
         super().__init__()

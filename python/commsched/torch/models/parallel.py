@@ -1,4 +1,4 @@
-"""Splits the models of `commsched.torch.models` for tracing: tensor and expert parallelism, and memory without values."""
+"""Splits the models of `decoder` for tracing: tensor and expert parallelism, and memory without values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COLUMN_SPLIT, ROW_SPLIT = ("wq", "wk", "wv", "w1", "w3"), ("wo", "w2")
 
 
 def materialize(model: nn.Module, device: str) -> None:
-    """Replaces meta tensors by uninitialised ones on `device`; no initializer runs."""
+    """Replaces meta tensors by uninitialized ones on `device`. No initializer runs."""
     for module in model.modules():
         for name, w in module.named_parameters(recurse=False):
             module._parameters[name] = nn.Parameter(torch.empty(w.shape, dtype=w.dtype, device=device))
@@ -62,7 +62,7 @@ def tensor_parallel(model: decoder.Decoder, mesh: DeviceMesh) -> None:
 
 
 class _AllToAll(torch.autograd.Function):
-    """Exchanges equal slices of dimension 0; its gradient is the same exchange."""
+    """Exchanges equal slices of dimension 0. Its gradient is the same exchange."""
 
     @staticmethod
     def forward(ctx, x, group, size):

@@ -1,8 +1,8 @@
 """Traces one training step of a sharded model to the forward and backward graphs that a compiler sees.
 
-No accelerator, no network and little memory is needed: the process group is PyTorch's "fake" one and every tensor is a
-fake tensor. What comes out are the real graphs after AOT autograd and the min-cut partitioner, of rank 0: ATen
-operators, functional collectives and waits.
+It needs no accelerator, no network and little memory: the process group is PyTorch's "fake" one, and every tensor is a
+fake tensor. The results are the real graphs of rank 0 after AOT autograd and the min-cut partitioner: ATen operators,
+functional collectives and waits.
 
     python -m commsched.torch.trace --model llama3-8b --ranks 64 --parallel fsdp --out graphs
 """
@@ -24,16 +24,17 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from .. import sharding
 from . import decoder, parallel
 
-# A fake "cuda" tensor aborts the process inside autograd on a build without CUDA; the graphs are the same but for the
-# attention operator's name.
+# On a build without CUDA, a fake "cuda" tensor aborts the process inside autograd. On the CPU, the graphs differ only
+# in the name of the attention operator.
 DEVICE = "cpu"
-# Nodes with equal "ac_graph_id" belong to one region of activation checkpointing; this one is ours.
+# Nodes with equal "ac_graph_id" belong to one region of activation checkpointing. This is the id of the recomputed
+# gathers.
 RECOMPUTE_REGION = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
 class TraceConfig:
-    """What to trace. `ranks` is the size of the whole world, of which `tp` (or `ep`) neighbours form a group."""
+    """What to trace. `ranks` is the size of the whole world. `tp` (or `ep`) neighbours form a group."""
 
     model: str = "llama3-8b"
     ranks: int = 64
@@ -48,7 +49,7 @@ class TraceConfig:
 
 @contextlib.contextmanager
 def fake_world(ranks: int, rank: int = 0):
-    """A process group of `ranks` that communicates nothing. Destroyed on exit: resolve group names before."""
+    """A process group of `ranks` that communicates nothing. It is destroyed on exit: resolve group names before."""
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=ranks)
@@ -59,8 +60,10 @@ def fake_world(ranks: int, rank: int = 0):
 
 
 def meshes(config: TraceConfig) -> dict[str, DeviceMesh]:
-    """The device meshes by role: "dense" and "routed" parameters are sharded over the one of that name. A mesh is made
-    of real tensors: call it outside of a `FakeTensorMode`."""
+    """The device meshes by role: "dense" and "routed" parameters are sharded over the mesh of that name.
+
+    A mesh is made of real tensors: call this outside of a `FakeTensorMode`.
+    """
     if config.tp > 1 or config.ep > 1:
         inner = "tp" if config.tp > 1 else "ep"
         size = max(config.tp, config.ep)
@@ -74,7 +77,7 @@ def meshes(config: TraceConfig) -> dict[str, DeviceMesh]:
 
 
 def build(config: TraceConfig, mesh: dict[str, DeviceMesh]):
-    """The sharded model and its inputs, uninitialised."""
+    """The sharded model and its inputs, uninitialized."""
     c = decoder.CONFIGS[config.model]
     c = dataclasses.replace(c, layers=config.layers or c.layers, seq=config.seq or c.seq)
     with torch.device("meta"):
@@ -92,8 +95,11 @@ def build(config: TraceConfig, mesh: dict[str, DeviceMesh]):
 
 
 def recompute_gathers(joint: torch.fx.GraphModule) -> int:
-    """Tags every gather of a parameter for recomputation, so that the backward graph gathers again ("reshard after
-    forward"). The min-cut partitioner on its own saves the gathered weights. Returns how many it tagged."""
+    """Tags every gather of a parameter for recomputation; returns how many it tagged.
+
+    The backward graph then gathers again ("reshard after forward"). The min-cut partitioner alone saves the gathered
+    weights.
+    """
     from torch.utils.checkpoint import CheckpointPolicy
 
     ops, tagged = torch.ops._c10d_functional, 0
@@ -115,7 +121,7 @@ def recompute_gathers(joint: torch.fx.GraphModule) -> int:
 
 
 def partition(model, inputs, reshard: bool) -> dict[str, torch.fx.GraphModule]:
-    """Traces `model(*inputs)` and its gradient; returns graphs "fw" and "bw"."""
+    """Traces `model(*inputs)` and its gradient; returns the graphs "fw" and "bw"."""
     from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
     from torch._functorch.partitioners import min_cut_rematerialization_partition
     from torch._inductor.decomposition import select_decomp_table
@@ -159,7 +165,9 @@ def parse_args(argv=None) -> argparse.Namespace:
     experts = decoder.CONFIGS[a.model].experts
     a.ep = a.ep or (min(8, a.ranks) if experts else 1)
     if a.ranks % (a.tp * a.ep) or (a.ep > 1 and (not experts or experts % a.ep)) or (a.tp > 1 and a.ep > 1):
-        p.error("--ranks must be a multiple of --tp and --ep, of which one may be used, and --ep divide the experts")
+        p.error(
+            "expected --ranks as a multiple of --tp or --ep, only one of the two, and --ep that divides the experts"
+        )
     return a
 
 

@@ -1,4 +1,4 @@
-"""Keeps the ranks together: `agreement` decides alike on all of them, and `comparison` checks that they did.
+"""Keeps the ranks together: `agreement` makes all ranks decide alike, and `comparison` checks that they did.
 
 Generated code imports `first_run` from here.
 """

@@ -1,12 +1,14 @@
-"""One order of collectives for all ranks, also where ranks compile different graphs of one program.
+"""One order of collectives for all ranks, even if ranks compile different graphs of one program.
 
-Ranks whose batches differ compile different graphs of the same step: one has sizes written in where the other has symbols,
-and one compiles anew where the other does not. What they share is the program: which collectives follow each other, on
-which groups. So a program is decided once in a process, when its first graph is scheduled: which collectives are merged, and
-in which order they start. Every later graph of that program is given the same decision. The first graph of a program whose
-sizes are symbols keeps PyTorch's order and merges nothing, for the sizes that a rank has seen are its own.
+Ranks whose batches differ compile different graphs of the same step. In one graph a size is a constant where it is a
+symbol in another, and one rank compiles anew when another does not. The graphs have the program in common: which
+collectives follow each other, on which groups. So a process decides about a program once, when it schedules the
+program's first graph: which collectives are merged, and in which order they start. Every later graph of that program
+gets the same decision. If the sizes of the first graph are symbols, it keeps PyTorch's order and merges nothing, for
+its hints are only what this rank has seen.
 
-The decision travels with the generated code (`comparison.guard`), for on a hit of Inductor's cache nothing is scheduled.
+The decision travels with the generated code (`comparison.guard`), for nothing is scheduled on a hit of Inductor's
+cache.
 """
 
 from __future__ import annotations
@@ -20,19 +22,21 @@ import torch
 import torch.fx as fx
 
 from ...program import Operation
-from ..apply.plan import PlanError, read_plan
+from ..apply.plan import Plan, PlanError, read_plan
 from ..apply.rewrite import apply_plan
 from ..options import Options
 from ..semantics import effects
 from ..semantics.operators import group_of, spec_of
 
-# Where a graph module's `meta` says what was decided.
+# The entry of a graph module's `meta` that holds the decision.
 META = "commsched_agreement"
 # A decision: the starts in order, each as the numbers of the collectives that it does the work of, and whether they are
-# packed into one buffer. Collectives are numbered by the order in which PyTorch has them.
+# packed into one buffer. The numbers count PyTorch's order.
 Decision = tuple[tuple[tuple[int, ...], bool], ...]
+# Indexed by program.
 _decisions: dict[str, Decision] = {}
 
+# Indexed by kind: the operations that pack and unpack a bucket.
 PACK = {
     "all_gather": "comm.fsdp.all_gather_copy_in",
     "reduce_scatter": "comm.fsdp.chunk_cat",
@@ -51,7 +55,7 @@ def starts_of(graph: fx.Graph) -> list[fx.Node]:
 
 
 def _line(start: fx.Node, group: str) -> str:
-    """What a collective is, but for its sizes."""
+    """The description of a collective without its sizes."""
     spec, val = spec_of(start), start.meta.get("val")
     while isinstance(val, (list, tuple)):
         val = val[0]
@@ -59,24 +63,31 @@ def _line(start: fx.Node, group: str) -> str:
     return f"{spec.op} {reduction} {getattr(val, 'dtype', None)} {group}"
 
 
-def _hash(*parts) -> str:
+def _hash(*parts: object) -> str:
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()[:16]
 
 
 @dataclasses.dataclass
 class Shape:
-    """What graphs of one program have in common: the collectives' kinds in order. `group`: of each, its group's name."""
+    """What graphs of one program have in common.
+
+    Args:
+        lines: the descriptions of the collectives, in order.
+        group: indexed by collective: the name of its group.
+        key: a hash of the options.
+    """
 
     lines: list[str]
     group: list[str]
     key: str
 
     def program(self) -> str:
+        """A hash that names the program."""
         return _hash(self.key, *self.lines)
 
     def by_group(self, decision: Decision) -> dict[str, tuple[str, str]]:
-        """Per group: hashes of the program and of the decision, as the ranks of that group see them."""
-        number: list[int] = []  # of each collective, among those of its group
+        """Indexed by group: hashes of the program and of the decision, as the ranks of that group see them."""
+        number: list[int] = []  # Indexed by collective: its number among those of its group.
         count: dict[str, int] = {}
         for g in self.group:
             number.append(count.setdefault(g, 0))
@@ -92,7 +103,7 @@ class Shape:
 
 
 def shape_of(graph: fx.Graph, options: Options) -> Shape:
-    """What later graphs of the same program are known by."""
+    """What later graphs of the same program are recognized by."""
     starts = starts_of(graph)
     estimated = " estimated" if options.runtime_estimation is not None else ""
     key = f"{dataclasses.replace(options, runtime_estimation=None).shared_key()}{estimated}"
@@ -100,8 +111,8 @@ def shape_of(graph: fx.Graph, options: Options) -> Shape:
     return Shape([_line(s, g) for s, g in zip(starts, groups)], groups, key)
 
 
-def sequence(graph_starts: list[fx.Node], plan) -> Decision:
-    """The decision that a plan makes about the collectives `graph_starts`, which the graph had."""
+def sequence(graph_starts: list[fx.Node], plan: Plan) -> Decision:
+    """The decision of a plan about the collectives `graph_starts`, which the graph had before."""
     number = {s: i for i, s in enumerate(graph_starts)}
     merged = {m for b in plan.buckets for m in b.members}
     events = [(b.start, tuple(number[m] for m in b.members), b.packed) for b in plan.buckets]
@@ -110,7 +121,7 @@ def sequence(graph_starts: list[fx.Node], plan) -> Decision:
 
 
 def symbolic(graph: fx.Graph) -> bool:
-    """Whether a graph's inputs have sizes that are symbols: their hints are what this rank has seen first."""
+    """Whether an input of the graph has a size that is a symbol. Its hint is the first size that this rank has seen."""
     for node in graph.find_nodes(op="placeholder"):
         val = node.meta.get("val")
         if (
@@ -126,7 +137,7 @@ def schedule(graph: fx.Graph, options: Options, run: Callable[[fx.Graph, Options
     """Schedules a graph by `run` (`schedule_graph`) as every rank of its program would; returns its report.
 
     Raises:
-        Unscheduled, or what `run` raises. The graph is as it was, or has the order that was decided before.
+        Unscheduled, or what `run` raises. The graph is unchanged, or has the order that was decided before.
     """
     shape = shape_of(graph, options)
     program, count = shape.program(), len(shape.lines)
@@ -152,6 +163,7 @@ def schedule(graph: fx.Graph, options: Options, run: Callable[[fx.Graph, Options
 
 
 def _note(graph: fx.Graph, shape: Shape, decision: Decision) -> None:
+    """Writes the decision into the graph module's `meta`."""
     if graph.owning_module is not None:
         graph.owning_module.meta[META] = (shape.program(), decision, shape.by_group(decision))
 
@@ -162,16 +174,18 @@ def remember(program: str, decision: Decision) -> None:
 
 
 def impose(graph: fx.Graph, decision: Decision) -> None:
-    """Merges and orders the collectives of `graph` as decided; all else keeps its order as far as that allows.
+    """Merges and orders the collectives of `graph` as decided. All other nodes keep their order as far as possible.
+
     O((nodes + edges) log nodes).
 
     Raises:
-        PlanError: the graph does not allow it; it is as it was.
+        PlanError: the graph does not allow the decision. It is unchanged.
     """
     apply_plan(graph, read_plan(graph, _operations(graph, decision)))
 
 
 def _operations(graph: fx.Graph, decision: Decision) -> list[Operation]:
+    """The sequence of operations that carries out a decision."""
     starts = starts_of(graph)
     events = [([starts[i] for i in members], packed) for members, packed in decision]
     event_of = {s: e for e, (members, _) in enumerate(events) for s in members}
@@ -199,8 +213,10 @@ def _operations(graph: fx.Graph, decision: Decision) -> list[Operation]:
 
 
 def _legal_order(graph: fx.Graph, events: list) -> list[fx.Node]:
-    """The calls in an order that keeps every dependence and the order of events, each bucket as its first member; by
-    place in the graph where that leaves a choice."""
+    """The calls in an order that keeps every dependence and the order of events. Each bucket is its first member.
+
+    The place in the graph decides where several calls are possible.
+    """
     stands_for = {m: members[0] for members, _ in events for m in members}
     calls = [n for n in graph.nodes if n.op not in ("placeholder", "get_attr", "output")]
     index = {n: i for i, n in enumerate(calls)}
@@ -226,5 +242,5 @@ def _legal_order(graph: fx.Graph, events: list) -> list[fx.Node]:
             if not missing[b]:
                 heapq.heappush(ready, index[b])
     if len(order) != len(after):
-        raise PlanError("the order of collectives that was decided for this program is not possible in this graph")
+        raise PlanError("the graph's dependences forbid the order of collectives that was decided for its program")
     return order

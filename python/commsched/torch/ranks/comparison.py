@@ -1,15 +1,15 @@
-"""All ranks have to issue the same collectives in the same order: this compares them, when compiled code first runs.
+"""Compares the collectives of all ranks when compiled code first runs: all must issue the same ones in the same order.
 
-Inside a compiler's hooks no rank may talk to another: on a hit of Inductor's cache no hook runs at all. So a hook only
-writes a line into the generated code, which is cached with it:
+Inside a compiler's hooks no rank may talk to another, for on a hit of Inductor's cache no hook runs at all. So a hook
+only writes a line into the generated code, which is cached with it:
 
     _commsched_first_run((('0', '3f0c...', '91ab...'),), ...)
 
-It gives, for each process group that the code uses, a hash of the program (which collectives there are on that group) and
-one of what was decided about it (`agreement`). Whoever runs the same program on the same group must have decided the same.
-The store that the process group was made with carries the comparison: no collective is issued. A rank that compiles more
-graphs than others, or other ones, waits for them only until a deadline, says so and runs on: what it waits for may never
-come, and be right. Only if all ranks of a group wait, and for different programs, are they about to hang.
+For each process group of the code, the line holds a hash of the program (the collectives on that group) and a hash of
+the decision about it (`agreement`). All ranks that run the same program on the same group must have decided alike. The
+comparison uses the store of the process group, and issues no collective. A rank that compiles more graphs than others,
+or other ones, waits for them only until a deadline. Then it warns and runs on: the others may never come, and may be
+right. Only if all ranks of a group wait, and for different programs, are they about to hang.
 """
 
 from __future__ import annotations
@@ -18,36 +18,39 @@ import hashlib
 import os
 import time
 import warnings
+from collections.abc import Iterable
+from typing import Any, NoReturn
 
 import torch.distributed as dist
 
 from . import agreement
 
 FUNCTION = "_commsched_first_run"
-# How long a rank waits for the others to come to the same program, in seconds; COMMSCHED_RANKS_DEADLINE_S sets another.
+# A rank waits at most this long for the others to come to the same program, in seconds. COMMSCHED_RANKS_DEADLINE_S
+# overrides it.
 DEADLINE_S = 30
-# How long a rank that is about to fail waits for others to learn of it, in seconds.
+# A rank that is about to fail waits at most this long for the others to learn of it, in seconds.
 GOODBYE_S = 10
-# What this process has compared: (ranks of the group, program, decision).
+# The comparisons of this process: (ranks of the group, program, decision).
 _checked: set[tuple[tuple[int, ...], str, str]] = set()
-# Arguments of `first_run` that need no second look.
-_passed: set = set()
+# Arguments of `first_run` that have passed.
+_passed: set[tuple] = set()
 
 
 def checked() -> int:
-    """How many programs have been compared with other ranks'."""
+    """The number of programs that have been compared with other ranks."""
     return len(_checked)
 
 
 def hashes(sequences: dict[str, list[str]]) -> tuple[tuple[str, str], ...]:
-    """(group's name, hash of what is done on it) of each group."""
+    """(name, hash of the collectives) of each group."""
     return tuple(
         (group, hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16])
         for group, lines in sorted(sequences.items())
     )
 
 
-def guard(wrapper, sequences: dict[str, list[str]]) -> None:
+def guard(wrapper: Any, sequences: dict[str, list[str]]) -> None:
     """Makes the code that `wrapper` (Inductor's) is going to write compare ranks when it first runs."""
     from torch._inductor.virtualized import V
 
@@ -56,19 +59,21 @@ def guard(wrapper, sequences: dict[str, list[str]]) -> None:
     noted = getattr(getattr(V.graph, "module", None), "meta", {}).get(agreement.META)
     nothing: tuple[None, None, dict[str, tuple[str, str]]] = (None, None, {})
     program, decision, by_group = noted or nothing
-    # What was not scheduled is a program and a decision of its own.
+    # A graph that was not scheduled is a program and a decision of its own.
     groups = tuple((group, *by_group.get(group, (value, value))) for group, value in hashes(sequences))
     wrapper.header.writeline(f"from commsched.torch.ranks import first_run as {FUNCTION}")
     wrapper.writeline(f"{FUNCTION}({groups!r}, {program!r}, {decision!r})")
 
 
-def first_run(groups: tuple[tuple[str, str, str], ...], program: str | None = None, decision=None) -> None:
-    """Compares this rank's decisions with those of the other ranks of each group; nothing to do after the first time.
-    What was decided about `program` holds for later graphs of it.
+def first_run(groups: tuple[tuple[str, str, str], ...], program: str | None = None, decision: Any = None) -> None:
+    """Compares this rank's decisions with those of the other ranks of each group, the first time only.
+
+    The decision about `program` holds for later graphs of it.
 
     Raises:
-        RuntimeError: on every rank of a group of which two ranks have decided differently about one program, or of which
-            all wait for each other at different programs.
+        RuntimeError: two ranks of a group have decided differently about one program, or all ranks of a group
+            wait for each
+            other at different programs. Every rank of that group raises it.
     """
     if groups in _passed:
         return
@@ -79,7 +84,8 @@ def first_run(groups: tuple[tuple[str, str, str], ...], program: str | None = No
         ranks = tuple(sorted(dist.get_process_group_ranks(dist.distributed_c10d._resolve_process_group(name))))
         if (ranks, own, value) not in _checked:
             pending.append((ranks, own, value))
-    for ranks, own, value in sorted(pending):  # one order of groups for all ranks: no two of them wait for each other
+    # All ranks visit the groups in one order, so that no two of them wait for each other.
+    for ranks, own, value in sorted(pending):
         if len(ranks) > 1 and dist.get_backend() != "fake":
             _Comparison(ranks, own).compare(value)
         _checked.add((ranks, own, value))
@@ -87,8 +93,10 @@ def first_run(groups: tuple[tuple[str, str, str], ...], program: str | None = No
 
 
 class _Comparison:
-    """What a rank does in the store about one program on one group. Keys below `group` are the group's, below `key` the
-    program's."""
+    """The work of one rank in the store, for one program on one group.
+
+    Keys below `group` belong to the group, and those below `key` to the program.
+    """
 
     def __init__(self, ranks: tuple[int, ...], program: str):
         self.ranks, self.program, self.me = ranks, program, dist.get_rank()
@@ -97,7 +105,7 @@ class _Comparison:
         self.key = f"{self.group}/{program}"
 
     def compare(self, value: str) -> None:
-        """The first to come leaves its decision, the last one a word that all have come."""
+        """The first rank leaves its decision. The last rank leaves a word that all have come."""
         held, first = self.store.compare_set(f"{self.key}/value", "", f"{value} {self.me}").decode().split()
         if held != value:
             self.store.set(f"{self.key}/wrong", f"{self.me} {first}")
@@ -111,6 +119,7 @@ class _Comparison:
         self.store.add(f"{self.group}/waiting", -1)
 
     def _wait(self) -> None:
+        """Waits until all ranks of the group have come to this program, or until the deadline."""
         seconds = float(os.environ.get("COMMSCHED_RANKS_DEADLINE_S", DEADLINE_S))
         deadline, pause = time.monotonic() + seconds, 0.005
         while not self.store.check([f"{self.key}/all"]):
@@ -120,9 +129,9 @@ class _Comparison:
                 self._fail(*self._two_that_differ())
             if time.monotonic() > deadline:
                 warnings.warn(
-                    f"CommSched: not every rank of {self._name()} has come to a program that rank {self.me} is about to "
-                    f"run, in {seconds:g} s; running on. That is as it should be if those ranks compile other graphs or "
-                    "take longer to compile; otherwise they are going to wait for each other",
+                    f"CommSched: rank {self.me} has waited {seconds:g} s for all ranks of {self._name()} to come to "
+                    "a program, and runs on. This is right if those ranks compile other graphs or take longer; "
+                    "otherwise the ranks are going to wait for each other",
                     stacklevel=4,
                 )
                 return
@@ -134,13 +143,13 @@ class _Comparison:
         first = programs[0][1]
         return str(next((r for r, p in programs if p != first), self.ranks[-1])), str(self.ranks[0])
 
-    def _fail(self, one: str, other: str) -> None:
+    def _fail(self, one: str, other: str) -> NoReturn:
         _let_all_read(self.store, f"{self.group}/read", len(self.ranks))
         raise RuntimeError(
-            f"CommSched: rank {one} is about to run another sequence of collectives on {self._name()} than rank {other}; "
-            "the ranks would hang or mix up their data. Do all ranks have the same versions, options, machine profile and "
-            'shapes of what they compile first? With collective_order="program" and bucketing=False every rank keeps '
-            "PyTorch's own sequence"
+            f"CommSched: rank {one} is about to run another sequence of collectives on {self._name()} than rank "
+            f"{other}; the ranks would hang or mix up their data. All ranks need the same versions, options and "
+            'machine profile, and the same shapes in the first graph. With collective_order="program" and '
+            "bucketing=False every rank keeps PyTorch's own sequence"
         )
 
     def _name(self) -> str:
@@ -148,16 +157,16 @@ class _Comparison:
         return f"the group of ranks {list(self.ranks)}" if few else f"a group of {len(self.ranks)} ranks"
 
 
-def _let_all_read(store, key: str, count: int) -> None:
-    """Waits a little: the process that serves the store must not end before the others know why they have to."""
+def _let_all_read(store: Any, key: str, count: int) -> None:
+    """Waits until the others have read why they fail: the process that serves the store must not end before."""
     read, deadline = store.add(key, 1), time.monotonic() + GOODBYE_S
     while read < count and time.monotonic() < deadline:
         time.sleep(0.05)
         read = store.add(key, 0)
 
 
-def collective_sequences(snodes) -> dict[str, list[str]]:
-    """What is done on each group, in this order of Inductor's kernels: operator, sizes and element type."""
+def collective_sequences(snodes: Iterable[Any]) -> dict[str, list[str]]:
+    """The collectives on each group in this order of Inductor's kernels: operator, sizes and element type."""
     from torch._inductor import ir
 
     sequences: dict[str, list[str]] = {}
@@ -178,8 +187,8 @@ def collective_sequences(snodes) -> dict[str, list[str]]:
     return sequences
 
 
-def _group_argument(kernel, target) -> str | None:
-    """The name of a kernel's group; None where it is no constant."""
+def _group_argument(kernel: Any, target: Any) -> str | None:
+    """The name of a kernel's group. None if it is not a constant."""
     names = [a.name for a in target._schema.arguments if not a.kwarg_only]
     kwargs = dict(kernel.kwargs)
     try:

@@ -1,33 +1,35 @@
 """What the nodes of an FX graph read, write and alias, and which orders of them are legal.
 
-`Aliases` tells which values may share memory. `edges` lists the pairs of nodes that every legal order keeps. Both read the
-operators' schemas and never look at the storages of fake tensors, which the importer reads. So a schedule is checked
-against a reading that shares nothing with the one that it was made from, except the table of operators (`operators.Spec`).
+`Aliases` tells which values may share memory. `edges` lists the pairs of nodes that every legal order keeps. Both read
+the operators' schemas and never look at the storages of fake tensors, which the importer reads. So a schedule is
+checked against a reading that shares nothing with the one that it was made from, except the table of operators
+(`operators.Spec`).
 """
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 import torch.fx as fx
 
-from .operators import UNMARKED_ALIASES, Spec, argument, nodes_in, spec_of, storage_of, subgraphs
+from .operators import UNMARKED_ALIASES, Spec, argument, argument_at, nodes_in, spec_of, storage_of, subgraphs
 
-# Operators whose result is a view of their first argument, without the schema saying so.
+# Operators whose result is a view of their first argument although the schema does not say so.
 UNMARKED_VIEWS = {
     "_c10d_functional::wait_tensor",
     "aten::_unsafe_view",
     "_c10d_functional::irecv",
     "_c10d_functional::isend",
 }
-# Per target: (argument, one for one) of the arguments that results may share memory with, by position or name.
-_signatures: dict = {}
+# Indexed by target: the arguments that its results may share memory with, by position or name.
+_signatures: dict[Any, list[int | str]] = {}
 
 
-def _signature(target) -> list:
-    """The arguments of an operator that its results may be views of."""
+def _signature(target: Any) -> list[int | str]:
+    """The arguments of an operator that its results may be views of, by position or name."""
     known = _signatures.get(target)
     if known is None:
         schema = target._schema
@@ -40,25 +42,22 @@ def _signature(target) -> list:
         for i, a in enumerate(schema.arguments):
             if a.alias_info is None:
                 continue
-            own = a.alias_info.before_set  # of a list's elements, PyTorch does not say which: the set is empty
+            own = a.alias_info.before_set  # It is empty for a list: PyTorch does not tell its elements apart.
             if any(not own or not other or own & other for other in returned):
                 known.append(a.name if a.kwarg_only else i)
         _signatures[target] = known
     return known
 
 
-def _argument(node: fx.Node, where):
-    if isinstance(where, str):
-        return node.kwargs.get(where)
-    return node.args[where] if where < len(node.args) else None
-
-
 def may_alias(node: fx.Node) -> list:
-    """The arguments that the results of a node may share memory with. What is no operator (the functions that Inductor's
-    patterns put in, to be lowered later) may return any of its operands."""
+    """The arguments that the results of a node may share memory with.
+
+    A call of a Python function may return any of its operands. Inductor's patterns insert such functions, to be lowered
+    later.
+    """
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
-        return [a for where in _signature(target) if (a := _argument(node, where)) is not None]
+        return [a for where in _signature(target) if (a := argument_at(node, where)) is not None]
     if isinstance(target, torch._ops.HigherOrderOperator) and _has_views(node):
         return [list(node.all_input_nodes)]
     return [list(node.all_input_nodes)] if is_function(node) else []
@@ -74,20 +73,23 @@ def is_function(node: fx.Node) -> bool:
 
 
 def _has_views(node: fx.Node) -> bool:
-    """Whether the subgraph of control_deps, which stands for one call, gives back memory of its operands. Other
-    higher-order operators may not."""
+    """Whether the subgraph of control_deps returns memory of its operands. That subgraph stands for one call.
+
+    Other higher-order operators may not return memory of their operands.
+    """
     return node.target.name() == "control_deps" and any(
         isinstance(n.target, torch._ops.OpOverload) and _signature(n.target) for g in subgraphs(node) for n in g.nodes
     )
 
 
 class Aliases:
-    """A number for each tensor that a graph's nodes give, equal for those that may share memory. Near-linear."""
+    """A number for each tensor of a graph, equal for tensors that may share memory. Near-linear."""
 
     def __init__(self, graph: fx.Graph):
         self._parent: list[int] = []
         self._values: dict[fx.Node, object] = {}
-        inputs: dict[int, int] = {}  # storages of what comes in: two arguments may be views of one tensor
+        # Indexed by storage of an input. Two arguments may be views of one tensor.
+        inputs: dict[int, int] = {}
         for node in graph.nodes:
             if node.op == "output":
                 continue
@@ -108,16 +110,16 @@ class Aliases:
         """The numbers of all tensors of a node's value."""
         return {self._find(i) for i in _leaves(self._values.get(node))}
 
-    def pairs(self, node: fx.Node, val) -> list[tuple[int, torch.Tensor]]:
-        """The numbers of a node's tensors, each with its fake value `val`."""
+    def pairs(self, node: fx.Node, val: Any) -> list[tuple[int, torch.Tensor]]:
+        """The numbers of a node's tensors, each with its tensor in the fake value `val`."""
         tensors = [v for v in torch.utils._pytree.tree_leaves(val) if isinstance(v, torch.Tensor)]
         return [(self._find(i), v) for i, v in zip(_leaves(self._values.get(node)), tensors)]
 
-    def of_all(self, argument) -> set[int]:
+    def of_all(self, argument: Any) -> set[int]:
         """The numbers of all tensors in a (nested) argument."""
         return {i for n in nodes_in(argument) for i in self.of(n)}
 
-    def _fresh(self, val):
+    def _fresh(self, val: Any) -> Any:
         if isinstance(val, torch.Tensor):
             self._parent.append(len(self._parent))
             return len(self._parent) - 1
@@ -127,7 +129,7 @@ class Aliases:
             return {k: self._fresh(v) for k, v in val.items()}
         return None
 
-    def _element(self, node: fx.Node):
+    def _element(self, node: fx.Node) -> Any:
         source: Any = self._values.get(node.args[0])
         index = node.args[1]
         try:
@@ -135,8 +137,8 @@ class Aliases:
         except (TypeError, IndexError, KeyError):
             return source
 
-    def _share(self, value, argument) -> None:
-        """One for one where both are lists of one length, as of coalesced operators; else all with all."""
+    def _share(self, value: Any, argument: Any) -> None:
+        """Two lists of one length share one for one, as those of coalesced operators. Otherwise all share with all."""
         results = list(_leaves(value))
         sources = [list(_leaves(self._values.get(n))) for n in nodes_in(argument)]
         if isinstance(argument, (list, tuple)) and len(results) == len(sources) and all(len(s) == 1 for s in sources):
@@ -157,7 +159,7 @@ class Aliases:
         self._parent[self._find(a)] = self._find(b)
 
 
-def _leaves(value):
+def _leaves(value: Any) -> Iterator[int]:
     if isinstance(value, int):
         yield value
     elif isinstance(value, (list, dict)):
@@ -166,12 +168,13 @@ def _leaves(value):
 
 
 class _Access:
-    """Of one piece of memory, in program order: the last write, and the reads since."""
+    """The accesses of one piece of memory, in program order: the last write, and the reads since then."""
 
     __slots__ = ("write", "reads")
 
-    def __init__(self):
-        self.write, self.reads = None, []
+    def __init__(self) -> None:
+        self.write: fx.Node | None = None
+        self.reads: list[fx.Node] = []
 
 
 class _Edges:
@@ -182,25 +185,28 @@ class _Edges:
         self.aliases = Aliases(graph)
         self.written = written_memory(graph, self.aliases)
         self.accesses: dict[int, _Access] = {}
-        self.flying: dict[fx.Node, tuple[set, set]] = {}  # of a start: what it reads and writes until its wait
-        self.last_ordered = self.last_barrier = None
-        self.communication: list[fx.Node] = []  # starts and waits since the last barrier
+        # Indexed by start: the memory that it reads and writes until its wait.
+        self.in_flight: dict[fx.Node, tuple[set[int], set[int]]] = {}
+        self.last_ordered: fx.Node | None = None
+        self.last_barrier: fx.Node | None = None
+        # Starts and waits since the last barrier.
+        self.communication: list[fx.Node] = []
 
     def visit(self, node: fx.Node) -> None:
         spec = spec_of(node)
         reads = {i for n in node.all_input_nodes for i in self.aliases.of(n)}
         writes = writes_of(node, spec, self.aliases)
         if spec.start is not None:
-            self.flying[node] = (reads, writes)
+            self.in_flight[node] = (reads, writes)
         elif spec.is_wait:
             start = start_of(node)
-            started = self.flying.get(start)
+            started = self.in_flight.get(start)
             if started:
-                # Of a list, each wait completes its own element.
+                # Each wait for a list completes its own element.
                 writes = started[1] & self.aliases.of(node)
                 reads = started[0] - started[1]
                 self.pairs.append((start, node))
-            else:  # of what an opaque operator started: until here it may have been written
+            else:  # An opaque operator started it, and may have written it until here.
                 writes = set(reads)
         for memory in reads - writes:
             self._read(node, memory)
@@ -239,7 +245,7 @@ class _Edges:
 
 
 def edges(graph: fx.Graph) -> list[tuple[fx.Node, fx.Node]]:
-    """Pairs (earlier, later) that every legal order keeps, beyond those of the arguments. O(nodes + edges)."""
+    """Pairs (earlier, later) that every legal order keeps, besides those of the arguments. O(nodes + edges)."""
     found = _Edges(graph)
     for node in graph.nodes:
         if node.op == "output":
@@ -251,7 +257,7 @@ def edges(graph: fx.Graph) -> list[tuple[fx.Node, fx.Node]]:
 
 
 def start_of(wait: fx.Node) -> fx.Node | None:
-    """The call whose result a wait takes, or an element of it."""
+    """The call whose result, or an element of whose result, a wait takes."""
     node = wait.args[0]
     while isinstance(node, fx.Node) and node.target is operator.getitem:
         node = node.args[0]
@@ -260,17 +266,9 @@ def start_of(wait: fx.Node) -> fx.Node | None:
 
 def writes_of(node: fx.Node, spec: Spec, aliases: Aliases) -> set[int]:
     """The memory that a node writes."""
-    writes: set = set()
+    writes: set[int] = set()
     for where in spec.mutated:
-        writes |= aliases.of_all(
-            list(node.all_input_nodes)
-            if where == "all"
-            else node.kwargs.get(where)
-            if isinstance(where, str)
-            else node.args[where]
-            if where < len(node.args)
-            else None
-        )
+        writes |= aliases.of_all(list(node.all_input_nodes) if where == "all" else argument_at(node, where))
     if spec.start is not None and spec.start.in_place:
         writes |= aliases.of_all(node.args[0])
     if spec.start is not None and spec.start.out:
@@ -279,8 +277,8 @@ def writes_of(node: fx.Node, spec: Spec, aliases: Aliases) -> set[int]:
 
 
 def written_memory(graph: fx.Graph, aliases: Aliases) -> set[int]:
-    """The memory that some node writes: reads of all other need no record."""
-    written: set = set()
+    """The memory that some node writes. Reads of all other memory need no record."""
+    written: set[int] = set()
     for node in graph.nodes:
         if node.op != "call_function" or node.target is operator.getitem:
             continue

@@ -10,7 +10,8 @@ import contextvars
 import copy
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import sympy
 import torch
@@ -22,8 +23,14 @@ from torch.fx.node import _side_effectful_functions
 
 @dataclasses.dataclass(frozen=True)
 class Collective:
-    """`kind` is the mnemonic of the dialect. `coalesced`: the first argument and the result are lists. `in_place`:
-    the result is the input. `out`: the argument that names the destination."""
+    """How one operator communicates.
+
+    Args:
+        kind: the mnemonic of the dialect.
+        coalesced: the first argument and the result are lists.
+        in_place: the result is the input.
+        out: the argument `out` is the destination.
+    """
 
     kind: str
     coalesced: bool = False
@@ -51,23 +58,24 @@ STARTS = {
     "symm_mem::_low_contention_reduce_scatter": Collective("reduce_scatter"),
 }
 WAIT = "_c10d_functional::wait_tensor"
-# Starts and waits in one: two operations with one location.
+# Starts and waits in one call. It becomes two operations with one location.
 SHARD_DIM_ALL_TO_ALL = "_dtensor::shard_dim_alltoall"
-# Communicate and have no wait; they hold the compute stream as well as the link.
+# Operators of these namespaces that take a group and are not starts communicate without a wait. They hold the compute
+# stream as well as the link.
 HYBRID_NAMESPACES = ("symm_mem", "c10d", "_c10d_functional", "_c10d_functional_autograd", "_dtensor")
 
 REDUCTIONS = {"sum": "sum", "avg": "avg", "product": "product", "min": "min", "max": "max"}
 
-# Operators whose schema does not say which arguments they write.
+# Indexed by operator: the arguments that it writes although its schema does not say so.
 UNMARKED_MUTATIONS = {
     "inductor::resize_storage_bytes_": (0,),
     "fsdp::all_gather_copy_in": (1,),
     "_c10d_functional::batch_p2p_ops": (3,),
 }
-# Operators whose results are their arguments of that number, without the schema saying so.
+# Indexed by operator: the argument that its results alias although its schema does not say so.
 UNMARKED_ALIASES = {"fsdp::all_gather_copy_in": 1, "_c10d_functional::batch_p2p_ops": 3}
-# Higher-order operators that are functions of their operands, but for what is inside of their subgraphs. All others keep
-# their order: those that print, call out, draw random numbers, write, or that nobody here has heard of.
+# Higher-order operators without effects besides those of their subgraphs. All others keep their order: they print, call
+# out, draw random numbers, write, or are unknown here.
 PURE_HIGHER_ORDER = {
     "associative_scan",
     "auto_functionalized",
@@ -98,21 +106,23 @@ PURE_HIGHER_ORDER = {
     "control_deps",
     "with_effects",
 }
-# Higher-order operators that write their tensor operands; of all others, the subgraph says it.
+# Higher-order operators that write their tensor operands. The writes of all others are in their subgraphs.
 MUTATING_HIGHER_ORDER = {"triton_kernel_wrapper_mutation", "run_with_rng_state_inplace"}
 
 
 class Spec:
-    """What a call target means, worked out once per target."""
+    """What the target of a call means. It is worked out once per target."""
 
     __slots__ = ("name", "packet", "op", "start", "is_wait", "mutated", "ordered", "hybrid", "arguments", "same_as")
 
-    def __init__(self, target):
+    def __init__(self, target: Any):
         self.start: Collective | None = None
         self.is_wait = self.ordered = self.hybrid = False
         self.mutated: tuple = ()
         self.arguments: dict[str, int] = {}
-        self.packet, self.same_as = target, None
+        self.packet = target
+        # The argument that the results alias although the schema does not say so.
+        self.same_as: int | None = None
         if isinstance(target, torch._ops.OpOverload):
             self._from_overload(target)
             return
@@ -125,12 +135,12 @@ class Spec:
 
     @property
     def collective(self) -> Collective:
-        """The collective that a start starts."""
+        """The collective that this operator starts. Only for starts."""
         assert self.start is not None, f"{self.name} is not a collective"
         return self.start
 
     def with_inner(self, inner: Iterable[Spec]) -> Spec:
-        """This, for a call that has other calls inside: what they do shows."""
+        """This spec for a call that holds other calls: their effects are effects of the call."""
         spec = copy.copy(self)
         for s in inner:
             if s.mutated:
@@ -140,15 +150,17 @@ class Spec:
         return spec
 
     def opaque(self) -> Spec:
-        """This, for a call that is imported as an operation of which nothing is known but its operands: it keeps its
-        place among communication."""
+        """This spec for a call that is imported as an opaque operation, of which only the operands are known.
+
+        The call keeps its place among communication.
+        """
         spec = copy.copy(self)
         spec.hybrid, spec.start, spec.is_wait = True, None, False
         if self.is_wait or self.start is not None and self.start.in_place:
             spec.mutated, spec.same_as = (0,), 0
         return spec
 
-    def _from_overload(self, target):
+    def _from_overload(self, target: Any) -> None:
         schema = target._schema
         self.packet = target.overloadpacket
         self.name = str(target)
@@ -170,21 +182,23 @@ class Spec:
             and namespace in HYBRID_NAMESPACES
             and ("group_name" in self.arguments or "process_group" in self.arguments)
         )
-        # Random numbers come in the order of the draws; an assertion or a host read is issued where it stood.
+        # Random numbers come in the order of the draws. An assertion or a host read keeps its place. Starts and waits
+        # have effects in PyTorch's sense, but rules of their own here.
         self.ordered = (
             torch.Tag.nondeterministic_seeded in target.tags
             or (not schema.returns and not self.mutated)
             or self.op == "_local_scalar_dense"
             or (not known and not self.mutated and target in _side_effectful_functions)
             or (not known and _get_effect(target) is not None)
-        )  # starts and waits have effects, and rules of their own
+        )
 
 
-_specs: dict = {}
+# Indexed by target.
+_specs: dict[Any, Spec] = {}
 
 
 def spec_of(node: fx.Node) -> Spec:
-    """What a call means: of an operator once per target, of a higher-order one with what is inside of it."""
+    """The meaning of a call. That of a higher-order operator includes its subgraphs."""
     target = node.target
     spec = _spec_of_target(target)
     if isinstance(target, torch._ops.HigherOrderOperator):
@@ -196,7 +210,7 @@ def spec_of(node: fx.Node) -> Spec:
     return spec
 
 
-def _spec_of_target(target) -> Spec:
+def _spec_of_target(target: Any) -> Spec:
     spec = _specs.get(target)
     if spec is None:
         spec = _specs[target] = Spec(target)
@@ -204,7 +218,7 @@ def _spec_of_target(target) -> Spec:
 
 
 def subgraphs(node: fx.Node) -> list[fx.Graph]:
-    """The graphs that a call is given as arguments, by the names that its module holds them under."""
+    """The graphs that a call takes as arguments, which the module holds as attributes."""
     owner, found = node.graph.owning_module, []
     for n in node.all_input_nodes:
         if n.op == "get_attr" and owner is not None:
@@ -216,16 +230,23 @@ def subgraphs(node: fx.Node) -> list[fx.Graph]:
     return found
 
 
-def argument(node, spec: Spec, name: str, default=None):
-    """The argument `name` of a node, wherever it was passed."""
+def argument_at(node: fx.Node, where: int | str) -> Any:
+    """The argument of a node at a position, or with a name."""
+    if isinstance(where, str):
+        return node.kwargs.get(where)
+    return node.args[where] if where < len(node.args) else None
+
+
+def argument(node: fx.Node, spec: Spec, name: str, default: Any = None) -> Any:
+    """The argument `name` of a node, by position or by name."""
     if name in node.kwargs:
         return node.kwargs[name]
     index = spec.arguments.get(name)
     return node.args[index] if index is not None and index < len(node.args) else default
 
 
-def group_of(node, spec: Spec):
-    """(name, ranks, description) of a collective's process group: a name, or a node that holds the group."""
+def group_of(node: fx.Node, spec: Spec) -> tuple[str, list[int], str]:
+    """(name, ranks, description) of a collective's process group, which the node names or takes from another node."""
     from torch.distributed import distributed_c10d as c10d
 
     group = argument(node, spec, "group_name", argument(node, spec, "process_group"))
@@ -236,9 +257,11 @@ def group_of(node, spec: Spec):
     return group.group_name, c10d.get_process_group_ranks(group), group.group_desc
 
 
-def unify_results(node, spec: Spec, canonical: dict[int, int]) -> None:
-    """Notes in `canonical` that the results of a node are arguments of it (`UNMARKED_ALIASES`): one for one where both
-    are lists, otherwise all of them views of the one argument."""
+def unify_results(node: fx.Node, spec: Spec, canonical: dict[int, int]) -> None:
+    """Notes in `canonical` that the results of a node are arguments of it (`UNMARKED_ALIASES`).
+
+    Two lists are matched one for one. Otherwise all results are views of the one argument.
+    """
     arg, val = node.args[spec.same_as], node.meta.get("val")
     sources = [a.meta.get("val") for a in nodes_in(arg)]
     results = list(val) if isinstance(val, (list, tuple)) else [val]
@@ -251,7 +274,7 @@ def unify_results(node, spec: Spec, canonical: dict[int, int]) -> None:
 
 
 def storage_of(val: torch.Tensor) -> int:
-    """Equal for tensors that share memory. A tensor without a storage (sparse, nested) is its own."""
+    """A number that is equal for tensors that share memory. A tensor without a storage (sparse, nested) has its own."""
     try:
         return val.untyped_storage()._cdata
     except (NotImplementedError, RuntimeError):
@@ -259,11 +282,11 @@ def storage_of(val: torch.Tensor) -> int:
 
 
 def bytes_of(val: torch.Tensor) -> int:
-    """The bytes of all elements of a tensor; symbolic sizes count by their hints."""
+    """The bytes of all elements of a tensor. Symbolic sizes count by their hints."""
     return val.dtype.itemsize * math.prod(map(hint, val.shape))
 
 
-def nodes_in(arg) -> list[fx.Node]:
+def nodes_in(arg: Any) -> list[fx.Node]:
     """The nodes in a (nested) argument."""
     if isinstance(arg, fx.Node):
         return [arg]
@@ -272,16 +295,19 @@ def nodes_in(arg) -> list[fx.Node]:
     return []
 
 
-# What an unbacked size without any hint is taken for. PyTorch's own estimators use the same number.
+# The value of an unbacked size without any hint. PyTorch's own estimators use the same number.
 UNBACKED_SIZE = 8192
-# Of symbols for sizes that only the run time knows: guesses that are better than UNBACKED_SIZE.
+# Indexed by symbol of a size that only the run time knows: a better guess than UNBACKED_SIZE.
 _guesses: contextvars.ContextVar[dict | None] = contextvars.ContextVar("guesses", default=None)
 
 
 @contextlib.contextmanager
-def guessed_sizes(exchanges: Iterable[tuple[torch.Tensor, Sequence]]):
-    """In this block, sizes count by what goes in where an exchange (its input, its splits) says no more: the pieces are
-    taken to be equal."""
+def guessed_sizes(exchanges: Iterable[tuple[torch.Tensor, Sequence]]) -> Iterator[None]:
+    """Gives sizes that only the run time knows a guess in this block: the pieces of an exchange are equal.
+
+    Args:
+        exchanges: the input and the splits of each all-to-all.
+    """
     guesses: dict = {}
     token = _guesses.set(guesses)
     try:
@@ -296,8 +322,8 @@ def guessed_sizes(exchanges: Iterable[tuple[torch.Tensor, Sequence]]):
         _guesses.reset(token)
 
 
-def hint(size) -> int:
-    """A size as an integer: itself, or its hint. Adds no guard."""
+def hint(size: Any) -> int:
+    """A size as an integer: the size itself, or its hint. Adds no guard."""
     if type(size) is int:
         return size
     if isinstance(size, torch.SymInt):

@@ -1,8 +1,8 @@
-"""Finds the copies that a bucket makes before its collective, to be imported as what they become: one kernel.
+"""Finds the copies that a bucket makes before its collective. They are imported as one kernel, which they become.
 
-PyTorch's bucketing, and ours, write a pack as casts, views and a `cat`, for a gather followed by a `copy_` into this
-rank's slice. Inductor makes one kernel of them, without memory of its own for what is in between. Taken one by one they
-would cost about twice the time and memory.
+PyTorch's bucketing, and CommSched's, write a pack as casts, views and a `cat`, followed by a `copy_` into this rank's
+slice if the collective is a gather. Inductor makes one kernel of them, without memory for the values in between.
+Imported one by one, they would cost about twice the time and memory.
 """
 
 from __future__ import annotations
@@ -22,14 +22,19 @@ VIEWS = (aten.view.default, aten.reshape.default, aten._unsafe_view.default)
 
 @dataclasses.dataclass
 class Pack:
-    """`sources` are read, the last of `parts` is the node whose result remains."""
+    """The copies of one bucket.
+
+    Args:
+        sources: the nodes that the pack reads.
+        parts: the nodes of the pack. The result of the last one remains.
+    """
 
     sources: list[fx.Node]
     parts: list[fx.Node]
 
 
 def find_packs(graph: fx.Graph) -> dict[fx.Node, Pack]:
-    """The packs of a graph by the last of their nodes."""
+    """The packs of a graph. Indexed by the last node of each pack."""
     packs = {}
     for cat in graph.find_nodes(op="call_function", target=aten.cat.default):
         last = _end(cat)
@@ -40,7 +45,7 @@ def find_packs(graph: fx.Graph) -> dict[fx.Node, Pack]:
             pack.sources.append(_source(piece, pack.parts))
         pack.parts += [cat] if last is cat else [cat, last]
         packs[last] = pack
-    if packs:  # what is overwritten must be read where the parts stand, not where the pack does
+    if packs:  # A part that reads overwritten memory must read it at its own place, not at that of the pack.
         aliases = Aliases(graph)
         written = written_memory(graph, aliases)
         packs = {last: p for last, p in packs.items() if not aliases.of_all(p.sources) & written}
@@ -52,8 +57,10 @@ def _only_reader(node: fx.Node) -> fx.Node | None:
 
 
 def _end(cat: fx.Node) -> fx.Node | None:
-    """The last node of the pack that `cat` belongs to: itself, or the copy into a slice; None where it feeds no
-    collective."""
+    """The last node of the pack that `cat` belongs to: `cat` itself, or the copy into a slice.
+
+    None if the node feeds no collective.
+    """
     if not all(isinstance(n, fx.Node) for n in cat.args[0]):
         return None
     reader = _only_reader(cat)
@@ -71,7 +78,10 @@ def _is_start(node: fx.Node) -> bool:
 
 
 def _source(piece: fx.Node, parts: list[fx.Node]) -> fx.Node:
-    """What a piece is made of, before a view and a cast that only the pack reads; those join `parts`."""
+    """The value that a piece is made of: what its view and its cast read, if only the pack reads them.
+
+    That view and that cast join `parts`.
+    """
     node, chain = piece, []
     while len(node.users) == 1 and node.op == "call_function" and node.args and isinstance(node.args[0], fx.Node):
         if node.target in CASTS and node.args[0].meta["val"].device == node.meta["val"].device:
@@ -81,7 +91,7 @@ def _source(piece: fx.Node, parts: list[fx.Node]) -> fx.Node:
         else:
             break
         node = node.args[0]
-    while chain and chain[-1].target in VIEWS:  # views on their own are free already, and may be read elsewhere
+    while chain and chain[-1].target in VIEWS:  # A view alone is free already, and may have other readers.
         node = chain.pop()
     parts += reversed(chain)
     return node

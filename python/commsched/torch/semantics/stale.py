@@ -1,14 +1,15 @@
 """Finds and recomputes the fake values that contradict their operators.
 
-A pass that rewrites a pattern may leave the fake tensors behind it as they were. The importer reads aliases off the storages
-of fake tensors, so `refresh` brings them up to date first. `stale_nodes` finds them by comparing the storages with what the
-operators' schemas say.
+A pass that rewrites a pattern may leave the fake tensors behind it as they were. The importer reads aliases off the
+storages of fake tensors, so `refresh` brings them up to date first. `stale_nodes` finds them by comparing the storages
+with the operators' schemas.
 """
 
 from __future__ import annotations
 
 import contextlib
 import operator
+from typing import Any
 
 import torch
 import torch.fx as fx
@@ -17,7 +18,7 @@ from .effects import may_alias
 from .operators import Spec, nodes_in, spec_of, storage_of
 
 
-def _storages(val) -> list[int]:
+def _storages(val: Any) -> list[int]:
     if isinstance(val, torch.Tensor):
         return [storage_of(val)]
     if isinstance(val, dict):
@@ -26,8 +27,11 @@ def _storages(val) -> list[int]:
 
 
 def stale_nodes(graph: fx.Graph) -> list[fx.Node]:
-    """Calls without a fake value though they are read, or whose fake tensors' storages contradict the operator: a view
-    that has memory of its own, or a new tensor in memory that was there before. O(nodes)."""
+    """Calls whose fake values cannot be trusted. O(nodes).
+
+    Either a call that is read has no fake value, or the storages of its fake tensors contradict the operator: a view
+    has memory of its own, or a new tensor lies in memory that was there before.
+    """
     stale: list[fx.Node] = []
     seen: set[int] = set()
     for node in graph.nodes:
@@ -43,9 +47,9 @@ def stale_nodes(graph: fx.Graph) -> list[fx.Node]:
     return stale
 
 
-def _contradicts(node: fx.Node, spec: Spec, val, seen: set[int]) -> bool:
+def _contradicts(node: fx.Node, spec: Spec, val: Any, seen: set[int]) -> bool:
     if spec.start is not None or spec.is_wait or spec.same_as is not None or spec.hybrid:
-        return False  # their fake results are new tensors, whatever they are
+        return False  # PyTorch gives them new fake tensors, whatever the operator does.
     storages = _storages(val)
     arguments = may_alias(node)
     if not arguments:
@@ -56,8 +60,8 @@ def _contradicts(node: fx.Node, spec: Spec, val, seen: set[int]) -> bool:
     return not _may_copy(node.target) or not any(s in sources for s in storages) and _is_view_here(node)
 
 
-def _may_copy(target) -> bool:
-    """Operators that give a view when they can, and a copy when they cannot: reshape, contiguous, to."""
+def _may_copy(target: Any) -> bool:
+    """Whether an operator gives a view if it can, and a copy if it cannot, such as reshape, contiguous and to."""
     return torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), "CompositeImplicitAutograd")
 
 
@@ -70,8 +74,10 @@ def _is_view_here(node: fx.Node) -> bool:
 
 
 def refresh(graph: fx.Graph) -> int:
-    """Computes the fake values that are missing or contradict their operators, and all that follows from them; returns
-    how many changed. A graph without any is only read."""
+    """Computes the fake values that are missing or contradict their operators, and all values that follow from them.
+
+    Returns how many values changed. A graph without stale values is only read.
+    """
     stale = stale_nodes(graph)
     if not stale:
         return 0
