@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# clang-format and clang-tidy over the source files that changed.
+# clang-format and clang-tidy over the C++ files that changed; ruff, mypy and import-linter over the Python files.
 #
 #   scripts/check-style.sh [--all] [--fix] [BASE]
 #
@@ -24,6 +24,45 @@ if [ -z "$base" ]; then
   main=$(git rev-parse --verify -q origin/main || git rev-parse --verify -q main || git rev-parse HEAD)
   base=$(git merge-base HEAD "$main")
   [ "$base" != "$(git rev-parse HEAD)" ] || base=$(git rev-parse --verify -q HEAD~1 || git rev-parse HEAD)
+fi
+
+# A Python tool of build/venv, or of the path.
+python_tool() { [ -x "build/venv/bin/$1" ] && echo "build/venv/bin/$1" || command -v "$1"; }
+
+# The package, its tests and the benchmarks are checked whenever a Python file changed: it takes seconds, and types and
+# imports cross files.
+check_python() {
+  local files tool ruff mypy imports
+  for tool in ruff mypy lint-imports; do
+    python_tool "$tool" >/dev/null || {
+      echo "style: Python left out, $tool is not installed (scripts/setup.sh installs it into build/venv)"
+      return 0
+    }
+  done
+  ruff=$(python_tool ruff) mypy=$(python_tool mypy) imports=$(python_tool lint-imports)
+  mapfile -t files < <(git ls-files 'python/*.py' 'python/*.pyi' 'test/python/*.py' 'benchmarks/*.py')
+  if [ "$fix" = yes ]; then
+    "$ruff" check --quiet --fix-only --config python/pyproject.toml "${files[@]}"
+    "$ruff" format --quiet --config python/pyproject.toml "${files[@]}"
+  fi
+  "$ruff" format --quiet --diff --config python/pyproject.toml "${files[@]}" || {
+    echo "style: ruff would change these lines; scripts/check-style.sh --fix does"
+    return 1
+  }
+  "$ruff" check --quiet --config python/pyproject.toml "${files[@]}"
+  "$mypy" --no-error-summary --config-file python/pyproject.toml --cache-dir build/mypy
+  PYTHONPATH=python "$imports" --no-cache --config python/pyproject.toml >build/lint-imports.log || {
+    cat build/lint-imports.log
+    return 1
+  }
+  echo "style: ruff, mypy and import-linter have nothing to say about ${#files[@]} Python files"
+}
+
+mkdir -p build
+if [ "$all" = yes ] || [ "$fix" = yes ] || [ -n "$(git diff --name-only "$base" -- '*.py' '*.pyi' python/pyproject.toml)" ]; then
+  check_python
+else
+  echo "style: no Python file changed since $(git rev-parse --short "$base")"
 fi
 
 sources=('*.cpp' '*.h' '*.c')
