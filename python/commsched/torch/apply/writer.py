@@ -1,0 +1,82 @@
+"""Inserts nodes into an FX graph, with their fake values.
+
+PyTorch traces its functions with fake tensors. Here the fake values are made from sizes, strides and storages, which
+takes some microseconds each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.fx as fx
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._mode_utils import no_dispatch
+
+from .plan import PlanError
+
+aten = torch.ops.aten
+# The metadata that a new node inherits from the first collective of its bucket.
+INHERITED = ("nn_module_stack", "fwd_nn_module_stack", "stack_trace", "custom", "seq_nr", "partitioner_tag")
+
+
+class Writer:
+    """Inserts nodes with their fake values before a node of the graph."""
+
+    def __init__(self, graph: fx.Graph, before: fx.Node, like: fx.Node):
+        val = like.meta["val"]
+        if not isinstance(val, FakeTensor):
+            raise PlanError(f"{like.name} has no fake tensor")
+        self.graph, self.before = graph, before
+        self.mode, self.device = val.fake_mode, val.device
+        self.meta = {k: like.meta[k] for k in INHERITED if k in like.meta}
+        self.made: list[fx.Node] = []
+
+    def fresh(self, shape: Sequence[int], dtype: torch.dtype) -> FakeTensor:
+        """A new contiguous tensor."""
+        with no_dispatch():
+            return FakeTensor(self.mode, torch.empty(shape, dtype=dtype, device="meta"), self.device)
+
+    def on(self, base: torch.Tensor, offset: int, shape: Sequence[int], stride: Sequence[int]) -> FakeTensor:
+        """A view of `base`'s storage."""
+        with no_dispatch():
+            view = torch.empty(0, dtype=base.dtype, device="meta")
+            view.set_(base.untyped_storage(), offset, tuple(shape), tuple(stride))
+            return FakeTensor(self.mode, view, self.device)
+
+    def call(self, into: list[fx.Node], target: Any, args: tuple, val: Any, kwargs: dict | None = None) -> fx.Node:
+        """Inserts a call and adds it to `into`."""
+        with self.graph.inserting_before(self.before):
+            node = self.graph.call_function(target, args, kwargs or {})
+        node.meta.update(self.meta)
+        node.meta["val"] = val
+        into.append(node)
+        self.made.append(node)
+        return node
+
+    def reshaped(self, into: list[fx.Node], node: fx.Node, shape: tuple[int, ...]) -> fx.Node:
+        """`node` in another shape. It is copied first if it is not contiguous."""
+        val = node.meta["val"]
+        if not val.is_contiguous():
+            val = self.fresh(val.shape, val.dtype)
+            node = self.call(into, aten.clone.default, (node,), val, {"memory_format": torch.contiguous_format})
+        if tuple(val.shape) == shape:
+            return node
+        view = self.on(val, val.storage_offset(), shape, _contiguous(shape))
+        return self.call(into, aten.view.default, (node, list(shape)), view)
+
+    def permuted(self, into: list[fx.Node], node: fx.Node, order: list[int]) -> fx.Node:
+        """`node` with its dimensions in another order."""
+        val = node.meta["val"]
+        view = self.on(val, val.storage_offset(), [val.shape[i] for i in order], [val.stride(i) for i in order])
+        return self.call(into, aten.permute.default, (node, order), view)
+
+
+def _contiguous(shape: Sequence[int]) -> list[int]:
+    """The strides of a contiguous tensor."""
+    strides, step = [], 1
+    for d in reversed(shape):
+        strides.append(step)
+        step *= max(1, d)
+    return strides[::-1]
