@@ -13,8 +13,8 @@
 #include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/MoveEvaluator.h"
-#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
+#include "Model/OrderVerifier.h"
 #include "RandomProblem.h"
 #include "benchmark/benchmark.h"
 #include <map>
@@ -82,7 +82,7 @@ void verify(benchmark::State &state) {
   Order order = identityOrder(problem);
   Bytes peak = peakOf(problem, order);
   for (auto _ : state)
-    benchmark::DoNotOptimize(verifySchedule(problem, order, {peak, CollectiveOrder::Program}).empty());
+    benchmark::DoNotOptimize(verifyOrder(problem, order, {peak, CollectiveOrder::Program}).empty());
 }
 BENCHMARK(verify)->Apply(sizes);
 

@@ -47,7 +47,7 @@ void solve(benchmark::State &state) {
   Problem problem = problemOf(state.range(0));
   ScheduleOptions options;
   options.effort = state.range(1);
-  ScheduleResult result;
+  Schedule result;
   for (auto _ : state)
     result = schedule(problem, options);
   state.counters["nodes"] = problem.size();

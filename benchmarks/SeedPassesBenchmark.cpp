@@ -44,7 +44,7 @@ void sizes(benchmark::internal::Benchmark *benchmark) {
 }
 
 /// Reports what the run was about next to its time.
-void note(benchmark::State &state, const Problem &problem, const ReorderResult &result) {
+void note(benchmark::State &state, const Problem &problem, const Schedule &result) {
   state.counters["nodes"] = problem.size();
   state.counters["collectives"] =
       static_cast<double>(llvm::count_if(problem.nodes, [](const Node &node) { return node.kind == NodeKind::Start; }));
@@ -57,7 +57,7 @@ void note(benchmark::State &state, const Problem &problem, const ReorderResult &
 void listScheduler(benchmark::State &state, const OverlapListOptions &options) {
   const Problem &problem = layered(state.range(0));
   Order order = identityOrder(problem);
-  ReorderResult result;
+  Schedule result;
   for (auto _ : state)
     benchmark::DoNotOptimize(result = scheduleForOverlap(problem, order, options));
   note(state, problem, result);
@@ -75,7 +75,7 @@ void reorderPreservingPeak(benchmark::State &state, bool estimates, int64_t budg
   ReorderPreservingPeakOptions options;
   options.useEstimates = estimates;
   options.peakBudgetPpm = budgetPpm;
-  ReorderResult result;
+  Schedule result;
   for (auto _ : state)
     benchmark::DoNotOptimize(result = reorderPreservingPeakMemory(problem, order, options));
   note(state, problem, result);
@@ -99,7 +99,7 @@ void sinkWaitsGuarded(benchmark::State &state) {
   Order order = scheduleForOverlap(problem, identityOrder(problem), kReorderComputeForOverlap).order;
   SinkWaitsPreservingPeakOptions options;
   options.useEstimates = true;
-  ReorderResult result;
+  Schedule result;
   for (auto _ : state)
     benchmark::DoNotOptimize(result = sinkWaitsPreservingPeakMemory(problem, order, options));
   note(state, problem, result);
@@ -115,11 +115,12 @@ void orderFsdpGroups(benchmark::State &state) {
       for (NodeId pred : problem.preds[id])
         roles[pred] = problem.nodes[id].collective == CollectiveKind::AllGather ? FsdpRole::CopyIn : FsdpRole::ChunkCat;
   Order order = scheduleForOverlap(problem, identityOrder(problem), kRaiseStarts).order;
-  FsdpOrder result;
+  Schedule result;
+  std::vector<FsdpGroups> groups;
   for (auto _ : state)
-    benchmark::DoNotOptimize(result = orderFsdp(problem, order, roles));
-  note(state, problem, result.reorder);
-  state.counters["groups"] = static_cast<double>(result.groups.size());
+    benchmark::DoNotOptimize(result = orderFsdp(problem, order, roles, groups));
+  note(state, problem, result);
+  state.counters["groups"] = static_cast<double>(groups.size());
 }
 BENCHMARK(orderFsdpGroups)->Apply(sizes);
 
@@ -143,7 +144,7 @@ void sinkWaitsPreservingPeak(benchmark::State &state, bool estimates, bool swap,
   SinkWaitsPreservingPeakOptions options;
   options.useEstimates = estimates;
   options.swapWithCollectives = swap;
-  ReorderResult result;
+  Schedule result;
   for (auto _ : state)
     benchmark::DoNotOptimize(result = sinkWaitsPreservingPeakMemory(problem, order, options));
   note(state, problem, result);

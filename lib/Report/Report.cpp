@@ -12,6 +12,7 @@
 
 #include "CommSched/Report/Report.h"
 #include "CommSched/Analysis/Casts.h"
+#include "CommSched/Report/Explanations.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "CommSched/Scheduling/BufferPlan/BufferPlan.h"
 #include "CommSched/Scheduling/Model/Memory.h"
@@ -36,54 +37,24 @@ static std::string nameValue(Value value) {
   return op->getName().getStringRef().str() + " (" + nameOperation(op) + ")";
 }
 
-std::string commsched::describeReason(const StartReason &reason, StringRef blocker, Bytes limit) {
-  switch (reason.factor) {
-  case LimitingFactor::AlreadyHidden:
-    return "already hidden";
-  case LimitingFactor::DataDependence:
-    return ("data dependence on " + blocker).str();
-  case LimitingFactor::PeakMemory:
-    return "peak memory: would reach " + formatBytes(reason.reached) + ", limit " + formatBytes(limit);
-  case LimitingFactor::LaneBusy:
-    return ("its lane is busy with " + blocker).str();
-  case LimitingFactor::StartsAtOnce:
-    return "starts at once; nothing to compute until it is needed";
-  default:
-    return "order alone: no constraint prevents an earlier start";
-  }
-}
-
 //===-----------------------------------------------------------------------------------------===//
 // Measuring
 //===-----------------------------------------------------------------------------------------===//
 
-/// The pack of a bucket, if `start` is one's: what has to be issued earlier if the start is. Otherwise the start.
-static NodeId firstToIssue(const LoadedBlock &block, NodeId start) {
-  for (NodeId pred : block.problem.preds[start])
-    if (isa<FsdpAllGatherCopyInOp, FsdpChunkCatOp>(block.nodes[pred]))
-      return pred;
-  return start;
-}
-
 /// One row per start, with the exposed time of its waits.
-static std::vector<CollectiveRow> makeRows(const LoadedBlock &block, const Order &order, Bytes limit) {
-  const Problem &problem = block.problem;
-  StartReasons reasons(problem, order, block.slowDown);
+static std::vector<CollectiveRow> makeRows(const LoadedBlock &block, Bytes limit) {
   std::vector<CollectiveRow> rows;
-  for (NodeId node = 0; node < problem.size(); ++node) {
-    const Node &start = problem.nodes[node];
-    if (start.kind != NodeKind::Start)
-      continue;
+  for (const StartOutcome &outcome : explain(block, keepOrder(block.problem), limit)) {
+    const Node &start = block.problem.nodes[outcome.start];
+    Operation *op = block.nodes[outcome.start];
     CollectiveRow row;
-    row.locations = describeLocation(block.nodes[node]->getLoc());
+    row.locations = describeLocation(op->getLoc());
     row.kind = start.collective;
-    row.group = ("@" + cast<CollectiveOpInterface>(block.nodes[node]).getGroupAttr().getValue()).str();
+    row.group = ("@" + cast<CollectiveOpInterface>(op).getGroupAttr().getValue()).str();
     row.bytes = start.bytes;
     row.cost = start.cost;
-    row.exposed = reasons.exposedOf(node);
-    StartReason reason = reasons.explain(node, firstToIssue(block, node), limit);
-    std::string blocker = reason.blocker == kNone ? "" : nameOperation(block.nodes[reason.blocker]);
-    row.limitingFactor = describeReason(reason, blocker, limit);
+    row.exposed = outcome.exposedAfter;
+    row.limitingFactor = describe(block, outcome.reason);
     rows.push_back(std::move(row));
   }
   return rows;
@@ -178,7 +149,7 @@ BlockSnapshot commsched::measureBlock(Block &block, const OperationCosts &costs,
     snapshot.anyLimitBoundBy = any.describeWithLimit(problem);
   }
   countChangeable(snapshot, loaded);
-  snapshot.rows = makeRows(loaded, order, options.limit < 0 ? memory.peak : options.limit);
+  snapshot.rows = makeRows(loaded, options.limit < 0 ? memory.peak : options.limit);
   snapshot.collectives = snapshot.rows.size();
   if (options.timeline)
     addTimeline(snapshot, loaded, timeline, memory);

@@ -399,7 +399,7 @@ TEST_F(ProblemLoaderTest, LargestValuesEverywhere) {
   EXPECT_GT(makespanOf(block.problem, order), 0);
   EXPECT_GE(makespanOf(block.problem, order), lowerBound(block.problem).makespan);
   EXPECT_GT(peakOf(block.problem, order), 0);
-  ScheduleResult result = schedule(block.problem);
+  Schedule result = schedule(block.problem);
   EXPECT_EQ(result.defect, "");
   EXPECT_LE(result.makespan, result.inputMakespan);
 }

@@ -10,7 +10,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/Model/AnswerVerifier.h"
+#include "Model/AnswerVerifier.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
 #include "CommSched/Scheduling/Solver/Scheduler.h"
@@ -30,7 +30,7 @@ struct Answer {
   std::vector<Bucket> buckets;
   std::vector<AnswerEvent> events;
   ScheduleRequirements requirements;
-  AnswerClaims claims;
+  ScheduleClaims claims;
 
   std::string verify() const { return verifyAnswer(given, buckets, events, requirements, claims); }
 };
@@ -51,10 +51,10 @@ Answer solved(uint64_t seed) {
   options.effort = 3000;
   options.collectiveOrder = shape.collectiveOrder;
   options.memoryBudgetPpm = random.percent(50) ? 0 : 1000000;
-  ScheduleResult result = schedule(answer.given, options);
+  Schedule result = schedule(answer.given, options);
   EXPECT_EQ(result.defect, "") << "seed " << seed;
   answer.buckets = result.buckets;
-  answer.events = eventsOf(result.expanded, result.buckets, result.order);
+  answer.events = eventsOf(result);
   answer.requirements.peakLimit = result.limit;
   answer.requirements.collectiveOrder = shape.collectiveOrder;
   answer.claims = {makespanOf(result.expanded.problem, result.order), peakOf(result.expanded.problem, result.order)};
@@ -204,7 +204,7 @@ std::string verifyTurned(const Problem &problem, CollectiveOrder mode) {
   events[0].node = 1, events[1].node = 0;
   ScheduleRequirements requirements;
   requirements.collectiveOrder = mode;
-  return verifyAnswer(problem, {}, events, requirements, {10, 0});
+  return verifyAnswer(problem, {}, events, requirements, ScheduleClaims{10, 0});
 }
 
 TEST(AnswerVerifier, OrdersDoNotNeedEdges) {

@@ -15,6 +15,7 @@
 #include "CommSched/Scheduling/Model/Bucketing.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
+#include "Model/OrderVerifier.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
 #include <map>
@@ -332,7 +333,7 @@ TEST(Bounds, EdgesThatSkipWindows) {
     runChain(forward ? window : 0, forward ? chain : chain - window);
     runEverySecond(firstStart + 1);
     runChain(forward ? chain : chain - window, chain);
-    ASSERT_EQ(verifySchedule(problem, order, {}), "");
+    ASSERT_EQ(verifyOrder(problem, order, {}), "");
     ASSERT_EQ(makespanOf(problem, order), optimum);
     EXPECT_EQ(lowerBound(problem).makespan, optimum) << (forward ? "forward" : "backward");
     EXPECT_EQ(jointLowerBound(problem).makespan, optimum) << (forward ? "forward" : "backward");
@@ -505,7 +506,7 @@ TEST(Bounds, EmptyProblems) {
   EXPECT_EQ(peakLowerBound(Problem()), 0);
   EXPECT_EQ(simulate(Problem(), {}).makespan, 0);
   EXPECT_EQ(memoryProfile(Problem(), {}).peakPosition, kNone);
-  EXPECT_EQ(verifySchedule(Problem(), {}, {0, CollectiveOrder::Program}), "");
+  EXPECT_EQ(verifyOrder(Problem(), {}, {0, CollectiveOrder::Program}), "");
   BoundOptions none;
   none.exactNodes = none.window = 0;
   Problem problem = randomProblem(1);

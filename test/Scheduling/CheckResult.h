@@ -11,6 +11,7 @@
 
 #include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "gtest/gtest.h"
@@ -18,20 +19,22 @@
 namespace commsched::test {
 
 /// Checks everything that a result promises, with the models and the verifier.
-inline void checkResult(const Problem &problem, const ScheduleOptions &options, const ScheduleResult &result) {
+inline void checkResult(const Problem &problem, const ScheduleOptions &options, const Schedule &result) {
   ASSERT_EQ(result.defect, "");
   ASSERT_EQ(result.expanded.problem.validate(), "");
   ScheduleRequirements requirements;
   requirements.collectiveOrder = options.collectiveOrder;
   requirements.peakLimit = result.peak;
-  ASSERT_EQ(verifySchedule(result.expanded.problem, result.order, requirements), "");
+  ASSERT_TRUE(result.claims);
+  ASSERT_EQ(result.claims->peak, result.peak);
+  ASSERT_EQ(verify(problem, result, requirements), "");
   ASSERT_EQ(simulate(result.expanded.problem, result.order, options.slowDown).makespan, result.makespan);
   ASSERT_EQ(peakOf(result.expanded.problem, result.order), result.peak);
   ASSERT_EQ(simulate(problem, identityOrder(problem), options.slowDown).makespan, result.inputMakespan);
   ASSERT_EQ(peakOf(problem, identityOrder(problem)), result.inputPeak);
-  ASSERT_EQ(result.withinLimit, result.peak <= result.limit);
+  ASSERT_EQ(result.isWithinLimit(), result.peak <= result.limit);
   if (result.inputPeak <= result.limit) {
-    ASSERT_TRUE(result.withinLimit);
+    ASSERT_TRUE(result.isWithinLimit());
     ASSERT_LE(result.makespan, result.inputMakespan);
   } else {
     ASSERT_LE(result.peak, result.inputPeak);

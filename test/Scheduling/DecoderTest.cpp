@@ -14,6 +14,7 @@
 #include "Solver/Decoder.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
+#include "Model/OrderVerifier.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
 #include <limits>
@@ -57,7 +58,7 @@ void checkDecode(const Problem &problem, const DecodedSchedule &decoded, Bytes l
   Order order = orderOf(decoded, *expanded);
   ScheduleRequirements requirements;
   requirements.peakLimit = limit;
-  ASSERT_EQ(verifySchedule(expanded->problem, order, requirements), "");
+  ASSERT_EQ(verifyOrder(expanded->problem, order, requirements), "");
   ASSERT_EQ(decoded.makespan, makespanOf(expanded->problem, order));
   ASSERT_EQ(decoded.peak, peakOf(expanded->problem, order));
   counts.buckets += static_cast<int64_t>(decoded.buckets.size());

@@ -9,9 +9,9 @@
 #include "CommSched/Scheduling/Model/KeepTogether.h"
 #include "CommSched/Scheduling/Inductor/OverlapListScheduler.h"
 #include "CommSched/Scheduling/Model/Memory.h"
-#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
 #include "CommSched/Scheduling/Solver/Scheduler.h"
+#include "Model/OrderVerifier.h"
 #include "RandomProblem.h"
 #include "llvm/ADT/STLExtras.h"
 #include "gtest/gtest.h"
@@ -57,9 +57,9 @@ TEST(KeepTogether, GathersUnitsInAnyOrder) {
     ASSERT_EQ(problem.validate(), "") << "seed " << seed;
     Random random(seed);
     Order order = randomOrder(problem, random);
-    torn += !verifySchedule(problem, order, {}).empty();
+    torn += !verifyOrder(problem, order, {}).empty();
     for (UnitPlace place : {UnitPlace::First, UnitPlace::Last})
-      ASSERT_EQ(verifySchedule(problem, gatherUnits(problem, order, place), {}), "") << "seed " << seed;
+      ASSERT_EQ(verifyOrder(problem, gatherUnits(problem, order, place), {}), "") << "seed " << seed;
   }
   EXPECT_GE(torn, 300);
 }
@@ -75,10 +75,10 @@ TEST(KeepTogether, VerifierRefusesTornUnits) {
   }
   problem.nodes[0].unit = problem.nodes[1].unit = 0;
   problem.finalize();
-  EXPECT_EQ(verifySchedule(problem, Order{2, 0, 1}, {}), "");
-  EXPECT_EQ(verifySchedule(problem, Order{0, 2, 1}, {}),
+  EXPECT_EQ(verifyOrder(problem, Order{2, 0, 1}, {}), "");
+  EXPECT_EQ(verifyOrder(problem, Order{0, 2, 1}, {}),
             "nodes 0 and 1 of unit 0 stand at positions 0 and 2, not next to each other");
-  EXPECT_NE(verifySchedule(problem, Order{1, 0, 2}, {}), "");
+  EXPECT_NE(verifyOrder(problem, Order{1, 0, 2}, {}), "");
   problem.nodes[1].unit = kNone;
   problem.nodes[2].unit = 0;
   EXPECT_EQ(problem.validate(), "node 2: the nodes of its unit are not consecutive");
@@ -109,11 +109,11 @@ TEST(KeepTogether, SchedulerKeepsUnits) {
       options.bucketing = bucketing;
       options.effort = 3000;
       options.memoryBudgetPpm = seed % 2 == 0 ? 200000 : 0;
-      ScheduleResult result = schedule(problem, options);
+      Schedule result = schedule(problem, options);
       ASSERT_EQ(result.defect, "") << "seed " << seed;
       ScheduleRequirements requirements;
       requirements.peakLimit = result.limit;
-      ASSERT_EQ(verifySchedule(result.expanded.problem, result.order, requirements), "") << "seed " << seed;
+      ASSERT_EQ(verify(problem, result, requirements), "") << "seed " << seed;
       ASSERT_LE(result.makespan, result.inputMakespan) << "seed " << seed;
       ASSERT_EQ(makespanOf(result.expanded.problem, result.order), result.makespan) << "seed " << seed;
       faster += result.makespan < result.inputMakespan;
@@ -130,9 +130,9 @@ TEST(KeepTogether, LowerPeaksKeepUnits) {
     ScheduleOptions options;
     options.effort = 3000;
     options.memoryLimitBytes = peakOf(problem, identityOrder(problem)) * 9 / 10;
-    ScheduleResult result = schedule(problem, options);
+    Schedule result = schedule(problem, options);
     ASSERT_EQ(result.defect, "") << "seed " << seed;
-    ASSERT_EQ(verifySchedule(result.expanded.problem, result.order, {}), "") << "seed " << seed;
+    ASSERT_EQ(verify(problem, result, {}), "") << "seed " << seed;
     ASSERT_LE(result.peak, result.inputPeak) << "seed " << seed;
     lower += result.peak < result.inputPeak;
   }

@@ -14,6 +14,7 @@
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/MemoryTree.h"
 #include "CommSched/Scheduling/Model/MoveEvaluator.h"
+#include "Model/OrderVerifier.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
 #include <algorithm>
@@ -138,7 +139,7 @@ TEST(MoveEvaluator, IsThePlainSweepOfTheMovedOrder) {
       ASSERT_EQ(evaluator.windowPeakIfMoved(first, last, to),
                 *std::max_element(live.begin() + windowFirst, live.begin() + windowLast));
       if (legal)
-        ASSERT_EQ(verifySchedule(problem, next, {}).empty(), verifySchedule(problem, order, {}).empty());
+        ASSERT_EQ(verifyOrder(problem, next, {}).empty(), verifyOrder(problem, order, {}).empty());
       if (legal && random.percent(70)) {
         evaluator.move(first, last, to);
         order = next;
@@ -164,7 +165,7 @@ TEST(MoveEvaluator, EdgesBoundTheMove) {
     for (int32_t at = 0; at < problem.size(); ++at) {
       int32_t low = evaluator.earliest(at, at + 1), high = evaluator.latest(at, at + 1);
       for (int32_t to = 0; to < problem.size(); ++to)
-        ASSERT_EQ(verifySchedule(problem, moved(order, at, at + 1, to), {}).empty(), low <= to && to <= high);
+        ASSERT_EQ(verifyOrder(problem, moved(order, at, at + 1, to), {}).empty(), low <= to && to <= high);
     }
   }
 }

@@ -9,8 +9,8 @@
 #include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/MoveEvaluator.h"
-#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
+#include "Model/OrderVerifier.h"
 #include "gtest/gtest.h"
 
 using namespace commsched;
@@ -73,7 +73,7 @@ TEST_F(ModelsExample, Reordered) {
   EXPECT_EQ(line.exposed, (std::vector<Ns>{0, 0, 0, 8, 0, 0, 28, 0}));
   EXPECT_EQ(line.makespan, 155);
   EXPECT_EQ(memoryProfile(problem, reordered).live, (std::vector<Bytes>{100, 500, 750, 700, 900, 575, 695, 495}));
-  EXPECT_EQ(verifySchedule(problem, reordered, {900, CollectiveOrder::Program}), "");
+  EXPECT_EQ(verifyOrder(problem, reordered, {900, CollectiveOrder::Program}), "");
 }
 
 TEST_F(ModelsExample, IsReachedByMoves) {

@@ -20,13 +20,31 @@ namespace {
 
 using Roles = std::vector<FsdpRole>;
 
+/// An answer of the rule.
+struct FsdpAnswer {
+  Schedule schedule;
+  std::vector<FsdpGroups> groups;
+  /// Launches and waits that could not be kept together or in turn.
+  int32_t dissolved = 0;
+};
+
+FsdpAnswer solve(const Problem &problem, const Order &order, const Roles &roles) {
+  FsdpAnswer answer;
+  answer.schedule = orderFsdp(problem, order, roles, answer.groups);
+  for (const FsdpGroups &groups : answer.groups) {
+    answer.dissolved += !groups.launchTogether + !groups.waitTogether;
+    EXPECT_EQ(groups.together, groups.launchTogether && groups.waitTogether);
+  }
+  return answer;
+}
+
 /// The rule, word for word: sets grown until they stay, and the first unit that is ready, over and over.
 class Oracle {
 public:
   Oracle(const Problem &problem, const Order &order, const Roles &roles)
       : problem(problem), given(order), roles(roles) {}
 
-  FsdpOrder run() {
+  FsdpAnswer run() {
     for (NodeId id : given) {
       if (isStart(id, CollectiveKind::AllGather))
         gather(id);
@@ -159,7 +177,7 @@ private:
         break;
       }
     }
-    result.reorder.order = order;
+    result.schedule.order = order;
     if (static_cast<int32_t>(order.size()) == problem.size())
       return true;
     for (size_t index : onCycles()) {
@@ -218,7 +236,7 @@ private:
   std::vector<int> kinds;
   /// Launch and wait of each group; empty once dissolved.
   std::vector<std::vector<NodeId>> units;
-  FsdpOrder result;
+  FsdpAnswer result;
 };
 
 RandomOptions shapeOf(Random &random) {
@@ -260,7 +278,7 @@ bool isContiguous(const std::vector<NodeId> &group, const std::vector<int32_t> &
 }
 
 /// Neighbours of one kind, both of which hold together, take turns; nobody else has to. Returns how many do.
-int checkTurns(const Problem &problem, const FsdpOrder &order, const std::vector<int32_t> &position, uint64_t seed) {
+int checkTurns(const Problem &problem, const FsdpAnswer &order, const std::vector<int32_t> &position, uint64_t seed) {
   int inTurn = 0;
   int32_t previous[2] = {kNone, kNone};
   for (auto [index, group] : llvm::enumerate(order.groups)) {
@@ -285,7 +303,7 @@ TEST(OrderFsdp, IsTheRuleOnRandomPrograms) {
     Problem problem = randomProblem(seed, shapeOf(random));
     Order order = random.percent(70) ? identityOrder(problem) : randomOrder(problem, random);
     Roles roles = randomRoles(problem, random);
-    FsdpOrder fast = orderFsdp(problem, order, roles), oracle = Oracle(problem, order, roles).run();
+    FsdpAnswer fast = solve(problem, order, roles), oracle = Oracle(problem, order, roles).run();
     ASSERT_EQ(fast.groups.size(), oracle.groups.size()) << "seed " << seed;
     for (auto [a, b] : llvm::zip(fast.groups, oracle.groups)) {
       ASSERT_EQ(a.start, b.start) << "seed " << seed;
@@ -293,12 +311,12 @@ TEST(OrderFsdp, IsTheRuleOnRandomPrograms) {
       ASSERT_EQ(a.wait, b.wait) << "seed " << seed;
       ASSERT_EQ(a.together, b.together) << "seed " << seed;
     }
-    ASSERT_EQ(fast.reorder.order, oracle.reorder.order) << "seed " << seed;
+    ASSERT_EQ(fast.schedule.order, oracle.schedule.order) << "seed " << seed;
     ASSERT_EQ(fast.dissolved, oracle.dissolved) << "seed " << seed;
-    ASSERT_EQ(verifySchedule(problem, fast.reorder.order, {}), "") << "seed " << seed;
+    ASSERT_EQ(verify(problem, fast.schedule, {}), "") << "seed " << seed;
 
     std::vector<int32_t> position(problem.size());
-    for (auto [at, id] : llvm::enumerate(fast.reorder.order))
+    for (auto [at, id] : llvm::enumerate(fast.schedule.order))
       position[id] = static_cast<int32_t>(at);
     for (const FsdpGroups &group : fast.groups) {
       ASSERT_EQ(group.together, group.launchTogether && group.waitTogether) << "seed " << seed;
@@ -308,7 +326,7 @@ TEST(OrderFsdp, IsTheRuleOnRandomPrograms) {
     }
     inTurn += checkTurns(problem, fast, position, seed);
     groups += static_cast<int>(fast.groups.size());
-    moved += fast.reorder.order != order;
+    moved += fast.schedule.order != order;
   }
   EXPECT_GE(groups, 3000);
   EXPECT_GE(moved, 500);
@@ -355,8 +373,8 @@ TEST(OrderFsdp, DissolvesOnlyWhatIsOnACycle) {
   Roles roles;
   Problem problem = sixGathers(roles);
   ASSERT_EQ(problem.validate(), "");
-  FsdpOrder order = orderFsdp(problem, identityOrder(problem), roles);
-  EXPECT_EQ(verifySchedule(problem, order.reorder.order, {}), "");
+  FsdpAnswer order = solve(problem, identityOrder(problem), roles);
+  EXPECT_EQ(verify(problem, order.schedule, {}), "");
   ASSERT_EQ(order.groups.size(), 6u);
   EXPECT_EQ(order.dissolved, 1);
   EXPECT_FALSE(order.groups[0].launchTogether);
@@ -375,17 +393,17 @@ TEST(OrderFsdp, IsIdempotent) {
     Random random(seed);
     Problem problem = randomProblem(seed, shapeOf(random));
     Roles roles = randomRoles(problem, random);
-    FsdpOrder once = orderFsdp(problem, identityOrder(problem), roles);
+    FsdpAnswer once = solve(problem, identityOrder(problem), roles);
     if (once.dissolved > 0 || once.groups.empty())
       continue;
-    FsdpOrder twice = orderFsdp(problem, once.reorder.order, roles);
+    FsdpAnswer twice = solve(problem, once.schedule.order, roles);
     auto same = [](const FsdpGroups &a, const FsdpGroups &b) {
       return a.start == b.start && a.launch == b.launch && a.wait == b.wait;
     };
     if (!std::equal(once.groups.begin(), once.groups.end(), twice.groups.begin(), twice.groups.end(), same))
       continue;
     ++tried;
-    ASSERT_EQ(twice.reorder.order, once.reorder.order) << "seed " << seed;
+    ASSERT_EQ(twice.schedule.order, once.schedule.order) << "seed " << seed;
   }
   EXPECT_GE(tried, 300);
 }

@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Inductor/OverlapListScheduler.h"
-#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
+#include "Model/OrderVerifier.h"
 #include "RandomProblem.h"
 #include "SeedRuleOracle.h"
 #include "gtest/gtest.h"
@@ -35,7 +35,7 @@ TEST(OverlapListScheduler, IsTheRuleOnRandomPrograms) {
       OverlapListOptions options = {(setting & 1) != 0, (setting & 2) != 0, (setting & 4) != 0};
       Order scheduled = scheduleForOverlap(problem, order, options).order;
       ASSERT_EQ(scheduled, oracleScheduleForOverlap(problem, order, options)) << "seed " << seed << " " << setting;
-      ASSERT_EQ(verifySchedule(problem, scheduled, {}), "") << "seed " << seed;
+      ASSERT_EQ(verifyOrder(problem, scheduled, {}), "") << "seed " << seed;
       if (setting == 0)
         ASSERT_EQ(scheduled, order) << "seed " << seed;
     }
@@ -54,7 +54,7 @@ TEST(OverlapListScheduler, RaisingAndSinkingAreIdempotent) {
     Order raised = scheduleForOverlap(problem, identityOrder(problem), kRaiseStarts).order;
     ScheduleRequirements sameOrder;
     sameOrder.collectiveOrder = CollectiveOrder::Program;
-    ASSERT_EQ(verifySchedule(problem, raised, sameOrder), "") << "seed " << seed;
+    ASSERT_EQ(verifyOrder(problem, raised, sameOrder), "") << "seed " << seed;
   }
 }
 

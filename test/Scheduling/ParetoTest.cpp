@@ -74,7 +74,7 @@ TEST(Pareto, HasTheAnswerAtTheInputsPeakOrABetterOne) {
     Problem problem = randomProblem(seed, RandomOptions());
     ScheduleOptions options = withEffort(5000);
     ParetoCurve curve = paretoCurve(problem, options, 5, forwards);
-    ScheduleResult result = schedule(problem, options);
+    Schedule result = schedule(problem, options);
     bool found = false;
     for (const ParetoPoint &point : curve.points)
       found |= point.peak <= result.inputPeak && point.makespan <= result.makespan;

@@ -57,8 +57,8 @@ void chooseCommon(PeakPreservingOptions &options, const Problem &problem, Random
   }
 }
 
-void expectSame(const ReorderResult &fast, const ReorderResult &oracle, uint64_t seed) {
-  ASSERT_EQ(fast.error, "") << "seed " << seed;
+void expectSame(const Schedule &fast, const Schedule &oracle, uint64_t seed) {
+  ASSERT_EQ(fast.defect, "") << "seed " << seed;
   ASSERT_EQ(fast.order, oracle.order) << "seed " << seed;
   if (fast.records.empty())
     return;
@@ -76,11 +76,10 @@ void expectSame(const ReorderResult &fast, const ReorderResult &oracle, uint64_t
   }
 }
 
-void expectSound(const Problem &problem, const Order &order, const ReorderResult &result, bool estimates,
-                 uint64_t seed) {
+void expectSound(const Problem &problem, const Order &order, const Schedule &result, bool estimates, uint64_t seed) {
   ScheduleRequirements requirements;
-  requirements.peakLimit = std::max(result.peakLimit, peakOf(problem, order));
-  EXPECT_EQ(verifySchedule(problem, result.order, requirements), "") << "seed " << seed;
+  requirements.peakLimit = std::max(result.limit, peakOf(problem, order));
+  EXPECT_EQ(verify(problem, result, requirements), "") << "seed " << seed;
   if (estimates)
     EXPECT_LE(makespanOf(problem, result.order), makespanOf(problem, order)) << "seed " << seed;
 }
@@ -88,7 +87,7 @@ void expectSound(const Problem &problem, const Order &order, const ReorderResult
 /// How often each limiting factor came up, and how many nodes moved at all: a test that never moves proves nothing.
 class Coverage {
 public:
-  void count(const ReorderResult &result) {
+  void count(const Schedule &result) {
     for (const CollectiveRecord &record : result.records) {
       ++factors[record.factor];
       moved += record.moves > 0;
@@ -121,7 +120,7 @@ TEST(PeakPreservingTest, ReorderIsTheRuleOnRandomPrograms) {
     chooseCommon(options, problem, random);
     options.groupWithCollectives = random.percent(30);
     Order order = someOrder(problem, random);
-    ReorderResult fast = reorderPreservingPeakMemory(problem, order, options);
+    Schedule fast = reorderPreservingPeakMemory(problem, order, options);
     expectSame(fast, oracleReorderPreservingPeak(problem, order, options), seed);
     expectSound(problem, order, fast, options.useEstimates, seed);
     if (HasFailure())
@@ -142,7 +141,7 @@ TEST(PeakPreservingTest, SinkIsTheRuleOnRandomPrograms) {
     chooseCommon(options, problem, random);
     options.swapWithCollectives = random.percent(40);
     Order order = someOrder(problem, random);
-    ReorderResult fast = sinkWaitsPreservingPeakMemory(problem, order, options);
+    Schedule fast = sinkWaitsPreservingPeakMemory(problem, order, options);
     expectSame(fast, oracleSinkWaitsPreservingPeak(problem, order, options), seed);
     expectSound(problem, order, fast, options.useEstimates, seed);
     if (HasFailure())

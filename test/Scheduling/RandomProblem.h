@@ -14,7 +14,7 @@
 #define COMMSCHED_TEST_SCHEDULING_RANDOMPROBLEM_H
 
 #include "CommSched/Scheduling/Model/Problem.h"
-#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
+#include "CommSched/Support/CollectiveOrder.h"
 
 namespace commsched::test {
 

@@ -82,11 +82,11 @@ TEST(RandomSchedules, KeepTheirPromises) {
       options.effort = 400 * shape.nodes;
       limited += lowest < peak;
     }
-    ScheduleResult result = schedule(problem, options);
+    Schedule result = schedule(problem, options);
     ASSERT_NO_FATAL_FAILURE(checkResult(problem, options, result)) << "seed " << seed;
     shorter += result.makespan < result.inputMakespan;
     buckets += result.buckets.size();
-    reached += result.inputPeak > result.limit && result.withinLimit;
+    reached += result.inputPeak > result.limit && result.isWithinLimit();
   }
   printf("%llu problems: %llu shorter, %llu buckets; %llu asked for less than their peak, %llu got it\n",
          static_cast<unsigned long long>(count), static_cast<unsigned long long>(shorter),
@@ -154,7 +154,7 @@ TEST(RandomSchedules, AreOptimalWhereSmall) {
     ScheduleOptions options;
     options.bucketing = false;
     options.effort = 20000;
-    ScheduleResult result = schedule(problem, options);
+    Schedule result = schedule(problem, options);
     ASSERT_GE(result.makespan, brute.best) << "seed " << seed;
     gaps.push_back((result.makespan - brute.best) * 1000 / brute.best);
   }

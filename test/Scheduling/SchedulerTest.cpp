@@ -13,6 +13,7 @@
 
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "CheckResult.h"
+#include "CommSched/Scheduling/Model/Explain.h"
 #include "RandomProblem.h"
 #include "llvm/ADT/STLExtras.h"
 #include <thread>
@@ -26,7 +27,7 @@ TEST(Scheduler, TakesDegenerateProblems) {
   Problem empty;
   empty.laneNames = {"compute"};
   empty.finalize();
-  ScheduleResult result = schedule(empty);
+  Schedule result = schedule(empty);
   EXPECT_EQ(result.makespan, 0);
   EXPECT_TRUE(result.order.empty());
 
@@ -45,9 +46,9 @@ TEST(Scheduler, ImprovesOnTheFirstAnswer) {
   Problem problem = layeredProblem(3, LayeredOptions());
   ScheduleOptions options;
   options.effort = 0;
-  ScheduleResult first = schedule(problem, options);
+  Schedule first = schedule(problem, options);
   options.effort = 400000;
-  ScheduleResult second = schedule(problem, options);
+  Schedule second = schedule(problem, options);
   checkResult(problem, options, first);
   checkResult(problem, options, second);
   EXPECT_LT(first.makespan, first.inputMakespan);
@@ -74,7 +75,7 @@ TEST(Scheduler, KeepsToBucketCaps) {
     options.effort = 10000;
     options.memoryBudgetPpm = 1000000;
     options.allGatherCap = options.reduceScatterCap = options.allReduceCap = kCap;
-    ScheduleResult result = schedule(problem, options);
+    Schedule result = schedule(problem, options);
     ASSERT_NO_FATAL_FAILURE(checkResult(problem, options, result));
     for (const Bucket &bucket : result.buckets) {
       Bytes bytes = 0;
@@ -103,7 +104,7 @@ TEST(Scheduler, MergesNeighboursWhereCollectivesKeepTheirOrder) {
       options.effort = 10000;
       options.memoryBudgetPpm = 1000000;
       options.collectiveOrder = order;
-      ScheduleResult result = schedule(problem, options);
+      Schedule result = schedule(problem, options);
       ASSERT_NO_FATAL_FAILURE(checkResult(problem, options, result)) << "seed " << seed;
       merged += result.buckets.size();
     }
@@ -116,14 +117,14 @@ size_t solveOnThreads(const Problem &problem) {
   ScheduleOptions options;
   options.effort = 100000;
   options.memoryBudgetPpm = 1000000;
-  ScheduleResult results[3];
+  Schedule results[3];
   std::vector<std::thread> threads;
-  for (ScheduleResult &result : results)
+  for (Schedule &result : results)
     threads.emplace_back([&] { result = schedule(problem, options); });
   for (std::thread &thread : threads)
     thread.join();
-  const ScheduleResult &first = results[0];
-  for (const ScheduleResult &other : results) {
+  const Schedule &first = results[0];
+  for (const Schedule &other : results) {
     EXPECT_EQ(first.order, other.order);
     EXPECT_EQ(first.steps, other.steps);
     EXPECT_EQ(first.buckets.size(), other.buckets.size());
@@ -144,15 +145,16 @@ TEST(Scheduler, GivesEqualAnswersToEqualQuestions) {
 }
 
 /// Checks that the outcomes of all starts account for all exposed time.
-void checkOutcomes(const Problem &problem, const ScheduleOptions &options, const ScheduleResult &result) {
+void checkOutcomes(const Problem &problem, const ScheduleOptions &options, const Schedule &result) {
   Timeline before = simulate(problem, identityOrder(problem), options.slowDown),
            after = simulate(result.expanded.problem, result.order, options.slowDown);
   Ns exposedBefore = 0, exposedAfter = 0;
   size_t starts = 0;
   for (const Node &node : problem.nodes)
     starts += node.kind == NodeKind::Start;
-  EXPECT_EQ(result.starts.size(), starts);
-  for (const StartOutcome &outcome : result.starts) {
+  std::vector<StartOutcome> outcomes = explain(problem, result, result.limit, options.slowDown);
+  EXPECT_EQ(outcomes.size(), starts);
+  for (const StartOutcome &outcome : outcomes) {
     exposedBefore += outcome.exposedBefore;
     exposedAfter += outcome.exposedAfter;
     EXPECT_TRUE(outcome.exposedAfter == 0 || outcome.reason.factor != LimitingFactor::AlreadyHidden);
@@ -165,11 +167,11 @@ TEST(Scheduler, ExplainsEveryStart) {
   Problem problem = layeredProblem(5, LayeredOptions());
   ScheduleOptions options;
   options.effort = 100000;
-  ScheduleResult result = schedule(problem, options);
+  Schedule result = schedule(problem, options);
   checkOutcomes(problem, options, result);
   // With slow-downs the exposed times are theirs.
   options.slowDown.computePermille = 300;
-  ScheduleResult slower = schedule(problem, options);
+  Schedule slower = schedule(problem, options);
   checkOutcomes(problem, options, slower);
   EXPECT_GT(slower.makespan, result.makespan);
 }
@@ -204,14 +206,14 @@ Problem sharedLinkProblem() {
 TEST(Scheduler, IsNeverSlowerThanTheInputWithSlowDowns) {
   Problem problem = sharedLinkProblem();
   ScheduleOptions options;
-  ScheduleResult alone = schedule(problem, options);
+  Schedule alone = schedule(problem, options);
   EXPECT_EQ(alone.inputMakespan, 21000);
   EXPECT_EQ(alone.makespan, 18000);
   options.slowDown.computePermille = 250;
   options.slowDown.linkPermille = 1000;
   options.slowDown.linkOfLane = {kNone, 0, 0};
   EXPECT_GT(simulate(alone.expanded.problem, alone.order, options.slowDown).makespan, 29000);
-  ScheduleResult result = schedule(problem, options);
+  Schedule result = schedule(problem, options);
   checkResult(problem, options, result);
   EXPECT_EQ(result.makespan, 21000);
 }
@@ -221,11 +223,11 @@ TEST(Scheduler, SearchesWithSlowDowns) {
   Problem problem = layeredProblem(3, {60, 8, 3, /*tensorParallel=*/true, 64});
   ScheduleOptions options;
   options.effort = 100000;
-  ScheduleResult alone = schedule(problem, options);
+  Schedule alone = schedule(problem, options);
   options.slowDown.computePermille = 200;
   options.slowDown.linkPermille = 800;
   options.slowDown.linkOfLane = {kNone, 0, 0};
-  ScheduleResult result = schedule(problem, options);
+  Schedule result = schedule(problem, options);
   checkResult(problem, options, result);
   EXPECT_LT(result.makespan, result.inputMakespan);
   EXPECT_LE(result.makespan, simulate(alone.expanded.problem, alone.order, options.slowDown).makespan);
@@ -236,9 +238,9 @@ TEST(Scheduler, IsNeverSlowerWithBuckets) {
   int32_t faster = 0;
   auto compare = [&](const Problem &problem, ScheduleOptions options) {
     options.bucketing = false;
-    ScheduleResult apart = schedule(problem, options);
+    Schedule apart = schedule(problem, options);
     options.bucketing = true;
-    ScheduleResult together = schedule(problem, options);
+    Schedule together = schedule(problem, options);
     ASSERT_NO_FATAL_FAILURE(checkResult(problem, options, together));
     EXPECT_LE(together.makespan, apart.makespan);
     faster += together.makespan < apart.makespan;
@@ -276,7 +278,7 @@ TEST(Scheduler, StopsAtTheBound) {
   options.memoryBudgetPpm = 1000000;
   for (bool bucketing : {false, true}) {
     options.bucketing = bucketing;
-    ScheduleResult result = schedule(problem, options);
+    Schedule result = schedule(problem, options);
     EXPECT_LT(result.steps, 20 * problem.size()) << "bucketing " << bucketing;
     EXPECT_LT(result.steps, defaultEffort(problem.size()) / 2);
   }
@@ -286,10 +288,10 @@ TEST(Scheduler, TakesTheMemoryBudget) {
   Problem problem = layeredProblem(3, {40, 8, 3, false, 64});
   ScheduleOptions options;
   options.effort = 20000;
-  ScheduleResult tight = schedule(problem, options);
+  Schedule tight = schedule(problem, options);
   EXPECT_EQ(tight.limit, tight.inputPeak);
   options.memoryBudgetPpm = 250000;
-  ScheduleResult wide = schedule(problem, options);
+  Schedule wide = schedule(problem, options);
   checkResult(problem, options, wide);
   EXPECT_EQ(wide.limit, wide.inputPeak + wide.inputPeak / 4);
   // It is of use: the answer takes some of it.
@@ -323,18 +325,20 @@ TEST(Scheduler, SaysThatMemoryIsFull) {
   add(NodeKind::Compute, 10, 0, kNone, {1, 3}, {0});
   problem.finalize();
   ASSERT_EQ(problem.validate(), "");
-  ScheduleResult result = schedule(problem);
-  ASSERT_EQ(result.starts.size(), 1u);
-  EXPECT_EQ(result.starts[0].exposedAfter, 90);
-  EXPECT_EQ(result.starts[0].reason.factor, LimitingFactor::PeakMemory);
-  EXPECT_EQ(result.starts[0].reason.reached, 800);
+  Schedule result = schedule(problem);
+  std::vector<StartOutcome> starts = explain(problem, result, result.limit, {});
+  ASSERT_EQ(starts.size(), 1u);
+  EXPECT_EQ(starts[0].exposedAfter, 90);
+  EXPECT_EQ(starts[0].reason.factor, LimitingFactor::PeakMemory);
+  EXPECT_EQ(starts[0].reason.reached, 800);
   // With room for it, the gather begins with the block: nothing is in its way, and there is too little to compute.
   problem.nodes[2].cost = 200;
   ScheduleOptions wide;
   wide.memoryLimitBytes = 800;
   result = schedule(problem, wide);
-  EXPECT_EQ(result.starts[0].exposedAfter, 100);
-  EXPECT_EQ(result.starts[0].reason.factor, LimitingFactor::StartsAtOnce);
+  starts = explain(problem, result, result.limit, {});
+  EXPECT_EQ(starts[0].exposedAfter, 100);
+  EXPECT_EQ(starts[0].reason.factor, LimitingFactor::StartsAtOnce);
 }
 
 } // namespace

@@ -76,7 +76,7 @@ TEST_F(SearchTest, RefusesAnOrderThatLacksANode) {
 TEST_F(SearchTest, RefusesClocksThatAreWrong) {
   DecodedSchedule wrong = good;
   --wrong.makespan;
-  expectRefused(wrong, "clocks");
+  expectRefused(wrong, "the makespan is");
 }
 
 TEST_F(SearchTest, RefusesABucketOfNothing) {

@@ -128,12 +128,12 @@ TEST(SeedBugs, InFlightBufferFreedEarly) {
   ReorderPreservingPeakOptions options = kReorder;
   // At the compute there are 400 + 700 bytes in the order given. With the start in front of it 100 more.
   options.peakLimitBytes = 1100;
-  ReorderResult here = reorderPreservingPeakMemory(held, identityOrder(held), options);
+  Schedule here = reorderPreservingPeakMemory(held, identityOrder(held), options);
   EXPECT_EQ(here.records[0].factor, LimitingFactor::PeakMemory);
   EXPECT_EQ(here.records[0].reached, 1200);
   EXPECT_EQ(here.order, identityOrder(held));
   // What the original does, and what that holds in fact.
-  ReorderResult there = reorderPreservingPeakMemory(freed, identityOrder(freed), options);
+  Schedule there = reorderPreservingPeakMemory(freed, identityOrder(freed), options);
   EXPECT_GT(there.records[0].moves, 0);
   EXPECT_GT(peakOf(held, there.order), options.peakLimitBytes);
   EXPECT_LE(peakOf(held, here.order), options.peakLimitBytes);
@@ -152,7 +152,7 @@ TEST(SeedBugs, StaleGroupPeak) {
   const Problem &problem = program.finish();
   ReorderPreservingPeakOptions options = kReorder;
   options.peakLimitBytes = 1010;
-  ReorderResult result = reorderPreservingPeakMemory(problem, identityOrder(problem), options);
+  Schedule result = reorderPreservingPeakMemory(problem, identityOrder(problem), options);
   EXPECT_EQ(result.order, (Order{3, 0, 1, 2, 4}));
   EXPECT_EQ(peakOf(problem, result.order), 1010);
 }
@@ -169,7 +169,7 @@ TEST(SeedBugs, ExposureScanAsksForTheWrongCollective) {
   program.compute(1000);
   program.wait(first);
   const Problem &problem = program.finish();
-  ReorderResult result = reorderPreservingPeakMemory(problem, identityOrder(problem), kReorderEstimates);
+  Schedule result = reorderPreservingPeakMemory(problem, identityOrder(problem), kReorderEstimates);
   EXPECT_EQ(simulate(problem, identityOrder(problem)).exposedTotal, 210);
   EXPECT_EQ(result.records[0].moves, 1);
   EXPECT_EQ(simulate(problem, result.order).exposedTotal, 0);
@@ -185,7 +185,7 @@ TEST(SeedBugs, BackwardScanForgetsWhatHides) {
   program.wait(first);
   program.compute(1000);
   const Problem &problem = program.finish();
-  ReorderResult result = sinkWaitsPreservingPeakMemory(problem, identityOrder(problem), kSinkEstimates);
+  Schedule result = sinkWaitsPreservingPeakMemory(problem, identityOrder(problem), kSinkEstimates);
   EXPECT_EQ(result.records[0].node, 4);
   EXPECT_EQ(result.records[0].factor, LimitingFactor::AlreadyHidden);
   EXPECT_EQ(result.order, identityOrder(problem));
@@ -200,7 +200,7 @@ TEST(SeedBugs, SignStopsSinking) {
   program.hybrid(10, {wait}, /*lane=*/2);
   program.compute(1000);
   const Problem &problem = program.finish();
-  ReorderResult result = sinkWaitsPreservingPeakMemory(problem, identityOrder(problem), kSinkEstimates);
+  Schedule result = sinkWaitsPreservingPeakMemory(problem, identityOrder(problem), kSinkEstimates);
   EXPECT_EQ(result.order, (Order{0, 3, 1, 2}));
   EXPECT_EQ(makespanOf(problem, identityOrder(problem)) - makespanOf(problem, result.order), 300);
 }
@@ -238,7 +238,7 @@ TEST(SeedBugs, WaitsAllocateNothing) {
   const Problem &problem = program.finish();
   SinkWaitsPreservingPeakOptions options = kSink;
   options.peakLimitBytes = 1000;
-  ReorderResult result = sinkWaitsPreservingPeakMemory(problem, identityOrder(problem), options);
+  Schedule result = sinkWaitsPreservingPeakMemory(problem, identityOrder(problem), options);
   EXPECT_EQ(result.order, (Order{0, 2, 1}));
   EXPECT_EQ(peakOf(problem, result.order), 1000);
 }

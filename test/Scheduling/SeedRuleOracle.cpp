@@ -253,7 +253,7 @@ public:
       : problem(problem), given(order), options(options), movers(std::move(movers)), moveOne(moveOne),
         limit(peakLimitOf(options, peakOf(problem, order))) {}
 
-  ReorderResult run() {
+  Schedule run() {
     size_t count = movers.size();
     if (options.moveLimit >= 0)
       count = std::min<size_t>(count, options.moveLimit);
@@ -266,9 +266,9 @@ public:
 
 private:
   /// Moves the first movers, those that are marked; the rest stay.
-  ReorderResult play(const std::vector<char> &moves) {
+  Schedule play(const std::vector<char> &moves) {
     SwapWalk walk(problem, given, options, limit);
-    ReorderResult result;
+    Schedule result;
     for (size_t index = 0; index < movers.size(); ++index) {
       CollectiveRecord record;
       record.node = movers[index];
@@ -312,8 +312,8 @@ private:
 
 } // namespace
 
-ReorderResult commsched::test::oracleReorderPreservingPeak(const Problem &problem, const Order &order,
-                                                           const ReorderPreservingPeakOptions &options) {
+Schedule commsched::test::oracleReorderPreservingPeak(const Problem &problem, const Order &order,
+                                                      const ReorderPreservingPeakOptions &options) {
   std::vector<NodeId> starts;
   for (NodeId id : order)
     if (problem.nodes[id].kind == NodeKind::Start)
@@ -321,8 +321,8 @@ ReorderResult commsched::test::oracleReorderPreservingPeak(const Problem &proble
   return OracleMoves<ReorderPreservingPeakOptions>(problem, order, options, starts, moveStart).run();
 }
 
-ReorderResult commsched::test::oracleSinkWaitsPreservingPeak(const Problem &problem, const Order &order,
-                                                             const SinkWaitsPreservingPeakOptions &options) {
+Schedule commsched::test::oracleSinkWaitsPreservingPeak(const Problem &problem, const Order &order,
+                                                        const SinkWaitsPreservingPeakOptions &options) {
   std::vector<NodeId> waits;
   for (NodeId id : llvm::reverse(order))
     if (problem.nodes[id].kind == NodeKind::Wait)

@@ -20,10 +20,10 @@
 namespace commsched::test {
 
 /// What the oracles leave out of the records: exposed times.
-ReorderResult oracleReorderPreservingPeak(const Problem &problem, const Order &order,
-                                          const ReorderPreservingPeakOptions &options);
-ReorderResult oracleSinkWaitsPreservingPeak(const Problem &problem, const Order &order,
-                                            const SinkWaitsPreservingPeakOptions &options);
+Schedule oracleReorderPreservingPeak(const Problem &problem, const Order &order,
+                                     const ReorderPreservingPeakOptions &options);
+Schedule oracleSinkWaitsPreservingPeak(const Problem &problem, const Order &order,
+                                       const SinkWaitsPreservingPeakOptions &options);
 Order oracleScheduleForOverlap(const Problem &problem, const Order &order, const OverlapListOptions &options);
 
 } // namespace commsched::test

@@ -19,7 +19,7 @@ comm.group @dp #comm.iota<[1, 4]>
 // CHECK-NEXT: compute "cast"
 // CHECK-NEXT: comm.all_gather
 // CHECK-NEXT: compute "free"
-// REMARK: [Passed] moved | {{.*}}"'comm.all_gather' passed 1 operation and took 1 operation along; exposed {{.*}}; stopped by peak memory: passing 'small' would reach 704 B, limit 544 B"
+// REMARK: [Passed] moved | {{.*}}"'comm.all_gather' passed 1 operation and took 1 operation along; exposed {{.*}}; stopped by peak memory: passing 'small' at {{.*}}.mlir:{{[0-9]+}}:{{[0-9]+}} would reach 704 B, limit 544 B"
 // Tests that with a wide budget, or a wide limit in its place, nothing but dependences limits prefetching.
 // WIDE-LABEL: func @within_the_peak
 // WIDE-NEXT: compute "cast"
@@ -63,7 +63,7 @@ func.func @nothing_to_gain(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) 
 // EST-NEXT: compute "aten.mm"
 // EST-NEXT: comm.all_reduce
 // EST-NEXT: compute "free"
-// REMARK: [Missed] stayed | {{.*}}"'comm.all_reduce' stayed; {{.*}}; data dependence on 'aten.mm'"
+// REMARK: [Missed] stayed | {{.*}}"'comm.all_reduce' stayed; {{.*}}; data dependence on 'aten.mm' at {{.*}}.mlir:[[@LINE+3]]:8"
 func.func @behind_a_matmul(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
   %q = comm.compute "free"(%x) {comm.cost = #comm.cost<time = 100>} : (tensor<8xf32>) -> tensor<8xf32>
   %m = comm.compute "aten.mm"(%x) {comm.cost = #comm.cost<time = 100>} : (tensor<8xf32>) -> tensor<8xf32>

@@ -16,7 +16,7 @@
 
 #include "CommSched/Analysis/Storage.h"
 #include "CommSched/Scheduling/Model/Problem.h"
-#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
+#include "CommSched/Support/CollectiveOrder.h"
 
 namespace commsched {
 

@@ -16,7 +16,6 @@
 #include "CommSched/Analysis/Locations.h"
 #include "CommSched/Analysis/ProblemLoader.h"
 #include "CommSched/Report/PassJournal.h"
-#include "CommSched/Scheduling/Model/StartReasons.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
 #include "CommSched/Support/Format.h"
 #include "llvm/Support/JSON.h"
@@ -150,10 +149,6 @@ void writeTrace(const Report &report, llvm::raw_ostream &os);
 
 /// The same as one self-contained page: the lanes as SVG, before above after, and the memory curve below.
 void writeHtml(const Report &report, llvm::raw_ostream &os);
-
-/// Says why compute waits for a collective ("data dependence on mm_3"). `blocker` names the node that is in the way;
-/// `limit`: what the peak may reach, bytes.
-std::string describeReason(const StartReason &reason, llvm::StringRef blocker, Bytes limit);
 
 } // namespace commsched
 

@@ -12,7 +12,7 @@
 #ifndef COMMSCHED_TRANSFORMS_PIPELINES_H
 #define COMMSCHED_TRANSFORMS_PIPELINES_H
 
-#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
+#include "CommSched/Support/CollectiveOrder.h"
 #include "CommSched/Transforms/Scheduling/ReportCollector.h"
 #include "mlir/Pass/PassOptions.h"
 #include "llvm/Support/CommandLine.h"

@@ -40,13 +40,16 @@ namespace {
 
 class FsdpOrderer {
 public:
-  FsdpOrderer(const Problem &problem, llvm::ArrayRef<NodeId> order, llvm::ArrayRef<FsdpRole> roles)
-      : problem(problem), given(order), roles(roles), place(problem.size()), groupOf(problem.size(), kNone) {
+  FsdpOrderer(const Problem &problem, llvm::ArrayRef<NodeId> order, llvm::ArrayRef<FsdpRole> roles,
+              std::vector<FsdpGroups> &formed)
+      : problem(problem), given(order), roles(roles), formed(formed), place(problem.size()),
+        groupOf(problem.size(), kNone) {
     for (auto [at, id] : llvm::enumerate(order))
       place[id] = static_cast<int32_t>(at);
   }
 
-  FsdpOrder run() {
+  /// Returns the order.
+  Order run() {
     for (NodeId id : given) {
       const Node &node = problem.nodes[id];
       if (node.kind == NodeKind::Start && node.collective == CollectiveKind::AllGather && groupOf[id] == kNone)
@@ -54,8 +57,7 @@ public:
       else if (roles[id] == FsdpRole::ChunkCat && groupOf[id] == kNone)
         formScatter(id);
     }
-    result.reorder.order = schedule();
-    return std::move(result);
+    return schedule();
   }
 
 private:
@@ -123,17 +125,17 @@ private:
   void form(NodeId start, std::vector<NodeId> launch, std::vector<NodeId> wait, std::vector<int32_t> &kind) {
     if (wait.empty())
       return;
-    int32_t index = static_cast<int32_t>(result.groups.size());
+    int32_t index = static_cast<int32_t>(formed.size());
     for (NodeId id : launch)
       groupOf[id] = 2 * index;
     for (NodeId id : wait)
       groupOf[id] = 2 * index + 1;
-    result.groups.push_back({start, std::move(launch), std::move(wait)});
+    formed.push_back({start, std::move(launch), std::move(wait)});
     kind.push_back(index);
   }
 
   llvm::ArrayRef<NodeId> members(int32_t group) const {
-    const FsdpGroups &groups = result.groups[group / 2];
+    const FsdpGroups &groups = formed[group / 2];
     return group % 2 == 0 ? groups.launch : groups.wait;
   }
 
@@ -148,7 +150,7 @@ private:
 
   /// Kahn's algorithm over units, first place first. Units on a cycle are dissolved, and it begins again.
   Order schedule() {
-    broken.assign(2 * result.groups.size(), 0);
+    broken.assign(2 * formed.size(), 0);
     while (true) {
       UnitGraph graph = makeGraph();
       Order order = sortUnits(graph);
@@ -172,7 +174,7 @@ private:
       for (size_t next = 1; next < kind->size(); ++next) {
         int32_t from = 2 * (*kind)[next - 1] + 1, to = 2 * (*kind)[next];
         bool inTurn = !broken[from] && !broken[to];
-        result.groups[to / 2].after = inTurn ? from / 2 : kNone;
+        formed[to / 2].after = inTurn ? from / 2 : kNone;
         if (inTurn)
           addEdge(problem.size() + from, problem.size() + to);
       }
@@ -218,9 +220,8 @@ private:
   }
 
   void dissolve(int32_t group) {
-    FsdpGroups &groups = result.groups[group / 2];
+    FsdpGroups &groups = formed[group / 2];
     broken[group] = 1;
-    ++result.dissolved;
     groups.together = false;
     (group % 2 == 0 ? groups.launchTogether : groups.waitTogether) = false;
   }
@@ -228,6 +229,7 @@ private:
   const Problem &problem;
   llvm::ArrayRef<NodeId> given;
   llvm::ArrayRef<FsdpRole> roles;
+  std::vector<FsdpGroups> &formed;
   std::vector<int32_t> place;
   /// Of each node: 2 x group, + 1 in the wait half; kNone outside.
   std::vector<int32_t> groupOf;
@@ -235,24 +237,26 @@ private:
   std::vector<int32_t> gathers, scatters;
   std::vector<int32_t> seen = std::vector<int32_t>(problem.size(), 0);
   int32_t visit = 0;
-  FsdpOrder result;
 };
 
 } // namespace
 
-FsdpOrder commsched::orderFsdp(const Problem &problem, llvm::ArrayRef<NodeId> order, llvm::ArrayRef<FsdpRole> roles) {
-  FsdpOrder result = FsdpOrderer(problem, order, roles).run();
+Schedule commsched::orderFsdp(const Problem &problem, llvm::ArrayRef<NodeId> order, llvm::ArrayRef<FsdpRole> roles,
+                              std::vector<FsdpGroups> &groups) {
+  groups.clear();
+  Schedule result;
+  result.order = FsdpOrderer(problem, order, roles, groups).run();
   std::vector<int32_t> from(problem.size()), to(problem.size());
   for (int32_t at = 0; at < problem.size(); ++at)
-    from[order[at]] = at, to[result.reorder.order[at]] = at;
-  for (const FsdpGroups &groups : result.groups) {
+    from[order[at]] = at, to[result.order[at]] = at;
+  for (const FsdpGroups &formed : groups) {
     CollectiveRecord record;
-    record.node = groups.start;
-    record.grouped = static_cast<int32_t>(groups.launch.size() + groups.wait.size());
-    record.moves = from[groups.start] - to[groups.start];
-    record.factor = groups.together ? LimitingFactor::Grouped : LimitingFactor::GroupDissolved;
-    result.reorder.records.push_back(record);
+    record.node = formed.start;
+    record.grouped = static_cast<int32_t>(formed.launch.size() + formed.wait.size());
+    record.moves = from[formed.start] - to[formed.start];
+    record.factor = formed.together ? LimitingFactor::Grouped : LimitingFactor::GroupDissolved;
+    result.records.push_back(record);
   }
-  measureExposure(problem, order, result.reorder);
+  measureExposure(problem, order, result);
   return result;
 }

@@ -132,9 +132,9 @@ std::vector<CollectiveRecord> describeMoves(const Problem &problem, llvm::ArrayR
 
 } // namespace
 
-ReorderResult commsched::scheduleForOverlap(const Problem &problem, llvm::ArrayRef<NodeId> order,
-                                            const OverlapListOptions &options) {
-  ReorderResult result;
+Schedule commsched::scheduleForOverlap(const Problem &problem, llvm::ArrayRef<NodeId> order,
+                                       const OverlapListOptions &options) {
+  Schedule result;
   result.order = ListScheduler(problem, order, options).run();
   result.records = describeMoves(problem, order, result.order, options);
   measureExposure(problem, order, result);

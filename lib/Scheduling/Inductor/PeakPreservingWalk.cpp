@@ -212,10 +212,10 @@ public:
     direction == WalkDirection::Left ? llvm::for_each(order, collect) : llvm::for_each(llvm::reverse(order), collect);
   }
 
-  ReorderResult run() {
-    ReorderResult result;
+  Schedule run() {
+    Schedule result;
     result.order.assign(given.begin(), given.end());
-    result.peakLimit = limit;
+    result.limit = limit;
     size_t count = records.size();
     if (options.moveLimit >= 0)
       count = std::min(count, static_cast<size_t>(options.moveLimit));
@@ -236,7 +236,7 @@ public:
       record.limit = options.moveLimit;
     }
     result.records = std::move(records);
-    result.error = std::move(error);
+    result.defect = std::move(error);
     return result;
   }
 
@@ -299,10 +299,9 @@ private:
 
 } // namespace
 
-ReorderResult peakwalk::moveAll(const Problem &problem, llvm::ArrayRef<NodeId> order,
-                                const PeakPreservingOptions &options, NodeKind kind, WalkDirection direction,
-                                MoveOne moveOne) {
-  ReorderResult result = AllMoves(problem, order, options, kind, direction, moveOne).run();
+Schedule peakwalk::moveAll(const Problem &problem, llvm::ArrayRef<NodeId> order, const PeakPreservingOptions &options,
+                           NodeKind kind, WalkDirection direction, MoveOne moveOne) {
+  Schedule result = AllMoves(problem, order, options, kind, direction, moveOne).run();
   measureExposure(problem, order, result);
   return result;
 }

@@ -113,8 +113,8 @@ using MoveOne = llvm::function_ref<CollectiveRecord(const ScaledCosts &, GroupWa
 /// makespan: moves that would leave it larger than the given order's are taken back. All nodes are tried at once; where
 /// that fails, the first and the second half one after the other, and so on, down to single nodes as long as the
 /// options' `guardAttempts` last. Each half may use half of them, the second one also what the first one left.
-ReorderResult moveAll(const Problem &problem, llvm::ArrayRef<NodeId> order, const PeakPreservingOptions &options,
-                      NodeKind kind, WalkDirection direction, MoveOne moveOne);
+Schedule moveAll(const Problem &problem, llvm::ArrayRef<NodeId> order, const PeakPreservingOptions &options,
+                 NodeKind kind, WalkDirection direction, MoveOne moveOne);
 
 } // namespace commsched::peakwalk
 

@@ -142,8 +142,8 @@ private:
 
 } // namespace
 
-ReorderResult commsched::reorderPreservingPeakMemory(const Problem &problem, llvm::ArrayRef<NodeId> order,
-                                                     const ReorderPreservingPeakOptions &options) {
+Schedule commsched::reorderPreservingPeakMemory(const Problem &problem, llvm::ArrayRef<NodeId> order,
+                                                const ReorderPreservingPeakOptions &options) {
   return moveAll(problem, order, options, NodeKind::Start, WalkDirection::Left,
                  [&](const ScaledCosts &costs, GroupWalk &walk, NodeId start, Bytes limit) {
                    return StartMover(problem, costs, options, walk, start, limit).run();

@@ -123,8 +123,8 @@ private:
 
 } // namespace
 
-ReorderResult commsched::sinkWaitsPreservingPeakMemory(const Problem &problem, llvm::ArrayRef<NodeId> order,
-                                                       const SinkWaitsPreservingPeakOptions &options) {
+Schedule commsched::sinkWaitsPreservingPeakMemory(const Problem &problem, llvm::ArrayRef<NodeId> order,
+                                                  const SinkWaitsPreservingPeakOptions &options) {
   return moveAll(problem, order, options, NodeKind::Wait, WalkDirection::Right,
                  [&](const ScaledCosts &costs, GroupWalk &walk, NodeId wait, Bytes limit) {
                    return WaitMover(problem, costs, options, walk, wait, limit).run();

@@ -11,18 +11,23 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Scheduling/Model/AnswerVerifier.h"
+#include "AnswerVerifier.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 #include <map>
 
 using namespace commsched;
 
-std::vector<AnswerEvent> commsched::eventsOf(const ExpandedProblem &expanded, llvm::ArrayRef<Bucket> buckets,
-                                             llvm::ArrayRef<NodeId> order) {
+std::vector<AnswerEvent> commsched::eventsOf(const Schedule &schedule) {
+  const ExpandedProblem &expanded = schedule.expanded;
   std::vector<AnswerEvent> events;
-  for (NodeId node : order) {
+  for (NodeId node : schedule.order) {
     AnswerEvent event;
+    if (!schedule.isExpanded()) {
+      event.node = node;
+      events.push_back(std::move(event));
+      continue;
+    }
     event.node = expanded.origin[node];
     event.bucket = event.node == kNone ? expanded.bucketOf[node] : kNone;
     if (event.bucket != kNone) {
@@ -34,7 +39,7 @@ std::vector<AnswerEvent> commsched::eventsOf(const ExpandedProblem &expanded, ll
                                          : AnswerEvent::Unpack;
       for (auto [index, unpack] : llvm::enumerate(names.unpacks))
         if (unpack == node)
-          event.members.push_back(buckets[event.bucket].members[index]);
+          event.members.push_back(schedule.buckets[event.bucket].members[index]);
       if (!event.members.empty())
         event.node = event.members.front();
     }
@@ -60,7 +65,7 @@ struct BucketPlaces {
 class AnswerVerifier {
 public:
   AnswerVerifier(const Problem &given, llvm::ArrayRef<Bucket> buckets, llvm::ArrayRef<AnswerEvent> events,
-                 const ScheduleRequirements &requirements, const AnswerClaims &claims)
+                 const ScheduleRequirements &requirements, const std::optional<ScheduleClaims> &claims)
       : given(given), buckets(buckets), events(events), requirements(requirements), claims(claims),
         places(buckets.size()), bucketOf(given.size(), kNone), begins(given.size(), kNone), ends(given.size(), kNone),
         issues(given.size(), kNone) {}
@@ -97,7 +102,7 @@ private:
   llvm::ArrayRef<Bucket> buckets;
   llvm::ArrayRef<AnswerEvent> events;
   const ScheduleRequirements &requirements;
-  const AnswerClaims &claims;
+  const std::optional<ScheduleClaims> &claims;
   std::vector<BucketPlaces> places;
   /// By node of the given problem: its bucket, of a member's start and wait.
   std::vector<int32_t> bucketOf;
@@ -349,8 +354,8 @@ std::string AnswerVerifier::checkPeak() {
     live += change[at];
     peak = std::max(peak, live + (events[at].kind == AnswerEvent::Run ? given.nodes[events[at].node].workspace : 0));
   }
-  if (peak != claims.peak)
-    return "the peak is " + text(peak) + " bytes, the claim " + text(claims.peak);
+  if (claims && peak != claims->peak)
+    return "the peak is " + text(peak) + " bytes, the claim " + text(claims->peak);
   if (requirements.peakLimit >= 0 && peak > requirements.peakLimit)
     return "the peak is " + text(peak) + " bytes, the limit " + text(requirements.peakLimit);
   return {};
@@ -380,6 +385,8 @@ Ns AnswerVerifier::durationOf(const AnswerEvent &event) const {
 }
 
 std::string AnswerVerifier::checkMakespan() {
+  if (!claims)
+    return {};
   std::vector<Ns> clock = given.busyUntil;
   clock.resize(given.numLanes(), 0);
   std::vector<Ns> done(given.size(), 0);
@@ -427,8 +434,8 @@ std::string AnswerVerifier::checkMakespan() {
       clock[lane] = done[event.node];
   }
   Ns makespan = *std::max_element(clock.begin(), clock.end());
-  if (makespan != claims.makespan)
-    return "the makespan is " + text(makespan) + " ns, the claim " + text(claims.makespan);
+  if (makespan != claims->makespan)
+    return "the makespan is " + text(makespan) + " ns, the claim " + text(claims->makespan);
   return {};
 }
 
@@ -436,6 +443,6 @@ std::string AnswerVerifier::checkMakespan() {
 
 std::string commsched::verifyAnswer(const Problem &given, llvm::ArrayRef<Bucket> buckets,
                                     llvm::ArrayRef<AnswerEvent> events, const ScheduleRequirements &requirements,
-                                    const AnswerClaims &claims) {
+                                    const std::optional<ScheduleClaims> &claims) {
   return AnswerVerifier(given, buckets, events, requirements, claims).run();
 }

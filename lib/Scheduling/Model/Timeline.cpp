@@ -221,6 +221,16 @@ NodeId commsched::awaitedStart(const Problem &problem, const Timeline &line, Nod
   return last;
 }
 
+std::vector<Ns> commsched::exposedByCollective(const Problem &problem, const Timeline &line) {
+  std::vector<Ns> exposed = line.exposed;
+  for (NodeId id = 0; id < problem.size(); ++id)
+    if (NodeId start = awaitedStart(problem, line, id); start != kNone)
+      exposed[start] += line.exposed[id];
+  if (line.exposedAtEnd > 0)
+    exposed[std::max_element(line.end.begin(), line.end.end()) - line.end.begin()] += line.exposedAtEnd;
+  return exposed;
+}
+
 Timeline commsched::simulate(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown) {
   if (problem.numLanes() == 0)
     return {};

@@ -23,13 +23,13 @@ public:
 
   /// Solves for `limits` and keeps the answers, in their order.
   void solve(llvm::ArrayRef<Bytes> limits, ParallelFor parallelFor) {
-    std::vector<ScheduleResult> results(limits.size());
+    std::vector<Schedule> results(limits.size());
     parallelFor(limits.size(), [&](size_t index) {
       ScheduleOptions limited = options;
       limited.memoryLimitBytes = limits[index];
       results[index] = schedule(problem, limited);
     });
-    for (const ScheduleResult &result : results)
+    for (const Schedule &result : results)
       take(result);
   }
 
@@ -37,8 +37,9 @@ public:
   ParetoCurve curve;
 
 private:
-  void take(const ScheduleResult &result) {
-    int32_t collectives = static_cast<int32_t>(result.starts.size());
+  void take(const Schedule &result) {
+    int32_t collectives = static_cast<int32_t>(
+        llvm::count_if(problem.nodes, [](const Node &node) { return node.kind == NodeKind::Start; }));
     curve.input = {result.inputPeak, result.inputMakespan, collectives};
     for (const Bucket &bucket : result.buckets)
       collectives -= static_cast<int32_t>(bucket.members.size()) - 1;

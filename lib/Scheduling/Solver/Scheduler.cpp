@@ -13,7 +13,6 @@
 #include "CommSched/Scheduling/Model/Timeline.h"
 #include "PeakReducer.h"
 #include "Search.h"
-#include "StartOutcomes.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 
@@ -71,7 +70,7 @@ class Solver {
 public:
   Solver(const Problem &problem, const ScheduleOptions &options) : problem(problem), options(options) {}
 
-  ScheduleResult run() {
+  Schedule run() {
     Order given = identityOrder(problem);
     result.inputMakespan = makespanOf(problem, given, options.slowDown);
     result.inputPeak = peakOf(problem, given);
@@ -138,20 +137,19 @@ private:
     result.order = search.order();
     result.makespan = search.makespan();
     result.peak = search.peak();
-    result.withinLimit = result.peak <= result.limit;
-    result.starts = outcomesOfStarts(problem, result, options.slowDown);
+    result.claims = {search.best().makespan, search.peak()};
   }
 
   const Problem &problem;
   const ScheduleOptions &options;
-  ScheduleResult result;
+  Schedule result;
   int64_t effort = 0;
   Bytes limit = 0;
 };
 
 } // namespace
 
-ScheduleResult commsched::schedule(const Problem &given, const ScheduleOptions &options) {
+Schedule commsched::schedule(const Problem &given, const ScheduleOptions &options) {
   if (!needsCopy(given, options))
     return Solver(given, options).run();
   Problem copy = constrained(given, options);

@@ -7,9 +7,9 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "Search.h"
-#include "CommSched/Scheduling/Model/AnswerVerifier.h"
 #include "CommSched/Scheduling/Model/KeepTogether.h"
 #include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
 #include "ExactSearch.h"
 #include "llvm/ADT/STLExtras.h"
@@ -186,24 +186,24 @@ bool Search::accept(const DecodedSchedule &decoded) {
   llvm::Expected<ExpandedProblem> expanded = expandBuckets(facts.problem, decoded.buckets);
   if (!expanded)
     return reject(llvm::toString(expanded.takeError()));
-  Order order = orderOf(decoded, *expanded);
+  Schedule candidate;
+  candidate.buckets = decoded.buckets;
+  candidate.expanded = std::move(*expanded);
+  candidate.order = orderOf(decoded, candidate.expanded);
+  const Problem &carried = candidate.expanded.problem;
+  candidate.claims = {decoded.makespan, peakOf(carried, candidate.order)};
   ScheduleRequirements requirements;
   requirements.peakLimit = limit >= kUnlimited ? -1 : limit;
   requirements.collectiveOrder = mode;
-  if (std::string why = verifySchedule(expanded->problem, order, requirements); !why.empty())
+  if (std::string why = verify(facts.problem, candidate, requirements); !why.empty())
     return reject(std::move(why));
-  if (makespanOf(expanded->problem, order) != decoded.makespan)
+  if (makespanOf(carried, candidate.order) != decoded.makespan)
     return reject("the decode's clocks disagree with the timeline");
-  AnswerClaims claims = {decoded.makespan, peakOf(expanded->problem, order)};
-  if (std::string why = verifyAnswer(facts.problem, decoded.buckets, eventsOf(*expanded, decoded.buckets, order),
-                                     requirements, claims);
-      !why.empty())
-    return reject(std::move(why));
   incumbent = decoded;
-  incumbent.peak = peakOf(expanded->problem, order);
-  bestMakespan = makespanOf(expanded->problem, order, slowDown);
-  carriedOut = std::move(*expanded);
-  bestOrder = std::move(order);
+  incumbent.peak = candidate.claims->peak;
+  bestMakespan = makespanOf(carried, candidate.order, slowDown);
+  carriedOut = std::move(candidate.expanded);
+  bestOrder = std::move(candidate.order);
   ++numIncumbents;
   spent += facts.problem.size();
   return true;

@@ -15,6 +15,8 @@
 #include "CommSched/Analysis/ScheduleSignature.h"
 #include "CommSched/Scheduling/Model/KeepTogether.h"
 #include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Model/Timeline.h"
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"
 #include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
 #include "JournalRecords.h"
@@ -51,7 +53,7 @@ namespace {
 /// What is known of one block in the end.
 struct BlockOutcome {
   std::unique_ptr<LoadedBlock> loaded;
-  ReorderResult result;
+  Schedule result;
   Bytes inputPeak = 0;
   std::string error;
 };
@@ -87,27 +89,27 @@ private:
     auto before = known.peaks.find(&block);
     outcome.inputPeak = before == known.peaks.end() ? peak : before->second;
     outcome.result = solve(*outcome.loaded, outcome.inputPeak);
-    outcome.error = outcome.result.error;
+    outcome.error = outcome.result.defect;
     if (!outcome.error.empty())
       return outcome;
     if (hasUnits(problem))
       settleUnits(problem, peak, outcome.result);
     ScheduleRequirements requirements;
     requirements.collectiveOrder = context.order();
-    if (outcome.result.peakLimit >= 0)
-      requirements.peakLimit = std::max(outcome.result.peakLimit, peak);
-    outcome.error = verifySchedule(problem, outcome.result.order, requirements);
+    if (outcome.result.limit >= 0)
+      requirements.peakLimit = std::max(outcome.result.limit, peak);
+    outcome.error = verify(problem, outcome.result, requirements);
     return outcome;
   }
 
   /// Gathers units that the solver has torn apart: solvers see their outer dependences alone. Where that would pass the
   /// memory limit, or be slower than both the given order and the solver's, the block stays as it is.
-  static void settleUnits(const Problem &problem, Bytes inputPeak, ReorderResult &result) {
+  static void settleUnits(const Problem &problem, Bytes inputPeak, Schedule &result) {
     Order given = identityOrder(problem);
     Ns slowest = std::max(makespanOf(problem, given), makespanOf(problem, result.order));
     auto accept = [&](ArrayRef<NodeId> order) {
-      return result.peakLimit < 0 ||
-             (peakOf(problem, order) <= std::max(result.peakLimit, inputPeak) && makespanOf(problem, order) <= slowest);
+      return result.limit < 0 ||
+             (peakOf(problem, order) <= std::max(result.limit, inputPeak) && makespanOf(problem, order) <= slowest);
     };
     std::optional<Order> settled = keepTogether(problem, result.order, accept);
     if (settled == result.order)

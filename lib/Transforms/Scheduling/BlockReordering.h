@@ -14,7 +14,7 @@
 #define COMMSCHED_LIB_TRANSFORMS_SCHEDULING_BLOCKREORDERING_H
 
 #include "CommSched/Analysis/ProblemLoader.h"
-#include "CommSched/Scheduling/Model/CollectiveRecord.h"
+#include "CommSched/Scheduling/Model/Schedule.h"
 #include "mlir/Pass/AnalysisManager.h"
 #include "mlir/Pass/Pass.h"
 #include <memory>
@@ -49,7 +49,7 @@ private:
 
 /// Answers for one loaded block whose nodes stand in their given order. `inputPeak` as in InputPeaks. Called from
 /// several threads at once.
-using BlockSolver = llvm::function_ref<ReorderResult(const LoadedBlock &block, Bytes inputPeak)>;
+using BlockSolver = llvm::function_ref<Schedule(const LoadedBlock &block, Bytes inputPeak)>;
 
 /// Reorders the blocks of the functions in `root`, or of `root` itself if it is one or holds none. A block whose order
 /// stays is not touched. Returns whether anything changed; fails, with a diagnostic, where an answer does not verify:

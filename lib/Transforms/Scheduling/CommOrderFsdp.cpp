@@ -36,16 +36,17 @@ struct CommOrderFsdpPass : ReorderingPass<CommOrderFsdpPass, commsched::impl::Co
     });
   }
 
-  ReorderResult solve(const LoadedBlock &block, Bytes) const {
-    FsdpOrder order = orderFsdp(block.problem, identityOrder(block.problem), rolesOf(block.nodes));
-    for (auto [index, groups] : llvm::enumerate(order.groups)) {
+  Schedule solve(const LoadedBlock &block, Bytes) const {
+    std::vector<FsdpGroups> formed;
+    Schedule schedule = orderFsdp(block.problem, identityOrder(block.problem), rolesOf(block.nodes), formed);
+    for (auto [index, groups] : llvm::enumerate(formed)) {
       int64_t launch = 2 * static_cast<int64_t>(index), wait = launch + 1;
       if (groups.launchTogether)
         mark(block, groups.launch, launch, groups.after == kNone ? -1 : 2 * int64_t(groups.after) + 1);
       if (groups.waitTogether)
         mark(block, groups.wait, wait, -1);
     }
-    return std::move(order.reorder);
+    return schedule;
   }
 
 private:

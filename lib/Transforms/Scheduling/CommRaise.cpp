@@ -25,7 +25,7 @@ namespace {
 struct CommRaisePass : ReorderingPass<CommRaisePass, commsched::impl::CommRaiseBase> {
   using ReorderingPass::ReorderingPass;
 
-  ReorderResult solve(const LoadedBlock &block, Bytes) const {
+  Schedule solve(const LoadedBlock &block, Bytes) const {
     return scheduleForOverlap(block.problem, identityOrder(block.problem), kRaiseStarts);
   }
 };

@@ -26,7 +26,7 @@ struct CommReorderComputeForOverlapPass
     : ReorderingPass<CommReorderComputeForOverlapPass, commsched::impl::CommReorderComputeForOverlapBase> {
   using ReorderingPass::ReorderingPass;
 
-  ReorderResult solve(const LoadedBlock &block, Bytes) const {
+  Schedule solve(const LoadedBlock &block, Bytes) const {
     return scheduleForOverlap(block.problem, identityOrder(block.problem), kReorderComputeForOverlap);
   }
 };

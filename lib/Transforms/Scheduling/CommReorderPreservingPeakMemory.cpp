@@ -25,7 +25,7 @@ struct CommReorderPreservingPeakMemoryPass
     : PeakPreservingPass<CommReorderPreservingPeakMemoryPass, commsched::impl::CommReorderPreservingPeakMemoryBase> {
   using PeakPreservingPass::PeakPreservingPass;
 
-  ReorderResult solve(const LoadedBlock &block, Bytes inputPeak) const {
+  Schedule solve(const LoadedBlock &block, Bytes inputPeak) const {
     ReorderPreservingPeakOptions options;
     fillOptions(block, inputPeak, options);
     options.groupWithCollectives = groupWithCollectives;

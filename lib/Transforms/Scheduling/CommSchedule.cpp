@@ -10,9 +10,11 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "CommSched/Analysis/Locations.h"
 #include "CommSched/Analysis/ScheduleSignature.h"
-#include "CommSched/Report/Report.h"
+#include "CommSched/Report/Explanations.h"
 #include "CommSched/Scheduling/Solver/Scheduler.h"
+#include "CommSched/Support/Format.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"
 #include "CommSched/Transforms/Rewrites/TrafficCheck.h"
@@ -32,11 +34,6 @@ using namespace commsched;
 
 namespace {
 
-/// What limits one collective, in words.
-std::string explain(const LoadedBlock &loaded, const StartReason &reason, Bytes limit) {
-  return describeReason(reason, reason.blocker == kNone ? "" : nameOperation(loaded.nodes[reason.blocker]), limit);
-}
-
 /// The other members of a bucket: "all_gather_2, all_gather_3 and 5 more".
 std::string namesOfOthers(const LoadedBlock &loaded, const Bucket &bucket, NodeId start) {
   constexpr size_t kNamed = 3;
@@ -49,8 +46,9 @@ std::string namesOfOthers(const LoadedBlock &loaded, const Bucket &bucket, NodeI
 }
 
 /// One remark per collective: passed where its exposed time fell, missed where some is left, analysis otherwise.
-void remarkOutcomes(const LoadedBlock &loaded, const ScheduleResult &result, ArrayRef<Location> locations) {
-  for (auto [outcome, loc] : llvm::zip_equal(result.starts, locations)) {
+void remarkOutcomes(const LoadedBlock &loaded, const Schedule &result, ArrayRef<StartOutcome> outcomes) {
+  for (const StartOutcome &outcome : outcomes) {
+    Location loc = loaded.nodes[outcome.start]->getLoc();
     auto options = remark::RemarkOpts::name("schedule").category("comm-schedule");
     bool better = outcome.exposedAfter < outcome.exposedBefore;
     auto remark = outcome.exposedAfter > 0 && !better ? remark::missed(loc, options)
@@ -66,7 +64,7 @@ void remarkOutcomes(const LoadedBlock &loaded, const ScheduleResult &result, Arr
              << remark::metric("BucketForm", stringify(bucket.form).str())
              << remark::metric("MergedWith", namesOfOthers(loaded, bucket, outcome.start));
     }
-    remark << remark::metric("LimitingFactor", explain(loaded, outcome.reason, result.limit));
+    remark << remark::metric("LimitingFactor", describe(loaded, outcome.reason));
   }
 }
 
@@ -101,25 +99,21 @@ private:
     solver.schedule.memoryBudgetPpm = toPpm(memoryBudgetRatio);
     solver.schedule.memoryLimitBytes = memoryLimitBytes;
     solver.schedule.slowDown = loaded.slowDown;
-    ScheduleResult result = schedule(loaded.problem, solver.schedule);
+    Schedule result = schedule(loaded.problem, solver.schedule);
     Operation *parent = block.getParentOp();
     // What is left is an answer that was verified.
     if (!result.defect.empty())
       emitWarning(parent->getLoc()) << "an answer of the solver does not hold and was dropped (" << result.defect
                                     << "); please report this";
-    if (!result.withinLimit)
+    if (!result.isWithinLimit())
       return emitError(parent->getLoc()) << "no order was found with a peak of at most " << formatBytes(result.limit)
                                          << " (" << result.limit << " bytes): the lowest is "
                                          << formatBytes(result.peak) << ", " << (result.peak - result.limit)
                                          << " bytes too much";
-    SmallVector<Location> locations;
-    for (const StartOutcome &outcome : result.starts)
-      locations.push_back(loaded.nodes[outcome.start]->getLoc());
-    remarkOutcomes(loaded, result, locations);
+    std::vector<StartOutcome> outcomes = explain(loaded, result, result.limit);
+    remarkOutcomes(loaded, result, outcomes);
     if (PassJournal *journal = journalOf(parent->getContext()))
-      journal->add(makeRecord(getArgument(), loaded, result, [&](const StartOutcome &outcome) {
-        return explain(loaded, outcome.reason, result.limit);
-      }));
+      journal->add(makeRecord(getArgument(), loaded, result, outcomes));
     TrafficCheck traffic(block);
     applySchedule(loaded, result.buckets, result.expanded, result.order);
     if (failed(traffic.compare(TrafficCheck(block), parent->getLoc(), getArgument())))

@@ -25,7 +25,7 @@ namespace {
 struct CommSinkWaitsPass : ReorderingPass<CommSinkWaitsPass, commsched::impl::CommSinkWaitsBase> {
   using ReorderingPass::ReorderingPass;
 
-  ReorderResult solve(const LoadedBlock &block, Bytes) const {
+  Schedule solve(const LoadedBlock &block, Bytes) const {
     return scheduleForOverlap(block.problem, identityOrder(block.problem), kSinkWaits);
   }
 };

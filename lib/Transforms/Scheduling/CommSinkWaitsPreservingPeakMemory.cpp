@@ -26,7 +26,7 @@ struct CommSinkWaitsPreservingPeakMemoryPass
                          commsched::impl::CommSinkWaitsPreservingPeakMemoryBase> {
   using PeakPreservingPass::PeakPreservingPass;
 
-  ReorderResult solve(const LoadedBlock &block, Bytes inputPeak) const {
+  Schedule solve(const LoadedBlock &block, Bytes inputPeak) const {
     SinkWaitsPreservingPeakOptions options;
     fillOptions(block, inputPeak, options);
     options.swapWithCollectives = swapWithCollectives;

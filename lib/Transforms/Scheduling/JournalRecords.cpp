@@ -9,10 +9,9 @@
 #include "JournalRecords.h"
 #include "CommSched/Analysis/Environment.h"
 #include "CommSched/Analysis/Locations.h"
-#include "CommSched/Report/Report.h"
+#include "CommSched/Report/Explanations.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
-#include "ReorderingRemarks.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/SmallSet.h"
 
@@ -151,7 +150,7 @@ public:
     row.exposed = {given.exposedOf(id), found.exposedOf(id)};
     row.moves = record.moves;
     addNames(record, row);
-    row.limitingFactor = describeLimit(block, record);
+    row.limitingFactor = describe(block, record);
     return row;
   }
 
@@ -216,7 +215,7 @@ PassRecord startRecord(StringRef pass, const LoadedBlock &block, const OrderView
 
 } // namespace
 
-PassRecord commsched::makeRecord(StringRef pass, const LoadedBlock &block, const ReorderResult &result) {
+PassRecord commsched::makeRecord(StringRef pass, const LoadedBlock &block, const Schedule &result) {
   Order identity = identityOrder(block.problem);
   OrderView given(block.problem, identity), found(block.problem, result.order);
   PassRecord record = startRecord(pass, block, given, found);
@@ -226,13 +225,13 @@ PassRecord commsched::makeRecord(StringRef pass, const LoadedBlock &block, const
   return record;
 }
 
-PassRecord commsched::makeRecord(StringRef pass, const LoadedBlock &block, const ScheduleResult &result,
-                                 llvm::function_ref<std::string(const StartOutcome &)> explain) {
+PassRecord commsched::makeRecord(StringRef pass, const LoadedBlock &block, const Schedule &result,
+                                 llvm::ArrayRef<StartOutcome> outcomes) {
   Order identity = identityOrder(block.problem);
   const ExpandedProblem &expanded = result.expanded;
   OrderView given(block.problem, identity), found(expanded.problem, result.order);
   PassRecord record = startRecord(pass, block, given, found);
-  for (const StartOutcome &outcome : result.starts) {
+  for (const StartOutcome &outcome : outcomes) {
     NodeId image = expanded.image[outcome.start];
     PassRow row;
     row.locations = describeLocation(block.nodes[outcome.start]->getLoc());
@@ -257,7 +256,7 @@ PassRecord commsched::makeRecord(StringRef pass, const LoadedBlock &block, const
         row.hiddenBy.names.push_back(origin == kNone ? "bucket copy" : nameOf(block.nodes[origin]));
       return row.hiddenBy.names.size() < NamedOperations::kMostNames;
     });
-    row.limitingFactor = explain(outcome);
+    row.limitingFactor = describe(block, outcome.reason);
     record.rows.push_back(std::move(row));
   }
   return record;

@@ -14,8 +14,7 @@
 
 #include "CommSched/Analysis/ProblemLoader.h"
 #include "CommSched/Report/PassJournal.h"
-#include "CommSched/Scheduling/Model/CollectiveRecord.h"
-#include "CommSched/Scheduling/Solver/Scheduler.h"
+#include "CommSched/Scheduling/Model/Explain.h"
 
 namespace commsched {
 
@@ -27,11 +26,11 @@ PassJournal *journalOf(mlir::MLIRContext *context);
 std::string reportNameOf(mlir::Block &block);
 
 /// What a reordering pass did to a block whose nodes were loaded in their given order. O((N + E) log N).
-PassRecord makeRecord(llvm::StringRef pass, const LoadedBlock &block, const ReorderResult &result);
+PassRecord makeRecord(llvm::StringRef pass, const LoadedBlock &block, const Schedule &result);
 
-/// The same for the solver's answer; `explain` says in words what limits a start.
-PassRecord makeRecord(llvm::StringRef pass, const LoadedBlock &block, const ScheduleResult &result,
-                      llvm::function_ref<std::string(const StartOutcome &)> explain);
+/// The same for the solver's answer and what explain() says of it.
+PassRecord makeRecord(llvm::StringRef pass, const LoadedBlock &block, const Schedule &result,
+                      llvm::ArrayRef<StartOutcome> outcomes);
 
 } // namespace commsched
 

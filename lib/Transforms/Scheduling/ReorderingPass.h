@@ -22,7 +22,7 @@
 namespace commsched {
 
 /// A pass over the generated `PassBase`. `Derived` has
-///   ReorderResult solve(const LoadedBlock &block, Bytes inputPeak) const;
+///   Schedule solve(const LoadedBlock &block, Bytes inputPeak) const;
 /// which answers for one block whose nodes stand in their given order; it is called from several threads at once. It
 /// may have
 ///   void prepare(mlir::Operation *root) const;

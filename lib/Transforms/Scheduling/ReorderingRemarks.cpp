@@ -11,9 +11,10 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "ReorderingRemarks.h"
-#include "CommSched/Report/Report.h"
+#include "CommSched/Report/Explanations.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Support/Format.h"
 #include "mlir/IR/Remarks.h"
 
 using namespace mlir;
@@ -29,35 +30,6 @@ static std::string nameOf(const LoadedBlock &block, NodeId id) {
 /// "1 operation", "2 operations".
 static std::string count(int64_t number, StringRef thing) {
   return std::to_string(number) + " " + thing.str() + (number == 1 ? "" : "s");
-}
-
-std::string commsched::describeLimit(const LoadedBlock &block, const CollectiveRecord &record) {
-  std::string text = stringify(record.factor).str();
-  switch (record.factor) {
-  case LimitingFactor::DataDependence:
-  case LimitingFactor::CollectiveOrder:
-    return text + " on " + nameOf(block, record.blocker);
-  case LimitingFactor::PeakMemory:
-    return text + ": passing " + nameOf(block, record.blocker) + " would reach " + formatBytes(record.reached) +
-           ", limit " + formatBytes(record.limit);
-  case LimitingFactor::ExposesOthers:
-    return text + ": passing " + nameOf(block, record.blocker) + " would expose " + formatNs(record.reached) +
-           " more, as the options scale costs";
-  case LimitingFactor::GroupLimit:
-    return text + ": " + count(record.limit, "operation");
-  case LimitingFactor::PrefetchLimit:
-    return text + ": " + count(record.limit, "operation");
-  case LimitingFactor::Units:
-    return text + ": the order does not keep them together within the limits";
-  case LimitingFactor::MoveLimit:
-    return text + ": " + count(record.limit, "collective");
-  case LimitingFactor::Makespan:
-    return text + ": would be " + formatNs(record.reached) + ", is " + formatNs(record.limit);
-  case LimitingFactor::GroupDissolved:
-    return text + ": a dependence leads out of its group and back";
-  default:
-    return text;
-  }
 }
 
 /// "'comm.all_gather' passed 2 operations and took 1 operation along".
@@ -81,7 +53,7 @@ static void emitRecord(StringRef passName, const LoadedBlock &block, const Colle
   if (record.improvement() != 0)
     text += ", was " + formatNs(record.initialExposed);
   if (record.factor != LimitingFactor::None && record.factor != LimitingFactor::Grouped)
-    text += (record.moves > 0 ? "; stopped by " : "; ") + describeLimit(block, record);
+    text += (record.moves > 0 ? "; stopped by " : "; ") + describe(block, record);
   if (record.moves > 0)
     remark::passed(loc, options("moved")) << StringRef(text);
   else if (record.finalExposed > 0)
@@ -90,7 +62,7 @@ static void emitRecord(StringRef passName, const LoadedBlock &block, const Colle
     remark::analysis(loc, options("hidden")) << StringRef(text);
 }
 
-void commsched::emitRemarks(StringRef passName, const LoadedBlock &block, const ReorderResult &result) {
+void commsched::emitRemarks(StringRef passName, const LoadedBlock &block, const Schedule &result) {
   Operation *parent = block.nodes.getBlock().getParentOp();
   if (!parent->getContext()->getRemarkEngine())
     return;
@@ -102,7 +74,7 @@ void commsched::emitRemarks(StringRef passName, const LoadedBlock &block, const 
   std::string text = "makespan " + formatNs(after.makespan) + ", was " + formatNs(before.makespan) + "; exposed " +
                      formatNs(after.exposedTotal) + ", was " + formatNs(before.exposedTotal) + "; peak " +
                      formatBytes(peakOf(problem, result.order)) + ", was " + formatBytes(peakOf(problem, given));
-  if (result.peakLimit >= 0)
-    text += ", limit " + formatBytes(result.peakLimit);
+  if (result.limit >= 0)
+    text += ", limit " + formatBytes(result.limit);
   remark::analysis(parent->getLoc(), remark::RemarkOpts::name("block").category(passName)) << StringRef(text);
 }

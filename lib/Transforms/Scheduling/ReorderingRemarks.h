@@ -13,16 +13,13 @@
 #define COMMSCHED_LIB_TRANSFORMS_SCHEDULING_REORDERINGREMARKS_H
 
 #include "CommSched/Analysis/ProblemLoader.h"
-#include "CommSched/Scheduling/Model/CollectiveRecord.h"
+#include "CommSched/Scheduling/Model/Schedule.h"
 
 namespace commsched {
 
-/// "peak memory: passing 'comm.wait' would reach 4.91 GiB, limit 4.63 GiB".
-std::string describeLimit(const LoadedBlock &block, const CollectiveRecord &record);
-
 /// Emits the remarks, if anybody listens: passed for what moved, missed for what is exposed and did not, analysis for
 /// the rest and for the block. Category: the pass's name.
-void emitRemarks(llvm::StringRef passName, const LoadedBlock &block, const ReorderResult &result);
+void emitRemarks(llvm::StringRef passName, const LoadedBlock &block, const Schedule &result);
 
 } // namespace commsched
 

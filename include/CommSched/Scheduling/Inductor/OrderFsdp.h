@@ -17,7 +17,7 @@
 #ifndef COMMSCHED_SCHEDULING_INDUCTOR_ORDERFSDP_H
 #define COMMSCHED_SCHEDULING_INDUCTOR_ORDERFSDP_H
 
-#include "CommSched/Scheduling/Model/CollectiveRecord.h"
+#include "CommSched/Scheduling/Model/Schedule.h"
 
 namespace commsched {
 
@@ -44,16 +44,12 @@ struct FsdpGroups {
   int32_t after = kNone;
 };
 
-struct FsdpOrder {
-  ReorderResult reorder;
-  std::vector<FsdpGroups> groups;
-  /// Of launches and waits, those that could not be kept together or in turn: they are on a cycle, as something outside
-  /// of them depends on them and leads back to them. Others are kept, whatever stands in front of them.
-  int32_t dissolved = 0;
-};
-
-/// `roles` by node. Groups are formed in the order given, each taking what no earlier one has. O((N + E) log N).
-FsdpOrder orderFsdp(const Problem &problem, llvm::ArrayRef<NodeId> order, llvm::ArrayRef<FsdpRole> roles);
+/// `roles` is indexed by node. Groups are formed in the order given, each taking what no earlier one has; `groups`
+/// receives them. A launch or a wait that cannot be kept together or in turn is dissolved: it is on a cycle, because
+/// something outside of it depends on it and leads back to it. All others are kept. One record per group.
+/// O((N + E) log N).
+Schedule orderFsdp(const Problem &problem, llvm::ArrayRef<NodeId> order, llvm::ArrayRef<FsdpRole> roles,
+                   std::vector<FsdpGroups> &groups);
 
 } // namespace commsched
 

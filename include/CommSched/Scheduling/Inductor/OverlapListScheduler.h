@@ -16,7 +16,7 @@
 #ifndef COMMSCHED_SCHEDULING_INDUCTOR_OVERLAPLISTSCHEDULER_H
 #define COMMSCHED_SCHEDULING_INDUCTOR_OVERLAPLISTSCHEDULER_H
 
-#include "CommSched/Scheduling/Model/CollectiveRecord.h"
+#include "CommSched/Scheduling/Model/Schedule.h"
 
 namespace commsched {
 
@@ -32,8 +32,7 @@ inline constexpr OverlapListOptions kReorderComputeForOverlap = {true, true, tru
 
 /// Schedules anew. `order` is the order given: ties go to it, and collectives are numbered along it. One record per
 /// start (per wait, when only waits sink), in the order given. Memory is no concern. O(N + E).
-ReorderResult scheduleForOverlap(const Problem &problem, llvm::ArrayRef<NodeId> order,
-                                 const OverlapListOptions &options);
+Schedule scheduleForOverlap(const Problem &problem, llvm::ArrayRef<NodeId> order, const OverlapListOptions &options);
 
 } // namespace commsched
 

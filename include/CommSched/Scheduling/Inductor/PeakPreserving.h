@@ -22,7 +22,7 @@
 #ifndef COMMSCHED_SCHEDULING_INDUCTOR_PEAKPRESERVING_H
 #define COMMSCHED_SCHEDULING_INDUCTOR_PEAKPRESERVING_H
 
-#include "CommSched/Scheduling/Model/CollectiveRecord.h"
+#include "CommSched/Scheduling/Model/Schedule.h"
 #include "llvm/ADT/BitVector.h"
 
 namespace commsched {
@@ -74,12 +74,12 @@ Bytes peakLimitOf(const PeakPreservingOptions &options, Bytes inputPeak);
 
 /// Starts move left. One record per start, in the order in which they were moved. O((N + E + touches) log N) with
 /// groups of bounded size; with estimates also O(log N) for each collective that is passed.
-ReorderResult reorderPreservingPeakMemory(const Problem &problem, llvm::ArrayRef<NodeId> order,
-                                          const ReorderPreservingPeakOptions &options);
+Schedule reorderPreservingPeakMemory(const Problem &problem, llvm::ArrayRef<NodeId> order,
+                                     const ReorderPreservingPeakOptions &options);
 
 /// Waits move right. One record per wait, last wait first. Complexity as above.
-ReorderResult sinkWaitsPreservingPeakMemory(const Problem &problem, llvm::ArrayRef<NodeId> order,
-                                            const SinkWaitsPreservingPeakOptions &options);
+Schedule sinkWaitsPreservingPeakMemory(const Problem &problem, llvm::ArrayRef<NodeId> order,
+                                       const SinkWaitsPreservingPeakOptions &options);
 
 } // namespace commsched
 

@@ -6,30 +6,33 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Checks a solver's order before anything is done with it: always, in release builds too. It shares no code with a
-// solver, nor with the models that solvers use: it has its own sweep and its own count of live bytes.
+// The one gate between whoever makes a schedule and whoever carries it out; it runs always, in release builds too. It
+// consists of two checks that know nothing of each other, of a solver, or of the models that solvers use. The first
+// looks at the order of the problem that the buckets were carried out in, and has its own count of live bytes. The
+// second does not believe that problem: it replays the problem as it was given, event by event.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_MODEL_SCHEDULEVERIFIER_H
 #define COMMSCHED_SCHEDULING_MODEL_SCHEDULEVERIFIER_H
 
-#include "CommSched/Scheduling/Model/Problem.h"
+#include "CommSched/Scheduling/Model/Schedule.h"
 #include "CommSched/Support/CollectiveOrder.h"
 
 namespace commsched {
 
-/// What an order has to keep.
+/// What a schedule has to keep.
 struct ScheduleRequirements {
   /// Live bytes may reach this and not pass it; no limit where negative.
   Bytes peakLimit = -1;
   CollectiveOrder collectiveOrder = CollectiveOrder::Free;
 };
 
-/// Describes the first violation (with node ids and positions), or returns an empty string: `order` is a permutation,
+/// Describes the first violation (with node ids and positions), or returns an empty string: the order is a permutation,
 /// respects every edge, touches no buffer before its definition, runs every wait after its start, stays within the
-/// limit, keeps the collectives' order and that of the pinned nodes, and tears no unit apart. O(N + E + touches).
-std::string verifySchedule(const Problem &problem, llvm::ArrayRef<NodeId> order,
-                           const ScheduleRequirements &requirements);
+/// limit, keeps the order of collectives, messages and pinned nodes, and keeps every unit together; the buckets have
+/// the form that Bucketing.h describes and keep every edge of the given problem; makespan and peak are those claimed.
+/// `problem` is valid (Problem::validate). O(N + E + touches); with buckets or claims O((N + E + touches) log N).
+std::string verify(const Problem &problem, const Schedule &schedule, const ScheduleRequirements &requirements);
 
 } // namespace commsched
 

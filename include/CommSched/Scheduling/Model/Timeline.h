@@ -61,6 +61,11 @@ Timeline simulate(const Problem &problem, llvm::ArrayRef<NodeId> order, const Sl
 /// other nodes and of futures that came in.
 NodeId awaitedStart(const Problem &problem, const Timeline &line, NodeId id);
 
+/// How long compute stands still for each collective, ns. Indexed by node: of a start, in all that waits for it, with
+/// what an iteration of a loop waits for at its end counted for the one that ends last; of a wait for a future that
+/// came in, in that wait. O(N).
+std::vector<Ns> exposedByCollective(const Problem &problem, const Timeline &line);
+
 /// The makespan alone, for solvers: no output per node. O(N + lanes); with slow-downs as simulate().
 Ns makespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order);
 Ns makespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown);

@@ -35,7 +35,7 @@ struct ParetoCurve {
   /// Limits that were solved for, and steps that this took.
   int32_t limits = 0;
   int64_t steps = 0;
-  /// See ScheduleResult::defect.
+  /// See Schedule::defect.
   std::string defect;
 };
 

@@ -7,20 +7,17 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // The one entry to the solver. The given order is the first incumbent; a portfolio of decodes and then a local search
-// over their policies improve on it for as long as the effort lasts. Every incumbent passes the ScheduleVerifier. Equal
+// over their policies improve on it for as long as the effort lasts. Every incumbent passes verify(). Equal
 // input and options give equal output: effort is counted in steps, not in time.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_SOLVER_SCHEDULER_H
 #define COMMSCHED_SCHEDULING_SOLVER_SCHEDULER_H
 
-#include "CommSched/Scheduling/Model/Bucketing.h"
-#include "CommSched/Scheduling/Model/CollectiveRecord.h"
-#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
-#include "CommSched/Scheduling/Model/StartReasons.h"
+#include "CommSched/Scheduling/Model/Schedule.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Support/CollectiveOrder.h"
 #include <algorithm>
-#include <string>
 
 namespace commsched {
 
@@ -50,46 +47,11 @@ inline constexpr int64_t defaultEffort(NodeId nodes) {
   return std::min<int64_t>(kDefaultEffort, 50000 + int64_t(1000) * nodes);
 }
 
-/// What became of one start of the given problem.
-struct StartOutcome {
-  NodeId start = kNone;
-  /// Index into ScheduleResult::buckets, or kNone.
-  int32_t bucket = kNone;
-  /// Position of its issue in the given order and in the result.
-  int32_t positionBefore = 0, positionAfter = 0;
-  /// How long compute stood still for it. A bucket's exposure is told at its first member, and is 0 at the others.
-  Ns exposedBefore = 0, exposedAfter = 0;
-  /// Why compute waits for it. The blocker is a node of the given problem, or kNone.
-  StartReason reason;
-};
-
-/// What the solver answers.
-struct ScheduleResult {
-  /// The buckets, the problem with them carried out, and the order of its nodes.
-  std::vector<Bucket> buckets;
-  ExpandedProblem expanded;
-  Order order;
-  /// With ScheduleOptions::slowDown, as all times of the result.
-  Ns makespan = 0, inputMakespan = 0;
-  Bytes peak = 0, inputPeak = 0;
-  /// The limit that was asked for. Where the given order is above it, the answer is the lowest peak that was reached:
-  /// `peak` - `limit` too much if that is positive.
-  Bytes limit = 0;
-  bool withinLimit = true;
-  int64_t steps = 0;
-  /// How many answers were found on the way, by each search the given order included.
-  int32_t incumbents = 0;
-  /// Of each start of the given problem, ascending.
-  std::vector<StartOutcome> starts;
-  /// Not empty if an answer failed verification (it was dropped): a defect of this library, to be reported.
-  std::string defect;
-};
-
 /// Schedules `problem`, which has to be valid (Problem::validate). Near-linear for a first answer, then in proportion
 /// to the effort. The answer, with the slow-downs of the options, is never slower than the given order and never has a
-/// higher peak than the limit; if the given order is above the limit, the peak comes first. With
-/// ScheduleOptions::bucketing it is never slower than without.
-ScheduleResult schedule(const Problem &problem, const ScheduleOptions &options = {});
+/// higher peak than the limit; if the given order is above the limit, the peak comes first (Schedule::isWithinLimit).
+/// With ScheduleOptions::bucketing it is never slower than without.
+Schedule schedule(const Problem &problem, const ScheduleOptions &options = {});
 
 } // namespace commsched
 

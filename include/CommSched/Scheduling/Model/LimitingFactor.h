@@ -1,4 +1,4 @@
-//===- CollectiveRecord.h - What a pass did for each collective, and what stopped it ----------===//
+//===- LimitingFactor.h - What keeps a collective where it is ---------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,18 +6,20 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The reordering passes answer with an order and one record per collective: how long it was exposed before and after,
-// how far it moved, and the limiting factor, with numbers. Remarks and reports are written from these.
+// One vocabulary for two questions: why compute waits for a collective (Explain.h), and why a rule moved a start or a
+// wait no further (Schedule.h). One function gives both their words.
 //
 //===------------------------------------------------------------------------------------------===//
-#ifndef COMMSCHED_SCHEDULING_MODEL_COLLECTIVERECORD_H
-#define COMMSCHED_SCHEDULING_MODEL_COLLECTIVERECORD_H
+#ifndef COMMSCHED_SCHEDULING_MODEL_LIMITINGFACTOR_H
+#define COMMSCHED_SCHEDULING_MODEL_LIMITINGFACTOR_H
 
 #include "CommSched/Scheduling/Model/Problem.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include <string>
 
 namespace commsched {
 
-/// Why a collective, or a wait, did not move any further.
+/// What keeps a collective, or a wait, where it is.
 enum class LimitingFactor : uint8_t {
   /// Nothing was tried.
   None,
@@ -27,9 +29,10 @@ enum class LimitingFactor : uint8_t {
   DataDependence,
   /// `blocker` is a collective that it may not pass.
   CollectiveOrder,
-  /// Passing `blocker` would make the peak `reached` bytes, above `limit`.
+  /// Passing `blocker` (or, without one, an issue as early as dependences allow) would make the peak `reached` bytes,
+  /// above `limit`.
   PeakMemory,
-  /// Compute already covers it, the overlap factor included.
+  /// Compute already covers it; for a rule, the overlap factor included.
   AlreadyHidden,
   /// Passing `blocker` would expose other collectives by `reached` ns more in total.
   ExposesOthers,
@@ -55,37 +58,22 @@ enum class LimitingFactor : uint8_t {
   StartsAtOnce,
 };
 
-/// The name of a limiting factor, in words ("peak memory").
+/// The name of a limiting factor ("peak memory").
 llvm::StringRef stringify(LimitingFactor factor);
 
-struct CollectiveRecord {
-  /// The start or wait that moved.
-  NodeId node = kNone;
-  /// How long its waits hold the compute lane, ns, in the order given and in the order returned.
-  Ns initialExposed = 0, finalExposed = 0;
-  /// By how many places it moved in its pass's direction, negative where it gave way to others, and how many nodes it
-  /// took along.
-  int32_t moves = 0, grouped = 0;
+/// A limiting factor with its node and its numbers, whose meaning is the factor's; kNone and 0 if it has none.
+struct Explanation {
   LimitingFactor factor = LimitingFactor::None;
   NodeId blocker = kNone;
+  /// Bytes, ns or nodes.
   int64_t reached = 0, limit = 0;
-
-  Ns improvement() const { return initialExposed - finalExposed; }
 };
 
-/// An answer of a reordering pass.
-struct ReorderResult {
-  Order order;
-  std::vector<CollectiveRecord> records;
-  /// What the peak might reach, bytes; -1 where it was no concern.
-  Bytes peakLimit = -1;
-  /// What went wrong, or empty: then `order` is the given one. Only a memory recount can go wrong.
-  std::string error;
-};
-
-/// Fills in the exposed times of `result.records`, by playing both orders. O(N + lanes).
-void measureExposure(const Problem &problem, llvm::ArrayRef<NodeId> before, ReorderResult &result);
+/// Words an explanation ("peak memory: would reach 4.91 GiB, limit 4.63 GiB"). This is the only place that does:
+/// remarks of all passes, the report's table, its JSON and the timeline print what it returns. `nameOf` names a
+/// blocker.
+std::string describe(const Explanation &explanation, llvm::function_ref<std::string(NodeId blocker)> nameOf);
 
 } // namespace commsched
 
-#endif // COMMSCHED_SCHEDULING_MODEL_COLLECTIVERECORD_H
+#endif // COMMSCHED_SCHEDULING_MODEL_LIMITINGFACTOR_H

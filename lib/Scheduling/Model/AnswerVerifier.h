@@ -6,16 +6,15 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The ScheduleVerifier checks the order of an expanded problem against that problem's own edges: an edge that the
-// expansion lost is lost to it, too. This verifier replays the problem as it was given. A bucket's pack, start, wait
-// and unpacks are events of its members; each edge, the order of collectives, live bytes and clocks are checked on
-// events. It shares no code with the expansion, the models or the solver.
+// The second half of ScheduleVerifier.h. The OrderVerifier checks the order of an expanded problem against that
+// problem's own edges: an edge that the expansion lost is lost to it, too. This verifier replays the problem as it was
+// given. A bucket's pack, start, wait and unpacks are events of its members; each edge, the order of collectives, live
+// bytes and clocks are checked on events. It shares no code with the expansion, the models or the solver.
 //
 //===------------------------------------------------------------------------------------------===//
-#ifndef COMMSCHED_SCHEDULING_MODEL_ANSWERVERIFIER_H
-#define COMMSCHED_SCHEDULING_MODEL_ANSWERVERIFIER_H
+#ifndef COMMSCHED_LIB_SCHEDULING_MODEL_ANSWERVERIFIER_H
+#define COMMSCHED_LIB_SCHEDULING_MODEL_ANSWERVERIFIER_H
 
-#include "CommSched/Scheduling/Model/Bucketing.h"
 #include "CommSched/Scheduling/Model/ScheduleVerifier.h"
 #include <string>
 
@@ -33,25 +32,17 @@ struct AnswerEvent {
   llvm::SmallVector<NodeId, 1> members;
 };
 
-/// What an answer claims.
-struct AnswerClaims {
-  /// Without slow-downs, ns.
-  Ns makespan = 0;
-  Bytes peak = 0;
-};
-
-/// The events of an order of `expanded`, read off its names. O(N).
-std::vector<AnswerEvent> eventsOf(const ExpandedProblem &expanded, llvm::ArrayRef<Bucket> buckets,
-                                  llvm::ArrayRef<NodeId> order);
+/// The events of a schedule, read off the names of its expanded problem, if it has one. O(N).
+std::vector<AnswerEvent> eventsOf(const Schedule &schedule);
 
 /// Describes the first violation, or returns an empty string: every node of the given problem happens exactly once,
 /// itself or in its bucket; buckets have the form that Bucketing.h describes; every edge of the given problem is kept
 /// (of a member's start by the pack and the start, of its wait by the unpack); collectives, messages and pinned nodes
 /// keep their order; live bytes and clocks, counted from Bucketing.h's rules, are within the limit and equal to the
-/// claims. O((N + E + touches) log N).
+/// claims, if there are any. O((N + E + touches) log N).
 std::string verifyAnswer(const Problem &given, llvm::ArrayRef<Bucket> buckets, llvm::ArrayRef<AnswerEvent> events,
-                         const ScheduleRequirements &requirements, const AnswerClaims &claims);
+                         const ScheduleRequirements &requirements, const std::optional<ScheduleClaims> &claims);
 
 } // namespace commsched
 
-#endif // COMMSCHED_SCHEDULING_MODEL_ANSWERVERIFIER_H
+#endif // COMMSCHED_LIB_SCHEDULING_MODEL_ANSWERVERIFIER_H
