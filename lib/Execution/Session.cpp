@@ -23,20 +23,25 @@ using namespace commsched;
 Expected<std::unique_ptr<Session>> Session::open(const SessionOptions &sessionOptions, int64_t wanted) {
   std::unique_ptr<Session> session(new Session(sessionOptions));
   std::string name = sessionOptions.backend;
-  if (name.empty())
-    name = std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMI_SIZE") ? "mpi" : "threads";
+  char message[2048];
+  if (name.empty()) {
+    commrt_launch launch = {};
+    launch.struct_size = sizeof(launch);
+    if (commrt_launch_read(&launch, message, sizeof(message)) != COMMRT_OK)
+      return createStringError(message);
+    name = launch.backend;
+  }
   commrt_options options;
   commrt_options_init(&options);
   options.backend = name.c_str();
   options.ranks = sessionOptions.ranks;
-  if (options.ranks == 0 && name != "mpi")
+  if (options.ranks == 0 && name != "mpi" && name != "tcp")
     options.ranks = static_cast<int32_t>(wanted);
   options.timeout_ns = sessionOptions.timeoutMs * 1'000'000;
   options.trace = sessionOptions.trace;
   options.poison = sessionOptions.poison;
   if (!sessionOptions.fault.empty())
     options.fault = sessionOptions.fault.c_str();
-  char message[2048];
   if (commrt_job_create(&options, &session->job, message, sizeof(message)) != COMMRT_OK)
     return createStringError(message);
   int32_t first = std::max(0, commrt_job_local_rank(session->job));

@@ -12,6 +12,8 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "Core/Launcher.h"
+#include "CommSched/Runtime/Runtime.h"
+#include <cstdlib>
 #include <gtest/gtest.h>
 #include <map>
 
@@ -91,6 +93,60 @@ TEST(Launcher, EachLauncher) {
   expectLaunch(ofSlurm, "Slurm", 7, 8, 3);
   // srun --mpi=pmix
   expectLaunch(with(ofSlurm, {{"PMIX_RANK", "7"}, {"PMIX_NAMESPACE", "slurm.pmix.200505.0"}}), "PMIx", 7, 8, 3);
+}
+
+const char *backendOf(const Variables &variables) {
+  Launch launch;
+  EXPECT_EQ(readLaunch(environmentOf(variables), launch), "");
+  return backendFor(launch);
+}
+
+/// Tests which backend a program gets that does not choose one.
+TEST(Launcher, Backends) {
+  EXPECT_STREQ(backendOf({}), "threads");
+  EXPECT_STREQ(backendOf(ofOpenMpi), "mpi");
+  EXPECT_STREQ(backendOf({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}), "mpi");
+  EXPECT_STREQ(backendOf(ofTorchrun), "tcp");
+  EXPECT_STREQ(backendOf({{"COMMRT_RANK", "0"}, {"COMMRT_SIZE", "1"}}), "tcp");
+  EXPECT_STREQ(backendOf(ofSlurm), "tcp");
+  EXPECT_STREQ(backendOf({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_STEP_ID", "0"}}), "threads");
+}
+
+/// Tests the C function: it fills what the caller's structure has, and says what is wrong.
+TEST(Launcher, CFunction) {
+  for (const char *name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_STEP_ID", "SLURM_STEPID"})
+    unsetenv(name);
+  setenv("COMMRT_RANK", "1", 1);
+  setenv("COMMRT_SIZE", "3", 1);
+  commrt_launch launch = {};
+  char message[256] = "x";
+  launch.struct_size = sizeof(launch);
+  EXPECT_EQ(commrt_launch_read(&launch, message, sizeof(message)), COMMRT_OK);
+  EXPECT_STREQ(message, "");
+  EXPECT_EQ(launch.rank, 1);
+  EXPECT_EQ(launch.ranks, 3);
+  EXPECT_EQ(launch.local_rank, -1);
+  EXPECT_STREQ(launch.launcher, "COMMRT_RANK");
+  EXPECT_STREQ(launch.backend, "tcp");
+  commrt_launch shorter = {};
+  shorter.struct_size = offsetof(commrt_launch, ranks);
+  shorter.ranks = 77;
+  EXPECT_EQ(commrt_launch_read(&shorter, nullptr, 0), COMMRT_OK);
+  EXPECT_EQ(shorter.rank, 1);
+  EXPECT_EQ(shorter.ranks, 77);
+  setenv("COMMRT_RANK", "3", 1);
+  EXPECT_EQ(commrt_launch_read(&launch, message, sizeof(message)), COMMRT_ERR_INVALID);
+  EXPECT_STREQ(message, "COMMRT_RANK is 3, but COMMRT_SIZE is 3: ranks are counted from 0");
+  EXPECT_EQ(launch.rank, -1);
+  EXPECT_STREQ(launch.backend, "");
+  unsetenv("COMMRT_RANK");
+  unsetenv("COMMRT_SIZE");
+  EXPECT_EQ(commrt_launch_read(&launch, message, sizeof(message)), COMMRT_OK);
+  EXPECT_EQ(launch.rank, -1);
+  EXPECT_STREQ(launch.backend, "threads");
+  EXPECT_EQ(commrt_launch_read(nullptr, message, sizeof(message)), COMMRT_ERR_INVALID);
+  launch.struct_size = 0;
+  EXPECT_EQ(commrt_launch_read(&launch, nullptr, 0), COMMRT_ERR_INVALID);
 }
 
 /// Tests that an older srun, which gives a step its number by another name, is understood, and that a batch script,
@@ -184,6 +240,10 @@ TEST(Launcher, SecretAndJob) {
   EXPECT_EQ(meetingPoint(with(place, {{"COMMRT_SILENCE_MS", "250"}})).silenceMs, 250);
   EXPECT_EQ(meetingError(with(place, {{"COMMRT_SILENCE_MS", "0"}})),
             "COMMRT_SILENCE_MS is '0', expected a number from 1 to 86400000");
+  EXPECT_EQ(meetingPoint(place).startMs, 0);
+  EXPECT_EQ(meetingPoint(with(place, {{"COMMRT_START_TIMEOUT_MS", "600000"}})).startMs, 600'000);
+  EXPECT_EQ(meetingError(with(place, {{"COMMRT_START_TIMEOUT_MS", "1s"}})),
+            "COMMRT_START_TIMEOUT_MS is '1s', expected a number from 1 to 86400000");
   MeetingPoint underMpi = meetingPoint(with(place, ofOpenMpi));
   EXPECT_EQ(underMpi.secret, "0e5411b1191d7f61-1bfc46f6c79976b1");
   EXPECT_EQ(underMpi.job, "571015169");

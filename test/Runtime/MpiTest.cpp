@@ -6,13 +6,15 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Run under mpirun. Each process takes part in random collectives over MPI, plays all ranks of the same collectives on
-// threads by itself, and compares its own rank's results bit for bit.
+// Run under mpirun, or by another launcher over the backend that COMMRT_TEST_BACKEND names. Each process takes part in
+// random collectives, plays all ranks of the same collectives on threads by itself, and compares its own rank's results
+// bit for bit.
 //
 //===------------------------------------------------------------------------------------------===//
 
 #include "RuntimeTestSupport.h"
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 
@@ -111,7 +113,8 @@ std::vector<char> play(commrt_context *context, uint32_t seed, int cases) {
 commrt_options mpiOptions() {
   commrt_options options;
   commrt_options_init(&options);
-  options.backend = "mpi";
+  const char *other = std::getenv("COMMRT_TEST_BACKEND");
+  options.backend = other ? other : "mpi";
   options.timeout_ns = 300'000'000'000; // only a hang reaches it
   return options;
 }

@@ -42,7 +42,9 @@ def free_port():
 
 
 def clean_environment():
-    names = re.compile(r"^(COMMRT_|RANK$|WORLD_SIZE$|LOCAL_RANK$|MASTER_|TORCHELASTIC_|OMPI_|PMIX_|PMI_|MPI_LOCAL|SLURM_)")
+    """That of this process without what a launcher says."""
+    ours = "RANK|SIZE|LOCAL_RANK|ADDR|PORT|SECRET|JOB|SILENCE_MS|START_TIMEOUT_MS"
+    names = re.compile(rf"^(COMMRT_({ours})$|RANK$|WORLD_SIZE$|LOCAL_RANK$|MASTER_|TORCHELASTIC_|OMPI_|PMIX_|PMI_|MPI_LOCAL|SLURM_)")
     return {key: value for key, value in os.environ.items() if not names.match(key)}
 
 

@@ -91,7 +91,7 @@ def last_comes_late():
 
 
 def never_comes():
-    job = Job("healthy", 4, timeout_ms=SHORT_MS)
+    job = Job("healthy", 4, COMMRT_START_TIMEOUT_MS=str(SHORT_MS))
     for rank in (0, 1, 3):
         job.start(rank)
     job.expect(
@@ -103,8 +103,15 @@ def never_comes():
     )
 
 
+def start_timeout():
+    """The others are waited for by a deadline of their own."""
+    job = Job("healthy", 2, COMMRT_START_TIMEOUT_MS="300")
+    job.start(0)
+    job.expect({0: r"timeout: tcp: waited 300 ms at 127\.0\.0\.1:\d+; rank 1 did not come$"})
+
+
 def first_never_comes():
-    job = Job("healthy", 2, timeout_ms=1000)
+    job = Job("healthy", 2, COMMRT_START_TIMEOUT_MS="1000")
     job.start(1)
     job.expect({1: r"timeout: tcp: waited 1000 ms; rank 0 did not answer at 127\.0\.0\.1, port \d+: Connection refused$"})
 
@@ -415,6 +422,7 @@ SCENARIOS = {
     "last-comes-late": last_comes_late,
     "never-comes": never_comes,
     "first-never-comes": first_never_comes,
+    "start-timeout": start_timeout,
     "dies-while-others-come": dies_while_others_come,
     "two-jobs-on-one-port": two_jobs_on_one_port,
     "a-rank-twice": a_rank_twice,

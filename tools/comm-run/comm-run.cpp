@@ -34,7 +34,8 @@ static cl::opt<int> ranks("ranks", cl::desc("Number of ranks (default: what the 
                           cl::value_desc("N"), cl::init(0), cl::cat(category));
 static cl::opt<std::string> backend(
     "backend",
-    cl::desc("threads, sim, mpi or another, or several with commas: the first that opens (default: mpi under mpirun)"),
+    cl::desc("threads, sim, tcp, mpi or another, or several with commas: the first that opens (default: mpi under "
+             "mpirun, tcp under torchrun, otherwise threads)"),
     cl::value_desc("name"), cl::cat(category));
 static cl::opt<std::string> entry("entry", cl::desc("Function to run (default: main, or the only public one)"),
                                   cl::value_desc("name"), cl::cat(category));
@@ -283,7 +284,7 @@ int main(int argc, char **argv) {
   InitLLVM init(argc, argv);
   cl::HideUnrelatedOptions(category);
   cl::ParseCommandLineOptions(argc, argv,
-                              "Runs a program of collectives on threads or under mpirun\n\n"
+                              "Runs a program of collectives on threads or under a launcher\n\n"
                               "  Exit code 0: it ran (and with --compare, all programs computed the same bits);\n"
                               "  1: it could not be read or run, or a rank failed; 2: the programs differ.\n");
   if (ranks < 0 || timeoutMs <= 0 || iterations < 1 || dynamicSize < 0)

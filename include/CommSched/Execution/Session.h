@@ -20,7 +20,7 @@ namespace commsched {
 
 struct SessionOptions {
   int32_t ranks = 0;   ///< 0: what the programs' groups speak of
-  std::string backend; ///< empty: mpi under mpirun, otherwise threads
+  std::string backend; ///< empty: mpi under mpirun, tcp under another launcher, otherwise threads
   std::string fault;
   int64_t timeoutMs = 60000;
   int64_t iterations = 1;
@@ -46,7 +46,7 @@ using Programs = std::vector<std::unique_ptr<Program>>;
 
 class Session {
 public:
-  /// Opens a job of at least `wanted` ranks, unless the options or mpirun say how many.
+  /// Opens a job of at least `wanted` ranks, unless the options or the launcher say how many.
   static llvm::Expected<std::unique_ptr<Session>> open(const SessionOptions &options, int64_t wanted);
   ~Session();
 

@@ -133,13 +133,13 @@ COMMRT_API int64_t commrt_dtype_size(int32_t dtype);
 
 typedef struct commrt_options {
   uint32_t struct_size; ///< the caller's sizeof(commrt_options); set by commrt_options_init
-  int32_t ranks;        ///< number of ranks; mpi takes it from MPI_COMM_WORLD when 0. Default 1 (mpi: 0)
-  const char *backend;  ///< "threads" (default), "sim", "mpi", a registered name, or the NAME of a libcommrt_NAME.so;
-                        ///< several with commas: the first that opens is taken
-  int64_t timeout_ns;   ///< the longest wait; default 60 s, environment COMMRT_TIMEOUT_MS
-  int32_t workers;      ///< threads, sim: threads that carry out collectives; 0 = up to 4
-  int32_t trace;        ///< 1: keep what commrt_trace_write writes
-  int32_t poison;       ///< 1: overwrite buffers when they are released, so that late readers show
+  int32_t ranks;        ///< number of ranks; mpi and tcp take it from the launcher when 0. Default 1 (they: 0)
+  const char *backend;  ///< "threads" (default), "sim", "tcp", "mpi", a registered name, or the NAME of a
+                       ///< libcommrt_NAME.so; several with commas: the first that opens is taken
+  int64_t timeout_ns;      ///< the longest wait; default 60 s, environment COMMRT_TIMEOUT_MS
+  int32_t workers;         ///< threads, sim: threads that carry out collectives; 0 = up to 4
+  int32_t trace;           ///< 1: keep what commrt_trace_write writes
+  int32_t poison;          ///< 1: overwrite buffers when they are released, so that late readers show
   int32_t progress_thread; ///< mpi: 1 = a thread polls every 200 us besides commrt_progress, for ranks that have a core
                            ///< to spare; environment COMMRT_PROGRESS_THREAD
   const char *fault;       ///< NULL, or KIND@N[:rank=R][:ms=T]; see docs/Runtime.md. Environment COMMRT_FAULT
@@ -158,10 +158,25 @@ COMMRT_API int32_t commrt_job_create(const commrt_options *options, commrt_job *
                                      size_t message_size);
 /// [any thread] Closes a job whose contexts have been destroyed. NULL is fine.
 COMMRT_API int32_t commrt_job_destroy(commrt_job *job);
+
+/// What the launcher of this process says about it by environment variables (docs/Runtime.md lists them).
+typedef struct commrt_launch {
+  uint32_t struct_size; ///< the caller's sizeof(commrt_launch)
+  int32_t rank;         ///< -1 if no launcher started this process
+  int32_t ranks;        ///< 0 if none did
+  int32_t local_rank;   ///< among the processes of this machine; -1 if the launcher does not say
+  const char *launcher; ///< "COMMRT_RANK", "torchrun", "Open MPI", "PMIx", "PMI" or "Slurm"; "" if none. Static storage
+  const char
+      *backend; ///< the backend for a program that does not choose one: "threads", "mpi" or "tcp". Static storage
+} commrt_launch;
+/// [any thread] Fills the members that lie within launch->struct_size. COMMRT_ERR_INVALID, with one line in `message`,
+/// if the variables are malformed or contradict each other.
+COMMRT_API int32_t commrt_launch_read(commrt_launch *launch, char *message, size_t size);
+
 /// [any thread] The name of the job's backend, as long as the job lives.
 COMMRT_API const char *commrt_job_backend(const commrt_job *job);
 /// [any thread] 1 if reductions run in rank order, whatever the timing, so that their bits depend on the inputs alone
-/// and are those of every other such backend (threads, sim, mpi); otherwise 0.
+/// and are those of every other such backend (threads, sim, tcp, mpi); otherwise 0.
 COMMRT_API int32_t commrt_job_is_rank_ordered(const commrt_job *job);
 /// [any thread] Ranks of the job.
 COMMRT_API int32_t commrt_job_ranks(const commrt_job *job);

@@ -12,11 +12,15 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "Core/Launcher.h"
+#include "CommSched/Runtime/Runtime.h"
+#include "Core/Text.h"
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
+#include <utility>
 
 using namespace commsched::runtime;
 
@@ -28,7 +32,7 @@ static constexpr size_t kLongestJob = 128;
 static constexpr size_t kLongestHost = 1024;
 static constexpr int64_t kLargestPort = 65535;
 /// A day.
-static constexpr int64_t kLongestSilenceMs = 24 * 3600 * 1000;
+static constexpr int64_t kLongestMs = 24 * 3600 * 1000;
 
 Environment commsched::runtime::processEnvironment() {
   return [](const char *name) -> const char * { return std::getenv(name); };
@@ -116,6 +120,40 @@ std::string commsched::runtime::readLaunch(const Environment &environment, Launc
   return "";
 }
 
+const char *commsched::runtime::backendFor(const Launch &launch) {
+  const std::string &launcher = launch.launcher;
+  if (launcher == "Open MPI" || launcher == "PMIx" || launcher == "PMI")
+    return "mpi";
+  // An interactive step of Slurm is one task, in which threads are what is meant.
+  bool isAlone = launcher == "Slurm" && launch.ranks == 1;
+  return launcher.empty() || isAlone ? "threads" : "tcp";
+}
+
+/// The launcher's name for as long as the library is loaded.
+static const char *lastingName(const std::string &launcher) {
+  for (const Names &names : kLaunchers)
+    if (launcher == names.launcher)
+      return names.launcher;
+  return "";
+}
+
+int32_t commrt_launch_read(commrt_launch *launch, char *message, size_t size) {
+  copyText("", message, size);
+  if (!launch || launch->struct_size < offsetof(commrt_launch, rank)) {
+    copyText("launch is NULL or has no size", message, size);
+    return COMMRT_ERR_INVALID;
+  }
+  Launch read;
+  std::string error = readLaunch(processEnvironment(), read);
+  uint32_t known = std::min<uint32_t>(launch->struct_size, sizeof(commrt_launch));
+  const char *backend = error.empty() ? backendFor(read) : "";
+  commrt_launch result = {launch->struct_size,        read.rank, read.ranks, read.localRank,
+                          lastingName(read.launcher), backend};
+  std::memcpy(static_cast<void *>(launch), &result, known);
+  copyText(error, message, size);
+  return error.empty() ? COMMRT_OK : COMMRT_ERR_INVALID;
+}
+
 /// The launcher's name for the job, with the number of the attempt where it starts a job again.
 static std::string readJob(const Environment &environment) {
   std::string job;
@@ -163,6 +201,11 @@ std::string commsched::runtime::readMeetingPoint(const Environment &environment,
     return "COMMRT_SECRET has " + std::to_string(point.secret.size()) + " bytes, expected at most " +
            std::to_string(kLongestSecret);
   point.job = readJob(environment);
-  constexpr const char *silence = "COMMRT_SILENCE_MS";
-  return environment(silence) ? readNumber(environment, silence, 1, kLongestSilenceMs, point.silenceMs) : "";
+  using Time = std::pair<const char *, int64_t &>;
+  for (auto [variable, value] :
+       {Time("COMMRT_SILENCE_MS", point.silenceMs), Time("COMMRT_START_TIMEOUT_MS", point.startMs)})
+    if (environment(variable))
+      if (std::string error = readNumber(environment, variable, 1, kLongestMs, value); !error.empty())
+        return error;
+  return "";
 }

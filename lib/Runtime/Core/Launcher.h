@@ -39,6 +39,10 @@ struct Launch {
 /// wrong value. No launcher at all is not an error.
 std::string readLaunch(const Environment &environment, Launch &launch);
 
+/// The backend for a program that does not choose one: mpi where MPI's launcher started the process, tcp where another
+/// one did, otherwise threads. Static storage.
+const char *backendFor(const Launch &launch);
+
 /// Where the ranks of a job meet, and how they know each other.
 struct MeetingPoint {
   std::string host; ///< name or numeric address, without brackets
@@ -48,6 +52,8 @@ struct MeetingPoint {
   std::string job;
   /// COMMRT_SILENCE_MS: a rank whose process gives no sign of life for this long is lost. Default 30 s.
   int64_t silenceMs = 30'000;
+  /// COMMRT_START_TIMEOUT_MS: how long the first rank waits for the last one to come. 0: as long as for anything else.
+  int64_t startMs = 0;
 };
 
 /// Reads COMMRT_ADDR or MASTER_ADDR, COMMRT_PORT or MASTER_PORT, and the secret. Under torchrun the agent itself

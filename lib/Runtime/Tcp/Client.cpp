@@ -26,7 +26,7 @@ static constexpr auto kAnswerTime = std::chrono::seconds(2);
 static constexpr const char *kGone = "its connection was closed: its process has ended, or its machine is gone";
 
 Client::Client(const Launch &launch, const MeetingPoint &point, const commrt_backend_config &config)
-    : launch(launch), point(point), pace(config.timeout_ns, point.silenceMs) {}
+    : launch(launch), point(point), pace(config.timeout_ns, point) {}
 
 Client::~Client() = default;
 
@@ -80,8 +80,8 @@ std::string Client::connect(Clock::time_point deadline, Socket &socket) {
 }
 
 int32_t Client::open(std::string &text) {
-  Clock::time_point deadline = Clock::now() + pace.timeout;
-  std::string waited = "waited " + std::to_string(pace.timeout.count() / 1'000'000) + " ms; ";
+  Clock::time_point deadline = Clock::now() + pace.start;
+  std::string waited = "waited " + std::to_string(pace.start.count() / 1'000'000) + " ms; ";
   Socket socket;
   if (std::string why = connect(deadline, socket); !why.empty()) {
     bool isLate = Clock::now() >= deadline;
@@ -245,6 +245,18 @@ std::string Client::ask(uint32_t about) {
   return text;
 }
 
+std::string Client::whereabouts() {
+  std::lock_guard<std::mutex> lock(mutex);
+  auto first =
+      std::min_element(works.begin(), works.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
+  if (first == works.end() || !host)
+    return "";
+  constexpr size_t longest = 1024;
+  char text[longest] = "";
+  host->describe(first->second.work, text, sizeof(text));
+  return "; rank " + std::to_string(launch.rank) + " is in " + text;
+}
+
 std::string Client::describe() {
   if (std::string text = ask(0); !text.empty())
     return text;
@@ -316,7 +328,7 @@ void Client::pollOnce() {
   if (!hasGreeted)
     fail(COMMRT_ERR_INVALID, -1, "what listens at " + address + " does not answer as rank 0 of a job does");
   else if (how == Connection::Status::closed)
-    fail(COMMRT_ERR_PEER, 0, kGone);
+    fail(COMMRT_ERR_PEER, 0, kGone + whereabouts());
   else if (how == Connection::Status::memory)
     fail(COMMRT_ERR_MEMORY, launch.rank, "no memory for a message of rank 0");
   else
@@ -417,5 +429,5 @@ void Client::tick() {
   if (silent > pace.silence)
     fail(COMMRT_ERR_PEER, 0,
          "no heartbeat for " + std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(silent).count()) +
-             " ms: its process does not run, or its machine is gone");
+             " ms: its process does not run, or its machine is gone" + whereabouts());
 }

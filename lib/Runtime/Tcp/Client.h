@@ -61,6 +61,8 @@ private:
   void fail(int32_t status, int32_t rank, const std::string &text, bool tells = true);
   /// Asks rank 0; empty if there is no answer in time.
   std::string ask(uint32_t about);
+  /// "; rank 2 is in all_reduce ...", or empty if nothing is in flight.
+  std::string whereabouts();
 
   // The polling thread.
   void loop();

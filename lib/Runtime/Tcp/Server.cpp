@@ -25,16 +25,17 @@ using namespace commsched::runtime::tcp;
 /// How many ranks a message names.
 static constexpr int kMostNamed = 8;
 
-Pace::Pace(int64_t timeoutNs, int64_t silenceMs) : timeout(timeoutNs) {
+Pace::Pace(int64_t timeoutNs, const MeetingPoint &point)
+    : timeout(timeoutNs), start(point.startMs > 0 ? std::chrono::milliseconds(point.startMs) : timeout) {
   // A short timeout still leaves room for several heartbeats.
   constexpr int parts = 8;
-  silence = std::min<std::chrono::nanoseconds>(std::chrono::milliseconds(silenceMs), timeout);
+  silence = std::min<std::chrono::nanoseconds>(std::chrono::milliseconds(point.silenceMs), timeout);
   heartbeat = std::min<std::chrono::nanoseconds>(kHeartbeat, silence / parts);
   heartbeat = std::max<std::chrono::nanoseconds>(heartbeat, std::chrono::milliseconds(1));
 }
 
 Server::Server(const Launch &launch, const MeetingPoint &point, const commrt_backend_config &config)
-    : launch(launch), point(point), config(config), pace(config.timeout_ns, point.silenceMs), engine(*threadsBackend()),
+    : launch(launch), point(point), config(config), pace(config.timeout_ns, point), engine(*threadsBackend()),
       members(launch.ranks) {}
 
 Server::~Server() = default;
@@ -113,12 +114,12 @@ int32_t Server::open(std::string &text) {
   thread = std::thread([this] { loop(); });
   {
     std::unique_lock<std::mutex> lock(mutex);
-    bool isOver = changed.wait_for(lock, pace.timeout, [&] { return hasBegun || status != COMMRT_OK; });
+    bool isOver = changed.wait_for(lock, pace.start, [&] { return hasBegun || status != COMMRT_OK; });
     if (hasBegun)
       return COMMRT_OK; // what has failed since then is told to the context
     failed = isOver ? status : COMMRT_ERR_TIMEOUT;
     text = isOver ? "rank " + std::to_string(errorRank) + ": " + errorText
-                  : "waited " + std::to_string(config.timeout_ns / 1'000'000) + " ms at " + address + "; " +
+                  : "waited " + std::to_string(pace.start.count() / 1'000'000) + " ms at " + address + "; " +
                         missingRanks() + " did not come";
     if (!isOver && !refused.empty())
       text += "; refused " + refused;

@@ -35,8 +35,8 @@ constexpr auto kFarewell = std::chrono::seconds(2);
 /// The times of a job. A rank whose process does not run, or whose machine is gone, is lost after `silence`, which is
 /// at most the job's timeout.
 struct Pace {
-  Pace(int64_t timeoutNs, int64_t silenceMs);
-  std::chrono::nanoseconds timeout, heartbeat, silence;
+  Pace(int64_t timeoutNs, const MeetingPoint &point);
+  std::chrono::nanoseconds timeout, start, heartbeat, silence;
 };
 
 class Server {

@@ -208,8 +208,14 @@ void Server::lose(Member &member, const std::string &why) {
     std::lock_guard<std::mutex> lock(mutex);
     hadLeft = member.hasLeft;
   }
-  if (!hadLeft)
-    raise(COMMRT_ERR_PEER, member.rank, why);
+  if (!hadLeft) {
+    std::string last;
+    {
+      std::lock_guard<std::mutex> lock(job->mutex);
+      last = job->lastOf(member.rank);
+    }
+    raise(COMMRT_ERR_PEER, member.rank, why + "; it " + last);
+  }
   member.leaveEngine(engine);
   member.isGone = true;
   member.connection.finish();

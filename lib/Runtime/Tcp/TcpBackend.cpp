@@ -47,7 +47,7 @@ static int32_t openTcp(const commrt_backend_config *config, void **opened, int32
   MeetingPoint point;
   if (std::string error = readLaunch(processEnvironment(), launch); !error.empty())
     return refuse(COMMRT_ERR_INVALID, error);
-  if (launch.launcher.empty())
+  if (launch.rank < 0)
     return refuse(COMMRT_ERR_INVALID,
                   "no launcher's variables are set; start every rank with COMMRT_RANK and COMMRT_SIZE, or by torchrun, "
                   "mpirun or srun");
