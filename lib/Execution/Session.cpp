@@ -11,11 +11,8 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Execution/Session.h"
+#include "CommSched/Support/RankThreads.h"
 #include "llvm/ADT/StringSet.h"
-#include <condition_variable>
-#include <cstring>
-#include <mutex>
-#include <pthread.h>
 
 using namespace llvm;
 using namespace commsched;
@@ -87,61 +84,6 @@ void Session::runRank(Rank &rank, ArrayRef<std::unique_ptr<Program>> programs) {
   std::vector<char> message(1 << 14);
   rank.status = commrt_last_error(rank.context, message.data(), message.size());
   rank.message = message.data();
-}
-
-namespace {
-/// What a thread of runOnThreads waits for.
-struct Gate {
-  enum State { closed, open, cancelled };
-  std::mutex mutex;
-  std::condition_variable changed;
-  State state = closed;
-  function_ref<void(size_t)> body;
-};
-
-struct Ticket {
-  Gate *gate;
-  size_t index;
-};
-} // namespace
-
-static void *passGate(void *argument) {
-  auto *ticket = static_cast<Ticket *>(argument);
-  Gate &gate = *ticket->gate;
-  {
-    std::unique_lock<std::mutex> lock(gate.mutex);
-    gate.changed.wait(lock, [&] { return gate.state != Gate::closed; });
-    if (gate.state == Gate::cancelled)
-      return nullptr;
-  }
-  gate.body(ticket->index);
-  return nullptr;
-}
-
-/// Calls `body(i)` for each i below `count` on a thread of its own. Nothing is called if there are not enough threads:
-/// the ranks that have one would wait for the others.
-static Error runOnThreads(size_t count, function_ref<void(size_t)> body) {
-  Gate gate;
-  gate.body = body;
-  std::vector<Ticket> tickets(count);
-  std::vector<pthread_t> threads(count);
-  size_t started = 0;
-  int code = 0;
-  for (; started < count && code == 0; started += code == 0) {
-    tickets[started] = {&gate, started};
-    code = pthread_create(&threads[started], nullptr, passGate, &tickets[started]);
-  }
-  {
-    std::lock_guard<std::mutex> lock(gate.mutex);
-    gate.state = code == 0 ? Gate::open : Gate::cancelled;
-  }
-  gate.changed.notify_all();
-  for (size_t i = 0; i < started; ++i)
-    pthread_join(threads[i], nullptr);
-  if (code != 0)
-    return createStringError("no thread for rank " + Twine(started) + " of " + Twine(count) + ": " +
-                             std::strerror(code));
-  return Error::success();
 }
 
 Error Session::run(ArrayRef<std::unique_ptr<Program>> programs,

@@ -144,13 +144,6 @@ private:
   std::string &error;
 };
 
-std::optional<CollectiveKind> parseKind(llvm::StringRef name) {
-  for (unsigned kind = 0; kind <= static_cast<unsigned>(CollectiveKind::Barrier); ++kind)
-    if (stringify(static_cast<CollectiveKind>(kind)) == name)
-      return static_cast<CollectiveKind>(kind);
-  return std::nullopt;
-}
-
 /// Reads a table of rates in TFLOP/s; its keys are element types.
 void readRates(Reader compute, llvm::StringRef key, RateTable &rates) {
   if (!compute.has(key))
@@ -231,7 +224,7 @@ NcclParameters readNccl(Reader nccl) {
 CollectiveTable readCollective(Reader entry) {
   entry.only({"kind", "group", "ranks", "nodes", "element", "points", "flags"});
   CollectiveTable table;
-  if (std::optional<CollectiveKind> kind = parseKind(entry.string("kind")))
+  if (std::optional<CollectiveKind> kind = parseCollectiveKind(entry.string("kind")))
     table.kind = *kind;
   else
     entry.fail("kind", "no kind of collective");

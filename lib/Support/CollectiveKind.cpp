@@ -20,3 +20,10 @@ llvm::StringRef commsched::stringify(CollectiveKind kind) {
                                                   "permute",    "send",           "recv",       "barrier"};
   return names[static_cast<unsigned>(kind)];
 }
+
+std::optional<CollectiveKind> commsched::parseCollectiveKind(llvm::StringRef name) {
+  for (unsigned kind = 0; kind <= static_cast<unsigned>(CollectiveKind::Barrier); ++kind)
+    if (stringify(static_cast<CollectiveKind>(kind)) == name)
+      return static_cast<CollectiveKind>(kind);
+  return std::nullopt;
+}

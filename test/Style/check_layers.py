@@ -29,6 +29,7 @@ MAY = {
     "Transforms": ["Report", "Analysis", "Dialect", "Machine", "Scheduling", "Support"],
     "Conversion": ["Transforms", "Analysis", "Dialect", "Machine", "Scheduling", "Support", "Runtime"],
     "Runtime": [],
+    "Calibration": ["Machine", "Support", "Runtime"],
     "InitAll": ["Conversion", "Transforms", "Report", "Analysis", "Dialect", "Machine", "Scheduling", "Support"],
     "Execution": ["InitAll", "Conversion", "Transforms", "Report", "Analysis", "Dialect", "Machine", "Scheduling", "Support", "Runtime"],
     "CAPI": ["InitAll", "Conversion", "Transforms", "Report", "Analysis", "Dialect", "Machine", "Scheduling", "Support"],

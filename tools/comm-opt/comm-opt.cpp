@@ -12,7 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/InitAll.h"
-#include "OutputFile.h"
+#include "CommSched/Support/OutputFile.h"
 #include "ReportFlags.h"
 #include "ToolOptions.h"
 

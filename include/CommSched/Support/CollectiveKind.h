@@ -14,6 +14,7 @@
 
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
+#include <optional>
 
 namespace commsched {
 
@@ -40,6 +41,9 @@ inline constexpr bool isPointToPoint(CollectiveKind kind) {
 
 /// The name of a collective kind as the dialect spells it ("all_gather").
 llvm::StringRef stringify(CollectiveKind kind);
+
+/// The kind with this name; none for other texts.
+std::optional<CollectiveKind> parseCollectiveKind(llvm::StringRef name);
 
 } // namespace commsched
 

@@ -55,8 +55,7 @@ GroupShape OperationCosts::shapeOf(CollectiveOpInterface start) const {
   return it->second;
 }
 
-/// The type whose elements a collective moves.
-static ElementType elementOf(CollectiveOpInterface start) {
+ElementType OperationCosts::elementOf(CollectiveOpInterface start) const {
   ArrayRef<Type> values = cast<FutureType>(start.getCollectiveFuture().getType()).getTypes();
   if (!start.getCollectiveInputs().empty())
     return elementTypeOf(start.getCollectiveInputs().front().getType());

@@ -81,6 +81,9 @@ public:
   /// question for a group.
   GroupShape shapeOf(comm::CollectiveOpInterface start) const;
 
+  /// The type of the elements that a collective moves. O(1).
+  ElementType elementOf(comm::CollectiveOpInterface start) const;
+
   /// The work of an operation's regions together: loops times their trip count (1 where it is not known), of branches
   /// the longest. Kernels inside are in `time`; collectives inside overlap with them as their order allows. O(nested
   /// operations).

@@ -12,8 +12,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#ifndef COMMSCHED_TOOLS_COMMOPT_OUTPUTFILE_H
-#define COMMSCHED_TOOLS_COMMOPT_OUTPUTFILE_H
+#ifndef COMMSCHED_SUPPORT_OUTPUTFILE_H
+#define COMMSCHED_SUPPORT_OUTPUTFILE_H
 
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
@@ -28,4 +28,4 @@ llvm::Error writeWhole(llvm::StringRef path, llvm::function_ref<llvm::Error(llvm
 
 } // namespace commsched
 
-#endif // COMMSCHED_TOOLS_COMMOPT_OUTPUTFILE_H
+#endif // COMMSCHED_SUPPORT_OUTPUTFILE_H

@@ -1,0 +1,199 @@
+//===- Profile.cpp - A machine profile with what was measured ---------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Curves as the `collectives` of a profile, and as the text of a cache file.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Calibration/Profile.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/JSON.h"
+
+using namespace commsched;
+
+namespace json = llvm::json;
+
+static json::Object toJSON(const CalibratedPoint &point) {
+  return json::Object{{"bytes", point.bytes},   {"ns", point.time.value}, {"lo_ns", point.time.lo},
+                      {"hi_ns", point.time.hi}, {"n", point.time.n},      {"rejected", point.time.rejected}};
+}
+
+/// A table of a profile.
+static json::Object toJSON(const CalibratedCurve &curve, bool anyElement) {
+  json::Array points;
+  json::Array flags;
+  bool skewed = false, unstable = false;
+  for (const CalibratedPoint &point : curve.points) {
+    points.push_back(toJSON(point));
+    skewed |= point.isSkewed;
+    unstable |= point.time.isUnstable();
+  }
+  if (skewed)
+    flags.push_back("skew");
+  if (unstable)
+    flags.push_back("unstable");
+  json::Object table{{"kind", stringify(curve.probe.kind)},
+                     {"ranks", curve.probe.shape.ranks},
+                     {"nodes", curve.probe.shape.nodes},
+                     {"points", std::move(points)}};
+  if (!anyElement)
+    table["element"] = stringify(curve.probe.element);
+  if (!flags.empty())
+    table["flags"] = std::move(flags);
+  return table;
+}
+
+/// Whether a table of the base says the same thing as `curve`.
+static bool isSameTable(const json::Object &table, const CalibratedCurve &curve, bool anyElement) {
+  llvm::StringRef element = table.getString("element").value_or("any");
+  return table.getString("kind") == stringify(curve.probe.kind) && !table.get("group") &&
+         table.getInteger("ranks") == curve.probe.shape.ranks && table.getInteger("nodes") == curve.probe.shape.nodes &&
+         element == (anyElement ? llvm::StringRef("any") : stringify(curve.probe.element));
+}
+
+/// Whether only one element type was measured: then its times stand for all types.
+static bool hasOneElement(llvm::ArrayRef<CalibratedCurve> curves) {
+  return llvm::all_of(
+      curves, [&](const CalibratedCurve &curve) { return curve.probe.element == curves.front().probe.element; });
+}
+
+static json::Object describe(const Calibration &calibration) {
+  json::Object result;
+  for (const auto &[key, text] : calibration.facts)
+    result[key] = text;
+  json::Array skipped, errors;
+  for (const CalibratedCurve &curve : calibration.curves) {
+    json::Object what{{"kind", stringify(curve.probe.kind)},
+                      {"ranks", curve.probe.shape.ranks},
+                      {"nodes", curve.probe.shape.nodes},
+                      {"element", stringify(curve.probe.element)}};
+    if (!curve.skipped.empty()) {
+      json::Object left = what;
+      left["reason"] = curve.skipped;
+      skipped.push_back(std::move(left));
+    }
+    if (std::vector<int64_t> misses = interpolationErrors(curve); !misses.empty()) {
+      what["p50_permille"] = misses[misses.size() / 2];
+      what["p95_permille"] = misses[misses.size() * 95 / 100];
+      errors.push_back(std::move(what));
+    }
+  }
+  result["skipped"] = std::move(skipped);
+  result["interpolation_error"] = std::move(errors);
+  return result;
+}
+
+llvm::Expected<MachineModel> commsched::mergeCalibration(const MachineModel &base, const Calibration &calibration,
+                                                         llvm::StringRef name) {
+  llvm::Expected<json::Value> document = json::parse(base.toJSON());
+  if (!document)
+    return document.takeError();
+  json::Object &root = *document->getAsObject();
+  bool anyElement = hasOneElement(calibration.curves);
+  json::Array tables;
+  if (const json::Array *old = root.getArray("collectives"))
+    for (const json::Value &table : *old)
+      if (llvm::none_of(calibration.curves, [&](const CalibratedCurve &curve) {
+            return !curve.points.empty() && isSameTable(*table.getAsObject(), curve, anyElement);
+          }))
+        tables.push_back(table);
+  std::vector<int64_t> issues;
+  for (const CalibratedCurve &curve : calibration.curves) {
+    if (curve.points.empty())
+      continue;
+    tables.push_back(toJSON(curve, anyElement));
+    issues.push_back(curve.points.front().issue);
+  }
+  root["collectives"] = std::move(tables);
+  if (!issues.empty()) {
+    if (!root.getObject("overheads"))
+      root["overheads"] = json::Object();
+    (*root.getObject("overheads"))["issue_ns"] = medianOf(issues);
+  }
+  root["name"] = name;
+  root["calibration"] = describe(calibration);
+  std::string text;
+  llvm::raw_string_ostream(text) << *document;
+  return MachineModel::parse(text, name);
+}
+
+//===- Cache ----------------------------------------------------------------------------------===//
+
+std::string commsched::toCacheText(llvm::ArrayRef<CalibratedCurve> curves, llvm::StringRef fingerprint) {
+  json::Array list;
+  for (const CalibratedCurve &curve : curves) {
+    json::Object entry = toJSON(curve, /*anyElement=*/false);
+    entry["ranks_per_node"] = curve.probe.shape.ranksPerNode;
+    for (auto [point, json] : llvm::zip_equal(curve.points, *entry.getArray("points"))) {
+      (*json.getAsObject())["issue_ns"] = point.issue;
+      (*json.getAsObject())["skewed"] = point.isSkewed;
+    }
+    list.push_back(std::move(entry));
+  }
+  std::string text;
+  llvm::raw_string_ostream(text) << json::Value(
+      json::Object{{"fingerprint", fingerprint}, {"curves", std::move(list)}});
+  return text;
+}
+
+/// A point as toCacheText writes it; none for anything else.
+static std::optional<CalibratedPoint> parsePoint(const json::Value &value) {
+  const json::Object *object = value.getAsObject();
+  if (!object)
+    return std::nullopt;
+  std::optional<int64_t> fields[7];
+  const char *names[] = {"bytes", "ns", "lo_ns", "hi_ns", "n", "rejected", "issue_ns"};
+  for (auto [field, name] : llvm::zip_equal(fields, names)) {
+    field = object->getInteger(name);
+    if (!field || *field < 0)
+      return std::nullopt;
+  }
+  std::optional<bool> skewed = object->getBoolean("skewed");
+  if (!skewed || *fields[1] == 0)
+    return std::nullopt;
+  return CalibratedPoint{*fields[0], {*fields[1], *fields[2], *fields[3], *fields[4], *fields[5]}, *fields[6], *skewed};
+}
+
+static std::optional<CalibratedCurve> parseCurve(const json::Value &value) {
+  const json::Object *object = value.getAsObject();
+  if (!object || !object->getArray("points"))
+    return std::nullopt;
+  std::optional<CollectiveKind> kind = parseCollectiveKind(object->getString("kind").value_or(""));
+  std::optional<ElementType> element = parseElementType(object->getString("element").value_or(""));
+  std::optional<int64_t> ranks = object->getInteger("ranks"), nodes = object->getInteger("nodes"),
+                         perNode = object->getInteger("ranks_per_node");
+  if (!kind || !element || !ranks || !nodes || !perNode)
+    return std::nullopt;
+  CalibratedCurve curve{{*kind, {*ranks, *nodes, *perNode}, *element, 0}, {}, ""};
+  for (const json::Value &entry : *object->getArray("points")) {
+    std::optional<CalibratedPoint> point = parsePoint(entry);
+    if (!point || (!curve.points.empty() && point->bytes <= curve.points.back().bytes))
+      return std::nullopt;
+    curve.points.push_back(*point);
+  }
+  return curve;
+}
+
+llvm::Expected<std::vector<CalibratedCurve>> commsched::parseCacheText(llvm::StringRef text,
+                                                                       llvm::StringRef fingerprint) {
+  auto refuse = [](const llvm::Twine &why) { return llvm::createStringError("not a calibration: " + why); };
+  llvm::Expected<json::Value> document = json::parse(text);
+  if (!document)
+    return refuse(llvm::toString(document.takeError()));
+  const json::Object *root = document->getAsObject();
+  if (!root || root->getString("fingerprint") != fingerprint || !root->getArray("curves"))
+    return refuse("expected an object with the fingerprint '" + fingerprint + "' and curves");
+  std::vector<CalibratedCurve> curves;
+  for (const auto &[index, value] : llvm::enumerate(*root->getArray("curves"))) {
+    std::optional<CalibratedCurve> curve = parseCurve(value);
+    if (!curve)
+      return refuse("curve " + llvm::Twine(index) + " has a field that is missing or wrong");
+    curves.push_back(std::move(*curve));
+  }
+  return curves;
+}

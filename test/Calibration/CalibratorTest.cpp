@@ -1,0 +1,218 @@
+//===- CalibratorTest.cpp - Calibration against a known truth ---------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// A bench whose times follow a formula with noise, outliers and skew: what is measured has to be what was put in. Ranks
+// are threads of the real runtime; only the times are made up.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Calibration/Calibrator.h"
+#include "CommSched/Calibration/Profile.h"
+#include "CommSched/Calibration/RuntimeBench.h"
+#include "CommSched/Support/RankThreads.h"
+#include "gtest/gtest.h"
+#include <random>
+
+using namespace commsched;
+
+namespace {
+
+/// Times of a made-up network: latency + bytes / bandwidth, with another bandwidth from `switchAt` bytes on.
+struct Truth {
+  Ns latency = 10000;
+  double nsPerByte = 0.05, laterNsPerByte = 0.05;
+  Bytes switchAt = 0;
+  /// Noise of every run, and how many of a hundred runs take ten times as long.
+  double noise = 0;
+  int outliers = 0;
+  /// What each further rank adds to its own times, permille.
+  int64_t skewPermille = 0;
+
+  Ns operator()(Bytes bytes) const {
+    double perByte = switchAt && bytes >= switchAt ? laterNsPerByte : nsPerByte;
+    return latency + static_cast<Ns>(perByte * static_cast<double>(bytes));
+  }
+};
+
+/// A runtime's bench with a truth in the place of its clock. The clock of the calibrator moves by what runs take.
+class TruthBench : public RuntimeBench {
+public:
+  TruthBench(commrt_context *context, const Truth &truth)
+      : RuntimeBench(context), truth(truth), random(commrt_rank(context) + 1) {}
+
+  llvm::Error prepare(const CollectiveProbe &wanted) override {
+    current = wanted;
+    ++prepared;
+    return llvm::Error::success();
+  }
+  llvm::Expected<ProbeTime> run() override {
+    ++runs;
+    double factor = 1 + truth.noise * std::uniform_real_distribution<>(-1, 1)(random);
+    if (std::uniform_int_distribution<>(0, 99)(random) < truth.outliers)
+      factor *= 10;
+    auto time = static_cast<Ns>(factor * static_cast<double>(truth(current.bytes)));
+    time += time * truth.skewPermille * rank() / 1000;
+    clock += time;
+    return ProbeTime{time, 500};
+  }
+  Ns now() const override { return clock; }
+
+  int64_t runs = 0, prepared = 0;
+
+private:
+  Truth truth;
+  std::minstd_rand random;
+  CollectiveProbe current;
+  Ns clock = 0;
+};
+
+/// Calls `body` with a bench per rank and returns what it returns on rank 0; all ranks have to return equal bytes.
+template <typename Body> CalibratedCurve onRanks(int32_t ranks, const Truth &truth, Body body) {
+  commrt_options options;
+  commrt_options_init(&options);
+  options.ranks = ranks;
+  commrt_job *job = nullptr;
+  EXPECT_EQ(commrt_job_create(&options, &job, nullptr, 0), COMMRT_OK);
+  std::vector<commrt_context *> contexts(ranks);
+  for (int32_t rank = 0; rank < ranks; ++rank)
+    EXPECT_EQ(commrt_context_create(job, rank, &contexts[rank]), COMMRT_OK);
+  std::vector<CalibratedCurve> curves(ranks);
+  llvm::cantFail(runOnThreads(ranks, [&](size_t rank) {
+    TruthBench bench(contexts[rank], truth);
+    curves[rank] = llvm::cantFail(body(bench));
+  }));
+  for (int32_t rank = 0; rank < ranks; ++rank) {
+    EXPECT_EQ(toCacheText(curves[rank], "x"), toCacheText(curves[0], "x")) << "rank " << rank;
+    commrt_context_destroy(contexts[rank]);
+  }
+  commrt_job_destroy(job);
+  return curves[0];
+}
+
+const CollectiveProbe kAllReduce{CollectiveKind::AllReduce, {4, 1, 4}, ElementType::F32, 0};
+constexpr Bytes kKiB = 1024, kMiB = 1024 * kKiB;
+
+CalibratedCurve calibrate(const Truth &truth, const CalibratorOptions &options = {}) {
+  return onRanks(4, truth, [&](Bench &bench) {
+    return Calibrator(bench, options, [](const std::string &) {}).measureCurve(kAllReduce, kKiB, 64 * kMiB);
+  });
+}
+
+/// By how much the measured curve misses the truth at `bytes`, permille.
+int64_t missAt(const CalibratedCurve &curve, const Truth &truth, Bytes bytes) {
+  Calibration calibration{{curve}, {}};
+  MachineModel machine =
+      llvm::cantFail(mergeCalibration(llvm::cantFail(MachineModel::load("h100-sxm")), calibration, "measured"));
+  Ns measured = CollectiveCurve::get(machine, curve.probe.kind, curve.probe.shape, curve.probe.element)(bytes);
+  return std::abs(measured - truth(bytes)) * 1000 / truth(bytes);
+}
+
+TEST(CalibratorTest, FindsLatencyAndBandwidthThroughNoise) {
+  Truth truth;
+  truth.noise = 0.05;
+  truth.outliers = 5;
+  CalibratedCurve curve = calibrate(truth);
+  ASSERT_GE(curve.points.size(), 9u);
+  double alpha = static_cast<double>(curve.points.front().time.value) -
+                 truth.nsPerByte * static_cast<double>(curve.points.front().bytes);
+  EXPECT_NEAR(alpha, 10000, 200);
+  const CalibratedPoint &last = curve.points.back();
+  EXPECT_NEAR((static_cast<double>(last.time.value) - alpha) / static_cast<double>(last.bytes), 0.05, 0.001);
+  for (const CalibratedPoint &point : curve.points) {
+    EXPECT_LE(point.time.lo, point.time.value);
+    EXPECT_GE(point.time.hi, point.time.value);
+    EXPECT_FALSE(point.isSkewed);
+  }
+}
+
+TEST(CalibratorTest, FindsASwitchOfProtocol) {
+  Truth truth;
+  truth.switchAt = 3 * kMiB;
+  truth.laterNsPerByte = 0.08;
+  CalibratedCurve curve = calibrate(truth);
+  // Steps around the switch are finer than elsewhere, so that only sizes close to it are missed.
+  EXPECT_LE(missAt(curve, truth, 2 * kMiB), 20);
+  EXPECT_LE(missAt(curve, truth, 5 * kMiB), 100);
+  EXPECT_LE(missAt(curve, truth, 24 * kMiB), 20);
+  CalibratedCurve plain = calibrate(Truth());
+  EXPECT_GT(curve.points.size(), plain.points.size());
+}
+
+TEST(CalibratorTest, RejectsOutliersAndSaysSo) {
+  Truth truth;
+  truth.noise = 0.01;
+  truth.outliers = 20;
+  CalibratedCurve curve = calibrate(truth);
+  for (const CalibratedPoint &point : curve.points) {
+    EXPECT_NEAR(static_cast<double>(point.time.value), static_cast<double>(truth(point.bytes)),
+                0.02 * static_cast<double>(truth(point.bytes)));
+    EXPECT_TRUE(point.time.isUnstable()) << point.time.rejected << " of " << point.time.n;
+  }
+}
+
+TEST(CalibratorTest, MarksRanksThatDiffer) {
+  Truth truth;
+  truth.skewPermille = 80;
+  for (const CalibratedPoint &point : calibrate(truth).points)
+    EXPECT_TRUE(point.isSkewed);
+}
+
+TEST(CalibratorTest, EndsWithinItsTime) {
+  // The smallest point takes 200 runs of 10 us to warm up and 20 that count, later ones longer.
+  CalibratorOptions options;
+  options.budget = 12'000'000;
+  CalibratedCurve curve = calibrate(Truth(), options);
+  EXPECT_GE(curve.points.size(), 3u);
+  EXPECT_LE(curve.points.size(), 6u);
+  EXPECT_EQ(curve.skipped, "the time that was given is used up");
+}
+
+TEST(CalibratorTest, DoesNotMeasureWhatIsKnown) {
+  CalibratedCurve first = calibrate(Truth());
+  onRanks(4, Truth(), [&](TruthBench &bench) {
+    Calibrator calibrator(bench, {}, [](const std::string &) {});
+    llvm::Expected<CalibratedCurve> again = calibrator.measureCurve(kAllReduce, kKiB, 64 * kMiB, first.points);
+    EXPECT_EQ(bench.prepared, 0);
+    return again;
+  });
+}
+
+TEST(CalibratorTest, FollowsTheRecipeOfPyTorch) {
+  // One run to warm up and the mean of two: three runs per point.
+  CalibratorOptions options;
+  options.seedRecipe = true;
+  onRanks(2, Truth(), [&](TruthBench &bench) {
+    CollectiveProbe probe = kAllReduce;
+    probe.shape = {2, 1, 2};
+    probe.bytes = kMiB;
+    llvm::Expected<CalibratedPoint> point = Calibrator(bench, options, [](const std::string &) {}).measure(probe);
+    EXPECT_TRUE(static_cast<bool>(point));
+    EXPECT_EQ(bench.runs, 3);
+    EXPECT_EQ(point->time.n, 2);
+    EXPECT_EQ(point->time.value, Truth()(kMiB));
+    return llvm::Expected<CalibratedCurve>(CalibratedCurve{probe, {*point}, ""});
+  });
+}
+
+TEST(StatisticsTest, MediansAndIntervalsOfKnownSamples) {
+  std::vector<Ns> samples;
+  for (Ns i = 1; i <= 101; ++i)
+    samples.push_back(1000 + i);
+  Estimate estimate = estimateDuration(samples);
+  EXPECT_EQ(estimate.value, 1051);
+  // Tables of the sign test give the 41st and the 61st of 101 samples for 95 %; the approximation may be one off.
+  EXPECT_NEAR(static_cast<double>(estimate.lo), 1041, 1);
+  EXPECT_NEAR(static_cast<double>(estimate.hi), 1061, 1);
+  EXPECT_EQ(estimate.rejected, 0);
+  samples.insert(samples.end(), {5000, 6000, 7000});
+  EXPECT_EQ(estimateDuration(samples).rejected, 3);
+  EXPECT_EQ(estimateDuration({}).n, 0);
+  EXPECT_EQ(estimateDuration({7}).value, 7);
+}
+
+} // namespace

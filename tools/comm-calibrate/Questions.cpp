@@ -1,0 +1,110 @@
+//===- Questions.cpp - What comm-calibrate measures -------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Reads programs and collects their collectives; a size that only the run time knows is passed over with a warning.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "Questions.h"
+#include "CommSched/Analysis/Costs/OperationCosts.h"
+#include "CommSched/Analysis/Locations.h"
+#include "CommSched/Dialect/Comm/CommSizes.h"
+#include "CommSched/InitAll.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/InitAllDialects.h"
+#include "mlir/Parser/Parser.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/WithColor.h"
+#include <map>
+#include <set>
+
+using namespace commsched;
+
+using namespace mlir;
+using namespace commsched::comm;
+
+namespace {
+/// Kind, ranks, nodes, ranks per node, element type.
+using CurveKey = std::tuple<CollectiveKind, GroupShape, ElementType>;
+} // namespace
+
+static std::vector<Question> toQuestions(const std::map<CurveKey, std::set<Bytes>> &sizes) {
+  std::vector<Question> questions;
+  for (const auto &[key, bytes] : sizes)
+    questions.push_back(
+        {{std::get<0>(key), std::get<1>(key), std::get<2>(key), 0}, std::vector<Bytes>(bytes.begin(), bytes.end())});
+  return questions;
+}
+
+/// Adds the collectives of one program.
+static void collect(ModuleOp module, const OperationCosts &costs, std::map<CurveKey, std::set<Bytes>> &sizes) {
+  module.walk([&](CollectiveOpInterface start) {
+    GroupShape shape = costs.shapeOf(start);
+    if (shape.ranks < 2)
+      return;
+    if (!hasKnownBytes(start)) {
+      llvm::WithColor::warning(llvm::errs(), "comm-calibrate")
+          << locationText(start.getLoc()) << ": passed over, since only the run time knows its size\n";
+      return;
+    }
+    sizes[{start.getCollectiveKind(), shape, costs.elementOf(start)}].insert(getCollectiveBytes(start));
+  });
+}
+
+static llvm::Expected<std::vector<Question>> readPrograms(llvm::ArrayRef<std::string> paths,
+                                                          const MachineModel &machine) {
+  DialectRegistry registry;
+  mlir::registerAllDialects(registry);
+  commsched::registerAllDialects(registry);
+  commsched::registerAllExtensions(registry);
+  MLIRContext context(registry);
+  CostModel model(machine);
+  std::map<CurveKey, std::set<Bytes>> sizes;
+  for (const std::string &path : paths) {
+    OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, &context);
+    if (!module)
+      return llvm::createStringError("cannot read '" + path + "'");
+    OperationCosts costs(model);
+    collect(*module, costs, sizes);
+  }
+  return toQuestions(sizes);
+}
+
+static llvm::Expected<std::vector<Question>> makeGrid(const QuestionOptions &options, const MachineModel &machine,
+                                                      int64_t ranks) {
+  std::vector<int64_t> members(ranks);
+  for (int64_t rank = 0; rank < ranks; ++rank)
+    members[rank] = rank;
+  GroupShape shape = shapeOfRanks(members, machine.ranksPerNode);
+  std::vector<std::string> kinds = options.kinds, elements = options.elements;
+  if (kinds.empty())
+    kinds = {"all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "permute"};
+  if (elements.empty())
+    elements = {"f32"};
+  std::vector<Question> questions;
+  for (const std::string &name : kinds)
+    for (const std::string &type : elements) {
+      std::optional<CollectiveKind> kind = parseCollectiveKind(name);
+      std::optional<ElementType> element = parseElementType(type);
+      if (!kind)
+        return llvm::createStringError("--kinds: expected kinds of collectives as 'all_gather', got '" + name + "'");
+      if (!element)
+        return llvm::createStringError("--elements: expected element types as 'bf16', got '" + type + "'");
+      questions.push_back({{*kind, shape, *element, 0}, {}});
+    }
+  return questions;
+}
+
+llvm::Expected<std::vector<Question>> commsched::makeQuestions(const QuestionOptions &options,
+                                                               const MachineModel &machine, int64_t ranks) {
+  if (!options.programs.empty())
+    return readPrograms(options.programs, machine);
+  if (ranks < 2)
+    return llvm::createStringError("expected a job of at least 2 ranks, got 1: there is nothing to communicate");
+  return makeGrid(options, machine, ranks);
+}
