@@ -296,7 +296,7 @@ static Error readResult(HostValue &result, const char *at) {
 }
 
 int32_t Program::run(commrt_context *context, std::vector<HostValue> &arguments, std::vector<HostValue> &results,
-                     int64_t iterations) const {
+                     int64_t iterations, std::vector<int64_t> &marks) const {
   std::vector<std::vector<int64_t>> descriptors(arguments.size());
   std::vector<void *> pointers(arguments.size()), packed;
   // Where the results go: one struct, each member naturally aligned.
@@ -321,12 +321,14 @@ int32_t Program::run(commrt_context *context, std::vector<HostValue> &arguments,
   if (returnsByValue)
     packed.push_back(resultPointer);
   int64_t mark = commrt_mark(context);
+  marks = {commrt_clock_ns(context)};
   for (int64_t iteration = 0; iteration < iterations; ++iteration) {
     // The results of the call before.
     commrt_release_since(context, mark, nullptr, 0);
     entryFunction(packed.data());
     if (int32_t status = commrt_last_error(context, nullptr, 0))
       return status;
+    marks.push_back(commrt_clock_ns(context));
   }
   for (auto [result, offset] : zip_equal(resultValues, offsets)) {
     results.push_back(result.like());

@@ -75,7 +75,7 @@ void Session::runRank(Rank &rank, ArrayRef<std::unique_ptr<Program>> programs) {
     if (program->begin(rank.context) != COMMRT_OK)
       break;
     run.beginNs = commrt_clock_ns(rank.context);
-    if (program->run(rank.context, run.arguments, run.results, options.iterations) != COMMRT_OK ||
+    if (program->run(rank.context, run.arguments, run.results, options.iterations, run.marks) != COMMRT_OK ||
         commrt_program_end(rank.context) != COMMRT_OK)
       break;
     run.endNs = commrt_clock_ns(rank.context);

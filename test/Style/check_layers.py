@@ -31,7 +31,7 @@ MAY = {
     "Runtime": [],
     "Calibration": ["Machine", "Support", "Runtime"],
     "InitAll": ["Conversion", "Transforms", "Report", "Analysis", "Dialect", "Machine", "Scheduling", "Support"],
-    "Execution": ["InitAll", "Conversion", "Transforms", "Report", "Analysis", "Dialect", "Machine", "Scheduling", "Support", "Runtime"],
+    "Execution": ["InitAll", "Conversion", "Transforms", "Report", "Analysis", "Dialect", "Machine", "Scheduling", "Support", "Runtime", "Calibration"],
     "CAPI": ["InitAll", "Conversion", "Transforms", "Report", "Analysis", "Dialect", "Machine", "Scheduling", "Support"],
     "Plugin": ["InitAll", "Conversion", "Transforms", "Report", "Analysis", "Dialect", "Machine", "Scheduling", "Support"],
 }

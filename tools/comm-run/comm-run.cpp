@@ -12,6 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Execution/MeasuredTimeline.h"
+#include "CommSched/Execution/PredictionTable.h"
 #include "CommSched/Execution/Session.h"
 #include "CommSched/InitAll.h"
 #include "mlir/IR/DialectRegistry.h"
@@ -58,6 +59,10 @@ static cl::opt<std::string> timelinePath("timeline",
                                          cl::desc("Write what was measured next to what was predicted, as "
                                                   "Chrome/Perfetto JSON"),
                                          cl::value_desc("file"), cl::cat(category));
+static cl::opt<bool> againstPrediction("against-prediction",
+                                       cl::desc("Print what was measured against what was predicted for --machine; "
+                                                "take 20 --iterations or more"),
+                                       cl::cat(category));
 static cl::opt<std::string> machine("machine", cl::desc("Machine profile to predict by (default: cpu-mpi)"),
                                     cl::value_desc("profile"), cl::init("cpu-mpi"), cl::cat(category));
 static cl::opt<std::string> fault("fault",
@@ -70,6 +75,8 @@ static cl::opt<int64_t> iterations("iterations", cl::desc("Calls of the function
 static cl::opt<bool> emulate("emulate-costs", cl::desc("Opaque computations take the time of their comm.cost"),
                              cl::cat(category));
 
+/// Collectives that --against-prediction names.
+static constexpr size_t kWorstSites = 10;
 /// Exit codes.
 static constexpr int failedCode = 1, differentCode = 2;
 
@@ -176,6 +183,23 @@ static Error writeTimelines(const Session &session, ArrayRef<std::unique_ptr<Pro
   return writeTrace(path, std::move(events));
 }
 
+/// Prints a table for each program. Under mpirun rank 0 prints its own times.
+static Error printComparisons(const Session &session, ArrayRef<std::unique_ptr<Program>> programs) {
+  if (session.local().front().number != 0)
+    return Error::success();
+  for (auto [index, program] : enumerate(programs)) {
+    std::vector<RankTrace> traces;
+    for (const Rank &rank : session.local())
+      traces.push_back(readTrace(rank.context, rank.runs[index].marks));
+    Expected<PredictionComparison> comparison = compareWithPrediction(*program->predicted(), traces);
+    if (!comparison)
+      return createStringError("'" + program->name() + "': " + toString(comparison.takeError()));
+    outs() << program->name() << " on " << session.ranks() << " ranks, model " << machine << "\n";
+    printComparison(*comparison, *program->predicted(), kWorstSites, outs());
+  }
+  return Error::success();
+}
+
 /// Runs the programs on the session and deals with what they computed.
 static int runAll(Session &session, ArrayRef<std::unique_ptr<Program>> programs) {
   Error error = session.run(programs, fillArguments);
@@ -187,6 +211,9 @@ static int runAll(Session &session, ArrayRef<std::unique_ptr<Program>> programs)
       return report(std::move(unwritten));
   if (failed)
     return failedCode;
+  if (againstPrediction)
+    if (Error incomparable = printComparisons(session, programs))
+      return report(std::move(incomparable));
   int code = EXIT_SUCCESS;
   for (const Rank &rank : session.local()) {
     if (Error unwritten = writeResults(rank))
@@ -218,8 +245,11 @@ static Expected<std::vector<std::vector<Source>>> readAll() {
   return parts;
 }
 
+/// Whether the programs are predicted for --machine and traced.
+static bool isPredicted() { return againstPrediction || !timelinePath.empty(); }
+
 static Expected<Programs> loadAll(mlir::MLIRContext &context, ArrayRef<Source> sources) {
-  ProgramOptions options = {entry, dynamicSize, timelinePath.empty() ? std::string() : machine.getValue()};
+  ProgramOptions options = {entry, dynamicSize, isPredicted() ? machine.getValue() : std::string()};
   Programs programs;
   StringSet<> seen;
   for (const Source &source : sources) {
@@ -242,7 +272,7 @@ static int runParts(mlir::MLIRContext &context, ArrayRef<std::vector<Source>> pa
                             fault,
                             timeoutMs,
                             iterations,
-                            !timelinePath.empty(),
+                            isPredicted(),
                             /*poison=*/!comparePaths.empty(),
                             emulate};
   std::unique_ptr<Session> session;
@@ -289,8 +319,8 @@ int main(int argc, char **argv) {
                               "  1: it could not be read or run, or a rank failed; 2: the programs differ.\n");
   if (ranks < 0 || timeoutMs <= 0 || iterations < 1 || dynamicSize < 0)
     return report("--ranks, --timeout-ms, --iterations and --dynamic-size must be positive");
-  if (!timelinePath.empty() && splitInput)
-    return report("--timeline is for one program, not for --split-input-file");
+  if (isPredicted() && splitInput)
+    return report("--timeline and --against-prediction are for one program, not for --split-input-file");
   InitializeNativeTarget();
   InitializeNativeTargetAsmPrinter();
 

@@ -66,9 +66,10 @@ public:
   /// Presents the schedule and makes the groups. The runtime's status.
   int32_t begin(commrt_context *context) const;
   /// Calls the entry `iterations` times. Arguments are buffers in place; results are copied out after the last call,
-  /// and everything that the calls made is given back. The runtime's status; after an error there are no results.
+  /// and everything that the calls made is given back. `marks` gets the moments at which calls begin and end, one more
+  /// than there are calls. The runtime's status; after an error there are no results.
   int32_t run(commrt_context *context, std::vector<HostValue> &arguments, std::vector<HostValue> &results,
-              int64_t iterations) const;
+              int64_t iterations, std::vector<int64_t> &marks) const;
 
 private:
   llvm::Error readEntry(mlir::ModuleOp module, const ProgramOptions &options);

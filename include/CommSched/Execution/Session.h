@@ -32,6 +32,7 @@ struct RankRun {
   std::vector<HostValue> arguments, results;
   int64_t beginNs = 0, endNs = 0; ///< by the clock of the context
   int64_t leftBytes = 0;          ///< of buffers that were not given back
+  std::vector<int64_t> marks;     ///< when the calls began and ended
 };
 
 struct Rank {

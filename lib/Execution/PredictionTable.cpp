@@ -1,0 +1,157 @@
+//===- PredictionTable.cpp - Predicted against measured ---------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Medians of the trace's records, by site.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Execution/PredictionTable.h"
+#include "CommSched/Support/Format.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace llvm;
+using namespace commsched;
+
+/// Kinds of records that are no collectives (Runtime.h).
+static constexpr int32_t kWaitRecord = 100, kComputeRecord = 101;
+/// A collective this close to its prediction, in permille, needs no reason.
+static constexpr int64_t kClosePermille = 100;
+
+RankTrace commsched::readTrace(commrt_context *context, std::vector<int64_t> marks) {
+  RankTrace trace;
+  trace.marks = std::move(marks);
+  for (int64_t i = 0, n = commrt_trace_size(context); i < n; ++i) {
+    commrt_trace_record record;
+    if (commrt_trace_get(context, i, &record) == COMMRT_OK && !trace.marks.empty() &&
+        record.begin_ns >= trace.marks.front() && record.begin_ns <= trace.marks.back())
+      trace.records.push_back(record);
+  }
+  return trace;
+}
+
+std::string SiteComparison::reason() const {
+  if (1000 * miss() <= kClosePermille * std::max<Ns>(1, predicted))
+    return "as predicted";
+  if (measured < predicted)
+    return "faster than the model";
+  if (2 * lateness >= miss())
+    return "a rank starts it " + formatNs(lateness) + " late";
+  return "slower than the model";
+}
+
+int64_t PredictionComparison::errorPermille() const {
+  return (predicted - measured.value) * 1000 / std::max<Ns>(1, measured.value);
+}
+
+namespace {
+/// The samples of one site on one rank, in the order of the calls.
+struct SiteSamples {
+  std::vector<Ns> durations, exposed, begins;
+};
+} // namespace
+
+/// The samples of a rank by site, without those before the mark `first`.
+static std::vector<SiteSamples> collectSamples(const RankTrace &trace, size_t sites, int64_t first) {
+  std::vector<SiteSamples> samples(sites);
+  for (const commrt_trace_record &record : trace.records) {
+    if (record.site < 0 || record.site >= static_cast<int64_t>(sites) || record.begin_ns < first ||
+        record.kind == kComputeRecord)
+      continue;
+    SiteSamples &site = samples[record.site];
+    if (record.kind == kWaitRecord) {
+      site.exposed.push_back(record.end_ns - record.begin_ns);
+    } else {
+      site.durations.push_back(record.end_ns - record.begin_ns);
+      site.begins.push_back(record.begin_ns);
+    }
+  }
+  return samples;
+}
+
+/// The median over the calls of how long after the first rank the last one began.
+static Ns latenessOf(ArrayRef<std::vector<SiteSamples>> ranks, size_t site) {
+  std::vector<Ns> spreads;
+  for (size_t call = 0; call < ranks.front()[site].begins.size(); ++call) {
+    Ns first = INT64_MAX, last = INT64_MIN;
+    for (const std::vector<SiteSamples> &rank : ranks) {
+      if (call >= rank[site].begins.size())
+        return 0;
+      first = std::min(first, rank[site].begins[call]);
+      last = std::max(last, rank[site].begins[call]);
+    }
+    spreads.push_back(last - first);
+  }
+  return medianOf(spreads);
+}
+
+static Error checkSites(const BlockSnapshot &predicted, ArrayRef<RankTrace> traces) {
+  int64_t sites = 0;
+  for (const RankTrace &trace : traces)
+    for (const commrt_trace_record &record : trace.records)
+      sites = std::max(sites, record.site + 1);
+  if (sites == static_cast<int64_t>(predicted.rows.size()))
+    return Error::success();
+  return createStringError("expected straight-line code with a collective per site, got " + Twine(sites) +
+                           " sites and " + Twine(predicted.rows.size()) + " collectives in the entry's body");
+}
+
+Expected<PredictionComparison> commsched::compareWithPrediction(const BlockSnapshot &predicted,
+                                                                ArrayRef<RankTrace> traces) {
+  if (Error error = checkSites(predicted, traces))
+    return std::move(error);
+  PredictionComparison result;
+  result.predicted = predicted.makespan;
+  size_t calls = traces.front().marks.size() - 1, skipped = calls > 1 ? 1 : 0;
+  std::vector<Ns> makespans;
+  for (size_t call = skipped; call < calls; ++call) {
+    Ns slowest = 0;
+    for (const RankTrace &trace : traces)
+      slowest = std::max(slowest, trace.marks[call + 1] - trace.marks[call]);
+    makespans.push_back(slowest);
+  }
+  result.measured = estimateDuration(makespans);
+
+  std::vector<std::vector<SiteSamples>> ranks;
+  for (const RankTrace &trace : traces)
+    ranks.push_back(collectSamples(trace, predicted.rows.size(), trace.marks[skipped]));
+  for (auto [site, row] : enumerate(predicted.rows)) {
+    SiteComparison entry{site, row.cost, 0, row.exposed, 0, latenessOf(ranks, site)};
+    std::vector<Ns> durations, exposed;
+    for (const std::vector<SiteSamples> &rank : ranks) {
+      durations.push_back(medianOf(rank[site].durations));
+      exposed.push_back(medianOf(rank[site].exposed));
+    }
+    entry.measured = medianOf(durations);
+    entry.measuredExposed = medianOf(exposed);
+    result.sites.push_back(entry);
+  }
+  llvm::stable_sort(result.sites, [](const SiteComparison &a, const SiteComparison &b) { return a.miss() > b.miss(); });
+  return result;
+}
+
+void commsched::printComparison(const PredictionComparison &comparison, const BlockSnapshot &predicted, size_t most,
+                                raw_ostream &os) {
+  const Estimate &measured = comparison.measured;
+  os << "predicted " << formatNs(comparison.predicted) << ", measured " << formatNs(measured.value) << " (median of "
+     << measured.n << " calls, " << formatNs(measured.lo) << " to " << formatNs(measured.hi) << "): the prediction is "
+     << formatv("{0:F1} % too {1}\n", std::abs(static_cast<double>(comparison.errorPermille())) / 10,
+                comparison.errorPermille() < 0 ? "low" : "high");
+  if (comparison.sites.empty())
+    return;
+  os << formatv("{0,-32} {1,-16} {2,10} {3,10} {4,10} {5,10}  {6}\n", "collective", "kind", "predicted", "measured",
+                "exposed", "measured", "why");
+  for (const SiteComparison &site : ArrayRef(comparison.sites).take_front(most)) {
+    const CollectiveRow &row = predicted.rows[site.site];
+    std::string name = row.locations.empty() ? "site " + std::to_string(site.site) : join(row.locations, " + ");
+    os << formatv("{0,-32} {1,-16} {2,10} {3,10} {4,10} {5,10}  {6}\n", StringRef(name).take_back(32),
+                  stringify(row.kind), formatNs(site.predicted), formatNs(site.measured),
+                  formatNs(site.predictedExposed), formatNs(site.measuredExposed), site.reason());
+  }
+}
