@@ -1,0 +1,78 @@
+//===- MultiStream.h - Nodes on several streams -----------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// List scheduling by upward rank on several streams: HEFT (Topcuoglu, Hariri, Wu: Performance-Effective and
+// Low-Complexity Task Scheduling for Heterogeneous Computing, 2002), with the roles, synchronisation costs and the gate
+// of PyTorch's MultiStreamSchedulePass. The order of the program is not changed; nodes get streams, and events between
+// them.
+//
+//===------------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_SCHEDULING_INDUCTOR_MULTISTREAM_H
+#define COMMSCHED_SCHEDULING_INDUCTOR_MULTISTREAM_H
+
+#include "CommSched/Scheduling/Model/Problem.h"
+#include "llvm/ADT/SmallVector.h"
+
+namespace commsched {
+
+/// On which streams a node may run, and which resources it occupies.
+enum class StreamRole : uint8_t {
+  /// Compute streams; occupies compute.
+  Compute,
+  /// Communication streams; occupies communication.
+  Comm,
+  /// Compute streams; occupies both.
+  Hybrid,
+  /// On no stream, and takes no time: waits, views, terminators. Dependences through it count (PyTorch's pass loses
+  /// them).
+  Transparent,
+};
+
+struct StreamNode {
+  StreamRole role = StreamRole::Compute;
+  /// ns; at least MultiStreamOptions::minCost is counted. 0 of a transparent node.
+  Ns cost = 0;
+};
+
+struct MultiStreamOptions {
+  /// Numbers of streams in the order in which they are tried, each once; at least one of each.
+  llvm::SmallVector<int32_t, 4> computeStreams = {0}, commStreams = {1};
+  /// What a dependence between streams adds, ns.
+  Ns syncOverhead = 0;
+  /// The least that a node costs, ns; positive, so that a node's rank exceeds those of its users.
+  Ns minCost = 1000;
+  /// One resource per role, as PyTorch's pass has it: two compute streams never compute at the same time, and more
+  /// streams only move the synchronisation. Otherwise a stream is limited by itself alone.
+  bool sharesResources = true;
+};
+
+struct StreamPlacement {
+  /// The stream's number; kNone of a transparent node.
+  int32_t stream = kNone;
+  Ns start = 0, end = 0;
+};
+
+struct MultiStreamPlan {
+  /// Whether the prediction is shorter than everything in turn: otherwise the program stays as it is.
+  bool applied = false;
+  /// All costs added up, and the predicted end, ns.
+  Ns serial = 0, predicted = 0;
+  /// Indexed by node.
+  std::vector<StreamPlacement> placements;
+  /// Indexed by node: the nodes on other streams whose events it awaits, in the order of its dependences, each once. Of
+  /// several behind one transparent node, the last of each stream.
+  IndexLists tokens;
+};
+
+/// Plans nodes whose dependences `preds` lead to smaller ids. O((N + E) x streams + N log N).
+MultiStreamPlan planStreams(const IndexLists &preds, llvm::ArrayRef<StreamNode> nodes,
+                            const MultiStreamOptions &options);
+
+} // namespace commsched
+
+#endif // COMMSCHED_SCHEDULING_INDUCTOR_MULTISTREAM_H
