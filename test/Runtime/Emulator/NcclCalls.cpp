@@ -9,7 +9,6 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CudaApi.h"
 #include "NcclComm.h"
 #include <algorithm>
 
@@ -53,20 +52,22 @@ void checkSame(const Shared &shared, const Call &first, int firstRank, const Cal
            ", rank " + std::to_string(secondRank) + " calls " + textOf(second));
 }
 
-void logCall(ncclComm *comm, const Call &call) {
+Collective *logCall(ncclComm *comm, const Call &call) {
   if (call.kind == Kind::Send || call.kind == Kind::Recv)
-    return;
+    return nullptr;
   Shared &shared = *comm->shared;
   uint64_t place = comm->calls++ - shared.logged;
   if (place == shared.log.size())
-    shared.log.push_back({call, comm->rank, 0});
+    shared.log.push_back({call, comm->rank, 0, addCollective(shared, textOf(call))});
   Shared::Entry &entry = *std::next(shared.log.begin(), std::ptrdiff_t(place));
   checkSame(shared, call, comm->rank, entry.call, entry.rank);
   ++entry.callers;
+  Collective *node = entry.node;
   while (!shared.log.empty() && shared.log.front().callers == shared.size) {
     shared.log.pop_front();
     ++shared.logged;
   }
+  return node;
 }
 
 //===- Who is in which call --------------------------------------------------------------------===//
@@ -103,6 +104,7 @@ struct Group {
   int depth = 0;
   std::vector<std::pair<ncclComm *, std::pair<Call, cudaStream_t>>> calls;
   std::vector<ncclComm *> joining;
+  std::map<std::pair<std::shared_ptr<Job>, int>, std::vector<Collective *>> collectives; ///< by job and rank
 };
 } // namespace
 static thread_local Group group;
@@ -143,7 +145,21 @@ static ncclResult_t call(ncclComm *comm, const Call &given, cudaStream_t stream)
     return ncclInvalidArgument;
   {
     Held held;
-    logCall(comm, given);
+    unsigned long long number = ++comm->shared->job->calls[comm->jobRank];
+    if (faultOf("error", comm->jobRank, number)) {
+      comm->lastError = "a fault was asked for";
+      return ncclSystemError;
+    }
+    if (faultOf("remote", comm->jobRank, number))
+      comm->isFailed = true;
+    comm->isLost |= faultOf("lose", comm->jobRank, number) != nullptr;
+    if (comm->isFailed)
+      return ncclRemoteError;
+    Collective *node = logCall(comm, given);
+    if (node && group.depth > 0)
+      group.collectives[{comm->shared->job, comm->jobRank}].push_back(node);
+    else if (node)
+      noteOrder(comm->shared->job, comm->jobRank, {node});
   }
   bool isMessage = given.kind == Kind::Send || given.kind == Kind::Recv;
   if (given.count == 0 && !isMessage)
@@ -192,8 +208,13 @@ ncclResult_t ncclGroupEnd() {
     return ncclSuccess;
   auto calls = std::move(group.calls);
   auto joining = std::move(group.joining);
-  group.calls.clear();
-  group.joining.clear();
+  auto collectives = std::move(group.collectives);
+  group = {};
+  {
+    Held held;
+    for (const auto &[who, nodes] : collectives)
+      noteOrder(who.first, who.second, nodes);
+  }
   for (ncclComm *comm : joining)
     if (ncclResult_t result = waitUntilJoined(comm))
       return result;
@@ -236,14 +257,17 @@ ncclResult_t ncclReduce(const void *in, void *out, size_t count, ncclDataType_t 
 }
 ncclResult_t ncclAlltoAll(const void *in, void *out, size_t count, ncclDataType_t type, ncclComm_t comm,
                           cudaStream_t stream) {
+  needsVersion(22800, "ncclAlltoAll");
   return call(comm, {Kind::AllToAll, in, out, count, type, {}, 0}, stream);
 }
 ncclResult_t ncclGather(const void *in, void *out, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                         cudaStream_t stream) {
+  needsVersion(22800, "ncclGather");
   return call(comm, {Kind::Gather, in, out, count, type, {}, root}, stream);
 }
 ncclResult_t ncclScatter(const void *in, void *out, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                          cudaStream_t stream) {
+  needsVersion(22800, "ncclScatter");
   return call(comm, {Kind::Scatter, in, out, count, type, {}, root}, stream);
 }
 ncclResult_t ncclSend(const void *in, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,

@@ -63,16 +63,41 @@ struct Mail {
 /// Collectives and messages have mailboxes of their own.
 enum Channel { kCollective, kMessage, kChannels };
 
+/// A collective of one communicator, as a node in the order that its job's ranks call collectives in.
+struct Collective {
+  std::string text, communicator;
+  int members = 0, callers = 0;
+  int64_t level = 0;
+  std::vector<Collective *> after; ///< what some rank calls next
+  int before = 0;                  ///< how many live collectives have this one in `after`
+  std::list<Collective>::iterator place;
+};
+
+/// All communicators that come from one ncclGetUniqueId.
+struct Job {
+  std::list<Collective> live;
+  std::map<int, std::vector<Collective *>> last; ///< by rank: what it called last, of those that live
+  std::map<int, unsigned long long> calls;       ///< by rank: how many calls it has made
+};
+
+/// A fault that NCCL_EMU_FAULT asks for.
+struct Fault {
+  std::string name;
+  int rank = 0;
+  unsigned long long call = 0; ///< 0: at once
+};
+
 /// A communicator, of all its members together.
 struct Shared {
   std::string name;
+  std::shared_ptr<Job> job;
   int size = 0;
   std::vector<ncclComm *> members; ///< by rank; null until it has joined
   std::vector<int> devices;
   int joined = 0;
   bool isReady = false; ///< all have joined, and the mailboxes are there
   bool isAborted = false;
-  Mail *mail = nullptr; ///< [channel][from][to]
+  Mail *mail = nullptr; ///< [channel][from][to], and one more for each member that nobody writes
   int users = 0;
   std::vector<Waiter *> waiters;
   /// Windows in order: what each member registered; a null base: nothing (yet), or no longer.
@@ -86,6 +111,7 @@ struct Shared {
     Call call;
     int rank = 0; ///< the first that called it
     int callers = 0;
+    Collective *node = nullptr;
   };
   std::list<Entry> log;
   uint64_t logged = 0; ///< number of the log's first entry
@@ -101,6 +127,7 @@ struct Shared {
   Mail &mailOf(Channel channel, int from, int to) {
     return mail[(size_t(channel) * size_t(size) + size_t(from)) * size_t(size) + size_t(to)];
   }
+  Mail &noMail(int member) { return mail[size_t(kChannels) * size_t(size) * size_t(size) + size_t(member)]; }
 };
 
 /// One call on its way.
@@ -110,6 +137,7 @@ struct Task {
   int rank = 0;
   Call call;
   bool isCaptured = false;
+  bool isLost = false;         ///< a fault: waits for ever
   std::vector<int> from, to;   ///< members that this rank reads from, and that read from it
   std::vector<char> temporary; ///< the result between the two kernels
 };
@@ -128,7 +156,8 @@ void checkSame(const Shared &shared, const Call &first, int firstRank, const Cal
 struct ncclComm {
   std::shared_ptr<emulator::Shared> shared;
   int rank = 0, device = 0;
-  bool isBlocking = true, isFinalized = false, isFailed = false;
+  int jobRank = 0; ///< in the first communicator
+  bool isBlocking = true, isFinalized = false, isFailed = false, isLost = false;
   int polls = 0;          ///< how often it will still answer ncclInProgress
   bool isJoining = false; ///< until all members are there
   bool isSplit = false;   ///< joins by its parent's split
@@ -160,8 +189,16 @@ void checkNoWindows(const ncclComm *comm);
 void launch(ncclComm *comm, const std::vector<std::pair<Call, cudaStream_t>> &calls);
 /// Completes a join whose members have all come; true if the communicator can be used. With the lock.
 bool hasJoined(ncclComm *comm);
-/// Enters a call into the communicator's log, and compares it with what the others called there.
-void logCall(ncclComm *comm, const Call &call);
+/// Enters a call into the communicator's log, and compares it with what the others called there. The collective that
+/// it is, or null for a message. With the lock.
+Collective *logCall(ncclComm *comm, const Call &call);
+/// A new node of the job's order. With the lock.
+Collective *addCollective(Shared &shared, std::string text);
+/// The rank calls these collectives next, all at once; reports if that is another order than other ranks'. With the
+/// lock.
+void noteOrder(const std::shared_ptr<Job> &job, int rank, const std::vector<Collective *> &nodes);
+/// The fault that is asked for at this call of this rank, or null.
+const Fault *faultOf(const char *name, int rank, unsigned long long call);
 /// Waits, or leaves it to the group's end or to polls.
 ncclResult_t startJoining(ncclComm *comm);
 ncclResult_t waitUntilJoined(ncclComm *comm);
@@ -180,6 +217,8 @@ private:
 
 /// A pseudo-random number of polls, from NCCL_EMU_SEED and NCCL_EMU_POLLS. With the lock.
 int randomPolls();
+/// Reports if the function appeared in a later version than the one that is emulated.
+void needsVersion(int version, const char *function);
 /// Reports a failed CUDA function.
 void check(cudaError_t error, const char *what);
 } // namespace emulator

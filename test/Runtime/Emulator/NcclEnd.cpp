@@ -52,6 +52,7 @@ static bool letGo(ncclComm *comm) {
     isBusy |= !task->isCaptured;
   if (!isBusy || !shared.mail)
     return false;
+  __atomic_store_n(&shared.noMail(comm->rank).ready, 1, __ATOMIC_RELEASE);
   for (int channel = 0; channel < kChannels; ++channel)
     for (int member = 0; member < shared.size; ++member) {
       __atomic_store_n(&shared.mailOf(Channel(channel), member, comm->rank).ready, 1, __ATOMIC_RELEASE);
@@ -63,15 +64,40 @@ static bool letGo(ncclComm *comm) {
 /// How long the words are left alone between two attempts, in microseconds.
 constexpr int attemptUs = 2000;
 
+/// Lets go until everything eager is done. The query is for the schedule without threads, in which host calls run what
+/// is ready.
+static void letAllGo(ncclComm *comm) {
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed; // the query is safe beside captures of other streams
+  check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
+  while (letGo(comm)) {
+    if (comm->hasLaunched)
+      (void)cudaEventQuery(comm->order);
+    usleep(attemptUs);
+  }
+  check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
+}
+
+namespace {
+/// How many aborts are on their way. The process does not look for leaks before they are done, or have had their time.
+struct Aborts {
+  std::atomic<int> count{0};
+  ~Aborts() {
+    constexpr int mostAttempts = 1000; // two seconds
+    for (int i = 0; i < mostAttempts && count > 0; ++i)
+      usleep(attemptUs);
+  }
+} aborts;
+} // namespace
+
 static void *abortInBackground(void *argument) {
   auto *comm = static_cast<ncclComm *>(argument);
-  while (letGo(comm))
-    usleep(attemptUs);
+  letAllGo(comm);
   releaseStreams(comm);
   bool isWaitedFor = comm->isJoining; // a thread may still be in the function that makes it
   leave(comm);
   if (!isWaitedFor)
     delete comm;
+  --aborts.count;
   return nullptr;
 }
 
@@ -135,10 +161,16 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     Held held;
     if (!isLive(comm))
       report("the communicator is destroyed, or was never made");
+    if (faultOf("hang-abort", comm->jobRank, 0)) {
+      stateLock().unlock();
+      while (true)
+        pause();
+    }
     forget(comm);
   }
   poison(comm);
   pthread_t thread;
+  ++aborts.count;
   if (pthread_create(&thread, nullptr, abortInBackground, comm) != 0)
     report("cannot start a thread");
   pthread_detach(thread);
@@ -147,6 +179,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 
 ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
   InFunction function("ncclCommRevoke");
+  needsVersion(22807, "ncclCommRevoke");
   if (flags != 0)
     return ncclInvalidArgument;
   {
@@ -155,8 +188,7 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
       report("the communicator is destroyed, or was never made");
   }
   poison(comm);
-  while (letGo(comm))
-    usleep(attemptUs);
+  letAllGo(comm);
   return ncclSuccess;
 }
 }

@@ -92,7 +92,7 @@ static void join(ncclComm *comm, const std::shared_ptr<Shared> &shared) {
   }
   if (!isLast)
     return;
-  size_t count = size_t(kChannels) * size_t(shared->size) * size_t(shared->size);
+  size_t count = (size_t(kChannels) * size_t(shared->size) + 1) * size_t(shared->size);
   void *memory = nullptr;
   check(cudaHostAlloc(&memory, count * sizeof(Mail), 0), "cudaHostAlloc");
   auto *mail = static_cast<Mail *>(memory);
@@ -103,8 +103,9 @@ static void join(ncclComm *comm, const std::shared_ptr<Shared> &shared) {
   wakeAll(*shared);
 }
 
-static std::shared_ptr<Shared> makeShared(int size, const std::string &name) {
+static std::shared_ptr<Shared> makeShared(int size, const std::string &name, std::shared_ptr<Job> job) {
   auto shared = std::make_shared<Shared>();
+  shared->job = std::move(job);
   shared->size = size;
   shared->name = name;
   shared->members.resize(size_t(size));
@@ -154,8 +155,8 @@ static void decideSplit(Shared &parent, Shared::Split &split, uint64_t number) {
     std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
       return split.colorAndKey[size_t(a)].second < split.colorAndKey[size_t(b)].second;
     });
-    auto shared =
-        makeShared(int(members.size()), parent.name + "." + std::to_string(number) + ":" + std::to_string(color));
+    auto shared = makeShared(int(members.size()),
+                             parent.name + "." + std::to_string(number) + ":" + std::to_string(color), parent.job);
     for (size_t place = 0; place < members.size(); ++place) {
       split.results[size_t(members[place])] = shared;
       split.ranks[size_t(members[place])] = int(place);
@@ -191,11 +192,12 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *result, int ranks, ncclUniqueId 
     Held held;
     std::shared_ptr<Shared> &slot = world().byId[std::string(id.internal, sizeof(id.internal))];
     if (!slot)
-      slot = makeShared(ranks, "world");
+      slot = makeShared(ranks, "world", std::make_shared<Job>());
     if (slot->size != ranks)
       report("expected " + std::to_string(slot->size) + " ranks, as another member said, got " + std::to_string(ranks));
     shared = slot;
     comm = makeComm(rank, device, config);
+    comm->jobRank = rank;
   }
   *result = comm;
   join(comm, shared);
@@ -208,6 +210,7 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int 
 
 ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int ranks, int rank, int ids, ncclUniqueId *id,
                                       ncclConfig_t *config) {
+  needsVersion(22300, "ncclCommInitRankScalable");
   return ids < 1 ? ncclInvalidArgument : ncclCommInitRankConfig(comm, ranks, id[0], rank, config);
 }
 
@@ -227,6 +230,7 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *re
     split.colorAndKey[size_t(parent->rank)] = {color, key};
     if (color >= 0) {
       comm = makeComm(0, parent->device, config);
+      comm->jobRank = parent->jobRank;
       comm->parent = parent->shared;
       comm->parentRank = parent->rank;
       comm->splitNumber = number;
@@ -276,11 +280,6 @@ ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int *device) {
 ncclResult_t ncclCommUserRank(const ncclComm_t comm, int *rank) {
   Using use("ncclCommUserRank", comm);
   *rank = comm->rank;
-  return ncclSuccess;
-}
-
-ncclResult_t ncclGetVersion(int *version) {
-  *version = int(option("NCCL_EMU_VERSION", 22907));
   return ncclSuccess;
 }
 

@@ -80,6 +80,7 @@ using namespace emulator;
 extern "C" {
 ncclResult_t ncclMemAlloc(void **pointer, size_t bytes) {
   InFunction function("ncclMemAlloc");
+  needsVersion(21900, "ncclMemAlloc");
   constexpr size_t granularity = 4096;
   bytes = (bytes + granularity - 1) / granularity * granularity;
   if (cudaMalloc(pointer, bytes) != cudaSuccess)
@@ -91,6 +92,7 @@ ncclResult_t ncclMemAlloc(void **pointer, size_t bytes) {
 
 ncclResult_t ncclMemFree(void *pointer) {
   InFunction function("ncclMemFree");
+  needsVersion(21900, "ncclMemFree");
   if (!pointer)
     return ncclSuccess;
   {
@@ -106,6 +108,7 @@ ncclResult_t ncclMemFree(void *pointer) {
 }
 
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *data, size_t bytes, ncclWindow_t *result, int flags) {
+  needsVersion(22700, "ncclCommWindowRegister");
   Using use("ncclCommWindowRegister", comm);
   constexpr uintptr_t required = 4096;
   if (!data || bytes == 0 || (reinterpret_cast<uintptr_t>(data) % required != 0 && flags == NCCL_WIN_COLL_SYMMETRIC))
@@ -138,6 +141,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *data, size_t bytes, n
 }
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t handle) {
+  needsVersion(22700, "ncclCommWindowDeregister");
   Using use("ncclCommWindowDeregister", comm);
   auto *window = reinterpret_cast<WindowOf *>(handle);
   Held held;

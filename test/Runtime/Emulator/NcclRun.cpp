@@ -201,6 +201,7 @@ static void issue(ncclComm *comm, const Call &call, cudaStream_t stream) {
   task->rank = comm->rank;
   task->call = call;
   task->isCaptured = isCapturing(stream);
+  task->isLost = comm->isLost;
   chooseSides(*task);
   {
     Held held;
@@ -209,6 +210,8 @@ static void issue(ncclComm *comm, const Call &call, cudaStream_t stream) {
   Channel channel = channelOf(call.kind);
   Shared &shared = *comm->shared;
   Batch send, taken;
+  if (task->isLost)
+    send.wait(shared.noMail(task->rank).ready);
   for (int member : task->to)
     send.write(shared.mailOf(channel, task->rank, member).ready, 1);
   for (int member : task->from)
@@ -222,7 +225,7 @@ static void issue(ncclComm *comm, const Call &call, cudaStream_t stream) {
     taken.wait(shared.mailOf(channel, task->rank, member).taken);
   for (int member : task->to)
     taken.write(shared.mailOf(channel, task->rank, member).taken, 0);
-  if (!task->to.empty())
+  if (!task->to.empty() && !task->isLost)
     launchKernel(all.publish, task, stream);
   send.submit(all, stream);
   launchKernel(all.meet, task, stream);

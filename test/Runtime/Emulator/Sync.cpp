@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): the sanitizer's names.
 extern "C" {
 __attribute__((weak)) void __tsan_acquire(void *tag);
 __attribute__((weak)) void __tsan_release(void *tag);
@@ -28,6 +29,7 @@ __attribute__((weak)) void AnnotateIgnoreReadsEnd(const char *file, int line);
 __attribute__((weak)) void AnnotateIgnoreWritesBegin(const char *file, int line);
 __attribute__((weak)) void AnnotateIgnoreWritesEnd(const char *file, int line);
 }
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
 namespace emulator {
 static void futexWait(std::atomic<uint32_t> &word, uint32_t expected, int milliseconds) {
