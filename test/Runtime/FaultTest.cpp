@@ -31,15 +31,16 @@ void step(commrt_context *context) {
   if (commrt_program_begin(context, 42, stepSites, 3))
     return;
   commrt_group *group = worldGroup(context);
-  std::vector<float> small(16, 1.f), large(16 * commrt_ranks(context));
+  Memory<float> small(context, 16, 1.0F), large(context, 16 * commrt_ranks(context), 0.0F);
   commrt_token *tokens[3];
-  if (commrt_all_gather_start(group, small.data(), large.data(), 1, 16, COMMRT_F32, 0, &tokens[0]) || finish(tokens[0]))
+  if (commrt_all_gather_start(group, small.data(), large.data(), 1, 16, COMMRT_F32, 0, &tokens[0]) ||
+      finishOnHost(tokens[0]))
     return;
   if (commrt_all_reduce_start(group, small.data(), small.data(), 16, COMMRT_F32, COMMRT_SUM, 1, 1, &tokens[1]) ||
-      finish(tokens[1]))
+      finishOnHost(tokens[1]))
     return;
   if (commrt_reduce_scatter_start(group, large.data(), small.data(), 1, 16, COMMRT_F32, COMMRT_SUM, 1, 2, &tokens[2]) ||
-      finish(tokens[2]))
+      finishOnHost(tokens[2]))
     return;
   commrt_program_end(context);
 }
@@ -102,15 +103,15 @@ TEST(Fault, AnotherOrderShowsBothSides) {
   auto results = runRanks(3, how, [](commrt_context *context) {
     const commrt_site sites[] = {{COMMRT_ALL_REDUCE, COMMRT_F32, 1, "world", "first.mlir:1:1", 0},
                                  {COMMRT_ALL_REDUCE, COMMRT_F32, 1, "world", "second.mlir:2:2", 0}};
-    float a = 1, b = 2;
+    Memory<float> a(context, 1, 1.0F), b(context, 1, 2.0F);
     commrt_token *tokens[2];
     commrt_group *group = worldGroup(context);
     if (commrt_program_begin(context, 0, sites, 2) ||
-        commrt_all_reduce_start(group, &a, &a, 1, COMMRT_F32, COMMRT_SUM, 1, 0, &tokens[0]) ||
-        commrt_all_reduce_start(group, &b, &b, 1, COMMRT_F32, COMMRT_SUM, 1, 1, &tokens[1]))
+        commrt_all_reduce_start(group, a.data(), a.data(), 1, COMMRT_F32, COMMRT_SUM, 1, 0, &tokens[0]) ||
+        commrt_all_reduce_start(group, b.data(), b.data(), 1, COMMRT_F32, COMMRT_SUM, 1, 1, &tokens[1]))
       return;
-    if (!finish(tokens[0]))
-      finish(tokens[1]);
+    if (!finishOnHost(tokens[0]))
+      finishOnHost(tokens[1]);
   });
   expectAllFailed(results, COMMRT_ERR_MISMATCH, {"first.mlir:1:1", "second.mlir:2:2"});
 }
@@ -126,22 +127,22 @@ TEST(Fault, DroppedStartsEndWithTheJob) {
     RunOptions how;
     how.fault = "drop@0:rank=0";
     how.timeoutMs = noTimeoutMs;
-    expectAllFailed(
-        runRanks(2, how,
-                 [&](commrt_context *context) {
-                   commrt_group *group = worldGroup(context);
-                   float value = 1;
-                   commrt_token *token = nullptr;
-                   if (commrt_rank(context) == 0) {
-                     if (!commrt_all_reduce_start(group, &value, &value, 1, COMMRT_F32, COMMRT_SUM, 1, -1, &token))
-                       finish(token);
-                     return;
-                   }
-                   for (volatile int spin = 0; spin < round * 20; spin = spin + 1)
-                     ;
-                   commrt_abort(context, COMMRT_OK, "now");
-                 }),
-        COMMRT_ERR_ABORTED, {"rank 1: now"});
+    expectAllFailed(runRanks(2, how,
+                             [&](commrt_context *context) {
+                               commrt_group *group = worldGroup(context);
+                               Memory<float> value(context, 1, 1.0F);
+                               commrt_token *token = nullptr;
+                               if (commrt_rank(context) == 0) {
+                                 if (!commrt_all_reduce_start(group, value.data(), value.data(), 1, COMMRT_F32,
+                                                              COMMRT_SUM, 1, -1, &token))
+                                   finishOnHost(token);
+                                 return;
+                               }
+                               for (volatile int spin = 0; spin < round * 20; spin = spin + 1)
+                                 ;
+                               commrt_abort(context, COMMRT_OK, "now");
+                             }),
+                    COMMRT_ERR_ABORTED, {"rank 1: now"});
   }
 }
 
@@ -149,12 +150,13 @@ TEST(Fault, DroppedStartsEndWithTheJob) {
 TEST(Fault, TimeoutsAndDelaysNearTheLimit) {
   expectAllOk(stepWithFault("delay@1:rank=2:ms=3", INT64_MAX / 1'000'000));
   expectAllOk(runRanks(2, {}, [](commrt_context *context) {
-    float value = 1;
+    Memory<float> value(context, 1, 1.0F);
     commrt_token *token;
-    ASSERT_EQ(commrt_all_reduce_start(worldGroup(context), &value, &value, 1, COMMRT_F32, COMMRT_SUM, 1, -1, &token),
+    ASSERT_EQ(commrt_all_reduce_start(worldGroup(context), value.data(), value.data(), 1, COMMRT_F32, COMMRT_SUM, 1, -1,
+                                      &token),
               COMMRT_OK);
     EXPECT_EQ(commrt_wait_host(token, INT64_MAX), COMMRT_OK);
-    EXPECT_EQ(value, 2.f);
+    EXPECT_EQ(value[0], 2.f);
     commrt_token_release(token);
   }));
 }
@@ -164,12 +166,13 @@ TEST(Fault, DelayedCollectivesKeepNobody) {
   RunOptions how;
   how.fault = "delay@0:rank=0:ms=9223372036854775807";
   auto results = runRanks(2, how, [](commrt_context *context) {
-    static float values[2];
-    float *value = &values[commrt_rank(context)];
+    // It is never freed: the delayed collective may still use it.
+    auto *value = new Memory<float>(context, 1, 1.0F);
     commrt_token *token;
-    if (!commrt_all_reduce_start(worldGroup(context), value, value, 1, COMMRT_F32, COMMRT_SUM, 1, -1, &token) &&
+    if (!commrt_all_reduce_start(worldGroup(context), value->data(), value->data(), 1, COMMRT_F32, COMMRT_SUM, 1, -1,
+                                 &token) &&
         commrt_rank(context) == 1)
-      finish(token);
+      finishOnHost(token);
   });
   EXPECT_EQ(results[1].status, COMMRT_ERR_PEER) << results[1].message;
 }
@@ -286,61 +289,62 @@ TEST(Schedule, RankThatNeverComes) {
 TEST(Mismatch, Kinds) {
   auto results = runRanks(3, {}, [](commrt_context *context) {
     commrt_group *group = worldGroup(context);
-    float data[3] = {};
+    Memory<float> data(context, 3, 0.0F);
     commrt_token *token;
-    int32_t status = commrt_rank(context) == 1
-                         ? commrt_all_reduce_start(group, data, data, 1, COMMRT_F32, COMMRT_SUM, 1, -1, &token)
-                         : commrt_all_gather_start(group, data, data, 1, 1, COMMRT_F32, -1, &token);
+    int32_t status =
+        commrt_rank(context) == 1
+            ? commrt_all_reduce_start(group, data.data(), data.data(), 1, COMMRT_F32, COMMRT_SUM, 1, -1, &token)
+            : commrt_all_gather_start(group, data.data(), data.data(), 1, 1, COMMRT_F32, -1, &token);
     if (!status)
-      finish(token);
+      finishOnHost(token);
   });
   expectAllFailed(results, COMMRT_ERR_MISMATCH, {"all_reduce of 1 x f32 on @world", "all_gather of 1 x f32 on @world"});
 }
 TEST(Mismatch, Sizes) {
   auto results = runRanks(3, {}, [](commrt_context *context) {
-    std::vector<float> data(8);
+    Memory<float> data(context, 8, 0.0F);
     commrt_token *token;
     if (!commrt_all_reduce_start(worldGroup(context), data.data(), data.data(), 4 + commrt_rank(context) / 2,
                                  COMMRT_F32, COMMRT_SUM, 1, -1, &token))
-      finish(token);
+      finishOnHost(token);
   });
   expectAllFailed(results, COMMRT_ERR_MISMATCH, {"of 4 x f32", "of 5 x f32"});
 }
 // The way to add up is agreed on, too: it reaches what carries the collective out.
 TEST(Mismatch, OneShot) {
   auto results = runRanks(2, {}, [&](commrt_context *context) {
-    float in[4] = {}, out[4] = {};
+    Memory<float> in(context, 4, 0.0F), out(context, 4, 0.0F);
     commrt_token *token = nullptr;
     commrt_group *group = worldGroup(context);
     if (commrt_rank(context) == 0)
-      commrt_all_reduce_start(group, in, out, 4, COMMRT_F32, COMMRT_SUM, 1, -1, &token);
+      commrt_all_reduce_start(group, in.data(), out.data(), 4, COMMRT_F32, COMMRT_SUM, 1, -1, &token);
     else
-      commrt_all_reduce_one_shot_start(group, in, out, 4, COMMRT_F32, -1, &token);
-    finish(token);
+      commrt_all_reduce_one_shot_start(group, in.data(), out.data(), 4, COMMRT_F32, -1, &token);
+    finishOnHost(token);
   });
   expectAllFailed(results, COMMRT_ERR_MISMATCH, {"by sum in one shot", "rank 0", "rank 1"});
 }
 
 TEST(Mismatch, UnevenSplits) {
   auto results = runRanks(2, {}, [](commrt_context *context) {
-    std::vector<float> in(8), out(8);
+    Memory<float> in(context, 8, 0.0F), out(context, 8, 0.0F);
     int64_t sends[] = {1, 2}, receives[] = {1, commrt_rank(context) == 0 ? 2 : 1};
     commrt_token *token;
     if (!commrt_all_to_all_v_start(worldGroup(context), in.data(), sends, out.data(), receives, 1, 1, COMMRT_F32, -1,
                                    &token))
-      finish(token);
+      finishOnHost(token);
   });
   expectAllFailed(results, COMMRT_ERR_MISMATCH, {"sends 2 elements to rank 1, which expects 1"});
 }
 TEST(Mismatch, SendAndReceiveSizes) {
   auto results = runRanks(2, {}, [](commrt_context *context) {
-    float data[4];
+    Memory<float> data(context, 4, 0.0F);
     commrt_token *token;
     commrt_group *group = worldGroup(context);
-    int32_t status = commrt_rank(context) == 0 ? commrt_send_start(group, data, 4, COMMRT_F32, 1, 0, -1, &token)
-                                               : commrt_recv_start(group, data, 2, COMMRT_F32, 0, 0, -1, &token);
+    int32_t status = commrt_rank(context) == 0 ? commrt_send_start(group, data.data(), 4, COMMRT_F32, 1, 0, -1, &token)
+                                               : commrt_recv_start(group, data.data(), 2, COMMRT_F32, 0, 0, -1, &token);
     if (!status)
-      finish(token);
+      finishOnHost(token);
   });
   expectAllFailed(results, COMMRT_ERR_MISMATCH, {"send of 4 x f32", "recv of 2 x f32"});
 }
@@ -349,13 +353,13 @@ TEST(Mismatch, SendAndReceiveSizes) {
 
 TEST(Leaving, OthersLearnIt) {
   auto results = runRanks(3, {}, [](commrt_context *context) {
-    float value = 1;
+    Memory<float> value(context, 1, 1.0F);
     commrt_token *token;
     commrt_group *group = worldGroup(context);
     if (commrt_rank(context) == 2)
       return;
-    if (!commrt_all_reduce_start(group, &value, &value, 1, COMMRT_F32, COMMRT_SUM, 1, -1, &token))
-      finish(token);
+    if (!commrt_all_reduce_start(group, value.data(), value.data(), 1, COMMRT_F32, COMMRT_SUM, 1, -1, &token))
+      finishOnHost(token);
   });
   EXPECT_EQ(results[2].status, COMMRT_OK);
   results.pop_back();
@@ -396,10 +400,11 @@ TEST(Abort, ReachesAllAndCallsTheHandlerOnce) {
       commrt_abort(context, COMMRT_OK, "enough");
       return;
     }
-    float value = 1;
+    Memory<float> value(context, 1, 1.0F);
     commrt_token *token;
-    if (!commrt_all_reduce_start(worldGroup(context), &value, &value, 1, COMMRT_F32, COMMRT_SUM, 1, -1, &token))
-      finish(token);
+    if (!commrt_all_reduce_start(worldGroup(context), value.data(), value.data(), 1, COMMRT_F32, COMMRT_SUM, 1, -1,
+                                 &token))
+      finishOnHost(token);
     commrt_progress(context);
   });
   expectAllFailed(results, COMMRT_ERR_ABORTED, {"rank 3: enough"});

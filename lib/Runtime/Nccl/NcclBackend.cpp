@@ -44,7 +44,8 @@ std::vector<NcclPeer *> NcclJob::attached() {
 
 static void controlFailed(void *context, int32_t status, int32_t rank, const char *message) {
   auto &peer = *static_cast<NcclPeer *>(context);
-  peer.host->failed(peer.context, status, rank, message);
+  peer.job->hasFailed = true;
+  tellCore(peer, status, rank, message);
   failPeer(peer, status);
 }
 
@@ -232,20 +233,12 @@ static void announceLeave(NcclPeer &peer, bool isOpen) {
   Refusal refusal = peer.job->matcher->leave(peer.rank);
   if (isOpen && refusal.status == COMMRT_OK)
     refusal = {COMMRT_ERR_PEER, peer.rank, "left with collectives in flight"};
-  if (refusal.status == COMMRT_OK || peer.failing)
-    return;
-  for (NcclPeer *other : peer.job->attached())
-    if (other != &peer) {
-      other->host->failed(other->context, refusal.status, refusal.rank, refusal.text.c_str());
-      failPeer(*other, refusal.status);
-    }
+  if (refusal.status != COMMRT_OK && !peer.job->hasFailed)
+    failHere(*peer.job, &peer, refusal.status, refusal.rank, refusal.text);
 }
 
 static void detachNccl(void *opaque) {
   auto &peer = *static_cast<NcclPeer *>(opaque);
-  if (peer.hasDetached)
-    return;
-  peer.hasDetached = true;
   peer.enter();
   NcclJob &job = *peer.job;
   finishWaited(peer);
@@ -257,8 +250,12 @@ static void detachNccl(void *opaque) {
   }
   if (isOpen || peer.failing || !finalizeComms(peer))
     cancelAll(peer, COMMRT_ERR_ABORTED);
-  std::lock_guard<std::mutex> lock(peer.mutex);
-  peer.isDone = true;
+  {
+    std::lock_guard<std::mutex> lock(peer.mutex);
+    peer.isDone = true;
+  }
+  std::lock_guard<std::mutex> lock(peer.hostMutex);
+  peer.hasDetached = true;
 }
 
 //===- The table -----------------------------------------------------------------------------===//
@@ -295,11 +292,7 @@ static int32_t combineNccl(void *opaque, void *value, int64_t bytes, commrt_comb
 
 static void abortNccl(void *opaque, int32_t status, const char *message) {
   auto &peer = *static_cast<NcclPeer *>(opaque);
-  for (NcclPeer *other : peer.job->attached()) {
-    if (other != &peer)
-      other->host->failed(other->context, status, peer.rank, message);
-    failPeer(*other, status);
-  }
+  failHere(*peer.job, &peer, status, peer.rank, message);
   tellOthers(peer, status, message);
 }
 

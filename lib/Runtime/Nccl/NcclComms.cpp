@@ -129,6 +129,8 @@ static int32_t ensureWorld(NcclPeer &peer, std::string &error) {
   if (int32_t status = exchangeId(peer, id, error))
     return status;
   std::lock_guard<std::timed_mutex> issuing(peer.issuing);
+  if (peer.isAborted)
+    return peer.failing;
   NcclConfig config = makeConfig(job, "world");
   int result = job.nccl().commInitRankConfig(&peer.world, job.ranks, id, peer.rank, &config);
   if (result && result != ncclInProgress) {
@@ -181,7 +183,13 @@ int32_t commsched::runtime::createGroup(NcclPeer &peer, const char *name, const 
   peer.enter();
   if (int32_t status = ensureWorld(peer, error))
     return status;
-  auto made = std::make_unique<NcclGroup>();
+  auto owner = std::make_unique<NcclGroup>();
+  NcclGroup *made = owner.get();
+  {
+    // From now on: an abort has to find communicators that are not ready.
+    std::lock_guard<std::timed_mutex> issuing(peer.issuing);
+    peer.groups.push_back(std::move(owner));
+  }
   made->peer = &peer;
   made->name = name;
   made->index = index;
@@ -203,8 +211,7 @@ int32_t commsched::runtime::createGroup(NcclPeer &peer, const char *name, const 
     return COMMRT_ERR_BACKEND;
   if (peer.job->matcher)
     made->meeting = peer.job->matcher->meetingOf(made->name, made->members);
-  *group = made.get();
-  peer.groups.push_back(std::move(made));
+  *group = made;
   return COMMRT_OK;
 }
 

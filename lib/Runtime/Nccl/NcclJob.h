@@ -53,6 +53,12 @@ struct HostReduction {
   int64_t count;
 };
 
+/// An injected fault: how long a host function keeps the stream.
+struct StreamDelay {
+  NcclPeer *peer = nullptr;
+  int64_t ns = 0;
+};
+
 /// One launch on a lane: one work, or those of a coalesced list that share a communicator. It ends with an event.
 struct NcclFlight {
   NcclPeer *peer;
@@ -66,6 +72,7 @@ struct NcclFlight {
   int32_t references = 1;
   /// Streams that wait for `done` already. Own thread.
   std::vector<void *> waited;
+  StreamDelay delay;
   std::vector<PinnedBlock> pinned;
   std::vector<std::unique_ptr<HostReduction>> reductions;
 };
@@ -113,8 +120,10 @@ struct NcclPeer {
   int device;
   const commrt_host *host;
   void *context;
-  std::mutex controlMutex; ///< abort may come from any thread, and not after detach
-  void *control = nullptr; ///< the control plane's peer; null once it is detached
+  std::mutex hostMutex;     ///< held while the core is told of an error
+  bool hasDetached = false; ///< under `hostMutex`: the core's context may be gone
+  std::mutex controlMutex;  ///< abort may come from any thread, and not after detach
+  void *control = nullptr;  ///< the control plane's peer; null once it is detached
 
   // Own thread.
   ncclComm *world = nullptr;
@@ -127,7 +136,6 @@ struct NcclPeer {
   std::vector<std::pair<ncclComm *, void *>> windows;
   PinnedBlock bounce[2];
   cudaEvent *bounced[2] = {nullptr, nullptr};
-  bool hasDetached = false;
 
   /// Held by who calls functions of NCCL that start or end something.
   std::timed_mutex issuing;
@@ -164,6 +172,7 @@ struct NcclJob : std::enable_shared_from_this<NcclJob> {
   std::string recordPath;           ///< of flight records; empty: none are written
   std::unique_ptr<Matcher> matcher; ///< where all ranks live in this process
 
+  std::atomic<bool> hasFailed{false}; ///< an error is on its way to all ranks
   std::mutex mutex;
   std::vector<std::unique_ptr<NcclPeer>> peers; ///< by rank; null: not here. They live until close
   struct Segment {
@@ -186,6 +195,10 @@ struct NcclJob : std::enable_shared_from_this<NcclJob> {
 
 //===- Errors --------------------------------------------------------------------------------===//
 
+/// Tells the rank's core of an error, unless it has left. Any thread.
+void tellCore(NcclPeer &peer, int32_t status, int32_t rank, const char *message);
+/// Tells every rank of this process but `except` (may be null) of an error that began at `rank`, and ends all works.
+void failHere(NcclJob &job, const NcclPeer *except, int32_t status, int32_t rank, const std::string &message);
 /// Ends the job on all ranks; `origin` is where it was noticed, `rank` where it began.
 void raiseError(NcclPeer &origin, int32_t status, int32_t rank, const std::string &message);
 /// Tells the ranks of other processes.

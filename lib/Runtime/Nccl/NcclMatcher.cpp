@@ -78,9 +78,12 @@ Refusal Matcher::presentCollective(Meeting &meeting, int32_t member, const commr
       return disagree(meeting.members[other], theirs, rank, work);
     if (!work.send_counts)
       continue;
-    std::string text = compareSplits(meeting, *slot[other], other, *mine, member);
+    // The lower sender first, whoever came last.
+    size_t low = std::min<size_t>(other, member), high = std::max<size_t>(other, member);
+    const Presented &first = low == other ? *slot[other] : *mine, &second = low == other ? *mine : *slot[other];
+    std::string text = compareSplits(meeting, first, low, second, high);
     if (text.empty())
-      text = compareSplits(meeting, *mine, member, *slot[other], other);
+      text = compareSplits(meeting, second, high, first, low);
     if (!text.empty())
       return {COMMRT_ERR_MISMATCH, rank, text + " in " + describe(work)};
   }

@@ -44,12 +44,26 @@ void commsched::runtime::tellOthers(NcclPeer &origin, int32_t status, const std:
     origin.job->control.backend->abort(origin.control, status, message.c_str());
 }
 
-void commsched::runtime::raiseError(NcclPeer &origin, int32_t status, int32_t rank, const std::string &message) {
-  NcclJob &job = *origin.job;
-  for (NcclPeer *peer : job.attached()) {
-    peer->host->failed(peer->context, status, rank, message.c_str());
+void commsched::runtime::tellCore(NcclPeer &peer, int32_t status, int32_t rank, const char *message) {
+  std::lock_guard<std::mutex> lock(peer.hostMutex);
+  if (!peer.hasDetached)
+    peer.host->failed(peer.context, status, rank, message);
+}
+
+void commsched::runtime::failHere(NcclJob &job, const NcclPeer *except, int32_t status, int32_t rank,
+                                  const std::string &message) {
+  job.hasFailed = true;
+  std::vector<NcclPeer *> peers = job.attached();
+  // Everybody has the message before a call returns with the status alone.
+  for (NcclPeer *peer : peers)
+    if (peer != except)
+      tellCore(*peer, status, rank, message.c_str());
+  for (NcclPeer *peer : peers)
     failPeer(*peer, status);
-  }
+}
+
+void commsched::runtime::raiseError(NcclPeer &origin, int32_t status, int32_t rank, const std::string &message) {
+  failHere(*origin.job, nullptr, status, rank, message);
   tellOthers(origin, status, message);
 }
 
@@ -112,8 +126,13 @@ void Batch::awaitProducers(NcclFlight &flight, const std::vector<PendingWork> &w
     fail(COMMRT_ERR_BACKEND, text);
 }
 
-static void sleepInStream(void *ns) {
-  std::this_thread::sleep_for(std::chrono::nanoseconds(reinterpret_cast<intptr_t>(ns)));
+/// An injected delay, until its end or that of the job.
+static void sleepInStream(void *opaque) {
+  constexpr std::chrono::milliseconds pause(1);
+  auto &delay = *static_cast<StreamDelay *>(opaque);
+  Clock::time_point end = Clock::now() + std::chrono::nanoseconds(delay.ns);
+  for (Clock::time_point now; (now = Clock::now()) < end && !delay.peer->failing;)
+    std::this_thread::sleep_for(std::min<Clock::duration>(end - now, pause));
 }
 
 void Batch::begin(const std::vector<PendingWork> &works) {
@@ -131,9 +150,9 @@ void Batch::begin(const std::vector<PendingWork> &works) {
     int64_t delay = 0;
     for (commrt_work *work : flight->works)
       delay = std::max(delay, work->delay_ns);
+    flight->delay = {&peer, delay};
     if (delay > 0 && status == COMMRT_OK)
-      if (int result = peer.job->cuda().launchHostFunc(flight->lane->stream, sleepInStream,
-                                                       reinterpret_cast<void *>(static_cast<intptr_t>(delay))))
+      if (int result = peer.job->cuda().launchHostFunc(flight->lane->stream, sleepInStream, &flight->delay))
         fail(COMMRT_ERR_BACKEND, peer.cudaError("cudaLaunchHostFunc", result));
   }
 }

@@ -84,8 +84,8 @@ void commsched::runtime::collectDone(NcclPeer &peer) {
 
 //===- Deadlines and errors ------------------------------------------------------------------===//
 
-/// Why the rank has failed; an empty text if it has not. The peer's mutex is held.
-static std::string findError(NcclPeer &peer, int32_t &status) {
+/// Why the rank has failed; an empty text if it has not. The peer's mutex is held. `mayAsk`: nobody else is in NCCL.
+static std::string findError(NcclPeer &peer, bool mayAsk, int32_t &status) {
   NcclJob &job = *peer.job;
   std::string error;
   auto now = Clock::now();
@@ -93,7 +93,8 @@ static std::string findError(NcclPeer &peer, int32_t &status) {
   for (NcclLane *lane : peer.lanes) {
     int state = 0;
     constexpr int ncclInProgress = 7;
-    if (lane->comm && job.nccl().commGetAsyncError(lane->comm, &state) == 0 && state && state != ncclInProgress) {
+    if (mayAsk && lane->comm && job.nccl().commGetAsyncError(lane->comm, &state) == 0 && state &&
+        state != ncclInProgress) {
       status = COMMRT_ERR_BACKEND;
       return peer.ncclError("NCCL", state, lane->comm) + " on @" + lane->group->name;
     }
@@ -193,6 +194,8 @@ static void watchPeer(NcclPeer &peer) {
   int32_t status = COMMRT_OK;
   std::string error;
   {
+    // One thread at a time is in a communicator; who is asks for its state as well.
+    std::unique_lock<std::timed_mutex> issuing(peer.issuing, std::try_to_lock);
     std::lock_guard<std::mutex> lock(peer.mutex);
     if (peer.isDone || peer.isQuiet)
       return;
@@ -206,7 +209,7 @@ static void watchPeer(NcclPeer &peer) {
       return;
     }
     collectDone(peer);
-    error = findError(peer, status);
+    error = findError(peer, issuing.owns_lock(), status);
   }
   if (error.empty())
     return;
