@@ -23,13 +23,6 @@ struct Rows {
 };
 } // namespace
 
-/// Nanoseconds of a copy: a latency, and bytes over the bandwidth of the slower side.
-static int64_t copyNs(size_t bytes, bool isOnDevice) {
-  int64_t perMicrosecond =
-      isOnDevice ? option("CUDA_EMU_DEVICE_BYTES_PER_US", 1500000) : option("CUDA_EMU_HOST_BYTES_PER_US", 25000);
-  return option("CUDA_EMU_COPY_NS", 2000) + int64_t(bytes) * 1000 / perMicrosecond;
-}
-
 static size_t extent(size_t pitch, size_t width, size_t height) {
   return height == 0 || width == 0 ? 0 : (height - 1) * pitch + width;
 }

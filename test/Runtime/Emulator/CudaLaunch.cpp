@@ -133,7 +133,7 @@ cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void *
   const auto *kernel = static_cast<const Kernel *>(function);
   Work work;
   work.name = kernel->name.c_str();
-  work.durationNs = option("CUDA_EMU_KERNEL_NS", 2000);
+  work.durationNs = kernelNs();
   Arguments values;
   for (size_t i = 0; i < kernel->argumentBytes.size(); ++i) {
     size_t bytes = kernel->argumentBytes[i];

@@ -20,6 +20,15 @@
 #include <thread>
 #include <vector>
 
+// Whether this is a build with ThreadSanitizer.
+#if defined(__SANITIZE_THREAD__)
+#define EMULATOR_HAS_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define EMULATOR_HAS_TSAN 1
+#endif
+#endif
+
 #define CUDA(call) ASSERT_EQ(call, cudaSuccess)
 #define NCCL(call) ASSERT_EQ(call, ncclSuccess)
 /// The statement ends the process with one line that matches.

@@ -183,6 +183,13 @@ void waitFor(const OpRef &op);
 /// True if it is done (or null), and then as waitFor.
 bool query(const OpRef &op);
 
+/// Modelled durations in nanoseconds, without noise; Durations.cpp has the model.
+int64_t copyNs(size_t bytes, bool isOnDevice);
+int64_t kernelNs();
+/// The duration with the noise and the outliers that the environment asks for, the same for an operation of this stream
+/// and number in every run.
+int64_t withNoise(int64_t durationNs, const Op &op);
+
 /// The operation that runs on this thread, or null.
 Op *runningOp();
 

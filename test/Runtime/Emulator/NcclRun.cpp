@@ -24,12 +24,16 @@ void check(cudaError_t error, const char *what) {
 
 static Channel channelOf(Kind kind) { return kind == Kind::Send || kind == Kind::Recv ? kMessage : kCollective; }
 
-/// Modelled duration: a latency, and the bytes that pass through one rank over a bandwidth.
+/// Modelled duration: a latency, and the bytes that pass through one rank over a bandwidth, which is another one below
+/// NCCL_EMU_SWITCH_BYTES, as with another protocol.
 static int64_t durationNs(const Task &task) {
   size_t bytes = task.call.count * sizeOf(task.call.type) * std::max<size_t>(task.from.size(), 1);
   if (task.call.kind == Kind::AllReduce || task.call.kind == Kind::Broadcast)
     bytes = 2 * task.call.count * sizeOf(task.call.type);
-  return option("NCCL_EMU_CALL_NS", 10000) + int64_t(bytes) * 1000 / option("NCCL_EMU_BYTES_PER_US", 300000);
+  static const int64_t latency = option("NCCL_EMU_CALL_NS", 10000), rate = option("NCCL_EMU_BYTES_PER_US", 300000);
+  static const int64_t switchBytes = option("NCCL_EMU_SWITCH_BYTES", 0),
+                       slowRate = option("NCCL_EMU_SLOW_BYTES_PER_US", rate);
+  return latency + int64_t(bytes) * 1000 / (int64_t(bytes) < switchBytes ? slowRate : rate);
 }
 
 //===- The three kernels of a task -------------------------------------------------------------===//

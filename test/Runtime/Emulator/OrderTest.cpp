@@ -14,14 +14,6 @@
 
 using namespace emulator::test;
 
-#if defined(__SANITIZE_THREAD__)
-#define EMULATOR_HAS_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define EMULATOR_HAS_TSAN 1
-#endif
-#endif
-
 #ifdef EMULATOR_HAS_TSAN
 /// The sanitizer would wait a second for other threads at the end of each process.
 extern "C" const char *__tsan_default_options() { return "atexit_sleep_ms=0"; }

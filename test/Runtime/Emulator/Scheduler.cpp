@@ -84,7 +84,7 @@ static void begin(Op &op) {
 static void end(const OpRef &op) {
   Machine &m = machine();
   Stream &stream = *op->stream;
-  op->endNs = op->beginNs + op->work.durationNs;
+  op->endNs = op->beginNs + withNoise(op->work.durationNs, *op);
   stream.lastEndNs = op->endNs;
   for (const Word &write : op->work.writes) {
     m.wordClocks[write.word] = join(m.wordClocks[write.word], op->clock);
