@@ -1,4 +1,7 @@
 #!/usr/bin/env python3
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Exposed communication of a program as written and as scheduled, over MPI, in the same run.
 
 Each layer gathers a 4 MiB weight from all ranks and multiplies with it: about 5 ms of real computation in a few

@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """The page of results that `torch_overlap.py` writes. Everything in it is computed from its JSON."""
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
 #!/usr/bin/env python3
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Times parsing, verifying and printing 100,000 operations: comm's by comm-opt against upstream's by stock mlir-opt.
 
 The upstream function is of the shard dialect, whose collectives have the same operands, types and symbols: gathers and

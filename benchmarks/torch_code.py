@@ -1,4 +1,7 @@
 #!/usr/bin/env python3
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """What reaches the code that Inductor generates: PyTorch's overlap scheduler and CommSched, counted on fused kernels.
 
 Training graphs (`commsched.torch.trace`) are compiled by Inductor on fake tensors, with either scheduler in its place;

@@ -1,4 +1,7 @@
 #!/usr/bin/env python3
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """PyTorch's overlap scheduler and CommSched, side by side, on the same graphs with the same estimates.
 
 Every estimate comes from one machine profile: a node's duration is what CommSched's cost model says of it, and both

@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """The extension over the C API (python/src/Module.cpp). Use the package `commsched`."""
 
 class Error(RuntimeError): ...

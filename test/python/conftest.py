@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Fixtures and helpers of the Python tests: a fake process group, and small graphs traced with fake tensors."""
 
 import contextlib

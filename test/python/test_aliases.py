@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Memory that values share although fake tensors do not tell it, and operators that hold others."""
 
 from unittest import mock

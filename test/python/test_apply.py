@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Schedules are carried out on FX graphs: values stay equal to the bit, and an illegal schedule is refused."""
 
 import pytest

@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """CommSched inside torch.compile: real ranks compute the same bits, and the order reaches the generated code."""
 
 import os

@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """The peak of memory, counted from the nodes of a graph, holds the schedule's model to its promise."""
 
 import pytest

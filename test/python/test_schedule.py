@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """schedule_overlap makes real graphs better and keeps them legal and within the memory limit. On failure it changes
 nothing.
 """

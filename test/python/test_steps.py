@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Training steps of many kinds on two ranks: scheduled, they give the bits of plain Inductor. Faults are raised.
 
 Inductor calls ATen for everything, so that no compiler runs. It then treats collectives like any other operator. Its

@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """The ways to switch CommSched on in torch.compile, and Inductor's caches, with fake ranks and without kernels."""
 
 import re

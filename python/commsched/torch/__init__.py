@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """CommSched for PyTorch: schedules graphs of torch.compile and AOT autograd so that communication hides.
 
 import commsched.torch as ct

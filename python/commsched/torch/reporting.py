@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Reports on compilations: one report per graph and place, and what went wrong.
 
 There are three places. "graph" is the schedule of the FX graph, before Inductor works on it. "kernels" is the same

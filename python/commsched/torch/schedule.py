@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """`schedule_overlap`: one FX graph, from import to the rewritten graph and its report."""
 
 from __future__ import annotations

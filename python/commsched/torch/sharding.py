@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Shards a model's parameters in place, in a way that a compiler can see: fully sharded data parallelism.
 
 A parameter is a `DTensor` that is split over the data-parallel mesh. Reading it redistributes it, so the graph holds

@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """The command `python -m commsched.torch.trace`, and the public names of `models.trace`."""
 
 import sys

@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """The forms of merged collectives: the nodes that pack, start, wait and unpack, for each kind.
 
 The nodes are those that PyTorch's own bucketing makes (`torch._inductor.fx_passes.bucketing`), so that Inductor fuses

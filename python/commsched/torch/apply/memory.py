@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """The peak of memory of an FX graph, counted from its nodes alone, without the model of the schedule.
 
 Memory is what nodes give unless a schema says that it is a view (`effects.Aliases`). It lives from the node that gives

@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Reads a plan off a scheduled module: where each node moves, and which collectives are merged into one.
 
 Every operation of the module holds, in its location, the names of the nodes that it stands for.

@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Carries a schedule out on an FX graph: merges the buckets, moves the nodes, checks the result.
 
 The checks do not trust the scheduler. The dependences are read off the graph once more (`effects.edges`), before

@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Inserts nodes into an FX graph, with their fake values.
 
 PyTorch traces its functions with fake tensors. Here the fake values are made from sizes, strides and storages, which

@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Computation as the importer prints it: one opaque operation with a cost, aliases and writes."""
 
 from __future__ import annotations

@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """A user's runtime estimates as an amendment of a machine profile.
 
 Single nodes have their estimates in the module. A bucket is not a node yet, so its cost comes from a curve. The curve

@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Floating-point operations and memory traffic of ATen nodes, from the shapes alone.
 
 PyTorch's own formulas (`torch.utils.flop_counter`) are used if they exist. On a build without CUDA they lack attention.

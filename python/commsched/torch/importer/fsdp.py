@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """The operators of `torch.ops.fsdp`, and the storage of parameters, as the dialect's own FSDP operations.
 
 A handler returns False if the dialect does not have that form: dynamic sizes, another dimension, or an unnamed group.

@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Predicts which nodes of an FX graph Inductor is going to fuse into one kernel.
 
 A compiled graph does not run node by node. A chain of pointwise nodes becomes one kernel, which reads what enters the

@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Turns a post-AOT FX graph into a module of `comm` operations.
 
 One walk visits the nodes in order, in near-linear time. A node becomes one operation whose location is the node's name,

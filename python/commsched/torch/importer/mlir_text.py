@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Prints a module of `comm` operations as MLIR text.
 
 This is the only file that knows the dialect's assembly. It is given names, types and operand values, and knows nothing

@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """CommSched inside torch.compile. `ways_in` holds the ways to turn it on, `passes` what then runs inside Inductor.
 
 The entry point of `torch.compile(backend="commsched")` is `backend`.

@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Carries the order of the FX graph over to Inductor's fused kernels.
 
 The graph's schedule (`schedule`) decides. Fusion puts a kernel at the place of its first node, which can drag waits

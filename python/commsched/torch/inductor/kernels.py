@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Imports Inductor's kernels, after fusion, as a module of `comm` operations, by which the generated code is measured.
 
 Every scheduler node becomes one operation with the node's name as its location. Sizes are those of the buffers. Costs

@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """CommSched's places in Inductor: the FX graph before lowering, and the kernels before and after fusion.
 
 The first decides (`GraphPass`). The last makes it the order of the generated code (`KernelOrder`). Nothing in here

@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Orders of kernels as numbers alone: nothing in here knows Inductor.
 
 A step has dependences and bytes. Starts move forward and waits back as far as both allow.

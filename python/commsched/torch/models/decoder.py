@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """The models whose training steps `trace` turns into graphs.
 
 They are plain PyTorch on a single device and know nothing of ranks. `commsched.torch.sharding` and `parallel` shard the

@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Splits the models of `decoder` for tracing: tensor and expert parallelism, and memory without values."""
 
 from __future__ import annotations

@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Traces one training step of a sharded model to the forward and backward graphs that a compiler sees.
 
 It needs no accelerator, no network and little memory: the process group is PyTorch's "fake" one, and every tensor is a

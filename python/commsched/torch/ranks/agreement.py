@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """One order of collectives for all ranks, even if ranks compile different graphs of one program.
 
 Ranks whose batches differ compile different graphs of the same step. In one graph a size is a constant where it is a

@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Compares the collectives of all ranks when compiled code first runs: all must issue the same ones in the same order.
 
 Inside a compiler's hooks no rank may talk to another, for on a hit of Inductor's cache no hook runs at all. So a hook

@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """What the nodes of an FX graph read, write and alias, and which orders of them are legal.
 
 `Aliases` tells which values may share memory. `edges` lists the pairs of nodes that every legal order keeps. Both read

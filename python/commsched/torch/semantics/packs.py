@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Finds the copies that a bucket makes before its collective. They are imported as one kernel, which they become.
 
 PyTorch's bucketing, and CommSched's, write a pack as casts, views and a `cat`, followed by a `copy_` into this rank's

@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Finds and recomputes the fake values that contradict their operators.
 
 A pass that rewrites a pattern may leave the fake tensors behind it as they were. The importer reads aliases off the
