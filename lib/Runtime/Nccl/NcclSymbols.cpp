@@ -96,6 +96,23 @@ std::string commsched::runtime::ncclVersionText(int version) {
   return std::to_string(major) + "." + std::to_string(rest / 100) + "." + std::to_string(rest % 100);
 }
 
+/// A library may export what its version does not have yet.
+static void forgetLaterFunctions(NcclApi &api, int version) {
+  if (version < 21900) {
+    api.memAlloc = nullptr;
+    api.memFree = nullptr;
+  }
+  if (version < 22700) {
+    api.commWindowRegister = nullptr;
+    api.commWindowDeregister = nullptr;
+  }
+  if (version < 22800) {
+    api.alltoAll = nullptr;
+    api.gather = nullptr;
+    api.scatter = nullptr;
+  }
+}
+
 std::string NcclLibraries::load() {
   if (std::string error = loadSymbols(describeNccl(nccl), &ncclHandle); !error.empty())
     return error;
@@ -104,6 +121,7 @@ std::string NcclLibraries::load() {
   if (ncclVersion < leastNcclVersion)
     return "NCCL is version " + ncclVersionText(ncclVersion) + "; at least " + ncclVersionText(leastNcclVersion) +
            " is needed";
+  forgetLaterFunctions(nccl, ncclVersion);
   if (std::string error = loadSymbols(describeCuda(cuda), &cudaHandle); !error.empty())
     return error;
   if (int result = cuda.getDeviceCount(&devices))
