@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <random>
 
 using namespace commsched::test;
@@ -76,14 +77,13 @@ std::vector<char> play(commrt_context *context, uint32_t seed, int cases) {
   std::mt19937 random(seed);
   commrt_group *group = worldGroup(context);
   int64_t n = commrt_ranks(context);
-  std::vector<std::vector<char>> ins(cases), outs(cases);
+  std::vector<std::unique_ptr<Memory<char>>> ins(cases), outs(cases); // of the device where there is one
   std::vector<commrt_token *> tokens(cases);
   commrt_program_begin(context, seed, nullptr, 0);
   for (int i = 0; i < cases; ++i) {
     Case c = randomCase(random, static_cast<int32_t>(n));
     int64_t elements = n * c.outer * c.count, size = commrt_dtype_size(c.dtype);
-    ins[i].resize(elements * size);
-    outs[i].resize(elements * size);
+    std::vector<char> bytes(elements * size);
     std::mt19937 values(seed * 131 + i * 17 + commrt_rank(context));
     for (int64_t k = 0; k < elements; ++k) {
       // Sums, products and roundings of all sizes; the small types from the top bits of an f32.
@@ -97,14 +97,16 @@ std::vector<char> play(commrt_context *context, uint32_t seed, int cases) {
                          : c.dtype == COMMRT_BF16 ? static_cast<const void *>(&top)
                          : c.dtype == COMMRT_F32  ? static_cast<const void *>(&value)
                                                   : static_cast<const void *>(&wide);
-      std::memcpy(ins[i].data() + k * size, from, size);
+      std::memcpy(bytes.data() + k * size, from, size);
     }
-    EXPECT_EQ(start(group, c, ins[i].data(), outs[i].data(), &tokens[i]), COMMRT_OK);
+    outs[i] = std::make_unique<Memory<char>>(context, elements * size, 0);
+    ins[i] = std::make_unique<Memory<char>>(context, std::move(bytes));
+    EXPECT_EQ(start(group, c, ins[i]->data(), outs[i]->data(), &tokens[i]), COMMRT_OK);
   }
   std::vector<char> all;
   for (int i = 0; i < cases; ++i) {
     EXPECT_EQ(finish(tokens[i]), COMMRT_OK);
-    all.insert(all.end(), outs[i].begin(), outs[i].end());
+    all.insert(all.end(), outs[i]->values().begin(), outs[i]->values().end());
   }
   EXPECT_EQ(commrt_program_end(context), COMMRT_OK);
   return all;
@@ -129,7 +131,9 @@ TEST(Mpi, BitsOfThreads) {
   ASSERT_EQ(commrt_context_create(job, rank, &context), COMMRT_OK);
   for (uint32_t seed = 1; seed <= 4; ++seed) {
     std::vector<char> mine = play(context, seed, 50), theirs;
-    expectAllOk(runRanks(ranks, {}, [&](commrt_context *other) {
+    RunOptions onThreads;
+    onThreads.backend = "threads";
+    expectAllOk(runRanks(ranks, onThreads, [&](commrt_context *other) {
       std::vector<char> result = play(other, seed, 50);
       if (commrt_rank(other) == rank)
         theirs = std::move(result);

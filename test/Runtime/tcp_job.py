@@ -32,9 +32,9 @@ def free_port():
     """A port with a free one after it. Others may take it meanwhile, which is why tests try again."""
     while True:
         with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", random.randrange(20000, 32000)))
-            port = first.getsockname()[1]
+            port = random.randrange(20000, 32000)
             try:
+                first.bind(("127.0.0.1", port))
                 second.bind(("127.0.0.1", port + 1))
                 return port
             except OSError:
@@ -44,7 +44,9 @@ def free_port():
 def clean_environment():
     """That of this process without what a launcher says."""
     ours = "RANK|SIZE|LOCAL_RANK|ADDR|PORT|SECRET|JOB|SILENCE_MS|START_TIMEOUT_MS"
-    names = re.compile(rf"^(COMMRT_({ours})$|RANK$|WORLD_SIZE$|LOCAL_RANK$|MASTER_|TORCHELASTIC_|OMPI_|PMIX_|PMI_|MPI_LOCAL|SLURM_)")
+    names = re.compile(
+        rf"^(COMMRT_({ours})$|RANK$|WORLD_SIZE$|LOCAL_RANK$|MASTER_|TORCHELASTIC_|OMPI_|PMIX_|PMI_|MPI_LOCAL|SLURM_)"
+    )
     return {key: value for key, value in os.environ.items() if not names.match(key)}
 
 

@@ -1,10 +1,10 @@
-"""Runs jobs over tcp in which a rank leaves, fails, dies, stops, comes late or never comes, and checks how each rank ends.
+"""Runs jobs over tcp in which a rank leaves, fails, dies, stops, comes late or never comes, and checks how each ends.
 
     tcp_scenarios.py RuntimeTcpScenario ABI-VERSION [NAME...]
 
-Timeouts are longer than the limit of this test wherever a timeout is not what has to happen, so that a rank that does not
-notice fails the test, however fast or busy the machine is. What has to happen in an order is ordered by events: ranks say
-where they are, and wait for a word.
+Timeouts are longer than the limit of this test wherever a timeout is not what has to happen, so that a rank that does
+not notice fails the test, however fast or busy the machine is. What has to happen in an order is ordered by events:
+ranks say where they are, and wait for a word.
 """
 
 import concurrent.futures
@@ -53,7 +53,9 @@ class Job:
         """Each rank's last line has to match; None: it was killed."""
         ends = {rank: process.end() for rank, process in self.started.items()}
         shown = "".join(f"\nrank {rank}: {end}" for rank, end in sorted(ends.items()))
-        if "Address already in use" in shown and not any("Address already in use" in (line or "") for line in lines.values()):
+        if "Address already in use" in shown and not any(
+            "Address already in use" in (line or "") for line in lines.values()
+        ):
             raise TakenPort
         for rank, expected in lines.items():
             code, out, err = ends[rank]
@@ -113,7 +115,9 @@ def start_timeout():
 def first_never_comes():
     job = Job("healthy", 2, COMMRT_START_TIMEOUT_MS="1000")
     job.start(1)
-    job.expect({1: r"timeout: tcp: waited 1000 ms; rank 0 did not answer at 127\.0\.0\.1, port \d+: Connection refused$"})
+    job.expect(
+        {1: r"timeout: tcp: waited 1000 ms; rank 0 did not answer at 127\.0\.0\.1, port \d+: Connection refused$"}
+    )
 
 
 def dies_while_others_come():
@@ -132,7 +136,9 @@ def two_jobs_on_one_port():
     first.start(0)
     wait_for_listener(first.port)
     second.start(0)
-    second.expect({0: r"backend failure: tcp: cannot listen at .*: Address already in use; does another job use this port\?$"})
+    second.expect(
+        {0: r"backend failure: tcp: cannot listen at .*: Address already in use; does another job use this port\?$"}
+    )
     second.started.clear()
     second.start(1)
     second.expect({1: r"invalid argument: tcp: 127\.0\.0\.1:\d+ refused rank 1: another job uses this port$"})
@@ -197,11 +203,13 @@ def ipv6():
 def other_addresses():
     job = Job("healthy", 2, COMMRT_SECRET="a").start_all()
     job.expect({0: OK, 1: OK})
-    network = r"invalid argument: tcp: (others can reach )?192\.0\.2\.1:\d+( is on the network)?: set COMMRT_SECRET to the same"
+    network = r"invalid argument: tcp: (others can reach )?192\.0\.2\.1:\d+( is on the network)?: set COMMRT_SECRET to "
     runs("healthy", 2, [network, network], host="192.0.2.1")
     job = Job("healthy", 2, host="192.0.2.1", COMMRT_SECRET="a")
     job.start(0)
-    job.expect({0: "backend failure: tcp: cannot listen at 192.0.2.1, port .*; rank 0 has to run on the machine that has this"})
+    job.expect(
+        {0: "backend failure: tcp: cannot listen at 192.0.2.1, port .*; rank 0 has to run on the machine that has this"}
+    )
     job = Job("healthy", 2, host="no.such.name.invalid")
     job.start(0)
     job.expect({0: r"invalid argument: tcp: cannot listen at no\.such\.name\.invalid, port \d+: "})
@@ -296,7 +304,13 @@ def strangers_are_harmless():
     job.start(0)
     wait_for_listener(job.port)
     silent = [connect(job.port) for _ in range(80)]
-    for words in (b"GET / HTTP/1.1\r\n\r\n" + 500 * b"x", bytes(448), greeting(1, 2, version=1), greeting(7, 2), greeting(0, 2)):
+    for words in (
+        b"GET / HTTP/1.1\r\n\r\n" + 500 * b"x",
+        bytes(448),
+        greeting(1, 2, version=1),
+        greeting(7, 2),
+        greeting(0, 2),
+    ):
         with connect(job.port) as stranger:
             stranger.sendall(words)
             assert is_closed(stranger)
@@ -403,7 +417,7 @@ def first_leaves_early():
 
 def short_wait():
     job = Job("short-wait", 3).start_all()
-    text = r"timeout: rank 1: waited 100 ms; all_reduce of 1 x f32 on @world by sum waits for .*rank 2 \(has started nothing\)"
+    text = r"timeout: rank 1: waited 100 ms; all_reduce of 1 x f32 on @world by sum waits for .*rank 2 \(has started no"
     for rank in (0, 1):
         job.started[rank].wait_for(f"rank {rank}: timeout")
     job.started[2].tell()

@@ -1,0 +1,326 @@
+"""Tests the nccl backend with the real libraries; scripts/test-gpu.sh starts it, and docs/Gpu.md describes it.
+
+It needs python3 and the programs that the build made, nothing else: NCCL and the CUDA runtime are opened by ctypes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import datetime
+import glob
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from typing import Any
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+RUNTIME_TESTS = ROOT / "test" / "Runtime"
+# Several ranks on one GPU: NCCL allows it from this version on, with few channels and without NVLink SHARP.
+MANY_RANKS_VERSION = 23003
+MANY_RANKS = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_MAX_CTAS": "2", "NCCL_NVLS_ENABLE": "0"}
+# The tests of test/Runtime that run on every backend use up to this many ranks; the first two sizes have one rank.
+MOST_RANKS = 8
+EVERY_BACKEND = "Sizes/*:AllToAll*:Groups*:Determinism*"
+ONE_RANK = "Sizes/*/0:Sizes/*/1"
+# A step that has not ended by then has failed. The longest one takes a minute.
+LIMIT_S = 600
+# Of a step's output: what is kept in the results.
+MOST_OUTPUT = 20_000
+# A pack has to pass through places that take no more.
+MOST_PACKED = 60 << 20
+PROGRAMS = ("RuntimeTests", "RuntimeProcessTests", "RuntimeTcpScenario")
+CUDA_NAMES = ("libcudart.so.13", "libcudart.so.12")
+NCCL_NAMES = ("libnccl.so.2",)
+# Attributes of cudaDeviceGetAttribute.
+MULTIPROCESSORS, MAJOR, MINOR = 16, 75, 76
+
+
+class NoGpu(Exception):
+    """This machine cannot run the tests; the text is one line that says why."""
+
+
+# ===- What is there ----------------------------------------------------------------------------===
+
+
+def wheel_folders() -> list[str]:
+    """The folders in which Python packages bring NVIDIA's libraries."""
+    return [folder for place in sys.path for folder in glob.glob(f"{place}/nvidia/*/lib")]
+
+
+def open_library(variable: str, names: tuple[str, ...], folders: list[str]) -> tuple[ctypes.CDLL, str]:
+    """The library that the variable names, or the first of the names that can be opened."""
+    given = os.environ.get(variable)
+    tried = [given] if given else [f"{folder}/{name}" for folder in folders for name in names] + list(names)
+    reasons = []
+    for path in tried:
+        try:
+            return ctypes.CDLL(path), path
+        except OSError as error:
+            reasons.append(str(error))
+    raise NoGpu(f"{reasons[-1]} ({variable} names the file to use)")
+
+
+class Machine:
+    """The libraries, the driver and the devices."""
+
+    def __init__(self, folders: list[str]) -> None:
+        self.cuda, self.cuda_path = open_library("COMMRT_CUDART_LIBRARY", CUDA_NAMES, folders)
+        self.cuda.cudaGetErrorString.restype = ctypes.c_char_p
+        self.driver = self.number("cudaDriverGetVersion")
+        self.runtime = self.number("cudaRuntimeGetVersion")
+        self.count = self.number("cudaGetDeviceCount")
+        if self.count == 0:
+            raise NoGpu("the driver sees no GPU")
+        self.nccl_library, self.nccl_path = open_library("COMMRT_NCCL_LIBRARY", NCCL_NAMES, folders)
+        version = ctypes.c_int()
+        if self.nccl_library.ncclGetVersion(ctypes.byref(version)) != 0:
+            raise NoGpu("ncclGetVersion fails")
+        self.nccl = version.value
+
+    def number(self, function: str, *arguments: int) -> int:
+        value = ctypes.c_int()
+        code = getattr(self.cuda, function)(ctypes.byref(value), *arguments)
+        if code != 0:
+            text = self.cuda.cudaGetErrorString(code).decode()
+            raise NoGpu(f"{function} returns {code}: {text}")
+        return value.value
+
+    def devices(self) -> list[dict[str, Any]]:
+        names = smi("name")
+        return [
+            {
+                "name": names[device] if device < len(names) else None,
+                "multiprocessors": self.number("cudaDeviceGetAttribute", MULTIPROCESSORS, device),
+                "compute_capability": "{}.{}".format(
+                    *(self.number("cudaDeviceGetAttribute", attribute, device) for attribute in (MAJOR, MINOR))
+                ),
+            }
+            for device in range(self.count)
+        ]
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "driver": next(iter(smi("driver_version")), None),
+            "cuda_driver": self.driver,
+            "cuda_runtime": self.runtime,
+            "cuda_runtime_library": self.cuda_path,
+            "nccl": self.nccl,
+            "nccl_library": self.nccl_path,
+            "devices": self.devices(),
+        }
+
+    def environment(self) -> dict[str, str]:
+        """What makes the backend open the libraries that were found here."""
+        return {"COMMRT_CUDART_LIBRARY": self.cuda_path, "COMMRT_NCCL_LIBRARY": self.nccl_path}
+
+
+def smi(field: str) -> list[str]:
+    """A property of each device by nvidia-smi; empty without it."""
+    if not shutil.which("nvidia-smi"):
+        return []
+    command = ["nvidia-smi", f"--query-gpu={field}", "--format=csv,noheader"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout.splitlines() if done.returncode == 0 else []
+
+
+def commit() -> str | None:
+    command = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        packed = ROOT / "COMMIT"
+        return packed.read_text().strip() if packed.exists() else None
+
+
+# ===- What is run ------------------------------------------------------------------------------===
+
+
+class Step:
+    """One program to run, or why it is left out."""
+
+    def __init__(self, name: str, command: list[str], variables: dict[str, str], skipped: str = "") -> None:
+        self.name, self.command, self.variables, self.reason = name, command, variables, skipped
+        self.status = "skipped" if skipped else "planned"
+        self.seconds = 0.0
+        self.code: int | None = None
+        self.output = ""
+
+    def run(self, environment: dict[str, str]) -> None:
+        begin = time.monotonic()
+        process = subprocess.Popen(
+            self.command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**environment, **self.variables},
+            start_new_session=True,
+        )
+        try:
+            output, _ = process.communicate(timeout=LIMIT_S)
+            self.code = process.returncode
+            self.reason = "" if self.code == 0 else f"exit code {self.code}"
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, 9)
+            output, _ = process.communicate()
+            self.reason = f"did not end within {LIMIT_S} s"
+        self.seconds = time.monotonic() - begin
+        self.output = output.decode(errors="replace")[-MOST_OUTPUT:]
+        self.status = "passed" if self.code == 0 else "failed"
+
+    def record(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "status": self.status,
+            "reason": self.reason,
+            "command": self.command,
+            "environment": self.variables,
+            "exit_code": self.code,
+            "seconds": round(self.seconds, 3),
+            "output": self.output,
+        }
+
+
+def plan(machine: Machine, programs: pathlib.Path, emulated: bool) -> list[Step]:
+    """All steps, those that are left out included."""
+    tests, processes, scenario = (programs / name for name in PROGRAMS)
+    missing = {path: "" if path.exists() else f"{path.name} was not built" for path in (tests, processes, scenario)}
+    shares = machine.nccl >= MANY_RANKS_VERSION
+    sharing = MANY_RANKS if shares and machine.count < MOST_RANKS else {}
+    few = (
+        ""
+        if shares or machine.count >= MOST_RANKS
+        else f"{machine.count} GPUs, and NCCL {machine.nccl} takes one rank each"
+    )
+    steps = []
+
+    def threads(name: str, filter_: str, variables: dict[str, str], skipped: str = "") -> None:
+        command = [str(tests), f"--gtest_filter={filter_}", "--gtest_brief=1"]
+        variables = {"COMMRT_TEST_BACKEND": "nccl", **variables}
+        steps.append(Step(name, command, variables, missing[tests] or skipped))
+
+    exact = {"COMMRT_NCCL_EXACT": "1"}
+    threads("one rank", ONE_RANK, {})
+    threads("ranks as threads, exact", EVERY_BACKEND, {**exact, **sharing}, few)
+    threads("ranks as threads, blocking", EVERY_BACKEND, {**exact, "COMMRT_NCCL_BLOCKING": "1", **sharing}, few)
+    threads("moves without exact mode", "AllToAll*:Groups*", sharing, few)
+    ranks = min(machine.count, MOST_RANKS) if machine.count > 1 else 2
+    alone = "" if machine.count > 1 or shares else f"one GPU, and NCCL {machine.nccl} takes one rank each"
+    if emulated:
+        ranks, alone = 1, ""  # emulated devices are those of one process
+    launcher = [sys.executable, "-B", str(RUNTIME_TESTS / "tcp_job.py"), "--launcher", "torchrun", "-n", str(ranks)]
+    steps.append(
+        Step(
+            "ranks as processes, exact",
+            [*launcher, str(processes), "--gtest_filter=Mpi.BitsOfThreads", "--gtest_brief=1"],
+            {"COMMRT_TEST_BACKEND": "nccl", **exact, **(MANY_RANKS if machine.count == 1 and shares else {})},
+            missing[processes] or alone,
+        )
+    )
+    version = (ROOT / "include" / "CommSched" / "Runtime" / "Runtime.h").read_text()
+    abi = version.split("#define COMMRT_ABI_VERSION ")[1].split("u")[0]
+    scenarios = [sys.executable, "-B", str(RUNTIME_TESTS / "tcp_scenarios.py"), str(scenario), abi]
+    steps.append(Step("control plane", scenarios, {}, missing[scenario]))
+    return steps
+
+
+def print_table(machine: Machine, steps: list[Step]) -> None:
+    print(f"{machine.count} GPUs, CUDA driver {machine.driver}, runtime {machine.runtime}, NCCL {machine.nccl}")
+    width = max(len(step.name) for step in steps)
+    for step in steps:
+        seconds = "" if step.status == "skipped" else f"{step.seconds:.1f} s"
+        print(f"{step.name:{width}}  {step.status:7}  {seconds:>8}  {step.reason}".rstrip())
+    counts = {status: sum(step.status == status for step in steps) for status in ("passed", "failed", "skipped")}
+    print(", ".join(f"{count} {status}" for status, count in counts.items()))
+
+
+def test(options: argparse.Namespace) -> int:
+    programs = options.bin or next(
+        (path for path in (ROOT / "build" / "bin", ROOT / "bin") if path.exists()), ROOT / "bin"
+    )
+    machine = Machine([str(options.libraries)] if options.libraries else wheel_folders())
+    emulated = hasattr(machine.cuda, "emulatorRegisterKernel")
+    steps = plan(machine, programs, emulated)
+    libraries = os.pathsep.join(filter(None, [str(programs.parent / "lib"), os.environ.get("LD_LIBRARY_PATH")]))
+    environment = {**os.environ, **machine.environment(), "LD_LIBRARY_PATH": libraries}
+    for step in steps:
+        if options.only and not any(text in step.name for text in options.only):
+            step.status, step.reason = "skipped", "not chosen by --only"
+        if step.status == "planned":
+            step.run(environment)
+    results = {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "emulated": emulated,
+        **machine.facts(),
+        "steps": [step.record() for step in steps],
+    }
+    if options.results:
+        options.results.mkdir(parents=True, exist_ok=True)
+        (options.results / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+    print_table(machine, steps)
+    for step in steps:
+        if step.status == "failed":
+            print(f"\n{step.name}: {' '.join(step.command)}\n{step.output[-2000:]}")
+    if emulated:
+        print("the libraries are emulated: this says nothing about a GPU")
+    return 0 if all(step.status != "failed" for step in steps) and any(step.status == "passed" for step in steps) else 1
+
+
+# ===- Packing ----------------------------------------------------------------------------------===
+
+
+def pack(options: argparse.Namespace) -> int:
+    """Everything that `test` needs, for a machine that can build nothing."""
+    programs = options.bin or ROOT / "build" / "bin"
+    absent = [name for name in PROGRAMS if not (programs / name).exists()]
+    if absent:
+        print(f"test-gpu: not built: {', '.join(absent)}")
+        return 1
+    files = {f"bin/{name}": programs / name for name in PROGRAMS}
+    for library in (programs.parent / "lib").glob("libcommrt*.so*"):
+        if library.name.endswith((".so", ".so.3", ".so.4")):
+            files[f"lib/{library.name}"] = library.resolve()
+    for path in ("scripts/test-gpu.sh", "scripts/test_gpu.py", "include/CommSched/Runtime/Runtime.h"):
+        files[path] = ROOT / path
+    for path in RUNTIME_TESTS.glob("tcp_*.py"):
+        files[f"test/Runtime/{path.name}"] = path
+    stamp = programs.parent / "COMMIT"
+    stamp.write_text(f"{commit()}\n")
+    files["COMMIT"] = stamp
+    with tarfile.open(options.pack, "w:xz") as archive:
+        for name, path in sorted(files.items()):
+            archive.add(path, arcname=f"commsched-gpu/{name}")
+    stamp.unlink()
+    size = options.pack.stat().st_size
+    print(f"{options.pack}: {len(files)} files, {size / (1 << 20):.1f} MiB")
+    if size > MOST_PACKED:
+        options.pack.unlink()
+        print(f"test-gpu: that is more than {MOST_PACKED >> 20} MiB; nothing is packed")
+        return 1
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="test-gpu.sh", description="Tests the nccl backend on GPUs.")
+    parser.add_argument("--results", type=pathlib.Path, metavar="FOLDER", help="write results.json there")
+    parser.add_argument(
+        "--bin", type=pathlib.Path, metavar="FOLDER", help="the built programs (default: build/bin, bin)"
+    )
+    parser.add_argument("--libraries", type=pathlib.Path, metavar="FOLDER", help="where libcudart and libnccl are")
+    parser.add_argument("--only", action="append", metavar="TEXT", help="run the steps whose names contain it")
+    parser.add_argument("--pack", type=pathlib.Path, metavar="FILE.tar.xz", help="pack what another machine needs")
+    options = parser.parse_args()
+    try:
+        return pack(options) if options.pack else test(options)
+    except NoGpu as error:
+        print(f"test-gpu: no GPU to test on: {error}")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
