@@ -50,9 +50,6 @@ check_python() {
     return 1
   }
   "$ruff" check --quiet --config python/pyproject.toml "${files[@]}"
-  # The scripts beside the IR tests: likely bugs only. lit gives its configuration two names.
-  git ls-files -z 'test/*.py' ':!test/python' |
-    xargs -0 "$ruff" check --quiet --isolated --select E9,F --config 'builtins=["config","lit_config"]'
   "$mypy" --no-error-summary --config-file python/pyproject.toml --cache-dir build/mypy
   PYTHONPATH=python "$imports" --no-cache --config python/pyproject.toml >build/lint-imports.log || {
     cat build/lint-imports.log

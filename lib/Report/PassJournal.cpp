@@ -51,20 +51,50 @@ static json::Object toJSON(const PassRow &row) {
                       {"limiting_factor", row.limitingFactor}};
 }
 
+/// The counts of all phases that made a trial.
+static json::Object toJSON(const SearchStatistics &search) {
+  auto counts = [](const SearchStatistics::Phase &phase) {
+    return json::Object{
+        {"trials", phase.trials}, {"kept", phase.kept}, {"incumbents", phase.incumbents}, {"steps", phase.steps}};
+  };
+  json::Object phases;
+  for (auto [index, phase] : enumerate(search.phases))
+    if (phase.trials > 0)
+      phases[stringify(static_cast<SearchPhase>(index))] = counts(phase);
+  json::Object result = counts(search.total());
+  result["searches"] = search.searches;
+  result["phases"] = std::move(phases);
+  if (search.improved)
+    result["last_improvement_by"] = stringify(search.lastImprovement);
+  return result;
+}
+
+std::string commsched::describeSearch(const SearchStatistics &search) {
+  SearchStatistics::Phase total = search.total();
+  std::string text =
+      formatv("{0} tried, {1} kept, {2} shorter than all before", total.trials, total.kept, total.incumbents);
+  if (search.improved)
+    text += formatv(", the last by {0}", stringify(search.lastImprovement)).str();
+  return text + formatv("; {0} steps", total.steps).str();
+}
+
 json::Array commsched::toJSON(ArrayRef<PassRecord> passes) {
   json::Array result;
   for (const PassRecord &record : passes) {
     json::Array rows;
     for (const PassRow &row : record.rows)
       rows.push_back(::toJSON(row));
-    result.push_back(json::Object{{"pass", record.pass},
-                                  {"function", record.block},
-                                  {"makespan_ns", ::toJSON(record.makespan)},
-                                  {"exposed_ns", ::toJSON(record.exposed)},
-                                  {"improvement_ns", record.exposed.gain()},
-                                  {"peak_bytes", ::toJSON(record.peak)},
-                                  {"moved", record.moved()},
-                                  {"per_collective", std::move(rows)}});
+    json::Object object{{"pass", record.pass},
+                        {"function", record.block},
+                        {"makespan_ns", ::toJSON(record.makespan)},
+                        {"exposed_ns", ::toJSON(record.exposed)},
+                        {"improvement_ns", record.exposed.gain()},
+                        {"peak_bytes", ::toJSON(record.peak)},
+                        {"moved", record.moved()},
+                        {"per_collective", std::move(rows)}};
+    if (record.search)
+      object["search"] = ::toJSON(*record.search);
+    result.push_back(std::move(object));
   }
   return result;
 }

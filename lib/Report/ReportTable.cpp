@@ -87,7 +87,7 @@ static std::string namesOf(const BlockSnapshot &snapshot) {
   return " (" + join(snapshot.unknownValues, ", ") + (isAll ? ")" : ", ...)");
 }
 
-static void printBlock(const BlockReport &block, raw_ostream &os) {
+static void printBlock(const BlockReport &block, ArrayRef<PassRecord> passes, raw_ostream &os) {
   const BlockSnapshot &before = block.before, &after = block.after;
   WithColor(os, raw_ostream::CYAN, /*Bold=*/true) << block.name;
   os << formatv(": {0} operations, {1} collectives\n", after.ops, after.collectives);
@@ -112,6 +112,9 @@ static void printBlock(const BlockReport &block, raw_ostream &os) {
   for (auto [lane, load] : zip(after.lanes, after.laneLoads))
     printLine(os, "load " + lane, "", formatNs(load), "");
   printTraffic(block, os);
+  for (const PassRecord &pass : passes)
+    if (pass.block == block.name && pass.search)
+      os << "  search        " << describeSearch(*pass.search) << "\n";
   if (after.unknownSizes || after.unknownCosts)
     WithColor(os, raw_ostream::YELLOW) << formatv("  {0} values of unknown size count as 0 bytes{2}; {1} operations of "
                                                   "unknown cost are guessed from their operands\n",
@@ -131,7 +134,7 @@ void commsched::printTable(const Report &report, raw_ostream &os) {
   if (report.blocks.empty())
     os << "no collectives: nothing to hide\n";
   for (const BlockReport &block : report.blocks)
-    printBlock(block, os);
+    printBlock(block, report.passes, os);
   // Of a single pass everything is said by now.
   if (llvm::any_of(report.passes, [&](const PassRecord &record) { return record.pass != report.passes.front().pass; }))
     printPasses(report.passes, os);

@@ -208,6 +208,7 @@ ReportOptions commsched::getReportOptions(const OverlapOptions &options) {
   report.memoryLimitBytes = options.memoryLimitBytes;
   report.reportFile = options.reportFile;
   report.timelineFile = options.timelineFile;
+  report.searchLogFile = options.searchLogFile;
   report.table = options.table;
   return report;
 }
@@ -220,7 +221,8 @@ LogicalResult commsched::buildOverlapPipeline(OpPassManager &manager, const Over
   std::vector<std::string> names(options.passes.begin(), options.passes.end());
   if (names.empty())
     names = defaultPasses(options.solver);
-  bool report = options.table || !options.reportFile.empty() || !options.timelineFile.empty();
+  bool report =
+      options.table || !options.reportFile.empty() || !options.timelineFile.empty() || !options.searchLogFile.empty();
   if (!collector && report)
     collector = std::make_shared<ReportCollector>(getReportOptions(options));
   if (!options.paretoFile.empty())

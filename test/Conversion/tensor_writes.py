@@ -32,6 +32,7 @@ class Program:
         arguments = []
         for i in range(self.rng.randint(1, 3)):
             rows = self.rng.choice([self.rows, self.rows * ranks])
+            donated = ""
             arguments.append(f"%a{i}: {self.type(rows)}")
             self.values[f"%a{i}"] = rows
         for _ in range(size):

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 
-from random_program import Generator, close, module, reorder
+from random_program import Generator, Op, close, module, reorder
 
 MARKER = "// -----\n"
 # Passes of this project that do not change a program's order or operations, or lower it.

@@ -6,12 +6,13 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Corrupts decodes by hand, because the list scheduler makes none that are wrong, and offers them to the search.
+// Corrupts decodes by hand, because no decode is wrong, and offers them to the search.
 //
 //===------------------------------------------------------------------------------------------===//
 
 #include "Solver/Search.h"
 #include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
 
@@ -93,6 +94,78 @@ TEST_F(SearchTest, RefusesAnOrderAboveTheLimit) {
   EXPECT_FALSE(SearchTestAccess::accept(tight, good));
   EXPECT_NE(tight.defect().find("limit"), std::string::npos) << tight.defect();
   EXPECT_EQ(tight.order(), given);
+}
+
+/// Compares the events of a search with one another.
+class Watcher : public SearchObserver {
+public:
+  void begin(const SearchStart &start) override {
+    EXPECT_FALSE(running);
+    running = true;
+    best = start.makespan;
+    steps = 0;
+    ++searches;
+  }
+  void observe(const SearchTrial &trial) override {
+    EXPECT_TRUE(running);
+    EXPECT_GT(trial.steps, 0);
+    EXPECT_GE(trial.stepsSoFar, steps + trial.steps);
+    steps = trial.stepsSoFar;
+    bool isIncumbent = trial.verdict == SearchVerdict::Incumbent;
+    EXPECT_EQ(isIncumbent, trial.best < best);
+    if (isIncumbent) {
+      EXPECT_EQ(trial.makespan, trial.best);
+    }
+    EXPECT_NE(trial.verdict, SearchVerdict::Rejected);
+    EXPECT_EQ(trial.phase == SearchPhase::Exact && !trial.policy.empty(), false);
+    best = trial.best;
+    ++trials;
+    seen[static_cast<size_t>(trial.phase)] = true;
+  }
+  void end(const SearchEnd &end) override {
+    EXPECT_TRUE(running);
+    running = false;
+    EXPECT_EQ(end.makespan, best);
+    EXPECT_GE(end.steps, steps);
+    allSteps += end.steps;
+  }
+
+  bool running = false;
+  Ns best = 0;
+  int64_t steps = 0, allSteps = 0, trials = 0;
+  int32_t searches = 0;
+  std::array<bool, kNumSearchPhases> seen = {};
+};
+
+// Tests that observers see every trial of both searches, in an order that makes sense, and change nothing.
+TEST(SearchObserver, SeesEveryTrialAndChangesNothing) {
+  std::array<bool, kNumSearchPhases> seen = {};
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    RandomOptions shape;
+    shape.nodes = 5 + static_cast<int32_t>(seed % 80);
+    Problem problem = seed % 20 == 7 ? layeredProblem(seed, {6, 4, 2, false, 8}) : randomProblem(seed, shape);
+    ScheduleOptions options;
+    options.effort = 4000;
+    options.slowDown.computePermille = seed % 3 == 0 ? 300 : 0;
+    Schedule unwatched = schedule(problem, options);
+    Watcher watcher;
+    SearchStatistics statistics;
+    options.observers = {&watcher, &statistics};
+    Schedule watched = schedule(problem, options);
+    EXPECT_EQ(watched.order, unwatched.order) << "seed " << seed;
+    EXPECT_EQ(watched.steps, unwatched.steps) << "seed " << seed;
+    EXPECT_EQ(watched.makespan, watcher.best) << "seed " << seed;
+    EXPECT_EQ(watched.steps, watcher.allSteps) << "seed " << seed;
+    EXPECT_FALSE(watcher.running);
+    EXPECT_EQ(statistics.searches, watcher.searches);
+    EXPECT_EQ(statistics.total().trials, watcher.trials);
+    // Each search counts the given order as its first incumbent.
+    EXPECT_EQ(statistics.total().incumbents + watcher.searches, watched.incumbents) << "seed " << seed;
+    for (size_t phase = 0; phase < kNumSearchPhases; ++phase)
+      seen[phase] = seen[phase] || watcher.seen[phase];
+  }
+  for (bool phase : seen)
+    EXPECT_TRUE(phase) << "a phase without a trial";
 }
 
 } // namespace

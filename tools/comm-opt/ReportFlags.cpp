@@ -34,6 +34,9 @@ static cl::opt<std::string> commReportFile("comm-report-file", cl::value_desc("f
 static cl::opt<std::string> commTimeline("comm-timeline", cl::value_desc("file"), cl::cat(projectOptions()),
                                          cl::desc("Write the timeline before and after: a page where the name ends in "
                                                   ".html, a Perfetto trace otherwise"));
+static cl::opt<std::string> commSearchLog("comm-search-log", cl::value_desc("file"), cl::cat(projectOptions()),
+                                          cl::desc("Write what the search of comm-schedule tried, what came out, and "
+                                                   "why it was kept or dropped: one JSON object per line"));
 static cl::opt<std::string> commParetoFile("comm-pareto-file", cl::value_desc("file.json"), cl::cat(projectOptions()),
                                            cl::desc("Write the input's time against peak memory as JSON, and as a "
                                                     "picture to file.svg; --comm-pareto=file.json for short"));
@@ -64,7 +67,8 @@ commsched::ReportFlags::ReportFlags(int argc, char **argv) {
   for (char *argument : make_range(argv, argv + argc)) {
     if (matchFlag(argument, "comm-machine", machine) || matchFlag(argument, "comm-report-file", reportFile) ||
         matchFlag(argument, "comm-timeline", timelineFile) || matchFlag(argument, "comm-pareto-file", paretoFile) ||
-        matchShortFlag(argument, "comm-report", reportFile) || matchShortFlag(argument, "comm-pareto", paretoFile))
+        matchFlag(argument, "comm-search-log", searchLogFile) || matchShortFlag(argument, "comm-report", reportFile) ||
+        matchShortFlag(argument, "comm-pareto", paretoFile))
       continue;
     rest.push_back(argument);
   }
@@ -76,6 +80,7 @@ std::string commsched::ReportFlags::asPassOptions() const {
   std::string options;
   for (auto [name, value] : {std::pair<StringRef, const std::string &>("report-file", reportFile),
                              {"timeline-file", timelineFile},
+                             {"search-log-file", searchLogFile},
                              {"pareto-file", paretoFile}})
     if (!value.empty())
       options += (options.empty() ? "" : " ") + name.str() + "=" + value;
@@ -140,15 +145,17 @@ void commsched::ReportFlags::apply(mlir::MlirOptMainConfig &config) const {
   ReportOptions options;
   options.reportFile = reportFile;
   options.timelineFile = timelineFile;
+  options.searchLogFile = searchLogFile;
   CommParetoOptions pareto;
   pareto.file = paretoFile;
-  bool report = !reportFile.empty() || !timelineFile.empty();
+  bool report = !reportFile.empty() || !timelineFile.empty() || !searchLogFile.empty();
   config.setPassPipelineSetupFn([inner = config, options, pareto, report](mlir::PassManager &manager) -> LogicalResult {
     if (failed(inner.setupPassPipeline(manager)))
       return mlir::failure();
     if (std::optional<StringRef> root = manager.getOpName(); root && *root != mlir::ModuleOp::getOperationName())
       return emitError(mlir::UnknownLoc::get(manager.getContext()))
-             << "--comm-report, --comm-timeline and --comm-pareto measure modules; expected a 'builtin.module', got a '"
+             << "--comm-report, --comm-timeline, --comm-search-log and --comm-pareto measure modules; expected a "
+                "'builtin.module', got a '"
              << *root << "'";
     mlir::OpPassManager body(manager);
     manager.clear();

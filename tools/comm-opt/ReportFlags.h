@@ -6,10 +6,11 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// --comm-report, --comm-timeline and --comm-pareto, whatever is run: they become options of reorder-comm-overlap if the
-// command line names that pipeline; otherwise the whole run is measured before and after. --comm-machine holds for
-// every pass that is not given a machine of its own. They are taken out of the command line before LLVM parses it,
-// because `comm-report` and `comm-pareto` are names of passes too: `--comm-report=FILE` is the flag, and a value with a
+// --comm-report, --comm-timeline, --comm-search-log and --comm-pareto, whatever is run: they become options of
+// reorder-comm-overlap if the command line names that pipeline; otherwise the whole run is measured before and after.
+// --comm-machine holds for every pass that is not given a machine of its own. They are taken out of the command line
+// before LLVM parses it, because `comm-report` and `comm-pareto` are names of passes too: `--comm-report=FILE` is the
+// flag, and a value with a
 // '=' in it, or none, is the pass with its options.
 //
 //===------------------------------------------------------------------------------------------===//
@@ -40,14 +41,16 @@ public:
   void apply(mlir::MlirOptMainConfig &config) const;
 
 private:
-  bool any() const { return !reportFile.empty() || !timelineFile.empty() || !paretoFile.empty(); }
+  bool any() const {
+    return !reportFile.empty() || !timelineFile.empty() || !searchLogFile.empty() || !paretoFile.empty();
+  }
   std::string asPassOptions() const;
   void addToPipelines();
 
   llvm::BumpPtrAllocator allocator;
   llvm::StringSaver strings{allocator};
   std::vector<char *> rest;
-  std::string machine, reportFile, timelineFile, paretoFile;
+  std::string machine, reportFile, timelineFile, searchLogFile, paretoFile;
   /// The pipeline reorder-comm-overlap is there and has got the flags as its options.
   bool passedOn = false;
 };

@@ -60,6 +60,9 @@ struct OverlapOptions : public mlir::PassPipelineOptions<OverlapOptions> {
   Option<std::string> timelineFile{
       *this, "timeline-file",
       llvm::cl::desc("write the timeline to this file: a page where it ends in .html, a Perfetto trace otherwise")};
+  Option<std::string> searchLogFile{
+      *this, "search-log-file",
+      llvm::cl::desc("write what the search of comm-schedule tried to this file, one JSON object per line")};
   Option<std::string> paretoFile{*this, "pareto-file",
                                  llvm::cl::desc("write time against peak of the input as JSON to this file, and as a "
                                                 "picture (SVG) beside it")};

@@ -1,8 +1,13 @@
-//===- ExactSearch.cpp - The shortest order of a small problem --------------------------------===//
+//===- ExactSearch.cpp - Optimal orders of small problems -------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// The bound of a prefix is the largest of the paths and the lane loads that remain. Children are tried by ascending
+// bound, so that a good order is found early and cuts off the rest.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -12,9 +17,10 @@
 
 using namespace commsched;
 
-/// Prefixes that are remembered for comparison, and how many of them for one set.
+/// Limits on the number of prefixes that are kept for dominance tests, in total and for one set: they bound the memory
+/// to some 20 MiB and the time of a test.
 static constexpr size_t kMaxRemembered = 200000, kMaxPerSet = 12;
-/// Nodes that are looked at in the time of one step.
+/// Number of nodes that can be visited in the time of one step.
 static constexpr int64_t kNodesPerStep = 4;
 
 ExactSearch::ExactSearch(const Problem &problem, Bytes limit, Ns cutoff)
@@ -77,7 +83,7 @@ bool ExactSearch::fits(const State &state, NodeId node) const {
   return state.live + allocates[node] + problem.nodes[node].workspace <= limit;
 }
 
-/// Whether a ready node takes no time and no memory: then it comes at once.
+/// Whether a ready node takes no time and no memory. Such a node is placed at once.
 bool ExactSearch::helpsOnly(const State &state, NodeId node) const {
   const Node &info = problem.nodes[node];
   if (allocates[node] != 0 || info.workspace != 0 || info.region != kNone)
@@ -108,7 +114,7 @@ void ExactSearch::moveClocks(State &next, NodeId node) {
   }
 }
 
-/// Runs a node.
+/// The state after a node has been placed.
 ExactSearch::State ExactSearch::after(const State &state, NodeId node) {
   const Node &info = problem.nodes[node];
   State next = state;
@@ -127,7 +133,7 @@ ExactSearch::State ExactSearch::after(const State &state, NodeId node) {
   return next;
 }
 
-/// No order that begins with this prefix is shorter.
+/// A lower bound on the makespan of every order that begins with this prefix, ns.
 Ns ExactSearch::bound(const State &state) const {
   Ns left = 0, result = state.compute;
   llvm::SmallVector<Ns, 8> load(problem.numLanes(), 0), after(problem.numLanes(), INT64_MAX);
@@ -155,7 +161,7 @@ Ns ExactSearch::bound(const State &state) const {
 }
 
 ExactSearch::Clocks ExactSearch::clocksOf(const State &state) const {
-  // What lies behind the compute clock makes no difference.
+  // A clock behind the compute clock makes no difference.
   Clocks clocks = {state.compute};
   for (LaneId lane = 1; lane < problem.numLanes(); ++lane)
     clocks.push_back(std::max(state.compute, state.laneFree[lane]));
@@ -165,7 +171,7 @@ ExactSearch::Clocks ExactSearch::clocksOf(const State &state) const {
   return clocks;
 }
 
-/// Whether a prefix over the same nodes was at least as good; remembers this one otherwise.
+/// Whether a prefix of the same set dominates this one. Keeps this one otherwise.
 bool ExactSearch::isDominated(const State &state) {
   Clocks clocks = clocksOf(state);
   auto covers = [](const Clocks &good, const Clocks &bad) {

@@ -1,4 +1,4 @@
-//===- ExactSearch.h - The shortest order of a small problem ----------------------------------===//
+//===- ExactSearch.h - Optimal orders of small problems ---------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,8 +6,9 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Private to the solver. List scheduling is good on long blocks, where single decisions hardly count; on a block of a
-// dozen nodes every one does, and all orders can be looked at.
+// List scheduling is good on long blocks, where no single decision matters much. On a block of a dozen nodes every
+// decision does, and all orders can be enumerated. Method: branch and bound over prefixes with dominance, as in dynamic
+// programming over subsets (M. Held and R. M. Karp, 1962). Private to the solver.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_EXACTSEARCH_H
@@ -18,22 +19,23 @@
 
 namespace commsched {
 
-/// Branch and bound over the prefixes of legal orders, within a peak limit, without buckets. What is live follows from
-/// the set of nodes that have run; of two prefixes over one set, the one whose clocks are nowhere ahead of the other's
-/// makes that one superfluous.
+/// Branch and bound over the prefixes of legal orders, within a peak limit, without buckets. The live bytes follow from
+/// the set of nodes of a prefix. Dominance: a prefix is dropped if another prefix of the same set has no later clock on
+/// any lane.
 class ExactSearch {
 public:
-  /// Sets of nodes are words; the two largest words are none: a DenseMap keeps them for itself.
+  /// Limit on the number of nodes: a set of nodes is one 64-bit word, and DenseMap reserves the two largest keys.
   static constexpr NodeId kMaxNodes = 62;
 
-  /// Looks for orders shorter than `cutoff`. `problem` has at most kMaxNodes nodes. O(N + E).
+  /// Prepares a search for orders shorter than `cutoff`, ns. `problem` has at most kMaxNodes nodes. O(N + E).
   ExactSearch(const Problem &problem, Bytes limit, Ns cutoff);
 
-  /// Searches until `steps` are used up; they are counted down. Returns whether everything was looked at, so that
-  /// order() is optimal, or nothing is shorter than the cutoff. A prefix takes O(N) and counts as N / 4 steps.
+  /// Searches until `steps` are spent; they are counted down. Returns whether the enumeration is complete: then order()
+  /// is optimal, or no order is shorter than the cutoff. A prefix takes O(N) time and counts as N / 4 steps; their
+  /// number is exponential in N.
   bool run(int64_t &steps);
 
-  /// The shortest order that was found; empty where none is shorter than the cutoff.
+  /// The shortest order that was found; empty if none is shorter than the cutoff.
   const Order &order() const { return best; }
   Ns makespan() const { return cutoff; }
 
@@ -46,7 +48,7 @@ private:
     Ns compute = 0;
     llvm::SmallVector<Ns, 8> laneFree;
   };
-  /// The clocks that the future depends on, in an order that follows from the set.
+  /// The clocks on which the rest of an order depends. Their number and order follow from the set of nodes.
   using Clocks = llvm::SmallVector<Ns, 8>;
 
   static Set bit(NodeId node) { return Set(1) << node; }
@@ -67,16 +69,18 @@ private:
   Ns cutoff;
   int64_t *left = nullptr;
 
-  /// Of each node: what must come before it, the bytes it allocates, and how long the rest takes at least, from when
-  /// the clock comes to it.
+  /// Indexed by node: the nodes that must precede it.
   std::vector<Set> before;
+  /// Indexed by node: the bytes that it allocates.
   std::vector<Bytes> allocates;
+  /// Indexed by node: the least time from its turn to the end, ns.
   std::vector<Ns> path;
-  /// Of each start: when it ends, in the prefix that is being extended; and how long its waits' paths are.
+  /// Indexed by start: when its collective ends in the prefix that is being extended, and the longest path of its
+  /// waits.
   std::vector<Ns> endOf, pathOfWaits;
-  /// Of each start: its waits, and the nodes whose regions wait for it.
+  /// Indexed by start: its waits, and the nodes whose regions wait for it.
   std::vector<Set> waits;
-  /// Of each buffer: the nodes that have to be done before it is freed; all bits set where it never is.
+  /// Indexed by buffer: the nodes that have to be placed before it is freed; all bits are set if it is never freed.
   std::vector<Set> users;
 
   Order prefix, best;

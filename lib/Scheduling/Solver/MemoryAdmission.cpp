@@ -1,8 +1,13 @@
-//===- MemoryAdmission.cpp - What may run now without breaking the memory limit later -----------===//
+//===- MemoryAdmission.cpp - Admission control under a hard memory limit ----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Three parts: the lists of touches and the spans that follow from them; the life of a move from its beginning to its
+// verdict; and the moves themselves, which describe in terms of lists what a placement or a bucket does to memory.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -15,8 +20,8 @@ using namespace commsched;
 
 namespace {
 
-/// Added to the positions of nodes that are gone, so that no maximum is found there.
-constexpr Bytes kGone = MemoryTree::kEmpty;
+/// Added to the positions of nodes that have been placed, so that no maximum is found there.
+constexpr Bytes kPlaced = MemoryTree::kEmpty;
 
 } // namespace
 
@@ -32,7 +37,7 @@ bool MemoryAdmission::reset(llvm::ArrayRef<NodeId> reference, llvm::ArrayRef<int
   touches.reserve(problem.touches.numValues());
   firstTouch.resize(size + 1);
   addedTouches.assign(size, -1);
-  witness.assign(size, -1);
+  lastRefusal.assign(size, -1);
   buffers.clear();
   for (const Buffer &buffer : problem.buffers) {
     BufferState state;
@@ -101,7 +106,7 @@ MemoryAdmission::Span MemoryAdmission::span(BufferId id) const {
   return {first, last};
 }
 
-/// Remembers the span of a buffer before the move in progress changes it.
+/// Saves the span of a buffer before the move in progress changes it.
 void MemoryAdmission::save(BufferId id) {
   BufferState &buffer = buffers[id];
   if (buffer.savedBy == moveNumber)
@@ -123,7 +128,7 @@ void MemoryAdmission::unlink(int32_t index) {
   touch.linked = false;
 }
 
-/// Puts a touch behind the touch `after` of its buffer's list, or in front of all where that is -1.
+/// Inserts a touch into its buffer's list behind the touch `after`, or at the front if that is -1.
 void MemoryAdmission::link(int32_t index, int32_t after) {
   Touch &touch = touches[index];
   edits.push_back({index, touch, /*linked=*/true});
@@ -142,7 +147,7 @@ int32_t MemoryAdmission::addTouch(NodeId node, BufferId buffer) {
   return addedTouches[node] = static_cast<int32_t>(touches.size()) - 1;
 }
 
-/// Links a touch at its place by position, which is behind `notAfter` or before it.
+/// Inserts a touch by its position in the reference, which is not behind that of the touch after `notAfter`.
 void MemoryAdmission::linkByPosition(int32_t index, int32_t notAfter) {
   int32_t position = positions[touches[index].node], after = notAfter;
   while (after >= 0 && positions[touches[after].node] > position)
@@ -150,8 +155,8 @@ void MemoryAdmission::linkByPosition(int32_t index, int32_t notAfter) {
   link(index, after);
 }
 
-/// Lets `to`, which stands before `from`, do what `from` was to do.
-void MemoryAdmission::handOver(NodeId from, NodeId to) {
+/// Moves the touches of `from` to `to`, which precedes it in the reference.
+void MemoryAdmission::absorb(NodeId from, NodeId to) {
   forEachTouch(from, [&](int32_t index) {
     BufferId buffer = touches[index].buffer;
     save(buffer);
@@ -171,10 +176,10 @@ BufferId MemoryAdmission::addBuffer(Bytes bytes) {
 }
 
 //===-----------------------------------------------------------------------------------------===//
-// Moves: begin, steps, and the verdict
+// The life of a move
 //===-----------------------------------------------------------------------------------------===//
 
-void MemoryAdmission::begin() {
+void MemoryAdmission::beginMove() {
   ++moveNumber;
   liveBefore = movePeak = liveBytes;
   touchesBefore = touches.size();
@@ -185,7 +190,7 @@ void MemoryAdmission::begin() {
   retired.clear();
 }
 
-/// Makes a buffer live. Returns whether that is within the limit.
+/// Makes a buffer live. Returns whether live bytes stay within the limit.
 bool MemoryAdmission::allocate(BufferId id) {
   save(id);
   buffers[id].live = true;
@@ -202,7 +207,7 @@ void MemoryAdmission::freeUnused(BufferId id) {
   liveBytes -= buffer.bytes;
 }
 
-/// Runs a node. Returns whether the live bytes stay within the limit while it runs.
+/// Places a node within a move. Returns whether live bytes stay within the limit while it runs.
 bool MemoryAdmission::runInMove(NodeId node) {
   bool within = true;
   forEachTouch(node, [&](int32_t index) {
@@ -217,7 +222,7 @@ bool MemoryAdmission::runInMove(NodeId node) {
   return within;
 }
 
-/// Takes a node out; frees what nobody touches any more.
+/// Removes a node from all lists. Frees the buffers that no remaining node touches.
 void MemoryAdmission::retire(NodeId node) {
   forEachTouch(node, [&](int32_t index) {
     save(touches[index].buffer);
@@ -227,7 +232,7 @@ void MemoryAdmission::retire(NodeId node) {
   retired.push_back(node);
 }
 
-/// Compares the saved spans with what they have become.
+/// Collects the differences between the saved spans and the present ones.
 void MemoryAdmission::collectChanges() {
   auto add = [&](int32_t first, int32_t last, Bytes bytes) {
     if (first < last && bytes != 0)
@@ -248,11 +253,11 @@ void MemoryAdmission::collectChanges() {
   }
 }
 
-/// Applies the move in progress to the tree if all that remains stays within the limit.
-bool MemoryAdmission::admit(NodeId key) {
+/// Applies the move in progress to the tree if the state after it is safe. Returns whether it is.
+bool MemoryAdmission::isSafeAfter(NodeId key) {
   collectChanges();
   bool rises = llvm::any_of(changes, [](const Change &change) { return change.bytes > 0; });
-  int32_t refusedAt = witness[key];
+  int32_t refusedAt = lastRefusal[key];
   if (rises && refusedAt >= 0 && llvm::none_of(retired, [&](NodeId node) { return positions[node] == refusedAt; })) {
     Bytes there = tree.value(refusedAt);
     for (const Change &change : changes)
@@ -264,21 +269,22 @@ bool MemoryAdmission::admit(NodeId key) {
   for (const Change &change : changes)
     tree.add(change.first, change.last, change.bytes);
   for (NodeId node : retired)
-    tree.add(positions[node], positions[node] + 1, kGone);
+    tree.add(positions[node], positions[node] + 1, kPlaced);
   if (!rises || tree.max() <= limit)
     return true;
-  witness[key] = tree.argmax();
+  lastRefusal[key] = tree.argmax();
   for (const Change &change : changes)
     tree.add(change.first, change.last, -change.bytes);
   for (NodeId node : retired)
-    tree.add(positions[node], positions[node] + 1, -kGone);
+    tree.add(positions[node], positions[node] + 1, -kPlaced);
   return false;
 }
 
-/// Ends the move in progress: keeps it if it was and stays within the limit, else undoes it.
-bool MemoryAdmission::finish(bool withinLimit, NodeId key) {
-  // Without a limit the tree is not needed, and not kept up.
-  if (withinLimit && (limit >= kUnlimited || admit(key))) {
+/// Ends the move in progress: keeps it if live bytes were within the limit and the state after it is safe, or undoes
+/// it.
+bool MemoryAdmission::commitOrRollBack(bool withinLimit, NodeId key) {
+  // Without a limit the tree is not needed, and not updated.
+  if (withinLimit && (limit >= kUnlimited || isSafeAfter(key))) {
     peakBytes = std::max(peakBytes, movePeak);
     return true;
   }
@@ -312,13 +318,13 @@ void MemoryAdmission::rollBack() {
 //===-----------------------------------------------------------------------------------------===//
 
 bool MemoryAdmission::tryAdmit(llvm::ArrayRef<NodeId> nodes) {
-  begin();
+  beginMove();
   bool within = llvm::all_of(nodes, [&](NodeId node) { return runInMove(node); });
-  return finish(within, nodes.back());
+  return commitOrRollBack(within, nodes.back());
 }
 
 void MemoryAdmission::place(NodeId node) {
-  begin();
+  beginMove();
   bool within = runInMove(node);
   assert(within && "the first remaining node always fits");
   (void)within;
@@ -328,12 +334,12 @@ void MemoryAdmission::place(NodeId node) {
   collectChanges();
   for (const Change &change : changes)
     tree.add(change.first, change.last, change.bytes);
-  tree.add(positions[node], positions[node] + 1, kGone);
-  assert(tree.max() <= limit && "a promised step broke the promise");
+  tree.add(positions[node], positions[node] + 1, kPlaced);
+  assert(tree.max() <= limit && "a step of the reference left the safe state");
 }
 
-/// The prelude runs; then a pack reads the inputs, which are not needed for the flight: starts, fused casts and the
-/// waits' hold on the inputs go. The packed buffer is live already.
+/// The pack reads the inputs, so the collective does not need them: starts, fused casts, and the waits' touches of the
+/// inputs are removed. The prelude has been placed, and the packed buffer is live.
 void MemoryAdmission::readByPack(const BucketMove &move) {
   for (NodeId wait : move.waits) {
     BufferId output = problem.members[problem.nodes[wait].start].output;
@@ -355,13 +361,13 @@ bool MemoryAdmission::coalesce(const BucketMove &move) {
   if (!llvm::all_of(move.prelude, runs) || !llvm::all_of(move.starts, runs))
     return false;
   for (NodeId wait : move.waits.drop_front())
-    handOver(wait, move.waits.front());
+    absorb(wait, move.waits.front());
   return true;
 }
 
 bool MemoryAdmission::tryCoalesced(const BucketMove &move) {
-  begin();
-  return finish(coalesce(move), move.starts.front());
+  beginMove();
+  return commitOrRollBack(coalesce(move), move.starts.front());
 }
 
 bool MemoryAdmission::gather(const BucketMove &move, Bytes gathered, llvm::ArrayRef<NodeId> shared) {
@@ -371,14 +377,14 @@ bool MemoryAdmission::gather(const BucketMove &move, Bytes gathered, llvm::Array
   if (!allocate(buffer))
     return false;
   readByPack(move);
-  // Both lists ascend: one walk tells the waits that vanish.
+  // Both lists ascend, so one walk finds the waits that are absorbed.
   NodeId unpacksShared = shared.empty() ? kNone : shared.front();
   for (NodeId wait : shared)
     if (wait != unpacksShared)
-      handOver(wait, unpacksShared);
+      absorb(wait, unpacksShared);
   for (NodeId wait : move.waits) {
-    bool vanished = !shared.empty() && wait == shared.front() && wait != unpacksShared;
-    if (!vanished)
+    bool isAbsorbed = !shared.empty() && wait == shared.front() && wait != unpacksShared;
+    if (!isAbsorbed)
       link(addTouch(wait, buffer), buffers[buffer].tail);
     if (!shared.empty() && wait == shared.front())
       shared = shared.drop_front();
@@ -387,11 +393,11 @@ bool MemoryAdmission::gather(const BucketMove &move, Bytes gathered, llvm::Array
 }
 
 bool MemoryAdmission::tryPackedGather(const BucketMove &move, Bytes gathered, llvm::ArrayRef<NodeId> shared) {
-  begin();
-  return finish(gather(move, gathered, shared), move.starts.front());
+  beginMove();
+  return commitOrRollBack(gather(move, gathered, shared), move.starts.front());
 }
 
-/// Lets the users of all members' outputs touch `merged` instead.
+/// Moves the touches of all members' outputs to `merged`.
 void MemoryAdmission::mergeOutputs(const BucketMove &move, BufferId merged) {
   std::vector<int32_t> users;
   for (NodeId wait : move.waits) {
@@ -423,7 +429,7 @@ bool MemoryAdmission::reduce(const BucketMove &move, Bytes packedBytes, Bytes ou
   if (outputBytes > 0)
     merged = addBuffer(outputBytes);
   mergeOutputs(move, merged);
-  // The merged wait stays: it was taken out with the members' waits.
+  // The first wait stays: it was removed together with the other waits.
   retired.erase(llvm::find(retired, wait));
   link(addTouch(wait, packed), -1);
   if (merged == packed)
@@ -433,6 +439,6 @@ bool MemoryAdmission::reduce(const BucketMove &move, Bytes packedBytes, Bytes ou
 }
 
 bool MemoryAdmission::tryPackedReduction(const BucketMove &move, Bytes packedBytes, Bytes outputBytes) {
-  begin();
-  return finish(reduce(move, packedBytes, outputBytes), move.starts.front());
+  beginMove();
+  return commitOrRollBack(reduce(move, packedBytes, outputBytes), move.starts.front());
 }

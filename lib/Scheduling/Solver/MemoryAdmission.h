@@ -1,4 +1,4 @@
-//===- MemoryAdmission.h - What may run now without breaking the memory limit later -------------===//
+//===- MemoryAdmission.h - Admission control under a hard memory limit ------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,14 +6,21 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// A list scheduler that looks at live bytes alone runs into dead ends: everything that is ready needs memory, and
-// nothing frees any. Here every step is proven completable. What has not run yet is promised to run in the order of a
-// reference whose peak is within the limit; a tree over the reference's positions holds the live bytes that every
-// remaining node would see. A move is admitted if the live bytes stay within the limit while it runs, and the tree's
-// maximum after it. So the limit cannot be broken, and the first remaining node of the reference may always run.
+// Decides whether a placement may happen now without breaking the memory limit later. A state is *safe* if the
+// remaining nodes can still finish within the limit (E. W. Dijkstra's banker's algorithm, EWD 623, 1977). The witness
+// of safety is a reference order: what has not been placed is assumed to follow it. A move is admitted if live bytes
+// stay within the limit while it runs, and if the remaining nodes, in the order of the reference, stay within it
+// afterwards. So the limit cannot be broken and there is no deadlock: the first remaining node of the reference is
+// always admissible.
 //
-// Every buffer has a linked list of the remaining nodes that touch it, in the order of the reference; its span of
-// positions follows from the ends of the list. A move edits lists, is tested as a whole, and is undone if refused.
+// A tree over the positions of the reference (MemoryTree.h) holds the live bytes that every remaining node would see:
+//
+//   reference   | v0  v1  v2  v3  v4  v5 |     v0 and v3 have been placed: their positions hold no maximum
+//   live bytes  |  -   7   9   -   6   4 |     the state is safe if the maximum of the tree (9) is within the limit
+//
+// Each buffer has a linked list of the remaining nodes that touch it, in the order of the reference. The ends of the
+// list give the range of positions in which the buffer is live. A move edits lists, is tested as a whole, and is rolled
+// back if it is refused.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_MEMORYADMISSION_H
@@ -24,53 +31,54 @@
 
 namespace commsched {
 
-/// No limit: larger than any sum of sizes, and sums with it do not overflow.
+/// The limit that stands for none: larger than any sum of sizes, and sums with it do not overflow.
 inline constexpr Bytes kUnlimited = INT64_MAX / 4;
 
-/// A merge of ready starts, seen by memory alone.
+/// A bucket of ready starts, as memory sees it.
 struct BucketMove {
   /// Nodes that run first, one by one (casts that are not fused, other feeders).
   llvm::ArrayRef<NodeId> prelude;
-  /// Casts that the pack does itself; they vanish.
+  /// Casts that the pack absorbs.
   llvm::ArrayRef<NodeId> fused;
-  /// The merged starts, and their waits by ascending position.
+  /// The merged starts, and their waits by ascending position in the reference.
   llvm::ArrayRef<NodeId> starts, waits;
 };
 
-/// The state of memory between what has run and what is promised. All costs: k touches, n nodes.
+/// The state of memory between what has been placed and what remains. In the costs, k is the number of touches of the
+/// nodes that take part, and n the number of nodes.
 class MemoryAdmission {
 public:
   explicit MemoryAdmission(const Problem &problem) : problem(problem) {}
 
-  /// Begins anew: nothing has run, everything is promised in the order `reference`, whose inverse is `positions`.
-  /// Returns false if the reference itself is above `limit`. O(n + touches).
+  /// Begins a new schedule: every node remains, in the order `reference`, whose inverse is `positions`. Returns false
+  /// if the reference itself exceeds `limit`. O(n + touches).
   bool reset(llvm::ArrayRef<NodeId> reference, llvm::ArrayRef<int32_t> positions, Bytes limit);
 
   /// Bytes that are live now.
   Bytes live() const { return liveBytes; }
-  /// The largest number of bytes that were live while something ran.
+  /// The largest number of bytes that have been live while a node ran.
   Bytes peak() const { return peakBytes; }
-  /// The largest number of bytes that a remaining node would see.
+  /// The largest number of bytes that a remaining node would see, if all follow the reference.
   Bytes remainingPeak() const { return tree.max(); }
 
-  /// Runs `nodes` one after the other if that is within the limit, now and later; the last one stands for the move
-  /// (what refused it the last time is looked at first). O(k log n).
+  /// Places `nodes` one after another if the state stays safe. The last one identifies the move: the position that
+  /// refused it the last time is tested first. O(k log n).
   bool tryAdmit(llvm::ArrayRef<NodeId> nodes);
-  /// Runs the first remaining node of the reference, or a node that needs no memory: no test. O(k log n).
+  /// Places the first remaining node of the reference, or a node that needs no memory, without a test. O(k log n).
   void place(NodeId node);
 
-  /// Runs a merged start over the members' own buffers. Its wait is waits.front(); the other waits vanish.
-  bool tryCoalesced(const BucketMove &move);
-  /// Runs a pack and a merged start. An all-gather's waits become unpacks of the gathered buffer of `gathered` bytes;
-  /// those in `shared` are one at the position of the first of them, which stays while the others vanish. O((k + m) log
+  /// Places a start over the members' own buffers. Its wait is waits.front(), which absorbs the other waits. O(k log
   /// n).
+  bool tryCoalesced(const BucketMove &move);
+  /// Places a pack and a start. The waits become unpacks of the gathered buffer of `gathered` bytes. One unpack, at the
+  /// position of the first of them, serves all waits in `shared`. O((k + members) log n).
   bool tryPackedGather(const BucketMove &move, Bytes gathered, llvm::ArrayRef<NodeId> shared);
-  /// The same for reductions: the wait is waits.front(), the other waits vanish, the outputs become views of one buffer
-  /// of `outputBytes`, or of the packed one where it is 0 (in place). `packedBytes` is the packed buffer.
+  /// The same for a reduction. The wait is waits.front(), which absorbs the other waits. The outputs become views of
+  /// one buffer of `outputBytes`, or of the packed buffer of `packedBytes` if `outputBytes` is 0 (in place).
   bool tryPackedReduction(const BucketMove &move, Bytes packedBytes, Bytes outputBytes);
 
 private:
-  /// One node's touch of one buffer: a link of the buffer's list.
+  /// One node's touch of one buffer: a link of the buffer's list. Links are indices into `touches`, or -1.
   struct Touch {
     NodeId node;
     BufferId buffer;
@@ -86,7 +94,7 @@ private:
     int64_t savedBy = -1;
     bool live = false, liveOut = false;
   };
-  /// Positions [first, last) in which a buffer is promised to be live.
+  /// Positions [first, last) of the reference in which a buffer is live.
   struct Span {
     int32_t first, last;
   };
@@ -114,10 +122,10 @@ private:
   void setNeighbours(const Touch &touch, int32_t atPrev, int32_t atNext);
   int32_t addTouch(NodeId node, BufferId buffer);
   void linkByPosition(int32_t touch, int32_t notAfter);
-  void handOver(NodeId from, NodeId to);
+  void absorb(NodeId from, NodeId to);
   BufferId addBuffer(Bytes bytes);
 
-  void begin();
+  void beginMove();
   bool allocate(BufferId buffer);
   void freeUnused(BufferId buffer);
   bool runInMove(NodeId node);
@@ -128,8 +136,8 @@ private:
   bool coalesce(const BucketMove &move);
   void mergeOutputs(const BucketMove &move, BufferId merged);
   void collectChanges();
-  bool admit(NodeId key);
-  bool finish(bool withinLimit, NodeId key);
+  bool isSafeAfter(NodeId key);
+  bool commitOrRollBack(bool withinLimit, NodeId key);
   void rollBack();
 
   const Problem &problem;
@@ -141,8 +149,8 @@ private:
   /// Node v's own touches are firstTouch[v] .. firstTouch[v + 1] - 1; addedTouches[v] heads those that buckets added.
   std::vector<int32_t> firstTouch, addedTouches;
   std::vector<BufferState> buffers;
-  /// Of each node: the position that refused it the last time, or -1.
-  std::vector<int32_t> witness;
+  /// Indexed by node: the position at which the limit was exceeded when the node was refused the last time, or -1.
+  std::vector<int32_t> lastRefusal;
 
   /// The move in progress.
   int64_t moveNumber = 0;

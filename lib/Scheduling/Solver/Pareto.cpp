@@ -5,6 +5,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===------------------------------------------------------------------------------------------===//
+//
+// Solves the problem under limits between the lowest and the highest useful peak, and keeps the answers that no other
+// one dominates.
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Solver/Pareto.h"
 #include "MemoryAdmission.h"
@@ -16,7 +21,7 @@ using namespace commsched;
 
 namespace {
 
-/// Answers for single limits, and what they have in common.
+/// Solves for single limits and collects the points.
 class CurveSolver {
 public:
   CurveSolver(const Problem &problem, const ScheduleOptions &options) : problem(problem), options(options) {}
@@ -54,7 +59,7 @@ private:
   const ScheduleOptions &options;
 };
 
-/// `count` limits strictly between `low` and `high`, evenly; fewer where there is no room.
+/// Appends `count` limits strictly between `low` and `high`, evenly spaced; fewer if the range is too small.
 void spread(Bytes low, Bytes high, int32_t count, std::vector<Bytes> &limits) {
   Bytes last = low;
   for (int32_t step = 1; step <= count; ++step)
@@ -64,7 +69,7 @@ void spread(Bytes low, Bytes high, int32_t count, std::vector<Bytes> &limits) {
     }
 }
 
-/// Leaves the points that no cheaper one matches.
+/// Keeps the points that no point with a lower peak matches.
 std::vector<ParetoPoint> frontOf(std::vector<ParetoPoint> points) {
   llvm::stable_sort(points, [](const ParetoPoint &a, const ParetoPoint &b) {
     return std::pair(a.peak, a.makespan) < std::pair(b.peak, b.makespan);

@@ -1,8 +1,12 @@
-//===- PeakReducer.cpp - An order with less live memory ---------------------------------------===//
+//===- PeakReducer.cpp - Orders with a lower peak ---------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Two starting points: the given order, and the order that greedily runs the node with the least growth of live bytes.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -16,7 +20,7 @@ using namespace commsched;
 
 namespace {
 
-/// Touches that are looked at in the time of one step.
+/// Number of touches that can be visited in the time of one step.
 constexpr int64_t kTouchesPerStep = 16;
 
 /// Reduces the peak of one order.

@@ -1,4 +1,4 @@
-//===- PeakReducer.h - An order with less live memory -----------------------------------------===//
+//===- PeakReducer.h - Orders with a lower peak -----------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,9 +6,9 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// A list scheduler can only promise what its reference keeps. Where the given order is above the limit, this brings it
-// down first: at the position of the peak, what was allocated early is allocated later, and what could have been freed
-// is freed before.
+// Memory admission needs a reference within the limit. If the given order exceeds the limit, a local search lowers its
+// peak first: at the position of the peak, buffers that were allocated early are allocated later, and buffers that
+// could have been freed are freed before.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_PEAKREDUCER_H

@@ -1,80 +1,105 @@
-//===- Portfolio.cpp - Policies to begin a search with, and steps away from one ---------------===//
+//===- Portfolio.cpp - Start policies of a search, and changes to a policy --------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===------------------------------------------------------------------------------------------===//
+//
+// The table of knobs, and the portfolio. The values come from measurements on the graphs that docs/Scheduler.md lists.
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "Portfolio.h"
+#include "llvm/ADT/STLExtras.h"
 #include <algorithm>
-#include <iterator>
 
 using namespace commsched;
 
 namespace {
 
 constexpr int32_t kEverything = INT32_MAX / 2;
-/// A sink delay that no block is long enough for: sinks come last.
+/// A delay that is longer than any block: terminal starts come last.
 constexpr int64_t kLast = int64_t(1) << 40;
 constexpr Bytes kMiB = Bytes(1) << 20, kGiB = Bytes(1) << 30;
 
-/// Values that a knob tries. Those of sizes are bytes, or where they say so, permille of the limit.
+/// The values that the search tries for each knob. Sizes are in bytes, except those in permille of the limit.
 constexpr int64_t kTailShares[] = {0, 100, 200, 300, 500, 700, 1000};
 constexpr int64_t kWindows[] = {30, 100, 400, 1500, kEverything};
-constexpr int64_t kSinkDelays[] = {0, 600, 2500, 10000, 40000, kLast};
-constexpr int64_t kWorkDelays[] = {0, 30, 100, 300, 1000};
-constexpr int64_t kWorkFroms[] = {0, 800, 900, 950, 970, 980, 985, 990, 995};
+constexpr int64_t kTerminalDelays[] = {0, 600, 2500, 10000, 40000, kLast};
+constexpr int64_t kProducerDelays[] = {0, 30, 100, 300, 1000};
+constexpr int64_t kProducersFrom[] = {0, 800, 900, 950, 970, 980, 985, 990, 995};
 constexpr int64_t kLimitShares[] = {1000, 950, 900, 800};
 constexpr int64_t kPrefetchPermille[] = {-1, 10, 25, 50, 100, 200, 400};
 constexpr int64_t kTries[] = {1, 6, 24, 60};
-constexpr int64_t kSinkSlacks[] = {-1, 0, 300, 1000, 3000, 10000};
+constexpr int64_t kTerminalSlacks[] = {-1, 0, 300, 1000, 3000, 10000};
 constexpr int64_t kHorizons[] = {1000, 1020, 1050, 1080, 1120, 1200, 1300, 1400, 1600, 1800, 2200};
 constexpr int64_t kSlacks[] = {0, 2000000, 10000000, 40000000};
 constexpr int64_t kForms[] = {0, 1, 2};
 constexpr int64_t kMaxNeeded[] = {0,          32 * kMiB, 64 * kMiB, 128 * kMiB, 256 * kMiB,
                                   512 * kMiB, kGiB,      2 * kGiB,  4 * kGiB};
-constexpr int64_t kMaxSinks[] = {0, 64 * kMiB, 128 * kMiB, 256 * kMiB, 512 * kMiB, kGiB, 2 * kGiB, 4 * kGiB};
+constexpr int64_t kMaxTerminals[] = {0, 64 * kMiB, 128 * kMiB, 256 * kMiB, 512 * kMiB, kGiB, 2 * kGiB, 4 * kGiB};
 constexpr int64_t kFreeNeeded[] = {0, 8 * kMiB, 32 * kMiB, 128 * kMiB, 512 * kMiB};
-constexpr int64_t kMinSinks[] = {0, 32 * kMiB, 64 * kMiB, 128 * kMiB, 256 * kMiB, 512 * kMiB, kGiB};
+constexpr int64_t kMinTerminals[] = {0, 32 * kMiB, 64 * kMiB, 128 * kMiB, 256 * kMiB, 512 * kMiB, kGiB};
 constexpr int64_t kPackAheads[] = {0, 1000};
 constexpr int64_t kCopyWeights[] = {0, 500, 1000, 1600, 3000, 6000};
 
+/// One number of a policy that the search may change.
 struct Knob {
+  /// The member's name.
+  llvm::StringLiteral name;
+  /// The values that the search tries.
   llvm::ArrayRef<int64_t> values;
   void (*set)(Policy &policy, int64_t value, Bytes limit);
+  int64_t (*get)(const Policy &policy);
+  /// Whether the number matters only if collectives may be merged.
+  bool forBuckets;
 };
 
 template <auto Field> void setField(Policy &policy, int64_t value, Bytes) {
   policy.*Field = static_cast<std::remove_reference_t<decltype(policy.*Field)>>(value);
 }
+template <auto Field> int64_t getField(const Policy &policy) { return static_cast<int64_t>(policy.*Field); }
 
 void setPrefetch(Policy &policy, int64_t permille, Bytes limit) {
   policy.prefetch = permille < 0 ? kUnlimited : mulDiv(limit, permille, 1000);
 }
 
+template <auto Field>
+constexpr Knob knob(llvm::StringLiteral name, llvm::ArrayRef<int64_t> values, bool forBuckets = false) {
+  return {name, values, setField<Field>, getField<Field>, forBuckets};
+}
+
+/// All knobs. A search draws knobs by their index, so their order is part of what makes it repeatable.
 const Knob kKnobs[] = {
-    {kTailShares, setField<&Policy::tailShare>},
-    {kWindows, setField<&Policy::window>},
-    {kSinkDelays, setField<&Policy::terminalDelay>},
-    {kWorkDelays, setField<&Policy::producerDelay>},
-    {kWorkFroms, setField<&Policy::producersFrom>},
-    {kLimitShares, setField<&Policy::limitShare>},
-    {kPrefetchPermille, setPrefetch},
-    {kTries, setField<&Policy::tries>},
-    {kSinkSlacks, setField<&Policy::terminalSlack>},
-    {kHorizons, setField<&Policy::horizon>},
-    {kSlacks, setField<&Policy::slack>},
-    // Of buckets:
-    {kForms, setField<&Policy::form>},
-    {kMaxNeeded, setField<&Policy::maxNeeded>},
-    {kMaxSinks, setField<&Policy::maxTerminal>},
-    {kFreeNeeded, setField<&Policy::freeNeeded>},
-    {kMinSinks, setField<&Policy::minTerminal>},
-    {kCopyWeights, setField<&Policy::copyWeight>},
-    {kPackAheads, setField<&Policy::packAhead>},
+    knob<&Policy::tailShare>("tailShare", kTailShares),
+    knob<&Policy::window>("window", kWindows),
+    knob<&Policy::terminalDelay>("terminalDelay", kTerminalDelays),
+    knob<&Policy::producerDelay>("producerDelay", kProducerDelays),
+    knob<&Policy::producersFrom>("producersFrom", kProducersFrom),
+    knob<&Policy::limitShare>("limitShare", kLimitShares),
+    {"prefetch", kPrefetchPermille, setPrefetch, getField<&Policy::prefetch>, /*forBuckets=*/false},
+    knob<&Policy::tries>("tries", kTries),
+    knob<&Policy::terminalSlack>("terminalSlack", kTerminalSlacks),
+    knob<&Policy::horizon>("horizon", kHorizons),
+    knob<&Policy::slack>("slack", kSlacks),
+    knob<&Policy::form>("form", kForms, /*forBuckets=*/true),
+    knob<&Policy::maxNeeded>("maxNeeded", kMaxNeeded, /*forBuckets=*/true),
+    knob<&Policy::maxTerminal>("maxTerminal", kMaxTerminals, /*forBuckets=*/true),
+    knob<&Policy::freeNeeded>("freeNeeded", kFreeNeeded, /*forBuckets=*/true),
+    knob<&Policy::minTerminal>("minTerminal", kMinTerminals, /*forBuckets=*/true),
+    knob<&Policy::copyWeight>("copyWeight", kCopyWeights, /*forBuckets=*/true),
+    knob<&Policy::packAhead>("packAhead", kPackAheads, /*forBuckets=*/true),
 };
-constexpr int32_t kBucketKnobs = 7;
+
+/// The indices of the knobs that matter with bucketing, and of those that matter without.
+std::vector<int32_t> indicesOfKnobs(bool bucketing) {
+  std::vector<int32_t> result;
+  for (auto [index, knob] : llvm::enumerate(kKnobs))
+    if (bucketing || !knob.forBuckets)
+      result.push_back(static_cast<int32_t>(index));
+  return result;
+}
 
 Policy ordering(int32_t tailShare, int32_t window, int64_t terminalDelay, int32_t limitShare = 1000) {
   Policy policy;
@@ -85,7 +110,7 @@ Policy ordering(int32_t tailShare, int32_t window, int64_t terminalDelay, int32_
   return policy;
 }
 
-/// Starting points of order alone: what binds decides which comes first.
+/// Start policies for the order alone. The bottleneck decides which comes first.
 std::vector<Policy> orderings(const ScheduleFacts &facts, Bytes limit) {
   Policy forLanes = ordering(0, 100, 10000), forCompute = ordering(300, kEverything, 10000);
   bool computeBinds = facts.load[kComputeLane] > facts.busiestLoad;
@@ -110,7 +135,7 @@ std::vector<Policy> orderings(const ScheduleFacts &facts, Bytes limit) {
   return result;
 }
 
-/// Starting points with buckets: memory-rich ones, then those for a tight limit.
+/// Start policies with buckets: first those for ample memory, then those for a tight limit.
 std::vector<Policy> bucketings(const ScheduleFacts &facts, Bytes limit) {
   std::vector<Policy> result;
   for (int64_t horizon : {1120, 1020})
@@ -182,14 +207,22 @@ Policy commsched::nudged(Policy policy, Generator &random) {
 
 Policy commsched::deadlinePolicy() { return ordering(0, 400, 10000); }
 
-int32_t commsched::numKnobs(const ScheduleFacts &facts) {
-  int32_t all = static_cast<int32_t>(std::size(kKnobs));
-  return facts.bucketing ? all : all - kBucketKnobs;
+llvm::ArrayRef<int32_t> commsched::knobsOf(const ScheduleFacts &facts) {
+  static const std::vector<int32_t> all = indicesOfKnobs(/*bucketing=*/true);
+  static const std::vector<int32_t> withoutBuckets = indicesOfKnobs(/*bucketing=*/false);
+  return facts.bucketing ? all : withoutBuckets;
 }
 
 int32_t commsched::numValues(int32_t knob) { return static_cast<int32_t>(kKnobs[knob].values.size()); }
 
-Policy commsched::turned(Policy policy, int32_t knob, int32_t value, Bytes limit) {
+Policy commsched::withKnob(Policy policy, int32_t knob, int32_t value, Bytes limit) {
   kKnobs[knob].set(policy, kKnobs[knob].values[value], limit);
   return policy;
+}
+
+void commsched::describePolicy(const Policy &policy, llvm::SmallVectorImpl<PolicyValue> &values) {
+  static const Policy defaults;
+  for (const Knob &knob : kKnobs)
+    if (int64_t value = knob.get(policy); value != knob.get(defaults))
+      values.push_back({knob.name, value});
 }

@@ -1,4 +1,4 @@
-//===- Portfolio.h - Policies to begin a search with, and steps away from one -----------------===//
+//===- Portfolio.h - Start policies of a search, and changes to a policy ----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,13 +6,14 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// No policy is best everywhere: what binds (compute, a lane, memory) decides. A search begins with a fixed portfolio,
-// best guesses first, and goes on by changing one knob at a time.
+// No policy is best everywhere: it depends on whether compute, a lane or memory is the bottleneck. A search begins with
+// a fixed portfolio of policies, best guesses first, and continues by changing one number (*knob*) at a time.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_PORTFOLIO_H
 #define COMMSCHED_LIB_SCHEDULING_SOLVER_PORTFOLIO_H
 
+#include "CommSched/Scheduling/Solver/SearchObserver.h"
 #include "Policy.h"
 #include "ScheduleFacts.h"
 
@@ -44,13 +45,17 @@ Policy nudged(Policy policy, Generator &random);
 /// A policy whose deadlines are to be set by an estimate of the makespan.
 Policy deadlinePolicy();
 
-/// The knobs of a policy, numbered from 0, and how many values each has. Knobs of buckets come last and do not count
-/// without bucketing.
-int32_t numKnobs(const ScheduleFacts &facts);
+/// The knobs that matter for a problem, by index into the table of all knobs. Knobs for buckets do not matter without
+/// bucketing.
+llvm::ArrayRef<int32_t> knobsOf(const ScheduleFacts &facts);
+/// The number of values of a knob.
 int32_t numValues(int32_t knob);
 
-/// The policy with one knob turned.
-Policy turned(Policy policy, int32_t knob, int32_t value, Bytes limit);
+/// The policy with a knob set to its value of index `value`.
+Policy withKnob(Policy policy, int32_t knob, int32_t value, Bytes limit);
+
+/// Appends the numbers of a policy that differ from their defaults.
+void describePolicy(const Policy &policy, llvm::SmallVectorImpl<PolicyValue> &values);
 
 } // namespace commsched
 

@@ -1,8 +1,12 @@
-//===- ScheduleFacts.cpp - What the list scheduler knows beforehand ---------------------------===//
+//===- ScheduleFacts.cpp - Facts of a problem that no decode changes --------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Each member function computes one group of facts in one or two sweeps over the nodes.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -15,7 +19,7 @@
 
 using namespace commsched;
 
-/// A feeder takes at most this part of its start's time.
+/// A feeder takes at most 1/kLightFeeder of the time of its start: casts do, products do not.
 static constexpr int64_t kLightFeeder = 4;
 
 ScheduleFacts::ScheduleFacts(const Problem &problem, bool bucketing)
@@ -48,7 +52,7 @@ ScheduleFacts::ScheduleFacts(const Problem &problem, bool bucketing)
 
 void ScheduleFacts::findFeeders() {
   NodeId size = problem.size();
-  // Fed by arguments alone, through other such computes.
+  // Indexed by node: whether it depends on arguments alone, directly or through other such computes.
   std::vector<bool> argumentFed(size, false);
   for (NodeId node = 0; node < size; ++node)
     argumentFed[node] = problem.nodes[node].kind == NodeKind::Compute && problem.nodes[node].region == kNone &&
@@ -100,11 +104,11 @@ void ScheduleFacts::findExclusiveProducers() {
     llvm::ArrayRef<NodeId> users = problem.succs[node];
     if (users.empty() || problem.nodes[node].kind != NodeKind::Compute)
       continue;
-    auto master = [&](NodeId user) {
+    auto startOf = [&](NodeId user) {
       return problem.nodes[user].kind == NodeKind::Start ? user : exclusiveStart[user];
     };
-    NodeId first = master(users.front());
-    if (llvm::all_of(users, [&](NodeId user) { return master(user) == first; }))
+    NodeId first = startOf(users.front());
+    if (llvm::all_of(users, [&](NodeId user) { return startOf(user) == first; }))
       exclusiveStart[node] = first;
   }
   std::vector<Ns> work(problem.size(), 0);

@@ -1,4 +1,4 @@
-//===- ScheduleFacts.h - What the list scheduler knows beforehand -----------------------------===//
+//===- ScheduleFacts.h - Facts of a problem that no decode changes ----------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// A search decodes the same problem hundreds of times. What no decode changes is worked out once: ScheduleFacts for the
-// problem, Reference for each order that decodes promise to be able to fall back to.
+// A search decodes one problem hundreds of times. Facts that no decode changes are computed once: ScheduleFacts for the
+// problem, and a Reference for each order that decodes fall back to.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_SCHEDULEFACTS_H
@@ -19,52 +19,56 @@
 
 namespace commsched {
 
-/// What is known of a problem, whatever the order.
+/// Facts of a problem, whatever the order.
 ///
-/// A *group* is what runs together: a start led by light nodes that feed only it (parameter casts), or a single node. A
-/// feeder that ran ahead of its start would only hold memory; and it may be fused into the start's pack.
+/// A *launch unit* is a start with its feeders, or any other node alone. A feeder is a cheap node, such as the cast of
+/// a parameter, whose results only that start uses. A unit is placed as one: a feeder placed ahead of its start would
+/// only hold memory, and a pack may absorb it.
 struct ScheduleFacts {
-  /// O(N + E). With `bucketing`, starts may be merged where the problem has keys.
+  /// O(N + E). With `bucketing`, starts may be merged if the problem has merge keys.
   ScheduleFacts(const Problem &problem, bool bucketing);
 
   const Problem &problem;
   bool bucketing;
-  /// Of each node: the last node of its group (itself, or the start that it feeds).
+  /// Indexed by node: the last node of its launch unit, which is the start that it feeds, or the node itself.
   std::vector<NodeId> leader;
-  /// Of each start: its feeders, ascending.
+  /// Indexed by start: its feeders, ascending.
   IndexLists feeders;
-  /// Of each leader: the number of edges that enter its group.
+  /// Indexed by leader: the number of edges that enter its launch unit.
   std::vector<int32_t> enteringEdges;
-  /// Of each start: whether it may be in a bucket, and the cast that its pack would do, or kNone.
+  /// Indexed by start: whether it may be in a bucket.
   std::vector<bool> mergeable;
+  /// Indexed by start: the cast that its pack would absorb, or kNone.
   std::vector<NodeId> fused;
-  /// Indexed by node: the duration of the unpack of a mergeable all-gather that has an unpack of its own, ns.
+  /// Indexed by start: the duration of its unpack if it is a mergeable all-gather, ns.
   std::vector<Ns> ownUnpack;
-  /// Of each start: the start that comes next in the order of issues where collectives keep theirs, or kNone; and the
-  /// number of starts that it follows.
+  /// Indexed by start: if collectives keep their order, the start that is issued next, or kNone, and the number of
+  /// starts that are issued right before it.
   std::vector<NodeId> nextIssue;
   std::vector<int32_t> issuesBefore;
-  /// Of each node: whether it may run whenever it is ready: it takes no time and allocates nothing.
+  /// Indexed by node: whether it may be placed whenever it is ready, because it takes no time and allocates nothing.
   std::vector<bool> freeToRun;
-  /// Of each compute: the start that all its results flow into, through other such computes, or kNone. A weight
-  /// gradient works for its reduction alone.
+  /// Indexed by compute: the only start that uses its results, directly or through other such computes, or kNone.
+  /// Example: a product that computes the gradient of a weight is an exclusive producer of its reduce-scatter.
   std::vector<NodeId> exclusiveStart;
-  /// Of each start: whether those computes take longer than it does. Then it pays to put them off behind a long
-  /// collective at the block's end; else their own collective would come behind that one, and cost more than it saves.
+  /// Indexed by start: whether its exclusive producers together take longer than it does. Then it pays to defer them
+  /// behind the start of a long collective at the block's end. Otherwise their own collective, which would follow that
+  /// one on the lane, would cost more than the deferral saves (docs/Bounds.md, Lemma 9).
   std::vector<bool> profitableToDefer;
-  /// Of each node: the longest path behind it, its own cost left out, ns.
+  /// Indexed by node: the longest path that leaves it, without its own cost (its upward rank), ns.
   std::vector<Ns> tail;
   /// Whether a pack may do the work of a node: the node is the cast of the start that leads it.
   bool isFusable(NodeId node) const { return leader[node] != node && fused[leader[node]] == node; }
-  /// The longest path; the load of each lane; the load of the busiest communication lane.
+  /// The length of the longest path, ns.
   Ns criticalPath = 0;
+  /// Indexed by lane: the sum of its work, ns. Then the largest sum of a communication lane.
   std::vector<Ns> load;
   Ns busiestLoad = 0;
-  /// The cost of the collective in the middle of the busiest lane's load, ns.
+  /// The cost of the collective at the middle of the busiest communication lane's load, by ascending cost, ns.
   Ns medianCollective = 0;
-  /// What Policy::horizon is a share of, ns: no order is shorter.
+  /// The time that Policy::horizon is a share of, ns: a lower bound on the makespan.
   Ns horizonBase() const { return std::max(load[0], criticalPath); }
-  /// Of each merge key: the bytes of all its starts.
+  /// Indexed by merge key: the bytes of all its starts.
   std::vector<Bytes> keyBytes;
 
 private:
@@ -75,22 +79,24 @@ private:
   void measureLanes();
 };
 
-/// An order that a decode promises to fall back to, with what follows from it.
+/// An order that fits the limit and that a decode can fall back to at any time, with what follows from it.
 struct Reference {
   /// O(N + E).
   Reference(const ScheduleFacts &facts, Order order);
 
+  /// The position of something that never happens in the order.
   static constexpr int32_t kNever = INT32_MAX;
 
   Order order;
-  /// Of each node: its position.
+  /// Indexed by node: its position.
   std::vector<int32_t> position;
-  /// Of each position, and one behind: the compute time before it, ns.
+  /// Indexed by position, and one position more: the compute time before it, ns.
   std::vector<Ns> computeBefore;
-  /// Of each node: the first position of a compute that needs its result, seen through views, waits and starts; kNever
-  /// if only the block's end does (a reduced gradient, or one that is cast and returned).
+  /// Indexed by node: the first position of a compute that needs its result, directly or through views, waits and
+  /// starts; kNever if only the block's end needs it, as a reduced gradient, or one that is cast and returned.
   std::vector<int32_t> need;
-  /// Of each start: whether only the block's end needs it. Such a start yields to the others.
+  /// Indexed by start: whether it is terminal, which means that only the block's end needs its result. A terminal start
+  /// yields to the others.
   std::vector<bool> terminal;
   Bytes peak = 0;
   Ns makespan = 0;

@@ -5,6 +5,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===------------------------------------------------------------------------------------------===//
+//
+// The stages of one call: bring the given order below the limit, search for the best order, then search for order and
+// buckets together from that answer. Each search ends early if it comes close enough to a lower bound.
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
@@ -20,13 +25,13 @@ using namespace commsched;
 
 namespace {
 
-/// Of the effort, what may be spent to bring the given order below the limit, in percent.
+/// Share of the effort, in percent, that may be spent to bring the given order below the limit.
 constexpr int64_t kReducePercent = 50;
 constexpr int64_t kMillion = 1000000;
-/// A search ends at an answer that is at most this much longer than a lower bound, in millionths.
+/// A search ends at an answer that exceeds a lower bound by at most this much, in millionths.
 constexpr int64_t kCloseEnoughPpm = 200;
-/// A bound takes the time of about N * N / 360 steps, and is only worth its time if that is at most this share of the
-/// effort, in percent.
+/// Computing a bound takes the time of about N * N / kBoundDivisor steps (measured). It is computed if that is at most
+/// kBoundPercent of the effort.
 constexpr int64_t kBoundDivisor = 360, kBoundPercent = 10;
 
 bool needsCopy(const Problem &problem, const ScheduleOptions &options) {
@@ -120,7 +125,7 @@ private:
       Ns bound = bucketing ? jointLowerBound(problem, bounds).withLimit : lowerBound(problem, bounds).withLimit;
       return bound + mulDiv(bound, kCloseEnoughPpm, kMillion);
     }
-    // Nothing is shorter than the load of a lane, which merging may lower.
+    // No order is shorter than the load of a lane (docs/Bounds.md, Lemma 1). Merging may lower loads.
     return bucketing ? 0 : *llvm::max_element(ScheduleFacts(problem, /*bucketing=*/false).load);
   }
 

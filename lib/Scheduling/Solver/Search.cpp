@@ -1,8 +1,12 @@
-//===- Search.cpp - The solver's search -------------------------------------------------------===//
+//===- Search.cpp - Iterated local search over policies ---------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// The phases of a search, and the gate that every improvement passes before it becomes the incumbent.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -20,27 +24,33 @@ using namespace commsched;
 
 namespace {
 
+/// The makespan of a decode that was cut off.
 constexpr Ns kFailed = std::numeric_limits<Ns>::max();
-/// A climb goes on from an answer that is at most this much longer than the one it came from, in millionths.
+/// The climb continues from a result that is longer than the point it came from by at most a random share of this
+/// tolerance, in millionths of the makespan: far less than what a report shows.
 constexpr int64_t kTolerancePpm = 200;
-/// Points that a climb goes from, and after how many steps one that is so many millionths longer than the best is given
-/// up.
+/// Number of points that the climb changes.
 constexpr size_t kPool = 4;
+/// Every kPatience steps of the climb, a point that is more than kBehindPpm millionths longer than the best one is
+/// replaced by the best one.
 constexpr int64_t kPatience = 24, kBehindPpm = 10000;
-/// The first answer is the best of so many decodes, as long as they take no more than so many steps.
+/// The first answer is the best of at most kFirstDecodes decodes, which take at most kFirstSteps steps together (a few
+/// hundredths of a second).
 constexpr size_t kFirstDecodes = 24;
 constexpr int64_t kFirstSteps = 200000;
-/// Estimates of the makespan that deadlines are set by, in permille of the shortest one known; and how many decodes of
-/// the portfolio come first.
-constexpr int64_t kAims[] = {960, 920, 980, 990};
-constexpr size_t kDecodesBeforeAims = 4;
-/// They are tried again as long as they help, up to so many times.
-constexpr int32_t kAimRounds = 3;
-/// Of the effort, the share that an exact search of a small problem may use, and that of the order of the buckets that
-/// were found, in percent.
+/// Estimates of the makespan from which deadlines follow, in permille of the shortest known makespan.
+constexpr int64_t kEstimates[] = {960, 920, 980, 990};
+/// Number of policies of the portfolio that are decoded before deadlines are tried.
+constexpr size_t kDecodesBeforeDeadlines = 4;
+/// Limit on the number of rounds over kEstimates; a round that does not help is the last one.
+constexpr int32_t kDeadlineRounds = 3;
+/// Shares of the effort, in percent: for the exact search of a small problem, and for the exact search of the order of
+/// the buckets that were found.
 constexpr int64_t kExactPercent = 30, kExactLastPercent = 10;
-/// Of the effort, the share that the systematic sweep over single knobs may use, in percent.
+/// Share of the effort, in percent, after which the sweep over single knobs ends.
 constexpr int64_t kSweepPercent = 50;
+/// Seed of the climb: "CommSche" in ASCII. Any constant would do.
+constexpr uint64_t kClimbSeed = 0x436f6d6d53636865ull;
 
 } // namespace
 
@@ -72,8 +82,8 @@ Order commsched::withoutBuckets(const Problem &problem, const DecodedSchedule &d
 }
 
 Search::Search(const ScheduleFacts &facts, const ScheduleOptions &options, Order given, Bytes limit)
-    : facts(facts), mode(options.collectiveOrder), slowDown(options.slowDown), limit(limit),
-      units(hasUnits(facts.problem)), decoder(facts) {
+    : facts(facts), mode(options.collectiveOrder), slowDown(options.slowDown), observers(options.observers),
+      limit(limit), units(hasUnits(facts.problem)), decoder(facts) {
   references.emplace_back(facts, std::move(given));
   incumbent.makespan = references.front().makespan;
   incumbent.peak = references.front().peak;
@@ -87,7 +97,7 @@ Search::Search(const ScheduleFacts &facts, const ScheduleOptions &options, Order
   numIncumbents = 1;
 }
 
-/// The steps of an order of an expanded problem.
+/// Translates an order of an expanded problem into steps.
 static std::vector<DecodeStep> stepsOf(const Problem &problem, llvm::ArrayRef<Bucket> buckets,
                                        const ExpandedProblem &expanded, llvm::ArrayRef<NodeId> order) {
   std::vector<DecodeStep> steps;
@@ -113,30 +123,39 @@ static std::vector<DecodeStep> stepsOf(const Problem &problem, llvm::ArrayRef<Bu
   return steps;
 }
 
-/// Looks at every order of the incumbent's problem, buckets carried out, if that is small enough. Returns whether the
-/// incumbent's order is known to be the best one then. Slow-downs only lengthen: what is no shorter without them than
-/// the incumbent is with them cannot be better.
+/// Enumerates the orders of the incumbent's problem, buckets carried out, if it is small enough. Returns whether the
+/// incumbent's order is known to be the best one afterwards. Slow-downs only lengthen, so an order that is not shorter
+/// without them than the incumbent is with them cannot be better.
 bool Search::searchExactly(int64_t share) {
   const Problem &problem = carriedOut.problem;
   if (problem.size() > ExactSearch::kMaxNodes || exhausted())
     return false;
+  phase = SearchPhase::Exact;
   ExactSearch exact(problem, limit, bestMakespan);
-  int64_t steps = std::min(share, budget - spent), before = steps;
+  int64_t steps = std::min(share, budget - spent), before = steps, spentBefore = spent;
   bool complete = exact.run(steps);
   spent += before - steps;
-  if (exact.order().empty())
+  if (exact.order().empty()) {
+    notify(nullptr, nullptr, /*makespan=*/0, SearchVerdict::CutOff, spentBefore);
     return complete;
+  }
   DecodedSchedule found;
   found.buckets = incumbent.buckets;
   found.makespan = exact.makespan();
   found.steps = stepsOf(facts.problem, found.buckets, carriedOut, exact.order());
-  bool isBetter = settleUnits(found) && timeOf(found) < bestMakespan && accept(found);
+  Ns makespan = gatherUnits(found) ? timeOf(found) : kFailed;
+  bool isShorter = makespan < bestMakespan, isBetter = isShorter && accept(found);
   if (isBetter)
     addReference(incumbent);
+  notify(nullptr, makespan == kFailed ? nullptr : &found, makespan,
+         isBetter    ? SearchVerdict::Incumbent
+         : isShorter ? SearchVerdict::Rejected
+                     : SearchVerdict::Dropped,
+         spentBefore);
   return isBetter && complete && !slowDown.any();
 }
 
-/// How long a decode takes with the slow-downs. Without any it is what the decode says; else O(N log N).
+/// The makespan of a decode with the slow-downs, ns. O(1) without slow-downs, otherwise O(N log N).
 Ns Search::timeOf(const DecodedSchedule &decoded) {
   if (!slowDown.any())
     return decoded.makespan;
@@ -150,9 +169,9 @@ Ns Search::timeOf(const DecodedSchedule &decoded) {
   return makespanOf(expanded->problem, orderOf(decoded, *expanded), slowDown);
 }
 
-/// Gathers units that the decode has torn apart: it sees their outer dependences alone. Fails where that passes the
-/// limit.
-bool Search::settleUnits(DecodedSchedule &decoded) {
+/// Gathers units that the decode has torn apart, because it sees only their outer dependences. Fails if the gathered
+/// order exceeds the limit.
+bool Search::gatherUnits(DecodedSchedule &decoded) {
   if (!units)
     return true;
   const Problem &problem = facts.problem;
@@ -176,7 +195,7 @@ bool Search::settleUnits(DecodedSchedule &decoded) {
   return true;
 }
 
-/// Takes a decode as the incumbent if the models and the verifier agree with it.
+/// Makes a decode the incumbent if the models and the verifier agree with it.
 bool Search::accept(const DecodedSchedule &decoded) {
   auto reject = [&](std::string why) {
     if (firstDefect.empty())
@@ -209,22 +228,58 @@ bool Search::accept(const DecodedSchedule &decoded) {
   return true;
 }
 
-/// Decodes a point; its makespan becomes the decode's, or kFailed.
-Ns Search::decode(Point &point, Ns cutoff) {
+/// Decodes a point. Its makespan becomes the decode's, or kFailed. Callers continue from it if it is below `cutoff`.
+Ns Search::decode(SearchPoint &point, Ns cutoff) {
   const Reference &reference = references[point.reference];
   Bytes share = limit >= kUnlimited ? limit : mulDiv(limit, point.policy.limitShare, 1000);
   DecodedSchedule decoded;
+  int64_t spentBefore = spent;
   bool fits = decoder.run(reference, point.policy, std::max(share, std::min(limit, reference.peak)), cutoff, point.bias,
                           decoded);
   spent += std::max<int64_t>(decoded.work, facts.problem.size());
-  fits = fits && settleUnits(decoded);
+  fits = fits && gatherUnits(decoded);
   point.makespan = fits ? timeOf(decoded) : kFailed;
-  if (fits && point.makespan < bestMakespan && accept(decoded))
-    addReference(incumbent);
+  SearchVerdict verdict = !fits                     ? SearchVerdict::CutOff
+                          : point.makespan < cutoff ? SearchVerdict::Kept
+                                                    : SearchVerdict::Dropped;
+  if (fits && point.makespan < bestMakespan) {
+    bool accepted = accept(decoded);
+    if (accepted)
+      addReference(incumbent);
+    verdict = accepted ? SearchVerdict::Incumbent : SearchVerdict::Rejected;
+  }
+  notify(&point, fits ? &decoded : nullptr, point.makespan, verdict, spentBefore);
   return point.makespan;
 }
 
-/// Lets later decodes fall back to the incumbent's order.
+/// Tells the observers of a trial. `point` is null for an enumeration, `result` for a trial that was cut off.
+void Search::notify(const SearchPoint *point, const DecodedSchedule *result, Ns makespan, SearchVerdict verdict,
+                    int64_t spentBefore) const {
+  if (observers.empty())
+    return;
+  llvm::SmallVector<PolicyValue, 8> policy;
+  SearchTrial trial;
+  trial.phase = phase;
+  trial.verdict = verdict;
+  if (point) {
+    describePolicy(point->policy, policy);
+    trial.policy = policy;
+    trial.reference = point->reference;
+    trial.shifted = static_cast<NodeId>(llvm::count_if(point->bias, [](Ns shift) { return shift != 0; }));
+  }
+  if (result) {
+    trial.makespan = makespan;
+    trial.peak = result->peak;
+    trial.buckets = static_cast<int32_t>(result->buckets.size());
+  }
+  trial.steps = spent - spentBefore;
+  trial.stepsSoFar = spent;
+  trial.best = bestMakespan;
+  for (SearchObserver *observer : observers)
+    observer->observe(trial);
+}
+
+/// Adds the incumbent's order to the references of later decodes.
 void Search::addReference(const DecodedSchedule &decoded) {
   Reference reference(facts, withoutBuckets(facts.problem, decoded));
   spent += facts.problem.size();
@@ -247,19 +302,30 @@ void Search::adopt(const Search &other) {
 }
 
 void Search::run(int64_t effort, Ns bound) {
+  SearchStart start = {facts.bucketing, facts.problem.size(), effort, kClimbSeed, limit, bestMakespan, bound};
+  for (SearchObserver *observer : observers)
+    observer->begin(start);
+  improve(effort, bound);
+  SearchEnd end = {bestMakespan, incumbent.peak, static_cast<int32_t>(incumbent.buckets.size()), spent};
+  for (SearchObserver *observer : observers)
+    observer->end(end);
+}
+
+void Search::improve(int64_t effort, Ns bound) {
   budget = effort;
   target = bound;
   for (const Policy &policy : portfolio(facts, limit)) {
-    if (points.size() == kDecodesBeforeAims && facts.bucketing)
-      aim();
-    if (isAnswered())
+    if (points.size() == kDecodesBeforeDeadlines && facts.bucketing)
+      setDeadlines();
+    if (shouldStop())
       return;
-    begin(policy);
+    phase = SearchPhase::Portfolio;
+    decodePolicy(policy);
   }
   if (incumbent.buckets.empty() && searchExactly(mulDiv(effort, kExactPercent, 100)) && !facts.bucketing)
     return;
-  llvm::stable_sort(points, [](const Point &a, const Point &b) { return a.makespan < b.makespan; });
-  Point best = points.front();
+  llvm::stable_sort(points, [](const SearchPoint &a, const SearchPoint &b) { return a.makespan < b.makespan; });
+  SearchPoint best = points.front();
   budget = mulDiv(effort, kSweepPercent, 100);
   sweep(best);
   points.push_back(best);
@@ -271,51 +337,56 @@ void Search::run(int64_t effort, Ns bound) {
   searchExactly(effort);
 }
 
-/// Decodes a policy of the portfolio.
-void Search::begin(const Policy &policy) {
-  Point point;
+/// Decodes a policy and keeps the result as a point of the local search.
+void Search::decodePolicy(const Policy &policy) {
+  SearchPoint point;
   point.policy = policy;
   decode(point, kFailed);
   points.push_back(std::move(point));
 }
 
-/// Whether there is nothing left to gain, or to spend: neither effort, nor the allowance of a first answer.
-bool Search::isAnswered() const {
+/// Whether the search ends: the target is reached, or the effort and the allowance of a first answer are spent.
+bool Search::shouldStop() const {
   if (points.empty() || !exhausted())
     return false;
   int64_t next = spent / static_cast<int64_t>(points.size());
   return bestMakespan <= target || points.size() >= kFirstDecodes || spent + next > kFirstSteps;
 }
 
-/// Deadlines only help if they belong to a makespan that can be reached and is better than what is known.
-void Search::aim() {
+/// Decodes with deadlines. Deadlines help only if they follow from a makespan that can be reached and is shorter than
+/// the best one, so several estimates are tried.
+void Search::setDeadlines() {
+  phase = SearchPhase::Deadlines;
   Ns base = facts.horizonBase();
-  Policy best =
-      llvm::min_element(points, [](const Point &a, const Point &b) { return a.makespan < b.makespan; })->policy;
+  Policy best = llvm::min_element(points, [](const SearchPoint &a, const SearchPoint &b) {
+                  return a.makespan < b.makespan;
+                })->policy;
   for (Policy policy : {deadlinePolicy(), best})
-    for (int32_t round = 0; round < kAimRounds; ++round) {
+    for (int32_t round = 0; round < kDeadlineRounds; ++round) {
       Ns before = bestMakespan;
-      for (int64_t share : kAims) {
-        if (isAnswered())
+      for (int64_t share : kEstimates) {
+        if (shouldStop())
           return;
         policy.horizon = mulDiv(mulDiv(incumbent.makespan, share, 1000), 1000, base);
-        begin(policy);
+        decodePolicy(policy);
       }
       if (bestMakespan == before)
         break;
     }
 }
 
-/// Turns every knob to every value, again and again, and keeps what helps.
-void Search::sweep(Point &point) {
+/// Coordinate descent: sets one knob after another to each of its values, and keeps what shortens the schedule, until
+/// nothing does.
+void Search::sweep(SearchPoint &point) {
+  phase = SearchPhase::Sweep;
   for (bool improved = true; improved;) {
     improved = false;
-    for (int32_t knob = 0; knob < numKnobs(facts); ++knob)
+    for (int32_t knob : knobsOf(facts))
       for (int32_t value = 0; value < numValues(knob); ++value) {
         if (exhausted())
           return;
-        Point next = point;
-        next.policy = turned(point.policy, knob, value, limit);
+        SearchPoint next = point;
+        next.policy = withKnob(point.policy, knob, value, limit);
         if (decode(next, point.makespan) >= point.makespan)
           continue;
         point = std::move(next);
@@ -324,8 +395,8 @@ void Search::sweep(Point &point) {
   }
 }
 
-/// Moves a point a little: a knob, the reference, or the keys of some neighbours in the reference.
-void Search::perturb(Point &point, Generator &random) const {
+/// Changes a point a little: a knob, the reference, or the keys of some neighbours in the reference.
+void Search::perturb(SearchPoint &point, Generator &random) const {
   int64_t kind = random.below(10);
   if (kind == 0 && references.size() > 1) {
     point.reference = static_cast<int32_t>(random.below(static_cast<int64_t>(references.size())));
@@ -337,8 +408,9 @@ void Search::perturb(Point &point, Generator &random) const {
   }
   if (kind < 6) {
     for (int64_t turns = 1 + random.below(2); turns > 0; --turns) {
-      int32_t knob = static_cast<int32_t>(random.below(numKnobs(facts)));
-      point.policy = turned(point.policy, knob, static_cast<int32_t>(random.below(numValues(knob))), limit);
+      llvm::ArrayRef<int32_t> knobs = knobsOf(facts);
+      int32_t knob = knobs[random.below(static_cast<int64_t>(knobs.size()))];
+      point.policy = withKnob(point.policy, knob, static_cast<int32_t>(random.below(numValues(knob))), limit);
     }
     return;
   }
@@ -358,20 +430,21 @@ void Search::perturb(Point &point, Generator &random) const {
   }
 }
 
-/// Random steps from a few points, each kept unless it is worse. Half of them go from the best point; one that has
-/// fallen far behind is given up for it.
+/// Iterated local search: changes a few points at random, and keeps each change that is within the tolerance. Half of
+/// the changes start from the best point.
 void Search::climb() {
-  llvm::stable_sort(points, [](const Point &a, const Point &b) { return a.makespan < b.makespan; });
-  std::vector<Point> pool;
-  for (const Point &point : points)
+  phase = SearchPhase::Climb;
+  llvm::stable_sort(points, [](const SearchPoint &a, const SearchPoint &b) { return a.makespan < b.makespan; });
+  std::vector<SearchPoint> pool;
+  for (const SearchPoint &point : points)
     if (pool.size() < kPool && point.makespan != kFailed && (pool.empty() || pool.back().makespan != point.makespan))
       pool.push_back(point);
   if (pool.empty())
     return;
-  Generator random(0x436f6d6d53636865ull);
+  Generator random(kClimbSeed);
   for (int64_t step = 1; !exhausted(); ++step) {
     size_t at = random.below(2) == 0 ? 0 : static_cast<size_t>(random.below(static_cast<int64_t>(pool.size())));
-    Point next = pool[at];
+    SearchPoint next = pool[at];
     perturb(next, random);
     Ns allowed = pool[at].makespan + mulDiv(pool[at].makespan, random.below(kTolerancePpm + 1), 1000000);
     if (decode(next, allowed + 1) <= allowed)

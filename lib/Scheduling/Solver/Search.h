@@ -1,11 +1,18 @@
-//===- Search.h - The solver's search, private to it ------------------------------------------===//
+//===- Search.h - Iterated local search over policies -----------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===------------------------------------------------------------------------------------------===//
-
+//
+// Searches the space of policies, with a decoder that turns each policy into a schedule: a portfolio of priority rules
+// first, then coordinate descent over single numbers, then iterated local search (H. R. Lourenco, O. C. Martin and
+// T. Stuetzle, "Iterated local search", Handbook of Metaheuristics, 2003) from a few points. Small problems are also
+// searched exactly (ExactSearch.h). Effort is counted in steps, and the random generator has a fixed seed, so equal
+// input gives equal output.
+//
+//===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_SEARCH_H
 #define COMMSCHED_LIB_SCHEDULING_SOLVER_SEARCH_H
 
@@ -15,16 +22,16 @@
 
 namespace commsched {
 
-/// Looks for short decodes under one limit.
+/// Searches for short schedules under one memory limit.
 class Search {
 public:
-  /// `given` has to fit `limit`; it is the first incumbent. Of `options` counts what an answer has to keep, and the
-  /// slow-downs that it is timed with.
+  /// `given` has to fit `limit`; it is the first incumbent. The search takes from `options` the collective order that
+  /// an answer has to keep, the slow-downs that it is timed with, and the observers.
   Search(const ScheduleFacts &facts, const ScheduleOptions &options, Order given, Bytes limit);
 
-  /// Decodes the portfolio and then climbs, until `effort` steps are spent or `bound` is reached.
+  /// Searches until `effort` steps are spent, or until the makespan is at most `bound`, ns.
   void run(int64_t effort, Ns bound);
-  /// Takes over the answer of another search of the same problem and limit if it is shorter.
+  /// Adopts the answer of another search of the same problem under the same limit if it is shorter.
   void adopt(const Search &other);
 
   const DecodedSchedule &best() const { return incumbent; }
@@ -38,47 +45,55 @@ public:
   const std::string &defect() const { return firstDefect; }
 
 private:
-  /// Gives tests a way to accept(), which nothing wrong reaches otherwise.
+  /// Lets tests call accept() with wrong schedules, which no decode produces.
   friend struct SearchTestAccess;
 
-  /// A policy with the reference that it was decoded on, what it adds to the keys, and the makespan, with the
-  /// slow-downs, that came out.
-  struct Point {
+  /// A point of the search space, and the makespan that it decodes to.
+  struct SearchPoint {
     Policy policy;
+    /// Index into `references`.
     int32_t reference = 0;
+    /// With the slow-downs, ns; kFailed if the decode was cut off.
     Ns makespan = 0;
+    /// Indexed by node: what is added to its key, ns; empty for nothing.
     std::vector<Ns> bias;
   };
 
   bool exhausted() const { return spent >= budget || bestMakespan <= target; }
-  bool isAnswered() const;
-  void begin(const Policy &policy);
-  void aim();
-  Ns decode(Point &point, Ns cutoff);
+  bool shouldStop() const;
+  void improve(int64_t effort, Ns bound);
+  void decodePolicy(const Policy &policy);
+  void setDeadlines();
+  Ns decode(SearchPoint &point, Ns cutoff);
   Ns timeOf(const DecodedSchedule &decoded);
   bool accept(const DecodedSchedule &decoded);
-  bool settleUnits(DecodedSchedule &decoded);
+  bool gatherUnits(DecodedSchedule &decoded);
   bool searchExactly(int64_t share);
+  void notify(const SearchPoint *point, const DecodedSchedule *result, Ns makespan, SearchVerdict verdict,
+              int64_t spentBefore) const;
   void addReference(const DecodedSchedule &decoded);
-  void sweep(Point &point);
+  void sweep(SearchPoint &point);
   void climb();
-  void perturb(Point &point, Generator &random) const;
+  void perturb(SearchPoint &point, Generator &random) const;
 
   const ScheduleFacts &facts;
   CollectiveOrder mode;
   const SlowDown &slowDown;
+  llvm::ArrayRef<SearchObserver *> observers;
   Bytes limit;
-  /// Whether the problem has units, which every answer keeps together.
+  /// Whether the problem has units (Node::unit), whose nodes every answer keeps together.
   bool units;
   Decoder decoder;
-  /// The given order, and the incumbent's without its buckets where that fits.
+  /// The given order, and the order of the incumbent without its buckets if it fits the limit.
   std::vector<Reference> references;
   DecodedSchedule incumbent;
-  /// Of the incumbent, with the slow-downs; DecodedSchedule::makespan is without.
+  /// The incumbent's makespan with the slow-downs, ns; DecodedSchedule::makespan is without them.
   Ns bestMakespan = 0;
   ExpandedProblem carriedOut;
   Order bestOrder;
-  std::vector<Point> points;
+  /// All points that were decoded in the first phases.
+  std::vector<SearchPoint> points;
+  SearchPhase phase = SearchPhase::Portfolio;
   int64_t spent = 0, budget = 0;
   Ns target = 0;
   int32_t numIncumbents = 0;

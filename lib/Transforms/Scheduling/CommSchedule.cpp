@@ -13,6 +13,7 @@
 #include "CommSched/Analysis/Locations.h"
 #include "CommSched/Analysis/ScheduleSignature.h"
 #include "CommSched/Report/Explanations.h"
+#include "CommSched/Report/SearchLog.h"
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "CommSched/Support/Format.h"
 #include "CommSched/Transforms/Passes.h"
@@ -68,6 +69,32 @@ void remarkOutcomes(const LoadedBlock &loaded, const Schedule &result, ArrayRef<
   }
 }
 
+/// Watches the search of one block for the journal: counts its trials, and logs them if a log is written.
+class SearchWatch {
+public:
+  /// Adds the observers to `options`, which must not outlive the watch. Does nothing if the journal is null.
+  SearchWatch(Block &block, PassJournal *journal, ScheduleOptions &options) {
+    if (!journal)
+      return;
+    options.observers.push_back(&statistics);
+    if (!journal->logsSearch)
+      return;
+    log.emplace(reportNameOf(block), text);
+    options.observers.push_back(&*log);
+  }
+
+  PassRecord addTo(PassRecord record) {
+    record.search = std::move(statistics);
+    record.searchLog = std::move(text);
+    return record;
+  }
+
+private:
+  SearchStatistics statistics;
+  std::string text;
+  std::optional<SearchLog> log;
+};
+
 struct CommSchedulePass : public commsched::impl::CommScheduleBase<CommSchedulePass> {
   using CommScheduleBase::CommScheduleBase;
 
@@ -99,8 +126,10 @@ private:
     solver.schedule.memoryBudgetPpm = toPpm(memoryBudgetRatio);
     solver.schedule.memoryLimitBytes = memoryLimitBytes;
     solver.schedule.slowDown = loaded.slowDown;
-    Schedule result = schedule(loaded.problem, solver.schedule);
     Operation *parent = block.getParentOp();
+    PassJournal *journal = journalOf(parent->getContext());
+    SearchWatch watch(block, journal, solver.schedule);
+    Schedule result = schedule(loaded.problem, solver.schedule);
     // What is left is an answer that was verified.
     if (!result.defect.empty())
       emitWarning(parent->getLoc()) << "an answer of the solver does not hold and was dropped (" << result.defect
@@ -112,8 +141,8 @@ private:
                                          << " bytes too much";
     std::vector<StartOutcome> outcomes = explain(loaded, result, result.limit);
     remarkOutcomes(loaded, result, outcomes);
-    if (PassJournal *journal = journalOf(parent->getContext()))
-      journal->add(makeRecord(getArgument(), loaded, result, outcomes));
+    if (journal)
+      journal->add(watch.addTo(makeRecord(getArgument(), loaded, result, outcomes)));
     TrafficCheck traffic(block);
     applySchedule(loaded, result.buckets, result.expanded, result.order);
     if (failed(traffic.compare(TrafficCheck(block), parent->getLoc(), getArgument())))

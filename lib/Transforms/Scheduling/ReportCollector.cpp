@@ -81,7 +81,7 @@ LogicalResult ReportCollector::begin(ModuleOp module) {
     report.limit = peakLimit(report.before.peak, options.memoryBudgetRatio, options.memoryLimitBytes);
     result.blocks.push_back(std::move(report));
   });
-  journal = std::make_shared<PassJournal>();
+  journal = std::make_shared<PassJournal>(/*logsSearch=*/!options.searchLogFile.empty());
   if (Environment *environment = Environment::of(module.getContext()))
     outerJournal = std::exchange(environment->journal, journal);
   began = std::chrono::steady_clock::now();
@@ -155,8 +155,13 @@ LogicalResult ReportCollector::write(ModuleOp module) {
   bool page = StringRef(options.timelineFile).ends_with(".html");
   auto printJson = [&](llvm::raw_ostream &os) { os << llvm::formatv("{0:2}\n", result.toJSON()); };
   auto printTimeline = [&](llvm::raw_ostream &os) { page ? writeHtml(result, os) : writeTrace(result, os); };
+  auto printSearch = [&](llvm::raw_ostream &os) {
+    for (const PassRecord &pass : result.passes)
+      os << pass.searchLog;
+  };
   return failure(failed(writeReportFile(module.getLoc(), options.reportFile, printJson)) ||
-                 failed(writeReportFile(module.getLoc(), options.timelineFile, printTimeline)));
+                 failed(writeReportFile(module.getLoc(), options.timelineFile, printTimeline)) ||
+                 failed(writeReportFile(module.getLoc(), options.searchLogFile, printSearch)));
 }
 
 namespace {

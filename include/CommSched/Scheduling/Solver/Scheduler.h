@@ -16,6 +16,7 @@
 
 #include "CommSched/Scheduling/Model/Schedule.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Solver/SearchObserver.h"
 #include "CommSched/Support/CollectiveOrder.h"
 #include <algorithm>
 
@@ -23,9 +24,9 @@ namespace commsched {
 
 /// What the solver is asked for.
 struct ScheduleOptions {
-  /// The peak limit: the given order's peak and so many millionths more of it ...
+  /// Memory budget in parts per million: the limit is the given order's peak * (1 + ppm / 1e6).
   int64_t memoryBudgetPpm = 0;
-  /// ... or this many bytes, where not negative. Arguments that live throughout are no part of either.
+  /// Absolute limit in bytes; overrides memoryBudgetPpm if >= 0. Arguments that are live throughout are not counted.
   Bytes memoryLimitBytes = -1;
   /// Whether collectives may be merged, and the largest merged one by kind, bytes; no limit where negative.
   bool bucketing = true;
@@ -38,6 +39,8 @@ struct ScheduleOptions {
   /// first answer. With bucketing, the order alone is searched first, with the same effort, so that buckets never cost
   /// time.
   int64_t effort = -1;
+  /// Are told of every trial of the search, in this order; not owned.
+  std::vector<SearchObserver *> observers;
 };
 
 /// About a second on one core for both searches of problems of up to 20,000 nodes ...

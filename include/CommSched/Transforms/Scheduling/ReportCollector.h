@@ -33,7 +33,7 @@ struct ReportOptions {
   double memoryBudgetRatio = 0;
   Bytes memoryLimitBytes = -1;
   /// Empty: not written.
-  std::string reportFile, timelineFile;
+  std::string reportFile, timelineFile, searchLogFile;
   /// Print the table to standard error.
   bool table = true;
 };
