@@ -33,6 +33,10 @@ void *emulatorAccess(const void *address, size_t bytes, int write);
 /// Only while an operation runs: replaces its duration on the virtual clock.
 void emulatorTakes(int64_t nanoseconds);
 
+/// If ranks are processes (CUDA_EMU_SHARED): memory that every process of the job finds by this name, at the same
+/// address, zero at first. Null otherwise. The words in it count as pinned memory.
+void *emulatorSharedMemory(const char *name, size_t bytes);
+
 /// The batched stream memory operations of the driver, found by cudaGetDriverEntryPointByVersion under the name
 /// cuStreamBatchMemOp: waits until `*address == value` (operation 1) or writes (operation 2), in order.
 struct EmulatorMemOp {

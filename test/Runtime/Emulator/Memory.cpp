@@ -10,6 +10,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "Memory.h"
+#include "SharedFile.h"
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -70,15 +71,10 @@ static Memory &theMemory() {
     return *memory;
   auto *made = new Memory;
   made->span = deviceSpan * machine().devices.size();
-  made->file = memfd_create("cudart_emu", MFD_CLOEXEC);
-  if (made->file < 0 || ftruncate(made->file, off_t(made->span)) != 0)
-    report(std::string("cannot make device memory: ") + strerror(errno));
-  void *seen = mmap(nullptr, made->span, PROT_NONE, MAP_SHARED | MAP_NORESERVE, made->file, 0);
-  void *reached = mmap(nullptr, made->span, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, made->file, 0);
-  if (seen == MAP_FAILED || reached == MAP_FAILED)
-    report(std::string("cannot map device memory: ") + strerror(errno));
-  made->seen = static_cast<char *>(seen);
-  made->reached = static_cast<char *>(reached);
+  Mapping mapping = mapMemory(made->span);
+  made->file = mapping.file;
+  made->seen = mapping.seen;
+  made->reached = mapping.reached;
   made->next.assign(machine().devices.size(), 0);
   made->limit = size_t(option("CUDA_EMU_MEMORY_MB", 16384)) << 20;
   struct sigaction action = {};
@@ -88,6 +84,8 @@ static Memory &theMemory() {
   memory = made;
   return *memory;
 }
+
+void prepareMemory() { theMemory(); }
 
 bool isDeviceAddress(const void *pointer) {
   auto *address = static_cast<const char *>(pointer);
@@ -128,6 +126,7 @@ AllocationRef allocate(Allocation::Kind kind, size_t bytes, int device) {
   made->kind = kind;
   made->bytes = bytes;
   made->device = device;
+  claim(device);
   if (kind == Allocation::Kind::Device) {
     Device &owner = machine().devices[device];
     if (bytes > m.limit || size_t(owner.usedBytes) + bytes > m.limit)
@@ -136,6 +135,8 @@ AllocationRef allocate(Allocation::Kind kind, size_t bytes, int device) {
     owner.peakBytes = std::max(owner.peakBytes, owner.usedBytes);
     made->base = addressOf(m.seen + place(m, device, bytes));
     memset(reach(reinterpret_cast<void *>(made->base)), poison, std::min(bytes, poisonLimit));
+  } else if (isShared()) {
+    made->base = addressOf(m.reached + place(m, device, bytes));
   } else {
     void *pointer = aligned_alloc(pageBytes, (bytes + pageBytes - 1) / pageBytes * pageBytes);
     if (!pointer)
@@ -185,7 +186,7 @@ void releaseStorage(Allocation &allocation) {
       i = isWithin(i->first) ? all.wordClocks.erase(i) : std::next(i);
     for (auto i = all.wordNs.begin(); i != all.wordNs.end();)
       i = isWithin(i->first) ? all.wordNs.erase(i) : std::next(i);
-    if (allocation.kind == Allocation::Kind::Pinned)
+    if (allocation.kind == Allocation::Kind::Pinned && !isShared())
       free(reinterpret_cast<void *>(allocation.base));
   }
   m.live.erase(at);
@@ -214,7 +215,7 @@ AllocationRef find(const void *pointer, size_t bytes) {
   char text[64];
   snprintf(text, sizeof(text), "%zu bytes at %p: ", bytes, pointer);
   if (!found) {
-    if (!isDeviceAddress(pointer))
+    if (!isDeviceAddress(pointer) || isForeign(int((address - addressOf(memory->seen)) / deviceSpan)))
       return nullptr;
     if (AllocationRef dead = lookUp(memory->dead, address))
       report(std::string("use after free: ") + text + "in " + describe(*dead));
@@ -226,7 +227,7 @@ AllocationRef find(const void *pointer, size_t bytes) {
 }
 
 bool isPageable(const void *pointer) {
-  return !isDeviceAddress(pointer) && !(memory && lookUp(memory->live, addressOf(pointer)));
+  return !isDeviceAddress(pointer) && !isCommon(pointer) && !(memory && lookUp(memory->live, addressOf(pointer)));
 }
 
 int reportLeaks() {

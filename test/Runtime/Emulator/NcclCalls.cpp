@@ -53,7 +53,7 @@ void checkSame(const Shared &shared, const Call &first, int firstRank, const Cal
 }
 
 Collective *logCall(ncclComm *comm, const Call &call) {
-  if (call.kind == Kind::Send || call.kind == Kind::Recv)
+  if (call.kind == Kind::Send || call.kind == Kind::Recv || comm->shared->common)
     return nullptr;
   Shared &shared = *comm->shared;
   uint64_t place = comm->calls++ - shared.logged;

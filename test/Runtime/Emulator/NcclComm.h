@@ -20,6 +20,7 @@
 #include "NcclApi.h"
 #include "Report.h"
 #include "Sync.h"
+#include <atomic>
 #include <list>
 #include <map>
 #include <memory>
@@ -87,9 +88,24 @@ struct Fault {
   unsigned long long call = 0; ///< 0: at once
 };
 
-/// A communicator, of all its members together.
+/// What processes have in common of a communicator; found by its name, zero at first. The mailboxes follow.
+struct Common {
+  std::atomic<int> joined, isAborted;
+  std::atomic<int> isTaken[64]; ///< by rank
+  Mail *mail() { return reinterpret_cast<Mail *>(this + 1); }
+};
+/// What processes have in common of a split.
+struct CommonSplit {
+  std::atomic<int> posted;
+  int colorAndKey[64][2]; ///< by member
+};
+
+/// A communicator, of all its members together. If ranks are processes, each has one of its own over the common memory,
+/// with itself as the only member, and the calls are compared by those that get mail from each other alone.
 struct Shared {
   std::string name;
+  std::string id;           ///< the first communicator's, for names of common memory
+  Common *common = nullptr; ///< null: ranks are threads
   std::shared_ptr<Job> job;
   int size = 0;
   std::vector<ncclComm *> members; ///< by rank; null until it has joined
@@ -124,6 +140,7 @@ struct Shared {
   };
   std::map<uint64_t, Split> splits;
 
+  bool isEnded() const { return isAborted || (common && common->isAborted); }
   Mail &mailOf(Channel channel, int from, int to) {
     return mail[(size_t(channel) * size_t(size) + size_t(from)) * size_t(size) + size_t(to)];
   }
@@ -157,10 +174,11 @@ struct ncclComm {
   std::shared_ptr<emulator::Shared> shared;
   int rank = 0, device = 0;
   int jobRank = 0; ///< in the first communicator
-  bool isBlocking = true, isFinalized = false, isFailed = false, isLost = false;
-  int polls = 0;          ///< how often it will still answer ncclInProgress
-  bool isJoining = false; ///< until all members are there
-  bool isSplit = false;   ///< joins by its parent's split
+  bool isBlocking = true, isFinalized = false, isLost = false;
+  std::atomic<bool> isFailed{false}; ///< also read by kernels
+  int polls = 0;                     ///< how often it will still answer ncclInProgress
+  bool isJoining = false;            ///< until all members are there
+  bool isSplit = false;              ///< joins by its parent's split
   std::shared_ptr<emulator::Shared> parent;
   int parentRank = 0;
   uint64_t splitNumber = 0, splits = 0, calls = 0, windows = 0;

@@ -34,7 +34,7 @@ static void leave(ncclComm *comm) {
   {
     Held held;
     forget(comm);
-    if (comm->shared && --comm->shared->users == 0)
+    if (comm->shared && --comm->shared->users == 0 && !comm->shared->common)
       std::swap(mail, comm->shared->mail);
   }
   if (mail)
@@ -108,8 +108,11 @@ static void poison(ncclComm *comm) {
   for (Shared *shared : {comm->shared.get(), comm->parent.get()}) {
     if (!shared)
       continue;
-    if (shared == comm->shared.get())
+    if (shared == comm->shared.get()) {
       shared->isAborted = true;
+      if (shared->common)
+        shared->common->isAborted = 1;
+    }
     for (Waiter *waiter : shared->waiters)
       waiter->wake();
     shared->waiters.clear();

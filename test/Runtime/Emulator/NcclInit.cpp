@@ -54,6 +54,12 @@ static bool readConfig(const ncclConfig_t *given, ncclConfig_t &config) {
   return true;
 }
 
+/// True if ranks are processes.
+static bool isOfProcesses() {
+  static const bool is = !optionText("CUDA_EMU_SHARED", "").empty();
+  return is;
+}
+
 static void wakeAll(Shared &shared) {
   for (Waiter *waiter : shared.waiters)
     waiter->wake();
@@ -72,8 +78,31 @@ static ncclComm *makeComm(int rank, int device, const ncclConfig_t &config) {
   return comm;
 }
 
+static size_t mailCount(int size) { return (size_t(kChannels) * size_t(size) + 1) * size_t(size); }
+
+/// The member takes its place among processes.
+static void joinProcesses(ncclComm *comm, const std::shared_ptr<Shared> &shared) {
+  constexpr int most = sizeof(Common::isTaken) / sizeof(Common::isTaken[0]);
+  if (shared->size > most)
+    report("expected at most " + std::to_string(most) + " processes, got " + std::to_string(shared->size));
+  std::string name = shared->id + "/" + shared->name;
+  void *memory = emulatorSharedMemory(name.c_str(), sizeof(Common) + mailCount(shared->size) * sizeof(Mail));
+  auto *common = static_cast<Common *>(memory);
+  if (common->isTaken[comm->rank].exchange(1))
+    report("rank " + std::to_string(comm->rank) + " of " + shared->name + " is there twice");
+  Held held;
+  comm->shared = shared;
+  shared->common = common;
+  shared->mail = common->mail();
+  shared->members[size_t(comm->rank)] = comm;
+  ++shared->users;
+  ++common->joined;
+}
+
 /// The member takes its place. The last one makes the mailboxes, without the lock.
 static void join(ncclComm *comm, const std::shared_ptr<Shared> &shared) {
+  if (isOfProcesses())
+    return joinProcesses(comm, shared);
   bool isLast = false;
   {
     Held held;
@@ -92,7 +121,7 @@ static void join(ncclComm *comm, const std::shared_ptr<Shared> &shared) {
   }
   if (!isLast)
     return;
-  size_t count = (size_t(kChannels) * size_t(shared->size) + 1) * size_t(shared->size);
+  size_t count = mailCount(shared->size);
   void *memory = nullptr;
   check(cudaHostAlloc(&memory, count * sizeof(Mail), 0), "cudaHostAlloc");
   auto *mail = static_cast<Mail *>(memory);
@@ -113,36 +142,6 @@ static std::shared_ptr<Shared> makeShared(int size, const std::string &name, std
   return shared;
 }
 
-bool hasJoined(ncclComm *comm) {
-  if (!comm->isJoining)
-    return true;
-  if (!comm->shared) {
-    Shared::Split &split = comm->parent->splits[comm->splitNumber];
-    if (split.posted < comm->parent->size)
-      return false;
-    std::shared_ptr<Shared> shared = split.results[size_t(comm->parentRank)];
-    comm->rank = split.ranks[size_t(comm->parentRank)];
-    stateLock().unlock();
-    join(comm, shared);
-    stateLock().lock();
-  }
-  if (!comm->shared->isReady)
-    return false;
-  comm->isJoining = false;
-  return true;
-}
-
-ncclResult_t waitUntilJoined(ncclComm *comm) {
-  static thread_local Waiter waiter;
-  Held held;
-  while (!comm->isFailed && !hasJoined(comm)) {
-    Shared &until = comm->shared ? *comm->shared : *comm->parent;
-    until.waiters.push_back(&waiter);
-    waiter.sleep(-1);
-  }
-  return comm->isFailed ? ncclSystemError : ncclSuccess;
-}
-
 /// When all members of the parent have given colour and key: who is in which part, at which rank.
 static void decideSplit(Shared &parent, Shared::Split &split, uint64_t number) {
   std::map<int, std::vector<int>> parts; // by colour: the parent's ranks
@@ -157,12 +156,64 @@ static void decideSplit(Shared &parent, Shared::Split &split, uint64_t number) {
     });
     auto shared = makeShared(int(members.size()),
                              parent.name + "." + std::to_string(number) + ":" + std::to_string(color), parent.job);
+    shared->id = parent.id;
     for (size_t place = 0; place < members.size(); ++place) {
       split.results[size_t(members[place])] = shared;
       split.ranks[size_t(members[place])] = int(place);
     }
   }
   wakeAll(parent);
+}
+
+static CommonSplit *commonSplit(const Shared &parent, uint64_t number) {
+  std::string name = parent.id + "/" + parent.name + " split " + std::to_string(number);
+  return static_cast<CommonSplit *>(emulatorSharedMemory(name.c_str(), sizeof(CommonSplit)));
+}
+
+/// If ranks are processes: takes over what they gave, once all have.
+static void readSplit(Shared &parent, Shared::Split &split, uint64_t number) {
+  if (!parent.common || split.posted == parent.size)
+    return;
+  const CommonSplit *common = commonSplit(parent, number);
+  if (common->posted != parent.size)
+    return;
+  for (int member = 0; member < parent.size; ++member)
+    split.colorAndKey[size_t(member)] = {common->colorAndKey[member][0], common->colorAndKey[member][1]};
+  split.posted = parent.size;
+  decideSplit(parent, split, number);
+}
+
+bool hasJoined(ncclComm *comm) {
+  if (!comm->isJoining)
+    return true;
+  if (!comm->shared) {
+    Shared::Split &split = comm->parent->splits[comm->splitNumber];
+    readSplit(*comm->parent, split, comm->splitNumber);
+    if (split.posted < comm->parent->size)
+      return false;
+    std::shared_ptr<Shared> shared = split.results[size_t(comm->parentRank)];
+    comm->rank = split.ranks[size_t(comm->parentRank)];
+    stateLock().unlock();
+    join(comm, shared);
+    stateLock().lock();
+  }
+  if (comm->shared->common)
+    comm->shared->isReady = comm->shared->common->joined == comm->shared->size;
+  if (!comm->shared->isReady)
+    return false;
+  comm->isJoining = false;
+  return true;
+}
+
+ncclResult_t waitUntilJoined(ncclComm *comm) {
+  static thread_local Waiter waiter;
+  Held held;
+  while (!comm->isFailed && !hasJoined(comm)) {
+    Shared &until = comm->shared ? *comm->shared : *comm->parent;
+    until.waiters.push_back(&waiter);
+    waiter.sleep(isOfProcesses() ? 1 : -1);
+  }
+  return comm->isFailed ? ncclSystemError : ncclSuccess;
 }
 
 } // namespace emulator
@@ -193,6 +244,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *result, int ranks, ncclUniqueId 
     std::shared_ptr<Shared> &slot = world().byId[std::string(id.internal, sizeof(id.internal))];
     if (!slot)
       slot = makeShared(ranks, "world", std::make_shared<Job>());
+    slot->id = std::string(id.internal, strnlen(id.internal, sizeof(id.internal)));
     if (slot->size != ranks)
       report("expected " + std::to_string(slot->size) + " ranks, as another member said, got " + std::to_string(ranks));
     shared = slot;
@@ -235,7 +287,12 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *re
       comm->parentRank = parent->rank;
       comm->splitNumber = number;
     }
-    if (++split.posted == parent->shared->size)
+    if (parent->shared->common) {
+      CommonSplit *common = commonSplit(*parent->shared, number);
+      common->colorAndKey[parent->rank][0] = color;
+      common->colorAndKey[parent->rank][1] = key;
+      ++common->posted;
+    } else if (++split.posted == parent->shared->size)
       decideSplit(*parent->shared, split, number);
   }
   *result = comm;

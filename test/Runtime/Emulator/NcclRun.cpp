@@ -50,7 +50,7 @@ static void publish(void **arguments, dim3, dim3) {
 
 static void meet(void **arguments, dim3, dim3) {
   Task &task = taskOf(arguments);
-  if (task.shared->isAborted)
+  if (task.shared->isEnded())
     return;
   emulatorTakes(durationNs(task));
   Channel channel = channelOf(task.call.kind);
@@ -79,7 +79,8 @@ static void meet(void **arguments, dim3, dim3) {
 static void deliver(void **arguments, dim3, dim3) {
   Task &task = taskOf(arguments);
   emulatorTakes(0);
-  if (!task.shared->isAborted && !task.temporary.empty()) {
+  // What has been computed is delivered even if a peer aborts now; after an own abort the buffer may be gone.
+  if (!task.comm->isFailed && !task.temporary.empty()) {
     void *to = emulatorAccess(task.call.out, task.temporary.size(), 1);
     memcpy(to, task.temporary.data(), task.temporary.size());
   }

@@ -11,6 +11,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "Memory.h"
+#include "SharedFile.h"
 #include <algorithm>
 #include <csignal>
 #include <pthread.h>
@@ -23,8 +24,8 @@ static thread_local Waiter hostWaiter;
 /// Virtual time up to which this host thread has waited.
 static thread_local int64_t hostNs = 0;
 
-/// The period after which words are read again that the host may have written itself, in milliseconds.
-constexpr int wordPollMs = 20;
+/// The period after which words are read again that the host or another process may have written, in milliseconds.
+static int wordPollMs() { return isShared() ? 1 : 20; }
 
 Op *runningOp() { return running; }
 
@@ -173,7 +174,7 @@ static void *worker(void *argument) {
       runHead(stream);
       continue;
     }
-    stream.waiter.sleep(op->work.waits.empty() ? -1 : wordPollMs);
+    stream.waiter.sleep(op->work.waits.empty() ? -1 : wordPollMs());
     forgetWordWaits(*op, &stream.waiter);
   }
   destroy(&stream);
@@ -338,7 +339,7 @@ void waitFor(const OpRef &op) {
       hostWaiter.sleep(-1);
     } else {
       m.idle.insert(&hostWaiter);
-      hostWaiter.sleep(wordPollMs);
+      hostWaiter.sleep(wordPollMs());
       m.idle.erase(&hostWaiter);
     }
   }
