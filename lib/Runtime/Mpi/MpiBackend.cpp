@@ -23,7 +23,7 @@
 using namespace commsched::runtime;
 using Clock = MpiJob::Clock;
 
-/// After an error every rank waits a moment for the others, so that each can report before mpirun ends them all.
+/// How long a rank waits for the others after an error, so that each can report before mpirun ends them all.
 static constexpr auto farewellTime = std::chrono::seconds(2);
 
 //===- Progress and errors ----------------------------------------------------------------------===//
@@ -44,7 +44,7 @@ static void abortMpi(void *opaque, int32_t status, const char *message) {
   auto *job = static_cast<MpiJob *>(opaque);
   int isMain = 0;
   if (job->threadLevel < MPI_THREAD_SERIALIZED && MPI_Is_thread_main(&isMain) == MPI_SUCCESS && !isMain) {
-    std::lock_guard<std::mutex> lock(job->queueMutex); // the main thread tells the others
+    std::lock_guard<std::mutex> lock(job->queueMutex); // the main thread tells the other ranks
     if (job->abortStatus == COMMRT_OK) {
       job->abortStatus = status;
       job->abortText = message;
@@ -78,7 +78,7 @@ static bool leftInError = false;
 
 static void finalizeAtExit() {
   int done = 0;
-  // After an error ranks may be gone, and MPI_Finalize may wait for them for ever.
+  // After an error, ranks may be gone, and MPI_Finalize could wait for them for ever.
   if (leftInError || MPI_Finalized(&done) != MPI_SUCCESS || done)
     return;
   freeRetired(farewellTime);
@@ -86,13 +86,14 @@ static void finalizeAtExit() {
 }
 
 namespace {
-/// What duplicate leaves to MPI if it gives up.
+/// The arguments of MPI_Comm_idup, which MPI keeps if the caller gives up.
 struct Duplicate {
   MPI_Comm comm = MPI_COMM_NULL;
   MPI_Request request = MPI_REQUEST_NULL;
 };
 
-/// Errors on MPI_COMM_WORLD are returned while a job is open: Open MPI reports those of other communicators there, too.
+/// Makes MPI_COMM_WORLD return errors while a job is open, since Open MPI also reports errors of other communicators
+/// there.
 struct WorldErrors {
   int jobs = 0;
   MPI_Errhandler before = MPI_ERRHANDLER_NULL;
@@ -137,14 +138,15 @@ int32_t commsched::runtime::duplicate(MpiJob &job, MPI_Comm from, MPI_Comm &to, 
   return code != MPI_SUCCESS ? COMMRT_ERR_BACKEND : job.status != COMMRT_OK ? job.status.load() : COMMRT_ERR_TIMEOUT;
 }
 
-/// Parts of Open MPI that it loads itself look for its symbols globally, while backends are opened with theirs hidden.
+/// Makes Open MPI's symbols visible: its plug-ins look for them globally, while this backend was opened with hidden
+/// symbols.
 static void showMpiToItsParts() {
   Dl_info info;
   if (dladdr(reinterpret_cast<void *>(&MPI_Init_thread), &info) && info.dli_fname)
     dlopen(info.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
 }
 
-/// Initialises MPI unless the application has. A status, with a text for errors.
+/// Initialises MPI unless the application has done so. Returns a status, and a message on an error.
 static int32_t initialize(bool wantsThread, int &level, std::string &text) {
   int initialized = 0, finalized = 0, isMain = 0;
   MPI_Finalized(&finalized);
@@ -154,9 +156,8 @@ static int32_t initialize(bool wantsThread, int &level, std::string &text) {
     return COMMRT_ERR_BACKEND;
   }
   if (!initialized) {
-    // mpirun tells Open MPI when ranks outnumber cores, and each look at a request that finds nothing then yields.
-    // Beside other busy processes a yield takes as long as their time slices (18 ms measured), and waits here sleep in
-    // any case.
+    // If ranks outnumber cores, mpirun makes Open MPI yield after each unsuccessful test. Beside other busy processes a
+    // yield takes as long as their time slices (18 ms measured). Waits in this backend sleep in any case.
     setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);
     int provided = 0;
     showMpiToItsParts();
@@ -167,7 +168,7 @@ static int32_t initialize(bool wantsThread, int &level, std::string &text) {
     std::atexit(finalizeAtExit);
   }
   MPI_Query_thread(&level);
-  // An application that initialised MPI may call it beside the progress thread.
+  // An application that initialised MPI may call it at the same time as the progress thread.
   int needed = !wantsThread ? MPI_THREAD_SINGLE : initialized ? MPI_THREAD_MULTIPLE : MPI_THREAD_SERIALIZED;
   if (level < needed) {
     text = std::string("a progress thread needs ") +
@@ -259,7 +260,7 @@ static void closeMpi(void *opaque) {
   std::unique_ptr<MpiJob> job(static_cast<MpiJob *>(opaque));
   if (job->status != COMMRT_OK) {
     leftInError = true;
-    leave(job); // requests that nobody will complete point into it
+    leave(job); // requests that never complete point into it
     return;
   }
   job->requests.abandon();
@@ -363,7 +364,7 @@ static int32_t submitMpi(void *opaque, commrt_work *work) {
   std::lock_guard<std::recursive_mutex> lock(job.mutex);
   job.admit(std::move(operation));
   if (job.numHeld > 0)
-    job.progress(); // older ones may have made room
+    job.progress(); // older operations may have completed
   return COMMRT_OK;
 }
 

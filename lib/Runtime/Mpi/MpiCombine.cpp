@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Rank 0 gathers the values, combines them in the order of the ranks and tells everyone. So two messages per rank and
-// the memory for one value of each are enough, and rank 0 knows who is missing. It tells the others before they give
+// Rank 0 gathers the values, combines them in rank order and sends the result to everyone. This takes two messages per
+// rank and memory for one value per rank. Rank 0 knows which ranks are missing, and tells the others before they give
 // up.
 //
 //===------------------------------------------------------------------------------------------===//
@@ -19,13 +19,13 @@ using namespace commsched::runtime;
 using Clock = MpiJob::Clock;
 
 namespace {
-/// Left to MPI, whole, if it ends before its messages do.
+/// The state of one combination. MPI keeps it as a whole if the combination ends before its messages do.
 struct Combination {
   MpiJob &job;
   int64_t bytes;
-  int tag = static_cast<int>(job.combinations % mpiCombineTags); ///< added to the control tags
-  std::vector<char> values; ///< rank 0: of all ranks; elsewhere: this one's, then the result
-  std::vector<MPI_Request> valueRequests, resultRequests; ///< rank 0: by rank
+  int tag = static_cast<int>(job.combinations % mpiCombineTags); ///< offset that is added to the control tags
+  std::vector<char> values; ///< on rank 0 the values of all ranks; elsewhere this rank's value, then the result
+  std::vector<MPI_Request> valueRequests, resultRequests; ///< on rank 0, indexed by rank
   std::string late;
   std::vector<MPI_Request> lateRequests;
   int32_t status = COMMRT_OK;
@@ -78,7 +78,7 @@ void Combination::post() {
           "MPI_Irecv");
 }
 
-/// Rank 0: whether all values are there.
+/// On rank 0: whether all values have arrived.
 bool Combination::isGathered() {
   bool isOpen = false;
   for (MPI_Request &request : valueRequests) {
@@ -130,7 +130,7 @@ bool Combination::isDone(commrt_combine_fn combine) {
   return status != COMMRT_OK || flag;
 }
 
-/// Rank 0: "no word from rank 3 rank 5".
+/// On rank 0: "no word from rank 3 rank 5".
 std::string Combination::missing() {
   constexpr int shown = 8;
   std::string list = "no word from";
@@ -141,7 +141,7 @@ std::string Combination::missing() {
   return count > shown ? list + " and " + std::to_string(count - shown) + " more" : list;
 }
 
-/// Rank 0: tells those that wait for the missing ones.
+/// On rank 0: tells the waiting ranks which ranks are missing.
 void Combination::tellWhoIsLate() {
   if (!late.empty() || !resultRequests.empty())
     return;
@@ -154,7 +154,7 @@ void Combination::tellWhoIsLate() {
     }
 }
 
-/// What is known at the deadline.
+/// Describes what is known at the deadline.
 std::string Combination::whoIsLate() {
   if (isRoot())
     return missing();

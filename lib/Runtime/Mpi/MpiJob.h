@@ -23,7 +23,8 @@
 #include <thread>
 
 namespace commsched::runtime {
-/// Tags on the control communicator. Each combination of all ranks has tags of its own; two in flight are neighbours.
+/// Tags on the control communicator. Each combination of values has its own tags. At most two consecutive combinations
+/// are in flight together.
 enum MpiControlTag { mpiErrorTag = 1, mpiLeavingTag = 2, mpiValueTag = 1024, mpiResultTag = 2048, mpiLateTag = 4096 };
 constexpr int64_t mpiCombineTags = 1024;
 
@@ -32,7 +33,7 @@ struct MpiErrorMessage {
   char text[2040];
 };
 
-/// What a rank tells another one when it leaves, as numbers of 64 bits: what it has done and will do no more.
+/// The message that a rank sends to each other rank when it leaves: how much it has done, as 64-bit integers.
 struct MpiLeaving {
   enum State { none, arriving, known } state = none;
   MPI_Request request = MPI_REQUEST_NULL;
@@ -52,67 +53,68 @@ struct MpiJob {
   int rank = 0, ranks = 1;
   int64_t timeoutNs = 0;
   bool wantsThread = false;
-  int threadLevel = 0; ///< of MPI
+  int threadLevel = 0; ///< the thread level that MPI provides
   const commrt_host *host = nullptr;
   void *context = nullptr;
   std::atomic<int32_t> status{COMMRT_OK};
   MpiErrorMessage incoming = {}, outgoing = {};
-  std::vector<MPI_Request> outgoingRequests; ///< of what was said to other ranks: errors, leaving
-  MpiRequests requests; ///< of the operations, and one, without an operation, of the first error message
-  std::list<std::unique_ptr<MpiOperation>> operations; ///< in flight, in the order of submission
-  std::vector<MpiOperation *> idle;                    ///< those that wait for no message
+  std::vector<MPI_Request> outgoingRequests; ///< requests of control messages that this rank sent: errors, leaving
+  MpiRequests requests; ///< requests of all operations, and one without an operation that receives an error message
+  std::list<std::unique_ptr<MpiOperation>> operations; ///< operations in flight, in the order of their submission
+  std::vector<MpiOperation *> idle;                    ///< operations in flight that wait for no message
   std::vector<MpiGroup *> groups;
   int64_t groupsMade = 0;
-  size_t numHeld = 0; ///< operations of all groups that are not posted yet
+  size_t numHeld = 0; ///< number of operations, over all groups, that are not posted yet
   std::vector<MpiRequests::Done> completed;
-  int64_t combinations = 0; ///< completed ones
+  int64_t combinations = 0; ///< number of completed combinations
   std::atomic<bool> isCombining{false}, isMakingGroup{false};
-  /// With a progress thread, all of MPI's work is that thread's, copies included: starts and waits only tell it. It
-  /// lives from attach to detach.
+  /// With a progress thread, only that thread calls MPI and copies data; starts and waits hand their work to it. The
+  /// thread lives from attach to detach.
   std::thread poller;
-  std::mutex queueMutex; ///< may be taken under `mutex`, not the other way round
+  std::mutex queueMutex; ///< may be locked while `mutex` is locked, never the other way round
   std::condition_variable queueChanged;
-  std::vector<std::unique_ptr<MpiOperation>> queue; ///< submitted, not yet among the operations
+  std::vector<std::unique_ptr<MpiOperation>> queue; ///< operations that were submitted and are not in `operations` yet
   bool isAwaited = false, stopping = false;
-  /// An abort by a thread that may not call MPI.
+  /// An abort that was requested by a thread that may not call MPI.
   int32_t abortStatus = COMMRT_OK;
   std::string abortText;
   std::unique_ptr<MpiNeighbours> neighbours;
   Clock::time_point nextLook;
   bool sawDead = false;
-  std::vector<MpiLeaving> leaving;             ///< by rank
-  int32_t numLeft = 0;                         ///< of them known
-  Clock::time_point lastLeft;                  ///< when the last of them became known
-  std::vector<std::vector<int64_t>> lastWords; ///< by rank: what this one says when it leaves
+  std::vector<MpiLeaving> leaving; ///< indexed by rank
+  int32_t numLeft = 0;             ///< number of ranks that are known to have left
+  Clock::time_point lastLeft;      ///< when this process learnt of the last one
+  std::vector<std::vector<int64_t>>
+      lastWords; ///< indexed by rank: the message that this rank sends there when it leaves
 
-  /// Moves everything on as far as it goes without waiting.
+  /// Advances all operations as far as possible without blocking.
   void progress();
   void pollLoop();
   void stopPoller();
   void takeQueue();
-  /// The operation is in flight from now on: posted, or held back.
+  /// Takes an operation into flight: posts its messages, or holds it back.
   void admit(std::unique_ptr<MpiOperation> operation);
-  /// Posts what was held back and may start now.
+  /// Posts the operations that were held back and may start now.
   void startHeld();
-  /// Goes on with the operations that wait for no message.
+  /// Advances the operations that wait for no message.
   void finishIdle();
-  /// Every 20 ms, while something is in flight: ends the job if a process that it may need is gone, or a rank that it
-  /// needs has left. Their last messages have been looked at.
+  /// Ends the job if a process that an operation may need is gone, or a rank that it needs has left. Called every 20 ms
+  /// while something is in flight, after the last messages of these ranks have been read.
   void lookAtOthers();
   void lookForDead();
   void cancelAll();
-  /// Another rank's error has arrived.
+  /// Handles an error message from another rank.
   void takeError();
   /// Ends the job here and tells the others; `origin` is the rank where the error began.
   void raise(int32_t error, const std::string &text) { raise(error, text, rank); }
   void raise(int32_t error, const std::string &text, int32_t origin);
   void tellOthers(int32_t error, const std::string &text, int32_t origin);
-  /// Polls until done(), which is called under the mutex, or the deadline.
+  /// Polls until `done` returns true or the deadline has passed. The mutex is locked while `done` is called.
   bool pollUntil(Clock::time_point deadline, const std::function<bool()> &done);
 
-  /// Tells all others what this rank has done, and that it does no more.
+  /// Tells all other ranks how much this rank has done, and that it leaves.
   void sayLeaving();
-  /// Takes in what others said when they left.
+  /// Reads the messages of ranks that leave.
   void takeLeaving();
   /// Ends the job if something in flight needs a rank that has left.
   void checkLeaving();
@@ -120,21 +122,21 @@ struct MpiJob {
   bool isLast() const;
 };
 
-/// Never frees the object: MPI may still write to it.
+/// Keeps the object for ever, since MPI may still write to it.
 template <typename T> void leave(std::unique_ptr<T> &object) { [[maybe_unused]] T *left = object.release(); }
 
-/// MPI_Comm_idup with a deadline; a status, with MPI's words or "" for a timeout in `text`. Errors on the new
-/// communicator are returned.
+/// MPI_Comm_idup with a deadline. Returns a status; on an error `text` is MPI's message, or empty after a timeout. The
+/// new communicator returns its errors.
 int32_t duplicate(MpiJob &job, MPI_Comm from, MPI_Comm &to, std::string &text);
 
-/// The backend's `combine`.
+/// The backend's entry `combine`.
 int32_t combineMpi(void *opaque, void *value, int64_t bytes, commrt_combine_fn combine, int64_t timeoutNs,
                    char *message, size_t size);
 
-/// The control communicator of a job that ended well goes when every rank has left it: what they say last may still be
-/// on its way, and must not arrive in a communicator that gets the same number.
+/// Keeps the control communicator of a job that ended well until every rank has left it. The last messages may still be
+/// in flight, and must not arrive at a later communicator with the same number.
 void retire(std::unique_ptr<MpiJob> job);
-/// Frees what was retired, unless the others do not leave within the time.
+/// Frees the retired communicators, except those that other ranks do not leave in time.
 void freeRetired(std::chrono::nanoseconds time);
 } // namespace commsched::runtime
 

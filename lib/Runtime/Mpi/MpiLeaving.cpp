@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// A rank that leaves tells each other one how much it has done. It has nothing in flight then, so all that it sent is
-// on its way; whatever needs more of it than that can never complete.
+// A rank that leaves tells every other rank how much it has done. It has nothing in flight at that time. An operation
+// that needs more from it than that can never complete.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -16,7 +16,8 @@
 
 using namespace commsched::runtime;
 
-/// A message to a rank that has left may have arrived there, and MPI not know it here yet.
+/// How long to wait before a message to a rank that has left counts as lost: it may have arrived without MPI knowing
+/// here.
 static constexpr auto sendGrace = std::chrono::seconds(1);
 
 void MpiJob::sayLeaving() {
@@ -74,7 +75,8 @@ bool MpiJob::isLast() const {
   return true;
 }
 
-/// Whether the operation can never complete without more of the rank at `place` of its group, which has left.
+/// Whether the operation needs more messages from the rank at `place` of its group, which has left, and so can never
+/// complete.
 static bool needs(const MpiOperation &operation, const MpiLeaving &left, int32_t place, bool isSettled) {
   const MpiGroup &group = operation.group;
   if (group.ordinal >= left.groupsMade())
@@ -114,13 +116,13 @@ void MpiJob::checkLeaving() {
 //===- The end of a job -------------------------------------------------------------------------===//
 
 static std::unique_ptr<MpiJob> &retired() {
-  static auto *job = new std::unique_ptr<MpiJob>(); // lives longer than static objects: needed at exit
+  static auto *job = new std::unique_ptr<MpiJob>(); // never destroyed: it is needed while static objects are
   return *job;
 }
 
 void commsched::runtime::retire(std::unique_ptr<MpiJob> job) {
   if (retired())
-    leave(retired()); // the others stay in it
+    leave(retired()); // the other ranks stay in it
   retired() = std::move(job);
 }
 
@@ -138,7 +140,7 @@ void commsched::runtime::freeRetired(std::chrono::nanoseconds time) {
   if (!isFree)
     return leave(job);
   job->requests.abandon();
-  // Words about ranks that were late, but not too late.
+  // Messages about ranks that were late, but arrived in time.
   int found = 0;
   MPI_Status probed;
   while (MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, job->control, &found, &probed) == MPI_SUCCESS && found) {

@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Ranks show each other machine, pid namespace and pid; each opens a pidfd (Linux 5.3) per process that it can see. A
-// pidfd stays with its process also when the number is used again.
+// Ranks exchange machine, pid namespace and pid, and each opens a pidfd (Linux 5.3) for every process that it can see.
+// A pidfd keeps referring to its process after the pid has been reused.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -44,7 +44,7 @@ static int openProcess(int64_t pid) {
 #endif
 }
 
-/// Whether a pid means the same process to both.
+/// Whether a pid denotes the same process for both.
 static bool isVisible(const MpiAddress &from, const MpiAddress &other) {
   return from.boot[0] != 0 && std::memcmp(from.boot, other.boot, sizeof(from.boot)) == 0 &&
          std::memcmp(from.host, other.host, sizeof(from.host)) == 0 && from.pidNamespace != 0 &&

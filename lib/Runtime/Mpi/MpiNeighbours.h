@@ -6,8 +6,9 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Over shared memory MPI does not notice that a process is gone: what waits for it would wait for the timeout. The
-// kernel can tell, for the processes of this machine. Ranks elsewhere are left to mpirun and the timeout.
+// Over shared memory MPI does not notice that a process has died, so that an operation that needs it would wait for the
+// timeout. The kernel knows which processes of this machine are alive. Deaths on other machines are noticed by mpirun
+// or by the timeout.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -19,28 +20,29 @@
 #include <vector>
 
 namespace commsched::runtime {
-/// Where a process is: machine, pid namespace and pid.
+/// Identifies a process: machine, pid namespace and pid.
 struct MpiAddress {
   char host[256];
-  char boot[40]; ///< of the kernel: hosts may share names, and the first pid namespace has one number everywhere
+  char boot[40]; ///< the kernel's boot id, since hosts may share names, and initial pid namespaces share one number
   int64_t pidNamespace, pid;
   static MpiAddress ofThisProcess();
 };
 
 class MpiNeighbours {
 public:
-  /// `all` by rank.
+  /// `all` is indexed by rank.
   MpiNeighbours(const std::vector<MpiAddress> &all, int rank);
   ~MpiNeighbours();
   MpiNeighbours(const MpiNeighbours &) = delete;
   MpiNeighbours &operator=(const MpiNeighbours &) = delete;
 
-  /// A rank whose process has ended, or -1; not those that `isExpected` says it of. One system call for all of them.
+  /// Returns a rank whose process has ended, or -1. Ranks for which `isExpected` returns true are skipped. One system
+  /// call in all.
   int32_t findDead(const std::function<bool(int32_t)> &isExpected) const;
   bool isDead(int32_t rank) const;
 
 private:
-  std::vector<int> handles; ///< by rank: a pidfd, or -1 where the process is another machine's
+  std::vector<int> handles; ///< indexed by rank: a pidfd, or -1 for a process of another machine
 };
 } // namespace commsched::runtime
 

@@ -18,17 +18,17 @@
 
 using namespace commsched::runtime;
 
-/// The largest single message; larger ones are several, for MPI counts in int.
+/// The largest single message, bytes. Larger data is sent in several messages, since MPI's counts are ints.
 static constexpr int64_t chunkBytes = int64_t(1) << 30;
-/// Up to here an all_reduce sends everything to everyone.
+/// The largest all_reduce, bytes, in which every member sends its input to every other member.
 static constexpr int64_t aloneBytes = 16 << 10;
-/// Tags: four per collective number, below what every MPI allows; sends and receives above them, two per tag. Tags
-/// repeat after this many collectives of a group.
+/// Number of collectives of a group after which tags repeat. Each collective has four tags, below the limit of every
+/// MPI; sends and receives have two MPI tags per tag, above them.
 static constexpr int64_t tagNumbers = 4096;
-/// So many collectives of a group have messages on their way at most; later ones wait for the oldest. No rank can wait
-/// for them meanwhile, for all ranks start the collectives of a group in the same order. Open MPI tries each message
-/// that found no room again in every call: 10,000 small all_reduces at once took 17 s on 4 ranks without a limit, 1.7 s
-/// with 1,024, 0.4 s with 128 (2 cores beside other work).
+/// Largest number of collectives of a group that have messages in flight; later ones wait for the oldest. This cannot
+/// deadlock, since all ranks start the collectives of a group in the same order. Open MPI retries every message that
+/// found no room in each call: 10,000 small all_reduces took 17 s on 4 ranks without a limit, 1.7 s with 1,024 and 0.4
+/// s with 128 (2 cores beside other work).
 static constexpr int64_t mostPosted = 128;
 static_assert(mostPosted < tagNumbers, "collectives in flight must have different tags");
 static constexpr int pointToPointTag = 4 * tagNumbers;

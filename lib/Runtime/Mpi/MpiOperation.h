@@ -6,9 +6,9 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// A collective is messages between its members, then a reduction in rank order where the kind asks for one, then
-// perhaps a second round of messages. MPI's own nonblocking collectives are not used: they reduce in an order of their
-// own, and complete silently when ranks disagree on kind or size.
+// A collective consists of messages between its members, a reduction in rank order if its kind needs one, and perhaps a
+// second round of messages. MPI's nonblocking collectives are not used, because they reduce in an unspecified order,
+// and complete without an error when ranks disagree on kind or size.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -28,7 +28,7 @@
 
 namespace commsched::runtime {
 
-/// What each member tells the next one about the collective that it is in.
+/// Describes a collective; each member sends it to the next member, which compares it with its own.
 struct MpiHeader {
   uint64_t fingerprint;
   char text[248];
@@ -36,63 +36,64 @@ struct MpiHeader {
 
 class MpiOperation;
 
-/// MPI_TAG_UB.
+/// The largest tag that MPI allows: MPI_TAG_UB.
 int64_t largestMpiTag(MPI_Comm comm);
 
 /// The members of one subset on their own communicator.
 struct MpiGroup {
   struct MpiJob *job;
-  MPI_Comm comm;                ///< of all ranks of the job
-  std::vector<int32_t> members; ///< by place: ranks
+  MPI_Comm comm;                ///< a communicator of all ranks of the job
+  std::vector<int32_t> members; ///< indexed by place: the member's rank
   int32_t index;
-  int64_t largestTag;                  ///< that this MPI allows
-  int64_t ordinal;                     ///< among the job's groups; the ranks make them in the same order
-  std::vector<int64_t> sent, received; ///< by place: messages (sends, receives) that are complete
-  int64_t started = 0;                 ///< collectives so far; numbers their messages
-  int64_t firstOpen = 0;               ///< the oldest collective that is not complete
+  int64_t largestTag;                  ///< the largest tag that this MPI allows
+  int64_t ordinal;                     ///< index among the job's groups, which all ranks make in the same order
+  std::vector<int64_t> sent, received; ///< indexed by place: number of completed sends and receives
+  int64_t started = 0;                 ///< number of collectives so far, from which their tags follow
+  int64_t firstOpen = 0;               ///< number of the oldest incomplete collective
   /// Indexed by collective number minus firstOpen: whether it is complete.
   std::deque<bool> finished;
-  /// Submitted and not yet posted, in order. A message is never held back by a collective: the ranks need not agree on
-  /// the order between the two.
+  /// Submitted operations that are not posted yet, in order. A collective never holds back a send or receive, since
+  /// ranks need not agree on the order between the two.
   std::deque<MpiOperation *> heldCollectives, heldMessages;
 };
 
 class MpiOperation {
 public:
-  /// Changes nothing but itself: any thread.
+  /// Modifies only this object, so that any thread may call it.
   MpiOperation(MpiGroup &group, commrt_work *work, const std::string &text);
-  /// Takes its place among the group's works, in the order of their submission. Like all below, under the job's mutex.
+  /// Takes its place among the group's operations, in the order of submission. The job's mutex is locked, here and in
+  /// all functions below.
   void enlist();
 
   bool isPointToPoint() const { return work->kind == COMMRT_SEND || work->kind == COMMRT_RECV; }
   /// Whether the tag of a send or receive is one that this MPI can carry.
   bool hasValidTag() const;
-  /// Whether no fault delays it, and its tags are not in use by an older collective.
+  /// Whether the messages may be posted: no fault delays them, and no older collective uses their tags.
   bool mayStart() const;
-  /// Posts the first messages; a status.
+  /// Posts the first messages. Returns a status.
   int32_t start();
-  /// A transfer has ended. Returns a status; on an error `error` says what.
+  /// Handles the end of a transfer. Returns a status; on an error `error` describes it.
   int32_t endTransfer(size_t index, const MPI_Status &result, std::string &error);
-  /// Whether no message is in flight: time for `advance`.
+  /// Whether no message is in flight, so that `advance` can be called.
   bool isIdle() const { return round > 0 && pending == 0; }
-  /// Posts the next round, or sets `done`; a status.
+  /// Posts the next round, or sets `done`. Returns a status.
   int32_t advance(bool &done);
-  /// The group may post further collectives.
+  /// Lets the group post further collectives.
   void retire();
   int64_t getNumber() const { return number; }
   bool isReceive(size_t index) const { return transfers[index].isReceive; }
-  /// Ranks from which something is still expected.
+  /// The ranks from which a message is still expected.
   std::string missing() const;
 
   commrt_work *work;
-  const std::string text; ///< what it is, for messages
+  const std::string text; ///< describes the operation in error messages
   MpiGroup &group;
   std::list<std::unique_ptr<MpiOperation>>::iterator self; ///< in MpiJob::operations
-  bool isInUse = false;                                    ///< given up, and MPI may still use its memory
+  bool isInUse = false;                                    ///< cancelled, but MPI may still use its memory
 
 private:
   struct Transfer {
-    int32_t peer; ///< rank
+    int32_t peer; ///< the other rank
     int64_t bytes;
     bool isReceive, isHeader, isOpen;
   };
@@ -102,9 +103,9 @@ private:
   int32_t size() const { return static_cast<int32_t>(group.members.size()); }
   const char *in() const { return static_cast<const char *>(work->in); }
   char *out() const { return static_cast<char *>(work->out); }
-  /// Members reduce small values, and those in one shot, all by themselves: one round instead of two.
+  /// Whether each member reduces all inputs itself, in one round instead of two: small all-reduces, and one-shot ones.
   bool reducesAlone() const;
-  /// First element of member i's share of an all_reduce in two rounds.
+  /// The first element of member i's share of an all_reduce in two rounds.
   int64_t share(int64_t member) const {
     return work->count / size() * member + std::min<int64_t>(member, work->count % size());
   }
@@ -116,16 +117,16 @@ private:
   void postFirstRound();
   void exchangeBlocks(const char *from, char *to, int64_t fromStep, int64_t toStep, int64_t bytes);
   void postUneven();
-  /// After the first round: reductions, and whether there is a second one.
+  /// Carries out the reductions after the first round. Returns whether there is a second round.
   bool finishFirstRound();
   void reduceInputs(int64_t ownOffset, int64_t step, int64_t count, void *result);
 
-  int64_t number; ///< among the group's collectives
+  int64_t number; ///< index among the group's collectives
   MpiHeader sentHeader = {}, gotHeader = {};
   std::vector<Transfer> transfers;
   std::vector<char> scratch, reduced;
   size_t pending = 0;
-  int round = 0; ///< 0: not started
+  int round = 0; ///< the current round; 0 before the start
   int32_t status = COMMRT_OK;
   std::chrono::steady_clock::time_point due;
 };

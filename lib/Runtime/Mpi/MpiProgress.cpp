@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// One call looks at the requests, goes on with the collectives whose messages have arrived, and notices the errors and
-// the deaths of other ranks.
+// One call tests the requests, advances the collectives whose messages have arrived, and notices errors and deaths of
+// other ranks.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -16,16 +16,16 @@
 
 using namespace commsched::runtime;
 
-/// Between two looks at whether the processes of the other ranks on this machine live.
+/// Time between two checks of whether the processes of the other ranks on this machine are alive.
 static constexpr auto lifeInterval = std::chrono::milliseconds(20);
 static constexpr auto pollInterval = std::chrono::microseconds(200);
-/// A call of progress goes on while requests complete, up to this many times.
+/// The most rounds of one call of progress, which goes on while requests complete.
 static constexpr int roundsPerCall = 16;
 
 //===- Errors -----------------------------------------------------------------------------------===//
 
 void MpiJob::cancelAll() {
-  // Messages may still arrive in what some of them receive into, or leave from what they send.
+  // MPI may still write to the receive buffers of some operations, or read their send buffers.
   for (MpiOperation *operation : requests.abandon())
     if (operation)
       operation->isInUse = true;
@@ -183,7 +183,7 @@ void MpiJob::progress() {
   std::lock_guard<std::recursive_mutex> lock(mutex);
   takeQueue();
   if (status != COMMRT_OK)
-    return cancelAll(); // what was submitted before the error was known
+    return cancelAll(); // operations that were submitted before the error was known
   startHeld();
   finishIdle();
   for (int round = 0; round < roundsPerCall && status == COMMRT_OK; ++round) {
@@ -223,7 +223,7 @@ void MpiJob::lookForDead() {
   int32_t dead = neighbours->findDead([&](int32_t other) { return leaving[other].state == MpiLeaving::known; });
   if (dead < 0)
     return;
-  if (!sawDead) { // what it said last comes first
+  if (!sawDead) { // read its last message first
     sawDead = true;
     nextLook = Clock::now();
     return;

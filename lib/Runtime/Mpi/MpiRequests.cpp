@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// One array of requests, asked about in pieces.
+// One array of requests, which is tested window by window.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -16,9 +16,9 @@
 
 using namespace commsched::runtime;
 
-/// The oldest requests are looked at in every call: they complete first.
+/// Number of the oldest requests, which every call tests because they complete first.
 static constexpr size_t oldest = 512;
-/// Of the others, so many per call.
+/// Number of the other requests that one call tests.
 static constexpr size_t piece = 1024;
 
 std::string commsched::runtime::mpiErrorText(int code) {
@@ -44,7 +44,7 @@ int MpiRequests::testRange(size_t begin, size_t count, std::vector<Done> &done) 
       MPI_Testsome(static_cast<int>(count), requests.data() + begin, &completed, indices.data(), statuses.data());
   if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS)
     return code;
-  if (completed == MPI_UNDEFINED) // only completed ones
+  if (completed == MPI_UNDEFINED) // no request is active
     return MPI_SUCCESS;
   for (int i = 0; i < completed; ++i) {
     Owner &owner = owners[begin + indices[i]];
@@ -72,7 +72,7 @@ void MpiRequests::compact() {
 
 int MpiRequests::test(std::vector<Done> &done) {
   done.clear();
-  // Each compaction is paid for by the requests that it removes.
+  // The cost of a compaction is proportional to the number of requests that it removes.
   if (numNull > requests.size() / 2)
     compact();
   size_t front = std::min(oldest, requests.size());

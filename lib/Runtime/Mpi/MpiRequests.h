@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// MPI tells nobody that a request is complete: somebody has to ask. Each question also makes MPI move data, and, where
-// ranks outnumber cores, gives the core away. So all requests stand in one array, and one call asks for many of them.
+// A request's completion shows only when MPI is asked, each call also makes MPI move data, and yields the core where
+// ranks outnumber cores. Therefore all requests stand in one array, and one call tests many of them.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -24,7 +24,7 @@
 namespace commsched::runtime {
 class MpiOperation;
 
-/// MPI's own words for an error code.
+/// MPI's message for an error code.
 std::string mpiErrorText(int code);
 
 class MpiRequests {
@@ -32,16 +32,16 @@ public:
   struct Done {
     MpiOperation *operation; ///< null: the request belongs to no operation
     size_t transfer;
-    MPI_Status status; ///< MPI_ERROR is always set
+    MPI_Status status; ///< its MPI_ERROR is always set
   };
 
   void add(MPI_Request request, MpiOperation *operation, size_t transfer);
-  /// Replaces `done` with the requests that have completed. Looks at the oldest ones, and at a piece of the others
-  /// which moves on from call to call: each request is looked at within (requests / 1024) calls. A call takes bounded
-  /// time, apart from removing what is complete. Returns MPI's code.
+  /// Replaces `done` with the requests that have completed. Each call tests the oldest requests and a window of the
+  /// others, which moves on from call to call, so that every request is tested within (requests / 1024) calls. A call
+  /// takes bounded time, plus the time to remove completed requests. Returns MPI's error code.
   int test(std::vector<Done> &done);
-  /// Takes all requests out. Receives that nothing has arrived for are cancelled. Returns the operations whose memory
-  /// MPI may still use, in no order, perhaps several times.
+  /// Removes all requests, and cancels receives for which no message has arrived. Returns the operations whose memory
+  /// MPI may still use, in no particular order and possibly more than once.
   std::vector<MpiOperation *> abandon();
 
 private:
@@ -52,11 +52,12 @@ private:
   int testRange(size_t begin, size_t count, std::vector<Done> &done);
   void compact();
 
-  // Indexed alike, in the order of posting; completed ones are MPI_REQUEST_NULL until the next compaction.
+  // These vectors have the same indices, in the order of posting. A completed request is MPI_REQUEST_NULL until the
+  // next compaction.
   std::vector<MPI_Request> requests;
   std::vector<Owner> owners;
   size_t numNull = 0;
-  size_t cursor = 0; ///< where the next piece begins
+  size_t cursor = 0; ///< the beginning of the next window
   std::vector<int> indices;
   std::vector<MPI_Status> statuses;
 };

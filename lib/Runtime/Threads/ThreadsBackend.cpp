@@ -21,7 +21,7 @@
 
 using namespace commsched::runtime;
 
-/// Up to here the last rank to arrive carries a collective out itself: waking a worker costs more.
+/// The largest collective, bytes, that the last rank to arrive carries out itself, since waking a worker costs more.
 static constexpr int64_t inlineBytes = 16 << 10;
 
 static bool isPointToPoint(const commrt_work *work) { return work->kind == COMMRT_SEND || work->kind == COMMRT_RECV; }
@@ -91,7 +91,7 @@ static int32_t attachThreads(void *opaque, int32_t rank, const commrt_host *host
   return COMMRT_OK;
 }
 
-/// Why a rank that has left makes the others fail: an open collective, or an exchange, that needs it. Empty if none.
+/// The open collective or exchange that needs a rank that has left, which makes the other ranks fail. Empty if none.
 static std::string whoNeeds(ThreadsJob &job, int32_t rank) {
   for (auto &[key, lane] : job.lanes)
     for (auto &slot : lane->slots)
@@ -113,7 +113,7 @@ static void detachThreads(void *opaque) {
   job.left[rank] = true;
   ++job.numLeft;
   peer->last = job.lastOf(rank);
-  // Its own open works can no longer complete, nor can works of others that need it.
+  // Neither its own open works nor those of others that need it can complete.
   bool hasOpen = false;
   for (auto &[key, lane] : job.lanes) {
     for (auto &slot : lane->slots)
@@ -123,7 +123,7 @@ static void detachThreads(void *opaque) {
       for (auto &[key, works] : *open)
         hasOpen |= !works.empty() && (lane->members[key.source] == rank || lane->members[key.target] == rank);
   }
-  // What a fault delays would keep this rank waiting; all else that is matched only takes its copies.
+  // A work that a fault delays would keep this rank waiting. All other matched works only need their copies.
   for (auto &[due, slot] : job.delayed)
     hasOpen |= std::find(slot->ranks.begin(), slot->ranks.end(), rank) != slot->ranks.end();
   std::string need = whoNeeds(job, rank);
@@ -339,7 +339,7 @@ void ThreadsJob::work() {
   }
 }
 
-/// What makes the works of a full slot not fit; empty if they do. Only uneven splits are left to compare.
+/// Describes how the works of a full slot disagree; empty if they agree. Only uneven splits remain to be compared.
 static std::string checkSplits(const Slot &slot) {
   if (!slot.works[0]->send_counts)
     return "";
@@ -357,7 +357,7 @@ static int32_t mismatch(ThreadsJob &job, int32_t rank, const std::string &text) 
   return COMMRT_ERR_MISMATCH;
 }
 
-/// A rank that has left can never arrive. The mutex is held.
+/// Fails the works that wait for a rank that has left. The mutex is locked.
 static int32_t checkLeft(ThreadsJob &job, const Lane &lane, int32_t rank, const Slot &slot, commrt_work *work) {
   for (size_t i = 0; job.numLeft > 0 && i < lane.members.size(); ++i)
     if (!slot.works[i] && job.left[lane.members[i]]) {
@@ -429,7 +429,7 @@ static int32_t meet(LaneHandle &handle, commrt_work *work, std::unique_ptr<Slot>
                         std::to_string(handle.peer->rank) + " is in " + job.describe(work));
   waiting->second.pop_front();
   if (waiting->second.empty())
-    theirs.erase(waiting); // tags may never come again
+    theirs.erase(waiting); // the tag may never be used again
   auto slot = std::make_unique<Slot>();
   int32_t self = handle.peer->rank;
   slot->ranks = sends ? std::vector<int32_t>{self, other} : std::vector<int32_t>{other, self};

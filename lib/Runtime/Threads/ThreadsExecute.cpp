@@ -30,7 +30,7 @@ struct Executor {
       std::memmove(to, from, bytes);
   }
 
-  /// The block at `offset` of every input, reduced, to `outs`.
+  /// Reduces the blocks at `offset` of all inputs and writes the result to `outs`.
   int32_t reduce(int64_t offset, const std::vector<void *> &outs) const {
     std::vector<const void *> ins(n);
     for (int64_t member = 0; member < n; ++member)

@@ -17,10 +17,11 @@
 #include <vector>
 
 namespace commsched::runtime {
-/// works[i] is member i's view of the same collective (send and recv: sender, receiver). Linear in the bytes written.
+/// Carries out a collective. works[i] is member i's view of it; for send and recv these are the sender and the
+/// receiver. Linear in the bytes written.
 int32_t executeCollective(const std::vector<commrt_work *> &works);
 
-/// Bytes that executeCollective writes, about.
+/// The approximate number of bytes that executeCollective writes.
 int64_t bytesMoved(const std::vector<commrt_work *> &works);
 } // namespace commsched::runtime
 

@@ -34,19 +34,19 @@ struct ThreadsPeer {
   int32_t rank;
   const commrt_host *host;
   void *context;
-  int64_t executing = 0; ///< matched and not yet completed
-  std::string last;      ///< what it started last, kept when it leaves
+  int64_t executing = 0; ///< number of works that are matched and not complete
+  std::string last;      ///< the last collective that it started, kept after it has left
 };
 
 /// Where the members of one collective meet.
 struct Slot {
-  std::vector<int32_t> ranks; ///< by place in `works`
+  std::vector<int32_t> ranks; ///< indexed as `works`: the member's rank
   std::vector<commrt_work *> works;
   int32_t arrived = 0;
   int64_t virtualEndNs = 0;
 };
 
-/// What a send and a receive match by: members and tag.
+/// The key by which a send and a receive match: members and tag.
 struct MessageKey {
   int32_t source, target;
   int64_t tag;
@@ -58,12 +58,12 @@ struct MessageKey {
 /// The members of one subset and their open collectives, shared by the members' handles.
 struct Lane {
   std::vector<int32_t> members;
-  std::vector<int64_t> started;            ///< by member: collectives so far
-  std::deque<std::unique_ptr<Slot>> slots; ///< open ones; the first has number `firstOpen`
+  std::vector<int64_t> started;            ///< indexed by member: number of collectives so far
+  std::deque<std::unique_ptr<Slot>> slots; ///< open collectives; the first has the number `firstOpen`
   int64_t firstOpen = 0;
-  /// Open sends and receives; no list is empty.
+  /// Open sends and receives. No list is empty.
   std::map<MessageKey, std::deque<commrt_work *>> sends, receives;
-  int64_t freeNs = 0; ///< sim
+  int64_t freeNs = 0; ///< in sim, when the group's lane is free, ns
 };
 
 struct LaneHandle {
@@ -77,7 +77,7 @@ struct ThreadsJob {
 
   std::mutex mutex;
   std::condition_variable workChanged, exchangeChanged, executed;
-  std::vector<std::unique_ptr<ThreadsPeer>> peers; ///< by rank; null before attach and after detach
+  std::vector<std::unique_ptr<ThreadsPeer>> peers; ///< indexed by rank; null before attach and after detach
   std::vector<bool> left;
   int32_t numLeft = 0;
   std::map<std::pair<std::string, std::vector<int32_t>>, std::unique_ptr<Lane>> lanes;
@@ -87,7 +87,7 @@ struct ThreadsJob {
   std::vector<std::thread> workers;
   bool stopping = false;
 
-  /// Symmetric memory: one mapping per segment, rank r's part at r * bytes.
+  /// Symmetric memory: one mapping per segment, in which the part of rank r begins at r * bytes.
   struct Segment {
     char *base;
     int64_t bytes;
@@ -96,23 +96,23 @@ struct ThreadsJob {
 
   int32_t status = COMMRT_OK; ///< the error that ended the job
 
-  // The values that are being collected, by rank, and afterwards what they combine to.
+  // The values that are being collected, indexed by rank, and then their combination.
   std::shared_ptr<std::vector<char>> exchange;
   std::vector<bool> exchangeArrived;
   int32_t numArrived = 0;
   int64_t exchangeBytes = 0, exchangeNumber = 0;
 
-  /// Ends the job; the mutex is held.
+  /// Ends the job. The mutex is locked.
   void raise(int32_t error, int32_t rank, const std::string &message, void *except = nullptr);
-  /// Takes all open and queued works out; the mutex is held.
+  /// Removes all open and queued works. The mutex is locked.
   std::vector<std::pair<int32_t, commrt_work *>> takeUnfinished();
-  /// A slot is complete: queue it, or return it for the caller to carry out. The mutex is held.
+  /// Queues a full slot, or returns it for the caller to carry out. The mutex is locked.
   std::unique_ptr<Slot> dispatch(std::unique_ptr<Slot> slot, Lane &lane);
-  /// Carries a slot out; the mutex is not held.
+  /// Carries out a slot. The mutex is not locked.
   void execute(std::unique_ptr<Slot> slot);
   void work();
   std::string describe(const commrt_work *work);
-  /// Ranks of an open slot that have not arrived, with what they did last.
+  /// The ranks of an open slot that have not arrived, and the last collective that each started.
   std::string missing(const Lane &lane, const Slot &slot);
   std::string lastOf(int32_t rank);
 };
