@@ -53,10 +53,57 @@ std::optional<std::string> CalibrationCache::load() const {
   return (*buffer)->getBuffer().str();
 }
 
-void CalibrationCache::setAside() const { fs::rename(file, file + ".broken"); }
+/// Nothing more can be done about it if the rename fails: the file is read again, and refused again.
+void CalibrationCache::setAside() const { [[maybe_unused]] std::error_code code = fs::rename(file, file + ".broken"); }
 
 static llvm::Error failure(const llvm::Twine &what, std::error_code code) {
   return llvm::createStringError(what + ": " + code.message());
+}
+
+namespace {
+/// A lock on a file of its own, which stays: the stored file is replaced, and a lock on it would be lost with it.
+class FileLock {
+public:
+  FileLock() = default;
+  FileLock(const FileLock &) = delete;
+  FileLock &operator=(const FileLock &) = delete;
+  /// Closing the file releases the lock.
+  ~FileLock() {
+    if (descriptor >= 0)
+      ::close(descriptor);
+  }
+
+  llvm::Error take(const std::string &path, std::chrono::milliseconds deadline) {
+    if (std::error_code code = fs::openFileForReadWrite(path, descriptor, fs::CD_OpenAlways, fs::OF_None, 0600))
+      return failure("cannot open '" + path + "'", code);
+    if (std::error_code code = fs::tryLockFile(descriptor, deadline))
+      return failure("'" + path + "' is held by another process", code);
+    return llvm::Error::success();
+  }
+
+private:
+  int descriptor = -1;
+};
+} // namespace
+
+/// Writes all of `text` to the file and to the disk.
+static std::error_code writeThrough(int descriptor, llvm::StringRef text) {
+  llvm::raw_fd_ostream os(descriptor, /*shouldClose=*/false);
+  os << text;
+  os.flush();
+  std::error_code code = os.error();
+  os.clear_error();
+  return code || ::fsync(descriptor) == 0 ? code : llvm::errnoAsErrorCode();
+}
+
+/// Writes beside the file, then renames.
+static llvm::Error replaceFile(const std::string &path, llvm::StringRef text) {
+  llvm::Expected<fs::TempFile> made = fs::TempFile::create(path + ".%%%%%%", 0600);
+  if (!made)
+    return made.takeError();
+  if (std::error_code code = writeThrough(made->FD, text))
+    return llvm::joinErrors(failure("cannot write '" + made->TmpName + "'", code), made->discard());
+  return made->keep(path);
 }
 
 llvm::Error CalibrationCache::update(llvm::function_ref<std::string(std::optional<std::string>)> merge,
@@ -66,35 +113,8 @@ llvm::Error CalibrationCache::update(llvm::function_ref<std::string(std::optiona
   std::lock_guard<std::mutex> guard(mutex);
   if (std::error_code code = fs::create_directories(folder))
     return failure("cannot make the folder '" + folder + "'", code);
-  // The lock is a file of its own, which stays: the stored file is replaced, and a lock on it would be lost.
-  int lock = -1;
-  if (std::error_code code = fs::openFileForReadWrite(file + ".lock", lock, fs::CD_OpenAlways, fs::OF_None, 0600))
-    return failure("cannot open '" + file + ".lock'", code);
-  if (std::error_code code = fs::tryLockFile(lock, deadline)) {
-    fs::file_t handle = fs::convertFDToNativeFile(lock);
-    fs::closeFile(handle);
-    return failure("'" + file + ".lock' is held by another process", code);
-  }
-  llvm::Error result = llvm::Error::success();
-  llvm::Expected<fs::TempFile> made = fs::TempFile::create(file + ".%%%%%%", 0600);
-  if (!made) {
-    result = made.takeError();
-  } else {
-    {
-      llvm::raw_fd_ostream os(made->FD, /*shouldClose=*/false);
-      os << merge(load());
-      os.flush();
-      if (os.has_error()) {
-        result = failure("cannot write '" + made->TmpName + "'", os.error());
-        os.clear_error();
-      }
-    }
-    if (!result && ::fsync(made->FD) != 0)
-      result = failure("cannot write '" + made->TmpName + "'", llvm::errnoAsErrorCode());
-    result = llvm::joinErrors(std::move(result), result ? made->discard() : made->keep(file));
-  }
-  fs::unlockFile(lock);
-  fs::file_t handle = fs::convertFDToNativeFile(lock);
-  fs::closeFile(handle);
-  return result;
+  FileLock lock;
+  if (llvm::Error error = lock.take(file + ".lock", deadline))
+    return error;
+  return replaceFile(file, merge(load()));
 }
