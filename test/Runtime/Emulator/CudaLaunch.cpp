@@ -40,11 +40,11 @@ static std::set<const void *> &libraries() {
 template <typename F> static void eachAddress(char *argument, size_t bytes, F each) {
   for (size_t at = 0; at + sizeof(void *) <= bytes; at += sizeof(void *)) {
     void *pointer;
-    memcpy(&pointer, argument + at, sizeof(pointer));
+    memcpy(static_cast<void *>(&pointer), argument + at, sizeof(pointer));
     if (!isDeviceAddress(pointer))
       continue;
     each(pointer);
-    memcpy(argument + at, &pointer, sizeof(pointer));
+    memcpy(argument + at, static_cast<const void *>(&pointer), sizeof(pointer));
   }
 }
 

@@ -47,7 +47,7 @@ TEST(Cuda, FillsAndRectangles) {
   std::vector<uint8_t> expected(64, 1);
   for (int row = 0; row < 3; ++row)
     for (int column = 0; column < 3; ++column)
-      expected[size_t(row * 16 + 2 + column)] = 7;
+      expected[size_t(row) * 16 + 2 + size_t(column)] = 7;
   EXPECT_EQ(to.read(), expected);
 }
 
@@ -71,7 +71,7 @@ TEST(Cuda, LaunchesKernels) {
   StreamOf stream;
   float *pointer = data;
   int count = 10;
-  void *arguments[] = {&pointer, &count};
+  void *arguments[] = {static_cast<void *>(&pointer), &count};
   CUDA(cudaLaunchKernel(kernel, dim3{1, 1, 1}, dim3{32, 1, 1}, arguments, 0, stream));
   count = 0, pointer = nullptr;
   CUDA(cudaStreamSynchronize(stream));

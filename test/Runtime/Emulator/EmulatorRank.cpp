@@ -128,7 +128,7 @@ int main(int argc, char **argv) {
     return 1;
   }
   std::string program = argv[1];
-  int rank = atoi(argv[2]);
+  int rank = int(strtol(argv[2], nullptr, 10));
   EXPECT_EQ(cudaSetDevice(rank), cudaSuccess);
   ncclComm_t world = join(exchangeId(rank), ranks, rank);
   if (program == "collectives")

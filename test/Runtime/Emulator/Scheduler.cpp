@@ -212,9 +212,12 @@ Stream *makeStream(int device, unsigned flags, int priority, bool isInternal) {
   m.allStreams.insert(stream);
   if (!isInternal)
     m.streams.insert(stream);
-  if (m.schedule == Schedule::Threads)
+  if (m.schedule == Schedule::Threads) {
     startWorker(stream);
-  else if ((stream->fiber = Tsan::makeFiber()))
+    return stream;
+  }
+  stream->fiber = Tsan::makeFiber();
+  if (stream->fiber)
     stream->stack = mmap(nullptr, fiberStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return stream;
 }
