@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Tests the nccl backend with the real libraries; scripts/test-gpu.sh starts it, and docs/Gpu.md describes it.
 
 It needs python3 and the programs that the build made, nothing else: NCCL and the CUDA runtime are opened by ctypes.
@@ -210,9 +213,9 @@ def plan(machine: Machine, programs: pathlib.Path, emulated: bool) -> list[Step]
     threads("moves without exact mode", "AllToAll*:Groups*", sharing, few)
     ranks = min(machine.count, MOST_RANKS) if machine.count > 1 else 2
     alone = "" if machine.count > 1 or shares else f"one GPU, and NCCL {machine.nccl} takes one rank each"
-    if emulated:
-        ranks, alone = 1, ""  # emulated devices are those of one process
+    ranks = min(ranks, 4) if emulated else ranks
     launcher = [sys.executable, "-B", str(RUNTIME_TESTS / "tcp_job.py"), "--launcher", "torchrun", "-n", str(ranks)]
+    launcher += ["--emulated"] if emulated else []
     steps.append(
         Step(
             "ranks as processes, exact",

@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Starts the ranks of a job as a launcher does: one process each, told its place by environment variables.
 
     tcp_job.py [--launcher torchrun] [-n 4] COMMAND...
@@ -14,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 
 # The variables by which each launcher tells a process its rank, the number of ranks, and its place on the machine.
@@ -108,6 +112,7 @@ def main():
     parser.add_argument("--launcher", choices=sorted(LAUNCHERS), default="torchrun")
     parser.add_argument("-n", type=int, default=2)
     parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--emulated", action="store_true", help="devices of test/Runtime/Emulator with shared memory")
     parser.add_argument("--seconds", type=int, default=NET_S)
     parser.add_argument("command", nargs=argparse.REMAINDER)
     options = parser.parse_args()
@@ -121,9 +126,18 @@ def main():
             break
         except OSError:
             continue
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
+        common = clean_environment()
+        if options.emulated:
+            common["CUDA_EMU_SHARED"] = f"{folder}/memory"
+        return run_ranks(options, port, common)
+
+
+def run_ranks(options, port, common):
+    """The largest exit code."""
     processes = []
     for rank in range(options.n):
-        environment = dict(clean_environment(), **variables(options.launcher, rank, options.n, port, options.host))
+        environment = dict(common, **variables(options.launcher, rank, options.n, port, options.host))
         processes.append(subprocess.Popen(options.command, env=environment))
     deadline = time.monotonic() + options.seconds
     codes = []

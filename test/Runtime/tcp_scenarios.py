@@ -1,3 +1,6 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
 """Runs jobs over tcp in which a rank leaves, fails, dies, stops, comes late or never comes, and checks how each ends.
 
     tcp_scenarios.py RuntimeTcpScenario ABI-VERSION [NAME...]
