@@ -14,10 +14,14 @@
 #include "CommSched/Runtime/Backend.h"
 #include "Nccl/NcclSymbols.h"
 #include "RuntimeTestSupport.h"
+#include <arpa/inet.h>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <filesystem>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 using namespace commsched::test;
 using namespace commsched::runtime;
@@ -113,6 +117,71 @@ TEST(Nccl, NoControlPlane) {
   setenv("COMMRT_NCCL_CONTROL", "nonsense", 1);
   contains(openNccl(COMMRT_ERR_BACKEND), "no control plane: no backend 'nonsense'");
   unsetenv("COMMRT_NCCL_CONTROL");
+}
+
+/// A port that nobody listens at, for the moment.
+int freePort() {
+  int handle = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  EXPECT_EQ(bind(handle, reinterpret_cast<sockaddr *>(&address), size), 0);
+  EXPECT_EQ(getsockname(handle, reinterpret_cast<sockaddr *>(&address), &size), 0);
+  close(handle);
+  return ntohs(address.sin_port);
+}
+
+/// One rank of two processes, which meet over tcp; what it ends with goes to `target`.
+[[noreturn]] void runProcess(int32_t rank, int port, const char *nccl, int target) {
+  setenv("COMMRT_RANK", std::to_string(rank).c_str(), 1);
+  setenv("COMMRT_SIZE", "2", 1);
+  setenv("COMMRT_LOCAL_RANK", std::to_string(rank).c_str(), 1);
+  setenv("COMMRT_ADDR", "127.0.0.1", 1);
+  setenv("COMMRT_PORT", std::to_string(port).c_str(), 1);
+  FakeLibraries fakes(nccl, "FakeCudart");
+  commrt_options options;
+  commrt_options_init(&options);
+  options.backend = "nccl";
+  options.ranks = 2;
+  commrt_job *job = nullptr;
+  char message[2048];
+  if (commrt_job_create(&options, &job, message, sizeof(message)) == COMMRT_OK) {
+    commrt_context *context = nullptr;
+    if (commrt_context_create(job, rank, &context) == COMMRT_OK) {
+      worldGroup(context);
+      commrt_last_error(context, message, sizeof(message));
+      commrt_context_destroy(context);
+    }
+    commrt_job_destroy(job);
+  }
+  ssize_t written = write(target, message, std::strlen(message));
+  _exit(written > 0 ? 0 : 1);
+}
+
+/// Found before NCCL could hang over it, on both ranks.
+TEST(Nccl, VersionsThatDifferAmongRanks) {
+  int port = freePort(), ends[2][2];
+  pid_t children[2];
+  const char *libraries[] = {"FakeNccl", "FakeNcclOther"};
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    ASSERT_EQ(pipe(ends[rank]), 0);
+    children[rank] = fork();
+    if (children[rank] == 0)
+      runProcess(rank, port, libraries[rank], ends[rank][1]);
+    close(ends[rank][1]);
+  }
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    std::string text;
+    char part[512];
+    for (ssize_t size; (size = read(ends[rank][0], part, sizeof(part))) > 0;)
+      text.append(part, size);
+    close(ends[rank][0]);
+    int status = 0;
+    waitpid(children[rank], &status, 0);
+    EXPECT_EQ(status, 0);
+    contains(text, "all ranks need the same version of NCCL: rank 1 has 2.27.3, rank 0 has 2.28.9");
+  }
 }
 
 /// The pointers are the functions that they are named after, with the arguments in their places.

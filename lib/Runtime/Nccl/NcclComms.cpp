@@ -46,7 +46,9 @@ struct Invitation {
 
 static constexpr int ncclInProgress = 7;
 static constexpr int noColor = -1;
-/// Ranks ask for the state of a communicator at this interval.
+/// Ranks ask for the state of a communicator this often without a pause, which is enough for a launch, and then at
+/// this interval.
+static constexpr int quickPolls = 64;
 static constexpr std::chrono::microseconds pollInterval(50);
 
 static NcclConfig makeConfig(const NcclJob &job, const char *name) {
@@ -60,7 +62,7 @@ static NcclConfig makeConfig(const NcclJob &job, const char *name) {
 
 int32_t commsched::runtime::settleComm(NcclPeer &peer, ncclComm *comm, std::string &error) {
   Clock::time_point deadline = Clock::now() + std::chrono::nanoseconds(peer.job->timeoutNs);
-  for (;;) {
+  for (int polls = 0;; ++polls) {
     int state = 0;
     int result = peer.job->nccl().commGetAsyncError(comm, &state);
     if (result == 0 && state == 0)
@@ -75,7 +77,8 @@ int32_t commsched::runtime::settleComm(NcclPeer &peer, ncclComm *comm, std::stri
       error = "NCCL was in progress for " + std::to_string(peer.job->timeoutNs / 1'000'000) + " ms";
       return COMMRT_ERR_TIMEOUT;
     }
-    std::this_thread::sleep_for(pollInterval);
+    if (polls >= quickPolls)
+      std::this_thread::sleep_for(pollInterval);
   }
 }
 
