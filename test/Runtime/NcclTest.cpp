@@ -472,6 +472,28 @@ TEST(NcclStreams, ManyInFlightOnTwoGroups) {
     ASSERT_EQ(commrt_program_end(context), COMMRT_OK);
   }));
 }
+/// A rank that NCCL loses, a call that fails, an error that NCCL reports later, an abort that hangs: every rank ends
+/// with the same error, by the deadline.
+TEST(NcclFaults, EndEveryRankByTheDeadline) {
+  const char *fault = std::getenv("NCCL_EMU_FAULT");
+  if (!fault)
+    GTEST_SKIP() << "needs a fault of the emulated library: RuntimeNcclTests.lose and others run it";
+  auto results = runRanks(2, overNccl(300), [](commrt_context *context) {
+    commrt_group *group = worldGroup(context);
+    Memory in(context, filled(commrt_rank(context)));
+    Memory<float> out(context, count, 0);
+    for (int i = 0; i < 10; ++i) {
+      commrt_token *token = nullptr;
+      if (commrt_all_reduce_start(group, in.data(), out.data(), count, COMMRT_F32, COMMRT_SUM, 1, -1, &token) ||
+          finishOnHost(token))
+        return;
+    }
+  });
+  bool isLost = std::string(fault).rfind("lose", 0) == 0;
+  expectAllFailed(results, isLost ? COMMRT_ERR_TIMEOUT : COMMRT_ERR_BACKEND,
+                  {isLost ? "waited 300 ms" : "failed: ", "on @world"});
+}
+
 /// Before 2.26 NCCL does not keep the order of launches: one group is in flight at a time.
 TEST(NcclStreams, OldLibrariesRunOneGroupAfterTheOther) {
   const char *version = std::getenv("NCCL_EMU_VERSION");

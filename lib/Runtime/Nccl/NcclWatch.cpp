@@ -16,6 +16,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "NcclJob.h"
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 
@@ -23,8 +24,9 @@ using namespace commsched::runtime;
 using Clock = std::chrono::steady_clock;
 
 static constexpr std::chrono::milliseconds watchInterval(10);
-/// An abort that takes longer is given up, and what the communicators use is never freed.
-static constexpr std::chrono::seconds longestAbort(10);
+/// An abort that takes longer than the timeout, within these bounds, is given up, and what the communicators use is
+/// never freed.
+static constexpr std::chrono::nanoseconds shortestAbort(2'000'000'000), longestAbort(10'000'000'000);
 
 //===- Completion ----------------------------------------------------------------------------===//
 
@@ -151,7 +153,8 @@ static bool drain(NcclPeer &peer) {
 
 static void beginAbort(NcclPeer &peer) {
   peer.abort = NcclPeer::Abort::running;
-  peer.abortDeadline = Clock::now() + longestAbort;
+  peer.abortDeadline =
+      Clock::now() + std::clamp(std::chrono::nanoseconds(peer.job->timeoutNs), shortestAbort, longestAbort);
   // The job stays alive for a thread that NCCL does not let go.
   std::thread([job = peer.job->shared_from_this(), &peer] {
     abortComms(peer);
