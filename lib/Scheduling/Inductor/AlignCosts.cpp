@@ -1,8 +1,12 @@
-//===- AlignCosts.cpp - One cost out of several ranks' ----------------------------------------===//
+//===- AlignCosts.cpp - Medians of the costs that ranks measured ------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// One selection for each column.
 //
 //===------------------------------------------------------------------------------------------===//
 

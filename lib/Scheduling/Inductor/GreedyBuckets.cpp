@@ -1,4 +1,4 @@
-//===- GreedyBuckets.cpp - Buckets by bytes, in program order ---------------------------------===//
+//===- GreedyBuckets.cpp - Buckets up to a size, in program order -----------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,12 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// One topological walk for all keys together. A node goes as soon as what it depends on has gone; a candidate that
-// could go waits in the pool of its key for company instead. When nothing else can go, one pool has to give: a key all
-// of whose candidates are in its pool loses nothing by that, otherwise the candidate at the head of the longest chain
-// of candidates goes, with its pool. What goes at once is a bucket: its members could all go before any of them went,
-// so none depends on another, and the order in which nodes and buckets went is an order in which the buckets can be
-// carried out, so no two buckets of any keys depend on each other.
+// The traversal that GreedyBuckets.h describes: emit what is ready, pool candidates, and flush one pool when nothing
+// else is ready.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -69,13 +65,13 @@ private:
     llvm::ArrayRef<Bytes> caps;
   };
 
-  /// Largest next bucket of a key, bytes. Without a cap, what can be counted.
+  /// Limit on the next bucket of a key, bytes; without a cap, the largest number.
   static Bytes nextCap(const Key &key) {
     Bytes cap = key.caps.empty() ? -1 : key.caps[std::min<size_t>(key.buckets, key.caps.size() - 1)];
     return cap < 0 ? std::numeric_limits<Bytes>::max() : cap;
   }
 
-  /// Everything that `node` depends on has gone.
+  /// All dependences of `node` have been emitted: emits it, or pools it if it is a candidate.
   void arrive(NodeId node) {
     if (keyOf[node] == kNone) {
       going.push_back(node);
@@ -88,7 +84,7 @@ private:
     chains.push({height[node], -node});
   }
 
-  /// Lets all go that nothing holds.
+  /// Emits all ready nodes.
   void walk() {
     while (!going.empty()) {
       NodeId node = going.back();
@@ -99,7 +95,7 @@ private:
     }
   }
 
-  /// Empties the pool of a key of which no more will come.
+  /// Flushes the pool of a key whose candidates have all arrived.
   void giveAll() {
     Key &key = keys[complete.back()];
     complete.pop_back();
@@ -107,7 +103,7 @@ private:
       giveBucket(key);
   }
 
-  /// Lets the candidate at the head of the longest chain go, in a bucket. Returns false where no candidate is left.
+  /// Flushes the bucket of the candidate that heads the longest chain. Returns false if no candidate is left.
   bool giveLongestChain() {
     while (!chains.empty() && gone[-chains.top().second])
       chains.pop();
@@ -120,7 +116,7 @@ private:
     return true;
   }
 
-  /// Takes from the pool, in program order, what fits into the next bucket; one candidate always does.
+  /// Removes from the pool, in program order, the candidates that fit into the next bucket: at least one.
   void giveBucket(Key &key) {
     Bytes cap = nextCap(key), bytes = 0;
     ++key.buckets;
@@ -143,17 +139,17 @@ private:
 
   const Problem &problem;
   const GreedyBucketOptions &options;
-  /// Of each node: its key if it is a candidate.
+  /// Indexed by node: its key if it is a candidate.
   std::vector<int32_t> keyOf;
-  /// Of each node: candidates on the longest chain of dependences behind it.
+  /// Indexed by node: the number of candidates on the longest chain that depends on it.
   std::vector<int32_t> height;
-  /// Of each node: what it depends on that has not gone.
+  /// Indexed by node: the number of its dependences that have not been emitted.
   std::vector<int32_t> missing;
   std::vector<bool> gone;
   std::vector<Key> keys;
-  /// Keys with all their candidates in the pool, or gone.
+  /// Keys whose candidates have all arrived.
   std::vector<int32_t> complete;
-  /// Candidates that arrived, with their heights: longest chain first, then program order.
+  /// Candidates that have arrived, with their heights: longest chain first, then program order.
   std::priority_queue<std::pair<int32_t, NodeId>> chains;
   std::vector<NodeId> going;
   std::vector<Bucket> buckets;

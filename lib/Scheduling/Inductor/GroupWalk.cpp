@@ -1,8 +1,13 @@
-//===- GroupWalk.cpp - Moving a node past others within dependences and memory ----------------===//
+//===- GroupWalk.cpp - Move a group of nodes within dependences and memory --------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Bookkeeping of a walk. Two heaps hold the positions ahead at which something changes: nodes in the way, and nodes
+// whose passing changes the effect of a buffer. Between two such positions a whole range is passed in O(log N).
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -141,7 +146,7 @@ void GroupWalk::take(NodeId node) {
       pushEvent(blockers, {positions.position(other), other});
 }
 
-/// Adds or takes back what this buffer does to each passed node.
+/// Adds (sign 1) or removes (sign -1) the effect of a buffer on every passed node.
 void GroupWalk::account(BufferId id, int sign) {
   Bytes bytes = problem->buffers[id].bytes * sign * (left() ? 1 : -1);
   if (touched[id].effect == Effect::Defined)
@@ -211,7 +216,7 @@ int32_t GroupWalk::nextEvent() {
   return kNone;
 }
 
-/// From here on the node at `at` counts as passed for this buffer (sign 1), or does so no more (sign -1).
+/// Counts the node at `at` as passed for this buffer (sign 1), or as not passed (sign -1).
 void GroupWalk::passEvent(BufferId id, int32_t at, int sign) {
   Bytes bytes = problem->buffers[id].bytes * sign;
   int32_t lastTouch = positions.position(touched[id].lastInGroup);

@@ -1,4 +1,4 @@
-//===- GroupWalk.h - Moving a node past others within dependences and memory ------------------===//
+//===- GroupWalk.h - Move a group of nodes within dependences and memory ----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,10 +6,10 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// A start moves left past its predecessors, a wait moves right past its successors. What it depends on (what depends on
-// it) is in the way; either it is taken along, as part of a group that moves as one, or the walk ends there. This class
-// knows the order, the dependences and the live bytes; which neighbours to take along, and when to stop, is the rule of
-// the pass that drives it.
+// A start moves left past its predecessors, and a wait moves right past its successors. A node that it depends on (that
+// depends on it) is in the way: either it is taken along, as part of a group that moves as one, or the walk ends there.
+// This class knows the order, the dependences and the live bytes. The pass that drives it decides which neighbours to
+// take along and when to stop.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_INDUCTOR_GROUPWALK_H
@@ -19,6 +19,7 @@
 
 namespace commsched {
 
+/// The direction in which a group moves.
 enum class WalkDirection : uint8_t { Left, Right };
 
 /// An order in which one contiguous group at a time moves in one direction. The nodes that it passes keep their own
@@ -32,7 +33,7 @@ enum class WalkDirection : uint8_t { Left, Right };
 /// free. Moving right is the mirror image.
 class GroupWalk {
 public:
-  /// `work` and `tags` by node, for OrderTree's searches. O(N log N + touches).
+  /// `work` and `tags` are indexed by node, for OrderTree's searches. O(N log N + touches).
   GroupWalk(const Problem &problem, llvm::ArrayRef<NodeId> order, WalkDirection direction, llvm::ArrayRef<int64_t> work,
             llvm::ArrayRef<uint8_t> tags);
 
@@ -54,7 +55,7 @@ public:
 
   /// The position of the nearest node in the way, or the position beyond the order's end in this direction (-1 or N).
   int32_t blocker();
-  /// The group's neighbour in this direction. There has to be one.
+  /// The group's neighbour in this direction, which must exist.
   NodeId neighbour() const { return positions.at(neighbourPosition()); }
   int32_t neighbourPosition() const { return direction == WalkDirection::Left ? first - 1 : last; }
   bool atEnd() const { return direction == WalkDirection::Left ? first == 0 : last == positions.size(); }
@@ -62,7 +63,7 @@ public:
   /// The neighbour joins the group. O((degree + touches) log N).
   void absorb();
 
-  /// Where the memory limit stopped an advance.
+  /// The node at which the memory limit stopped an advance, and the live bytes there.
   struct Stop {
     NodeId node = kNone;
     Bytes reached = 0;
@@ -119,13 +120,14 @@ private:
   int32_t first = 0, last = 0;
   std::vector<char> inGroup;
   llvm::SmallVector<NodeId, 16> members;
-  /// What passing one more node does to its live bytes.
+  /// By how much the live bytes of a node rise when it is passed.
   Bytes passing = 0;
   std::vector<TouchedBuffer> touched;
   llvm::SmallVector<BufferId, 16> touchedList;
   /// Heaps, nearest first. Nodes in front of the group never change their position, so neither do the keys.
   std::vector<Event> blockers, events;
-  /// By buffer, rows as in Problem::users: those that touch it, outside of the group, in the current order.
+  /// Indexed by buffer, in rows as in Problem::users: the nodes outside of the group that touch it, in the current
+  /// order.
   std::vector<NodeId> rows;
   std::vector<int32_t> rowBegin, rowSize;
 };

@@ -1,8 +1,13 @@
-//===- OrderFsdp.cpp - The parts of fully sharded collectives, together -----------------------===//
+//===- OrderFsdp.cpp - Contiguous groups for fully sharded collectives ------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Collects the groups by searches along edges, then schedules groups and single nodes as units with Kahn's algorithm.
+// Units on a cycle (a strongly connected component of several units) are dissolved, and the scheduling is repeated.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -18,7 +23,7 @@ using namespace commsched;
 
 namespace {
 
-/// A node, or a group, and what comes after it.
+/// A node or a group, and the units that follow it.
 struct UnitNode {
   std::vector<UnitNode *> after;
 };
@@ -65,8 +70,8 @@ private:
   bool isWait(NodeId id) const { return problem.nodes[id].kind == NodeKind::Wait; }
   bool isView(NodeId id) const { return problem.nodes[id].kind == NodeKind::Compute && problem.nodes[id].cost == 0; }
 
-  /// What is reached from `roots` along `edges` over nodes that are free and that `enter` admits, but not beyond those
-  /// with the role `last`; in the order given, roots included.
+  /// Returns the nodes that `roots` reach along `edges`, roots included, in the given order. The search enters free
+  /// nodes that `enter` admits and does not continue beyond nodes with the role `last`.
   std::vector<NodeId> reach(std::vector<NodeId> roots, const IndexLists &edges, llvm::function_ref<bool(NodeId)> enter,
                             FsdpRole last = FsdpRole::None) {
     std::vector<NodeId> found = std::move(roots);
@@ -84,7 +89,7 @@ private:
     return found;
   }
 
-  /// The gather with what it is made of, and its waits with the copy-outs.
+  /// Collects the groups of an all-gather: the nodes that produce its input, and its waits with the copy-outs.
   void formGather(NodeId start) {
     std::vector<NodeId> launch = reach({start}, problem.preds, [&](NodeId id) {
       return problem.nodes[id].kind == NodeKind::Compute && roles[id] != FsdpRole::CopyOut;
@@ -102,7 +107,7 @@ private:
     form(start, std::move(launch), std::move(wait), gathers);
   }
 
-  /// The copy-in with the first reduce-scatter that it leads to, and the wait with everything that follows from it.
+  /// Collects the groups of a reduce-scatter: its copy-in, and its wait with all nodes that depend on it.
   void formScatter(NodeId chunkCat) {
     auto isPlain = [&](NodeId id) {
       return problem.nodes[id].kind == NodeKind::Compute && roles[id] == FsdpRole::None;
@@ -139,7 +144,7 @@ private:
     return group % 2 == 0 ? groups.launch : groups.wait;
   }
 
-  /// The unit that a node is scheduled in: its group, as long as that holds together, or itself.
+  /// The unit in which a node is scheduled: its group unless that has been dissolved, otherwise the node alone.
   int32_t unitOf(NodeId id) const {
     int32_t group = groupOf[id];
     return group == kNone || broken[group] ? id : problem.size() + group;
@@ -148,7 +153,7 @@ private:
     return unit < problem.size() ? llvm::ArrayRef<NodeId>(unit) : members(unit - problem.size());
   }
 
-  /// Kahn's algorithm over units, first place first. Units on a cycle are dissolved, and it begins again.
+  /// Kahn's algorithm over units, by first position. Dissolves units on a cycle and starts again.
   Order schedule() {
     broken.assign(2 * formed.size(), 0);
     while (true) {
@@ -160,7 +165,7 @@ private:
     }
   }
 
-  /// What comes after each unit: dependences, and the turns of the groups of one kind.
+  /// Sets the units that follow each unit: by dependences, and by the order of the groups of one kind.
   UnitGraph makeGraph() {
     UnitGraph graph(problem.size() + broken.size());
     auto addEdge = [&](int32_t from, int32_t to) {
@@ -181,7 +186,7 @@ private:
     return graph;
   }
 
-  /// The nodes of all units that no cycle leads to.
+  /// Returns the nodes of all units that are not behind a cycle.
   Order sortUnits(const UnitGraph &graph) const {
     std::vector<int32_t> unmet(graph.size(), 0);
     for (const UnitNode &unit : graph)
@@ -231,7 +236,7 @@ private:
   llvm::ArrayRef<FsdpRole> roles;
   std::vector<FsdpGroups> &formed;
   std::vector<int32_t> place;
-  /// Of each node: 2 x group, + 1 in the wait half; kNone outside.
+  /// Indexed by node: 2 * group, plus 1 in its wait group; kNone outside of groups.
   std::vector<int32_t> groupOf;
   std::vector<char> broken;
   std::vector<int32_t> gathers, scatters;

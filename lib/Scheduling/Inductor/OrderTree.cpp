@@ -1,8 +1,13 @@
-//===- OrderTree.cpp - An order that can be cut, rejoined and asked ---------------------------===//
+//===- OrderTree.cpp - A balanced tree over an order ------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Split and merge with pending additions that are pushed down, and searches that skip subtrees by their maxima, sums
+// and tags.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -35,7 +40,7 @@ NodeId OrderTree::build(llvm::ArrayRef<NodeId> order) {
   return node;
 }
 
-/// Only ever called with nothing pending.
+/// Requires that no addition is pending.
 void OrderTree::pull(NodeId id) {
   Links &link = links[id];
   Values &node = values[id];

@@ -1,4 +1,4 @@
-//===- OrderTree.h - An order that can be cut, rejoined and asked -----------------------------===//
+//===- OrderTree.h - A balanced tree over an order --------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,9 +6,10 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// A balanced tree over the positions of an order. Segments swap places, ranges of live bytes change, and questions like
-// "which is the nearest position to the left where this would no longer fit" are answered, each in logarithmic time.
-// It takes the place of the walk of adjacent swaps in the passes that move one collective at a time.
+// A treap with implicit keys (R. Seidel and C. R. Aragon, "Randomized search trees", 1996) over the positions of an
+// order. Segments swap places, ranges of live bytes change, and queries like "the nearest position to the left at which
+// this would exceed the limit" are answered, each in logarithmic time. It replaces the walk of adjacent swaps in the
+// passes that move one collective at a time.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_INDUCTOR_ORDERTREE_H
@@ -18,11 +19,11 @@
 
 namespace commsched {
 
-/// What an OrderTree knows of one node.
+/// The values of one node.
 struct OrderTreeItem {
   /// Live bytes while the node runs.
   Bytes live = 0;
-  /// Live bytes at one side of the node; which side is the user's choice.
+  /// Live bytes at one side of the node; the user chooses the side.
   Bytes edge = 0;
   /// A non-negative amount that is summed up over ranges.
   int64_t work = 0;
@@ -34,7 +35,7 @@ struct OrderTreeItem {
 /// says otherwise. The shape depends on the sequence of operations alone, so equal calls take equal steps.
 class OrderTree {
 public:
-  /// `items` by node. O(N).
+  /// `items` is indexed by node. O(N).
   OrderTree(llvm::ArrayRef<NodeId> order, llvm::ArrayRef<OrderTreeItem> items);
 
   int32_t size() const { return static_cast<int32_t>(links.size()); }
@@ -49,7 +50,7 @@ public:
   void addEdge(int32_t first, int32_t last, Bytes bytes) { add(root, 0, first, last, Field::Edge, bytes); }
   /// The largest `live` of a non-empty range.
   Bytes maxLive(int32_t first, int32_t last) const { return maximum(root, 0, first, last); }
-  /// The sum of `work` over a range; 0 of an empty one.
+  /// The sum of `work` over a range; 0 for an empty range.
   int64_t work(int32_t first, int32_t last) const { return prefixWork(last) - prefixWork(first); }
 
   /// The first / last position of the range where live > liveLimit or edge > edgeLimit, or kNone.
@@ -68,12 +69,12 @@ public:
 
 private:
   enum class Field : uint8_t { Live, Edge };
-  /// The shape, apart from what hangs on it: most walks through the tree ask for the shape alone.
+  /// The shape, stored apart from the values because most walks through the tree need the shape alone.
   struct Links {
     NodeId left = kNone, right = kNone, parent = kNone;
     int32_t size = 1;
   };
-  /// Maxima, sums and tags are those of the subtree; the additions below have been applied to this node and its
+  /// Maxima, sums and tags are those of the subtree. Pending additions have been applied to this node and its
   /// aggregates, not yet to its children.
   struct Values {
     Bytes value[2], most[2], pending[2] = {0, 0};

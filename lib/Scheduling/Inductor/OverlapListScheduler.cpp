@@ -1,8 +1,13 @@
-//===- OverlapListScheduler.cpp - Starts early, waits late, compute in between ----------------===//
+//===- OverlapListScheduler.cpp - A list scheduler after three of Inductor's passes -----------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Kahn's algorithm over nodes that are ranked by their keys beforehand, with two sets of ready ranks: all nodes, and
+// the computes that may fill the time of a collective.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -42,8 +47,7 @@ public:
   }
 
 private:
-  /// Ranks the nodes by their keys: the lowest index of a collective that they are or lead to, whether they are a wait,
-  /// their place. A counting sort, in the order of the places. O(N + E).
+  /// Ranks the nodes by their keys with a counting sort, in the given order. O(N + E).
   void rank() {
     std::vector<int32_t> leadsTo(problem.size(), INT32_MAX);
     int32_t collectives = 0;
@@ -99,12 +103,12 @@ private:
   const OverlapListOptions &options;
   std::vector<int32_t> unmet, rankOf;
   std::vector<NodeId> byRank;
-  /// Ranks of the nodes whose predecessors are out, and of the computes among them.
+  /// Ranks of the nodes whose predecessors have all been placed, and of the computes among them.
   RankSet ready, readyComputes;
   Order result;
 };
 
-/// How far each start moved up (each wait down, when only waits sink), and what it stands next to.
+/// Records how far each start moved up, or each wait down if only waits sink, and which node is next to it.
 std::vector<CollectiveRecord> describeMoves(const Problem &problem, llvm::ArrayRef<NodeId> before,
                                             llvm::ArrayRef<NodeId> after, const OverlapListOptions &options) {
   std::vector<int32_t> from(problem.size()), to(problem.size());

@@ -5,6 +5,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===------------------------------------------------------------------------------------------===//
+//
+// The guard bisects: it moves a range of collectives on trial, and halves the range if the makespan rises.
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "PeakPreservingWalk.h"
 #include "CommSched/Scheduling/Model/Memory.h"
@@ -22,7 +26,7 @@ namespace {
 constexpr int64_t kPermille = 1000;
 constexpr int64_t kMillion = 1'000'000;
 
-/// How many nodes all trials of the makespan guard together may go over, and how many trials there are in any case.
+/// Limit on the number of nodes that all trials of the makespan guard visit together, and the least number of trials.
 constexpr int64_t kGuardNodes = 1'600'000;
 constexpr int64_t kFewestAttempts = 16;
 
@@ -290,7 +294,7 @@ private:
   ScaledCosts costs;
   Bytes limit;
   Ns givenMakespan = 0;
-  /// One per mover, in their order.
+  /// Indexed by mover: its record.
   std::vector<CollectiveRecord> records;
   /// Where the moves that hold have led, and where the last trial has.
   std::unique_ptr<GroupWalk> walk, spare;

@@ -1,4 +1,4 @@
-//===- PeakPreservingWalk.h - What the two peak-preserving passes share -----------------------===//
+//===- PeakPreservingWalk.h - What both peak-preserving passes share --------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Costs as the options scale them, how much compute hides a collective, the walk of one start or wait as far as both
-// directions do alike, and the loop over all of them with its guard on the makespan. Private to lib/Scheduling.
+// Costs as the options scale them, the compute that hides a collective, the walk of one start or wait as far as both
+// directions agree, and the loop over all of them with its guard on the makespan. Private to lib/Scheduling.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_INDUCTOR_PEAKPRESERVINGWALK_H
@@ -26,10 +26,10 @@ class ScaledCosts {
 public:
   ScaledCosts(const Problem &problem, const PeakPreservingOptions &options);
 
-  /// What a node adds to the compute lane: 0 of starts and waits.
+  /// Indexed by node: the work that it adds to the compute lane; 0 for starts and waits.
   llvm::ArrayRef<int64_t> work() const { return workOf; }
   llvm::ArrayRef<uint8_t> tags() const { return tagOf; }
-  /// The time of the collective behind a start or a wait.
+  /// The duration of the collective that a start issues or a wait waits for.
   int64_t collective(NodeId node) const;
   /// Compute beyond this much hides a collective.
   int64_t hiddenAbove(int64_t collectiveTime) const;
@@ -44,7 +44,7 @@ private:
   IndexLists waits;
 };
 
-/// How much work hides a collective, and where that ends.
+/// The work that hides a collective, and the position at which it ends.
 struct Hiding {
   int64_t work = 0;
   /// Position of the node that ends it: the first wait, or a node at which the collective has ended anyway.
@@ -54,8 +54,8 @@ struct Hiding {
 /// The part of a time that work does not cover.
 inline int64_t exposedPart(int64_t time, int64_t work) { return time > work ? time - work : 0; }
 
-/// The walk of one start or wait. The loop, the limits and the books are here; what becomes of each neighbour is the
-/// rule of the pass.
+/// The walk of one start or wait. This class has the loop, the limits and the record; the rule of the pass decides
+/// whether a neighbour is taken along, passed, or ends the walk.
 class Mover {
 public:
   Mover(const Problem &problem, const ScaledCosts &costs, const PeakPreservingOptions &options, GroupWalk &walk,
@@ -65,7 +65,7 @@ public:
   }
   virtual ~Mover() = default;
 
-  /// Moves the node as far as it goes.
+  /// Moves the node as far as the rules allow.
   CollectiveRecord run();
 
 protected:

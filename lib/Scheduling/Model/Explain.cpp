@@ -5,6 +5,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===------------------------------------------------------------------------------------------===//
+//
+// Plays both orders, finds for each collective the first constraint that keeps it from starting earlier, and names the node
+// behind that constraint.
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/Explain.h"
 #include "CommSched/Scheduling/Model/Memory.h"

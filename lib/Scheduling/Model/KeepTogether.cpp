@@ -5,6 +5,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===------------------------------------------------------------------------------------------===//
+//
+// Closes dependences over units, so that each unit can be placed as one, and gathers the members of units that an order has
+// torn apart.
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/KeepTogether.h"
 #include "llvm/ADT/STLExtras.h"

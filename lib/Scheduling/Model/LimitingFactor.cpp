@@ -5,6 +5,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===------------------------------------------------------------------------------------------===//
+//
+// The names of limiting factors, and the sentences that reports and remarks print.
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/LimitingFactor.h"
 #include "CommSched/Support/Format.h"

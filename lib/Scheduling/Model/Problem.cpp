@@ -5,6 +5,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===------------------------------------------------------------------------------------------===//
+//
+// Derives the transposed relations, and validates the arrays that the loader, tests or an embedder have filled.
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/Problem.h"
 #include "llvm/ADT/DenseSet.h"

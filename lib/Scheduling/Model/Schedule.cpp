@@ -5,6 +5,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===------------------------------------------------------------------------------------------===//
+//
+// Measures an answer with the models, and builds the two trivial answers: keep the order, and merge in order.
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/Schedule.h"
 #include "CommSched/Scheduling/Model/Memory.h"

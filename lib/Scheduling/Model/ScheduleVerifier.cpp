@@ -5,6 +5,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===------------------------------------------------------------------------------------------===//
+//
+// The one gate in front of whoever carries a schedule out: the order of the expanded problem is checked first, then the
+// answer in terms of the given problem.
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/ScheduleVerifier.h"
 #include "AnswerVerifier.h"

@@ -5,6 +5,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 //===------------------------------------------------------------------------------------------===//
+//
+// Plays an order by the rules of docs/Models.md. Collectives in flight are kept as disjoint intervals, so that slow-downs
+// cost O(log F) per node.
+//
+//===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/Timeline.h"
 #include "llvm/ADT/STLExtras.h"

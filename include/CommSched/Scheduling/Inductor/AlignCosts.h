@@ -1,4 +1,4 @@
-//===- AlignCosts.h - One cost out of several ranks' ------------------------------------------===//
+//===- AlignCosts.h - Medians of the costs that ranks measured --------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,7 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Ranks that measure costs measure different ones. The median, in integers, is the same on every rank.
+// Ranks that measure costs get different numbers, but all ranks have to make the same decisions. The median, in
+// integers, is the same on every rank.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_INDUCTOR_ALIGNCOSTS_H
@@ -18,8 +19,8 @@
 
 namespace commsched {
 
-/// The median of each column; of an even number of rows, the lower one. All rows have the same length. Empty without
-/// rows. O(rows x columns).
+/// Returns, indexed by column, the median of the column; the lower one of two for an even number of rows. Rows are
+/// indexed by rank and have equal lengths. Empty without rows. O(rows * columns).
 std::vector<Ns> lowerMedians(llvm::ArrayRef<std::vector<Ns>> byRank);
 
 } // namespace commsched
