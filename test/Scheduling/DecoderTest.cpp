@@ -15,6 +15,7 @@
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
 #include "Model/OrderVerifier.h"
+#include "Model/ProblemPrinter.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
 #include <limits>
@@ -113,7 +114,8 @@ TEST(Decoder, DecodesAgreeWithTheModels) {
       options.chanceOfMergeable = 95;
     }
     Problem problem = randomProblem(seed, options);
-    ASSERT_NO_FATAL_FAILURE(checkProblem(problem, seed, options.maxBytes, counts)) << "seed " << seed;
+    ASSERT_NO_FATAL_FAILURE(checkProblem(problem, seed, options.maxBytes, counts)) << "seed " << seed << "\n"
+                                                                                   << printAsMlir(problem).text;
   }
   EXPECT_GT(counts.buckets, 1000);
   EXPECT_GT(counts.packed, 300);

@@ -8,11 +8,13 @@
 //
 // Never above the limit, never slower than the given order, always legal, in every mode; and how far from the true
 // optimum on problems that are small enough to try every order. COMMSCHED_RANDOM_PROBLEMS sets how many problems are
-// drawn (docs/Models.md tells of a run over 100,000), COMMSCHED_RANDOM_FIRST the first seed.
+// drawn (docs/Models.md tells of a run over 100,000), COMMSCHED_RANDOM_FIRST the first seed. A failure prints the
+// problem as the text of an IR test.
 //
 //===------------------------------------------------------------------------------------------===//
 
 #include "CheckResult.h"
+#include "Model/ProblemPrinter.h"
 #include "RandomProblem.h"
 #include <algorithm>
 #include <cstdlib>
@@ -83,7 +85,8 @@ TEST(RandomSchedules, KeepTheirPromises) {
       limited += lowest < peak;
     }
     Schedule result = schedule(problem, options);
-    ASSERT_NO_FATAL_FAILURE(checkResult(problem, options, result)) << "seed " << seed;
+    ASSERT_NO_FATAL_FAILURE(checkResult(problem, options, result)) << "seed " << seed << "\n"
+                                                                   << printAsMlir(problem).text;
     shorter += result.makespan < result.inputMakespan;
     buckets += result.buckets.size();
     reached += result.inputPeak > result.limit && result.isWithinLimit();
@@ -155,7 +158,7 @@ TEST(RandomSchedules, AreOptimalWhereSmall) {
     options.bucketing = false;
     options.effort = 20000;
     Schedule result = schedule(problem, options);
-    ASSERT_GE(result.makespan, brute.best) << "seed " << seed;
+    ASSERT_GE(result.makespan, brute.best) << "seed " << seed << "\n" << printAsMlir(problem).text;
     gaps.push_back((result.makespan - brute.best) * 1000 / brute.best);
   }
   ASSERT_GT(gaps.size() * 2, count);
