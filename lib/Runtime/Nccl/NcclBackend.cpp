@@ -152,7 +152,7 @@ static void freePeer(NcclPeer &peer) {
 
 static void closeNccl(void *opaque) {
   std::unique_ptr<std::shared_ptr<NcclJob>> holder(static_cast<std::shared_ptr<NcclJob> *>(opaque));
-  std::shared_ptr<NcclJob> job = *holder;
+  const std::shared_ptr<NcclJob> &job = *holder;
   stopWatchdog(*job);
   bool anyLost = false;
   for (NcclPeer *peer : job->attached())

@@ -193,7 +193,7 @@ struct NcclJob : std::enable_shared_from_this<NcclJob> {
   const CudaApi &cuda() const { return libraries.cuda; }
 };
 
-//===- Errors --------------------------------------------------------------------------------===//
+//===- NcclErrors.cpp ------------------------------------------------------------------------===//
 
 /// Tells the rank's core of an error, unless it has left. Any thread.
 void tellCore(NcclPeer &peer, int32_t status, int32_t rank, const char *message);

@@ -30,43 +30,6 @@ static NcclLane &laneOf(const PendingWork &pending) {
   return isMessage(*pending.work) ? pending.group->messages : pending.group->collectives;
 }
 
-//===- Errors --------------------------------------------------------------------------------===//
-
-void commsched::runtime::failPeer(NcclPeer &peer, int32_t status) {
-  int32_t none = COMMRT_OK;
-  peer.failing.compare_exchange_strong(none, status);
-  notifyWatchdog(*peer.job);
-}
-
-void commsched::runtime::tellOthers(NcclPeer &origin, int32_t status, const std::string &message) {
-  std::lock_guard<std::mutex> lock(origin.controlMutex);
-  if (origin.control)
-    origin.job->control.backend->abort(origin.control, status, message.c_str());
-}
-
-void commsched::runtime::tellCore(NcclPeer &peer, int32_t status, int32_t rank, const char *message) {
-  std::lock_guard<std::mutex> lock(peer.hostMutex);
-  if (!peer.hasDetached)
-    peer.host->failed(peer.context, status, rank, message);
-}
-
-void commsched::runtime::failHere(NcclJob &job, const NcclPeer *except, int32_t status, int32_t rank,
-                                  const std::string &message) {
-  job.hasFailed = true;
-  std::vector<NcclPeer *> peers = job.attached();
-  // Everybody has the message before a call returns with the status alone.
-  for (NcclPeer *peer : peers)
-    if (peer != except)
-      tellCore(*peer, status, rank, message.c_str());
-  for (NcclPeer *peer : peers)
-    failPeer(*peer, status);
-}
-
-void commsched::runtime::raiseError(NcclPeer &origin, int32_t status, int32_t rank, const std::string &message) {
-  failHere(*origin.job, nullptr, status, rank, message);
-  tellOthers(origin, status, message);
-}
-
 //===- A batch -------------------------------------------------------------------------------===//
 
 namespace {
@@ -145,7 +108,9 @@ void Batch::begin(const std::vector<PendingWork> &works) {
   for (NcclFlight *flight : flights) {
     if (status == COMMRT_OK)
       awaitProducers(*flight, works);
-    if (status == COMMRT_OK && !(flight->begin = recordEvent(peer, flight->lane->stream, error)))
+    if (status == COMMRT_OK)
+      flight->begin = recordEvent(peer, flight->lane->stream, error);
+    if (status == COMMRT_OK && !flight->begin)
       fail(COMMRT_ERR_BACKEND, error);
     int64_t delay = 0;
     for (commrt_work *work : flight->works)
