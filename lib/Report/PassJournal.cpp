@@ -43,6 +43,7 @@ static json::Object toJSON(const PassRow &row) {
                       {"compute_ns", toJSON(row.compute)},
                       {"slack_ns", row.slack()},
                       {"exposed_ns", toJSON(row.exposed)},
+                      {"exposed_because", row.exposedBecause},
                       {"improvement_ns", row.exposed.gain()},
                       {"moves", row.moves},
                       {"taken_along", toJSON(row.takenAlong)},

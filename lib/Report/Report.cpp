@@ -63,20 +63,24 @@ static std::vector<CollectiveRow> makeRows(const LoadedBlock &block, Bytes limit
 static void addTimeline(BlockSnapshot &snapshot, const LoadedBlock &block, const Timeline &timeline,
                         const MemoryProfile &memory) {
   const Problem &problem = block.problem;
+  // The rows are those of the starts, in their order.
+  llvm::DenseMap<NodeId, StringRef> reasons;
+  for (NodeId node = 0, row = 0; node < problem.size(); ++node)
+    if (problem.nodes[node].kind == NodeKind::Start)
+      reasons[node] = snapshot.rows[row++].limitingFactor;
   Ns clock = 0;
   for (NodeId node = 0; node < problem.size(); ++node) {
     const Node &entry = problem.nodes[node];
     bool wait = entry.kind == NodeKind::Wait;
     if (wait ? timeline.exposed[node] > 0 : timeline.end[node] > timeline.start[node])
-      snapshot.spans.push_back(
-          {nameOperation(block.nodes[node]), entry.lane, timeline.start[node], timeline.end[node], wait});
+      snapshot.spans.push_back({nameOperation(block.nodes[node]), entry.lane, timeline.start[node], timeline.end[node],
+                                wait, wait ? reasons.lookup(awaitedStart(problem, timeline, node)).str() : ""});
     if (entry.kind == NodeKind::Hybrid)
       snapshot.spans.push_back(
-          {nameOperation(block.nodes[node]), kComputeLane, timeline.start[node], timeline.end[node], false});
+          {nameOperation(block.nodes[node]), kComputeLane, timeline.start[node], timeline.end[node]});
     if (entry.kind == NodeKind::Hybrid && entry.region != kNone)
       for (LaneId lane : llvm::ArrayRef<LaneId>(problem.regions[entry.region].lanes).drop_front())
-        snapshot.spans.push_back(
-            {nameOperation(block.nodes[node]), lane, timeline.start[node], timeline.end[node], false});
+        snapshot.spans.push_back({nameOperation(block.nodes[node]), lane, timeline.start[node], timeline.end[node]});
     // What a start needs is live from its issue on, which may be long before its lane is free.
     snapshot.memory.emplace_back(wait ? timeline.end[node] : clock, memory.live[node]);
     clock = entry.kind == NodeKind::Start ? clock + entry.issue : timeline.end[node];

@@ -42,6 +42,8 @@ static void writeProcess(json::OStream &json, int64_t pid, const std::string &na
       json.attribute("dur", toMicroseconds(span.end - span.start));
       json.attribute("name", span.name);
       json.attribute("cat", span.stall ? "exposed" : span.lane == kComputeLane ? "compute" : "collective");
+      if (!span.reason.empty())
+        json.attributeObject("args", [&] { json.attribute("limiting_factor", span.reason); });
     });
   for (const std::pair<Ns, Bytes> &point : snapshot.memory)
     json.object([&] {
@@ -125,10 +127,11 @@ private:
   void drawSpan(const TimelineSpan &span, Ns spanEnd, size_t count) {
     StringRef kind = span.stall ? "stall" : span.lane == kComputeLane ? "compute" : "comm";
     std::string label = count > 1 ? formatv("{0} and {1} more", span.name, count - 1).str() : span.name;
+    std::string reason = count > 1 || span.reason.empty() ? "" : "; " + span.reason;
     os << formatv(
-        "<rect class='{0}' x='{1:f2}' y='{2}' width='{3:f2}' height='{4}'><title>{5}: {6} to {7}</title></rect>\n",
+        "<rect class='{0}' x='{1:f2}' y='{2}' width='{3:f2}' height='{4}'><title>{5}: {6} to {7}{8}</title></rect>\n",
         kind, x(span.start), span.lane * (kLaneHeight + 4), std::max(0.4, x(spanEnd) - x(span.start)), kLaneHeight,
-        escape(label), formatNs(span.start), formatNs(spanEnd));
+        escape(label), formatNs(span.start), formatNs(spanEnd), escape(reason));
   }
 
   void drawMemory(const BlockSnapshot &snapshot, int top) {

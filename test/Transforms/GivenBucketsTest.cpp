@@ -11,6 +11,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"
 #include "CommSched/Transforms/Rewrites/TrafficCheck.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -66,16 +67,17 @@ protected:
 
   /// Carries out `buckets` and compares the block with what was expected of it.
   void apply(LoadedBlock &loaded, ArrayRef<Bucket> buckets) {
-    llvm::Expected<ExpandedProblem> expanded = expandBuckets(loaded.problem, buckets);
-    ASSERT_TRUE(static_cast<bool>(expanded)) << llvm::toString(expanded.takeError());
-    Order order = identityOrder(expanded->problem);
+    llvm::Expected<Schedule> schedule = mergeInOrder(loaded.problem, buckets);
+    ASSERT_TRUE(static_cast<bool>(schedule)) << llvm::toString(schedule.takeError());
+    measure(loaded.problem, loaded.slowDown, *schedule);
+    EXPECT_EQ(commsched::verify(loaded.problem, *schedule, {}), "");
     TrafficCheck before(*block);
-    applySchedule(loaded, buckets, *expanded, order);
+    applySchedule(loaded, *schedule);
     EXPECT_TRUE(succeeded(verify(*module)));
     EXPECT_TRUE(succeeded(before.compare(TrafficCheck(*block), module->getLoc(), "given")));
     LoadedBlock applied = load();
-    EXPECT_EQ(makespanOf(applied.problem, identityOrder(applied.problem)), makespanOf(expanded->problem, order));
-    EXPECT_EQ(peakOf(applied.problem, identityOrder(applied.problem)), peakOf(expanded->problem, order));
+    EXPECT_EQ(makespanOf(applied.problem, identityOrder(applied.problem)), schedule->makespan);
+    EXPECT_EQ(peakOf(applied.problem, identityOrder(applied.problem)), schedule->peak);
   }
 
   std::string refusal(ArrayRef<Bucket> buckets) {

@@ -14,7 +14,7 @@ comm.group @dp #comm.iota<[1, 4]>
 func.func @past_independent(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
   %p = comm.compute "producer"(%x) {comm.cost = #comm.cost<time = 100>} : (tensor<8xf32>) -> tensor<8xf32>
   %q = comm.compute "free"(%x) {comm.cost = #comm.cost<time = 200>} : (tensor<8xf32>) -> tensor<8xf32>
-  // REMARK: [Passed] moved | Category:comm-raise | {{.*}}'comm.all_reduce' passed 1 operation; exposed 100 ns, was 300 ns; stopped by data dependence on 'producer'
+  // REMARK: [Passed] moved | Category:comm-raise | {{.*}}'comm.all_reduce' passed 1 operation; exposed 100 ns, was 300 ns: data dependence on 'producer' at [[PLACE:.*.mlir:[0-9]+:[0-9]+]]; stopped by data dependence on 'producer' at [[PLACE]]"
   %f = comm.all_reduce sum %p on @dp {comm.cost = #comm.cost<time = 300>} : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
   %r = comm.wait %f : !comm.future<tensor<8xf32>>
   return %q, %r : tensor<8xf32>, tensor<8xf32>

@@ -55,7 +55,10 @@ struct PassRow {
   /// By how many places it moved in its pass's direction; negative where it gave way to others.
   int64_t moves = 0;
   NamedOperations takenAlong, passed, hiddenBy;
+  /// What stopped it, in words.
   std::string limitingFactor;
+  /// Why compute waits for the collective, in words, as the report says it; "already hidden" if it does not.
+  std::string exposedBecause;
 
   /// By how much the computation is longer than the collective, ns; negative: it cannot hide all of it.
   Ns slack() const { return compute.after - cost; }

@@ -46,8 +46,9 @@ struct TimelineSpan {
   std::string name;
   LaneId lane = kComputeLane;
   Ns start = 0, end = 0;
-  /// Whether the compute lane stands still here.
+  /// Whether the compute lane stands still here, and why, in the words of CollectiveRow::limitingFactor.
   bool stall = false;
+  std::string reason = {};
 };
 
 /// A block at one moment.

@@ -42,11 +42,12 @@ void commsched::measure(const Problem &problem, const SlowDown &slowDown, Schedu
   schedule.peak = peakOf(carriedOut, schedule.order);
 }
 
-void commsched::measureExposure(const Problem &problem, llvm::ArrayRef<NodeId> before, Schedule &schedule) {
+void commsched::measureExposure(const Problem &problem, llvm::ArrayRef<NodeId> before, Schedule &schedule,
+                                const SlowDown &slowDown) {
   if (schedule.records.empty())
     return;
-  std::vector<Ns> initial = exposedByCollective(problem, simulate(problem, before));
-  std::vector<Ns> final = exposedByCollective(problem, simulate(problem, schedule.order));
+  std::vector<Ns> initial = exposedByCollective(problem, simulate(problem, before, slowDown));
+  std::vector<Ns> final = exposedByCollective(problem, simulate(problem, schedule.order, slowDown));
   for (CollectiveRecord &record : schedule.records) {
     NodeId start = problem.nodes[record.node].start;
     NodeId collective = start == kNone ? record.node : start;

@@ -269,16 +269,16 @@ private:
 
 } // namespace
 
-void commsched::applySchedule(const LoadedBlock &loaded, ArrayRef<Bucket> buckets, const ExpandedProblem &expanded,
-                              ArrayRef<NodeId> order) {
-  std::vector<Operation *> opOf(expanded.problem.size(), nullptr);
-  for (NodeId node = 0; node < expanded.problem.size(); ++node)
-    if (NodeId origin = expanded.origin[node]; origin != kNone)
+void commsched::applySchedule(const LoadedBlock &loaded, const Schedule &schedule) {
+  const ExpandedProblem &expanded = schedule.expanded;
+  std::vector<Operation *> opOf(schedule.order.size(), nullptr);
+  for (NodeId node = 0; node < static_cast<NodeId>(opOf.size()); ++node)
+    if (NodeId origin = schedule.isExpanded() ? expanded.origin[node] : node; origin != kNone)
       opOf[node] = loaded.nodes[origin];
-  for (auto [bucket, nodes] : llvm::zip_equal(buckets, expanded.buckets))
+  for (auto [bucket, nodes] : llvm::zip_equal(schedule.buckets, expanded.buckets))
     BucketWriter(loaded, bucket, nodes, expanded.problem.nodes[nodes.start].cost, opOf).write();
   std::vector<Operation *> ops;
-  for (NodeId node : order)
+  for (NodeId node : schedule.order)
     ops.push_back(opOf[node]);
   applyOrder(loaded.nodes.getBlock(), ops);
 }

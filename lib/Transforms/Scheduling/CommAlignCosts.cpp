@@ -12,7 +12,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "BlockReordering.h"
+#include "BlockPass.h"
 #include "CommSched/Analysis/Costs/MatrixProducts.h"
 #include "CommSched/Report/Report.h"
 #include "CommSched/Scheduling/Inductor/AlignCosts.h"

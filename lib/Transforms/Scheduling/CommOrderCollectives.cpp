@@ -11,7 +11,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "BlockReordering.h"
+#include "BlockPass.h"
 #include "CommSched/Transforms/Passes.h"
 #include "mlir/IR/Remarks.h"
 

@@ -52,7 +52,13 @@ struct CommParetoPass : public commsched::impl::CommParetoBase<CommParetoPass> {
     forEachReportedBlock(getOperation(), [&](FunctionOpInterface function, Block &block, std::string name) {
       if (solved.wasInterrupted())
         return;
-      report.blocks.push_back(solveBlock(block, std::move(name)));
+      LoadedBlock loaded = loadBlock(block, OperationCosts(*model), solverOptions().load);
+      // The loader has validated the problem and said what is wrong.
+      if (!loaded.defect.empty()) {
+        solved = WalkResult::interrupt();
+        return;
+      }
+      report.blocks.push_back(solveBlock(loaded, std::move(name)));
       if (std::string defect = report.blocks.back().curve.defect; !defect.empty()) {
         emitError(function.getLoc()) << "the solver's answer does not hold (" << defect << "); please report this";
         solved = WalkResult::interrupt();
@@ -63,10 +69,15 @@ struct CommParetoPass : public commsched::impl::CommParetoBase<CommParetoPass> {
   }
 
 private:
-  ParetoBlock solveBlock(Block &block, std::string name) {
-    SolverOptions solver(collectiveOrder, bucketing,
-                         {bucketCapBytes, allGatherCapBytes, reduceScatterCapBytes, allReduceCapBytes}, effort);
-    LoadedBlock loaded = loadBlock(block, OperationCosts(*model), solver.load);
+  SolverOptions solverOptions() const {
+    return {collectiveOrder,
+            bucketing,
+            {bucketCapBytes, allGatherCapBytes, reduceScatterCapBytes, allReduceCapBytes},
+            effort};
+  }
+
+  ParetoBlock solveBlock(const LoadedBlock &loaded, std::string name) {
+    SolverOptions solver = solverOptions();
     solver.schedule.slowDown = loaded.slowDown;
     auto parallelFor = [&](size_t count, llvm::function_ref<void(size_t)> body) {
       mlir::parallelFor(&getContext(), 0, count, body);

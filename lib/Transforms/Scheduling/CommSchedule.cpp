@@ -6,23 +6,20 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Loads each block, lets the solver decide, carries the decision out, and says what became of each collective.
+// Adds the solver to the frame of BlockPass.h, and says what became of each collective.
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "BlockPass.h"
 #include "CommSched/Analysis/Locations.h"
-#include "CommSched/Analysis/ScheduleSignature.h"
 #include "CommSched/Report/Explanations.h"
 #include "CommSched/Report/SearchLog.h"
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "CommSched/Support/Format.h"
 #include "CommSched/Transforms/Passes.h"
-#include "CommSched/Transforms/Rewrites/BucketWriter.h"
-#include "CommSched/Transforms/Rewrites/TrafficCheck.h"
 #include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
 #include "JournalRecords.h"
 #include "mlir/IR/Remarks.h"
-#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/StringExtras.h"
 
 namespace commsched {
@@ -46,10 +43,20 @@ std::string namesOfOthers(const LoadedBlock &loaded, const Bucket &bucket, NodeI
   return llvm::join(names, ", ") + (more == 0 ? "" : " and " + std::to_string(more) + " more");
 }
 
-/// One remark per collective: passed where its exposed time fell, missed where some is left, analysis otherwise.
-void remarkOutcomes(const LoadedBlock &loaded, const Schedule &result, ArrayRef<StartOutcome> outcomes) {
-  for (const StartOutcome &outcome : outcomes) {
-    Location loc = loaded.nodes[outcome.start]->getLoc();
+/// One remark per collective: passed if its exposed time fell, missed if some is left, analysis otherwise.
+void sayOutcome(const BlockWork &work, const StartOutcome &outcome, BlockVoice &voice) {
+  struct Merged {
+    int64_t size;
+    std::string form, others;
+  };
+  std::optional<Merged> merged;
+  if (outcome.bucket != kNone) {
+    const Bucket &bucket = work.schedule.buckets[outcome.bucket];
+    merged = {static_cast<int64_t>(bucket.members.size()), stringify(bucket.form).str(),
+              namesOfOthers(work.loaded, bucket, outcome.start)};
+  }
+  voice.say([outcome, merged, loc = work.loaded.nodes[outcome.start]->getLoc(),
+             reason = describe(work.loaded, outcome.reason)] {
     auto options = remark::RemarkOpts::name("schedule").category("comm-schedule");
     bool better = outcome.exposedAfter < outcome.exposedBefore;
     auto remark = outcome.exposedAfter > 0 && !better ? remark::missed(loc, options)
@@ -59,14 +66,11 @@ void remarkOutcomes(const LoadedBlock &loaded, const Schedule &result, ArrayRef<
            << remark::metric("PositionAfter", outcome.positionAfter)
            << remark::metric("ExposedNsBefore", outcome.exposedBefore)
            << remark::metric("ExposedNsAfter", outcome.exposedAfter);
-    if (outcome.bucket != kNone) {
-      const Bucket &bucket = result.buckets[outcome.bucket];
-      remark << remark::metric("BucketSize", static_cast<int64_t>(bucket.members.size()))
-             << remark::metric("BucketForm", stringify(bucket.form).str())
-             << remark::metric("MergedWith", namesOfOthers(loaded, bucket, outcome.start));
-    }
-    remark << remark::metric("LimitingFactor", describe(loaded, outcome.reason));
-  }
+    if (merged)
+      remark << remark::metric("BucketSize", merged->size) << remark::metric("BucketForm", merged->form)
+             << remark::metric("MergedWith", merged->others);
+    remark << remark::metric("LimitingFactor", reason);
+  });
 }
 
 /// Watches the search of one block for the journal: counts its trials, and logs them if a log is written.
@@ -83,10 +87,10 @@ public:
     options.observers.push_back(&*log);
   }
 
-  PassRecord addTo(PassRecord record) {
+  /// Hands over what was seen.
+  void addTo(PassRecord &record) {
     record.search = std::move(statistics);
     record.searchLog = std::move(text);
-    return record;
   }
 
 private:
@@ -95,7 +99,7 @@ private:
   std::optional<SearchLog> log;
 };
 
-struct CommSchedulePass : public commsched::impl::CommScheduleBase<CommSchedulePass> {
+struct CommSchedulePass : public commsched::impl::CommScheduleBase<CommSchedulePass>, private BlockRule {
   using CommScheduleBase::CommScheduleBase;
 
   LogicalResult initialize(MLIRContext *context) final {
@@ -106,49 +110,58 @@ struct CommSchedulePass : public commsched::impl::CommScheduleBase<CommScheduleP
   }
 
   void runOnOperation() final {
-    OperationCosts costs(*model);
-    for (Block *block : findSchedulableBlocks(getOperation()))
-      if (failed(scheduleBlock(*block, costs)))
-        return signalPassFailure();
-    stampSignature(getOperation());
+    if (failed(scheduleBlocks(getOperation(), getArgument(), *model, *this, /*inputPeaks=*/nullptr)))
+      signalPassFailure();
   }
 
 private:
-  LogicalResult scheduleBlock(Block &block, const OperationCosts &costs) {
+  SolverOptions solverOptions() const {
     SolverOptions solver(collectiveOrder, bucketing,
                          {bucketCapBytes, allGatherCapBytes, reduceScatterCapBytes, allReduceCapBytes}, effort);
-    LoadedBlock loaded = loadBlock(block, costs, solver.load);
-    if (!loaded.defect.empty())
-      return failure();
-    if (loaded.cutValues > 0)
-      emitWarning(block.getParentOp()->getLoc())
-          << loaded.cutValues << " times or sizes are too large to be added up and were cut; no collectives are merged";
     solver.schedule.memoryBudgetPpm = toPpm(memoryBudgetRatio);
     solver.schedule.memoryLimitBytes = memoryLimitBytes;
-    solver.schedule.slowDown = loaded.slowDown;
-    Operation *parent = block.getParentOp();
-    PassJournal *journal = journalOf(parent->getContext());
-    SearchWatch watch(block, journal, solver.schedule);
-    Schedule result = schedule(loaded.problem, solver.schedule);
-    // What is left is an answer that was verified.
-    if (!result.defect.empty())
-      emitWarning(parent->getLoc()) << "an answer of the solver does not hold and was dropped (" << result.defect
-                                    << "); please report this";
-    if (!result.isWithinLimit())
-      return emitError(parent->getLoc()) << "no order was found with a peak of at most " << formatBytes(result.limit)
-                                         << " (" << result.limit << " bytes): the lowest is "
-                                         << formatBytes(result.peak) << ", " << (result.peak - result.limit)
-                                         << " bytes too much";
-    std::vector<StartOutcome> outcomes = explain(loaded, result, result.limit);
-    remarkOutcomes(loaded, result, outcomes);
+    return solver;
+  }
+
+  LoadOptions loadOptions() const final { return solverOptions().load; }
+  bool stampsUnchanged() const final { return true; }
+
+  LogicalResult solveBlock(BlockWork &work, BlockVoice &) const final {
+    Location loc = work.loaded.nodes.getBlock().getParentOp()->getLoc();
+    if (work.loaded.cutValues > 0)
+      emitWarning(loc) << work.loaded.cutValues
+                       << " times or sizes are too large to be added up and were cut; no collectives are merged";
+    ScheduleOptions options = solverOptions().schedule;
+    options.slowDown = work.loaded.slowDown;
+    Block &block = work.loaded.nodes.getBlock();
+    PassJournal *journal = journalOf(block.getParentOp()->getContext());
+    SearchWatch watch(block, journal, options);
+    work.schedule = schedule(work.loaded.problem, options);
     if (journal)
-      journal->add(watch.addTo(makeRecord(getArgument(), loaded, result, outcomes)));
-    TrafficCheck traffic(block);
-    applySchedule(loaded, result.buckets, result.expanded, result.order);
-    if (failed(traffic.compare(TrafficCheck(block), parent->getLoc(), getArgument())))
-      return failure();
-    comparePrediction(block, costs, collectiveOrder, result.makespan, result.peak, getArgument());
-    return success();
+      watch.addTo(work.record);
+    Schedule &result = work.schedule;
+    // What is left is an answer that was verified.
+    if (std::string defect = std::exchange(result.defect, ""); !defect.empty())
+      emitWarning(loc) << "an answer of the solver does not hold and was dropped (" << defect
+                       << "); please report this";
+    if (result.isWithinLimit())
+      return success();
+    return emitError(loc) << "no order was found with a peak of at most " << formatBytes(result.limit) << " ("
+                          << result.limit << " bytes): the lowest is " << formatBytes(result.peak) << ", "
+                          << (result.peak - result.limit) << " bytes too much";
+  }
+
+  void explainBlock(const BlockWork &work, BlockVoice &voice) const final {
+    std::vector<StartOutcome> outcomes = explain(work.loaded, work.schedule, work.schedule.limit);
+    if (voice.hasRemarks())
+      for (const StartOutcome &outcome : outcomes)
+        sayOutcome(work, outcome, voice);
+    if (!voice.hasJournal())
+      return;
+    PassRecord record = makeRecord(getArgument(), work.loaded, work.schedule, outcomes);
+    record.search = work.record.search;
+    record.searchLog = work.record.searchLog;
+    voice.write(std::move(record));
   }
 
   std::shared_ptr<const CostModel> model;

@@ -52,9 +52,10 @@ namespace {
 /// An order with the computation before each place, ns.
 class OrderView {
 public:
-  OrderView(const Problem &problem, ArrayRef<NodeId> order)
+  OrderView(const Problem &problem, ArrayRef<NodeId> order, const SlowDown &slowDown)
       : problem(problem), order(order), place(problem.size()), firstWaits(problem.size(), kNone),
-        line(simulate(problem, order)), exposed(problem.size(), 0), peak(peakOf(problem, order)) {
+        line(simulate(problem, order, slowDown)), exposed(exposedByCollective(problem, line)),
+        peak(peakOf(problem, order)) {
     before.push_back(0);
     costed.push_back(0);
     for (auto [at, id] : llvm::enumerate(order)) {
@@ -62,11 +63,8 @@ public:
       place[id] = static_cast<int32_t>(at);
       before.push_back(before.back() + (hides(id) ? node.cost : 0));
       costed.push_back(costed.back() + hides(id));
-      if (node.kind == NodeKind::Wait && node.start != kNone) {
-        exposed[node.start] += line.exposed[id];
-        if (firstWaits[node.start] == kNone)
-          firstWaits[node.start] = id;
-      }
+      if (node.kind == NodeKind::Wait && node.start != kNone && firstWaits[node.start] == kNone)
+        firstWaits[node.start] = id;
     }
   }
 
@@ -80,7 +78,7 @@ public:
 
   Ns exposedOf(NodeId id) const {
     NodeId start = startOf(id);
-    return start == kNone ? line.exposed[id] : exposed[start];
+    return exposed[start == kNone ? id : start];
   }
 
   /// The places between a collective's start and its first wait.
@@ -139,7 +137,7 @@ public:
   RowMaker(const LoadedBlock &block, const OrderView &given, const OrderView &found)
       : block(block), problem(block.problem), given(given), found(found) {}
 
-  PassRow make(const CollectiveRecord &record) const {
+  PassRow make(const CollectiveRecord &record, ArrayRef<std::string> reasons) const {
     NodeId id = record.node;
     PassRow row;
     row.locations = describeLocation(block.nodes[id]->getLoc());
@@ -151,6 +149,7 @@ public:
     row.moves = record.moves;
     addNames(record, row);
     row.limitingFactor = describe(block, record);
+    row.exposedBecause = start == kNone ? "" : reasons[start];
     return row;
   }
 
@@ -215,13 +214,14 @@ PassRecord startRecord(StringRef pass, const LoadedBlock &block, const OrderView
 
 } // namespace
 
-PassRecord commsched::makeRecord(StringRef pass, const LoadedBlock &block, const Schedule &result) {
+PassRecord commsched::makeRecord(StringRef pass, const LoadedBlock &block, const Schedule &result,
+                                 ArrayRef<std::string> reasons) {
   Order identity = identityOrder(block.problem);
-  OrderView given(block.problem, identity), found(block.problem, result.order);
+  OrderView given(block.problem, identity, block.slowDown), found(block.problem, result.order, block.slowDown);
   PassRecord record = startRecord(pass, block, given, found);
   RowMaker rows(block, given, found);
   for (const CollectiveRecord &collective : result.records)
-    record.rows.push_back(rows.make(collective));
+    record.rows.push_back(rows.make(collective, reasons));
   return record;
 }
 
@@ -229,15 +229,16 @@ PassRecord commsched::makeRecord(StringRef pass, const LoadedBlock &block, const
                                  llvm::ArrayRef<StartOutcome> outcomes) {
   Order identity = identityOrder(block.problem);
   const ExpandedProblem &expanded = result.expanded;
-  OrderView given(block.problem, identity), found(expanded.problem, result.order);
+  const Problem &carriedOut = result.carriedOut(block.problem);
+  OrderView given(block.problem, identity, block.slowDown), found(carriedOut, result.order, block.slowDown);
   PassRecord record = startRecord(pass, block, given, found);
   for (const StartOutcome &outcome : outcomes) {
-    NodeId image = expanded.image[outcome.start];
+    NodeId image = result.imageOf(outcome.start);
     PassRow row;
     row.locations = describeLocation(block.nodes[outcome.start]->getLoc());
     row.kind = stringify(block.problem.nodes[outcome.start].collective).str();
     // A bucket's members take what the bucket takes.
-    row.cost = expanded.problem.nodes[image].cost;
+    row.cost = carriedOut.nodes[image].cost;
     row.compute = {given.computeOf(outcome.start), found.computeOf(image)};
     row.exposed = {outcome.exposedBefore, outcome.exposedAfter};
     row.moves = outcome.positionBefore - outcome.positionAfter;
@@ -252,11 +253,11 @@ PassRecord commsched::makeRecord(StringRef pass, const LoadedBlock &block, const
     found.scan(begin, 1, [&, end = end](NodeId node) {
       if (found.placeOf(node) >= end)
         return false;
-      if (NodeId origin = expanded.origin[node]; found.hides(node))
+      if (NodeId origin = result.isExpanded() ? expanded.origin[node] : node; found.hides(node))
         row.hiddenBy.names.push_back(origin == kNone ? "bucket copy" : nameOf(block.nodes[origin]));
       return row.hiddenBy.names.size() < NamedOperations::kMostNames;
     });
-    row.limitingFactor = describe(block, outcome.reason);
+    row.limitingFactor = row.exposedBecause = describe(block, outcome.reason);
     record.rows.push_back(std::move(row));
   }
   return record;

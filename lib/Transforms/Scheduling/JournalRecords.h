@@ -25,8 +25,10 @@ PassJournal *journalOf(mlir::MLIRContext *context);
 /// those of enclosing modules but the outermost in front. O(operations of the function).
 std::string reportNameOf(mlir::Block &block);
 
-/// What a reordering pass did to a block whose nodes were loaded in their given order. O((N + E) log N).
-PassRecord makeRecord(llvm::StringRef pass, const LoadedBlock &block, const Schedule &result);
+/// What a reordering pass did to a block whose nodes were loaded in their given order. `reasons` is indexed by node:
+/// why compute waits for a start, in words. O((N + E) log N).
+PassRecord makeRecord(llvm::StringRef pass, const LoadedBlock &block, const Schedule &result,
+                      llvm::ArrayRef<std::string> reasons);
 
 /// The same for the solver's answer and what explain() says of it.
 PassRecord makeRecord(llvm::StringRef pass, const LoadedBlock &block, const Schedule &result,

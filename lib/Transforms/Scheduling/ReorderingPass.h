@@ -1,4 +1,4 @@
-//===- ReorderingPass.h - The frame of a reordering pass --------------------------------------===//
+//===- ReorderingPass.h - What reordering passes have in common --------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,14 +6,14 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// A pass that gives blocks a new order differs from the others in its solver alone. The frame around the solver is
-// here: one template for all such passes, and one more for those with a memory budget.
+// A pass that gives blocks a new order differs from the others in its rule alone. What these passes add to the frame of
+// BlockPass.h is here: one template for all of them, and one more for those with a memory budget.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_TRANSFORMS_SCHEDULING_REORDERINGPASS_H
 #define COMMSCHED_LIB_TRANSFORMS_SCHEDULING_REORDERINGPASS_H
 
-#include "BlockReordering.h"
+#include "BlockPass.h"
 #include "CommSched/Analysis/Costs/MatrixProducts.h"
 #include "CommSched/Scheduling/Inductor/PeakPreserving.h"
 #include "CommSched/Transforms/Passes.h"
@@ -21,13 +21,23 @@
 
 namespace commsched {
 
+/// Keeps the units of the block together and measures with the machine's slow-downs: rules see the outer dependences of
+/// units alone, and times without slow-downs. If the units cannot be kept together within the memory limit, or only
+/// slower than in both the given order and the rule's, the block keeps its order. O((N + E) log N).
+void settleReordering(BlockWork &work);
+
+/// What a reordering pass says: a remark for each collective, and one for the block; journal rows. Category of the
+/// remarks: the pass's name. Passed for what moved, missed for what is exposed and did not, analysis for the rest.
+void explainReordering(llvm::StringRef passName, const BlockWork &work, BlockVoice &voice);
+
 /// A pass over the generated `PassBase`. `Derived` has
 ///   Schedule solve(const LoadedBlock &block, Bytes inputPeak) const;
 /// which answers for one block whose nodes stand in their given order; it is called from several threads at once. It
 /// may have
 ///   void prepare(mlir::Operation *root) const;
 /// which is called before any block is loaded.
-template <typename Derived, template <typename> class PassBase> class ReorderingPass : public PassBase<Derived> {
+template <typename Derived, template <typename> class PassBase>
+class ReorderingPass : public PassBase<Derived>, protected BlockRule {
   friend Derived;
   template <typename, template <typename> class> friend class PeakPreservingPass;
   ReorderingPass() = default;
@@ -36,18 +46,16 @@ public:
   using PassBase<Derived>::PassBase;
 
   llvm::LogicalResult initialize(mlir::MLIRContext *context) override {
-    return reordering.initialize(context, this->machine, this->collectiveOrder);
+    model = loadCostModel(context, this->machine);
+    return llvm::success(model != nullptr);
   }
 
   void prepare(mlir::Operation *) const {}
 
   void runOnOperation() final {
     static_cast<const Derived *>(this)->prepare(this->getOperation());
-    auto solve = [this](const LoadedBlock &block, Bytes inputPeak) {
-      return static_cast<const Derived *>(this)->solve(block, inputPeak);
-    };
-    llvm::FailureOr<bool> changed = reorderBlocks(this->getOperation(), this->getArgument(), reordering,
-                                                  this->template getAnalysis<InputPeaks>(), solve);
+    llvm::FailureOr<bool> changed = scheduleBlocks(this->getOperation(), this->getArgument(), *model, *this,
+                                                   &this->template getAnalysis<InputPeaks>());
     if (failed(changed))
       return this->signalPassFailure();
     this->template markAnalysesPreserved<InputPeaks>();
@@ -56,7 +64,24 @@ public:
   }
 
 private:
-  ReorderingContext reordering;
+  LoadOptions loadOptions() const final {
+    LoadOptions options;
+    options.order = this->collectiveOrder;
+    return options;
+  }
+
+  llvm::LogicalResult solveBlock(BlockWork &work, BlockVoice &) const final {
+    work.schedule = static_cast<const Derived *>(this)->solve(work.loaded, work.inputPeak);
+    if (work.schedule.defect.empty())
+      settleReordering(work);
+    return llvm::success();
+  }
+
+  void explainBlock(const BlockWork &work, BlockVoice &voice) const final {
+    explainReordering(this->getArgument(), work, voice);
+  }
+
+  std::shared_ptr<const CostModel> model;
 };
 
 /// A pass with the options of both peak-preserving passes (`peakOptions` in Passes.td).
@@ -90,7 +115,7 @@ protected:
     options.memoryRecompute = this->memoryRecompute;
     if (options.useEstimates)
       return;
-    OperationCosts costs(this->reordering.costs());
+    OperationCosts costs(*this->model);
     MatrixProducts products(costs);
     options.gemms.resize(block.nodes.size());
     for (NodeId id = 0; id < block.nodes.size(); ++id)

@@ -16,6 +16,7 @@
 
 #include "CommSched/Scheduling/Model/Bucketing.h"
 #include "CommSched/Scheduling/Model/LimitingFactor.h"
+#include "CommSched/Scheduling/Model/Timeline.h"
 #include <optional>
 #include <string>
 #include <vector>
@@ -82,13 +83,13 @@ Schedule keepOrder(const Problem &problem);
 /// The answer that merges `buckets` and otherwise keeps the given order. Fails where expandBuckets() does. O(N + E).
 llvm::Expected<Schedule> mergeInOrder(const Problem &problem, std::vector<Bucket> buckets);
 
-struct SlowDown;
-
 /// Fills in makespans and peaks, of the order given and of the answer's. O(N + touches); with slow-downs as simulate().
 void measure(const Problem &problem, const SlowDown &slowDown, Schedule &schedule);
 
-/// Fills in the exposed times of `schedule.records` by playing both orders. O(N + lanes).
-void measureExposure(const Problem &problem, llvm::ArrayRef<NodeId> before, Schedule &schedule);
+/// Fills in the exposed times of `schedule.records` by playing both orders. O(N + lanes); with slow-downs as
+/// simulate().
+void measureExposure(const Problem &problem, llvm::ArrayRef<NodeId> before, Schedule &schedule,
+                     const SlowDown &slowDown = {});
 
 } // namespace commsched
 

@@ -13,8 +13,9 @@
 //
 //   LoadedBlock loaded = loadBlock(block, costs, {order, /*bucketing=*/true});
 //   std::vector<Bucket> buckets = ...;                                      // starts by NodeId, see LoadedBlock::nodes
-//   llvm::Expected<ExpandedProblem> expanded = expandBuckets(loaded.problem, buckets);   // refuses illegal buckets
-//   applySchedule(loaded, buckets, *expanded, identityOrder(expanded->problem));
+//   llvm::Expected<Schedule> schedule = mergeInOrder(loaded.problem, buckets);           // refuses illegal buckets
+//   std::string wrong = verify(loaded.problem, *schedule, {});                           // empty
+//   applySchedule(loaded, *schedule);
 //
 // A bucket of all-gathers whose members have different element types goes as bytes; no other kind may mix types when
 // packed, as a reduction computes with its elements.
@@ -24,7 +25,7 @@
 #define COMMSCHED_TRANSFORMS_REWRITES_BUCKETWRITER_H
 
 #include "CommSched/Analysis/ProblemLoader.h"
-#include "CommSched/Scheduling/Model/Bucketing.h"
+#include "CommSched/Scheduling/Model/Schedule.h"
 
 namespace commsched {
 
@@ -43,10 +44,9 @@ void priceBuckets(LoadedBlock &loaded, llvm::ArrayRef<Bucket> buckets, const Ope
 void comparePrediction(mlir::Block &block, const OperationCosts &costs, CollectiveOrder order, Ns makespan, Bytes peak,
                        llvm::StringRef pass);
 
-/// Carries out `buckets`, of which `expanded` is the expansion, and puts the block into `order` (of the expanded
-/// problem's nodes; legal). Starts, waits and fused casts of the members are erased; `loaded` is stale afterwards.
-void applySchedule(const LoadedBlock &loaded, llvm::ArrayRef<Bucket> buckets, const ExpandedProblem &expanded,
-                   llvm::ArrayRef<NodeId> order);
+/// Carries out a schedule that verify() lets pass: its buckets, and its order. Starts, waits and fused casts of members
+/// are erased; `loaded` is stale afterwards. O(operations).
+void applySchedule(const LoadedBlock &loaded, const Schedule &schedule);
 
 } // namespace commsched
 

@@ -11,16 +11,14 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "BlockPass.h"
 #include "CommSched/Analysis/Casts.h"
-#include "CommSched/Analysis/ScheduleSignature.h"
 #include "CommSched/Analysis/Storage.h"
 #include "CommSched/Scheduling/Inductor/GreedyBuckets.h"
-#include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"
-#include "CommSched/Transforms/Rewrites/TrafficCheck.h"
 #include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
-#include "RewriteRemarks.h"
+#include "Rewrites/RewriteRemarks.h"
 
 namespace commsched {
 #define GEN_PASS_DEF_COMMBUCKET
@@ -97,7 +95,7 @@ StringRef findObstacle(const Problem &problem, NodeId node) {
   return "";
 }
 
-struct CommBucketPass : public commsched::impl::CommBucketBase<CommBucketPass> {
+struct CommBucketPass : public commsched::impl::CommBucketBase<CommBucketPass>, private BlockRule {
   using CommBucketBase::CommBucketBase;
 
   LogicalResult initialize(MLIRContext *context) final {
@@ -111,11 +109,8 @@ struct CommBucketPass : public commsched::impl::CommBucketBase<CommBucketPass> {
   }
 
   void runOnOperation() final {
-    OperationCosts costs(*model);
-    for (Block *block : findSchedulableBlocks(getOperation()))
-      if (failed(bucketBlock(*block, costs)))
-        return signalPassFailure();
-    stampSignature(getOperation());
+    if (failed(scheduleBlocks(getOperation(), getArgument(), *model, *this, /*inputPeaks=*/nullptr)))
+      signalPassFailure();
   }
 
 private:
@@ -139,7 +134,9 @@ private:
     return "";
   }
 
-  LoadOptions makeLoadOptions() const {
+  bool stampsUnchanged() const final { return true; }
+
+  LoadOptions loadOptions() const final {
     LoadOptions options;
     options.bucketing = true;
     // Which collectives go together is for the caps to say; each bucket is priced by its members afterwards.
@@ -149,20 +146,22 @@ private:
     return options;
   }
 
-  LogicalResult bucketBlock(Block &block, const OperationCosts &costs) {
-    LoadedBlock loaded = loadBlock(block, costs, makeLoadOptions());
-    if (!loaded.defect.empty())
-      return failure();
+  /// The starts that may be merged; says of the others what is in the way.
+  std::vector<NodeId> findCandidates(const LoadedBlock &loaded, BlockVoice &voice) const {
     std::vector<NodeId> candidates;
     for (NodeId node = 0; node < loaded.problem.size(); ++node) {
       auto start = dyn_cast<CollectiveOpInterface>(loaded.nodes[node]);
       if (!start)
         continue;
       if (StringRef obstacle = findObstacle(start, loaded.problem, node); !obstacle.empty())
-        remarkMissed(start->getLoc(), getArgument(), obstacle.str());
+        sayRefused(start->getLoc(), obstacle.str(), voice);
       else
         candidates.push_back(node);
     }
+    return candidates;
+  }
+
+  GreedyBucketOptions bucketOptions() const {
     GreedyBucketOptions options;
     options.caps.assign(capBytes.begin(), capBytes.end());
     options.capsOfKind[CollectiveKind::AllGather].assign(allGatherCapBytes.begin(), allGatherCapBytes.end());
@@ -170,16 +169,32 @@ private:
                                                              reduceScatterCapBytes.end());
     options.capsOfKind[CollectiveKind::AllReduce].assign(allReduceCapBytes.begin(), allReduceCapBytes.end());
     options.form = form;
-    std::vector<Bucket> buckets = greedyBuckets(loaded.problem, candidates, options);
-    remarkSingles(loaded, candidates, buckets);
-    if (buckets.empty())
-      return success();
-    priceBuckets(loaded, buckets, costs);
-    return apply(block, loaded, buckets, costs);
+    return options;
   }
 
-  /// Candidates that found no company.
-  void remarkSingles(const LoadedBlock &loaded, ArrayRef<NodeId> candidates, ArrayRef<Bucket> buckets) {
+  LogicalResult solveBlock(BlockWork &work, BlockVoice &voice) const final {
+    LoadedBlock &loaded = work.loaded;
+    std::vector<NodeId> candidates = findCandidates(loaded, voice);
+    std::vector<Bucket> buckets = greedyBuckets(loaded.problem, candidates, bucketOptions());
+    saySingles(loaded, candidates, buckets, voice);
+    priceBuckets(loaded, buckets, OperationCosts(*model));
+    llvm::Expected<Schedule> schedule = mergeInOrder(loaded.problem, std::move(buckets));
+    if (!schedule)
+      return emitError(loaded.nodes.getBlock().getParentOp()->getLoc())
+             << "comm-bucket: " << llvm::toString(schedule.takeError());
+    work.schedule = std::move(*schedule);
+    measure(loaded.problem, loaded.slowDown, work.schedule);
+    work.schedule.claims = {makespanOf(work.schedule.expanded.problem, work.schedule.order), work.schedule.peak};
+    return success();
+  }
+
+  void sayRefused(Location loc, std::string reason, BlockVoice &voice) const {
+    voice.say([loc, reason = std::move(reason), pass = getArgument()] { remarkMissed(loc, pass, reason); });
+  }
+
+  /// Says which candidates found no company.
+  void saySingles(const LoadedBlock &loaded, ArrayRef<NodeId> candidates, ArrayRef<Bucket> buckets,
+                  BlockVoice &voice) const {
     std::vector<bool> merged(loaded.problem.size(), false);
     for (const Bucket &bucket : buckets)
       for (NodeId member : bucket.members)
@@ -190,34 +205,29 @@ private:
       std::string reason = "no other collective of its kind, group, element type and reduction fits in its bucket";
       if (mixedTypes && form == BucketForm::Packed && !isa<AllGatherOp>(loaded.nodes[node]))
         reason += "; a reduction computes with its elements, so that bytes of several types cannot be one";
-      remarkMissed(loaded.nodes[node]->getLoc(), getArgument(), reason);
+      sayRefused(loaded.nodes[node]->getLoc(), std::move(reason), voice);
     }
   }
 
-  LogicalResult apply(Block &block, const LoadedBlock &loaded, ArrayRef<Bucket> buckets, const OperationCosts &costs) {
-    Operation *parent = block.getParentOp();
-    llvm::Expected<ExpandedProblem> expanded = expandBuckets(loaded.problem, buckets);
-    if (!expanded)
-      return emitError(parent->getLoc()) << "comm-bucket: " << llvm::toString(expanded.takeError());
-    for (const Bucket &bucket : buckets) {
+  void explainBlock(const BlockWork &work, BlockVoice &voice) const final {
+    for (const Bucket &bucket : work.schedule.buckets) {
       Bytes bytes = 0;
       for (NodeId member : bucket.members)
-        bytes += loaded.problem.nodes[member].bytes;
-      remarkPassed(loaded.nodes[bucket.members.front()]->getLoc(), getArgument(),
-                   std::to_string(bucket.members.size()) + " collectives are one, " + stringify(bucket.form).str(),
-                   bytes);
+        bytes += work.loaded.problem.nodes[member].bytes;
+      std::string what =
+          std::to_string(bucket.members.size()) + " collectives are one, " + stringify(bucket.form).str();
+      voice.say([loc = work.loaded.nodes[bucket.members.front()]->getLoc(), pass = getArgument(),
+                 what = std::move(what), bytes] { remarkPassed(loc, pass, what, bytes); });
     }
-    TrafficCheck before(block);
-    Order order = identityOrder(expanded->problem);
-    applySchedule(loaded, buckets, *expanded, order);
-    TrafficCheck after(block);
-    remark::analysis(parent->getLoc(), remark::RemarkOpts::name("traffic").category(getArgument()))
-        << remark::metric("CollectivesBefore", before.total().collectives)
-        << remark::metric("CollectivesAfter", after.total().collectives)
-        << remark::metric("BytesBefore", before.total().bytes) << remark::metric("BytesAfter", after.total().bytes);
-    comparePrediction(block, costs, CollectiveOrder::Free, makespanOf(expanded->problem, order, loaded.slowDown),
-                      peakOf(expanded->problem, order), getArgument());
-    return before.compare(after, parent->getLoc(), getArgument());
+  }
+
+  void reportTraffic(Location loc, const Traffic &before, const Traffic &after, BlockVoice &voice) const final {
+    voice.say([loc, before, after, pass = getArgument()] {
+      remark::analysis(loc, remark::RemarkOpts::name("traffic").category(pass))
+          << remark::metric("CollectivesBefore", before.collectives)
+          << remark::metric("CollectivesAfter", after.collectives) << remark::metric("BytesBefore", before.bytes)
+          << remark::metric("BytesAfter", after.bytes);
+    });
   }
 
   std::shared_ptr<const CostModel> model;

@@ -1,0 +1,172 @@
+//===- BlockPass.cpp - The frame of every pass that schedules blocks --------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "BlockPass.h"
+#include "CommSched/Analysis/ScheduleSignature.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
+#include "CommSched/Transforms/Rewrites/BucketWriter.h"
+#include "JournalRecords.h"
+#include "mlir/IR/Threading.h"
+#include "mlir/Interfaces/CallInterfaces.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+using namespace mlir;
+using namespace commsched;
+
+BlockVoice::BlockVoice(MLIRContext *context)
+    : listens(context->getRemarkEngine() != nullptr), journal(journalOf(context)) {}
+
+void BlockVoice::speak() {
+  for (const std::function<void()> &emit : remarks)
+    emit();
+  for (PassRecord &record : records)
+    journal->add(std::move(record));
+}
+
+SmallVector<Operation *> commsched::findFunctions(Operation *root) {
+  SmallVector<Operation *> functions;
+  if (!isa<FunctionOpInterface>(root))
+    root->walk<WalkOrder::PreOrder>([&](Operation *op) {
+      if (op == root || !isa<FunctionOpInterface>(op) || !op->hasTrait<OpTrait::IsIsolatedFromAbove>())
+        return WalkResult::advance();
+      functions.push_back(op);
+      return WalkResult::skip();
+    });
+  if (functions.empty())
+    functions.push_back(root);
+  return functions;
+}
+
+namespace {
+
+/// What is known of one function in the end.
+struct FunctionOutcome {
+  explicit FunctionOutcome(MLIRContext *context) : voice(context) {}
+
+  BlockVoice voice;
+  std::vector<std::pair<Block *, Bytes>> inputPeaks;
+  bool changed = false;
+  /// An error was emitted, or is to be: at `failedAt`, unless that is null.
+  bool failed = false;
+  Operation *failedAt = nullptr;
+  std::string error;
+};
+
+/// One function on its way through the frame.
+class FunctionWorker {
+public:
+  FunctionWorker(StringRef passName, const CostModel &model, const BlockRule &rule, const InputPeaks *known,
+                 FunctionOutcome &outcome)
+      : passName(passName), rule(rule), known(known), costs(model), outcome(outcome) {}
+
+  void run(Operation *function) {
+    for (Block *block : findSchedulableBlocks(function)) {
+      if (succeeded(schedule(*block)))
+        continue;
+      outcome.failed = true;
+      return;
+    }
+  }
+
+private:
+  LogicalResult schedule(Block &block) {
+    BlockWork work{loadBlock(block, costs, rule.loadOptions()), 0, 0, {}, {}};
+    const Problem &problem = work.loaded.problem;
+    // The loader has validated the problem and said what is wrong.
+    if (!work.loaded.defect.empty())
+      return failure();
+    work.peak = work.inputPeak = peakOf(problem, identityOrder(problem));
+    if (known)
+      if (auto before = known->peaks.find(&block); before != known->peaks.end())
+        work.inputPeak = before->second;
+    outcome.inputPeaks.emplace_back(&block, work.inputPeak);
+    if (failed(rule.solveBlock(work, outcome.voice)) || failed(checkAnswer(work)))
+      return failure();
+    if (outcome.voice.hasRemarks() || outcome.voice.hasJournal())
+      rule.explainBlock(work, outcome.voice);
+    return apply(work);
+  }
+
+  LogicalResult checkAnswer(const BlockWork &work) {
+    ScheduleRequirements requirements;
+    requirements.collectiveOrder = rule.loadOptions().order;
+    if (work.schedule.limit >= 0)
+      requirements.peakLimit = std::max(work.schedule.limit, work.peak);
+    outcome.error = work.schedule.defect;
+    if (outcome.error.empty())
+      outcome.error = verify(work.loaded.problem, work.schedule, requirements);
+    if (outcome.error.empty())
+      return success();
+    outcome.failedAt = work.loaded.nodes.getBlock().getParentOp();
+    return failure();
+  }
+
+  LogicalResult apply(const BlockWork &work) {
+    const Schedule &schedule = work.schedule;
+    if (schedule.buckets.empty() && llvm::is_sorted(schedule.order))
+      return success();
+    outcome.changed = true;
+    Block &block = work.loaded.nodes.getBlock();
+    Location loc = block.getParentOp()->getLoc();
+    TrafficCheck before(block);
+    applySchedule(work.loaded, schedule);
+    TrafficCheck after(block);
+    rule.reportTraffic(loc, before.total(), after.total(), outcome.voice);
+    if (failed(before.compare(after, loc, passName)))
+      return failure();
+    if (schedule.claims)
+      comparePrediction(block, costs, rule.loadOptions().order, schedule.makespan, schedule.peak, passName);
+    return success();
+  }
+
+  StringRef passName;
+  const BlockRule &rule;
+  const InputPeaks *known;
+  OperationCosts costs;
+  FunctionOutcome &outcome;
+};
+
+} // namespace
+
+/// Whether a function's cost is that of another one, which must not change meanwhile.
+static bool callsFunctions(ArrayRef<Operation *> functions) {
+  return llvm::any_of(functions, [](Operation *function) {
+    return function->walk([](CallOpInterface) { return WalkResult::interrupt(); }).wasInterrupted();
+  });
+}
+
+FailureOr<bool> commsched::scheduleBlocks(Operation *root, StringRef passName, const CostModel &model,
+                                          const BlockRule &rule, InputPeaks *inputPeaks) {
+  SmallVector<Operation *> functions = findFunctions(root);
+  std::vector<FunctionOutcome> outcomes(functions.size(), FunctionOutcome(root->getContext()));
+  auto run = [&](size_t index) {
+    FunctionWorker(passName, model, rule, inputPeaks, outcomes[index]).run(functions[index]);
+  };
+  if (callsFunctions(functions))
+    llvm::for_each(llvm::seq<size_t>(0, functions.size()), run);
+  else
+    parallelFor(root->getContext(), 0, functions.size(), run);
+  bool changed = false;
+  for (auto [function, outcome] : llvm::zip_equal(functions, outcomes)) {
+    outcome.voice.speak();
+    if (outcome.failedAt)
+      emitError(outcome.failedAt->getLoc()) << passName << ": the new order does not verify: " << outcome.error;
+    if (outcome.failed)
+      return failure();
+    if (inputPeaks)
+      for (auto [block, peak] : outcome.inputPeaks)
+        inputPeaks->peaks.try_emplace(block, peak);
+    if (outcome.changed && isa<FunctionOpInterface>(function) && !rule.stampsUnchanged())
+      stampSignature(function);
+    changed |= outcome.changed;
+  }
+  if (rule.stampsUnchanged())
+    stampSignature(root);
+  return changed;
+}
