@@ -17,6 +17,7 @@
 #include "CommSched/Scheduling/Model/Bucketing.h"
 #include "CommSched/Scheduling/Model/LimitingFactor.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
+#include "llvm/Support/Compiler.h"
 #include <optional>
 #include <string>
 #include <vector>
@@ -71,7 +72,9 @@ struct Schedule {
   /// that it reached.
   bool isWithinLimit() const { return limit < 0 || peak <= limit; }
   /// The problem whose nodes `order` names.
-  const Problem &carriedOut(const Problem &given) const { return isExpanded() ? expanded.problem : given; }
+  const Problem &carriedOut(const Problem &given LLVM_LIFETIME_BOUND) const {
+    return isExpanded() ? expanded.problem : given;
+  }
   bool isExpanded() const { return !expanded.image.empty(); }
   /// The node of carriedOut() that does the work of `node` of the given problem.
   NodeId imageOf(NodeId node) const { return isExpanded() ? expanded.image[node] : node; }
