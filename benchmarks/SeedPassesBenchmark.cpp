@@ -74,7 +74,7 @@ void reorderPreservingPeak(benchmark::State &state, bool estimates, int64_t budg
     order = scheduleForOverlap(problem, order, kRaiseStarts).order;
   ReorderPreservingPeakOptions options;
   options.useEstimates = estimates;
-  options.peakBudgetPpm = budgetPpm;
+  options.memory.ppm = budgetPpm;
   Schedule result;
   for (auto _ : state)
     benchmark::DoNotOptimize(result = reorderPreservingPeakMemory(problem, order, options));

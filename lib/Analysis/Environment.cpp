@@ -27,5 +27,5 @@ std::string commsched::machineName(MLIRContext *context, StringRef option) {
   if (!option.empty())
     return option.str();
   const Environment *environment = Environment::of(context);
-  return environment ? environment->machine : "h100-sxm";
+  return environment ? environment->machine : kDefaultMachine.str();
 }

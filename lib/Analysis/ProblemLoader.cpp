@@ -301,9 +301,9 @@ void Loader::limitSums() {
     result.cutValues += value > largest;
     value = std::min(value, largest);
   };
-  __int128 time = 0, bytes = 0, traffic = 0;
+  Wide time = 0, bytes = 0, traffic = 0;
   for (const Node &node : problem.nodes) {
-    time += static_cast<__int128>(node.cost) + node.issue;
+    time += static_cast<Wide>(node.cost) + node.issue;
     bytes += node.workspace;
     traffic += node.bytes;
   }
@@ -407,9 +407,7 @@ int32_t Loader::mergeKeyOf(CollectiveOpInterface start, LaneId lane) {
   MergeKey key;
   key.kind = start.getCollectiveKind();
   key.lane = lane;
-  key.cap = key.kind == CollectiveKind::AllGather       ? options.allGatherCap
-            : key.kind == CollectiveKind::ReduceScatter ? options.reduceScatterCap
-                                                        : options.allReduceCap;
+  key.cap = options.caps.of(key.kind);
   key.ranks = static_cast<int32_t>(costs.shapeOf(start).ranks);
   // No sum of these overflows either.
   Ns largest = kLargestSum / nodes.size();

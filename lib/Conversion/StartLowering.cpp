@@ -21,6 +21,28 @@ using namespace mlir;
 using namespace commsched;
 using namespace commsched::comm;
 
+// Kinds and reductions go to the runtime as their numbers.
+#define COMMSCHED_SAME(ours, theirs) static_assert(static_cast<int>(ours) == (theirs), "expected the runtime's number")
+COMMSCHED_SAME(CollectiveKind::AllGather, COMMRT_ALL_GATHER);
+COMMSCHED_SAME(CollectiveKind::ReduceScatter, COMMRT_REDUCE_SCATTER);
+COMMSCHED_SAME(CollectiveKind::AllReduce, COMMRT_ALL_REDUCE);
+COMMSCHED_SAME(CollectiveKind::AllToAll, COMMRT_ALL_TO_ALL);
+COMMSCHED_SAME(CollectiveKind::Broadcast, COMMRT_BROADCAST);
+COMMSCHED_SAME(CollectiveKind::Reduce, COMMRT_REDUCE);
+COMMSCHED_SAME(CollectiveKind::Gather, COMMRT_GATHER);
+COMMSCHED_SAME(CollectiveKind::Scatter, COMMRT_SCATTER);
+COMMSCHED_SAME(CollectiveKind::Permute, COMMRT_PERMUTE);
+COMMSCHED_SAME(CollectiveKind::Send, COMMRT_SEND);
+COMMSCHED_SAME(CollectiveKind::Recv, COMMRT_RECV);
+COMMSCHED_SAME(CollectiveKind::Barrier, COMMRT_BARRIER);
+COMMSCHED_SAME(ReductionKind::sum, COMMRT_SUM);
+COMMSCHED_SAME(ReductionKind::product, COMMRT_PRODUCT);
+COMMSCHED_SAME(ReductionKind::min, COMMRT_MIN);
+COMMSCHED_SAME(ReductionKind::max, COMMRT_MAX);
+COMMSCHED_SAME(ReductionKind::avg, COMMRT_AVG);
+COMMSCHED_SAME(ReductionKind::scaled_sum, COMMRT_SCALED_SUM);
+#undef COMMSCHED_SAME
+
 static int64_t rankOf(Value memref) { return cast<MemRefType>(memref.getType()).getRank(); }
 static int64_t staticElements(Value memref, int64_t begin) {
   int64_t count = 1;

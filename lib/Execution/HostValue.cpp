@@ -11,6 +11,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Execution/HostValue.h"
+#include "CommSched/Support/SplitMix64.h"
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/MathExtras.h"
@@ -101,14 +102,6 @@ Error HostValue::allocate() {
   return createStringError("no memory for a value of " + Twine(size.value_or(-1)) + " bytes");
 }
 
-/// The finaliser of splitmix64.
-static uint64_t mix(uint64_t hash, uint64_t value) {
-  uint64_t x = hash * 0x9e3779b97f4a7c15ull + value + 0x632be59bd9b4e019ull;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-  return x ^ (x >> 31);
-}
-
 static APFloat toFloat(double value, const fltSemantics &semantics) {
   APFloat result(value);
   bool lossy;
@@ -117,6 +110,7 @@ static APFloat toFloat(double value, const fltSemantics &semantics) {
 }
 
 void HostValue::fill(uint64_t seed, int64_t rank, int64_t argument) {
+  constexpr auto mix = SplitMix64::mix;
   uint64_t base = mix(mix(mix(0, seed), rank), argument);
   int64_t width = elementBytes(), count = elements();
   auto floatType = dyn_cast<mlir::FloatType>(elementType);

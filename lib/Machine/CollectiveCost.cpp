@@ -60,7 +60,7 @@ int64_t log2Fixed(uint64_t value) {
   int64_t result = exponent;
   for (unsigned bit = 0; bit < kLogBits; ++bit) {
     // One more bit of the logarithm: whether the square is 2 or more.
-    unsigned __int128 square = static_cast<unsigned __int128>(mantissa) * mantissa >> kMantissaBits;
+    UnsignedWide square = static_cast<UnsignedWide>(mantissa) * mantissa >> kMantissaBits;
     bool carry = square >> (kMantissaBits + 1);
     mantissa = static_cast<uint64_t>(carry ? square >> 1 : square);
     result = result * 2 + carry;
@@ -72,13 +72,13 @@ int64_t log2Fixed(uint64_t value) {
 struct RootsOfTwo {
   std::array<uint64_t, kLogBits> roots;
   constexpr RootsOfTwo() : roots() {
-    unsigned __int128 square = static_cast<unsigned __int128>(2) << kMantissaBits;
+    UnsignedWide square = static_cast<UnsignedWide>(2) << kMantissaBits;
     for (unsigned i = 0; i < kLogBits; ++i) {
       // The largest root with root^2 <= square, bit by bit.
       uint64_t root = 0;
       for (int bit = kMantissaBits; bit >= 0; --bit) {
         uint64_t candidate = root | (uint64_t(1) << bit);
-        if (static_cast<unsigned __int128>(candidate) * candidate <= square << kMantissaBits)
+        if (static_cast<UnsignedWide>(candidate) * candidate <= square << kMantissaBits)
           root = candidate;
       }
       roots[i] = root;
@@ -94,8 +94,7 @@ int64_t exp2Fixed(int64_t log) {
   uint64_t mantissa = uint64_t(1) << kMantissaBits;
   for (unsigned i = 0; i < kLogBits; ++i)
     if (log >> (kLogBits - 1 - i) & 1)
-      mantissa =
-          static_cast<uint64_t>(static_cast<unsigned __int128>(mantissa) * kRootsOfTwo.roots[i] >> kMantissaBits);
+      mantissa = static_cast<uint64_t>(static_cast<UnsignedWide>(mantissa) * kRootsOfTwo.roots[i] >> kMantissaBits);
   unsigned shift = kMantissaBits - exponent;
   return static_cast<int64_t>((mantissa + (uint64_t(1) << (shift - 1))) >> shift);
 }

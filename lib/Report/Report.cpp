@@ -130,9 +130,7 @@ BlockSnapshot commsched::measureBlock(Block &block, const OperationCosts &costs,
   snapshot.laneLoads = timeline.load;
   if (options.bounds) {
     BoundOptions limited;
-    limited.limit = options.boundLimit  ? options.boundLimit(memory.peak)
-                    : options.limit < 0 ? memory.peak
-                                        : options.limit;
+    limited.limit = options.boundBudget.limitFor(memory.peak);
     LowerBound bound = lowerBound(problem, limited);
     LowerBound joint = options.load.bucketing ? jointLowerBound(problem, limited) : bound;
     snapshot.orderBound = bound.makespan;
@@ -153,7 +151,7 @@ BlockSnapshot commsched::measureBlock(Block &block, const OperationCosts &costs,
     snapshot.anyLimitBoundBy = any.describeWithLimit(problem);
   }
   countChangeable(snapshot, loaded);
-  snapshot.rows = makeRows(loaded, options.limit < 0 ? memory.peak : options.limit);
+  snapshot.rows = makeRows(loaded, options.factorBudget.limitFor(memory.peak));
   snapshot.collectives = snapshot.rows.size();
   if (options.timeline)
     addTimeline(snapshot, loaded, timeline, memory);

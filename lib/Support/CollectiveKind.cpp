@@ -11,6 +11,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Support/CollectiveKind.h"
+#include <iterator>
 
 using namespace commsched;
 
@@ -18,6 +19,7 @@ llvm::StringRef commsched::stringify(CollectiveKind kind) {
   static constexpr llvm::StringLiteral names[] = {"all_gather", "reduce_scatter", "all_reduce", "all_to_all",
                                                   "broadcast",  "reduce",         "gather",     "scatter",
                                                   "permute",    "send",           "recv",       "barrier"};
+  static_assert(std::size(names) == static_cast<size_t>(CollectiveKind::Barrier) + 1, "expected one name per kind");
   return names[static_cast<unsigned>(kind)];
 }
 

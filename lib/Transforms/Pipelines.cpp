@@ -17,11 +17,33 @@ using namespace commsched;
 
 namespace {
 
+/// The fraction by which the peak may exceed the input's: the option, or the default of the solver's passes.
+double memoryBudgetRatioOf(const OverlapOptions &options) {
+  if (options.memoryBudgetRatio != -1.0)
+    return options.memoryBudgetRatio;
+  return options.solver == OverlapOptions::Solver::Inductor ? CommReorderPreservingPeakMemoryOptions().memoryBudgetRatio
+                                                            : CommScheduleOptions().memoryBudgetRatio;
+}
+
+/// What a report has to know of the options.
+ReportOptions makeReportOptions(const OverlapOptions &options, const MemoryBudget &memory) {
+  ReportOptions report;
+  report.machine = options.machine;
+  report.collectiveOrder = options.collectiveOrder;
+  report.bucketing = options.bucketing;
+  report.memory = memory;
+  report.reportFile = options.reportFile;
+  report.timelineFile = options.timelineFile;
+  report.searchLogFile = options.searchLogFile;
+  report.table = options.table;
+  return report;
+}
+
 /// Copies the options that every scheduling pass has.
 template <typename PassOptions> PassOptions makeOptions(const OverlapOptions &options) {
   PassOptions result;
   result.machine = options.machine;
-  result.memoryBudgetRatio = memoryBudgetOf(options);
+  result.memoryBudgetRatio = memoryBudgetRatioOf(options);
   result.memoryLimitBytes = options.memoryLimitBytes;
   result.collectiveOrder = options.collectiveOrder;
   return result;
@@ -191,40 +213,21 @@ LogicalResult addEntry(StageList &stages, StringRef entry, const OverlapOptions 
 
 } // namespace
 
-double commsched::memoryBudgetOf(const OverlapOptions &options) {
-  /// What Inductor's two passes may add to the peak by default.
-  constexpr double kInductorBudget = 0.2;
-  if (options.memoryBudgetRatio != -1.0)
-    return options.memoryBudgetRatio;
-  return options.solver == OverlapOptions::Solver::Inductor ? kInductorBudget : 0.0;
-}
-
-ReportOptions commsched::getReportOptions(const OverlapOptions &options) {
-  ReportOptions report;
-  report.machine = options.machine;
-  report.collectiveOrder = options.collectiveOrder;
-  report.bucketing = options.bucketing;
-  report.memoryBudgetRatio = memoryBudgetOf(options);
-  report.memoryLimitBytes = options.memoryLimitBytes;
-  report.reportFile = options.reportFile;
-  report.timelineFile = options.timelineFile;
-  report.searchLogFile = options.searchLogFile;
-  report.table = options.table;
-  return report;
-}
-
 LogicalResult commsched::buildOverlapPipeline(OpPassManager &manager, const OverlapOptions &options,
                                               llvm::function_ref<LogicalResult(const llvm::Twine &)> error,
                                               std::shared_ptr<ReportCollector> collector) {
   if (std::optional<StringRef> root = manager.getOpName(); root && *root != ModuleOp::getOperationName())
     return error("reorder-comm-overlap runs on a 'builtin.module', not on a '" + *root + "'");
+  llvm::Expected<MemoryBudget> memory = MemoryBudget::parse(memoryBudgetRatioOf(options), options.memoryLimitBytes);
+  if (!memory)
+    return error("reorder-comm-overlap: " + llvm::toString(memory.takeError()));
   std::vector<std::string> names(options.passes.begin(), options.passes.end());
   if (names.empty())
     names = defaultPasses(options.solver);
   bool report =
       options.table || !options.reportFile.empty() || !options.timelineFile.empty() || !options.searchLogFile.empty();
   if (!collector && report)
-    collector = std::make_shared<ReportCollector>(getReportOptions(options));
+    collector = std::make_shared<ReportCollector>(makeReportOptions(options, *memory));
   if (!options.paretoFile.empty())
     manager.addPass(makePareto(options));
   if (collector)

@@ -50,7 +50,7 @@ Answer solved(uint64_t seed) {
   ScheduleOptions options;
   options.effort = 3000;
   options.collectiveOrder = shape.collectiveOrder;
-  options.memoryBudgetPpm = random.percent(50) ? 0 : 1000000;
+  options.memory.ppm = random.percent(50) ? 0 : 1000000;
   Schedule result = schedule(answer.given, options);
   EXPECT_EQ(result.defect, "") << "seed " << seed;
   answer.buckets = result.buckets;

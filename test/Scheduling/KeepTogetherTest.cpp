@@ -108,7 +108,7 @@ TEST(KeepTogether, SchedulerKeepsUnits) {
       ScheduleOptions options;
       options.bucketing = bucketing;
       options.effort = 3000;
-      options.memoryBudgetPpm = seed % 2 == 0 ? 200000 : 0;
+      options.memory.ppm = seed % 2 == 0 ? 200000 : 0;
       Schedule result = schedule(problem, options);
       ASSERT_EQ(result.defect, "") << "seed " << seed;
       ScheduleRequirements requirements;
@@ -129,7 +129,7 @@ TEST(KeepTogether, LowerPeaksKeepUnits) {
     Problem problem = problemWithUnits(seed, 25);
     ScheduleOptions options;
     options.effort = 3000;
-    options.memoryLimitBytes = peakOf(problem, identityOrder(problem)) * 9 / 10;
+    options.memory.limit = peakOf(problem, identityOrder(problem)) * 9 / 10;
     Schedule result = schedule(problem, options);
     ASSERT_EQ(result.defect, "") << "seed " << seed;
     ASSERT_EQ(verify(problem, result, {}), "") << "seed " << seed;

@@ -59,9 +59,9 @@ TEST(Pareto, FallsFromTheLowestPeakToTheFastestAnswer) {
       ASSERT_LT(curve.points[index - 1].peak, curve.points[index].peak);
       ASSERT_GT(curve.points[index - 1].makespan, curve.points[index].makespan);
     }
-    options.memoryLimitBytes = 0;
+    options.memory.limit = 0;
     ASSERT_LE(curve.points.front().peak, schedule(problem, options).peak);
-    options.memoryLimitBytes = kUnlimited;
+    options.memory.limit = kUnlimited;
     ASSERT_LE(curve.points.back().makespan, schedule(problem, options).makespan);
     ASSERT_GE(curve.points.back().makespan, jointLowerBound(problem).makespan);
     longCurves += curve.points.size() >= 3;

@@ -35,12 +35,12 @@ RandomOptions programShape(Random &random) {
 
 void chooseCommon(PeakPreservingOptions &options, const Problem &problem, Random &random) {
   constexpr int64_t kBudgets[] = {0, 0, 50'000, 200'000, 1'000'000, -100'000};
-  options.peakBudgetPpm = kBudgets[random.below(6)];
+  options.memory.ppm = kBudgets[random.below(6)];
   Bytes peak = peakOf(problem, identityOrder(problem));
   if (random.percent(15))
     options.inputPeakBytes = random.between(0, 2 * peak);
   if (random.percent(15))
-    options.peakLimitBytes = random.between(0, 2 * peak);
+    options.memory.limit = random.between(0, 2 * peak);
   options.useEstimates = random.percent(60);
   options.extraOverlapPermille = random.percent(50) ? 500 : 0;
   options.commTimePermille = random.percent(50) ? 2000 : 1000;

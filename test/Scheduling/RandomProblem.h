@@ -15,22 +15,18 @@
 
 #include "CommSched/Scheduling/Model/Problem.h"
 #include "CommSched/Support/CollectiveOrder.h"
+#include "CommSched/Support/SplitMix64.h"
 
 namespace commsched::test {
 
-/// SplitMix64: the standard library's distributions differ between implementations.
-class Random {
+/// Draws of tests.
+class Random : public SplitMix64 {
 public:
-  explicit Random(uint64_t seed) : state(seed) {}
-  uint64_t next();
-  /// Uniform in [0, bound); 0 where bound <= 0.
-  int64_t below(int64_t bound) { return bound <= 0 ? 0 : static_cast<int64_t>(next() % static_cast<uint64_t>(bound)); }
+  using SplitMix64::SplitMix64;
+
   /// Uniform in [low, high].
   int64_t between(int64_t low, int64_t high) { return low + below(high - low + 1); }
   bool percent(int32_t chance) { return below(100) < chance; }
-
-private:
-  uint64_t state;
 };
 
 /// What a random program is made of; chances in percent.

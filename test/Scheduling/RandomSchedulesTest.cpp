@@ -58,12 +58,12 @@ ScheduleOptions modesFor(uint64_t seed, const RandomOptions &shape) {
   ScheduleOptions options;
   options.collectiveOrder = shape.collectiveOrder;
   options.bucketing = !random.percent(30);
-  options.memoryBudgetPpm = random.percent(20) ? random.below(600000) : 0;
+  options.memory.ppm = random.percent(20) ? random.below(600000) : 0;
   options.effort = random.percent(10) ? 0 : random.between(10, 80) * shape.nodes;
   if (random.percent(20))
-    options.allGatherCap = options.reduceScatterCap = 64 * random.between(2, 40);
+    options.caps.allGather = options.caps.reduceScatter = 64 * random.between(2, 40);
   if (random.percent(20))
-    options.allReduceCap = 64 * random.between(2, 40);
+    options.caps.allReduce = 64 * random.between(2, 40);
   if (random.percent(25))
     options.slowDown = slowDownFor(random, shape.commLanes);
   return options;
@@ -80,7 +80,7 @@ TEST(RandomSchedules, KeepTheirPromises) {
     if (seed % 8 == 0) {
       // A limit below what the given order needs.
       Bytes peak = peakOf(problem, identityOrder(problem)), lowest = peakLowerBound(problem);
-      options.memoryLimitBytes = (peak + lowest) / 2;
+      options.memory.limit = (peak + lowest) / 2;
       options.effort = 400 * shape.nodes;
       limited += lowest < peak;
     }

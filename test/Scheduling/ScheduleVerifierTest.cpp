@@ -70,19 +70,19 @@ TEST(ScheduleVerifier, WantsThePeakBelowTheLimit) {
 TEST(ScheduleVerifier, WantsTheCollectivesInOrder) {
   Problem problem = loose();
   Order swapped = {1, 0, 2, 3, 4, 5}, sameLane = {2, 1, 0, 3, 4, 5};
-  EXPECT_EQ(verifyOrder(problem, swapped, {-1, CollectiveOrder::Program}),
+  EXPECT_EQ(verifyOrder(problem, swapped, {kUnlimited, CollectiveOrder::Program}),
             "node 1 at position 0 comes before node 0 at position 1: both are collectives and the order mode is "
             "program");
-  EXPECT_EQ(verifyOrder(problem, swapped, {-1, CollectiveOrder::Group}), "");
-  EXPECT_NE(verifyOrder(problem, sameLane, {-1, CollectiveOrder::Group}), "");
-  EXPECT_EQ(verifyOrder(problem, sameLane, {-1, CollectiveOrder::Free}), "");
+  EXPECT_EQ(verifyOrder(problem, swapped, {kUnlimited, CollectiveOrder::Group}), "");
+  EXPECT_NE(verifyOrder(problem, sameLane, {kUnlimited, CollectiveOrder::Group}), "");
+  EXPECT_EQ(verifyOrder(problem, sameLane, {kUnlimited, CollectiveOrder::Free}), "");
   // Groups that share one lane keep their order apart from each other.
   for (NodeId id = 0; id < 4; ++id) {
     problem.nodes[id].lane = 1;
     problem.nodes[id].group = id % 2;
   }
-  EXPECT_EQ(verifyOrder(problem, swapped, {-1, CollectiveOrder::Group}), "");
-  EXPECT_NE(verifyOrder(problem, sameLane, {-1, CollectiveOrder::Group}), "");
+  EXPECT_EQ(verifyOrder(problem, swapped, {kUnlimited, CollectiveOrder::Group}), "");
+  EXPECT_NE(verifyOrder(problem, sameLane, {kUnlimited, CollectiveOrder::Group}), "");
 }
 
 TEST(ScheduleVerifier, WantsPinnedNodesInOrder) {
@@ -112,7 +112,7 @@ TEST(ScheduleVerifier, AgreesWithTheModelsOnRandomProblems) {
       Order swapped = order;
       std::swap(swapped[at - 1], swapped[at]);
       bool edge = llvm::is_contained(problem.preds[order[at]], order[at - 1]);
-      ASSERT_EQ(verifyOrder(problem, swapped, {-1, options.collectiveOrder}).empty(), !edge);
+      ASSERT_EQ(verifyOrder(problem, swapped, {kUnlimited, options.collectiveOrder}).empty(), !edge);
     }
   }
 }

@@ -73,8 +73,8 @@ TEST(Scheduler, KeepsToBucketCaps) {
     Problem problem = mergeableProblem(seed);
     ScheduleOptions options;
     options.effort = 10000;
-    options.memoryBudgetPpm = 1000000;
-    options.allGatherCap = options.reduceScatterCap = options.allReduceCap = kCap;
+    options.memory.ppm = 1000000;
+    options.caps.any = kCap;
     Schedule result = schedule(problem, options);
     ASSERT_NO_FATAL_FAILURE(checkResult(problem, options, result));
     for (const Bucket &bucket : result.buckets) {
@@ -102,7 +102,7 @@ TEST(Scheduler, MergesNeighboursWhereCollectivesKeepTheirOrder) {
       Problem problem = randomProblem(seed, shape);
       ScheduleOptions options;
       options.effort = 10000;
-      options.memoryBudgetPpm = 1000000;
+      options.memory.ppm = 1000000;
       options.collectiveOrder = order;
       Schedule result = schedule(problem, options);
       ASSERT_NO_FATAL_FAILURE(checkResult(problem, options, result)) << "seed " << seed;
@@ -116,7 +116,7 @@ TEST(Scheduler, MergesNeighboursWhereCollectivesKeepTheirOrder) {
 size_t solveOnThreads(const Problem &problem) {
   ScheduleOptions options;
   options.effort = 100000;
-  options.memoryBudgetPpm = 1000000;
+  options.memory.ppm = 1000000;
   Schedule results[3];
   std::vector<std::thread> threads;
   for (Schedule &result : results)
@@ -249,7 +249,7 @@ TEST(Scheduler, IsNeverSlowerWithBuckets) {
     for (uint64_t seed = 0; seed < (effort < 0 ? 10 : 100); ++seed) {
       ScheduleOptions options;
       options.effort = effort;
-      options.memoryBudgetPpm = seed % 3 == 0 ? 500000 : 0;
+      options.memory.ppm = seed % 3 == 0 ? 500000 : 0;
       if (seed % 5 == 0)
         options.slowDown.computePermille = 200;
       ASSERT_NO_FATAL_FAILURE(compare(mergeableProblem(seed), options)) << "seed " << seed << ", effort " << effort;
@@ -275,7 +275,7 @@ TEST(Scheduler, StopsAtTheBound) {
   for (MergeKey &key : problem.mergeKeys)
     key.cost = [](Bytes bytes) { return Ns(1) + bytes / (Bytes(1) << 40); };
   ScheduleOptions options;
-  options.memoryBudgetPpm = 1000000;
+  options.memory.ppm = 1000000;
   for (bool bucketing : {false, true}) {
     options.bucketing = bucketing;
     Schedule result = schedule(problem, options);
@@ -290,14 +290,14 @@ TEST(Scheduler, TakesTheMemoryBudget) {
   options.effort = 20000;
   Schedule tight = schedule(problem, options);
   EXPECT_EQ(tight.limit, tight.inputPeak);
-  options.memoryBudgetPpm = 250000;
+  options.memory.ppm = 250000;
   Schedule wide = schedule(problem, options);
   checkResult(problem, options, wide);
   EXPECT_EQ(wide.limit, wide.inputPeak + wide.inputPeak / 4);
   // It is of use: the answer takes some of it.
   EXPECT_GT(wide.peak, wide.inputPeak);
   EXPECT_LT(wide.makespan, tight.makespan);
-  options.memoryLimitBytes = wide.inputPeak + 5;
+  options.memory.limit = wide.inputPeak + 5;
   EXPECT_EQ(schedule(problem, options).limit, wide.inputPeak + 5);
 }
 
@@ -334,7 +334,7 @@ TEST(Scheduler, SaysThatMemoryIsFull) {
   // With room for it, the gather begins with the block: nothing is in its way, and there is too little to compute.
   problem.nodes[2].cost = 200;
   ScheduleOptions wide;
-  wide.memoryLimitBytes = 800;
+  wide.memory.limit = 800;
   result = schedule(problem, wide);
   starts = explain(problem, result, result.limit, {});
   EXPECT_EQ(starts[0].exposedAfter, 100);

@@ -90,7 +90,7 @@ private:
 /// No budget, costs as they are, hidden as soon as covered.
 template <typename Options> Options plainOptions(bool estimates) {
   Options options;
-  options.peakBudgetPpm = 0;
+  options.memory.ppm = 0;
   options.useEstimates = estimates;
   options.extraOverlapPermille = 0;
   options.commTimePermille = 1000;
@@ -105,11 +105,11 @@ const auto kSinkEstimates = plainOptions<SinkWaitsPreservingPeakOptions>(true);
 // passes can be told the first one's input.
 TEST(SeedBugs, BudgetsCompound) {
   PeakPreservingOptions options;
-  Bytes first = peakLimitOf(options, 1000);
+  Bytes first = options.limitFor(1000);
   EXPECT_EQ(first, 1200);
-  EXPECT_EQ(peakLimitOf(options, first), 1440);
+  EXPECT_EQ(options.limitFor(first), 1440);
   options.inputPeakBytes = 1000;
-  EXPECT_EQ(peakLimitOf(options, first), 1200);
+  EXPECT_EQ(options.limitFor(first), 1200);
 }
 
 // A collective reads its input until it has ended. The original frees it at the start, so that there seems to be room
@@ -127,7 +127,7 @@ TEST(SeedBugs, InFlightBufferFreedEarly) {
   const Problem &held = build(right, true), &freed = build(wrong, false);
   ReorderPreservingPeakOptions options = kReorder;
   // At the compute there are 400 + 700 bytes in the order given. With the start in front of it 100 more.
-  options.peakLimitBytes = 1100;
+  options.memory.limit = 1100;
   Schedule here = reorderPreservingPeakMemory(held, identityOrder(held), options);
   EXPECT_EQ(here.records[0].factor, LimitingFactor::PeakMemory);
   EXPECT_EQ(here.records[0].reached, 1200);
@@ -135,8 +135,8 @@ TEST(SeedBugs, InFlightBufferFreedEarly) {
   // What the original does, and what that holds in fact.
   Schedule there = reorderPreservingPeakMemory(freed, identityOrder(freed), options);
   EXPECT_GT(there.records[0].moves, 0);
-  EXPECT_GT(peakOf(held, there.order), options.peakLimitBytes);
-  EXPECT_LE(peakOf(held, here.order), options.peakLimitBytes);
+  EXPECT_GT(peakOf(held, there.order), *options.memory.limit);
+  EXPECT_LE(peakOf(held, here.order), *options.memory.limit);
 }
 
 // The original looks at a group's peak once, where it begins, and goes on to add what each passed node changes. Here it
@@ -151,7 +151,7 @@ TEST(SeedBugs, StaleGroupPeak) {
   program.wait(start);
   const Problem &problem = program.finish();
   ReorderPreservingPeakOptions options = kReorder;
-  options.peakLimitBytes = 1010;
+  options.memory.limit = 1010;
   Schedule result = reorderPreservingPeakMemory(problem, identityOrder(problem), options);
   EXPECT_EQ(result.order, (Order{3, 0, 1, 2, 4}));
   EXPECT_EQ(peakOf(problem, result.order), 1010);
@@ -237,7 +237,7 @@ TEST(SeedBugs, WaitsAllocateNothing) {
   program.compute(1000, {}, 500);
   const Problem &problem = program.finish();
   SinkWaitsPreservingPeakOptions options = kSink;
-  options.peakLimitBytes = 1000;
+  options.memory.limit = 1000;
   Schedule result = sinkWaitsPreservingPeakMemory(problem, identityOrder(problem), options);
   EXPECT_EQ(result.order, (Order{0, 2, 1}));
   EXPECT_EQ(peakOf(problem, result.order), 1000);

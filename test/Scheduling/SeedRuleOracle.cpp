@@ -251,7 +251,7 @@ public:
   OracleMoves(const Problem &problem, const Order &order, const Options &options, std::vector<NodeId> movers,
               MoveOne moveOne)
       : problem(problem), given(order), options(options), movers(std::move(movers)), moveOne(moveOne),
-        limit(peakLimitOf(options, peakOf(problem, order))) {}
+        limit(options.limitFor(peakOf(problem, order))) {}
 
   Schedule run() {
     size_t count = movers.size();

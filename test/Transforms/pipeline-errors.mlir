@@ -23,11 +23,11 @@ func.func @f(%w: tensor<16xf32>) -> tensor<64xf32> {
 // PASSOPTION: error: {{.*}}no-such-option
 // FOREIGN: error: {{.*}}max-iterations
 // MACHINE: no-such-machine
-// BUDGET: memory-budget-ratio=-0.50: expected a fraction from 0 to 1e6
+// BUDGET: error: reorder-comm-overlap: memory-budget-ratio=-0.50: expected a fraction from 0 to 1e6
 // LIMIT: error: no order was found with a peak of at most 16 B (16 bytes): the lowest is 256 B, 240 bytes too much
 // The whole function is not printed behind it.
 // LIMIT-NOT: see current operation
-// NEGATIVE: error: memory-limit-bytes=-7: expected a number of bytes, or -1 for no limit
+// NEGATIVE: error: reorder-comm-overlap: memory-limit-bytes=-7: expected a number of bytes, or -1 for no limit
 // OPTION: error: reorder-comm-overlap: cannot read '{{.*}}no-such-option=1': {{.*}}no such option no-such-option
 // VALUE: error: reorder-comm-overlap: cannot read '{{.*}}solver=none'
 // PROFILE: error: machine 'nowhere': no such profile

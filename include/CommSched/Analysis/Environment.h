@@ -49,7 +49,7 @@ public:
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(Environment)
 
   /// The machine of passes whose option `machine` is empty: the name of a shipped profile, or a path.
-  std::string machine = "h100-sxm";
+  std::string machine = kDefaultMachine.str();
   /// Tells the times of operations; may be empty.
   EstimateOp estimate;
   /// Gathers costs for comm-align-costs where it is given no profiles; may be empty.

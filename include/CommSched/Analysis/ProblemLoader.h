@@ -16,6 +16,7 @@
 #include "CommSched/Analysis/Costs/OperationCosts.h"
 #include "CommSched/Analysis/Dependence.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Support/BucketCaps.h"
 
 namespace commsched {
 
@@ -34,8 +35,8 @@ struct LoadOptions {
   CollectiveOrder order = CollectiveOrder::Free;
   /// Whether to fill in what bucketing needs.
   bool bucketing = false;
-  /// Largest merged collective by kind, bytes; no limit where negative.
-  Bytes allGatherCap = -1, reduceScatterCap = -1, allReduceCap = -1;
+  /// The largest merged collectives.
+  BucketCaps caps = {};
   /// A merge key of mixed types has the cost of the first start's type: see priceBuckets().
   MixedTypes mixedTypes = MixedTypes::None;
   /// Whether starts with a measured time get merge keys of their own, with a curve that fits the measurements. Without,

@@ -26,6 +26,9 @@
 
 namespace commsched {
 
+/// The shipped profile that everything believes that is told of no other machine.
+inline constexpr llvm::StringLiteral kDefaultMachine = "h100-sxm";
+
 /// The element types that rates and measured tables tell apart. `Other` is for everything else (index, i1, ...).
 enum class ElementType : uint8_t { F64, F32, TF32, BF16, F16, F8, F4, I64, I32, I16, I8, Other };
 inline constexpr unsigned kNumElementTypes = static_cast<unsigned>(ElementType::Other) + 1;

@@ -13,11 +13,9 @@
 #define COMMSCHED_MACHINE_ROUNDING_H
 
 #include "CommSched/Machine/CollectiveCost.h"
+#include "CommSched/Support/Arithmetic.h"
 
 namespace commsched::detail {
-
-/// GNU's 128-bit integer, without the pedantic warning.
-__extension__ typedef __int128 Wide;
 
 inline Ns saturate(Wide value) { return value > kMaxNs ? kMaxNs : static_cast<Ns>(value); }
 

@@ -18,6 +18,7 @@
 #include "CommSched/Report/PassJournal.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
 #include "CommSched/Support/Format.h"
+#include "CommSched/Support/MemoryBudget.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 #include <functional>
@@ -67,7 +68,7 @@ struct BlockSnapshot {
   /// pass.
   Ns anyBound = 0, anyLimitBound = 0;
   std::string anyBoundBy, anyLimitBoundBy;
-  /// The bound on what was allowed (any bucketing, if it was) for peaks within MeasureOptions::boundLimit: not less.
+  /// The bound on what was allowed (any bucketing, if it was) for peaks within MeasureOptions::boundBudget: not less.
   Ns limitBound = 0;
   std::string limitBoundBy;
   int64_t unknownSizes = 0, unknownCosts = 0;
@@ -98,10 +99,10 @@ struct MeasureOptions {
   /// With bounds: whether BlockSnapshot::anyBound is needed. A second load where bucketing is not asked for.
   bool anyBound = false;
   bool timeline = false;
-  /// Peak that limiting factors are judged by, bytes; the block's own peak where negative.
-  Bytes limit = -1;
-  /// The limit that a bound is given for, as a function of the block's peak; none: `limit`.
-  std::function<Bytes(Bytes peak)> boundLimit;
+  /// The peak limit that the bounds are given for; the input is the block.
+  MemoryBudget boundBudget;
+  /// The peak limit that limiting factors are judged by; the input is the block.
+  MemoryBudget factorBudget;
 };
 
 /// Measures `block` as it stands. O((operations + edges) log operations), bounds apart.

@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Products and quotients that do not overflow in between.
+// Products and quotients that do not overflow in between, and the scales of ratios.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SUPPORT_ARITHMETIC_H
@@ -16,12 +16,37 @@
 
 namespace commsched {
 
-/// a * b / c without overflow in between; 0 where c is 0.
-inline int64_t mulDiv(int64_t a, int64_t b, int64_t c) {
-  __int128 value = c == 0 ? 0 : static_cast<__int128>(a) * b / c;
-  return value > INT64_MAX / 4      ? INT64_MAX / 4
-         : value < -(INT64_MAX / 4) ? -(INT64_MAX / 4)
-                                    : static_cast<int64_t>(value);
+/// GNU's 128-bit integers, without the pedantic warning.
+__extension__ typedef __int128 Wide;
+__extension__ typedef unsigned __int128 UnsignedWide;
+
+/// The largest time (ns) or size (bytes) of the models. The sum of three of them fits 64 bits.
+inline constexpr int64_t kLargestAmount = INT64_MAX / 4;
+
+/// One, in thousandths and in millionths: the scales of all ratios.
+inline constexpr int64_t kPermille = 1'000, kMillion = 1'000'000;
+
+/// `value`, or the nearest bound of [-kLargestAmount, kLargestAmount].
+inline constexpr int64_t saturateAmount(Wide value) {
+  return value > kLargestAmount    ? kLargestAmount
+         : value < -kLargestAmount ? -kLargestAmount
+                                   : static_cast<int64_t>(value);
+}
+
+/// a * b / c, rounded towards 0, without overflow in between; 0 if c is 0. Saturates.
+inline constexpr int64_t mulDiv(int64_t a, int64_t b, int64_t c) {
+  return c == 0 ? 0 : saturateAmount(static_cast<Wide>(a) * b / c);
+}
+
+/// The same of numbers that are not negative, rounded up; c is not 0.
+inline constexpr int64_t mulDivUp(int64_t a, int64_t b, int64_t c) {
+  return saturateAmount((static_cast<Wide>(a) * b + c - 1) / c);
+}
+
+/// The sign of a * b - c * d, without overflow in between: -1, 0 or 1.
+inline constexpr int compareProducts(int64_t a, int64_t b, int64_t c, int64_t d) {
+  Wide left = static_cast<Wide>(a) * b, right = static_cast<Wide>(c) * d;
+  return left < right ? -1 : left > right ? 1 : 0;
 }
 
 } // namespace commsched

@@ -69,9 +69,6 @@ struct OverlapOptions : public mlir::PassPipelineOptions<OverlapOptions> {
   Option<bool> table{*this, "table", llvm::cl::init(false), llvm::cl::desc("print the report to standard error")};
 };
 
-/// The fraction by which the peak may exceed the input's: the option, or the solver's default.
-double memoryBudgetOf(const OverlapOptions &options);
-
 /// Adds the pipeline to a pass manager of modules. An entry of `passes` is a pass of this project, which takes what
 /// concerns it from `options` and then its own options, or any text that MLIR's pass-pipeline parser takes: passes and
 /// pipelines of whoever registered them, nested ones too. Fails, through `error`, on any other. The collector may be
@@ -79,9 +76,6 @@ double memoryBudgetOf(const OverlapOptions &options);
 llvm::LogicalResult buildOverlapPipeline(mlir::OpPassManager &manager, const OverlapOptions &options,
                                          llvm::function_ref<llvm::LogicalResult(const llvm::Twine &)> error,
                                          std::shared_ptr<ReportCollector> collector = nullptr);
-
-/// What a report has to know of the options.
-ReportOptions getReportOptions(const OverlapOptions &options);
 
 /// Registers `reorder-comm-overlap` with MLIR's global registry.
 void registerPipelines();

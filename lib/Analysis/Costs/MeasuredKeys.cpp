@@ -18,7 +18,7 @@ namespace {
 
 /// How far the multiples of one key may be apart: the largest is at most this many permille of the smallest. Repeated
 /// measurements of equal collectives differ by less.
-constexpr int64_t kSpreadPermille = 1250, kPermille = 1000;
+constexpr int64_t kSpreadPermille = 1250;
 
 /// A start that took `measured` where the model says `modelled`, which is positive.
 struct MeasuredStart {

@@ -20,10 +20,12 @@ template <size_t n> static const char *pick(const char *const (&names)[n], int32
 
 static constexpr const char *dtypeNames[] = {"f16", "bf16", "f32", "f64", "i8",  "i16", "i32",
                                              "i64", "u8",   "u16", "u32", "u64", "i1"};
+static_assert(std::size(dtypeNames) == COMMRT_I1 + 1, "expected one name per element type");
 
 const char *commrt_status_name(int32_t status) {
   static constexpr const char *names[] = {"ok",      "invalid argument", "mismatch",  "timeout",     "peer lost",
                                           "aborted", "backend failure",  "no memory", "unsupported", "injected fault"};
+  static_assert(std::size(names) == COMMRT_ERR_INJECTED + 1, "expected one name per status");
   return pick(names, status);
 }
 
@@ -31,6 +33,7 @@ const char *commrt_kind_name(int32_t kind) {
   static constexpr const char *names[] = {"all_gather", "reduce_scatter", "all_reduce", "all_to_all",
                                           "broadcast",  "reduce",         "gather",     "scatter",
                                           "permute",    "send",           "recv",       "barrier"};
+  static_assert(std::size(names) == COMMRT_BARRIER + 1, "expected one name per kind");
   return pick(names, kind);
 }
 
@@ -38,11 +41,13 @@ const char *commrt_dtype_name(int32_t dtype) { return pick(dtypeNames, dtype); }
 
 const char *commrt_reduction_name(int32_t reduction) {
   static constexpr const char *names[] = {"sum", "product", "min", "max", "avg", "scaled_sum"};
+  static_assert(std::size(names) == COMMRT_SCALED_SUM + 1, "expected one name per reduction");
   return pick(names, reduction);
 }
 
 int64_t commrt_dtype_size(int32_t dtype) {
   static constexpr int64_t sizes[] = {2, 2, 4, 8, 1, 2, 4, 8, 1, 2, 4, 8, 1};
+  static_assert(std::size(sizes) == COMMRT_I1 + 1, "expected one size per element type");
   return dtype >= 0 && dtype <= COMMRT_I1 ? sizes[dtype] : 0;
 }
 

@@ -140,7 +140,7 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
   raise(times.throughAny(costs), BoundArgument::CriticalPath, kNone);
   DeferralBound deferral = deferralBound(problem, costs);
   raise(deferral.makespan, BoundArgument::OneMachine, deferral.lane);
-  if (options.limit >= 0) {
+  if (options.limit < kUnlimited) {
     MemoryLimitedBound limited = memoryLimitedBound(problem, costs, times, mandatoryBytes(problem, options, bucketing),
                                                     options.limit, bucketing);
     if (limited.makespan > bound.makespan) {

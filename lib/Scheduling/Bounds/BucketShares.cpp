@@ -25,14 +25,12 @@ namespace {
 struct Rate {
   Ns cost = 0;
   Bytes bytes = 1;
-  bool operator<(const Rate &other) const {
-    return static_cast<__int128>(cost) * other.bytes < static_cast<__int128>(other.cost) * bytes;
-  }
+  bool operator<(const Rate &other) const { return compareProducts(cost, other.bytes, other.cost, bytes) < 0; }
   /// The cost of `part` bytes at this rate, rounded down.
-  Ns of(Bytes part) const { return static_cast<Ns>(static_cast<__int128>(cost) * part / bytes); }
+  Ns of(Bytes part) const { return mulDiv(cost, part, bytes); }
   /// Whether this is less than `other` by more than the tolerance.
   bool farBelow(const Rate &other) const {
-    __int128 mine = static_cast<__int128>(cost) * other.bytes, theirs = static_cast<__int128>(other.cost) * bytes;
+    Wide mine = static_cast<Wide>(cost) * other.bytes, theirs = static_cast<Wide>(other.cost) * bytes;
     return theirs - mine > theirs / kShareTolerance;
   }
 };
@@ -132,14 +130,14 @@ void shareCasts(const Problem &problem, llvm::ArrayRef<NodeId> members, std::vec
     Bytes reads = isFused ? member.castInputBytes : member.inputBytes, writes = member.inputBytes;
     written.push_back(writes);
     any |= isFused;
-    if (writes > 0 && (wrote == 0 || static_cast<__int128>(reads) * wrote < static_cast<__int128>(read) * writes))
+    if (writes > 0 && (wrote == 0 || compareProducts(reads, wrote, read, writes) < 0))
       read = reads, wrote = writes;
   }
   if (!any || wrote == 0 || !problem.copyCost)
     return;
   auto [smallest, total] = smallestAndTotal(written);
   std::function<Ns(Bytes)> cost = [&, read = read, wrote = wrote](Bytes bytes) {
-    return problem.copyCost(static_cast<Bytes>(static_cast<__int128>(bytes) * read / wrote), bytes);
+    return problem.copyCost(mulDiv(bytes, read, wrote), bytes);
   };
   RateFloor floor(cost, std::max<Bytes>(smallest, 1), std::max<Bytes>(total, 1));
   for (NodeId id : members)

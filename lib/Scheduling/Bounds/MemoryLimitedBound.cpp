@@ -154,9 +154,8 @@ private:
         items.push_back({start, bytes});
     }
     llvm::sort(items, [&](const Item &a, const Item &b) {
-      __int128 first = static_cast<__int128>(costs.lane[a.start]) * b.bytes;
-      __int128 second = static_cast<__int128>(costs.lane[b.start]) * a.bytes;
-      return first != second ? first > second : a.start < b.start;
+      int densities = compareProducts(costs.lane[a.start], b.bytes, costs.lane[b.start], a.bytes);
+      return densities != 0 ? densities > 0 : a.start < b.start;
     });
     llvm::SmallVector<Bytes, 8> left(problem.numLanes(), room);
     for (const Item &item : items) {

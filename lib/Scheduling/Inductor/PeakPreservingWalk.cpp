@@ -23,25 +23,11 @@ using namespace commsched::peakwalk;
 
 namespace {
 
-constexpr int64_t kPermille = 1000;
-constexpr int64_t kMillion = 1'000'000;
-
 /// Limit on the number of nodes that all trials of the makespan guard visit together, and the least number of trials.
 constexpr int64_t kGuardNodes = 1'600'000;
 constexpr int64_t kFewestAttempts = 16;
 
-/// Larger than any sum of sizes, and small enough that sums with it do not overflow.
-constexpr Bytes kNoLimit = INT64_MAX / 4;
-
 } // namespace
-
-Bytes commsched::peakLimitOf(const PeakPreservingOptions &options, Bytes inputPeak) {
-  if (options.peakLimitBytes >= 0)
-    return std::min(options.peakLimitBytes, kNoLimit);
-  Bytes base = options.inputPeakBytes >= 0 ? options.inputPeakBytes : inputPeak;
-  __int128 limit = base + static_cast<__int128>(base) * options.peakBudgetPpm / kMillion;
-  return limit > kNoLimit ? kNoLimit : static_cast<Bytes>(limit);
-}
 
 ScaledCosts::ScaledCosts(const Problem &problem, const PeakPreservingOptions &options)
     : problem(problem), commPermille(options.commTimePermille), extraPermille(options.extraOverlapPermille),
@@ -83,7 +69,7 @@ int64_t ScaledCosts::collective(NodeId id) const {
 }
 
 int64_t ScaledCosts::hiddenAbove(int64_t collectiveTime) const {
-  return collectiveTime + static_cast<int64_t>(static_cast<__int128>(collectiveTime) * extraPermille / kPermille);
+  return collectiveTime + mulDiv(collectiveTime, extraPermille, kPermille);
 }
 
 CollectiveRecord Mover::run() {
@@ -208,7 +194,7 @@ public:
   AllMoves(const Problem &problem, llvm::ArrayRef<NodeId> order, const PeakPreservingOptions &options, NodeKind kind,
            WalkDirection direction, MoveOne moveOne)
       : problem(problem), given(order), options(options), direction(direction), moveOne(moveOne),
-        costs(problem, options), limit(peakLimitOf(options, peakOf(problem, order))) {
+        costs(problem, options), limit(options.limitFor(peakOf(problem, order))) {
     auto collect = [&](NodeId id) {
       if (problem.nodes[id].kind == kind)
         records.emplace_back().node = id;

@@ -88,9 +88,9 @@ protected:
   bool isGemm(NodeId node) const;
   /// Work between a start and its first wait, a wait for a later start on its lane, or a hybrid on its lane, whichever
   /// comes first. Looks no further once the work exceeds `enough`.
-  Hiding hidingOfStart(NodeId start, int64_t enough = INT64_MAX / 4) const;
+  Hiding hidingOfStart(NodeId start, int64_t enough = kLargestAmount) const;
   /// The same for the collective behind a wait; work from the block's beginning where it came in as an argument.
-  Hiding hidingOfWait(NodeId wait, int64_t enough = INT64_MAX / 4) const;
+  Hiding hidingOfWait(NodeId wait, int64_t enough = kLargestAmount) const;
   /// Whether this wait is the one that the compute lane may stand still in: the first of its collective.
   bool isFirstWait(NodeId wait) const;
   /// How much more exposed the collective of `node` is with `less` of the work that hides it.

@@ -21,8 +21,6 @@ using namespace commsched::peakwalk;
 
 namespace {
 
-constexpr int64_t kUnbounded = INT64_MAX / 4;
-
 /// The walk of one start.
 class StartMover : public Mover {
 public:
@@ -90,7 +88,7 @@ private:
     if (int32_t enough = tree.lastWithWork(to, first, costs.hiddenAbove(time) - hidden); enough != kNone)
       to = enough;
     // No further than net exposure falls. The first node beyond that point is tried on its own.
-    if (int64_t room = workWithoutLoss(); room < kUnbounded)
+    if (int64_t room = workWithoutLoss(); room < kLargestAmount)
       if (int32_t beyond = tree.lastWithWork(to, first, room); beyond != kNone) {
         if (beyond == first - 1)
           if (int64_t more = netExposure(costs.work()[walk.neighbour()]); more > 0)
@@ -119,7 +117,7 @@ private:
   /// How much work may be passed in any portions before net exposure, a convex function of it, begins to rise. While
   /// the start is exposed, one wait of the group may be exposed in turn; after that, none.
   int64_t workWithoutLoss() const {
-    int64_t least = kUnbounded, second = kUnbounded;
+    int64_t least = kLargestAmount, second = kLargestAmount;
     for (const GroupWait &wait : groupWaits) {
       int64_t slack = std::max<int64_t>(wait.slack, 0);
       if (slack < least)

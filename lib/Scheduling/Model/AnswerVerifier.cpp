@@ -356,7 +356,7 @@ std::string AnswerVerifier::checkPeak() {
   }
   if (claims && peak != claims->peak)
     return "the peak is " + text(peak) + " bytes, the claim " + text(claims->peak);
-  if (requirements.peakLimit >= 0 && peak > requirements.peakLimit)
+  if (requirements.peakLimit < kUnlimited && peak > requirements.peakLimit)
     return "the peak is " + text(peak) + " bytes, the limit " + text(requirements.peakLimit);
   return {};
 }

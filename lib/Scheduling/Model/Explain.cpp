@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Plays both orders, finds for each collective the first constraint that keeps it from starting earlier, and names the node
-// behind that constraint.
+// Plays both orders, finds for each collective the first constraint that keeps it from starting earlier, and names the
+// node behind that constraint.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -60,7 +60,7 @@ public:
       return {last == kNone ? LimitingFactor::StartsAtOnce : LimitingFactor::DataDependence, last};
     Bytes allocated = allocatedBy(start) + (first == start ? 0 : allocatedBy(first));
     Bytes reached = live.max(earliest, positions[first]) + allocated;
-    if (limit >= 0 && reached > limit)
+    if (reached > limit)
       return {LimitingFactor::PeakMemory, kNone, reached, limit};
     return {LimitingFactor::Preference};
   }

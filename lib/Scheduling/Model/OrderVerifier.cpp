@@ -60,7 +60,7 @@ public:
   }
 
   std::string peak(Bytes limit) const {
-    if (limit < 0 || order.empty())
+    if (limit >= kUnlimited || order.empty())
       return {};
     const int32_t beyond = static_cast<int32_t>(order.size());
     std::vector<int32_t> first(problem.buffers.size(), beyond), last(problem.buffers.size(), kNone);

@@ -69,10 +69,10 @@ std::string checkRegion(const Problem &problem, NodeId id) {
 
 /// Whether solvers can add up all times and all sizes.
 std::string checkSums(const Problem &problem) {
-  __int128 time = 0, bytes = 0, traffic = 0;
+  Wide time = 0, bytes = 0, traffic = 0;
   Ns ready = 0;
   for (const Node &node : problem.nodes) {
-    time += static_cast<__int128>(node.cost) + node.issue;
+    time += static_cast<Wide>(node.cost) + node.issue;
     ready = std::max(ready, node.ready);
     bytes += node.workspace;
     traffic += node.bytes;

@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Plays an order by the rules of docs/Models.md. Collectives in flight are kept as disjoint intervals, so that slow-downs
-// cost O(log F) per node.
+// Plays an order by the rules of docs/Models.md. Collectives in flight are kept as disjoint intervals, so that
+// slow-downs cost O(log F) per node.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -20,17 +20,11 @@ using namespace commsched;
 
 namespace {
 
-constexpr int64_t kPermille = 1000;
-
-/// `ns` of work at a rate of 1000 / (1000 + permille), rounded up. In 128 bits: no duration overflows.
-Ns stretched(Ns ns, int32_t permille) {
-  return static_cast<Ns>((static_cast<__int128>(ns) * (kPermille + permille) + kPermille - 1) / kPermille);
-}
+/// `ns` of work at a rate of 1000 / (1000 + permille), rounded up. Saturates.
+Ns stretched(Ns ns, int32_t permille) { return mulDivUp(ns, kPermille + permille, kPermille); }
 
 /// How much work fits into `ns` at that rate, rounded down.
-Ns workWithin(Ns ns, int32_t permille) {
-  return static_cast<Ns>(static_cast<__int128>(ns) * kPermille / (kPermille + permille));
-}
+Ns workWithin(Ns ns, int32_t permille) { return mulDiv(ns, kPermille, kPermille + permille); }
 
 /// The collectives issued so far, as far as they can still matter.
 class InFlight {

@@ -16,14 +16,12 @@
 
 using namespace commsched;
 
-static constexpr int64_t kPermille = 1000;
 /// Limit on the number of ready starts that are looked at to fill one bucket.
 static constexpr int32_t kMaxBucketTrials = 400;
-/// Limit on prices, in thousandths of ns: mulDiv() saturates there, and the sum of two does not overflow.
-static constexpr int64_t kMaxPrice = INT64_MAX / 4;
 
+/// Prices are in thousandths of ns and saturate at kLargestAmount, so that the sum of two does not overflow.
 static int64_t thousandths(Ns time) { return mulDiv(time, kPermille, 1); }
-static int64_t addPrices(int64_t a, int64_t b) { return std::clamp(a + b, -kMaxPrice, kMaxPrice); }
+static int64_t addPrices(int64_t a, int64_t b) { return std::clamp(a + b, -kLargestAmount, kLargestAmount); }
 
 /// Lane time and copies on one scale, in thousandths of ns.
 static int64_t priceOf(const Policy &policy, const MergeCost &cost) {

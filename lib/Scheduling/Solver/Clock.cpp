@@ -15,8 +15,6 @@
 
 using namespace commsched;
 
-static constexpr int64_t kPermille = 1000;
-
 void Clock::reset(const Reference &reference, const Policy &policy) {
   compute = 0;
   referenceCompute = remainingCompute = reference.computeBefore.back();

@@ -17,7 +17,6 @@
 
 using namespace commsched;
 
-static constexpr int64_t kPermille = 1000;
 /// Number of starts that can be looked at in the time of one step.
 static constexpr int32_t kTrialsPerStep = 2;
 

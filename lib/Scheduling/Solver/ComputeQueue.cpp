@@ -17,8 +17,6 @@
 
 using namespace commsched;
 
-static constexpr int64_t kPermille = 1000;
-
 /// The priority of a compute: a time between its position in the reference and its longest path.
 Ns ComputeQueue::keyOf(const Reference &reference, const Policy &policy, NodeId node) const {
   Ns total = reference.computeBefore.back();

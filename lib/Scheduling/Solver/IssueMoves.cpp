@@ -17,8 +17,6 @@
 
 using namespace commsched;
 
-static constexpr int64_t kPermille = 1000;
-
 /// A start has been issued, alone or in a bucket.
 void PartialSchedule::leaveQueue(NodeId start, Ns end) {
   const Node &info = problem.nodes[start];

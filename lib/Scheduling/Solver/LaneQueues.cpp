@@ -17,8 +17,6 @@
 
 using namespace commsched;
 
-static constexpr int64_t kPermille = 1000;
-
 void LaneQueues::reset(const Reference &reference, const Policy &policy, llvm::ArrayRef<Ns> bias) {
   const Problem &problem = facts.problem;
   Ns total = reference.computeBefore.back();

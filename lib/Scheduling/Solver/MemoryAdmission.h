@@ -28,11 +28,9 @@
 
 #include "CommSched/Scheduling/Model/MemoryTree.h"
 #include "CommSched/Scheduling/Model/Problem.h"
+#include "CommSched/Support/MemoryBudget.h"
 
 namespace commsched {
-
-/// The limit that stands for none: larger than any sum of sizes, and sums with it do not overflow.
-inline constexpr Bytes kUnlimited = INT64_MAX / 4;
 
 /// A bucket of ready starts, as memory sees it.
 struct BucketMove {

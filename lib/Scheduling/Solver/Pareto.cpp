@@ -31,7 +31,7 @@ public:
     std::vector<Schedule> results(limits.size());
     parallelFor(limits.size(), [&](size_t index) {
       ScheduleOptions limited = options;
-      limited.memoryLimitBytes = limits[index];
+      limited.memory.limit = limits[index];
       results[index] = schedule(problem, limited);
     });
     for (const Schedule &result : results)

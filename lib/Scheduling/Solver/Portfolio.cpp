@@ -186,7 +186,7 @@ std::vector<Policy> commsched::portfolio(const ScheduleFacts &facts, Bytes limit
   return result;
 }
 
-Policy commsched::nudged(Policy policy, Generator &random) {
+Policy commsched::nudged(Policy policy, SplitMix64 &random) {
   switch (random.below(5)) {
   case 0:
   case 1:

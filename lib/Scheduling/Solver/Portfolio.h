@@ -14,33 +14,17 @@
 #define COMMSCHED_LIB_SCHEDULING_SOLVER_PORTFOLIO_H
 
 #include "CommSched/Scheduling/Solver/SearchObserver.h"
+#include "CommSched/Support/SplitMix64.h"
 #include "Policy.h"
 #include "ScheduleFacts.h"
 
 namespace commsched {
 
-/// SplitMix64: equal numbers on every machine, which the standard library's distributions do not promise.
-class Generator {
-public:
-  explicit Generator(uint64_t seed) : state(seed) {}
-  uint64_t next() {
-    uint64_t z = (state += 0x9e3779b97f4a7c15ull);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-    return z ^ (z >> 31);
-  }
-  /// Uniform in [0, bound), bound > 0.
-  int64_t below(int64_t bound) { return static_cast<int64_t>(next() % static_cast<uint64_t>(bound)); }
-
-private:
-  uint64_t state;
-};
-
 /// The policies to begin with under `limit`, best guess first.
 std::vector<Policy> portfolio(const ScheduleFacts &facts, Bytes limit);
 
 /// The policy with its deadlines, or one of the sizes of its buckets, a little different.
-Policy nudged(Policy policy, Generator &random);
+Policy nudged(Policy policy, SplitMix64 &random);
 
 /// A policy whose deadlines are to be set by an estimate of the makespan.
 Policy deadlinePolicy();

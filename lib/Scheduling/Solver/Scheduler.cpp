@@ -27,7 +27,6 @@ namespace {
 
 /// Share of the effort, in percent, that may be spent to bring the given order below the limit.
 constexpr int64_t kReducePercent = 50;
-constexpr int64_t kMillion = 1000000;
 /// A search ends at an answer that exceeds a lower bound by at most this much, in millionths.
 constexpr int64_t kCloseEnoughPpm = 200;
 /// Computing a bound takes the time of about N * N / kBoundDivisor steps (measured). It is computed if that is at most
@@ -35,20 +34,14 @@ constexpr int64_t kCloseEnoughPpm = 200;
 constexpr int64_t kBoundDivisor = 360, kBoundPercent = 10;
 
 bool needsCopy(const Problem &problem, const ScheduleOptions &options) {
-  return options.allGatherCap >= 0 || options.reduceScatterCap >= 0 || options.allReduceCap >= 0 ||
-         llvm::any_of(problem.nodes, [](const Node &node) { return node.pinned; });
+  return options.caps.limits() || llvm::any_of(problem.nodes, [](const Node &node) { return node.pinned; });
 }
 
 /// The problem with the caps of the options, and with edges that keep the order of pinned nodes.
 Problem constrained(const Problem &problem, const ScheduleOptions &options) {
   Problem result = problem;
-  for (MergeKey &key : result.mergeKeys) {
-    Bytes cap = key.kind == CollectiveKind::AllGather       ? options.allGatherCap
-                : key.kind == CollectiveKind::ReduceScatter ? options.reduceScatterCap
-                                                            : options.allReduceCap;
-    if (cap >= 0)
-      key.cap = key.cap < 0 ? cap : std::min(key.cap, cap);
-  }
+  for (MergeKey &key : result.mergeKeys)
+    key.cap = tighterCap(key.cap, options.caps.of(key.kind));
   result.preds = IndexLists();
   NodeId lastPinned = kNone;
   for (NodeId node = 0; node < problem.size(); ++node) {
@@ -64,12 +57,6 @@ Problem constrained(const Problem &problem, const ScheduleOptions &options) {
   return result;
 }
 
-Bytes limitOf(Bytes inputPeak, const ScheduleOptions &options) {
-  if (options.memoryLimitBytes >= 0)
-    return options.memoryLimitBytes;
-  return inputPeak + mulDiv(inputPeak, options.memoryBudgetPpm, kMillion);
-}
-
 /// One call of schedule(), on a problem that has the options' caps and pins.
 class Solver {
 public:
@@ -79,7 +66,7 @@ public:
     Order given = identityOrder(problem);
     result.inputMakespan = makespanOf(problem, given, options.slowDown);
     result.inputPeak = peakOf(problem, given);
-    result.limit = limitOf(result.inputPeak, options);
+    result.limit = options.memory.limitFor(result.inputPeak);
     effort = options.effort < 0 ? defaultEffort(problem.size()) : options.effort;
     given = belowLimit(std::move(given));
     limit = std::max(result.limit, peakOf(problem, given));

@@ -212,7 +212,7 @@ bool Search::accept(const DecodedSchedule &decoded) {
   const Problem &carried = candidate.expanded.problem;
   candidate.claims = {decoded.makespan, peakOf(carried, candidate.order)};
   ScheduleRequirements requirements;
-  requirements.peakLimit = limit >= kUnlimited ? -1 : limit;
+  requirements.peakLimit = limit;
   requirements.collectiveOrder = mode;
   if (std::string why = verify(facts.problem, candidate, requirements); !why.empty())
     return reject(std::move(why));
@@ -396,7 +396,7 @@ void Search::sweep(SearchPoint &point) {
 }
 
 /// Changes a point a little: a knob, the reference, or the keys of some neighbours in the reference.
-void Search::perturb(SearchPoint &point, Generator &random) const {
+void Search::perturb(SearchPoint &point, SplitMix64 &random) const {
   int64_t kind = random.below(10);
   if (kind == 0 && references.size() > 1) {
     point.reference = static_cast<int32_t>(random.below(static_cast<int64_t>(references.size())));
@@ -441,7 +441,7 @@ void Search::climb() {
       pool.push_back(point);
   if (pool.empty())
     return;
-  Generator random(kClimbSeed);
+  SplitMix64 random(kClimbSeed);
   for (int64_t step = 1; !exhausted(); ++step) {
     size_t at = random.below(2) == 0 ? 0 : static_cast<size_t>(random.below(static_cast<int64_t>(pool.size())));
     SearchPoint next = pool[at];

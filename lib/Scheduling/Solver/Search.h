@@ -74,7 +74,7 @@ private:
   void addReference(const DecodedSchedule &decoded);
   void sweep(SearchPoint &point);
   void climb();
-  void perturb(SearchPoint &point, Generator &random) const;
+  void perturb(SearchPoint &point, SplitMix64 &random) const;
 
   const ScheduleFacts &facts;
   CollectiveOrder mode;

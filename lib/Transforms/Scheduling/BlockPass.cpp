@@ -96,7 +96,7 @@ private:
   LogicalResult checkAnswer(const BlockWork &work) {
     ScheduleRequirements requirements;
     requirements.collectiveOrder = rule.loadOptions().order;
-    if (work.schedule.limit >= 0)
+    if (work.schedule.limit < kUnlimited)
       requirements.peakLimit = std::max(work.schedule.limit, work.peak);
     outcome.error = work.schedule.defect;
     if (outcome.error.empty())

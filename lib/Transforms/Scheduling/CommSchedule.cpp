@@ -103,8 +103,10 @@ struct CommSchedulePass : public commsched::impl::CommScheduleBase<CommScheduleP
   using CommScheduleBase::CommScheduleBase;
 
   LogicalResult initialize(MLIRContext *context) final {
-    if (failed(checkMemoryBudget(context, memoryBudgetRatio, memoryLimitBytes)))
+    FailureOr<MemoryBudget> budget = parseMemoryBudget(context, memoryBudgetRatio, memoryLimitBytes);
+    if (failed(budget))
       return failure();
+    memory = *budget;
     model = loadCostModel(context, machine);
     return success(model != nullptr);
   }
@@ -118,8 +120,7 @@ private:
   SolverOptions solverOptions() const {
     SolverOptions solver(collectiveOrder, bucketing,
                          {bucketCapBytes, allGatherCapBytes, reduceScatterCapBytes, allReduceCapBytes}, effort);
-    solver.schedule.memoryBudgetPpm = toPpm(memoryBudgetRatio);
-    solver.schedule.memoryLimitBytes = memoryLimitBytes;
+    solver.schedule.memory = memory;
     return solver;
   }
 
@@ -165,6 +166,7 @@ private:
   }
 
   std::shared_ptr<const CostModel> model;
+  MemoryBudget memory;
 };
 
 } // namespace

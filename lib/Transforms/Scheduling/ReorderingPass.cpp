@@ -23,7 +23,7 @@ static void settleUnits(const BlockWork &work, Schedule &schedule) {
   Order given = identityOrder(problem);
   Ns slowest = std::max(makespanOf(problem, given), makespanOf(problem, schedule.order));
   auto accept = [&](ArrayRef<NodeId> order) {
-    return schedule.limit < 0 ||
+    return schedule.limit >= kUnlimited ||
            (peakOf(problem, order) <= std::max(schedule.limit, work.peak) && makespanOf(problem, order) <= slowest);
   };
   std::optional<Order> settled = keepTogether(problem, schedule.order, accept);
@@ -111,7 +111,7 @@ static void sayTotals(StringRef passName, const BlockWork &work, BlockVoice &voi
   std::string text = "makespan " + formatNs(after.makespan) + ", was " + formatNs(before.makespan) + "; exposed " +
                      formatNs(after.exposedTotal) + ", was " + formatNs(before.exposedTotal) + "; peak " +
                      formatBytes(peakOf(problem, schedule.order)) + ", was " + formatBytes(work.peak);
-  if (schedule.limit >= 0)
+  if (schedule.limit < kUnlimited)
     text += ", limit " + formatBytes(schedule.limit);
   voice.say(
       [loc = work.loaded.nodes.getBlock().getParentOp()->getLoc(), category = passName.str(), text = std::move(text)] {
@@ -122,7 +122,7 @@ static void sayTotals(StringRef passName, const BlockWork &work, BlockVoice &voi
 void commsched::explainReordering(StringRef passName, const BlockWork &work, BlockVoice &voice) {
   const LoadedBlock &block = work.loaded;
   // A rule without a limit is measured by what a report measures it by if nothing else is asked for.
-  Bytes limit = work.schedule.limit < 0 ? work.inputPeak : work.schedule.limit;
+  Bytes limit = work.schedule.limit >= kUnlimited ? work.inputPeak : work.schedule.limit;
   std::vector<StartOutcome> outcomes = explain(block, work.schedule, limit);
   // Indexed by node: why compute waits for a start, in words.
   std::vector<std::string> reasons(block.problem.size());

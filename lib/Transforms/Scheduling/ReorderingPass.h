@@ -94,16 +94,18 @@ public:
   using ReorderingPass<Derived, PassBase>::ReorderingPass;
 
   llvm::LogicalResult initialize(mlir::MLIRContext *context) final {
-    return llvm::failure(failed(checkOptions(context)) ||
-                         failed(ReorderingPass<Derived, PassBase>::initialize(context)));
+    llvm::FailureOr<MemoryBudget> budget = parseMemoryBudget(context, this->memoryBudgetRatio, this->memoryLimitBytes);
+    if (failed(budget) || failed(checkOptions(context)))
+      return llvm::failure();
+    memory = *budget;
+    return ReorderingPass<Derived, PassBase>::initialize(context);
   }
 
 protected:
   /// Fills in what both solvers take.
   void fillOptions(const LoadedBlock &block, Bytes inputPeak, PeakPreservingOptions &options) const {
-    options.peakBudgetPpm = toPpm(this->memoryBudgetRatio);
+    options.memory = memory;
     options.inputPeakBytes = inputPeak;
-    options.peakLimitBytes = this->memoryLimitBytes;
     options.useEstimates = this->useRuntimeEstimates;
     options.extraOverlapPermille = this->extraOverlapPermille;
     options.commTimePermille = this->commTimePermille;
@@ -127,8 +129,6 @@ private:
   /// Checks what a user may get wrong. Fails with one diagnostic.
   llvm::LogicalResult checkOptions(mlir::MLIRContext *context) const {
     constexpr int64_t kLargestPermille = 1'000'000;
-    if (failed(checkMemoryBudget(context, this->memoryBudgetRatio, this->memoryLimitBytes)))
-      return llvm::failure();
     auto refuse = [&](llvm::StringRef option, int64_t value, llvm::StringRef expected) {
       return emitError(mlir::UnknownLoc::get(context)) << option << "=" << value << ": expected " << expected;
     };
@@ -143,6 +143,8 @@ private:
       return refuse(this->moveLimit.getArgStr(), this->moveLimit, "a number of collectives, or -1 for all");
     return llvm::success();
   }
+
+  MemoryBudget memory;
 };
 
 } // namespace commsched

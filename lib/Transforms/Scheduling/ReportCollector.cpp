@@ -9,19 +9,11 @@
 #include "CommSched/Transforms/Scheduling/ReportCollector.h"
 #include "CommSched/Analysis/Environment.h"
 #include "CommSched/Analysis/ScheduleSignature.h"
-#include "CommSched/Support/Arithmetic.h"
-#include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/Support/FileUtilities.h"
 
 using namespace mlir;
 using namespace commsched;
-
-Bytes commsched::peakLimit(Bytes peak, double memoryBudgetRatio, Bytes memoryLimitBytes) {
-  if (memoryLimitBytes >= 0)
-    return memoryLimitBytes;
-  return peak + mulDiv(peak, toPpm(memoryBudgetRatio), 1000000);
-}
 
 /// The name of a function within `module`: those of the modules around it stand in front ("inner::f").
 static std::string qualifiedName(ModuleOp module, FunctionOpInterface function) {
@@ -66,19 +58,17 @@ LogicalResult ReportCollector::begin(ModuleOp module) {
     return emitError(module.getLoc()) << llvm::toString(machine.takeError());
   CostModel model(*machine);
   OperationCosts costs(model);
-  result = {machineName(module.getContext(), options.machine), {}};
+  result = {machineName(module.getContext(), options.machine), {}, {}};
   MeasureOptions measure;
   measure.load = {options.collectiveOrder, options.bucketing};
-  measure.boundLimit = [this](Bytes peak) {
-    return peakLimit(peak, options.memoryBudgetRatio, options.memoryLimitBytes);
-  };
+  measure.boundBudget = options.memory;
   measure.timeline = !options.timelineFile.empty();
   measure.anyBound = true;
   forEachReportedBlock(module, [&](FunctionOpInterface, Block &block, std::string name) {
     BlockReport report;
     report.name = std::move(name);
     report.before = measureBlock(block, costs, measure);
-    report.limit = peakLimit(report.before.peak, options.memoryBudgetRatio, options.memoryLimitBytes);
+    report.limit = options.memory.limitFor(report.before.peak);
     result.blocks.push_back(std::move(report));
   });
   journal = std::make_shared<PassJournal>(/*logsSearch=*/!options.searchLogFile.empty());
@@ -123,7 +113,7 @@ LogicalResult ReportCollector::end(ModuleOp module) {
     BlockReport *report = byName.lookup(name);
     if (!report)
       return;
-    measure.limit = report->limit;
+    measure.factorBudget.limit = report->limit;
     report->after = measureBlock(block, costs, measure);
     report->solve = spent;
     report->signature = scheduleSignature(function);

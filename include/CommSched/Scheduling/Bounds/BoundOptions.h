@@ -13,6 +13,7 @@
 #define COMMSCHED_SCHEDULING_BOUNDS_BOUNDOPTIONS_H
 
 #include "CommSched/Scheduling/Model/Problem.h"
+#include "CommSched/Support/MemoryBudget.h"
 
 namespace commsched {
 
@@ -23,8 +24,8 @@ struct BoundOptions {
   /// Window size, in nodes, for larger problems. Ancestors are tracked within the current and the previous window
   /// (docs/Bounds.md, Lemma 6).
   NodeId window = 3072;
-  /// The peak limit that LowerBound::withLimit assumes, bytes; no limit if negative.
-  Bytes limit = -1;
+  /// The peak limit that LowerBound::withLimit assumes, bytes.
+  Bytes limit = kUnlimited;
 };
 
 } // namespace commsched

@@ -23,18 +23,18 @@
 #define COMMSCHED_SCHEDULING_INDUCTOR_PEAKPRESERVING_H
 
 #include "CommSched/Scheduling/Model/Schedule.h"
+#include "CommSched/Support/MemoryBudget.h"
 #include "llvm/ADT/BitVector.h"
+#include <optional>
 
 namespace commsched {
 
 /// Options of both passes. The defaults are those of PyTorch Inductor.
 struct PeakPreservingOptions {
-  /// Memory budget in parts per million: the peak may rise by this share of `inputPeakBytes`.
-  int64_t peakBudgetPpm = 200'000;
-  /// The peak that the budget is a share of, bytes. If negative, the peak of the given order.
-  Bytes inputPeakBytes = -1;
-  /// Absolute limit on the peak in bytes. Overrides the budget if >= 0.
-  Bytes peakLimitBytes = -1;
+  /// Memory budget: how far the peak may rise. A limit below the input's peak keeps moves out of the places above it.
+  MemoryBudget memory = {200'000};
+  /// The peak that `memory` is a budget for, bytes. If not set, the peak of the given order.
+  std::optional<Bytes> inputPeakBytes;
   /// Whether costs decide: a collective stops moving when it is hidden, and no move raises net exposure or the
   /// makespan.
   bool useEstimates = false;
@@ -58,6 +58,9 @@ struct PeakPreservingOptions {
   int32_t groupLimitNodes = 256;
   /// Indexed by node: matrix multiplications and the like, which are not taken along without estimates. May be empty.
   llvm::BitVector gemms;
+
+  /// The peak limit, bytes, for a given order whose peak is `givenPeak`.
+  Bytes limitFor(Bytes givenPeak) const { return memory.limitFor(inputPeakBytes.value_or(givenPeak)); }
 };
 
 /// Options of the pass that moves starts.
@@ -71,10 +74,6 @@ struct SinkWaitsPreservingPeakOptions : PeakPreservingOptions {
   /// Whether a wait may move past a start.
   bool swapWithCollectives = false;
 };
-
-/// The memory limit that the options mean for an input of this peak. A limit below the input's peak keeps moves out of
-/// the places that are above it.
-Bytes peakLimitOf(const PeakPreservingOptions &options, Bytes inputPeak);
 
 /// Moves starts left. One record per start, in the order in which they were moved. O((N + E + touches) log N) with
 /// groups of bounded size; with estimates also O(log N) for each collective that is passed.

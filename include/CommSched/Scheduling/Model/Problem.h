@@ -14,6 +14,7 @@
 #ifndef COMMSCHED_SCHEDULING_MODEL_PROBLEM_H
 #define COMMSCHED_SCHEDULING_MODEL_PROBLEM_H
 
+#include "CommSched/Support/Arithmetic.h"
 #include "CommSched/Support/CollectiveKind.h"
 #include "CommSched/Support/Units.h"
 #include "llvm/ADT/ArrayRef.h"
@@ -230,8 +231,8 @@ struct Problem {
 
 /// The largest sums of all times and of all sizes of a Problem, in ns and bytes: solvers and bounds add and compare
 /// sums of them without looking for overflows.
-inline constexpr Ns kMaxTotalNs = INT64_MAX / 4;
-inline constexpr Bytes kMaxTotalBytes = INT64_MAX / 4;
+inline constexpr Ns kMaxTotalNs = kLargestAmount;
+inline constexpr Bytes kMaxTotalBytes = kLargestAmount;
 
 /// A permutation of a Problem's nodes.
 using Order = std::vector<NodeId>;

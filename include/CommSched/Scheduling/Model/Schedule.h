@@ -17,6 +17,7 @@
 #include "CommSched/Scheduling/Model/Bucketing.h"
 #include "CommSched/Scheduling/Model/LimitingFactor.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Support/MemoryBudget.h"
 #include "llvm/Support/Compiler.h"
 #include <optional>
 #include <string>
@@ -57,8 +58,8 @@ struct Schedule {
   /// Of `order`, and of the order given; times with the machine's slow-downs, ns. See measure().
   Ns makespan = 0, inputMakespan = 0;
   Bytes peak = 0, inputPeak = 0;
-  /// What the peak may reach, bytes; negative if memory is of no concern.
-  Bytes limit = -1;
+  /// What the peak may reach, bytes; kUnlimited if memory is of no concern.
+  Bytes limit = kUnlimited;
   /// Steps of a search, and how many answers it found on the way, by each search the given order included.
   int64_t steps = 0;
   int32_t incumbents = 0;
@@ -70,7 +71,7 @@ struct Schedule {
 
   /// Whether the peak is within the limit. A search that starts from a peak above the limit returns the lowest peak
   /// that it reached.
-  bool isWithinLimit() const { return limit < 0 || peak <= limit; }
+  bool isWithinLimit() const { return peak <= limit; }
   /// The problem whose nodes `order` names.
   const Problem &carriedOut(const Problem &given LLVM_LIFETIME_BOUND) const {
     return isExpanded() ? expanded.problem : given;

@@ -17,13 +17,14 @@
 
 #include "CommSched/Scheduling/Model/Schedule.h"
 #include "CommSched/Support/CollectiveOrder.h"
+#include "CommSched/Support/MemoryBudget.h"
 
 namespace commsched {
 
 /// What a schedule has to keep.
 struct ScheduleRequirements {
-  /// Live bytes may reach this and not pass it; no limit where negative.
-  Bytes peakLimit = -1;
+  /// The most bytes that may be live at any time.
+  Bytes peakLimit = kUnlimited;
   CollectiveOrder collectiveOrder = CollectiveOrder::Free;
 };
 

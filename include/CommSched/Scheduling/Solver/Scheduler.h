@@ -17,20 +17,20 @@
 #include "CommSched/Scheduling/Model/Schedule.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
 #include "CommSched/Scheduling/Solver/SearchObserver.h"
+#include "CommSched/Support/BucketCaps.h"
 #include "CommSched/Support/CollectiveOrder.h"
+#include "CommSched/Support/MemoryBudget.h"
 #include <algorithm>
 
 namespace commsched {
 
 /// What the solver is asked for.
 struct ScheduleOptions {
-  /// Memory budget in parts per million: the limit is the given order's peak * (1 + ppm / 1e6).
-  int64_t memoryBudgetPpm = 0;
-  /// Absolute limit in bytes; overrides memoryBudgetPpm if >= 0. Arguments that are live throughout are not counted.
-  Bytes memoryLimitBytes = -1;
-  /// Whether collectives may be merged, and the largest merged one by kind, bytes; no limit where negative.
+  /// The peak limit; the input is the given order.
+  MemoryBudget memory;
+  /// Whether collectives may be merged, and the largest merged ones.
   bool bucketing = true;
-  Bytes allGatherCap = -1, reduceScatterCap = -1, allReduceCap = -1;
+  BucketCaps caps;
   /// What the answer is verified against; the problem has the edges.
   CollectiveOrder collectiveOrder = CollectiveOrder::Free;
   /// The machine's slow-downs. Decodes plan without them; every answer is timed and chosen with them.

@@ -29,9 +29,8 @@ struct ReportOptions {
   CollectiveOrder collectiveOrder = CollectiveOrder::Free;
   /// Whether the pipeline may merge collectives: the lower bound is then one for any bucketing.
   bool bucketing = false;
-  /// The peak limit is the input's peak x (1 + ratio), or an absolute number of bytes where that is not negative.
-  double memoryBudgetRatio = 0;
-  Bytes memoryLimitBytes = -1;
+  /// The peak limit.
+  MemoryBudget memory;
   /// Empty: not written.
   std::string reportFile, timelineFile, searchLogFile;
   /// Print the table to standard error.
@@ -77,9 +76,6 @@ void forEachReportedBlock(
 /// Writes `file` as a whole, or leaves it as it was and says why at `loc`. Nothing where `file` is empty.
 llvm::LogicalResult writeReportFile(mlir::Location loc, llvm::StringRef file,
                                     llvm::function_ref<void(llvm::raw_ostream &)> print);
-
-/// The peak that `options` allow a block whose input peak is `peak`, bytes. Saturates.
-Bytes peakLimit(Bytes peak, double memoryBudgetRatio, Bytes memoryLimitBytes);
 
 /// Which half of a report a pass makes.
 enum class ReportStage { Begin, End };

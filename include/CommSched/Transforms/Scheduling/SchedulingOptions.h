@@ -25,16 +25,8 @@ namespace commsched {
 /// Loads a machine profile for a pass. Says what is wrong in one line, and returns null, where it is not to be had.
 std::shared_ptr<const CostModel> loadCostModel(mlir::MLIRContext *context, llvm::StringRef machine);
 
-/// A memory budget in millionths. Budgets are compared in integers.
-int64_t toPpm(double memoryBudgetRatio);
-
-/// Whether a memory budget and a limit (-1 for none) make sense; says in one line if not.
-llvm::LogicalResult checkMemoryBudget(mlir::MLIRContext *context, double memoryBudgetRatio, Bytes memoryLimitBytes);
-
-/// Largest merged collectives in bytes: of any kind, and of one; no limit where negative.
-struct BucketCaps {
-  Bytes any = -1, allGather = -1, reduceScatter = -1, allReduce = -1;
-};
+/// The memory budget of a pass's two options (MemoryBudget::parse). Fails with one diagnostic.
+llvm::FailureOr<MemoryBudget> parseMemoryBudget(mlir::MLIRContext *context, double ratio, int64_t limitBytes);
 
 /// The options of passes that run the solver, as the loader and the solver want them. Limits on memory are left open.
 struct SolverOptions {
