@@ -1,8 +1,9 @@
 # How every target of the project is built: where MLIR is, which flags hold everywhere, one precompiled header,
 # and the three functions that the CMakeLists.txt files below use.
 
-list(APPEND CMAKE_PREFIX_PATH /usr/lib/llvm-22)
-find_package(MLIR REQUIRED CONFIG)
+# MLIR_DIR and CMAKE_PREFIX_PATH, as variables of CMake or of the environment, win; Debian's packages are looked for last. LLVM is
+# then the one beside that MLIR.
+find_package(MLIR REQUIRED CONFIG PATHS /usr/lib/llvm-22)
 if(NOT LLVM_PACKAGE_VERSION MATCHES "^22\\.")
   message(FATAL_ERROR "CommSched builds against LLVM/MLIR 22, found ${LLVM_PACKAGE_VERSION} in ${MLIR_DIR}")
 endif()
