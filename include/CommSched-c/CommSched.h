@@ -6,13 +6,13 @@
 |*                                                                                         *|
 |*===-------------------------------------------------------------------------------------===*|
 |*                                                                                         *|
-|* Parse a program, run passes over it, read what they said, print it. This header needs   *|
-|* nothing but a C99 compiler, and its library, libCommSched-c.so, no C++ on the user's    *|
-|* side. Whoever already uses MLIR's own C API takes Registration.h beside this file.      *|
+|* Parses a program, runs passes over it, returns their messages, and prints the program.  *|
+|* This header needs only a C99 compiler. Its library, libCommSched-c.so, needs no C++ on  *|
+|* the user's side. Users of MLIR's own C API include Registration.h instead.              *|
 |*                                                                                         *|
-|* Nothing here exits, aborts or prints. A function that can fail says so in its result,   *|
-|* and the reason is among the context's messages. A context and its modules belong to one *|
-|* thread at a time; different contexts are independent.                                   *|
+|* No function exits, aborts or prints. A function that can fail returns a status, and the *|
+|* reason is among the context's messages. A context and its modules belong to one thread  *|
+|* at a time; different contexts are independent.                                          *|
 |*                                                                                         *|
 \*===-------------------------------------------------------------------------------------===*/
 
@@ -37,16 +37,16 @@ COMMSCHED_EXPORT const char *commschedGetVersion(void);
 
 /*===--- Contexts and their messages ------------------------------------------------------===*/
 
-/** Holds the dialects (upstream's and comm), and the messages of everything done in it. */
+/** Contains the dialects (upstream's and comm), and the messages of all calls on it. */
 typedef struct CommSchedContext CommSchedContext;
 
-/** Makes a context. Returns NULL only when memory runs out. */
+/** Creates a context. Returns NULL only if memory runs out. */
 COMMSCHED_EXPORT CommSchedContext *commschedContextCreate(void);
 
-/** Frees a context. Its modules have to be destroyed before. NULL is allowed. */
+/** Frees a context. Destroy its modules first. NULL is allowed. */
 COMMSCHED_EXPORT void commschedContextDestroy(CommSchedContext *context);
 
-/** Whether operations of dialects that nobody registered are accepted (0, the default, or 1). */
+/** Accepts (1) or rejects (0, the default) operations of unregistered dialects. */
 COMMSCHED_EXPORT void commschedContextAllowUnregisteredDialects(CommSchedContext *context, int allow);
 
 typedef enum CommSchedMessageKind {
@@ -55,7 +55,7 @@ typedef enum CommSchedMessageKind {
   COMMSCHED_NOTE = 2,           /**< Belongs to the message before it. */
   COMMSCHED_REMARK = 3,         /**< A diagnostic of severity remark. */
   COMMSCHED_REMARK_PASSED = 4,  /**< An optimization was applied. */
-  COMMSCHED_REMARK_MISSED = 5,  /**< It was not, and the text says why. */
+  COMMSCHED_REMARK_MISSED = 5,  /**< It was not applied, and the text gives the reason. */
   COMMSCHED_REMARK_FAILED = 6,  /**< It was tried and failed. */
   COMMSCHED_REMARK_ANALYSIS = 7 /**< Facts, such as times and sizes. */
 } CommSchedMessageKind;
@@ -63,52 +63,52 @@ typedef enum CommSchedMessageKind {
 /** The strings live until the context's messages are cleared or the context is destroyed. None is NULL. */
 typedef struct CommSchedMessage {
   CommSchedMessageKind kind;
-  const char *location; /**< "file:line:column", or "" where there is none. */
+  const char *location; /**< "file:line:column", or "" if there is none. */
   const char *category; /**< The pass's name, for COMMSCHED_REMARK_PASSED and above; otherwise "". */
   const char *name;     /**< The remark's name, for COMMSCHED_REMARK_PASSED and above; otherwise "". */
   const char *text;
 } CommSchedMessage;
 
-/** The number of messages since the context was made or its messages were cleared. */
+/** The number of messages since the context was created or its messages were cleared. */
 COMMSCHED_EXPORT size_t commschedContextGetNumMessages(const CommSchedContext *context);
 
-/** Message `index`, in the order of their coming. An index out of range gives an empty note. */
+/** Message `index`, in order of emission. An index out of range returns an empty note. */
 COMMSCHED_EXPORT CommSchedMessage commschedContextGetMessage(const CommSchedContext *context, size_t index);
 
 COMMSCHED_EXPORT void commschedContextClearMessages(CommSchedContext *context);
 
-/*===--- What passes ask their context for ----------------------------------------------===*/
+/*===--- Settings for passes ------------------------------------------------------------===*/
 
 /**
- * Sets the machine that passes believe whose option `machine` is not given: the name of a shipped profile, or a path.
- * Returns 0 on success; a machine that cannot be loaded changes nothing.
+ * Sets the machine of passes whose option `machine` is not given: the name of a shipped profile, or a path. Returns 0
+ * on success; a machine that cannot be loaded changes nothing.
  */
 COMMSCHED_EXPORT int commschedContextSetMachine(CommSchedContext *context, const char *machine);
 
 /**
- * Estimates one execution of an operation, ns; a negative number leaves it to the library's models. `name` is that of
- * the operation ("linalg.matmul") or of a comm.compute ("aten.mm.default"), `location` what its location says: a name,
- * "file:line:column" or "". Operations whose comm.cost has a time are not asked for. Equal questions need equal
+ * Estimates one execution of an operation, ns; a negative number selects the library's models. `name` is that of the
+ * operation ("linalg.matmul") or of a comm.compute ("aten.mm.default"). `location` is the text of its location: a name,
+ * "file:line:column" or "". Not called for operations whose comm.cost has a time. Equal queries must give equal
  * answers.
  */
 typedef int64_t (*CommSchedEstimate)(const char *name, const char *location, void *data);
 
-/** Sets the estimate that all passes in the context ask, with `data` as its last argument; NULL for none. */
+/** Sets the estimate of all passes in the context, with `data` as its last argument; NULL for none. */
 COMMSCHED_EXPORT void commschedContextSetEstimate(CommSchedContext *context, CommSchedEstimate estimate, void *data);
 
 /**
- * Gathers `count` times, ns, from every rank, as an all-gather does: `own` are this rank's, and rank r's go to
- * `all[r * count]` and behind. Returns 0 on success.
+ * Gathers `count` times, ns, from every rank, as an all-gather does. `own` are this rank's times; those of rank r begin
+ * at `all[r * count]`. Returns 0 on success.
  */
 typedef int (*CommSchedGather)(const int64_t *own, size_t count, int64_t *all, void *data);
 
-/** Sets how comm-align-costs, if it is given no profiles, gets the costs of `numRanks` ranks; NULL for none. */
+/** Sets the source of the costs of `numRanks` ranks for comm-align-costs without profiles; NULL for none. */
 COMMSCHED_EXPORT void commschedContextSetGather(CommSchedContext *context, size_t numRanks, CommSchedGather gather,
                                                 void *data);
 
 /*===--- Buffers ------------------------------------------------------------------------===*/
 
-/** Bytes that the library allocated; `data[length]` is 0. To be freed with commschedBufferDestroy. */
+/** Bytes that the library allocated; `data[length]` is 0. Free them with commschedBufferDestroy. */
 typedef struct CommSchedBuffer {
   char *data;
   size_t length;
@@ -134,12 +134,12 @@ COMMSCHED_EXPORT void commschedModuleDestroy(CommSchedModule *module);
 /**
  * Runs passes over the module, given as text: "canonicalize,comm-raise" or "reorder-comm-overlap{solver=schedule}",
  * with or without an enclosing "builtin.module(...)". Returns 0 on success. After a failure the module may be half
- * transformed: parse it again to go on.
+ * transformed: parse it again to continue.
  */
 COMMSCHED_EXPORT int commschedModuleRunPipeline(CommSchedModule *module, const char *pipeline);
 
 /**
- * Runs passes as commschedModuleRunPipeline does, and measures the module before and after them by the models of
+ * Runs passes as commschedModuleRunPipeline does, and measures the module before and after them with the models of
  * `machine` (the name of a shipped profile, such as "h100-sxm", or a path; NULL stands for the default). `*report`
  * becomes the JSON that comm-opt --comm-report writes, or {NULL, 0} on failure. An empty pipeline measures the module
  * as it is.
@@ -147,7 +147,7 @@ COMMSCHED_EXPORT int commschedModuleRunPipeline(CommSchedModule *module, const c
 COMMSCHED_EXPORT int commschedModuleRunPipelineWithReport(CommSchedModule *module, const char *pipeline,
                                                           const char *machine, CommSchedBuffer *report);
 
-/** Verifies the module. Returns 0 when it is valid. */
+/** Verifies the module. Returns 0 if it is valid. */
 COMMSCHED_EXPORT int commschedModuleVerify(CommSchedModule *module);
 
 /** The module as text; with locations if `withLocations` is not 0. */
@@ -157,11 +157,11 @@ COMMSCHED_EXPORT CommSchedBuffer commschedModulePrint(CommSchedModule *module, i
 COMMSCHED_EXPORT CommSchedBuffer commschedModuleWriteBytecode(CommSchedModule *module);
 
 /**
- * The order of the operations, as JSON: what a front end applies to its own graph. One entry per function:
+ * The order of the operations, as JSON, for a front end that applies it to its own graph. One entry per function:
  * {"functions": [{"name": ..., "signature": ..., "ops": [["comm.all_gather", ["names", "of", "its", "location"]],
- * ...]}]} "ops" are those of the entry block, the terminator left out. The names are those of the location's name
- * locations: an operation that stands for several of the input's (a bucket) carries all of theirs. "signature" is
- * `comm.schedule_signature`, or "". `data` is NULL when memory runs out.
+ * ...]}]} "ops" are the operations of the entry block without the terminator. The names are those of the location's
+ * name locations: an operation that replaces several of the input's (a bucket) has all of their names. "signature" is
+ * `comm.schedule_signature`, or "". `data` is NULL if memory runs out.
  */
 COMMSCHED_EXPORT CommSchedBuffer commschedModuleListOperations(CommSchedModule *module);
 

@@ -6,8 +6,8 @@
 |*                                                                                         *|
 |*===-------------------------------------------------------------------------------------===*|
 |*                                                                                         *|
-|* For a program that holds MlirContexts of its own (mlir-c/IR.h): gives it the comm       *|
-|* dialect, the external models, and the passes and pipelines.                             *|
+|* Registers the comm dialect, the external models, and the passes and pipelines for a     *|
+|* program with MlirContexts of its own (mlir-c/IR.h).                                     *|
 |*                                                                                         *|
 \*===-------------------------------------------------------------------------------------===*/
 
@@ -24,7 +24,8 @@ extern "C" {
 /** Adds the comm dialect and CommSched's external models to `registry`. */
 COMMSCHED_EXPORT void commschedRegisterDialects(MlirDialectRegistry registry);
 
-/** Registers CommSched's passes and pipelines, so that mlirParsePassPipeline knows them. May be called again. */
+/** Registers CommSched's passes and pipelines, so that mlirParsePassPipeline knows them. Repeated calls are harmless.
+ */
 COMMSCHED_EXPORT void commschedRegisterPasses(void);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-//===- InitAll.h - Register everything that CommSched adds to MLIR ----------------------------===//
+//===- InitAll.h - Registration of all of CommSched's parts -----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,9 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// What an embedder calls: the comm dialect, the external models that tell the cost and aliasing of upstream operations,
-// and the passes and pipelines. Nothing here registers anything of upstream MLIR; comm-opt does that by itself.
-//
+// Entry points for embedders: the comm dialect, the external models that give cost and aliasing of upstream operations,
+// and the passes and pipelines. Nothing here registers anything of upstream MLIR; comm-opt registers upstream itself.
 //===------------------------------------------------------------------------------------------===//
 
 #ifndef COMMSCHED_INITALL_H
@@ -23,8 +22,8 @@ namespace commsched {
 /// Adds the project's dialects to `registry`.
 void registerAllDialects(mlir::DialectRegistry &registry);
 
-/// Adds the external models that CommSched attaches to operations of upstream dialects. They attach when the dialect
-/// they extend is loaded, so this costs a context that does not load it nothing.
+/// Adds the external models that CommSched attaches to operations of upstream dialects. A model attaches when the
+/// dialect that it extends is loaded, so a context that does not load the dialect pays nothing.
 void registerAllExtensions(mlir::DialectRegistry &registry);
 
 /// Registers the project's passes and pipelines with MLIR's global registry, for tools that parse pipelines from text.

@@ -1,4 +1,4 @@
-//===- BlockUnits.cpp - Operations that stay next to each other -------------------------------===//
+//===- BlockUnits.cpp - Units: operations that stay adjacent ----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -17,7 +17,7 @@ BlockUnits commsched::findUnits(const BlockNodes &nodes) {
   units.of.assign(nodes.size(), kNone);
   int32_t numUnits = 0;
   IntegerAttr previous;
-  // The latest unit of each number.
+  // Indexed by number: the latest unit with this number.
   llvm::DenseMap<int64_t, int32_t> latest;
   for (NodeId id = 0; id < nodes.size(); ++id) {
     auto number = nodes[id]->getAttrOfType<IntegerAttr>(CommDialect::kUnitAttrName);

@@ -1,4 +1,4 @@
-//===- Casts.cpp - Which operations only convert elements -------------------------------------===//
+//===- Casts.cpp - Operations that only convert elements --------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

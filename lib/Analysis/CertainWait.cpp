@@ -1,4 +1,4 @@
-//===- CertainWait.cpp - Where a collective is certainly complete -----------------------------===//
+//===- CertainWait.cpp - Waits that are certain to run ----------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Climbs from each wait towards the block, as long as the operation around it cannot be left without the wait.
+// Climbs from each wait towards the block, as long as every path through the surrounding operation runs the wait.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -18,7 +18,8 @@ using namespace mlir;
 using namespace commsched;
 using namespace commsched::comm;
 
-/// Whether control that reaches `op` enters one of `waiting`, regions that wait as soon as they are entered.
+/// Returns true if control that reaches `op` enters a region of `waiting`. These regions wait as soon as they are
+/// entered.
 static bool entersOneOf(Operation *op, const llvm::SmallPtrSetImpl<Region *> &waiting) {
   auto branch = dyn_cast<RegionBranchOpInterface>(op);
   if (!branch)
@@ -36,7 +37,7 @@ SmallVector<Operation *> commsched::findCertainWaits(Value future, Block &block)
   for (Operation *user : future.getUsers()) {
     if (!isa<WaitOp>(user))
       continue;
-    // A region's entry block runs whenever the region is entered.
+    // The entry block of a region runs whenever the region is entered.
     Operation *op = user;
     while (op->getBlock() != &block) {
       Operation *parent = op->getParentOp();

@@ -34,7 +34,7 @@ void Communication::visit(Operation *op) {
 
 namespace {
 
-/// One search, with the values that it has seen.
+/// One search, with the values that it has visited.
 class OriginFinder {
 public:
   explicit OriginFinder(const BlockNodes &nodes) : nodes(nodes) {}
@@ -77,7 +77,7 @@ private:
       result.starts.push_back(nodes.find(op));
   }
 
-  /// What an operation of the block, or one nested in it, is given and what its regions give back.
+  /// The values that an operation of the block, or one nested in it, is given, and those that its regions return.
   void passOn(Operation *op) {
     if (nodes.find(op) == kNone)
       return;

@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Private to the analysis: what the operations nested in a node communicate, and which collectives of the block a
-// future may stand for.
+// Private to the analysis: the communication of the operations nested in a node, and the collectives of the block that
+// a future may denote.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_ANALYSIS_COMMUNICATION_H
@@ -18,16 +18,16 @@
 
 namespace commsched::detail {
 
-/// The communication that an operation does, itself or anywhere in its regions. Callees are not looked at.
+/// The communication of an operation and of its regions. Callees are not included.
 struct Communication {
   /// O(nested operations).
   explicit Communication(mlir::Operation *op);
 
-  /// The groups of its collectives and hybrids, each once.
+  /// The groups of the collectives and hybrids, each once.
   llvm::SmallVector<mlir::Attribute, 1> groups;
-  /// The futures that it waits for.
+  /// The futures that have a wait inside.
   llvm::SmallVector<mlir::Value, 1> awaited;
-  /// Whether it sends or receives, and whether it waits for what may be a message.
+  /// True if it sends or receives; true if it waits for a future that may be a message.
   bool pointToPoint = false, waitsForMessage = false;
 
   bool any() const { return !groups.empty() || !awaited.empty(); }
@@ -36,16 +36,17 @@ private:
   void visit(mlir::Operation *op);
 };
 
-/// The collectives that a future may stand for.
+/// The collectives that a future may denote.
 struct FutureOrigins {
-  /// Nodes of the block that start one of them, ascending.
+  /// Nodes of the block that start one of them, in ascending order.
   llvm::SmallVector<NodeId, 2> starts;
-  /// When the ones that came in as arguments of the function are there, ns.
+  /// Time at which the data of those that are arguments of the function arrives, ns.
   Ns ready = 0;
 };
 
 /// Follows futures back through the regions and results of the operations of a block. A collective that is started in a
-/// region is no origin: it has ended when the region's operation has. O(operations that pass the futures on).
+/// region is not an origin, because it has ended when the region's operation has. O(operations that pass the futures
+/// on).
 FutureOrigins findOrigins(llvm::ArrayRef<mlir::Value> futures, const BlockNodes &nodes);
 
 } // namespace commsched::detail

@@ -1,4 +1,4 @@
-//===- Dependence.cpp - What may not be reordered ---------------------------------------------===//
+//===- Dependence.cpp - Dependences between the operations of a block -------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,9 +6,9 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Two walks. The first collects, per operation, which storage it reads and writes and whether it is a barrier. The
-// second goes through the block in order and keeps, per storage class that anything writes, the last writer and the
-// readers since: every hazard is an edge to one of these.
+// Two walks. The first walk collects, per operation, the storage that it reads and writes, and whether it is a barrier.
+// The second walk visits the block in order. For each storage class that is written it keeps the last writer and the
+// readers since then. Every hazard is an edge to one of these.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -42,9 +42,9 @@ NodeId BlockNodes::find(Operation *op) const {
 
 namespace {
 
-/// What an operation does to memory that others see too.
+/// Accesses of an operation to shared memory.
 struct Access {
-  /// A storage class, or (beyond those) a resource, or memory of unknown origin.
+  /// A storage class, or (with numbers after these) a resource, or memory of unknown origin.
   int32_t place;
   bool write;
 };
@@ -60,9 +60,9 @@ public:
     keepWrittenPlaces();
   }
 
-  /// Per node, without duplicates: places that something in the block writes.
+  /// Indexed by node, without duplicates: the accessed places that some operation of the block writes.
   std::vector<llvm::SmallVector<Access, 2>> accesses;
-  /// Unknown effects: nothing with effects and no collective crosses.
+  /// Indexed by node: unknown effects. No operation with effects and no collective may cross it.
   std::vector<bool> barrier;
   int32_t numPlaces() const { return static_cast<int32_t>(storage.classes().size() + 1 + resources.size()); }
 
@@ -94,7 +94,7 @@ private:
     visitEffects(id, op);
   }
 
-  /// A start reads its inputs and writes its destinations; a barrier is one for everything.
+  /// A start reads its inputs and writes its destinations. A comm.barrier orders all accesses to memory.
   void visitStart(NodeId id, CollectiveOpInterface start) {
     for (Value input : start.getCollectiveInputs())
       add(id, input, false);
@@ -104,7 +104,7 @@ private:
       barrier[id] = true;
   }
 
-  /// Until the first wait the inputs are read and the destinations written; a later wait only looks.
+  /// Until the first wait, the inputs are read and the destinations written. A later wait only reads.
   void visitWait(NodeId id, WaitOp wait) {
     auto start = dyn_cast_if_present<CollectiveOpInterface>(storage.startOf(wait.getFuture()));
     bool writes = start && !start.getCollectiveDests().empty() && waited.insert(start).second;
@@ -141,7 +141,7 @@ private:
     }
   }
 
-  /// Drops accesses to places that nothing writes: no order follows from them.
+  /// Drops accesses to places that no operation writes, because they imply no order.
   void keepWrittenPlaces() {
     std::vector<bool> written(numPlaces(), false);
     for (const auto &list : accesses)
@@ -150,7 +150,7 @@ private:
           written[access.place] = true;
     for (auto &list : accesses) {
       llvm::erase_if(list, [&](Access access) { return !written[access.place]; });
-      // A write says more than a read of the same place.
+      // A write implies every edge of a read of the same place.
       llvm::sort(list, [](Access a, Access b) { return std::tie(a.place, b.write) < std::tie(b.place, a.write); });
       list.erase(llvm::unique(list, [](Access a, Access b) { return a.place == b.place; }), list.end());
     }
@@ -161,7 +161,7 @@ private:
   llvm::SmallPtrSet<Operation *, 16> waited;
 };
 
-/// Goes through the block in order and emits each node's predecessors.
+/// Visits the block in order and emits the predecessors of each node.
 class EdgeBuilder {
 public:
   EdgeBuilder(const BlockNodes &nodes, const AccessCollector &collected, CollectiveOrder order)
@@ -240,8 +240,8 @@ private:
   }
 
   void addCollectiveOrder(NodeId id, const Communication &communication) {
-    // A send may complete only when it is received: a rank that waits for its own send before it offers to receive
-    // would wait for ranks that do the same.
+    // A send may complete only when its message is received. A rank that waits for its own send before it posts a
+    // receive would deadlock with ranks that do the same.
     if (communication.waitsForMessage)
       addPred(lastPointToPoint);
     if (communication.groups.empty())

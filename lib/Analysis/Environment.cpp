@@ -1,4 +1,4 @@
-//===- Environment.cpp - What an embedder tells the passes ------------------------------------===//
+//===- Environment.cpp - Settings and callbacks of an embedder --------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -24,7 +24,7 @@ using namespace commsched::detail;
 
 namespace {
 
-/// The largest sums of times and of sizes that the loader makes: half of what Problem::validate() admits.
+/// Largest sums of times and of sizes that the loader makes: half of the limit of Problem::validate().
 constexpr int64_t kLargestSum = INT64_MAX / 8;
 
 int64_t addSaturating(int64_t a, int64_t b) {
@@ -57,7 +57,7 @@ public:
       dropImpliedOfWaits();
     problem.finalize();
     problem.argumentBytes = storage.argumentBytes();
-    // A donated argument that is returned as it came is live throughout.
+    // A donated argument that is returned unchanged is live throughout.
     for (BufferId id = 0; id < static_cast<BufferId>(problem.buffers.size()); ++id)
       if (problem.buffers[id].liveOut && problem.buffers[id].def == kNone && problem.users[id].empty())
         problem.argumentBytes = addSaturating(problem.argumentBytes, problem.buffers[id].bytes);
@@ -98,7 +98,7 @@ private:
   StorageMap storage;
   llvm::DenseMap<Attribute, LaneId> lanes;
   llvm::DenseMap<Attribute, int32_t> groupIds;
-  /// Of each storage class: its buffer, or kNone.
+  /// Indexed by storage class: its buffer, or kNone.
   std::vector<BufferId> buffers;
   llvm::DenseMap<Attribute, int32_t> mergeKeys;
 };
@@ -149,7 +149,7 @@ void Loader::loadStart(Node &node, CollectiveOpInterface start) {
   node.cost = cost.time;
   node.workspace = cost.workspace;
   node.issue = costs.machine().issue;
-  // Groups within nodes share one link, groups across nodes the other.
+  // Groups within a node share one link. Groups across nodes share the other.
   result.slowDown.linkOfLane.resize(problem.laneNames.size(), kNone);
   result.slowDown.linkOfLane[node.lane] = costs.shapeOf(start).nodes > 1;
   result.unknownCosts += !cost.known();
@@ -165,7 +165,7 @@ void Loader::loadWait(Node &node, WaitOp wait) {
   node.ready = origins.ready;
   if (origins.starts.empty())
     return;
-  // A region has handed the future on: it may be one of several, or one that a region only passes through.
+  // A region returned the future. It may be one of several, or one that the region only passes through.
   node.kind = NodeKind::Compute;
   loadRegionWork(node, {}, origins);
 }
@@ -198,7 +198,7 @@ void Loader::loadCompute(Node &node, Operation *op) {
     loadRegionWork(node, nested, awaited);
 }
 
-/// Makes a node wait for `awaited` and occupy the lanes of what is nested in it.
+/// Makes a node wait for `awaited` and occupy the lanes of its nested collectives.
 void Loader::loadRegionWork(Node &node, const NestedWork &nested, const FutureOrigins &awaited) {
   RegionWork work;
   for (Attribute group : nested.groups) {
@@ -223,7 +223,7 @@ void Loader::loadRegionWork(Node &node, const NestedWork &nested, const FutureOr
   problem.regions.push_back(std::move(work));
 }
 
-/// The worst of a region's blocks.
+/// The maximum over a region's blocks.
 NestedWork Loader::workOfBlocks(Region &region) {
   NestedWork worst;
   LoadOptions inner;
@@ -243,8 +243,8 @@ NestedWork Loader::workOfBlocks(Region &region) {
   return worst;
 }
 
-/// What the regions of a control-flow operation take: the worst of its blocks, times the trip count where it is known.
-/// What a call takes: the body of its callee. A call that leads back to its own function takes nothing beyond its cost.
+/// The time of control flow: its longest block, times the trip count if it is known. The time of a call: the body of
+/// its callee. A recursive call has no time beyond its cost.
 NestedWork Loader::workNestedIn(Operation *op) {
   NestedWork worst;
   if (auto call = dyn_cast<CallOpInterface>(op)) {
@@ -276,7 +276,7 @@ NestedWork Loader::workNestedIn(Operation *op) {
   return worst;
 }
 
-/// Futures that come in occupy their lanes until their data is there.
+/// Futures from outside occupy their lanes until their data arrives.
 void Loader::loadArgumentsInFlight() {
   Block &block = nodes.getBlock();
   auto function = dyn_cast<FunctionOpInterface>(block.getParentOp());
@@ -295,7 +295,8 @@ void Loader::loadArgumentsInFlight() {
   }
 }
 
-/// Cuts times and sizes where solvers could not add them up. What is cut is so large that nothing else counts.
+/// Cuts times and sizes whose sums solvers could not represent. A value that is cut is so large that nothing else
+/// matters.
 void Loader::limitSums() {
   auto cut = [&](int64_t &value, int64_t largest) {
     result.cutValues += value > largest;
@@ -362,8 +363,8 @@ void Loader::loadBuffers() {
 // Bucketing
 //===-----------------------------------------------------------------------------------------===//
 
-/// A wait touches what its start touches and so depends on whoever wrote that before: the start does, too. A bucket's
-/// wait has no place for such an edge, and nothing is lost without it.
+/// Drops the edges to a wait that its start implies. A wait accesses the storage of its start, so it depends on the
+/// previous writers of that storage, and so does the start. The wait of a bucket cannot represent such an edge.
 void Loader::dropImpliedOfWaits() {
   IndexLists kept;
   kept.reserve(problem.size(), problem.preds.numValues());
@@ -384,7 +385,7 @@ BufferId Loader::bufferOf(Value value) const {
   return ids.size() == 1 ? buffers[ids.front()] : kNone;
 }
 
-/// What has to be equal in a bucket, as one attribute.
+/// The properties that the members of a bucket share, as one attribute.
 static Attribute getMergeIdentity(CollectiveOpInterface start, MixedTypes mixed) {
   Builder builder(start.getContext());
   SmallVector<Attribute> parts = {builder.getI64IntegerAttr(static_cast<int64_t>(start.getCollectiveKind())),
@@ -409,7 +410,7 @@ int32_t Loader::mergeKeyOf(CollectiveOpInterface start, LaneId lane) {
   key.lane = lane;
   key.cap = options.caps.of(key.kind);
   key.ranks = static_cast<int32_t>(costs.shapeOf(start).ranks);
-  // No sum of these overflows either.
+  // These sums cannot overflow either.
   Ns largest = kLargestSum / nodes.size();
   key.cost = [curve = costs.curveOf(start), largest](Bytes bytes) { return std::min((*curve)(bytes), largest); };
   key.groupCost = [curve = costs.curveOf(start), largest](Bytes bytes, int32_t members) {
@@ -422,29 +423,29 @@ int32_t Loader::mergeKeyOf(CollectiveOpInterface start, LaneId lane) {
 StringRef commsched::findMergeObstacle(CollectiveOpInterface start) {
   CollectiveKind kind = start.getCollectiveKind();
   if (kind != CollectiveKind::AllGather && kind != CollectiveKind::ReduceScatter && kind != CollectiveKind::AllReduce)
-    return "collectives of its kind are not merged";
+    return "collectives of this kind are not merged";
   if (start.getCollectiveInputs().size() != 1)
-    return "it has several inputs already";
+    return "it has several inputs";
   Type type = start.getCollectiveInputs().front().getType();
   if (isa<BaseMemRefType>(type))
-    return "it works on memrefs: buckets are made on tensors, before bufferization";
+    return "it is on memrefs; buckets exist on tensors only, before bufferization";
   if (!start.getCollectiveDests().empty())
-    return "it has a destination: a bucket has its own";
+    return "it has a destination, and a bucket has its own";
   if (auto dim = start->getAttrOfType<IntegerAttr>("dim"); dim && dim.getInt() != 0)
-    return "it goes along another dimension than the first";
+    return "it runs along a dimension other than the first";
   if (start->hasAttr("one_shot"))
     return "it is a one-shot all-reduce";
   Value future = start.getCollectiveFuture();
   auto wait = future.hasOneUse() ? dyn_cast<WaitOp>(*future.user_begin()) : WaitOp();
   if (!wait)
-    return future.use_empty() ? "nothing waits for it" : "its future is used by more than one wait";
+    return future.use_empty() ? "it has no wait" : "its future has more than one use";
   if (wait->getBlock() != start->getBlock())
-    return "its wait stands in another block";
+    return "its wait is in another block";
   if (!getStaticBytes(type) || !cast<ShapedType>(wait->getResult(0).getType()).hasStaticShape())
-    return "its size is dynamic, or too large to count";
+    return "its size is dynamic or exceeds 64 bits";
   if (Type element = cast<ShapedType>(type).getElementType();
       element.isIntOrFloat() && element.getIntOrFloatBitWidth() % 8 != 0)
-    return "its elements are no whole bytes";
+    return "its elements are not whole bytes";
   return "";
 }
 
@@ -488,7 +489,7 @@ LoadedBlock commsched::loadBlock(Block &block, const OperationCosts &costs, cons
   result.defect = result.problem.validate();
   if (!result.defect.empty())
     emitError(block.getParentOp()->getLoc())
-        << "the block was loaded wrongly (" << result.defect << "); please report this";
+        << "the loaded problem is invalid (" << result.defect << "); please report this";
   return result;
 }
 

@@ -1,4 +1,4 @@
-//===- ScheduleSignature.cpp - What all ranks have to agree on --------------------------------===//
+//===- ScheduleSignature.cpp - Signature of the sequence of collectives -----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -63,7 +63,7 @@ static std::string hashLines(ArrayRef<std::string> lines) {
 
 std::string commsched::scheduleSignature(Operation *root) { return hashLines(describeCollectives(root)); }
 
-/// Stamps one function.
+/// Sets the signature of one function.
 static void stampFunction(FunctionOpInterface function) {
   std::vector<std::string> lines = describeCollectives(function);
   if (lines.empty())

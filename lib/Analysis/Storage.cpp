@@ -1,4 +1,4 @@
-//===- Storage.cpp - Which values of a block share storage ------------------------------------===//
+//===- Storage.cpp - Values of a block that share storage -------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// One walk in program order. A result is a view of an operand, takes over a destination, or is storage of its own; a
-// wait gives what its start put in flight.
+// One walk in program order. A result is a view of an operand, takes over a destination, or has new storage. A wait
+// returns the values that its start put in flight.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -26,10 +26,10 @@ using namespace commsched;
 using namespace commsched::comm;
 
 //===-----------------------------------------------------------------------------------------===//
-// What one operation tells
+// Storage of one operation
 //===-----------------------------------------------------------------------------------------===//
 
-/// The operand that a result is a view of, whatever becomes of its contents; null for other results.
+/// The operand of which a result is a view, even if the operation overwrites its contents; null for other results.
 static Value getViewedValue(OpResult result) {
   Operation *op = result.getOwner();
   if (auto storage = dyn_cast<StorageOpInterface>(op)) {
@@ -44,7 +44,7 @@ static Value getViewedValue(OpResult result) {
   return {};
 }
 
-/// What a value has its storage from: the value that it is a view of, or, of a collective's result, the destination.
+/// The source of a value's storage: the value of which it is a view, or the destination of a collective's result.
 static Value getStorageSource(OpResult result) {
   auto wait = dyn_cast<WaitOp>(result.getOwner());
   if (!wait)
@@ -53,8 +53,8 @@ static Value getStorageSource(OpResult result) {
   return start && !start.getCollectiveDests().empty() ? start.getCollectiveDests()[result.getResultNumber()] : Value();
 }
 
-/// Whether `value` is the only way to its storage, and the storage is the block's own: it has one use, it is a view of
-/// nothing but such values, and it is no argument. O(views that lead to it).
+/// Returns true if `value` is the only way to its storage, and the storage belongs to the block. Then the value has one
+/// use, is not an argument, and is a view only of such values. O(views that lead to it).
 static bool isLastAlias(Value value) {
   while (value.hasOneUse() && value.getDefiningOp()) {
     auto wait = value.getDefiningOp<WaitOp>();
@@ -68,7 +68,7 @@ static bool isLastAlias(Value value) {
   return false;
 }
 
-/// A tensor destination becomes the result's storage if nothing else wants its old contents.
+/// A tensor destination becomes the result's storage if no other operation needs its old contents.
 static Value getReusedDestination(OpResult result) {
   auto op = dyn_cast<DestinationStyleOpInterface>(result.getOwner());
   if (!op || !isa<TensorType>(result.getType()))
@@ -147,7 +147,7 @@ void StorageMap::referToUnion(Value value, ValueRange sources) {
   refer(value, ids);
 }
 
-/// The largest size that a hint may give: sizes of types have the same limit.
+/// Largest size that a hint may give, the same limit as for sizes of types.
 static constexpr Bytes kLargestBytes = Bytes(1) << 60;
 
 Bytes StorageMap::bytesOf(Value value, std::optional<Bytes> known) {
@@ -224,7 +224,7 @@ void StorageMap::visit(Operation *op, bool nested) {
     visitResult(result, nested);
 }
 
-/// The slice is part of the buffer: one storage.
+/// The slice is part of the buffer: both have one storage.
 void StorageMap::visitCopyIn(FsdpAllGatherCopyInOp copyIn, bool nested) {
   visitResult(cast<OpResult>(copyIn.getBuffer()), nested);
   refer(copyIn.getSlice(), of(copyIn.getBuffer()));
@@ -265,7 +265,7 @@ void StorageMap::visitWait(WaitOp wait, bool nested) {
   }
 }
 
-/// Whether a memref is fresh memory of the operation that gives it.
+/// Returns true if a memref is fresh memory of the operation that returns it.
 static bool isAllocated(OpResult result) {
   auto effects = dyn_cast<MemoryEffectOpInterface>(result.getOwner());
   return effects && effects.getEffectOnValue<MemoryEffects::Allocate>(result).has_value();
@@ -282,7 +282,7 @@ void StorageMap::visitResult(OpResult result, bool nested) {
   if (isa<arith::SelectOp>(op))
     return referToUnion(result, op->getOperands().drop_front());
   if (isa<BaseMemRefType>(result.getType()) && !isAllocated(result)) {
-    // A memref out of an operation that does not allocate it: any of those that went in, or of unknown origin.
+    // A memref from an operation that does not allocate it is one of the operation's operands, or of unknown origin.
     referToUnion(result, op->getOperands());
     if (!of(result).empty())
       return;
@@ -293,8 +293,8 @@ void StorageMap::visitResult(OpResult result, bool nested) {
   refer(result, allocate(op, bytesOf(result, getKnownBytes(result)), nested));
 }
 
-/// A future out of an operation that starts nothing itself: what went in, or what its regions give back. Storage that
-/// was made in a region is not among it.
+/// A future from an operation that starts no collective itself is one of its operands, or one that its regions return.
+/// Storage that was allocated in a region is not included.
 void StorageMap::visitPassedFuture(OpResult result) {
   SmallVector<Value> sources(result.getOwner()->getOperands());
   for (Region &region : result.getOwner()->getRegions())

@@ -1,4 +1,4 @@
-//===- CommSched.cpp - CommSched from plain C -------------------------------------------------===//
+//===- CommSched.cpp - The C API of CommSched -------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// See CommSched-c/CommSched.h. Diagnostics and remarks both end up in the context's list of messages.
+// See CommSched-c/CommSched.h. Diagnostics and remarks both become entries of the context's list of messages.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -42,13 +42,13 @@ using namespace mlir;
 
 namespace {
 
-/// A message with the strings that a CommSchedMessage points at.
+/// A message, with the strings to which a CommSchedMessage points.
 struct Message {
   CommSchedMessageKind kind;
   std::string location, category, name, text;
 };
 
-/// Grows by appending, so that the strings handed out stay where they are. Passes may report from several threads.
+/// A list that only grows, so that strings already returned stay valid. Passes may add messages from several threads.
 struct MessageList {
   void add(Message message) {
     std::lock_guard<std::mutex> lock(mutex);
@@ -113,7 +113,7 @@ CommSchedMessageKind kindOf(DiagnosticSeverity severity) {
   return COMMSCHED_ERROR;
 }
 
-/// Registers the passes once for the process: MLIR's registry is global.
+/// Registers the passes once per process, because MLIR's registry is global.
 void registerPassesOnce() {
   static const bool done = [] {
     mlir::registerAllPasses();
@@ -144,7 +144,7 @@ CommSchedBuffer toBuffer(StringRef bytes) {
 } // namespace
 
 struct CommSchedContext {
-  // One thread: a caller such as Python may fork, and equal inputs have to give equally ordered messages.
+  // Uses one thread: a caller such as Python may fork, and equal inputs must give messages in equal order.
   CommSchedContext() : context(makeRegistry(), MLIRContext::Threading::DISABLED) {
     registerPassesOnce();
     context.getDiagEngine().registerHandler([this](Diagnostic &diagnostic) {
@@ -204,7 +204,7 @@ void commschedContextClearMessages(CommSchedContext *context) { context->message
 
 //===--- What passes ask their context for ----------------------------------------------===//
 
-/// The environment; the comm dialect is loaded for it.
+/// The environment of the context. Loads the comm dialect for it.
 static commsched::Environment &environmentOf(CommSchedContext *context) {
   context->context.loadDialect<commsched::comm::CommDialect>();
   return *commsched::Environment::of(&context->context);
@@ -328,7 +328,7 @@ CommSchedBuffer commschedModuleWriteBytecode(CommSchedModule *module) {
   return toBuffer(bytes);
 }
 
-/// Writes the names of `loc`: its own, or those of the locations it was fused from.
+/// Appends the names of `loc`: its own, or those of the locations from which it was fused.
 static void writeNames(llvm::json::OStream &json, Location loc) {
   if (auto name = dyn_cast<NameLoc>(loc)) {
     json.value(name.getName().getValue());

@@ -6,9 +6,9 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// A tensor of this dialect stands for storage: a destination is written in place, `mutates` writes the operand's
-// storage, a view shares it. So the models never ask for a copy of their own operands: these always bufferize in place,
-// and count as read. What futures hide from upstream's in-place analysis is made visible by StorageMarkers.
+// A tensor of this dialect denotes storage: a destination is written in place, `mutates` writes the storage of the
+// operand, and a view shares it. So the models never request a copy of their own operands. These always bufferize in
+// place and count as read. StorageMarkers expose the effects of futures to upstream's in-place analysis.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -33,7 +33,7 @@ static MemRefType plainMemRef(Type type) {
   return MemRefType::get(shaped.getShape(), shaped.getElementType());
 }
 
-/// The buffers of `values`; failure if one has none.
+/// The buffers of `values`; failure if a value has none.
 static LogicalResult getBuffers(RewriterBase &rewriter, ValueRange values, const BufferizationOptions &options,
                                 BufferizationState &state, SmallVectorImpl<Value> &buffers) {
   for (Value value : values) {
@@ -53,12 +53,12 @@ static FailureOr<Value> allocate(RewriterBase &rewriter, Operation *op, Type typ
                                  const BufferizationOptions &options) {
   MemRefType memref = plainMemRef(type);
   if (static_cast<size_t>(memref.getNumDynamicDims()) != sizes.size())
-    return op->emitOpError() << "cannot be bufferized: the size of its result of type " << type << " is not known";
+    return op->emitOpError() << "cannot be bufferized: expected a known size for its result, got " << type;
   return options.createAlloc(rewriter, op->getLoc(), memref, sizes);
 }
 
 namespace {
-/// What all models share: operands are read, nothing asks for copies, results are new storage.
+/// Common part of the models: operands are read, no copies are requested, and results are new storage.
 template <typename Model, typename Op> struct StorageModel : public BufferizableOpInterface::ExternalModel<Model, Op> {
   bool bufferizesToAllocation(Operation *op, Value value) const {
     auto storage = dyn_cast<StorageOpInterface>(op);
@@ -85,7 +85,7 @@ template <typename Model, typename Op> struct StorageModel : public Bufferizable
 
 //===- Starts --------------------------------------------------------------------------------===//
 
-/// The dimension that grows, and the one that shrinks, by the group's size; -1 none.
+/// The dimensions that the group's size multiplies and divides; -1 for none.
 static std::pair<int64_t, int64_t> scaledDims(Operation *op) {
   return llvm::TypeSwitch<Operation *, std::pair<int64_t, int64_t>>(op)
       .Case([](AllGatherOp gather) { return std::make_pair(int64_t(gather.getDim()), int64_t(-1)); })
@@ -96,7 +96,7 @@ static std::pair<int64_t, int64_t> scaledDims(Operation *op) {
       .Default({-1, -1});
 }
 
-/// The rows that the ranks of a group send to this one.
+/// Number of rows that the ranks of a group send to this rank.
 static Value sumOf(RewriterBase &rewriter, Location loc, ArrayRef<OpFoldResult> splits) {
   Value sum;
   for (OpFoldResult split : splits) {
@@ -106,7 +106,7 @@ static Value sumOf(RewriterBase &rewriter, Location loc, ArrayRef<OpFoldResult> 
   return sum;
 }
 
-/// The dynamic sizes of result `type`, from its input; of an exchange with splits from these.
+/// The dynamic sizes of result `type`: from its input, or, for an exchange with splits, from the splits.
 static SmallVector<Value> resultSizes(RewriterBase &rewriter, CollectiveOpInterface start, Type type, Value input) {
   SmallVector<Value> sizes;
   auto shaped = cast<ShapedType>(type);
@@ -166,7 +166,7 @@ template <typename Op> struct StartModel : public StorageModel<StartModel<Op>, O
       }
     SmallVector<Value> operands(inputs);
     llvm::append_range(operands, dests);
-    // What is not storage: splits.
+    // Operands that are not storage: splits.
     llvm::append_range(operands, op->getOperands().drop_front(start.getInputs().size() + start.getDests().size()));
     auto future = FutureType::get(op->getContext(), llvm::to_vector(ValueRange(dests).getTypes()));
     OperationState newState(op->getLoc(), op->getName(), operands, TypeRange{future},
@@ -229,7 +229,7 @@ static Value viewAs(RewriterBase &rewriter, Location loc, Value source, OpFoldRe
 static LogicalResult requireStatic(Operation *op) {
   for (Type type : op->getResultTypes())
     if (auto shaped = dyn_cast<ShapedType>(type); shaped && !shaped.hasStaticShape())
-      return op->emitOpError() << "cannot be bufferized: the size of its result of type " << type << " is not known";
+      return op->emitOpError() << "cannot be bufferized: expected a known size for its result, got " << type;
   return success();
 }
 
@@ -293,7 +293,7 @@ struct SplitCopyModel : public StorageModel<SplitCopyModel, FsdpSplitWithSizesCo
   }
 };
 
-/// A view: nothing is left of the operation.
+/// Bufferizes to a view; the operation itself disappears.
 struct SplitModel : public StorageModel<SplitModel, FsdpSplitWithSizesOp> {
   bool bufferizesToMemoryRead(Operation *, OpOperand &, const AnalysisState &) const { return false; }
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter, const BufferizationOptions &options,
@@ -359,7 +359,7 @@ struct ResizeModel : public StorageModel<ResizeModel, ResizeStorageOp> {
   }
 };
 
-/// On buffers a computation has no results: new storage becomes operands that it mutates, after the others.
+/// On buffers a computation has no results. New storage becomes operands that it mutates, after the other operands.
 struct ComputeModel : public StorageModel<ComputeModel, ComputeOp> {
   AliasingValueList getAliasingValues(Operation *op, OpOperand &operand, const AnalysisState &state) const {
     if (cast<ComputeOp>(op).getName() != kSharedMarker)
@@ -386,8 +386,8 @@ struct ComputeModel : public StorageModel<ComputeModel, ComputeOp> {
     for (OpResult result : op->getResults()) {
       auto type = dyn_cast<TensorType>(result.getType());
       if (!type)
-        return op->emitOpError() << "cannot be bufferized: result #" << result.getResultNumber() << " is a "
-                                 << result.getType();
+        return op->emitOpError() << "cannot be bufferized: expected a tensor as result #" << result.getResultNumber()
+                                 << ", got " << result.getType();
       std::optional<unsigned> aliased = compute.getAliasedOperand(result.getResultNumber());
       if (aliased && isa<MemRefType>(operands[*aliased].getType())) {
         Value source = operands[*aliased];
@@ -437,7 +437,7 @@ void commsched::registerBufferizableOpInterfaceModels(DialectRegistry &registry)
     FsdpCopyOp::attachInterface<CopyModel>(*context);
     ResizeStorageOp::attachInterface<ResizeModel>(*context);
     ComputeOp::attachInterface<ComputeModel>(*context);
-    // The rewriting makes operations of these.
+    // The rewrite creates operations of these dialects.
     context->loadDialect<arith::ArithDialect, memref::MemRefDialect, bufferization::BufferizationDialect>();
   });
 }

@@ -1,4 +1,4 @@
-//===- CheckStatus.cpp - Leave compiled code at the first error -------------------------------===//
+//===- CheckStatus.cpp - Return from compiled code at the first error -------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The runtime latches the first error and every later call returns it at once, so code that goes on is safe; but it
-// would compute, and loop, for nothing. This pass runs on the LLVM dialect, where a function can be left from anywhere.
+// The runtime latches the first error, and every later call returns it at once. So code that continues is safe, but it
+// computes and loops in vain. This pass runs on the LLVM dialect, where any block can return from the function.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -34,7 +34,7 @@ public:
         fallible.insert(signature.name);
   }
 
-  /// Functions that call a fallible one can fail, too. Linear in the calls.
+  /// A function that calls a fallible function can fail, too. Linear in the calls.
   void findFallible(ModuleOp module);
   void addTo(LLVM::LLVMFuncOp function);
 
@@ -64,7 +64,7 @@ void StatusChecks::findFallible(ModuleOp module) {
         found.push_back(caller);
 }
 
-/// What a call's status is: its result, or the latched one where a function of the program was called.
+/// The status of a call: its result, or the latched status after a call of a function of the program.
 Value StatusChecks::statusOf(LLVM::CallOp call, OpBuilder &builder) {
   if (call.getCallee()->starts_with("commrt_"))
     return call.getResult();
@@ -74,12 +74,13 @@ Value StatusChecks::statusOf(LLVM::CallOp call, OpBuilder &builder) {
                     {context, calls.null(builder, loc), calls.integer(builder, loc, 0)});
 }
 
-/// The block that leaves the function: its argument is the status. What is returned is zero; nobody reads it.
+/// The block that returns from the function; its argument is the status. The returned values are zero and are never
+/// read.
 Block *StatusChecks::makeExit(LLVM::LLVMFuncOp function, OpBuilder &builder) {
   Location loc = function.getLoc();
   Block *exit = builder.createBlock(&function.getBody(), function.getBody().end(), {builder.getI32Type()}, {loc});
   Value status = exit->getArgument(0), context = calls.call(builder, loc, "commrt_current", {});
-  // An error that no context has latched, say a null handle, becomes one of the job.
+  // An error that no context has latched (a null handle, for example) becomes an error of the job.
   std::string text = "a call of the runtime failed in @" + function.getName().str();
   calls.call(builder, loc, "commrt_abort", {context, status, calls.string(builder, loc, text)});
   Type result = function.getFunctionType().getReturnType();
@@ -102,7 +103,7 @@ void StatusChecks::addTo(LLVM::LLVMFuncOp function) {
     return;
   OpBuilder builder(function.getContext());
   Block *exit = makeExit(function, builder);
-  // Back to front: each split then moves only what lies between two calls.
+  // Visits the calls back to front, so that each split moves only the operations between two calls.
   for (LLVM::CallOp call : llvm::reverse(checked)) {
     Location loc = call.getLoc();
     builder.setInsertionPointAfter(call);

@@ -1,4 +1,4 @@
-//===- CommBufferize.cpp - Put a program of collectives on buffers ----------------------------===//
+//===- CommBufferize.cpp - Bufferization of programs with collectives -------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,11 +6,12 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Upstream's one-shot bufferization with what it has to know of collectives. What stays in its
-// block is freed there; the rest is left to upstream's ownership-based deallocation.
+// Upstream's one-shot bufferization, with the facts about collectives that it needs. The pass frees buffers that stay
+// in their block. Upstream's ownership-based deallocation frees all others.
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "CommSched/Analysis/Remarks.h"
 #include "CommSched/Conversion/Passes.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Transforms/Rewrites/SymmetricMemory.h"
@@ -23,7 +24,6 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "mlir/IR/Remarks.h"
 #include "mlir/Pass/Pass.h"
 
 namespace commsched {
@@ -53,10 +53,11 @@ static void markManual(Operation *op) {
   op->setAttr(bufferization::BufferizationDialect::kManualDeallocation, UnitAttr::get(op->getContext()));
 }
 
-/// Frees what stays in its block after its last use, which is never before a certain wait of what is in flight: waits
-/// keep the buffers. Upstream's deallocation would free it at the end of the block; it leaves marked buffers alone.
+/// Frees buffers that stay in their block after their last use, which is never before a certain wait of a collective
+/// that uses them: waits keep the buffers. Upstream's deallocation would free them at the end of the block; it skips
+/// marked buffers.
 static void releaseLocalBuffers(ModuleOp module) {
-  // What the program frees itself is its own affair.
+  // The program frees this buffer itself.
   module.walk([](memref::DeallocOp dealloc) {
     markManual(dealloc);
     if (auto alloc = dealloc.getMemref().getDefiningOp<memref::AllocOp>())
@@ -77,7 +78,7 @@ static void releaseLocalBuffers(ModuleOp module) {
   }
 }
 
-/// Deallocation sees buffers, not futures: it must not touch what is in flight where a future leaves its block.
+/// Deallocation tracks buffers, not futures. It must not free a buffer in flight when a future leaves its block.
 static void keepWhatEscapesInFlight(ModuleOp module) {
   module.walk([](memref::AllocOp alloc) {
     if (escapesInFlight(alloc))
@@ -85,15 +86,15 @@ static void keepWhatEscapesInFlight(ModuleOp module) {
   });
 }
 
-/// Without the analysis upstream's model of calls has nothing to go by, and crashes.
+/// Without the analysis, upstream's model of calls has no information and crashes.
 static LogicalResult refuseCalls(ModuleOp module) {
   WalkResult result = module.walk([](func::CallOp call) {
     if (llvm::none_of(call->getOperandTypes(), llvm::IsaPred<TensorType>) &&
         llvm::none_of(call->getResultTypes(), llvm::IsaPred<TensorType>))
       return WalkResult::advance();
     call.emitOpError()
-        << "on tensors cannot be put on buffers where every write copies, as it does where a future leaves "
-           "its block; inline it first";
+        << "cannot be bufferized: expected no calls on tensors in a module in which every write copies (because a "
+           "future leaves its block); inline the call first";
     return WalkResult::interrupt();
   });
   return failure(result.wasInterrupted());
@@ -114,8 +115,9 @@ struct CommBufferizePass : public commsched::impl::CommBufferizeBase<CommBufferi
       insertStorageMarkers(module);
     } else if (!copyBeforeWrite) {
       options.copyBeforeWrite = true;
-      remark::analysis(module.getLoc(), remark::RemarkOpts::name("copies before every write").category(getArgument()))
-          << remark::metric("Reason", obstacle);
+      auto remark = remark::analysis(module.getLoc(),
+                                     remark::RemarkOpts::name("copies before every write").category(getArgument()));
+      describeRemark(remark, "module", obstacle, "every write of a tensor in the module copies: " + obstacle);
     }
     if (options.copyBeforeWrite && failed(refuseCalls(module)))
       return signalPassFailure();

@@ -6,15 +6,17 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The lives of buffers are in the program: from `memref.alloc` to `memref.dealloc`. Blocks are planned from the inside
-// out: the arena of a loop's body is one buffer of the block around the loop, so that it is allocated once and every
-// iteration finds its buffers at the same place.
+// The life of a buffer is in the program: from `memref.alloc` to `memref.dealloc`. Inner blocks are planned first. The
+// arena of a loop's body is one buffer of the enclosing block, so it is allocated once, and every iteration has its
+// buffers at the same addresses.
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "CommSched/Analysis/Remarks.h"
 #include "CommSched/Conversion/Passes.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Scheduling/BufferPlan/BufferPlan.h"
+#include "CommSched/Support/Format.h"
 #include "FunctionLowering.h"
 #include "StorageLives.h"
 #include "mlir/Analysis/CallGraph.h"
@@ -23,7 +25,6 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/IR/Remarks.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/MapVector.h"
@@ -40,7 +41,7 @@ using namespace commsched::comm;
 
 namespace {
 
-/// An allocation that the plan places: it is freed by one operation of its block.
+/// An allocation in the plan: exactly one operation of its block frees it.
 struct PlannedBuffer {
   memref::AllocOp alloc;
   memref::DeallocOp dealloc;
@@ -55,7 +56,7 @@ struct CommPlanBuffersPass : public commsched::impl::CommPlanBuffersBase<CommPla
   void runOnOperation() override {
     if (alignmentBytes <= 0 || !llvm::isPowerOf2_64(alignmentBytes)) {
       emitError(getOperation()->getLoc())
-          << "alignment-bytes must be a power of two, not " << alignmentBytes.getValue();
+          << "alignment-bytes: expected a power of two, got " << alignmentBytes.getValue();
       return signalPassFailure();
     }
     findRecursive();
@@ -71,7 +72,7 @@ struct CommPlanBuffersPass : public commsched::impl::CommPlanBuffersBase<CommPla
   }
 
 private:
-  /// Bytes of a buffer as it lies in memory; none where the plan leaves it alone.
+  /// Bytes of a buffer in memory; none if the plan does not include the buffer.
   static std::optional<Bytes> bytesOf(MemRefType type) {
     Bytes element = type.getElementType().isIntOrIndexOrFloat() ? getElementBytes(type.getElementType()) : 0;
     Attribute space = type.getMemorySpace();
@@ -84,9 +85,9 @@ private:
     return bytes;
   }
 
-  /// The only deallocation of a buffer, if it stands in the same block and nothing has the buffer in flight behind it.
-  /// The runtime keeps a buffer that is freed in flight until the collective lets go of it; it cannot keep a part of an
-  /// arena from the next buffer.
+  /// The only deallocation of a buffer, if it is in the same block and the buffer is not in flight after it. The
+  /// runtime keeps a buffer that is freed in flight until the collective has ended. It cannot protect a part of an
+  /// arena from the next buffer in that part.
   static memref::DeallocOp findDealloc(memref::AllocOp alloc) {
     memref::DeallocOp found;
     for (Operation *user : alloc->getUsers())
@@ -116,17 +117,20 @@ private:
   LogicalResult plan(Block &block, Attribute space, std::vector<PlannedBuffer> &buffers) {
     bool stays = canStay(block, space);
     if (buffers.size() < 2 && isa<FunctionOpInterface>(block.getParentOp()) && !stays)
-      return success(); // one buffer is its own arena
+      return success(); // A single buffer is its own arena.
     std::vector<LiveInterval> lives;
     for (const PlannedBuffer &buffer : buffers)
       lives.push_back(buffer.life);
     BufferPlan plan = planBuffers(lives, alignmentBytes);
     Location loc = buffers.front().alloc.getLoc();
     if (std::string mistake = verifyBufferPlan(lives, plan, alignmentBytes); !mistake.empty())
-      return emitError(loc) << "the buffer plan is wrong: " << mistake;
-    remark::analysis(loc, remark::RemarkOpts::name("arena").category(getArgument()))
-        << remark::metric("Buffers", static_cast<int64_t>(buffers.size())) << remark::metric("Bytes", plan.total)
-        << remark::metric("LiveAtMost", plan.bound);
+      return emitError(loc) << "the buffer plan is invalid (" << mistake << "); please report this";
+    auto remark = remark::analysis(loc, remark::RemarkOpts::name("arena").category(getArgument()));
+    remark << remark::metric("Buffers", static_cast<int64_t>(buffers.size())) << remark::metric("Bytes", plan.total)
+           << remark::metric("LiveBytes", plan.bound);
+    describeRemark(remark, "arena", kNoLimitingFactor,
+                   "one arena of " + formatBytes(plan.total) + "; at most " + formatBytes(plan.bound) +
+                       " are live at once");
     Value arena = stays ? makeGlobalArena(block, space, plan.total, loc) : allocateArena(block, space, plan.total, loc);
     OpBuilder builder(block.getParentOp()->getContext());
     for (auto [buffer, offset] : llvm::zip_equal(buffers, plan.offsets)) {
@@ -141,7 +145,7 @@ private:
     return success();
   }
 
-  /// Functions that may be called again before they have returned: each such call needs memory of its own.
+  /// Functions that may be called again before they return. Each such call needs memory of its own.
   void findRecursive() {
     recursive.clear();
     auto module = dyn_cast<ModuleOp>(getOperation());
@@ -155,7 +159,7 @@ private:
             recursive.insert(node->getCallableRegion()->getParentOp());
   }
 
-  /// Whether one arena serves all calls of a function, so that a library registers its memory once: a symmetric one.
+  /// Returns true if one symmetric arena serves all calls of a function, so that a library registers its memory once.
   bool canStay(Block &block, Attribute space) {
     auto function = dyn_cast<func::FuncOp>(block.getParentOp());
     return isa_and_nonnull<SymmetricAttr>(space) && isa<ModuleOp>(getOperation()) && function &&
@@ -163,7 +167,7 @@ private:
            !recursive.contains(function);
   }
 
-  /// An arena that stays from call to call: a global of the module, without contents.
+  /// An arena that persists between calls: a global of the module, without initial contents.
   Value makeGlobalArena(Block &block, Attribute space, Bytes total, Location loc) {
     auto module = cast<ModuleOp>(getOperation());
     OpBuilder builder(module.getContext());
@@ -177,7 +181,8 @@ private:
 
   llvm::DenseSet<Operation *> recursive;
 
-  /// Memory for a block's buffers: around the operation of an inner block, else from the block's begin to its end.
+  /// Memory for a block's buffers: around the operation of an inner block, or from the beginning to the end of the
+  /// block.
   static Value allocateArena(Block &block, Attribute space, Bytes total, Location loc) {
     Operation *parent = block.getParentOp();
     bool isInner = !isa<FunctionOpInterface>(parent);
@@ -193,7 +198,7 @@ private:
     else
       builder.setInsertionPoint(block.getTerminator());
     auto dealloc = memref::DeallocOp::create(builder, loc, alloc);
-    // Freed here and by no other pass.
+    // This pass frees the buffer, and no other pass does.
     for (Operation *op : {alloc.getOperation(), dealloc.getOperation()})
       op->setAttr(bufferization::BufferizationDialect::kManualDeallocation, builder.getUnitAttr());
     return alloc;

@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Walks each function once and replaces the operations of the dialect by calls. What is constant (names, sizes, the
-// table of sites) becomes globals; the context and the groups are fetched once per function.
+// Visits each function once and replaces the dialect's operations by calls. Constants (names, sizes, the table of
+// sites) become globals. The context and the groups are fetched once per function.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -31,7 +31,7 @@ using namespace mlir;
 using namespace commsched;
 using namespace commsched::comm;
 
-/// What is still on tensors cannot be lowered.
+/// Operations on tensors cannot be lowered.
 static LogicalResult checkIsOnBuffers(ModuleOp module) {
   WalkResult result = module.walk([](Operation *op) {
     if (!isa_and_nonnull<CommDialect>(op->getDialect()))
@@ -42,13 +42,13 @@ static LogicalResult checkIsOnBuffers(ModuleOp module) {
     };
     if (llvm::none_of(op->getOperandTypes(), isTensor) && llvm::none_of(op->getResultTypes(), isTensor))
       return WalkResult::advance();
-    op->emitOpError() << "is on tensors; run comm-bufferize first";
+    op->emitOpError() << "expected buffers, got tensors; run comm-bufferize first";
     return WalkResult::interrupt();
   });
   return failure(result.wasInterrupted());
 }
 
-/// Whether 64 bits count the bytes of a memref, as far as its sizes are known.
+/// Returns true if the bytes of a memref fit in 64 bits, as far as its sizes are known.
 static bool isCountable(Type type) {
   auto memref = dyn_cast<MemRefType>(type);
   if (!memref)
@@ -60,10 +60,10 @@ static bool isCountable(Type type) {
   return true;
 }
 
-/// Sizes and offsets are 64-bit numbers everywhere below, so a type that does not fit is refused once.
+/// All code below uses 64-bit sizes and offsets, so types that do not fit are rejected here, once.
 static LogicalResult checkSizes(ModuleOp module) {
   auto refuse = [](Location loc, Type type) {
-    return emitError(loc) << "a buffer of type " << type << " has more bytes than 64 bits count";
+    return emitError(loc) << "expected a buffer of less than 2^63 bytes, got " << type;
   };
   WalkResult result = module.walk([&](Operation *op) {
     for (Type type : op->getResultTypes())
@@ -79,7 +79,7 @@ static LogicalResult checkSizes(ModuleOp module) {
   return failure(result.wasInterrupted());
 }
 
-/// One number for the signatures that passes stamped on the functions (FNV-1a over their texts).
+/// One number for the signatures that passes set on the functions (FNV-1a over their texts).
 static uint64_t hashSignatures(ModuleOp module) {
   uint64_t hash = 0xcbf29ce484222325ull;
   for (auto function : module.getOps<func::FuncOp>())
@@ -89,14 +89,14 @@ static uint64_t hashSignatures(ModuleOp module) {
   return hash;
 }
 
-/// Symmetric memory that stays from call to call.
+/// Symmetric memory that persists between calls.
 static SmallVector<memref::GlobalOp> getArenas(ModuleOp module) {
   return llvm::filter_to_vector(module.getOps<memref::GlobalOp>(), [](memref::GlobalOp global) {
     return isa_and_nonnull<SymmetricAttr>(global.getType().getMemorySpace());
   });
 }
 
-/// Checks the runtime's version, makes the groups, presents the schedule, and makes the arenas.
+/// Checks the runtime's version, creates the groups, registers the schedule, and creates the arenas.
 static void emitModuleBegin(ModuleOp module, RuntimeCalls &calls, ArrayRef<Site> sites, uint64_t signature) {
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
   Location loc = module.getLoc();
@@ -135,7 +135,7 @@ static void emitModuleBegin(ModuleOp module, RuntimeCalls &calls, ArrayRef<Site>
       builder, loc, "commrt_program_begin_packed",
       {context, calls.integer(builder, loc, static_cast<int64_t>(signature)), calls.integers(builder, loc, numbers),
        calls.integer(builder, loc, static_cast<int64_t>(sites.size())), calls.string(builder, loc, strings)});
-  // After the schedules are known to agree, so that all ranks make the same arenas.
+  // After the schedules are known to agree, so that all ranks create the same arenas.
   for (memref::GlobalOp arena : getArenas(module)) {
     auto space = cast<SymmetricAttr>(arena.getType().getMemorySpace());
     calls.call(builder, loc, "commrt_group_find",
@@ -148,14 +148,14 @@ static void emitModuleBegin(ModuleOp module, RuntimeCalls &calls, ArrayRef<Site>
   LLVM::ReturnOp::create(builder, loc, status);
 }
 
-/// A future or an event is a handle now.
+/// Futures and events have become handles.
 static void replaceHandleTypes(ModuleOp module) {
   AttrTypeReplacer replacer;
   replacer.addReplacement(
       [](FutureType type) -> std::optional<Type> { return LLVM::LLVMPointerType::get(type.getContext()); });
   replacer.addReplacement(
       [](EventType type) -> std::optional<Type> { return LLVM::LLVMPointerType::get(type.getContext()); });
-  // Buffers of the symmetric memory space are ordinary memory by now.
+  // Buffers of the symmetric memory space have become ordinary memory.
   replacer.addReplacement([](MemRefType type) -> std::optional<Type> {
     if (!isa_and_nonnull<SymmetricAttr>(type.getMemorySpace()))
       return type;

@@ -27,16 +27,16 @@ LogicalResult FunctionLowering::emitCompute(Operation *op, StringRef name, Value
   SmallVector<int64_t> meta;
   SmallVector<std::pair<int64_t, Value>> dynamic;
   int64_t count = 0;
-  SmallVector<std::pair<Value, Value>> written; // the dense copy of what is not dense
+  SmallVector<std::pair<Value, Value>> written; // the dense copies of values that are not dense
   for (auto [operand, flag] : llvm::zip_equal(operands, flags)) {
     auto memref = dyn_cast<MemRefType>(operand.getType());
     Type element = memref ? memref.getElementType() : operand.getType();
     int64_t dtype = element.isIntOrIndexOrFloat() ? getRuntimeDtype(element) : -1;
     if (dtype < 0) {
-      // Handles and other types carry no bits that a kernel reads.
+      // Handles and other types have no bits that a kernel reads.
       if (!memref)
         continue;
-      return op->emitOpError() << "has elements that the runtime does not know: " << element;
+      return op->emitOpError() << "expected an element type that the runtime knows, got " << element;
     }
     Value address;
     if (memref) {
@@ -72,7 +72,7 @@ LogicalResult FunctionLowering::emitCompute(Operation *op, StringRef name, Value
   return success();
 }
 
-/// A constant, or where sizes are only known at run time a copy of it on the stack.
+/// A constant, or a copy of it on the stack if sizes are known only at run time.
 Value FunctionLowering::metaData(Location loc, ArrayRef<int64_t> meta, ArrayRef<std::pair<int64_t, Value>> dynamic) {
   if (dynamic.empty())
     return integers(loc, meta);
@@ -92,7 +92,8 @@ Value FunctionLowering::metaData(Location loc, ArrayRef<int64_t> meta, ArrayRef<
 
 LogicalResult FunctionLowering::lowerCompute(ComputeOp op) {
   if (op->getNumResults() > 0)
-    return op.emitOpError() << "has results on buffers; comm-bufferize makes them operands";
+    return op.emitOpError() << "expected no results on buffers, got " << op->getNumResults()
+                            << "; comm-bufferize turns results into operands";
   SmallVector<int64_t> flags(op->getNumOperands(), 0);
   for (int64_t operand : op.getMutates().value_or(ArrayRef<int64_t>()))
     flags[operand] = mutated;
@@ -121,7 +122,7 @@ LogicalResult FunctionLowering::lowerCopyIn(FsdpAllGatherCopyInOp op) {
   Location loc = op.getLoc();
   auto slice = cast<MemRefType>(op.getSlice().getType());
   if (!slice.hasStaticShape())
-    return op.emitOpError() << "needs a static size to be run";
+    return op.emitOpError() << "expected a slice of static size, got " << slice;
   Value place = calls.call(builder, loc, "commrt_group_rank", group(loc, op.getGroupAttr()));
   place = arith::IndexCastOp::create(builder, loc, builder.getIndexType(), place);
   Value elements = arith::ConstantIndexOp::create(builder, loc, slice.getDimSize(0));
@@ -134,7 +135,7 @@ LogicalResult FunctionLowering::lowerCopyIn(FsdpAllGatherCopyInOp op) {
     for (Type type : as->getAsValueRange<TypeAttr>()) {
       types.push_back(getRuntimeDtype(type));
       if (types.back() < 0)
-        return op.emitOpError() << "packs elements that the runtime does not know: " << type;
+        return op.emitOpError() << "expected an element type that the runtime knows in 'as', got " << type;
     }
   if (failed(emitCompute(op, "comm.pack", operands, flags, types, getCostNs(op))))
     return failure();

@@ -6,7 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Waits, events and buffers, and what the other lowerings need: addresses, sizes, the context and the groups.
+// Lowers waits, events and buffers. Has the helpers of the other lowerings: addresses, sizes, the context and the
+// groups.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -26,7 +27,7 @@ int64_t commsched::getElementBytes(Type type) {
     return 8;
   if (auto complex = dyn_cast<ComplexType>(type))
     return 2 * getElementBytes(complex.getElementType());
-  // In memory every element has whole bytes, a power of two of them.
+  // In memory, every element has a whole number of bytes that is a power of two.
   return type.isIntOrFloat() ? llvm::PowerOf2Ceil(llvm::divideCeil(type.getIntOrFloatBitWidth(), 8)) : 0;
 }
 
@@ -65,7 +66,7 @@ FunctionLowering::FunctionLowering(func::FuncOp function, RuntimeCalls &calls, S
     : function(function), calls(calls), sites(sites), builder(function.getContext()),
       entryBuilder(function.getContext()) {}
 
-/// Symmetric memory that stays from call to call.
+/// Symmetric memory that persists between calls.
 static bool isArena(Operation *op) {
   auto global = dyn_cast<memref::GetGlobalOp>(op);
   return global && isa_and_nonnull<SymmetricAttr>(global.getType().getMemorySpace());
@@ -76,14 +77,14 @@ LogicalResult FunctionLowering::run() {
   int64_t mostOperands = 1;
   bool hasCollectives = false;
   function.walk<WalkOrder::PreOrder>([&](Operation *op) {
-    // Not the terminators and indices within.
+    // Excludes the terminators and indices inside.
     bool isLinalg = op->getName().getDialectNamespace() == "linalg" && op->getNumRegions() > 0;
     if (isLinalg || isa<memref::AllocOp, memref::DeallocOp>(op) || isArena(op) ||
         isa_and_nonnull<CommDialect>(op->getDialect()))
       operations.push_back(op);
     hasCollectives |= isa<CollectiveOpInterface>(op);
     mostOperands = std::max<int64_t>(mostOperands, op->getNumOperands() + op->getNumResults());
-    // Constant splits need a slot where others of the list are operands.
+    // Constant splits need a slot if others in the list are operands.
     if (auto allToAll = dyn_cast<AllToAllOp>(op); allToAll && allToAll.hasSplits())
       mostOperands = std::max<int64_t>(mostOperands, 2 * allToAll.getStaticInputSplits()->size());
   });
@@ -95,7 +96,8 @@ LogicalResult FunctionLowering::run() {
   handleSlot = calls.stackSlot(entryBuilder, loc, calls.pointerType(), 1);
   operandSlots = calls.stackSlot(entryBuilder, loc, calls.pointerType(), mostOperands);
   scalarSlots = calls.stackSlot(entryBuilder, loc, entryBuilder.getI64Type(), mostOperands);
-  // What the entry fetches later goes before a fixed operation: the ones that follow will be erased.
+  // Later fetches in the entry block are inserted before a fixed operation, because the following operations will be
+  // erased.
   entryBuilder.setInsertionPoint(calls.integer(entryBuilder, loc, 0).getDefiningOp());
   findScopes();
   for (Operation *op : operations) {
@@ -105,7 +107,7 @@ LogicalResult FunctionLowering::run() {
         op->erase();
         continue;
       }
-      // Communication moves on between computations.
+      // Communication progresses between computations.
       builder.setInsertionPointAfter(op);
       if (hasCollectives)
         call(op->getLoc(), "commrt_progress", context);
@@ -136,7 +138,7 @@ LogicalResult FunctionLowering::lower(Operation *op) {
         memref::CopyOp::create(builder, copy.getLoc(), copy.getSource(), copy.getDest());
         return success();
       })
-      // The storage of a parameter keeps its size: what is resized away is never read before it is copied to again.
+      // The storage of a parameter keeps its size. Storage that is resized away is not read before it is written again.
       .Case<ResizeStorageOp>([&](auto) { return success(); })
       .Case<RecordOp>([&](auto record) { return lowerRecord(record), success(); })
       .Case<AwaitEventOp>([&](auto await) { return lowerAwait(await), success(); })
@@ -197,7 +199,7 @@ bool FunctionLowering::isDense(Value memref) {
 Value FunctionLowering::dense(Location loc, Value memref) {
   if (isDense(memref))
     return memref;
-  // Given back at once: the runtime keeps it while the collective reads it.
+  // Released at once: the runtime keeps it while the collective reads it.
   auto [copy, data] = denseCopy(loc, memref);
   temporaries.push_back(data);
   return copy;
@@ -227,7 +229,7 @@ Value FunctionLowering::checkedBytes(Location loc, MemRefType type, ValueRange s
   for (auto [dim, size] : llvm::enumerate(sizes)) {
     if (!type.isDynamicDim(dim))
       continue;
-    // Without a sign: a negative size is more than there can be.
+    // Unsigned: a negative size compares as larger than any valid size.
     Value result = LLVM::UMulWithOverflowOp::create(builder, loc, pair, bytes, size);
     bytes = LLVM::ExtractValueOp::create(builder, loc, result, 0);
     Value overflow = LLVM::ExtractValueOp::create(builder, loc, result, 1);
@@ -319,7 +321,7 @@ Value FunctionLowering::stream(Location loc, int64_t number) {
 //===- Waits, events, buffers -------------------------------------------------------------------===//
 
 LogicalResult FunctionLowering::lowerWait(WaitOp op) {
-  // The future is a token by now, so its typed accessors do not hold any more.
+  // The future is a token at this point, so its typed accessors are no longer valid.
   Location loc = op.getLoc();
   Value token = op->getOperand(0);
   call(loc, "commrt_wait", {token, null(loc)});
@@ -331,12 +333,12 @@ LogicalResult FunctionLowering::lowerWait(WaitOp op) {
     op->replaceAllUsesWith(dests->second);
     return success();
   }
-  // The start is elsewhere: the token knows where its outputs went.
+  // The start is elsewhere. The token knows the addresses of its outputs.
   for (OpResult result : op->getResults()) {
     auto type = cast<MemRefType>(result.getType());
     if (!type.hasStaticShape() || !type.getLayout().isIdentity())
-      return op.emitOpError() << "takes a future from another function or block, whose value must have a static shape "
-                                 "and no layout, not "
+      return op.emitOpError() << "expected a value of static shape without a layout in a future from another function "
+                                 "or block, got "
                               << type;
     call(loc, "commrt_token_output", {token, integer(loc, result.getResultNumber()), handleSlot});
     Value data = LLVM::LoadOp::create(builder, loc, calls.pointerType(), handleSlot);
@@ -381,7 +383,7 @@ void FunctionLowering::lowerAlloc(memref::AllocOp op) {
   call(loc, "commrt_alloc", {context, integer(loc, kind, 32), checkedBytes(loc, type, sizes), handleSlot});
   Value data = LLVM::LoadOp::create(builder, loc, calls.pointerType(), handleSlot);
   Value buffer = bufferAt(loc, data, plain, sizes);
-  // The memory space goes with the handles, at the end of the pass.
+  // The memory space is removed together with the handles, at the end of the pass.
   buffer.setType(type);
   op.replaceAllUsesWith(buffer);
 }

@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Lowers the operations of one function. Shared state of a module is in RuntimeCalls.
+// Lowers the operations of one function. RuntimeCalls has the state that is shared in a module.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -35,7 +35,7 @@ public:
   /// Replaces every operation of the comm dialect, and allocations, by calls.
   llvm::LogicalResult run();
 
-  /// The last wait for `start` in its block; null if the future goes elsewhere.
+  /// The last wait for `start` in its block; null if the future has other uses.
   static mlir::Operation *findLastWait(mlir::Operation *start);
 
 private:
@@ -47,11 +47,11 @@ private:
   void lowerAlloc(mlir::memref::AllocOp op);
   void lowerArena(mlir::memref::GetGlobalOp op);
   void lowerDealloc(mlir::memref::DeallocOp op);
-  /// After the last wait, where all uses are waits that this block reaches.
+  /// The point after the last wait, if all uses are waits that this block reaches.
   void releaseToken(mlir::Operation *start, mlir::Value token);
 
   // ScopeLowering.cpp
-  /// A loop, or the whole function where `loop` is null, and the operations that end an iteration or the function.
+  /// A loop, or the whole function if `loop` is null, with the operations that end an iteration or the function.
   struct Scope {
     mlir::Operation *loop;
     llvm::SmallVector<mlir::Operation *> ends;
@@ -82,21 +82,22 @@ private:
   mlir::Value viewAs(mlir::Location loc, mlir::Value source, mlir::Value offset, mlir::MemRefType type);
 
   // ContractionLowering.cpp
-  /// Makes a matrix product a call, where it is one that the runtime's kernel computes; false leaves it as it is.
+  /// Replaces a matrix product by a call if the runtime's kernel computes it. Returns false and changes nothing
+  /// otherwise.
   bool lowerContraction(mlir::Operation *op);
-  /// The size and the stride, in elements, of a dimension: known, or a value (i64).
+  /// The size and the stride, in elements, of a dimension: a constant or a value (i64).
   mlir::OpFoldResult sizeOf(mlir::Location loc, mlir::Value memref, int64_t dim);
   mlir::OpFoldResult strideOf(mlir::Location loc, mlir::Value memref, int64_t dim);
 
   // Helpers
-  /// Whether the elements lie in row-major order without gaps.
+  /// Returns true if the elements are in row-major order without gaps.
   static bool isDense(mlir::Value memref);
-  /// The operand, or a dense copy of it that is released once `builder` has passed the current operation.
+  /// The operand, or a dense copy of it that is released after the current operation.
   mlir::Value dense(mlir::Location loc, mlir::Value memref);
-  /// A dense copy and its address, for the caller to release.
+  /// A dense copy and its address; the caller releases it.
   std::pair<mlir::Value, mlir::Value> denseCopy(mlir::Location loc, mlir::Value memref);
-  /// The bytes of a buffer with these sizes (i64), of which the static ones are checked already; negative where 64 bits
-  /// do not count them.
+  /// The bytes of a buffer with these sizes (i64), whose static sizes are already checked; negative if they exceed 64
+  /// bits.
   mlir::Value checkedBytes(mlir::Location loc, mlir::MemRefType type, mlir::ValueRange sizes);
   /// Address of the first element.
   mlir::Value pointer(mlir::Location loc, mlir::Value memref);
@@ -106,13 +107,13 @@ private:
   mlir::Value bufferAt(mlir::Location loc, mlir::Value data, mlir::MemRefType type, mlir::ValueRange sizes);
   mlir::Value group(mlir::Location loc, mlir::FlatSymbolRefAttr name);
   mlir::Value stream(mlir::Location loc, int64_t number);
-  /// Constants; each is made once, in the entry block.
+  /// Constants; each is created once, in the entry block.
   mlir::Value integer(mlir::Location loc, int64_t value, unsigned width = 64);
   mlir::Value string(mlir::Location loc, llvm::StringRef text);
   mlir::Value integers(mlir::Location loc, llvm::ArrayRef<int64_t> values);
   mlir::Value null(mlir::Location loc);
   mlir::Value addressOf(mlir::Location loc, mlir::LLVM::GlobalOp global);
-  /// Makes descriptors of the buffers of bufferAt that something but calls uses.
+  /// Creates descriptors for those buffers of bufferAt that have users other than calls.
   void finishBuffers();
   void call(mlir::Location loc, llvm::StringRef name, mlir::ValueRange arguments) {
     calls.call(builder, loc, name, arguments);
@@ -122,39 +123,40 @@ private:
   RuntimeCalls &calls;
   llvm::SmallVectorImpl<Site> &sites;
   mlir::OpBuilder builder;      ///< before the current operation
-  mlir::OpBuilder entryBuilder; ///< at the end of what the entry block has fetched
+  mlir::OpBuilder entryBuilder; ///< after the fetches in the entry block
   mlir::Value context, handleSlot, operandSlots, scalarSlots;
   llvm::DenseMap<mlir::Attribute, mlir::Value> groups;
   llvm::DenseMap<int64_t, mlir::Value> streams;
   llvm::SmallVector<mlir::Value> temporaries;
   llvm::SmallVector<Scope> scopes;
 
-  /// A buffer that the runtime gave. Its value is a cast of its address; most are only ever passed to calls and never
-  /// need the descriptor that upstream's lowerings work with.
+  /// A buffer from the runtime. Its value is a cast of its address. Most buffers are only operands of calls and never
+  /// need the descriptor that upstream's lowerings use.
   struct Buffer {
     mlir::UnrealizedConversionCastOp placeholder;
     mlir::MemRefType type;
     llvm::SmallVector<mlir::Value> sizes;
   };
   llvm::SmallVector<Buffer> buffers;
-  llvm::DenseMap<mlir::Value, mlir::Value> addresses; ///< of buffers and of the function's arguments
+  llvm::DenseMap<mlir::Value, mlir::Value> addresses; ///< addresses of buffers and of the function's arguments
   llvm::DenseMap<std::pair<int64_t, unsigned>, mlir::Value> integerConstants;
   llvm::DenseMap<mlir::Operation *, mlir::Value> globalAddresses;
   mlir::Value nullPointer;
-  llvm::DenseMap<mlir::Value, llvm::SmallVector<mlir::Value>> tokenDests; ///< of starts in this function
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<mlir::Value>> tokenDests; ///< destinations of starts in this function
 
-  /// What a collective writes in place of a destination that is not dense, until the wait copies it there.
+  /// The dense stand-in that a collective writes for a destination that is not dense; the wait copies it to the
+  /// destination.
   struct CopyBack {
     mlir::Value copy, dest, address;
   };
-  llvm::DenseMap<mlir::Value, llvm::SmallVector<CopyBack, 1>> copyBacks; ///< by token
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<CopyBack, 1>> copyBacks; ///< indexed by token
 };
 
-/// The runtime's code of an element type for moving data; -1 where it has none.
+/// The runtime's code of an element type for moving data; -1 if there is none.
 int64_t getRuntimeDtype(mlir::Type type);
 /// Bytes of an element in memory.
 int64_t getElementBytes(mlir::Type type);
-/// What comm.cost says in ns; 0 if nothing.
+/// The time in comm.cost, ns; 0 if there is none.
 int64_t getCostNs(mlir::Operation *op);
 
 } // namespace commsched

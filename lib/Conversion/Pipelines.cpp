@@ -1,4 +1,4 @@
-//===- Pipelines.cpp - From tensors to calls of the runtime -----------------------------------===//
+//===- Pipelines.cpp - The pipeline from tensors to calls of the runtime ----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The order in which this project's and upstream's lowerings run.
+// The order of this project's and upstream's lowerings.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -26,8 +26,8 @@
 using namespace mlir;
 
 namespace {
-/// Runs a pipeline on modules that hold an operation that it lowers. Upstream's pattern passes take seconds for a
-/// hundred thousand operations in which they find nothing.
+/// Runs a pipeline on modules that contain an operation that it lowers. Upstream's pattern passes take seconds for a
+/// hundred thousand operations even if no pattern matches.
 class WherePresentPass : public PassWrapper<WherePresentPass, OperationPass<ModuleOp>> {
 public:
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(WherePresentPass)
@@ -58,7 +58,7 @@ static void addWherePresent(OpPassManager &pm, WherePresentPass::Predicate isPre
 }
 
 void commsched::buildLowerToRuntimePipeline(OpPassManager &pm) {
-  // What hangs or corrupts at run time is refused before anything is lowered.
+  // Programs that would hang or corrupt data at run time are rejected before any lowering.
   pm.addPass(createCommVerify());
   pm.addPass(createCommBufferize());
   pm.addPass(createCommPlanBuffers());

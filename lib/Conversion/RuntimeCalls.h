@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The signatures of Runtime.h as the lowering sees them, and the constants that calls need. Each function is declared,
-// each string and array stored, once per module.
+// The signatures of Runtime.h for the lowering, and the constants that calls need. Each function is declared once per
+// module, and each string and array is stored once.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -23,15 +23,15 @@
 
 namespace commsched {
 
-/// One function of the ABI: the letters are p (pointer), l (i64), i (i32), d (f64); the result comes first. s is an i32
-/// that is a status, after which compiled code is left if it is an error.
+/// One function of the ABI. The letters are p (pointer), l (i64), i (i32), d (f64), and s (an i32 status; compiled code
+/// returns after an error status). The result comes first.
 struct RuntimeSignature {
   const char *name;
   const char *types;
 
   bool returnsStatus() const { return types[0] == 's'; }
 };
-/// Everything that lowered programs call. A test compares it with the header.
+/// All functions that lowered programs call. A test compares the table with the header.
 llvm::ArrayRef<RuntimeSignature> getRuntimeSignatures();
 
 class RuntimeCalls {
@@ -47,11 +47,11 @@ public:
   /// Pointers to constant data.
   mlir::Value string(mlir::OpBuilder &builder, mlir::Location loc, llvm::StringRef text);
   mlir::Value integers(mlir::OpBuilder &builder, mlir::Location loc, llvm::ArrayRef<int64_t> values);
-  /// The data itself. Equal data is stored once; of no integers there is none.
+  /// The data itself. Equal data is stored once. An empty array has no data.
   mlir::LLVM::GlobalOp stringGlobal(llvm::StringRef text);
   mlir::LLVM::GlobalOp integersGlobal(llvm::ArrayRef<int64_t> values);
   mlir::Value address(mlir::OpBuilder &builder, mlir::Location loc, mlir::LLVM::GlobalOp global);
-  /// Room on the stack for `count` elements; to be asked for in an entry block.
+  /// Stack memory for `count` elements. Call it in an entry block only.
   mlir::Value stackSlot(mlir::OpBuilder &builder, mlir::Location loc, mlir::Type type, int64_t count);
 
 private:

@@ -1,4 +1,4 @@
-//===- ScopeLowering.cpp - Giving back what loops and functions leave behind ------------------===//
+//===- ScopeLowering.cpp - Release of buffers at the end of loops and functions ---------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,9 +6,9 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// A buffer whose last use is known is released there. One that is handed on, to the next iteration of a loop, by a
-// branch or as a result, is not: at the end of each iteration and of the function everything that was made since, but
-// what is handed on, goes back. The same holds for tokens and events.
+// A buffer with a known last use is released there. A buffer that is passed on (to the next iteration of a loop, by a
+// branch, or as a result) is not. At the end of each iteration and of the function, everything created since its
+// beginning is released, except what is passed on. The same is true for tokens and events.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -24,7 +24,7 @@ static bool isLoop(Operation *op) {
   return name == "scf.for" || name == "scf.while" || name == "affine.for";
 }
 
-/// Whether running `op` may leave a buffer, a token or an event that nothing in its own block releases.
+/// Returns true if running `op` may leave a buffer, a token or an event that no operation of its own block releases.
 static bool leavesSomething(Operation *op) {
   if (isa<RecordOp>(op))
     return true;
@@ -56,7 +56,7 @@ void FunctionLowering::findScopes() {
     if (!leavesSomething(op))
       return;
     functionLeaves = true;
-    // The loops around it; a loop that is known already has its own outer loops known.
+    // The enclosing loops. If a loop is already known, so are its own enclosing loops.
     for (Operation *parent = op->getParentOp(); parent != function; parent = parent->getParentOp())
       if (isLoop(parent) && !loops.insert(parent))
         break;
@@ -77,11 +77,11 @@ void FunctionLowering::findScopes() {
   }
 }
 
-/// The address or the handle that keeps what `value` stands for; null where it stands for nothing that is released.
+/// The address or the handle that keeps the storage of `value` alive; null if `value` has no storage to release.
 Value FunctionLowering::keptAddress(Location loc, Value value) {
   if (isa<LLVM::LLVMPointerType>(value.getType()))
     return value;
-  // A handle that is a block argument: the cast disappears when its type becomes a pointer.
+  // A handle that is a block argument. The cast disappears when the argument's type becomes a pointer.
   if (isa<FutureType, EventType>(value.getType()))
     return UnrealizedConversionCastOp::create(builder, loc, TypeRange{calls.pointerType()}, value).getResult(0);
   if (!isa<MemRefType>(value.getType()))

@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// One call per input of a start, between begin and end of a coalesced list where there are several.
+// One call per input of a start; a coalesced list of several inputs is enclosed in a begin and an end call.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -59,7 +59,7 @@ int64_t FunctionLowering::addSite(CollectiveOpInterface start, Value in, Value o
   int64_t dtype = -1, count = 0;
   if (data) {
     dtype = getRuntimeDtype(cast<MemRefType>(data.getType()).getElementType());
-    // Uneven pieces may differ by rank.
+    // Uneven pieces may differ between ranks.
     auto allToAll = dyn_cast<AllToAllOp>(start.getOperation());
     count = allToAll && allToAll.hasSplits() ? -1 : staticElements(data, 0);
   }
@@ -68,7 +68,7 @@ int64_t FunctionLowering::addSite(CollectiveOpInterface start, Value in, Value o
   return static_cast<int64_t>(sites.size()) - 1;
 }
 
-/// Whether the future's only use is a wait in the block of its start.
+/// Returns true if the only use of the future is a wait in the block of its start.
 static bool hasOneWait(CollectiveOpInterface start) {
   Value future = start.getCollectiveFuture();
   return future.hasOneUse() && isa<WaitOp>(*future.user_begin()) &&
@@ -83,9 +83,9 @@ LogicalResult FunctionLowering::lowerStart(CollectiveOpInterface start) {
   for (Value &target : targets)
     if (!isDense(target)) {
       if (!hasOneWait(start))
-        return start.emitOpError() << "has a destination that is not contiguous, " << target.getType()
-                                   << ", and not exactly one wait, which has to be in its own block: give it a "
-                                      "contiguous destination";
+        return start.emitOpError()
+               << "expected a contiguous destination, or exactly one wait in the block of the start, got "
+               << target.getType() << " and another use of the future";
       auto [copy, data] = denseCopy(loc, target);
       copies.push_back({copy, target, data});
       target = copy;
@@ -119,10 +119,10 @@ LogicalResult FunctionLowering::emitStart(CollectiveOpInterface start, Value in,
   Type elementType = data ? cast<MemRefType>(data.getType()).getElementType() : builder.getI8Type();
   int64_t dtype = getRuntimeDtype(elementType);
   if (dtype < 0)
-    return start.emitOpError() << "has elements that the runtime does not move: " << elementType;
+    return start.emitOpError() << "expected an element type that the runtime can move, got " << elementType;
   bool isReduced = start.getCollectiveReduction().has_value();
   if (isReduced && !(dtype <= COMMRT_F64 || elementType.isInteger()))
-    return start.emitOpError() << "reduces elements that the runtime does not reduce: " << elementType;
+    return start.emitOpError() << "expected an element type that the runtime can reduce, got " << elementType;
   Value handle = group(loc, start.getGroupAttr());
   Value source = in ? pointer(loc, in) : null(loc);
   Value target = out ? pointer(loc, out) : null(loc);
@@ -214,14 +214,14 @@ LogicalResult FunctionLowering::emitStart(CollectiveOpInterface start, Value in,
       .Default([](Operation *op) { return op->emitOpError() << "has no lowering to the runtime"; });
 }
 
-/// The product of a received piece's sizes before the dimension along which pieces are concatenated.
+/// The product of the sizes of a received piece before the dimension of concatenation.
 Value FunctionLowering::concatRows(Location loc, AllToAllOp op, Value in, int64_t groupSize) {
   int64_t concat = op.getConcatDim(), split = op.getSplitDim();
   Value rows = product(loc, in, 0, concat);
   return split < concat ? Value(LLVM::UDivOp::create(builder, loc, rows, integer(loc, groupSize))) : rows;
 }
 
-/// The splits as an array: constant data, or from `firstSlot` on in the slots for scalars.
+/// The splits as an array: constant data, or the slots for scalars from `firstSlot` on.
 Value FunctionLowering::splitArray(Location loc, ArrayRef<OpFoldResult> splits, int64_t firstSlot) {
   if (std::optional<SmallVector<int64_t>> constants = getConstantIntValues(splits))
     return integers(loc, *constants);
@@ -248,7 +248,7 @@ LogicalResult FunctionLowering::emitUneven(AllToAllOp op, Value in, Value out, V
   Value handle = group(loc, op.getGroupAttr());
   Value sendCounts = splitArray(loc, sent, 0);
   Value receiveCounts = splitArray(loc, received, static_cast<int64_t>(sent.size()));
-  // The verifier has added up what is static.
+  // The verifier has checked the sum of static splits.
   auto check = [&](ArrayRef<OpFoldResult> splits, Value counts, Value buffer) {
     if (llvm::any_of(splits, llvm::IsaPred<Value>) || cast<MemRefType>(buffer.getType()).isDynamicDim(dim))
       call(loc, "commrt_check_rows", {handle, counts, product(loc, buffer, dim, dim + 1), integer(loc, site)});

@@ -1,4 +1,4 @@
-//===- StorageLives.cpp - Where the life of a buffer ends -------------------------------------===//
+//===- StorageLives.cpp - The end of a buffer's life ------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -24,7 +24,7 @@ static bool leavesBlock(Value future) {
   return llvm::any_of(future.getUsers(), [](Operation *user) { return !isa<WaitOp>(user); });
 }
 
-/// Whether a wait in another block of the region runs on every path from the start.
+/// Returns true if a wait in another block of the region runs on every path from the start.
 static bool isWaitedForLater(CollectiveOpInterface start, PostDominanceInfo &dominance) {
   Region *region = start->getParentRegion();
   if (region->hasOneBlock())
@@ -52,9 +52,9 @@ void commsched::waitInEveryBlock(ModuleOp module) {
   }
 }
 
-/// Calls `visit` with each value that shares the storage of `use`'s value because of its user, and `useLater` with each
-/// operation that needs the storage without being a use of it: the waits of what it is in flight for, or null if none
-/// of them is certain to run. Returns false if the storage may go on in ways that are not followed.
+/// Calls `visit` with each value that shares the storage of `use`'s value because of its user. Calls `useLater` with
+/// each operation that needs the storage without using it: the waits of collectives that have it in flight, or null if
+/// none of them is certain to run. Returns false if the storage may continue in ways that are not tracked.
 static bool followStorage(OpOperand &use, llvm::function_ref<void(Value)> visit,
                           llvm::function_ref<void(Operation *)> useLater) {
   Operation *user = use.getOwner();
@@ -70,7 +70,7 @@ static bool followStorage(OpOperand &use, llvm::function_ref<void(Value)> visit,
     }
     return true;
   }
-  if (isa<WaitOp>(user)) // keeps it
+  if (isa<WaitOp>(user)) // The wait keeps it.
     return true;
   if (auto storage = dyn_cast<StorageOpInterface>(user)) {
     for (OpResult result : user->getResults())

@@ -1,4 +1,4 @@
-//===- StorageLives.h - Where the life of a buffer ends ---------------------------------------===//
+//===- StorageLives.h - The end of a buffer's life --------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// A buffer that a collective has in flight lives until a wait that is certain to run, whatever the operations between
-// look like. What frees buffers or gives their bytes to others asks here.
+// A buffer that a collective has in flight lives until a wait that is certain to run, whatever operations come before
+// it. Passes that free buffers or reuse their bytes query these functions.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_CONVERSION_STORAGELIVES_H
@@ -18,17 +18,17 @@
 
 namespace commsched {
 
-/// Completes what may be in flight at the end of its block: where no wait for a start is certain to run and the future
-/// does not leave the block, a wait goes before the block's terminator. It costs nothing where another wait ran before.
+/// Completes collectives that may be in flight at the end of their block. If no wait for a start is certain to run and
+/// the future does not leave the block, adds a wait before the terminator. It costs nothing if another wait ran before.
 /// Linear in the operations.
 void waitInEveryBlock(mlir::ModuleOp module);
 
-/// The last operation of the block of `alloc` that needs its storage: a use, or the certain wait for what uses it. Null
-/// if the storage may leave the block, or may be in flight at its end. Linear in the uses.
+/// The last operation of the block of `alloc` that needs its storage: a use, or the certain wait of a collective that
+/// uses it. Null if the storage may leave the block, or may be in flight at its end. Linear in the uses.
 mlir::Operation *findLastUse(mlir::memref::AllocOp alloc);
 
-/// Whether a future of the storage of `alloc` leaves the block of its start: then the storage has to outlive what the
-/// block knows. Linear in the uses.
+/// Returns true if a future of the storage of `alloc` leaves the block of its start. The storage must then outlive the
+/// block. Linear in the uses.
 bool escapesInFlight(mlir::memref::AllocOp alloc);
 
 } // namespace commsched

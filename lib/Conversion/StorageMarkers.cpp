@@ -1,4 +1,4 @@
-//===- StorageMarkers.cpp - What bufferization cannot see of collectives ----------------------===//
+//===- StorageMarkers.cpp - Facts about futures for bufferization -----------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Markers are `comm.compute` with reserved names; BufferizableModels.cpp tells upstream what they stand for.
+// A marker is a `comm.compute` with a reserved name. BufferizableModels.cpp defines its meaning for upstream.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -23,7 +23,7 @@ using namespace commsched::comm;
 
 static bool isOnTensors(FutureType future) { return llvm::any_of(future.getTypes(), llvm::IsaPred<TensorType>); }
 
-/// Whether a start has tensors in flight.
+/// Returns true if a start has tensors in flight.
 static bool isOnTensors(CollectiveOpInterface start) {
   return isOnTensors(cast<FutureType>(start.getCollectiveFuture().getType())) ||
          llvm::any_of(start.getCollectiveInputs().getTypes(), llvm::IsaPred<TensorType>);
@@ -57,7 +57,7 @@ bool commsched::areResultsWritable(WaitOp wait) {
   return start && start->getBlock() == wait->getBlock() && wait.getFuture().hasOneUse();
 }
 
-/// A computation `name` whose result i has the storage of operand i, for the first `numResults` operands.
+/// A computation `name` whose result i shares the storage of operand i, for the first `numResults` operands.
 static ComputeOp createMarker(OpBuilder &builder, Location loc, StringRef name, ValueRange operands,
                               unsigned numResults) {
   auto aliases = llvm::to_vector(llvm::seq<int64_t>(0, numResults));
@@ -65,7 +65,7 @@ static ComputeOp createMarker(OpBuilder &builder, Location loc, StringRef name, 
                            operands, builder.getDenseI64ArrayAttr(aliases), nullptr, nullptr);
 }
 
-/// Says at `wait` what was in flight until then, and what its results are.
+/// Marks at `wait` the tensors that were in flight until then, and the storage of the results.
 static void markWait(WaitOp wait, CollectiveOpInterface start) {
   SmallVector<Value> operands(start.getCollectiveDests());
   unsigned numResults = operands.size();
@@ -90,8 +90,8 @@ static void markCopyIn(FsdpAllGatherCopyInOp copyIn) {
   copyIn.getSlice().replaceAllUsesExcept(marker->getResult(0), marker);
 }
 
-/// The analysis takes a `tensor.empty` for worthless, and would let several users of it share one buffer each of which
-/// overwrites the others' results. As a destination it is storage.
+/// The analysis treats the contents of a `tensor.empty` as undefined and would let several of its users share one
+/// buffer, in which each overwrites the others' results. As a destination it is storage.
 static void defineStorage(Value dest) {
   while (auto result = dyn_cast<OpResult>(dest)) {
     if (auto empty = dyn_cast<tensor::EmptyOp>(result.getOwner())) {
@@ -111,7 +111,7 @@ static void defineStorage(Value dest) {
   }
 }
 
-/// Arguments of functions that anybody may call are the caller's.
+/// The arguments of public functions belong to the caller.
 static void protectArguments(ModuleOp module) {
   auto writable = BoolAttr::get(module.getContext(), false);
   for (auto function : module.getOps<func::FuncOp>()) {

@@ -1,4 +1,4 @@
-//===- StorageMarkers.h - What bufferization cannot see of collectives ------------------------===//
+//===- StorageMarkers.h - Facts about futures for bufferization -------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,10 +6,10 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Upstream's in-place analysis follows tensors. A future is none, so the analysis sees neither that a collective uses
-// its inputs until its wait nor that the wait's results are the destinations. Markers say so: computations that read
-// what was in flight at the wait, and whose results share the destinations' storage. Bufferization leaves nothing of
-// them.
+// Upstream's in-place analysis follows tensors. Futures are not tensors, so the analysis does not see that a collective
+// uses its inputs until its wait, or that the wait's results are the destinations. Markers express this: they are
+// computations that read the tensors in flight at the wait, and whose results share the destinations' storage.
+// Bufferization removes them.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_CONVERSION_STORAGEMARKERS_H
@@ -20,26 +20,27 @@
 
 namespace commsched {
 
-/// A computation of this name reads its operands; result i has the storage of operand i.
+/// A computation of this name reads its operands; result i shares the storage of operand i.
 inline constexpr llvm::StringLiteral kInFlightMarker = "comm.in_flight";
-/// The result of a computation of this name has the storage of every operand, and is operand 0.
+/// The result of a computation of this name shares the storage of every operand, and is operand 0.
 inline constexpr llvm::StringLiteral kSharedMarker = "comm.shared_storage";
-/// A computation of this name makes storage without contents.
+/// A computation of this name allocates storage without contents.
 inline constexpr llvm::StringLiteral kStorageMarker = "comm.storage";
 
 inline bool isStorageMarker(comm::ComputeOp op) {
   return op.getName() == kInFlightMarker || op.getName() == kSharedMarker || op.getName() == kStorageMarker;
 }
 
-/// Why the in-place analysis cannot be used on `module`, in which case a copy goes before every tensor write: a future
-/// leaves its block, or a tensor is taken from a buffer that others may write. Empty where it can. O(operations).
+/// Returns why the in-place analysis cannot be used on `module`, or an empty string if it can. The reasons are a future
+/// that leaves its block, and a tensor from a buffer that other operations may write. Bufferization then copies before
+/// every tensor write. O(operations).
 std::string findObstacleToAnalysis(mlir::ModuleOp module);
 
 /// Inserts the markers, gives undefined destinations (`tensor.empty`) storage that counts as defined, and protects the
-/// arguments of public functions, `comm.donated` ones apart, from being written. O(operations + uses).
+/// arguments of public functions, except `comm.donated` ones, from writes. O(operations + uses).
 void insertStorageMarkers(mlir::ModuleOp module);
 
-/// Whether results of `wait` may be written in place by what follows: no other wait gives them too.
+/// Returns true if later operations may write results of `wait` in place: no other wait returns them.
 bool areResultsWritable(comm::WaitOp wait);
 
 } // namespace commsched

@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Filling, printing, reading and writing of dense host tensors.
+// Fills, prints, reads and writes dense host tensors.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -23,11 +23,11 @@
 using namespace llvm;
 using namespace commsched;
 
-/// The widest element that a value holds.
+/// Largest width of an element, bits.
 static constexpr unsigned kWidestElement = 64;
 
 bool HostBuffer::reset(int64_t size) {
-  // A buffer without bytes has an address, too.
+  // A buffer of no bytes still needs an address.
   auto *bytes = static_cast<char *>(std::calloc(std::max<int64_t>(size, 1), 1));
   if (!bytes)
     return false;
@@ -60,12 +60,12 @@ Expected<HostValue> HostValue::ofType(mlir::Type type, int64_t dynamicSize) {
   raw_string_ostream(text) << "a value of type " << type;
   if (auto shaped = dyn_cast<mlir::ShapedType>(type)) {
     if (!isa<mlir::TensorType, mlir::BaseMemRefType>(type))
-      return createStringError(text + " cannot be passed: neither a tensor nor a memref, a number, or an index");
+      return createStringError(text + " cannot be passed: expected a tensor, a memref, a number or an index");
     if (!shaped.hasRank())
-      return createStringError(text + " cannot be passed: its rank is not known");
+      return createStringError(text + " cannot be passed: expected a known rank");
     if (auto memref = dyn_cast<mlir::MemRefType>(type);
         memref && (!memref.getLayout().isIdentity() || memref.getMemorySpace()))
-      return createStringError(text + " cannot be passed: it has a layout or a memory space of its own");
+      return createStringError(text + " cannot be passed: expected row-major order and the default memory space");
     value.elementType = shaped.getElementType();
     for (int64_t size : shaped.getShape()) {
       value.isDynamic.push_back(mlir::ShapedType::isDynamic(size));
@@ -74,15 +74,14 @@ Expected<HostValue> HostValue::ofType(mlir::Type type, int64_t dynamicSize) {
     value.isScalar = false;
   }
   if (!value.elementType.isIntOrIndexOrFloat())
-    return createStringError(text + " cannot be passed");
+    return createStringError(text + " cannot be passed: expected elements that are numbers or indices");
   if (!value.elementType.isIndex() && value.elementType.getIntOrFloatBitWidth() > kWidestElement)
-    return createStringError(text + " cannot be passed: its elements have more than " + Twine(kWidestElement) +
+    return createStringError(text + " cannot be passed: expected elements of at most " + Twine(kWidestElement) +
                              " bits");
   if (!value.byteSize())
-    return createStringError(text + " has more bytes than 64 bits count" +
-                             (is_contained(value.isDynamic, true)
-                                  ? " where dynamic dimensions have the size " + Twine(dynamicSize)
-                                  : Twine()));
+    return createStringError(
+        text + " cannot be passed: expected less than 2^63 bytes" +
+        (is_contained(value.isDynamic, true) ? " with dynamic dimensions of size " + Twine(dynamicSize) : Twine()));
   return value;
 }
 
@@ -99,7 +98,7 @@ Error HostValue::allocate() {
   std::optional<int64_t> size = byteSize();
   if (size && bytes.reset(*size))
     return Error::success();
-  return createStringError("no memory for a value of " + Twine(size.value_or(-1)) + " bytes");
+  return createStringError("cannot allocate a value of " + Twine(size.value_or(-1)) + " bytes");
 }
 
 static APFloat toFloat(double value, const fltSemantics &semantics) {
@@ -114,7 +113,7 @@ void HostValue::fill(uint64_t seed, int64_t rank, int64_t argument) {
   uint64_t base = mix(mix(mix(0, seed), rank), argument);
   int64_t width = elementBytes(), count = elements();
   auto floatType = dyn_cast<mlir::FloatType>(elementType);
-  // One table of all values that occur keeps this fast for every format.
+  // One table of all values makes this fast for every format.
   constexpr int64_t values = 257, half = 128;
   std::vector<uint64_t> table(values);
   for (int64_t i = 0; i < values; ++i)
@@ -187,7 +186,7 @@ static std::string npyShape(ArrayRef<int64_t> shape) {
 
 static constexpr StringLiteral npyMagic = "\x93NUMPY";
 
-/// Gives the dynamic dimensions of `value` the sizes that the header has, if it has as many dimensions.
+/// Sets the dynamic dimensions of `value` to the sizes of the header, if the ranks are equal.
 static void adoptShape(StringRef header, HostValue &value) {
   StringRef list = header.split("'shape': (").second.split(')').first;
   SmallVector<StringRef> parts;
@@ -207,7 +206,7 @@ Error commsched::readNpy(StringRef path, HostValue &value) {
   StringRef content = (*buffer)->getBuffer();
   auto bad = [&](const Twine &why) { return createStringError("'" + path + "': " + why); };
   if (!content.consume_front(npyMagic) || content.size() < 6)
-    return bad("not a numpy file");
+    return bad("expected a numpy file");
   size_t length = static_cast<uint8_t>(content[2]) | static_cast<uint8_t>(content[3]) << 8, begin = 4;
   if (content[0] >= 2) {
     length |= static_cast<size_t>(static_cast<uint8_t>(content[4])) << 16 |
@@ -215,7 +214,7 @@ Error commsched::readNpy(StringRef path, HostValue &value) {
     begin = 6;
   }
   if (content.size() < begin + length)
-    return bad("the header is cut off");
+    return bad("expected a header of " + Twine(length) + " bytes, got " + Twine(content.size() - begin));
   StringRef header = content.substr(begin, length), data = content.substr(begin + length);
   HostValue read = value.like();
   adoptShape(header, read);
@@ -228,7 +227,7 @@ Error commsched::readNpy(StringRef path, HostValue &value) {
     return bad("expected shape " + shape);
   std::optional<int64_t> bytes = read.byteSize();
   if (!bytes || static_cast<uint64_t>(*bytes) != data.size())
-    return bad("expected " + (bytes ? Twine(*bytes) : Twine("more than 64 bits count")) + " bytes of data, found " +
+    return bad("expected " + (bytes ? Twine(*bytes) : Twine("at least 2^63")) + " bytes of data, got " +
                Twine(data.size()));
   if (Error error = read.allocate())
     return bad(toString(std::move(error)));

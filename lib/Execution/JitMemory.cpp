@@ -1,4 +1,4 @@
-//===- JitMemory.cpp - Memory for compiled code, all of it close together ---------------------===//
+//===- JitMemory.cpp - Adjacent memory for compiled code --------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -15,7 +15,7 @@
 using namespace llvm;
 using namespace commsched;
 
-/// Address space of one program; only what is used becomes memory.
+/// Address space of one program. Only pages in use become memory.
 static constexpr size_t kReservedBytes = size_t(1) << 30;
 
 JitMemory::~JitMemory() {

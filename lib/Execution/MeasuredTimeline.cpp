@@ -1,4 +1,4 @@
-//===- MeasuredTimeline.cpp - What was measured next to what was predicted --------------------===//
+//===- MeasuredTimeline.cpp - Measured and predicted timeline in one trace --------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The runtime keeps begin and end of each collective, wait and computation; Analysis says what they should have been.
+// The runtime records begin and end of each collective, wait and computation. The analysis predicts the same times.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -22,7 +22,7 @@ using namespace commsched;
 static constexpr int32_t waitRecord = 100, computeRecord = 101;
 static constexpr int64_t computeLane = 0;
 
-/// Nanoseconds as the format's microseconds.
+/// Nanoseconds as microseconds, the unit of the format.
 static double toMicroseconds(int64_t ns) { return static_cast<double>(ns) / 1000; }
 
 static json::Object metadata(StringRef what, int64_t process, int64_t lane, StringRef name) {

@@ -6,9 +6,9 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The JIT uses the small code model and, unless the program has loops over many elements, no optimization: with MLIR's
-// default, functions with ten thousand calls take minutes to compile. Optimization changes no bit: nothing in the code
-// allows LLVM to reorder or to fuse floating-point operations.
+// The JIT uses the small code model and, unless the program has loops over many elements, no optimization. With MLIR's
+// default, functions with ten thousand calls take minutes to compile. Optimization changes no bit, because the code
+// does not allow LLVM to reorder or fuse floating-point operations.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -57,16 +57,16 @@ Expected<std::vector<Source>> commsched::readSources(StringRef path, bool split)
       sources.back().text += (first + "\n").str();
     rest = others;
   }
-  // A marker at the very end, or at the beginning, starts nothing.
+  // A marker at the very beginning or end starts no part.
   erase_if(sources, [](const Source &source) { return StringRef(source.text).trim().empty(); });
   if (sources.empty())
-    return createStringError("'" + path + "' holds no program");
+    return createStringError("'" + path + "': expected a program, got an empty file");
   return sources;
 }
 
-/// Elements from which on compiled loops are worth optimizing.
+/// Number of elements from which compiled loops are worth optimizing.
 static constexpr int64_t kManyElements = 1 << 14;
-/// Operations of the LLVM dialect up to which optimization takes at most seconds.
+/// Number of operations of the LLVM dialect up to which optimization takes at most seconds.
 static constexpr int64_t kMostOptimized = 50'000;
 
 static bool isLarge(mlir::Type type) {
@@ -81,7 +81,7 @@ static bool isLarge(mlir::Type type) {
   return !shaped.hasStaticShape() || elements >= kManyElements;
 }
 
-/// Whether elements are accessed in loops that may be long.
+/// Returns true if the program accesses elements in loops that may be long.
 static bool hasLongLoops(ModuleOp module) {
   auto found = module.walk([](mlir::Operation *op) {
     bool isLong =
@@ -113,7 +113,7 @@ Expected<std::unique_ptr<Program>> Program::load(mlir::MLIRContext &context, con
       return error;
   bool hasLoops = hasLongLoops(*module);
   mlir::PassManager pm(&context);
-  // The parser verified the input, and LLVM verifies what comes out.
+  // The parser verified the input, and LLVM verifies the output.
   pm.enableVerifier(false);
   buildLowerToRuntimePipeline(pm);
   if (mlir::failed(pm.run(*module)))
@@ -132,9 +132,10 @@ Error Program::readEntry(ModuleOp module, const ProgramOptions &options) {
   if (options.entry.empty() && candidates.size() > 1)
     erase_if(candidates, [](mlir::func::FuncOp function) { return function.getName() != "main"; });
   if (candidates.size() != 1)
-    return createStringError(
-        "'" + sourceName +
-        "': " + (options.entry.empty() ? "choose the function to run by --entry" : "no function @" + options.entry));
+    return createStringError("'" + sourceName + "': " +
+                             (options.entry.empty()
+                                  ? "expected @main or exactly one public function; choose one with --entry"
+                                  : "expected a function @" + options.entry + ", got none"));
   mlir::func::FuncOp function = candidates.front();
   entryName = function.getName().str();
   auto add = [&](mlir::Location loc, mlir::Type type, std::vector<HostValue> &values) {
@@ -146,11 +147,12 @@ Error Program::readEntry(ModuleOp module, const ProgramOptions &options) {
   };
   for (mlir::BlockArgument argument : function.getArguments())
     if (mlir::failed(add(argument.getLoc(), argument.getType(), argumentValues)))
-      return createStringError("'" + sourceName + "': @" + entryName + " cannot be called: argument " +
+      return createStringError("'" + sourceName + "': cannot call @" + entryName + " because of argument " +
                                Twine(argument.getArgNumber()));
   for (auto [index, type] : llvm::enumerate(function.getResultTypes()))
     if (mlir::failed(add(function.getLoc(), type, resultValues)))
-      return createStringError("'" + sourceName + "': @" + entryName + " cannot be called: result " + Twine(index));
+      return createStringError("'" + sourceName + "': cannot call @" + entryName + " because of result " +
+                               Twine(index));
   freedArguments.resize(argumentValues.size());
   for (auto resize : function.getBody().front().getOps<comm::ResizeStorageOp>())
     if (auto argument = dyn_cast<mlir::BlockArgument>(resize.getValue()))
@@ -183,13 +185,13 @@ static Expected<std::unique_ptr<TargetMachine>> makeTargetMachine(CodeGenOptLeve
   const Target *target = TargetRegistry::lookupTarget(triple, error);
   if (!target)
     return createStringError(error);
-  // No features of this very machine: results must not depend on where a program is run.
+  // No features of this particular machine: results must not depend on the machine that runs the program.
   return std::unique_ptr<TargetMachine>(target->createTargetMachine(triple, "", "", TargetOptions(), Reloc::PIC_,
                                                                     CodeModel::Small, level,
                                                                     /*JIT=*/true));
 }
 
-/// What upstream's lowering of memref.copy calls where a side is not contiguous.
+/// The function that upstream's lowering of memref.copy calls if a side is not contiguous.
 static void copyStrided(int64_t elementBytes, ::UnrankedMemRefType<char> *source, ::UnrankedMemRefType<char> *target) {
   DynamicMemRefType<char> from(*source), to(*target);
   int64_t rank = from.rank;
@@ -216,8 +218,8 @@ static void copyStrided(int64_t elementBytes, ::UnrankedMemRefType<char> *source
   }
 }
 
-/// What compiled code calls to round to bf16; older compiler libraries lack it. The bits are returned where a bf16
-/// would be: the low half of a floating-point register.
+/// The function that compiled code calls to round to bf16, which older compiler libraries lack. It returns the bits
+/// where the ABI expects a bf16: in the low half of a floating-point register.
 static float truncateToBF16(float value) {
   uint32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));
@@ -279,7 +281,7 @@ static std::vector<int64_t> describeBuffer(HostValue &value) {
   return words;
 }
 
-/// Copies a result out of where the compiled code returned it.
+/// Copies a result from where the compiled code returned it.
 static Error readResult(HostValue &result, const char *at) {
   const char *data = at;
   if (!result.isScalar) {
@@ -299,7 +301,7 @@ int32_t Program::run(commrt_context *context, std::vector<HostValue> &arguments,
                      int64_t iterations, std::vector<int64_t> &marks) const {
   std::vector<std::vector<int64_t>> descriptors(arguments.size());
   std::vector<void *> pointers(arguments.size()), packed;
-  // Where the results go: one struct, each member naturally aligned.
+  // The results are in one struct, each member naturally aligned.
   size_t size = 0;
   std::vector<size_t> offsets;
   for (const HostValue &result : resultValues) {
@@ -323,7 +325,7 @@ int32_t Program::run(commrt_context *context, std::vector<HostValue> &arguments,
   int64_t mark = commrt_mark(context);
   marks = {commrt_clock_ns(context)};
   for (int64_t iteration = 0; iteration < iterations; ++iteration) {
-    // The results of the call before.
+    // The results of the previous call.
     commrt_release_since(context, mark, nullptr, 0);
     entryFunction(packed.data());
     if (int32_t status = commrt_last_error(context, nullptr, 0))

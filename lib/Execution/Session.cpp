@@ -63,8 +63,8 @@ Error Session::checkGroups(ArrayRef<std::unique_ptr<Program>> programs) {
     for (const auto &group : program->groups()) {
       auto [known, isNew] = groups.try_emplace(group.getKey(), group.getValue());
       if (!isNew && known->second != group.getValue())
-        return createStringError("'" + program->name() + "': group @" + group.getKey() +
-                                 " is another one than in the program before");
+        return createStringError("'" + program->name() + "': expected group @" + group.getKey() +
+                                 " as in the previous program (" + known->second + "), got " + group.getValue());
     }
   return Error::success();
 }
@@ -98,7 +98,7 @@ Error Session::run(ArrayRef<std::unique_ptr<Program>> programs,
   }
   if (Error error = runOnThreads(localRanks.size(), [&](size_t index) { runRank(localRanks[index], programs); }))
     return error;
-  // Ranks of one process often fail with one message: say it once.
+  // Ranks of one process often fail with the same message: print it once.
   StringSet<> said;
   Error errors = Error::success();
   for (Rank &rank : localRanks)

@@ -1,4 +1,4 @@
-//===- InitAll.cpp - Register everything that CommSched adds to MLIR --------------------------===//
+//===- InitAll.cpp - Registration of all of CommSched's parts ---------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The one place that knows every library of the project.
+// The only place that refers to every library of the project.
 //
 //===------------------------------------------------------------------------------------------===//
 

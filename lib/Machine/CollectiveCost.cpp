@@ -1,4 +1,4 @@
-//===- CollectiveCost.cpp - What a collective costs as a function of its bytes ----------------===//
+//===- CollectiveCost.cpp - Cost of a collective as a function of its bytes -------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Curves over bytes: measured points with monotone log-log interpolation, and the lower envelope of lines of the
-// analytic models. Everything that depends on bytes is integer arithmetic; logarithms are fixed-point, because the C
+// Curves over bytes: measured points with monotone log-log interpolation, and the lower envelope of the lines of
+// analytic models. All computation that depends on bytes uses integers. Logarithms are fixed-point, because the C
 // library's differ between hosts in the last bit, and one bit makes two ranks schedule differently.
 //
 //===------------------------------------------------------------------------------------------===//
@@ -48,11 +48,11 @@ namespace {
 
 /// Fraction bits of a fixed-point logarithm.
 constexpr unsigned kLogBits = 32;
-/// Fraction bits of the numbers in [1, 2) that the logarithm and its inverse work on.
+/// Fraction bits of the numbers in [1, 2) on which the logarithm and its inverse operate.
 constexpr unsigned kMantissaBits = 62;
 
-/// log2 of a positive integer, rounded down to kLogBits fraction bits. Monotone: every step (square, halve, truncate)
-/// is.
+/// log2 of a positive integer, rounded down to kLogBits fraction bits. Monotone, because every step (square, halve,
+/// truncate) is monotone.
 int64_t log2Fixed(uint64_t value) {
   unsigned exponent = llvm::Log2_64(value);
   uint64_t mantissa =
@@ -68,7 +68,7 @@ int64_t log2Fixed(uint64_t value) {
   return result;
 }
 
-/// 2^(2^-i) for i = 1..32, as fixed-point numbers: square roots of square roots, starting at 2.
+/// 2^(2^-i) for i = 1..32, as fixed-point numbers. They are repeated square roots of 2.
 struct RootsOfTwo {
   std::array<uint64_t, kLogBits> roots;
   constexpr RootsOfTwo() : roots() {
@@ -88,7 +88,7 @@ struct RootsOfTwo {
 };
 constexpr RootsOfTwo kRootsOfTwo;
 
-/// 2^(log / 2^kLogBits), rounded to the nearest. `log` is not negative and below 61 x 2^kLogBits.
+/// 2^(log / 2^kLogBits), rounded to the nearest. `log` is non-negative and below 61 x 2^kLogBits.
 int64_t exp2Fixed(int64_t log) {
   unsigned exponent = static_cast<unsigned>(log >> kLogBits);
   uint64_t mantissa = uint64_t(1) << kMantissaBits;
@@ -140,7 +140,8 @@ Ns CollectiveCurve::measuredCost(Bytes bytes) const {
   if (bytes <= first.bytes)
     return first.ns;
   if (bytes >= last.bytes) {
-    // Beyond the range: the bandwidth between the last two different times. With one time alone, proportional.
+    // Beyond the range, use the bandwidth between the last two different times. If all times are equal, extrapolate
+    // proportionally.
     const MeasuredPoint *before = nullptr;
     for (const MeasuredPoint &point : points)
       if (point.ns < last.ns)
@@ -155,7 +156,7 @@ Ns CollectiveCurve::measuredCost(Bytes bytes) const {
   const MeasuredPoint &a = right[-1], &b = right[0];
   if (bytes == a.bytes || a.ns == b.ns)
     return a.ns;
-  // Zero bytes count as one: their logarithm.
+  // Zero bytes count as one byte, which has a logarithm.
   int64_t x0 = log2Fixed(std::max<Bytes>(1, a.bytes)), x1 = log2Fixed(b.bytes), x = log2Fixed(bytes);
   int64_t y0 = log2Fixed(a.ns), y1 = log2Fixed(b.ns);
   if (x1 <= x0)
@@ -171,7 +172,7 @@ Ns CollectiveCurve::measuredCost(Bytes bytes) const {
 /// Lower end of interval k of a correction table: 64 x 2^k bytes.
 static Bytes intervalBegin(unsigned k) { return Bytes(64) << k; }
 
-/// The interval that holds `bytes`; 23 is everything beyond the tables.
+/// The interval that contains `bytes`. 23 stands for all sizes beyond the tables.
 static unsigned intervalOf(Bytes bytes) {
   return bytes < 64 ? 0 : std::min<unsigned>(llvm::Log2_64(static_cast<uint64_t>(bytes) >> 6), 23);
 }
@@ -191,11 +192,11 @@ Ns CostLine::operator()(Bytes bytes, int64_t parts) const {
   return addNs(fixed, timeAtRate(static_cast<Wide>(bytes) * 10, static_cast<Wide>(bytesPerSecond) * tenths));
 }
 
-/// The cheapest line and its cost; the first of equals: the order of the candidates is fixed.
+/// The cheapest line and its cost. Of equal lines the first one counts; the order of the candidates is fixed.
 static std::pair<const CostLine *, Ns> cheapest(llvm::ArrayRef<CostLine> lines, Bytes bytes, int64_t parts = 1) {
   std::pair<const CostLine *, Ns> best(&lines.front(), lines.front()(bytes, parts));
   for (const CostLine &line : lines.drop_front()) {
-    // A line that starts above the best so far needs no division.
+    // A line that starts above the best cost so far needs no division.
     if (line.latency >= best.second)
       continue;
     if (Ns cost = line(bytes, parts); cost < best.second)
@@ -206,8 +207,8 @@ static std::pair<const CostLine *, Ns> cheapest(llvm::ArrayRef<CostLine> lines, 
 
 void CollectiveCurve::setLines(std::vector<CostLine> candidates) {
   lines = std::move(candidates);
-  // Within an interval every line grows; where a correction jumps up, the minimum may fall. Costs never do: an interval
-  // starts at the largest minimum of all smaller ones.
+  // Within an interval every line grows. Where a correction jumps up, the minimum may fall, but costs must not. An
+  // interval therefore starts at the largest minimum of all smaller ones.
   floorOf[0] = 0;
   for (unsigned k = 1; k < floorOf.size(); ++k)
     floorOf[k] = std::max(floorOf[k - 1], cheapest(lines, intervalBegin(k) - 1).second);
@@ -224,16 +225,16 @@ Ns CollectiveCurve::floorFor(unsigned interval, int64_t parts) const {
   return floor;
 }
 
-/// Alpha-beta, for kinds that NCCL has no model of and machines without NCCL.
+/// Alpha-beta, for kinds without a model in NCCL and for machines without NCCL.
 static CostLine alphaBeta(const MachineModel &machine, CollectiveKind kind, GroupShape shape) {
   bool across = shape.nodes > 1;
   const LinkClass &slowest = across ? machine.inter : machine.intra;
-  // Trees of hops: inside the nodes, then between them.
+  // Trees of hops: first inside the nodes, then between them.
   Ns tree = llvm::Log2_64_Ceil(shape.ranksPerNode) * machine.intra.latency +
             llvm::Log2_64_Ceil(shape.nodes) * machine.inter.latency;
   CostLine line;
   line.name = "alpha-beta";
-  // Seconds per byte as a fraction: share / bandwidth.
+  // Seconds per byte, as a fraction: share / bandwidth.
   int64_t numerator = 1, denominator = 1;
   int64_t bandwidth = slowest.bytesPerSecond;
   switch (kind) {
@@ -251,7 +252,7 @@ static CostLine alphaBeta(const MachineModel &machine, CollectiveKind kind, Grou
     denominator = shape.ranks;
     break;
   case CollectiveKind::AllToAll: {
-    // Direct messages; those inside the node and those that leave it use different links at the same time.
+    // Direct messages. Those inside the node and those that leave it use different links at the same time.
     int64_t inside = shape.ranksPerNode - 1, outside = std::max<int64_t>(0, shape.ranks - shape.ranksPerNode);
     line.latency = slowest.latency + inside * machine.intra.message + outside * machine.inter.message;
     denominator = shape.ranks;
@@ -287,7 +288,7 @@ static CostLine alphaBeta(const MachineModel &machine, CollectiveKind kind, Grou
 // Choice of the curve
 //===-----------------------------------------------------------------------------------------===//
 
-/// The best matching measured table: the group's name before its shape, the element type before any.
+/// The best matching measured table. A group's name has priority over its shape, and an element type over "any".
 static const CollectiveTable *findTable(const MachineModel &machine, CollectiveKind kind, GroupShape shape,
                                         ElementType element, llvm::StringRef group) {
   const CollectiveTable *best = nullptr;
@@ -322,7 +323,7 @@ CollectiveCurve CollectiveCurve::get(const MachineModel &machine, CollectiveKind
     curve.measuredLatency.channels = channels;
     return curve;
   }
-  // NCCL has no barrier; it is an all-reduce of one element.
+  // NCCL has no barrier. The model uses an all-reduce of one element.
   CollectiveKind modelled = kind == CollectiveKind::Barrier ? CollectiveKind::AllReduce : kind;
   if (machine.nccl) {
     std::vector<CostLine> candidates = ncclCandidates(*machine.nccl, modelled, shape, element);

@@ -1,4 +1,4 @@
-//===- CostModel.cpp - What collectives, copies and kernels cost on a machine -----------------===//
+//===- CostModel.cpp - Costs of collectives, copies and kernels on a machine ------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -19,7 +19,7 @@ using namespace commsched::detail;
 
 std::shared_ptr<const CollectiveCurve> CostModel::curve(CollectiveKind kind, GroupShape shape, ElementType element,
                                                         llvm::StringRef group) const {
-  // The name matters only where a table asks for it.
+  // The name matters only if a table names the group.
   bool named = llvm::any_of(model.collectives, [&](const CollectiveTable &table) { return table.group == group; });
   CurveKey key{kind, shape, element, named ? group.str() : std::string()};
   std::lock_guard<std::mutex> lock(mutex);
@@ -67,7 +67,7 @@ static std::string opKey(llvm::StringRef name, llvm::ArrayRef<std::string> shape
 }
 
 CostModel::CostModel(MachineModel machine) : model(std::move(machine)) {
-  // The first entry of a key counts.
+  // Of several entries with one key, the first counts.
   for (const OpTime &op : model.ops)
     opTimes.try_emplace(opKey(op.name, op.shapes), op.ns);
 }

@@ -1,4 +1,4 @@
-//===- MachineModel.cpp - Finds machine profiles and answers for them -------------------------===//
+//===- MachineModel.cpp - Lookup of machine profiles and rates --------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,8 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Profiles are found by name on a short search path, or read from a path; what they hold is checked in
-// MachineProfile.cpp.
+// Finds profiles by name on a short search path, or reads them from a path. MachineProfile.cpp checks their contents.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -43,7 +42,7 @@ std::vector<std::string> MachineModel::searchPath() {
     for (llvm::StringRef directory : directories)
       path.push_back(directory.str());
   }
-  // An installation may have been moved: look beside the program first.
+  // An installation may have moved: look beside the program first.
   static char anchor;
   llvm::SmallString<256> beside(llvm::sys::fs::getMainExecutable(nullptr, &anchor));
   if (!beside.empty()) {
@@ -85,12 +84,11 @@ llvm::Expected<MachineModel> MachineModel::load(llvm::StringRef nameOrPath) {
       return loadFile(path);
   }
   return llvm::createStringError(llvm::inconvertibleErrorCode(),
-                                 "machine '" + nameOrPath + "': no such profile; there are " +
-                                     llvm::join(available(), ", ") +
-                                     " (COMMSCHED_MACHINE_PATH adds directories; a path to a .json file works too)");
+                                 "machine '" + nameOrPath + "': expected the path of a .json file or one of " +
+                                     llvm::join(available(), ", ") + " (COMMSCHED_MACHINE_PATH adds directories)");
 }
 
-/// The rate for a type, or else for the type that hardware without it computes in; a profile always has f32.
+/// The rate for a type, or for the type in which hardware without it computes. A profile always has f32.
 static int64_t lookup(const RateTable &rates, ElementType type) {
   using E = ElementType;
   auto first = [&](std::initializer_list<ElementType> candidates) -> int64_t {

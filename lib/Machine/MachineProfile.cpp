@@ -1,4 +1,4 @@
-//===- MachineProfile.cpp - Reads and prints machine profiles ---------------------------------===//
+//===- MachineProfile.cpp - Reader and printer of machine profiles ----------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -24,18 +24,18 @@ namespace json = llvm::json;
 
 namespace {
 
-/// The version of the format that this reader knows.
+/// Version of the format that this reader accepts.
 constexpr int64_t kSchemaVersion = 1;
-/// 1 GB/s and 1 TFLOP/s in their base units. Profiles use decimal units, as data sheets do.
+/// 1 GB/s and 1 TFLOP/s in base units. Profiles use decimal units, as data sheets do.
 constexpr double kGiga = 1e9, kTera = 1e12;
-/// Largest rate and bandwidth that a profile may give, per second: 1e18 fits int64 with room for a roofline's sums.
+/// Largest rate and bandwidth in a profile, per second: 1e18 fits int64_t with room for the sums of a roofline.
 constexpr double kMaxRate = 1e18;
-/// Largest integer that a profile may give; doubles represent all of them exactly.
+/// Largest integer in a profile; doubles represent all integers up to it exactly.
 constexpr int64_t kMaxInteger = int64_t(1) << 53;
-/// Largest slow-down: a thousand times longer.
+/// Largest slow-down, permille: a thousand times longer.
 constexpr int64_t kMaxSlowdownPermille = 1000000;
 
-/// One object of the document, its path, and the first error of the whole reading.
+/// One object of the document, its path, and the first error of the whole document.
 class Reader {
 public:
   Reader(const json::Object &object, std::string path, std::string &error)
@@ -43,15 +43,15 @@ public:
 
   explicit operator bool() const { return error.empty(); }
 
-  /// Remembers the first error.
+  /// Records an error, if it is the first one.
   void fail(llvm::StringRef key, const llvm::Twine &message) {
     if (error.empty())
       error = ("field '" + llvm::Twine(path) + key + "': " + message).str();
   }
 
-  /// Refuses keys outside `known`. Every object may have "source" and "note", which say where its numbers are from.
+  /// Rejects keys outside of `known`. Every object may have "source" and "note", which name the source of its numbers.
   void only(llvm::ArrayRef<llvm::StringRef> known) {
-    // Keys are visited in sorted order, so that the same profile always gives the same error.
+    // Visits the keys in sorted order, so that the same profile always gives the same error.
     std::vector<llvm::StringRef> keys;
     for (const auto &entry : object)
       keys.push_back(entry.first);
@@ -77,13 +77,13 @@ public:
     return value.value_or("").str();
   }
 
-  /// A number; positive, or not negative where `zero` is allowed.
+  /// A positive number, or a non-negative one if `zero` is set.
   double number(llvm::StringRef key, bool zero, double scale, std::optional<double> fallback = std::nullopt) {
     if (!has(key) && fallback)
       return *fallback;
     std::optional<double> value = object.getNumber(key);
     if (!value || !(zero ? *value >= 0 : *value > 0))
-      fail(key, zero ? "expected a number that is not negative" : "expected a positive number");
+      fail(key, zero ? "expected a non-negative number" : "expected a positive number");
     else if (!(*value * scale <= kMaxRate))
       fail(key, "too large");
     return value.value_or(0);
@@ -104,15 +104,15 @@ public:
     return value.value_or(least);
   }
 
-  /// A slow-down: how much longer, in permille; none where missing.
+  /// A slow-down in permille; 0 if missing.
   int32_t permille(llvm::StringRef key) {
     int64_t value = integer(key, 0, 0);
     if (value > kMaxSlowdownPermille)
-      fail(key, "too large");
+      fail(key, "expected at most " + llvm::Twine(kMaxSlowdownPermille) + ", got " + llvm::Twine(value));
     return static_cast<int32_t>(std::min(value, kMaxSlowdownPermille));
   }
 
-  /// The object at `key`; reports and gives an empty one where there is none.
+  /// The object at `key`. Reports an error and returns an empty object if there is none.
   Reader child(llvm::StringRef key) {
     static const json::Object none;
     const json::Object *value = object.getObject(key);
@@ -162,12 +162,12 @@ void readRates(Reader compute, llvm::StringRef key, RateTable &rates) {
 void readCompute(Reader compute, MachineModel &machine) {
   compute.only({"peak_tflops", "sustained_tflops", "vector_tflops", "efficiency_permille", "launch_ns"});
   if (!compute.has("peak_tflops"))
-    compute.fail("peak_tflops", "missing");
+    compute.fail("peak_tflops", "expected an object, got none");
   readRates(compute, "peak_tflops", machine.peakRates);
   readRates(compute, "sustained_tflops", machine.sustainedRates);
   readRates(compute, "vector_tflops", machine.vectorRates);
   if (!machine.peakRates[static_cast<unsigned>(ElementType::F32)])
-    compute.fail("peak_tflops.f32", "missing");
+    compute.fail("peak_tflops.f32", "expected a rate, got none");
   int64_t efficiency = compute.integer("efficiency_permille", 1, 1000);
   for (auto [peak, sustained] : llvm::zip(machine.peakRates, machine.sustainedRates))
     if (peak && !sustained)
@@ -227,7 +227,7 @@ CollectiveTable readCollective(Reader entry) {
   if (std::optional<CollectiveKind> kind = parseCollectiveKind(entry.string("kind")))
     table.kind = *kind;
   else
-    entry.fail("kind", "no kind of collective");
+    entry.fail("kind", "expected a kind of collective, such as all_gather");
   if (entry.has("group")) {
     table.group = entry.string("group");
   } else {
@@ -238,13 +238,13 @@ CollectiveTable readCollective(Reader entry) {
   if (element != "any") {
     table.element = parseElementType(element);
     if (!table.element)
-      entry.fail("element", "no element type");
+      entry.fail("element", "expected an element type, such as bf16, or any");
   }
   entry.each("points", [&](Reader point) {
     point.only({"bytes", "ns", "lo_ns", "hi_ns", "n", "rejected"});
     MeasuredPoint value{point.integer("bytes", 0), point.integer("ns", 1)};
     if (!table.points.empty() && value.bytes <= table.points.back().bytes)
-      point.fail("bytes", "expected more bytes than at the point before");
+      point.fail("bytes", "expected more bytes than at the previous point");
     table.points.push_back(value);
   });
   if (table.points.empty())

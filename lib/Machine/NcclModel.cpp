@@ -7,9 +7,9 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // NCCL predicts the time of a collective for each algorithm and protocol as latency + bytes / bandwidth and takes the
-// smallest. This is that model, after NCCL 2.28.9 (src/graph/tuning.cc; the tables' names there are given below), in
-// our own words, without the algorithms that need SHARP network switches. Latencies are in µs and bandwidths in GB/s as
-// in NCCL; each line is rounded once to ns and bytes per second, so that everything after it is integers.
+// smallest. This file has that model, after NCCL 2.28.9 (src/graph/tuning.cc; the comments give the names of its
+// tables), without the algorithms that need SHARP network switches. Latencies are in µs and bandwidths in GB/s as in
+// NCCL. Each line is rounded once to ns and bytes per second, so all later computation uses integers.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -26,24 +26,24 @@ namespace {
 enum Protocol { LL, LL128, Simple };
 constexpr unsigned kNumProtocols = 3;
 using PerProtocol = std::array<double, kNumProtocols>;
-/// By number of nodes: one, two, more.
+/// Indexed by number of nodes: one, two, more.
 using PerNodes = std::array<double, 3>;
 
-/// baseLatencies: of every launch.
+/// baseLatencies: latency of every launch.
 constexpr PerProtocol kTreeBase = {6.8, 14.0, 8.4}, kRingBase = {6.6, 14.0, 8.4};
 constexpr double kPatBase = 8.0;
-/// hwLatencies, NVLink: of one hop inside a node.
+/// hwLatencies, NVLink: latency of one hop inside a node.
 constexpr PerProtocol kTreeNvlink = {0.6, 1.25, 4.0}, kRingNvlink = {0.6, 1.9, 3.4};
 constexpr double kNvlsNvlink = 25.0;
-/// hwLatencies, network: of one hop between nodes.
+/// hwLatencies, network: latency of one hop between nodes.
 constexpr PerProtocol kTreeNet = {5.0, 8.5, 14.0}, kRingNet = {2.7, 4.0, 14.0};
 constexpr double kNvlsTreeNet = 20.9;
 /// PAT's latency: log2(nodes) x network / kPatPipelining + kPatPerRank x ranks.
 constexpr double kPatPipelining = 3.5, kPatPerRank = 2.8;
-/// getNetOverhead: what posting to the network costs, by the host's processor; the Simple protocol posts three times.
+/// getNetOverhead: cost of posting to the network, by the host's processor. The Simple protocol posts three times.
 constexpr double kNetOverheadIntel = 1.0, kNetOverheadAmd = 2.0, kSimplePosts = 3.0;
 
-/// llMaxBws: the LL protocol's limit; inside a node by GPU generation, between nodes by processor.
+/// llMaxBws: limit of the LL protocol, inside a node by GPU generation, between nodes by processor.
 constexpr double kLLMaxInside[] = {39.0, 87.7, 141.0, 282.0};
 constexpr double kLLMaxIntel[] = {39.0, 20.4}, kLLMaxAmd[] = {22.5, 19.0};
 /// perChMaxRingLL128Bws, perChMaxTreeLL128Bws, perChMaxTreeBws, perChMaxNVLSTreeBws: limits of one channel.
@@ -61,7 +61,7 @@ constexpr double kRingLL = 0.5, kRingLL128 = 0.92, kTree = 0.92, kTreeLL = 1 / 3
 /// channel and rank has kPlateauBytes.
 constexpr double kPlateau = 1.4, kPlateauVolta = 1.9;
 constexpr Bytes kPlateauBytes = 64;
-/// NCCL turns to lossless algorithms for 8-bit floats above so many ranks.
+/// NCCL uses lossless algorithms for 8-bit floats above this number of ranks.
 constexpr int64_t kF8RingRanks = 8;
 /// ncclTopoDupChannels: rings with a channel of at least this bandwidth are doubled; from Hopper on only if a channel
 /// has 50 GB/s or there are at most four.
@@ -84,7 +84,7 @@ constexpr llvm::StringLiteral kTreeNames[] = {"Tree/LL", "Tree/LL128", "Tree/Sim
 NcclGraph ringGraph(const NcclParameters &nccl, int64_t nodes, int64_t perNode) {
   if (nodes == 1)
     return nccl.ring;
-  // Every rank of a node brings its own rail, as long as NVLink carries the sum.
+  // Every rank of a node adds its own rail, if NVLink carries the sum.
   NcclGraph graph;
   graph.channels = nccl.rail.channels * perNode;
   graph.channelGBps = std::min(nccl.rail.channelGBps, nccl.ring.channels * nccl.ring.channelGBps / graph.channels);
@@ -113,7 +113,7 @@ private:
   void addPat();
   void add(llvm::StringRef name, double latencyUs, double algorithmGBps);
 
-  /// Latency of a hop between nodes; the Simple protocol pays the network's own latency twice (flush).
+  /// Latency of a hop between nodes. The Simple protocol pays the network's own latency twice (flush).
   double interHop(double hop, Protocol protocol) const {
     return hop + nccl.netLatencyUs * (protocol == Simple ? 2 : 1);
   }
@@ -168,8 +168,8 @@ void Model::addRing(Protocol protocol) {
     bandwidth = std::min(bus * kRingLL128, graph.channels * kRingLL128Max[generation][column]);
   double latency = kRingBase[protocol];
   if (isRooted()) {
-    // Inside a node all channels follow one ring and the data streams through it; else every step counts, and Simple's
-    // chunks make a step as long as a tree's.
+    // Inside a node all channels follow one ring, and the data streams through it. Otherwise every step counts, and the
+    // chunks of Simple make a step as long as a tree's.
     const PerProtocol &hop = nodes == 1 ? kRingNvlink : protocol == Simple ? kTreeNet : kRingNet;
     latency += nodes == 1 ? hop[protocol] : steps * hop[protocol];
   } else {
@@ -177,7 +177,7 @@ void Model::addRing(Protocol protocol) {
     if (nodes > 1)
       overhead =
           (nccl.cpu == NcclCpu::Amd ? kNetOverheadAmd : kNetOverheadIntel) * (protocol == Simple ? kSimplePosts : 1);
-    // With one rank a node, nothing hides the network: NCCL counts a tree's hop.
+    // With one rank per node, nothing hides the network: NCCL counts the hop of a tree.
     double inter = interHop((perNode == 1 ? kTreeNet : kRingNet)[protocol], protocol);
     latency += (steps - interSteps) * std::max(kRingNvlink[protocol], overhead) + interSteps * inter;
   }
@@ -205,13 +205,13 @@ void Model::addTree(Protocol protocol) {
 }
 
 void Model::addNvls() {
-  // Inside a node only: between nodes NCCL needs SHARP for it.
+  // Inside a node only: between nodes, NCCL needs SHARP for it.
   if (nodes != 1 || nccl.nvls.channels < 2 || perNode <= 2)
     return;
   int64_t channels = nccl.nvls.channels;
   double bandwidth = nccl.nvls.channelGBps * kNvlsEfficiency[generation] * (channels - 1) / channels;
   bandwidth *= isAllReduce() ? 2.0 : (perNode - 1.0) / perNode;
-  // NCCL 2.28.9 leaves the bandwidth of gathers and scatters as it is.
+  // NCCL 2.28.9 does not change the bandwidth of gathers and scatters.
   add("NVLS/Simple", kNvlsNvlink, bandwidth * channels * (isAllReduce() ? static_cast<double>(ranks) / steps : 1.0));
 }
 

@@ -12,12 +12,13 @@
 
 namespace commsched::detail {
 
-/// The algorithm and protocol pairs that NCCL would choose from for this collective, each as latency and bandwidth.
-/// Empty for kinds that NCCL has no model of (point-to-point and what is made of it). At least two ranks.
+/// The algorithm and protocol pairs from which NCCL would choose for this collective, each as latency and bandwidth.
+/// Empty for kinds without a model in NCCL (point-to-point, and collectives built from it). The group has at least two
+/// ranks.
 std::vector<CostLine> ncclCandidates(const NcclParameters &nccl, CollectiveKind kind, GroupShape shape,
                                      ElementType element);
 
-/// Channels that collectives of a group of this shape are laid over: rings and trees.
+/// Number of channels that the collectives of a group of this shape use: rings and trees.
 int64_t ncclChannels(const NcclParameters &nccl, GroupShape shape);
 
 } // namespace commsched::detail

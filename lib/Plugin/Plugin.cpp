@@ -1,4 +1,4 @@
-//===- Plugin.cpp - CommSched as a plug-in of stock mlir-opt ----------------------------------===//
+//===- Plugin.cpp - CommSched as a plug-in of mlir-opt ----------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- OutputFile.cpp - An output file that appears whole or not at all -----------------------===//
+//===- OutputFile.cpp - Atomically replaced output file ---------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -25,7 +25,7 @@ static Error finish(raw_fd_ostream &os, StringRef path) {
   return code ? createFileError(path, code) : Error::success();
 }
 
-/// Writes to something that a rename cannot replace: a device or a pipe.
+/// Writes to a target that a rename cannot replace: a device or a pipe.
 static Error writeDirectly(StringRef path, function_ref<Error(raw_ostream &)> write) {
   std::error_code code;
   raw_fd_ostream os(path, code);
@@ -46,7 +46,7 @@ Error commsched::writeWhole(StringRef path, function_ref<Error(raw_ostream &)> w
   if (!sys::fs::status(path, status)) {
     if (!sys::fs::is_regular_file(status))
       return writeDirectly(path, write);
-    // Replace what a symbolic link points at, not the link, and keep out of read-only files.
+    // Replaces the target of a symbolic link, not the link, and does not write read-only files.
     if (std::error_code code = sys::fs::access(path, sys::fs::AccessMode::Write))
       return createFileError(path, code);
     if (std::error_code code = sys::fs::real_path(path, target))

@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Looks for what the types do not forbid and what hangs or corrupts at run time.
+// Finds programs that the types allow but that hang or corrupt data at run time.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -36,7 +36,7 @@ namespace {
 // Waits
 //===-----------------------------------------------------------------------------------------===//
 
-/// Blocks of a region that its entry reaches.
+/// Blocks of a region that are reachable from its entry.
 llvm::SmallPtrSet<Block *, 8> findReachable(Region &region) {
   llvm::SmallPtrSet<Block *, 8> reached;
   llvm::SmallVector<Block *> worklist = {&region.front()};
@@ -55,16 +55,16 @@ bool isReachable(Operation *op) {
   return true;
 }
 
-/// Every future is waited for on a path, or leaves the block.
+/// Checks that a future has a reachable wait or leaves the block.
 LogicalResult verifyWaits(CollectiveOpInterface start) {
   Value future = start.getCollectiveFuture();
   if (future.use_empty())
-    return start->emitOpError("is never waited for, and its future does not leave the function");
+    return start->emitOpError("expected a wait or a future that leaves the function, got neither");
   for (Operation *user : future.getUsers())
     if (isReachable(user))
       return success();
-  InFlightDiagnostic diagnostic = start->emitOpError("is waited for only where no path leads");
-  diagnostic.attachNote((*future.user_begin())->getLoc()) << "no path reaches this wait";
+  InFlightDiagnostic diagnostic = start->emitOpError("is waited for only in unreachable code");
+  diagnostic.attachNote((*future.user_begin())->getLoc()) << "this wait is unreachable";
   return diagnostic;
 }
 
@@ -72,14 +72,14 @@ LogicalResult verifyWaits(CollectiveOpInterface start) {
 // Buffers in flight
 //===-----------------------------------------------------------------------------------------===//
 
-/// What of a storage class is in flight in a block.
+/// A collective in flight that uses a storage class.
 struct InFlight {
   Operation *start = nullptr;
   Value value;
   bool written = false;
 };
 
-/// Bytes that a memref refers to within `base`, which is no view itself.
+/// Bytes of a memref within `base`, which is not a view.
 struct ByteRange {
   Value base;
   int64_t begin = 0, end = 0;
@@ -97,7 +97,8 @@ std::optional<int64_t> getBytes(Value memref) {
   return bytes;
 }
 
-/// What a memref is another name for: the source of a view, the destination that a wait gives back; null if nothing.
+/// The value of which a memref is another name: the source of a view, or the destination that a wait returns. Null if
+/// there is none.
 Value findSource(Value memref) {
   auto result = dyn_cast<OpResult>(memref);
   if (!result)
@@ -110,10 +111,10 @@ Value findSource(Value memref) {
   return getAliasedValue(result);
 }
 
-/// Where a `memref.view`, or a view of one, lies; none where a place or a size is not a constant. A buffer plan makes
-/// such views of one arena.
+/// The bytes of a `memref.view`, or of a view of one; none if an offset or a size is not a constant. A buffer plan
+/// makes such views of one arena.
 std::optional<ByteRange> findRange(Value memref) {
-  // Of other views, all that they are a view of counts.
+  // Other views count with all bytes of their source.
   for (Value source = findSource(memref); source && !memref.getDefiningOp<memref::ViewOp>();
        source = findSource(memref))
     memref = source;
@@ -130,7 +131,7 @@ std::optional<ByteRange> findRange(Value memref) {
   return ByteRange{memref, begin, end};
 }
 
-/// Whether two memrefs certainly have no byte in common. False says nothing.
+/// Returns true if two memrefs certainly have no byte in common. False means that they may overlap.
 bool areApart(Value a, Value b) {
   if (a == b || !isa<MemRefType>(a.getType()) || !isa<MemRefType>(b.getType()))
     return false;
@@ -138,59 +139,59 @@ bool areApart(Value a, Value b) {
   return left && right && left->base == right->base && (left->end <= right->begin || right->end <= left->begin);
 }
 
-/// Goes through one block and checks every access to storage that is in flight.
+/// Visits one block and checks every access to storage in flight.
 class FlightChecker {
 public:
   explicit FlightChecker(Block &block) : block(block), storage(block) {}
 
   LogicalResult run() {
-    findCertainlyLanded();
+    findCertainCompletions();
     LogicalResult result = success();
     for (Operation &op : block) {
       if (failed(visit(op)))
         result = failure();
-      for (Operation *start : landedBehind.lookup(&op))
-        land(start);
+      for (Operation *start : completeAfter.lookup(&op))
+        endFlight(start);
       if (auto start = dyn_cast<CollectiveOpInterface>(op))
-        takeOff(start);
+        beginFlight(start);
     }
     return result;
   }
 
 private:
-  /// Operations of the block with waits on every way through them.
-  void findCertainlyLanded() {
+  /// Finds the operations of the block that wait on every path through them.
+  void findCertainCompletions() {
     for (auto start : block.getOps<CollectiveOpInterface>())
       for (Operation *op : findCertainWaits(start.getCollectiveFuture(), block))
-        landedBehind[op].push_back(start);
+        completeAfter[op].push_back(start);
   }
 
-  /// Checks an operation and what is nested in it. What lands within a region is in flight again behind it: control may
-  /// take another way.
+  /// Checks an operation and its nested operations. A collective that is complete inside a region counts as in flight
+  /// again after the region, because control may take another path.
   LogicalResult visit(Operation &op) {
     if (isa<WaitOp>(op))
       return success();
     LogicalResult result = check(&op);
     for (Region &region : op.getRegions())
       for (Block &inner : region) {
-        llvm::SmallVector<Operation *> landed;
+        llvm::SmallVector<Operation *> completed;
         for (Operation &nested : inner) {
           if (failed(visit(nested)))
             result = failure();
           auto wait = dyn_cast<WaitOp>(nested);
           Operation *start = wait ? storage.startOf(wait.getFuture()) : nullptr;
           if (start && flights.contains(start)) {
-            land(start);
-            landed.push_back(start);
+            endFlight(start);
+            completed.push_back(start);
           }
         }
-        for (Operation *start : landed)
-          takeOff(cast<CollectiveOpInterface>(start));
+        for (Operation *start : completed)
+          beginFlight(cast<CollectiveOpInterface>(start));
       }
     return result;
   }
 
-  void takeOff(CollectiveOpInterface start) {
+  void beginFlight(CollectiveOpInterface start) {
     auto add = [&](Value value, bool written) {
       for (StorageId id : storage.of(value))
         inFlight[id].push_back({start, value, written});
@@ -202,7 +203,7 @@ private:
     flights[start] = storage.of(start.getCollectiveFuture()).vec();
   }
 
-  void land(Operation *start) {
+  void endFlight(Operation *start) {
     for (StorageId id : flights.lookup(start))
       llvm::erase_if(inFlight[id], [&](InFlight entry) { return entry.start == start; });
     flights.erase(start);
@@ -217,13 +218,14 @@ private:
     return success();
   }
 
-  /// Whether an operation reads or writes what an operand refers to.
+  /// Returns whether an operation reads, and whether it writes, the storage of an operand.
   static std::pair<bool, bool> getAccess(OpOperand &operand) {
     if (!isa<BaseMemRefType>(operand.get().getType()))
       return {true, mutatesOperand(operand)};
     auto effects = dyn_cast<MemoryEffectOpInterface>(operand.getOwner());
     if (!effects)
-      return {false, false}; // a region's operations are visited themselves; unknown effects are nobody's
+      // Operations in regions are visited separately. Operations with unknown effects are not reported.
+      return {false, false};
     llvm::SmallVector<MemoryEffects::EffectInstance, 4> found;
     effects.getEffectsOnValue(operand.get(), found);
     bool reads = false, writes = false;
@@ -245,14 +247,15 @@ private:
       if (it == inFlight.end())
         continue;
       for (InFlight entry : it->second) {
-        // In place, the slice that is sent is part of the destination.
+        // In an in-place collective, the slice that is sent is part of the destination.
         bool readsDest = reads && entry.written && !tensor;
         if ((!writes && !readsDest) || areApart(entry.value, operand.get()))
           continue;
         InFlightDiagnostic diagnostic = operand.getOwner()->emitOpError()
                                         << (writes ? "writes" : "reads") << " operand #" << operand.getOperandNumber()
-                                        << ", which a collective has in flight";
-        diagnostic.attachNote(entry.start->getLoc()) << "started here, and not yet waited for";
+                                        << ", which is in flight";
+        diagnostic.attachNote(entry.start->getLoc())
+            << "the collective is started here and has no certain wait in between";
         return diagnostic;
       }
     }
@@ -263,22 +266,22 @@ private:
   StorageMap storage;
   llvm::DenseMap<StorageId, llvm::SmallVector<InFlight, 1>> inFlight;
   llvm::DenseMap<Operation *, std::vector<StorageId>> flights;
-  /// By operation of the block: the starts that are complete behind it.
-  llvm::DenseMap<Operation *, llvm::SmallVector<Operation *, 1>> landedBehind;
+  /// Indexed by operation of the block: the starts that are complete after it.
+  llvm::DenseMap<Operation *, llvm::SmallVector<Operation *, 1>> completeAfter;
 };
 
 //===-----------------------------------------------------------------------------------------===//
 // Divergence
 //===-----------------------------------------------------------------------------------------===//
 
-/// Operations that tell the rank.
+/// Returns true for operations whose result is the rank or a coordinate of it.
 bool tellsRank(Operation *op) {
   return llvm::StringSwitch<bool>(op->getName().getStringRef())
       .Cases({"mpi.comm_rank", "shard.process_multi_index", "shard.process_linear_index"}, true)
       .Default(false);
 }
 
-/// Collectives whose result is the same on all ranks of the group.
+/// Returns true for waits whose results are equal on all ranks of the group.
 bool makesUniform(Operation *op) {
   auto wait = dyn_cast<WaitOp>(op);
   auto start = wait ? wait.getFuture().getDefiningOp<CollectiveOpInterface>() : CollectiveOpInterface();
@@ -286,7 +289,7 @@ bool makesUniform(Operation *op) {
                                      start.getCollectiveKind());
 }
 
-/// Marks what depends on the rank and complains about collectives under it.
+/// Marks values that depend on the rank, and reports collectives under control flow that depends on them.
 class DivergenceChecker {
 public:
   LogicalResult run(Operation *function) {
@@ -306,17 +309,17 @@ private:
     if (op->getNumSuccessors() > 1)
       for (Block *successor : op->getSuccessors())
         for (Operation &inner : *successor)
-          complain(&inner, op);
+          report(&inner, op);
   }
 
-  /// The first operand of a branch decides; loops' other operands are data.
+  /// The first operand of a branch decides. Of a loop's operands, those of index type decide; the others are data.
   void visitBranch(Operation *op) {
     bool decides = isa<LoopLikeOpInterface>(op)
                        ? llvm::any_of(controlOperands(op), [&](Value v) { return tainted.contains(v); })
                        : tainted.contains(op->getOperand(0));
     if (decides)
       for (Region &region : op->getRegions())
-        region.walk([&](Operation *inner) { complain(inner, op); });
+        region.walk([&](Operation *inner) { report(inner, op); });
     for (Region &region : op->getRegions())
       for (Block &block : region)
         for (BlockArgument argument : block.getArguments())
@@ -331,17 +334,17 @@ private:
     return operands;
   }
 
-  void complain(Operation *op, Operation *branch) {
-    if (!isa<CollectiveOpInterface>(op) || !complained.insert(op).second)
+  void report(Operation *op, Operation *branch) {
+    if (!isa<CollectiveOpInterface>(op) || !reported.insert(op).second)
       return;
     InFlightDiagnostic diagnostic =
-        op->emitOpError("is under control flow that depends on the rank: not all ranks reach it");
-    diagnostic.attachNote(branch->getLoc()) << "the branch is here";
+        op->emitOpError("expected control flow that is equal on all ranks, got a condition that depends on the rank");
+    diagnostic.attachNote(branch->getLoc()) << "this operation branches on a value that depends on the rank";
     result = failure();
   }
 
   llvm::DenseSet<Value> tainted;
-  llvm::SmallPtrSet<Operation *, 4> complained;
+  llvm::SmallPtrSet<Operation *, 4> reported;
   LogicalResult result = success();
 };
 

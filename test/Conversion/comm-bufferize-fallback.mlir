@@ -2,7 +2,7 @@
 
 // Tests that a future that leaves its block turns the in-place analysis off, with the reason; and that its buffer is left
 // to the runtime.
-// expected-remark @+1 {{Reason="the future of the collective at start leaves its block"}}
+// expected-remark @+1 {{LimitingFactor="the future of the collective at start leaves its block"}}
 module {
   comm.group @dp #comm.iota<[1, 2]>
   // CHECK-LABEL: func @leaves
@@ -22,7 +22,7 @@ module {
 // -----
 
 // Tests a future that comes in.
-// expected-remark @+1 {{Reason="the wait at end is for a future from elsewhere"}}
+// expected-remark @+1 {{LimitingFactor="the wait at end is for a future from elsewhere"}}
 module {
   // CHECK-LABEL: func @comes_in
   func.func @comes_in(%s: !comm.future<tensor<16xf32>>) -> tensor<16xf32> {
@@ -34,7 +34,7 @@ module {
 // -----
 
 // Tests a tensor of a buffer that others may write. With `restrict` there are none.
-// expected-remark @+1 {{Reason="the tensor at here may share its buffer with others"}}
+// expected-remark @+1 {{LimitingFactor="the tensor at here may share its buffer with others"}}
 module {
   // CHECK-LABEL: func @shared
   func.func @shared(%m: memref<8xf32>) -> tensor<8xf32> {

@@ -1,6 +1,6 @@
 // RUN: comm-opt %s --comm-plan-buffers --remarks-filter=comm-plan-buffers --verify-diagnostics --split-input-file | FileCheck %s
 // RUN: not comm-opt %s --comm-plan-buffers=alignment-bytes=96 --split-input-file 2>&1 | FileCheck %s --check-prefix=BAD
-// BAD: error: alignment-bytes must be a power of two, not 96
+// BAD: error: alignment-bytes: expected a power of two, got 96
 
 // Tests that buffers that live apart share space, and that what is in flight does not until its wait.
 comm.group @dp #comm.iota<[1, 2]>
@@ -10,7 +10,7 @@ func.func @in_flight(%x: memref<128xf32>) {
   // CHECK: %[[ARENA:.*]] = memref.alloc() {bufferization.manual_deallocation} : memref<1536xi8>
   // CHECK: %[[O0:.*]] = arith.constant [[A:[0-9]+]] : index
   // CHECK: %[[V0:.*]] = memref.view %[[ARENA]][%[[O0]]][] : memref<1536xi8> to memref<128xf32>
-  // expected-remark @+1 {{Buffers=3, Bytes=1536, LiveAtMost=1536}}
+  // expected-remark @+1 {{Buffers=3, Bytes=1536, Kind=arena, LimitingFactor=none, LiveBytes=1536}}
   %a = memref.alloc() : memref<128xf32>
   // CHECK: memref.view
   %b = memref.alloc() : memref<256xf32>
@@ -43,18 +43,18 @@ func.func @loop(%x: memref<64xf32>, %n: index) {
   // CHECK: %[[SYMMETRIC:.*]] = memref.get_global @comm_arena : memref<256xi8, #comm.symmetric<@dp>>
   // CHECK: %[[OUTER:.*]] = memref.alloc() {bufferization.manual_deallocation} : memref<768xi8>
   // CHECK: memref.view %[[OUTER]]{{.*}} to memref<64xf32>
-  // expected-remark @+1 {{Buffers=2, Bytes=768, LiveAtMost=768}}
+  // expected-remark @+1 {{Buffers=2, Bytes=768, Kind=arena, LimitingFactor=none, LiveBytes=768}}
   %a = memref.alloc() : memref<64xf32>
   // CHECK: %[[INNER:.*]] = memref.view %[[OUTER]]{{.*}} : memref<768xi8> to memref<512xi8>
   // CHECK: %[[PART:.*]] = memref.view %[[SYMMETRIC]]{{.*}} to memref<256xi8, #comm.symmetric<@dp>>
   // CHECK: scf.for
   scf.for %i = %c0 to %n step %c1 {
     // CHECK: memref.view %[[INNER]]{{.*}} to memref<64xf32>
-    // expected-remark @+1 {{Buffers=2, Bytes=512, LiveAtMost=512}}
+    // expected-remark @+1 {{Buffers=2, Bytes=512, Kind=arena, LimitingFactor=none, LiveBytes=512}}
     %b = memref.alloc() : memref<64xf32>
     %c = memref.alloc() : memref<64xf32>
     // CHECK: memref.view %[[PART]]{{.*}} to memref<64xf32, #comm.symmetric<@dp>>
-    // expected-remark @+1 {{Buffers=1, Bytes=256, LiveAtMost=256}}
+    // expected-remark @+1 {{Buffers=1, Bytes=256, Kind=arena, LimitingFactor=none, LiveBytes=256}}
     %s = memref.alloc() : memref<64xf32, #comm.symmetric<@dp>>
     comm.compute "body"(%a, %b, %c, %s) mutates [1, 2, 3] : (memref<64xf32>, memref<64xf32>, memref<64xf32>, memref<64xf32, #comm.symmetric<@dp>>) -> ()
     memref.dealloc %b : memref<64xf32>

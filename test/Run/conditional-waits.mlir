@@ -9,7 +9,7 @@
 // A collective that nobody waits for is an error before anything runs.
 // RUN: not comm-run %t/never.mlir 2>&1 | FileCheck %s
 // RUN: not comm-opt %t/never.mlir --comm-lower-to-runtime 2>&1 | FileCheck %s
-// CHECK: never.mlir:4:{{[0-9]+}}: error: 'comm.broadcast' op is never waited for, and its future does not leave the function
+// CHECK: never.mlir:4:{{[0-9]+}}: error: 'comm.broadcast' op expected a wait or a future that leaves the function, got neither
 
 //--- plain.mlir
 comm.group @world #comm.iota<[1, 2]>

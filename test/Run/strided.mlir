@@ -8,7 +8,7 @@
 // ERROR: injected fault
 
 // RUN: not comm-opt %S/Inputs/strided-two-waits.mlir --comm-lower-to-runtime 2>&1 | FileCheck %s
-// CHECK: strided-two-waits.mlir:5:{{[0-9]+}}: error: 'comm.all_reduce' op has a destination that is not contiguous, {{.*}}, and not exactly one wait
+// CHECK: strided-two-waits.mlir:5:{{[0-9]+}}: error: 'comm.all_reduce' op expected a contiguous destination, or exactly one wait in the block of the start, got {{.*}} and another use of the future
 comm.group @dp #comm.iota<[1, 2]>
 
 func.func @in_place(%x: memref<4x6xf32>, %y: memref<4x3xf32>) -> (memref<4x6xf32>, memref<4x6xf32>) {

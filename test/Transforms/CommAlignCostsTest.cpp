@@ -117,9 +117,9 @@ TEST_F(AlignCosts, RefusesWhatIsNoTable) {
   EXPECT_EQ(run("h100-sxm", [](ArrayRef<Ns> own) { return std::vector<std::vector<Ns>>{own.vec(), {1, 2, 3}}; }), "");
   EXPECT_EQ(run("no-such-machine", [](ArrayRef<Ns> own) { return std::vector<std::vector<Ns>>{own.vec()}; }), "");
   ASSERT_EQ(diagnostics.size(), 3u);
-  EXPECT_EQ(diagnostics[0], "comm-align-costs: no rank gathered its costs");
+  EXPECT_EQ(diagnostics[0], "comm-align-costs: expected the costs of at least one rank, got none");
   EXPECT_EQ(diagnostics[1], "comm-align-costs: rank 1 gathered 3 costs; there are 2 to align");
-  EXPECT_EQ(diagnostics[2].find("machine 'no-such-machine': no such profile"), 0u);
+  EXPECT_EQ(diagnostics[2].find("machine 'no-such-machine': expected the path of a .json file or one of "), 0u);
 }
 
 // Medians: the middle of an odd number, the lower of the two middle ones of an even number; the order of ranks does not

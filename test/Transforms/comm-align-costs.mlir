@@ -22,7 +22,7 @@
 // ALL: compute "relu"{{.*}}#comm.cost<time = [[#]]>
 // Tests that of an even number of ranks the lower of the two middle costs is taken, and that costs which are measured
 // already stay.
-// REMARK: [Passed] cost | {{.*}}"costs [[MEDIAN:[0-9.]+ [mun]s]] from here on: the median of [[MEDIAN]] to {{[0-9.]+ [mun]s}}"
+// REMARK: [Passed] cost | {{.*}}"costs [[MEDIAN:[0-9.]+ [mun]s]] in later passes: the median of [[MEDIAN]] to {{[0-9.]+ [mun]s}}"
 // REMARK: [Analysis] aligned | {{.*}}"1 cost is the median of 2 ranks"
 // Tests that a profile that cannot be read is one line that says why.
 // BROKEN: error: {{.*}}broken.json

@@ -7,10 +7,10 @@ comm.group @dp #comm.iota<[1, 4]>
 // CHECK-LABEL: func @scales
 // CHECK-NOT: comm.fsdp
 func.func @scales(%a: tensor<4xf32>, %b: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
-  // expected-remark @+1 {{Reason="no other collective of its kind}}
+  // expected-remark @+1 {{LimitingFactor="no other collective of its kind}}
   %f0 = comm.all_reduce scaled_sum scale 5.0e-01 %a on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   %w0 = comm.wait %f0 : !comm.future<tensor<4xf32>>
-  // expected-remark @+1 {{Reason="no other collective of its kind}}
+  // expected-remark @+1 {{LimitingFactor="no other collective of its kind}}
   %f1 = comm.all_reduce scaled_sum scale 2.5e-01 %b on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   %w1 = comm.wait %f1 : !comm.future<tensor<4xf32>>
   return %w0, %w1 : tensor<4xf32>, tensor<4xf32>
@@ -24,11 +24,11 @@ comm.group @dp #comm.iota<[1, 4]>
 // CHECK-NOT: comm.fsdp
 func.func @through_memory(%a: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   %z = comm.compute "zeros"() : () -> tensor<4xf32>
-  // expected-remark @+1 {{Reason="no other collective of its kind}}
+  // expected-remark @+1 {{LimitingFactor="no other collective of its kind}}
   %f0 = comm.all_reduce sum %z on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   %w0 = comm.wait %f0 : !comm.future<tensor<4xf32>>
   comm.compute "add_"(%z, %a) mutates [0] : (tensor<4xf32>, tensor<4xf32>) -> ()
-  // expected-remark @+1 {{Reason="no other collective of its kind}}
+  // expected-remark @+1 {{LimitingFactor="no other collective of its kind}}
   %f1 = comm.all_reduce sum %z on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   %w1 = comm.wait %f1 : !comm.future<tensor<4xf32>>
   return %w0, %w1 : tensor<4xf32>, tensor<4xf32>
@@ -43,14 +43,14 @@ func.func @loop(%a: tensor<4xf32>, %b: tensor<4xf32>, %n: index) -> tensor<4xf32
   %zero = arith.constant 0 : index
   %one = arith.constant 1 : index
   // CHECK: comm.all_reduce sum %arg0 on @dp
-  // expected-remark @+1 {{Reason="no other collective of its kind}}
+  // expected-remark @+1 {{LimitingFactor="no other collective of its kind}}
   %f0 = comm.all_reduce sum %a on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   %w0 = comm.wait %f0 : !comm.future<tensor<4xf32>>
   // CHECK: scf.for
   // CHECK: comm.fsdp.chunk_cat
   // expected-remark @+1 {{CollectivesAfter=1, CollectivesBefore=2}}
   %r = scf.for %i = %zero to %n step %one iter_args(%x = %w0) -> tensor<4xf32> {
-    // expected-remark @+1 {{2 collectives are one}}
+    // expected-remark @+1 {{2 collectives merged into one}}
     %f1 = comm.all_reduce sum %x on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
     %w1 = comm.wait %f1 : !comm.future<tensor<4xf32>>
     %f2 = comm.all_reduce sum %b on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
@@ -73,7 +73,7 @@ func.func @casts(%a: tensor<4xf32>, %b: tensor<4xf32>, %c: tensor<2x2xf32>) -> (
   // CHECK: %[[FLAT:.*]] = comm.compute "cast"
   // CHECK: comm.fsdp.all_gather_copy_in %[[SHARED]], %arg1, %[[FLAT]] on @dp : (tensor<4xbf16>, tensor<4xf32>, tensor<4xbf16>)
   %h = arith.truncf %a : tensor<4xf32> to tensor<4xbf16>
-  // expected-remark @+1 {{3 collectives are one}}
+  // expected-remark @+1 {{3 collectives merged into one}}
   %f0 = comm.all_gather %h on @dp : (tensor<4xbf16>) -> !comm.future<tensor<16xbf16>>
   %w0 = comm.wait %f0 : !comm.future<tensor<16xbf16>>
   %i = arith.truncf %b : tensor<4xf32> to tensor<4xbf16>

@@ -18,7 +18,7 @@ func.func @gathers(%a: tensor<3xf32>, %b: tensor<2x2xf32>, %c: tensor<5xi8>) -> 
   // CHECK: %[[W:.*]] = comm.wait %[[F]]
   // CHECK: comm.fsdp.split_with_sizes_copy %[[W]] sizes [6, 16, 5] : (tensor<108xi8>) -> (tensor<12xbf16>, tensor<8x2xf32>, tensor<20xi8>)
   %h = arith.truncf %a : tensor<3xf32> to tensor<3xbf16>
-  // expected-remark @+1 {{Bytes=108, What="3 collectives are one, packed"}}
+  // expected-remark @+1 {{Bytes=108, Kind=all_gather, LimitingFactor=none, Remark="3 collectives merged into one, packed"}}
   %f0 = comm.all_gather %h on @dp : (tensor<3xbf16>) -> !comm.future<tensor<12xbf16>>
   %w0 = comm.wait %f0 : !comm.future<tensor<12xbf16>>
   %f1 = comm.all_gather %b on @dp : (tensor<2x2xf32>) -> !comm.future<tensor<8x2xf32>>
@@ -36,7 +36,7 @@ comm.group @dp #comm.iota<[1, 4]>
 // expected-remark @+1 {{CollectivesAfter=1, CollectivesBefore=2}}
 func.func @one_type(%a: tensor<3xf32>, %b: tensor<2x2xf32>) -> (tensor<12xf32>, tensor<8x2xf32>) {
   // CHECK: comm.fsdp.all_gather_copy_in %arg0, %arg1 on @dp : (tensor<3xf32>, tensor<2x2xf32>) -> (tensor<7xf32>, tensor<28xf32>)
-  // expected-remark @+1 {{2 collectives are one}}
+  // expected-remark @+1 {{2 collectives merged into one}}
   %f0 = comm.all_gather %a on @dp : (tensor<3xf32>) -> !comm.future<tensor<12xf32>>
   %w0 = comm.wait %f0 : !comm.future<tensor<12xf32>>
   %f1 = comm.all_gather %b on @dp : (tensor<2x2xf32>) -> !comm.future<tensor<8x2xf32>>
@@ -54,10 +54,10 @@ comm.group @dp #comm.iota<[1, 4]>
 // COALESCED-LABEL: func @reductions
 // COALESCED: comm.all_reduce sum %arg0, %arg1 on @dp : (tensor<3xf32>, tensor<4xbf16>)
 func.func @reductions(%a: tensor<3xf32>, %b: tensor<4xbf16>) -> (tensor<3xf32>, tensor<4xbf16>) {
-  // expected-remark @+1 {{a reduction computes with its elements, so that bytes of several types cannot be one}}
+  // expected-remark @+1 {{a reduction computes with its elements and cannot mix types}}
   %f0 = comm.all_reduce sum %a on @dp : (tensor<3xf32>) -> !comm.future<tensor<3xf32>>
   %w0 = comm.wait %f0 : !comm.future<tensor<3xf32>>
-  // expected-remark @+1 {{a reduction computes with its elements, so that bytes of several types cannot be one}}
+  // expected-remark @+1 {{a reduction computes with its elements and cannot mix types}}
   %f1 = comm.all_reduce sum %b on @dp : (tensor<4xbf16>) -> !comm.future<tensor<4xbf16>>
   %w1 = comm.wait %f1 : !comm.future<tensor<4xbf16>>
   return %w0, %w1 : tensor<3xf32>, tensor<4xbf16>

@@ -10,7 +10,7 @@
 // RUN: not comm-opt %s --comm-bucket="kinds=broadcast" 2>&1 | FileCheck %s --check-prefix=KIND
 // RUN: not comm-opt %s --comm-bucket="machine=nowhere" 2>&1 | FileCheck %s --check-prefix=MACHINE
 
-// KIND: error: comm-bucket merges no collectives of kind 'broadcast'
+// KIND: error: comm-bucket: kinds: expected all_gather, reduce_scatter or all_reduce, got 'broadcast'
 // MACHINE: nowhere
 
 // Tests the pass's options on gathers of 64 bytes: caps by number of the bucket, kinds, forms, and the FSDP filters.

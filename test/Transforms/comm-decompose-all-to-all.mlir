@@ -8,7 +8,7 @@ func.func @moves_the_shard(%x: tensor<2x8x3xf32>) -> tensor<2x2x12xf32> {
   // CHECK: %[[P:.*]] = tensor.expand_shape %[[X]] {{\[\[}}0], [1, 2], [3]] output_shape [2, 4, 2, 3]
   // CHECK: %[[T:.*]] = linalg.transpose ins(%[[P]] : tensor<2x4x2x3xf32>) outs({{.*}} : tensor<4x2x2x3xf32>) permutation = [1, 0, 2, 3]
   // CHECK: %[[F:.*]] = comm.all_to_all %[[T]] on @ep : (tensor<4x2x2x3xf32>) -> !comm.future<tensor<4x2x2x3xf32>>
-  // expected-remark @+1 {{Bytes=192, What="exchanged along the leading dimension"}}
+  // expected-remark @+1 {{Bytes=192, Kind=all_to_all, LimitingFactor=none, Remark="exchanged along the leading dimension"}}
   %f = comm.all_to_all %x on @ep split 1 concat 2 : (tensor<2x8x3xf32>) -> !comm.future<tensor<2x2x12xf32>>
   // CHECK: %[[W:.*]] = comm.wait %[[F]]
   // CHECK: %[[B:.*]] = linalg.transpose ins(%[[W]] : tensor<4x2x2x3xf32>) outs({{.*}} : tensor<2x2x4x3xf32>) permutation = [1, 2, 0, 3]
@@ -43,20 +43,20 @@ comm.group @ep #comm.iota<[1, 4]>
 func.func @refused(%x: tensor<8x4xf32>, %y: tensor<?x4xf32>, %m: memref<8x4xf32>, %n: memref<32x1xf32>) -> !comm.future<tensor<32x1xf32>> {
   %f0 = comm.all_to_all %x on @ep : (tensor<8x4xf32>) -> !comm.future<tensor<8x4xf32>>
   %w0 = comm.wait %f0 : !comm.future<tensor<8x4xf32>>
-  // expected-remark @+1 {{Reason="the exchange is on buffers"}}
+  // expected-remark @+1 {{LimitingFactor="the exchange is on buffers"}}
   %f1 = comm.all_to_all %m into %n on @ep split 1 : (memref<8x4xf32>) -> !comm.future<memref<32x1xf32>>
   %w1 = comm.wait %f1 keeping (%m, %n : memref<8x4xf32>, memref<32x1xf32>) : !comm.future<memref<32x1xf32>>
-  // expected-remark @+1 {{Reason="an input has no static size"}}
+  // expected-remark @+1 {{LimitingFactor="an input has a dynamic size"}}
   %f2 = comm.all_to_all %y on @ep split 1 : (tensor<?x4xf32>) -> !comm.future<tensor<?x1xf32>>
   %w2 = comm.wait %f2 : !comm.future<tensor<?x1xf32>>
   %e = tensor.empty() : tensor<32x1xf32>
-  // expected-remark @+1 {{Reason="the exchange writes given destinations"}}
+  // expected-remark @+1 {{LimitingFactor="the exchange has destinations"}}
   %f3 = comm.all_to_all %x into %e on @ep split 1 : (tensor<8x4xf32>) -> !comm.future<tensor<32x1xf32>>
   %w3 = comm.wait %f3 : !comm.future<tensor<32x1xf32>>
-  // expected-remark @+1 {{Reason="a result has no static size"}}
+  // expected-remark @+1 {{LimitingFactor="a result has a dynamic size"}}
   %f4 = comm.all_to_all %x on @ep split 1 : (tensor<8x4xf32>) -> !comm.future<tensor<?x1xf32>>
   %w4 = comm.wait %f4 : !comm.future<tensor<?x1xf32>>
-  // expected-remark @+1 {{Reason="the future leaves its block"}}
+  // expected-remark @+1 {{LimitingFactor="the future leaves its block"}}
   %f5 = comm.all_to_all %x on @ep split 1 : (tensor<8x4xf32>) -> !comm.future<tensor<32x1xf32>>
   return %f5 : !comm.future<tensor<32x1xf32>>
 }

@@ -41,7 +41,7 @@
 // TORN-NEXT: compute "end"
 
 // Tests that collectives of units are not merged.
-// BUCKET: it, or its wait, belongs to a unit
+// BUCKET: the start or its wait belongs to a unit
 
 //--- gathers.mlir
 comm.group @dp #comm.iota<[1, 4]>

@@ -6,27 +6,27 @@ comm.group @dp #comm.iota<[1, 4]>
 func.func @pattern(%x: tensor<8xf32>) -> (tensor<4xf32>, tensor<8xf32>, tensor<4xf32>, tensor<8xf32>) {
   %a = comm.compute "small"(%x) : (tensor<8xf32>) -> tensor<4xf32>
   // CHECK: comm.all_reduce sum %{{.*}} on @dp one_shot {comm.symmetric = array<i1: true, false>} :
-  // expected-remark @+3 {{Bytes=16, What="done in one shot"}}
-  // expected-remark @+2 {{Reason="no symmetric memory: the output's storage leaves the block"}}
-  // expected-remark @+1 {{Bytes=16, What="symmetric memory"}}
+  // expected-remark @+3 {{Bytes=16, Kind=all_reduce, LimitingFactor=none, Remark="done in one shot"}}
+  // expected-remark @+2 {{LimitingFactor="no symmetric memory: the output's storage leaves the block"}}
+  // expected-remark @+1 {{Bytes=16, Kind=all_reduce, LimitingFactor=none, Remark="symmetric memory"}}
   %f0 = comm.all_reduce sum %a on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   %w0 = comm.wait %f0 : !comm.future<tensor<4xf32>>
   // CHECK: %[[B:.*]] = comm.compute "large"
   %b = comm.compute "large"(%x) : (tensor<8xf32>) -> tensor<8xf32>
   // CHECK: comm.all_reduce sum %[[B]] into %[[B]] on @dp
-  // expected-remark @+1 {{Bytes=32, What="written in place"}}
+  // expected-remark @+1 {{Bytes=32, Kind=all_reduce, LimitingFactor=none, Remark="written in place"}}
   %f1 = comm.all_reduce sum %b on @dp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
   %w1 = comm.wait %f1 : !comm.future<tensor<8xf32>>
   // CHECK: %[[C:.*]] = comm.compute "small_max"
   %c = comm.compute "small_max"(%x) : (tensor<8xf32>) -> tensor<4xf32>
   // CHECK: comm.all_reduce max %[[C]] into %[[C]] on @dp
-  // expected-remark @+1 {{What="written in place"}}
+  // expected-remark @+1 {{Remark="written in place"}}
   %f2 = comm.all_reduce max %c on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   %w2 = comm.wait %f2 : !comm.future<tensor<4xf32>>
   // CHECK: %[[D:.*]] = comm.compute "root"
   %d = comm.compute "root"(%x) : (tensor<8xf32>) -> tensor<8xf32>
   // CHECK: comm.broadcast %[[D]] into %[[D]] on @dp
-  // expected-remark @+1 {{What="written in place"}}
+  // expected-remark @+1 {{Remark="written in place"}}
   %f3 = comm.broadcast %d on @dp root 0 : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
   %w3 = comm.wait %f3 : !comm.future<tensor<8xf32>>
   return %w0, %w1, %w2, %w3 : tensor<4xf32>, tensor<8xf32>, tensor<4xf32>, tensor<8xf32>
@@ -41,38 +41,38 @@ func.func @refused(%x: tensor<8xf32>, %y: tensor<?xf32>, %p: i1) -> tensor<8xf32
   // CHECK-NOT: one_shot
   // CHECK-NOT: into
   // CHECK-NOT: comm.symmetric
-  // expected-remark @+1 {{Reason="the input's storage is an argument's, or is made outside of the block"}}
+  // expected-remark @+1 {{LimitingFactor="the input's storage is an argument's, or is made outside of the block"}}
   %f0 = comm.all_reduce sum %x on @dp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
   %w0 = comm.wait %f0 : !comm.future<tensor<8xf32>>
-  // expected-remark @+1 {{Reason="the input has no static size"}}
+  // expected-remark @+1 {{LimitingFactor="the input has no static size"}}
   %f1 = comm.all_reduce sum %y on @dp : (tensor<?xf32>) -> !comm.future<tensor<?xf32>>
   %w1 = comm.wait %f1 : !comm.future<tensor<?xf32>>
   %c = arith.constant dense<1.0> : tensor<8xf32>
-  // expected-remark @+1 {{Reason="the input is a constant"}}
+  // expected-remark @+1 {{LimitingFactor="the input is a constant"}}
   %f2 = comm.all_reduce sum %c on @dp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
   %w2 = comm.wait %f2 : !comm.future<tensor<8xf32>>
   %a = comm.compute "a"(%x) : (tensor<8xf32>) -> tensor<8xf32>
-  // expected-remark @+1 {{Reason="the input's storage leaves the block"}}
+  // expected-remark @+1 {{LimitingFactor="the input's storage leaves the block"}}
   %f3 = comm.all_reduce sum %a on @dp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
   %w3 = comm.wait %f3 : !comm.future<tensor<8xf32>>
   %b = comm.compute "b"(%x) : (tensor<8xf32>) -> tensor<8xf32>
   %v = comm.compute "view"(%b) aliases [0] : (tensor<8xf32>) -> tensor<4x2xf32>
-  // expected-remark @+1 {{Reason="the input's storage is used afterwards by comm.compute"}}
+  // expected-remark @+1 {{LimitingFactor="the input's storage is used afterwards by comm.compute"}}
   %f4 = comm.all_reduce sum %b on @dp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
   comm.compute "use"(%v) side_effects : (tensor<4x2xf32>) -> ()
   %w4 = comm.wait %f4 : !comm.future<tensor<8xf32>>
   %d = comm.compute "d"(%x) : (tensor<8xf32>) -> tensor<8xf32>
-  // expected-remark @+1 {{Reason="two inputs share their storage"}}
+  // expected-remark @+1 {{LimitingFactor="two inputs share their storage"}}
   %f5 = comm.all_reduce sum %d, %d on @dp : (tensor<8xf32>, tensor<8xf32>) -> !comm.future<tensor<8xf32>, tensor<8xf32>>
   %w5:2 = comm.wait %f5 : !comm.future<tensor<8xf32>, tensor<8xf32>>
   %e = comm.compute "e"(%x) : (tensor<8xf32>) -> tensor<16xf32>
   %part = tensor.extract_slice %e[0] [8] [1] : tensor<16xf32> to tensor<8xf32>
-  // expected-remark @+1 {{Reason="the input is a part of its storage"}}
+  // expected-remark @+1 {{LimitingFactor="the input is only a part of its storage"}}
   %f6 = comm.all_reduce sum %part on @dp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
   %w6 = comm.wait %f6 : !comm.future<tensor<8xf32>>
   %g = comm.compute "g"(%x) : (tensor<8xf32>) -> tensor<8xf32>
   scf.if %p {
-    // expected-remark @+1 {{Reason="the input's storage is an argument's, or is made outside of the block"}}
+    // expected-remark @+1 {{LimitingFactor="the input's storage is an argument's, or is made outside of the block"}}
     %f7 = comm.all_reduce sum %g on @dp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
     %w7 = comm.wait %f7 : !comm.future<tensor<8xf32>>
   }
@@ -91,8 +91,8 @@ func.func @small_in_place(%x: tensor<4xf32>) -> tensor<4xf32> {
   // CHECK: %[[A:.*]] = comm.compute "a"
   %a = comm.compute "a"(%x) : (tensor<4xf32>) -> tensor<4xf32>
   // CHECK: %[[F:.*]] = comm.all_reduce sum %[[A]] on @dp one_shot {comm.symmetric = array<i1: true, true>}
-  // expected-remark @+2 {{Bytes=16, What="done in one shot, then copied to the input"}}
-  // expected-remark @+1 {{Bytes=32, What="symmetric memory"}}
+  // expected-remark @+2 {{Bytes=16, Kind=all_reduce, LimitingFactor=none, Remark="done in one shot, then copied to the input"}}
+  // expected-remark @+1 {{Bytes=32, Kind=all_reduce, LimitingFactor=none, Remark="symmetric memory"}}
   %f = comm.all_reduce sum %a into %a on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   // CHECK: %[[W:.*]] = comm.wait %[[F]]
   // CHECK: comm.fsdp.copy %[[W]] into %[[A]] : tensor<4xf32> into tensor<4xf32>
@@ -100,7 +100,7 @@ func.func @small_in_place(%x: tensor<4xf32>) -> tensor<4xf32> {
   // CHECK: comm.compute "b"(%[[A]], %[[A]])
   %b = comm.compute "b"(%w, %a) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   // CHECK: comm.all_reduce sum %[[B:.*]] into %[[B]] on @dp :
-  // expected-remark @+1 {{Reason="not in one shot: it writes an input, and has not one wait in its block"}}
+  // expected-remark @+1 {{LimitingFactor="not in one shot: it writes an input and does not have exactly one wait, in its block"}}
   %g = comm.all_reduce sum %b into %b on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   %p = arith.constant true
   scf.if %p {
@@ -120,7 +120,7 @@ func.func @small_in_place_buffers(%x: memref<4xf32>) {
   %a = memref.alloc() : memref<4xf32>
   memref.copy %x, %a : memref<4xf32> to memref<4xf32>
   // CHECK: comm.all_reduce sum %[[A:.*]] into %[[A]] on @dp :
-  // expected-remark @+1 {{Reason="not in one shot: it writes an input, which the other ranks read"}}
+  // expected-remark @+1 {{LimitingFactor="not in one shot: it writes an input, which other ranks read"}}
   %f = comm.all_reduce sum %a into %a on @dp : (memref<4xf32>) -> !comm.future<memref<4xf32>>
   %w = comm.wait %f keeping (%a : memref<4xf32>) : !comm.future<memref<4xf32>>
   memref.copy %a, %x : memref<4xf32> to memref<4xf32>
@@ -139,13 +139,13 @@ func.func @coalesced(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
   %b = comm.compute "b"(%x) : (tensor<8xf32>) -> tensor<8xf32>
   // CHECK: %[[B:.*]] = comm.compute "b"
   // CHECK: comm.all_reduce sum %[[A]], %[[B]] into %[[A]], %[[B]] on @dp
-  // expected-remark @+1 {{Bytes=64, What="written in place"}}
+  // expected-remark @+1 {{Bytes=64, Kind=all_reduce, LimitingFactor=none, Remark="written in place"}}
   %f = comm.all_reduce sum %a, %b on @dp : (tensor<8xf32>, tensor<8xf32>) -> !comm.future<tensor<8xf32>, tensor<8xf32>>
   %w:2 = comm.wait %f : !comm.future<tensor<8xf32>, tensor<8xf32>>
   %c = comm.compute "c"(%x) : (tensor<8xf32>) -> tensor<8xf32>
   %d = comm.compute "d"(%x) : (tensor<8xf32>) -> tensor<8xf32>
   // CHECK: comm.all_reduce sum %{{.*}}, %{{.*}} on @dp
-  // expected-remark @+1 {{Reason="the input's storage is used afterwards by comm.compute"}}
+  // expected-remark @+1 {{LimitingFactor="the input's storage is used afterwards by comm.compute"}}
   %g = comm.all_reduce sum %c, %d on @dp : (tensor<8xf32>, tensor<8xf32>) -> !comm.future<tensor<8xf32>, tensor<8xf32>>
   %v:2 = comm.wait %g : !comm.future<tensor<8xf32>, tensor<8xf32>>
   comm.compute "use"(%d) side_effects : (tensor<8xf32>) -> ()

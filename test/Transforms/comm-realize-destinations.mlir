@@ -6,7 +6,7 @@ comm.group @dp #comm.iota<[1, 4]>
 func.func @copied(%shard: tensor<8xf32>, %p: tensor<32xf32>) -> tensor<32xf32> {
   comm.resize_storage %p to 128 : tensor<32xf32>
   // CHECK: comm.all_gather %arg0 into %arg1 on @dp
-  // expected-remark @+1 {{Bytes=128, What="written where it was copied to"}}
+  // expected-remark @+1 {{Bytes=128, Kind=all_gather, LimitingFactor=none, Remark="the result is written directly to the destination of its copy"}}
   %f = comm.all_gather %shard on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
   %other = comm.compute "other"(%shard) : (tensor<8xf32>) -> tensor<32xf32>
   // CHECK: comm.wait
@@ -30,28 +30,28 @@ func.func @not_only_copied(%shard: tensor<8xf32>, %p: tensor<32xf32>, %q: tensor
   comm.fsdp.copy %w0 into %p : tensor<32xf32> into tensor<32xf32>
   comm.compute "use"(%w0) side_effects : (tensor<32xf32>) -> ()
   // The parameter is read before the copy.
-  // expected-remark @+1 {{Reason="what the result is copied to is used before the copy by comm.compute"}}
+  // expected-remark @+1 {{LimitingFactor="the destination of the copy is used before the copy by comm.compute"}}
   %f1 = comm.all_gather %shard on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
   comm.compute "use"(%p) side_effects : (tensor<32xf32>) -> ()
   %w1 = comm.wait %f1 : !comm.future<tensor<32xf32>>
   comm.fsdp.copy %w1 into %p : tensor<32xf32> into tensor<32xf32>
   // The parameter has no storage at the start.
-  // expected-remark @+1 {{Reason="what the result is copied to is used before the copy by comm.resize_storage"}}
+  // expected-remark @+1 {{LimitingFactor="the destination of the copy is used before the copy by comm.resize_storage"}}
   %f2 = comm.all_gather %shard on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
   %w2 = comm.wait %f2 : !comm.future<tensor<32xf32>>
   comm.resize_storage %r to 128 : tensor<32xf32>
   comm.fsdp.copy %w2 into %r : tensor<32xf32> into tensor<32xf32>
-  // expected-remark @+1 {{Reason="the result is copied to another type"}}
+  // expected-remark @+1 {{LimitingFactor="the result is copied to a value of another type"}}
   %f3 = comm.all_gather %shard on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
   %w3 = comm.wait %f3 : !comm.future<tensor<32xf32>>
   comm.fsdp.copy %w3 into %q : tensor<32xf32> into tensor<?xf32>
-  // expected-remark @+1 {{Reason="what the result is copied to is made after the start, by comm.compute"}}
+  // expected-remark @+1 {{LimitingFactor="the destination of the copy is made after the start, by comm.compute"}}
   %f4 = comm.all_gather %shard on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
   %late = comm.compute "late"(%shard) : (tensor<8xf32>) -> tensor<32xf32>
   %w4 = comm.wait %f4 : !comm.future<tensor<32xf32>>
   comm.fsdp.copy %w4 into %late : tensor<32xf32> into tensor<32xf32>
-  // expected-remark @+2 {{Reason="the result is copied to the storage of an input"}}
-  // expected-remark @+1 {{Reason="the input's storage is an argument's, or is made outside of the block"}}
+  // expected-remark @+2 {{LimitingFactor="the result is copied to the storage of an input"}}
+  // expected-remark @+1 {{LimitingFactor="the input's storage is an argument's, or is made outside of the block"}}
   %f5 = comm.all_reduce sum %in on @dp : (tensor<32xf32>) -> !comm.future<tensor<32xf32>>
   %w5 = comm.wait %f5 : !comm.future<tensor<32xf32>>
   comm.fsdp.copy %w5 into %in : tensor<32xf32> into tensor<32xf32>
@@ -65,16 +65,16 @@ func.func @not_only_copied(%shard: tensor<8xf32>, %p: tensor<32xf32>, %q: tensor
 comm.group @dp #comm.iota<[1, 4]>
 // CHECK-LABEL: func @one_place
 func.func @one_place(%shard: tensor<8xf32>, %p: tensor<32xf32>, %q: tensor<32xf32>, %c: i1) {
-  // expected-remark @+1 {{What="written where it was copied to"}}
+  // expected-remark @+1 {{Remark="the result is written directly to the destination of its copy"}}
   %f0 = comm.all_gather %shard on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
   %w0 = comm.wait %f0 : !comm.future<tensor<32xf32>>
   comm.fsdp.copy %w0 into %p : tensor<32xf32> into tensor<32xf32>
-  // expected-remark @+1 {{Reason="another collective was made to write there"}}
+  // expected-remark @+1 {{LimitingFactor="another collective already writes this destination"}}
   %f1 = comm.all_gather %shard on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
   %w1 = comm.wait %f1 : !comm.future<tensor<32xf32>>
   comm.fsdp.copy %w1 into %p : tensor<32xf32> into tensor<32xf32>
   %either = arith.select %c, %p, %q : tensor<32xf32>
-  // expected-remark @+1 {{Reason="what the result is copied to may have one of several storages"}}
+  // expected-remark @+1 {{LimitingFactor="the destination of the copy may have one of several storages"}}
   %f2 = comm.all_gather %shard on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
   %w2 = comm.wait %f2 : !comm.future<tensor<32xf32>>
   comm.fsdp.copy %w2 into %either : tensor<32xf32> into tensor<32xf32>
@@ -92,10 +92,10 @@ func.func @waits(%shard: tensor<8xf32>, %c: i1) -> (tensor<32xf32>, tensor<32xf3
   // CHECK: %[[W:.*]] = comm.wait
   %w0 = comm.wait %f : !comm.future<tensor<32xf32>>
   // CHECK-NOT: comm.wait
-  // expected-remark @+1 {{What="wait removed: waited for already"}}
+  // expected-remark @+1 {{Remark="wait removed: an earlier wait returns the same values"}}
   %w1 = comm.wait %f : !comm.future<tensor<32xf32>>
   scf.if %c {
-    // expected-remark @+1 {{What="wait removed: waited for already"}}
+    // expected-remark @+1 {{Remark="wait removed: an earlier wait returns the same values"}}
     %w2 = comm.wait %f : !comm.future<tensor<32xf32>>
     // CHECK: comm.compute "use"(%[[W]])
     comm.compute "use"(%w2) side_effects : (tensor<32xf32>) -> ()
@@ -119,7 +119,7 @@ func.func @keeps_more(%x: memref<8xf32>, %y: memref<32xf32>) {
   %f = comm.all_gather %x into %y on @dp : (memref<8xf32>) -> !comm.future<memref<32xf32>>
   // CHECK-COUNT-2: comm.wait
   %w0 = comm.wait %f keeping (%y : memref<32xf32>) : !comm.future<memref<32xf32>>
-  // expected-remark @+1 {{Reason="the wait keeps a buffer that the earlier one does not"}}
+  // expected-remark @+1 {{LimitingFactor="the wait keeps a buffer that the earlier one does not"}}
   %w1 = comm.wait %f keeping (%x, %y : memref<8xf32>, memref<32xf32>) : !comm.future<memref<32xf32>>
   return
 }

@@ -8,14 +8,14 @@ comm.group @dp #comm.iota<[1, 4]>
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
   %a = comm.compute "a"(%x) : (tensor<4xf32>) -> tensor<4xf32>
   // CHECK: comm.all_reduce sum %{{.*}} on @tp one_shot {comm.symmetric = array<i1: true, true>}
-  // expected-remark @+2 {{What="done in one shot"}}
-  // expected-remark @+1 {{What="symmetric memory"}}
+  // expected-remark @+2 {{Remark="done in one shot"}}
+  // expected-remark @+1 {{Remark="symmetric memory"}}
   %f = comm.all_reduce sum %a on @tp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   %w = comm.wait %f : !comm.future<tensor<4xf32>>
   %b = comm.compute "b"(%w) : (tensor<4xf32>) -> tensor<4xf32>
   // CHECK: comm.all_reduce sum %[[B:.*]] into %[[B]] on @dp :
-  // expected-remark @+2 {{What="written in place"}}
-  // expected-remark @+1 {{Reason="no symmetric memory: @dp is not among the peer groups"}}
+  // expected-remark @+2 {{Remark="written in place"}}
+  // expected-remark @+1 {{LimitingFactor="no symmetric memory: @dp is not among the peer groups"}}
   %g = comm.all_reduce sum %b on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   %v = comm.wait %g : !comm.future<tensor<4xf32>>
   %c = comm.compute "c"(%v) : (tensor<4xf32>) -> tensor<4xf32>

@@ -6,24 +6,24 @@ comm.group @dp #comm.iota<[1, 4]>
 func.func @kinds(%x: tensor<8xf32>) {
   %a = comm.compute "a"(%x) : (tensor<8xf32>) -> tensor<8xf32>
   // CHECK: comm.all_gather %{{.*}} on @dp {comm.symmetric = array<i1: true, true>}
-  // expected-remark @+1 {{Bytes=160, What="symmetric memory"}}
+  // expected-remark @+1 {{Bytes=160, Kind=all_gather, LimitingFactor=none, Remark="symmetric memory"}}
   %f0 = comm.all_gather %a on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
   %w0 = comm.wait %f0 : !comm.future<tensor<32xf32>>
   // CHECK: comm.all_to_all %{{.*}} on @dp input_splits [8, 8, 8, 8] output_splits [8, 8, 8, 8] {comm.symmetric = array<i1: true, true>}
-  // expected-remark @+1 {{Bytes=128, What="symmetric memory"}}
+  // expected-remark @+1 {{Bytes=128, Kind=all_to_all, LimitingFactor=none, Remark="symmetric memory"}}
   %f1 = comm.all_to_all %w0 on @dp input_splits [8, 8, 8, 8] output_splits [8, 8, 8, 8] : (tensor<32xf32>) -> !comm.future<tensor<32xf32>>
   %w1 = comm.wait %f1 : !comm.future<tensor<32xf32>>
   // CHECK: comm.reduce_scatter sum %{{.*}} on @dp {comm.symmetric = array<i1: true, true>}
-  // expected-remark @+1 {{Bytes=32, What="symmetric memory"}}
+  // expected-remark @+1 {{Bytes=32, Kind=reduce_scatter, LimitingFactor=none, Remark="symmetric memory"}}
   %f2 = comm.reduce_scatter sum %w1 on @dp : (tensor<32xf32>) -> !comm.future<tensor<8xf32>>
   %w2 = comm.wait %f2 : !comm.future<tensor<8xf32>>
   // CHECK: comm.all_reduce max %[[B:.*]] into %[[B]] on @dp {comm.symmetric = array<i1: true, true>}
-  // expected-remark @+2 {{What="written in place"}}
-  // expected-remark @+1 {{Bytes=0, What="symmetric memory"}}
+  // expected-remark @+2 {{Remark="written in place"}}
+  // expected-remark @+1 {{Bytes=0, Kind=all_reduce, LimitingFactor=none, Remark="symmetric memory"}}
   %f3 = comm.all_reduce max %w2 on @dp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
   %w3 = comm.wait %f3 : !comm.future<tensor<8xf32>>
   %slice, %buffer = comm.fsdp.all_gather_copy_in %w3 on @dp : (tensor<8xf32>) -> (tensor<8xf32>, tensor<32xf32>)
-  // expected-remark @+1 {{Bytes=128, What="symmetric memory"}}
+  // expected-remark @+1 {{Bytes=128, Kind=all_gather, LimitingFactor=none, Remark="symmetric memory"}}
   %f4 = comm.all_gather %slice into %buffer on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
   %w4 = comm.wait %f4 : !comm.future<tensor<32xf32>>
   comm.compute "use"(%w4) side_effects : (tensor<32xf32>) -> ()
@@ -38,24 +38,24 @@ comm.group @tp #comm.iota<[1, 4]>
 // CHECK-LABEL: func @refused
 func.func @refused(%x: tensor<8xf32>, %y: tensor<?xf32>) -> tensor<32xf32> {
   // CHECK: comm.all_gather %{{.*}} on @dp :
-  // expected-remark @+2 {{Reason="no symmetric memory: the input's storage is an argument's, or is made outside of the block"}}
-  // expected-remark @+1 {{Reason="no symmetric memory: the output's storage leaves the block"}}
+  // expected-remark @+2 {{LimitingFactor="no symmetric memory: the input's storage is an argument's, or is made outside of the block"}}
+  // expected-remark @+1 {{LimitingFactor="no symmetric memory: the output's storage leaves the block"}}
   %f0 = comm.all_gather %x on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
   %w0 = comm.wait %f0 : !comm.future<tensor<32xf32>>
-  // expected-remark @+2 {{Reason="no symmetric memory: the input has no static size"}}
-  // expected-remark @+1 {{Reason="no symmetric memory: the output has no static size"}}
+  // expected-remark @+2 {{LimitingFactor="no symmetric memory: the input has no static size"}}
+  // expected-remark @+1 {{LimitingFactor="no symmetric memory: the output has no static size"}}
   %f1 = comm.all_gather %y on @dp : (tensor<?xf32>) -> !comm.future<tensor<?xf32>>
   %w1 = comm.wait %f1 : !comm.future<tensor<?xf32>>
   %c = arith.constant dense<1.0> : tensor<8xf32>
   // CHECK: comm.all_gather %{{.*}} on @dp {comm.symmetric = array<i1: false, true>}
-  // expected-remark @+2 {{Reason="no symmetric memory: the input is a constant"}}
-  // expected-remark @+1 {{Bytes=128, What="symmetric memory"}}
+  // expected-remark @+2 {{LimitingFactor="no symmetric memory: the input is a constant"}}
+  // expected-remark @+1 {{Bytes=128, Kind=all_gather, LimitingFactor=none, Remark="symmetric memory"}}
   %f2 = comm.all_gather %c on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
   %w2 = comm.wait %f2 : !comm.future<tensor<32xf32>>
   // The storage is planned for the other group.
   // CHECK: comm.reduce_scatter sum %{{.*}} on @tp {comm.symmetric = array<i1: false, true>}
-  // expected-remark @+2 {{Reason="no symmetric memory: the input is planned for @dp already"}}
-  // expected-remark @+1 {{Bytes=32, What="symmetric memory"}}
+  // expected-remark @+2 {{LimitingFactor="no symmetric memory: the input is planned for @dp already"}}
+  // expected-remark @+1 {{Bytes=32, Kind=reduce_scatter, LimitingFactor=none, Remark="symmetric memory"}}
   %f3 = comm.reduce_scatter sum %w2 on @tp : (tensor<32xf32>) -> !comm.future<tensor<8xf32>>
   %w3 = comm.wait %f3 : !comm.future<tensor<8xf32>>
   return %w0 : tensor<32xf32>
@@ -75,14 +75,14 @@ func.func @buffers(%x: memref<8xf32>) {
   %out = memref.alloc() : memref<32xf32>
   linalg.exp ins(%x : memref<8xf32>) outs(%a : memref<8xf32, strided<[1]>>)
   // CHECK: comm.all_gather {{.*}} -> !comm.future<memref<32xf32, #comm.symmetric<@dp>>>
-  // expected-remark @+1 {{Bytes=192, What="symmetric memory"}}
+  // expected-remark @+1 {{Bytes=192, Kind=all_gather, LimitingFactor=none, Remark="symmetric memory"}}
   %f = comm.all_gather %a into %out on @dp : (memref<8xf32, strided<[1]>>) -> !comm.future<memref<32xf32>>
   %w = comm.wait %f keeping (%a, %out : memref<8xf32, strided<[1]>>, memref<32xf32>) : !comm.future<memref<32xf32>>
   // CHECK: memref.alloc() : memref<8xf32>
   %b = memref.alloc() : memref<8xf32>
   func.call @other(%b) : (memref<8xf32>) -> ()
   // Input and output are one buffer: one remark.
-  // expected-remark @+1 {{Reason="no symmetric memory: the buffer reaches func.call"}}
+  // expected-remark @+1 {{LimitingFactor="no symmetric memory: the buffer reaches func.call"}}
   %g = comm.broadcast %b into %b on @dp root 0 : (memref<8xf32>) -> !comm.future<memref<8xf32>>
   %v = comm.wait %g keeping (%b : memref<8xf32>) : !comm.future<memref<8xf32>>
   return

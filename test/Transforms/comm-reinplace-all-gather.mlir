@@ -7,7 +7,7 @@ func.func @pattern(%a: tensor<2x2xf32>, %b: tensor<6xf32>) -> tensor<40xf32> {
   // CHECK: %[[SLICE:.*]], %[[BUFFER:.*]] = comm.fsdp.all_gather_copy_in
   %slice, %buffer = comm.fsdp.all_gather_copy_in %a, %b on @dp : (tensor<2x2xf32>, tensor<6xf32>) -> (tensor<10xf32>, tensor<40xf32>)
   // CHECK: comm.all_gather %[[SLICE]] into %[[BUFFER]] on @dp
-  // expected-remark @+1 {{Bytes=160, What="the all-gather writes the buffer of its copy-in"}}
+  // expected-remark @+1 {{Bytes=160, Kind=all_gather, LimitingFactor=none, Remark="the all-gather writes the buffer of its copy-in"}}
   %f = comm.all_gather %slice on @dp : (tensor<10xf32>) -> !comm.future<tensor<40xf32>>
   %w = comm.wait %f : !comm.future<tensor<40xf32>>
   return %w : tensor<40xf32>
@@ -71,7 +71,7 @@ comm.group @dp #comm.iota<[1, 4]>
 func.func @buffer_used(%a: tensor<4xf32>) -> (tensor<16xf32>, tensor<16xf32>) {
   %s, %b = comm.fsdp.all_gather_copy_in %a on @dp : (tensor<4xf32>) -> (tensor<4xf32>, tensor<16xf32>)
   // CHECK: comm.all_gather %{{.*}} on @dp
-  // expected-remark @+1 {{Reason="the buffer of the copy-in has other users"}}
+  // expected-remark @+1 {{LimitingFactor="the buffer of the copy-in has other users"}}
   %f = comm.all_gather %s on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
   %w = comm.wait %f : !comm.future<tensor<16xf32>>
   return %w, %b : tensor<16xf32>, tensor<16xf32>
@@ -85,7 +85,7 @@ comm.group @other #comm.iota<[1, 4]>
 func.func @other_group(%a: tensor<4xf32>) -> tensor<16xf32> {
   %s, %b = comm.fsdp.all_gather_copy_in %a on @dp : (tensor<4xf32>) -> (tensor<4xf32>, tensor<16xf32>)
   // CHECK: comm.all_gather %{{.*}} on @other
-  // expected-remark @+1 {{Reason="the copy-in is for another group"}}
+  // expected-remark @+1 {{LimitingFactor="the copy-in is for another group"}}
   %f = comm.all_gather %s on @other : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
   %w = comm.wait %f : !comm.future<tensor<16xf32>>
   return %w : tensor<16xf32>
@@ -100,7 +100,7 @@ func.func @other_block(%a: tensor<4xf32>, %p: i1, %z: tensor<16xf32>) -> tensor<
   %s, %b = comm.fsdp.all_gather_copy_in %a on @dp : (tensor<4xf32>) -> (tensor<4xf32>, tensor<16xf32>)
   %r = scf.if %p -> tensor<16xf32> {
     // CHECK: comm.all_gather %{{.*}} on @dp
-    // expected-remark @+1 {{Reason="the copy-in stands in another block"}}
+    // expected-remark @+1 {{LimitingFactor="the copy-in is in another block"}}
     %f = comm.all_gather %s on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
     %w = comm.wait %f : !comm.future<tensor<16xf32>>
     scf.yield %w : tensor<16xf32>
@@ -117,23 +117,23 @@ comm.group @dp #comm.iota<[1, 4]>
 func.func @refused(%a: tensor<4xf32>, %h: tensor<4xbf16>, %d: tensor<16xf32>) -> (tensor<16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<4xbf16>, tensor<16xbf16>, tensor<16xf32>) {
   %s0, %b0 = comm.fsdp.all_gather_copy_in %a on @dp : (tensor<4xf32>) -> (tensor<4xf32>, tensor<16xf32>)
   // CHECK: comm.all_gather %{{.*}} into %arg2 on @dp
-  // expected-remark @+1 {{Reason="the all-gather has another destination"}}
+  // expected-remark @+1 {{LimitingFactor="the all-gather has another destination"}}
   %f0 = comm.all_gather %s0 into %d on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
   %w0 = comm.wait %f0 : !comm.future<tensor<16xf32>>
   // CHECK: comm.all_gather %{{.*}}, %arg0 on @dp
-  // expected-remark @+1 {{Reason="an input of the all-gather is no slice of a copy-in"}}
+  // expected-remark @+1 {{LimitingFactor="an input of the all-gather is not the slice of a copy-in"}}
   %f1 = comm.all_gather %s0, %a on @dp : (tensor<4xf32>, tensor<4xf32>) -> !comm.future<tensor<16xf32>, tensor<16xf32>>
   %w1:2 = comm.wait %f1 : !comm.future<tensor<16xf32>, tensor<16xf32>>
   %s2, %b2 = comm.fsdp.all_gather_copy_in %a on @dp : (tensor<4xf32>) -> (tensor<4xf32>, tensor<16xf32>)
   %c2 = arith.truncf %s2 : tensor<4xf32> to tensor<4xbf16>
   // CHECK: comm.all_gather %{{.*}} on @dp
-  // expected-remark @+1 {{Reason="the slice or its cast has other users"}}
+  // expected-remark @+1 {{LimitingFactor="the slice or its cast has other users"}}
   %f2 = comm.all_gather %c2 on @dp : (tensor<4xbf16>) -> !comm.future<tensor<16xbf16>>
   %w2 = comm.wait %f2 : !comm.future<tensor<16xbf16>>
   %s3, %b3 = comm.fsdp.all_gather_copy_in %h on @dp : (tensor<4xbf16>) -> (tensor<4xf64>, tensor<16xf64>)
   %c3 = arith.truncf %s3 : tensor<4xf64> to tensor<4xf32>
   // CHECK: comm.all_gather %{{.*}} on @dp
-  // expected-remark @+1 {{Reason="the copy-in converts already, to another type than the cast"}}
+  // expected-remark @+1 {{LimitingFactor="the copy-in already converts, to another type than the cast"}}
   %f3 = comm.all_gather %c3 on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
   %w3 = comm.wait %f3 : !comm.future<tensor<16xf32>>
   return %w0, %w1#0, %w1#1, %c2, %w2, %w3 : tensor<16xf32>, tensor<16xf32>, tensor<16xf32>, tensor<4xbf16>, tensor<16xbf16>, tensor<16xf32>
@@ -152,7 +152,7 @@ func.func @memrefs(%a: memref<4xf32>, %b: memref<16xf32>, %c: memref<16xf32>, %o
   %w0 = comm.wait %f0 keeping (%s0, %b0 : memref<4xf32>, memref<16xf32>) : !comm.future<memref<16xf32>>
   %s1, %b1 = comm.fsdp.all_gather_copy_in %a into %c : memref<16xf32> on @dp : (memref<4xf32>) -> (memref<4xf32>, memref<16xf32>)
   // CHECK: comm.all_gather %{{.*}} into %arg3 on @dp
-  // expected-remark @+1 {{Reason="the all-gather has another destination"}}
+  // expected-remark @+1 {{LimitingFactor="the all-gather has another destination"}}
   %f1 = comm.all_gather %s1 into %other on @dp : (memref<4xf32>) -> !comm.future<memref<16xf32>>
   %w1 = comm.wait %f1 keeping (%s1, %other : memref<4xf32>, memref<16xf32>) : !comm.future<memref<16xf32>>
   return
@@ -201,7 +201,7 @@ func.func @two_casts(%a: tensor<4xf64>) -> tensor<16xbf16> {
   %c = arith.truncf %s : tensor<4xf64> to tensor<4xf32>
   %h = arith.truncf %c : tensor<4xf32> to tensor<4xbf16>
   // CHECK: comm.all_gather %{{.*}} on @dp
-  // expected-remark @+1 {{Reason="several casts in a row round more than once, the copy-in would once"}}
+  // expected-remark @+1 {{LimitingFactor="consecutive casts round more than once, but the copy-in rounds once"}}
   %f = comm.all_gather %h on @dp : (tensor<4xbf16>) -> !comm.future<tensor<16xbf16>>
   %w = comm.wait %f : !comm.future<tensor<16xbf16>>
   return %w : tensor<16xbf16>

@@ -7,7 +7,7 @@
 // CHECK-NEXT: return
 func.func @padded(%p: tensor<3xf32>, %y: tensor<3xf32>) {
   comm.resize_storage %p to 16 : tensor<3xf32>
-  // expected-remark @+1 {{What="argument #0: its uses read what was copied"}}
+  // expected-remark @+1 {{Remark="argument #0: its uses read the copied value"}}
   comm.fsdp.copy %y into %p : tensor<3xf32> into tensor<3xf32>
   comm.compute "use"(%p) side_effects : (tensor<3xf32>) -> ()
   comm.resize_storage %p to 0 : tensor<3xf32>
@@ -25,7 +25,7 @@ func.func @padded(%p: tensor<3xf32>, %y: tensor<3xf32>) {
 // CHECK-NEXT: return %[[P]]
 func.func @without_resize(%p: tensor<4xf32>, %y0: tensor<4xf32>, %y1: tensor<4xf32>) -> tensor<4xf32> {
   comm.compute "before"(%p) side_effects : (tensor<4xf32>) -> ()
-  // expected-remark @+1 {{What="argument #0: its uses read what was copied"}}
+  // expected-remark @+1 {{Remark="argument #0: its uses read the copied value"}}
   comm.fsdp.copy %y0 into %p : tensor<4xf32> into tensor<4xf32>
   comm.compute "use"(%p) side_effects : (tensor<4xf32>) -> ()
   comm.fsdp.copy %y1 into %p : tensor<4xf32> into tensor<4xf32>
@@ -38,15 +38,15 @@ func.func @without_resize(%p: tensor<4xf32>, %y0: tensor<4xf32>, %y1: tensor<4xf
 // CHECK-COUNT-4: comm.fsdp.copy
 func.func @not_without_resize(%p: tensor<4xf32>, %q: tensor<4xf32>, %r: tensor<4xf32>, %s: tensor<4xf32>, %y: tensor<4xf32>) {
   comm.fsdp.copy %y into %p : tensor<4xf32> into tensor<4xf32>
-  // expected-remark @+1 {{Reason="argument #0: the operation writes the parameter"}}
+  // expected-remark @+1 {{LimitingFactor="argument #0: the operation writes the parameter"}}
   comm.compute "add_"(%p) mutates [0] : (tensor<4xf32>) -> ()
   %v = comm.compute "view"(%q) aliases [0] : (tensor<4xf32>) -> tensor<4xf32>
   comm.fsdp.copy %y into %q : tensor<4xf32> into tensor<4xf32>
-  // expected-remark @+1 {{Reason="argument #1: the operation uses a view of what the parameter held before"}}
+  // expected-remark @+1 {{LimitingFactor="argument #1: the operation uses a view of what the parameter held before"}}
   comm.compute "use"(%v) side_effects : (tensor<4xf32>) -> ()
-  // expected-remark @+1 {{What="argument #2: its uses read what was copied"}}
+  // expected-remark @+1 {{Remark="argument #2: its uses read the copied value"}}
   comm.fsdp.copy %y into %r : tensor<4xf32> into tensor<4xf32>
-  // expected-remark @+1 {{Reason="argument #3: what is copied is a parameter that is copied into too"}}
+  // expected-remark @+1 {{LimitingFactor="argument #3: what is copied is a parameter that is copied into too"}}
   comm.fsdp.copy %r into %s : tensor<4xf32> into tensor<4xf32>
   comm.fsdp.copy %y into %r : tensor<4xf32> into tensor<4xf32>
   comm.compute "use"(%s) side_effects : (tensor<4xf32>) -> ()

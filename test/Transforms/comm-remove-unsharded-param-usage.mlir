@@ -7,7 +7,7 @@ func.func @pattern(%p: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
   // CHECK-NOT: comm.resize_storage
   comm.resize_storage %p to 16 : tensor<4xf32>
   // CHECK-NOT: comm.fsdp.copy
-  // expected-remark @+1 {{Bytes=16, What="argument #0: its uses read what was copied"}}
+  // expected-remark @+1 {{Bytes=16, Kind=comm.fsdp.copy, LimitingFactor=none, Remark="argument #0: its uses read the copied value"}}
   comm.fsdp.copy %y into %p : tensor<4xf32> into tensor<4xf32>
   // CHECK: comm.compute "use"(%[[Y]])
   %0 = comm.compute "use"(%p) : (tensor<4xf32>) -> tensor<4xf32>
@@ -28,7 +28,7 @@ func.func @repeated(%p: tensor<4xf32>, %y0: tensor<4xf32>, %y1: tensor<4xf32>, %
   // CHECK-NOT: comm.resize_storage
   // CHECK-NOT: comm.fsdp.copy
   comm.resize_storage %p to 16 : tensor<4xf32>
-  // expected-remark @+1 {{Bytes=48, What="argument #0: its uses read what was copied"}}
+  // expected-remark @+1 {{Bytes=48, Kind=comm.fsdp.copy, LimitingFactor=none, Remark="argument #0: its uses read the copied value"}}
   comm.fsdp.copy %y0 into %p : tensor<4xf32> into tensor<4xf32>
   // CHECK: "use"(%[[Y0]])
   comm.compute "use"(%p) side_effects : (tensor<4xf32>) -> ()
@@ -52,9 +52,9 @@ func.func @repeated(%p: tensor<4xf32>, %y0: tensor<4xf32>, %y1: tensor<4xf32>, %
 func.func @one_by_one(%p: tensor<4xf32>, %q: tensor<4xf32>, %y: tensor<4xf32>) {
   // CHECK: comm.resize_storage %[[Q]] to 16
   comm.resize_storage %p to 16 : tensor<4xf32>
-  // expected-remark @+1 {{Reason="argument #1: nothing takes the storage away again"}}
+  // expected-remark @+1 {{LimitingFactor="argument #1: nothing takes the storage away again"}}
   comm.resize_storage %q to 16 : tensor<4xf32>
-  // expected-remark @+1 {{What="argument #0}}
+  // expected-remark @+1 {{Remark="argument #0}}
   comm.fsdp.copy %y into %p : tensor<4xf32> into tensor<4xf32>
   // CHECK: comm.fsdp.copy %[[Y]] into %[[Q]]
   comm.fsdp.copy %y into %q : tensor<4xf32> into tensor<4xf32>
@@ -70,8 +70,8 @@ func.func @foreign_mutation(%p: tensor<4xf32>, %y: tensor<4xf32>) {
   comm.resize_storage %p to 16 : tensor<4xf32>
   comm.fsdp.copy %y into %p : tensor<4xf32> into tensor<4xf32>
   %v = comm.compute "view"(%p) aliases [0] : (tensor<4xf32>) -> tensor<2x2xf32>
-  // expected-warning @+2 {{writes argument #0, an unsharded parameter that gathered values are copied into}}
-  // expected-remark @+1 {{Reason="argument #0: the operation writes the parameter"}}
+  // expected-warning @+2 {{writes argument #0, an unsharded parameter into which gathered values are copied}}
+  // expected-remark @+1 {{LimitingFactor="argument #0: the operation writes the parameter"}}
   comm.compute "add_"(%v) mutates [0] : (tensor<2x2xf32>) -> ()
   comm.resize_storage %p to 0 : tensor<4xf32>
   return
@@ -82,8 +82,8 @@ func.func @written_by_collective(%p: tensor<4xf32>, %y: tensor<4xf32>) {
   // CHECK: comm.resize_storage
   comm.resize_storage %p to 16 : tensor<4xf32>
   comm.fsdp.copy %y into %p : tensor<4xf32> into tensor<4xf32>
-  // expected-warning @+2 {{writes argument #0, an unsharded parameter that gathered values are copied into}}
-  // expected-remark @+1 {{Reason="argument #0: the operation writes the parameter"}}
+  // expected-warning @+2 {{writes argument #0, an unsharded parameter into which gathered values are copied}}
+  // expected-remark @+1 {{LimitingFactor="argument #0: the operation writes the parameter"}}
   %f = comm.all_reduce sum %y into %p on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   %w = comm.wait %f : !comm.future<tensor<4xf32>>
   comm.resize_storage %p to 0 : tensor<4xf32>
@@ -95,7 +95,7 @@ func.func @source_mutated(%p: tensor<4xf32>, %y: tensor<4xf32>) {
   // CHECK: comm.resize_storage
   comm.resize_storage %p to 16 : tensor<4xf32>
   comm.fsdp.copy %y into %p : tensor<4xf32> into tensor<4xf32>
-  // expected-remark @+1 {{Reason="argument #0: the operation writes the value that was copied"}}
+  // expected-remark @+1 {{LimitingFactor="argument #0: the operation writes the value that was copied"}}
   comm.compute "add_"(%y) mutates [0] : (tensor<4xf32>) -> ()
   comm.compute "use"(%p) side_effects : (tensor<4xf32>) -> ()
   comm.resize_storage %p to 0 : tensor<4xf32>
@@ -109,7 +109,7 @@ func.func @view_outlives(%p: tensor<4xf32>, %y: tensor<4xf32>) {
   comm.fsdp.copy %y into %p : tensor<4xf32> into tensor<4xf32>
   %v = comm.compute "view"(%p) aliases [0] : (tensor<4xf32>) -> tensor<2x2xf32>
   comm.resize_storage %p to 0 : tensor<4xf32>
-  // expected-remark @+1 {{Reason="argument #0: the operation uses the parameter, or a view of it, where it has no contents"}}
+  // expected-remark @+1 {{LimitingFactor="argument #0: the operation uses the parameter, or a view of it, where it has no contents"}}
   comm.compute "use"(%v) side_effects : (tensor<2x2xf32>) -> ()
   return
 }
@@ -121,7 +121,7 @@ func.func @view_of_before(%p: tensor<4xf32>, %y: tensor<4xf32>, %z: tensor<4xf32
   comm.fsdp.copy %y into %p : tensor<4xf32> into tensor<4xf32>
   %v = comm.compute "view"(%p) aliases [0] : (tensor<4xf32>) -> tensor<2x2xf32>
   comm.fsdp.copy %z into %p : tensor<4xf32> into tensor<4xf32>
-  // expected-remark @+1 {{Reason="argument #0: the operation uses a view of what the parameter held before"}}
+  // expected-remark @+1 {{LimitingFactor="argument #0: the operation uses a view of what the parameter held before"}}
   comm.compute "use"(%v) side_effects : (tensor<2x2xf32>) -> ()
   comm.resize_storage %p to 0 : tensor<4xf32>
   return
@@ -133,7 +133,7 @@ func.func @escapes(%p: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
   comm.resize_storage %p to 16 : tensor<4xf32>
   comm.fsdp.copy %y into %p : tensor<4xf32> into tensor<4xf32>
   comm.resize_storage %p to 0 : tensor<4xf32>
-  // expected-remark @+1 {{Reason="argument #0: the parameter, a view of it or a collective on it leaves the block"}}
+  // expected-remark @+1 {{LimitingFactor="argument #0: the parameter, a view of it or a collective on it leaves the block"}}
   return %p : tensor<4xf32>
 }
 
@@ -144,7 +144,7 @@ func.func @in_flight_after(%p: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32
   comm.fsdp.copy %y into %p : tensor<4xf32> into tensor<4xf32>
   %f = comm.all_reduce sum %p on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   comm.resize_storage %p to 0 : tensor<4xf32>
-  // expected-remark @+1 {{Reason="argument #0: the operation uses the parameter, or a view of it, where it has no contents"}}
+  // expected-remark @+1 {{LimitingFactor="argument #0: the operation uses the parameter, or a view of it, where it has no contents"}}
   %w = comm.wait %f : !comm.future<tensor<4xf32>>
   return %w : tensor<4xf32>
 }
@@ -154,19 +154,19 @@ comm.group @dp #comm.iota<[1, 4]>
 func.func @resizes(%p0: tensor<4xf32>, %p1: tensor<4xf32>, %p2: tensor<4xf32>, %p3: tensor<4xf32>, %p4: tensor<4xf32>, %y: tensor<4xf32>, %c: i1) {
   // CHECK-COUNT-9: comm.resize_storage
   comm.resize_storage %p0 to 16 : tensor<4xf32>
-  // expected-remark @+1 {{Reason="argument #0: the storage is full already"}}
+  // expected-remark @+1 {{LimitingFactor="argument #0: the storage is full already"}}
   comm.resize_storage %p0 to 16 : tensor<4xf32>
-  // expected-remark @+1 {{Reason="argument #1: the storage is empty already"}}
+  // expected-remark @+1 {{LimitingFactor="argument #1: the storage is empty already"}}
   comm.resize_storage %p1 to 0 : tensor<4xf32>
-  // expected-remark @+1 {{Reason="argument #2: the parameter has 16 bytes, more than 8"}}
+  // expected-remark @+1 {{LimitingFactor="argument #2: the parameter has 16 bytes, more than 8"}}
   comm.resize_storage %p2 to 8 : tensor<4xf32>
   comm.resize_storage %p3 to 16 : tensor<4xf32>
-  // expected-remark @+1 {{Reason="argument #3: nothing was copied into the storage"}}
+  // expected-remark @+1 {{LimitingFactor="argument #3: nothing was copied into the storage"}}
   comm.resize_storage %p3 to 0 : tensor<4xf32>
   comm.resize_storage %p4 to 16 : tensor<4xf32>
   comm.fsdp.copy %y into %p4 : tensor<4xf32> into tensor<4xf32>
   scf.if %c {
-    // expected-remark @+1 {{Reason="argument #4: the resize is of a view, or nested in another operation"}}
+    // expected-remark @+1 {{LimitingFactor="argument #4: the resize is of a view, or nested in another operation"}}
     comm.resize_storage %p4 to 0 : tensor<4xf32>
   }
   comm.resize_storage %p4 to 0 : tensor<4xf32>
@@ -177,7 +177,7 @@ func.func @resizes(%p0: tensor<4xf32>, %p1: tensor<4xf32>, %p2: tensor<4xf32>, %
 func.func @looks_like_it(%p: tensor<4xf32>, %y: tensor<4xf32>) {
   %0 = comm.compute "empty"() : () -> tensor<4xf32>
   // CHECK: comm.resize_storage
-  // expected-remark @+1 {{Reason="only tensor arguments of the function are parameters"}}
+  // expected-remark @+1 {{LimitingFactor="expected a tensor argument of the function as the parameter"}}
   comm.resize_storage %0 to 16 : tensor<4xf32>
   // A copy alone is no pattern, and nothing is said about it.
   // CHECK: comm.fsdp.copy
@@ -190,10 +190,10 @@ func.func @chain(%p: tensor<4xf32>, %q: tensor<4xf32>, %y: tensor<4xf32>) {
   // CHECK: comm.resize_storage %arg0
   comm.resize_storage %p to 16 : tensor<4xf32>
   comm.resize_storage %q to 16 : tensor<4xf32>
-  // expected-remark @+1 {{What="argument #1}}
+  // expected-remark @+1 {{Remark="argument #1}}
   comm.fsdp.copy %y into %q : tensor<4xf32> into tensor<4xf32>
   // CHECK: comm.fsdp.copy %arg2 into %arg0
-  // expected-remark @+1 {{Reason="argument #0: what is copied is a parameter that is resized too"}}
+  // expected-remark @+1 {{LimitingFactor="argument #0: what is copied is a parameter that is resized too"}}
   comm.fsdp.copy %q into %p : tensor<4xf32> into tensor<4xf32>
   comm.compute "use"(%p) side_effects : (tensor<4xf32>) -> ()
   comm.resize_storage %p to 0 : tensor<4xf32>
@@ -205,12 +205,12 @@ func.func @chain(%p: tensor<4xf32>, %q: tensor<4xf32>, %y: tensor<4xf32>) {
 // CHECK-LABEL: func @memrefs
 func.func @memrefs(%p: memref<4xf32>, %y: memref<4xf32>) {
   // CHECK: comm.resize_storage
-  // expected-remark @+1 {{Reason="only tensor arguments of the function are parameters"}}
+  // expected-remark @+1 {{LimitingFactor="expected a tensor argument of the function as the parameter"}}
   comm.resize_storage %p to 16 : memref<4xf32>
   // CHECK: comm.fsdp.copy
   comm.fsdp.copy %y into %p : memref<4xf32> into memref<4xf32>
   comm.compute "use"(%p) side_effects : (memref<4xf32>) -> ()
-  // expected-remark @+1 {{Reason="only tensor arguments of the function are parameters"}}
+  // expected-remark @+1 {{LimitingFactor="expected a tensor argument of the function as the parameter"}}
   comm.resize_storage %p to 0 : memref<4xf32>
   return
 }
@@ -219,7 +219,7 @@ func.func @memrefs(%p: memref<4xf32>, %y: memref<4xf32>) {
 // CHECK-LABEL: func @dynamic
 func.func @dynamic(%p: tensor<?xf32>, %y: tensor<?xf32>) {
   // CHECK-COUNT-2: comm.resize_storage
-  // expected-remark @+1 {{Reason="argument #0: the parameter has no storage of a known size of its own"}}
+  // expected-remark @+1 {{LimitingFactor="argument #0: the parameter has no storage of a known size of its own"}}
   comm.resize_storage %p to 16 : tensor<?xf32>
   comm.fsdp.copy %y into %p : tensor<?xf32> into tensor<?xf32>
   comm.compute "use"(%p) side_effects : (tensor<?xf32>) -> ()
@@ -233,10 +233,10 @@ func.func @copies(%p: tensor<4xf32>, %q: tensor<4xf32>, %r: tensor<?xf32>, %y: t
   // CHECK: comm.resize_storage %arg0 to 16
   comm.resize_storage %p to 16 : tensor<4xf32>
   %v = comm.compute "view"(%p) aliases [0] : (tensor<4xf32>) -> tensor<4xf32>
-  // expected-remark @-1 {{Reason="argument #0: the operation uses the parameter, or a view of it, where it has no contents"}}
+  // expected-remark @-1 {{LimitingFactor="argument #0: the operation uses the parameter, or a view of it, where it has no contents"}}
   comm.fsdp.copy %y into %v : tensor<4xf32> into tensor<4xf32>
   comm.resize_storage %p to 0 : tensor<4xf32>
-  // expected-remark @+1 {{Reason="argument #1: the copy is into empty storage"}}
+  // expected-remark @+1 {{LimitingFactor="argument #1: the copy is into empty storage"}}
   comm.fsdp.copy %y into %q : tensor<4xf32> into tensor<4xf32>
   comm.resize_storage %q to 16 : tensor<4xf32>
   comm.resize_storage %q to 0 : tensor<4xf32>

@@ -16,7 +16,7 @@ comm.group @dp #comm.iota<[8, 8] from [8, 8] transpose [1, 0]>
 // CHECK: comm.compute "before"
 // CHECK: comm.all_gather
 // CHECK: comm.compute "beside"
-// REMARK: remark: [Passed] schedule | Category:comm-schedule | ExposedNsAfter=0, ExposedNsBefore=80000, LimitingFactor="already hidden", PositionAfter=1, PositionBefore=2
+// REMARK: remark: [Passed] schedule | Category:comm-schedule | ExposedNsAfter=0, ExposedNsBefore=80000, Kind=all_gather, LimitingFactor="already hidden", PositionAfter=1, PositionBefore=2
 func.func @pinned(%x: tensor<64xf32>, %w: tensor<16xf32>) -> (tensor<64xf32>, tensor<64xf32>) {
   %b = comm.compute "before"(%x) {comm.pinned, comm.cost = #comm.cost<time = 90000>} : (tensor<64xf32>) -> tensor<64xf32>
   %c = comm.compute "beside"(%x) {comm.cost = #comm.cost<time = 90000>} : (tensor<64xf32>) -> tensor<64xf32>

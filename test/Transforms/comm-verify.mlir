@@ -30,7 +30,7 @@ func.func @uniform_branch(%x: tensor<4xf32>, %c: i1) {
 comm.group @dp #comm.iota<[1, 4]>
 
 func.func @never_waited(%x: tensor<4xf32>) {
-  // expected-error @+1 {{is never waited for, and its future does not leave the function}}
+  // expected-error @+1 {{expected a wait or a future that leaves the function, got neither}}
   %f = comm.all_gather %x on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
   return
 }
@@ -40,11 +40,11 @@ func.func @never_waited(%x: tensor<4xf32>) {
 comm.group @dp #comm.iota<[1, 4]>
 
 func.func @unreachable_wait(%x: tensor<4xf32>) {
-  // expected-error @+1 {{is waited for only where no path leads}}
+  // expected-error @+1 {{is waited for only in unreachable code}}
   %f = comm.all_gather %x on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
   return
 ^dead:
-  // expected-note @+1 {{no path reaches this wait}}
+  // expected-note @+1 {{this wait is unreachable}}
   %w = comm.wait %f : !comm.future<tensor<16xf32>>
   return
 }
@@ -54,9 +54,9 @@ func.func @unreachable_wait(%x: tensor<4xf32>) {
 comm.group @dp #comm.iota<[1, 4]>
 
 func.func @written_in_flight(%x: memref<4xf32>, %y: memref<16xf32>, %v: f32, %i: index) {
-  // expected-note @+1 {{started here, and not yet waited for}}
+  // expected-note @+1 {{the collective is started here and has no certain wait in between}}
   %f = comm.all_gather %x into %y on @dp : (memref<4xf32>) -> !comm.future<memref<16xf32>>
-  // expected-error @+1 {{writes operand #1, which a collective has in flight}}
+  // expected-error @+1 {{writes operand #1, which is in flight}}
   memref.store %v, %x[%i] : memref<4xf32>
   %w = comm.wait %f keeping (%x, %y : memref<4xf32>, memref<16xf32>) : !comm.future<memref<16xf32>>
   return
@@ -67,11 +67,11 @@ func.func @written_in_flight(%x: memref<4xf32>, %y: memref<16xf32>, %v: f32, %i:
 comm.group @dp #comm.iota<[1, 4]>
 
 func.func @read_in_flight(%x: memref<4xf32>, %y: memref<16xf32>, %i: index) -> f32 {
-  // expected-note @+1 {{started here, and not yet waited for}}
+  // expected-note @+1 {{the collective is started here and has no certain wait in between}}
   %f = comm.all_gather %x into %y on @dp : (memref<4xf32>) -> !comm.future<memref<16xf32>>
   // Reading what is sent is fine, reading what is received is not.
   %ok = memref.load %x[%i] : memref<4xf32>
-  // expected-error @+1 {{reads operand #0, which a collective has in flight}}
+  // expected-error @+1 {{reads operand #0, which is in flight}}
   %v = memref.load %y[%i] : memref<16xf32>
   %w = comm.wait %f keeping (%x, %y : memref<4xf32>, memref<16xf32>) : !comm.future<memref<16xf32>>
   %after = memref.load %y[%i] : memref<16xf32>
@@ -83,9 +83,9 @@ func.func @read_in_flight(%x: memref<4xf32>, %y: memref<16xf32>, %i: index) -> f
 comm.group @dp #comm.iota<[1, 4]>
 
 func.func @mutated_in_flight(%x: tensor<4xf32>) {
-  // expected-note @+1 {{started here, and not yet waited for}}
+  // expected-note @+1 {{the collective is started here and has no certain wait in between}}
   %f = comm.all_gather %x on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
-  // expected-error @+1 {{writes operand #0, which a collective has in flight}}
+  // expected-error @+1 {{writes operand #0, which is in flight}}
   comm.compute "add_"(%x) mutates [0] : (tensor<4xf32>) -> ()
   %w = comm.wait %f : !comm.future<tensor<16xf32>>
   return
@@ -99,9 +99,9 @@ func.func @divergent(%x: tensor<4xf32>, %comm: !mpi.comm) {
   %rank = mpi.comm_rank(%comm) : i32
   %zero = arith.constant 0 : i32
   %first = arith.cmpi eq, %rank, %zero : i32
-  // expected-note @+1 {{the branch is here}}
+  // expected-note @+1 {{this operation branches on a value that depends on the rank}}
   scf.if %first {
-    // expected-error @+1 {{is under control flow that depends on the rank: not all ranks reach it}}
+    // expected-error @+1 {{expected control flow that is equal on all ranks, got a condition that depends on the rank}}
     %f = comm.all_gather %x on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
     %w = comm.wait %f : !comm.future<tensor<16xf32>>
   }
@@ -131,13 +131,13 @@ comm.group @dp #comm.iota<[1, 4]>
 
 // Tests that it does not count behind a branch that may take the other side.
 func.func @one_side(%x: tensor<4xf32>, %c: i1) {
-  // expected-note @+1 {{started here, and not yet waited for}}
+  // expected-note @+1 {{the collective is started here and has no certain wait in between}}
   %f = comm.all_gather %x on @dp : (tensor<4xf32>) -> !comm.future<tensor<16xf32>>
   scf.if %c {
     %w = comm.wait %f : !comm.future<tensor<16xf32>>
     comm.compute "add_"(%x) mutates [0] : (tensor<4xf32>) -> ()
   }
-  // expected-error @+1 {{writes operand #0, which a collective has in flight}}
+  // expected-error @+1 {{writes operand #0, which is in flight}}
   comm.compute "add_"(%x) mutates [0] : (tensor<4xf32>) -> ()
   return
 }
@@ -159,11 +159,11 @@ func.func @arena(%x: memref<4xf32>, %arena: memref<128xi8>, %v: f32, %i: index) 
   %before = comm.wait %r keeping (%x, %made : memref<4xf32>, memref<4xf32>) : !comm.future<memref<4xf32>>
   %behind = memref.view %arena[%c80][] : memref<128xi8> to memref<4xf32>
   %within = memref.view %inner[%c32][] : memref<112xi8> to memref<4xf32>
-  // expected-note @+1 {{started here, and not yet waited for}}
+  // expected-note @+1 {{the collective is started here and has no certain wait in between}}
   %f = comm.all_gather %x into %dest on @dp : (memref<4xf32>) -> !comm.future<memref<16xf32>>
   memref.store %v, %before[%i] : memref<4xf32>
   memref.store %v, %behind[%i] : memref<4xf32>
-  // expected-error @+1 {{writes operand #1, which a collective has in flight}}
+  // expected-error @+1 {{writes operand #1, which is in flight}}
   memref.store %v, %within[%i] : memref<4xf32>
   %w = comm.wait %f keeping (%x, %dest : memref<4xf32>, memref<16xf32>) : !comm.future<memref<16xf32>>
   return

@@ -24,10 +24,10 @@ func.func @f(%w: tensor<16xf32>) -> tensor<64xf32> {
 // FOREIGN: error: {{.*}}max-iterations
 // MACHINE: no-such-machine
 // BUDGET: error: reorder-comm-overlap: memory-budget-ratio=-0.50: expected a fraction from 0 to 1e6
-// LIMIT: error: no order was found with a peak of at most 16 B (16 bytes): the lowest is 256 B, 240 bytes too much
+// LIMIT: error: cannot reduce peak memory to the limit of 16 B (16 bytes); lowest peak found: 256 B (240 bytes over)
 // The whole function is not printed behind it.
 // LIMIT-NOT: see current operation
 // NEGATIVE: error: reorder-comm-overlap: memory-limit-bytes=-7: expected a number of bytes, or -1 for no limit
 // OPTION: error: reorder-comm-overlap: cannot read '{{.*}}no-such-option=1': {{.*}}no such option no-such-option
 // VALUE: error: reorder-comm-overlap: cannot read '{{.*}}solver=none'
-// PROFILE: error: machine 'nowhere': no such profile
+// PROFILE: error: machine 'nowhere': expected the path of a .json file or one of 

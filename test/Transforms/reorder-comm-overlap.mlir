@@ -31,8 +31,8 @@ comm.group @dp #comm.iota<[1, 4]>
 // LIST: comm.all_gather
 // LIST-NEXT: compute "a"
 // Tests that two passes in a row share one budget: the second one's limit is not a fraction of what the first one used.
-// BUDGET: Category:comm-reorder-preserving-peak-memory | Remark="makespan{{.*}} limit [[LIMIT:[0-9.]+ [KMG]?i?B]]"
-// BUDGET: Category:comm-sink-waits-preserving-peak-memory | Remark="makespan{{.*}} limit [[LIMIT]]"
+// BUDGET: Category:comm-reorder-preserving-peak-memory | {{.*}}Remark="makespan{{.*}} limit [[LIMIT:[0-9.]+ [KMG]?i?B]]"
+// BUDGET: Category:comm-sink-waits-preserving-peak-memory | {{.*}}Remark="makespan{{.*}} limit [[LIMIT]]"
 func.func @step(%x: tensor<32xf32>, %y: tensor<64xf32>) -> tensor<64xf32> {
   %a = comm.compute "a"(%y) {comm.cost = #comm.cost<time = 200>} : (tensor<64xf32>) -> tensor<64xf32>
   %b = comm.compute "b"(%a) {comm.cost = #comm.cost<time = 200, workspace = 4096>} : (tensor<64xf32>) -> tensor<64xf32>

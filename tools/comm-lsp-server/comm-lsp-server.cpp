@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// MLIR's language server with the comm dialect. An editor's MLIR extension takes this binary in the place of
+// MLIR's language server with the comm dialect. Configure an editor's MLIR extension to run this binary instead of
 // mlir-lsp-server.
 //
 //===------------------------------------------------------------------------------------------===//

@@ -1,4 +1,4 @@
-//===- ReportFlags.cpp - The flags that say where a report goes -------------------------------===//
+//===- ReportFlags.cpp - Command-line flags of reports ----------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -23,27 +23,30 @@
 using namespace llvm;
 using namespace commsched;
 
-// Declared for --help and for the check of unknown flags; their values never get here.
+// Declared for --help and for the check of unknown flags. Their values are taken from the command line before LLVM
+// parses it.
 static cl::opt<std::string>
     commMachine("comm-machine", cl::value_desc("profile"), cl::cat(projectOptions()),
-                cl::desc("Machine whose costs all passes believe that are not told otherwise: a "
+                cl::desc("Machine profile for all passes without a machine option: the name of a "
                          "shipped profile (h100-sxm, ...) or a path"));
 static cl::opt<std::string> commReportFile("comm-report-file", cl::value_desc("file.json"), cl::cat(projectOptions()),
-                                           cl::desc("Write what the run changed as JSON; --comm-report=file.json for "
-                                                    "short"));
-static cl::opt<std::string> commTimeline("comm-timeline", cl::value_desc("file"), cl::cat(projectOptions()),
-                                         cl::desc("Write the timeline before and after: a page where the name ends in "
-                                                  ".html, a Perfetto trace otherwise"));
-static cl::opt<std::string> commSearchLog("comm-search-log", cl::value_desc("file"), cl::cat(projectOptions()),
-                                          cl::desc("Write what the search of comm-schedule tried, what came out, and "
-                                                   "why it was kept or dropped: one JSON object per line"));
+                                           cl::desc("Write the report of the run as JSON; short form "
+                                                    "--comm-report=file.json"));
+static cl::opt<std::string>
+    commTimeline("comm-timeline", cl::value_desc("file"), cl::cat(projectOptions()),
+                 cl::desc("Write the timeline before and after: an HTML page if the name ends in "
+                          ".html, otherwise a Perfetto trace"));
+static cl::opt<std::string>
+    commSearchLog("comm-search-log", cl::value_desc("file"), cl::cat(projectOptions()),
+                  cl::desc("Write the attempts of comm-schedule's search, their results, and why each was kept or "
+                           "dropped: one JSON object per line"));
 static cl::opt<std::string> commParetoFile("comm-pareto-file", cl::value_desc("file.json"), cl::cat(projectOptions()),
-                                           cl::desc("Write the input's time against peak memory as JSON, and as a "
-                                                    "picture to file.svg; --comm-pareto=file.json for short"));
+                                           cl::desc("Write the input's curve of time against peak memory as JSON, and "
+                                                    "as a picture to file.svg; short form --comm-pareto=file.json"));
 
 static constexpr StringRef pipelineName = "reorder-comm-overlap";
 
-/// If `argument` is "--NAME=VALUE", gives VALUE.
+/// Returns VALUE if `argument` is "--NAME=VALUE".
 static bool matchFlag(StringRef argument, StringRef name, std::string &value) {
   if (!argument.consume_front("-"))
     return false;
@@ -54,7 +57,8 @@ static bool matchFlag(StringRef argument, StringRef name, std::string &value) {
   return true;
 }
 
-/// The same for a flag that is the name of a pass too: a value with a '=' in it, or none, is the pass with its options.
+/// The same for a flag that is also the name of a pass. A value that contains '=', or a missing value, denotes the pass
+/// with its options.
 static bool matchShortFlag(StringRef argument, StringRef name, std::string &value) {
   std::string file;
   if (!matchFlag(argument, name, file) || file.empty() || StringRef(file).contains('='))
@@ -87,8 +91,8 @@ std::string commsched::ReportFlags::asPassOptions() const {
   return options;
 }
 
-/// Gives the flags to reorder-comm-overlap as options, in `--reorder-comm-overlap[=...]` and within
-/// `--pass-pipeline=...`. The user's own options come later and win.
+/// Adds the flags to reorder-comm-overlap as options, in `--reorder-comm-overlap[=...]` and in `--pass-pipeline=...`.
+/// The user's own options come later and have priority.
 void commsched::ReportFlags::addToPipelines() {
   std::string options = asPassOptions();
   for (char *&argument : rest) {
@@ -116,7 +120,7 @@ void commsched::ReportFlags::addToPipelines() {
 
 namespace {
 
-/// Makes a machine the one that all passes of a context believe.
+/// Makes a machine the default of all passes of a context.
 class MachineExtension : public mlir::DialectExtension<MachineExtension, comm::CommDialect> {
 public:
   explicit MachineExtension(std::string machine) : machine(std::move(machine)) {}

@@ -1,4 +1,4 @@
-//===- ReportFlags.h - The flags that say where a report goes ---------------------------------===//
+//===- ReportFlags.h - Command-line flags of reports ------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,12 +6,11 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// --comm-report, --comm-timeline, --comm-search-log and --comm-pareto, whatever is run: they become options of
-// reorder-comm-overlap if the command line names that pipeline; otherwise the whole run is measured before and after.
-// --comm-machine holds for every pass that is not given a machine of its own. They are taken out of the command line
-// before LLVM parses it, because `comm-report` and `comm-pareto` are names of passes too: `--comm-report=FILE` is the
-// flag, and a value with a
-// '=' in it, or none, is the pass with its options.
+// --comm-report, --comm-timeline, --comm-search-log and --comm-pareto. If the command line names the pipeline
+// reorder-comm-overlap, they become its options; otherwise the whole run is measured before and after. --comm-machine
+// applies to every pass without a machine of its own. The flags are removed from the command line before LLVM parses
+// it, because `comm-report` and `comm-pareto` are also names of passes: `--comm-report=FILE` is the flag, and a value
+// that contains '=', or a missing value, denotes the pass with its options.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -28,16 +27,16 @@ namespace commsched {
 
 class ReportFlags {
 public:
-  /// Takes the flags out of the command line.
+  /// Removes the flags from the command line.
   ReportFlags(int argc, char **argv);
 
-  /// The rest of the command line, ended by a null pointer.
+  /// The remaining command line, ended by a null pointer.
   std::vector<char *> &arguments() { return rest; }
 
-  /// Makes the machine that was named the one of all passes. Fails if there is no such machine.
+  /// Makes the named machine the default of all passes. Fails if there is no such machine.
   llvm::Error setMachine(mlir::DialectRegistry &registry) const;
 
-  /// Lets `config`'s passes be measured, unless the pipeline does that itself or nobody asked.
+  /// Measures the passes of `config`, unless the pipeline does so itself or no flag requests it.
   void apply(mlir::MlirOptMainConfig &config) const;
 
 private:
@@ -51,7 +50,7 @@ private:
   llvm::StringSaver strings{allocator};
   std::vector<char *> rest;
   std::string machine, reportFile, timelineFile, searchLogFile, paretoFile;
-  /// The pipeline reorder-comm-overlap is there and has got the flags as its options.
+  /// True if the pipeline reorder-comm-overlap is present and received the flags as its options.
   bool passedOn = false;
 };
 

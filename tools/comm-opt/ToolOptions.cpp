@@ -1,4 +1,4 @@
-//===- ToolOptions.cpp - What comm-opt's command line shows -----------------------------------===//
+//===- ToolOptions.cpp - Help text of comm-opt ------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -19,7 +19,7 @@
 using namespace llvm;
 
 cl::OptionCategory &commsched::projectOptions() {
-  // Categories are shown in the order of their names: this one comes before MLIR's "General options".
+  // Categories appear in the order of their names. This name precedes MLIR's "General options".
   static cl::OptionCategory category("CommSched options");
   return category;
 }
@@ -61,7 +61,7 @@ void commsched::hideUncommonOptions() {
       "version",
   };
   for (auto &[name, option] : cl::getRegisteredOptions()) {
-    // Passes and pipelines are values of one list, an option without a name of its own, which stays.
+    // Passes and pipelines are values of one list, an option without a name of its own. It stays visible.
     if (option->ArgStr.empty() || name.starts_with("comm-"))
       option->addCategory(projectOptions());
     else if (!common.contains(name) && option->getOptionHiddenFlag() == cl::NotHidden)

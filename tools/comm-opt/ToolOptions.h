@@ -1,4 +1,4 @@
-//===- ToolOptions.h - What comm-opt's command line shows -------------------------------------===//
+//===- ToolOptions.h - Help text of comm-opt --------------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// libLLVM brings about five hundred options of its own, and MLIR brings hundreds of passes. `--help` shows what a user
-// of this project needs; `--help-hidden` shows the rest.
+// libLLVM adds about five hundred options, and MLIR adds hundreds of passes. `--help` shows the options of this
+// project; `--help-hidden` shows all others.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -23,12 +23,12 @@ namespace commsched {
 /// The category of the project's own options, which --help shows first.
 llvm::cl::OptionCategory &projectOptions();
 
-/// Whether the command line asks for the short help, in which upstream's passes do not appear.
+/// Returns true if the command line requests the short help, in which upstream's passes do not appear.
 bool asksForShortHelp(int argc, char **argv);
 
-/// Puts the project's own options, the list of passes among them, into their category, and hides every other registered
-/// option that is not one of MLIR's common ones. To be called after all options are registered and before the command
-/// line is parsed.
+/// Moves the project's own options, including the list of passes, into their category, and hides every other registered
+/// option that is not one of MLIR's common ones. Call it after all options are registered and before the command line
+/// is parsed.
 void hideUncommonOptions();
 
 } // namespace commsched

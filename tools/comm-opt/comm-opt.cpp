@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// mlir-opt with the comm dialect and the project's passes: all of upstream's dialects, extensions and passes are there
-// too, so that a program can be brought from any of them and lowered to any of them in one run.
+// mlir-opt with the comm dialect and the project's passes. All of upstream's dialects, extensions and passes are
+// registered too, so that one run can bring a program from any of them and lower it to any of them.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -38,17 +38,17 @@ static void printVersion(raw_ostream &os) {
   os << "comm-opt, CommSched " << commsched::getVersion() << ", LLVM/MLIR " << LLVM_VERSION_STRING << "\n";
 }
 
-/// Reads the input whole, so that the output may replace it, and refuses what cannot be a program.
+/// Reads the whole input, so that the output may replace it, and rejects input that cannot be a program.
 static Expected<std::unique_ptr<MemoryBuffer>> readInput(StringRef path) {
   auto buffer = MemoryBuffer::getFileOrSTDIN(path, /*IsText=*/false, /*RequiresNullTerminator=*/true, std::nullopt);
   if (std::error_code code = buffer.getError())
     return createFileError(path, code);
   StringRef content = (*buffer)->getBuffer();
   if (content.empty())
-    return createStringError("'" + path + "': the input is empty");
+    return createStringError("'" + path + "': expected a program, got an empty file");
   auto ref = (*buffer)->getMemBufferRef();
   if (!mlir::isBytecode(ref) && content.take_front(4096).contains('\0'))
-    return createStringError("'" + path + "': neither MLIR text nor MLIR bytecode");
+    return createStringError("'" + path + "': expected MLIR text or MLIR bytecode");
   return MemoryBuffer::getMemBufferCopy(content, (*buffer)->getBufferIdentifier());
 }
 
@@ -58,7 +58,7 @@ static Error run(StringRef input, StringRef output, mlir::DialectRegistry &regis
   if (!buffer)
     return buffer.takeError();
   return commsched::writeWhole(output, [&](raw_ostream &os) -> Error {
-    // The diagnostics have been printed by then: an error without a text.
+    // The diagnostics have been printed at this point, so the error has no text.
     if (failed(mlir::MlirOptMain(os, std::move(*buffer), registry, config)))
       return make_error<StringError>("", inconvertibleErrorCode());
     return Error::success();

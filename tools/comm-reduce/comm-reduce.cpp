@@ -1,4 +1,4 @@
-//===- comm-reduce.cpp - Shrink a program that shows a fault ----------------------------------===//
+//===- comm-reduce.cpp - Reducer for failing programs -----------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.

@@ -1,4 +1,4 @@
-//===- comm-run.cpp - Runs programs of collectives --------------------------------------------===//
+//===- comm-run.cpp - Runner for programs with collectives ------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // Compiles a module and runs it on N ranks: threads of this process, or processes under mpirun. With --compare it runs
-// more programs on the same inputs and compares what they compute bit for bit.
+// further programs on the same inputs and compares their results bit for bit.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -31,48 +31,49 @@ using namespace commsched;
 
 static cl::OptionCategory category("comm-run options");
 static cl::opt<std::string> inputPath(cl::Positional, cl::desc("<program.mlir>"), cl::Required, cl::cat(category));
-static cl::opt<int> ranks("ranks", cl::desc("Number of ranks (default: what the program's groups speak of)"),
+static cl::opt<int> ranks("ranks", cl::desc("Number of ranks (default: as many as the program's groups require)"),
                           cl::value_desc("N"), cl::init(0), cl::cat(category));
 static cl::opt<std::string> backend(
     "backend",
-    cl::desc("threads, sim, tcp, mpi or another, or several with commas: the first that opens (default: mpi under "
-             "mpirun, tcp under torchrun, otherwise threads)"),
+    cl::desc("Backend (threads, sim, tcp, mpi, ...), or several with commas, of which the first that opens is used "
+             "(default: mpi under mpirun, tcp under torchrun, otherwise threads)"),
     cl::value_desc("name"), cl::cat(category));
 static cl::opt<std::string> entry("entry", cl::desc("Function to run (default: main, or the only public one)"),
                                   cl::value_desc("name"), cl::cat(category));
 static cl::opt<unsigned long long> seed("seed", cl::desc("Seed of the inputs"), cl::value_desc("N"), cl::init(0),
                                         cl::cat(category));
-static cl::list<std::string> inputs("input", cl::desc("Argument from a numpy file; %r in the name is the rank"),
+static cl::list<std::string> inputs("input",
+                                    cl::desc("Read an argument from a numpy file; %r in the name stands for the rank"),
                                     cl::value_desc("INDEX=FILE.npy"), cl::cat(category));
 static cl::opt<int64_t> dynamicSize("dynamic-size", cl::desc("Size of the arguments' dynamic dimensions (default 8)"),
                                     cl::value_desc("N"), cl::init(8), cl::cat(category));
-static cl::opt<std::string> outputFolder("output", cl::desc("Folder for the results, rankR_resultI.npy"),
+static cl::opt<std::string> outputFolder("output", cl::desc("Write the results to this folder, as rankR_resultI.npy"),
                                          cl::value_desc("folder"), cl::cat(category));
 static cl::opt<bool> printResults("print", cl::desc("Print the results"), cl::cat(category));
 static cl::opt<bool> printSummary("summary", cl::desc("Print time and memory of each rank"), cl::cat(category));
 static cl::list<std::string> comparePaths("compare", cl::desc("Also run this program and compare bit for bit"),
                                           cl::value_desc("other.mlir"), cl::cat(category));
 static cl::opt<bool> splitInput("split-input-file",
-                                cl::desc("The files hold several programs, between lines '// -----'"),
+                                cl::desc("Split the files into several programs at lines '// -----'"),
                                 cl::cat(category));
 static cl::opt<std::string> timelinePath("timeline",
-                                         cl::desc("Write what was measured next to what was predicted, as "
-                                                  "Chrome/Perfetto JSON"),
+                                         cl::desc("Write the measured and the predicted timeline as Chrome/Perfetto "
+                                                  "JSON"),
                                          cl::value_desc("file"), cl::cat(category));
 static cl::opt<bool> againstPrediction("against-prediction",
-                                       cl::desc("Print what was measured against what was predicted for --machine; "
-                                                "take 20 --iterations or more"),
+                                       cl::desc("Print the measured times against the prediction for --machine; use "
+                                                "at least 20 --iterations"),
                                        cl::cat(category));
-static cl::opt<std::string> machine("machine", cl::desc("Machine profile to predict by (default: cpu-mpi)"),
+static cl::opt<std::string> machine("machine", cl::desc("Machine profile of the prediction (default: cpu-mpi)"),
                                     cl::value_desc("profile"), cl::init("cpu-mpi"), cl::cat(category));
 static cl::opt<std::string> fault("fault",
-                                  cl::desc("Inject a fault at start N of a rank; docs/Runtime.md has the kinds"),
+                                  cl::desc("Inject a fault at start N of a rank; docs/Runtime.md lists the kinds"),
                                   cl::value_desc("KIND@N[:rank=R][:ms=T]"), cl::cat(category));
-static cl::opt<int64_t> timeoutMs("timeout-ms", cl::desc("The longest wait (default 60000)"), cl::value_desc("N"),
-                                  cl::init(60000), cl::cat(category));
-static cl::opt<int64_t> iterations("iterations", cl::desc("Calls of the function (default 1)"), cl::value_desc("K"),
-                                   cl::init(1), cl::cat(category));
-static cl::opt<bool> emulate("emulate-costs", cl::desc("Opaque computations take the time of their comm.cost"),
+static cl::opt<int64_t> timeoutMs("timeout-ms", cl::desc("Longest wait in milliseconds (default 60000)"),
+                                  cl::value_desc("N"), cl::init(60000), cl::cat(category));
+static cl::opt<int64_t> iterations("iterations", cl::desc("Number of calls of the function (default 1)"),
+                                   cl::value_desc("K"), cl::init(1), cl::cat(category));
+static cl::opt<bool> emulate("emulate-costs", cl::desc("Let opaque computations take the time of their comm.cost"),
                              cl::cat(category));
 
 /// Collectives that --against-prediction names.
@@ -165,7 +166,7 @@ static Error writeResults(const Rank &rank) {
   return Error::success();
 }
 
-/// One process per program and rank, after one per prediction. Under mpirun each rank writes FILE.RANK.
+/// One trace process per program and rank, after one per prediction. Under mpirun each rank writes FILE.RANK.
 static Error writeTimelines(const Session &session, ArrayRef<std::unique_ptr<Program>> programs) {
   json::Array events;
   int64_t process = 0;
@@ -200,7 +201,7 @@ static Error printComparisons(const Session &session, ArrayRef<std::unique_ptr<P
   return Error::success();
 }
 
-/// Runs the programs on the session and deals with what they computed.
+/// Runs the programs on the session and prints, stores or compares their results.
 static int runAll(Session &session, ArrayRef<std::unique_ptr<Program>> programs) {
   Error error = session.run(programs, fillArguments);
   bool failed = static_cast<bool>(error);
@@ -225,7 +226,7 @@ static int runAll(Session &session, ArrayRef<std::unique_ptr<Program>> programs)
   return code;
 }
 
-/// The first part of each file, then the second of each, ...
+/// Groups the first parts of all files, then the second parts, and so on.
 static Expected<std::vector<std::vector<Source>>> readAll() {
   std::vector<std::string> paths = {inputPath};
   paths.insert(paths.end(), comparePaths.begin(), comparePaths.end());
@@ -237,8 +238,8 @@ static Expected<std::vector<std::vector<Source>>> readAll() {
     if (parts.empty())
       parts.resize(sources->size());
     if (sources->size() != parts.size())
-      return createStringError("'" + path + "' holds " + Twine(sources->size()) + " programs, '" + inputPath + "' " +
-                               Twine(parts.size()));
+      return createStringError("'" + path + "': expected as many programs as in '" + inputPath + "' (" +
+                               Twine(parts.size()) + "), got " + Twine(sources->size()));
     for (auto [part, source] : zip_equal(parts, *sources))
       part.push_back(std::move(source));
   }
@@ -253,7 +254,7 @@ static Expected<Programs> loadAll(mlir::MLIRContext &context, ArrayRef<Source> s
   Programs programs;
   StringSet<> seen;
   for (const Source &source : sources) {
-    // The same text computes the same.
+    // Equal texts compute equal results.
     if (!seen.insert(StringRef(source.text).trim()).second)
       continue;
     Expected<std::unique_ptr<Program>> program = Program::load(context, source, options);
@@ -261,7 +262,9 @@ static Expected<Programs> loadAll(mlir::MLIRContext &context, ArrayRef<Source> s
       return program.takeError();
     programs.push_back(std::move(*program));
     if (programs.back()->arguments().size() != programs[0]->arguments().size())
-      return createStringError("'" + source.name + "' has other arguments than '" + sources[0].name + "'");
+      return createStringError("'" + source.name + "': expected as many arguments as in '" + sources[0].name + "' (" +
+                               Twine(programs[0]->arguments().size()) + "), got " +
+                               Twine(programs.back()->arguments().size()));
   }
   return programs;
 }
@@ -286,7 +289,7 @@ static int runParts(mlir::MLIRContext &context, ArrayRef<std::vector<Source>> pa
       int64_t wanted = 1;
       for (const std::unique_ptr<Program> &program : *programs)
         wanted = std::max(wanted, program->ranks());
-      // Threads are started anew for each part: it may have another number of ranks, and an error ends a job.
+      // Threads are created again for each part: a part may have another number of ranks, and an error ends a job.
       if (!session || !session->isShared()) {
         session.reset();
         Expected<std::unique_ptr<Session>> opened = Session::open(options, wanted);
@@ -313,14 +316,15 @@ static int runParts(mlir::MLIRContext &context, ArrayRef<std::vector<Source>> pa
 int main(int argc, char **argv) {
   InitLLVM init(argc, argv);
   cl::HideUnrelatedOptions(category);
-  cl::ParseCommandLineOptions(argc, argv,
-                              "Runs a program of collectives on threads or under a launcher\n\n"
-                              "  Exit code 0: it ran (and with --compare, all programs computed the same bits);\n"
-                              "  1: it could not be read or run, or a rank failed; 2: the programs differ.\n");
+  cl::ParseCommandLineOptions(
+      argc, argv,
+      "Runs a program of collectives on threads or under a launcher\n\n"
+      "  Exit code 0: the program ran (and with --compare, all programs computed the same bits);\n"
+      "  1: a program could not be read or run, or a rank failed; 2: the results differ.\n");
   if (ranks < 0 || timeoutMs <= 0 || iterations < 1 || dynamicSize < 0)
-    return report("--ranks, --timeout-ms, --iterations and --dynamic-size must be positive");
+    return report("expected positive --timeout-ms and --iterations, and non-negative --ranks and --dynamic-size");
   if (isPredicted() && splitInput)
-    return report("--timeline and --against-prediction are for one program, not for --split-input-file");
+    return report("expected --timeline and --against-prediction without --split-input-file, got both");
   InitializeNativeTarget();
   InitializeNativeTargetAsmPrinter();
 

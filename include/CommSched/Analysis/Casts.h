@@ -1,4 +1,4 @@
-//===- Casts.h - Which operations only convert elements ---------------------------------------===//
+//===- Casts.h - Operations that only convert elements ----------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// A kernel that packs a bucket can convert elements on the way, so that a cast in front of a collective disappears in
-// it.
+// A kernel that packs a bucket can convert elements as it copies them. A cast in front of a collective then needs no
+// kernel of its own.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_CASTS_H
@@ -17,8 +17,8 @@
 
 namespace commsched {
 
-/// Whether `op` converts the elements of one ranked tensor of static shape to another floating-point type and does
-/// nothing else: arith's casts, or a `comm.compute` of a framework's cast (by name) without effects.
+/// Returns true if `op` only converts the elements of one ranked tensor of static shape to another floating-point type:
+/// a cast of arith, or a `comm.compute` without effects that has the name of a framework's cast.
 bool isElementTypeCast(mlir::Operation *op);
 
 } // namespace commsched

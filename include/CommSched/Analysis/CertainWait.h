@@ -1,4 +1,4 @@
-//===- CertainWait.h - Where a collective is certainly complete -------------------------------===//
+//===- CertainWait.h - Waits that are certain to run ------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,9 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// A wait under a condition, or in a loop that may not run, says nothing about what comes after the branch or the loop:
-// the collective may still be in flight there. Whoever ends a life, frees memory or allows a write has to ask for a
-// wait that every path runs.
+// A wait in a condition, or in a loop that may not run, does not complete the collective on every path. Code that ends
+// a buffer's life, frees memory or allows a write needs a wait that runs on every path.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_CERTAINWAIT_H
@@ -18,12 +17,13 @@
 
 namespace commsched {
 
-/// The operations of `block`, in no particular order, behind which `future` is certainly complete: its waits in the
-/// block itself, and operations with regions that wait for it whichever way control takes through them (an `scf.if`
-/// with a wait on both sides). Null entries do not occur. O(waits * depth * regions of an operation).
+/// The operations of `block`, in unspecified order, after which `future` is certainly complete. These are its waits in
+/// the block itself, and operations with regions that wait for it on every path (an `scf.if` with a wait on both
+/// sides). No entry is null. O(waits * depth * regions of an operation).
 llvm::SmallVector<mlir::Operation *> findCertainWaits(mlir::Value future, mlir::Block &block);
 
-/// The first of `findCertainWaits` in the block of `start`; null if the collective may be in flight at the block's end.
+/// The first of `findCertainWaits` in the block of `start`; null if the collective may be in flight at the end of the
+/// block.
 mlir::Operation *findCertainWait(comm::CollectiveOpInterface start);
 
 } // namespace commsched

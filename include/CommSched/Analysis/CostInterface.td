@@ -1,4 +1,4 @@
-//===- CostInterface.td - What an operation does, for costing it ------------------------------===//
+//===- CostInterface.td - Interface for the cost of an operation ------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Operations that implement this interface are costed by a roofline of their own numbers. CommSched attaches it to
-// operations of upstream dialects (registerCostModels); other projects implement it on theirs.
+// The cost model applies a roofline to the numbers of an operation that implements this interface. CommSched attaches
+// the interface to operations of upstream dialects (registerCostModels); other projects implement it on theirs.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_COSTINTERFACE

@@ -1,4 +1,4 @@
-//===- Dependence.h - What may not be reordered -----------------------------------------------===//
+//===- Dependence.h - Dependences between the operations of a block ---------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,9 +6,9 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The edges between the operations of a block: SSA uses (those of nested regions included), memory effects on shared
-// storage, buffers in flight, unknown effects as barriers, point-to-point order, pinned operations, units, and the
-// order of collectives that the user asks for.
+// The edges come from SSA uses (including those in nested regions), memory effects on shared storage, buffers in
+// flight, unknown effects as barriers, point-to-point order, pinned operations, units, and the order of collectives
+// that the user requests.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_DEPENDENCE_H
@@ -20,7 +20,7 @@
 
 namespace commsched {
 
-/// The operations of a block that are scheduled: all but the terminator.
+/// The schedulable operations of a block: all except the terminator.
 class BlockNodes {
 public:
   explicit BlockNodes(mlir::Block &block);
@@ -30,7 +30,7 @@ public:
   mlir::Operation *operator[](NodeId id) const { return ops[id]; }
   llvm::ArrayRef<mlir::Operation *> getOps() const { return ops; }
 
-  /// The node that is `op` or contains it; kNone for operations outside the block and for its terminator.
+  /// The node that is `op` or contains it; kNone for operations outside of the block and for its terminator.
   NodeId find(mlir::Operation *op) const;
 
 private:
@@ -39,20 +39,20 @@ private:
   llvm::DenseMap<mlir::Operation *, NodeId> ids;
 };
 
-/// The units of a block: operations that stay next to each other.
+/// The units of a block. The operations of a unit stay adjacent.
 struct BlockUnits {
-  /// Indexed by node: its unit, numbered by place, or kNone.
+  /// Indexed by node: its unit, or kNone. Units are numbered by position.
   std::vector<int32_t> of;
-  /// Pairs of units, the second of which comes after the first (`comm.after_unit`).
+  /// Pairs of units: the second comes after the first (`comm.after_unit`).
   std::vector<std::pair<int32_t, int32_t>> turns;
 };
 
-/// Reads `comm.unit` and `comm.after_unit`. A run of operations with one number is a unit; where a pass has put
-/// something in between, there are two. O(operations).
+/// Reads `comm.unit` and `comm.after_unit`. A run of consecutive operations with one number is a unit. If a pass has
+/// put an operation in between, there are two units. O(operations).
 BlockUnits findUnits(const BlockNodes &nodes);
 
-/// Whether two operations of a block must keep their order, as predecessor lists in program order (ascending, without
-/// duplicates). O(operations + operands + edges): hazards are tracked per storage class, never by pairs.
+/// The pairs of operations that must keep their order, as predecessor lists in program order (ascending, without
+/// duplicates). Hazards are tracked per storage class, not by pairs. O(operations + operands + edges).
 IndexLists computeDependences(const BlockNodes &nodes, const StorageMap &storage, CollectiveOrder order);
 
 } // namespace commsched

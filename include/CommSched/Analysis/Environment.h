@@ -1,4 +1,4 @@
-//===- Environment.h - What an embedder tells the passes --------------------------------------===//
+//===- Environment.h - Settings and callbacks of an embedder ----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,9 +6,9 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Passes are made from text, which can carry neither a function nor what holds for all of them. An MLIRContext has one
-// environment, which every pass that runs in it asks: the machine that is meant where no option names one, the
-// embedder's own estimate of an operation's time, and its way to gather numbers from all ranks. The environment is an
+// Passes are created from text, and text can carry neither a function nor a setting for all passes. Each MLIRContext
+// therefore has one environment, which every pass in it reads: the machine to use if no option names one, the
+// embedder's estimate of an operation's time, and its way to gather numbers from all ranks. The environment is an
 // interface of the comm dialect and lives as long as the context.
 //
 //===------------------------------------------------------------------------------------------===//
@@ -34,38 +34,41 @@ namespace commsched {
 
 class PassJournal;
 
-/// The time of one execution of `op`, ns, or none where the models of this project are to tell it. It is asked for
-/// collectives too (of a collective: from its start until the data is there), not for operations whose `comm.cost` has
-/// a time. It has to give equal answers to equal questions, and is called from several threads at once.
+/// Returns the time of one execution of `op`, ns, or none to use the models of this project. For a collective, the time
+/// runs from its start until the data has arrived. Not called for operations whose `comm.cost` has a time. Equal
+/// queries must give equal answers. Several threads may call it at once.
 using EstimateOp = std::function<std::optional<Ns>(mlir::Operation *op)>;
 
-/// Gathers what every rank passes in, by rank: an all-gather that the embedder supplies. Empty where it fails.
+/// Gathers the rows that all ranks pass in; the result is indexed by rank. The embedder supplies it as an all-gather.
+/// Empty on failure.
 using GatherCosts = std::function<std::vector<std::vector<Ns>>(llvm::ArrayRef<Ns> own)>;
 
-/// What holds for everything in one context. To be changed only while no pass runs.
+/// Settings for all passes in one context. Change them only while no pass runs.
 class Environment : public mlir::DialectInterface::Base<Environment> {
 public:
   explicit Environment(mlir::Dialect *dialect) : Base(dialect) {}
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(Environment)
 
-  /// The machine of passes whose option `machine` is empty: the name of a shipped profile, or a path.
+  /// Machine for passes whose option `machine` is empty: the name of a shipped profile, or a path.
   std::string machine = kDefaultMachine.str();
-  /// Tells the times of operations; may be empty.
+  /// Estimates times of operations; may be empty.
   EstimateOp estimate;
-  /// Gathers costs for comm-align-costs where it is given no profiles; may be empty.
+  /// Gathers costs for comm-align-costs if the pass is given no profiles; may be empty.
   GatherCosts gather;
-  /// What passes write down for a report; null while none is collected. A report sets and resets it.
+  /// The journal that passes write for a report; null unless a report is being collected. The report sets and resets
+  /// it.
   std::shared_ptr<PassJournal> journal;
 
-  /// The environment of a context in which the comm dialect is loaded; null where it is not, or was not registered with
-  /// registerEnvironment (which registerAllDialects calls).
+  /// The environment of a context. Null if the comm dialect is not loaded, or if registerEnvironment was not called
+  /// (registerAllDialects calls it).
   static Environment *of(mlir::MLIRContext *context);
 };
 
-/// Gives every context an environment as soon as it loads the comm dialect.
+/// Gives every context an environment when it loads the comm dialect.
 void registerEnvironment(mlir::DialectRegistry &registry);
 
-/// The name of the machine that `option` means in `context`: itself, or the environment's if it is empty.
+/// The name of the machine that `option` selects in `context`: `option` itself, or the environment's machine if it is
+/// empty.
 std::string machineName(mlir::MLIRContext *context, llvm::StringRef option);
 
 } // namespace commsched

@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// How diagnostics, remarks and reports name a place in the program.
+// The names of places in the program, for diagnostics, remarks and reports.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_LOCATIONS_H
@@ -19,14 +19,14 @@
 
 namespace commsched {
 
-/// The name of a location for reports: a name, "file:line:column", or those of the parts of a fused one.
+/// The name of a location for reports: a name, "file:line:column", or the names of the parts of a fused location.
 std::vector<std::string> describeLocation(mlir::Location loc);
 
-/// The first position in a file of a location, "file:line:column", else its name, else nothing.
+/// The first file position of a location, "file:line:column"; or else its name; or else an empty string.
 std::string locationText(mlir::Location loc);
 
-/// A name for an operation in remarks and reports: the first name of its location, a compute's name, or the operation's
-/// kind.
+/// The name of an operation in remarks and reports: the first name of its location, or else the name of a compute, or
+/// else the operation's name.
 std::string nameOperation(mlir::Operation *op);
 
 } // namespace commsched

@@ -1,4 +1,4 @@
-//===- ScheduleSignature.h - What all ranks have to agree on ----------------------------------===//
+//===- ScheduleSignature.h - Signature of the sequence of collectives -------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,8 +6,9 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Ranks that issue collectives in different orders hang. The signature is a hash of the sequence of collectives of a
-// function: the passes stamp it, the runtime compares it before the first collective, comm-verify-spmd statically.
+// Ranks that issue collectives in different orders hang. The signature is a hash of a function's sequence of
+// collectives. The passes set it, the runtime compares it before the first collective, and comm-verify-spmd compares it
+// statically.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_SCHEDULESIGNATURE_H
@@ -19,15 +20,15 @@
 
 namespace commsched {
 
-/// One line per collective of `root`, in program order, nested regions included: kind, group, element type and bytes of
-/// each value ("all_gather @dp bf16 8388608").
+/// One line per collective of `root`, in program order and including nested regions: kind, group, element type and
+/// bytes of each value ("all_gather @dp bf16 8388608").
 std::vector<std::string> describeCollectives(mlir::Operation *root);
 
 /// The hash of these lines: the first 16 hexadecimal digits of their SHA-256. O(collectives).
 std::string scheduleSignature(mlir::Operation *root);
 
-/// Sets `comm.schedule_signature` on `root`, if it is a function, or on the functions in it: those with collectives get
-/// one, from all others it is removed. O(operations).
+/// Sets `comm.schedule_signature` on `root`, if it is a function, or on the functions in it. Functions without
+/// collectives lose the attribute. O(operations).
 void stampSignature(mlir::Operation *root);
 
 } // namespace commsched

@@ -1,4 +1,4 @@
-//===- Storage.h - Which values of a block share storage --------------------------------------===//
+//===- Storage.h - Values of a block that share storage ---------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // Maps every shaped value of a block to the storage that it may refer to, through views, destination-passing, mutation
-// and futures in flight. Both the memory model and the dependences are read off this map.
+// and futures in flight. The memory model and the dependences both use this map.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_STORAGE_H
@@ -26,46 +26,47 @@ namespace commsched {
 /// Index of a storage class within a StorageMap.
 using StorageId = int32_t;
 
-/// Storage that is allocated at one place. Values refer to one class, or (a select, an unknown memref) to several.
+/// Storage that one operation allocates. A value refers to one class, or (a select, an unknown memref) to several.
 struct StorageClass {
   Bytes bytes = 0;
-  /// The operation of the block that allocates it; null for arguments, captured values and globals.
+  /// The operation of the block that allocates the storage; null for arguments, captured values and globals.
   mlir::Operation *def = nullptr;
-  /// A donated argument: live from the beginning, freed after its last use.
+  /// A donated argument: live from the beginning, and freed after its last use.
   bool donated = false;
-  /// Used by the terminator, itself or through a future: live to the end.
+  /// The terminator uses it, directly or through a future: live until the end.
   bool liveOut = false;
-  /// Made inside a region of an operation of the block: part of that operation's workspace, not of the block's buffers.
+  /// Allocated in a region of an operation of the block: part of that operation's workspace, not a buffer of the block.
   bool inner = false;
-  /// A memref whose origin is unknown; all of these may be the same memory.
+  /// A memref of unknown origin. All of these may be the same memory.
   bool unknownOrigin = false;
 
-  /// Live throughout the block and no matter of any schedule: an argument that is not donated, or a captured value.
+  /// Live throughout the block, whatever the order: an argument that is not donated, or a captured value.
   bool liveThroughout() const { return !def && !donated && !inner; }
 };
 
 /// The storage classes of one block and the values that refer to them.
 class StorageMap {
 public:
-  /// Analyses `block` with everything nested in it. O(operations + operands).
+  /// Analyses `block` and all nested operations. O(operations + operands).
   explicit StorageMap(mlir::Block &block);
 
   llvm::ArrayRef<StorageClass> classes() const { return storage; }
 
-  /// The classes that a shaped value may refer to; of a future, everything that is in flight with it. Empty for values
+  /// The classes that a shaped value may refer to. For a future, all classes in flight with it. Empty for values
   /// without storage.
   llvm::ArrayRef<StorageId> of(mlir::Value value) const;
 
-  /// The classes of value `index` of a future whose start stands in the block or in a region of it; empty for others.
+  /// The classes of value `index` of a future whose start is in the block or in one of its regions; empty for other
+  /// futures.
   llvm::ArrayRef<StorageId> ofFutureValue(mlir::Value future, unsigned index) const;
 
-  /// The start of a future, if it stands in the block or in a region of it; null for a future that came in.
+  /// The start of a future, if it is in the block or in one of its regions; null for a future from outside.
   mlir::Operation *startOf(mlir::Value future) const { return starts.lookup(future); }
 
-  /// Bytes of the block's arguments that live throughout.
+  /// Bytes of the block's arguments that are live throughout.
   Bytes argumentBytes() const { return numArgumentBytes; }
 
-  /// Values, and futures of values, whose size is dynamic and follows from no hint; they count as 0 bytes.
+  /// Values, and futures of values, of dynamic size without a hint. They count as 0 bytes.
   llvm::ArrayRef<mlir::Value> unknownSizes() const { return unknown; }
 
 private:
@@ -84,7 +85,7 @@ private:
   void visitTerminator(mlir::Operation *terminator);
 
   StorageId allocate(mlir::Operation *def, Bytes bytes, bool nested);
-  /// Takes note of `value` where its size is not known.
+  /// Records `value` if its size is unknown.
   Bytes bytesOf(mlir::Value value, std::optional<Bytes> known);
   Slice addSlice(llvm::ArrayRef<StorageId> ids);
   void refer(mlir::Value value, llvm::ArrayRef<StorageId> ids) { slices[value] = addSlice(ids); }
@@ -93,18 +94,18 @@ private:
   std::vector<StorageClass> storage;
   std::vector<StorageId> pool;
   llvm::DenseMap<mlir::Value, Slice> slices;
-  /// Of a future with a known start: the start, and the classes of each of its values.
+  /// Indexed by future with a known start: the start, and the classes of each value.
   llvm::DenseMap<mlir::Value, mlir::Operation *> starts;
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Slice, 1>> futureValues;
   Bytes numArgumentBytes = 0;
   std::vector<mlir::Value> unknown;
 };
 
-/// The operand whose storage a result has, as far as the operation itself tells: its StorageOpInterface, a view, or a
-/// destination if nothing else can see its storage; null where the result is storage of its own.
+/// The operand whose storage a result shares, from the operation itself: its StorageOpInterface, a view, or a
+/// destination if nothing else can see the destination's storage. Null if the result has storage of its own.
 mlir::Value getAliasedValue(mlir::OpResult result);
 
-/// Whether an operation writes the storage of an operand of tensor type (for memrefs ask its memory effects).
+/// Returns true if an operation writes the storage of an operand of tensor type. For memrefs, use its memory effects.
 bool mutatesOperand(mlir::OpOperand &operand);
 
 } // namespace commsched

@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// How programs on tensors become programs on memrefs, in which a start names where its results go.
+// Turns programs on tensors into programs on memrefs, in which a start names its destinations.
 //
 //===------------------------------------------------------------------------------------------===//
 

@@ -1,4 +1,4 @@
-//===- Passes.h - Passes that lead into and out of the dialect --------------------------------===//
+//===- Passes.h - Bufferization and lowering to the runtime -----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -41,7 +41,7 @@ namespace commsched {
 #define GEN_PASS_REGISTRATION
 #include "CommSched/Conversion/Passes.h.inc"
 
-/// From a program on tensors, or on buffers, to the LLVM dialect with calls of the runtime.
+/// The pipeline from a program on tensors or buffers to the LLVM dialect with calls of the runtime.
 void buildLowerToRuntimePipeline(mlir::OpPassManager &pm);
 
 /// Registers the passes and the pipeline `comm-lower-to-runtime`.

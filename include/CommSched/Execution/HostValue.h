@@ -20,10 +20,10 @@
 
 namespace commsched {
 
-/// Bytes whose allocation may fail: how many there are is up to programs, files and options.
+/// Bytes whose allocation may fail, because programs, files and options determine their number.
 class HostBuffer {
 public:
-  /// Gets `size` bytes, all zero. False, and nothing changes, if there is no memory for them.
+  /// Allocates `size` bytes, all zero. Returns false, and changes nothing, if there is not enough memory.
   bool reset(int64_t size);
   char *data() { return memory.get(); }
   const char *data() const { return memory.get(); }
@@ -41,32 +41,32 @@ struct HostValue {
   mlir::Type elementType;
   llvm::SmallVector<int64_t> shape;
   bool isScalar = false;             ///< passed by value, not as a buffer
-  llvm::SmallVector<bool> isDynamic; ///< by dimension: the type leaves the size open
+  llvm::SmallVector<bool> isDynamic; ///< indexed by dimension: true if the type leaves the size open
   HostBuffer bytes;
 
   int64_t elements() const { return elementBytes() ? byteSize().value_or(0) / elementBytes() : 0; }
   int64_t elementBytes() const;
-  /// Bytes of all elements, with or without memory for them; none where 64 bits do not count them.
+  /// Bytes of all elements, whether allocated or not; none if the number exceeds 64 bits.
   std::optional<int64_t> byteSize() const;
 
-  /// A value of a type without memory: a ranked tensor, a ranked memref in row-major order and plain memory, an
-  /// integer, an index or a floating-point type, all of elements of at most 64 bits. Dynamic dimensions get
-  /// `dynamicSize` elements. An error for other types and for sizes that 64 bits do not count.
+  /// A value of a type, without memory: a ranked tensor, a ranked memref in row-major order and plain memory, an
+  /// integer, an index or a floating-point number, with elements of at most 64 bits. Dynamic dimensions get
+  /// `dynamicSize` elements. An error for other types and for sizes beyond 64 bits.
   static llvm::Expected<HostValue> ofType(mlir::Type type, int64_t dynamicSize);
-  /// The same type and shape, without memory.
+  /// A value of the same type and shape, without memory.
   HostValue like() const;
-  /// Gets memory, all zero; an error if there is none.
+  /// Allocates memory, all zero; an error if there is not enough.
   llvm::Error allocate();
-  /// Small values, exact in every floating-point type, different by seed, rank, argument and element.
+  /// Fills in small values, exact in every floating-point type, that differ by seed, rank, argument and element.
   void fill(uint64_t seed, int64_t rank, int64_t argument);
-  /// Element `index` in words.
+  /// Element `index` as text.
   std::string elementText(int64_t index) const;
-  /// The first elements in words.
+  /// The first elements as text.
   std::string text() const;
 };
 
-/// Reads a .npy file into `value`, whose type and shape it must have; dynamic dimensions take the file's sizes. bf16 is
-/// stored as 16-bit unsigned integers.
+/// Reads a .npy file into `value`, whose type and shape the file must have. Dynamic dimensions take the file's sizes.
+/// bf16 is stored as 16-bit unsigned integers.
 llvm::Error readNpy(llvm::StringRef path, HostValue &value);
 llvm::Error writeNpy(llvm::StringRef path, const HostValue &value);
 

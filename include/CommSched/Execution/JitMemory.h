@@ -1,4 +1,4 @@
-//===- JitMemory.h - Memory for compiled code, all of it close together -----------------------===//
+//===- JitMemory.h - Adjacent memory for compiled code ----------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,9 +6,9 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The small code model wants the sections of a program within 2 GiB of each other. LLVM's own mapper asks the system
-// for each one by itself and takes what it gets; where the neighbourhood is taken (as the address sanitizer's is) the
-// distance overflows, silently in a build of LLVM without assertions. This one carves them out of one reservation.
+// The small code model needs the sections of a program within 2 GiB of each other. LLVM's own mapper requests each
+// section from the system separately. If the addresses nearby are taken (as with the address sanitizer), the distance
+// overflows, silently in a build of LLVM without assertions. This mapper takes all sections from one reservation.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_EXECUTION_JITMEMORY_H
@@ -18,15 +18,15 @@
 
 namespace commsched {
 
-/// The memory of one program. Pages are reserved at the first request, used as they are asked for, and all given back
-/// at the end: what is released before stays unused. Not thread-safe; has to outlive the code in it.
+/// The memory of one program. It reserves pages at the first request and returns all of them at the end; memory that is
+/// released earlier stays unused. Not thread-safe. It must outlive the code in it.
 class JitMemory : public llvm::SectionMemoryManager::MemoryMapper {
 public:
   JitMemory() = default;
   JitMemory(const JitMemory &) = delete;
   ~JitMemory() override;
 
-  /// Fails with not_enough_memory where the reservation is used up or not to be had.
+  /// Fails with not_enough_memory if the reservation fails or is used up.
   llvm::sys::MemoryBlock allocateMappedMemory(llvm::SectionMemoryManager::AllocationPurpose purpose, size_t bytes,
                                               const llvm::sys::MemoryBlock *near, unsigned flags,
                                               std::error_code &error) override;

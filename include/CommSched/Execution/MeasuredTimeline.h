@@ -1,4 +1,4 @@
-//===- MeasuredTimeline.h - What was measured next to what was predicted ----------------------===//
+//===- MeasuredTimeline.h - Measured and predicted timeline in one trace ----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Writes both into one trace in Chrome's format, which Perfetto reads.
+// Writes both timelines into one trace in Chrome's format, which Perfetto reads.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -27,8 +27,8 @@ struct MeasuredRun {
   int64_t begin, end;
 };
 
-/// A timeline as events of one process; times count from the run's begin. Where the program is straight-line code (one
-/// collective of the prediction per site), a measured collective says where it comes from and what was predicted.
+/// A timeline as events of one process. Times count from the beginning of the run. If the program is straight-line code
+/// (one predicted collective per site), a measured collective has its source location and its predicted time.
 void addMeasured(const MeasuredRun &run, int64_t process, const std::optional<BlockSnapshot> &predicted,
                  llvm::json::Array &events);
 void addPredicted(llvm::StringRef name, int64_t process, const BlockSnapshot &predicted, llvm::json::Array &events);

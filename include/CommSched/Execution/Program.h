@@ -30,8 +30,8 @@ namespace commsched {
 
 struct ProgramOptions {
   std::string entry;       ///< empty: "main", or the only public function
-  int64_t dynamicSize = 8; ///< of each dynamic dimension of an argument
-  std::string machine;     ///< predict the timeline for this machine; empty: do not
+  int64_t dynamicSize = 8; ///< size of each dynamic dimension of an argument
+  std::string machine;     ///< predict the timeline for this machine; empty: no prediction
 };
 
 /// A file, or a part of one.
@@ -40,8 +40,8 @@ struct Source {
   std::string text;
 };
 
-/// Reads `path`, "-" for standard input. With `split`, one source per part between lines `// -----`; each starts with
-/// as many empty lines as came before it, so that diagnostics have the file's line numbers.
+/// Reads `path`; "-" is standard input. With `split`, the result has one source per part between lines `// -----`. Each
+/// source starts with as many empty lines as precede it, so that diagnostics have the line numbers of the file.
 llvm::Expected<std::vector<Source>> readSources(llvm::StringRef path, bool split);
 
 class Program {
@@ -53,28 +53,28 @@ public:
   const std::string &name() const { return sourceName; }
   /// The types of the entry's arguments, without memory.
   const std::vector<HostValue> &arguments() const { return argumentValues; }
-  /// Ranks that the groups of the module speak of; 1 without groups.
+  /// Number of ranks that the groups of the module require; 1 without groups.
   int64_t ranks() const { return worldSize; }
-  /// The groups' names and what they consist of.
+  /// The names of the groups, and their ranks.
   const llvm::StringMap<std::string> &groups() const { return groupTexts; }
-  /// Whether the program frees argument `index`'s storage at its end (comm.resize_storage to 0): it has no contents
-  /// then.
+  /// Returns true if the program frees the storage of argument `index` at its end (comm.resize_storage to 0). The
+  /// argument then has no contents.
   bool freesArgument(size_t index) const { return freedArguments[index]; }
-  /// What the entry's body should look like on the machine; none unless asked for.
+  /// The predicted timeline of the entry's body on the machine; none unless requested.
   const std::optional<BlockSnapshot> &predicted() const { return prediction; }
 
-  /// Presents the schedule and makes the groups. The runtime's status.
+  /// Registers the schedule and creates the groups. Returns the runtime's status.
   int32_t begin(commrt_context *context) const;
-  /// Calls the entry `iterations` times. Arguments are buffers in place; results are copied out after the last call,
-  /// and everything that the calls made is given back. `marks` gets the moments at which calls begin and end, one more
-  /// than there are calls. The runtime's status; after an error there are no results.
+  /// Calls the entry `iterations` times. Arguments are buffers in place. After the last call, the results are copied
+  /// out and everything that the calls allocated is released. `marks` gets the times at which calls begin and end, one
+  /// more than the number of calls. Returns the runtime's status; after an error there are no results.
   int32_t run(commrt_context *context, std::vector<HostValue> &arguments, std::vector<HostValue> &results,
               int64_t iterations, std::vector<int64_t> &marks) const;
 
 private:
   llvm::Error readEntry(mlir::ModuleOp module, const ProgramOptions &options);
   llvm::Error predict(mlir::ModuleOp module, llvm::StringRef machine);
-  /// With `optimize`, as a compiler does at -O2, unless the module is large.
+  /// With `optimize`, compiles at -O2, unless the module is large.
   llvm::Error compile(mlir::ModuleOp module, bool optimize);
 
   std::string sourceName, entryName;
@@ -83,7 +83,7 @@ private:
   int64_t worldSize = 1;
   llvm::StringMap<std::string> groupTexts;
   std::optional<BlockSnapshot> prediction;
-  /// Of the engine; goes after it.
+  /// Owned by the engine, and destroyed after it.
   std::unique_ptr<JitMemory> memory;
   std::unique_ptr<mlir::ExecutionEngine> engine;
   void (*entryFunction)(void **) = nullptr;

@@ -19,7 +19,7 @@
 namespace commsched {
 
 struct SessionOptions {
-  int32_t ranks = 0;   ///< 0: what the programs' groups speak of
+  int32_t ranks = 0;   ///< 0: as many as the programs' groups require
   std::string backend; ///< empty: mpi under mpirun, tcp under another launcher, otherwise threads
   std::string fault;
   int64_t timeoutMs = 60000;
@@ -27,18 +27,18 @@ struct SessionOptions {
   bool trace = false, poison = false, emulateCosts = false;
 };
 
-/// What one rank computed with one program.
+/// The results of one program on one rank.
 struct RankRun {
   std::vector<HostValue> arguments, results;
   int64_t beginNs = 0, endNs = 0; ///< by the clock of the context
-  int64_t leftBytes = 0;          ///< of buffers that were not given back
-  std::vector<int64_t> marks;     ///< when the calls began and ended
+  int64_t leftBytes = 0;          ///< bytes of buffers that were not released
+  std::vector<int64_t> marks;     ///< times at which the calls began and ended
 };
 
 struct Rank {
   int32_t number = 0;
   commrt_context *context = nullptr;
-  std::vector<RankRun> runs; ///< by program
+  std::vector<RankRun> runs; ///< indexed by program
   int32_t status = COMMRT_OK;
   std::string message;
 };
@@ -47,16 +47,17 @@ using Programs = std::vector<std::unique_ptr<Program>>;
 
 class Session {
 public:
-  /// Opens a job of at least `wanted` ranks, unless the options or the launcher say how many.
+  /// Opens a job of at least `wanted` ranks, unless the options or the launcher determine the number.
   static llvm::Expected<std::unique_ptr<Session>> open(const SessionOptions &options, int64_t wanted);
   ~Session();
 
-  /// Runs the programs one after the other on all ranks of this process. `fill` makes a rank's arguments of a program.
-  /// The error is that of `fill`, of groups that programs define differently, or of the ranks, each message once.
+  /// Runs the programs one after the other on all ranks of this process. `fill` makes the arguments of a program on a
+  /// rank. The error comes from `fill`, from groups that programs define differently, or from the ranks; each message
+  /// appears once.
   llvm::Error run(llvm::ArrayRef<std::unique_ptr<Program>> programs,
                   llvm::function_ref<llvm::Error(const Program &, int32_t rank, std::vector<HostValue> &)> fill);
 
-  /// Whether other processes hold the other ranks: then one session serves all programs.
+  /// Returns true if other processes have the other ranks. One session then serves all programs.
   bool isShared() const { return commrt_job_local_rank(job) >= 0; }
   int32_t ranks() const { return commrt_job_ranks(job); }
   llvm::ArrayRef<Rank> local() const { return localRanks; }

@@ -1,4 +1,4 @@
-//===- CollectiveCost.h - What a collective costs as a function of its bytes ------------------===//
+//===- CollectiveCost.h - Cost of a collective as a function of its bytes ---------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,10 +6,11 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// For one kind of collective on one group shape, the cost is a curve over bytes: measured where the machine profile has
-// a table, NCCL's own tuning model where the profile has NCCL's parameters and NCCL a model of the kind, alpha-beta
-// otherwise. Curves are made once per (kind, group shape, element type) and evaluated in integers: equal input gives
-// equal nanoseconds on every rank, and more bytes never cost less. docs/MachineModel.md has the formulas.
+// The cost of one kind of collective on one group shape is a curve over bytes. The curve is measured if the machine
+// profile has a table. It is NCCL's own tuning model if the profile has NCCL's parameters and NCCL has a model of the
+// kind. Otherwise it is alpha-beta. Each curve is made once per (kind, group shape, element type) and evaluated in
+// integers: equal input gives equal nanoseconds on every rank, and more bytes never cost less. docs/MachineModel.md has
+// the formulas.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_MACHINE_COLLECTIVECOST_H
@@ -20,15 +21,15 @@
 
 namespace commsched {
 
-/// No model answers more than this, ns (116 days), so that sums of answers do not overflow.
+/// Largest answer of any model, ns (116 days). It keeps sums of answers from overflowing.
 inline constexpr Ns kMaxNs = 10'000'000'000'000'000;
 
-/// Where the ranks of a group are.
+/// The placement of the ranks of a group.
 struct GroupShape {
   int64_t ranks = 1;
-  /// Nodes that the group touches.
+  /// Number of nodes that the group occupies.
   int64_t nodes = 1;
-  /// The most ranks of the group on one node.
+  /// Largest number of its ranks on one node.
   int64_t ranksPerNode = 1;
 
   bool operator==(const GroupShape &other) const {
@@ -39,56 +40,56 @@ struct GroupShape {
   }
 };
 
-/// The shape of a group of ranks on nodes of `ranksPerNode` ranks (node-major: rank r sits on node r / ranksPerNode).
-/// O(ranks x log ranks).
+/// The shape of a group of ranks on nodes of `ranksPerNode` ranks. Ranks are node-major: rank r is on node r /
+/// ranksPerNode. O(ranks x log ranks).
 GroupShape shapeOfRanks(llvm::ArrayRef<int64_t> ranks, int64_t ranksPerNode);
 
-/// Where a cost comes from.
+/// The source of a cost.
 enum class CostSource : uint8_t { Measured, Nccl, AlphaBeta };
 
-/// One way to do a collective: a fixed latency and a bandwidth.
+/// One way to perform a collective: a fixed latency and a bandwidth.
 ///
-/// Several collectives in one group (the coalesced form, `ncclGroupStart` to `ncclGroupEnd`) are one launch, and share
-/// the bandwidth; but they lie over the channels one behind the other, and what shares a channel runs in turn, each
-/// with its own latency (latencies()).
+/// Several collectives in one group (the coalesced form, `ncclGroupStart` to `ncclGroupEnd`) are one launch and share
+/// the bandwidth. They use the channels one after the other; those that share a channel run in turn, each with its own
+/// latency (latencies()).
 struct CostLine {
   /// NCCL's names of algorithm and protocol ("Ring/LL128"), or "alpha-beta".
   llvm::StringRef name;
-  /// Fixed part, ns, and what it becomes at `plateauBytes` and more.
+  /// Fixed part, ns: at small sizes, and at `plateauBytes` and more.
   Ns latency = 0, plateauLatency = 0;
   Bytes plateauBytes = 0;
-  /// Bytes per second at no correction.
+  /// Bytes per second, without correction.
   int64_t bytesPerSecond = 1;
-  /// NCCL's correction of tree bandwidths by size, in tenths: entry k holds for [64 x 2^k, 64 x 2^(k+1)) bytes (the
-  /// first from 0 on); 10 beyond the table. Null: none.
+  /// NCCL's correction of tree bandwidths by size, in tenths. Indexed by k: the entry for [64 x 2^k, 64 x 2^(k+1))
+  /// bytes; the first entry starts at 0 bytes. Beyond the table the value is 10. Null: no correction.
   const std::array<uint8_t, 23> *correction = nullptr;
-  /// Collectives of a group that run side by side; and how many that run in turn share one latency.
+  /// Number of collectives of a group that run side by side, and number of those in turn that share one latency.
   int64_t channels = 1, batch = 1;
 
-  /// How many latencies a group of `parts` collectives takes. NCCL counts ceil(parts / channels), in batches for all
-  /// but rings (ncclPrepareTasks, ncclTopoGetAlgoTime); one is added for the channels on which one collective ends and
-  /// the next begins. Never more than `parts`.
+  /// Number of latencies of a group of `parts` collectives, at most `parts`. NCCL counts ceil(parts / channels), in
+  /// batches for all algorithms except rings (ncclPrepareTasks, ncclTopoGetAlgoTime). The model adds one for the
+  /// channels on which one collective ends and the next begins.
   int64_t latencies(int64_t parts) const;
-  /// Cost of a group of `parts` collectives of `bytes` together, ns. Not monotone where the correction grows.
+  /// Cost of a group of `parts` collectives of `bytes` in total, ns. Not monotone if the correction grows.
   Ns operator()(Bytes bytes, int64_t parts = 1) const;
 };
 
-/// Cost over bytes; monotone, deterministic, never negative, at most kMaxNs.
+/// Cost over bytes: monotone, deterministic, non-negative, at most kMaxNs.
 class CollectiveCurve {
 public:
-  /// The curve of a kind of collective on a group. `group` is the group's symbol name, by which a measured table can be
-  /// found first; may be empty. O(tables) plus a small constant.
+  /// The curve of a kind of collective on a group. `group` is the group's symbol name, which selects a measured table
+  /// first; it may be empty. O(tables) plus a small constant.
   static CollectiveCurve get(const MachineModel &machine, CollectiveKind kind, GroupShape shape, ElementType element,
                              llvm::StringRef group = "");
 
-  /// Cost of `bytes` in total, ns: gathered bytes of an all-gather or gather, received bytes of a recv, and what the
-  /// rank holds before the collective for every other kind. One rank: 0. Of a group of `parts` collectives that are
-  /// launched together, `bytes` is the sum; never less than one collective of as many bytes. O(lines), or O(log points)
-  /// where measured.
+  /// Cost of `bytes` in total, ns: gathered bytes of an all-gather or gather, received bytes of a recv, and for all
+  /// other kinds the bytes that the rank holds before the collective. 0 for one rank. For a group of `parts`
+  /// collectives in one launch, `bytes` is the sum, and the cost is at least that of one collective of as many bytes.
+  /// O(lines), or O(log points) if measured.
   Ns operator()(Bytes bytes, int64_t parts = 1) const;
 
   CostSource source() const { return origin; }
-  /// The line that gives the cost at `bytes` ("Ring/Simple", "measured", "alpha-beta").
+  /// The line that determines the cost at `bytes` ("Ring/Simple", "measured", "alpha-beta").
   llvm::StringRef nameAt(Bytes bytes) const;
   /// The candidates of an analytic curve.
   llvm::ArrayRef<CostLine> candidates() const { return lines; }
@@ -101,17 +102,17 @@ private:
 
   CostSource origin = CostSource::AlphaBeta;
   bool singleRank = false;
-  /// Measured: points with times made monotone.
+  /// Measured curves: points, with times made monotone.
   std::vector<MeasuredPoint> points;
-  /// Measured: the latency, which is the time of the smallest size, and how groups share it.
+  /// Measured curves: the latency, which is the time of the smallest size, and how groups share it.
   CostLine measuredLatency;
-  /// Analytic: candidates, and for each interval of the correction the largest minimum over all smaller intervals.
+  /// Analytic curves: candidates, and for each interval of the correction the largest minimum over all smaller
+  /// intervals.
   std::vector<CostLine> lines;
   std::array<Ns, 24> floorOf{};
 };
 
-/// Isotonic regression: the monotone times closest to the given ones (least squares, pool adjacent violators, integer
-/// means). O(points).
+/// Isotonic regression: the closest monotone times (least squares, pool adjacent violators, integer means). O(points).
 void makeMonotone(std::vector<MeasuredPoint> &points);
 
 } // namespace commsched

@@ -1,4 +1,4 @@
-//===- CostModel.h - What collectives, copies and kernels cost on a machine -------------------===//
+//===- CostModel.h - Costs of collectives, copies and kernels on a machine --------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,9 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The one place that turns work into nanoseconds. It knows a machine profile and answers in integers,
-// deterministically; what it is asked about is plain data. What an MLIR operation costs is answered by OperationCosts,
-// on top of it.
+// The one place that turns work into nanoseconds. It reads a machine profile and answers in integers,
+// deterministically, for plain data. OperationCosts builds the costs of MLIR operations on top of it.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_MACHINE_COSTMODEL_H
@@ -25,18 +24,18 @@
 
 namespace commsched {
 
-/// Which units a kernel computes on.
+/// The units that a kernel computes on.
 enum class ComputeUnits : uint8_t { Matrix, Vector };
 
-/// Costs on one machine. Immutable but for a cache; may be used by several threads at once.
+/// Costs on one machine. Immutable except for a cache; several threads may use it at once.
 class CostModel {
 public:
   explicit CostModel(MachineModel machine);
 
   const MachineModel &machine() const { return model; }
 
-  /// The cost of a kind of collective on a group as a function of its bytes (see CollectiveCurve). The same object for
-  /// the same question. O(log curves) but the first time.
+  /// The cost of a kind of collective on a group as a function of its bytes (see CollectiveCurve). Equal queries return
+  /// the same object. O(log curves) after the first query.
   std::shared_ptr<const CollectiveCurve> curve(CollectiveKind kind, GroupShape shape, ElementType element,
                                                llvm::StringRef group = "") const;
 
@@ -46,23 +45,24 @@ public:
     return (*curve(kind, shape, element, group))(bytes);
   }
 
-  /// A sum of `bytes` in one shot, ns: one kernel per rank that reads the inputs of all others, between two barriers.
-  /// launch + 2 x hop + (R - 1) x bytes / bandwidth, inside the node and out of it at the same time. One rank: 0.
+  /// A one-shot sum of `bytes`, ns: one kernel per rank reads the inputs of all other ranks, between two barriers. The
+  /// cost is launch + 2 x hop + (R - 1) x bytes / bandwidth, with the links inside and outside of the node used at the
+  /// same time. 0 for one rank.
   Ns costOfOneShot(Bytes bytes, GroupShape shape) const;
 
-  /// A kernel that reads and writes this much to pack or unpack buffers, ns; nothing to move costs nothing.
+  /// A kernel that packs or unpacks buffers and reads and writes `bytes` in total, ns. 0 for no bytes.
   Ns costOfCopy(Bytes read, Bytes written) const;
 
-  /// A kernel by roofline: launch + max(flops / rate, bytes / memory bandwidth), ns. No work costs nothing.
+  /// A kernel by roofline: launch + max(flops / rate, bytes / memory bandwidth), ns. 0 for no work.
   Ns costOfKernel(int64_t flops, Bytes bytes, ElementType element, ComputeUnits units) const;
 
-  /// The same without the launch: work that is part of a larger kernel.
+  /// The same roofline without the launch, for work that is part of a larger kernel.
   Ns costOfWork(int64_t flops, Bytes bytes, ElementType element, ComputeUnits units) const;
 
-  /// The measured time of an operation with these operand types ("4096x4096xbf16"), or of its name alone where no types
-  /// are given, if the profile has it.
+  /// The measured time of an operation with these operand types ("4096x4096xbf16"), or by name alone if no types are
+  /// given. None if the profile has no such entry.
   std::optional<Ns> measuredOp(llvm::StringRef name, llvm::ArrayRef<std::string> shapes = {}) const;
-  /// Whether measuredOp can answer anything: shapes need not be spelt out if not.
+  /// Returns true if the profile measured any operation. If not, callers need not format shapes.
   bool hasMeasuredOps() const { return !model.ops.empty(); }
 
 private:

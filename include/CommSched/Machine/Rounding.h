@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Products of bytes and nanoseconds pass 64 bits; these helpers go through 128 bits, round once, and saturate.
+// Products of bytes and nanoseconds exceed 64 bits. These helpers compute in 128 bits, round once, and saturate.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_MACHINE_ROUNDING_H
@@ -19,10 +19,9 @@ namespace commsched::detail {
 
 inline Ns saturate(Wide value) { return value > kMaxNs ? kMaxNs : static_cast<Ns>(value); }
 
-/// Time to do `amount` things at `perSecond` , ns, rounded to the nearest (halves up). Monotone in
-/// `amount`.
+/// Time to process `amount` units at `perSecond`, ns, rounded to the nearest (halves up). Monotone in `amount`.
 inline Ns timeAtRate(Wide amount, Wide perSecond) {
-  // The same sum in 64 bits where it fits, which is several times faster.
+  // The same computation in 64 bits if the values fit, which is several times faster.
   constexpr Wide kSmallAmount = INT64_MAX / 1'000'000'000;
   if (amount <= kSmallAmount && perSecond <= INT64_MAX / 2) {
     uint64_t rate = static_cast<uint64_t>(perSecond);
@@ -33,7 +32,7 @@ inline Ns timeAtRate(Wide amount, Wide perSecond) {
 
 inline Ns addNs(Ns a, Ns b) { return saturate(static_cast<Wide>(a) + b); }
 
-/// Sums and products of amounts (bytes, flops) that are not negative; they stop at the largest int64.
+/// Sums and products of non-negative amounts (bytes, flops), saturating at the largest int64_t.
 inline int64_t clampAmount(Wide value) { return value > INT64_MAX ? INT64_MAX : static_cast<int64_t>(value); }
 inline int64_t addAmounts(int64_t a, int64_t b) { return clampAmount(static_cast<Wide>(a) + b); }
 inline int64_t multiplyAmounts(int64_t a, int64_t b) { return clampAmount(static_cast<Wide>(a) * b); }

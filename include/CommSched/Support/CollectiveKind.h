@@ -18,7 +18,7 @@
 
 namespace commsched {
 
-/// What a collective does. The names are those of the dialect's operations.
+/// The kinds of collectives. The names are those of the dialect's operations.
 enum class CollectiveKind : uint8_t {
   AllGather,
   ReduceScatter,
@@ -34,12 +34,12 @@ enum class CollectiveKind : uint8_t {
   Barrier,
 };
 
-/// Whether messages of a kind are told apart by their order alone.
+/// Returns true if messages of this kind match by their order alone.
 inline constexpr bool isPointToPoint(CollectiveKind kind) {
   return kind == CollectiveKind::Send || kind == CollectiveKind::Recv;
 }
 
-/// The name of a collective kind as the dialect spells it ("all_gather").
+/// The name of a kind in the dialect ("all_gather").
 llvm::StringRef stringify(CollectiveKind kind);
 
 /// The kind with this name; none for other texts.

@@ -1,4 +1,4 @@
-//===- CollectiveOrder.h - Which collectives keep their order ---------------------------------===//
+//===- CollectiveOrder.h - Constraints on the order of collectives ----------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -17,17 +17,17 @@
 
 namespace commsched {
 
-/// Which collectives keep their relative order.
+/// The collectives that keep their relative order.
 enum class CollectiveOrder : uint8_t {
-  /// All of them.
+  /// All collectives.
   Program,
-  /// Those of one group.
+  /// The collectives of each group.
   Group,
-  /// None beyond the dependences.
+  /// None; only dependences hold.
   Free,
 };
 
-/// The mode's name as the options spell it ("program").
+/// The name of the mode in options ("program").
 llvm::StringRef stringify(CollectiveOrder mode);
 
 } // namespace commsched

@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// How reports, remarks and diagnostics print bytes and nanoseconds.
+// The format of bytes and nanoseconds in reports, remarks and diagnostics.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SUPPORT_FORMAT_H

@@ -1,4 +1,4 @@
-//===- OutputFile.h - An output file that appears whole or not at all -------------------------===//
+//===- OutputFile.h - Atomically replaced output file -----------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -21,9 +21,9 @@
 
 namespace commsched {
 
-/// Calls `write` with a stream that ends up in `path` if it succeeds; otherwise `path` keeps what it had. "-" is the
-/// standard output. A path that exists and is no regular file (a device, a pipe) is written directly. Whether `path`
-/// can be written is checked before `write` is called.
+/// Calls `write` with a stream whose contents replace `path` on success; otherwise `path` does not change. "-" is the
+/// standard output. An existing path that is not a regular file (a device, a pipe) is written directly. Fails before it
+/// calls `write` if `path` cannot be written.
 llvm::Error writeWhole(llvm::StringRef path, llvm::function_ref<llvm::Error(llvm::raw_ostream &)> write);
 
 } // namespace commsched

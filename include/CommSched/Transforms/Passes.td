@@ -10,54 +10,56 @@
 
 include "mlir/Pass/PassBase.td"
 
-/// The machine whose costs a pass believes.
+/// The machine that gives the costs of operations and collectives.
 def MachineOption : Option<"machine", "machine", "std::string", "\"\"",
-                           "machine profile: the name of a shipped one, or a path; by default the one of --comm-machine, or "
+                           "machine profile: the name of a shipped profile, or a path; default: that of --comm-machine, or "
                            "h100-sxm">;
 
-/// What may be reordered, and at what cost in memory. Shared by all scheduling passes.
+/// Constraints on order and memory. All scheduling passes share these options.
 def CollectiveOrderOption
     : Option<"collectiveOrder", "collective-order", "::commsched::CollectiveOrder",
-             "::commsched::CollectiveOrder::Free", "which collectives keep their relative order",
+             "::commsched::CollectiveOrder::Free", "collectives that keep their relative order",
              [{::llvm::cl::values(
-               clEnumValN(::commsched::CollectiveOrder::Free, "free", "only dependences hold"),
-               clEnumValN(::commsched::CollectiveOrder::Group, "group", "those of one group do"),
-               clEnumValN(::commsched::CollectiveOrder::Program, "program", "all do"))}]>;
+               clEnumValN(::commsched::CollectiveOrder::Free, "free", "none; only dependences hold"),
+               clEnumValN(::commsched::CollectiveOrder::Group, "group", "the collectives of each group"),
+               clEnumValN(::commsched::CollectiveOrder::Program, "program", "all collectives"))}]>;
 def MemoryBudgetRatioOption
     : Option<"memoryBudgetRatio", "memory-budget-ratio", "double", "0.0",
-             "the peak may exceed the input's by this fraction of it">;
+             "amount by which the peak may exceed the input's peak, as a fraction of it">;
 def MemoryLimitBytesOption
     : Option<"memoryLimitBytes", "memory-limit-bytes", "int64_t", "-1",
-             "the peak may reach this many bytes, arguments that live throughout not counted; overrides the ratio "
-             "where not negative">;
+             "hard limit on peak memory in bytes, excluding arguments that are live throughout the block; if >= 0, "
+             "overrides memory-budget-ratio">;
 
 //===--------------------------------------------------------------------------------------===//
 // Scheduling
 //===--------------------------------------------------------------------------------------===//
 
-/// What the solver may do.
+/// Options of the solver. Passes that search share them.
 defvar solverOptions = [
   Option<"bucketing", "bucketing", "bool", "true", "merge collectives">,
   Option<"bucketCapBytes", "bucket-cap-bytes", "int64_t", "-1",
-         "largest merged collective of any kind, bytes; no limit where negative">,
-  Option<"allGatherCapBytes", "all-gather-cap-bytes", "int64_t", "-1", "the same for all-gathers alone">,
-  Option<"reduceScatterCapBytes", "reduce-scatter-cap-bytes", "int64_t", "-1", "the same for reduce-scatters alone">,
-  Option<"allReduceCapBytes", "all-reduce-cap-bytes", "int64_t", "-1", "the same for all-reduces alone">,
+         "largest merged collective of any kind, bytes; negative: unlimited">,
+  Option<"allGatherCapBytes", "all-gather-cap-bytes", "int64_t", "-1", "largest merged all-gather, bytes; negative: unlimited">,
+  Option<"reduceScatterCapBytes", "reduce-scatter-cap-bytes", "int64_t", "-1", "largest merged reduce-scatter, bytes; negative: unlimited">,
+  Option<"allReduceCapBytes", "all-reduce-cap-bytes", "int64_t", "-1", "largest merged all-reduce, bytes; negative: unlimited">,
   Option<"effort", "effort", "int64_t", "-1",
-         "steps that one search may take: 0 for the first answer, negative for the default (about a second)">,
+         "maximum number of steps of one search; 0: only the first answer, negative: the default (about a second)">,
 ];
 
 def CommSchedule : Pass<"comm-schedule"> {
-  let summary = "decide order and buckets together, under a hard peak-memory limit";
+  let summary = "decide order and buckets together, under a hard limit on peak memory";
   let description = [{
-    Reorders every block with collectives, and merges collectives, so that the makespan of the cost model is as small as
-    the search finds. The peak never exceeds the limit, and the result is never slower than the input, which is the
-    first incumbent. An input above the limit is first brought down; where that fails, the pass says by how much and
-    fails. Every answer is checked by the ScheduleVerifier before it is applied. Equal input and options give equal
-    output; effort is counted in steps, not in time.
+    The pass reorders every block that contains collectives, and merges collectives, to minimize the makespan of the cost
+    model. It searches; it does not prove that its answer is optimal. The peak never exceeds the limit. The result is never
+    slower than the input, which is the first incumbent. If the input exceeds the limit, the pass first reduces its peak. If
+    this fails, the pass fails with an error that states the lowest peak it found.
 
-    Remarks: per collective, where it moved, with how many others it was merged, how much of it is exposed before and
-    after, and what limits it.
+    An independent verifier checks every answer before the pass applies it. Equal input and equal options give equal output,
+    because effort is counted in steps and not in seconds. `effort` limits the steps of one search. See `docs/Scheduler.md`.
+
+    Remarks: one per collective, with its positions, its bucket, its exposed time before and after, and its limiting factor
+    (`docs/Remarks.md`).
   }];
   let options = [MachineOption, CollectiveOrderOption, MemoryBudgetRatioOption, MemoryLimitBytesOption] # solverOptions;
 }
@@ -69,96 +71,105 @@ def CommSchedule : Pass<"comm-schedule"> {
 def CommBucket : Pass<"comm-bucket"> {
   let summary = "merge collectives of one kind, group, element type and reduction, greedily by bytes";
   let description = [{
-    All-gathers, reduce-scatters and all-reduces fill one bucket of their key after the other, in program order, up to a
-    cap. None joins that depends on a member, through whatever path, and no two buckets come to depend on each other.
-    Packed buckets go through one buffer: a copy-in (which does the casts of single-use inputs), one collective, and
-    copies or views of its pieces. Coalesced ones are one start over the members' own tensors. The results are equal bit
-    for bit.
+    The pass merges all-gathers, reduce-scatters and all-reduces. In program order, collectives of one key (kind, group,
+    element type, reduction) fill a bucket up to a cap, then the next bucket. A collective does not join a bucket if it
+    depends on a member, through any path, and no two buckets depend on each other. A packed bucket uses one buffer: a
+    copy-in, which also does the casts of single-use inputs, one collective, and copies or views of the pieces. A coalesced
+    bucket is one start over the members' own tensors. The results are equal bit for bit, except that a reduction over more
+    than two ranks may round differently on backends that reduce in another order.
 
-    Merged are collectives of one tensor of static size and whole bytes, along dimension 0, without a destination, and with
-    one wait in the same block; not on memrefs. The search of `comm-schedule` decides buckets together with the order;
-    this pass is for a given rule. See `docs/Rewrites.md`.
+    The pass merges a collective if it has one tensor of static size and whole bytes, runs along dimension 0, has no
+    destination, and has exactly one wait, in the same block. It merges nothing on memrefs. It takes O(N + E + S log S) for
+    N operations, E dependences and S collectives.
 
-    Remarks: per bucket what was merged, per collective why it was not, and the traffic before and after. An error where
-    bytes were lost, a warning where time or peak are not what the models said of the buckets.
+    Use this pass for a given rule. `comm-schedule` decides buckets together with the order and needs no pass before it. See
+    `docs/Rewrites.md`.
+
+    Remarks: one per bucket with its members, one per collective that is not merged with the reason, and one per block with
+    the traffic before and after. Lost bytes are an error. The pass warns if the time or the peak differs from the model's
+    prediction for the buckets.
   }];
   let options = [
     MachineOption,
     ListOption<"capBytes", "cap-bytes", "int64_t",
-               "largest merged collective in bytes (gathered, or sent) by number of the bucket; the last holds for the rest; "
-               "no limit where negative or not given">,
-    ListOption<"allGatherCapBytes", "all-gather-cap-bytes", "int64_t", "the same for all-gathers, in place of cap-bytes">,
+               "largest merged collective in bytes (gathered, or sent), indexed by bucket; the last entry applies to all "
+               "further buckets; negative or empty: unlimited">,
+    ListOption<"allGatherCapBytes", "all-gather-cap-bytes", "int64_t", "cap-bytes for all-gathers only; overrides cap-bytes">,
     ListOption<"reduceScatterCapBytes", "reduce-scatter-cap-bytes", "int64_t",
-               "the same for reduce-scatters, in place of cap-bytes">,
-    ListOption<"allReduceCapBytes", "all-reduce-cap-bytes", "int64_t", "the same for all-reduces, in place of cap-bytes">,
-    Option<"form", "form", "::commsched::BucketForm", "::commsched::BucketForm::Packed", "how a bucket's data moves",
+               "cap-bytes for reduce-scatters only; overrides cap-bytes">,
+    ListOption<"allReduceCapBytes", "all-reduce-cap-bytes", "int64_t", "cap-bytes for all-reduces only; overrides cap-bytes">,
+    Option<"form", "form", "::commsched::BucketForm", "::commsched::BucketForm::Packed", "how a bucket moves its data",
            [{::llvm::cl::values(
              clEnumValN(::commsched::BucketForm::Packed, "packed", "through one buffer"),
              clEnumValN(::commsched::BucketForm::Coalesced, "coalesced", "one start over the members' buffers"))}]>,
     Option<"mixedTypes", "mixed-types", "bool", "false",
-           "merge collectives of different element types: packed all-gathers as bytes, coalesced ones of any kind as they "
-           "are; packed reductions never, as they compute with their elements">,
+           "merge collectives of different element types: packed all-gathers as bytes, coalesced collectives of any kind "
+           "unchanged; packed reductions are never mixed, because they compute with their elements">,
     Option<"fsdpOnly", "fsdp-only", "bool", "false",
-           "merge only all-gathers of the function's arguments and reduce-scatters that only reach its results, through "
-           "casts and views, and no all-reduces">,
+           "merge only all-gathers of the function's arguments, and reduce-scatters whose values reach only its results, "
+           "both through casts and views; merge no all-reduces">,
     Option<"fsdpExact", "fsdp-exact", "bool", "false",
-           "fsdp-only as PyTorch's bucketing has it: with one cast of the element type at most, and no views">,
-    ListOption<"kinds", "kinds", "std::string", "what to merge: all_gather, reduce_scatter, all_reduce; all by default">,
+           "fsdp-only with the filter of PyTorch's bucketing: at most one cast of the element type, and no views">,
+    ListOption<"kinds", "kinds", "std::string", "kinds to merge: all_gather, reduce_scatter, all_reduce; default: all three">,
   ];
 }
 
 def CommReinplaceAllGather : Pass<"comm-reinplace-all-gather"> {
   let summary = "let all-gathers write the buffer of their copy-in";
   let description = [{
-    An all-gather of the slice of a `comm.fsdp.all_gather_copy_in`, itself or through a cast, that makes new storage
-    becomes one `into` the buffer of the copy-in, which then does the cast. Left alone, with a remark that says why, where the
-    buffer has other users, the copy-in is for another group or stands in another block, the all-gather has another
-    destination (on memrefs it has one) or another shape, or the copy-in converts already. See `docs/Rewrites.md`.
+    The pass looks for all-gathers of the slice of a `comm.fsdp.all_gather_copy_in`, directly or through one cast, that make
+    new storage. It gives them the buffer of the copy-in as destination (`into`), and moves the cast into the copy-in. It
+    takes O(N) for N operations.
+
+    The pass leaves an all-gather unchanged, with a remark, if the buffer has other users, if the copy-in is for another
+    group or in another block, if the all-gather has another destination (on memrefs it always has one) or another shape,
+    or if the copy-in already converts elements. See `docs/Rewrites.md`.
   }];
 }
 
 def CommRealizeBuffers : Pass<"comm-realize-buffers"> {
-  let summary = "decide what storage collectives use";
+  let summary = "decide which storage collectives use";
   let description = [{
-    To run last among the rewrites, before bufferization (or on buffers). Per block:
+    The pass runs last among the rewrites, before bufferization or on buffers. In each block it takes four steps:
 
-    - A wait for what an earlier one waited for goes; its values are the earlier one's. (One-shot collectives have waits like
-      others here: nothing in this dialect blocks at its start. The wait says that the sum is there and that the input may be
-      written again.)
-    - A result that is only copied into a parameter (`comm.fsdp.copy`) is written there (`into` it), if nothing touches that
-      storage between start and copy, and the copy goes.
-    - A sum up to the threshold becomes `one_shot`: every rank reads the others' inputs itself. One that writes its input, which
-      the others read meanwhile, gets a result of its own, copied there after the wait; on buffers it stays as it is.
-      Other all-reduces, and
-      broadcasts, of one or several tensors write their inputs (`into` them) where nothing uses these afterwards.
-    - What collectives of any kind read and write is put into `#comm.symmetric` memory of their group. On tensors the
-      collective is marked (`comm.symmetric`), and `comm-bufferize` makes the buffers; on buffers the allocations' memory
-      space is changed at once.
+    - It removes a wait if an earlier wait of the same future dominates it and keeps the same buffers.
+    - If the only use of a result is a copy into a parameter (`comm.fsdp.copy`), and no operation uses the parameter's
+      storage between the start and the copy, the collective writes the parameter directly (`into`). The pass removes the
+      copy.
+    - A sum of at most `one-shot-threshold-bytes` becomes `one_shot`: every rank reads the inputs of the others itself. If
+      the sum writes its input, which the other ranks read, it gets a result of its own, and a copy after the wait; on buffers
+      it stays unchanged. Other all-reduces, and broadcasts, write their inputs (`into`) if no later operation uses the
+      inputs.
+    - The inputs and outputs of all collectives move to the `#comm.symmetric` memory of their group. On tensors the pass
+      marks the collective (`comm.symmetric`), and `comm-bufferize` makes the buffers. On buffers the pass changes the memory
+      space of the allocations.
 
-    The last two need storage that the block makes for itself, of static size: no argument's, no constant's, none that leaves
-    the block, none that is planned for another group already; to write an input, also no part of a larger storage. Remarks
-    say what was done, or why not.
+    The last two steps need storage of static size that the block itself allocates: not an argument, not a constant, not
+    live after the block, and not planned for another group. To write an input, the storage must also not be part of a
+    larger one. Remarks state each change, and the reason for each collective that stays unchanged. See `docs/Buffers.md`.
   }];
   let options = [
     Option<"oneShotThresholdBytes", "one-shot-threshold-bytes", "int64_t", "131072",
-           "largest all-reduce that is done in one shot, bytes; 0 for none">,
+           "largest all-reduce in bytes that becomes one_shot; 0: none">,
     Option<"symmetric", "symmetric", "bool", "true",
-           "put inputs and outputs into symmetric memory; one-shot collectives have theirs there in any case">,
+           "put inputs and outputs into symmetric memory; those of one-shot collectives are there in any case">,
     ListOption<"peerGroups", "peer-groups", "std::string",
-               "groups whose ranks reach each other's memory, by symbol name: only these get symmetric memory and one-shot "
-               "sums; all where not given">,
+               "symbol names of the groups whose ranks can access each other's memory: only these get symmetric memory and "
+               "one-shot sums; empty: all groups">,
   ];
   let dependentDialects = ["::commsched::comm::CommDialect"];
 }
 
 def CommDecomposeAllToAll : Pass<"comm-decompose-all-to-all"> {
-  let summary = "exchange along the leading dimension only";
+  let summary = "turn all-to-alls into exchanges along the leading dimension";
   let description = [{
-    An all-to-all on tensors that splits or concatenates along another dimension than the first becomes a transposition that
-    brings the pieces to the front, an all-to-all along the leading dimension, and after the wait a transposition that puts
-    them in their place; uneven pieces too. Bits do not change. For backends that move contiguous pieces only (the lowering of
-    this project takes any dimension). Left alone, with a remark: dynamic sizes, given destinations, buffers, and a future
-    that leaves its block.
+    The pass rewrites an all-to-all on tensors that splits or concatenates along a dimension other than the first, with even
+    or uneven pieces. A transposition brings the pieces to the front, an all-to-all exchanges them along the leading
+    dimension, and a transposition after the wait puts them in place. The values do not change.
+
+    Use it for backends that move only contiguous pieces. The lowering of this project accepts any dimension. The pass leaves
+    an all-to-all unchanged, with a remark, if a size is dynamic, if destinations are given, if it is on buffers, or if the
+    future leaves its block.
   }];
   let dependentDialects = ["::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
 }
@@ -166,40 +177,42 @@ def CommDecomposeAllToAll : Pass<"comm-decompose-all-to-all"> {
 def CommRemoveUnshardedParamUsage : Pass<"comm-remove-unsharded-param-usage"> {
   let summary = "read gathered values instead of the parameters that they are copied into";
   let description = [{
-    Where the storage of a function's argument is only ever resized to full, copied into, used and resized to 0, in this
-    order, once or repeatedly, the uses read what was copied, and the copies and resizes go. Each argument is decided on by
-    itself, and has to be a tensor of static size. A remark says which operation stands in the way otherwise: unbalanced or
-    partial resizes, a write of the parameter or of what was copied, a use (of a view too) where the storage is empty, a use
-    that leaves the function. See `docs/Rewrites.md`.
+    The pass looks for arguments of functions whose storage is resized to full, copied into, used, and resized to 0, in this
+    order, once or repeatedly. It lets the uses read the copied value and removes the copies and resizes. It decides each
+    argument separately; the argument must be a tensor of static size.
+
+    Otherwise a remark names the operation that prevents the rewrite: an unbalanced or partial resize, a write of the
+    parameter or of the copied value, a use (also through a view) while the storage is empty, or a use that leaves the
+    function. See `docs/Rewrites.md`.
   }];
 }
 
 //===--------------------------------------------------------------------------------------===//
-// Looking
+// Reports and checks
 //===--------------------------------------------------------------------------------------===//
 
 def CommReport : Pass<"comm-report", "::mlir::ModuleOp"> {
   let summary = "report makespan, exposed communication, peak memory and lower bounds";
   let description = [{
-    Measures every block with collectives by the models and prints a table to standard error. Changes nothing but the
-    `comm.schedule_signature` of functions. Within the pipeline `reorder-comm-overlap` one report covers what was before
-    the pipeline and what is after it.
+    The pass measures every block with collectives with the cost model and prints a table to standard error. It changes only
+    the `comm.schedule_signature` of functions. In the pipeline `reorder-comm-overlap`, one report compares the module before
+    the pipeline with the module after it. See `docs/Report.md`.
   }];
   let options = [
     MachineOption,
     Option<"reportFile", "report-file", "std::string", "\"\"", "write the report as JSON to this file">,
     Option<"timelineFile", "timeline-file", "std::string", "\"\"",
-           "write the timeline to this file: a page where it ends in .html, a Perfetto trace otherwise">,
+           "write the timeline to this file: an HTML page if the name ends in .html, otherwise a Perfetto trace">,
     Option<"table", "table", "bool", "true", "print the table to standard error">,
   ];
 }
 
 def CommPareto : Pass<"comm-pareto", "::mlir::ModuleOp"> {
-  let summary = "find out what memory buys: makespan against peak memory";
+  let summary = "compute the curve of makespan against peak memory";
   let description = [{
-    Solves every block with collectives as `comm-schedule` would, for limits from the lowest peak that can be reached to
-    none at all, and writes the answers that no cheaper one matches: as JSON, and as a picture. Changes nothing. Every
-    limit costs one search; limits are solved in parallel.
+    The pass solves every block with collectives as `comm-schedule` does, for limits from the lowest reachable peak to no
+    limit. It writes the Pareto-optimal answers as JSON and as a picture, and does not change the module. Each limit costs
+    one search. Limits are solved in parallel.
 
     `comm-opt --comm-pareto=FILE` runs it on the input, before everything else.
   }];
@@ -207,21 +220,21 @@ def CommPareto : Pass<"comm-pareto", "::mlir::ModuleOp"> {
     MachineOption, CollectiveOrderOption,
     Option<"file", "file", "std::string", "\"\"", "write the curves as JSON to this file">,
     Option<"picture", "picture", "std::string", "\"\"",
-           "write the picture (SVG) to this file; by default beside `file`, with the suffix .svg">,
-    Option<"limits", "limits", "int32_t", "16", "limits to solve for; at least 3">,
+           "write the picture (SVG) to this file; default: `file` with the suffix .svg">,
+    Option<"limits", "limits", "int32_t", "16", "number of limits to solve for; at least 3">,
   ] # solverOptions;
 }
 
 def CommVerify : Pass<"comm-verify", "::mlir::ModuleOp"> {
-  let summary = "check that collectives are waited for, their buffers are left alone, and ranks agree";
+  let summary = "check waits, accesses to buffers in flight, and agreement between ranks";
   let description = [{
-    An error for each of these, at its place:
-    - a future that nobody waits for and that does not leave the function;
-    - a wait that no path reaches;
-    - a buffer in flight that is written, or a destination that is read, before a wait that is certain to run;
-    - a collective under control flow that depends on the rank: not all ranks would come to it.
+    The pass emits one located error for each of these:
+    - a future without a wait that does not leave the function;
+    - a collective whose waits are all in unreachable code;
+    - a write of a buffer in flight, or a read of a destination in flight, before a wait that is certain to run;
+    - a collective in control flow that depends on the rank, so that not all ranks would start it.
 
-    Stamps `comm.schedule_signature`, the hash of the sequence of collectives, on every function that has any.
+    It sets `comm.schedule_signature`, the hash of the sequence of collectives, on every function with collectives.
   }];
 }
 
@@ -234,87 +247,91 @@ class ReorderingPass<string name> : Pass<name> {
   let options = [MachineOption, CollectiveOrderOption];
 }
 
-/// What the two peak-preserving passes share.
+/// Options of the two peak-preserving passes.
 defvar peakOptions = [
   MachineOption, CollectiveOrderOption,
   Option<"memoryBudgetRatio", "memory-budget-ratio", "double", "0.2",
-         "how far the peak may rise, as a fraction of the input's peak; passes in a row share one input">,
+         "amount by which the peak may exceed the input's peak, as a fraction of it; consecutive passes share one input">,
   Option<"memoryLimitBytes", "memory-limit-bytes", "int64_t", "-1",
-         "a limit that takes the place of the budget; none where negative">,
+         "hard limit on peak memory in bytes; if >= 0, overrides memory-budget-ratio">,
   Option<"useRuntimeEstimates", "use-runtime-estimates", "bool", "false",
          "stop when hidden, and refuse moves that raise net exposed time or the makespan">,
   Option<"extraOverlapPermille", "extra-overlap-permille", "int64_t", "500",
-         "hidden means that compute covers 1 + this many thousandths of the collective's time">,
-  Option<"commTimePermille", "comm-time-permille", "int64_t", "2000", "thousandths at which collectives' times count">,
-  Option<"computeTimePermille", "compute-time-permille", "int64_t", "1000", "thousandths at which computes' times count">,
+         "a collective is hidden if compute covers its time plus this share of it, in permille">,
+  Option<"commTimePermille", "comm-time-permille", "int64_t", "2000", "scale of the times of collectives, in permille">,
+  Option<"computeTimePermille", "compute-time-permille", "int64_t", "1000", "scale of the times of computations, in permille">,
   Option<"unsafeCollectivesReorder", "unsafe-collectives-reorder", "bool", "true",
-         "collectives may pass each other where neither a dependence nor collective-order forbids it">,
-  Option<"moveLimit", "move-limit", "int32_t", "-1", "move only the first so many collectives; all where negative">,
+         "collectives may pass each other unless a dependence or collective-order forbids it">,
+  Option<"moveLimit", "move-limit", "int32_t", "-1", "maximum number of collectives to move; negative: all">,
   Option<"prefetchLimit", "prefetch-limit-nodes", "int32_t", "-1",
-         "let each collective pass no more than so many operations; any number where negative">,
-  Option<"groupLimit", "group-limit-nodes", "int32_t", "256", "take along no more than so many operations at once">,
-  Option<"memoryRecompute", "memory-recompute", "bool", "false", "recount all live bytes after every collective">,
+         "maximum number of operations that a collective may pass; negative: unlimited">,
+  Option<"groupLimit", "group-limit-nodes", "int32_t", "256", "maximum number of operations that move along with a collective">,
+  Option<"memoryRecompute", "memory-recompute", "bool", "false", "recount all live bytes after every collective, to check the incremental count">,
 ];
 
 def CommRaise : ReorderingPass<"comm-raise"> {
   let summary = "start collectives as early as dependences allow";
   let description = [{
-    Schedules anew: among the ready operations, the one that leads to the earliest collective goes first, and otherwise
-    the one that stood first. Collectives keep their relative order. Memory is no concern: run it where the peak does not
-    matter, or before `comm-schedule`, which keeps to a limit.
+    The pass reschedules the block. Among ready operations, it picks the one on which the earliest collective depends; if
+    there is none, it picks the first in the given order. Collectives keep their relative order. The pass ignores memory: run
+    it if the peak does not matter, or before `comm-schedule`, which observes a limit. It takes O(N + E) for N operations and
+    E dependences.
 
-    Remarks: per start how many operations it passed, its exposed time before and after, and what it depends on; per block
-    makespan, exposed time and peak before and after. All passes of this section say as much.
+    Remarks: one per start with the number of operations that it passed, its exposed time before and after, and its limiting
+    factor; one per block with makespan, exposed time and peak before and after. All passes of this section emit these
+    remarks (`docs/Remarks.md`).
   }];
 }
 
 def CommSinkWaits : ReorderingPass<"comm-sink-waits"> {
   let summary = "wait for collectives as late as dependences allow";
   let description = [{
-    Schedules anew: a wait goes only when nothing else is ready. Memory is no concern. Running it twice changes nothing
-    more, and the same holds of `comm-raise`.
+    The pass reschedules the block. It places a wait only when no other operation is ready. The pass ignores memory. A second
+    run changes nothing; the same is true for `comm-raise`.
   }];
 }
 
 def CommReorderComputeForOverlap : ReorderingPass<"comm-reorder-compute-for-overlap"> {
   let summary = "follow each collective with compute until its cost is covered";
   let description = [{
-    Raises starts and sinks waits at once, and after each collective issues ready operations that are neither
-    collectives nor waits until their costs add up to the collective's: first those that the next collective needs and
-    this one does not make, then those that are free, by their place. Memory is no concern.
+    The pass raises starts and sinks waits together. After each collective it places ready operations that are neither
+    collectives nor waits until their costs add up to the cost of the collective. It first takes operations that the next
+    collective needs and that do not depend on this collective, then the other ready operations in their given order. The
+    pass ignores memory.
   }];
 }
 
 def CommReorderPreservingPeakMemory : Pass<"comm-reorder-preserving-peak-memory"> {
   let summary = "move starts left within a memory budget";
   let description = [{
-    Takes the starts from left to right and moves each left past its predecessors, together with what it depends on,
-    until something stops it: a dependence that may not be taken along (another start, unless `group-with-collectives`;
-    without estimates, a matrix multiplication), the memory limit, another collective (where these may not pass each
-    other) or the beginning of the block.
+    The pass visits the starts from left to right. It moves each start left past its predecessors, together with the
+    operations on which it depends. A start stops at a dependence that may not move with it (another start, unless
+    `group-with-collectives` is set; without estimates, a matrix multiplication), at the memory limit, at another collective
+    if these may not pass each other, or at the beginning of the block.
 
-    With `use-runtime-estimates` it also stops when compute hides it, and where passing the next operation would expose
-    the group's waits by more than it saves. The makespan that the cost model predicts never rises: moves that would
-    raise it are taken back, all of them or, found by halving, those that do.
+    With `use-runtime-estimates`, a start also stops when compute hides it, and when passing the next operation would expose
+    the waits of the moving group by more than it saves. The predicted makespan never increases: the pass undoes moves that
+    increase it, either all moves or, found by bisection, those that are responsible.
 
-    The limit is the input's peak times 1 + `memory-budget-ratio`. Several passes in a row take it from the first one's
-    input. An input that is above a `memory-limit-bytes` does not get any higher.
+    The limit is the peak of the input times 1 + `memory-budget-ratio`. Consecutive passes share the input of the first one.
+    If the input exceeds `memory-limit-bytes`, the peak does not increase further. The pass takes O((N + E + touches)
+    log N) for N operations, E dependences, and all accesses to buffers.
 
-    Remarks: per start as in `comm-raise`, with the limiting factor and its numbers ("peak memory: passing 'matmul' would
+    Remarks: one per start as in `comm-raise`, with the limiting factor and its numbers ("peak memory: passing 'matmul' would
     reach 4.91 GiB, limit 4.63 GiB").
   }];
   let options = peakOptions # [
     Option<"groupWithCollectives", "group-with-collectives", "bool", "false",
-           "a start may take along another start that it depends on">,
+           "a start may move another start that it depends on">,
   ];
 }
 
 def CommSinkWaitsPreservingPeakMemory : Pass<"comm-sink-waits-preserving-peak-memory"> {
   let summary = "move waits right within a memory budget";
   let description = [{
-    The mirror image of `comm-reorder-preserving-peak-memory`: takes the waits from right to left and moves each right
-    past its successors, together with what depends on it. It takes neither waits nor starts along, and passes a start
-    only with `swap-with-collectives`.
+    The mirror image of `comm-reorder-preserving-peak-memory`. The pass visits the waits from right to left and moves each wait
+    right past its successors, together with the operations that depend on it. No other wait and no start moves with it. A
+    wait passes a start only with `swap-with-collectives`.
   }];
   let options = peakOptions # [
     Option<"swapWithCollectives", "swap-with-collectives", "bool", "false", "a wait may move past a start">,
@@ -322,45 +339,45 @@ def CommSinkWaitsPreservingPeakMemory : Pass<"comm-sink-waits-preserving-peak-me
 }
 
 def CommOrderCollectives : Pass<"comm-order-collectives"> {
-  let summary = "fix the order of all collectives as it is now";
+  let summary = "fix the current order of all collectives";
   let description = [{
-    Marks the collectives of each block `comm.pinned`: no later pass lets pinned operations pass each other, or merges
-    them. A block with a single collective needs no mark.
+    The pass marks the collectives of each block `comm.pinned`. Later passes neither merge pinned operations nor let them
+    pass each other. A block with a single collective gets no mark.
   }];
 }
 
 def CommOrderFsdp : ReorderingPass<"comm-order-fsdp"> {
   let summary = "bring the parts of fully sharded collectives together, one group after the other";
   let description = [{
-    Puts [cast, copy-in, all-gather] and [wait, copy-outs, their views] next to each other, likewise [copy-in,
-    reduce-scatter] and [wait and what follows from it up to the next copy-in], and runs the second half of each before
-    the first half of the next of its kind. The copy-ins and copy-outs are the `comm.fsdp` operations; collectives
-    without them are left alone.
+    The pass forms groups of adjacent operations. An all-gather gives [cast, copy-in, all-gather] and [wait, copy-outs, their
+    views]. A reduce-scatter gives [copy-in, reduce-scatter] and [wait, and the operations after it up to the next copy-in].
+    The second half of each runs before the first half of the next collective of the same kind. The copy-ins and copy-outs
+    are `comm.fsdp` operations. The pass leaves collectives without them unchanged.
 
-    An operation belongs to the first group that asks for it. Where a layer is used again, its second gather forms groups
-    of its own. A group that a dependence leads out of and back into is let go, and its remark says so.
+    An operation belongs to the first group that requests it. If a layer is used again, its second gather forms separate
+    groups. A group is dissolved, with a remark, if a dependence path leaves and re-enters it.
 
-    Later passes keep what this one has arranged: each half becomes a unit (`comm.unit`), which no pass tears apart or
-    merges with others, and each first half comes after the second half before it (`comm.after_unit`). Running the pass
-    again begins anew.
+    Later passes keep this arrangement. Each half becomes a unit (`comm.unit`), which passes neither split nor merge with
+    others. Each first half comes after the preceding second half (`comm.after_unit`). A second run of the pass discards the
+    units and forms new ones.
   }];
 }
 
 def CommAlignCosts : Pass<"comm-align-costs", "::mlir::ModuleOp"> {
   let summary = "give every rank the same costs: the median over ranks";
   let description = [{
-    Ranks that measure their costs measure different ones, and would decide differently. Writes the median over several
-    machine profiles, one per rank, into the `comm.cost` of matrix multiplications and their like (of an even number the
-    lower one), in blocks with collectives; linalg's contractions, and loops with one inside, are among them. The order of
-    the profiles does not matter. An embedder supplies a function that gathers the ranks' costs instead: the context's
-    `Environment::gather`, `commschedContextSetGather` in C, or `createCommAlignCosts(machine, gather)`; it is called once per
-    module.
+    Ranks that measure their own costs would schedule differently. The pass takes several machine profiles, one per rank, and
+    writes the median cost (of an even number, the lower median) into the `comm.cost` of matrix multiplications and similar
+    operations in blocks with collectives. These include linalg's contractions, and loops that contain one. The order of the
+    profiles does not matter. An embedder can supply a function that gathers the ranks' costs instead: the context's
+    `Environment::gather`, `commschedContextSetGather` in C, or `createCommAlignCosts(machine, gather)`. The pass calls the
+    function once per module.
 
-    Remarks: per operation what it costs from here on and between what the ranks were.
+    Remarks: one per operation with its aligned cost and the range of the ranks' costs.
   }];
   let options = [
     ListOption<"profiles", "profiles", "std::string", "machine profiles, one per rank: names or paths">,
-    Option<"allCompute", "all-compute", "bool", "false", "align every operation that is not free">,
+    Option<"allCompute", "all-compute", "bool", "false", "align every operation whose cost is not zero">,
   ];
   let dependentDialects = ["::commsched::comm::CommDialect"];
 }

@@ -24,55 +24,57 @@ struct OverlapOptions : public mlir::PassPipelineOptions<OverlapOptions> {
   enum class Solver { Schedule, Inductor };
 
   Option<Solver> solver{
-      *this, "solver", llvm::cl::init(Solver::Schedule),
-      llvm::cl::desc("which list of passes runs where `passes` names none"),
+      *this, "solver", llvm::cl::init(Solver::Schedule), llvm::cl::desc("list of passes to run if `passes` is empty"),
       llvm::cl::values(clEnumValN(Solver::Schedule, "schedule", "comm-schedule: order and buckets together"),
                        clEnumValN(Solver::Inductor, "inductor",
                                   "PyTorch Inductor's two peak-preserving passes with Inductor's defaults"))};
   ListOption<std::string> passes{
       *this, "passes",
-      llvm::cl::desc("the passes to run instead, in order, with or without options: comm-bucket{fsdp-only=true},cse")};
+      llvm::cl::desc("passes to run instead, in order, with or without options: comm-bucket{fsdp-only=true},cse")};
   Option<std::string> machine{
       *this, "machine",
-      llvm::cl::desc("machine profile: the name of a shipped one, or a path; by default the one "
-                     "of --comm-machine, or h100-sxm")};
+      llvm::cl::desc("machine profile: the name of a shipped profile, or a path; default: that of "
+                     "--comm-machine, or h100-sxm")};
   ListOption<std::string> profiles{
-      *this, "profiles", llvm::cl::desc("machine profiles for comm-align-costs, one per rank; 'machine' where empty")};
+      *this, "profiles", llvm::cl::desc("machine profiles for comm-align-costs, one per rank; empty: 'machine'")};
   Option<double> memoryBudgetRatio{
       *this, "memory-budget-ratio", llvm::cl::init(-1.0),
-      llvm::cl::desc("the peak may exceed the input's by this fraction of it; -1 for the solver's default: 0, or 0.2 "
-                     "for inductor")};
+      llvm::cl::desc("amount by which the peak may exceed the input's peak, as a fraction of it; -1: the solver's "
+                     "default, which is 0, or 0.2 for inductor")};
   Option<int64_t> memoryLimitBytes{
       *this, "memory-limit-bytes", llvm::cl::init(-1),
-      llvm::cl::desc("the peak may reach this many bytes; overrides the ratio where not negative")};
+      llvm::cl::desc("hard limit on peak memory in bytes, excluding arguments that are live throughout the block; "
+                     "if >= 0, overrides memory-budget-ratio")};
   Option<CollectiveOrder> collectiveOrder{
       *this, "collective-order", llvm::cl::init(CollectiveOrder::Free),
-      llvm::cl::desc("which collectives keep their relative order"),
-      llvm::cl::values(clEnumValN(CollectiveOrder::Free, "free", "only dependences hold"),
-                       clEnumValN(CollectiveOrder::Group, "group", "those of one group do"),
-                       clEnumValN(CollectiveOrder::Program, "program", "all do"))};
+      llvm::cl::desc("collectives that keep their relative order"),
+      llvm::cl::values(clEnumValN(CollectiveOrder::Free, "free", "none; only dependences hold"),
+                       clEnumValN(CollectiveOrder::Group, "group", "the collectives of each group"),
+                       clEnumValN(CollectiveOrder::Program, "program", "all collectives"))};
   Option<bool> bucketing{*this, "bucketing", llvm::cl::init(true), llvm::cl::desc("merge collectives")};
   Option<int64_t> bucketCapBytes{*this, "bucket-cap-bytes", llvm::cl::init(-1),
-                                 llvm::cl::desc("largest merged collective, bytes; no limit where negative")};
-  Option<int64_t> effort{*this, "effort", llvm::cl::init(-1),
-                         llvm::cl::desc("steps of the search: 0 for the first answer, negative for the default")};
+                                 llvm::cl::desc("largest merged collective, bytes; negative: unlimited")};
+  Option<int64_t> effort{
+      *this, "effort", llvm::cl::init(-1),
+      llvm::cl::desc("maximum number of steps of one search; 0: only the first answer, negative: the default")};
   Option<std::string> reportFile{*this, "report-file", llvm::cl::desc("write the report as JSON to this file")};
   Option<std::string> timelineFile{
       *this, "timeline-file",
-      llvm::cl::desc("write the timeline to this file: a page where it ends in .html, a Perfetto trace otherwise")};
+      llvm::cl::desc(
+          "write the timeline to this file: an HTML page if the name ends in .html, otherwise a Perfetto trace")};
   Option<std::string> searchLogFile{
       *this, "search-log-file",
-      llvm::cl::desc("write what the search of comm-schedule tried to this file, one JSON object per line")};
+      llvm::cl::desc("write the attempts of comm-schedule's search to this file, one JSON object per line")};
   Option<std::string> paretoFile{*this, "pareto-file",
-                                 llvm::cl::desc("write time against peak of the input as JSON to this file, and as a "
-                                                "picture (SVG) beside it")};
+                                 llvm::cl::desc("write the input's curve of time against peak memory as JSON to this "
+                                                "file, and as a picture (SVG) beside it")};
   Option<bool> table{*this, "table", llvm::cl::init(false), llvm::cl::desc("print the report to standard error")};
 };
 
-/// Adds the pipeline to a pass manager of modules. An entry of `passes` is a pass of this project, which takes what
-/// concerns it from `options` and then its own options, or any text that MLIR's pass-pipeline parser takes: passes and
-/// pipelines of whoever registered them, nested ones too. Fails, through `error`, on any other. The collector may be
-/// null; otherwise it holds the report when the pipeline has run.
+/// Adds the pipeline to a pass manager of modules. An entry of `passes` is either a pass of this project, which
+/// gets its options from `options` and then from the entry, or any text that MLIR's pass-pipeline parser accepts,
+/// including other registered and nested pipelines. Fails, through `error`, on anything else. The collector may be
+/// null; otherwise it has the report after the pipeline has run.
 llvm::LogicalResult buildOverlapPipeline(mlir::OpPassManager &manager, const OverlapOptions &options,
                                          llvm::function_ref<llvm::LogicalResult(const llvm::Twine &)> error,
                                          std::shared_ptr<ReportCollector> collector = nullptr);

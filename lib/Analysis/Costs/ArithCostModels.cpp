@@ -1,4 +1,4 @@
-//===- ArithCostModels.cpp - What arith and math operations cost ------------------------------===//
+//===- ArithCostModels.cpp - Costs of arith and math operations -------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,7 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Elementwise: one result element per operand element. On scalars and vectors it is part of the kernel around it.
+// Elementwise: one result element per operand element. On scalars and vectors, an operation is part of the surrounding
+// kernel.
 //
 //===------------------------------------------------------------------------------------------===//
 

@@ -1,4 +1,4 @@
-//===- BufferizationCostModels.cpp - What bufferization operations cost -----------------------===//
+//===- BufferizationCostModels.cpp - Costs of bufferization operations ------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The copies between tensors and buffers; the rest of the dialect only renames storage.
+// The copies between tensors and buffers. The other operations of the dialect only rename storage.
 //
 //===------------------------------------------------------------------------------------------===//
 

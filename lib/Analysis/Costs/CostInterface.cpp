@@ -1,4 +1,4 @@
-//===- CostInterface.cpp - What an operation does, for costing it -----------------------------===//
+//===- CostInterface.cpp - Interface for the cost of an operation -----------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -22,9 +22,9 @@ using namespace commsched::comm;
 
 #include "CommSched/Analysis/CostInterface.cpp.inc"
 
-/// A transcendental function in multiply-adds' operations: on NVIDIA GPUs of compute capability 8 and 9 a processor
-/// gives 16 special functions a cycle, and 128 fused multiply-adds of two operations (CUDA C++ Programming Guide,
-/// arithmetic instructions).
+/// Operations that a transcendental function counts. On NVIDIA GPUs of compute capability 8 and 9, a multiprocessor
+/// completes 16 special functions per cycle, and 128 fused multiply-adds of two operations each (CUDA C++ Programming
+/// Guide, arithmetic instructions).
 static constexpr int64_t kTranscendentalFlops = 16;
 
 Bytes OpWork::bytes() const { return commsched::detail::addAmounts(bytesRead, bytesWritten); }

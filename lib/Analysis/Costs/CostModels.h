@@ -17,7 +17,7 @@
 
 namespace commsched::detail {
 
-/// An external model whose work is given by a function of the operation.
+/// An external model: a function of the operation gives the work.
 template <typename Op, OpWork (*work)(Op, const OperationCosts &)>
 struct FunctionModel : CostOpInterface::ExternalModel<FunctionModel<Op, work>, Op> {
   OpWork getWork(mlir::Operation *op, const OperationCosts &costs) const { return work(llvm::cast<Op>(op), costs); }
@@ -28,7 +28,7 @@ template <typename Op, OpWork (*work)(Op, const OperationCosts &)> void attach(m
   Op::template attachInterface<FunctionModel<Op, work>>(*context);
 }
 
-/// An external model whose work is given by a function of any operation.
+/// An external model: a function of any operation gives the work.
 template <typename Op, OpWork (*work)(mlir::Operation *, const OperationCosts &)>
 struct GenericModel : CostOpInterface::ExternalModel<GenericModel<Op, work>, Op> {
   OpWork getWork(mlir::Operation *op, const OperationCosts &costs) const { return work(op, costs); }

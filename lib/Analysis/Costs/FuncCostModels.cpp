@@ -1,4 +1,4 @@
-//===- FuncCostModels.cpp - What function calls cost ------------------------------------------===//
+//===- FuncCostModels.cpp - Costs of function calls -------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// A call costs what its callee does.
+// A call costs as much as its callee.
 //
 //===------------------------------------------------------------------------------------------===//
 

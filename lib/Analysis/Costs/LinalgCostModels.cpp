@@ -1,4 +1,4 @@
-//===- LinalgCostModels.cpp - What linalg operations cost -------------------------------------===//
+//===- LinalgCostModels.cpp - Costs of linalg operations --------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Structured operations: the operations of the body times the iteration space; every operand is read once and every
-// result written once, as a well-tiled kernel does. Contractions and convolutions run on the matrix units.
+// The cost of a structured operation is that of its body times the iteration space. Every operand is read once and
+// every result written once, as in a well-tiled kernel. Contractions and convolutions run on the matrix units.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -19,10 +19,10 @@ using namespace mlir;
 using namespace commsched;
 using namespace commsched::detail;
 
-/// A row's maximum, difference, exponential (16), sum and quotient.
+/// Operations per element: a row's maximum, difference, exponential (16), sum and quotient.
 static constexpr int64_t kSoftmaxFlops = 20;
 
-/// Points of the iteration space; 0 where a range is dynamic.
+/// Points of the iteration space; 0 if a range is dynamic.
 static int64_t countPoints(linalg::LinalgOp op) {
   int64_t points = 1;
   for (int64_t range : op.getStaticLoopRanges())
@@ -37,7 +37,7 @@ static OpWork structured(Operation *operation, const OperationCosts &) {
     work.bytesRead = addAmounts(work.bytesRead, bytesOf(input->get()));
   for (OpOperand &init : op.getDpsInitsMutable()) {
     work.bytesWritten = addAmounts(work.bytesWritten, bytesOf(init.get()));
-    // An accumulation reads what it adds to; a fresh tensor has nothing to read.
+    // An accumulation reads the tensor to which it adds. A fresh tensor has no contents to read.
     if (op.payloadUsesValueFromOperand(&init) && !init.get().getDefiningOp<tensor::EmptyOp>())
       work.bytesRead = addAmounts(work.bytesRead, bytesOf(init.get()));
   }

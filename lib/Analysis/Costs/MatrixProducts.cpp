@@ -1,4 +1,4 @@
-//===- MatrixProducts.cpp - Which operations are matrix products ------------------------------===//
+//===- MatrixProducts.cpp - Recognition of matrix products ------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -16,7 +16,7 @@ using namespace commsched;
 using namespace commsched::comm;
 
 bool commsched::isMatrixProductName(StringRef name) {
-  // PyTorch's operators with a flop formula, and what other frameworks call the same.
+  // PyTorch's operators with a flop formula, and the names of the same operations in other frameworks.
   static const llvm::StringSet<> known = {"mm",
                                           "bmm",
                                           "addmm",
@@ -65,7 +65,7 @@ bool commsched::isMatrixProductName(StringRef name) {
   for (StringRef outer : llvm::split(name, '.'))
     outer.split(parts, ':', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
   return llvm::any_of(parts, [](StringRef part) {
-    // The number that tells equal nodes of a graph apart is no part of the name.
+    // The number that distinguishes equal nodes of a graph is not part of the name.
     part.consume_back("_backward");
     if (known.contains(part))
       return true;
@@ -80,7 +80,7 @@ bool MatrixProducts::isProduct(Operation *op) const {
     return false;
   if (isMatrixProductName(compute ? compute.getName() : op->getName().getStringRef()))
     return true;
-  // Control flow and calls are what they contain.
+  // Control flow and calls count as matrix products if they contain one.
   if (isa<RegionBranchOpInterface, CallOpInterface>(op))
     return false;
   if (auto costed = dyn_cast<CostOpInterface>(op))

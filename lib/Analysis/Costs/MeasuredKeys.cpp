@@ -16,20 +16,19 @@ using namespace commsched::detail;
 
 namespace {
 
-/// How far the multiples of one key may be apart: the largest is at most this many permille of the smallest. Repeated
-/// measurements of equal collectives differ by less.
+/// Largest ratio of the multiples of one key, in permille. Repeated measurements of equal collectives differ by less.
 constexpr int64_t kSpreadPermille = 1250;
 
-/// A start that took `measured` where the model says `modelled`, which is positive.
+/// A start with its measured time and its modelled time, which is positive.
 struct MeasuredStart {
   NodeId node;
   int32_t key;
   Ns measured, modelled;
 };
 
-/// Compares measured / modelled of a with that of b, times `permille`.
+/// Compares measured / modelled of `a` with that of `b`, times `permille`.
 bool isAbove(const MeasuredStart &a, const MeasuredStart &b, int64_t permille = kPermille) {
-  // Both factors are at most kMaxNs = 10^16, so that the products fit in 128 bits.
+  // Both factors are at most kMaxNs = 10^16, so the products fit in 128 bits.
   return Wide(a.measured) * b.modelled * kPermille > Wide(b.measured) * a.modelled * permille;
 }
 

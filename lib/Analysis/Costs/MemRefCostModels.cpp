@@ -1,4 +1,4 @@
-//===- MemRefCostModels.cpp - What memref operations cost -------------------------------------===//
+//===- MemRefCostModels.cpp - Costs of memref operations --------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Copies of buffers, and accesses of single elements as part of the kernel around them. Views and allocations are free
-// without a model.
+// Copies of buffers, and accesses of single elements as part of the surrounding kernel. Views and allocations are free
+// and need no model.
 //
 //===------------------------------------------------------------------------------------------===//
 

@@ -1,4 +1,4 @@
-//===- OperationCosts.cpp - What an operation costs on a machine ------------------------------===//
+//===- OperationCosts.cpp - Cost of an operation on a machine ---------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -30,8 +30,8 @@ using namespace commsched::detail;
 // Collectives
 //===-----------------------------------------------------------------------------------------===//
 
-/// The shape of the worst group of a partition: the one on most nodes, with the fewest ranks to share a node's rails.
-/// O(ranks x log ranks).
+/// The shape of the slowest group of a partition: the one on most nodes, with the fewest ranks to share the rails of a
+/// node. O(ranks x log ranks).
 static GroupShape shapeOfGroups(ReplicaGroupsInterface groups, int64_t ranksPerNode) {
   GroupShape worst;
   SmallVector<int64_t> ranks(groups.getGroupSize());
@@ -70,7 +70,7 @@ std::shared_ptr<const CollectiveCurve> OperationCosts::curveOf(CollectiveOpInter
 // Kernels
 //===-----------------------------------------------------------------------------------------===//
 
-/// Nothing runs: views, constants, allocations, terminators, bookkeeping on scalars.
+/// Operations that cost nothing: views, constants, allocations, terminators, bookkeeping on scalars.
 static bool isFree(Operation *op) {
   if (isa<WaitOp, RecordOp, AwaitEventOp, ResizeStorageOp, tensor::EmptyOp, tensor::DimOp, memref::AllocOp,
           memref::AllocaOp, memref::DeallocOp, memref::GetGlobalOp, memref::DimOp, bufferization::DeallocOp>(op) ||
@@ -86,7 +86,7 @@ static bool isFree(Operation *op) {
          llvm::all_of(op->getResults(), [](OpResult result) { return static_cast<bool>(getAliasedValue(result)); });
 }
 
-/// The copies of FSDP, which the scheduler's buckets are made of; none for other operations.
+/// The copies of FSDP, of which the scheduler's buckets consist; none for other operations.
 static std::optional<std::pair<Bytes, Bytes>> getCopiedBytes(Operation *op) {
   if (auto copyIn = dyn_cast<FsdpAllGatherCopyInOp>(op))
     return std::pair(bytesOf(copyIn.getInputs()), bytesOf(copyIn.getSlice()));
@@ -123,7 +123,7 @@ static std::vector<std::string> getTableShapes(Operation *op) {
   return shapes;
 }
 
-/// Work whose time is known as it is.
+/// Work of known time.
 static OpWork timed(Ns time) {
   OpWork work;
   work.time = std::min(kMaxNs, time);
@@ -187,7 +187,8 @@ OpWork OperationCosts::resolve(Operation *op, OpCostSource &source) const {
   } else {
     work = learn(op, source);
     if (attr && (attr.getFlops() || attr.getBytes())) {
-      // What the attribute says replaces what was learnt; without a model, its operations are a matrix product's.
+      // The attribute replaces the numbers of other sources. Without a model, its operations count as those of a matrix
+      // product.
       if (!isa<CostOpInterface>(op)) {
         work = OpWork::copy(bytesOf(op->getOperands()), bytesOf(op->getResults()));
         work.units = ComputeUnits::Matrix;
@@ -222,7 +223,7 @@ OpCost OperationCosts::costOf(Operation *op) const {
   cost.workspace = work.workspace;
   if (work.isView)
     return cost;
-  // Scalars outside every kernel are the host's; loops and calls over them are a kernel.
+  // Scalars outside of every kernel run on the host. Loops and calls over them form a kernel.
   bool scalar = work.inlined && op->getNumRegions() == 0 && !isa<CallOpInterface>(op);
   cost.time = scalar ? work.time : timeOf(work);
   if (cost.time == 0 && scalar && cost.source == OpCostSource::Roofline)
@@ -236,8 +237,8 @@ OpCost OperationCosts::costOf(Operation *op) const {
 
 namespace {
 
-/// Adds up the operations of a block in their order: kernels on one clock, collectives on one clock per group, and the
-/// scalar work, which has no place in time.
+/// Adds up the operations of a block in order: kernels on one clock, collectives on one clock per group, and scalar
+/// work, which has no position in time.
 class BlockClock {
 public:
   explicit BlockClock(const OperationCosts &costs) : costs(costs) { sum.inlined = true; }
@@ -260,7 +261,7 @@ public:
       now = addNs(now, costs.model().costOfKernel(work.flops, work.bytes(), work.element, work.units));
       return;
     }
-    // The units that do most of it stand for all.
+    // The units with the most work represent the block.
     if (work.flops > mostFlops) {
       mostFlops = work.flops;
       sum.element = work.element;
@@ -289,7 +290,7 @@ private:
   llvm::DenseMap<Value, Ns> ends;
 };
 
-/// How often a loop's body runs, if that is known.
+/// The trip count of a loop, if it is known.
 std::optional<int64_t> getTripCount(LoopLikeOpInterface loop) {
   std::optional<SmallVector<OpFoldResult>> lower = loop.getLoopLowerBounds(), upper = loop.getLoopUpperBounds(),
                                            steps = loop.getLoopSteps();

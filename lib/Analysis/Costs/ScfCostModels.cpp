@@ -1,4 +1,4 @@
-//===- ScfCostModels.cpp - What structured control flow costs ---------------------------------===//
+//===- ScfCostModels.cpp - Costs of structured control flow -----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Loops cost their body times the trip count, branches the longest one.
+// A loop costs its body times the trip count. A branch costs as much as its longest region.
 //
 //===------------------------------------------------------------------------------------------===//
 

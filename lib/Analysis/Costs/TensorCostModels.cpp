@@ -1,4 +1,4 @@
-//===- TensorCostModels.cpp - What tensor operations cost -------------------------------------===//
+//===- TensorCostModels.cpp - Costs of tensor operations --------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Operations that make new tensors move what they read and write; reshapes, casts and slices are views and free without
-// a model.
+// Operations that make new tensors move the bytes that they read and write. Reshapes, casts and slices are views; they
+// are free and need no model.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@ using namespace mlir;
 using namespace commsched;
 using namespace commsched::detail;
 
-/// The piece is read and written; the rest of the destination stays.
+/// The piece is read and written. The rest of the destination does not move.
 template <typename Insert> static OpWork insertSlice(Insert op, const OperationCosts &) {
   return OpWork::copy(bytesOf(op.getSource()), bytesOf(op.getSource()));
 }
@@ -50,7 +50,7 @@ static OpWork generate(tensor::GenerateOp op, const OperationCosts &costs) {
   return work;
 }
 
-/// One element, as part of the kernel around it.
+/// One element, as part of the surrounding kernel.
 static OpWork access(Operation *op, const OperationCosts &) {
   OpWork work;
   work.inlined = true;

@@ -1,4 +1,4 @@
-//===- VectorCostModels.cpp - What vector operations cost -------------------------------------===//
+//===- VectorCostModels.cpp - Costs of vector operations --------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Vectors live in registers: all of these are part of the kernel around them. Transfers move memory, contractions and
-// reductions compute, and shuffles are free.
+// Vectors are in registers, so all of these operations are part of the surrounding kernel. Transfers move memory,
+// contractions and reductions compute, and shuffles are free.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -27,7 +27,7 @@ static OpWork inlinedWork(Type element) {
   return work;
 }
 
-/// Moves the vector result from memory.
+/// Memory traffic of a vector result.
 static OpWork load(Operation *op, const OperationCosts &) {
   OpWork work = inlinedWork(op->getResult(0).getType());
   work.bytesRead = comm::getStaticBytes(op->getResult(0).getType()).value_or(0);

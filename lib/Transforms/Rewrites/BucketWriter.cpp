@@ -27,15 +27,15 @@ static Type getElementType(const LoadedBlock &loaded, NodeId member) {
   return cast<ShapedType>(start.getCollectiveInputs().front().getType()).getElementType();
 }
 
-/// Whether a bucket goes as bytes.
+/// Returns true if a bucket moves as bytes.
 static bool isByteView(const LoadedBlock &loaded, const Bucket &bucket) {
   Type first = getElementType(loaded, bucket.members.front());
   return bucket.form == BucketForm::Packed &&
          llvm::any_of(bucket.members, [&](NodeId member) { return getElementType(loaded, member) != first; });
 }
 
-/// A bucket's start, of one measured member at least, has the sum of the members' times where the key's cost has the
-/// sum of what the key says for them.
+/// Cost of a bucket's start with at least one measured member. The sum of the members' times replaces the sum of their
+/// modelled times.
 static MergeKey fitToMembers(const LoadedBlock &loaded, const Bucket &bucket, const MergeKey &key) {
   bool any = llvm::any_of(bucket.members,
                           [&](NodeId member) { return isMeasured(cast<CollectiveOpInterface>(loaded.nodes[member])); });
@@ -82,10 +82,10 @@ void commsched::comparePrediction(Block &block, const OperationCosts &costs, Col
 
 namespace {
 
-/// Makes the operations of one bucket. They stand anywhere until the order is applied.
+/// Creates the operations of one bucket. Their positions do not matter until the order is applied.
 class BucketWriter {
 public:
-  /// `cost`: of the bucket's start.
+  /// `cost` is the cost of the bucket's start.
   BucketWriter(const LoadedBlock &loaded, const Bucket &bucket, const BucketNodes &nodes, Ns cost,
                std::vector<Operation *> &opOf)
       : loaded(loaded), bucket(bucket), nodes(nodes), cost(cost), opOf(opOf), byteView(isByteView(loaded, bucket)),
@@ -110,7 +110,7 @@ public:
   }
 
 private:
-  /// The locations of all members together.
+  /// The fused location of all members.
   template <typename Ops> Location fuse(const Ops &ops) {
     SmallVector<Location> locations;
     for (auto op : ops)
@@ -123,7 +123,7 @@ private:
   }
   static ShapedType outputType(WaitOp wait) { return cast<ShapedType>(wait->getResult(0).getType()); }
 
-  /// What the pack reads: the operand of a fused cast, else the start's input.
+  /// The value that the pack reads: the operand of a fused cast, or else the start's input.
   SmallVector<Value> packInputs() {
     SmallVector<Value> inputs;
     for (auto [start, cast] : llvm::zip_equal(starts, casts))
@@ -151,7 +151,7 @@ private:
     return wait;
   }
 
-  /// A start like the first member's, but over these inputs and destinations, with these results.
+  /// A start like that of the first member, with these inputs, destinations and results.
   Operation *makeStart(ValueRange inputs, ValueRange dests, ArrayRef<Type> results) {
     Operation *first = starts.front();
     OperationState state(startLoc(), first->getName());
@@ -163,7 +163,7 @@ private:
     properties.set("operandSegmentSizes", builder.getDenseI32ArrayAttr({static_cast<int32_t>(inputs.size()),
                                                                         static_cast<int32_t>(dests.size())}));
     state.propertiesAttr = properties.getDictionary(builder.getContext());
-    // The cost model knows nothing of what the members took.
+    // The cost model does not know the measured times of the members.
     if (llvm::any_of(starts, isMeasured))
       state.addAttribute(CommDialect::kCostAttrName,
                          CostAttr::get(builder.getContext(), /*flops=*/std::nullopt, /*bytes=*/std::nullopt,
@@ -200,7 +200,7 @@ private:
     writeUnpacks(wait->getResult(0), sizes);
   }
 
-  /// One operation per distinct unpack node, with the members that share it.
+  /// Creates one operation per distinct unpack node, with the members that share it.
   void writeUnpacks(Value gathered, ArrayRef<int64_t> sizes) {
     llvm::MapVector<NodeId, SmallVector<int64_t>> membersOf;
     for (auto [index, unpack] : llvm::enumerate(nodes.unpacks))
@@ -259,7 +259,7 @@ private:
   const BucketNodes &nodes;
   Ns cost;
   std::vector<Operation *> &opOf;
-  /// Whether the members have several element types: their bytes are packed.
+  /// Returns true if the members have several element types, so that their bytes are packed.
   bool byteView;
   OpBuilder builder;
   SmallVector<CollectiveOpInterface> starts;

@@ -7,8 +7,8 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // Libraries exchange contiguous pieces. An all-to-all that moves a shard from one dimension to another (as PyTorch's
-// shard_dim_alltoall does) is a transposition that brings the pieces to the front, an exchange along the leading
-// dimension, and a transposition that puts them where they are concatenated. Nothing is computed, so no bit changes.
+// shard_dim_alltoall does) becomes a transposition that brings the pieces to the front, an exchange along the leading
+// dimension, and a transposition that puts them in place. Nothing is computed, so the bits do not change.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -30,13 +30,13 @@ using namespace commsched::comm;
 
 namespace {
 
-/// Builds what stands before and after one exchange.
+/// Builds the operations before and after one exchange.
 class Decomposer {
 public:
   Decomposer(AllToAllOp op, int64_t ranks)
       : op(op), builder(op), split(op.getSplitDim()), concat(op.getConcatDim()), ranks(ranks), uneven(op.hasSplits()) {}
 
-  /// The pieces of `input`, one after the other along the leading dimension.
+  /// The pieces of `input` in sequence along the leading dimension.
   Value bringToFront(Value input) {
     if (uneven)
       return moveDim(input, split, 0);
@@ -49,7 +49,7 @@ public:
     return moveDim(pieces, split, 0);
   }
 
-  /// What was received, along the leading dimension, in the shape of `result`.
+  /// The received pieces, in sequence along the leading dimension, in the shape of `result`.
   Value putInPlace(Value received, RankedTensorType result) {
     builder.setInsertionPointAfterValue(received);
     Value moved = moveDim(received, 0, concat);
@@ -59,7 +59,7 @@ public:
   }
 
 private:
-  /// The dimensions 0..rank, of which `dim` and the next are one.
+  /// The dimensions 0 to rank, with `dim` and its successor merged.
   static SmallVector<ReassociationIndices> groupsAround(int64_t dim, int64_t rank) {
     SmallVector<ReassociationIndices> groups;
     for (int64_t i = 0; i < rank; ++i) {
@@ -105,7 +105,7 @@ struct CommDecomposeAllToAllPass : public commsched::impl::CommDecomposeAllToAll
     for (AllToAllOp op : exchanges) {
       GroupOp group = lookupGroup(cast<CollectiveOpInterface>(*op), symbols);
       if (StringRef obstacle = findObstacle(op); !obstacle.empty())
-        remarkMissed(op.getLoc(), getArgument(), obstacle.str());
+        remarkMissed(op, getArgument(), obstacle.str());
       else
         decompose(op, group.getGroupSize());
     }
@@ -120,21 +120,21 @@ private:
       if (!type)
         return "the exchange is on buffers";
       if (!type.hasStaticShape())
-        return "an input has no static size";
+        return "an input has a dynamic size";
     }
     if (!op.getDests().empty())
-      return "the exchange writes given destinations";
+      return "the exchange has destinations";
     for (Operation *user : op.getFuture().getUsers())
       if (!isa<WaitOp>(user))
         return "the future leaves its block";
     for (Type type : cast<FutureType>(op.getFuture().getType()).getTypes())
       if (!cast<RankedTensorType>(type).hasStaticShape())
-        return "a result has no static size";
+        return "a result has a dynamic size";
     return "";
   }
 
   void decompose(AllToAllOp op, int64_t ranks) {
-    remarkPassed(op.getLoc(), getArgument(), "exchanged along the leading dimension",
+    remarkPassed(op, getArgument(), "exchanged along the leading dimension",
                  getCollectiveBytes(cast<CollectiveOpInterface>(*op)));
     Decomposer decomposer(op, ranks);
     SmallVector<Value> inputs;

@@ -6,11 +6,11 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Decides what storage collectives use, as the lowering of PyTorch Inductor does. Waits for what was waited for already
-// go. A result that is only copied into a parameter is written there. Small sums are done in one shot: every rank reads
-// the others' inputs itself. Other all-reduces, and broadcasts, write their input where nothing reads it afterwards.
-// And what a collective reads and writes goes to symmetric memory. For all of these but the first two the storage has
-// to be the block's own: of static size, made here, and seen neither by the caller nor by constants.
+// Decides which storage collectives use, as the lowering of PyTorch Inductor does. Repeated waits are removed. A result
+// whose only use is a copy into a parameter is written there directly. Small sums become one-shot: every rank reads the
+// inputs of the others itself. Other all-reduces, and broadcasts, write their input if no later operation reads it.
+// Inputs and outputs move to symmetric memory. The last three steps need storage of static size that the block itself
+// allocates and that neither the caller nor a constant shares.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -42,7 +42,7 @@ static bool isOnTensors(CollectiveOpInterface start) {
          llvm::all_of(futureTypes(start), llvm::IsaPred<TensorType>);
 }
 
-/// Lets `start`, which has no destinations, write `dests`.
+/// Sets `dests` as the destinations of `start`, which has none.
 static void setDestinations(CollectiveOpInterface start, ValueRange dests) {
   llvm::TypeSwitch<Operation *>(start)
       .Case<AllGatherOp, ReduceScatterOp, AllReduceOp, AllToAllOp, BroadcastOp, ReduceOp, GatherOp, ScatterOp,
@@ -68,8 +68,8 @@ struct CommRealizeBuffersPass : public commsched::impl::CommRealizeBuffersBase<C
 private:
   //===- Waits ------------------------------------------------------------------------------===//
 
-  /// A wait for what was waited for before gives the same values. A wait alone keeps a buffer in flight alive, so it
-  /// goes only where the earlier one keeps as much.
+  /// Removes a wait that an earlier wait of the same future makes redundant. A wait keeps the buffers in flight alive,
+  /// so the earlier one must keep at least the same buffers.
   void removeUselessWaits(Block &block) {
     for (WaitOp wait : llvm::make_early_inc_range(block.getOps<WaitOp>())) {
       if (wait.getFuture().hasOneUse())
@@ -81,10 +81,10 @@ private:
           continue;
         if (!llvm::all_of(wait.getInflight(),
                           [&](Value kept) { return llvm::is_contained(earlier.getInflight(), kept); })) {
-          remarkMissed(wait.getLoc(), getArgument(), "the wait keeps a buffer that the earlier one does not");
+          remarkMissed(wait, getArgument(), "the wait keeps a buffer that the earlier one does not");
           continue;
         }
-        remarkPassed(wait.getLoc(), getArgument(), "wait removed: waited for already", 0);
+        remarkPassed(wait, getArgument(), "wait removed: an earlier wait returns the same values", 0);
         wait.replaceAllUsesWith(earlier.getResults());
         wait.erase();
         break;
@@ -94,7 +94,7 @@ private:
 
   //===- Destinations -----------------------------------------------------------------------===//
 
-  /// The copy that is all that becomes of a collective's result, or null.
+  /// The copy that is the only use of a collective's result, or null.
   static FsdpCopyOp findOnlyCopy(CollectiveOpInterface start) {
     Value future = start.getCollectiveFuture();
     if (!start.getCollectiveDests().empty() || futureTypes(start).size() != 1 || !future.hasOneUse())
@@ -107,26 +107,26 @@ private:
                                                                                                    : FsdpCopyOp();
   }
 
-  /// Why the collective cannot write where its result is copied to; empty where it can.
+  /// Returns why the collective cannot write the destination of the copy, or an empty string if it can.
   static std::string findObstacle(CollectiveOpInterface start, FsdpCopyOp copy, const StorageUsers &users) {
     Value dest = copy.getDest();
     if (dest.getType() != futureTypes(start).front())
-      return "the result is copied to another type";
+      return "the result is copied to a value of another type";
     Operation *def = dest.getDefiningOp();
     if (def && def->getBlock() == start->getBlock() && !def->isBeforeInBlock(start))
-      return "what the result is copied to is made after the start, by " + def->getName().getStringRef().str();
+      return "the destination of the copy is made after the start, by " + def->getName().getStringRef().str();
     ArrayRef<StorageId> ids = users.storage.of(dest);
     if (ids.size() != 1)
-      return "what the result is copied to may have one of several storages";
+      return "the destination of the copy may have one of several storages";
     for (Value input : start.getCollectiveInputs())
       if (llvm::is_contained(users.storage.of(input), ids.front()))
         return "the result is copied to the storage of an input";
     if (Operation *user = users.findUserBetween(start, copy, ids.front()))
-      return "what the result is copied to is used before the copy by " + user->getName().getStringRef().str();
+      return "the destination of the copy is used before the copy by " + user->getName().getStringRef().str();
     return "";
   }
 
-  /// A result that is only copied is written where it is copied to.
+  /// Lets collectives write the destination of the copy that is the only use of their result.
   void writeWhereCopied(Block &block) {
     SmallVector<std::pair<CollectiveOpInterface, FsdpCopyOp>> copies;
     for (auto start : block.getOps<CollectiveOpInterface>())
@@ -138,15 +138,15 @@ private:
     llvm::SmallDenseSet<StorageId> written;
     for (auto [start, copy] : copies) {
       std::string obstacle = findObstacle(start, copy, users);
-      // The map does not know of destinations that were set meanwhile: one per storage.
+      // The map does not know the destinations that this loop has set, so each storage is used once.
       if (obstacle.empty() && !written.insert(users.storage.of(copy.getDest()).front()).second)
-        obstacle = "another collective was made to write there";
+        obstacle = "another collective already writes this destination";
       if (!obstacle.empty()) {
-        remarkMissed(start.getLoc(), getArgument(), obstacle);
+        remarkMissed(start, getArgument(), obstacle);
         continue;
       }
       setDestinations(start, copy.getDest());
-      remarkPassed(start.getLoc(), getArgument(), "written where it was copied to",
+      remarkPassed(start, getArgument(), "the result is written directly to the destination of its copy",
                    getStaticBytes(copy.getDest().getType()).value_or(0));
       copy.erase();
     }
@@ -161,7 +161,7 @@ private:
         starts.push_back(start);
     if (starts.empty())
       return;
-    // Setting a destination to the input leaves what the map says of other values true; a result of its own does not.
+    // Setting a destination to the input leaves the map valid for other values; a separate result does not.
     auto users = std::make_unique<StorageUsers>(block);
     if (takeSumsOutOfPlace(starts, *users))
       users = std::make_unique<StorageUsers>(block);
@@ -175,7 +175,7 @@ private:
     decideSymmetric(start, users, inPlace);
   }
 
-  /// Whether the ranks of the group reach each other's memory.
+  /// Returns true if the ranks of the group can access each other's memory.
   bool reachesPeers(CollectiveOpInterface start) const {
     return peerGroups.empty() || llvm::is_contained(peerGroups, start.getGroupAttr().getValue().str());
   }
@@ -195,8 +195,8 @@ private:
     });
   }
 
-  /// Small sums that write what they read get results of their own, which are copied there after the wait: in one shot
-  /// others read the input meanwhile. Returns whether any did.
+  /// Gives small sums that write their input a result of their own, with a copy after the wait, because in one shot
+  /// other ranks read the input. Returns true if any sum changed.
   bool takeSumsOutOfPlace(ArrayRef<CollectiveOpInterface> starts, const StorageUsers &users) {
     bool changed = false;
     for (CollectiveOpInterface start : starts) {
@@ -208,9 +208,10 @@ private:
       Value future = start.getCollectiveFuture();
       auto wait = future.hasOneUse() ? dyn_cast<WaitOp>(*future.user_begin()) : WaitOp();
       if (!isOnTensors(start) || !wait || wait->getBlock() != start->getBlock()) {
-        remarkMissed(start->getLoc(), getArgument(),
-                     isOnTensors(start) ? "not in one shot: it writes an input, and has not one wait in its block"
-                                        : "not in one shot: it writes an input, which the other ranks read");
+        remarkMissed(start, getArgument(),
+                     isOnTensors(start)
+                         ? "not in one shot: it writes an input and does not have exactly one wait, in its block"
+                         : "not in one shot: it writes an input, which other ranks read");
         continue;
       }
       takeOutOfPlace(cast<AllReduceOp>(*start), wait);
@@ -228,14 +229,14 @@ private:
     }
     start.getDestsMutable().clear();
     start.setOneShot(true);
-    remarkPassed(start.getLoc(), getArgument(), "done in one shot, then copied to the input",
+    remarkPassed(start, getArgument(), "done in one shot, then copied to the input",
                  getCollectiveBytes(cast<CollectiveOpInterface>(*start)));
   }
 
-  /// One shot, or in place: returns whether the latter.
+  /// Makes a collective one-shot or in-place. Returns true if it is in-place.
   bool reduce(CollectiveOpInterface start, const StorageUsers &users) {
     auto refuse = [&](const std::string &reason) {
-      remarkMissed(start->getLoc(), getArgument(), reason);
+      remarkMissed(start, getArgument(), reason);
       return false;
     };
     for (Value input : start.getCollectiveInputs())
@@ -245,7 +246,7 @@ private:
     int64_t bytes = getCollectiveBytes(start);
     if (isSmallSum(start) && !writesAnInput(start, users)) {
       cast<AllReduceOp>(*start).setOneShot(true);
-      remarkPassed(start->getLoc(), getArgument(), "done in one shot", bytes);
+      remarkPassed(start, getArgument(), "done in one shot", bytes);
       return false;
     }
     if (!isOnTensors(start) || !start.getCollectiveDests().empty())
@@ -254,7 +255,7 @@ private:
     for (auto [input, type] : llvm::zip_equal(start.getCollectiveInputs(), futureTypes(start))) {
       StorageId id = users.storage.of(input).front();
       if (users.isPart(id, input.getType()))
-        return refuse("the input is a part of its storage");
+        return refuse("the input is only a part of its storage");
       if (!seen.insert(id).second)
         return refuse("two inputs share their storage");
       if (input.getType() != type)
@@ -263,11 +264,11 @@ private:
         return refuse("the input's storage is used afterwards by " + later->getName().getStringRef().str());
     }
     setDestinations(start, llvm::to_vector(start.getCollectiveInputs()));
-    remarkPassed(start->getLoc(), getArgument(), "written in place", bytes);
+    remarkPassed(start, getArgument(), "written in place", bytes);
     return true;
   }
 
-  /// Why an input or output cannot be in symmetric memory of the start's group; empty where it can.
+  /// Returns why an input or output cannot be in symmetric memory of the start's group, or an empty string if it can.
   std::string findSymmetricObstacle(ArrayRef<StorageId> ids, Type type, StringRef noun, FlatSymbolRefAttr group,
                                     const StorageUsers &users) const {
     std::string obstacle = users.findObstacle(ids, type, noun);
@@ -280,11 +281,11 @@ private:
   }
 
   void decideSymmetric(CollectiveOpInterface start, const StorageUsers &users, bool inPlace) {
-    // One shot reads the other ranks' inputs: these have to be symmetric.
+    // A one-shot collective reads the inputs of other ranks, so these must be symmetric.
     if ((!symmetric && !start->hasAttr("one_shot")) || start->hasAttr(CommDialect::kSymmetricAttrName))
       return;
     if (!reachesPeers(start)) {
-      remarkMissed(start.getLoc(), getArgument(),
+      remarkMissed(start, getArgument(),
                    "no symmetric memory: @" + start.getGroupAttr().getValue().str() + " is not among the peer groups");
       return;
     }
@@ -298,7 +299,7 @@ private:
         obstacle = makeSymmetric(buffer, start.getGroupAttr());
       marks.push_back(obstacle.empty());
       if (!obstacle.empty())
-        remarkMissed(start.getLoc(), getArgument(), "no symmetric memory: " + obstacle);
+        remarkMissed(start, getArgument(), "no symmetric memory: " + obstacle);
       else if (groupOf.try_emplace(ids.front(), start.getGroupAttr()).second)
         bytes += users.storage.classes()[ids.front()].bytes;
     };
@@ -307,7 +308,7 @@ private:
     for (auto [index, input] : llvm::enumerate(start.getCollectiveInputs()))
       decide(users.storage.of(input), input, input.getType(), "the input",
              inPlace && llvm::any_of(outputOf(index), isLiveOut));
-    if (inPlace) // the outputs are the inputs
+    if (inPlace) // The outputs are the inputs.
       for (size_t index = 0, count = marks.size(); index < count; ++index)
         marks.push_back(marks[index]);
     else
@@ -316,12 +317,12 @@ private:
                false);
     if (!llvm::is_contained(marks, true))
       return;
-    remarkPassed(start.getLoc(), getArgument(), "symmetric memory", bytes);
+    remarkPassed(start, getArgument(), "symmetric memory", bytes);
     if (isOnTensors(start))
       start->setAttr(CommDialect::kSymmetricAttrName, DenseBoolArrayAttr::get(start.getContext(), marks));
   }
 
-  /// Of each storage class that is planned to be symmetric: the group.
+  /// Indexed by storage class that is planned to be symmetric: its group.
   llvm::DenseMap<StorageId, FlatSymbolRefAttr> groupOf;
 };
 

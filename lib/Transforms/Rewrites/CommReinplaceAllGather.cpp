@@ -6,9 +6,9 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// A copy-in packs the shards into this rank's slice of a buffer that has room for all ranks. An all-gather of the slice
-// that makes new storage wastes that room; one that writes the buffer does not. A cast between the two is done by the
-// copy-in itself.
+// A copy-in packs the shards into this rank's slice of a buffer with room for all ranks. An all-gather of the slice
+// into new storage does not use that room; this pass lets the all-gather write the buffer. If there is a cast between
+// the two, the copy-in does it.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -29,16 +29,16 @@ using namespace commsched::comm;
 
 namespace {
 
-/// Where one input of an all-gather comes from.
+/// The source of one input of an all-gather.
 struct Source {
   FsdpAllGatherCopyInOp copyIn;
   /// The conversion between copy-in and all-gather, if there is one.
   Operation *cast = nullptr;
-  /// Whether that is the last of several.
+  /// True if `cast` is the last of several casts.
   bool severalCasts = false;
 };
 
-/// The copy-in whose slice `input` is, itself or through casts.
+/// The copy-in whose slice `input` is, directly or through casts.
 Source findSource(Value input) {
   Source source;
   Value slice = input;
@@ -53,21 +53,21 @@ Source findSource(Value input) {
   return source;
 }
 
-/// Why the all-gather cannot write the buffers of these copy-ins; empty where it can.
+/// Returns why the all-gather cannot write the buffers of these copy-ins, or an empty string if it can.
 std::string findObstacle(AllGatherOp gather, ArrayRef<Source> sources) {
   llvm::SmallPtrSet<Operation *, 4> seen;
   for (auto [source, type] : llvm::zip_equal(sources, cast<FutureType>(gather.getFuture().getType()).getTypes())) {
     FsdpAllGatherCopyInOp copyIn = source.copyIn;
     if (!copyIn)
-      return "an input of the all-gather is no slice of a copy-in";
+      return "an input of the all-gather is not the slice of a copy-in";
     if (!seen.insert(copyIn).second)
-      return "two inputs are the slice of one copy-in";
+      return "two inputs are slices of one copy-in";
     if (source.severalCasts)
-      return "several casts in a row round more than once, the copy-in would once";
+      return "consecutive casts round more than once, but the copy-in rounds once";
     if (copyIn.getGroupAttr() != gather.getGroupAttr())
       return "the copy-in is for another group";
     if (copyIn->getBlock() != gather->getBlock())
-      return "the copy-in stands in another block";
+      return "the copy-in is in another block";
     if (!copyIn.getBuffer().use_empty())
       return "the buffer of the copy-in has other users";
     auto buffer = cast<ShapedType>(copyIn.getBuffer().getType()), value = cast<ShapedType>(type);
@@ -79,15 +79,15 @@ std::string findObstacle(AllGatherOp gather, ArrayRef<Source> sources) {
       return "the slice or its cast has other users";
     if (copyIn.getDest())
       return "the copy-in has a destination of the type before the cast";
-    // The copy-in would convert once where it and the cast convert twice.
+    // The copy-in would convert once, but the copy-in and the cast convert twice.
     for (Value input : copyIn.getInputs())
       if (cast<ShapedType>(input.getType()).getElementType() != buffer.getElementType())
-        return "the copy-in converts already, to another type than the cast";
+        return "the copy-in already converts, to another type than the cast";
   }
   return "";
 }
 
-/// Has the copy-in make what its cast made.
+/// Lets the copy-in produce the result of its cast.
 void fuseCast(Source &source) {
   FsdpAllGatherCopyInOp copyIn = source.copyIn;
   Type element = cast<ShapedType>(source.cast->getResult(0).getType()).getElementType();
@@ -121,17 +121,17 @@ private:
     SmallVector<Source> sources;
     for (Value input : gather.getInputs())
       sources.push_back(findSource(input));
-    // Nothing to say about all-gathers that have nothing to do with a copy-in, or are in place.
+    // No remarks for all-gathers without a copy-in, or already in place.
     if (llvm::none_of(sources, [](const Source &source) { return source.copyIn != nullptr; }))
       return;
     if (!gather.getDests().empty()) {
       for (auto [source, dest] : llvm::zip_equal(sources, gather.getDests()))
         if (source.copyIn && source.copyIn.getBuffer() != dest)
-          return remarkMissed(gather.getLoc(), getArgument(), "the all-gather has another destination");
+          return remarkMissed(gather, getArgument(), "the all-gather has another destination");
       return;
     }
     if (std::string obstacle = findObstacle(gather, sources); !obstacle.empty())
-      return remarkMissed(gather.getLoc(), getArgument(), obstacle);
+      return remarkMissed(gather, getArgument(), obstacle);
     int64_t bytes = 0;
     SmallVector<Value> buffers;
     for (Source &source : sources) {
@@ -141,7 +141,7 @@ private:
       buffers.push_back(source.copyIn.getBuffer());
     }
     gather.getDestsMutable().assign(buffers);
-    remarkPassed(gather.getLoc(), getArgument(), "the all-gather writes the buffer of its copy-in", bytes);
+    remarkPassed(gather, getArgument(), "the all-gather writes the buffer of its copy-in", bytes);
   }
 };
 

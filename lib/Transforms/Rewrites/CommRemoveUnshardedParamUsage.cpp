@@ -6,13 +6,14 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// FSDP2 gives an unsharded parameter storage, copies the gathered value into it, uses it and takes the storage away:
+// FSDP2 allocates the storage of an unsharded parameter, copies the gathered value into it, uses it, and frees the
+// storage:
 //
 //   resize_storage %p to FULL;  fsdp.copy %y into %p;  uses of %p;  resize_storage %p to 0
 //
-// The uses can read %y, and then the copy and the resizes go. Each parameter is decided on by itself. What happens to
-// its storage, through views and futures in flight too, is read off the storage map as a sequence of events, which has
-// to match the pattern, once or several times.
+// The uses can read %y, and then the copy and the resizes are not needed. The pass decides each parameter separately.
+// It reads the events of the parameter's storage, through views and futures in flight too, from the storage map. The
+// sequence of events must match the pattern, once or several times.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -37,14 +38,14 @@ namespace {
 
 constexpr llvm::StringLiteral kPassName = "comm-remove-unsharded-param-usage";
 
-/// One operand, of an operation of the block or nested in it, whose storage is a parameter's (or a copied value's).
+/// An operand whose storage is that of a parameter or of a copied value. Its operation is in the block or nested in it.
 struct Event {
-  /// Place of the block's operation.
+  /// Position of the block's operation.
   int64_t position;
   OpOperand *operand;
 };
 
-/// Between a copy into the parameter and the next copy or resize.
+/// The events between a copy into the parameter and the next copy or resize.
 struct Window {
   Operation *copy;
   Value source;
@@ -52,30 +53,30 @@ struct Window {
   SmallVector<OpOperand *> uses;
 };
 
-/// What to do about one parameter.
+/// The rewrite of one parameter.
 struct Plan {
   SmallVector<Window> windows;
   SmallVector<Operation *> erased;
 };
 
-/// Why a parameter is left alone, and where.
+/// Why a parameter is not rewritten, and at which operation.
 struct Refusal {
   Operation *op;
   std::string reason;
-  /// The program writes a parameter that it also gathers into: more likely a mistake than a missed optimization.
+  /// True if the program writes a parameter that it also gathers into. This is probably a mistake.
   bool isMutation = false;
-  /// Nothing was to be gained: no remark.
+  /// True if there is nothing to rewrite, and so no remark.
   bool isSilent = false;
 };
 
-/// Whether the operation writes the storage of the operand: itself, or as the destination of a collective.
+/// Returns true if the operation writes the storage of the operand, directly or as the destination of a collective.
 bool isWritten(OpOperand &operand) {
   auto start = dyn_cast<CollectiveOpInterface>(operand.getOwner());
   return commsched::mutatesOperand(operand) ||
          (start && operand.getOperandNumber() >= start.getCollectiveInputs().size());
 }
 
-/// All events of one block by storage class.
+/// All events of one block, by storage class.
 class Events {
 public:
   explicit Events(Block &block) : storage(block), block(block) {
@@ -100,7 +101,8 @@ public:
     return it == events.end() ? ArrayRef<Event>() : ArrayRef<Event>(it->second);
   }
 
-  /// Where the operation of the block stands that makes `value` or holds it; -1 for arguments and captured values.
+  /// Position of the block's operation that defines or contains the definition of `value`; -1 for arguments and
+  /// captured values.
   int64_t positionOf(Value value) const {
     Operation *op = value.getDefiningOp();
     if (!op)
@@ -118,7 +120,7 @@ private:
   llvm::DenseMap<Operation *, int64_t> positions;
 };
 
-/// Reads the events of `param` as the pattern, or says what stands in the way.
+/// Matches the events of `param` with the pattern, or returns the operation that prevents it.
 class PatternReader {
 public:
   PatternReader(const Events &events, BlockArgument param) : events(events), param(param) {
@@ -146,8 +148,8 @@ public:
 private:
   enum class State { Empty, Full, Copied };
 
-  /// The storage is there all the time, before the first copy with what the caller left in it, and after the last one
-  /// with what the caller finds: the last copy stays.
+  /// The storage always exists. Before the first copy it has contents from the caller, and after the last copy the
+  /// caller reads it. So the last copy stays.
   std::optional<Refusal> finishWithoutResizes(Plan &plan) {
     plan.erased.pop_back();
     plan.windows.back().end = events.size();
@@ -193,7 +195,7 @@ private:
     if (!direct)
       return Refusal{resize, "the resize is of a view, or nested in another operation"};
     int64_t bytes = resize.getBytes();
-    // Uneven sharding pads the storage: it may be larger than the parameter.
+    // Uneven sharding pads the storage, so it may be larger than the parameter.
     if (bytes != 0 && bytes < *fullBytes)
       return Refusal{resize,
                      "the parameter has " + std::to_string(*fullBytes) + " bytes, more than " + std::to_string(bytes)};
@@ -224,7 +226,7 @@ private:
     return std::nullopt;
   }
 
-  /// What is copied must not be written while the uses read it instead.
+  /// The copied value must not be written while the uses read it.
   std::optional<Refusal> checkSources(const Plan &plan) {
     for (const Window &window : plan.windows)
       for (StorageId id : events.storage.of(window.source))
@@ -244,7 +246,7 @@ private:
   const Events &events;
   BlockArgument param;
   std::optional<int64_t> fullBytes;
-  /// Whether the storage comes and goes. Otherwise it is full from the beginning.
+  /// Returns true if the storage is resized. Otherwise it is full from the beginning.
   bool resized;
   State state;
   Operation *lastResize = nullptr;
@@ -279,7 +281,7 @@ private:
     for (ResizeStorageOp resize : block.getOps<ResizeStorageOp>()) {
       auto param = dyn_cast<BlockArgument>(resize.getValue());
       if (!param || param.getOwner() != &block || !isa<RankedTensorType>(param.getType()))
-        remarkMissed(resize.getLoc(), kPassName, "only tensor arguments of the function are parameters");
+        remarkMissed(resize, kPassName, "expected a tensor argument of the function as the parameter");
       else
         params.insert(param);
     }
@@ -289,7 +291,7 @@ private:
         params.insert(param);
     if (params.empty())
       return;
-    // The storage map stays valid: a plan replaces uses of its own parameter only.
+    // The storage map stays valid, because a rewrite replaces uses of its own parameter only.
     Events events(block);
     SmallVector<Plan> plans;
     for (BlockArgument param : params) {
@@ -297,17 +299,17 @@ private:
       if (std::optional<Refusal> refusal = PatternReader(events, param).read(plan)) {
         if (refusal->isSilent)
           continue;
-        remarkMissed(refusal->op->getLoc(), kPassName,
+        remarkMissed(refusal->op, kPassName,
                      "argument #" + std::to_string(param.getArgNumber()) + ": " + refusal->reason);
         if (refusal->isMutation)
           refusal->op->emitWarning() << "writes argument #" << param.getArgNumber()
-                                     << ", an unsharded parameter that gathered values are copied into; the write is "
-                                        "lost with the next copy or resize, and the parameter's copies stay";
+                                     << ", an unsharded parameter into which gathered values are copied; the next "
+                                        "copy or resize discards the write, and the parameter's copies stay";
         continue;
       }
       int64_t bytes = getStaticBytes(param.getType()).value_or(0) * plan.windows.size();
-      remarkPassed(plan.windows.front().copy->getLoc(), kPassName,
-                   "argument #" + std::to_string(param.getArgNumber()) + ": its uses read what was copied", bytes);
+      remarkPassed(plan.windows.front().copy, kPassName,
+                   "argument #" + std::to_string(param.getArgNumber()) + ": its uses read the copied value", bytes);
       plans.push_back(std::move(plan));
     }
     for (const Plan &plan : plans)

@@ -1,4 +1,4 @@
-//===- RewriteRemarks.h - How the rewrites say what they did and why not ----------------------===//
+//===- RewriteRemarks.h - Remarks of the rewrites ---------------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,27 +6,43 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Every rewrite remarks at the operation that it changed, or left alone and why. The category is the pass.
+// Every rewrite emits a remark at each operation that it changed, or that it left unchanged for a reason. The category
+// is the name of the pass.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_TRANSFORMS_REWRITES_REWRITEREMARKS_H
 #define COMMSCHED_LIB_TRANSFORMS_REWRITES_REWRITEREMARKS_H
 
-#include "mlir/IR/Operation.h"
-#include "mlir/IR/Remarks.h"
+#include "CommSched/Analysis/Remarks.h"
 
 namespace commsched {
 
-/// `pass` left `op` alone because of `reason`.
-inline void remarkMissed(mlir::Location loc, llvm::StringRef pass, const std::string &reason) {
-  mlir::remark::missed(loc, mlir::remark::RemarkOpts::name("refused").category(pass))
-      << mlir::remark::metric("Reason", reason);
+/// Reports at `loc` that `pass` left an operation of kind `kind` unchanged because of `reason`.
+inline void remarkMissed(mlir::Location loc, llvm::StringRef kind, llvm::StringRef pass, const std::string &reason) {
+  auto remark = mlir::remark::missed(loc, mlir::remark::RemarkOpts::name("refused").category(pass));
+  if (remark)
+    describeRemark(remark, kind, reason, "unchanged: " + reason);
 }
 
-/// `pass` changed `op`: `what`, which saves (or moves) `bytes`.
-inline void remarkPassed(mlir::Location loc, llvm::StringRef pass, const std::string &what, int64_t bytes) {
-  mlir::remark::passed(loc, mlir::remark::RemarkOpts::name("rewritten").category(pass))
-      << mlir::remark::metric("What", what) << mlir::remark::metric("Bytes", bytes);
+/// Reports that `pass` left `op` unchanged because of `reason`.
+inline void remarkMissed(mlir::Operation *op, llvm::StringRef pass, const std::string &reason) {
+  remarkMissed(op->getLoc(), remarkKind(op), pass, reason);
+}
+
+/// Reports at `loc` that `pass` changed an operation of kind `kind`, in the words of `change`. `bytes` is the size of
+/// the data concerned.
+inline void remarkPassed(mlir::Location loc, llvm::StringRef kind, llvm::StringRef pass, const std::string &change,
+                         int64_t bytes) {
+  auto remark = mlir::remark::passed(loc, mlir::remark::RemarkOpts::name("rewritten").category(pass));
+  if (!remark)
+    return;
+  remark << mlir::remark::metric("Bytes", bytes);
+  describeRemark(remark, kind, kNoLimitingFactor, change);
+}
+
+/// The same for an operation that still exists.
+inline void remarkPassed(mlir::Operation *op, llvm::StringRef pass, const std::string &change, int64_t bytes) {
+  remarkPassed(op->getLoc(), remarkKind(op), pass, change, bytes);
 }
 
 } // namespace commsched

@@ -1,4 +1,4 @@
-//===- StorageUsers.cpp - Who touches which storage of a block --------------------------------===//
+//===- StorageUsers.cpp - Operations that access each storage of a block ----------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// One walk. What stands in a region counts as its operation of the block.
+// One walk. A nested operation counts as the operation of the block that contains it.
 //
 //===------------------------------------------------------------------------------------------===//
 

@@ -1,4 +1,4 @@
-//===- StorageUsers.h - Who touches which storage of a block ----------------------------------===//
+//===- StorageUsers.h - Operations that access each storage of a block ------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The operations of a block that touch each storage class, in order, and whether a class is the block's own.
+// The operations of a block that access each storage class, in order, and whether a class is private to the block.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_TRANSFORMS_REWRITES_STORAGEUSERS_H
@@ -21,20 +21,21 @@ public:
   /// O(operations + operands).
   explicit StorageUsers(mlir::Block &block);
 
-  /// Why storage is not the block's own, "the input" or whatever `noun` says being what is talked of; empty where it
-  /// is: one class of static size, made here, seen neither by the caller nor by constants.
+  /// Returns why the storage is not private to the block, or an empty string if it is. `noun` names the value in the
+  /// message, for example "the input". Private storage is one class of static size that the block allocates, and that
+  /// neither the caller nor a constant shares.
   std::string findObstacle(llvm::ArrayRef<StorageId> ids, mlir::Type type, llvm::StringRef noun) const;
 
-  /// Whether a value is less than all of its (only) storage.
+  /// Returns true if a value is smaller than its (only) storage.
   bool isPart(llvm::ArrayRef<StorageId> ids, mlir::Type type) const;
 
-  /// The first operation but the waits of `start` that touches a class after `start`; null for none.
+  /// The first operation after `start`, other than its waits, that accesses a class; null if there is none.
   mlir::Operation *findLaterUser(comm::CollectiveOpInterface start, StorageId id) const;
 
-  /// The first operation strictly between two of the block that touches a class; null for none.
+  /// The first operation strictly between two operations of the block that accesses a class; null if there is none.
   mlir::Operation *findUserBetween(mlir::Operation *begin, mlir::Operation *end, StorageId id) const;
 
-  /// Place of an operation in the block.
+  /// Position of an operation in the block.
   int64_t positionOf(mlir::Operation *op) const { return positions.lookup(op); }
 
   const StorageMap storage;

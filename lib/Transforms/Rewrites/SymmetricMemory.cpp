@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Collects all values that refer to an allocation first, and changes their types only if all of them can be.
+// Collects all values that refer to an allocation, and changes their types only if all of them can change.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -64,7 +64,7 @@ public:
   std::string obstacle;
 
 private:
-  /// Collects what `use` makes of the storage; false where types could not follow.
+  /// Collects the values that `use` derives from the storage. Returns false if a type cannot change.
   bool follow(OpOperand &use) {
     Operation *user = use.getOwner();
     if (auto start = dyn_cast<CollectiveOpInterface>(user))
@@ -82,7 +82,7 @@ private:
         values.insert(user->getResult(0));
       return true;
     }
-    // These take any memory space.
+    // These operations take any memory space.
     return isa<memref::LoadOp, memref::StoreOp, memref::CopyOp, memref::DeallocOp, memref::DimOp>(user) ||
            (isa<linalg::LinalgOp>(user) && user->getNumResults() == 0);
   }
@@ -103,7 +103,7 @@ private:
 
 } // namespace
 
-/// The future's types are those of the destinations.
+/// The types of the future are those of the destinations.
 static void updateFuture(CollectiveOpInterface start) {
   if (!start.getCollectiveDests().empty())
     start.getCollectiveFuture().setType(
@@ -113,7 +113,7 @@ static void updateFuture(CollectiveOpInterface start) {
 std::string commsched::makeSymmetric(Value buffer, FlatSymbolRefAttr group) {
   memref::AllocOp alloc = findAllocation(buffer);
   if (!alloc)
-    return "no allocation is found";
+    return "its allocation is not in this function";
   auto space = SymmetricAttr::get(group.getContext(), group);
   Attribute present = alloc.getType().getMemorySpace();
   if (present == space)
@@ -146,6 +146,6 @@ void commsched::applySymmetricMarks(Operation *root, StringRef pass) {
     llvm::append_range(buffers, start.getCollectiveDests());
     for (auto [mark, buffer] : llvm::zip(marks.asArrayRef(), buffers))
       if (std::string obstacle = mark ? makeSymmetric(buffer, start.getGroupAttr()) : ""; !obstacle.empty())
-        remarkMissed(start->getLoc(), pass, "no symmetric memory: " + obstacle);
+        remarkMissed(start, pass, "no symmetric memory: " + obstacle);
   });
 }

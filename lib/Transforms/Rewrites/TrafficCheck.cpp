@@ -1,4 +1,4 @@
-//===- TrafficCheck.cpp - That a rewrite still sends every byte -------------------------------===//
+//===- TrafficCheck.cpp - Check that a rewrite still sends every byte -------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// A reduction computes with its elements, so that their type is part of what it does. Everything else only moves bytes,
-// and a byte view may change their type.
+// A reduction computes with its elements, so their type is part of its key. All other kinds only move bytes, and a byte
+// view may change their type.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -19,7 +19,8 @@ using namespace mlir;
 using namespace commsched;
 using namespace commsched::comm;
 
-/// What may not be mixed: [name of the operation, group, reduction, scale, element type], the last three of reductions.
+/// The key of traffic: [name of the operation, group, reduction, scale, element type]. Only reductions have the last
+/// three.
 static ArrayAttr getTrafficKey(CollectiveOpInterface start, Type value) {
   Builder builder(start.getContext());
   SmallVector<Attribute> parts = {builder.getStringAttr(start->getName().getStringRef()), start.getGroupAttr()};
@@ -35,7 +36,7 @@ static ArrayAttr getTrafficKey(CollectiveOpInterface start, Type value) {
 
 void TrafficCheck::count(Operation *root) {
   root->walk([&](CollectiveOpInterface start) {
-    // Bytes as costs count them: what a gather makes, what everything else is given.
+    // Bytes as in costs: those that a gather produces, or that any other kind is given.
     bool byResult = start.getCollectiveKind() == CollectiveKind::AllGather;
     SmallVector<Type> values(byResult ? TypeRange(cast<FutureType>(start.getCollectiveFuture().getType()).getTypes())
                                       : TypeRange(start.getCollectiveInputs()));

@@ -6,18 +6,18 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// All ranks have to decide alike. Each rank's costs of the operations that are measured go together, from profile files
-// or through the embedder's hook (the environment's, or the one that the pass was made with), and their median becomes
-// the operation's measured time.
+// All ranks must decide alike. The pass combines each rank's costs of the measured operations, from profile files or
+// through the embedder's hook (the environment's, or the one with which the pass was created). The median becomes the
+// measured time of the operation.
 //
 //===------------------------------------------------------------------------------------------===//
 
 #include "BlockPass.h"
 #include "CommSched/Analysis/Costs/MatrixProducts.h"
+#include "CommSched/Analysis/Remarks.h"
 #include "CommSched/Report/Report.h"
 #include "CommSched/Scheduling/Inductor/AlignCosts.h"
 #include "CommSched/Transforms/Passes.h"
-#include "mlir/IR/Remarks.h"
 
 namespace commsched {
 #define GEN_PASS_DEF_COMMALIGNCOSTS
@@ -42,7 +42,7 @@ struct CommAlignCostsPass : public commsched::impl::CommAlignCostsBase<CommAlign
   LogicalResult initialize(MLIRContext *context) final {
     models.clear();
     SmallVector<std::string> names(profiles.begin(), profiles.end());
-    // One empty name is what the pipeline passes on where the user names no profiles: this rank's machine.
+    // The pipeline passes one empty name if the user names no profiles: this rank's machine.
     const Environment *environment = Environment::of(context);
     bool isOwn = names.empty() || (names.size() == 1 && names.front().empty());
     if (isOwn && !gather && environment)
@@ -87,16 +87,20 @@ struct CommAlignCostsPass : public commsched::impl::CommAlignCostsBase<CommAlign
     markAnalysesPreserved<InputPeaks>();
     if (!changed)
       markAllAnalysesPreserved();
-    remark::analysis(getOperation()->getLoc(), remark::RemarkOpts::name("aligned").category(getArgument()))
-        << StringRef(std::to_string(ops.size()) + (ops.size() == 1 ? " cost is" : " costs are") + " the median of " +
-                     std::to_string(byRank.size()) + (byRank.size() == 1 ? " rank" : " ranks"));
+    auto remark =
+        remark::analysis(getOperation()->getLoc(), remark::RemarkOpts::name("aligned").category(getArgument()));
+    remark << remark::metric("Operations", static_cast<int64_t>(ops.size()))
+           << remark::metric("Ranks", static_cast<int64_t>(byRank.size()));
+    describeRemark(remark, "module", kNoLimitingFactor,
+                   std::to_string(ops.size()) + (ops.size() == 1 ? " cost is" : " costs are") + " the median of " +
+                       std::to_string(byRank.size()) + (byRank.size() == 1 ? " rank" : " ranks"));
   }
 
 private:
-  /// What is wrong with what a hook gathered; empty where nothing is.
+  /// Returns what is wrong with the result of a hook, or an empty string.
   static std::string findGatherProblem(ArrayRef<std::vector<Ns>> byRank, size_t expected) {
     if (byRank.empty())
-      return "no rank gathered its costs";
+      return "expected the costs of at least one rank, got none";
     for (auto [rank, row] : llvm::enumerate(byRank))
       if (row.size() != expected)
         return "rank " + std::to_string(rank) + " gathered " + std::to_string(row.size()) + " costs; there are " +
@@ -104,8 +108,8 @@ private:
     return "";
   }
 
-  /// What is aligned, in program order: operations on the compute lane of blocks with collectives. An operation with
-  /// collectives inside has no time of its own: its blocks are among those that are visited.
+  /// The operations to align, in program order: those on the compute lane of blocks with collectives. An operation that
+  /// contains collectives has no time of its own, because its blocks are visited too.
   SmallVector<Operation *> findMeasured() {
     SmallVector<Operation *> ops;
     OperationCosts costs(*models.front());
@@ -122,7 +126,7 @@ private:
     return ops;
   }
 
-  /// Whether `op` is a start or a wait, or contains one. A hybrid is measured as a whole.
+  /// Returns true if `op` is a start or a wait, or contains one. A hybrid is measured as a whole.
   static bool communicates(Operation *op) {
     return op
         ->walk([&](Operation *inner) {
@@ -149,9 +153,12 @@ private:
     auto cost = [&](const std::vector<Ns> &row) { return row[index]; };
     auto [least, most] = std::minmax_element(byRank.begin(), byRank.end(),
                                              [&](const auto &a, const auto &b) { return cost(a) < cost(b); });
-    remark::passed(op->getLoc(), remark::RemarkOpts::name("cost").category(getArgument()))
-        << StringRef("costs " + formatNs(median) + " from here on: the median of " + formatNs(cost(*least)) + " to " +
-                     formatNs(cost(*most)));
+    auto remark = remark::passed(op->getLoc(), remark::RemarkOpts::name("cost").category(getArgument()));
+    remark << remark::metric("CostNs", median) << remark::metric("LeastNs", cost(*least))
+           << remark::metric("MostNs", cost(*most));
+    describeRemark(remark, remarkKind(op), kNoLimitingFactor,
+                   "costs " + formatNs(median) + " in later passes: the median of " + formatNs(cost(*least)) + " to " +
+                       formatNs(cost(*most)));
   }
 
   GatherCosts gather;

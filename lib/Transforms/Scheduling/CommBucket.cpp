@@ -15,6 +15,7 @@
 #include "CommSched/Analysis/Casts.h"
 #include "CommSched/Analysis/Storage.h"
 #include "CommSched/Scheduling/Inductor/GreedyBuckets.h"
+#include "CommSched/Support/Format.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"
 #include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
@@ -87,11 +88,11 @@ StringRef findObstacle(const Problem &problem, NodeId node) {
   if (start.mergeKey == kNone)
     return "its input or its result may be one of several buffers";
   if (start.pinned || problem.nodes[problem.members[node].wait].pinned)
-    return "it, or its wait, is pinned";
+    return "the start or its wait is pinned";
   if (start.unit != kNone || problem.nodes[problem.members[node].wait].unit != kNone)
-    return "it, or its wait, belongs to a unit (comm.unit), which stays as it is";
+    return "the start or its wait belongs to a unit (comm.unit)";
   if (!isMergeable(problem, node))
-    return "its wait has to follow more than its start";
+    return "its wait depends on more than its start";
   return "";
 }
 
@@ -103,7 +104,8 @@ struct CommBucketPass : public commsched::impl::CommBucketBase<CommBucketPass>, 
       kinds = {"all_gather", "reduce_scatter", "all_reduce"};
     for (const std::string &kind : kinds)
       if (kind != "all_gather" && kind != "reduce_scatter" && kind != "all_reduce")
-        return emitError(UnknownLoc::get(context)) << "comm-bucket merges no collectives of kind '" << kind << "'";
+        return emitError(UnknownLoc::get(context))
+               << "comm-bucket: kinds: expected all_gather, reduce_scatter or all_reduce, got '" << kind << "'";
     model = loadCostModel(context, machine);
     return success(model != nullptr);
   }
@@ -117,19 +119,19 @@ private:
   /// Why `start` is not to be merged; empty where it may be.
   StringRef findObstacle(CollectiveOpInterface start, const Problem &problem, NodeId node) const {
     if (!llvm::is_contained(kinds, stringify(start.getCollectiveKind())))
-      return "its kind is not among those to merge";
+      return "the option kinds excludes its kind";
     if (StringRef obstacle = findMergeObstacle(start); !obstacle.empty())
       return obstacle;
     if (StringRef obstacle = ::findObstacle(problem, node); !obstacle.empty() || !(fsdpOnly || fsdpExact))
       return obstacle;
     if (isa<AllReduceOp>(*start))
-      return "it is an all-reduce: fully sharded parameters are gathered and scattered";
+      return "it is an all-reduce; fsdp-only merges gathers and reduce-scatters";
     if (isa<AllGatherOp>(*start) && !isParameter(start.getCollectiveInputs().front(), fsdpExact))
       return "it does not gather an argument of the function";
     if (isa<ReduceScatterOp>(*start)) {
       auto wait = cast<WaitOp>(*start.getCollectiveFuture().user_begin());
       if (!onlyReachesOutputs(wait->getResult(0), fsdpExact))
-        return "its result is used by more than the outputs";
+        return "its value reaches more than the results of the function";
     }
     return "";
   }
@@ -154,7 +156,7 @@ private:
       if (!start)
         continue;
       if (StringRef obstacle = findObstacle(start, loaded.problem, node); !obstacle.empty())
-        sayRefused(start->getLoc(), obstacle.str(), voice);
+        sayRefused(start, obstacle.str(), voice);
       else
         candidates.push_back(node);
     }
@@ -188,8 +190,10 @@ private:
     return success();
   }
 
-  void sayRefused(Location loc, std::string reason, BlockVoice &voice) const {
-    voice.say([loc, reason = std::move(reason), pass = getArgument()] { remarkMissed(loc, pass, reason); });
+  void sayRefused(Operation *op, std::string reason, BlockVoice &voice) const {
+    voice.say([loc = op->getLoc(), kind = remarkKind(op), reason = std::move(reason), pass = getArgument()] {
+      remarkMissed(loc, kind, pass, reason);
+    });
   }
 
   /// Says which candidates found no company.
@@ -204,8 +208,8 @@ private:
         continue;
       std::string reason = "no other collective of its kind, group, element type and reduction fits in its bucket";
       if (mixedTypes && form == BucketForm::Packed && !isa<AllGatherOp>(loaded.nodes[node]))
-        reason += "; a reduction computes with its elements, so that bytes of several types cannot be one";
-      sayRefused(loaded.nodes[node]->getLoc(), std::move(reason), voice);
+        reason += "; a reduction computes with its elements and cannot mix types";
+      sayRefused(loaded.nodes[node], std::move(reason), voice);
     }
   }
 
@@ -215,18 +219,24 @@ private:
       for (NodeId member : bucket.members)
         bytes += work.loaded.problem.nodes[member].bytes;
       std::string what =
-          std::to_string(bucket.members.size()) + " collectives are one, " + stringify(bucket.form).str();
-      voice.say([loc = work.loaded.nodes[bucket.members.front()]->getLoc(), pass = getArgument(),
-                 what = std::move(what), bytes] { remarkPassed(loc, pass, what, bytes); });
+          std::to_string(bucket.members.size()) + " collectives merged into one, " + stringify(bucket.form).str();
+      Operation *first = work.loaded.nodes[bucket.members.front()];
+      voice.say([loc = first->getLoc(), kind = remarkKind(first), pass = getArgument(), what = std::move(what), bytes] {
+        remarkPassed(loc, kind, pass, what, bytes);
+      });
     }
   }
 
   void reportTraffic(Location loc, const Traffic &before, const Traffic &after, BlockVoice &voice) const final {
     voice.say([loc, before, after, pass = getArgument()] {
-      remark::analysis(loc, remark::RemarkOpts::name("traffic").category(pass))
-          << remark::metric("CollectivesBefore", before.collectives)
-          << remark::metric("CollectivesAfter", after.collectives) << remark::metric("BytesBefore", before.bytes)
-          << remark::metric("BytesAfter", after.bytes);
+      auto remark = remark::analysis(loc, remark::RemarkOpts::name("traffic").category(pass));
+      remark << remark::metric("CollectivesBefore", before.collectives)
+             << remark::metric("CollectivesAfter", after.collectives) << remark::metric("BytesBefore", before.bytes)
+             << remark::metric("BytesAfter", after.bytes);
+      describeRemark(remark, "block", kNoLimitingFactor,
+                     "collectives " + std::to_string(after.collectives) + ", were " +
+                         std::to_string(before.collectives) + "; bytes " + formatBytes(after.bytes) + ", were " +
+                         formatBytes(before.bytes));
     });
   }
 

@@ -12,8 +12,8 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "BlockPass.h"
+#include "CommSched/Analysis/Remarks.h"
 #include "CommSched/Transforms/Passes.h"
-#include "mlir/IR/Remarks.h"
 
 namespace commsched {
 #define GEN_PASS_DEF_COMMORDERCOLLECTIVES
@@ -54,9 +54,15 @@ private:
         changed = true;
       }
     if (changed)
-      remark::passed(block.getParentOp()->getLoc(), remark::RemarkOpts::name("pinned").category(getArgument()))
-          << StringRef(std::to_string(collectives.size()) + " collectives keep their order from here on");
+      remarkPinned(block.getParentOp()->getLoc(), collectives.size());
     return changed;
+  }
+
+  void remarkPinned(Location loc, int64_t numCollectives) {
+    auto remark = remark::passed(loc, remark::RemarkOpts::name("pinned").category(getArgument()));
+    remark << remark::metric("Collectives", numCollectives);
+    describeRemark(remark, "block", kNoLimitingFactor,
+                   std::to_string(numCollectives) + " collectives keep their order in later passes");
   }
 };
 

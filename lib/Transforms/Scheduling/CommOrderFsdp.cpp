@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Names the roles of the fsdp operations for Scheduling/OrderFsdp.
+// Determines the roles of the fsdp operations for Scheduling/Inductor/OrderFsdp.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -28,7 +28,7 @@ namespace {
 struct CommOrderFsdpPass : ReorderingPass<CommOrderFsdpPass, commsched::impl::CommOrderFsdpBase> {
   using ReorderingPass::ReorderingPass;
 
-  /// The pass begins anew: the units of an earlier run, or of another pass, are no dependences.
+  /// The pass discards the units of an earlier run or of another pass, so that they add no dependences.
   void prepare(Operation *root) const {
     root->walk([](Operation *op) {
       op->removeAttr(CommDialect::kUnitAttrName);
@@ -50,7 +50,7 @@ struct CommOrderFsdpPass : ReorderingPass<CommOrderFsdpPass, commsched::impl::Co
   }
 
 private:
-  /// Makes a unit of `nodes` that comes after the unit `after`, if that is not negative.
+  /// Makes a unit of `nodes`. It comes after the unit `after`, unless that is negative.
   static void mark(const LoadedBlock &block, ArrayRef<NodeId> nodes, int64_t unit, int64_t after) {
     Builder builder(block.nodes.getBlock().getParentOp()->getContext());
     for (NodeId id : nodes)

@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Loads each block, has its curve of time against peak solved, and writes them all.
+// Loads each block, solves its curve of time against peak memory, and writes all curves.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -36,11 +36,12 @@ struct CommParetoPass : public commsched::impl::CommParetoBase<CommParetoPass> {
   LogicalResult initialize(MLIRContext *context) final {
     auto error = [&] { return emitError(UnknownLoc::get(context)); };
     if (file.empty() && picture.empty())
-      return error() << "comm-pareto: expected 'file' or 'picture' to say where the curve goes";
+      return error() << "comm-pareto: expected the option 'file' or 'picture', got neither";
     if (!file.empty() && picturePath() == file.getValue())
-      return error() << "comm-pareto: '" << file.getValue() << "' is to be the JSON and the picture";
+      return error() << "comm-pareto: expected different files for the JSON and the picture, got '" << file.getValue()
+                     << "' for both";
     if (limits < 3)
-      return error() << "comm-pareto: limits=" << limits.getValue() << ": expected at least 3";
+      return error() << "comm-pareto: expected limits of at least 3, got " << limits.getValue();
     model = loadCostModel(context, machine);
     return success(model != nullptr);
   }
@@ -60,7 +61,8 @@ struct CommParetoPass : public commsched::impl::CommParetoBase<CommParetoPass> {
       }
       report.blocks.push_back(solveBlock(loaded, std::move(name)));
       if (std::string defect = report.blocks.back().curve.defect; !defect.empty()) {
-        emitError(function.getLoc()) << "the solver's answer does not hold (" << defect << "); please report this";
+        emitError(function.getLoc()) << "the solver's answer failed verification (" << defect
+                                     << "); please report this";
         solved = WalkResult::interrupt();
       }
     });
@@ -88,7 +90,7 @@ private:
             peakLowerBound(loaded.problem)};
   }
 
-  /// Where the picture goes; empty for nowhere.
+  /// The path of the picture; empty for none.
   std::string picturePath() const {
     if (!picture.empty() || file.empty() || file == "-")
       return picture;

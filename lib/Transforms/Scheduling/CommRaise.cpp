@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Starts as early as possible: OverlapListScheduler's first switch.
+// Starts as early as possible: the first switch of OverlapListScheduler.
 //
 //===------------------------------------------------------------------------------------------===//
 

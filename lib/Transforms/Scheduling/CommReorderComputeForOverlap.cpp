@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Compute behind every collective: OverlapListScheduler with all switches on.
+// Compute after every collective: OverlapListScheduler with all switches on.
 //
 //===------------------------------------------------------------------------------------------===//
 

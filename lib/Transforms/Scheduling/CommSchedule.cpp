@@ -12,6 +12,7 @@
 
 #include "BlockPass.h"
 #include "CommSched/Analysis/Locations.h"
+#include "CommSched/Analysis/Remarks.h"
 #include "CommSched/Report/Explanations.h"
 #include "CommSched/Report/SearchLog.h"
 #include "CommSched/Scheduling/Solver/Scheduler.h"
@@ -19,7 +20,6 @@
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
 #include "JournalRecords.h"
-#include "mlir/IR/Remarks.h"
 #include "llvm/ADT/StringExtras.h"
 
 namespace commsched {
@@ -43,7 +43,21 @@ std::string namesOfOthers(const LoadedBlock &loaded, const Bucket &bucket, NodeI
   return llvm::join(names, ", ") + (more == 0 ? "" : " and " + std::to_string(more) + " more");
 }
 
-/// One remark per collective: passed if its exposed time fell, missed if some is left, analysis otherwise.
+/// "'all_gather_1' moved from place 4 to 1; exposed 3.00 us, was 5.00 us".
+std::string describeMove(const std::string &name, const StartOutcome &outcome) {
+  std::string text = "'" + name + "' ";
+  if (outcome.positionBefore == outcome.positionAfter)
+    text += "stayed at place " + std::to_string(outcome.positionAfter);
+  else
+    text +=
+        "moved from place " + std::to_string(outcome.positionBefore) + " to " + std::to_string(outcome.positionAfter);
+  text += "; exposed " + formatNs(outcome.exposedAfter);
+  if (outcome.exposedBefore != outcome.exposedAfter)
+    text += ", was " + formatNs(outcome.exposedBefore);
+  return text;
+}
+
+/// Emits one remark per collective: passed if its exposed time fell, missed if some is left, analysis otherwise.
 void sayOutcome(const BlockWork &work, const StartOutcome &outcome, BlockVoice &voice) {
   struct Merged {
     int64_t size;
@@ -55,7 +69,11 @@ void sayOutcome(const BlockWork &work, const StartOutcome &outcome, BlockVoice &
     merged = {static_cast<int64_t>(bucket.members.size()), stringify(bucket.form).str(),
               namesOfOthers(work.loaded, bucket, outcome.start)};
   }
-  voice.say([outcome, merged, loc = work.loaded.nodes[outcome.start]->getLoc(),
+  Operation *start = work.loaded.nodes[outcome.start];
+  std::string text = describeMove(nameOperation(start), outcome);
+  if (merged)
+    text += "; merged with " + merged->others;
+  voice.say([outcome, merged, loc = start->getLoc(), kind = remarkKind(start), text = std::move(text),
              reason = describe(work.loaded, outcome.reason)] {
     auto options = remark::RemarkOpts::name("schedule").category("comm-schedule");
     bool better = outcome.exposedAfter < outcome.exposedBefore;
@@ -69,7 +87,7 @@ void sayOutcome(const BlockWork &work, const StartOutcome &outcome, BlockVoice &
     if (merged)
       remark << remark::metric("BucketSize", merged->size) << remark::metric("BucketForm", merged->form)
              << remark::metric("MergedWith", merged->others);
-    remark << remark::metric("LimitingFactor", reason);
+    describeRemark(remark, kind, reason, text + "; " + reason);
   });
 }
 
@@ -143,13 +161,13 @@ private:
     Schedule &result = work.schedule;
     // What is left is an answer that was verified.
     if (std::string defect = std::exchange(result.defect, ""); !defect.empty())
-      emitWarning(loc) << "an answer of the solver does not hold and was dropped (" << defect
+      emitWarning(loc) << "an answer of the solver failed verification and was dropped (" << defect
                        << "); please report this";
     if (result.isWithinLimit())
       return success();
-    return emitError(loc) << "no order was found with a peak of at most " << formatBytes(result.limit) << " ("
-                          << result.limit << " bytes): the lowest is " << formatBytes(result.peak) << ", "
-                          << (result.peak - result.limit) << " bytes too much";
+    return emitError(loc) << "cannot reduce peak memory to the limit of " << formatBytes(result.limit) << " ("
+                          << result.limit << " bytes); lowest peak found: " << formatBytes(result.peak) << " ("
+                          << (result.peak - result.limit) << " bytes over)";
   }
 
   void explainBlock(const BlockWork &work, BlockVoice &voice) const final {

@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Waits as late as possible: OverlapListScheduler's second switch.
+// Waits as late as possible: the second switch of OverlapListScheduler.
 //
 //===------------------------------------------------------------------------------------------===//
 

@@ -7,12 +7,12 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "ReorderingPass.h"
+#include "CommSched/Analysis/Remarks.h"
 #include "CommSched/Report/Explanations.h"
 #include "CommSched/Scheduling/Model/KeepTogether.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Support/Format.h"
 #include "JournalRecords.h"
-#include "mlir/IR/Remarks.h"
 
 using namespace mlir;
 using namespace commsched;
@@ -90,16 +90,21 @@ static void sayRecord(StringRef passName, const LoadedBlock &block, const Collec
     text += ", was " + formatNs(record.initialExposed);
   if (record.finalExposed > 0 && !reason.empty())
     text += ": " + reason.str();
-  if (record.factor != LimitingFactor::None && record.factor != LimitingFactor::Grouped)
-    text += (record.moves > 0 ? "; stopped by " : "; ") + describe(block, record);
-  bool moved = record.moves > 0, exposed = record.finalExposed > 0;
+  bool limited = record.factor != LimitingFactor::None && record.factor != LimitingFactor::Grouped;
+  std::string factor = limited ? describe(block, record) : kNoLimitingFactor.str();
+  if (limited)
+    text += (record.moves > 0 ? "; stopped by " : "; ") + factor;
+  Operation *op = block.nodes[record.node];
   voice.say(
-      [loc = block.nodes[record.node]->getLoc(), category = passName.str(), text = std::move(text), moved, exposed] {
+      [loc = op->getLoc(), kind = remarkKind(op), category = passName.str(), text = std::move(text), factor, record] {
+        bool moved = record.moves > 0, exposed = record.finalExposed > 0;
         auto options = [&](StringRef name) { return remark::RemarkOpts::name(name).category(category); };
         auto remark = moved     ? remark::passed(loc, options("moved"))
                       : exposed ? remark::missed(loc, options("stayed"))
                                 : remark::analysis(loc, options("hidden"));
-        remark << StringRef(text);
+        remark << remark::metric("ExposedNsBefore", record.initialExposed)
+               << remark::metric("ExposedNsAfter", record.finalExposed) << remark::metric("Moves", record.moves);
+        describeRemark(remark, kind, factor, text);
       });
 }
 
@@ -108,15 +113,25 @@ static void sayTotals(StringRef passName, const BlockWork &work, BlockVoice &voi
   const Schedule &schedule = work.schedule;
   Timeline before = simulate(problem, identityOrder(problem), work.loaded.slowDown),
            after = simulate(problem, schedule.order, work.loaded.slowDown);
+  Bytes peak = peakOf(problem, schedule.order);
   std::string text = "makespan " + formatNs(after.makespan) + ", was " + formatNs(before.makespan) + "; exposed " +
                      formatNs(after.exposedTotal) + ", was " + formatNs(before.exposedTotal) + "; peak " +
-                     formatBytes(peakOf(problem, schedule.order)) + ", was " + formatBytes(work.peak);
+                     formatBytes(peak) + ", was " + formatBytes(work.peak);
   if (schedule.limit < kUnlimited)
     text += ", limit " + formatBytes(schedule.limit);
-  voice.say(
-      [loc = work.loaded.nodes.getBlock().getParentOp()->getLoc(), category = passName.str(), text = std::move(text)] {
-        remark::analysis(loc, remark::RemarkOpts::name("block").category(category)) << StringRef(text);
-      });
+  struct Totals {
+    Ns makespan, exposed;
+    Bytes peak;
+  };
+  voice.say([loc = work.loaded.nodes.getBlock().getParentOp()->getLoc(), category = passName.str(),
+             text = std::move(text), before = Totals{before.makespan, before.exposedTotal, work.peak},
+             after = Totals{after.makespan, after.exposedTotal, peak}] {
+    auto remark = remark::analysis(loc, remark::RemarkOpts::name("block").category(category));
+    remark << remark::metric("MakespanNsBefore", before.makespan) << remark::metric("MakespanNsAfter", after.makespan)
+           << remark::metric("ExposedNsBefore", before.exposed) << remark::metric("ExposedNsAfter", after.exposed)
+           << remark::metric("PeakBytesBefore", before.peak) << remark::metric("PeakBytesAfter", after.peak);
+    describeRemark(remark, "block", kNoLimitingFactor, text);
+  });
 }
 
 void commsched::explainReordering(StringRef passName, const BlockWork &work, BlockVoice &voice) {

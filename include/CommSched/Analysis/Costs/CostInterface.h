@@ -1,4 +1,4 @@
-//===- CostInterface.h - What an operation does, for costing it -------------------------------===//
+//===- CostInterface.h - Interface for the cost of an operation -------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The interface by which an operation tells the cost model how much it computes and moves, and the models of upstream
-// operations: one file per dialect in lib/Analysis.
+// An operation with this interface tells the cost model how much it computes and moves. lib/Analysis/Costs has the
+// models of upstream operations, one file per dialect.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_COSTS_COSTINTERFACE_H
@@ -24,23 +24,24 @@ namespace commsched {
 
 class OperationCosts;
 
-/// What one execution of an operation does.
+/// The work of one execution of an operation.
 struct OpWork {
-  /// Operations on `element`s, by `units`. A fused multiply-add is two.
+  /// Operations on `element`s, executed by `units`. A fused multiply-add counts as two.
   int64_t flops = 0;
   ElementType element = ElementType::F32;
   ComputeUnits units = ComputeUnits::Vector;
-  /// Bytes that it moves between memory and the processor.
+  /// Bytes moved between memory and the processor.
   Bytes bytesRead = 0, bytesWritten = 0;
-  /// Bytes that are live only while it runs.
+  /// Bytes that are live only while the operation runs.
   Bytes workspace = 0;
-  /// The results are views of operands: nothing runs.
+  /// True if the results are views of operands, so that nothing runs.
   bool isView = false;
-  /// Part of the kernel around it: scalars, and the loops over them. It pays no launch of its own within a region.
+  /// True for a part of the surrounding kernel: scalars, and loops over them. Within a region it pays no launch of its
+  /// own.
   bool inlined = false;
-  /// What parts that are kernels of their own take, ns: added to the roofline of the rest.
+  /// Time of the parts that are kernels of their own, ns. It is added to the roofline of the rest.
   Ns time = 0;
-  /// Whether everything inside is known: trip counts, operations without a model.
+  /// True if everything inside is known: all trip counts, and a model for each operation.
   bool known = true;
 
   static OpWork view() {
@@ -48,7 +49,7 @@ struct OpWork {
     work.isView = true;
     return work;
   }
-  /// A kernel that moves this much and computes nothing worth counting.
+  /// A kernel that moves `bytes` and computes nothing significant.
   static OpWork copy(Bytes read, Bytes written) {
     OpWork work;
     work.bytesRead = read;
@@ -58,22 +59,22 @@ struct OpWork {
   Bytes bytes() const;
 };
 
-/// The element type of a shaped or scalar type as profiles tell them apart.
+/// The element type of a shaped or scalar type, in the terms of machine profiles.
 ElementType elementTypeOf(mlir::Type type);
 
-/// Bytes of a tensor or memref: of its type, else of its `comm.bytes_hint`, else 0. O(1).
+/// Bytes of a tensor or memref: from its type, or else from its `comm.bytes_hint`, or else 0. O(1).
 Bytes bytesOf(mlir::Value value);
 /// Bytes of all tensors and memrefs among `values`.
 Bytes bytesOf(mlir::ValueRange values);
 
-/// Elements of a shaped type, 1 of a scalar; 0 where a dimension is dynamic.
+/// Elements of a shaped type, 1 for a scalar; 0 if a dimension is dynamic.
 int64_t elementsOf(mlir::Type type);
 
-/// Operations per element of an arithmetic operation (arith, math): 0 of casts, constants and index arithmetic.
+/// Operations per element of an arithmetic operation (arith, math); 0 for casts, constants and index arithmetic.
 int64_t flopsPerElement(mlir::Operation *op);
 
-/// Attaches the cost models of arith, bufferization, func, linalg, math, memref, scf, tensor and vector operations.
-/// They attach when a dialect is loaded.
+/// Attaches the cost models of arith, bufferization, func, linalg, math, memref, scf, tensor and vector operations. A
+/// model attaches when its dialect is loaded.
 void registerCostModels(mlir::DialectRegistry &registry);
 
 } // namespace commsched

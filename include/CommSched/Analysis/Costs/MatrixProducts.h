@@ -1,4 +1,4 @@
-//===- MatrixProducts.h - Which operations are matrix products --------------------------------===//
+//===- MatrixProducts.h - Recognition of matrix products --------------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,9 +6,9 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The passes after PyTorch Inductor treat matrix products apart: they are the kernels that hide collectives, and the
-// ones whose measured times differ from rank to rank. Inductor tells them by the call of an external kernel; here the
-// cost model tells them, and a closed list of names where the cost model knows nothing.
+// The passes after PyTorch Inductor treat matrix products separately: these kernels hide collectives, and their
+// measured times differ between ranks. Inductor recognizes them by the call of an external kernel. Here the cost model
+// recognizes them, and a closed list of names if the cost model knows nothing.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_COSTS_MATRIXPRODUCTS_H
@@ -18,16 +18,16 @@
 
 namespace commsched {
 
-/// Tells matrix products, convolutions and attention from other operations. Not thread-safe, and only for as long as
-/// the module does not change: it remembers what functions contain.
+/// Distinguishes matrix products, convolutions and attention from other operations. Not thread-safe. It remembers the
+/// contents of functions, so it is valid only while the module does not change.
 class MatrixProducts {
 public:
   /// Keeps a reference to `costs`.
   explicit MatrixProducts(const OperationCosts &costs) : costs(costs) {}
 
-  /// Whether `op` is a matrix product or its like, or contains one in a region or in the function that it calls. An
-  /// operation is one if its cost model puts its work on the matrix units, if it has no cost model and `comm.cost`
-  /// gives its flops (which then count as a matrix product's), or if its name is one of a closed list. Of the comm
+  /// Returns true if `op` is a matrix product or a similar operation, or contains one in a region or in its callee. An
+  /// operation is one if its cost model assigns its work to the matrix units, if it has no cost model and `comm.cost`
+  /// gives its flops (which then count as those of a matrix product), or if its name is in a closed list. In the comm
   /// dialect, only `comm.compute` can be one. O(nested operations).
   bool contains(mlir::Operation *op);
 
@@ -37,13 +37,13 @@ private:
 
   const OperationCosts &costs;
   mlir::SymbolTableCollection symbols;
-  /// Of a function: whether its body contains one; false while that is being found out.
+  /// Indexed by function: true if its body contains one; false while the search is in progress.
   llvm::DenseMap<mlir::Operation *, bool> callees;
 };
 
-/// Whether the name of an operation or of a `comm.compute` says that it is a matrix product or its like: whether one of
-/// its parts between dots and colons, without a number at its end and without "_backward", is in a closed list of
-/// names ("aten.mm.default", "extern_kernels.addmm", "matmul_3").
+/// Returns true if the name of an operation or of a `comm.compute` denotes a matrix product or a similar operation. The
+/// name is split at dots and colons. A number at the end of a part is ignored, and a part with "_backward" does not
+/// match. A match is a part in a closed list ("aten.mm.default", "extern_kernels.addmm", "matmul_3").
 bool isMatrixProductName(llvm::StringRef name);
 
 } // namespace commsched

@@ -12,18 +12,18 @@
 
 namespace commsched {
 
-/// Whether a time in `comm.cost` says what `start` costs.
+/// Returns true if a time in `comm.cost` gives the cost of `start`.
 bool isMeasured(comm::CollectiveOpInterface start);
 
-/// A key whose costs are those of `key` times `measured` / `modelled`, rounded up, at most kMaxNs; `modelled` > 0.
+/// A key whose costs are those of `key` times `measured` / `modelled`, rounded up, at most kMaxNs. `modelled` is
+/// positive.
 MergeKey scaledKey(const MergeKey &key, Ns measured, Ns modelled);
 
-/// Gives the mergeable starts whose `comm.cost` has a time merge keys of their own, apart from those that the cost
-/// model prices. The starts of one such key took about the same multiple of what the model says for them (the largest
-/// is at most a quarter above the smallest), and the key's cost is the model's curve times the largest of these
-/// multiples. A bucket therefore costs no less than any of its members, and a merge pays by the shape of the curve,
-/// never by the difference between what was measured and what was modelled. A start that the model says is free is not
-/// merged. O(n log n).
+/// Gives mergeable starts with a time in `comm.cost` merge keys of their own, separate from starts that the cost model
+/// prices. The starts of one such key took about the same multiple of their modelled cost: the largest multiple is at
+/// most a quarter above the smallest. The cost of the key is the model's curve times the largest of these multiples. So
+/// a bucket costs at least as much as any of its members, and a merge gains by the shape of the curve, never by a
+/// difference between measurement and model. A start with a modelled cost of 0 is not merged. O(n log n).
 void separateMeasuredStarts(LoadedBlock &loaded);
 
 } // namespace commsched

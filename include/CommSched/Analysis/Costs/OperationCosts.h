@@ -1,4 +1,4 @@
-//===- OperationCosts.h - What an operation costs on a machine --------------------------------===//
+//===- OperationCosts.h - Cost of an operation on a machine -----------------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The cost of any operation of any dialect: what its `comm.cost` says, what its interfaces tell, what the machine's
-// tables have under its name, and a roofline from its operands and results where nothing else is known.
+// The cost of any operation of any dialect. It comes from `comm.cost`, from the operation's interfaces, from the
+// machine's tables by name, or else from a roofline over operands and results.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_COSTS_OPERATIONCOSTS_H
@@ -22,50 +22,50 @@
 
 namespace commsched {
 
-/// Where the cost of an operation comes from.
+/// The source of an operation's cost.
 enum class OpCostSource : uint8_t {
   /// A time in `comm.cost`, or the embedder's estimate.
   Measured,
-  /// Flops or bytes in `comm.cost`, or told by an interface.
+  /// Flops or bytes, from `comm.cost` or from an interface.
   Roofline,
   /// A collective's curve.
   Collective,
   /// The machine's table of operations.
   Table,
-  /// A view, a constant, an operation on scalars alone: nothing runs.
+  /// Zero: a view, a constant, or an operation on scalars alone.
   Free,
-  /// Something is not known: only the sizes of operands and results, or a trip count (taken as 1).
+  /// Incomplete: only the sizes of operands and results are known, or a trip count is unknown and taken as 1.
   Guess,
 };
 
 /// The cost of one operation.
 struct OpCost {
   Ns time = 0;
-  /// Bytes that are live only while it runs.
+  /// Bytes that are live only while the operation runs.
   Bytes workspace = 0;
   OpCostSource source = OpCostSource::Guess;
   bool known() const { return source != OpCostSource::Guess; }
 };
 
-/// What is nested in an operation: in its regions, or in the function that it calls.
+/// The work inside an operation: in its regions, or in its callee.
 struct NestedWork {
-  /// How long the longest of its blocks takes, all iterations together, ns.
+  /// Time of the longest block, over all iterations, ns.
   Ns time = 0;
-  /// The highest peak of its blocks, bytes.
+  /// Highest peak of the blocks, bytes.
   Bytes peak = 0;
-  /// The groups of its collectives, each once, callees included.
+  /// Groups of the collectives, each once, callees included.
   llvm::SmallVector<mlir::Attribute, 2> groups;
-  /// Whether something in it sends or receives.
+  /// True if an operation inside sends or receives.
   bool pointToPoint = false;
 };
 
-/// Costs of the operations of one module on one machine. What an operation costs is learnt, in this order, from: a time
+/// Costs of the operations of one module on one machine. The first of these sources that applies gives the cost: a time
 /// in `comm.cost`; the embedder's estimate (Environment.h); a collective's curve; the machine's table, by name and
-/// operand types; flops or bytes in `comm.cost`; CostOpInterface; the machine's table, by name alone; the work in its
+/// operand types; flops or bytes in `comm.cost`; CostOpInterface; the machine's table, by name alone; the work in the
 /// regions; the sizes of operands and results.
 ///
-/// Deterministic. Not thread-safe, and only for as long as the module does not change: it remembers the shapes of
-/// groups and the work of functions.
+/// Deterministic. Not thread-safe. It remembers the shapes of groups and the work of functions, so it is valid only
+/// while the module does not change.
 class OperationCosts {
 public:
   /// Keeps a reference to `costs`.
@@ -77,45 +77,45 @@ public:
   /// The cost of `op`, regions included. At most kMaxNs. O(operands), or O(nested operations).
   OpCost costOf(mlir::Operation *op) const;
 
-  /// Where the ranks of a collective's group are. One rank where the symbol does not resolve. O(1) after the first
-  /// question for a group.
+  /// The placement of the ranks of a collective's group. One rank if the symbol does not resolve. O(1) after the first
+  /// query for a group.
   GroupShape shapeOf(comm::CollectiveOpInterface start) const;
 
-  /// The type of the elements that a collective moves. O(1).
+  /// The element type that a collective moves. O(1).
   ElementType elementOf(comm::CollectiveOpInterface start) const;
 
-  /// The work of an operation's regions together: loops times their trip count (1 where it is not known), of branches
-  /// the longest. Kernels inside are in `time`; collectives inside overlap with them as their order allows. O(nested
-  /// operations).
+  /// The work of an operation's regions together. A loop counts its trip count (1 if unknown); of several branches the
+  /// longest counts. Kernels inside are part of `time`, and collectives inside overlap with them as their order allows.
+  /// O(nested operations).
   OpWork workOfRegions(mlir::Operation *op) const;
 
-  /// The work of one execution of a call: of its callee's body. Unknown where the callee is external or recursive.
+  /// The work of one execution of a call: the body of its callee. Unknown if the callee is external or recursive.
   OpWork workOfCall(mlir::CallOpInterface call) const;
 
-  /// The body of the function that a call runs; null for an external function and for one that is not known.
+  /// The body of the function that a call runs; null if the function is external or unknown.
   mlir::Region *bodyOf(mlir::CallOpInterface call) const;
 
-  /// What loading a function's body told, for the loader: by body; none while it is being found out.
+  /// Results of loading function bodies, for the loader. Indexed by body; none while the loading is in progress.
   llvm::DenseMap<mlir::Region *, std::optional<NestedWork>> &nestedWork() const { return bodies; }
 
-  /// The cost of a collective like `start` over any number of bytes.
+  /// The cost of a collective like `start` as a function of its bytes.
   std::shared_ptr<const CollectiveCurve> curveOf(comm::CollectiveOpInterface start) const;
 
 private:
-  /// What `op` does by itself, without its `comm.cost`.
+  /// The work of `op` itself, without its `comm.cost`.
   OpWork learn(mlir::Operation *op, OpCostSource &source) const;
-  /// What `op` does, and where that is known from.
+  /// The work of `op`, and its source.
   OpWork resolve(mlir::Operation *op, OpCostSource &source) const;
-  /// The embedder's estimate, ns, cut to what this model can hold.
+  /// The embedder's estimate, ns, limited to what this model can represent.
   std::optional<Ns> askEmbedder(mlir::Operation *op) const;
-  /// The time of work that is an operation of its own.
+  /// The time of work that forms a kernel of its own.
   Ns timeOf(const OpWork &work) const;
   OpWork workOfRegion(mlir::Region &region) const;
 
   const CostModel &costs;
   mutable mlir::SymbolTableCollection symbols;
   mutable llvm::DenseMap<mlir::Operation *, GroupShape> shapes;
-  /// Of a function: the work of its body; none while it is being found out.
+  /// Indexed by function: the work of its body; none while it is being computed.
   mutable llvm::DenseMap<mlir::Operation *, std::optional<OpWork>> callees;
   mutable llvm::DenseMap<mlir::Region *, std::optional<NestedWork>> bodies;
 };

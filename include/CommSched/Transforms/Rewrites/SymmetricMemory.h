@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// On buffers the memory space says what memory is symmetric. On tensors a collective says it of its inputs and outputs
-// (`comm.symmetric`), and bufferization carries it out.
+// On buffers, the memory space marks symmetric memory. On tensors, the attribute `comm.symmetric` of a collective marks
+// its inputs and outputs, and bufferization applies it.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_TRANSFORMS_REWRITES_SYMMETRICMEMORY_H
@@ -18,14 +18,14 @@
 
 namespace commsched {
 
-/// Moves the allocation that `buffer` is, or is a view of, into the symmetric memory of `group`, with everything that
-/// is derived from it. Returns why it cannot be, having changed nothing, or an empty string: no allocation is found, it
-/// is in another memory space, or it reaches an operation whose types cannot follow (a call, a terminator, control
-/// flow, an unknown one). Linear in the uses.
+/// Moves the allocation of `buffer`, which may be a view of it, into the symmetric memory of `group`, with all values
+/// derived from it. On failure, changes nothing and returns the reason: there is no allocation, the allocation is in
+/// another memory space, or it reaches an operation whose types cannot change (a call, a terminator, control flow, an
+/// unknown operation). Returns an empty string on success. Linear in the uses.
 std::string makeSymmetric(mlir::Value buffer, mlir::FlatSymbolRefAttr group);
 
-/// Does what `comm.symmetric` says of the collectives in `root`, which are on buffers now, and removes it. What cannot
-/// be done stays in plain memory, with a remark of category `pass` at the collective.
+/// Applies and removes `comm.symmetric` on the collectives in `root`, which are on buffers. Buffers that cannot move
+/// stay in plain memory, with a remark of category `pass` at the collective.
 void applySymmetricMarks(mlir::Operation *root, llvm::StringRef pass);
 
 } // namespace commsched

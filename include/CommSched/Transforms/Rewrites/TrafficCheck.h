@@ -1,4 +1,4 @@
-//===- TrafficCheck.h - That a rewrite still sends every byte ---------------------------------===//
+//===- TrafficCheck.h - Check that a rewrite still sends every byte ---------------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Rewrites merge collectives, cut their buffers and move them, but what goes over each group, and how it is reduced, is
-// the program's. Every rewrite counts before and after it, in release builds too.
+// Rewrites merge collectives, cut their buffers and move them. They must not change how many bytes move over each
+// group, or how these are reduced. Every rewrite counts before and after it, in release builds too.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_TRANSFORMS_REWRITES_TRAFFICCHECK_H
@@ -21,18 +21,18 @@
 
 namespace commsched {
 
-/// What goes over the wire in one place.
+/// The traffic of one kind on one group.
 struct Traffic {
   int64_t collectives = 0;
   Bytes bytes = 0;
-  /// Inputs of dynamic size: they count as 0 bytes.
+  /// Number of inputs of dynamic size. They count as 0 bytes.
   int64_t unsized = 0;
 };
 
-/// The traffic of a piece of IR, by kind, group, reduction and (of reductions) element type.
+/// The traffic of a piece of IR, by kind, group, reduction and (for reductions) element type.
 class TrafficCheck {
 public:
-  /// Counts the collectives in `root`, itself not included. O(nested operations).
+  /// Counts the collectives in `root`, excluding `root`. O(nested operations).
   explicit TrafficCheck(mlir::Operation *root) { count(root); }
   /// Counts the collectives of a block, nested ones included.
   explicit TrafficCheck(mlir::Block &block) {
@@ -40,11 +40,11 @@ public:
       count(&op);
   }
 
-  /// All keys together.
+  /// The sum over all keys.
   Traffic total() const;
 
-  /// Reports an error at `loc` for each key of which the bytes, or the inputs of dynamic size, are not those of
-  /// `after`; the number of collectives may differ. `pass` is to blame.
+  /// Reports an error at `loc`, in the name of `pass`, for each key whose bytes or number of inputs of dynamic size
+  /// differ from those of `after`. The number of collectives may differ.
   llvm::LogicalResult compare(const TrafficCheck &after, mlir::Location loc, llvm::StringRef pass) const;
 
 private:
