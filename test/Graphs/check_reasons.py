@@ -22,7 +22,8 @@ assert rows, "nothing is exposed: the test compares nothing"
 remarks = collections.Counter()
 moves = {}
 for line in open(sys.argv[1]):
-    if exposed := re.search(r"ExposedNsAfter=(\d+)", line):
+    if "Category:comm-schedule" in line:
+        exposed = re.search(r"ExposedNsAfter=(\d+)", line)
         if int(exposed[1]) > 0:
             remarks[int(exposed[1]), re.search(r'LimitingFactor="([^"]*)"', line)[1]] += 1
     elif found := re.search(r'loc\("([^"]+)"\).*Remark="(.*)"', line):
