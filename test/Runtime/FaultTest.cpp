@@ -77,13 +77,13 @@ TEST(Fault, ErrorReachesAll) {
 }
 TEST(Fault, HangIsBounded) {
   EndsSoon check;
-  auto results = stepWithFault("hang@1:rank=0", 300);
+  auto results = stepWithFault("hang@1:rank=0", 1500);
   expectAllFailed(results, COMMRT_ERR_TIMEOUT, {"waits for rank 0 (last started all_gather", "step.mlir:5:7"});
 }
 
 TEST(Fault, StallIsBounded) {
   EndsSoon check;
-  auto results = stepWithFault("stall@1:rank=2", 200);
+  auto results = stepWithFault("stall@1:rank=2", 1000);
   expectAllFailed(results, COMMRT_ERR_TIMEOUT, {"waits for rank 2 (last started all_gather"});
 }
 TEST(Fault, DeathIsNoticedAtOnce) {

@@ -134,10 +134,10 @@ static Expected<std::string> broadcast(Bench &bench, const std::string &text) {
     return sizes.takeError();
   size_t size = (*sizes)[0][0];
   std::vector<int64_t> words((size + 7) / 8);
-  if (bench.rank() == 0)
-    std::memcpy(words.data(), text.data(), size);
   if (words.empty())
     return std::string();
+  if (bench.rank() == 0)
+    std::memcpy(words.data(), text.data(), size);
   Expected<std::vector<std::vector<int64_t>>> all = bench.gather(words);
   if (!all)
     return all.takeError();

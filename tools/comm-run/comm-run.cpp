@@ -81,8 +81,11 @@ static constexpr size_t kWorstSites = 10;
 /// Exit codes.
 static constexpr int failedCode = 1, differentCode = 2;
 
+/// Prints an error in one write, since the ranks of a job share the standard error.
 static int report(const Twine &message, int code = failedCode) {
+  errs().SetBuffered();
   WithColor::error(errs(), "comm-run") << message << "\n";
+  errs().SetUnbuffered();
   return code;
 }
 
