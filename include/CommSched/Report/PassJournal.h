@@ -6,9 +6,9 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// A report says what a whole run was worth. The journal says the same of every scheduling pass in it: which collectives
-// moved, past what and with what, how much computation hides each of them, and what stopped it. Passes write into the
-// journal of their context while a report collects it, and otherwise write nothing.
+// A report describes a whole run. The journal describes each scheduling pass of the run: which collectives moved, past
+// which operations and with which, how much computation hides each, and what stopped it. Passes write into the journal
+// of their context while a report collects it.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_REPORT_PASSJOURNAL_H
@@ -26,7 +26,7 @@
 
 namespace commsched {
 
-/// Some operations: how many, and the names of the first few.
+/// A set of operations: their number, and the names of the first few.
 struct NamedOperations {
   static constexpr size_t kMostNames = 4;
 
@@ -40,19 +40,19 @@ struct BeforeAfter {
   int64_t gain() const { return before - after; }
 };
 
-/// What one pass did to one start or wait.
+/// The effect of one pass on one start or wait.
 struct PassRow {
   /// As in CollectiveRow.
   std::vector<std::string> locations;
-  /// "all_gather" of a start, "wait" of a wait.
+  /// The collective's kind ("all_gather") for a start, "wait" for a wait.
   std::string kind;
-  /// How long the collective takes, ns.
+  /// Duration of the collective, ns.
   Ns cost = 0;
-  /// Computation between the start and its first wait, ns: what can hide it.
+  /// Computation between the start and its first wait, which can hide the collective, ns.
   BeforeAfter compute;
-  /// How long the compute lane stands still for it, ns.
+  /// Time for which the compute lane waits for it, ns.
   BeforeAfter exposed;
-  /// By how many places it moved in its pass's direction; negative where it gave way to others.
+  /// Positions that it moved in the direction of its pass; negative if it moved the other way.
   int64_t moves = 0;
   NamedOperations takenAlong, passed, hiddenBy;
   /// What stopped it, in words.
@@ -60,11 +60,11 @@ struct PassRow {
   /// Why compute waits for the collective, in words, as the report says it; "already hidden" if it does not.
   std::string exposedBecause;
 
-  /// By how much the computation is longer than the collective, ns; negative: it cannot hide all of it.
+  /// Computation minus the duration of the collective, ns. If negative, computation cannot hide all of it.
   Ns slack() const { return compute.after - cost; }
 };
 
-/// What one pass did to one block.
+/// The effect of one pass on one block.
 struct PassRecord {
   std::string pass;
   /// The block's name as reports have it: the function's, with ".N" for its Nth inner block.
@@ -72,12 +72,12 @@ struct PassRecord {
   /// ns, ns, bytes.
   BeforeAfter makespan, exposed, peak;
   std::vector<PassRow> rows;
-  /// What the search tried, for comm-schedule.
+  /// Counts of the search's trials, for comm-schedule.
   std::optional<SearchStatistics> search;
   /// The log of the search (SearchLog), if the journal asks for it.
   std::string searchLog;
 
-  /// How many starts and waits moved.
+  /// Number of starts and waits that moved.
   int64_t moved() const;
 };
 
@@ -93,7 +93,7 @@ public:
     std::lock_guard<std::mutex> lock(mutex);
     records.push_back(std::move(record));
   }
-  /// The records so far: those of one block in the order of its passes. The journal is empty then.
+  /// Returns the records so far, those of one block in the order of its passes, and empties the journal.
   std::vector<PassRecord> take();
 
 private:

@@ -30,15 +30,15 @@ namespace commsched {
 
 /// One collective of a block.
 struct CollectiveRow {
-  /// Its location, as far as it is a name or a place in a file: one entry, or several for a merged collective.
+  /// The names or file positions of its location: one entry, or several for a merged collective.
   std::vector<std::string> locations;
   CollectiveKind kind = CollectiveKind::Barrier;
   std::string group;
   Bytes bytes = 0;
   Ns cost = 0;
-  /// How long the compute lane stood still in its waits, ns.
+  /// Time for which the compute lane waits for it, ns.
   Ns exposed = 0;
-  /// What keeps it from being hidden, in words; "already hidden" where nothing is exposed.
+  /// Why it is not hidden, in words; "already hidden" if nothing is exposed.
   std::string limitingFactor;
 };
 
@@ -47,39 +47,38 @@ struct TimelineSpan {
   std::string name;
   LaneId lane = kComputeLane;
   Ns start = 0, end = 0;
-  /// Whether the compute lane stands still here, and why, in the words of CollectiveRow::limitingFactor.
+  /// Whether the compute lane waits here, and why, in the words of CollectiveRow::limitingFactor.
   bool stall = false;
   std::string reason = {};
 };
 
-/// A block at one moment.
+/// The measures of a block, before or after the passes.
 struct BlockSnapshot {
   int64_t ops = 0, collectives = 0;
   Ns makespan = 0, exposed = 0;
   Bytes peak = 0, arguments = 0;
-  /// Bytes of one arena for all buffers of the block at fixed offsets (Scheduling/BufferPlan.h), and the most bytes
-  /// that are live together, which no arena can go below. Without workspaces, which belong to one operation each.
+  /// Bytes of one arena that holds all buffers of the block at fixed offsets (Scheduling/BufferPlan.h), and the largest
+  /// sum of bytes that are live at once, a lower bound for every arena. Workspaces are not included.
   Bytes arena = 0, arenaBound = 0;
-  /// Lower bounds on the makespan: of any order of these operations, and of any bucketing and order, ns; and what binds
-  /// them ("compute lane", "lane of group @dp", "critical path"). Equal where bucketing was not asked for.
+  /// Lower bounds on the makespan, ns: for any order of these operations, and for any bucketing and order; and the
+  /// resource that determines each ("compute lane", "lane of group @dp", "critical path"). Equal if bucketing is not
+  /// allowed.
   Ns orderBound = 0, jointBound = 0;
   std::string orderBoundBy, jointBoundBy;
-  /// As jointBound and limitBound, whether bucketing was asked for or not, for a program that was merged by another
-  /// pass.
+  /// As jointBound and limitBound, with bucketing always allowed: for a program that another pass has merged.
   Ns anyBound = 0, anyLimitBound = 0;
   std::string anyBoundBy, anyLimitBoundBy;
-  /// The bound on what was allowed (any bucketing, if it was) for peaks within MeasureOptions::boundBudget: not less.
+  /// The bound for schedules whose peak is within MeasureOptions::boundBudget; at least the bound without that limit.
   Ns limitBound = 0;
   std::string limitBoundBy;
   int64_t unknownSizes = 0, unknownCosts = 0;
-  /// The first of the values of unknown size, in words: "argument 0", or the operation that makes it.
+  /// The first values of unknown size, in words: "argument 0", or the operation that defines the value.
   std::vector<std::string> unknownValues;
-  /// What only passes that do more than order and merge change: one-shot all-reduces, and what computes take together
-  /// that no merge adds or removes (packs and casts), ns; and collectives with a time in `comm.cost`, whose buckets may
-  /// be priced in several ways.
+  /// Counts that reordering and merging do not change: one-shot all-reduces, the total time of computations other than
+  /// packs and casts, ns, and collectives with a time in `comm.cost`, whose buckets can be priced in several ways.
   int64_t oneShots = 0, measuredCollectives = 0;
   Ns givenTimes = 0;
-  /// What operations with regions, and calls, take together, ns: passes change the blocks inside as well.
+  /// The total time of calls and operations with regions, ns. Passes also change the blocks inside them.
   Ns nestedTimes = 0;
   /// See LoadedBlock.
   int64_t cutValues = 0, unknownLanes = 0;
@@ -87,25 +86,25 @@ struct BlockSnapshot {
   std::vector<CollectiveRow> rows;
   std::vector<std::string> lanes;
   std::vector<Ns> laneLoads;
-  /// Only where a timeline was asked for: what runs when, and live bytes over time.
+  /// Filled in if a timeline was requested: what runs when, and the live bytes over time.
   std::vector<TimelineSpan> spans;
   std::vector<std::pair<Ns, Bytes>> memory;
 };
 
-/// What measureBlock is asked for.
+/// Options of measureBlock.
 struct MeasureOptions {
   LoadOptions load;
   bool bounds = true;
-  /// With bounds: whether BlockSnapshot::anyBound is needed. A second load where bucketing is not asked for.
+  /// Whether to compute BlockSnapshot::anyBound. Without bucketing this loads the block a second time.
   bool anyBound = false;
   bool timeline = false;
-  /// The peak limit that the bounds are given for; the input is the block.
+  /// The peak limit for the bounds. Ratios refer to the peak of the block.
   MemoryBudget boundBudget;
-  /// The peak limit that limiting factors are judged by; the input is the block.
+  /// The peak limit for limiting factors. Ratios refer to the peak of the block.
   MemoryBudget factorBudget;
 };
 
-/// Measures `block` as it stands. O((operations + edges) log operations), bounds apart.
+/// Measures `block` in its current order. O((operations + edges) log operations), apart from the bounds.
 BlockSnapshot measureBlock(mlir::Block &block, const OperationCosts &costs, const MeasureOptions &options = {});
 
 /// One block before and after.
@@ -113,43 +112,43 @@ struct BlockReport {
   /// The function's name, with ".N" for its Nth inner block.
   std::string name;
   BlockSnapshot before, after;
-  /// The peak that was not to be exceeded, bytes.
+  /// The peak limit, bytes.
   Bytes limit = 0;
-  /// Time spent between the two snapshots, ns; not part of any comparison.
+  /// Time between the two snapshots, ns. No comparison uses it.
   Ns solve = 0;
   std::string signature;
 
-  /// Distance of the makespan from the bound for what was allowed (Report: jointBound), as a fraction of the bound; 0
-  /// where there is none.
+  /// Distance of the makespan from jointBound, as a fraction of the bound; 0 if there is no bound.
   double gap() const;
 };
 
-/// Makes `before`'s bounds those of what was done: of any bucketing if the result beats the bound of every order, and
-/// less what regions and callees have become shorter by. If the result beats that, too: returns what is wrong if only
-/// the order and the buckets have changed, which is a defect of this library; otherwise there is no bound (jointBound
-/// and limitBound are 0) and the returned text is empty.
+/// Adapts the bounds of `before` to the change that was made. If the result is shorter than the bound for every order,
+/// the bound for any bucketing applies; time that regions and callees lost is subtracted. If the result is shorter than
+/// that as well, the change was more than order and buckets, and the bounds become 0. If only order and buckets have
+/// changed, this is a defect of the library, and the returned text describes it; otherwise the text is empty.
 std::string certify(BlockReport &report);
 
 /// All blocks of a module.
 struct Report {
   std::string machine;
   std::vector<BlockReport> blocks;
-  /// What each scheduling pass in between did, by block and in the order of the passes.
+  /// The records of the scheduling passes, by block and in the order of the passes.
   std::vector<PassRecord> passes;
 
   /// R.json of the contract: schema_version 1.
   llvm::json::Value toJSON() const;
 };
 
-/// A table for people: totals per block, traffic by kind and group, the worst exposed collectives first. Colours only
-/// where `os` has them.
+/// Prints a table: totals per block, traffic by kind and group, and the exposed collectives, worst first. Uses colours
+/// if `os` supports them.
 void printTable(const Report &report, llvm::raw_ostream &os);
 
-/// Chrome's trace-event format, which Perfetto reads: per block a process "before" and one "after", a thread per lane,
-/// and a counter of live bytes. Times are in µs, as the format wants, with three decimals.
+/// Writes Chrome's trace-event format, which Perfetto reads. Each block has a process "before" and one "after" with a
+/// thread per lane and a counter of live bytes. Times are in µs with three decimals, as the format requires.
 void writeTrace(const Report &report, llvm::raw_ostream &os);
 
-/// The same as one self-contained page: the lanes as SVG, before above after, and the memory curve below.
+/// Writes the timeline as one self-contained HTML page: the lanes as SVG, before above after, and the memory curve
+/// below.
 void writeHtml(const Report &report, llvm::raw_ostream &os);
 
 } // namespace commsched

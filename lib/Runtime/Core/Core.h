@@ -35,7 +35,7 @@
 namespace commsched::runtime {
 using Clock = std::chrono::steady_clock;
 
-/// Timeouts and delays are cut to this, a year: later moments than the clock can tell would be earlier ones.
+/// The longest timeout and delay, one year. Longer ones would overflow the clock.
 constexpr int64_t longestNs = int64_t(365) * 24 * 3600 * 1'000'000'000;
 
 /// A buffer of commrt_alloc. Freed when `holds` (its owner and each token that uses it) reaches zero.
@@ -44,27 +44,27 @@ struct Buffer {
   char *data;
   int64_t bytes;
   int64_t holds = 1;
-  bool released = false;         ///< by its owner
-  bool abandoned = false;        ///< something outside may still use it: never freed
-  void *window = nullptr;        ///< of an arena on a device: the backend's
-  int64_t number = 0;            ///< in commrt_context::owned
-  int64_t symmetricOffset = -1;  ///< in the symmetric heap; -1: plain
-  commrt_group *group = nullptr; ///< of an arena: whose collectives it is for
+  bool released = false;         ///< whether its owner has released it
+  bool abandoned = false;        ///< whether a library may still use it, so that it is never freed
+  void *window = nullptr;        ///< the backend's window of an arena on a device
+  int64_t number = 0;            ///< key in commrt_context::owned
+  int64_t symmetricOffset = -1;  ///< offset in the symmetric heap; -1 for plain buffers
+  commrt_group *group = nullptr; ///< the group whose collectives use an arena
 };
 
-/// Something of a context that its user has not given back yet. `object` is a Buffer, a token or an event.
+/// An object that the user of a context has not released yet. `object` is a Buffer, a token or an event.
 struct Owned {
   enum class Kind { buffer, token, event } kind;
   void *object;
 };
 
-/// One collective with what the core adds: copies of the count arrays, staging for `outer`, its token.
+/// One collective and what the core adds to it: copies of the count arrays, staging for `outer`, and its token.
 struct Work {
   commrt_work base = {};
   commrt_token *token = nullptr;
   std::vector<int64_t> counts;
   std::unique_ptr<char[]> stagedIn, stagedOut;
-  /// Unpack stagedOut, by member [outOuter][rowBytes[member]], into userOut [outOuter][all rows].
+  /// Layouts for unpacking: stagedOut is [outOuter][rowBytes[member]] for each member, userOut is [outOuter][all rows].
   char *userOut = nullptr;
   int64_t outOuter = 1;
   std::vector<int64_t> rowBytes;
@@ -72,7 +72,7 @@ struct Work {
   int64_t beginNs = 0;
 };
 
-/// Device memory that nothing uses any more but what was put on streams before.
+/// Device memory that only work already on streams still uses.
 struct ReturnedMemory {
   char *data;
   int64_t bytes;
@@ -81,8 +81,8 @@ struct ReturnedMemory {
 
 struct commrt_job {
   const commrt_backend *backend = nullptr;
-  const commrt_device_ops *device = nullptr; ///< null: buffers are host memory
-  void *library = nullptr;                   ///< dlopen handle
+  const commrt_device_ops *device = nullptr; ///< null if buffers are host memory
+  void *library = nullptr;                   ///< the handle of dlopen
   void *state = nullptr;                     ///< the backend's
   int32_t ranks = 1, localRank = -1;
   int64_t timeoutNs = 0;
@@ -90,30 +90,30 @@ struct commrt_job {
   commsched::runtime::Fault fault;
   commsched::runtime::Clock::time_point began;
   commsched::runtime::Mutex mutex;
-  std::vector<bool> attached COMMRT_GUARDED_BY(mutex); ///< by rank
-  /// Symmetric buffers that some ranks have made and others not yet.
+  std::vector<bool> attached COMMRT_GUARDED_BY(mutex); ///< indexed by rank
+  /// Symmetric buffers that some ranks have made and others have not made yet.
   struct Symmetric {
     int64_t bytes, offset;
     int32_t made;
   };
   std::deque<Symmetric> symmetric COMMRT_GUARDED_BY(mutex);
-  int64_t firstSymmetric COMMRT_GUARDED_BY(mutex) = 0; ///< number of the first of them
-  int32_t contexts COMMRT_GUARDED_BY(mutex) = 0;       ///< alive
+  int64_t firstSymmetric COMMRT_GUARDED_BY(mutex) = 0; ///< number of the first such buffer
+  int32_t contexts COMMRT_GUARDED_BY(mutex) = 0;       ///< number of live contexts
 };
 
 struct commrt_token {
   commrt_context *context;
-  int64_t references = 1; ///< the user's; under the context's mutex
-  int64_t number = 0;     ///< in commrt_context::owned
-  int64_t pending = 0;    ///< works in flight; under the context's mutex
+  int64_t references = 1; ///< number of user references; guarded by the context's mutex
+  int64_t number = 0;     ///< key in commrt_context::owned
+  int64_t pending = 0;    ///< number of works in flight; guarded by the context's mutex
   int32_t status = COMMRT_OK;
   int64_t virtualEndNs = 0;
-  std::vector<void *> outputs; ///< of its starts, in order
-  /// On devices, until the token goes: what a stream waits for. Own thread.
+  std::vector<void *> outputs; ///< the outputs of its starts, in order
+  /// On devices, the works that a stream waits for, until the token is destroyed. Used by the context's own thread.
   std::vector<commsched::runtime::Work *> works;
-  int64_t site = -1; ///< of its first work, for the trace
+  int64_t site = -1; ///< the site of its first work, for the trace
   const char *group = "";
-  std::vector<commsched::runtime::Buffer *> holds; ///< of commrt_free_after
+  std::vector<commsched::runtime::Buffer *> holds; ///< buffers that commrt_free_after keeps
   commrt_token *next = nullptr, *previous = nullptr;
 };
 
@@ -121,15 +121,15 @@ struct commrt_stream {
   commrt_context *context;
   int32_t kind, lane;
   void *handle = nullptr;            ///< the device backend's
-  std::deque<commrt_token *> tokens; ///< issued here, completed ones at the front dropped; one reference each
-  int64_t dropped = 0;               ///< how many were
+  std::deque<commrt_token *> tokens; ///< tokens issued here without the completed ones at the front; one reference each
+  int64_t dropped = 0;               ///< number of tokens that were dropped from the front
 };
 
 struct commrt_event {
   commrt_context *context;
   commrt_stream *stream;
-  int64_t end;            ///< complete when the stream dropped this many tokens
-  void *handle = nullptr; ///< the device backend's: and when this is done, too
+  int64_t end;            ///< the event is complete when the stream has dropped this many tokens
+  void *handle = nullptr; ///< the device backend's event, which must be done as well
   int64_t number = 0;     ///< in commrt_context::owned
 };
 
@@ -138,7 +138,7 @@ struct commrt_group {
   std::string name;
   std::vector<int32_t> members;
   int32_t index = -1;
-  void *state = nullptr; ///< the backend's; null where index is -1
+  void *state = nullptr; ///< the backend's state; null if index is -1
 };
 
 struct commrt_context {
@@ -149,9 +149,9 @@ struct commrt_context {
   mutable commsched::runtime::Mutex mutex;
   std::condition_variable changed;
 
-  // Read by any thread at any time; set once, under the mutex.
+  // Any thread may read these at any time. They are set once, with the mutex locked.
   std::atomic<int32_t> status{COMMRT_OK};
-  std::atomic<int64_t> started{0}; ///< starts so far, for fault injection
+  std::atomic<int64_t> started{0}; ///< number of starts so far, for fault injection
 
   // Shared with the backend's threads and with callers of functions for any thread.
   std::string message COMMRT_GUARDED_BY(mutex);
@@ -159,47 +159,50 @@ struct commrt_context {
   commrt_error_handler handler COMMRT_GUARDED_BY(mutex) = nullptr;
   void *handlerUser COMMRT_GUARDED_BY(mutex) = nullptr;
   bool handled COMMRT_GUARDED_BY(mutex) = false;
-  commrt_token tokens COMMRT_GUARDED_BY(mutex); ///< head of the ring of live tokens
+  commrt_token tokens COMMRT_GUARDED_BY(mutex); ///< the head of the ring of live tokens
   int64_t inFlight COMMRT_GUARDED_BY(mutex) = 0;
   std::map<char *, std::unique_ptr<commsched::runtime::Buffer>> buffers COMMRT_GUARDED_BY(mutex);
   int64_t allocated COMMRT_GUARDED_BY(mutex) = 0;
   int64_t peak COMMRT_GUARDED_BY(mutex) = 0;
-  /// Released plain buffers, by their bytes of storage, to be used again.
+  /// Released plain buffers for reuse, by their bytes of storage.
   std::multimap<int64_t, char *> spare COMMRT_GUARDED_BY(mutex);
-  /// On devices: what the own thread gives back to the backend when it comes by.
+  /// On devices: objects that the context's own thread will return to the backend.
   std::vector<commsched::runtime::ReturnedMemory> returned COMMRT_GUARDED_BY(mutex);
   std::vector<commsched::runtime::Work *> retired COMMRT_GUARDED_BY(mutex);
   int64_t spareBytes COMMRT_GUARDED_BY(mutex) = 0;
-  /// By a number that only grows.
+  /// Objects by a number that only grows.
   std::map<int64_t, commsched::runtime::Owned> owned COMMRT_GUARDED_BY(mutex);
   int64_t numbers COMMRT_GUARDED_BY(mutex) = 0;
-  bool abandonedSymmetric COMMRT_GUARDED_BY(mutex) = false; ///< the own segments are never unmapped
-  /// Injected faults: started, not handed to the backend; and the one of them that follows the next start.
+  bool abandonedSymmetric COMMRT_GUARDED_BY(mutex) = false; ///< whether the context's segments are never unmapped
+  /// Injected faults: works that were started and not submitted to the backend, and the one that follows the next
+  /// start.
   std::vector<commsched::runtime::Work *> dropped COMMRT_GUARDED_BY(mutex);
   commsched::runtime::Work *heldBack COMMRT_GUARDED_BY(mutex) = nullptr;
   commrt_group *heldBackGroup COMMRT_GUARDED_BY(mutex) = nullptr;
   std::vector<commrt_trace_record> trace COMMRT_GUARDED_BY(mutex);
-  std::unordered_set<std::string> names COMMRT_GUARDED_BY(mutex); ///< of the trace's computations
+  std::unordered_set<std::string> names COMMRT_GUARDED_BY(mutex); ///< names of the computations in the trace
 
-  /// Held by who describes `peer` while another thread may detach it. No other mutex of the core is taken under it.
+  /// Locked while `peer` is described, since another thread may detach it. No other mutex of the core is locked under
+  /// it.
   commsched::runtime::Mutex peerMutex;
-  bool detached COMMRT_GUARDED_BY(peerMutex) = false; ///< from the backend, before the context ends
+  bool detached COMMRT_GUARDED_BY(peerMutex) =
+      false; ///< whether `peer` is detached from the backend, which happens before the context ends
 
-  // The context's own thread only.
+  // Only the context's own thread uses these.
   std::unordered_set<commrt_event *> events;
   std::map<std::pair<int32_t, int32_t>, std::unique_ptr<commrt_stream>> streams;
   std::unordered_map<std::string, std::unique_ptr<commrt_group>> groups;
   int64_t symmetricCount = 0;
-  std::vector<std::pair<std::string, commsched::runtime::Buffer *>> arenas; ///< in the order of their making
+  std::vector<std::pair<std::string, commsched::runtime::Buffer *>> arenas; ///< arenas in the order of their creation
   commsched::runtime::SymmetricHeap symmetric;
-  std::vector<std::pair<void *, int64_t>> ownSegments; ///< of mmap, where the backend gives none
+  std::vector<std::pair<void *, int64_t>> ownSegments; ///< memory of mmap, if the backend provides no segments
   const commrt_site *sites = nullptr;
   int64_t numSites = 0;
   std::vector<commrt_site> packedSites; ///< of commrt_program_begin_packed
-  commrt_stream *stream = nullptr;      ///< where starts go
+  commrt_stream *stream = nullptr;      ///< the stream of later starts
   commrt_token *coalescing = nullptr;
   int64_t virtualNs = 0;
-  commsched::runtime::Clock::time_point crowdedUntil; ///< others wanted the core: waits sleep
+  commsched::runtime::Clock::time_point crowdedUntil; ///< until then waits sleep, because other processes want the core
   bool emulatesCosts = false;
 };
 
@@ -209,15 +212,15 @@ int64_t elapsedNs(const commrt_job *job);
 /// The time of the context: virtual in sim.
 int64_t contextNs(const commrt_context *context);
 
-/// Latches the error, unless there is one already, and tells the other ranks. Returns the latched status.
+/// Latches the error unless one is latched already, and tells the other ranks. Returns the latched status.
 int32_t fail(commrt_context *context, int32_t status, const std::string &message);
-/// The latched status; delivers it to the error handler the first time.
+/// Returns the latched status, and delivers it to the error handler the first time.
 int32_t latched(commrt_context *context);
 
 /// The backend's upcalls.
 extern const commrt_host hostTable;
 
-/// A new token in the context's ring with one reference of the user's.
+/// Makes a token in the context's ring with one user reference.
 commrt_token *makeToken(commrt_context *context);
 void retainToken(commrt_token *token);
 /// Drops a reference; deletes the token when nothing is in flight.
@@ -225,26 +228,27 @@ void releaseToken(commrt_token *token);
 bool isComplete(commrt_token *token);
 /// Blocks until the token is complete, the deadline (reported as an error) or an error.
 int32_t waitToken(commrt_token *token, int64_t timeoutNs);
-/// The same for all that this rank has in flight.
+/// The same for everything that this rank has in flight.
 int32_t waitAll(commrt_context *context);
-/// The same until done(), which is called under the context's mutex.
+/// The same until `done` returns true. The context's mutex is locked while `done` is called.
 int32_t waitFor(commrt_context *context, const std::function<bool()> &done);
-/// A token was started on the stream. Constant time on average.
+/// Adds a started token to the stream. Amortised constant time.
 void noteIssued(commrt_stream *stream, commrt_token *token);
 /// Drops the completed tokens at the front of the stream's list.
 void trim(commrt_stream *stream);
 
-/// The token and status of a work that ends without the backend (refused, dropped, rank in no subset).
+/// Ends a work without the backend (it was refused or dropped, or the rank is in no subset). Gives its token and
+/// status.
 void finishWork(Work *work, int32_t status);
-/// Injected fault: the rank is gone for the others, who are not told why.
+/// Injects the fault of a rank that leaves without telling the others why.
 int32_t vanish(commrt_context *context, const std::string &message);
-/// What ranks learn when they compare a value of each: that of the lowest rank and of the first one that has another.
+/// The result of comparing one value per rank: the value of the lowest rank, and of the first rank whose value differs.
 template <typename T> struct Compared {
   T first = {}, other = {};
-  int32_t firstRank = -1, otherRank = -1; ///< otherRank -1: all are alike
+  int32_t firstRank = -1, otherRank = -1; ///< otherRank is -1 if all values are equal
   Compared() = default;
   Compared(const T &value, int32_t rank) : first(value), firstRank(rank) {}
-  /// Adds the ranks of `higher` after the own ones.
+  /// Appends the ranks of `higher` after those of this object.
   template <typename Same> void add(const Compared &higher, Same same) {
     if (otherRank >= 0)
       return;
@@ -256,44 +260,43 @@ template <typename T> struct Compared {
 /// Combines `value` with those of all ranks, in the order of ranks. Collective over the job. On an error, which
 /// latches, the message begins with `what`.
 int32_t combineRanks(commrt_context *context, const char *what, void *value, int64_t bytes, commrt_combine_fn combine);
-/// Whether ranks are processes of their own.
+/// Whether each rank is a process of its own.
 bool isPerProcess(const commrt_job *job);
 
 // Device.cpp, for backends over devices. Own thread.
 
-/// What is put on the stream later waits for the token's works. Returns at once.
+/// Makes later work on the stream wait for the token's works. Returns at once.
 void waitOnStream(commrt_token *token, commrt_stream *stream);
-/// Each compute stream waits for what is on the others now. Returns at once.
+/// Makes each compute stream wait for the current work of the others. Returns at once.
 void joinComputeStreams(commrt_context *context);
 /// Blocks until everything on the compute streams is done, the deadline (reported as an error) or an error.
 int32_t waitStreams(commrt_context *context);
-/// Gives works and memory back that completions left behind.
+/// Releases works and memory of completed tokens.
 void settle(commrt_context *context);
-/// The backend's stream; null where there is none.
+/// The backend's stream, or null.
 void *streamHandle(const commrt_context *context, const commrt_stream *stream);
 
 /// Finishes the works that an injected fault dropped.
 void finishDropped(commrt_context *context, int32_t status);
 
-/// The object belongs to the context's user from now on, under the number that is returned, or no longer. The context's
-/// mutex is held.
+/// Gives the object to the context's user under the returned number, or takes it back. The context's mutex is locked.
 int64_t own(commrt_context *context, Owned::Kind kind, void *object) COMMRT_REQUIRES(context->mutex);
 void disown(commrt_context *context, int64_t number) COMMRT_REQUIRES(context->mutex);
 
-/// The buffer that `pointer` points into, or null. The context's mutex is held.
+/// The buffer that `pointer` points into, or null. The context's mutex is locked.
 Buffer *findBuffer(commrt_context *context, const void *pointer) COMMRT_REQUIRES(context->mutex);
-/// The buffer that holds `pointer` gets one more hold, which the work keeps until it completes.
+/// Adds a hold to the buffer that contains `pointer`. The work keeps it until it completes.
 void holdBuffer(commrt_context *context, Work &work, const void *pointer);
-/// A symmetric buffer, checked against the other ranks', when nothing in flight uses its memory any more. `alignment`
-/// is a power of two.
+/// Makes a symmetric buffer, checked against those of the other ranks, once nothing in flight uses its memory.
+/// `alignment` is a power of two.
 int32_t allocateSymmetric(commrt_context *context, int64_t bytes, int64_t alignment, char **data, int64_t *offset);
 /// Frees spare buffers until `bytes` more stay below the peak. The context's mutex is held.
 void trimSpare(commrt_context *context, int64_t bytes) COMMRT_REQUIRES(context->mutex);
-/// The owner's hold goes. Own thread, the context's mutex is held.
+/// Removes the owner's hold. Called on the context's own thread with the context's mutex locked.
 void releaseBuffer(Buffer *buffer) COMMRT_REQUIRES(buffer->context->mutex);
-/// Releases the arenas, in the order of their making. Own thread.
+/// Releases the arenas in the order of their creation. Called on the context's own thread.
 void releaseArenas(commrt_context *context);
-/// One hold less; frees at zero. The context's mutex is held.
+/// Removes one hold, and frees the buffer if none is left. The context's mutex is locked.
 void dropHold(Buffer *buffer) COMMRT_REQUIRES(buffer->context->mutex);
 
 /// "all_gather of 64 x f32 on @dp (site 3, step.mlir:4:7)".

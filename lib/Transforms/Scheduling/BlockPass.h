@@ -6,10 +6,10 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Load a block, validate it, solve, verify (always), apply, check traffic and prediction, explain: what every
-// scheduling pass does. A pass adds a BlockRule: how blocks are loaded, who solves, and what is said. Functions are
-// worked on in parallel; remarks and journal entries are kept back and come in the functions' order, so that equal
-// input gives equal output whatever the threads do.
+// The frame of every scheduling pass: it loads a block, validates it, solves, verifies (in release builds too), applies
+// the schedule, checks traffic and prediction, and explains. A pass adds a BlockRule with its load options, solver and
+// explanations. Functions are processed in parallel. Remarks and journal entries are buffered and emitted in the order
+// of the functions, so that equal input gives equal output with any number of threads.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_TRANSFORMS_SCHEDULING_BLOCKPASS_H
@@ -27,9 +27,8 @@
 
 namespace commsched {
 
-/// The peak that each block had before the first of several reordering passes in a row came to it: what their memory
-/// budgets are fractions of, so that they do not add up. Every reordering pass preserves it; any other pass makes what
-/// it leaves behind a new input.
+/// The peak of each block before the first of several consecutive reordering passes. Their memory budgets are fractions
+/// of this peak, so that they do not add up. Reordering passes preserve this analysis; any other pass invalidates it.
 class InputPeaks {
 public:
   explicit InputPeaks(mlir::Operation *) {}
@@ -39,15 +38,15 @@ public:
   llvm::DenseMap<mlir::Block *, Bytes> peaks;
 };
 
-/// Keeps back what a pass says of one function's blocks until it is that function's turn.
+/// Buffers the remarks and journal entries of one function until all functions before it have emitted theirs.
 class BlockVoice {
 public:
   explicit BlockVoice(mlir::MLIRContext *context);
 
-  /// Whether anybody listens to remarks, and whether a report collects the journal.
+  /// Whether remarks are enabled, and whether a report collects the journal.
   bool hasRemarks() const { return listens; }
   bool hasJournal() const { return journal != nullptr; }
-  /// Keeps a remark. `emit` must not refer to operations: they may be gone by then.
+  /// Buffers a remark. `emit` must not refer to operations, since they may be erased before it is called.
   void say(std::function<void()> emit) {
     if (listens)
       remarks.push_back(std::move(emit));
@@ -56,7 +55,7 @@ public:
     if (journal)
       records.push_back(std::move(record));
   }
-  /// Emits the remarks and writes the journal. On the pass's own thread.
+  /// Emits the remarks and writes the journal. Called on the thread of the pass.
   void speak();
 
 private:
@@ -66,39 +65,39 @@ private:
   std::vector<PassRecord> records;
 };
 
-/// One block on its way through the frame.
+/// The state of one block in the frame.
 struct BlockWork {
   LoadedBlock loaded;
-  /// The peak as it was loaded, and before the first of several passes in a row (InputPeaks), bytes.
+  /// The peak as loaded, and before the first of several consecutive passes (InputPeaks), bytes.
   Bytes peak = 0, inputPeak = 0;
   Schedule schedule;
-  /// What the solver has to tell the journal: the search's counts and its log.
+  /// The solver's part of the journal record: counts of the search, and its log.
   PassRecord record;
 };
 
-/// What a pass adds to the frame. Called from several threads at once, for blocks of different functions.
+/// What a pass adds to the frame. Several threads call it at once, for blocks of different functions.
 class BlockRule {
 public:
   virtual ~BlockRule() = default;
 
   virtual LoadOptions loadOptions() const = 0;
-  /// Fills in `work.schedule`. The nodes stand in their given order. Fails after an error of its own; a
-  /// Schedule::defect is reported by the frame.
+  /// Fills in `work.schedule`. The nodes are in their given order. Fails after emitting an error; the frame reports a
+  /// Schedule::defect.
   virtual llvm::LogicalResult solveBlock(BlockWork &work, BlockVoice &voice) const = 0;
-  /// Says what became of each collective. The schedule is verified and not yet applied. Called if there is anybody to
-  /// tell.
+  /// Explains each collective. The schedule is verified, but not applied yet. Called only if remarks or a journal are
+  /// wanted.
   virtual void explainBlock(const BlockWork &work, BlockVoice &voice) const = 0;
-  /// Says what the block's collectives move, after a schedule that changed something was applied.
+  /// Reports the traffic before and after, once a schedule that changes the block has been applied.
   virtual void reportTraffic(mlir::Location, const Traffic &, const Traffic &, BlockVoice &) const {}
-  /// Whether functions get the signature of their schedule if nothing changed, too.
+  /// Whether unchanged functions also get the signature of their schedule.
   virtual bool stampsUnchanged() const { return false; }
 };
 
-/// Schedules the blocks of the functions in `root`, or of `root` itself if it is one or holds none, innermost first. A
-/// block whose schedule is its given order is not touched. What a schedule claims is compared with what the block comes
-/// to when it is loaded again (comparePrediction). Returns whether anything changed; fails, with a diagnostic, if a
-/// block cannot be loaded or solved, or if an answer does not verify: that block and those behind it in its function
-/// are left as they were. `inputPeaks` may be null. Apart from the rule O((N + E) log N) for each block.
+/// Schedules the blocks of the functions in `root`, or of `root` itself if it is a function or contains none, innermost
+/// first. A block whose schedule is its given order is not changed. The claims of a schedule are compared with the
+/// block as loaded again (comparePrediction). Returns whether anything changed. Fails with a diagnostic if a block
+/// cannot be loaded or solved, or if an answer fails verification; that block and the later ones of its function stay
+/// unchanged. `inputPeaks` may be null. O((N + E) log N) per block, apart from the rule.
 llvm::FailureOr<bool> scheduleBlocks(mlir::Operation *root, llvm::StringRef passName, const CostModel &model,
                                      const BlockRule &rule, InputPeaks *inputPeaks);
 
