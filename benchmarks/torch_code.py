@@ -8,7 +8,8 @@ Training graphs (`commsched.torch.trace`) are compiled by Inductor on fake tenso
 the kernels are then taken in the order in which the code calls them. Pairs of start and wait without a kernel in
 between are counted, times come from one model of those kernels, the peak from Inductor's own estimate. Nothing is run.
 
-    python benchmarks/torch_code.py --graphs llama3-8b:8:layers=2 --json code.json --markdown docs/results/generated-code.md
+    python benchmarks/torch_code.py --graphs llama3-8b:8:layers=2 --json code.json \\
+        --markdown docs/results/generated-code.md
 """
 
 from __future__ import annotations

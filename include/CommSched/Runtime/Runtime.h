@@ -132,10 +132,10 @@ COMMRT_API int64_t commrt_dtype_size(int32_t dtype);
 //===- Jobs and contexts ---------------------------------------------------------------------===//
 
 typedef struct commrt_options {
-  uint32_t struct_size; ///< the caller's sizeof(commrt_options); set by commrt_options_init
-  int32_t ranks;        ///< number of ranks; mpi and tcp take it from the launcher when 0. Default 1 (they: 0)
-  const char *backend;  ///< "threads" (default), "sim", "tcp", "mpi", a registered name, or the NAME of a
-                       ///< libcommrt_NAME.so; several with commas: the first that opens is taken
+  uint32_t struct_size;    ///< the caller's sizeof(commrt_options); set by commrt_options_init
+  int32_t ranks;           ///< number of ranks; mpi and tcp take it from the launcher when 0. Default 1 (they: 0)
+  const char *backend;     ///< "threads" (default), "sim", "tcp", "mpi", a registered name, or the NAME of a
+                           ///< libcommrt_NAME.so; several with commas: the first that opens is taken
   int64_t timeout_ns;      ///< the longest wait; default 60 s, environment COMMRT_TIMEOUT_MS
   int32_t workers;         ///< threads, sim: threads that carry out collectives; 0 = up to 4
   int32_t trace;           ///< 1: keep what commrt_trace_write writes

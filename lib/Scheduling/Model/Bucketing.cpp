@@ -280,8 +280,8 @@ void Expansion::expand(int32_t index) {
   mergeOutputs(index, merged, names.view);
 }
 
-/// Carries the original edges and touches over to the draft, which has those of the buckets already. What a bucket reads
-/// may be the output of another bucket: such a buffer is part of the other bucket's buffer.
+/// Carries the original edges and touches over to the draft, which has those of the buckets already. What a bucket
+/// reads may be the output of another bucket: such a buffer is part of the other bucket's buffer.
 void Expansion::connect() {
   auto imageOf = [&](BufferId buffer) {
     return buffer < static_cast<BufferId>(bufferImage.size()) ? bufferImage[buffer] : buffer;

@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Closes dependences over units, so that each unit can be placed as one, and gathers the members of units that an order has
-// torn apart.
+// Closes dependences over units, so that each unit can be placed as one, and gathers the members of units that an order
+// has torn apart.
 //
 //===------------------------------------------------------------------------------------------===//
 
