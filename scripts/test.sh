@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and runs every test. On a Debian 12 machine nothing has to be there before.
 #
-#   scripts/test.sh [--no-install] [--no-sanitizers] [--rerun]
+#   scripts/test.sh [--no-install] [--no-gcc] [--no-sanitizers] [--rerun]
 #
 #   --no-install      take what is installed; what a test lacks is said and left out
+#   --no-gcc          leave out the released build with gcc, without MPI, NCCL and Python
 #   --no-sanitizers   leave out the build with address and undefined-behaviour sanitizers
 #   --rerun           run also if nothing changed since the last run that passed
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/setup.sh
 
-install=yes sanitizers=yes rerun=no
+install=yes gcc=yes sanitizers=yes rerun=no
 for argument in "$@"; do
   case "$argument" in
   --no-install) install=no ;;
+  --no-gcc) gcc=no ;;
   --no-sanitizers) sanitizers=no ;;
   --rerun) rerun=yes ;;
   -h | --help)
@@ -30,7 +32,7 @@ tree_hash() {
     find . \( -path ./build -o -path './build-*' -o -path ./.git -o -path ./.cache -o -name __pycache__ -o -name .pytest_cache -o -name '*.egg-info' \) -prune \
       -o -type f -print0 | sort -z | xargs -0 sha256sum
     dpkg-query -W -f '${Version}\n' "${COMMSCHED_DEBIAN_PACKAGES[@]}" 2>/dev/null || true
-    echo "$sanitizers"
+    echo "$gcc $sanitizers"
   } | sha256sum
 }
 
@@ -54,6 +56,13 @@ print_skipped build
 
 say "style of the code"
 scripts/check-style.sh
+
+if [ "$gcc" = yes ]; then
+  say "building with gcc, released, without MPI, NCCL and Python (build/gcc)"
+  scripts/test-gcc.sh
+else
+  say "left out: the build with gcc (--no-gcc)"
+fi
 
 if [ "$sanitizers" = yes ]; then
   say "building with address and undefined-behaviour sanitizers (build/asan)"
