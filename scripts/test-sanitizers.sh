@@ -21,6 +21,7 @@ ninja -C build/asan >build/asan-build.log 2>&1 || {
 say "built in $((SECONDS - start)) s"
 say "left out under the sanitizers: random programs and faults over MPI, the plug-in (stock mlir-opt cannot load an instrumented library),"
 say "  1,000 ranks in little memory (the sanitizers reserve more addresses than the test allows),"
+say "  scripts/test-gpu.sh (it packs and runs uninstrumented programs),"
 say "  the consumer project, docs and Python (tested once above)"
 ctest --test-dir build/asan --output-on-failure --no-tests=error -j"$(nproc)" -LE no-sanitizer
 print_skipped build/asan
