@@ -206,6 +206,18 @@ TEST(Device, WaitsMakeTheStreamWait) {
   });
 }
 
+/// A backend that is older than timed events says that it has none, and goes on.
+TEST(Device, TimedEventsMayBeAbsent) {
+  onDevice([](commrt_context *context, commrt_group *group) {
+    commrt_event *event = nullptr;
+    commrt_stream *stream = nullptr;
+    EXPECT_EQ(commrt_event_record_timed(context, nullptr, &event), COMMRT_ERR_UNSUPPORTED);
+    EXPECT_EQ(event, nullptr);
+    EXPECT_EQ(commrt_group_stream(group, 0, &stream), COMMRT_ERR_UNSUPPORTED);
+    EXPECT_EQ(commrt_progress(context), COMMRT_OK);
+  });
+}
+
 /// An event covers what was put on its stream and the collectives that were started there, and nothing later.
 TEST(Device, EventsCoverTheirStreamAndItsStarts) {
   onDevice([](commrt_context *context, commrt_group *group) {

@@ -401,6 +401,25 @@ TEST(Buffers, ZeroBytesAndNoMemory) {
   expectAllFailed(results, COMMRT_ERR_MEMORY, {"no memory for a buffer"});
 }
 
+/// On CPU backends a timed event has the time of the call.
+TEST(Streams, TimedEventsOfTheHost) {
+  expectAllOk(runRanks(1, {}, [](commrt_context *context) {
+    commrt_event *begin, *end;
+    commrt_stream *stream = nullptr;
+    int64_t before = commrt_clock_ns(context), ns = -1;
+    ASSERT_EQ(commrt_event_record_timed(context, nullptr, &begin), COMMRT_OK);
+    int64_t middle = commrt_clock_ns(context);
+    ASSERT_EQ(commrt_event_record_timed(context, nullptr, &end), COMMRT_OK);
+    ASSERT_EQ(commrt_event_elapsed(begin, end, &ns), COMMRT_OK);
+    EXPECT_GE(ns, 0);
+    EXPECT_LE(ns, commrt_clock_ns(context) - before);
+    EXPECT_LE(before, middle);
+    EXPECT_EQ(commrt_group_stream(worldGroup(context), 0, &stream), COMMRT_ERR_UNSUPPORTED);
+    commrt_event_release(begin);
+    commrt_event_release(end);
+  }));
+}
+
 TEST(Streams, EventsCoverWhatWasIssued) {
   expectAllOk(runRanks(2, {}, [](commrt_context *context) {
     commrt_group *group = worldGroup(context);

@@ -234,6 +234,47 @@ TEST(NcclStreams, EventsCoverStarts) {
   }));
 }
 
+/// Timed events on a group's stream give the time of what was put between them; the emulator's default model is 10 us
+/// for a call and 300,000 bytes per us, of which an all_reduce moves its input twice.
+TEST(NcclStreams, TimedEventsOnTheStreamOfAGroup) {
+  expectAllOk(runRanks(2, overNccl(), [](commrt_context *context) {
+    constexpr int64_t elements = 75000;
+    commrt_group *group = worldGroup(context);
+    Memory<float> in(context, elements, 1), out(context, elements, 0);
+    commrt_stream *stream = nullptr, *messages = nullptr;
+    ASSERT_EQ(commrt_group_stream(group, 0, &stream), COMMRT_OK);
+    ASSERT_EQ(commrt_group_stream(group, 1, &messages), COMMRT_OK);
+    EXPECT_NE(stream, messages);
+    auto reduce = [&](int64_t size) {
+      commrt_token *token;
+      EXPECT_EQ(commrt_all_reduce_start(group, in.data(), out.data(), size, COMMRT_F32, COMMRT_SUM, 1, -1, &token),
+                COMMRT_OK);
+      return token;
+    };
+    commrt_event *begin, *end, *plain;
+    commrt_token *gate = reduce(1);
+    ASSERT_EQ(commrt_event_record_timed(context, stream, &begin), COMMRT_OK);
+    commrt_token *first = reduce(elements), *second = reduce(elements);
+    ASSERT_EQ(commrt_event_record_timed(context, stream, &end), COMMRT_OK);
+    ASSERT_EQ(commrt_event_record(context, stream, &plain), COMMRT_OK);
+    ASSERT_EQ(commrt_wait_host(second, -1), COMMRT_OK);
+    int32_t done = 0;
+    while (!done)
+      ASSERT_EQ(commrt_event_test(end, &done), COMMRT_OK);
+    int64_t ns = 0;
+    ASSERT_EQ(commrt_event_elapsed(begin, end, &ns), COMMRT_OK);
+    if (!std::getenv("CUDA_EMU_NOISE_PERMILLE"))
+      EXPECT_NEAR(static_cast<double>(ns), 24000, 20);
+    EXPECT_EQ(commrt_event_elapsed(begin, plain, &ns), COMMRT_ERR_INVALID);
+    EXPECT_EQ(commrt_event_elapsed(begin, nullptr, &ns), COMMRT_ERR_INVALID);
+    for (commrt_event *event : {begin, end, plain})
+      commrt_event_release(event);
+    for (commrt_token *token : {gate, first, second})
+      commrt_token_release(token);
+    ASSERT_EQ(commrt_program_end(context), COMMRT_OK);
+  }));
+}
+
 /// Memory is made for every stream, and goes back behind all of them, also while a collective uses it.
 TEST(NcclMemory, ComesAndGoesOnSeveralStreams) {
   expectAllOk(runRanks(2, overNccl(), [](commrt_context *context) {

@@ -108,6 +108,7 @@ SAME(CudaApi, streamDestroy, cudaStreamDestroy);
 SAME(CudaApi, streamWaitEvent, cudaStreamWaitEvent);
 SAME(CudaApi, eventCreateWithFlags, cudaEventCreateWithFlags);
 SAME(CudaApi, eventQuery, cudaEventQuery);
+SAME(CudaApi, eventElapsedTime, cudaEventElapsedTime);
 SAME(CudaApi, eventDestroy, cudaEventDestroy);
 // The header adds overloads of this one; the cast compiles if this is one of them.
 static_assert(

@@ -131,6 +131,13 @@ typedef struct commrt_device_ops {
   int32_t (*window_create)(void *group, void *base, int64_t bytes, void **window, char *message, size_t size);
   /// [any time until close] The same order on all members. NULL is fine.
   void (*window_destroy)(void *group, void *window);
+
+  /// As `record`, and the event keeps the time at which it was done.
+  int32_t (*record_timed)(void *peer, void *stream, void **event);
+  /// The time from one timed event to another, ns. Both are done.
+  int32_t (*elapsed)(void *peer, void *begin, void *end, int64_t *ns);
+  /// The stream on which the collectives of a group run, or its messages if `messages` is not 0.
+  int32_t (*group_stream)(void *group, int32_t messages, void **stream);
 } commrt_device_ops;
 
 /// The part of the operations that every device backend has.

@@ -247,12 +247,22 @@ typedef enum commrt_stream_kind { COMMRT_STREAM_COMPUTE = 0, COMMRT_STREAM_COMM 
 /// [own thread] The stream `lane` of a kind; the same arguments give the same stream. Compute lane 0 is the default,
 /// which is also meant by NULL. Owned by the context.
 COMMRT_API int32_t commrt_stream_get(commrt_context *context, int32_t kind, int32_t lane, commrt_stream **stream);
+/// [own thread] The stream on which the collectives of `group` run (its sends and receives if `messages` is not 0), for
+/// events. Owned by the group. COMMRT_ERR_UNSUPPORTED, which does not latch, on CPU backends and for a rank in no
+/// subset.
+COMMRT_API int32_t commrt_group_stream(commrt_group *group, int32_t messages, commrt_stream **stream);
 /// [own thread] Later starts and computations belong to `stream`: they come after what was put there before, and an
 /// event recorded there covers them.
 COMMRT_API int32_t commrt_set_stream(commrt_context *context, commrt_stream *stream);
 
 /// [own thread] An event that is complete when everything that was issued to `stream` so far is.
 COMMRT_API int32_t commrt_event_record(commrt_context *context, commrt_stream *stream, commrt_event **event);
+/// [own thread] The same, and the event keeps the time at which it was complete: on devices that of the stream, on CPU
+/// backends that of this call.
+COMMRT_API int32_t commrt_event_record_timed(commrt_context *context, commrt_stream *stream, commrt_event **event);
+/// [own thread] The time from `begin` to `end`, ns: two timed events of one context that are complete. An event that is
+/// not timed or not complete is COMMRT_ERR_INVALID, which does not latch.
+COMMRT_API int32_t commrt_event_elapsed(commrt_event *begin, commrt_event *end, int64_t *ns);
 /// [own thread, blocks] `stream` goes on when `event` is complete. On CPU backends the caller does the stream's work,
 /// so it blocks; on devices it returns at once.
 COMMRT_API int32_t commrt_event_await(commrt_context *context, commrt_stream *stream, commrt_event *event);

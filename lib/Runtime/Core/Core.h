@@ -131,6 +131,8 @@ struct commrt_event {
   int64_t end;            ///< the event is complete when the stream has dropped this many tokens
   void *handle = nullptr; ///< the device backend's event, which must be done as well
   int64_t number = 0;     ///< in commrt_context::owned
+  bool isTimed = false;
+  int64_t ns = 0; ///< of a timed event on a CPU backend: the context's clock
 };
 
 struct commrt_group {
@@ -139,6 +141,8 @@ struct commrt_group {
   std::vector<int32_t> members;
   int32_t index = -1;
   void *state = nullptr; ///< the backend's state; null if index is -1
+  /// On devices: where collectives and messages run. Null until somebody asks.
+  std::unique_ptr<commrt_stream> streams[2];
 };
 
 struct commrt_context {

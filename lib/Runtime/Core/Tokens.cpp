@@ -416,7 +416,29 @@ void commsched::runtime::noteIssued(commrt_stream *stream, commrt_token *token) 
   trim(stream);
 }
 
-int32_t commrt_event_record(commrt_context *context, commrt_stream *stream, commrt_event **event) {
+int32_t commrt_group_stream(commrt_group *group, int32_t messages, commrt_stream **stream) {
+  if (!group || !stream)
+    return COMMRT_ERR_INVALID;
+  *stream = nullptr;
+  const commrt_device_ops *device = group->context->job->device;
+  if (!device || !COMMRT_REACHES(device, commrt_device_ops, group_stream) || !device->group_stream || !group->state)
+    return COMMRT_ERR_UNSUPPORTED;
+  std::unique_ptr<commrt_stream> &slot = group->streams[messages != 0];
+  if (!slot) {
+    auto made = std::make_unique<commrt_stream>();
+    made->context = group->context;
+    made->kind = COMMRT_STREAM_COMM;
+    made->lane = -1;
+    if (int32_t status = device->group_stream(group->state, messages, &made->handle))
+      return fail(group->context, status, "group @" + group->name + " has no stream");
+    slot = std::move(made);
+  }
+  *stream = slot.get();
+  return COMMRT_OK;
+}
+
+/// Records an event. `isTimed`: with its time.
+static int32_t recordOn(commrt_context *context, commrt_stream *stream, bool isTimed, commrt_event **event) {
   if (!context || !event || (stream && stream->context != context))
     return COMMRT_ERR_INVALID;
   *event = nullptr;
@@ -425,13 +447,45 @@ int32_t commrt_event_record(commrt_context *context, commrt_stream *stream, comm
   if (!stream)
     stream = context->streams[{COMMRT_STREAM_COMPUTE, 0}].get();
   void *handle = nullptr;
-  if (const commrt_device_ops *device = context->job->device)
-    if (int32_t status = device->record(context->peer, stream->handle, &handle))
+  if (const commrt_device_ops *device = context->job->device) {
+    if (isTimed && (!COMMRT_REACHES(device, commrt_device_ops, record_timed) || !device->record_timed))
+      return COMMRT_ERR_UNSUPPORTED;
+    auto record = isTimed ? device->record_timed : device->record;
+    if (int32_t status = record(context->peer, stream->handle, &handle))
       return fail(context, status, "cannot record an event");
+  }
   *event = new commrt_event{context, stream, stream->dropped + static_cast<int64_t>(stream->tokens.size()), handle};
+  (*event)->isTimed = isTimed;
+  (*event)->ns = contextNs(context);
   context->events.insert(*event);
   Lock lock(context->mutex);
   (*event)->number = own(context, Owned::Kind::event, *event);
+  return COMMRT_OK;
+}
+
+int32_t commrt_event_record(commrt_context *context, commrt_stream *stream, commrt_event **event) {
+  return recordOn(context, stream, /*isTimed=*/false, event);
+}
+
+int32_t commrt_event_record_timed(commrt_context *context, commrt_stream *stream, commrt_event **event) {
+  return recordOn(context, stream, /*isTimed=*/true, event);
+}
+
+int32_t commrt_event_elapsed(commrt_event *begin, commrt_event *end, int64_t *ns) {
+  if (!begin || !end || !ns || begin->context != end->context || !begin->isTimed || !end->isTimed)
+    return COMMRT_ERR_INVALID;
+  for (commrt_event *event : {begin, end}) {
+    int32_t done = 0;
+    if (int32_t status = commrt_event_test(event, &done))
+      return status;
+    if (!done)
+      return COMMRT_ERR_INVALID;
+  }
+  *ns = end->ns - begin->ns;
+  commrt_context *context = begin->context;
+  if (const commrt_device_ops *device = context->job->device)
+    if (int32_t status = device->elapsed(context->peer, begin->handle, end->handle, ns))
+      return fail(context, status, "cannot read the time of an event");
   return COMMRT_OK;
 }
 

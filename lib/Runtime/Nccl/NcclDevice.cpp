@@ -14,6 +14,7 @@
 #include "Core/Text.h"
 #include "NcclJob.h"
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -59,6 +60,28 @@ static int32_t record(void *opaque, void *stream, void **event) {
   std::string error;
   *event = recordEvent(peer, streamOf(stream), error);
   return report(peer, error);
+}
+
+static int32_t recordTimed(void *opaque, void *stream, void **event) {
+  NcclPeer &peer = peerOf(opaque);
+  std::string error;
+  *event = recordEvent(peer, streamOf(stream), error, /*isTimed=*/true);
+  return report(peer, error);
+}
+
+static int32_t elapsed(void *opaque, void *begin, void *end, int64_t *ns) {
+  NcclPeer &peer = peerOf(opaque);
+  float milliseconds = 0;
+  int result =
+      peer.job->cuda().eventElapsedTime(&milliseconds, static_cast<cudaEvent *>(begin), static_cast<cudaEvent *>(end));
+  *ns = std::llround(static_cast<double>(milliseconds) * 1e6);
+  return report(peer, "cudaEventElapsedTime", result);
+}
+
+static int32_t groupStream(void *opaque, int32_t messages, void **stream) {
+  auto &group = *static_cast<NcclGroup *>(opaque);
+  *stream = (messages ? group.messages : group.collectives).stream;
+  return COMMRT_OK;
 }
 
 static int32_t streamWait(void *opaque, void *stream, void *event) {
@@ -252,4 +275,7 @@ const commrt_device_ops commsched::runtime::ncclDeviceOps = {
     fill,
     createWindow,
     destroyWindow,
+    recordTimed,
+    elapsed,
+    groupStream,
 };

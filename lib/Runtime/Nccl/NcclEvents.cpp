@@ -40,28 +40,31 @@ void NcclPeer::enter() const { job->cuda().setDevice(device); }
 
 //===- Events --------------------------------------------------------------------------------===//
 
-cudaEvent *commsched::runtime::takeEvent(NcclPeer &peer, std::string &error) {
+cudaEvent *commsched::runtime::takeEvent(NcclPeer &peer, std::string &error, bool isTimed) {
   {
     std::lock_guard<std::mutex> lock(peer.mutex);
-    if (!peer.spareEvents.empty()) {
-      cudaEvent *event = peer.spareEvents.back();
-      peer.spareEvents.pop_back();
+    std::vector<cudaEvent *> &spare = isTimed ? peer.spareTimedEvents : peer.spareEvents;
+    if (!spare.empty()) {
+      cudaEvent *event = spare.back();
+      spare.pop_back();
       return event;
     }
   }
   cudaEvent *event = nullptr;
-  if (int result = peer.job->cuda().eventCreateWithFlags(&event, cudaEventDisableTiming)) {
+  if (int result = peer.job->cuda().eventCreateWithFlags(&event, isTimed ? 0 : cudaEventDisableTiming)) {
     error = peer.cudaError("cudaEventCreateWithFlags", result);
     return nullptr;
   }
   std::lock_guard<std::mutex> lock(peer.mutex);
   peer.allEvents.push_back(event);
+  if (isTimed)
+    peer.timedEvents.insert(event);
   return event;
 }
 
 void commsched::runtime::giveEventLocked(NcclPeer &peer, cudaEvent *event) {
   if (event)
-    peer.spareEvents.push_back(event);
+    (peer.timedEvents.count(event) ? peer.spareTimedEvents : peer.spareEvents).push_back(event);
 }
 
 void commsched::runtime::giveEvent(NcclPeer &peer, cudaEvent *event) {
@@ -69,8 +72,8 @@ void commsched::runtime::giveEvent(NcclPeer &peer, cudaEvent *event) {
   giveEventLocked(peer, event);
 }
 
-cudaEvent *commsched::runtime::recordEvent(NcclPeer &peer, cudaStream *stream, std::string &error) {
-  cudaEvent *event = takeEvent(peer, error);
+cudaEvent *commsched::runtime::recordEvent(NcclPeer &peer, cudaStream *stream, std::string &error, bool isTimed) {
+  cudaEvent *event = takeEvent(peer, error, isTimed);
   if (!event)
     return nullptr;
   if (int result = peer.job->cuda().eventRecord(event, stream)) {

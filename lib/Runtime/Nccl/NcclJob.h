@@ -29,6 +29,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -146,7 +147,8 @@ struct NcclPeer {
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<NcclLane *> lanes;
-  std::vector<cudaEvent *> spareEvents, allEvents;
+  std::vector<cudaEvent *> spareEvents, spareTimedEvents, allEvents;
+  std::set<cudaEvent *> timedEvents; ///< those of allEvents that keep their time
   std::vector<PinnedBlock> sparePinned, allPinned;
   std::chrono::steady_clock::time_point lastProgress;
   enum class Abort { none, running, returned, lost } abort = Abort::none;
@@ -208,13 +210,13 @@ void failPeer(NcclPeer &peer, int32_t status);
 
 //===- NcclEvents.cpp ------------------------------------------------------------------------===//
 
-/// An event of the pool; null with an error. Any thread.
-cudaEvent *takeEvent(NcclPeer &peer, std::string &error);
+/// An event of the pool; null with an error. Any thread. `isTimed`: one that keeps its time.
+cudaEvent *takeEvent(NcclPeer &peer, std::string &error, bool isTimed = false);
 void giveEvent(NcclPeer &peer, cudaEvent *event);
 /// The same with the peer's mutex held.
 void giveEventLocked(NcclPeer &peer, cudaEvent *event);
 /// Records an event of the pool on the stream; null with an error.
-cudaEvent *recordEvent(NcclPeer &peer, cudaStream *stream, std::string &error);
+cudaEvent *recordEvent(NcclPeer &peer, cudaStream *stream, std::string &error, bool isTimed = false);
 /// What is put on the stream later waits for the event; an error text.
 std::string awaitEvent(NcclPeer &peer, cudaStream *stream, cudaEvent *event);
 /// 1: done, 0: not, -1: an error of the device, with its text.

@@ -82,6 +82,7 @@ static SymbolLibrary describeCuda(CudaApi &api) {
               {"cudaEventCreateWithFlags", slotOf(api.eventCreateWithFlags)},
               {"cudaEventRecord", slotOf(api.eventRecord)},
               {"cudaEventQuery", slotOf(api.eventQuery)},
+              {"cudaEventElapsedTime", slotOf(api.eventElapsedTime)},
               {"cudaEventDestroy", slotOf(api.eventDestroy)},
               {"cudaThreadExchangeStreamCaptureMode", slotOf(api.threadExchangeStreamCaptureMode), false},
               {"cudaDeviceGetDefaultMemPool", slotOf(api.deviceGetDefaultMemPool), false},

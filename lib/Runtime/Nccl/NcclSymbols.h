@@ -90,6 +90,7 @@ struct CudaApi {
   int (*eventCreateWithFlags)(cudaEvent **event, unsigned flags);
   int (*eventRecord)(cudaEvent *event, cudaStream *stream);
   int (*eventQuery)(cudaEvent *event);
+  int (*eventElapsedTime)(float *milliseconds, cudaEvent *begin, cudaEvent *end);
   int (*eventDestroy)(cudaEvent *event);
   // Optional.
   int (*threadExchangeStreamCaptureMode)(int *mode);

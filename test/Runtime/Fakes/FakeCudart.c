@@ -57,4 +57,8 @@ int cudaStreamWaitEvent(void *stream, void *event, unsigned flags) { return 0; }
 int cudaEventCreateWithFlags(void **event, unsigned flags) { return 0; }
 int cudaEventRecord(void *event, void *stream) { return 0; }
 int cudaEventQuery(void *event) { return 600; }
+int cudaEventElapsedTime(float *milliseconds, void *begin, void *end) {
+  *milliseconds = 0;
+  return 0;
+}
 int cudaEventDestroy(void *event) { return 0; }
