@@ -48,6 +48,9 @@ Device device;
 std::string nameOf(const void *handle) { return std::to_string(reinterpret_cast<uintptr_t>(handle)); }
 std::string numberOf(commrt_work *work) { return std::to_string(reinterpret_cast<uintptr_t>(work->state)); }
 
+// What the table does not name is absent.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
 const commrt_device_ops deviceOps = {
     sizeof(commrt_device_ops),
     [](void *, int32_t kind, int32_t lane, void **stream) {
@@ -111,6 +114,7 @@ const commrt_device_ops deviceOps = {
     },
     [](void *, void *window) { --device.windows; },
 };
+#pragma GCC diagnostic pop
 
 commrt_backend makeTable(const char *name) {
   commrt_backend table = {};
@@ -337,7 +341,7 @@ TEST(Device, ArenasAreRegisteredForTheirGroup) {
 /// Tables and operations of an older and a newer size; what is required has to be there.
 TEST(Device, TablesOfOtherSizes) {
   static commrt_device_ops older = deviceOps;
-  older.struct_size = COMMRT_DEVICE_REQUIRED_SIZE; // no windows
+  older.struct_size = COMMRT_DEVICE_REQUIRED_SIZE; // neither windows nor images
   struct Newer {
     commrt_device_ops ops;
     void (*unknown)();
@@ -371,6 +375,59 @@ TEST(Device, TablesOfOtherSizes) {
   ops = deviceOps;
   ops.copy = nullptr;
   EXPECT_EQ(commrt_backend_register(&bad), COMMRT_ERR_INVALID);
+}
+
+/// Tests that images and launches reach a table that has the functions, and that one without them says so.
+TEST(Device, ImagesAndLaunches) {
+  const commrt_image_kernel kernels[] = {{"kernel", nullptr, 0, nullptr}};
+  const commrt_image_info info = {sizeof(info), "image", "code", 4, kernels, 1};
+  for (bool hasImages : {true, false}) {
+    static commrt_device_ops ops[2];
+    static commrt_backend tables[2] = {makeTable("no-images"), makeTable("with-images")};
+    ops[hasImages] = deviceOps;
+    if (hasImages) {
+      ops[hasImages].image_load = [](void *, const commrt_image_info *info, void **image, char *, size_t) {
+        *image = reinterpret_cast<void *>(7);
+        device.add("load " + std::string(static_cast<const char *>(info->code), info->code_bytes));
+        return int32_t(COMMRT_OK);
+      };
+      ops[hasImages].image_unload = [](void *, void *image, int32_t idle) {
+        device.add("unload " + nameOf(image) + (idle ? " idle" : ""));
+      };
+      ops[hasImages].launch = [](void *, void *image, const commrt_kernel_call *call, void *stream, char *text,
+                                 size_t size) {
+        device.add("launch " + nameOf(image) + " " + call->kernel + " " + std::to_string(call->grid[0]) + " x " +
+                   std::to_string(call->block[2]) + " on " + nameOf(stream));
+        bool isKnown = std::string(call->kernel) == "kernel";
+        std::strncpy(text, isKnown ? "" : "no such kernel", size);
+        return int32_t(isKnown ? COMMRT_OK : COMMRT_ERR_BACKEND);
+      };
+    }
+    tables[hasImages].device = &ops[hasImages];
+    ASSERT_EQ(commrt_backend_register(&tables[hasImages]), COMMRT_OK);
+    RunOptions how;
+    how.backend = tables[hasImages].name;
+    auto results = runRanks(1, how, [&](commrt_context *context) {
+      commrt_image *image = nullptr;
+      if (!hasImages) {
+        EXPECT_EQ(commrt_image_load(context, &info, &image), COMMRT_ERR_UNSUPPORTED);
+        return;
+      }
+      ASSERT_EQ(commrt_image_load(context, &info, &image), COMMRT_OK);
+      ASSERT_EQ(commrt_kernel_launch(image, "kernel", 2, 1, 1, 1, 1, 3, 0, nullptr, nullptr), COMMRT_OK);
+      EXPECT_TRUE(device.has("load code"));
+      EXPECT_TRUE(device.has("launch 7 kernel 2 x 3 on 1"));
+      ASSERT_EQ(commrt_image_unload(image), COMMRT_OK);
+      EXPECT_TRUE(device.has("unload 7 idle"));
+      ASSERT_EQ(commrt_image_load(context, &info, &image), COMMRT_OK);
+      EXPECT_EQ(commrt_kernel_launch(image, "other", 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr), COMMRT_ERR_BACKEND);
+    });
+    EXPECT_EQ(device.has("unload 7"), hasImages); // with the context
+    if (hasImages)
+      expectAllFailed(results, COMMRT_ERR_BACKEND, {"kernel 'other' of image 'image': no such kernel"});
+    else
+      expectAllFailed(results, COMMRT_ERR_UNSUPPORTED, {"backend 'no-images' loads no images of kernels"});
+  }
 }
 
 /// Without the flag nobody looks at the operations, and copies are the caller's.

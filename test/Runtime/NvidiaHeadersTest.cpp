@@ -109,6 +109,13 @@ SAME(CudaApi, streamWaitEvent, cudaStreamWaitEvent);
 SAME(CudaApi, eventCreateWithFlags, cudaEventCreateWithFlags);
 SAME(CudaApi, eventQuery, cudaEventQuery);
 SAME(CudaApi, eventElapsedTime, cudaEventElapsedTime);
+#if CUDART_VERSION >= 12080
+SAME(CudaApi, libraryLoadData, cudaLibraryLoadData);
+SAME(CudaApi, libraryUnload, cudaLibraryUnload);
+SAME(CudaApi, libraryGetKernel, cudaLibraryGetKernel);
+#endif
+SAME(CudaApi, launchKernel, cudaLaunchKernel);
+SAME(CudaApi, funcSetAttribute, cudaFuncSetAttribute);
 SAME(CudaApi, eventDestroy, cudaEventDestroy);
 // The header adds overloads of this one; the cast compiles if this is one of them.
 static_assert(

@@ -93,6 +93,15 @@ typedef struct commrt_backend_config {
   int64_t timeout_ns;
 } commrt_backend_config;
 
+/// One launch of a kernel. Its sizes are within CUDA's limits, and none is 0.
+typedef struct commrt_kernel_call {
+  uint32_t struct_size;
+  const char *kernel;
+  uint32_t grid[3], block[3];
+  int64_t shared_bytes;
+  void *const *arguments; ///< to the values, which may change on return
+} commrt_kernel_call;
+
 /// What a backend offers whose buffers are device memory. Streams, events and memory are handles of the backend; NULL
 /// is no stream. Called by the thread that uses the rank's context, except where it says otherwise. Functions up to
 /// `fill` are required; what follows may be NULL, or lie beyond struct_size.
@@ -138,6 +147,13 @@ typedef struct commrt_device_ops {
   int32_t (*elapsed)(void *peer, void *begin, void *end, int64_t *ns);
   /// The stream on which the collectives of a group run, or its messages if `messages` is not 0.
   int32_t (*group_stream)(void *group, int32_t messages, void **stream);
+
+  /// Loads code; copies what it keeps, but host kernels. The three are there together, or none is.
+  int32_t (*image_load)(void *peer, const commrt_image_info *info, void **image, char *message, size_t size);
+  /// [any time until close] No more launches. Without `idle` kernels that were launched may still run.
+  void (*image_unload)(void *peer, void *image, int32_t idle);
+  /// Puts the kernel on the stream; never blocks.
+  int32_t (*launch)(void *peer, void *image, const commrt_kernel_call *call, void *stream, char *message, size_t size);
 } commrt_device_ops;
 
 /// The part of the operations that every device backend has.

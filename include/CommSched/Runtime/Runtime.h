@@ -428,6 +428,51 @@ COMMRT_API int32_t commrt_compute(commrt_context *context, const char *name, int
 /// [own thread] With `on`, a computation takes at least its cost_ns of real time, without making progress meanwhile.
 COMMRT_API int32_t commrt_emulate_costs(commrt_context *context, int32_t on);
 
+//===- Kernels of compiled programs ----------------------------------------------------------===//
+
+/// The host build of a kernel: one call does the work of the whole grid. `arguments` point to the values of the launch;
+/// `grid` and `block` have three entries each. Backends without a device call it, and so does an emulated CUDA runtime,
+/// on a thread of its own and with addresses at which the host reaches the device's memory.
+typedef void (*commrt_host_kernel)(void *const *arguments, const uint32_t *grid, const uint32_t *block);
+
+/// One kernel of an image.
+typedef struct commrt_image_kernel {
+  const char *name;              ///< as in the code: `extern "C"`, or the mangled name
+  const int64_t *argument_bytes; ///< the size of each argument's value
+  int64_t num_arguments;
+  commrt_host_kernel host; ///< NULL: none
+} commrt_image_kernel;
+
+/// Code for a device, and what is known of its kernels.
+typedef struct commrt_image_info {
+  uint32_t struct_size; ///< the caller's sizeof(commrt_image_info)
+  const char *name;     ///< within the context
+  const void *code;     ///< PTX text, machine code or a fat binary for CUDA; NULL: host builds alone
+  int64_t code_bytes;
+  /// Kernels that are not listed can be launched on devices only.
+  const commrt_image_kernel *kernels;
+  int64_t num_kernels;
+} commrt_image_info;
+
+/// Kernels that can be launched by name.
+typedef struct commrt_image commrt_image;
+
+/// [own thread] Loads an image into the context, which owns it. What `info` points to is copied, host kernels have to
+/// stay. Loading the same code and kernels under the name again gives the image that is there; others under its name
+/// are COMMRT_ERR_INVALID. COMMRT_ERR_UNSUPPORTED: a backend over devices that loads no images.
+COMMRT_API int32_t commrt_image_load(commrt_context *context, const commrt_image_info *info, commrt_image **image);
+/// [own thread] The image of a name; NULL and an error for a name that was not loaded.
+COMMRT_API int32_t commrt_image_find(commrt_context *context, const char *name, commrt_image **image);
+/// [own thread, blocks] Waits for the compute streams, then forgets the image: after COMMRT_OK none of its kernels
+/// runs. After an error they may run until the job is destroyed. NULL is fine.
+COMMRT_API int32_t commrt_image_unload(commrt_image *image);
+/// [own thread] Launches a kernel with a grid of blocks of threads, in the order of `stream` (NULL: the stream of
+/// commrt_set_stream), which is a compute stream. `arguments` point to the values, which are copied. A grid without
+/// blocks launches nothing. Returns at once; backends without devices carry the host build out.
+COMMRT_API int32_t commrt_kernel_launch(commrt_image *image, const char *kernel, int64_t grid_x, int64_t grid_y,
+                                        int64_t grid_z, int64_t block_x, int64_t block_y, int64_t block_z,
+                                        int64_t shared_bytes, void *const *arguments, commrt_stream *stream);
+
 //===- Errors and reports --------------------------------------------------------------------===//
 
 /// [any thread] The latched status, and its message (cut to size, always terminated; `message` may be NULL).

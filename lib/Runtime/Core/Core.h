@@ -145,6 +145,16 @@ struct commrt_group {
   std::unique_ptr<commrt_stream> streams[2];
 };
 
+struct commrt_image {
+  commrt_context *context;
+  std::string name;
+  const void *code; ///< whose copy was loaded
+  int64_t codeBytes;
+  const commrt_image_kernel *kernels; ///< which were copied
+  std::unordered_map<std::string, commrt_host_kernel> hostKernels;
+  void *state = nullptr; ///< the device backend's
+};
+
 struct commrt_context {
   commrt_job *job;
   int32_t rank;
@@ -196,6 +206,7 @@ struct commrt_context {
   std::unordered_set<commrt_event *> events;
   std::map<std::pair<int32_t, int32_t>, std::unique_ptr<commrt_stream>> streams;
   std::unordered_map<std::string, std::unique_ptr<commrt_group>> groups;
+  std::unordered_map<std::string, std::unique_ptr<commrt_image>> images;
   int64_t symmetricCount = 0;
   std::vector<std::pair<std::string, commsched::runtime::Buffer *>> arenas; ///< arenas in the order of their creation
   commsched::runtime::SymmetricHeap symmetric;
@@ -266,6 +277,9 @@ template <typename T> struct Compared {
 int32_t combineRanks(commrt_context *context, const char *what, void *value, int64_t bytes, commrt_combine_fn combine);
 /// Whether each rank is a process of its own.
 bool isPerProcess(const commrt_job *job);
+
+/// Forgets all images. Their kernels may still run. Images.cpp, own thread.
+void dropImages(commrt_context *context);
 
 // Device.cpp, for backends over devices. Own thread.
 

@@ -248,6 +248,7 @@ int32_t commrt_context_destroy(commrt_context *context) {
   }
   if (isAttached)
     job->backend->detach(context->peer);
+  dropImages(context);
   freeOwned(context);
   if (job->device)
     settle(context);

@@ -144,6 +144,7 @@ static void freePeer(NcclPeer &peer) {
   for (auto &[key, stream] : peer.streams)
     if (stream)
       cuda.streamDestroy(stream);
+  freeImages(peer);
   for (cudaEvent *event : peer.allEvents)
     cuda.eventDestroy(event);
   for (const PinnedBlock &block : peer.allPinned)

@@ -278,4 +278,21 @@ const commrt_device_ops commsched::runtime::ncclDeviceOps = {
     recordTimed,
     elapsed,
     groupStream,
+    [](void *opaque, const commrt_image_info *info, void **result, char *message, size_t size) {
+      NcclImage *image = nullptr;
+      std::string error;
+      int32_t status = loadImage(peerOf(opaque), *info, &image, error);
+      *result = image;
+      copyText(error, message, size);
+      return status;
+    },
+    [](void *opaque, void *image, int32_t idle) {
+      unloadImage(peerOf(opaque), static_cast<NcclImage *>(image), idle != 0);
+    },
+    [](void *opaque, void *image, const commrt_kernel_call *call, void *stream, char *message, size_t size) {
+      std::string error;
+      int32_t status = launchKernel(peerOf(opaque), *static_cast<NcclImage *>(image), *call, streamOf(stream), error);
+      copyText(error, message, size);
+      return status;
+    },
 };

@@ -39,6 +39,7 @@ struct NcclJob;
 struct NcclPeer;
 struct NcclGroup;
 struct NcclLane;
+struct NcclImage;
 
 /// A part of pinned host memory.
 struct PinnedBlock {
@@ -116,6 +117,9 @@ struct PendingWork {
 
 /// One rank.
 struct NcclPeer {
+  NcclPeer();
+  ~NcclPeer();
+
   NcclJob *job;
   int32_t rank;
   int device;
@@ -135,6 +139,7 @@ struct NcclPeer {
   std::vector<PendingWork> messages; ///< sends and receives that wait for more of them
   NcclFlight *newest = nullptr;      ///< where only one group may be in flight: its last start
   std::vector<std::pair<ncclComm *, void *>> windows;
+  std::vector<std::unique_ptr<NcclImage>> images; ///< loaded, or perhaps still running
   PinnedBlock bounce[2];
   cudaEvent *bounced[2] = {nullptr, nullptr};
 
@@ -264,6 +269,17 @@ void notifyWatchdog(NcclJob &job);
 std::string describePeer(NcclPeer &peer);
 /// Ends all works of a rank that leaves. Own thread; blocks, at most as long as an abort may take.
 void cancelAll(NcclPeer &peer, int32_t status);
+
+//===- NcclImages.cpp ------------------------------------------------------------------------===//
+
+/// A status with its text.
+int32_t loadImage(NcclPeer &peer, const commrt_image_info &info, NcclImage **image, std::string &error);
+/// Unless it is idle, the image stays until freeImages.
+void unloadImage(NcclPeer &peer, NcclImage *image, bool isIdle);
+int32_t launchKernel(NcclPeer &peer, NcclImage &image, const commrt_kernel_call &call, cudaStream *stream,
+                     std::string &error);
+/// Once nothing runs on the device.
+void freeImages(NcclPeer &peer);
 
 /// The operations of the table.
 extern const commrt_device_ops ncclDeviceOps;

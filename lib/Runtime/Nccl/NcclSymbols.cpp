@@ -87,6 +87,12 @@ static SymbolLibrary describeCuda(CudaApi &api) {
               {"cudaThreadExchangeStreamCaptureMode", slotOf(api.threadExchangeStreamCaptureMode), false},
               {"cudaDeviceGetDefaultMemPool", slotOf(api.deviceGetDefaultMemPool), false},
               {"cudaMemPoolSetAttribute", slotOf(api.memPoolSetAttribute), false},
+              {"cudaLibraryLoadData", slotOf(api.libraryLoadData), false},
+              {"cudaLibraryUnload", slotOf(api.libraryUnload), false},
+              {"cudaLibraryGetKernel", slotOf(api.libraryGetKernel), false},
+              {"cudaLaunchKernel", slotOf(api.launchKernel), false},
+              {"cudaFuncSetAttribute", slotOf(api.funcSetAttribute), false},
+              {"emulatorRegisterKernel", slotOf(api.emulatorRegisterKernel), false},
           }};
 }
 

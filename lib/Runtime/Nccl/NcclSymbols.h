@@ -23,11 +23,20 @@ namespace commsched::runtime {
 struct ncclComm; // opaque
 struct cudaStream;
 struct cudaEvent;
+struct cudaLibrary;
+struct cudaKernel;
 
 /// Passed by value, as in nccl.h.
 struct NcclUniqueId {
   char internal[128];
 };
+
+/// Passed by value: CUDA's dim3.
+struct CudaDim3 {
+  unsigned x, y, z;
+};
+/// The host build of a kernel, as the emulated CUDA runtime calls it for a whole grid.
+using EmulatedKernelFn = void (*)(void **arguments, CudaDim3 grid, CudaDim3 block);
 
 /// NCCL's functions. The optional ones appeared in later versions and may be null.
 struct NcclApi {
@@ -96,6 +105,16 @@ struct CudaApi {
   int (*threadExchangeStreamCaptureMode)(int *mode);
   int (*deviceGetDefaultMemPool)(void **pool, int device);
   int (*memPoolSetAttribute)(void *pool, int attribute, void *value);
+  int (*libraryLoadData)(cudaLibrary **library, const void *code, void *jitOptions, void **jitValues, unsigned jitCount,
+                         void *options, void **values, unsigned count);                 ///< 12.8
+  int (*libraryUnload)(cudaLibrary *library);                                           ///< 12.8
+  int (*libraryGetKernel)(cudaKernel **kernel, cudaLibrary *library, const char *name); ///< 12.8
+  int (*launchKernel)(const void *function, CudaDim3 grid, CudaDim3 block, void **arguments, size_t sharedBytes,
+                      cudaStream *stream);
+  int (*funcSetAttribute)(const void *function, int attribute, int value);
+  /// Of the emulated runtime alone.
+  void (*emulatorRegisterKernel)(const char *name, EmulatedKernelFn function, int arguments,
+                                 const size_t *argumentBytes);
 };
 
 /// Both libraries, loaded and checked: a version that has what is needed, and at least one device.
