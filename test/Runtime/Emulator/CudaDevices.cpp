@@ -196,15 +196,12 @@ cudaError_t cudaGetLastError() {
 }
 cudaError_t cudaPeekAtLastError() { return emulator::lastError; }
 
-int emulatorBatchMemOp(cudaStream_t stream, unsigned count, EmulatorMemOp *operations, unsigned flags);
-
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version,
                                              unsigned long long flags, cudaDriverEntryPointQueryResult *status) {
   Entry entry("cudaGetDriverEntryPointByVersion");
-  bool isKnown = strcmp(symbol, "cuStreamBatchMemOp") == 0;
-  *function = isKnown ? reinterpret_cast<void *>(&emulatorBatchMemOp) : nullptr;
+  *function = nullptr; // no function of the driver is emulated
   if (status)
-    *status = isKnown ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
-  return finish(isKnown || status ? cudaSuccess : cudaErrorSymbolNotFound);
+    *status = cudaDriverEntryPointSymbolNotFound;
+  return finish(status ? cudaSuccess : cudaErrorSymbolNotFound);
 }
 }

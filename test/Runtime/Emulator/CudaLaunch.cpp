@@ -48,16 +48,18 @@ template <typename F> static void eachAddress(char *argument, size_t bytes, F ea
   }
 }
 
-/// The values of a launch, each aligned for any type.
-using Arguments = std::vector<std::vector<max_align_t>>;
+/// The values of a launch one after the other, each aligned for any type.
+using Arguments = std::vector<max_align_t>;
+static size_t unitsOf(size_t bytes) { return (bytes + sizeof(max_align_t) - 1) / sizeof(max_align_t); }
 
 static void runKernel(const Kernel *kernel, const Arguments &values, dim3 grid, dim3 block) {
   Arguments copies = values;
   std::vector<void *> pointers;
-  for (size_t i = 0; i < copies.size(); ++i) {
-    eachAddress(reinterpret_cast<char *>(copies[i].data()), kernel->argumentBytes[i],
-                [](void *&pointer) { pointer = reach(pointer); });
-    pointers.push_back(copies[i].data());
+  max_align_t *next = copies.data();
+  for (size_t bytes : kernel->argumentBytes) {
+    eachAddress(reinterpret_cast<char *>(next), bytes, [](void *&pointer) { pointer = reach(pointer); });
+    pointers.push_back(next);
+    next += unitsOf(bytes);
   }
   kernel->function(pointers.data(), grid, block);
 }
@@ -120,6 +122,32 @@ cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, co
   return cudaSuccess;
 }
 
+/// The kernel with a copy of its arguments. Reports a handle that is no kernel.
+static Work workOf(const void *function, dim3 grid, dim3 block, void **arguments, const Stream *stream) {
+  const auto *kernel = static_cast<const Kernel *>(function);
+  Work work;
+  work.name = kernel->name.c_str();
+  work.durationNs = kernelNs();
+  size_t units = 0;
+  for (size_t bytes : kernel->argumentBytes)
+    units += unitsOf(bytes);
+  Arguments values(units);
+  max_align_t *next = values.data();
+  for (size_t i = 0; i < kernel->argumentBytes.size(); ++i) {
+    size_t bytes = kernel->argumentBytes[i];
+    char *value = reinterpret_cast<char *>(next);
+    next += unitsOf(bytes);
+    memcpy(value, arguments[i], bytes);
+    eachAddress(value, bytes, [&](void *&pointer) {
+      AllocationRef used = find(pointer, 1);
+      checkAccess(stream, *used);
+      work.uses.push_back({std::move(used), true});
+    });
+  }
+  work.body = [kernel, values = std::move(values), grid, block] { runKernel(kernel, values, grid, block); };
+  return work;
+}
+
 cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments, size_t sharedBytes,
                              cudaStream_t on) {
   Entry entry("cudaLaunchKernel");
@@ -130,23 +158,31 @@ cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void *
   uint64_t threads = uint64_t(block.x) * block.y * block.z;
   if (!grid.x || !grid.y || !grid.z || threads == 0 || threads > 1024)
     return finish(cudaErrorInvalidConfiguration);
-  const auto *kernel = static_cast<const Kernel *>(function);
+  submit(stream, workOf(function, grid, block, arguments, stream));
+  return cudaSuccess;
+}
+
+cudaError_t emulatorLaunchBetween(const void *function, void **arguments, const EmulatorWord *waits, size_t waitCount,
+                                  const EmulatorWord *writes, size_t writeCount, cudaStream_t on) {
+  Entry entry("emulatorLaunchBetween");
+  Stream *stream = streamOf(on);
+  checkDevice(stream);
+  if (function && !kernelHandles().count(function))
+    return finish(cudaErrorInvalidDeviceFunction);
   Work work;
-  work.name = kernel->name.c_str();
-  work.durationNs = kernelNs();
-  Arguments values;
-  for (size_t i = 0; i < kernel->argumentBytes.size(); ++i) {
-    size_t bytes = kernel->argumentBytes[i];
-    values.emplace_back((bytes + sizeof(max_align_t) - 1) / sizeof(max_align_t));
-    char *value = reinterpret_cast<char *>(values.back().data());
-    memcpy(value, arguments[i], bytes);
-    eachAddress(value, bytes, [&](void *&pointer) {
-      AllocationRef used = find(pointer, 1);
-      checkAccess(stream, *used);
-      work.uses.push_back({std::move(used), true});
-    });
-  }
-  work.body = [kernel, values = std::move(values), grid, block] { runKernel(kernel, values, grid, block); };
+  work.name = "emulatorLaunchBetween";
+  if (function)
+    work = workOf(function, {1, 1, 1}, {1, 1, 1}, arguments, stream);
+  auto add = [](std::vector<Word> &words, const EmulatorWord *given, size_t count) {
+    words.reserve(count);
+    for (size_t i = 0; i < count; ++i) {
+      if (isPageable(given[i].word) || isDeviceAddress(given[i].word))
+        report("the word is not in pinned memory");
+      words.push_back({given[i].word, given[i].value});
+    }
+  };
+  add(work.waits, waits, waitCount);
+  add(work.writes, writes, writeCount);
   submit(stream, std::move(work));
   return cudaSuccess;
 }

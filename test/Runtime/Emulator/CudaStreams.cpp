@@ -135,29 +135,4 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void 
   submit(stream, std::move(work));
   return cudaSuccess;
 }
-
-/// Every wait of a batch begins a new operation if a write stands before it, as the batch is carried out in order.
-int emulatorBatchMemOp(cudaStream_t handle, unsigned count, EmulatorMemOp *operations, unsigned flags) {
-  Entry entry("cuStreamBatchMemOp");
-  constexpr unsigned isWait = 1, isWrite = 2;
-  Stream *stream = streamOf(handle);
-  Work work;
-  for (unsigned i = 0; i < count; ++i) {
-    auto *word = reinterpret_cast<uint32_t *>(operations[i].address);
-    if (operations[i].operation != isWait && operations[i].operation != isWrite)
-      return cudaErrorInvalidValue;
-    if (isPageable(word) || isDeviceAddress(word))
-      report("the word is not in pinned memory");
-    if (operations[i].operation == isWait && !work.writes.empty()) {
-      work.name = "cuStreamBatchMemOp";
-      submit(stream, std::move(work));
-      work = {};
-    }
-    auto &list = operations[i].operation == isWait ? work.waits : work.writes;
-    list.push_back({word, uint32_t(operations[i].value)});
-  }
-  work.name = "cuStreamBatchMemOp";
-  submit(stream, std::move(work));
-  return 0;
-}
 }

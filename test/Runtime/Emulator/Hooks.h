@@ -37,20 +37,15 @@ void emulatorTakes(int64_t nanoseconds);
 /// address, zero at first. Null otherwise. The words in it count as pinned memory.
 void *emulatorSharedMemory(const char *name, size_t bytes);
 
-/// The batched stream memory operations of the driver, found by cudaGetDriverEntryPointByVersion under the name
-/// cuStreamBatchMemOp: waits until `*address == value` (operation 1) or writes (operation 2), in order.
-struct EmulatorMemOp {
-  unsigned operation;
-  unsigned pad;
-  uint64_t address;
-  uint64_t value;
-  unsigned flags;
-  unsigned pad2;
-  uint64_t alias;
-  uint64_t reserved;
+/// A 32-bit word of pinned memory and a value.
+struct EmulatorWord {
+  uint32_t *word;
+  uint32_t value;
 };
-static_assert(sizeof(EmulatorMemOp) == 48);
-typedef int (*emulatorBatchMemOpFn)(cudaStream_t stream, unsigned count, EmulatorMemOp *operations, unsigned flags);
+/// One operation of a stream: waits until all words of `waits` have their values, runs the kernel (null: none) as
+/// cudaLaunchKernel does with one thread, and then sets the words of `writes`.
+cudaError_t emulatorLaunchBetween(const void *kernel, void **arguments, const EmulatorWord *waits, size_t waitCount,
+                                  const EmulatorWord *writes, size_t writeCount, cudaStream_t stream);
 }
 #pragma GCC visibility pop
 

@@ -93,6 +93,7 @@ struct Stream {
   OpRef last;        ///< null or the operation issued last
   std::deque<OpRef> queue;
   Waiter waiter;         ///< its worker
+  bool isAsked = false;  ///< the worker carries out all of the queue before it waits for more
   void *fiber = nullptr; ///< for the sanitizer, if there is no worker
   void *stack = nullptr; ///< of the fiber, of fiberStackBytes
   std::shared_ptr<Capture> capture;

@@ -212,17 +212,20 @@ AllocationRef find(const void *pointer, size_t bytes) {
     return nullptr;
   uintptr_t address = addressOf(pointer);
   AllocationRef found = lookUp(memory->live, address);
-  char text[64];
-  snprintf(text, sizeof(text), "%zu bytes at %p: ", bytes, pointer);
+  auto text = [&] {
+    char result[64];
+    snprintf(result, sizeof(result), "%zu bytes at %p: ", bytes, pointer);
+    return std::string(result);
+  };
   if (!found) {
     if (!isDeviceAddress(pointer) || isForeign(int((address - addressOf(memory->seen)) / deviceSpan)))
       return nullptr;
     if (AllocationRef dead = lookUp(memory->dead, address))
-      report(std::string("use after free: ") + text + "in " + describe(*dead));
-    report(std::string("not allocated: ") + text + "device memory that nothing was allocated in");
+      report("use after free: " + text() + "in " + describe(*dead));
+    report("not allocated: " + text() + "device memory that nothing was allocated in");
   }
   if (address + bytes > found->base + found->bytes)
-    report(std::string("out of bounds: ") + text + "beyond the end of " + describe(*found));
+    report("out of bounds: " + text() + "beyond the end of " + describe(*found));
   return found;
 }
 

@@ -20,7 +20,7 @@ const char *nameOf(Kind kind) {
   return names[int(kind)];
 }
 
-static std::string textOf(const Call &call) {
+std::string textOf(const Call &call) {
   std::string text = nameOf(call.kind) + std::string("(count ") + std::to_string(call.count) + ", type " +
                      std::to_string(int(call.type));
   switch (call.kind) {
@@ -42,11 +42,18 @@ static std::string textOf(const Call &call) {
   return text + ")";
 }
 
+/// The same in everything that ranks have in common; what a kind does not have is 0 on both sides.
+static bool isSameCall(const Call &first, const Call &second) {
+  return first.kind == second.kind && first.count == second.count && first.type == second.type &&
+         first.peer == second.peer && first.reduction.op == second.reduction.op &&
+         first.reduction.scale == second.reduction.scale;
+}
+
 void checkSame(const Shared &shared, const Call &first, int firstRank, const Call &second, int secondRank) {
   bool isMessage = first.kind == Kind::Recv;
   bool isSame =
       isMessage ? second.kind == Kind::Send && first.count == second.count && sizeOf(first.type) == sizeOf(second.type)
-                : textOf(first) == textOf(second) && first.reduction.scale == second.reduction.scale;
+                : isSameCall(first, second);
   if (!isSame)
     report("mismatch on " + shared.name + ": rank " + std::to_string(firstRank) + " calls " + textOf(first) +
            ", rank " + std::to_string(secondRank) + " calls " + textOf(second));
@@ -58,8 +65,8 @@ Collective *logCall(ncclComm *comm, const Call &call) {
   Shared &shared = *comm->shared;
   uint64_t place = comm->calls++ - shared.logged;
   if (place == shared.log.size())
-    shared.log.push_back({call, comm->rank, 0, addCollective(shared, textOf(call))});
-  Shared::Entry &entry = *std::next(shared.log.begin(), std::ptrdiff_t(place));
+    shared.log.push_back({call, comm->rank, 0, addCollective(shared, call)});
+  Shared::Entry &entry = shared.log[place];
   checkSame(shared, call, comm->rank, entry.call, entry.rank);
   ++entry.callers;
   Collective *node = entry.node;

@@ -21,6 +21,7 @@
 #include "Report.h"
 #include "Sync.h"
 #include <atomic>
+#include <deque>
 #include <list>
 #include <map>
 #include <memory>
@@ -66,7 +67,8 @@ enum Channel { kCollective, kMessage, kChannels };
 
 /// A collective of one communicator, as a node in the order that its job's ranks call collectives in.
 struct Collective {
-  std::string text, communicator;
+  Call call;
+  std::string communicator;
   int members = 0, callers = 0;
   int64_t level = 0;
   std::vector<Collective *> after; ///< what some rank calls next
@@ -129,7 +131,7 @@ struct Shared {
     int callers = 0;
     Collective *node = nullptr;
   };
-  std::list<Entry> log;
+  std::deque<Entry> log;
   uint64_t logged = 0; ///< number of the log's first entry
   /// Splits in order: what each member gave.
   struct Split {
@@ -164,6 +166,8 @@ struct Task {
 void compute(Task &task, const std::vector<const Call *> &calls);
 /// Bytes of the result at call.out for this rank; 0 if it has none.
 size_t resultBytes(const Task &task);
+/// "ncclAllReduce(count 4, type 7, op 0)".
+std::string textOf(const Call &call);
 /// Reports unless the two calls belong together.
 void checkSame(const Shared &shared, const Call &first, int firstRank, const Call &second, int secondRank);
 
@@ -211,7 +215,7 @@ bool hasJoined(ncclComm *comm);
 /// it is, or null for a message. With the lock.
 Collective *logCall(ncclComm *comm, const Call &call);
 /// A new node of the job's order. With the lock.
-Collective *addCollective(Shared &shared, std::string text);
+Collective *addCollective(Shared &shared, const Call &call);
 /// The rank calls these collectives next, all at once; reports if that is another order than other ranks'. With the
 /// lock.
 void noteOrder(const std::shared_ptr<Job> &job, int rank, const std::vector<Collective *> &nodes);

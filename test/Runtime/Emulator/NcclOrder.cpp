@@ -15,7 +15,7 @@
 #include <algorithm>
 
 namespace emulator {
-static std::string textOf(const Collective &node) { return node.text + " on " + node.communicator; }
+static std::string textOf(const Collective &node) { return textOf(node.call) + " on " + node.communicator; }
 
 /// Raises the levels of all that comes after `node` above `level`; true if `forbidden` is among them.
 static bool raise(Collective *node, int64_t level, const Collective *forbidden) {
@@ -51,12 +51,12 @@ static void retire(const std::shared_ptr<Job> &job, Collective *node) {
   }
 }
 
-Collective *addCollective(Shared &shared, std::string text) {
+Collective *addCollective(Shared &shared, const Call &call) {
   Job &job = *shared.job;
   job.live.emplace_back();
   Collective *node = &job.live.back();
   node->place = std::prev(job.live.end());
-  node->text = std::move(text);
+  node->call = call;
   node->communicator = shared.name;
   node->members = shared.size;
   return node;

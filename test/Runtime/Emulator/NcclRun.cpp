@@ -96,7 +96,6 @@ namespace {
 struct Kernels {
   cudaLibrary_t library = nullptr;
   cudaKernel_t publish = nullptr, meet = nullptr, deliver = nullptr;
-  emulatorBatchMemOpFn batch = nullptr;
 
   Kernels() {
     const size_t pointer = sizeof(void *);
@@ -107,42 +106,24 @@ struct Kernels {
     CHECK(cudaLibraryGetKernel(&publish, library, "nccl_emu_publish"));
     CHECK(cudaLibraryGetKernel(&meet, library, "nccl_emu_meet"));
     CHECK(cudaLibraryGetKernel(&deliver, library, "nccl_emu_deliver"));
-    void *function = nullptr;
-    CHECK(cudaGetDriverEntryPointByVersion("cuStreamBatchMemOp", &function, 12000, 0, nullptr));
-    batch = reinterpret_cast<emulatorBatchMemOpFn>(function);
-  }
-};
-
-/// The stream memory operations of one batch.
-class Batch {
-public:
-  void wait(uint32_t &word) { add(1, word, 1); }
-  void write(uint32_t &word, uint32_t value) { add(2, word, value); }
-  void submit(const Kernels &kernels, cudaStream_t stream) {
-    if (!operations.empty() && kernels.batch(stream, unsigned(operations.size()), operations.data(), 0) != 0)
-      report("cuStreamBatchMemOp failed");
-  }
-
-private:
-  std::vector<EmulatorMemOp> operations;
-
-  void add(unsigned operation, uint32_t &word, uint32_t value) {
-    constexpr unsigned equal = 1; // of the waiting operation's flags
-    operations.push_back({operation, 0, reinterpret_cast<uint64_t>(&word), value, operation == 1 ? equal : 0, 0, 0, 0});
   }
 };
 
 /// The thread's device is the communicator's for a block.
 class OnDevice {
 public:
-  explicit OnDevice(int device) {
+  explicit OnDevice(int device) : device(device) {
     CHECK(cudaGetDevice(&before));
-    CHECK(cudaSetDevice(device));
+    if (before != device)
+      CHECK(cudaSetDevice(device));
   }
-  ~OnDevice() { CHECK(cudaSetDevice(before)); }
+  ~OnDevice() {
+    if (before != device)
+      CHECK(cudaSetDevice(before));
+  }
 
 private:
-  int before = 0;
+  int device, before = 0;
 };
 } // namespace
 
@@ -191,13 +172,15 @@ static bool isCapturing(cudaStream_t stream) {
   return status != cudaStreamCaptureStatusNone;
 }
 
-static void launchKernel(cudaKernel_t kernel, Task *task, cudaStream_t stream) {
+/// One operation of the task.
+static void launchBetween(cudaKernel_t kernel, Task *task, const std::vector<EmulatorWord> &waits,
+                          const std::vector<EmulatorWord> &writes, cudaStream_t stream) {
   void *arguments[] = {static_cast<void *>(&task)};
-  CHECK(cudaLaunchKernel(kernel, dim3{1, 1, 1}, dim3{1, 1, 1}, arguments, 0, stream));
+  CHECK(emulatorLaunchBetween(kernel, arguments, waits.data(), waits.size(), writes.data(), writes.size(), stream));
 }
 
 /// One call on one stream.
-static void issue(ncclComm *comm, const Call &call, cudaStream_t stream) {
+static void issue(ncclComm *comm, const Call &call, cudaStream_t stream, bool isCaptured) {
   const Kernels &all = kernels();
   auto made = std::make_unique<Task>();
   Task *task = made.get();
@@ -205,7 +188,7 @@ static void issue(ncclComm *comm, const Call &call, cudaStream_t stream) {
   task->shared = comm->shared;
   task->rank = comm->rank;
   task->call = call;
-  task->isCaptured = isCapturing(stream);
+  task->isCaptured = isCaptured;
   task->isLost = comm->isLost;
   chooseSides(*task);
   {
@@ -214,28 +197,25 @@ static void issue(ncclComm *comm, const Call &call, cudaStream_t stream) {
   }
   Channel channel = channelOf(call.kind);
   Shared &shared = *comm->shared;
-  Batch send, taken;
+  std::vector<EmulatorWord> lost, ready, arrived, used, taken, done;
   if (task->isLost)
-    send.wait(shared.noMail(task->rank).ready);
-  for (int member : task->to)
-    send.write(shared.mailOf(channel, task->rank, member).ready, 1);
-  for (int member : task->from)
-    send.wait(shared.mailOf(channel, member, task->rank).ready);
+    lost.push_back({&shared.noMail(task->rank).ready, 1});
+  for (int member : task->to) {
+    Mail &mail = shared.mailOf(channel, task->rank, member);
+    ready.push_back({&mail.ready, 1});
+    taken.push_back({&mail.taken, 1});
+    done.push_back({&mail.taken, 0});
+  }
   for (int member : task->from) {
     Mail &mail = shared.mailOf(channel, member, task->rank);
-    taken.write(mail.ready, 0);
-    taken.write(mail.taken, 1);
+    arrived.push_back({&mail.ready, 1});
+    used.push_back({&mail.ready, 0});
+    used.push_back({&mail.taken, 1});
   }
-  for (int member : task->to)
-    taken.wait(shared.mailOf(channel, task->rank, member).taken);
-  for (int member : task->to)
-    taken.write(shared.mailOf(channel, task->rank, member).taken, 0);
-  if (!task->to.empty() && !task->isLost)
-    launchKernel(all.publish, task, stream);
-  send.submit(all, stream);
-  launchKernel(all.meet, task, stream);
-  taken.submit(all, stream);
-  launchKernel(all.deliver, task, stream);
+  if (!ready.empty() || task->isLost)
+    launchBetween(task->isLost ? nullptr : all.publish, task, lost, ready, stream);
+  launchBetween(all.meet, task, arrived, used, stream);
+  launchBetween(all.deliver, task, taken, done, stream);
 }
 
 static cudaEvent_t makeEvent() {
@@ -245,8 +225,8 @@ static cudaEvent_t makeEvent() {
 }
 
 /// Launches of one communicator run in the order of their calls, whatever their streams.
-static void keepOrder(ncclComm *comm, cudaStream_t stream) {
-  if (isCapturing(stream)) {
+static void keepOrder(ncclComm *comm, cudaStream_t stream, bool isCaptured) {
+  if (isCaptured) {
     if (comm->hasCaptured && comm->lastCaptured != stream && isCapturing(comm->lastCaptured))
       CHECK(cudaStreamWaitEvent(stream, comm->capturedOrder, 0));
   } else if (comm->hasLaunched && comm->lastStream != stream) {
@@ -254,8 +234,7 @@ static void keepOrder(ncclComm *comm, cudaStream_t stream) {
   }
 }
 
-static void noteOrder(ncclComm *comm, cudaStream_t stream) {
-  bool isCaptured = isCapturing(stream);
+static void noteOrder(ncclComm *comm, cudaStream_t stream, bool isCaptured) {
   cudaEvent_t &event = isCaptured ? comm->capturedOrder : comm->order;
   if (!event)
     event = makeEvent();
@@ -286,11 +265,15 @@ void launch(ncclComm *comm, const std::vector<std::pair<Call, cudaStream_t>> &ca
     if (std::find(streams.begin(), streams.end(), stream) == streams.end())
       streams.push_back(stream);
   }
-  for (cudaStream_t stream : streams)
-    keepOrder(comm, stream);
+  bool isCaptured = false;
+  for (cudaStream_t stream : streams) {
+    bool isThisCaptured = isCapturing(stream);
+    keepOrder(comm, stream, isThisCaptured);
+    isCaptured |= isThisCaptured;
+  }
   if (calls.size() == 1) {
-    issue(comm, calls[0].first, streams[0]);
-    noteOrder(comm, streams[0]);
+    issue(comm, calls[0].first, streams[0], isCaptured);
+    noteOrder(comm, streams[0], isCaptured);
     return;
   }
   while (comm->forks.size() < streams.size())
@@ -309,17 +292,17 @@ void launch(ncclComm *comm, const std::vector<std::pair<Call, cudaStream_t>> &ca
       for (size_t i = 0; i < streams.size(); ++i)
         CHECK(cudaStreamWaitEvent(helper.first, comm->forks[i], 0));
     }
-    issue(comm, call, helper.first);
+    issue(comm, call, helper.first, isCaptured);
   }
   for (const auto &[call, stream] : calls)
     if (channelOf(call.kind) == kCollective)
-      issue(comm, call, streams[0]);
+      issue(comm, call, streams[0], isCaptured);
   for (const auto &[stream, event] : used) {
     CHECK(cudaEventRecord(event, stream));
     CHECK(cudaStreamWaitEvent(streams[0], event, 0));
   }
-  noteOrder(comm, streams[0]);
-  cudaEvent_t done = isCapturing(streams[0]) ? comm->capturedOrder : comm->order;
+  noteOrder(comm, streams[0], isCaptured);
+  cudaEvent_t done = isCaptured ? comm->capturedOrder : comm->order;
   for (size_t i = 1; i < streams.size(); ++i)
     CHECK(cudaStreamWaitEvent(streams[i], done, 0));
 }

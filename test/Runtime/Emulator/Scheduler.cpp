@@ -31,12 +31,27 @@ Op *runningOp() { return running; }
 
 static uint32_t load(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
 
+/// True for what only passes on an order: a record or a wait. Nobody can tell when it ran, but who asks for it.
+static bool isSilent(const Work &work) {
+  return !work.body && work.waits.empty() && work.writes.empty() && !work.allocates && !work.frees;
+}
+
+/// Somebody asks for the operation: its worker, which silent operations have not woken, carries it out.
+static void askFor(const Op &op) {
+  if (machine().schedule != Schedule::Threads || op.isDone || op.stream->isAsked)
+    return;
+  op.stream->isAsked = true;
+  op.stream->waiter.wake();
+}
+
 /// True if the operation may run. Otherwise registers the waiter, if there is one, where it will be woken.
 static bool isReady(const Op &op, Waiter *waiter) {
   for (const OpRef &before : op.after)
     if (!before->isDone) {
-      if (waiter)
+      if (waiter) {
         before->waiters.push_back(waiter);
+        askFor(*before);
+      }
       return false;
     }
   for (const Word &wait : op.work.waits)
@@ -161,11 +176,13 @@ static void destroy(Stream *stream) {
 
 static void *worker(void *argument) {
   Stream &stream = *static_cast<Stream *>(argument);
+  pthread_setname_np(pthread_self(), "emulated stream"); // for debuggers and profiles
   stateLock().lock();
   while (true) {
     if (stream.queue.empty()) {
       if (stream.isClosing)
         break;
+      stream.isAsked = false;
       stream.waiter.sleep(-1);
       continue;
     }
@@ -288,9 +305,36 @@ static void mayStep() {
 
 //===- Issuing and waiting ---------------------------------------------------------------------===//
 
+namespace {
+/// Memory of operations that are gone is used for the next ones: one thread makes them and another one ends them, which
+/// general allocators are slow at. With the lock. Not under the sanitizer, to which a new address is a new operation.
+template <typename T> struct Pool {
+  using value_type = T;
+  static constexpr size_t most = 4096;
+  static inline std::vector<void *> spare;
+
+  Pool() = default;
+  template <typename U> Pool(const Pool<U> &) {}
+  T *allocate(size_t count) {
+    if (count > 1 || spare.empty())
+      return std::allocator<T>().allocate(count);
+    void *memory = spare.back();
+    spare.pop_back();
+    return static_cast<T *>(memory);
+  }
+  void deallocate(T *memory, size_t count) {
+    if (count > 1 || spare.size() >= most || Tsan::isThere())
+      std::allocator<T>().deallocate(memory, count);
+    else
+      spare.push_back(memory);
+  }
+  template <typename U> bool operator==(const Pool<U> &) const { return true; }
+};
+} // namespace
+
 OpRef enqueue(Stream *stream, Work work, std::vector<OpRef> after) {
   Machine &m = machine();
-  auto op = std::make_shared<Op>();
+  OpRef op = std::allocate_shared<Op>(Pool<Op>());
   op->work = std::move(work);
   op->stream = stream;
   op->streamId = stream->id;
@@ -307,15 +351,14 @@ OpRef enqueue(Stream *stream, Work work, std::vector<OpRef> after) {
       after.push_back(standard->last);
   }
   // Those that are done already must still be told to the sanitizer.
-  for (OpRef &before : after)
-    if (before)
-      op->after.push_back(std::move(before));
+  after.erase(std::remove(after.begin(), after.end(), nullptr), after.end());
+  op->after = std::move(after);
   noteUses(*op);
   Tsan::release(op.get());
   stream->last = op;
   stream->queue.push_back(op);
-  if (m.schedule == Schedule::Threads)
-    stream->waiter.wake();
+  if (!isSilent(op->work))
+    askFor(*op);
   wakeIdle();
   mayStep();
   return op;
@@ -338,6 +381,7 @@ void waitFor(const OpRef &op) {
     if (m.schedule == Schedule::Random && step(op.get()))
       continue;
     if (m.schedule == Schedule::Threads) {
+      askFor(*op);
       op->waiters.push_back(&hostWaiter);
       hostWaiter.sleep(-1);
     } else {
@@ -355,6 +399,7 @@ bool query(const OpRef &op) {
   Machine &m = machine();
   if (m.schedule == Schedule::Random && !op->isDone && m.random() % 2 == 0)
     step(op.get());
+  askFor(*op);
   if (op->isDone)
     learn(*op);
   return op->isDone;

@@ -41,11 +41,46 @@ static void futexWake(std::atomic<uint32_t> &word, int count) {
   syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
 }
 
+namespace {
+/// Sleepers that this thread wakes when it gives the lock up. Their waiters may be gone by then; a wake that reaches
+/// somebody else is one too many, which every sleeper expects.
+struct Sleepers {
+  static constexpr int most = 16;
+  std::atomic<uint32_t> *words[most];
+  int count = 0;
+
+  void add(std::atomic<uint32_t> &word) {
+    if (count == most)
+      wake();
+    words[count++] = &word;
+  }
+  void wake() {
+    for (; count > 0; --count)
+      futexWake(*words[count - 1], 1);
+  }
+};
+} // namespace
+static thread_local Sleepers sleepers;
+
+/// Who holds the lock lets go of it soon, unless it lost its processor: a system call on each side costs more than this
+/// many looks.
+constexpr int mostLooks = 100;
+
+bool Lock::tryLock() {
+  uint32_t free = 0;
+  return word.compare_exchange_strong(free, 1, std::memory_order_acquire);
+}
+
 void Lock::lock() {
-  uint32_t seen = 0;
-  if (!word.compare_exchange_strong(seen, 1, std::memory_order_acquire))
-    while (word.exchange(2, std::memory_order_acquire) != 0)
-      futexWait(word, 2, -1);
+  bool isHeld = tryLock();
+  for (int look = 0; !isHeld && look < mostLooks; ++look) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+    isHeld = word.load(std::memory_order_relaxed) == 0 && tryLock();
+  }
+  while (!isHeld && word.exchange(2, std::memory_order_acquire) != 0)
+    futexWait(word, 2, -1);
   Tsan::ignore();
 }
 
@@ -53,6 +88,8 @@ void Lock::unlock() {
   Tsan::heed();
   if (word.exchange(0, std::memory_order_release) == 2)
     futexWake(word, 1);
+  if (sleepers.count > 0)
+    sleepers.wake();
 }
 
 Lock &stateLock() {
@@ -61,18 +98,21 @@ Lock &stateLock() {
 }
 
 void Waiter::wake() {
-  if (word.exchange(1, std::memory_order_release) == 0)
-    futexWake(word, 1);
+  if (word.exchange(1, std::memory_order_relaxed) == 2)
+    sleepers.add(word);
 }
 
 void Waiter::sleep(int milliseconds) {
-  if (word.load(std::memory_order_acquire) == 0) {
+  uint32_t awake = 0;
+  if (word.compare_exchange_strong(awake, 2, std::memory_order_relaxed)) {
     stateLock().unlock();
-    futexWait(word, 0, milliseconds);
+    futexWait(word, 2, milliseconds);
     stateLock().lock();
   }
   word.store(0, std::memory_order_relaxed);
 }
+
+bool Tsan::isThere() { return __tsan_release != nullptr; }
 
 void Tsan::release(const void *tag) {
   if (__tsan_release)

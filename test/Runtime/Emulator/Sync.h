@@ -28,6 +28,7 @@ public:
 
 private:
   std::atomic<uint32_t> word{0}; // 0: free, 1: held, 2: held and waited for
+  bool tryLock();
 };
 
 /// The emulator's only lock, for all of its state.
@@ -42,19 +43,21 @@ public:
   Held &operator=(const Held &) = delete;
 };
 
-/// One sleeping thread. wake() may come before sleep(), which then returns at once.
+/// One sleeping thread. wake() may come before sleep(), which then returns at once; sleep() may also return without it.
 class Waiter {
 public:
+  /// Called with the state's lock held. The sleeper goes on when the lock is given up, for it would wait for it.
   void wake();
   /// Called with the state's lock held, which it gives up while it sleeps. At most `milliseconds`; -1: no limit.
   void sleep(int milliseconds);
 
 private:
-  std::atomic<uint32_t> word{0};
+  std::atomic<uint32_t> word{0}; // 0: awake, 1: woken, 2: asleep
 };
 
 /// What the sanitizer is told. The functions do nothing where it is absent.
 struct Tsan {
+  static bool isThere();
   static void release(const void *tag);
   static void acquire(const void *tag);
   static void read(const void *address, size_t bytes);

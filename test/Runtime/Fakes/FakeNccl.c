@@ -5,7 +5,8 @@
  * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  *
  * Stands in for libnccl.so.2 where there is none. It moves bytes of one rank in host memory, and keeps what the last
- * call was given. FAKE_VERSION sets the version; FAKE_INCOMPLETE leaves two functions out.
+ * call was given. FAKE_VERSION sets the version; FAKE_INCOMPLETE leaves two functions out; with FAKE_NOTHING communicators
+ * are made with any configuration, and nothing is moved.
  *
  *===--------------------------------------------------------------------------------------------===*/
 
@@ -49,7 +50,11 @@ int ncclCommInitRankConfig(struct Comm **comm, int ranks, Id id, int rank, void 
   onlyComm.first = id.internal[0];
   onlyComm.last = id.internal[127];
   *comm = &onlyComm;
+#ifdef FAKE_NOTHING
+  return 0;
+#else
   return config ? 4 : 0;
+#endif
 }
 int ncclCommFinalize(struct Comm *comm) { return 0; }
 int ncclCommDestroy(struct Comm *comm) { return 0; }
@@ -64,7 +69,9 @@ int ncclReduceScatter(const void *in, void *out, size_t count, int type, int op,
 }
 int ncclAllReduce(const void *in, void *out, size_t count, int type, int op, struct Comm *comm, void *stream) {
   keep(count, type, op, stream);
+#ifndef FAKE_NOTHING
   memcpy(out, in, count * 4);
+#endif
   return 0;
 }
 int ncclBroadcast(const void *in, void *out, size_t count, int type, int root, struct Comm *comm, void *stream) {
@@ -92,7 +99,12 @@ int ncclRedOpCreatePreMulSum(int *op, void *scalar, int type, int residence, str
 }
 int ncclRedOpDestroy(int op, struct Comm *comm) { return 0; }
 #ifndef FAKE_INCOMPLETE
-int ncclCommSplit(struct Comm *comm, int color, int key, struct Comm **result, void *config) { return 0; }
+int ncclCommSplit(struct Comm *comm, int color, int key, struct Comm **result, void *config) {
+#ifdef FAKE_NOTHING
+  *result = comm;
+#endif
+  return 0;
+}
 int ncclAllGather(const void *in, void *out, size_t count, int type, struct Comm *comm, void *stream) {
   keep(count, type, -1, stream);
   return 0;
