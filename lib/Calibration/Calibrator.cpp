@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Warm-up, timed runs until the median is known well enough, agreement of the ranks, and the choice of sizes.
+// One size, and the choice of sizes.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -15,123 +15,36 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
-#include <cmath>
 
 using namespace commsched;
 
-/// Runs between two looks at the interval.
-static constexpr int64_t kBatch = 20;
-/// The most untimed runs of one point, however short they are.
-static constexpr int64_t kMostWarmUpRuns = 200;
 /// Halvings of the step between two powers of two, at most.
 static constexpr size_t kRefinements = 2;
-
-Bench::~Bench() = default;
+/// Why a curve is not complete.
+static constexpr llvm::StringLiteral kOutOfTime = "the time that was given is used up";
 
 Calibrator::Calibrator(Bench &bench, const CalibratorOptions &options,
                        llvm::function_ref<void(const std::string &)> progress)
-    : bench(bench), options(options), progress(progress), begin(bench.now()) {}
+    : bench(bench), options(options), progress(progress), sampler(bench, this->options) {}
 
-/// The largest value that any rank has.
-static llvm::Expected<int64_t> largest(Bench &bench, int64_t own) {
-  llvm::Expected<std::vector<std::vector<int64_t>>> all = bench.gather(own);
-  if (!all)
-    return all.takeError();
-  int64_t result = own;
-  for (const std::vector<int64_t> &values : *all)
-    result = std::max(result, values.front());
-  return result;
-}
-
-llvm::Expected<bool> Calibrator::isOutOfTime() {
-  if (options.budget == 0)
-    return false;
-  llvm::Expected<int64_t> elapsed = largest(bench, bench.now() - begin);
-  if (!elapsed)
-    return elapsed.takeError();
-  return *elapsed > options.budget;
-}
-
-/// Runs without timing. Ranks agree on the number of runs from the slowest first run.
-llvm::Expected<int64_t> Calibrator::warmUp() {
-  llvm::Expected<ProbeTime> first = bench.run();
-  if (!first)
-    return first.takeError();
-  int64_t runs = 0;
-  if (!options.seedRecipe) {
-    llvm::Expected<int64_t> slowest = largest(bench, std::max<Ns>(1, first->total));
-    if (!slowest)
-      return slowest.takeError();
-    runs = std::clamp<int64_t>(options.warmUpTime / *slowest, options.warmUpRuns - 1, kMostWarmUpRuns);
-  }
-  for (int64_t i = 0; i < runs; ++i)
-    if (llvm::Expected<ProbeTime> time = bench.run(); !time)
-      return time.takeError();
-  return runs + 1;
-}
-
-/// What all ranks make of the runs so far. The values that a rank contributes are those of its own clock.
-llvm::Expected<CalibratedPoint> Calibrator::agree(const CollectiveProbe &probe, llvm::ArrayRef<Ns> totals,
-                                                  llvm::ArrayRef<Ns> issues, bool &settled) {
-  Estimate own = options.seedRecipe ? meanDuration(totals) : estimateDuration(totals);
-  llvm::Expected<std::vector<std::vector<int64_t>>> all =
-      bench.gather({own.value, own.lo, own.hi, own.n, own.rejected, medianOf(issues)});
-  if (!all)
-    return all.takeError();
-  CalibratedPoint point;
-  point.bytes = probe.bytes;
-  std::vector<int64_t> medians, issueTimes;
-  settled = true;
-  for (int64_t rank = 0; rank < probe.shape.ranks; ++rank) {
-    llvm::ArrayRef<int64_t> values = (*all)[rank];
-    Estimate theirs{values[0], values[1], values[2], values[3], values[4]};
-    settled &= theirs.isSettled(options.settledPermille);
-    medians.push_back(theirs.value);
-    issueTimes.push_back(values[5]);
-    point.time.lo = rank == 0 ? theirs.lo : std::min(point.time.lo, theirs.lo);
-    point.time.hi = std::max(point.time.hi, theirs.hi);
-    point.time.n = rank == 0 ? theirs.n : std::min(point.time.n, theirs.n);
-    point.time.rejected = std::max(point.time.rejected, theirs.rejected);
-  }
-  point.time.value = std::max<Ns>(1, medianOf(medians));
-  point.issue = medianOf(issueTimes);
-  point.isSkewed = 10 * (*llvm::max_element(medians) - *llvm::min_element(medians)) > point.time.value;
-  return point;
-}
-
-llvm::Expected<CalibratedPoint> Calibrator::measure(const CollectiveProbe &probe) {
+llvm::Expected<std::optional<CalibratedPoint>> Calibrator::measure(const CollectiveProbe &probe) {
   if (llvm::Error error = bench.prepare(probe))
     return std::move(error);
-  Ns pointBegin = bench.now();
-  if (llvm::Expected<int64_t> runs = warmUp(); !runs)
-    return runs.takeError();
-  std::vector<Ns> totals, issues;
-  int64_t most = options.seedRecipe ? 2 : options.maxRuns, batch = options.seedRecipe ? 2 : kBatch;
-  while (true) {
-    for (int64_t i = 0; i < batch; ++i) {
-      llvm::Expected<ProbeTime> time = bench.run();
-      if (!time)
-        return time.takeError();
-      totals.push_back(time->total);
-      issues.push_back(time->issue);
-    }
-    bool settled = false;
-    llvm::Expected<CalibratedPoint> point = agree(probe, totals, issues, settled);
-    if (!point)
-      return point;
-    llvm::Expected<int64_t> elapsed = largest(bench, bench.now() - pointBegin);
-    if (!elapsed)
-      return elapsed.takeError();
-    auto runs = static_cast<int64_t>(totals.size());
-    if (runs >= most || (runs >= options.minRuns && settled) || *elapsed > options.pointTime) {
-      progress(llvm::formatv("{0} on {1} ranks, {2}: {3} (+{4} -{5}), {6} runs{7}", stringify(probe.kind),
-                             probe.shape.ranks, formatBytes(probe.bytes), formatNs(point->time.value),
-                             formatNs(point->time.hi - point->time.value), formatNs(point->time.value - point->time.lo),
-                             runs, point->isSkewed ? ", ranks differ" : "")
-                   .str());
-      return point;
-    }
-  }
+  llvm::Expected<std::optional<Sampled>> sampled = sampler.measure(probe.shape.ranks);
+  if (!sampled)
+    return sampled.takeError();
+  if (!*sampled)
+    return std::nullopt;
+  lastBytes = probe.bytes;
+  CalibratedPoint point{probe.bytes,          (*sampled)->time,       (*sampled)->issue,
+                        (*sampled)->isSkewed, (*sampled)->operations, (*sampled)->single};
+  progress(llvm::formatv("{0} on {1} ranks, {2}: {3} (+{4} -{5}), {6} runs{7}{8}", stringify(probe.kind),
+                         probe.shape.ranks, formatBytes(probe.bytes), formatNs(point.time.value),
+                         formatNs(point.time.hi - point.time.value), formatNs(point.time.value - point.time.lo),
+                         point.time.n + point.time.rejected, point.isSkewed ? ", ranks differ" : "",
+                         point.time.isUnstable() ? ", unstable" : "")
+               .str());
+  return point;
 }
 
 //===- Sizes ----------------------------------------------------------------------------------===//
@@ -145,17 +58,22 @@ llvm::Error Calibrator::add(CalibratedCurve &curve, Bytes bytes) {
                               [](const CalibratedPoint &point, Bytes value) { return point.bytes < value; });
   if (at != curve.points.end() && at->bytes == probe.bytes)
     return llvm::Error::success();
-  llvm::Expected<bool> late = isOutOfTime();
-  if (!late)
-    return late.takeError();
-  if (*late) {
-    curve.skipped = "the time that was given is used up";
-    return llvm::Error::success();
+  // Larger ones take longer; how much longer at most is known.
+  double scale = static_cast<double>(probe.bytes) / static_cast<double>(std::max<Bytes>(1, lastBytes));
+  llvm::Expected<bool> hasTime = sampler.hasTimeFor(lastBytes == 0 ? 0 : std::max(1.0, scale));
+  if (!hasTime)
+    return hasTime.takeError();
+  std::optional<CalibratedPoint> point;
+  if (*hasTime) {
+    llvm::Expected<std::optional<CalibratedPoint>> measured = measure(probe);
+    if (!measured)
+      return measured.takeError();
+    point = *measured;
   }
-  llvm::Expected<CalibratedPoint> point = measure(probe);
-  if (!point)
-    return point.takeError();
-  curve.points.insert(at, *point);
+  if (point)
+    curve.points.insert(at, *point);
+  else
+    curve.skipped = kOutOfTime.str();
   return llvm::Error::success();
 }
 
@@ -189,29 +107,36 @@ llvm::Error Calibrator::refine(CalibratedCurve &curve, size_t round) {
     if (missed && middle > a && middle < b)
       middles.push_back(middle);
   }
-  for (Bytes middle : middles)
+  for (Bytes middle : middles) {
     if (llvm::Error error = add(curve, middle))
       return error;
+    if (!curve.skipped.empty())
+      break;
+  }
   return llvm::Error::success();
 }
 
 llvm::Expected<CalibratedCurve> Calibrator::measureSizes(CollectiveProbe probe, llvm::ArrayRef<Bytes> sizes,
                                                          std::vector<CalibratedPoint> known) {
   CalibratedCurve curve{probe, std::move(known), ""};
-  for (Bytes bytes : sizes)
+  for (Bytes bytes : sizes) {
     if (llvm::Error error = add(curve, bytes))
       return std::move(error);
+    if (!curve.skipped.empty())
+      break;
+  }
   return curve;
 }
 
 llvm::Expected<CalibratedCurve> Calibrator::measureCurve(CollectiveProbe probe, Bytes least, Bytes most,
                                                          std::vector<CalibratedPoint> known) {
   CalibratedCurve curve{probe, std::move(known), ""};
-  for (Bytes bytes = least; bytes < most; bytes *= 4)
-    if (llvm::Error error = add(curve, bytes))
+  for (Bytes bytes = least; curve.skipped.empty(); bytes *= 4) {
+    if (llvm::Error error = add(curve, std::min(bytes, most)))
       return std::move(error);
-  if (llvm::Error error = add(curve, most))
-    return std::move(error);
+    if (bytes >= most)
+      break;
+  }
   for (size_t round = 0; round <= kRefinements && curve.skipped.empty() && !options.seedRecipe; ++round)
     if (llvm::Error error = refine(curve, round))
       return std::move(error);

@@ -19,8 +19,11 @@ using namespace commsched;
 namespace json = llvm::json;
 
 static json::Object toJSON(const CalibratedPoint &point) {
-  return json::Object{{"bytes", point.bytes},   {"ns", point.time.value}, {"lo_ns", point.time.lo},
+  json::Object object{{"bytes", point.bytes},   {"ns", point.time.value}, {"lo_ns", point.time.lo},
                       {"hi_ns", point.time.hi}, {"n", point.time.n},      {"rejected", point.time.rejected}};
+  if (point.operations > 1)
+    object["single_ns"] = point.single;
+  return object;
 }
 
 /// A table of a profile.
@@ -131,6 +134,8 @@ std::string commsched::toCacheText(llvm::ArrayRef<CalibratedCurve> curves, llvm:
     entry["ranks_per_node"] = curve.probe.shape.ranksPerNode;
     for (auto [point, json] : llvm::zip_equal(curve.points, *entry.getArray("points"))) {
       (*json.getAsObject())["issue_ns"] = point.issue;
+      (*json.getAsObject())["operations"] = point.operations;
+      (*json.getAsObject())["single_ns"] = point.single;
       (*json.getAsObject())["skewed"] = point.isSkewed;
     }
     list.push_back(std::move(entry));
@@ -146,8 +151,8 @@ static std::optional<CalibratedPoint> parsePoint(const json::Value &value) {
   const json::Object *object = value.getAsObject();
   if (!object)
     return std::nullopt;
-  std::optional<int64_t> fields[7];
-  const char *names[] = {"bytes", "ns", "lo_ns", "hi_ns", "n", "rejected", "issue_ns"};
+  std::optional<int64_t> fields[9];
+  const char *names[] = {"bytes", "ns", "lo_ns", "hi_ns", "n", "rejected", "issue_ns", "operations", "single_ns"};
   for (auto [field, name] : llvm::zip_equal(fields, names)) {
     field = object->getInteger(name);
     if (!field || *field < 0)
@@ -156,7 +161,9 @@ static std::optional<CalibratedPoint> parsePoint(const json::Value &value) {
   std::optional<bool> skewed = object->getBoolean("skewed");
   if (!skewed || *fields[1] == 0)
     return std::nullopt;
-  return CalibratedPoint{*fields[0], {*fields[1], *fields[2], *fields[3], *fields[4], *fields[5]}, *fields[6], *skewed};
+  return CalibratedPoint{*fields[0], {*fields[1], *fields[2], *fields[3], *fields[4], *fields[5]},
+                         *fields[6], *skewed,
+                         *fields[7], *fields[8]};
 }
 
 static std::optional<CalibratedCurve> parseCurve(const json::Value &value) {

@@ -11,21 +11,43 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Calibration/RuntimeBench.h"
+#include "CommSched/Calibration/Statistics.h"
 #include "llvm/ADT/STLExtras.h"
-#include <cstring>
+#include "llvm/Support/MathExtras.h"
 #include <numeric>
+#include <random>
+#include <thread>
 
 using namespace commsched;
 
 /// The tag of the messages that are timed.
 static constexpr int64_t kTag = 0;
 
-RuntimeBench::RuntimeBench(commrt_context *context) : context(context) {}
-RuntimeBench::~RuntimeBench() { release(); }
+/// How long a sample lasts on devices: the resolution of events is about half a microsecond.
+static constexpr Ns kDeviceSampleTime = 200'000;
+/// The most buffers that operations rotate through, and the smallest that they rotate through at all: below, the
+/// latency counts and not the memory.
+static constexpr int64_t kMostSlots = 64;
+static constexpr Bytes kLeastRotated = 64 << 10;
+/// Times of empty pairs of which the median is taken.
+static constexpr size_t kEmptyPairs = 101;
+
+RuntimeBench::RuntimeBench(commrt_context *context, Bytes rotatedBytes)
+    : context(context), rotatedBytes(rotatedBytes), isDevice(commrt_context_is_device(context) == 1) {}
+RuntimeBench::~RuntimeBench() {
+  for (Buffer *buffer : {&input, &output, &gate})
+    release(*buffer);
+}
 
 int32_t RuntimeBench::rank() const { return commrt_rank(context); }
 int32_t RuntimeBench::ranks() const { return commrt_ranks(context); }
 Ns RuntimeBench::now() const { return commrt_clock_ns(context); }
+Ns RuntimeBench::sampleTime() const { return isDevice ? kDeviceSampleTime : 0; }
+
+std::string RuntimeBench::clockName() const {
+  return isDevice ? "events on the stream of the collectives, behind a gate, less an empty pair of events"
+                  : "the runtime's monotonic clock, from the start to the end of the wait";
+}
 
 llvm::Error RuntimeBench::lastError() const {
   char message[4096];
@@ -95,15 +117,49 @@ llvm::Expected<commrt_group *> RuntimeBench::groupOfFirst(int64_t members) {
   return found;
 }
 
-void RuntimeBench::release() {
-  commrt_free(context, input);
-  if (output != input)
-    commrt_free(context, output);
-  input = output = nullptr;
+//===- Buffers --------------------------------------------------------------------------------===//
+
+void RuntimeBench::release(Buffer &buffer) {
+  commrt_free(context, buffer.data);
+  buffer = {};
+}
+
+/// Fills `bytes` with random values that are finite and not zero in every element type: the last byte of eight is that
+/// of a float between 0.5 and 2, and every byte of the others is random. Powers of a device depend on its data.
+static void fillRandom(std::vector<unsigned char> &bytes, int64_t elementSize, bool isFloat) {
+  std::minstd_rand random(1);
+  constexpr unsigned char exponent = 0x3f;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    bool isHighest = static_cast<int64_t>(i) % elementSize == elementSize - 1;
+    bytes[i] = isHighest && elementSize > 1 ? (isFloat ? exponent : 0) : static_cast<unsigned char>(random() >> 8 | 1);
+  }
+}
+
+llvm::Error RuntimeBench::grow(Buffer &buffer, Bytes bytes) {
+  if (buffer.bytes >= bytes && buffer.dtype == dtype)
+    return llvm::Error::success();
+  if (buffer.bytes < bytes) {
+    release(buffer);
+    if (commrt_alloc(context, COMMRT_BUFFER_PLAIN, bytes, &buffer.data) != COMMRT_OK)
+      return lastError();
+    buffer.bytes = bytes;
+  }
+  buffer.dtype = dtype;
+  constexpr Bytes part = 1 << 20;
+  std::vector<unsigned char> values(std::min(bytes, part));
+  fillRandom(values, commrt_dtype_size(dtype), dtype <= COMMRT_F64);
+  auto *data = static_cast<char *>(buffer.data);
+  auto filled = static_cast<Bytes>(values.size());
+  if (commrt_copy(context, data, values.data(), filled, COMMRT_COPY_TO_DEVICE, nullptr) != COMMRT_OK)
+    return lastError();
+  for (; filled < bytes; filled *= 2)
+    if (commrt_copy(context, data + filled, data, std::min(filled, bytes - filled), COMMRT_COPY_ON_DEVICE, nullptr) !=
+        COMMRT_OK)
+      return lastError();
+  return llvm::Error::success();
 }
 
 llvm::Error RuntimeBench::prepare(const CollectiveProbe &wanted) {
-  release();
   probe = wanted;
   std::optional<int32_t> type = runtimeType(wanted.element);
   if (!type)
@@ -115,56 +171,62 @@ llvm::Error RuntimeBench::prepare(const CollectiveProbe &wanted) {
   group = *made;
   int64_t blocks = blocksOf(wanted.kind, wanted.shape.ranks);
   count = wanted.bytes / blocks / commrt_dtype_size(dtype);
-  // Each buffer has room for all blocks.
+  // Each buffer has room for all blocks. Buffers begin at multiples of 256 bytes, as allocations of devices do.
   Bytes bytes = count * blocks * commrt_dtype_size(dtype);
-  if (commrt_group_rank(group) >= 0 && bytes > 0) {
-    if (commrt_alloc(context, COMMRT_BUFFER_PLAIN, bytes, &input) != COMMRT_OK ||
-        commrt_alloc(context, COMMRT_BUFFER_PLAIN, bytes, &output) != COMMRT_OK)
-      return lastError();
-    // No zeros: memory that was never written may share one page.
-    std::memset(input, 1, bytes);
-    std::memset(output, 1, bytes);
-  }
-  return llvm::Error::success();
+  stride = llvm::alignTo(bytes, 256);
+  slots = isDevice && bytes >= kLeastRotated ? std::clamp<int64_t>(rotatedBytes / stride, 1, kMostSlots) : 1;
+  if (commrt_group_rank(group) < 0 || bytes == 0)
+    return llvm::Error::success();
+  if (llvm::Error error = grow(input, stride * slots))
+    return error;
+  return grow(output, stride * slots);
 }
 
-int32_t RuntimeBench::start(commrt_token **token) {
+//===- Collectives ----------------------------------------------------------------------------===//
+
+int32_t RuntimeBench::start(int64_t operation, commrt_token **token) {
   int32_t place = commrt_group_rank(group);
+  Bytes offset = operation % slots * stride;
+  auto at = [&](const Buffer &buffer) { return buffer.data ? static_cast<char *>(buffer.data) + offset : nullptr; };
+  char *in = at(input), *out = at(output);
   switch (probe.kind) {
   case CollectiveKind::AllGather:
-    return commrt_all_gather_start(group, input, output, 1, count, dtype, -1, token);
+    return commrt_all_gather_start(group, in, out, 1, count, dtype, -1, token);
   case CollectiveKind::ReduceScatter:
-    return commrt_reduce_scatter_start(group, input, output, 1, count, dtype, COMMRT_SUM, 1, -1, token);
+    return commrt_reduce_scatter_start(group, in, out, 1, count, dtype, COMMRT_SUM, 1, -1, token);
   case CollectiveKind::AllReduce:
-    return commrt_all_reduce_start(group, input, output, count, dtype, COMMRT_SUM, 1, -1, token);
+    return commrt_all_reduce_start(group, in, out, count, dtype, COMMRT_SUM, 1, -1, token);
   case CollectiveKind::AllToAll:
-    return commrt_all_to_all_start(group, input, output, 1, 1, count, dtype, -1, token);
+    return commrt_all_to_all_start(group, in, out, 1, 1, count, dtype, -1, token);
   case CollectiveKind::Broadcast:
-    return commrt_broadcast_start(group, input, output, count, dtype, 0, -1, token);
+    return commrt_broadcast_start(group, in, out, count, dtype, 0, -1, token);
   case CollectiveKind::Reduce:
-    return commrt_reduce_start(group, input, output, count, dtype, COMMRT_SUM, 1, 0, -1, token);
+    return commrt_reduce_start(group, in, out, count, dtype, COMMRT_SUM, 1, 0, -1, token);
   case CollectiveKind::Gather:
-    return commrt_gather_start(group, input, output, 1, count, dtype, 0, -1, token);
+    return commrt_gather_start(group, in, out, 1, count, dtype, 0, -1, token);
   case CollectiveKind::Scatter:
-    return commrt_scatter_start(group, input, output, 1, count, dtype, 0, -1, token);
+    return commrt_scatter_start(group, in, out, 1, count, dtype, 0, -1, token);
   case CollectiveKind::Permute: {
     std::vector<int64_t> pairs;
     for (int64_t i = 0; i < probe.shape.ranks; ++i)
       pairs.insert(pairs.end(), {i, (i + 1) % probe.shape.ranks});
-    return commrt_permute_start(group, input, output, count, dtype, pairs.data(), probe.shape.ranks, -1, token);
+    return commrt_permute_start(group, in, out, count, dtype, pairs.data(), probe.shape.ranks, -1, token);
   }
   case CollectiveKind::Send:
   case CollectiveKind::Recv:
     // One message from the first member to the second; both sides see it.
-    return place == 0 ? commrt_send_start(group, input, count, dtype, 1, kTag, -1, token)
-                      : commrt_recv_start(group, output, count, dtype, 0, kTag, -1, token);
+    return place == 0 ? commrt_send_start(group, in, count, dtype, 1, kTag, -1, token)
+                      : commrt_recv_start(group, out, count, dtype, 0, kTag, -1, token);
   case CollectiveKind::Barrier:
     return commrt_barrier_start(group, -1, token);
   }
   return COMMRT_ERR_UNSUPPORTED;
 }
 
-llvm::Expected<ProbeTime> RuntimeBench::run() {
+//===- Samples --------------------------------------------------------------------------------===//
+
+/// All ranks of the job arrive.
+llvm::Error RuntimeBench::meet() {
   llvm::Expected<commrt_group *> all = groupOfFirst(ranks());
   if (!all)
     return all.takeError();
@@ -172,29 +234,125 @@ llvm::Expected<ProbeTime> RuntimeBench::run() {
   if (commrt_barrier_start(*all, -1, &token) != COMMRT_OK || commrt_wait_host(token, -1) != COMMRT_OK ||
       commrt_token_release(token) != COMMRT_OK)
     return lastError();
+  return llvm::Error::success();
+}
+
+llvm::Expected<ProbeTime> RuntimeBench::run(int64_t operations) {
+  if (llvm::Error error = meet())
+    return std::move(error);
   if (commrt_group_rank(group) < 0)
     return ProbeTime();
-  Ns begin = now();
-  if (start(&token) != COMMRT_OK)
+  return isDevice ? runOnDevice(operations) : runOnHost(operations);
+}
+
+llvm::Expected<ProbeTime> RuntimeBench::runOnHost(int64_t operations) {
+  ProbeTime time;
+  for (int64_t i = 0; i < operations; ++i) {
+    commrt_token *token = nullptr;
+    Ns begin = now();
+    if (start(i, &token) != COMMRT_OK)
+      return lastError();
+    Ns issued = now();
+    if (commrt_wait_host(token, -1) != COMMRT_OK)
+      return lastError();
+    time.total += now() - begin;
+    time.issue += issued - begin;
+    commrt_token_release(token);
+  }
+  return ProbeTime{time.total / operations, time.issue / operations};
+}
+
+llvm::Error RuntimeBench::await(commrt_event *event) {
+  for (int32_t done = 0; !done; std::this_thread::yield())
+    if (commrt_event_test(event, &done) != COMMRT_OK)
+      return lastError();
+  return llvm::Error::success();
+}
+
+namespace {
+/// Events and tokens of one sample, released together.
+struct Handles {
+  ~Handles() {
+    for (commrt_event *event : events)
+      commrt_event_release(event);
+    for (commrt_token *token : tokens)
+      commrt_token_release(token);
+  }
+  std::vector<commrt_event *> events;
+  std::vector<commrt_token *> tokens;
+};
+} // namespace
+
+/// The gate is a sum of one element on the same stream: when it is done, every member has arrived on its device, so
+/// that the operations behind it wait for nobody. Messages run on another stream, which waits for the gate.
+llvm::Expected<ProbeTime> RuntimeBench::runOnDevice(int64_t operations) {
+  bool isMessage = probe.kind == CollectiveKind::Send || probe.kind == CollectiveKind::Recv;
+  commrt_stream *stream = nullptr;
+  if (!gate.data)
+    if (llvm::Error error = grow(gate, 2 * sizeof(float)))
+      return std::move(error);
+  auto *gateIn = static_cast<float *>(gate.data);
+  Handles all;
+  all.tokens.assign(operations + 1, nullptr);
+  all.events.assign(3, nullptr);
+  commrt_event *&empty = all.events[0], *&begin = all.events[1], *&end = all.events[2];
+  if (commrt_group_stream(group, isMessage, &stream) != COMMRT_OK ||
+      commrt_all_reduce_start(group, gateIn, gateIn + 1, 1, COMMRT_F32, COMMRT_SUM, 1, -1, &all.tokens.back()) !=
+          COMMRT_OK ||
+      commrt_wait(all.tokens.back(), stream) != COMMRT_OK ||
+      commrt_event_record_timed(context, stream, &empty) != COMMRT_OK ||
+      commrt_event_record_timed(context, stream, &begin) != COMMRT_OK)
     return lastError();
-  Ns issued = now();
-  if (commrt_wait_host(token, -1) != COMMRT_OK)
+  Ns issued = 0;
+  for (int64_t i = 0; i < operations; ++i) {
+    Ns before = now();
+    if (start(i, &all.tokens[i]) != COMMRT_OK)
+      return lastError();
+    // A message is put on its stream when something waits for it.
+    if (isMessage && commrt_wait(all.tokens[i], stream) != COMMRT_OK)
+      return lastError();
+    issued += now() - before;
+  }
+  Ns pair = 0, total = 0;
+  if (commrt_event_record_timed(context, stream, &end) != COMMRT_OK ||
+      commrt_wait_host(all.tokens[operations - 1], -1) != COMMRT_OK)
     return lastError();
-  Ns end = now();
-  commrt_token_release(token);
-  return ProbeTime{end - begin, issued - begin};
+  if (llvm::Error error = await(end))
+    return std::move(error);
+  if (commrt_event_elapsed(empty, begin, &pair) != COMMRT_OK || commrt_event_elapsed(begin, end, &total) != COMMRT_OK)
+    return lastError();
+  if (emptyPairs.size() == kEmptyPairs)
+    emptyPairs.erase(emptyPairs.begin());
+  emptyPairs.push_back(pair);
+  return ProbeTime{std::max<Ns>(0, total - medianOf(emptyPairs)) / operations, issued / operations};
 }
 
 llvm::Expected<std::vector<std::vector<int64_t>>> RuntimeBench::gather(llvm::ArrayRef<int64_t> own) {
   llvm::Expected<commrt_group *> all = groupOfFirst(ranks());
   if (!all)
     return all.takeError();
+  auto size = static_cast<Bytes>(own.size() * sizeof(int64_t));
   std::vector<int64_t> flat(own.size() * ranks());
+  void *in = const_cast<int64_t *>(own.data()), *out = flat.data();
+  Buffer onDevice;
+  if (isDevice) {
+    if (commrt_alloc(context, COMMRT_BUFFER_PLAIN, size * (ranks() + 1), &onDevice.data) != COMMRT_OK ||
+        commrt_copy(context, onDevice.data, own.data(), size, COMMRT_COPY_TO_DEVICE, nullptr) != COMMRT_OK)
+      return lastError();
+    in = onDevice.data;
+    out = static_cast<char *>(onDevice.data) + size;
+  }
   commrt_token *token = nullptr;
-  if (commrt_all_gather_start(*all, own.data(), flat.data(), 1, static_cast<int64_t>(own.size()), COMMRT_I64, -1,
-                              &token) != COMMRT_OK ||
-      commrt_wait_host(token, -1) != COMMRT_OK || commrt_token_release(token) != COMMRT_OK)
+  if (commrt_all_gather_start(*all, in, out, 1, static_cast<int64_t>(own.size()), COMMRT_I64, -1, &token) !=
+          COMMRT_OK ||
+      commrt_wait_host(token, -1) != COMMRT_OK)
     return lastError();
+  if (isDevice &&
+      (commrt_wait(token, nullptr) != COMMRT_OK ||
+       commrt_copy(context, flat.data(), out, size * ranks(), COMMRT_COPY_FROM_DEVICE, nullptr) != COMMRT_OK))
+    return lastError();
+  commrt_token_release(token);
+  release(onDevice);
   std::vector<std::vector<int64_t>> result;
   for (int32_t rank = 0; rank < ranks(); ++rank)
     result.emplace_back(flat.begin() + rank * own.size(), flat.begin() + (rank + 1) * own.size());

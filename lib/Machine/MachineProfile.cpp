@@ -241,7 +241,7 @@ CollectiveTable readCollective(Reader entry) {
       entry.fail("element", "expected an element type, such as bf16, or any");
   }
   entry.each("points", [&](Reader point) {
-    point.only({"bytes", "ns", "lo_ns", "hi_ns", "n", "rejected"});
+    point.only({"bytes", "ns", "lo_ns", "hi_ns", "n", "rejected", "single_ns"});
     MeasuredPoint value{point.integer("bytes", 0), point.integer("ns", 1)};
     if (!table.points.empty() && value.bytes <= table.points.back().bytes)
       point.fail("bytes", "expected more bytes than at the previous point");

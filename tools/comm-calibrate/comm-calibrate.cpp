@@ -72,7 +72,7 @@ static cl::opt<bool> quiet("quiet", cl::desc("Print no progress"), cl::cat(categ
 /// Exit codes.
 static constexpr int failedCode = 1, inaccurateCode = 2;
 /// What belongs to the fingerprint of a measurement: a change of what is measured, or how, has to change it.
-static constexpr int cacheVersion = 1;
+static constexpr int cacheVersion = 2;
 /// The longest wait for another process that writes the cache.
 static constexpr std::chrono::seconds lockDeadline(30);
 
@@ -326,7 +326,7 @@ static int calibrate(const MachineModel &base, const QuestionOptions &wanted) {
   calibration.facts = {{"tool", "comm-calibrate"},
                        {"base", base.name},
                        {"fingerprint", fingerprint},
-                       {"clock", "the runtime's monotonic clock, from the start to the end of the wait"}};
+                       {"clock", RuntimeBench(local.contexts.front()).clockName()}};
   return write(base, calibration);
 }
 

@@ -15,6 +15,7 @@
 
 #include "CommSched/Machine/CollectiveCost.h"
 #include "llvm/Support/Error.h"
+#include <string>
 #include <vector>
 
 namespace commsched {
@@ -28,11 +29,11 @@ struct CollectiveProbe {
   Bytes bytes = 0;
 };
 
-/// What one run of a collective took on one rank, ns.
+/// What one sample took on one rank, ns, for one of its operations.
 struct ProbeTime {
-  /// From the start to the end of the wait.
+  /// From the start of the operation to its end.
   Ns total = 0;
-  /// Of the call that starts it alone.
+  /// Of the host's call that starts it alone.
   Ns issue = 0;
 };
 
@@ -42,6 +43,11 @@ class Bench {
 public:
   virtual ~Bench();
 
+  /// The time that a sample has to last for the clock to resolve it, ns. 0: one operation is enough.
+  virtual Ns sampleTime() const { return 0; }
+  /// How a sample is timed, for the profile.
+  virtual std::string clockName() const = 0;
+
   virtual int32_t rank() const = 0;
   virtual int32_t ranks() const = 0;
   /// The bytes nearest to `probe.bytes` that the collective can have, at least one element per rank.
@@ -49,8 +55,9 @@ public:
   /// Makes buffers for runs of `probe`, whose bytes are feasible. The error says why it cannot be measured; all ranks
   /// get one if any rank does.
   virtual llvm::Error prepare(const CollectiveProbe &probe) = 0;
-  /// Runs the prepared collective once, after all ranks have arrived. Ranks that take no part get zeros.
-  virtual llvm::Expected<ProbeTime> run() = 0;
+  /// Takes one sample: runs what is prepared `operations` times in a row, after all ranks have arrived. Ranks that take
+  /// no part get zeros.
+  virtual llvm::Expected<ProbeTime> run(int64_t operations) = 0;
   /// The values of all ranks by rank; `own` has the same length everywhere.
   virtual llvm::Expected<std::vector<std::vector<int64_t>>> gather(llvm::ArrayRef<int64_t> own) = 0;
   /// A monotone clock, ns.

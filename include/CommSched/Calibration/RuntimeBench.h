@@ -6,8 +6,9 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// A Bench over a context of the runtime: threads of this process, MPI, or any other backend whose ranks are real. Times
-// are those of the runtime's clock around the start and the wait.
+// A Bench over a context of the runtime: threads of this process, MPI, NCCL, or any other backend whose ranks are real.
+// On CPU backends, times are those of the runtime's clock around the start and the wait. On devices they are those
+// between two events on the stream on which the collectives run.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_CALIBRATION_RUNTIMEBENCH_H
@@ -16,37 +17,66 @@
 #include "CommSched/Calibration/Bench.h"
 #include "CommSched/Runtime/Runtime.h"
 #include <map>
+#include <optional>
 
 namespace commsched {
 
+/// The bytes through which the operations of a sample rotate on devices: more than the second-level cache of current
+/// GPUs (126 MB on B200), so that no operation finds its operands there.
+inline constexpr Bytes kRotatedBytes = 128 << 20;
+
 class RuntimeBench : public Bench {
 public:
-  /// `context` is the rank's own and outlives this.
-  explicit RuntimeBench(commrt_context *context);
+  /// `context` is the rank's own and outlives this. `rotatedBytes`: of the buffers of a sample, on devices.
+  explicit RuntimeBench(commrt_context *context, Bytes rotatedBytes = kRotatedBytes);
   ~RuntimeBench() override;
 
   int32_t rank() const override;
   int32_t ranks() const override;
+  Ns sampleTime() const override;
+  std::string clockName() const override;
   Bytes feasibleBytes(const CollectiveProbe &probe) const override;
   llvm::Error prepare(const CollectiveProbe &probe) override;
-  llvm::Expected<ProbeTime> run() override;
+  llvm::Expected<ProbeTime> run(int64_t operations) override;
   llvm::Expected<std::vector<std::vector<int64_t>>> gather(llvm::ArrayRef<int64_t> own) override;
   Ns now() const override;
 
 private:
-  int32_t start(commrt_token **token);
+  /// A buffer that grows, and the type of the values with which it is filled.
+  struct Buffer {
+    void *data = nullptr;
+    Bytes bytes = 0;
+    int32_t dtype = -1;
+  };
+
+  int32_t start(int64_t operation, commrt_token **token);
+  llvm::Expected<ProbeTime> runOnHost(int64_t operations);
+  llvm::Expected<ProbeTime> runOnDevice(int64_t operations);
+  /// All ranks of the job arrive.
+  llvm::Error meet();
+  /// The host waits until the event is complete.
+  llvm::Error await(commrt_event *event);
+  /// Makes room for `bytes` of random values.
+  llvm::Error grow(Buffer &buffer, Bytes bytes);
   llvm::Expected<commrt_group *> groupOfFirst(int64_t members);
   llvm::Error lastError() const;
-  void release();
+  void release(Buffer &buffer);
 
   commrt_context *context;
+  Bytes rotatedBytes;
+  bool isDevice;
   std::map<int64_t, commrt_group *> groups;
-  /// The prepared collective: elements per block, and its buffers.
+  /// The prepared collective: elements per block, bytes of a buffer, and how many buffers the operations rotate
+  /// through.
   CollectiveProbe probe;
   commrt_group *group = nullptr;
   int64_t count = 0;
+  Bytes stride = 0;
+  int64_t slots = 1;
   int32_t dtype = COMMRT_F32;
-  void *input = nullptr, *output = nullptr;
+  Buffer input, output, gate;
+  /// The times between two events with nothing between them, newest last.
+  std::vector<Ns> emptyPairs;
 };
 
 /// The runtime's element type with the same size and arithmetic; none where the runtime has none.

@@ -36,6 +36,12 @@ static int64_t durationNs(const Task &task) {
   return latency + int64_t(bytes) * 1000 / (int64_t(bytes) < switchBytes ? slowRate : rate);
 }
 
+/// How much later rank r ends than rank 0: r times a share of the duration.
+static int64_t skewNs(const Task &task) {
+  static const int64_t skew = option("NCCL_EMU_SKEW_PERMILLE", 0);
+  return durationNs(task) * skew / 1000 * task.rank;
+}
+
 //===- The three kernels of a task -------------------------------------------------------------===//
 
 static Task &taskOf(void **arguments) { return **static_cast<Task **>(arguments[0]); }
@@ -78,7 +84,7 @@ static void meet(void **arguments, dim3, dim3) {
 
 static void deliver(void **arguments, dim3, dim3) {
   Task &task = taskOf(arguments);
-  emulatorTakes(0);
+  emulatorTakes(skewNs(task));
   // What has been computed is delivered even if a peer aborts now; after an own abort the buffer may be gone.
   if (!task.comm->isFailed && !task.temporary.empty()) {
     void *to = emulatorAccess(task.call.out, task.temporary.size(), 1);
