@@ -118,6 +118,7 @@ commrt_options mpiOptions() {
   const char *other = std::getenv("COMMRT_TEST_BACKEND");
   options.backend = other ? other : "mpi";
   options.timeout_ns = 300'000'000'000; // only a hang reaches it
+  options.trace = std::getenv("COMMRT_TEST_TRACE") != nullptr;
   return options;
 }
 

@@ -91,6 +91,7 @@ typedef struct commrt_backend_config {
   int32_t progress_thread;
   int32_t virtual_clock;
   int64_t timeout_ns;
+  int32_t trace; ///< 1: the core keeps a trace, for which it asks for the spans of works
 } commrt_backend_config;
 
 /// One launch of a kernel. Its sizes are within CUDA's limits, and none is 0.
@@ -154,6 +155,11 @@ typedef struct commrt_device_ops {
   void (*image_unload)(void *peer, void *image, int32_t idle);
   /// Puts the kernel on the stream; never blocks.
   int32_t (*launch)(void *peer, void *image, const commrt_kernel_call *call, void *stream, char *message, size_t size);
+
+  /// With commrt_backend_config.trace, together with record_timed and elapsed: timed events of the moments when the
+  /// work's turn on its stream came and when it ended there. The backend's until release_work. NULL for a work that was
+  /// put on no stream.
+  int32_t (*span)(void *peer, const commrt_work *work, void **begin, void **end);
 } commrt_device_ops;
 
 /// The part of the operations that every device backend has.

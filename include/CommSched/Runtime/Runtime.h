@@ -494,16 +494,28 @@ COMMRT_API int32_t commrt_advance(commrt_context *context, int64_t ns);
 /// [own thread] A span of computation for the trace. `name` is copied.
 COMMRT_API int32_t commrt_trace_compute(commrt_context *context, const char *name, int64_t begin_ns, int64_t end_ns);
 
+/// [own thread] A mark in the trace, in the order of the default stream, behind what is on the other computations'
+/// streams by now. Returns at once.
+COMMRT_API int32_t commrt_trace_mark(commrt_context *context);
+
+/// On devices the times are those of the device, on one clock for all ranks, which is commrt_clock_ns within the delay
+/// of a launch. They are known after commrt_program_end; until then a record has the time of its call.
 typedef struct commrt_trace_record {
-  int32_t kind;     ///< commrt_kind; 100: a wait; 101: a computation
+  int32_t kind;     ///< commrt_kind; 100: a wait; 101: a computation; 102: a mark
   int64_t site;     ///< -1 if none
-  int64_t begin_ns; ///< a collective: when it was started
+  int64_t begin_ns; ///< a collective: when it was started; on devices, when its turn on its stream came
   int64_t end_ns;   ///< a collective: when it was complete
   const char *name; ///< group or computation; lives as long as the context
 } commrt_trace_record;
 /// [own thread] Number of records, and record i. Only with options.trace, and while nothing is in flight.
 COMMRT_API int64_t commrt_trace_size(const commrt_context *context);
 COMMRT_API int32_t commrt_trace_get(const commrt_context *context, int64_t index, commrt_trace_record *record);
+/// [own thread] When the last member of its group began collective `index` of the trace, on the clock of the records:
+/// from then on it moved data, before that it waited. COMMRT_ERR_UNSUPPORTED, with the rank's own begin, if that is not
+/// known: on CPU backends, for messages and other records, and before commrt_program_end.
+COMMRT_API int32_t commrt_trace_last_begin(const commrt_context *context, int64_t index, int64_t *ns);
+/// [own thread] By how much the clock of the records may differ from that of rank 0, on devices.
+COMMRT_API int64_t commrt_trace_clock_error_ns(const commrt_context *context);
 /// [own thread] Writes this rank's records as Chrome/Perfetto JSON.
 COMMRT_API int32_t commrt_trace_write(commrt_context *context, const char *path);
 

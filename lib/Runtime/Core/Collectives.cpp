@@ -252,6 +252,8 @@ bool Start::stage() {
 
 /// The fault that hits this start, if any.
 FaultKind Start::faultOfThisStart() {
+  if (context->isAligning)
+    return FaultKind::none;
   int64_t index = context->started++;
   const Fault &fault = context->job->fault;
   bool hits = fault.hits(context->rank, context->job->ranks) && fault.start == index;
@@ -364,6 +366,8 @@ int32_t Start::run(commrt_token **tokenOut) {
   work->token = token;
   work->beginNs = contextNs(context);
   base.issue_ns = context->virtualNs;
+  if (tracesDevice(context))
+    traceStart(context, *work);
   Work *raw = work.release();
   bool isLost = false;
   {

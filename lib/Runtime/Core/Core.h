@@ -70,6 +70,26 @@ struct Work {
   std::vector<int64_t> rowBytes;
   std::vector<Buffer *> buffers;
   int64_t beginNs = 0;
+  /// On devices that are traced: its record, or -1; whether the trace will ask for its times, and whether it is only
+  /// kept for that.
+  int64_t record = -1;
+  bool isTraced = false, isKept = false;
+  bool isRetired = false; ///< on devices: its token is gone; guarded by the context's mutex
+};
+
+/// A record of the trace whose times on the device are not known yet: those of a work, or of two timed events.
+struct DeviceSpan {
+  int64_t record; ///< index in the trace
+  Work *work = nullptr;
+  void *begin = nullptr, *end = nullptr;
+  size_t anchor = 0; ///< index of the anchor that the times are measured from
+};
+
+/// A timed event of the default stream from which the times of later events are measured.
+struct TimeAnchor {
+  void *event;
+  Clock::time_point made;
+  int64_t ns; ///< on the device's clock, whose zero is the first anchor. -1: not known yet
 };
 
 /// Device memory that only work already on streams still uses.
@@ -138,6 +158,8 @@ struct commrt_event {
 struct commrt_group {
   commrt_context *context;
   std::string name;
+  int64_t number = 0;              ///< among the groups of the context, in the order in which all ranks make them
+  int64_t subset = 0, subsets = 0; ///< which subset of the partition this is, and how many there are
   std::vector<int32_t> members;
   int32_t index = -1;
   void *state = nullptr; ///< the backend's state; null if index is -1
@@ -194,6 +216,8 @@ struct commrt_context {
   commsched::runtime::Work *heldBack COMMRT_GUARDED_BY(mutex) = nullptr;
   commrt_group *heldBackGroup COMMRT_GUARDED_BY(mutex) = nullptr;
   std::vector<commrt_trace_record> trace COMMRT_GUARDED_BY(mutex);
+  /// On devices that are traced, for each record: when the last member began the collective. INT64_MIN: not known.
+  std::vector<int64_t> lastBegins COMMRT_GUARDED_BY(mutex);
   std::unordered_set<std::string> names COMMRT_GUARDED_BY(mutex); ///< names of the computations in the trace
 
   /// Locked while `peer` is described, since another thread may detach it. No other mutex of the core is locked under
@@ -219,6 +243,13 @@ struct commrt_context {
   int64_t virtualNs = 0;
   commsched::runtime::Clock::time_point crowdedUntil; ///< until then waits sleep, because other processes want the core
   bool emulatesCosts = false;
+  // On devices that are traced.
+  std::vector<commsched::runtime::DeviceSpan> spans; ///< records without times
+  std::vector<commsched::runtime::TimeAnchor> anchors;
+  int64_t deviceZeroNs = 0; ///< the zero of the device's clock on that of the context
+  int64_t clockShiftNs = 0; ///< what is added to the clock so that those of all ranks agree
+  int64_t clockErrorNs = 0; ///< by how much it may differ from that of rank 0
+  bool isAligning = false;  ///< whether starts are those that compare clocks
 };
 
 namespace commsched::runtime {
@@ -293,6 +324,29 @@ int32_t waitStreams(commrt_context *context);
 void settle(commrt_context *context);
 /// The backend's stream, or null.
 void *streamHandle(const commrt_context *context, const commrt_stream *stream);
+
+// DeviceTrace.cpp: times on the device in place of those of the host. Own thread.
+
+/// Whether times on the device are kept.
+bool tracesDevice(const commrt_context *context);
+/// Begins the clock of the device; its streams are idle.
+void beginDeviceClock(commrt_context *context);
+/// Brings the clocks of all ranks together. Collective over the job; blocks.
+int32_t alignClocks(commrt_context *context);
+/// Adds the record of a start.
+void traceStart(commrt_context *context, Work &work);
+/// A timed event on the stream (null: the default one); null if none is wanted or there is an error.
+void *traceEvent(commrt_context *context, const commrt_stream *stream);
+/// Adds a record from one of these events to another. `end` may be null: at one moment. Without both: now, on the host.
+void traceEvents(commrt_context *context, int32_t kind, int64_t site, const char *name, void *begin, void *end);
+/// Adds the record of a computation on the stream, from the event to now; not if `begin` is null.
+void traceComputation(commrt_context *context, const char *name, void *begin, const commrt_stream *stream);
+/// Fills in the times. All streams are idle.
+void resolveTrace(commrt_context *context);
+/// Tells all ranks when the last member of each group began each collective. Collective over the job.
+int32_t exchangeBegins(commrt_context *context);
+/// Forgets what has no times; the context ends.
+void dropTrace(commrt_context *context);
 
 /// Finishes the works that an injected fault dropped.
 void finishDropped(commrt_context *context, int32_t status);

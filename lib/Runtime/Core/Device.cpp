@@ -33,6 +33,7 @@ void *commsched::runtime::streamHandle(const commrt_context *context, const comm
 void commsched::runtime::waitOnStream(commrt_token *token, commrt_stream *stream) {
   commrt_context *context = token->context;
   void *handle = streamHandle(context, stream);
+  void *begin = traceEvent(context, stream);
   for (Work *work : token->works) {
     // Without a state it never reached the backend: it moved nothing, or is held back by an injected fault.
     if (!work->base.state)
@@ -42,11 +43,8 @@ void commsched::runtime::waitOnStream(commrt_token *token, commrt_stream *stream
       return;
     }
   }
-  if (context->job->trace) {
-    Lock lock(context->mutex);
-    int64_t now = contextNs(context);
-    context->trace.push_back({100, token->site, now, now, token->group});
-  }
+  if (context->job->trace)
+    traceEvents(context, 100, token->site, token->group, begin, begin ? traceEvent(context, stream) : nullptr);
 }
 
 /// An event on each compute stream; fewer, with an error that latches, where one cannot be recorded.
@@ -118,6 +116,9 @@ void commsched::runtime::settle(commrt_context *context) {
   }
   const commrt_device_ops *device = context->job->device;
   for (Work *work : retired) {
+    work->isKept = work->isTraced;
+    if (work->isKept)
+      continue; // until its times are known
     if (work->base.state)
       device->release_work(context->peer, &work->base);
     delete work;

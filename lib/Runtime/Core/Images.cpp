@@ -189,7 +189,9 @@ int32_t commrt_kernel_launch(commrt_image *image, const char *kernel, int64_t gr
   if (!context->job->device)
     return launchOnHost(*image, call);
   char text[1024] = "";
+  void *begun = traceEvent(context, on);
   int32_t status = context->job->device->launch(context->peer, image->state, &call, on->handle, text, sizeof(text));
+  traceComputation(context, kernel, begun, on);
   if (int32_t earlier = latched(context))
     return earlier;
   return status ? fail(context, status, what() + text) : COMMRT_OK;

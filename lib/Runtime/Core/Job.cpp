@@ -77,6 +77,7 @@ static int32_t openBackend(commrt_job &job, const commrt_options &options, const
   config.progress_thread = options.progress_thread;
   config.virtual_clock = (job.backend->flags & COMMRT_BACKEND_VIRTUAL) != 0;
   config.timeout_ns = options.timeout_ns;
+  config.trace = options.trace != 0;
   char text[1024] = "";
   int32_t status = job.backend->open(&config, &job.state, &job.ranks, &job.localRank, text, sizeof(text));
   if (status != COMMRT_OK) {
@@ -195,6 +196,7 @@ int32_t commrt_context_create(commrt_job *job, int32_t rank, commrt_context **co
     return status;
   }
   *context = result.release();
+  beginDeviceClock(*context);
   return COMMRT_OK;
 }
 
@@ -250,6 +252,7 @@ int32_t commrt_context_destroy(commrt_context *context) {
     job->backend->detach(context->peer);
   dropImages(context);
   freeOwned(context);
+  dropTrace(context);
   if (job->device)
     settle(context);
   for (auto &[name, group] : context->groups)
@@ -268,7 +271,9 @@ int32_t commrt_ranks(const commrt_context *context) { return context ? context->
 
 /// Checks the partition and gives the members of the subset of `rank`; an error text if it is not one.
 static std::string findSubset(const commrt_context *context, int64_t numSubsets, const int64_t *offsets,
-                              const int64_t *ranks, std::vector<int32_t> &members, int32_t &index) {
+                              const int64_t *ranks, commrt_group &group) {
+  std::vector<int32_t> &members = group.members;
+  int32_t &index = group.index;
   if (numSubsets < 0 || (numSubsets > 0 && !offsets))
     return "no subsets given";
   std::vector<bool> seen(context->job->ranks);
@@ -285,6 +290,7 @@ static std::string findSubset(const commrt_context *context, int64_t numSubsets,
       seen[rank] = true;
       if (rank == context->rank) {
         index = static_cast<int32_t>(i - offsets[subset]);
+        group.subset = subset;
         for (int64_t k = offsets[subset]; k < offsets[subset + 1]; ++k)
           members.push_back(static_cast<int32_t>(std::clamp<int64_t>(ranks[k], 0, INT32_MAX)));
       }
@@ -305,8 +311,9 @@ int32_t commrt_group_create(commrt_context *context, const char *name, int64_t n
   auto result = std::make_unique<commrt_group>();
   result->context = context;
   result->name = name;
-  if (std::string error = findSubset(context, numSubsets, offsets, ranks, result->members, result->index);
-      !error.empty())
+  result->subsets = numSubsets;
+  result->number = static_cast<int64_t>(context->groups.size());
+  if (std::string error = findSubset(context, numSubsets, offsets, ranks, *result); !error.empty())
     return fail(context, COMMRT_ERR_INVALID, "group @" + result->name + ": " + error);
   if (auto found = context->groups.find(name); found != context->groups.end()) {
     if (found->second->members != result->members)

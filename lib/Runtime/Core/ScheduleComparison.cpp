@@ -176,7 +176,7 @@ int32_t commrt_program_begin(commrt_context *context, uint64_t signature, const 
     return status;
   context->sites = sites;
   context->numSites = numSites;
-  return COMMRT_OK;
+  return tracesDevice(context) ? alignClocks(context) : COMMRT_OK;
 }
 
 int32_t commrt_program_begin_packed(commrt_context *context, uint64_t signature, const int64_t *sites, int64_t numSites,
@@ -198,6 +198,10 @@ int32_t commrt_program_end(commrt_context *context) {
   int32_t status = waitAll(context);
   if (status == COMMRT_OK && context->job->device)
     status = waitStreams(context);
+  if (status == COMMRT_OK && tracesDevice(context)) {
+    resolveTrace(context);
+    status = exchangeBegins(context);
+  }
   releaseArenas(context);
   char value = 0;
   if (status == COMMRT_OK)

@@ -26,7 +26,7 @@ int64_t commsched::runtime::elapsedNs(const commrt_job *job) {
 static bool isVirtual(const commrt_job *job) { return job->backend->flags & COMMRT_BACKEND_VIRTUAL; }
 
 int64_t commsched::runtime::contextNs(const commrt_context *context) {
-  return isVirtual(context->job) ? context->virtualNs : elapsedNs(context->job);
+  return isVirtual(context->job) ? context->virtualNs : elapsedNs(context->job) + context->clockShiftNs;
 }
 
 //===- Errors --------------------------------------------------------------------------------===//
@@ -127,6 +127,8 @@ static void unpack(Work &work) {
 /// The context's mutex is held. The backend gets the works of a device from the own thread.
 static void unlinkToken(commrt_token *token) COMMRT_REQUIRES(token->context->mutex) {
   auto &retired = token->context->retired;
+  for (Work *work : token->works)
+    work->isRetired = true;
   retired.insert(retired.end(), token->works.begin(), token->works.end());
   token->previous->next = token->next;
   token->next->previous = token->previous;
@@ -166,7 +168,7 @@ static void endWork(commrt_work *base, int32_t status, int64_t virtualEndNs, boo
       context->abandonedSymmetric |= buffer->symmetricOffset >= 0;
     }
   }
-  if (context->job->trace) {
+  if (context->job->trace && !tracesDevice(context)) {
     int64_t end = isVirtual(context->job) ? virtualEndNs : elapsedNs(context->job);
     context->trace.push_back({base->kind, base->site, work->beginNs, end, base->group});
   }
@@ -302,7 +304,7 @@ int32_t commsched::runtime::waitToken(commrt_token *token, int64_t timeoutNs) {
   int32_t status = waitOrFail(context, timeoutNs, [&] { return token->pending == 0; });
   if (isVirtual(context->job))
     context->virtualNs = std::max(context->virtualNs, token->virtualEndNs);
-  if (context->job->trace) {
+  if (context->job->trace && !context->isAligning) {
     Lock lock(context->mutex);
     context->trace.push_back({100, token->site, begin, contextNs(context), token->group});
   }

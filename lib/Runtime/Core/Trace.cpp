@@ -35,6 +35,18 @@ int32_t commrt_trace_compute(commrt_context *context, const char *name, int64_t 
   return COMMRT_OK;
 }
 
+int32_t commrt_trace_mark(commrt_context *context) {
+  if (!context)
+    return COMMRT_ERR_INVALID;
+  if (!context->job->trace)
+    return latched(context);
+  if (context->job->device && context->status == COMMRT_OK)
+    joinComputeStreams(context);
+  void *event = traceEvent(context, nullptr);
+  traceEvents(context, 102, -1, "", event, nullptr);
+  return latched(context);
+}
+
 int64_t commrt_trace_size(const commrt_context *context) {
   if (!context)
     return -1;
@@ -51,6 +63,19 @@ int32_t commrt_trace_get(const commrt_context *context, int64_t index, commrt_tr
   *record = context->trace[index];
   return COMMRT_OK;
 }
+
+int32_t commrt_trace_last_begin(const commrt_context *context, int64_t index, int64_t *ns) {
+  if (!context || !ns)
+    return COMMRT_ERR_INVALID;
+  Lock lock(context->mutex);
+  if (index < 0 || index >= static_cast<int64_t>(context->trace.size()))
+    return COMMRT_ERR_INVALID;
+  bool isKnown = index < static_cast<int64_t>(context->lastBegins.size()) && context->lastBegins[index] != INT64_MIN;
+  *ns = isKnown ? context->lastBegins[index] : context->trace[index].begin_ns;
+  return isKnown ? COMMRT_OK : COMMRT_ERR_UNSUPPORTED;
+}
+
+int64_t commrt_trace_clock_error_ns(const commrt_context *context) { return context ? context->clockErrorNs : -1; }
 
 static void printQuoted(FILE *file, const char *text) {
   std::fputc('"', file);
@@ -82,6 +107,8 @@ int32_t commrt_trace_write(commrt_context *context, const char *path) {
   bool first = true;
   for (const commrt_trace_record &record : context->trace) {
     bool isWait = record.kind == 100, isCompute = record.kind == 101;
+    if (record.kind == 102)
+      continue;
     std::fprintf(file, "%s\n{\"ph\":\"X\",\"pid\":%d,\"tid\":", first ? "" : ",", context->rank);
     first = false;
     printQuoted(file, isWait || isCompute ? "compute" : record.name);

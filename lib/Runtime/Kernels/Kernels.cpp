@@ -126,6 +126,7 @@ int32_t commrt_compute(commrt_context *context, const char *name, int64_t numOpe
     return fail(context, COMMRT_ERR_INVALID, "commrt_compute: a negative number of extra values");
   call.extra.assign(meta + 1, meta + 1 + meta[0]);
   int64_t begin = contextNs(context), realBegin = elapsedNs(context->job);
+  void *begun = traceEvent(context, context->stream);
   HostOperands onHost(context, all);
   if (context->job->device)
     if (int32_t status = onHost.fetch())
@@ -141,7 +142,10 @@ int32_t commrt_compute(commrt_context *context, const char *name, int64_t numOpe
   while (context->emulatesCosts && elapsedNs(context->job) - realBegin < costNs)
     std::this_thread::sleep_for(std::chrono::nanoseconds(costNs - (elapsedNs(context->job) - realBegin)));
   commrt_advance(context, std::max<int64_t>(0, costNs));
-  commrt_trace_compute(context, name, begin, contextNs(context));
+  if (begun)
+    traceComputation(context, name, begun, context->stream);
+  else
+    commrt_trace_compute(context, name, begin, contextNs(context));
   return commrt_progress(context);
 }
 

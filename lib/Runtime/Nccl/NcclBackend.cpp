@@ -79,6 +79,7 @@ static int32_t openNccl(const commrt_backend_config *config, void **job, int32_t
   if (std::string text = result->libraries.load(); !text.empty())
     return refuse(COMMRT_ERR_BACKEND, text);
   result->timeoutNs = config->timeout_ns;
+  result->isTraced = COMMRT_REACHES(config, commrt_backend_config, trace) && config->trace;
   result->exact = isSet("COMMRT_NCCL_EXACT");
   result->blocking = isSet("COMMRT_NCCL_BLOCKING");
   result->isSerial = result->libraries.ncclVersion < launchOrderVersion;

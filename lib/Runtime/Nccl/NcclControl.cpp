@@ -12,7 +12,9 @@
 
 #include "NcclControl.h"
 #include "Core/Launcher.h"
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 using namespace commsched::runtime;
 
@@ -39,7 +41,8 @@ int32_t NcclControl::open(const commrt_backend_config &config, int32_t &ranks, i
     error = "no control plane: " + std::string(text);
     return status;
   }
-  commrt_backend_config own = config;
+  commrt_backend_config own = {};
+  std::memcpy(&own, &config, std::min<size_t>(config.struct_size, sizeof(own)));
   own.workers = 1;
   own.virtual_clock = 0;
   if (int32_t status = backend->open(&own, &state, &ranks, &localRank, text, sizeof(text))) {

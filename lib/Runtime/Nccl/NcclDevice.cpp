@@ -295,4 +295,10 @@ const commrt_device_ops commsched::runtime::ncclDeviceOps = {
       copyText(error, message, size);
       return status;
     },
+    [](void *, const commrt_work *work, void **begin, void **end) {
+      const NcclFlight *flight = flightOf(*work);
+      *begin = flight ? flight->begin : nullptr;
+      *end = flight ? flight->done : nullptr;
+      return int32_t(COMMRT_OK);
+    },
 };

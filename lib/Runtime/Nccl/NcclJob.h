@@ -174,6 +174,7 @@ struct NcclJob : std::enable_shared_from_this<NcclJob> {
   int32_t ranks = 1, localRank = -1;
   int64_t timeoutNs = 0;
   bool exact = false;               ///< reductions run in rank order, on the host
+  bool isTraced = false;            ///< the events of works keep their time
   bool blocking = false;            ///< communicators block: for comparison
   bool isSerial = false;            ///< NCCL cannot keep the launch order: one group in flight at a time
   std::string recordPath;           ///< of flight records; empty: none are written
@@ -256,6 +257,8 @@ int32_t beginGroup(NcclPeer &peer);
 int32_t endGroup(NcclPeer &peer);
 int32_t awaitWork(NcclPeer &peer, commrt_work *work, cudaStream *stream);
 void releaseWork(commrt_work *work);
+/// The launch that the work is part of; null if it is on no stream.
+NcclFlight *flightOf(const commrt_work &work);
 
 //===- NcclWatch.cpp -------------------------------------------------------------------------===//
 

@@ -109,7 +109,7 @@ void Batch::begin(const std::vector<PendingWork> &works) {
     if (status == COMMRT_OK)
       awaitProducers(*flight, works);
     if (status == COMMRT_OK)
-      flight->begin = recordEvent(peer, flight->lane->stream, error);
+      flight->begin = recordEvent(peer, flight->lane->stream, error, peer.job->isTraced);
     if (status == COMMRT_OK && !flight->begin)
       fail(COMMRT_ERR_BACKEND, error);
     int64_t delay = 0;
@@ -190,7 +190,7 @@ void Batch::end() {
   Clock::time_point now = Clock::now();
   for (NcclFlight *flight : flights) {
     std::string text;
-    flight->done = recordEvent(peer, flight->lane->stream, text);
+    flight->done = recordEvent(peer, flight->lane->stream, text, peer.job->isTraced);
     if (!flight->done)
       fail(COMMRT_ERR_BACKEND, text);
   }
@@ -396,10 +396,14 @@ int32_t commsched::runtime::awaitWork(NcclPeer &peer, commrt_work *work, cudaStr
   return COMMRT_OK;
 }
 
+NcclFlight *commsched::runtime::flightOf(const commrt_work &work) {
+  return work.state == &pendingMark ? nullptr : static_cast<NcclFlight *>(work.state);
+}
+
 void commsched::runtime::releaseWork(commrt_work *work) {
-  if (!work->state || work->state == &pendingMark)
+  NcclFlight *flight = flightOf(*work);
+  if (!flight)
     return;
-  auto *flight = static_cast<NcclFlight *>(work->state);
   std::lock_guard<std::mutex> lock(flight->peer->mutex);
   work->state = nullptr;
   dropFlightLocked(flight);
