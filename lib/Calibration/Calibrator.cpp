@@ -30,7 +30,7 @@ Calibrator::Calibrator(Bench &bench, const CalibratorOptions &options,
 llvm::Expected<std::optional<CalibratedPoint>> Calibrator::measure(const CollectiveProbe &probe) {
   if (llvm::Error error = bench.prepare(probe))
     return std::move(error);
-  llvm::Expected<std::optional<Sampled>> sampled = sampler.measure(probe.shape.ranks);
+  llvm::Expected<std::optional<Sampled>> sampled = sampler.measure(bench.participants(probe));
   if (!sampled)
     return sampled.takeError();
   if (!*sampled)

@@ -29,6 +29,7 @@ static constexpr int64_t kMostOperations = 64;
 static constexpr Ns kForever = std::numeric_limits<Ns>::max() / 4;
 
 Bench::~Bench() = default;
+int64_t Bench::participants(const CollectiveProbe &probe) const { return probe.shape.ranks; }
 
 Sampler::Sampler(Bench &bench, const CalibratorOptions &options) : bench(bench), options(options), begin(bench.now()) {}
 

@@ -6,13 +6,16 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// One class, Program: a context with one module in it. Everything else is Python. The lock is released while passes
-// run.
+// One class, Program: a context with one module in it, and the rules of calibrations over functions in Python.
+// Everything else is Python. The lock is released while passes run.
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "CommSched-c/Calibration.h"
 #include "CommSched-c/CommSched.h"
 
+#include <algorithm>
+#include <exception>
 #include <memory>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
@@ -111,12 +114,93 @@ private:
   std::unique_ptr<CommSchedModule, void (*)(CommSchedModule *)> module;
 };
 
+/// A calibration whose collectives run in Python. `bench` is any object with `rank`, `ranks`, `prepare(kind, element,
+/// ranks, nodes, bytes)`, `run() -> (total, issue)`, `gather(list) -> list`, `now()` and `progress(line)`. An exception
+/// that is no `Exception` (an interrupt) ends the calibration, and is raised when the library has returned: none may
+/// pass through it.
+class Calibration {
+public:
+  explicit Calibration(nb::object bench) : bench(std::move(bench)) {}
+
+  std::string run(const std::string &request) {
+    CommSchedBench caller{};
+    caller.rank = nb::cast<int32_t>(bench.attr("rank"));
+    caller.ranks = nb::cast<int32_t>(bench.attr("ranks"));
+    caller.prepare = [](const CommSchedProbe *probe, void *self) {
+      return of(self).guard([&](nb::object &bench) {
+        bench.attr("prepare")(probe->kind, probe->element, probe->ranks, probe->nodes, probe->bytes);
+      });
+    };
+    caller.run = [](int64_t *total, int64_t *issue, void *self) {
+      return of(self).guard([&](nb::object &bench) {
+        std::tie(*total, *issue) = nb::cast<std::tuple<int64_t, int64_t>>(bench.attr("run")());
+      });
+    };
+    caller.gather = [](const int64_t *own, size_t count, int64_t *all, void *self) {
+      return of(self).guard([&](nb::object &bench) {
+        auto values = nb::cast<std::vector<int64_t>>(bench.attr("gather")(std::vector<int64_t>(own, own + count)));
+        if (values.size() != count * nb::cast<size_t>(bench.attr("ranks")))
+          throw Failure("a gather returned another number of values than there are ranks");
+        std::copy(values.begin(), values.end(), all);
+      });
+    };
+    caller.now = [](void *self) {
+      int64_t time = 0;
+      of(self).guard([&](nb::object &bench) { time = nb::cast<int64_t>(bench.attr("now")()); });
+      return time;
+    };
+    caller.progress = [](const char *line, void *self) {
+      of(self).guard([&](nb::object &bench) { bench.attr("progress")(line); });
+    };
+    caller.reason = [](void *self) { return of(self).reason.c_str(); };
+    caller.data = this;
+    CommSchedBuffer result;
+    int status = commschedCalibrate(&caller, request.c_str(), &result);
+    std::string text = take(result);
+    if (interrupt)
+      std::rethrow_exception(interrupt);
+    if (status)
+      throw Failure(text);
+    return text;
+  }
+
+private:
+  static Calibration &of(void *self) { return *static_cast<Calibration *>(self); }
+
+  /// Calls into Python and returns the status of a C function.
+  template <typename Call> int guard(Call call) {
+    if (interrupt)
+      return 1;
+    try {
+      call(bench);
+      return 0;
+    } catch (nb::python_error &error) {
+      reason =
+          nb::cast<std::string>(error.type().attr("__name__")) + ": " + nb::cast<std::string>(nb::str(error.value()));
+      if (!error.matches(PyExc_Exception))
+        interrupt = std::current_exception();
+    } catch (const std::exception &error) {
+      reason = error.what();
+    }
+    return 1;
+  }
+
+  nb::object bench;
+  std::string reason;
+  std::exception_ptr interrupt;
+};
+
 } // namespace
 
 NB_MODULE(_commsched, m) {
   m.doc() = "CommSched's C API. Use the package `commsched`.";
   nb::exception<Failure>(m, "Error", PyExc_RuntimeError);
   m.def("version", [] { return std::string(commschedGetVersion()); });
+  m.def(
+      "calibrate",
+      [](nb::object bench, const std::string &request) { return Calibration(std::move(bench)).run(request); },
+      nb::arg("bench"), nb::arg("request"));
+  m.def("calibration_folder", [] { return take(commschedCalibrationFolder()); });
   nb::class_<Program>(m, "Program")
       .def(nb::init<nb::bytes, const std::string &, bool>(), nb::arg("source"), nb::arg("name") = "<memory>",
            nb::arg("allow_unregistered") = false)

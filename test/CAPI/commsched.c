@@ -11,6 +11,7 @@
 \*===-----------------------------------------------------------------------------------------===*/
 
 #include "CommSched-c/CommSched.h"
+#include "CommSched-c/Calibration.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -189,12 +190,77 @@ static void testEnvironment(void) {
   commschedContextDestroy(context);
 }
 
+/* A bench of two ranks whose runs take 1 us and 1 ns per byte. */
+typedef struct Bench {
+  int64_t clock, bytes;
+  int prepared;
+} Bench;
+
+static int benchPrepare(const CommSchedProbe *probe, void *data) {
+  ((Bench *)data)->bytes = probe->bytes;
+  ++((Bench *)data)->prepared;
+  return strcmp(probe->kind, "all_to_all") == 0;
+}
+
+static int benchRun(int64_t *total, int64_t *issue, void *data) {
+  Bench *bench = data;
+  *total = 1000 + bench->bytes;
+  *issue = 10;
+  bench->clock += *total;
+  return 0;
+}
+
+static int benchGather(const int64_t *own, size_t count, int64_t *all, void *data) {
+  memcpy(all, own, count * sizeof(*own));
+  memcpy(all + count, own, count * sizeof(*own));
+  return 0;
+}
+
+static int64_t benchNow(void *data) { return ((Bench *)data)->clock; }
+static const char *benchReason(void *data) { return "no such collective"; }
+
+/* Two sizes, a kind that fails, and requests that are none. */
+static void testCalibration(void) {
+  static const char request[] =
+      "{\"base\": \"cpu-mpi\", \"curves\": ["
+      "{\"kind\": \"all_gather\", \"element\": \"f32\", \"ranks\": 2, \"nodes\": 1, \"ranks_per_node\": 2,"
+      " \"sizes\": [4096, 8191]},"
+      "{\"kind\": \"all_to_all\", \"element\": \"f32\", \"ranks\": 2, \"nodes\": 1, \"ranks_per_node\": 2}]}";
+  static const char *wrong[] = {"",
+                                "[]",
+                                "{\"curves\": [1]}",
+                                "{\"curves\": [], \"base\": \"abacus\"}",
+                                "{\"curves\": [], \"recipe\": \"guess\"}",
+                                "{\"curves\": [{\"kind\": \"all_gather\", \"element\": \"f32\", \"ranks\": 0}]}"};
+  Bench state = {0, 0, 0};
+  CommSchedBench bench = {0, 2, benchPrepare, benchRun, benchGather, benchNow, NULL, benchReason, NULL};
+  CommSchedBuffer result;
+  size_t i;
+  bench.data = &state;
+  CHECK(commschedCalibrate(&bench, request, &result) == 0);
+  CHECK(state.prepared == 3);
+  CHECK(strstr(result.data, "\"bytes\":4096,\"hi_ns\":5096,\"lo_ns\":5096") != NULL);
+  CHECK(strstr(result.data, "\"bytes\":8192,\"hi_ns\":9192") != NULL); /* whole elements on every rank */
+  CHECK(strstr(result.data, "no such collective") != NULL);
+  CHECK(strstr(result.data, "\"measured\":2") != NULL);
+  commschedBufferDestroy(result);
+  for (i = 0; i < sizeof(wrong) / sizeof(*wrong); ++i) {
+    CHECK(commschedCalibrate(&bench, wrong[i], &result) == 1);
+    CHECK(result.length > 0 && result.data[0] != '{');
+    commschedBufferDestroy(result);
+  }
+  result = commschedCalibrationFolder();
+  CHECK(result.data != NULL);
+  commschedBufferDestroy(result);
+}
+
 int main(void) {
   CHECK(commschedGetVersion()[0] != 0);
   testRoundTrip();
   testBadInput();
   testReport();
   testEnvironment();
+  testCalibration();
   if (failures == 0)
     printf("all checks hold\n");
   return failures != 0;

@@ -32,7 +32,7 @@ MAY = {
     "Calibration": ["Machine", "Support", "Runtime"],
     "InitAll": ["Conversion", "Transforms", "Report", "Analysis", "Dialect", "Machine", "Scheduling", "Support"],
     "Execution": ["InitAll", "Conversion", "Transforms", "Report", "Analysis", "Dialect", "Machine", "Scheduling", "Support", "Runtime", "Calibration"],
-    "CAPI": ["InitAll", "Conversion", "Transforms", "Report", "Analysis", "Dialect", "Machine", "Scheduling", "Support"],
+    "CAPI": ["Calibration", "InitAll", "Conversion", "Transforms", "Report", "Analysis", "Dialect", "Machine", "Scheduling", "Support"],
     "Plugin": ["InitAll", "Conversion", "Transforms", "Report", "Analysis", "Dialect", "Machine", "Scheduling", "Support"],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)

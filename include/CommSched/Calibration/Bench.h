@@ -50,6 +50,8 @@ public:
 
   virtual int32_t rank() const = 0;
   virtual int32_t ranks() const = 0;
+  /// How many ranks take part in a run of `probe`: the first ones of the job.
+  virtual int64_t participants(const CollectiveProbe &probe) const;
   /// The bytes nearest to `probe.bytes` that the collective can have, at least one element per rank.
   virtual Bytes feasibleBytes(const CollectiveProbe &probe) const = 0;
   /// Makes buffers for runs of `probe`, whose bytes are feasible. The error says why it cannot be measured; all ranks

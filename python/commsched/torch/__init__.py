@@ -7,14 +7,18 @@ import commsched.torch as ct
 gm, report = ct.schedule_overlap(gm)             # one post-AOT graph
 text = ct.export_mlir(gm)                        # the same as a module of comm operations
 step = torch.compile(step, options=ct.inductor_options())    # inside Inductor
+machine = ct.calibrate()                         # a profile of the running job, for the option `machine`
 """
 
+from .calibration import Calibration, calibrate
 from .importer.export import export_mlir
 from .inductor import enabled, inductor_options, install, uninstall, verify_ranks
 from .reporting import reports
 from .schedule import schedule_overlap
 
 __all__ = [
+    "Calibration",
+    "calibrate",
     "enabled",
     "export_mlir",
     "inductor_options",

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import os
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
@@ -33,7 +34,7 @@ def to_ns(milliseconds: float) -> int:
 class OptionArguments(TypedDict, total=False):
     """The options as keyword arguments. `Options` has their defaults, and `schedule_overlap` describes them."""
 
-    machine: str
+    machine: str | os.PathLike
     memory_budget_ratio: float | None
     memory_limit_bytes: int | None
     bucketing: bool
@@ -49,7 +50,7 @@ class OptionArguments(TypedDict, total=False):
 @dataclasses.dataclass(frozen=True)
 class Options:
     """The options that `schedule_overlap`, `enabled`, `install` and the backend take. `schedule_overlap` describes
-    them.
+    them. A path as `machine` becomes its text.
 
     None means that the library's default holds.
 
@@ -57,7 +58,7 @@ class Options:
         ValueError: an option has no legal value, or no machine profile has that name.
     """
 
-    machine: str = DEFAULT_MACHINE
+    machine: str | os.PathLike = DEFAULT_MACHINE
     memory_budget_ratio: float | None = None
     memory_limit_bytes: int | None = None
     bucketing: bool = True
@@ -70,6 +71,7 @@ class Options:
     runtime_estimation: Estimation | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "machine", os.fspath(self.machine))
         for name, known in (("collective_order", COLLECTIVE_ORDERS), ("solver", SOLVERS)):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name}: expected one of {', '.join(known)}, got {getattr(self, name)!r}")
@@ -128,13 +130,15 @@ class Options:
             return None
         described = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         path = machine_file(self.machine)
-        described["profile"] = path.read_text() if path else None
+        # The contents count, not the place: ranks of several nodes may have the same profile in different places.
+        described["machine"] = path.read_text() if path else None
         described["version"] = [__version__, program.version(), _content()]
         return hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def option_value(text: str) -> str:
-    """`text` as the value of a pass option."""
+def option_value(value: str | os.PathLike) -> str:
+    """A text or a path as the value of a pass option."""
+    text = os.fspath(value)
     return f'"{text}"' if any(c in text for c in " {},=()") else text
 
 
@@ -161,8 +165,9 @@ def _job() -> dict[str, Any] | None:
     return {"rank": dist.get_rank(), "groups": {name: sorted(ranks.get(group, ())) for group, name in names.items()}}
 
 
-def machine_file(name_or_path: str) -> pathlib.Path | None:
+def machine_file(profile: str | os.PathLike) -> pathlib.Path | None:
     """The file of a machine profile, given its path or its name on the library's search path. None if there is none."""
+    name_or_path = os.fspath(profile)
     if "/" in name_or_path or name_or_path.endswith(".json"):
         path = pathlib.Path(name_or_path)
         return path if path.is_file() else None

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import warnings
 
 import torch.fx as fx
@@ -141,7 +142,7 @@ def _through(known: list[Known]) -> list[dict]:
     return [{"bytes": b, "ns": points[b]} for b in sorted(points) if b >= min(own) or b == SAMPLED_BYTES[0]]
 
 
-def amended_profile(machine: str, importer: Importer) -> str | None:
+def amended_profile(machine: str | os.PathLike, importer: Importer) -> str | None:
     """The profile `machine` with the tables in front, as JSON. None if nothing is to be amended."""
     tables = sampled_tables(importer)
     path = machine_file(machine)

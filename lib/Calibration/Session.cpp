@@ -1,0 +1,181 @@
+//===- Session.cpp - A whole calibration, with what is known already --------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Reading the cache, measuring what it lacks, and storing it curve by curve, so that a run that ends early loses
+// little.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Calibration/Session.h"
+#include "CommSched/Calibration/Profile.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace commsched;
+
+/// The longest wait for another process that writes the cache.
+static constexpr std::chrono::seconds kLockDeadline(30);
+
+/// A text that rank 0 has, on all ranks. Collective.
+static llvm::Expected<std::string> broadcast(Bench &bench, const std::string &text) {
+  auto bytes = static_cast<int64_t>(bench.rank() == 0 ? text.size() : 0);
+  llvm::Expected<std::vector<std::vector<int64_t>>> sizes = bench.gather(bytes);
+  if (!sizes)
+    return sizes.takeError();
+  size_t size = (*sizes)[0][0];
+  std::vector<int64_t> words((size + 7) / 8);
+  if (words.empty())
+    return std::string();
+  if (bench.rank() == 0)
+    std::memcpy(words.data(), text.data(), size);
+  llvm::Expected<std::vector<std::vector<int64_t>>> all = bench.gather(words);
+  if (!all)
+    return all.takeError();
+  return std::string(reinterpret_cast<const char *>((*all)[0].data()), size);
+}
+
+static bool isSameQuestion(const CollectiveProbe &a, const CollectiveProbe &b) {
+  return a.kind == b.kind && a.shape == b.shape && a.element == b.element;
+}
+
+/// Adds the points of `newer` to those of `curves`. Of two points of one size, the one with more samples stays.
+static void mergeInto(std::vector<CalibratedCurve> &curves, const CalibratedCurve &newer) {
+  auto at =
+      llvm::find_if(curves, [&](const CalibratedCurve &curve) { return isSameQuestion(curve.probe, newer.probe); });
+  if (at == curves.end()) {
+    curves.push_back(newer);
+    curves.back().skipped.clear();
+    return;
+  }
+  for (const CalibratedPoint &point : newer.points) {
+    auto place = llvm::lower_bound(at->points, point.bytes,
+                                   [](const CalibratedPoint &known, Bytes bytes) { return known.bytes < bytes; });
+    if (place == at->points.end() || place->bytes != point.bytes)
+      at->points.insert(place, point);
+    else if (place->time.n <= point.time.n)
+      *place = point;
+  }
+}
+
+namespace {
+class Session {
+public:
+  Session(Bench &bench, const CalibrationSessionOptions &options,
+          llvm::function_ref<void(const std::string &)> progress)
+      : bench(bench), options(options), calibrator(bench, options.calibrator, progress) {}
+
+  /// Reads what is known. Collective.
+  llvm::Error begin();
+  CalibratedCurve answer(const CalibrationQuestion &question);
+  CalibrationAnswers takeAnswers() {
+    answers.known = toCacheText(known, fingerprint);
+    return std::move(answers);
+  }
+
+private:
+  llvm::Error read(const std::string &text, bool isStored);
+  void store(const CalibratedCurve &curve);
+
+  Bench &bench;
+  const CalibrationSessionOptions &options;
+  Calibrator calibrator;
+  std::string fingerprint;
+  std::vector<CalibratedCurve> known;
+  CalibrationAnswers answers;
+};
+} // namespace
+
+/// Takes the curves over that rank 0 has as `text`. A text that is no calibration is set aside.
+llvm::Error Session::read(const std::string &text, bool isStored) {
+  llvm::Expected<std::string> shared = broadcast(bench, text);
+  if (!shared)
+    return shared.takeError();
+  if (shared->empty())
+    return llvm::Error::success();
+  llvm::Expected<std::vector<CalibratedCurve>> curves = parseCacheText(*shared, fingerprint);
+  if (curves) {
+    for (const CalibratedCurve &curve : *curves)
+      mergeInto(known, curve);
+    return llvm::Error::success();
+  }
+  std::string reason = llvm::toString(curves.takeError());
+  if (bench.rank() == 0 && isStored) {
+    options.cache->setAside();
+    answers.warnings.push_back("'" + options.cache->path() + "' is set aside and measured anew: " + reason);
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error Session::begin() {
+  llvm::Expected<std::string> ofFirst = broadcast(bench, options.fingerprint);
+  if (!ofFirst)
+    return ofFirst.takeError();
+  fingerprint = *ofFirst;
+  bool reads = bench.rank() == 0 && !options.fresh;
+  std::string stored = reads && options.cache ? options.cache->load().value_or("") : "";
+  if (llvm::Error error = read(stored, /*isStored=*/true))
+    return error;
+  return read(reads ? options.known : "", /*isStored=*/false);
+}
+
+/// Stores a curve beside what other processes have stored meanwhile.
+void Session::store(const CalibratedCurve &curve) {
+  llvm::Error error = options.cache->update(
+      [&](std::optional<std::string> text) {
+        std::vector<CalibratedCurve> all;
+        if (text) {
+          if (llvm::Expected<std::vector<CalibratedCurve>> stored = parseCacheText(*text, fingerprint))
+            all = std::move(*stored);
+          else
+            llvm::consumeError(stored.takeError());
+        }
+        mergeInto(all, curve);
+        return toCacheText(all, fingerprint);
+      },
+      kLockDeadline);
+  if (error)
+    answers.warnings.push_back("nothing is kept: " + llvm::toString(std::move(error)));
+}
+
+CalibratedCurve Session::answer(const CalibrationQuestion &question) {
+  if (!question.skipped.empty())
+    return {question.probe, {}, question.skipped};
+  std::vector<CalibratedPoint> points;
+  for (const CalibratedCurve &curve : known)
+    if (isSameQuestion(curve.probe, question.probe))
+      points = curve.points;
+  auto before = static_cast<int64_t>(points.size());
+  llvm::Expected<CalibratedCurve> curve =
+      question.sizes.empty() ? calibrator.measureCurve(question.probe, question.least, question.most, std::move(points))
+                             : calibrator.measureSizes(question.probe, question.sizes, std::move(points));
+  if (!curve)
+    return {question.probe, {}, llvm::toString(curve.takeError())};
+  auto measured = static_cast<int64_t>(curve->points.size()) - before;
+  answers.measured += measured;
+  if (measured > 0) {
+    mergeInto(known, *curve);
+    if (options.cache && bench.rank() == 0)
+      store(*curve);
+  }
+  return std::move(*curve);
+}
+
+llvm::Expected<CalibrationAnswers> commsched::runCalibration(Bench &bench,
+                                                             llvm::ArrayRef<CalibrationQuestion> questions,
+                                                             const CalibrationSessionOptions &options,
+                                                             llvm::function_ref<void(const std::string &)> progress) {
+  Session session(bench, options, progress);
+  if (llvm::Error error = session.begin())
+    return std::move(error);
+  std::vector<CalibratedCurve> curves;
+  for (const CalibrationQuestion &question : questions)
+    curves.push_back(session.answer(question));
+  CalibrationAnswers answers = session.takeAnswers();
+  answers.curves = std::move(curves);
+  return answers;
+}
