@@ -50,7 +50,7 @@ void SearchLog::observe(const SearchTrial &trial) {
     line.attribute("search", scopeOf(bucketing));
     line.attribute("trial", ++trials);
     line.attribute("phase", stringify(trial.phase));
-    if (trial.phase != SearchPhase::Exact) {
+    if (trial.phase != SearchPhase::Exact && trial.phase != SearchPhase::Moves) {
       line.attributeObject("policy", [&] {
         for (const PolicyValue &value : trial.policy)
           line.attribute(value.name, value.value);

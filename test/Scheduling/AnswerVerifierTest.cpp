@@ -164,7 +164,7 @@ TEST(AnswerVerifier, NoCorruptionPasses) {
                                         viewBeforeWait, changeForm,  loseMember,      repeatMember,
                                         claimTime,      claimPeak,   lowerLimit};
   std::vector<int64_t> tried(std::size(corruptions), 0);
-  for (uint64_t seed = 0; seed < 1200; ++seed) {
+  for (uint64_t seed = 0; seed < 2500; ++seed) {
     Answer answer = solved(seed);
     Random random(seed);
     for (auto [index, corrupt] : llvm::enumerate(corruptions)) {

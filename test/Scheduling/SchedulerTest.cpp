@@ -69,7 +69,7 @@ Problem mergeableProblem(uint64_t seed) {
 TEST(Scheduler, KeepsToBucketCaps) {
   constexpr Bytes kCap = 700;
   int64_t merged = 0;
-  for (uint64_t seed = 0; seed < 50; ++seed) {
+  for (uint64_t seed = 0; seed < 80; ++seed) {
     Problem problem = mergeableProblem(seed);
     ScheduleOptions options;
     options.effort = 10000;

@@ -47,6 +47,9 @@ constexpr int32_t kDeadlineRounds = 3;
 /// Shares of the effort, in percent: for the exact search of a small problem, and for the exact search of the order of
 /// the buckets that were found.
 constexpr int64_t kExactPercent = 30, kExactLastPercent = 10;
+/// Shares of the effort, in percent: that moves of single nodes may take before the sweep, and of one turn of the moves
+/// or of the climb.
+constexpr int64_t kMovesPercent = 40, kSlicePercent = 5;
 /// Share of the effort, in percent, after which the sweep over single knobs ends.
 constexpr int64_t kSweepPercent = 50;
 /// Seed of the climb: "CommSche" in ASCII. Any constant would do.
@@ -83,7 +86,7 @@ Order commsched::withoutBuckets(const Problem &problem, const DecodedSchedule &d
 
 Search::Search(const ScheduleFacts &facts, const ScheduleOptions &options, Order given, Bytes limit)
     : facts(facts), mode(options.collectiveOrder), slowDown(options.slowDown), observers(options.observers),
-      limit(limit), units(hasUnits(facts.problem)), decoder(facts) {
+      limit(limit), units(hasUnits(facts.problem)), decoder(facts), climbRandom(kClimbSeed) {
   references.emplace_back(facts, std::move(given));
   incumbent.makespan = references.front().makespan;
   incumbent.peak = references.front().peak;
@@ -139,20 +142,52 @@ bool Search::searchExactly(int64_t share) {
     notify(nullptr, nullptr, /*makespan=*/0, SearchVerdict::CutOff, spentBefore);
     return complete;
   }
+  bool isBetter = offer(exact.order(), exact.makespan(), spentBefore) == SearchVerdict::Incumbent;
+  return isBetter && complete && !slowDown.any();
+}
+
+/// Offers another order of the incumbent's problem, buckets carried out, of this makespan without slow-downs, ns.
+SearchVerdict Search::offer(llvm::ArrayRef<NodeId> order, Ns makespan, int64_t spentBefore) {
   DecodedSchedule found;
   found.buckets = incumbent.buckets;
-  found.makespan = exact.makespan();
-  found.steps = stepsOf(facts.problem, found.buckets, carriedOut, exact.order());
-  Ns makespan = gatherUnits(found) ? timeOf(found) : kFailed;
-  bool isShorter = makespan < bestMakespan, isBetter = isShorter && accept(found);
-  if (isBetter)
+  found.makespan = makespan;
+  found.steps = stepsOf(facts.problem, found.buckets, carriedOut, order);
+  Ns time = gatherUnits(found) ? timeOf(found) : kFailed;
+  SearchVerdict verdict = SearchVerdict::Dropped;
+  if (time < bestMakespan)
+    verdict = accept(found) ? SearchVerdict::Incumbent : SearchVerdict::Rejected;
+  if (verdict == SearchVerdict::Incumbent)
     addReference(incumbent);
-  notify(nullptr, makespan == kFailed ? nullptr : &found, makespan,
-         isBetter    ? SearchVerdict::Incumbent
-         : isShorter ? SearchVerdict::Rejected
-                     : SearchVerdict::Dropped,
-         spentBefore);
-  return isBetter && complete && !slowDown.any();
+  notify(nullptr, time == kFailed ? nullptr : &found, time, verdict, spentBefore);
+  return verdict;
+}
+
+/// Moves single nodes of the incumbent's order, `slice` steps at a time for as long as that helps, and goes on where it
+/// stopped if there is no other incumbent since. Slow-downs are part of no move's evaluation, so an order that is
+/// shorter without them may be refused.
+void Search::moveNodes(int64_t slice) {
+  if (units)
+    return;
+  phase = SearchPhase::Moves;
+  for (bool improved = true; improved && !exhausted();) {
+    int64_t spentBefore = spent;
+    if (!moves || numIncumbents != incumbentOfMoves) {
+      moves = std::make_unique<LocalMoves>(carriedOut.problem, bestOrder, limit);
+      incumbentOfMoves = numIncumbents;
+      spent += facts.problem.size();
+    }
+    Ns before = moves->makespan();
+    int64_t steps = std::min(slice, budget - spent), given = steps;
+    moves->run(steps, target);
+    if (steps == given)
+      return;
+    spent += given - steps;
+    improved = moves->makespan() < before;
+    if (!improved)
+      notify(nullptr, nullptr, /*makespan=*/0, SearchVerdict::CutOff, spentBefore);
+    else if (offer(moves->order(), moves->makespan(), spentBefore) == SearchVerdict::Incumbent)
+      incumbentOfMoves = numIncumbents;
+  }
 }
 
 /// The makespan of a decode with the slow-downs, ns. O(1) without slow-downs, otherwise O(N log N).
@@ -325,14 +360,21 @@ void Search::improve(int64_t effort, Ns bound) {
   if (incumbent.buckets.empty() && searchExactly(mulDiv(effort, kExactPercent, 100)) && !facts.bucketing)
     return;
   llvm::stable_sort(points, [](const SearchPoint &a, const SearchPoint &b) { return a.makespan < b.makespan; });
+  bool isSmall = facts.problem.size() <= ExactSearch::kMaxNodes;
+  int64_t forLast = isSmall ? mulDiv(effort, kExactLastPercent, 100) : 0, slice = mulDiv(effort, kSlicePercent, 100);
+  budget = mulDiv(effort, kMovesPercent, 100);
+  moveNodes(slice);
   SearchPoint best = points.front();
   budget = mulDiv(effort, kSweepPercent, 100);
   sweep(best);
   points.push_back(best);
-  bool isSmall = facts.problem.size() <= ExactSearch::kMaxNodes;
-  budget = effort - (isSmall ? mulDiv(effort, kExactLastPercent, 100) : 0);
-  if (!exhausted())
+  for (int64_t spentBefore = -1; spent > spentBefore && spent < effort - forLast && bestMakespan > target;) {
+    spentBefore = spent;
+    budget = effort - forLast;
+    moveNodes(slice);
+    budget = std::min(spent + slice, effort - forLast);
     climb();
+  }
   budget = effort;
   searchExactly(effort);
 }
@@ -441,18 +483,18 @@ void Search::climb() {
       pool.push_back(point);
   if (pool.empty())
     return;
-  SplitMix64 random(kClimbSeed);
   for (int64_t step = 1; !exhausted(); ++step) {
-    size_t at = random.below(2) == 0 ? 0 : static_cast<size_t>(random.below(static_cast<int64_t>(pool.size())));
+    size_t at =
+        climbRandom.below(2) == 0 ? 0 : static_cast<size_t>(climbRandom.below(static_cast<int64_t>(pool.size())));
     SearchPoint next = pool[at];
-    perturb(next, random);
-    Ns allowed = pool[at].makespan + mulDiv(pool[at].makespan, random.below(kTolerancePpm + 1), 1000000);
+    perturb(next, climbRandom);
+    Ns allowed = pool[at].makespan + mulDiv(pool[at].makespan, climbRandom.below(kTolerancePpm + 1), 1000000);
     if (decode(next, allowed + 1) <= allowed)
       pool[at] = std::move(next);
     if (at > 0 && pool[at].makespan < pool.front().makespan)
       std::swap(pool[at], pool.front());
     if (step % kPatience == 0 && pool.size() > 1) {
-      size_t other = 1 + static_cast<size_t>(random.below(static_cast<int64_t>(pool.size()) - 1));
+      size_t other = 1 + static_cast<size_t>(climbRandom.below(static_cast<int64_t>(pool.size()) - 1));
       if (pool[other].makespan - pool.front().makespan > mulDiv(pool.front().makespan, kBehindPpm, 1000000))
         pool[other] = pool.front();
     }

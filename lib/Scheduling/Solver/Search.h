@@ -7,10 +7,10 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // Searches the space of policies, with a decoder that turns each policy into a schedule: a portfolio of priority rules
-// first, then coordinate descent over single numbers, then iterated local search (H. R. Lourenco, O. C. Martin and
-// T. Stuetzle, "Iterated local search", Handbook of Metaheuristics, 2003) from a few points. Small problems are also
-// searched exactly (ExactSearch.h). Effort is counted in steps, and the random generator has a fixed seed, so equal
-// input gives equal output.
+// first, then moves of single nodes (LocalMoves.h), then coordinate descent over single numbers, then in turns such
+// moves and iterated local search (H. R. Lourenco, O. C. Martin and T. Stuetzle, "Iterated local search", Handbook of
+// Metaheuristics, 2003) from a few points. Small problems are also searched exactly (ExactSearch.h). Effort is counted
+// in steps, and the random generator has a fixed seed, so equal input gives equal output.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_SEARCH_H
@@ -18,7 +18,10 @@
 
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "Decoder.h"
+#include "LocalMoves.h"
 #include "Portfolio.h"
+
+#include <memory>
 
 namespace commsched {
 
@@ -69,6 +72,8 @@ private:
   bool accept(const DecodedSchedule &decoded);
   bool gatherUnits(DecodedSchedule &decoded);
   bool searchExactly(int64_t share);
+  void moveNodes(int64_t slice);
+  SearchVerdict offer(llvm::ArrayRef<NodeId> order, Ns makespan, int64_t spentBefore);
   void notify(const SearchPoint *point, const DecodedSchedule *result, Ns makespan, SearchVerdict verdict,
               int64_t spentBefore) const;
   void addReference(const DecodedSchedule &decoded);
@@ -93,6 +98,10 @@ private:
   Order bestOrder;
   /// All points that were decoded in the first phases.
   std::vector<SearchPoint> points;
+  SplitMix64 climbRandom;
+  /// The moves of single nodes in the incumbent's order, and the number of incumbents when they last agreed with it.
+  std::unique_ptr<LocalMoves> moves;
+  int32_t incumbentOfMoves = 0;
   SearchPhase phase = SearchPhase::Portfolio;
   int64_t spent = 0, budget = 0;
   Ns target = 0;

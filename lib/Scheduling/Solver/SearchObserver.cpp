@@ -27,6 +27,8 @@ llvm::StringRef commsched::stringify(SearchPhase phase) {
     return "sweep";
   case SearchPhase::Climb:
     return "climb";
+  case SearchPhase::Moves:
+    return "moves";
   }
   llvm_unreachable("unknown phase");
 }
@@ -58,6 +60,7 @@ static llvm::StringRef describeKept(SearchPhase phase) {
   case SearchPhase::Climb:
     return "within the tolerance of the point that was changed";
   case SearchPhase::Exact:
+  case SearchPhase::Moves:
     return "the best order of these buckets was known already";
   }
   llvm_unreachable("unknown phase");
@@ -72,7 +75,8 @@ llvm::StringRef commsched::describeVerdict(SearchPhase phase, SearchVerdict verd
   case SearchVerdict::Dropped:
     return "not shorter than what it was to replace";
   case SearchVerdict::CutOff:
-    return phase == SearchPhase::Exact ? "no shorter order was found" : "it cannot be short enough within the limit";
+    return phase == SearchPhase::Exact || phase == SearchPhase::Moves ? "no shorter order was found"
+                                                                      : "it cannot be short enough within the limit";
   case SearchVerdict::Rejected:
     return "the verifier refuses it";
   }

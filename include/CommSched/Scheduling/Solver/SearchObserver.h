@@ -31,9 +31,11 @@ enum class SearchPhase : uint8_t {
   Sweep,
   /// Changes a few points at random (iterated local search).
   Climb,
+  /// Moves single nodes of the best answer.
+  Moves,
 };
-inline constexpr size_t kNumSearchPhases = 5;
-/// "portfolio", "deadlines", "exact", "sweep" or "climb".
+inline constexpr size_t kNumSearchPhases = 6;
+/// "portfolio", "deadlines", "exact", "sweep", "climb" or "moves".
 llvm::StringRef stringify(SearchPhase phase);
 
 /// What the search does with a trial.

@@ -1,0 +1,102 @@
+//===- IncrementalTimeline.h - The times of an order under small changes ----------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Without slow-downs, every clock of a timeline is a maximum of sums of earlier clocks and costs. So each clock has a
+// tail: the longest time from its value to the end of the order. The makespan after a change of a few neighbours is the
+// largest sum of a clock behind the change and its tail, and only the neighbours have to be played again. The heads and
+// tails of job-shop scheduling are used in the same way (E. Taillard, "Parallel taboo search techniques for the job
+// shop scheduling problem", ORSA Journal on Computing 6(2), 1994). Private to the solver.
+//
+//===------------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_INCREMENTALTIMELINE_H
+#define COMMSCHED_LIB_SCHEDULING_SOLVER_INCREMENTALTIMELINE_H
+
+#include "CommSched/Scheduling/Model/Problem.h"
+
+namespace commsched {
+
+/// The clocks of one order, and the tails of its clocks. Lanes are kept at every kSpacing-th position only, and played
+/// again between two of these.
+class IncrementalTimeline {
+public:
+  /// `order` is a permutation of the problem's nodes that respects its edges. O(N + E + lanes).
+  IncrementalTimeline(const Problem &problem, llvm::ArrayRef<NodeId> order);
+
+  /// The longest lane time of the order, ns; equal to makespanOf().
+  Ns makespan() const { return longest; }
+
+  /// A lower bound of the makespan, ns, of the order in which `window` stands at the positions from `first` on;
+  /// `window` is a permutation of what stands there. The true makespan is this value or the largest time of what the
+  /// window does not change, which is at most makespan(): an answer above makespan() is exact. The answer may also be
+  /// any number above `cutoff` if the makespan is above `cutoff`. O(window + spacing).
+  Ns makespanIfReplaced(int32_t first, llvm::ArrayRef<NodeId> window, Ns cutoff);
+
+  /// Makes that change. O(positions whose clocks or tails change + spacing).
+  void replace(int32_t first, llvm::ArrayRef<NodeId> window);
+
+  /// Whether the node's own time is part of a longest path through the timeline, so that the makespan depends on it.
+  /// `position` is where the node stands. O(1).
+  bool isCritical(int32_t position) const;
+
+  llvm::ArrayRef<NodeId> order() const { return current; }
+
+private:
+  /// What play() needs of a node.
+  struct Step {
+    NodeKind kind;
+    LaneId lane;
+    NodeId start;
+    int32_t region;
+    Ns cost, issue, ready;
+  };
+
+  void play(NodeId node, Ns &compute, llvm::MutableArrayRef<Ns> lanes);
+  void playRegion(NodeId node, Ns &compute, llvm::MutableArrayRef<Ns> lanes);
+  void playBackward(NodeId node, Ns &tail, llvm::MutableArrayRef<Ns> lanes);
+  void updateClocks(int32_t first, int32_t last);
+  void updateTails(int32_t first, int32_t last);
+  void measure();
+  int32_t blockOf(int32_t position) const { return position / spacing; }
+  llvm::MutableArrayRef<Ns> lanesBefore(int32_t block) {
+    return llvm::MutableArrayRef<Ns>(laneClocks).slice(static_cast<size_t>(block) * numLanes, numLanes);
+  }
+  llvm::MutableArrayRef<Ns> tailsBefore(int32_t block) {
+    return llvm::MutableArrayRef<Ns>(laneTails).slice(static_cast<size_t>(block) * numLanes, numLanes);
+  }
+
+  const Problem &problem;
+  std::vector<Step> steps;
+  /// By start: the nodes that wait for it.
+  IndexLists waiters;
+  Order current;
+  std::vector<int32_t> positions;
+  int32_t numLanes = 1;
+  /// Distance between two positions at which lanes are kept. Large where there are many lanes, so that they take O(N).
+  int32_t spacing = 32;
+  Ns longest = 0;
+
+  /// By position, N + 1 of them: the compute lane's clock before the node there, and that clock's tail.
+  std::vector<Ns> clocks, tails;
+  /// The lanes' clocks and their tails before position 0, spacing, 2 * spacing, ... and before the end.
+  std::vector<Ns> laneClocks, laneTails;
+  /// By start: when its collective ends, and the tail of that end in what waits for it. Of all nodes on a communication
+  /// lane: the tail of its end in all that follows.
+  std::vector<Ns> ends, tailsOfEnds, tailsThrough;
+  /// By node that waits for a start: the tail of the compute lane's clock before it.
+  std::vector<Ns> tailsOfWaiters;
+  /// Scratch of makespanIfReplaced(): lanes, and the starts that were played, with their ends before.
+  std::vector<Ns> lanesNow;
+  std::vector<std::pair<NodeId, Ns>> played;
+  /// By start: the number of the last trial in which a node that waits for it was played.
+  std::vector<int32_t> waitedIn;
+  int32_t trial = 0;
+};
+
+} // namespace commsched
+
+#endif // COMMSCHED_LIB_SCHEDULING_SOLVER_INCREMENTALTIMELINE_H

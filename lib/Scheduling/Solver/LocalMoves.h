@@ -1,0 +1,63 @@
+//===- LocalMoves.h - Shorter orders by moves of single nodes ---------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// A policy steers a whole block by a few numbers, so what is left after the search over policies are places at which a
+// single node stands badly. This search moves one node at a time to another legal place, mostly nodes on which the
+// makespan depends, and keeps every move that does not lengthen the order: moves that change nothing open the way for
+// others. The neighbourhood is that of the job shop's critical blocks (E. Nowicki and C. Smutnicki, "A fast taboo
+// search algorithm for the job shop problem", Management Science 42(6), 1996), widened to all places. Private to the
+// solver.
+//
+//===------------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_LOCALMOVES_H
+#define COMMSCHED_LIB_SCHEDULING_SOLVER_LOCALMOVES_H
+
+#include "CommSched/Scheduling/Model/MoveEvaluator.h"
+#include "CommSched/Support/SplitMix64.h"
+#include "IncrementalTimeline.h"
+
+namespace commsched {
+
+/// Moves the nodes of one order within a peak limit. Slow-downs are not seen, and units are not kept together.
+class LocalMoves {
+public:
+  /// `order` respects the problem's edges, and its peak is at most `limit`, bytes. O((N + touches) log N + E).
+  LocalMoves(const Problem &problem, llvm::ArrayRef<NodeId> order, Bytes limit);
+
+  /// Tries moves until `steps` are spent, which are counted down, or the makespan is at most `target`, ns. Equal
+  /// arguments give equal orders on every machine.
+  void run(int64_t &steps, Ns target);
+
+  llvm::ArrayRef<NodeId> order() const { return timeline.order(); }
+  Ns makespan() const { return timeline.makespan(); }
+
+private:
+  /// One node's way from a position to another one.
+  struct Move {
+    int32_t from, to;
+  };
+
+  void findCritical();
+  int32_t choosePosition();
+  bool chooseMove(Move &move);
+  bool tryMove(const Move &move, int64_t &steps);
+
+  const Problem &problem;
+  Bytes limit;
+  MoveEvaluator memory;
+  IncrementalTimeline timeline;
+  SplitMix64 random;
+  /// The nodes on which the makespan depended when findCritical() last looked.
+  std::vector<NodeId> critical;
+  /// The order of the window of the move that is tried.
+  Order window;
+};
+
+} // namespace commsched
+
+#endif // COMMSCHED_LIB_SCHEDULING_SOLVER_LOCALMOVES_H

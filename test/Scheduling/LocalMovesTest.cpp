@@ -1,0 +1,172 @@
+//===- LocalMovesTest.cpp - Tests for the search over moves of single nodes -------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// The incremental clocks are compared with the timeline of the whole order, and the answers with the models and with
+// the optimum of small problems.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "Solver/LocalMoves.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Model/Timeline.h"
+#include "RandomProblem.h"
+#include "Solver/ExactSearch.h"
+#include "gtest/gtest.h"
+#include <limits>
+
+using namespace commsched;
+using namespace commsched::test;
+
+namespace {
+
+constexpr Ns kNoCutoff = std::numeric_limits<Ns>::max();
+
+/// A legal order of a part of `order`: what stands at [first, last), drawn at random.
+Order shuffledWindow(const Problem &problem, llvm::ArrayRef<NodeId> order, int32_t first, int32_t last,
+                     Random &random) {
+  Order rest(order.begin() + first, order.begin() + last), window;
+  while (!rest.empty()) {
+    std::vector<size_t> ready;
+    for (size_t at = 0; at < rest.size(); ++at)
+      if (llvm::none_of(problem.preds[rest[at]], [&](NodeId pred) { return llvm::is_contained(rest, pred); }))
+        ready.push_back(at);
+    size_t chosen = ready[random.below(static_cast<int64_t>(ready.size()))];
+    window.push_back(rest[chosen]);
+    rest.erase(rest.begin() + chosen);
+  }
+  return window;
+}
+
+void expectTheTimelineOf(const Problem &problem, uint64_t seed, int32_t changes, int32_t width) {
+  Random random(seed);
+  Order order = identityOrder(problem);
+  IncrementalTimeline timeline(problem, order);
+  ASSERT_EQ(timeline.makespan(), makespanOf(problem, order));
+  for (int32_t change = 0; change < changes; ++change) {
+    auto first = static_cast<int32_t>(random.below(problem.size()));
+    int32_t last = std::min<int32_t>(problem.size(), first + 1 + static_cast<int32_t>(random.below(width)));
+    Order window = shuffledWindow(problem, order, first, last, random), next = order;
+    std::copy(window.begin(), window.end(), next.begin() + first);
+    Ns before = timeline.makespan(), expected = makespanOf(problem, next);
+    Ns answer = timeline.makespanIfReplaced(first, window, kNoCutoff);
+    if (answer > before) {
+      ASSERT_EQ(answer, expected) << "seed " << seed << ", change " << change;
+    } else {
+      ASSERT_LE(answer, expected) << "seed " << seed << ", change " << change;
+      ASSERT_LE(expected, before) << "seed " << seed << ", change " << change;
+    }
+    ASSERT_EQ(timeline.makespanIfReplaced(first, window, before) > before, expected > before);
+    ASSERT_EQ(timeline.makespan(), before);
+    if (random.percent(60)) {
+      order = next;
+      timeline.replace(first, window);
+      ASSERT_EQ(timeline.makespan(), expected) << "seed " << seed << ", change " << change;
+      // What is kept is what a fresh one has.
+      IncrementalTimeline fresh(problem, order);
+      for (int32_t at = 0; at < problem.size(); ++at)
+        ASSERT_EQ(timeline.isCritical(at), fresh.isCritical(at)) << "seed " << seed << ", position " << at;
+    }
+  }
+}
+
+TEST(IncrementalTimeline, AgreesWithTheTimelineOnSmallProblems) {
+  for (uint64_t seed = 0; seed < 600; ++seed) {
+    RandomOptions options;
+    options.nodes = 4 + static_cast<int32_t>(seed % 60);
+    options.commLanes = 1 + static_cast<int32_t>(seed % 4);
+    options.chanceOfRegion = seed % 3 == 0 ? 20 : 0;
+    expectTheTimelineOf(randomProblem(seed, options), seed, 20, 8);
+  }
+}
+
+TEST(IncrementalTimeline, AgreesWithTheTimelineAcrossKeptPositions) {
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    RandomOptions options;
+    options.nodes = 300;
+    options.commLanes = 1 + static_cast<int32_t>(seed % 40);
+    expectTheTimelineOf(randomProblem(seed, options), seed, 30, 100);
+  }
+  expectTheTimelineOf(layeredProblem(3, {30, 6, 3, true, 8}), 3, 100, 40);
+}
+
+TEST(LocalMoves, NeverLengthenAndKeepTheLimit) {
+  int32_t shorter = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    RandomOptions options;
+    options.nodes = 30;
+    Problem problem = randomProblem(seed, options);
+    Order given = identityOrder(problem);
+    Bytes limit = peakOf(problem, given);
+    LocalMoves moves(problem, given, limit);
+    int64_t steps = 5000;
+    moves.run(steps, 0);
+    ASSERT_LE(steps, 0);
+    Order order = moves.order().vec();
+    std::vector<int32_t> position(problem.size(), -1);
+    for (int32_t at = 0; at < problem.size(); ++at)
+      position[order[at]] = at;
+    for (NodeId node = 0; node < problem.size(); ++node)
+      for (NodeId pred : problem.preds[node])
+        ASSERT_LT(position[pred], position[node]) << "seed " << seed;
+    ASSERT_EQ(moves.makespan(), makespanOf(problem, order)) << "seed " << seed;
+    ASSERT_LE(peakOf(problem, order), limit) << "seed " << seed;
+    ASSERT_LE(moves.makespan(), makespanOf(problem, given)) << "seed " << seed;
+    shorter += moves.makespan() < makespanOf(problem, given);
+  }
+  EXPECT_GT(shorter, 200);
+}
+
+TEST(LocalMoves, ReachMostOptimaOfSmallProblems) {
+  int32_t optimal = 0, complete = 0;
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    RandomOptions options;
+    options.nodes = 14;
+    Problem problem = randomProblem(seed, options);
+    Order given = identityOrder(problem);
+    Bytes limit = 2 * peakOf(problem, given);
+    ExactSearch exact(problem, limit, makespanOf(problem, given) + 1);
+    int64_t exactSteps = 1000000, steps = 20000;
+    if (!exact.run(exactSteps))
+      continue;
+    ++complete;
+    LocalMoves moves(problem, given, limit);
+    moves.run(steps, 0);
+    ASSERT_GE(moves.makespan(), exact.makespan()) << "seed " << seed;
+    optimal += moves.makespan() == exact.makespan();
+  }
+  EXPECT_GT(complete, 80);
+  EXPECT_GE(optimal * 10, complete * 9) << optimal << " of " << complete;
+}
+
+TEST(LocalMoves, StopAtTheTargetAndRepeat) {
+  Problem problem = layeredProblem(2, {20, 4, 2, true, 8});
+  Order given = identityOrder(problem);
+  Bytes limit = peakOf(problem, given);
+  LocalMoves one(problem, given, limit), two(problem, given, limit), reached(problem, given, limit);
+  int64_t steps = 20000, same = 20000, unused = 20000;
+  one.run(steps, 0);
+  two.run(same, 0);
+  EXPECT_EQ(one.order(), two.order());
+  EXPECT_LT(one.makespan(), makespanOf(problem, given));
+  reached.run(unused, makespanOf(problem, given));
+  EXPECT_EQ(unused, 20000);
+  EXPECT_EQ(reached.order(), llvm::ArrayRef<NodeId>(given));
+}
+
+TEST(LocalMoves, TakeEmptyAndSingleProblems) {
+  Problem empty;
+  empty.laneNames = {"compute"};
+  empty.finalize();
+  LocalMoves none(empty, {}, 0);
+  int64_t steps = 10;
+  none.run(steps, -1);
+  EXPECT_EQ(none.makespan(), 0);
+  EXPECT_EQ(steps, 10);
+}
+
+} // namespace
