@@ -105,7 +105,8 @@ int64_t exp2Fixed(int64_t log) {
 // Measured curves
 //===-----------------------------------------------------------------------------------------===//
 
-void commsched::makeMonotone(std::vector<MeasuredPoint> &points) {
+/// Makes one of the times of all points monotone.
+static void makeMonotone(std::vector<MeasuredPoint> &points, Ns MeasuredPoint::*time) {
   struct Pool {
     Wide sum;
     int64_t count;
@@ -113,7 +114,7 @@ void commsched::makeMonotone(std::vector<MeasuredPoint> &points) {
   };
   std::vector<Pool> pools;
   for (const MeasuredPoint &point : points) {
-    pools.push_back({point.ns, 1});
+    pools.push_back({point.*time, 1});
     while (pools.size() > 1 && pools[pools.size() - 2].mean() >= pools.back().mean()) {
       Pool last = pools.back();
       pools.pop_back();
@@ -124,45 +125,76 @@ void commsched::makeMonotone(std::vector<MeasuredPoint> &points) {
   size_t index = 0;
   for (const Pool &pool : pools)
     for (int64_t i = 0; i < pool.count; ++i)
-      points[index++].ns = pool.mean();
+      points[index++].*time = pool.mean();
+}
+
+void commsched::makeMonotone(std::vector<MeasuredPoint> &points) {
+  for (Ns MeasuredPoint::*time : {&MeasuredPoint::ns, &MeasuredPoint::lo, &MeasuredPoint::hi})
+    ::makeMonotone(points, time);
+  for (MeasuredPoint &point : points) {
+    point.lo = std::min(point.lo, point.ns);
+    point.hi = std::max(point.hi, point.ns);
+  }
 }
 
 void CollectiveCurve::setPoints(llvm::ArrayRef<MeasuredPoint> measured) {
   origin = CostSource::Measured;
   points = measured.vec();
-  for (MeasuredPoint &point : points)
+  for (MeasuredPoint &point : points) {
     point.ns = std::clamp<Ns>(point.ns, 1, kMaxNs);
+    // Without an error bar both ends are the value.
+    point.lo = point.hasErrorBar() ? std::clamp<Ns>(point.lo, 1, point.ns) : point.ns;
+    point.hi = std::clamp<Ns>(point.hi, point.ns, kMaxNs);
+  }
   makeMonotone(points);
 }
 
-Ns CollectiveCurve::measuredCost(Bytes bytes) const {
+static Ns timeAt(BarEnd end, const MeasuredPoint &point) { return atEnd(end, point.ns, point.lo, point.hi); }
+
+/// Beyond the last point, a measured curve grows at the bandwidth between the last two different times. If all times
+/// are equal, it grows in proportion. The ends of the error bars follow the flattest and the steepest line through the
+/// two bars. A scaled curve follows its model outside of its points.
+Ns CollectiveCurve::extrapolate(Bytes bytes, BarEnd end) const {
   const MeasuredPoint &first = points.front(), &last = points.back();
-  if (bytes <= first.bytes)
-    return first.ns;
-  if (bytes >= last.bytes) {
-    // Beyond the range, use the bandwidth between the last two different times. If all times are equal, extrapolate
-    // proportionally.
-    const MeasuredPoint *before = nullptr;
-    for (const MeasuredPoint &point : points)
-      if (point.ns < last.ns)
-        before = &point;
-    if (before)
-      return saturate(last.ns +
-                      static_cast<Wide>(bytes - last.bytes) * (last.ns - before->ns) / (last.bytes - before->bytes));
-    return saturate(static_cast<Wide>(last.ns) * bytes / std::max<Bytes>(1, last.bytes));
+  if (origin == CostSource::Scaled) {
+    const MeasuredPoint &nearest = bytes < first.bytes ? first : last;
+    Ns modelled = std::max<Ns>(1, analyticCost(nearest.bytes, 1));
+    Ns scaled = saturate(static_cast<Wide>(analyticCost(bytes, 1)) * timeAt(end, nearest) / modelled);
+    return std::max<Ns>(1, scaled);
+  }
+  if (bytes < first.bytes)
+    return timeAt(end, first);
+  const MeasuredPoint *before = nullptr;
+  for (const MeasuredPoint &point : points)
+    if (point.ns < last.ns)
+      before = &point;
+  if (!before)
+    return saturate(static_cast<Wide>(timeAt(end, last)) * bytes / std::max<Bytes>(1, last.bytes));
+  Ns rise = end == BarEnd::Low    ? std::max<Ns>(0, last.lo - before->hi)
+            : end == BarEnd::High ? last.hi - before->lo
+                                  : last.ns - before->ns;
+  return saturate(timeAt(end, last) + static_cast<Wide>(bytes - last.bytes) * rise / (last.bytes - before->bytes));
+}
+
+Ns CollectiveCurve::measuredCost(Bytes bytes, BarEnd end) const {
+  if (bytes <= points.front().bytes || bytes >= points.back().bytes) {
+    if (bytes == points.front().bytes)
+      return timeAt(end, points.front());
+    return extrapolate(bytes, end);
   }
   const auto *right = std::upper_bound(points.data(), points.data() + points.size(), bytes,
                                        [](Bytes value, const MeasuredPoint &point) { return value < point.bytes; });
   const MeasuredPoint &a = right[-1], &b = right[0];
-  if (bytes == a.bytes || a.ns == b.ns)
-    return a.ns;
+  Ns timeA = timeAt(end, a), timeB = timeAt(end, b);
+  if (bytes == a.bytes || timeA == timeB)
+    return timeA;
   // Zero bytes count as one byte, which has a logarithm.
   int64_t x0 = log2Fixed(std::max<Bytes>(1, a.bytes)), x1 = log2Fixed(b.bytes), x = log2Fixed(bytes);
-  int64_t y0 = log2Fixed(a.ns), y1 = log2Fixed(b.ns);
+  int64_t y0 = log2Fixed(timeA), y1 = log2Fixed(timeB);
   if (x1 <= x0)
-    return a.ns;
+    return timeA;
   int64_t y = y0 + static_cast<int64_t>(static_cast<Wide>(y1 - y0) * (x - x0) / (x1 - x0));
-  return std::clamp(exp2Fixed(y), a.ns, b.ns);
+  return std::clamp(exp2Fixed(y), timeA, timeB);
 }
 
 //===-----------------------------------------------------------------------------------------===//
@@ -307,9 +339,90 @@ static const CollectiveTable *findTable(const MachineModel &machine, CollectiveK
   return best;
 }
 
+/// How far the ratio of two positive numbers is from 1, in fixed-point logarithms.
+static int64_t ratioDistance(int64_t a, int64_t b) { return std::abs(log2Fixed(a) - log2Fixed(b)); }
+
+/// The measured table from which `shape` is scaled: of the same kind, and of the same group or of one on the same class
+/// of links (within a node, across nodes). The nearest number of ranks counts first, then that of nodes, then the
+/// element type; of equal tables the first. Null if there is none. `measured` becomes the shape of its group.
+static const CollectiveTable *findNearestTable(const MachineModel &machine, CollectiveKind kind, GroupShape shape,
+                                               ElementType element, llvm::StringRef group, GroupShape &measured) {
+  const CollectiveTable *best = nullptr;
+  std::tuple<int64_t, int64_t, int> nearest;
+  for (const CollectiveTable &table : machine.collectives) {
+    bool named = !table.group.empty();
+    if (table.kind != kind || (named ? table.group != group : (table.nodes > 1) != (shape.nodes > 1)))
+      continue;
+    GroupShape own =
+        named ? shape
+              : GroupShape{table.ranks, table.nodes, static_cast<int64_t>(llvm::divideCeil(table.ranks, table.nodes))};
+    if (!named && own.ranks == shape.ranks && own.nodes == shape.nodes)
+      own.ranksPerNode = shape.ranksPerNode;
+    std::tuple distance(ratioDistance(own.ranks, shape.ranks), ratioDistance(own.nodes, shape.nodes),
+                        !table.element              ? 1
+                        : *table.element == element ? 0
+                                                    : 2);
+    if (best && distance >= nearest)
+      continue;
+    best = &table;
+    nearest = distance;
+    measured = own;
+  }
+  return best;
+}
+
+/// Puts points of another group or element type in the place of this analytic curve, each times the ratio of the
+/// models. Returns false if there are none.
+bool CollectiveCurve::setScaled(const MachineModel &machine, CollectiveKind kind, GroupShape shape, ElementType element,
+                                llvm::StringRef group) {
+  GroupShape measuredShape;
+  const CollectiveTable *table = findNearestTable(machine, kind, shape, element, group, measuredShape);
+  if (!table)
+    return false;
+  CollectiveCurve model;
+  model.setModel(machine, kind, measuredShape, table->element.value_or(element));
+  std::vector<MeasuredPoint> scaled;
+  for (MeasuredPoint point : table->points) {
+    Ns theirs = model.analyticCost(point.bytes, 1), ours = analyticCost(point.bytes, 1);
+    if (theirs <= 0 || ours <= 0)
+      continue;
+    auto scale = [&](Ns time) { return saturate((static_cast<Wide>(time) * ours + theirs / 2) / theirs); };
+    point.ns = std::max<Ns>(1, scale(point.ns));
+    if (point.hasErrorBar()) {
+      point.lo = scale(point.lo);
+      point.hi = std::max<Ns>(1, scale(point.hi));
+    }
+    scaled.push_back(point);
+  }
+  if (scaled.empty())
+    return false;
+  setPoints(scaled);
+  origin = CostSource::Scaled;
+  flags = table->flags;
+  return true;
+}
+
+/// Makes this the curve of a model: NCCL's if it has one, or else alpha-beta.
+void CollectiveCurve::setModel(const MachineModel &machine, CollectiveKind kind, GroupShape shape,
+                               ElementType element) {
+  // NCCL has no barrier. The model uses an all-reduce of one element.
+  CollectiveKind modelled = kind == CollectiveKind::Barrier ? CollectiveKind::AllReduce : kind;
+  if (machine.nccl) {
+    std::vector<CostLine> candidates = ncclCandidates(*machine.nccl, modelled, shape, element);
+    if (!candidates.empty()) {
+      origin = CostSource::Nccl;
+      return setLines(std::move(candidates));
+    }
+  }
+  CostLine line = alphaBeta(machine, kind, shape);
+  line.channels = machine.nccl ? ncclChannels(*machine.nccl, shape) : 1;
+  setLines({line});
+}
+
 CollectiveCurve CollectiveCurve::get(const MachineModel &machine, CollectiveKind kind, GroupShape shape,
-                                     ElementType element, llvm::StringRef group) {
+                                     ElementType element, llvm::StringRef group, BarEnd end) {
   CollectiveCurve curve;
+  curve.barEnd = end;
   shape.ranks = std::max<int64_t>(1, shape.ranks);
   shape.nodes = std::clamp<int64_t>(shape.nodes, 1, shape.ranks);
   shape.ranksPerNode = std::clamp<int64_t>(shape.ranksPerNode, 1, shape.ranks);
@@ -317,43 +430,63 @@ CollectiveCurve CollectiveCurve::get(const MachineModel &machine, CollectiveKind
     curve.singleRank = true;
     return curve;
   }
-  int64_t channels = machine.nccl ? ncclChannels(*machine.nccl, shape) : 1;
+  curve.measuredLatency.channels = machine.nccl ? ncclChannels(*machine.nccl, shape) : 1;
   if (const CollectiveTable *table = findTable(machine, kind, shape, element, group)) {
     curve.setPoints(table->points);
-    curve.measuredLatency.channels = channels;
+    curve.flags = table->flags;
     return curve;
   }
-  // NCCL has no barrier. The model uses an all-reduce of one element.
-  CollectiveKind modelled = kind == CollectiveKind::Barrier ? CollectiveKind::AllReduce : kind;
-  if (machine.nccl) {
-    std::vector<CostLine> candidates = ncclCandidates(*machine.nccl, modelled, shape, element);
-    if (!candidates.empty()) {
-      curve.origin = CostSource::Nccl;
-      curve.setLines(std::move(candidates));
-      return curve;
-    }
-  }
-  CostLine line = alphaBeta(machine, kind, shape);
-  line.channels = channels;
-  curve.setLines({line});
+  curve.setModel(machine, kind, shape, element);
+  curve.setScaled(machine, kind, shape, element, group);
   return curve;
 }
 
-Ns CollectiveCurve::operator()(Bytes bytes, int64_t parts) const {
+Ns CollectiveCurve::analyticCost(Bytes bytes, int64_t parts) const {
+  return std::max(cheapest(lines, bytes, parts).second, floorFor(intervalOf(bytes), parts));
+}
+
+Ns CollectiveCurve::costAt(Bytes bytes, int64_t parts, BarEnd end) const {
   if (singleRank)
     return 0;
   bytes = std::max<Bytes>(0, bytes);
-  if (!points.empty()) {
-    int64_t further = measuredLatency.latencies(parts) - 1;
-    return addNs(measuredCost(bytes), saturate(static_cast<Wide>(points.front().ns) * further));
-  }
-  return std::max(cheapest(lines, bytes, parts).second, floorFor(intervalOf(bytes), parts));
+  if (points.empty())
+    return analyticCost(bytes, parts);
+  int64_t further = measuredLatency.latencies(parts) - 1;
+  Ns cost = measuredCost(bytes, end);
+  return further == 0 ? cost : addNs(cost, saturate(static_cast<Wide>(measuredCost(0, end)) * further));
+}
+
+Ns CollectiveCurve::operator()(Bytes bytes, int64_t parts) const { return costAt(bytes, parts, barEnd); }
+
+CostEstimate CollectiveCurve::estimate(Bytes bytes, int64_t parts) const {
+  CostEstimate result;
+  result.ns = costAt(bytes, parts, BarEnd::Value);
+  result.lo = std::min(result.ns, costAt(bytes, parts, BarEnd::Low));
+  result.hi = std::max(result.ns, costAt(bytes, parts, BarEnd::High));
+  result.origin = CostOrigin::Analytic;
+  if (points.empty())
+    return result;
+  bool inside = bytes >= points.front().bytes && bytes <= points.back().bytes;
+  result.origin = origin == CostSource::Measured && inside ? CostOrigin::Measured : CostOrigin::Scaled;
+  result.flags = flags;
+  // The points on both sides; at a point, that point.
+  const auto *right = std::lower_bound(points.data(), points.data() + points.size(), bytes,
+                                       [](const MeasuredPoint &point, Bytes value) { return point.bytes < value; });
+  const MeasuredPoint &above = right == points.data() + points.size() ? points.back() : *right;
+  const MeasuredPoint &below = right == points.data() || above.bytes == bytes ? above : right[-1];
+  result.samples = std::min(above.n, below.n);
+  return result;
+}
+
+llvm::StringRef commsched::stringify(CostOrigin origin) {
+  static constexpr llvm::StringLiteral kNames[kNumCostOrigins] = {"given", "measured", "scaled", "analytic", "guessed"};
+  return kNames[static_cast<unsigned>(origin)];
 }
 
 llvm::StringRef CollectiveCurve::nameAt(Bytes bytes) const {
   if (singleRank)
     return "one rank";
   if (!points.empty())
-    return "measured";
+    return origin == CostSource::Scaled ? "scaled" : "measured";
   return cheapest(lines, std::max<Bytes>(0, bytes)).first->name;
 }

@@ -25,7 +25,8 @@ std::shared_ptr<const CollectiveCurve> CostModel::curve(CollectiveKind kind, Gro
   std::lock_guard<std::mutex> lock(mutex);
   std::shared_ptr<const CollectiveCurve> &curve = curves[key];
   if (!curve)
-    curve = std::make_shared<const CollectiveCurve>(CollectiveCurve::get(model, kind, shape, element, group));
+    curve = std::make_shared<const CollectiveCurve>(
+        CollectiveCurve::get(model, kind, shape, element, group, ends.collectives));
   return curve;
 }
 
@@ -66,13 +67,20 @@ static std::string opKey(llvm::StringRef name, llvm::ArrayRef<std::string> shape
   return key;
 }
 
-CostModel::CostModel(MachineModel machine) : model(std::move(machine)) {
+CostModel::CostModel(MachineModel machine, CostScenario scenario) : model(std::move(machine)), ends(scenario) {
   // Of several entries with one key, the first counts.
-  for (const OpTime &op : model.ops)
-    opTimes.try_emplace(opKey(op.name, op.shapes), op.ns);
+  for (auto [index, op] : llvm::enumerate(model.ops))
+    opEntries.try_emplace(opKey(op.name, op.shapes), index);
+}
+
+const OpTime *CostModel::findOp(llvm::StringRef name, llvm::ArrayRef<std::string> shapes) const {
+  auto found = opEntries.find(opKey(name, shapes));
+  return found == opEntries.end() ? nullptr : &model.ops[found->second];
 }
 
 std::optional<Ns> CostModel::measuredOp(llvm::StringRef name, llvm::ArrayRef<std::string> shapes) const {
-  auto found = opTimes.find(opKey(name, shapes));
-  return found == opTimes.end() ? std::nullopt : std::optional<Ns>(found->second);
+  const OpTime *op = findOp(name, shapes);
+  if (!op)
+    return std::nullopt;
+  return op->hasErrorBar() ? atEnd(ends.operations, op->ns, op->lo, op->hi) : op->ns;
 }

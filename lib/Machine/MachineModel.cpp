@@ -110,6 +110,13 @@ static int64_t lookup(const RateTable &rates, ElementType type) {
   }
 }
 
+bool MachineModel::hasErrorBars() const {
+  return llvm::any_of(ops, [](const OpTime &op) { return op.hasErrorBar(); }) ||
+         llvm::any_of(collectives, [](const CollectiveTable &table) {
+           return llvm::any_of(table.points, [](const MeasuredPoint &point) { return point.hasErrorBar(); });
+         });
+}
+
 int64_t MachineModel::matrixRate(ElementType type) const { return lookup(sustainedRates, type); }
 
 int64_t MachineModel::vectorRate(ElementType type) const {

@@ -121,6 +121,32 @@ public:
     return Reader(value ? *value : none, (path + key + ".").str(), error);
   }
 
+  /// The strings of the array at `key`, which may be missing.
+  std::vector<std::string> strings(llvm::StringRef key) {
+    std::vector<std::string> result;
+    const json::Array *array = object.getArray(key);
+    if (has(key) && !array)
+      fail(key, "expected an array of strings");
+    for (const json::Value &element : array ? *array : json::Array())
+      if (std::optional<llvm::StringRef> text = element.getAsString())
+        result.push_back(text->str());
+      else
+        fail(key, "expected an array of strings");
+    return result;
+  }
+
+  /// The error bar [lo_ns, hi_ns] around `ns`: zeros if there is none. An end that is missing is `ns`.
+  std::pair<Ns, Ns> errorBar(Ns ns) {
+    if (!has("lo_ns") && !has("hi_ns"))
+      return {0, 0};
+    Ns lo = integer("lo_ns", 0, ns), hi = integer("hi_ns", 0, ns);
+    if (lo > ns)
+      fail("lo_ns", "expected at most 'ns' (" + llvm::Twine(ns) + "), got " + llvm::Twine(lo));
+    if (hi < ns)
+      fail("hi_ns", "expected at least 'ns' (" + llvm::Twine(ns) + "), got " + llvm::Twine(hi));
+    return {lo, hi};
+  }
+
   /// Calls `visit` with every element of the array at `key`, which may be missing.
   void each(llvm::StringRef key, llvm::function_ref<void(Reader)> visit) {
     if (!has(key))
@@ -242,13 +268,19 @@ CollectiveTable readCollective(Reader entry) {
   }
   entry.each("points", [&](Reader point) {
     point.only({"bytes", "ns", "lo_ns", "hi_ns", "n", "rejected", "single_ns"});
-    MeasuredPoint value{point.integer("bytes", 0), point.integer("ns", 1)};
+    MeasuredPoint value;
+    value.bytes = point.integer("bytes", 0);
+    value.ns = point.integer("ns", 1);
+    std::tie(value.lo, value.hi) = point.errorBar(value.ns);
+    value.n = point.integer("n", 0, 0);
+    value.rejected = point.integer("rejected", 0, 0);
     if (!table.points.empty() && value.bytes <= table.points.back().bytes)
       point.fail("bytes", "expected more bytes than at the previous point");
     table.points.push_back(value);
   });
   if (table.points.empty())
     entry.fail("points", "expected at least one point");
+  table.flags = entry.strings("flags");
   return table;
 }
 
@@ -257,16 +289,9 @@ OpTime readOp(Reader entry) {
   OpTime op;
   op.name = entry.string("name");
   op.ns = entry.integer("ns", 0);
-  if (entry.has("shapes")) {
-    const json::Array *shapes = entry.object.getArray("shapes");
-    if (!shapes)
-      entry.fail("shapes", "expected an array of strings");
-    for (const json::Value &shape : shapes ? *shapes : json::Array())
-      if (std::optional<llvm::StringRef> text = shape.getAsString())
-        op.shapes.push_back(text->str());
-      else
-        entry.fail("shapes", "expected an array of strings");
-  }
+  std::tie(op.lo, op.hi) = entry.errorBar(op.ns);
+  op.n = entry.integer("n", 0, 0);
+  op.shapes = entry.strings("shapes");
   return op;
 }
 

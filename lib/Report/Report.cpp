@@ -42,7 +42,7 @@ static std::string nameValue(Value value) {
 //===-----------------------------------------------------------------------------------------===//
 
 /// One row per start, with the exposed time of its waits.
-static std::vector<CollectiveRow> makeRows(const LoadedBlock &block, Bytes limit) {
+static std::vector<CollectiveRow> makeRows(const LoadedBlock &block, const OperationCosts &costs, Bytes limit) {
   std::vector<CollectiveRow> rows;
   for (const StartOutcome &outcome : explain(block, keepOrder(block.problem), limit)) {
     const Node &start = block.problem.nodes[outcome.start];
@@ -50,7 +50,10 @@ static std::vector<CollectiveRow> makeRows(const LoadedBlock &block, Bytes limit
     CollectiveRow row;
     row.locations = describeLocation(op->getLoc());
     row.kind = start.collective;
-    row.group = ("@" + cast<CollectiveOpInterface>(op).getGroupAttr().getValue()).str();
+    auto collective = cast<CollectiveOpInterface>(op);
+    row.group = ("@" + collective.getGroupAttr().getValue()).str();
+    row.shape = costs.shapeOf(collective);
+    row.element = costs.elementOf(collective);
     row.bytes = start.bytes;
     row.cost = start.cost;
     row.exposed = outcome.exposedAfter;
@@ -151,8 +154,10 @@ BlockSnapshot commsched::measureBlock(Block &block, const OperationCosts &costs,
     snapshot.anyLimitBoundBy = any.describeWithLimit(problem);
   }
   countChangeable(snapshot, loaded);
-  snapshot.rows = makeRows(loaded, options.factorBudget.limitFor(memory.peak));
+  snapshot.rows = makeRows(loaded, costs, options.factorBudget.limitFor(memory.peak));
   snapshot.collectives = snapshot.rows.size();
+  if (options.errorBars && *options.errorBars)
+    snapshot.errorBars = options.errorBars->measure(block, options.load, snapshot.makespan);
   if (options.timeline)
     addTimeline(snapshot, loaded, timeline, memory);
   return snapshot;
@@ -219,21 +224,70 @@ static Ns takeExposedBefore(const CollectiveRow &row, std::map<std::string, std:
   return exposed;
 }
 
+/// What is known of the error of a collective's cost.
+static void addCostToJSON(const std::optional<CostEstimate> &cost, llvm::json::Object &row) {
+  if (!cost)
+    return;
+  row["cost_lo_ns"] = cost->lo;
+  row["cost_hi_ns"] = cost->hi;
+  row["cost_source"] = stringify(cost->origin);
+  row["samples"] = cost->samples;
+  if (!cost->flags.empty())
+    row["flags"] = llvm::json::Array(cost->flags);
+}
+
+static llvm::json::Object toJSON(const TimeInterval &interval) {
+  return llvm::json::Object{{"value", interval.value}, {"lo", interval.lo}, {"hi", interval.hi}};
+}
+
+/// The interval of a snapshot's makespan; of no width without error bars.
+static TimeInterval makespanOf(const BlockSnapshot &snapshot) {
+  return snapshot.errorBars ? snapshot.errorBars->makespan
+                            : TimeInterval{snapshot.makespan, snapshot.makespan, snapshot.makespan};
+}
+
+/// The object "error_bars" of a block that has some.
+static llvm::json::Object errorBarsToJSON(const BlockReport &block) {
+  const BlockSnapshot &before = block.before, &after = block.after;
+  llvm::json::Object byScenario;
+  for (auto [index, scenario] : llvm::enumerate(scenarios()))
+    byScenario[scenario.name] =
+        llvm::json::Object{{"before", before.errorBars ? before.errorBars->byScenario[index] : before.makespan},
+                           {"after", after.errorBars ? after.errorBars->byScenario[index] : after.makespan}};
+  const CostCounts &counts = (after.errorBars ? after : before).errorBars->counts;
+  llvm::json::Object sources, flags;
+  for (unsigned origin = 0; origin < kNumCostOrigins; ++origin)
+    sources[stringify(static_cast<CostOrigin>(origin))] = counts.byOrigin[origin];
+  for (const auto &[flag, count] : counts.flagged)
+    flags[flag] = count;
+  return llvm::json::Object{
+      {"makespan_ns", llvm::json::Object{{"before", toJSON(makespanOf(before))}, {"after", toJSON(makespanOf(after))}}},
+      {"gain_ns", toJSON(block.gain())},
+      {"scenarios_ns", std::move(byScenario)},
+      {"cost_sources", std::move(sources)},
+      {"costs_with_error_bars", counts.withErrorBar},
+      {"flags", std::move(flags)}};
+}
+
 static llvm::json::Array rowsToJSON(const BlockReport &block) {
   std::map<std::string, std::vector<Ns>> exposedBefore;
   for (const CollectiveRow &row : llvm::reverse(block.before.rows))
     for (const std::string &location : row.locations)
       exposedBefore[location].push_back(&location == &row.locations.front() ? row.exposed : 0);
   llvm::json::Array rows;
-  for (const CollectiveRow &row : block.after.rows)
-    rows.push_back(llvm::json::Object{
+  for (auto [index, row] : llvm::enumerate(block.after.rows)) {
+    llvm::json::Object entry{
         {"loc", llvm::join(row.locations, " + ")},
         {"kind", stringify(row.kind)},
         {"group", row.group},
         {"bytes", row.bytes},
         {"cost_ns", row.cost},
         {"exposed_ns", llvm::json::Object{{"before", takeExposedBefore(row, exposedBefore)}, {"after", row.exposed}}},
-        {"limiting_factor", row.limitingFactor}});
+        {"limiting_factor", row.limitingFactor}};
+    if (block.after.errorBars)
+      addCostToJSON(block.after.errorBars->starts[index], entry);
+    rows.push_back(std::move(entry));
+  }
   return rows;
 }
 
@@ -256,7 +310,7 @@ llvm::json::Value Report::toJSON() const {
   llvm::json::Array functions;
   for (const BlockReport &block : blocks) {
     const BlockSnapshot &before = block.before, &after = block.after;
-    functions.push_back(llvm::json::Object{
+    llvm::json::Object function{
         {"name", block.name},
         {"ops", after.ops},
         {"collectives", after.collectives},
@@ -283,7 +337,10 @@ llvm::json::Value Report::toJSON() const {
         {"futures_without_lane", after.unknownLanes},
         {"signature", block.signature},
         {"traffic", llvm::json::Object{{"before", trafficToJSON(before)}, {"after", trafficToJSON(after)}}},
-        {"per_collective", rowsToJSON(block)}});
+        {"per_collective", rowsToJSON(block)}};
+    if (before.errorBars || after.errorBars)
+      function["error_bars"] = errorBarsToJSON(block);
+    functions.push_back(std::move(function));
   }
   return llvm::json::Object{{"schema_version", 1},
                             {"machine", machine},

@@ -87,6 +87,32 @@ static std::string namesOf(const BlockSnapshot &snapshot) {
   return " (" + join(snapshot.unknownValues, ", ") + (isAll ? ")" : ", ...)");
 }
 
+/// "950 ms to 990 ms", of one side.
+static std::string describeInterval(Ns lo, Ns hi) { return formatNs(lo) + " to " + formatNs(hi); }
+
+/// What error bars say, if there are any.
+static void printErrorBars(const BlockReport &block, raw_ostream &os) {
+  const std::optional<BlockErrorBars> &before = block.before.errorBars, &after = block.after.errorBars;
+  if (!before && !after)
+    return;
+  auto describe = [](const std::optional<BlockErrorBars> &bars, Ns makespan) {
+    return bars ? describeInterval(bars->makespan.lo, bars->makespan.hi) : formatNs(makespan);
+  };
+  os << "  error bars    before " << describe(before, block.before.makespan) << ", after "
+     << describe(after, block.after.makespan) << "\n";
+  TimeInterval gain = block.gain();
+  os << "                gain " << formatNs(gain.value) << ", " << describeInterval(gain.lo, gain.hi)
+     << " when both orders cost alike\n";
+  const CostCounts &counts = (after ? after : before)->counts;
+  std::vector<std::string> sources;
+  for (unsigned origin = 0; origin < kNumCostOrigins; ++origin)
+    sources.push_back(formatv("{0} {1}", counts.byOrigin[origin], stringify(static_cast<CostOrigin>(origin))).str());
+  os << "  costs         " << join(sources, ", ") << "; " << counts.withErrorBar << " with error bars\n";
+  for (const auto &[flag, count] : counts.flagged)
+    os << "                " << count << (count == 1 ? " collective is" : " collectives are")
+       << " priced by a table with the flag '" << flag << "'\n";
+}
+
 static void printBlock(const BlockReport &block, ArrayRef<PassRecord> passes, raw_ostream &os) {
   const BlockSnapshot &before = block.before, &after = block.after;
   WithColor(os, raw_ostream::CYAN, /*Bold=*/true) << block.name;
@@ -94,6 +120,7 @@ static void printBlock(const BlockReport &block, ArrayRef<PassRecord> passes, ra
   printLine(os, "", "before", "after", "");
   printLine(os, "makespan", formatNs(before.makespan), formatNs(after.makespan),
             change(before.makespan, after.makespan));
+  printErrorBars(block, os);
   printLine(os, "exposed", formatNs(before.exposed), formatNs(after.exposed), change(before.exposed, after.exposed));
   printLine(os, "peak", formatBytes(before.peak), formatBytes(after.peak),
             (after.peak > block.limit ? "above the limit of " : "limit ") + formatBytes(block.limit) + ", arguments " +

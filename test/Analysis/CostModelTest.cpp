@@ -219,8 +219,9 @@ TEST(MeasuredCurve, MatchesTheGroupBeforeTheShapeAndTheTypeBeforeAny) {
   EXPECT_EQ(costs.costOfCollective(Kind::AllReduce, 1000, {4, 1, 4}, E::BF16), 77);
   EXPECT_EQ(costs.costOfCollective(Kind::AllReduce, 1000, {4, 1, 4}, E::BF16, "tp"), 55);
   EXPECT_EQ(costs.costOfCollective(Kind::AllReduce, 1000, {4, 1, 4}, E::F32, "dp"), 100);
-  // Another shape, another kind: not measured.
-  EXPECT_EQ(costs.curve(Kind::AllReduce, {8, 1, 8}, E::F32)->source(), CostSource::AlphaBeta);
+  // Another shape on the same links is scaled; other links and other kinds are not measured.
+  EXPECT_EQ(costs.curve(Kind::AllReduce, {8, 1, 8}, E::F32)->source(), CostSource::Scaled);
+  EXPECT_EQ(costs.curve(Kind::AllReduce, {8, 2, 4}, E::F32)->source(), CostSource::AlphaBeta);
   EXPECT_EQ(costs.curve(Kind::AllGather, {4, 1, 4}, E::F32)->source(), CostSource::AlphaBeta);
   // One point, or one time: proportional beyond.
   EXPECT_EQ(costs.costOfCollective(Kind::AllReduce, 3000, {4, 1, 4}, E::BF16), 231);
@@ -247,6 +248,136 @@ TEST(MeasuredCurve, InterpolationIsMonotoneAndCloseToFloatingPoint) {
     double low = bytes < 4000 ? 100 * std::pow(bytes / 1000.0, 0.5) : 200 * (bytes / 4000.0);
     EXPECT_NEAR(static_cast<double>(now), low, 0.51) << bytes;
     before = now;
+  }
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// Error bars and scaling
+//===-----------------------------------------------------------------------------------------===//
+
+constexpr const char *kBars = R"(, "collectives": [
+  {"kind": "all_reduce", "ranks": 4, "nodes": 1, "element": "f32", "flags": ["skew"], "points": [
+     {"bytes": 1000, "ns": 100, "lo_ns": 90, "hi_ns": 121, "n": 20},
+     {"bytes": 4000, "ns": 200, "lo_ns": 160, "hi_ns": 225, "n": 30},
+     {"bytes": 16000, "ns": 800, "lo_ns": 790, "hi_ns": 820, "n": 10}]}])";
+
+void expectEstimate(const CostEstimate &got, Ns lo, Ns ns, Ns hi, CostOrigin origin, int64_t samples) {
+  EXPECT_EQ(got.lo, lo);
+  EXPECT_EQ(got.ns, ns);
+  EXPECT_EQ(got.hi, hi);
+  EXPECT_EQ(stringify(got.origin), stringify(origin));
+  EXPECT_EQ(got.samples, samples);
+}
+
+// Error bars come through at the points, between them (both ends are interpolated as the value is), and outside of
+// them.
+TEST(ErrorBars, ByHand) {
+  CostModel costs(plain(kBars));
+  auto curve = costs.curve(Kind::AllReduce, {4, 1, 4}, E::F32);
+  expectEstimate(curve->estimate(1000), 90, 100, 121, CostOrigin::Measured, 20);
+  // Half way: sqrt(90 x 160) = 120, sqrt(100 x 200) = 141.4, sqrt(121 x 225) = 165.
+  expectEstimate(curve->estimate(2000), 120, 141, 165, CostOrigin::Measured, 20);
+  expectEstimate(curve->estimate(16000), 790, 800, 820, CostOrigin::Measured, 10);
+  expectEstimate(curve->estimate(10), 90, 100, 121, CostOrigin::Scaled, 20);
+  // Beyond, over 12000 bytes: the flattest line through the bars rises from 225 to 790, the steepest from 160 to 820.
+  expectEstimate(curve->estimate(28000), 790 + 565, 800 + 600, 820 + 660, CostOrigin::Scaled, 10);
+  EXPECT_EQ(curve->estimate(2000).flags, std::vector<std::string>{"skew"});
+  // A group of collectives pays the latency of no bytes again.
+  expectEstimate(curve->estimate(1000, 2), 180, 200, 242, CostOrigin::Measured, 20);
+  expectEstimate(costs.curve(Kind::Broadcast, {4, 1, 4}, E::F32)->estimate(1000), 210, 210, 210, CostOrigin::Analytic,
+                 0);
+}
+
+// A model that answers with an end of the bars answers with what the estimate says.
+TEST(ErrorBars, ScenariosAnswerWithTheEnds) {
+  MachineModel machine = plain(std::string(kBars) + R"(, "ops": [{"name": "a", "ns": 5, "lo_ns": 4, "hi_ns": 7}])");
+  CostModel values(machine), low(machine, {BarEnd::Low, BarEnd::High}), high(machine, {BarEnd::High, BarEnd::Low});
+  EXPECT_EQ(values.measuredOp("a"), 5);
+  EXPECT_EQ(low.measuredOp("a"), 7);
+  EXPECT_EQ(high.measuredOp("a"), 4);
+  for (GroupShape shape : {GroupShape{4, 1, 4}, GroupShape{8, 1, 8}, GroupShape{8, 2, 4}})
+    for (Bytes bytes : {Bytes(0), Bytes(999), Bytes(1000), Bytes(1234), Bytes(5000), Bytes(16000), kMiB}) {
+      CostEstimate estimate = values.curve(Kind::AllReduce, shape, E::F32)->estimate(bytes);
+      EXPECT_EQ(values.costOfCollective(Kind::AllReduce, bytes, shape, E::F32), estimate.ns);
+      EXPECT_EQ(low.costOfCollective(Kind::AllReduce, bytes, shape, E::F32), estimate.lo);
+      EXPECT_EQ(high.costOfCollective(Kind::AllReduce, bytes, shape, E::F32), estimate.hi);
+    }
+}
+
+// What was not measured is the nearest measurement times the ratio of the models. By hand, alpha-beta of an all-reduce
+// is 100 + 20 + bytes x 3/20 on 4 ranks and 100 + 30 + bytes x 7/40 on 8.
+TEST(Scaling, ByHand) {
+  CostModel costs(plain(kBars));
+  auto curve = costs.curve(Kind::AllReduce, {8, 1, 8}, E::F32);
+  EXPECT_EQ(curve->source(), CostSource::Scaled);
+  // At a point: 100 x (130 + 175) / (120 + 150) = 112.96.
+  expectEstimate(curve->estimate(1000), 102, 113, 137, CostOrigin::Scaled, 20);
+  // 800 x (130 + 2800) / (120 + 2400) = 930.2; beyond it, the model of 8 ranks times 930 / 2930.
+  EXPECT_EQ((*curve)(16000), 930);
+  EXPECT_EQ((*curve)(100000), 17630 * 930 / 2930);
+  EXPECT_EQ((*curve)(0), 130 * 113 / 305);
+  EXPECT_EQ(curve->nameAt(1000), "scaled");
+  // Another element type on the same shape has the same alpha-beta model.
+  EXPECT_EQ(costs.costOfCollective(Kind::AllReduce, 2000, {4, 1, 4}, E::BF16), 141);
+  // Across nodes nothing was measured.
+  EXPECT_EQ(costs.curve(Kind::AllReduce, {4, 2, 2}, E::F32)->source(), CostSource::AlphaBeta);
+}
+
+// The nearest number of ranks comes before the element type, and a group's own table before all others.
+TEST(Scaling, TakesTheNearestTable) {
+  CostModel costs(plain(R"(, "collectives": [
+    {"kind": "all_reduce", "ranks": 2, "nodes": 1, "points": [{"bytes": 1000, "ns": 1000}]},
+    {"kind": "all_reduce", "ranks": 16, "nodes": 1, "points": [{"bytes": 1000, "ns": 2000}]},
+    {"kind": "all_reduce", "ranks": 64, "nodes": 8, "points": [{"bytes": 1000, "ns": 3000}]},
+    {"kind": "all_reduce", "group": "tp", "element": "bf16", "points": [{"bytes": 1000, "ns": 4000}]}])"));
+  auto cost = [&](GroupShape shape, const char *group = "") {
+    return costs.costOfCollective(Kind::AllReduce, 1000, shape, E::F32, group);
+  };
+  // Models at 1000 bytes: 2 ranks 210, 4 ranks 270, 12 ranks 323, 16 ranks 328.
+  EXPECT_EQ(cost({4, 1, 4}), (1000 * 270 + 105) / 210);
+  EXPECT_EQ(cost({12, 1, 12}), (2000 * 323 + 164) / 328);
+  EXPECT_EQ(costs.curve(Kind::AllReduce, {32, 4, 8}, E::F32)->source(), CostSource::Scaled);
+  EXPECT_GT(cost({32, 4, 8}), 2500);
+  EXPECT_EQ(cost({4, 1, 4}, "tp"), 4000);
+}
+
+// Whatever is measured, every end is monotone in bytes, the bar contains the value, and nothing is below 1 ns.
+TEST(ErrorBars, RandomTablesGiveMonotoneBars) {
+  std::mt19937_64 random(17);
+  auto draw = [&](int64_t low, int64_t high) { return low + static_cast<int64_t>(random() % (high - low + 1)); };
+  MachineModel h100 = llvm::cantFail(MachineModel::load("h100-sxm"));
+  for (int round = 0; round < 200; ++round) {
+    MachineModel machine = round % 2 ? h100 : plain();
+    CollectiveTable table;
+    table.kind = Kind::AllReduce;
+    table.ranks = 8;
+    table.nodes = 1;
+    Bytes bytes = draw(0, 100);
+    for (int64_t count = draw(1, 8); count > 0; --count, bytes += draw(1, Bytes(1) << draw(1, 28))) {
+      MeasuredPoint point;
+      point.bytes = bytes;
+      point.ns = draw(1, 1 << draw(1, 20));
+      if (draw(0, 3)) {
+        point.lo = draw(0, point.ns);
+        point.hi = draw(point.ns, 3 * point.ns);
+      }
+      table.points.push_back(point);
+    }
+    machine.collectives.push_back(table);
+    for (GroupShape shape : {GroupShape{8, 1, 8}, GroupShape{4, 1, 4}, GroupShape{6, 1, 6}}) {
+      CollectiveCurve curve = CollectiveCurve::get(machine, Kind::AllReduce, shape, E::F32);
+      CostEstimate before;
+      for (Bytes size = 0; size < kPetabyte; size = size * 5 / 4 + 1) {
+        CostEstimate now = curve.estimate(size);
+        ASSERT_LE(now.lo, now.ns);
+        ASSERT_LE(now.ns, now.hi);
+        ASSERT_GE(now.lo, std::max<Ns>(1, before.lo)) << "round " << round << " bytes " << size;
+        ASSERT_GE(now.ns, before.ns) << "round " << round << " bytes " << size;
+        ASSERT_GE(now.hi, before.hi) << "round " << round << " bytes " << size;
+        ASSERT_NE(now.origin, CostOrigin::Analytic);
+        before = now;
+      }
+    }
   }
 }
 

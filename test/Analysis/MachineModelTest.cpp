@@ -114,6 +114,44 @@ TEST(MachineModel, NamesTheEntryOfATableThatIsWrong) {
   EXPECT_EQ(errorOf(edited("ops", json::Array{3})), "machine 'x.json': field 'ops[0]': expected an object");
 }
 
+TEST(MachineModel, KeepsErrorBars) {
+  auto parse = [](json::Object point, json::Object op) {
+    json::Value table = json::Object{{"kind", "all_reduce"},
+                                     {"ranks", 2},
+                                     {"nodes", 1},
+                                     {"flags", json::Array{"skew", "unstable"}},
+                                     {"points", json::Array{std::move(point)}}};
+    std::string text = edited("collectives", json::Array{std::move(table)});
+    json::Value document = llvm::cantFail(json::parse(text));
+    (*document.getAsObject())["ops"] = json::Array{std::move(op)};
+    text.clear();
+    llvm::raw_string_ostream(text) << document;
+    return text;
+  };
+  json::Object bare{{"bytes", 8}, {"ns", 50}}, op{{"name", "a.b"}, {"ns", 7}};
+  MachineModel machine = llvm::cantFail(MachineModel::parse(parse(bare, op)));
+  EXPECT_FALSE(machine.hasErrorBars());
+  EXPECT_EQ(machine.collectives[0].flags, (std::vector<std::string>{"skew", "unstable"}));
+
+  machine = llvm::cantFail(MachineModel::parse(
+      parse(json::Object{{"bytes", 8}, {"ns", 50}, {"lo_ns", 40}, {"hi_ns", 70}, {"n", 20}, {"rejected", 1}}, op)));
+  EXPECT_TRUE(machine.hasErrorBars());
+  MeasuredPoint point = machine.collectives[0].points[0];
+  EXPECT_EQ(std::tuple(point.lo, point.hi, point.n, point.rejected), std::tuple(40, 70, 20, 1));
+
+  machine = llvm::cantFail(
+      MachineModel::parse(parse(bare, json::Object{{"name", "a.b"}, {"ns", 7}, {"hi_ns", 9}, {"n", 3}})));
+  EXPECT_TRUE(machine.hasErrorBars());
+  EXPECT_EQ(std::tuple(machine.ops[0].lo, machine.ops[0].hi, machine.ops[0].n), std::tuple(7, 9, 3));
+
+  EXPECT_EQ(errorOf(parse(json::Object{{"bytes", 8}, {"ns", 50}, {"lo_ns", 51}}, op)),
+            "machine 'x.json': field 'collectives[0].points[0].lo_ns': expected at most 'ns' (50), got 51");
+  EXPECT_EQ(errorOf(parse(json::Object{{"bytes", 8}, {"ns", 50}, {"hi_ns", 49}}, op)),
+            "machine 'x.json': field 'collectives[0].points[0].hi_ns': expected at least 'ns' (50), got 49");
+  EXPECT_EQ(errorOf(parse(bare, json::Object{{"name", "a.b"}, {"ns", 7}, {"n", -1}})),
+            "machine 'x.json': field 'ops[0].n': expected an integer of at least 0");
+}
+
 TEST(MachineModel, RefusesWhatIsNoObject) {
   EXPECT_EQ(errorOf("[]"), "machine 'x.json': expected a JSON object");
   EXPECT_NE(errorOf("{").find("machine 'x.json': "), std::string::npos);

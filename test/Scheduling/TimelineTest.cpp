@@ -7,6 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Model/Envelope.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
 #include <algorithm>
@@ -211,6 +212,65 @@ TEST(Timeline, LargeAndZeroCosts) {
   slowDown.computePermille = 500;
   EXPECT_EQ(simulate(problem, identityOrder(problem), slowDown).makespan, 40 * year);
   EXPECT_EQ(simulate(problem, identityOrder(problem), slowDown).end[1], 30 * year);
+}
+
+/// The problem with every cost drawn between the costs of two others.
+Problem drawBetween(const Problem &low, const Problem &high, Random &random) {
+  Problem result = low;
+  for (NodeId id = 0; id < low.size(); ++id)
+    result.nodes[id].cost = random.between(low.nodes[id].cost, high.nodes[id].cost);
+  return result;
+}
+
+// The makespan of an order is monotone in every duration as long as links do not slow down; with links that do, the
+// bounds still hold for all durations in between.
+TEST(Envelope, HoldsForAllDurationsInBetween) {
+  Random random(11);
+  int64_t outside = 0;
+  for (int32_t round = 0; round < 600; ++round) {
+    RandomOptions options;
+    options.nodes = 14;
+    options.maxCost = 1000;
+    options.chanceOfStart = 50;
+    Problem low = randomProblem(random.between(0, 1 << 30), options), high = low;
+    for (Node &node : high.nodes)
+      node.cost += random.between(0, node.cost / 2);
+    Order order = identityOrder(low);
+    SlowDown slowDown;
+    slowDown.computePermille = round % 3 ? 0 : 300;
+    if (round % 2) {
+      slowDown.linkPermille = 700;
+      slowDown.linkOfLane.assign(low.numLanes(), 0);
+      slowDown.linkOfLane[0] = kNone;
+    }
+    Ns least = leastMakespan(low, order, slowDown), largest = largestMakespan(high, order, slowDown);
+    if (slowDown.linkPermille == 0) {
+      EXPECT_EQ(least, makespanOf(low, order, slowDown));
+      EXPECT_EQ(largest, makespanOf(high, order, slowDown));
+    }
+    for (int32_t draw = 0; draw < 20; ++draw) {
+      Ns makespan = makespanOf(drawBetween(low, high, random), order, slowDown);
+      ASSERT_LE(least, makespan) << "round " << round;
+      ASSERT_LE(makespan, largest) << "round " << round;
+      outside += makespan < makespanOf(low, order, slowDown) || makespan > makespanOf(high, order, slowDown);
+    }
+  }
+  // Links that slow down are the reason for the bounds.
+  EXPECT_GT(outside, 0);
+}
+
+// A collective that becomes ready earlier may take longer: a gather of 100 ns is in flight when a reduction of 100 ns
+// begins at 90, and has ended when it begins at 110.
+TEST(Envelope, IsNotMonotoneWithLinks) {
+  SlowDown slowDown;
+  slowDown.linkPermille = 500;
+  slowDown.linkOfLane = {kNone, 0, 0};
+  auto program = [](Ns cost) { return make({start(1, 100), compute(cost), start(2, 100), wait(0), wait(2)}, 3); };
+  Problem fast = program(90), slow = program(110);
+  EXPECT_EQ(makespanOf(fast, identityOrder(fast), slowDown), 240);
+  EXPECT_EQ(makespanOf(slow, identityOrder(slow), slowDown), 210);
+  EXPECT_EQ(leastMakespan(fast, identityOrder(fast), slowDown), 190);
+  EXPECT_EQ(largestMakespan(slow, identityOrder(slow), slowDown), 260);
 }
 
 } // namespace

@@ -44,8 +44,37 @@ struct GroupShape {
 /// ranksPerNode. O(ranks x log ranks).
 GroupShape shapeOfRanks(llvm::ArrayRef<int64_t> ranks, int64_t ranksPerNode);
 
-/// The source of a cost.
-enum class CostSource : uint8_t { Measured, Nccl, AlphaBeta };
+/// The source of a curve. `Scaled`: nothing was measured for this group shape and element type, but another one of the
+/// same kind and on the same links was.
+enum class CostSource : uint8_t { Measured, Scaled, Nccl, AlphaBeta };
+
+/// How a cost is known, as reports count it.
+enum class CostOrigin : uint8_t {
+  /// A time in `comm.cost`, or the embedder's estimate.
+  Given,
+  /// A measurement, or interpolation between two.
+  Measured,
+  /// A measurement at another size, on another group shape or of another element type, times a model's ratio.
+  Scaled,
+  /// A model: NCCL's, alpha-beta, or a roofline over known work.
+  Analytic,
+  /// A default: sizes, trip counts or the operation itself are unknown.
+  Guessed,
+};
+inline constexpr unsigned kNumCostOrigins = static_cast<unsigned>(CostOrigin::Guessed) + 1;
+
+/// The name of an origin in reports ("measured").
+llvm::StringRef stringify(CostOrigin origin);
+
+/// A cost and what is known of its error, ns: lo <= ns <= hi; equal if there is no error bar.
+struct CostEstimate {
+  Ns ns = 0, lo = 0, hi = 0;
+  CostOrigin origin = CostOrigin::Guessed;
+  /// Samples of the measurement; of an interpolation, those of the neighbour with fewer. 0 if unknown.
+  int64_t samples = 0;
+  /// The flags of the measured table (CollectiveTable::flags).
+  std::vector<std::string> flags = {};
+};
 
 /// One way to perform a collective: a fixed latency and a bandwidth.
 ///
@@ -80,13 +109,16 @@ public:
   /// The curve of a kind of collective on a group. `group` is the group's symbol name, which selects a measured table
   /// first; it may be empty. O(tables) plus a small constant.
   static CollectiveCurve get(const MachineModel &machine, CollectiveKind kind, GroupShape shape, ElementType element,
-                             llvm::StringRef group = "");
+                             llvm::StringRef group = "", BarEnd end = BarEnd::Value);
 
   /// Cost of `bytes` in total, ns: gathered bytes of an all-gather or gather, received bytes of a recv, and for all
   /// other kinds the bytes that the rank holds before the collective. 0 for one rank. For a group of `parts`
   /// collectives in one launch, `bytes` is the sum, and the cost is at least that of one collective of as many bytes.
   /// O(lines), or O(log points) if measured.
   Ns operator()(Bytes bytes, int64_t parts = 1) const;
+
+  /// The same cost with its error bar, whatever end the curve answers with.
+  CostEstimate estimate(Bytes bytes, int64_t parts = 1) const;
 
   CostSource source() const { return origin; }
   /// The line that determines the cost at `bytes` ("Ring/Simple", "measured", "alpha-beta").
@@ -97,22 +129,31 @@ public:
 private:
   void setPoints(llvm::ArrayRef<MeasuredPoint> measured);
   void setLines(std::vector<CostLine> candidates);
-  Ns measuredCost(Bytes bytes) const;
+  void setModel(const MachineModel &machine, CollectiveKind kind, GroupShape shape, ElementType element);
+  bool setScaled(const MachineModel &machine, CollectiveKind kind, GroupShape shape, ElementType element,
+                 llvm::StringRef group);
+  Ns measuredCost(Bytes bytes, BarEnd end) const;
+  Ns extrapolate(Bytes bytes, BarEnd end) const;
+  Ns costAt(Bytes bytes, int64_t parts, BarEnd end) const;
+  Ns analyticCost(Bytes bytes, int64_t parts) const;
   Ns floorFor(unsigned interval, int64_t parts) const;
 
   CostSource origin = CostSource::AlphaBeta;
+  BarEnd barEnd = BarEnd::Value;
   bool singleRank = false;
-  /// Measured curves: points, with times made monotone.
+  /// Measured and scaled curves: points, with times made monotone and error bars everywhere.
   std::vector<MeasuredPoint> points;
-  /// Measured curves: the latency, which is the time of the smallest size, and how groups share it.
+  std::vector<std::string> flags;
+  /// Measured and scaled curves: how groups share the latency, which is the time of no bytes.
   CostLine measuredLatency;
-  /// Analytic curves: candidates, and for each interval of the correction the largest minimum over all smaller
-  /// intervals.
+  /// Analytic and scaled curves: candidates, and for each interval of the correction the largest minimum over all
+  /// smaller intervals.
   std::vector<CostLine> lines;
   std::array<Ns, 24> floorOf{};
 };
 
-/// Isotonic regression: the closest monotone times (least squares, pool adjacent violators, integer means). O(points).
+/// Isotonic regression: the closest monotone times (least squares, pool adjacent violators, integer means), of the
+/// values and of both ends of the error bars. The bars still contain the values. O(points).
 void makeMonotone(std::vector<MeasuredPoint> &points);
 
 } // namespace commsched

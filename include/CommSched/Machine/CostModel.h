@@ -30,9 +30,11 @@ enum class ComputeUnits : uint8_t { Matrix, Vector };
 /// Costs on one machine. Immutable except for a cache; several threads may use it at once.
 class CostModel {
 public:
-  explicit CostModel(MachineModel machine);
+  /// Measured times are those at the ends that `scenario` names.
+  explicit CostModel(MachineModel machine, CostScenario scenario = {});
 
   const MachineModel &machine() const { return model; }
+  CostScenario scenario() const { return ends; }
 
   /// The cost of a kind of collective on a group as a function of its bytes (see CollectiveCurve). Equal queries return
   /// the same object. O(log curves) after the first query.
@@ -62,6 +64,8 @@ public:
   /// The measured time of an operation with these operand types ("4096x4096xbf16"), or by name alone if no types are
   /// given. None if the profile has no such entry.
   std::optional<Ns> measuredOp(llvm::StringRef name, llvm::ArrayRef<std::string> shapes = {}) const;
+  /// The entry itself; null if the profile has none.
+  const OpTime *findOp(llvm::StringRef name, llvm::ArrayRef<std::string> shapes = {}) const;
   /// Returns true if the profile measured any operation. If not, callers need not format shapes.
   bool hasMeasuredOps() const { return !model.ops.empty(); }
 
@@ -69,7 +73,9 @@ private:
   using CurveKey = std::tuple<CollectiveKind, GroupShape, ElementType, std::string>;
 
   MachineModel model;
-  llvm::StringMap<Ns> opTimes;
+  CostScenario ends;
+  /// Indexed by name and operand types: the index in MachineModel::ops.
+  llvm::StringMap<size_t> opEntries;
   mutable std::mutex mutex;
   mutable std::map<CurveKey, std::shared_ptr<const CollectiveCurve>> curves;
 };

@@ -83,7 +83,30 @@ struct NcclParameters {
 struct MeasuredPoint {
   Bytes bytes = 0;
   Ns ns = 0;
+  /// The error bar, ns: an interval around `ns`; zeros if the profile gives none.
+  Ns lo = 0, hi = 0;
+  /// Samples that were kept, and samples that were rejected as outliers; 0 if the profile does not say.
+  int64_t n = 0, rejected = 0;
+
+  bool hasErrorBar() const { return hi > 0; }
 };
+
+/// An end of the error bars of measurements, or the measurements themselves.
+enum class BarEnd : uint8_t { Low, Value, High };
+
+/// Which ends a cost model answers with. Models without error bars answer the same in every scenario.
+struct CostScenario {
+  BarEnd collectives = BarEnd::Value, operations = BarEnd::Value;
+
+  bool operator==(const CostScenario &other) const {
+    return collectives == other.collectives && operations == other.operations;
+  }
+};
+
+/// The end of the bar from `lo` to `hi` around `value`.
+inline Ns atEnd(BarEnd end, Ns value, Ns lo, Ns hi) {
+  return end == BarEnd::Low ? lo : end == BarEnd::High ? hi : value;
+}
 
 /// Measured times of one collective on one group shape.
 struct CollectiveTable {
@@ -96,6 +119,9 @@ struct CollectiveTable {
   std::optional<ElementType> element;
   /// At least one point, with strictly ascending bytes.
   std::vector<MeasuredPoint> points;
+  /// What the calibration noticed: "skew" (ranks more than 10 % apart), "unstable" (more than one sample in ten was an
+  /// outlier).
+  std::vector<std::string> flags;
 };
 
 /// A measured operation.
@@ -105,6 +131,11 @@ struct OpTime {
   /// Its operand types, as in "4096x4096xbf16"; empty: any types.
   std::vector<std::string> shapes;
   Ns ns = 0;
+  /// As in MeasuredPoint.
+  Ns lo = 0, hi = 0;
+  int64_t n = 0;
+
+  bool hasErrorBar() const { return hi > 0; }
 };
 
 /// A machine. Plain data; only parse() checks it.
@@ -125,6 +156,9 @@ public:
   /// The profile as canonical JSON: sorted keys, two blanks of indentation, and the shortest digits that read back
   /// exactly. Parsing and printing it again gives the same text.
   std::string toJSON() const;
+
+  /// Whether any measured point or operation has an error bar.
+  bool hasErrorBars() const;
 
   /// Operations per second of the matrix units at large sizes. Falls back to a wider type if the profile gives none.
   int64_t matrixRate(ElementType type) const;

@@ -15,6 +15,7 @@
 
 #include "CommSched/Analysis/Locations.h"
 #include "CommSched/Analysis/ProblemLoader.h"
+#include "CommSched/Report/ErrorBars.h"
 #include "CommSched/Report/PassJournal.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
 #include "CommSched/Support/Format.h"
@@ -34,6 +35,9 @@ struct CollectiveRow {
   std::vector<std::string> locations;
   CollectiveKind kind = CollectiveKind::Barrier;
   std::string group;
+  /// The placement of the group's ranks, and the element type that is moved.
+  GroupShape shape;
+  ElementType element = ElementType::Other;
   Bytes bytes = 0;
   Ns cost = 0;
   /// Time for which the compute lane waits for it, ns.
@@ -84,6 +88,8 @@ struct BlockSnapshot {
   int64_t cutValues = 0, unknownLanes = 0;
   std::string defect;
   std::vector<CollectiveRow> rows;
+  /// Filled in if any cost has an error bar (MeasureOptions::errorBars).
+  std::optional<BlockErrorBars> errorBars;
   std::vector<std::string> lanes;
   std::vector<Ns> laneLoads;
   /// Filled in if a timeline was requested: what runs when, and the live bytes over time.
@@ -98,6 +104,8 @@ struct MeasureOptions {
   /// Whether to compute BlockSnapshot::anyBound. Without bucketing this loads the block a second time.
   bool anyBound = false;
   bool timeline = false;
+  /// The costs of the module in other scenarios; null if no error bars are wanted.
+  const ErrorBars *errorBars = nullptr;
   /// The peak limit for the bounds. Ratios refer to the peak of the block.
   MemoryBudget boundBudget;
   /// The peak limit for limiting factors. Ratios refer to the peak of the block.
@@ -117,6 +125,9 @@ struct BlockReport {
   /// Time between the two snapshots, ns. No comparison uses it.
   Ns solve = 0;
   std::string signature;
+
+  /// The gain in makespan, with its interval (ErrorBars.h).
+  TimeInterval gain() const { return gainOf(before.makespan, before.errorBars, after.makespan, after.errorBars); }
 
   /// Distance of the makespan from jointBound, as a fraction of the bound; 0 if there is no bound.
   double gap() const;

@@ -161,6 +161,13 @@ std::optional<Ns> OperationCosts::askEmbedder(Operation *op) const {
   return time ? std::optional<Ns>(std::clamp<Ns>(*time, 0, kMaxNs)) : std::nullopt;
 }
 
+/// The end of the error bar of a given time that `scenario` names.
+static Ns givenTime(Operation *op, CostAttr attr, CostScenario scenario) {
+  Ns time = *attr.getTime();
+  return atEnd(isa<CollectiveOpInterface>(op) ? scenario.collectives : scenario.operations, time,
+               attr.getTimeLo().value_or(time), attr.getTimeHi().value_or(time));
+}
+
 OpWork OperationCosts::resolve(Operation *op, OpCostSource &source) const {
   auto attr = op->getAttrOfType<CostAttr>(CommDialect::kCostAttrName);
   OpWork work;
@@ -169,7 +176,7 @@ OpWork OperationCosts::resolve(Operation *op, OpCostSource &source) const {
   };
   if (attr && attr.getTime()) {
     source = OpCostSource::Measured;
-    work = timed(*attr.getTime());
+    work = timed(givenTime(op, attr, costs.scenario()));
   } else if (std::optional<Ns> estimate = askEmbedder(op)) {
     source = OpCostSource::Measured;
     work = timed(*estimate);
@@ -229,6 +236,32 @@ OpCost OperationCosts::costOf(Operation *op) const {
   if (cost.time == 0 && scalar && cost.source == OpCostSource::Roofline)
     cost.source = OpCostSource::Free;
   return cost;
+}
+
+std::optional<CostEstimate> OperationCosts::estimateOf(Operation *op) const {
+  OpCost cost = costOf(op);
+  auto start = dyn_cast<CollectiveOpInterface>(op);
+  if (cost.source == OpCostSource::Free || (start && shapeOf(start).ranks <= 1))
+    return std::nullopt;
+  CostEstimate result{cost.time, cost.time, cost.time, CostOrigin::Analytic, 0, {}};
+  if (cost.source == OpCostSource::Guess) {
+    result.origin = CostOrigin::Guessed;
+  } else if (cost.source == OpCostSource::Measured) {
+    result.origin = CostOrigin::Given;
+    if (auto attr = op->getAttrOfType<CostAttr>(CommDialect::kCostAttrName); attr && attr.getTimeLo())
+      std::tie(result.lo, result.hi) = std::pair(*attr.getTimeLo(), *attr.getTimeHi());
+  } else if (cost.source == OpCostSource::Collective && !op->hasAttr("one_shot")) {
+    result =
+        curveOf(start)->estimate(getCollectiveBytes(start), static_cast<int64_t>(start.getCollectiveInputs().size()));
+  } else if (cost.source == OpCostSource::Table) {
+    const OpTime *entry = costs.findOp(getTableName(op), getTableShapes(op));
+    entry = entry ? entry : costs.findOp(getTableName(op));
+    result.origin = CostOrigin::Measured;
+    result.samples = entry->n;
+    if (entry->hasErrorBar())
+      std::tie(result.lo, result.hi) = std::pair(entry->lo, entry->hi);
+  }
+  return result;
 }
 
 //===-----------------------------------------------------------------------------------------===//

@@ -190,9 +190,16 @@ int64_t IotaAttr::getRank(int64_t group, int64_t index) const {
 
 LogicalResult CostAttr::verify(function_ref<InFlightDiagnostic()> emitError, std::optional<int64_t> flops,
                                std::optional<int64_t> bytes, std::optional<int64_t> workspace,
-                               std::optional<int64_t> time) {
-  for (std::optional<int64_t> value : {flops, bytes, workspace, time})
+                               std::optional<int64_t> time, std::optional<int64_t> lo, std::optional<int64_t> hi) {
+  for (std::optional<int64_t> value : {flops, bytes, workspace, time, lo, hi})
     if (value && *value < 0)
       return emitError() << "C1: expected non-negative numbers, got " << *value;
+  if (!lo && !hi)
+    return success();
+  if (!time || !lo || !hi)
+    return emitError() << "C2: expected 'time', 'time_lo' and 'time_hi' together";
+  if (*lo > *time || *time > *hi)
+    return emitError() << "C2: expected 'time' (" << *time << ") between 'time_lo' (" << *lo << ") and 'time_hi' ("
+                       << *hi << ")";
   return success();
 }

@@ -151,6 +151,26 @@ private:
     return wait;
   }
 
+  /// The cost of the bucket as an attribute, with the error bars of its members in proportion.
+  CostAttr makeCost() {
+    Wide time = 0, lo = 0, hi = 0;
+    bool hasBar = false;
+    for (CollectiveOpInterface start : starts)
+      if (auto own = start->getAttrOfType<CostAttr>(CommDialect::kCostAttrName); own && own.getTime()) {
+        time += *own.getTime();
+        lo += own.getTimeLo().value_or(*own.getTime());
+        hi += own.getTimeHi().value_or(*own.getTime());
+        hasBar |= own.getTimeLo().has_value();
+      }
+    std::optional<int64_t> least, most;
+    if (hasBar && time > 0) {
+      least = saturateAmount(lo * cost / time);
+      most = saturateAmount((hi * cost + time - 1) / time);
+    }
+    return CostAttr::get(builder.getContext(), /*flops=*/std::nullopt, /*bytes=*/std::nullopt,
+                         /*workspace=*/std::nullopt, cost, least, most);
+  }
+
   /// A start like that of the first member, with these inputs, destinations and results.
   Operation *makeStart(ValueRange inputs, ValueRange dests, ArrayRef<Type> results) {
     Operation *first = starts.front();
@@ -165,9 +185,7 @@ private:
     state.propertiesAttr = properties.getDictionary(builder.getContext());
     // The cost model does not know the measured times of the members.
     if (llvm::any_of(starts, isMeasured))
-      state.addAttribute(CommDialect::kCostAttrName,
-                         CostAttr::get(builder.getContext(), /*flops=*/std::nullopt, /*bytes=*/std::nullopt,
-                                       /*workspace=*/std::nullopt, cost));
+      state.addAttribute(CommDialect::kCostAttrName, makeCost());
     return builder.create(state);
   }
 

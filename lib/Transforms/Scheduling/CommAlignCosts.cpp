@@ -140,7 +140,7 @@ private:
     auto cost = op->getAttrOfType<CostAttr>(CommDialect::kCostAttrName);
     auto aligned =
         CostAttr::get(op->getContext(), cost ? cost.getFlops() : std::nullopt, cost ? cost.getBytes() : std::nullopt,
-                      cost ? cost.getWorkspace() : std::nullopt, time);
+                      cost ? cost.getWorkspace() : std::nullopt, time, std::nullopt, std::nullopt);
     if (aligned == cost)
       return false;
     op->setAttr(CommDialect::kCostAttrName, aligned);

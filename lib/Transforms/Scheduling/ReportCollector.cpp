@@ -64,6 +64,8 @@ LogicalResult ReportCollector::begin(ModuleOp module) {
   measure.boundBudget = options.memory;
   measure.timeline = !options.timelineFile.empty();
   measure.anyBound = true;
+  ErrorBars errorBars(costs, module);
+  measure.errorBars = &errorBars;
   forEachReportedBlock(module, [&](FunctionOpInterface, Block &block, std::string name) {
     BlockReport report;
     report.name = std::move(name);
@@ -104,6 +106,8 @@ LogicalResult ReportCollector::end(ModuleOp module) {
   MeasureOptions measure;
   measure.load = {options.collectiveOrder, /*bucketing=*/false};
   measure.bounds = false;
+  ErrorBars errorBars(costs, module);
+  measure.errorBars = &errorBars;
   measure.timeline = !options.timelineFile.empty();
   bool consistent = true;
   llvm::StringMap<BlockReport *> byName;

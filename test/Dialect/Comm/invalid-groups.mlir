@@ -138,3 +138,18 @@ func.func private @future_c1_future(!comm.future<!comm.future<>>)
 
 // expected-error @+1 {{C1: expected non-negative numbers, got -5}}
 "test.op"() {comm.cost = #comm.cost<flops = 1, time = -5>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{C2: expected 'time', 'time_lo' and 'time_hi' together}}
+"test.op"() {comm.cost = #comm.cost<time = 5, time_lo = 4>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{C2: expected 'time', 'time_lo' and 'time_hi' together}}
+"test.op"() {comm.cost = #comm.cost<time_lo = 4, time_hi = 6>} : () -> ()
+
+// -----
+
+// expected-error @+1 {{C2: expected 'time' (7) between 'time_lo' (4) and 'time_hi' (6)}}
+"test.op"() {comm.cost = #comm.cost<time = 7, time_lo = 4, time_hi = 6>} : () -> ()

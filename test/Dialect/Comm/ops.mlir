@@ -101,8 +101,8 @@ func.func @streams(%a: tensor<4x8xf32> {comm.donated}, %b: tensor<8x?xf32> {comm
   %c = comm.compute "aten.mm"(%a, %b) {comm.cost = #comm.cost<flops = 1024, workspace = 64>, comm.bytes_hint = array<i64: 256>} : (tensor<4x8xf32>, tensor<8x?xf32>) -> tensor<4x?xf32>
   // CHECK: comm.compute "aten.view"(%{{.*}}) aliases [0] : (tensor<4x8xf32>) -> tensor<32xf32>
   %v = comm.compute "aten.view"(%a) aliases [0] : (tensor<4x8xf32>) -> tensor<32xf32>
-  // CHECK: comm.compute "aten.add_"(%{{.*}}) aliases [0] mutates [0] {comm.cost = #comm.cost<time = 1500>}
-  %m = comm.compute "aten.add_"(%v) aliases [0] mutates [0] {comm.cost = #comm.cost<time = 1500>} : (tensor<32xf32>) -> tensor<32xf32>
+  // CHECK: comm.compute "aten.add_"(%{{.*}}) aliases [0] mutates [0] {comm.cost = #comm.cost<time = 1500, time_lo = 1400, time_hi = 1650>}
+  %m = comm.compute "aten.add_"(%v) aliases [0] mutates [0] {comm.cost = #comm.cost<time = 1500, time_lo = 1400, time_hi = 1650>} : (tensor<32xf32>) -> tensor<32xf32>
   // CHECK: comm.compute "print"() side_effects {comm.hybrid = @dp, comm.pinned} : () -> ()
   comm.compute "print"() side_effects {comm.pinned, comm.hybrid = @dp} : () -> ()
   // CHECK: %[[E:.*]] = comm.record on 1 : !comm.event

@@ -77,6 +77,11 @@ public:
   /// The cost of `op`, regions included. At most kMaxNs. O(operands), or O(nested operations).
   OpCost costOf(mlir::Operation *op) const;
 
+  /// The cost of `op` with its error bar and where it comes from; none if it costs nothing by its nature (a view, a
+  /// wait, a collective of one rank). An operation with regions has no error bar of its own: load its blocks in other
+  /// scenarios. O(operands), or O(nested operations).
+  std::optional<CostEstimate> estimateOf(mlir::Operation *op) const;
+
   /// The placement of the ranks of a collective's group. One rank if the symbol does not resolve. O(1) after the first
   /// query for a group.
   GroupShape shapeOf(comm::CollectiveOpInterface start) const;

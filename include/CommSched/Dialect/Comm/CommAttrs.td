@@ -61,17 +61,22 @@ def Comm_CostAttr : Comm_Attr<"Cost", "cost"> {
   let description = [{
     The discardable attribute `comm.cost` of any operation. The cost model derives a missing number from the operation's
     interfaces, the machine profile, or the operands and results. A measured `time` (ns) overrides the other numbers.
+    `time_lo` and `time_hi` are its error bar, for reports; schedules do not depend on them.
 
-    Example: `#comm.cost<flops = 2097152, bytes = 49152>`, `#comm.cost<time = 1500, workspace = 4096>`.
+    Example: `#comm.cost<flops = 2097152, bytes = 49152>`, `#comm.cost<time = 1500, workspace = 4096>`,
+    `#comm.cost<time = 1500, time_lo = 1450, time_hi = 1620>`.
 
     Constraints:
     - C1: All numbers are non-negative.
+    - C2: The error bar has both ends and contains `time`.
   }];
   let parameters = (ins
     OptionalParameter<"std::optional<int64_t>", "floating-point operations">:$flops,
     OptionalParameter<"std::optional<int64_t>", "bytes read and written">:$bytes,
     OptionalParameter<"std::optional<int64_t>", "bytes live only while the operation runs">:$workspace,
-    OptionalParameter<"std::optional<int64_t>", "measured duration, ns">:$time);
+    OptionalParameter<"std::optional<int64_t>", "measured duration, ns">:$time,
+    OptionalParameter<"std::optional<int64_t>", "lower end of the error bar of `time`, ns">:$time_lo,
+    OptionalParameter<"std::optional<int64_t>", "upper end of the error bar of `time`, ns">:$time_hi);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
 }
