@@ -160,6 +160,9 @@ typedef struct commrt_device_ops {
   /// work's turn on its stream came and when it ended there. The backend's until release_work. NULL for a work that was
   /// put on no stream.
   int32_t (*span)(void *peer, const commrt_work *work, void **begin, void **end);
+
+  /// The kernels of lib/Runtime/Kernels/Device/Kernels.h, which the backend owns, or why there are none.
+  int32_t (*kernels)(void *peer, void **image, char *message, size_t size);
 } commrt_device_ops;
 
 /// The part of the operations that every device backend has.

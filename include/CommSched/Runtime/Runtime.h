@@ -421,8 +421,8 @@ enum {
 /// [own thread] Carries out computation `name` on dense operands: a reference kernel where the name and the shapes are
 /// those of one (docs/Runtime.md), otherwise an opaque one, whose outputs are a function of the name and of every bit
 /// of its inputs. `meta` is [dtype, flags, rank, sizes...] per operand, then [count, extra...]. Makes progress before
-/// and after. On devices the operands are copied to the host and back in the order of the stream of
-/// commrt_set_stream, and the call blocks.
+/// and after. On devices its kernels are put on the stream of commrt_set_stream, and the call returns at once; where
+/// there is no kernel, the operands are copied to the host and back in the order of that stream, and it blocks.
 COMMRT_API int32_t commrt_compute(commrt_context *context, const char *name, int64_t num_operands,
                                   void *const *operands, const int64_t *meta, int64_t cost_ns);
 /// [own thread] With `on`, a computation takes at least its cost_ns of real time, without making progress meanwhile.

@@ -17,6 +17,7 @@
 #include "CommSched/Runtime/Backend.h"
 #include "Fault.h"
 #include "Guarded.h"
+#include "Kernels/Device/Functions.h"
 #include "SymmetricHeap.h"
 #include "Text.h"
 #include <atomic>
@@ -376,13 +377,7 @@ std::string describeWork(const commrt_work &work);
 /// "all_gather of 64 x f32 on @dp (step.mlir:4:7)".
 std::string describeSite(const commrt_site &site);
 
-/// 64-bit mixing for fingerprints and signatures (the finaliser of splitmix64).
-inline uint64_t mix(uint64_t hash, uint64_t value) {
-  uint64_t x = hash * 0x9e3779b97f4a7c15ull + value + 0x632be59bd9b4e019ull;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-  return x ^ (x >> 31);
-}
+using device::mix;
 } // namespace commsched::runtime
 
 #endif // COMMSCHED_LIB_RUNTIME_CORE_CORE_H

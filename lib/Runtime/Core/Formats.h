@@ -14,8 +14,8 @@
 #ifndef COMMSCHED_LIB_RUNTIME_CORE_FORMATS_H
 #define COMMSCHED_LIB_RUNTIME_CORE_FORMATS_H
 
+#include "Kernels/Device/Formats.h"
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
 namespace commsched::runtime {
@@ -29,50 +29,16 @@ struct Bool {
   uint8_t bits;
 };
 
-inline float bitsToFloat(uint32_t bits) {
-  float value;
-  std::memcpy(&value, &bits, 4);
-  return value;
-}
-inline uint32_t floatToBits(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, 4);
-  return bits;
-}
-
-inline float load(Half h) {
-  uint32_t sign = uint32_t(h.bits & 0x8000) << 16, exponent = (h.bits >> 10) & 31, mantissa = h.bits & 1023;
-  if (exponent == 31)
-    return bitsToFloat(sign | 0x7f800000u | (mantissa << 13));
-  if (exponent == 0) // zero or subnormal: mantissa * 2^-24
-    return bitsToFloat(sign | floatToBits(float(mantissa) * 0x1p-24f));
-  return bitsToFloat(sign | ((exponent + 112) << 23) | (mantissa << 13));
-}
-inline float load(BFloat b) { return bitsToFloat(uint32_t(b.bits) << 16); }
+inline float load(Half h) { return device::floatOfHalf(h.bits); }
+inline float load(BFloat b) { return device::floatOfBrain(b.bits); }
 inline float load(float f) { return f; }
 inline double load(double f) { return f; }
 inline uint8_t load(Bool b) { return b.bits != 0; }
 template <typename T> std::enable_if_t<std::is_integral_v<T> && std::is_signed_v<T>, int64_t> load(T v) { return v; }
 template <typename T> std::enable_if_t<std::is_integral_v<T> && std::is_unsigned_v<T>, uint64_t> load(T v) { return v; }
 
-inline void store(float value, Half &out) {
-  uint32_t bits = floatToBits(value), sign = (bits >> 16) & 0x8000, magnitude = bits & 0x7fffffff;
-  if (magnitude > 0x7f800000) // NaN stays quiet
-    out.bits = uint16_t(sign | 0x7e00 | ((magnitude >> 13) & 1023));
-  else if (magnitude >= 0x477ff000) // rounds to 65536 or above
-    out.bits = uint16_t(sign | 0x7c00);
-  else if (magnitude < 0x38800000) // below 2^-14: adding 0.5 leaves the subnormal, rounded, in the low bits
-    out.bits = uint16_t(sign | (floatToBits(bitsToFloat(magnitude) + 0.5f) - 0x3f000000u));
-  else
-    out.bits = uint16_t(sign | ((magnitude - 0x38000000u + 0xfff + ((magnitude >> 13) & 1)) >> 13));
-}
-inline void store(float value, BFloat &out) {
-  uint32_t bits = floatToBits(value);
-  if ((bits & 0x7fffffff) > 0x7f800000)
-    out.bits = uint16_t((bits >> 16) | 0x40);
-  else
-    out.bits = uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
+inline void store(float value, Half &out) { out.bits = device::halfOfFloat(value); }
+inline void store(float value, BFloat &out) { out.bits = device::brainOfFloat(value); }
 inline void store(float value, float &out) { out = value; }
 inline void store(double value, double &out) { out = value; }
 inline void store(uint8_t value, Bool &out) { out.bits = value; }

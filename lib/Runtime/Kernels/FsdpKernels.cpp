@@ -16,7 +16,8 @@
 
 using namespace commsched::runtime;
 
-static void copyElements(const Operand &from, int64_t fromAt, Operand &to, int64_t toAt, int64_t count) {
+static void copyElements(const device::Piece &piece, int64_t fromAt, int64_t toAt, int64_t count) {
+  Operand from{const_cast<char *>(piece.from), piece.fromType, 0, {}, 0}, to{piece.to, piece.toType, 0, {}, 0};
   int64_t size = commrt_dtype_size(from.dtype);
   if (count <= 0)
     return;
@@ -33,8 +34,32 @@ static void copyElements(const Operand &from, int64_t fromAt, Operand &to, int64
   }
 }
 
+/// Carries the copies out.
+template <FsdpPlan plan> Outcome commsched::runtime::copyPieces(Call &call) {
+  std::vector<device::Piece> pieces;
+  if (Outcome outcome = plan(call, pieces); outcome != Outcome::ran)
+    return outcome;
+  for (const device::Piece &piece : pieces)
+    for (int64_t row = 0; row < piece.rows; ++row) {
+      int64_t from = std::min(row * piece.fromPitch, piece.fromElements), to = row * piece.toPitch;
+      int64_t count = std::min(piece.rowElements, piece.fromElements - from), size = commrt_dtype_size(piece.toType);
+      copyElements(piece, from, to, count);
+      if (count < piece.rowElements)
+        std::memset(piece.to + (to + count) * size, 0, (piece.rowElements - count) * size);
+    }
+  return Outcome::ran;
+}
+template Outcome commsched::runtime::copyPieces<planPack>(Call &);
+template Outcome commsched::runtime::copyPieces<planChunkCat>(Call &);
+template Outcome commsched::runtime::copyPieces<planSplitCopy>(Call &);
+
+/// All elements of the input, in one row.
+static device::Piece wholePiece(const Operand &input, char *to, int32_t toType) {
+  return {input.data, to, 1, input.elements, 0, 0, input.elements, input.dtype, toType};
+}
+
 /// extra: for each input the type as whose bytes it is packed.
-static Outcome packBytes(Call &call) {
+static Outcome planPackBytes(Call &call, std::vector<device::Piece> &pieces) {
   Operand &out = *call.outputs[0];
   if (call.extra.size() != call.inputs.size())
     return Outcome::invalid;
@@ -49,73 +74,63 @@ static Outcome packBytes(Call &call) {
     return Outcome::invalid;
   char *to = out.data;
   for (size_t k = 0; k < call.inputs.size(); ++k) {
-    const Operand &input = *call.inputs[k];
-    Operand piece{to, static_cast<int32_t>(call.extra[k]), 0, {}, input.elements};
-    copyElements(input, 0, piece, 0, input.elements);
-    to += piece.bytes();
+    auto type = static_cast<int32_t>(call.extra[k]);
+    pieces.push_back(wholePiece(*call.inputs[k], to, type));
+    to += call.inputs[k]->elements * commrt_dtype_size(type);
   }
   return Outcome::ran;
 }
 
-/// extra: nothing, or the types of packBytes. Inputs, flattened and converted, one after the other.
-Outcome commsched::runtime::pack(Call &call) {
+/// extra: nothing, or the types of planPackBytes. Inputs, flattened and converted, one after the other.
+Outcome commsched::runtime::planPack(Call &call, std::vector<device::Piece> &pieces) {
   if (call.outputs.size() != 1)
     return Outcome::invalid;
   if (!call.extra.empty())
-    return packBytes(call);
+    return planPackBytes(call, pieces);
   int64_t total = 0;
   for (Operand *input : call.inputs)
     if (__builtin_add_overflow(total, input->elements, &total))
       return Outcome::invalid;
-  if (total != call.outputs[0]->elements)
+  Operand &out = *call.outputs[0];
+  if (total != out.elements)
     return Outcome::invalid;
-  int64_t at = 0;
+  char *to = out.data;
   for (Operand *input : call.inputs) {
-    copyElements(*input, 0, *call.outputs[0], at, input->elements);
-    at += input->elements;
+    pieces.push_back(wholePiece(*input, to, out.dtype));
+    to += input->elements * commrt_dtype_size(out.dtype);
   }
   return Outcome::ran;
 }
 
 /// extra: [chunks]. Row c of the output is piece c, along dimension 0 and padded with zeros, of each input.
-Outcome commsched::runtime::chunkCat(Call &call) {
+Outcome commsched::runtime::planChunkCat(Call &call, std::vector<device::Piece> &pieces) {
   if (call.outputs.size() != 1 || call.extra.size() != 1)
     return Outcome::invalid;
   Operand &out = *call.outputs[0];
   int64_t chunks = call.extra[0], row = 0;
   if (chunks < 1 || chunks > std::max<int64_t>(1, out.elements))
     return Outcome::invalid;
-  struct Piece {
-    int64_t rows, rowElements, pieceRows;
-  };
-  std::vector<Piece> pieces;
+  char *to = out.data;
   for (Operand *input : call.inputs) {
-    int64_t rows = input->sizes.empty() ? 1 : input->sizes[0];
-    Piece piece = {rows, rows ? input->elements / rows : 0, rows / chunks + (rows % chunks != 0)};
+    int64_t rows = input->sizes.empty() ? 1 : input->sizes[0], rowElements = rows ? input->elements / rows : 0;
     int64_t elements;
-    if (__builtin_mul_overflow(piece.pieceRows, piece.rowElements, &elements) ||
-        __builtin_add_overflow(row, elements, &row))
+    if (__builtin_mul_overflow(rows / chunks + (rows % chunks != 0), rowElements, &elements) ||
+        __builtin_add_overflow(row, elements, &row) || row > out.elements)
       return Outcome::invalid;
-    pieces.push_back(piece);
+    pieces.push_back({input->data, to, chunks, elements, elements, 0, input->elements, input->dtype, out.dtype});
+    to += elements * commrt_dtype_size(out.dtype);
   }
   int64_t total;
   if (__builtin_mul_overflow(row, chunks, &total) || total != out.elements)
     return Outcome::invalid;
-  std::memset(out.data, 0, out.bytes());
-  int64_t at = 0;
-  for (int64_t chunk = 0; chunk < chunks; ++chunk)
-    for (size_t k = 0; k < pieces.size(); ++k) {
-      auto [rows, rowElements, pieceRows] = pieces[k];
-      int64_t begin = std::min(rows, chunk * pieceRows), end = std::min(rows, begin + pieceRows);
-      copyElements(*call.inputs[k], begin * rowElements, out, at, (end - begin) * rowElements);
-      at += pieceRows * rowElements;
-    }
+  for (device::Piece &piece : pieces)
+    piece.toPitch = row;
   return Outcome::ran;
 }
 
 /// extra: [number of sizes, sizes..., members...]. Output k is piece members[k] of each rank's row. Bytes are copied:
 /// the outputs are of the source's type, or the source is of bytes.
-Outcome commsched::runtime::splitCopy(Call &call) {
+Outcome commsched::runtime::planSplitCopy(Call &call, std::vector<device::Piece> &pieces) {
   if (call.inputs.size() != 1 || call.extra.empty())
     return Outcome::invalid;
   int64_t numSizes = call.extra[0], row = 0;
@@ -137,10 +152,9 @@ Outcome commsched::runtime::splitCopy(Call &call) {
     if (members[k] < 0 || members[k] >= numSizes || call.outputs[k]->bytes() != ranks * sizes[members[k]] * width)
       return Outcome::invalid;
   for (size_t k = 0; k < call.outputs.size(); ++k) {
-    int64_t bytes = sizes[members[k]] * width;
-    for (int64_t rank = 0; bytes > 0 && rank < ranks; ++rank)
-      std::memmove(call.outputs[k]->data + rank * bytes, source.data + (rank * row + offsets[members[k]]) * width,
-                   bytes);
+    int64_t offset = offsets[members[k]], size = sizes[members[k]];
+    pieces.push_back({source.data + offset * width, call.outputs[k]->data, size ? ranks : 0, size, row, size,
+                      source.elements - offset, source.dtype, source.dtype});
   }
   return Outcome::ran;
 }

@@ -13,6 +13,8 @@
 
 #include "Kernels.h"
 #include "Core/Core.h"
+#include "DeviceLauncher.h"
+#include <cstdlib>
 #include <memory>
 #include <new>
 #include <thread>
@@ -51,17 +53,45 @@ static bool readOperand(void *data, const int64_t *&meta, Operand &operand) {
   return bytes > 0 && (data || operand.elements == 0);
 }
 
-static Outcome run(Call &call) {
-  if (Kernel reserved = findReservedKernel(call.name)) {
-    Outcome outcome = reserved(call);
-    return outcome == Outcome::notApplicable ? Outcome::invalid : outcome;
-  }
-  Kernel kernel = call.mutated.empty() ? findNumericKernel(shortName(call.name)) : nullptr;
-  Outcome outcome = kernel ? kernel(call) : Outcome::notApplicable;
+/// The kernel of the call's name, or null; `isReserved` if a lowering made it up.
+static const NamedKernel *findKernel(const Call &call, bool &isReserved) {
+  const NamedKernel *reserved = findReservedKernel(call.name);
+  isReserved = reserved;
+  return reserved ? reserved : call.mutated.empty() ? findNumericKernel(shortName(call.name)) : nullptr;
+}
+
+static Outcome runOnHost(Call &call) {
+  bool isReserved;
+  const NamedKernel *kernel = findKernel(call, isReserved);
+  Outcome outcome = kernel ? kernel->onHost(call) : Outcome::notApplicable;
   if (outcome != Outcome::notApplicable)
     return outcome;
+  if (isReserved)
+    return Outcome::invalid;
   runOpaque(call);
   return Outcome::ran;
+}
+
+/// COMMRT_DEVICE_KERNELS: "off": computations of a device are done by the host; "require": a device without kernels is
+/// an error; otherwise its computations are done by the host.
+static Outcome runOnDevice(commrt_context *context, Call &call) {
+  const char *setting = std::getenv("COMMRT_DEVICE_KERNELS");
+  std::string_view mode = setting ? setting : "";
+  if (mode == "off")
+    return Outcome::needsHost;
+  DeviceLauncher device(context);
+  if (std::string reason; !device.isPossible(reason)) {
+    if (mode != "require")
+      return Outcome::needsHost;
+    fail(context, COMMRT_ERR_UNSUPPORTED, "no kernels for the device: " + reason);
+    return Outcome::failed;
+  }
+  bool isReserved;
+  const NamedKernel *kernel = findKernel(call, isReserved);
+  Outcome outcome = kernel ? kernel->onDevice(call, *kernel, device) : Outcome::notApplicable;
+  if (outcome != Outcome::notApplicable)
+    return outcome;
+  return isReserved ? Outcome::invalid : planOpaque(call, device);
 }
 
 namespace {
@@ -127,14 +157,18 @@ int32_t commrt_compute(commrt_context *context, const char *name, int64_t numOpe
   call.extra.assign(meta + 1, meta + 1 + meta[0]);
   int64_t begin = contextNs(context), realBegin = elapsedNs(context->job);
   void *begun = traceEvent(context, context->stream);
-  HostOperands onHost(context, all);
-  if (context->job->device)
+  Outcome outcome = context->job->device ? runOnDevice(context, call) : runOnHost(call);
+  if (outcome == Outcome::failed)
+    return latched(context);
+  if (outcome == Outcome::needsHost) {
+    HostOperands onHost(context, all);
     if (int32_t status = onHost.fetch())
       return status;
-  Outcome outcome = run(call);
-  if (outcome == Outcome::ran && context->job->device)
-    if (int32_t status = onHost.store())
-      return status;
+    outcome = runOnHost(call);
+    if (outcome == Outcome::ran)
+      if (int32_t status = onHost.store())
+        return status;
+  }
   if (outcome == Outcome::invalid)
     return fail(context, COMMRT_ERR_INVALID, "computation '" + std::string(name) + "': the operands do not fit it");
   if (outcome == Outcome::noMemory)

@@ -15,6 +15,7 @@
 
 #include "CommSched/Runtime/Runtime.h"
 #include "Core/Formats.h"
+#include "Kernels/Device/Arguments.h"
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,27 +47,83 @@ enum class Outcome {
   ran,
   notApplicable, ///< the operands are not those of the kernel; nothing was written
   invalid,       ///< the operands contradict each other; nothing was written
-  noMemory
+  noMemory,
+  failed,   ///< on a device: the context has latched an error
+  needsHost ///< on a device: no kernel of the device takes these operands
 };
 
-using Kernel = Outcome (*)(Call &);
+class DeviceLauncher;
+
+/// What a name stands for: the same computation on host memory and on a device.
+struct NamedKernel {
+  Outcome (*onHost)(Call &call);
+  Outcome (*onDevice)(Call &call, const NamedKernel &kernel, DeviceLauncher &device);
+  device::Function function = device::Function::same; ///< of elementwise kernels
+};
 
 /// The kernel of an operator's name without prefix and overload ("add", "mm"), or null.
-Kernel findNumericKernel(std::string_view name);
+const NamedKernel *findNumericKernel(std::string_view name);
 /// The kernel of a name that the lowering reserves ("comm.pack"), or null.
-Kernel findReservedKernel(std::string_view name);
+const NamedKernel *findReservedKernel(std::string_view name);
 /// Outputs that depend on the name and on every bit of the inputs.
 void runOpaque(Call &call);
+/// The hash of an opaque computation's name, after which those of its inputs are chained.
+uint64_t hashOfName(std::string_view name);
 
-// NumericKernels.cpp: matrix products in MatrixKernels.cpp.
+//===- What kernels of the host and of devices ask about operands ----------------------------===//
+
+/// The operand's strides in the order of the output's dimensions: these are aligned at the end, and one of size 1 is
+/// repeated. False if the operand cannot be repeated so.
+bool findBroadcast(const Operand &operand, const Operand &out, std::vector<int64_t> &strides);
+/// Whether the operands are those of a softmax over the last dimension, or of its backward.
+bool isSoftmax(const Call &call);
+bool isSoftmaxBackward(const Call &call);
+/// The input's dimensions that a sum to `out` leaves; false if `out` is no such sum, or if several sets of dimensions
+/// give its shape.
+bool findKeptDims(const Operand &in, const Operand &out, std::vector<bool> &kept);
+/// The two dimensions whose exchange alone gives the output's shape: sizes [outer][first][middle][second][inner].
+struct Exchange {
+  int64_t outer, first, middle, second, inner;
+};
+bool findExchange(const Call &call, Exchange &exchange);
+/// The copies that a computation of comm.fsdp is.
+using FsdpPlan = Outcome (*)(Call &call, std::vector<device::Piece> &pieces);
+Outcome planPack(Call &call, std::vector<device::Piece> &pieces);
+Outcome planChunkCat(Call &call, std::vector<device::Piece> &pieces);
+Outcome planSplitCopy(Call &call, std::vector<device::Piece> &pieces);
+/// [..., M, K] x [..., K, N], and with `addmm` plus a first operand of N or M x N elements.
+struct MatrixShape {
+  bool hasBias;
+  int64_t m, n, k, batches;
+};
+bool findMatrices(const Call &call, MatrixShape &shape);
+/// A product of strided operands that a lowering found in a program; see the definition. Indexed by operand: left,
+/// right, result.
+struct Contraction {
+  int64_t batchDims;
+  const int64_t *sizes;      ///< batch..., m, n, k
+  const int64_t *strides[3]; ///< batch..., rows, columns
+};
+Outcome readContraction(const Call &call, Contraction &contraction);
+/// Whether a product of such operands is summed in f64.
+bool isWideProduct(int32_t left, int32_t right, int32_t result);
+
+// On host memory: MatrixKernels.cpp, FsdpKernels.cpp.
 Outcome multiplyMatrices(Call &call);
-/// A product of strided operands that a lowering found in a program; see the definition.
 Outcome contract(Call &call);
+template <FsdpPlan plan> Outcome copyPieces(Call &call);
 
-// FsdpKernels.cpp
-Outcome pack(Call &call);
-Outcome chunkCat(Call &call);
-Outcome splitCopy(Call &call);
+// On a device: DevicePlans.cpp.
+Outcome planElementwise(Call &call, const NamedKernel &kernel, DeviceLauncher &device);
+Outcome planSoftmax(Call &call, const NamedKernel &kernel, DeviceLauncher &device);
+Outcome planSoftmaxBackward(Call &call, const NamedKernel &kernel, DeviceLauncher &device);
+Outcome planSum(Call &call, const NamedKernel &kernel, DeviceLauncher &device);
+Outcome planMean(Call &call, const NamedKernel &kernel, DeviceLauncher &device);
+Outcome planTranspose(Call &call, const NamedKernel &kernel, DeviceLauncher &device);
+Outcome planMatrices(Call &call, const NamedKernel &kernel, DeviceLauncher &device);
+Outcome planContraction(Call &call, const NamedKernel &kernel, DeviceLauncher &device);
+template <FsdpPlan plan> Outcome planPieces(Call &call, const NamedKernel &kernel, DeviceLauncher &device);
+Outcome planOpaque(Call &call, DeviceLauncher &device);
 
 /// Elements [at, at + count) as doubles: exact for all floating-point types and for integers below 2^53.
 void loadElements(const Operand &operand, int64_t at, int64_t count, double *to);

@@ -238,7 +238,7 @@ bool isWide(int32_t dtype) {
 
 Outcome multiplyTyped(const Product &product) {
   int32_t left = product.left.dtype, right = product.right.dtype;
-  if (isWide(left) || isWide(right) || product.result.dtype == COMMRT_F64)
+  if (isWideProduct(left, right, product.result.dtype))
     return multiply<double, false>(product);
   if (isSmallFloat(left) && isSmallFloat(right))
     return multiply<float, true>(product);
@@ -247,28 +247,39 @@ Outcome multiplyTyped(const Product &product) {
 
 } // namespace
 
-/// [..., M, K] x [..., K, N], and with `addmm` plus a first operand of N or M x N elements.
-Outcome commsched::runtime::multiplyMatrices(Call &call) {
+bool commsched::runtime::isWideProduct(int32_t left, int32_t right, int32_t result) {
+  return isWide(left) || isWide(right) || result == COMMRT_F64;
+}
+
+bool commsched::runtime::findMatrices(const Call &call, MatrixShape &shape) {
   if (call.inputs.size() < 2 || call.inputs.size() > 3 || call.outputs.size() != 1)
-    return Outcome::notApplicable;
+    return false;
   bool hasBias = call.inputs.size() == 3;
-  const Operand &a = *call.inputs[hasBias], &b = *call.inputs[hasBias + 1];
-  Operand &out = *call.outputs[0];
+  const Operand &a = *call.inputs[hasBias], &b = *call.inputs[hasBias + 1], &out = *call.outputs[0];
   size_t rank = a.sizes.size();
   if (rank < 2 || b.sizes.size() != rank || out.sizes.size() != rank || !out.isFloat())
-    return Outcome::notApplicable;
+    return false;
   int64_t m = a.sizes[rank - 2], k = a.sizes[rank - 1], n = b.sizes[rank - 1], batches = 1;
   for (size_t i = 0; i + 2 < rank; ++i) {
     if (a.sizes[i] != b.sizes[i] || a.sizes[i] != out.sizes[i])
-      return Outcome::notApplicable;
+      return false;
     batches *= a.sizes[i];
   }
   if (b.sizes[rank - 2] != k || out.sizes[rank - 2] != m || out.sizes[rank - 1] != n || out.elements == 0)
+    return false;
+  shape = {hasBias, m, n, k, batches};
+  return !hasBias || (batches == 1 && (call.inputs[0]->elements == n || call.inputs[0]->elements == m * n));
+}
+
+Outcome commsched::runtime::multiplyMatrices(Call &call) {
+  MatrixShape shape;
+  if (!findMatrices(call, shape))
     return Outcome::notApplicable;
-  if (hasBias && (batches != 1 || (call.inputs[0]->elements != n && call.inputs[0]->elements != m * n)))
-    return Outcome::notApplicable;
+  auto [hasBias, m, n, k, batches] = shape;
+  const Operand &a = *call.inputs[hasBias], &b = *call.inputs[hasBias + 1];
+  Operand &out = *call.outputs[0];
   for (int64_t batch = 0; batch < batches; ++batch) {
-    auto at = [&](const Operand &operand, int64_t elements) {
+    auto at = [batch](const Operand &operand, int64_t elements) {
       return operand.data + batch * elements * commrt_dtype_size(operand.dtype);
     };
     Product product = {{at(a, m * k), a.dtype, k, 1},
@@ -294,22 +305,29 @@ Outcome commsched::runtime::multiplyMatrices(Call &call) {
 /// Operands: left, right, and the result, to which the product is added. Their sizes say nothing; extra says all:
 /// [number of batch dimensions, sizes of (batch..., m, n, k), strides in elements of left (batch..., m, k),
 ///  right (batch..., k, n) and result (batch..., m, n)].
-Outcome commsched::runtime::contract(Call &call) {
+Outcome commsched::runtime::readContraction(const Call &call, Contraction &contraction) {
   if (call.inputs.size() != 3 || !call.outputs.empty() || call.mutated.size() != 1 ||
       call.mutated[0] != call.inputs[2] || !call.inputs[2]->isFloat() || call.extra.empty())
     return Outcome::invalid;
   int64_t batchDims = call.extra[0], left = call.extra.size();
   if (batchDims < 0 || batchDims > left || left != 1 + batchDims + 3 + 3 * (batchDims + 2))
     return Outcome::invalid;
-  const int64_t *sizes = call.extra.data() + 1, *strides[3];
+  const int64_t *sizes = call.extra.data() + 1, *strides = sizes + batchDims + 3;
   for (int64_t i = 0; i < batchDims + 3; ++i)
     if (sizes[i] < 0)
       return Outcome::invalid;
-    else if (sizes[i] == 0 && i != batchDims + 2) // without k the result stays
+  contraction = {batchDims, sizes, {strides, strides + batchDims + 2, strides + 2 * (batchDims + 2)}};
+  return Outcome::ran;
+}
+
+Outcome commsched::runtime::contract(Call &call) {
+  Contraction contraction;
+  if (Outcome outcome = readContraction(call, contraction); outcome != Outcome::ran)
+    return outcome;
+  auto &[batchDims, sizes, strides] = contraction;
+  for (int64_t i = 0; i < batchDims + 2; ++i)
+    if (sizes[i] == 0) // without k the result stays
       return Outcome::ran;
-  strides[0] = sizes + batchDims + 3;
-  strides[1] = strides[0] + batchDims + 2;
-  strides[2] = strides[1] + batchDims + 2;
   std::vector<int64_t> index(batchDims, 0);
   while (true) {
     Matrix matrices[3];

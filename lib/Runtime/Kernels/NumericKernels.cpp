@@ -62,21 +62,28 @@ void commsched::runtime::storeElements(Operand &operand, int64_t at, int64_t cou
 // Elementwise
 //===-----------------------------------------------------------------------------------------===//
 
+bool commsched::runtime::findBroadcast(const Operand &operand, const Operand &out, std::vector<int64_t> &strides) {
+  size_t rank = out.sizes.size();
+  strides.assign(rank, 0);
+  if (operand.sizes.size() > rank)
+    return false;
+  int64_t stride = 1;
+  for (size_t i = 1; i <= operand.sizes.size(); ++i) {
+    int64_t size = operand.sizes[operand.sizes.size() - i];
+    if (size != 1 && size != out.sizes[rank - i])
+      return false;
+    strides[rank - i] = size == 1 ? 0 : stride;
+    stride *= size;
+  }
+  return true;
+}
+
 namespace {
-/// Reads an operand in the order of an output's elements: dimensions are aligned at the end, and one of size 1 is
-/// repeated.
+/// Reads an operand in the order of an output's elements.
 class Broadcast {
 public:
-  Broadcast(const Operand &operand, const Operand &out) : operand(operand), sizes(out.sizes), index(out.sizes.size()) {
-    strides.assign(sizes.size(), 0);
-    fits = operand.sizes.size() <= sizes.size();
-    int64_t stride = 1;
-    for (size_t i = 1; fits && i <= operand.sizes.size(); ++i) {
-      int64_t size = operand.sizes[operand.sizes.size() - i];
-      fits = size == 1 || size == sizes[sizes.size() - i];
-      strides[sizes.size() - i] = size == 1 ? 0 : stride;
-      stride *= size;
-    }
+  Broadcast(const Operand &operand, const Operand &out)
+      : operand(operand), sizes(out.sizes), index(out.sizes.size()), fits(findBroadcast(operand, out, strides)) {
     isWhole = fits && operand.elements == out.elements;
   }
 
@@ -123,7 +130,7 @@ private:
   const std::vector<int64_t> &sizes;
   std::vector<int64_t> strides, index;
   int64_t at = 0;
-  bool fits = true, isWhole = false;
+  bool fits, isWhole = false;
 };
 } // namespace
 
@@ -164,38 +171,24 @@ template <double (*F)(double, double)> static Outcome binary(Call &call) {
   return Outcome::ran;
 }
 
-static double relu(double x) { return x < 0 ? 0 : x; }
-static double negate(double x) { return -x; }
-static double exponential(double x) { return std::exp(x); }
-static double hyperbolicTangent(double x) { return std::tanh(x); }
-static double squareRoot(double x) { return std::sqrt(x); }
-static double reciprocal(double x) { return 1 / x; }
-static double magnitude(double x) { return std::fabs(x); }
-static double logarithm(double x) { return std::log(x); }
-static double sine(double x) { return std::sin(x); }
-static double cosine(double x) { return std::cos(x); }
-static double reciprocalRoot(double x) { return 1 / std::sqrt(x); }
-static double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-static double silu(double x) { return x / (1 + std::exp(-x)); }
-static double gelu(double x) { return 0.5 * x * (1 + std::erf(x * 0.70710678118654752)); }
-static double same(double x) { return x; }
-static double add(double x, double y) { return x + y; }
-static double subtract(double x, double y) { return x - y; }
-static double multiply(double x, double y) { return x * y; }
-static double divide(double x, double y) { return x / y; }
-static double maximum(double x, double y) { return x < y ? y : x; }
-static double minimum(double x, double y) { return y < x ? y : x; }
-static double power(double x, double y) { return std::pow(x, y); }
-static double reluBackward(double gradient, double x) { return x > 0 ? gradient : 0; }
-
 //===-----------------------------------------------------------------------------------------===//
 // Rows
 //===-----------------------------------------------------------------------------------------===//
 
+bool commsched::runtime::isSoftmax(const Call &call) {
+  return call.inputs.size() == 1 && call.outputs.size() == 1 && call.inputs[0]->sizes == call.outputs[0]->sizes &&
+         !call.inputs[0]->sizes.empty() && call.outputs[0]->isFloat();
+}
+
+bool commsched::runtime::isSoftmaxBackward(const Call &call) {
+  return call.inputs.size() == 2 && call.outputs.size() == 1 && call.inputs[0]->sizes == call.outputs[0]->sizes &&
+         call.inputs[1]->sizes == call.outputs[0]->sizes && !call.inputs[0]->sizes.empty() &&
+         call.outputs[0]->isFloat();
+}
+
 /// Over the last dimension.
 static Outcome softmax(Call &call) {
-  if (call.inputs.size() != 1 || call.outputs.size() != 1 || call.inputs[0]->sizes != call.outputs[0]->sizes ||
-      call.inputs[0]->sizes.empty() || !call.outputs[0]->isFloat())
+  if (!isSoftmax(call))
     return Outcome::notApplicable;
   const Operand &in = *call.inputs[0];
   int64_t n = in.sizes.back(), rows = n ? in.elements / n : 0;
@@ -216,8 +209,7 @@ static Outcome softmax(Call &call) {
 
 /// From the gradient of the result and the result: r * (g - sum of g * r over the last dimension).
 static Outcome softmaxBackward(Call &call) {
-  if (call.inputs.size() != 2 || call.outputs.size() != 1 || call.inputs[0]->sizes != call.outputs[0]->sizes ||
-      call.inputs[1]->sizes != call.outputs[0]->sizes || call.inputs[0]->sizes.empty() || !call.outputs[0]->isFloat())
+  if (!isSoftmaxBackward(call))
     return Outcome::notApplicable;
   int64_t n = call.inputs[1]->sizes.back(), rows = n ? call.inputs[1]->elements / n : 0;
   std::vector<double> gradient(n), result(n);
@@ -262,9 +254,7 @@ static int countWays(const std::vector<int64_t> &sizes, const std::vector<int64_
   return ways[0][0];
 }
 
-/// The input's dimensions that a sum to `out` leaves; false if `out` is no such sum, or if several sets of dimensions
-/// give its shape.
-static bool findKeptDims(const Operand &in, const Operand &out, std::vector<bool> &kept) {
+bool commsched::runtime::findKeptDims(const Operand &in, const Operand &out, std::vector<bool> &kept) {
   size_t rank = in.sizes.size();
   kept.assign(rank, false);
   if (out.sizes.size() == rank) { // the others are 1
@@ -338,15 +328,13 @@ template <bool isMean> static Outcome reduction(Call &call) {
 // Transposition
 //===-----------------------------------------------------------------------------------------===//
 
-/// Swaps two dimensions: those two whose exchange alone gives the output's shape.
-static Outcome transpose(Call &call) {
+bool commsched::runtime::findExchange(const Call &call, Exchange &exchange) {
   if (call.inputs.size() != 1 || call.outputs.size() != 1)
-    return Outcome::notApplicable;
-  const Operand &in = *call.inputs[0];
-  Operand &out = *call.outputs[0];
+    return false;
+  const Operand &in = *call.inputs[0], &out = *call.outputs[0];
   size_t rank = in.sizes.size(), first = 0, second = 0;
   if (rank < 2 || out.dtype != in.dtype || out.sizes.size() != rank)
-    return Outcome::notApplicable;
+    return false;
   int ways = 0;
   for (size_t i = 0; i < rank; ++i)
     for (size_t j = i + 1; j < rank; ++j) {
@@ -359,16 +347,27 @@ static Outcome transpose(Call &call) {
       }
     }
   if (ways != 1)
-    return Outcome::notApplicable;
-  // [outer][first][middle][second][inner bytes]
+    return false;
   auto product = [&](size_t begin, size_t end) {
     int64_t result = 1;
     for (size_t dim = begin; dim < end; ++dim)
       result *= in.sizes[dim];
     return result;
   };
-  int64_t outer = product(0, first), rows = in.sizes[first], middle = product(first + 1, second);
-  int64_t cols = in.sizes[second], bytes = product(second + 1, rank) * commrt_dtype_size(in.dtype);
+  exchange = {product(0, first), in.sizes[first], product(first + 1, second), in.sizes[second],
+              product(second + 1, rank)};
+  return true;
+}
+
+/// Swaps two dimensions.
+static Outcome transpose(Call &call) {
+  Exchange exchange;
+  if (!findExchange(call, exchange))
+    return Outcome::notApplicable;
+  const Operand &in = *call.inputs[0];
+  Operand &out = *call.outputs[0];
+  auto [outer, rows, middle, cols, inner] = exchange;
+  int64_t bytes = inner * commrt_dtype_size(in.dtype);
   if (in.elements == 0)
     return Outcome::ran;
   for (int64_t o = 0; o < outer; ++o)
@@ -384,56 +383,77 @@ static Outcome transpose(Call &call) {
 // Names
 //===-----------------------------------------------------------------------------------------===//
 
-Kernel commsched::runtime::findNumericKernel(std::string_view name) {
-  static const std::unordered_map<std::string_view, Kernel> kernels = {
-      {"mm", multiplyMatrices},
-      {"bmm", multiplyMatrices},
-      {"matmul", multiplyMatrices},
-      {"addmm", multiplyMatrices},
-      {"relu", unary<relu>},
-      {"neg", unary<negate>},
-      {"exp", unary<exponential>},
-      {"tanh", unary<hyperbolicTangent>},
-      {"sqrt", unary<squareRoot>},
-      {"reciprocal", unary<reciprocal>},
-      {"abs", unary<magnitude>},
-      {"log", unary<logarithm>},
-      {"sin", unary<sine>},
-      {"cos", unary<cosine>},
-      {"rsqrt", unary<reciprocalRoot>},
-      {"sigmoid", unary<sigmoid>},
-      {"silu", unary<silu>},
-      {"gelu", unary<gelu>},
-      {"copy", unary<same>},
-      {"clone", unary<same>},
-      {"_to_copy", unary<same>},
-      {"convert_element_type", unary<same>},
-      {"cast", unary<same>},
-      {"add", binary<add>},
-      {"sub", binary<subtract>},
-      {"mul", binary<multiply>},
-      {"div", binary<divide>},
-      {"maximum", binary<maximum>},
-      {"minimum", binary<minimum>},
-      {"pow", binary<power>},
-      {"relu_backward", binary<reluBackward>},
-      {"threshold_backward", binary<reluBackward>},
-      {"softmax", softmax},
-      {"_softmax", softmax},
-      {"softmax_backward", softmaxBackward},
-      {"_softmax_backward_data", softmaxBackward},
-      {"sum", reduction<false>},
-      {"mean", reduction<true>},
-      {"t", transpose},
-      {"transpose", transpose},
-  };
-  auto found = kernels.find(name);
-  return found == kernels.end() ? nullptr : found->second;
+template <double (*F)(double)> static constexpr NamedKernel unaryKernel(device::Function function) {
+  return {unary<F>, planElementwise, function};
+}
+template <double (*F)(double, double)> static constexpr NamedKernel binaryKernel(device::Function function) {
+  return {binary<F>, planElementwise, function};
 }
 
-Kernel commsched::runtime::findReservedKernel(std::string_view name) {
-  static const std::unordered_map<std::string_view, Kernel> kernels = {
-      {"comm.pack", pack}, {"comm.chunk_cat", chunkCat}, {"comm.split_copy", splitCopy}, {"comm.contract", contract}};
+using KernelTable = std::unordered_map<std::string_view, NamedKernel>;
+static const NamedKernel *find(const KernelTable &kernels, std::string_view name) {
   auto found = kernels.find(name);
-  return found == kernels.end() ? nullptr : found->second;
+  return found == kernels.end() ? nullptr : &found->second;
+}
+
+const NamedKernel *commsched::runtime::findNumericKernel(std::string_view name) {
+#define UNARY(function) unaryKernel<device::function>(device::Function::function)
+#define BINARY(function) binaryKernel<device::function>(device::Function::function)
+  static const NamedKernel product = {multiplyMatrices, planMatrices}, forward = {softmax, planSoftmax},
+                           backward = {softmaxBackward, planSoftmaxBackward}, exchange = {transpose, planTranspose};
+  static const KernelTable kernels = {
+      {"mm", product},
+      {"bmm", product},
+      {"matmul", product},
+      {"addmm", product},
+      {"relu", UNARY(relu)},
+      {"neg", UNARY(negate)},
+      {"exp", UNARY(exponential)},
+      {"tanh", UNARY(hyperbolicTangent)},
+      {"sqrt", UNARY(squareRoot)},
+      {"reciprocal", UNARY(reciprocal)},
+      {"abs", UNARY(magnitude)},
+      {"log", UNARY(logarithm)},
+      {"sin", UNARY(sine)},
+      {"cos", UNARY(cosine)},
+      {"rsqrt", UNARY(reciprocalRoot)},
+      {"sigmoid", UNARY(sigmoid)},
+      {"silu", UNARY(silu)},
+      {"gelu", UNARY(gelu)},
+      {"copy", UNARY(same)},
+      {"clone", UNARY(same)},
+      {"_to_copy", UNARY(same)},
+      {"convert_element_type", UNARY(same)},
+      {"cast", UNARY(same)},
+      {"add", BINARY(add)},
+      {"sub", BINARY(subtract)},
+      {"mul", BINARY(multiply)},
+      {"div", BINARY(divide)},
+      {"maximum", BINARY(maximum)},
+      {"minimum", BINARY(minimum)},
+      {"pow", BINARY(power)},
+      {"relu_backward", BINARY(reluBackward)},
+      {"threshold_backward", BINARY(reluBackward)},
+      {"softmax", forward},
+      {"_softmax", forward},
+      {"softmax_backward", backward},
+      {"_softmax_backward_data", backward},
+      {"sum", {reduction<false>, planSum}},
+      {"mean", {reduction<true>, planMean}},
+      {"t", exchange},
+      {"transpose", exchange},
+  };
+#undef UNARY
+#undef BINARY
+  return find(kernels, name);
+}
+
+const NamedKernel *commsched::runtime::findReservedKernel(std::string_view name) {
+  static const KernelTable kernels = {
+      {"comm.pack", {copyPieces<planPack>, planPieces<planPack>}},
+      {"comm.chunk_cat", {copyPieces<planChunkCat>, planPieces<planChunkCat>}},
+      {"comm.split_copy", {copyPieces<planSplitCopy>, planPieces<planSplitCopy>}},
+      {"comm.contract", {contract, planContraction}},
+  };
+  return find(kernels, name);
 }

@@ -18,17 +18,20 @@
 
 using namespace commsched::runtime;
 
-static uint64_t digest(uint64_t hash, const Operand &operand) {
+/// A sum over words, so that devices may take them in any order.
+static uint64_t digest(const Operand &operand) {
   int64_t bytes = operand.bytes(), i = 0;
-  uint64_t word;
-  for (; i + 8 <= bytes; i += 8) {
-    std::memcpy(&word, operand.data + i, 8);
-    hash = mix(hash, word);
+  uint64_t word, sum = mix(~uint64_t(0), bytes);
+  for (; i * 8 + 8 <= bytes; ++i) {
+    std::memcpy(&word, operand.data + i * 8, 8);
+    sum += mix(i, word);
   }
   word = 0;
-  if (bytes > i)
-    std::memcpy(&word, operand.data + i, bytes - i);
-  return mix(mix(hash, word), bytes);
+  if (bytes > i * 8) {
+    std::memcpy(&word, operand.data + i * 8, bytes - i * 8);
+    sum += mix(i, word);
+  }
+  return sum;
 }
 
 /// Small values that every type holds exactly, different for each element.
@@ -45,12 +48,17 @@ static void fill(Operand &operand, uint64_t seed) {
   }
 }
 
-void commsched::runtime::runOpaque(Call &call) {
+uint64_t commsched::runtime::hashOfName(std::string_view name) {
   uint64_t hash = 0;
-  for (char c : call.name)
+  for (char c : name)
     hash = mix(hash, static_cast<unsigned char>(c));
+  return hash;
+}
+
+void commsched::runtime::runOpaque(Call &call) {
+  uint64_t hash = hashOfName(call.name);
   for (Operand *input : call.inputs)
-    hash = digest(hash, *input);
+    hash = mix(hash, digest(*input));
   uint64_t number = 0;
   for (auto *list : {&call.mutated, &call.outputs})
     for (Operand *operand : *list)

@@ -301,4 +301,12 @@ const commrt_device_ops commsched::runtime::ncclDeviceOps = {
       *end = flight ? flight->done : nullptr;
       return int32_t(COMMRT_OK);
     },
+    [](void *opaque, void **image, char *message, size_t size) {
+      NcclImage *found = nullptr;
+      std::string error;
+      int32_t status = findKernels(peerOf(opaque), &found, error);
+      *image = found;
+      copyText(error, message, size);
+      return status;
+    },
 };

@@ -12,6 +12,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "Kernels/Device/Image.h"
 #include "NcclJob.h"
 #include <algorithm>
 #include <cstring>
@@ -87,6 +88,24 @@ void commsched::runtime::freeImages(NcclPeer &peer) {
   for (auto &image : peer.images)
     peer.job->cuda().libraryUnload(image->library);
   peer.images.clear();
+}
+
+int32_t commsched::runtime::findKernels(NcclPeer &peer, NcclImage **image, std::string &error) {
+  *image = peer.kernels;
+  if (peer.kernels)
+    return COMMRT_OK;
+  const CudaApi &cuda = peer.job->cuda();
+  if (peer.noKernels.empty()) {
+    commrt_image_info info = device::hostImage();
+    if (isEmulated(peer))
+      device::setEmulatedClock({cuda.emulatorNow, cuda.emulatorTakes});
+    if (loadImage(peer, info, &peer.kernels, peer.noKernels) == COMMRT_OK) {
+      *image = peer.kernels;
+      return COMMRT_OK;
+    }
+  }
+  error = peer.noKernels;
+  return COMMRT_ERR_UNSUPPORTED;
 }
 
 //===- Launch --------------------------------------------------------------------------------===//

@@ -140,6 +140,8 @@ struct NcclPeer {
   NcclFlight *newest = nullptr;      ///< where only one group may be in flight: its last start
   std::vector<std::pair<ncclComm *, void *>> windows;
   std::vector<std::unique_ptr<NcclImage>> images; ///< loaded, or perhaps still running
+  NcclImage *kernels = nullptr;                   ///< the runtime's own
+  std::string noKernels;                          ///< why there are none
   PinnedBlock bounce[2];
   cudaEvent *bounced[2] = {nullptr, nullptr};
 
@@ -281,6 +283,8 @@ int32_t loadImage(NcclPeer &peer, const commrt_image_info &info, NcclImage **ima
 void unloadImage(NcclPeer &peer, NcclImage *image, bool isIdle);
 int32_t launchKernel(NcclPeer &peer, NcclImage &image, const commrt_kernel_call &call, cudaStream *stream,
                      std::string &error);
+/// The kernels of lib/Runtime/Kernels/Device, loaded at the first call. A status with its text, the same each time.
+int32_t findKernels(NcclPeer &peer, NcclImage **image, std::string &error);
 /// Once nothing runs on the device.
 void freeImages(NcclPeer &peer);
 

@@ -93,6 +93,8 @@ static SymbolLibrary describeCuda(CudaApi &api) {
               {"cudaLaunchKernel", slotOf(api.launchKernel), false},
               {"cudaFuncSetAttribute", slotOf(api.funcSetAttribute), false},
               {"emulatorRegisterKernel", slotOf(api.emulatorRegisterKernel), false},
+              {"emulatorNow", slotOf(api.emulatorNow), false},
+              {"emulatorTakes", slotOf(api.emulatorTakes), false},
           }};
 }
 

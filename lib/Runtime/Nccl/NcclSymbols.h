@@ -115,6 +115,8 @@ struct CudaApi {
   /// Of the emulated runtime alone.
   void (*emulatorRegisterKernel)(const char *name, EmulatedKernelFn function, int arguments,
                                  const size_t *argumentBytes);
+  int64_t (*emulatorNow)();
+  void (*emulatorTakes)(int64_t nanoseconds);
 };
 
 /// Both libraries, loaded and checked: a version that has what is needed, and at least one device.

@@ -33,6 +33,9 @@ void *emulatorAccess(const void *address, size_t bytes, int write);
 /// Only while an operation runs: replaces its duration on the virtual clock.
 void emulatorTakes(int64_t nanoseconds);
 
+/// Only while an operation runs: when it began on the virtual clock, ns.
+int64_t emulatorNow();
+
 /// If ranks are processes (CUDA_EMU_SHARED): memory that every process of the job finds by this name, at the same
 /// address, zero at first. Null otherwise. The words in it count as pinned memory.
 void *emulatorSharedMemory(const char *name, size_t bytes);

@@ -88,3 +88,8 @@ extern "C" void emulatorTakes(int64_t nanoseconds) {
   if (Op *op = runningOp())
     op->work.durationNs = nanoseconds;
 }
+
+extern "C" int64_t emulatorNow() {
+  Op *op = runningOp();
+  return op ? op->beginNs : 0;
+}

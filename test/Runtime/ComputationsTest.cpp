@@ -1,0 +1,244 @@
+//===- ComputationsTest.cpp - commrt_compute on each backend ----------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Every computation with a name, and opaque ones, on the tested backend and on threads: the same bits, for each type.
+// Over a device the kernels of lib/Runtime/Kernels/Device are required.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "RuntimeTestSupport.h"
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+
+using namespace commsched::test;
+
+namespace {
+constexpr int32_t allTypes[] = {COMMRT_F16, COMMRT_BF16, COMMRT_F32, COMMRT_F64, COMMRT_I8,  COMMRT_I16, COMMRT_I32,
+                                COMMRT_I64, COMMRT_U8,   COMMRT_U16, COMMRT_U32, COMMRT_U64, COMMRT_I1};
+constexpr int32_t floatTypes[] = {COMMRT_F16, COMMRT_BF16, COMMRT_F32, COMMRT_F64};
+
+/// What commrt_compute is told of an operand, and where it begins in its buffer.
+struct Tensor {
+  int32_t dtype;
+  std::vector<int64_t> sizes;
+  int64_t flags = 0;
+  int64_t offset = 0; ///< bytes
+
+  int64_t bytes() const {
+    int64_t elements = 1;
+    for (int64_t size : sizes)
+      elements *= size;
+    return elements * commrt_dtype_size(dtype);
+  }
+};
+Tensor output(int32_t dtype, std::vector<int64_t> sizes) {
+  return {dtype, std::move(sizes), COMMRT_OPERAND_WRITTEN | COMMRT_OPERAND_OUTPUT};
+}
+Tensor mutated(int32_t dtype, std::vector<int64_t> sizes) { return {dtype, std::move(sizes), COMMRT_OPERAND_WRITTEN}; }
+
+struct Computation {
+  std::string name;
+  std::vector<Tensor> operands;
+  std::vector<int64_t> extra;
+};
+
+/// Bytes of every value that a type has, without NaN and infinity.
+std::vector<char> randomBytes(const Tensor &tensor, std::mt19937_64 &random) {
+  std::vector<char> bytes(tensor.offset + tensor.bytes());
+  int64_t size = commrt_dtype_size(tensor.dtype);
+  for (int64_t at = 0; at + size <= tensor.bytes(); at += size) {
+    uint64_t bits = random();
+    if (tensor.dtype <= COMMRT_F64) {
+      // Between 2^-3 and 2^3, and sometimes 0 or subnormal.
+      constexpr int mantissas[] = {10, 7, 23, 52}, exponents[] = {5, 8, 8, 11};
+      int mantissa = mantissas[tensor.dtype], exponent = exponents[tensor.dtype];
+      uint64_t bias = (uint64_t(1) << (exponent - 1)) - 1, power = random() % 20 ? bias - 3 + random() % 6 : 0;
+      bits = (bits & ((uint64_t(1) << mantissa) - 1)) | power << mantissa | (random() & 1) << (mantissa + exponent);
+    } else if (tensor.dtype == COMMRT_I1) {
+      bits &= 1;
+    }
+    std::memcpy(bytes.data() + tensor.offset + at, &bits, size);
+  }
+  return bytes;
+}
+
+/// What the computation leaves in its operands' buffers.
+std::vector<std::vector<char>> run(const char *backend, const Computation &what, int32_t expected = COMMRT_OK) {
+  std::vector<std::vector<char>> results;
+  RunOptions how;
+  how.backend = backend;
+  auto ends = runRanks(1, how, [&](commrt_context *context) {
+    std::mt19937_64 random(what.name.size() * 1000 + what.operands.size());
+    std::vector<std::unique_ptr<Memory<char>>> memory;
+    std::vector<void *> operands;
+    std::vector<int64_t> meta;
+    for (const Tensor &tensor : what.operands) {
+      memory.push_back(std::make_unique<Memory<char>>(context, randomBytes(tensor, random)));
+      operands.push_back(tensor.bytes() ? memory.back()->data() + tensor.offset : nullptr);
+      meta.insert(meta.end(), {tensor.dtype, tensor.flags, static_cast<int64_t>(tensor.sizes.size())});
+      meta.insert(meta.end(), tensor.sizes.begin(), tensor.sizes.end());
+    }
+    meta.push_back(static_cast<int64_t>(what.extra.size()));
+    meta.insert(meta.end(), what.extra.begin(), what.extra.end());
+    EXPECT_EQ(commrt_compute(context, what.name.c_str(), static_cast<int64_t>(operands.size()), operands.data(),
+                             meta.data(), 0),
+              expected)
+        << what.name;
+    for (auto &each : memory)
+      if (expected == COMMRT_OK)
+        results.push_back(each->values());
+  });
+  EXPECT_EQ(ends[0].status, expected) << what.name << ": " << ends[0].message;
+  return results;
+}
+
+std::string describe(const Computation &what) {
+  std::string text = what.name;
+  for (const Tensor &tensor : what.operands) {
+    text += std::string(" ") + commrt_dtype_name(tensor.dtype) + "[";
+    for (int64_t size : tensor.sizes)
+      text += std::to_string(size) + ",";
+    text += "]";
+  }
+  return text;
+}
+
+/// The largest difference of two elements in units of the last place, for floating-point types.
+int64_t ulps(const std::vector<char> &left, const std::vector<char> &right, int32_t dtype) {
+  int64_t most = 0, size = commrt_dtype_size(dtype);
+  for (size_t at = 0; at + size <= left.size(); at += size) {
+    int64_t a = 0, b = 0;
+    std::memcpy(&a, left.data() + at, size);
+    std::memcpy(&b, right.data() + at, size);
+    most = std::max(most, std::abs(a - b));
+  }
+  return most;
+}
+
+class Computations : public testing::Test {
+protected:
+  void SetUp() override { setenv("COMMRT_DEVICE_KERNELS", "require", 1); }
+  void TearDown() override { unsetenv("COMMRT_DEVICE_KERNELS"); }
+
+  /// The bits of threads on the tested backend; floating-point outputs may be off by `most` units in the last place.
+  static void compare(const Computation &what, int64_t most = 0) {
+    auto expected = run("threads", what), found = run(defaultBackend(), what);
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t i = 0; i < found.size(); ++i) {
+      if (found[i] == expected[i])
+        continue;
+      int32_t dtype = what.operands[i].dtype;
+      bool isClose = most > 0 && dtype <= COMMRT_F64 && ulps(found[i], expected[i], dtype) <= most;
+      EXPECT_TRUE(isClose) << describe(what) << ": operand " << i << " differs by "
+                           << ulps(found[i], expected[i], dtype);
+    }
+  }
+};
+
+/// A GPU's own mathematics library may differ from the host's.
+int64_t libraryUlps() {
+  const char *library = std::getenv("COMMRT_CUDART_LIBRARY");
+  bool isHost = std::string(defaultBackend()) != "nccl" || (library && std::strstr(library, "cudart_emu"));
+  return isHost ? 0 : 2;
+}
+
+/// Tests the elementwise functions on every type, with operands that are repeated along dimensions.
+TEST_F(Computations, Elementwise) {
+  for (const char *name : {"relu", "neg", "abs", "cast", "sqrt", "reciprocal", "rsqrt"})
+    for (int32_t dtype : allTypes) {
+      compare({name, {{dtype, {37}}, output(dtype, {37})}, {}});
+      compare({name, {{COMMRT_F32, {3, 1, 5}}, output(dtype, {2, 3, 7, 5})}, {}});
+    }
+  for (const char *name : {"add", "sub", "mul", "div", "maximum", "minimum", "relu_backward"})
+    for (int32_t dtype : allTypes) {
+      compare({name, {{dtype, {6, 11}}, {dtype, {6, 11}}, output(dtype, {6, 11})}, {}});
+      compare({name, {{dtype, {4, 1}}, {COMMRT_BF16, {9}}, output(COMMRT_F32, {4, 9})}, {}});
+    }
+}
+
+/// Tests the functions that the mathematics library computes: equal where the host has the same library.
+TEST_F(Computations, FunctionsOfTheMathematicsLibrary) {
+  for (int32_t dtype : floatTypes) {
+    for (const char *name : {"exp", "tanh", "log", "sin", "cos", "sigmoid", "silu", "gelu"})
+      compare({name, {{dtype, {300}}, output(dtype, {300})}, {}}, libraryUlps());
+    compare({"pow", {{dtype, {50}}, {dtype, {50}}, output(dtype, {50})}, {}}, libraryUlps());
+    compare({"softmax", {{dtype, {5, 33}}, output(dtype, {5, 33})}, {}}, libraryUlps());
+  }
+}
+
+/// Tests rows, sums over any dimensions, and transpositions.
+TEST_F(Computations, RowsSumsAndTranspositions) {
+  for (int32_t dtype : floatTypes) {
+    compare({"softmax_backward", {{dtype, {4, 7}}, {dtype, {4, 7}}, output(dtype, {4, 7})}, {}});
+    for (const char *name : {"sum", "mean"}) {
+      compare({name, {{dtype, {5, 6, 7}}, output(dtype, {5, 1, 7})}, {}});
+      compare({name, {{dtype, {5, 6, 7}}, output(dtype, {6})}, {}});
+      compare({name, {{dtype, {5, 6}}, output(dtype, {})}, {}});
+      compare({name, {{COMMRT_I32, {4, 1, 3}}, output(dtype, {4})}, {}});
+      compare({name, {{dtype, {0, 3}}, output(dtype, {3})}, {}});
+    }
+  }
+  for (int32_t dtype : allTypes) {
+    compare({"t", {{dtype, {5, 7}}, output(dtype, {7, 5})}, {}});
+    compare({"transpose", {{dtype, {2, 5, 3, 7, 4}}, output(dtype, {2, 7, 3, 5, 4})}, {}});
+  }
+}
+
+/// Tests the computations of the fsdp operations, with conversions, padding and bytes at odd addresses.
+TEST_F(Computations, FsdpCopies) {
+  for (int32_t dtype : allTypes) {
+    compare({"comm.pack", {{dtype, {3, 5}}, {COMMRT_F32, {7}}, {dtype, {0}}, output(dtype, {22})}, {}});
+    compare({"comm.chunk_cat", {{dtype, {7, 3}}, {dtype, {2}}, {COMMRT_F32, {}}, output(dtype, {4 * 8})}, {4}});
+    compare(
+        {"comm.split_copy", {{dtype, {2 * 9}}, output(dtype, {2 * 5}), output(dtype, {2 * 3})}, {3, 5, 1, 3, 0, 2}});
+  }
+  // A bucket of bytes: one u8, then f32 and f64 at odd addresses.
+  compare({"comm.pack",
+           {{COMMRT_U8, {1}}, {COMMRT_F64, {3}}, {COMMRT_F64, {2}}, output(COMMRT_U8, {1 + 3 * 4 + 2 * 8})},
+           {COMMRT_U8, COMMRT_F32, COMMRT_F64}});
+  compare({"add", {{COMMRT_F32, {9}, 0, 3}, {COMMRT_F64, {9}, 0, 5}, output(COMMRT_BF16, {9})}, {}});
+  // More pieces than one launch takes.
+  Computation many = {"comm.pack", {}, {}};
+  for (int64_t i = 0; i < 100; ++i)
+    many.operands.push_back({COMMRT_I32, {i % 7}});
+  many.operands.push_back(output(COMMRT_I32, {14 * 21 + 1}));
+  compare(many);
+}
+
+/// Tests products in f32 and f64, with and without a bias, in batches, and of strided operands.
+TEST_F(Computations, MatrixProducts) {
+  for (int32_t dtype : floatTypes) {
+    compare({"mm", {{dtype, {13, 40}}, {dtype, {40, 9}}, output(dtype, {13, 9})}, {}});
+    compare({"mm", {{COMMRT_BF16, {5, 17}}, {dtype, {17, 3}}, output(COMMRT_F32, {5, 3})}, {}});
+    compare({"bmm", {{dtype, {3, 4, 5}}, {dtype, {3, 5, 6}}, output(dtype, {3, 4, 6})}, {}});
+    compare({"addmm", {{dtype, {9}}, {dtype, {13, 40}}, {dtype, {40, 9}}, output(dtype, {13, 9})}, {}});
+    compare({"addmm", {{dtype, {13, 9}}, {dtype, {13, 40}}, {dtype, {40, 9}}, output(dtype, {13, 9})}, {}});
+    // Two batch dimensions, the right operand transposed, the result added to.
+    compare({"comm.contract",
+             {{dtype, {2 * 3 * 4 * 5}}, {dtype, {2 * 6 * 5}}, mutated(dtype, {2 * 3 * 4 * 6})},
+             {2, 2, 3, 4, 6, 5, 60, 20, 5, 1, 30, 0, 1, 5, 72, 24, 6, 1}});
+  }
+  compare({"mm", {{COMMRT_I32, {4, 5}}, {COMMRT_I64, {5, 6}}, output(COMMRT_F64, {4, 6})}, {}});
+}
+
+/// Tests that opaque computations depend on every bit, and what does not fit a name is opaque.
+TEST_F(Computations, Opaque) {
+  for (int32_t dtype : allTypes)
+    compare({"anything", {{dtype, {13}}, mutated(COMMRT_F32, {7}), {COMMRT_U8, {0}}, output(dtype, {100})}, {}});
+  compare({"mm", {{COMMRT_F32, {3, 4}}, {COMMRT_F32, {5, 6}}, output(COMMRT_F32, {3, 6})}, {}});
+  compare({"no operands", {}, {}});
+}
+
+/// Tests that what contradicts itself is an error on devices, too.
+TEST_F(Computations, WrongOperands) {
+  for (const char *backend : {"threads", defaultBackend()})
+    run(backend, {"comm.pack", {{COMMRT_F32, {3}}, output(COMMRT_F32, {4})}, {}}, COMMRT_ERR_INVALID);
+}
+} // namespace
