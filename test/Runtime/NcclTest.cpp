@@ -14,10 +14,13 @@
 
 #include "RuntimeTestSupport.h"
 #include <atomic>
+#include <climits>
 #include <cstring>
 #include <deque>
+#include <dlfcn.h>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <sstream>
 #include <unistd.h>
 
@@ -533,6 +536,82 @@ TEST(NcclFaults, EndEveryRankByTheDeadline) {
   bool isLost = std::string(fault).rfind("lose", 0) == 0;
   expectAllFailed(results, isLost ? COMMRT_ERR_TIMEOUT : COMMRT_ERR_BACKEND,
                   {isLost ? "waited 300 ms" : "failed: ", "on @world"});
+}
+
+//===- Communicators -------------------------------------------------------------------------===//
+
+/// A function of the emulated library; null, with a reason printed, over the real one.
+template <typename Function> Function *emulatorFunction(const char *name) {
+  const char *path = std::getenv("COMMRT_NCCL_LIBRARY");
+  void *handle = dlopen(path ? path : "libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
+  auto *function = handle ? reinterpret_cast<Function *>(dlsym(handle, name)) : nullptr;
+  if (!function)
+    std::cout << "the library is not emulated: " << name << " is not asked\n";
+  return function;
+}
+
+/// Every rank adds up 1.
+void sumOnes(commrt_context *context) {
+  Memory<int32_t> value(context, 1, 1);
+  commrt_token *token;
+  ASSERT_EQ(commrt_all_reduce_start(worldGroup(context), value.data(), value.data(), 1, COMMRT_I32, COMMRT_SUM, 1, -1,
+                                    &token),
+            COMMRT_OK);
+  ASSERT_EQ(finish(token), COMMRT_OK);
+  EXPECT_EQ(value[0], commrt_ranks(context));
+  ASSERT_EQ(commrt_program_end(context), COMMRT_OK);
+}
+
+/// Above a number of ranks the first communicator is made from several identifiers, which several ranks make.
+TEST(NcclComms, ManyRanksAndSeveralIdentifiers) {
+  Variable few("COMMRT_NCCL_RANKS_OF_ONE_ID", "2"), each("COMMRT_NCCL_RANKS_PER_ID", "3");
+  expectAllOk(runRanks(8, overNccl(), sumOnes));
+  const char *version = std::getenv("NCCL_EMU_VERSION");
+  bool isOld = version && std::atoi(version) < 22300;
+  if (auto *most = emulatorFunction<int()>("emulatorMostIdentifiers"))
+    EXPECT_EQ(most(), isOld ? 0 : 3);
+}
+
+/// The numbers of thread blocks reach NCCL, and a report names them.
+TEST(NcclComms, CtasOfGroups) {
+  Variable groups("COMMRT_NCCL_GROUPS", "world:min=2,max=8;*:max=4");
+  auto results = runRanks(2, overNccl(), [](commrt_context *context) {
+    commrt_group *pairs;
+    int64_t offsets[] = {0, 2}, ranks[] = {0, 1};
+    sumOnes(context);
+    ASSERT_EQ(commrt_group_create(context, "pairs", 1, offsets, ranks, &pairs), COMMRT_OK);
+    ASSERT_EQ(commrt_program_end(context), COMMRT_OK);
+    Memory<int32_t> value(context, 1, 1);
+    commrt_token *token = nullptr;
+    if (commrt_rank(context) == 0 && !commrt_all_reduce_start(worldGroup(context), value.data(), value.data(), 1,
+                                                              COMMRT_I32, COMMRT_SUM, 1, -1, &token)) {
+      EXPECT_EQ(commrt_wait_host(token, 100'000'000), COMMRT_ERR_TIMEOUT);
+      commrt_token_release(token);
+    }
+    while (commrt_last_error(context, nullptr, 0) == COMMRT_OK)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  expectAllFailed(results, COMMRT_ERR_TIMEOUT, {"; @world has 2 to 8 CTAs; @pairs has at most 4 CTAs"});
+  int least = 0, most = 0, policy = 0;
+  if (auto *ctasOf = emulatorFunction<int(const char *, int *, int *, int *)>("emulatorCtasOf")) {
+    for (const char *name : {"world", "world.messages", "pairs"}) {
+      ASSERT_EQ(ctasOf(name, &least, &most, &policy), 1) << name;
+      EXPECT_EQ(most, name == std::string("pairs") ? 4 : 8);
+      EXPECT_EQ(least, name == std::string("pairs") ? INT_MIN : 2);
+      EXPECT_EQ(policy, INT_MIN);
+    }
+  }
+}
+
+TEST(NcclComms, BadOptionsAreRefused) {
+  Variable groups("COMMRT_NCCL_GROUPS", "world:max=0");
+  commrt_options options;
+  commrt_options_init(&options);
+  options.backend = "nccl";
+  commrt_job *job = nullptr;
+  char message[512];
+  EXPECT_EQ(commrt_job_create(&options, &job, message, sizeof(message)), COMMRT_ERR_INVALID);
+  EXPECT_STREQ(message, "nccl: COMMRT_NCCL_GROUPS: expected min=N, max=N (1 to 64) or policy=NAME, got 'max=0'");
 }
 
 /// Before 2.26 NCCL does not keep the order of launches: one group is in flight at a time.

@@ -75,6 +75,12 @@ SAME(NcclApi, redOpCreatePreMulSum, ncclRedOpCreatePreMulSum);
 SAME(NcclApi, redOpDestroy, ncclRedOpDestroy);
 SAME(NcclApi, memAlloc, ncclMemAlloc);
 SAME(NcclApi, memFree, ncclMemFree);
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 0)
+SAME(NcclApi, commInitRankScalable, ncclCommInitRankScalable);
+#endif
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 7)
+SAME(NcclApi, commRevoke, ncclCommRevoke);
+#endif
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
 SAME(NcclApi, commWindowRegister, ncclCommWindowRegister);
 SAME(NcclApi, commWindowDeregister, ncclCommWindowDeregister);

@@ -180,7 +180,7 @@ TEST(Nccl, VersionsThatDifferAmongRanks) {
     int status = 0;
     waitpid(children[rank], &status, 0);
     EXPECT_EQ(status, 0);
-    contains(text, "all ranks need the same version of NCCL: rank 1 has 2.27.3, rank 0 has 2.28.9");
+    contains(text, "all ranks need the same version of NCCL: rank 0 has 2.28.9, rank 1 has 2.27.3");
   }
 }
 

@@ -15,6 +15,7 @@
 #define COMMSCHED_LIB_RUNTIME_CORE_CORE_H
 
 #include "CommSched/Runtime/Backend.h"
+#include "Compared.h"
 #include "Fault.h"
 #include "Guarded.h"
 #include "Kernels/Device/Functions.h"
@@ -289,21 +290,6 @@ void trim(commrt_stream *stream);
 void finishWork(Work *work, int32_t status);
 /// Injects the fault of a rank that leaves without telling the others why.
 int32_t vanish(commrt_context *context, const std::string &message);
-/// The result of comparing one value per rank: the value of the lowest rank, and of the first rank whose value differs.
-template <typename T> struct Compared {
-  T first = {}, other = {};
-  int32_t firstRank = -1, otherRank = -1; ///< otherRank is -1 if all values are equal
-  Compared() = default;
-  Compared(const T &value, int32_t rank) : first(value), firstRank(rank) {}
-  /// Appends the ranks of `higher` after those of this object.
-  template <typename Same> void add(const Compared &higher, Same same) {
-    if (otherRank >= 0)
-      return;
-    bool isAlike = same(first, higher.first);
-    other = isAlike ? higher.other : higher.first;
-    otherRank = isAlike ? higher.otherRank : higher.firstRank;
-  }
-};
 /// Combines `value` with those of all ranks, in the order of ranks. Collective over the job. On an error, which
 /// latches, the message begins with `what`.
 int32_t combineRanks(commrt_context *context, const char *what, void *value, int64_t bytes, commrt_combine_fn combine);

@@ -83,6 +83,8 @@ static int32_t openNccl(const commrt_backend_config *config, void **job, int32_t
   result->exact = isSet("COMMRT_NCCL_EXACT");
   result->blocking = isSet("COMMRT_NCCL_BLOCKING");
   result->isSerial = result->libraries.ncclVersion < launchOrderVersion;
+  if (std::string text = result->options.read(result->libraries.ncclVersion); !text.empty())
+    return refuse(COMMRT_ERR_INVALID, text);
   if (const char *path = std::getenv("COMMRT_FLIGHT_RECORD"))
     result->recordPath = path;
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);

@@ -12,9 +12,10 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "Core/Compared.h"
 #include "Core/Text.h"
 #include "NcclJob.h"
-#include <climits>
+#include <algorithm>
 #include <cstring>
 
 using namespace commsched::runtime;
@@ -35,12 +36,18 @@ struct NcclConfig {
   int nChannelsPerNetPeer = INT_MIN, nvlinkCentricSched = INT_MIN;
 };
 
-/// What rank 0 gives out, and what all ranks have to have in common.
+/// What all ranks have to have in common.
+struct Settings {
+  int version;
+  int32_t identifiers;
+  char groups[240]; ///< COMMRT_NCCL_GROUPS, as far as it fits
+  uint64_t hash;    ///< of all of it
+};
+
+/// What ranks give out: one identifier each, behind the result of making it. Both are zero on all ranks but the maker.
 struct Invitation {
+  int32_t failed;
   NcclUniqueId id;
-  int32_t failed; ///< rank 0 could not make the identifier
-  int lowest, highest;
-  int32_t rankOfLowest, rankOfHighest;
 };
 } // namespace
 
@@ -51,8 +58,13 @@ static constexpr int noColor = -1;
 static constexpr int quickPolls = 64;
 static constexpr std::chrono::microseconds pollInterval(50);
 
-static NcclConfig makeConfig(const NcclJob &job, const char *name) {
+/// `group` names the options.
+static NcclConfig makeConfig(const NcclJob &job, const char *name, const std::string &group) {
   NcclConfig config;
+  CtaOptions ctas = job.options.ctasOf(group);
+  config.minCtas = ctas.least;
+  config.maxCtas = ctas.most;
+  config.ctaPolicy = ctas.policy;
   config.blocking = job.blocking;
   // Communicators that share resources run their kernels one after the other.
   config.splitShare = 0;
@@ -84,43 +96,69 @@ int32_t commsched::runtime::settleComm(NcclPeer &peer, ncclComm *comm, std::stri
 
 //===- The communicator of all ranks ---------------------------------------------------------===//
 
-static void combineInvitations(void *lower, const void *higher, int64_t) {
-  auto &a = *static_cast<Invitation *>(lower);
-  const auto &b = *static_cast<const Invitation *>(higher);
-  if (b.lowest < a.lowest) {
-    a.lowest = b.lowest;
-    a.rankOfLowest = b.rankOfLowest;
-  }
-  if (b.highest > a.highest) {
-    a.highest = b.highest;
-    a.rankOfHighest = b.rankOfHighest;
-  }
+static bool isSameSetting(const Settings &a, const Settings &b) {
+  return a.version == b.version && a.identifiers == b.identifiers && a.hash == b.hash;
 }
 
-/// The identifier of rank 0, when all ranks have the same version of NCCL.
-static int32_t exchangeId(NcclPeer &peer, NcclUniqueId &id, std::string &error) {
+static void combineSettings(void *lower, const void *higher, int64_t) {
+  static_cast<Compared<Settings> *>(lower)->add(*static_cast<const Compared<Settings> *>(higher), isSameSetting);
+}
+
+static void combineInvitations(void *lower, const void *higher, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; ++i)
+    static_cast<char *>(lower)[i] |= static_cast<const char *>(higher)[i];
+}
+
+/// What two ranks do not have in common.
+static std::string describeDifference(const Compared<Settings> &all) {
+  const Settings &a = all.first, &b = all.other;
+  std::string first = "rank " + std::to_string(all.firstRank) + " has ";
+  std::string other = ", rank " + std::to_string(all.otherRank) + " has ";
+  if (a.version != b.version)
+    return "all ranks need the same version of NCCL: " + first + ncclVersionText(a.version) + other +
+           ncclVersionText(b.version);
+  if (a.identifiers != b.identifiers)
+    return "all ranks need the same COMMRT_NCCL_RANKS_OF_ONE_ID and COMMRT_NCCL_RANKS_PER_ID: " + first +
+           std::to_string(a.identifiers) + " identifiers" + other + std::to_string(b.identifiers);
+  return "all ranks need the same COMMRT_NCCL_GROUPS: " + first + "'" + a.groups + "'" + other + "'" + b.groups + "'";
+}
+
+static int32_t combineRanks(NcclPeer &peer, void *value, size_t bytes, commrt_combine_fn combine, std::string &error) {
   NcclJob &job = *peer.job;
-  int version = job.libraries.ncclVersion;
-  Invitation invitation = {{}, 0, version, version, peer.rank, peer.rank};
-  if (peer.rank == 0)
-    invitation.failed = job.nccl().getUniqueId(&invitation.id);
   char text[1024] = "";
-  if (int32_t status = job.control.backend->combine(peer.control, &invitation, sizeof(invitation), combineInvitations,
-                                                    job.timeoutNs, text, sizeof(text))) {
+  int32_t status = job.control.backend->combine(peer.control, value, static_cast<int64_t>(bytes), combine,
+                                                job.timeoutNs, text, sizeof(text));
+  if (status != COMMRT_OK)
     error = std::string("exchanging NCCL's identifier: ") + text;
+  return status;
+}
+
+/// The identifiers, when all ranks have the same settings.
+static int32_t exchangeIds(NcclPeer &peer, int32_t count, std::vector<NcclUniqueId> &ids, std::string &error) {
+  NcclJob &job = *peer.job;
+  Settings mine = {job.libraries.ncclVersion, count, "", std::hash<std::string>()(job.options.groups)};
+  copyText(job.options.groups, mine.groups, sizeof(mine.groups));
+  Compared<Settings> settings(mine, peer.rank);
+  if (int32_t status = combineRanks(peer, &settings, sizeof(settings), combineSettings, error))
     return status;
-  }
-  if (invitation.lowest != invitation.highest) {
-    error = "all ranks need the same version of NCCL: rank " + std::to_string(invitation.rankOfLowest) + " has " +
-            ncclVersionText(invitation.lowest) + ", rank " + std::to_string(invitation.rankOfHighest) + " has " +
-            ncclVersionText(invitation.highest);
+  if (settings.otherRank >= 0) {
+    error = describeDifference(settings);
     return COMMRT_ERR_MISMATCH;
   }
-  if (invitation.failed) {
-    error = "rank 0: " + peer.ncclError("ncclGetUniqueId", invitation.failed, nullptr);
-    return COMMRT_ERR_BACKEND;
+  std::vector<Invitation> invitations(count);
+  for (int32_t index = 0; index < count; ++index)
+    if (makerOf(index, job.ranks, count) == peer.rank)
+      invitations[index].failed = job.nccl().getUniqueId(&invitations[index].id);
+  if (int32_t status = combineRanks(peer, invitations.data(), count * sizeof(Invitation), combineInvitations, error))
+    return status;
+  for (int32_t index = 0; index < count; ++index) {
+    if (int32_t failed = invitations[index].failed) {
+      error = "rank " + std::to_string(makerOf(index, job.ranks, count)) + ": " +
+              peer.ncclError("ncclGetUniqueId", failed, nullptr);
+      return COMMRT_ERR_BACKEND;
+    }
+    ids.push_back(invitations[index].id);
   }
-  id = invitation.id;
   return COMMRT_OK;
 }
 
@@ -128,16 +166,20 @@ static int32_t ensureWorld(NcclPeer &peer, std::string &error) {
   NcclJob &job = *peer.job;
   if (peer.world || job.ranks == 1)
     return COMMRT_OK;
-  NcclUniqueId id;
-  if (int32_t status = exchangeId(peer, id, error))
+  int32_t count = job.nccl().commInitRankScalable ? job.options.identifiers(job.ranks) : 1;
+  std::vector<NcclUniqueId> ids;
+  if (int32_t status = exchangeIds(peer, count, ids, error))
     return status;
   std::lock_guard<std::timed_mutex> issuing(peer.issuing);
   if (peer.isAborted)
     return peer.failing;
-  NcclConfig config = makeConfig(job, "world");
-  int result = job.nccl().commInitRankConfig(&peer.world, job.ranks, id, peer.rank, &config);
+  NcclConfig config = makeConfig(job, "world", "");
+  // One identifier is one process that all others connect to first.
+  int result = count > 1
+                   ? job.nccl().commInitRankScalable(&peer.world, job.ranks, peer.rank, count, ids.data(), &config)
+                   : job.nccl().commInitRankConfig(&peer.world, job.ranks, ids[0], peer.rank, &config);
   if (result && result != ncclInProgress) {
-    error = peer.ncclError("ncclCommInitRankConfig", result, nullptr);
+    error = peer.ncclError(count > 1 ? "ncclCommInitRankScalable" : "ncclCommInitRankConfig", result, nullptr);
     peer.world = nullptr;
     return COMMRT_ERR_BACKEND;
   }
@@ -150,12 +192,13 @@ static int32_t ensureWorld(NcclPeer &peer, std::string &error) {
 //===- Groups --------------------------------------------------------------------------------===//
 
 /// Ranks of one color make one communicator; the key orders them.
-static int32_t split(NcclPeer &peer, int color, int key, const char *name, ncclComm **comm, std::string &error) {
+static int32_t split(NcclPeer &peer, int color, int key, const std::string &group, const char *name, ncclComm **comm,
+                     std::string &error) {
   NcclJob &job = *peer.job;
   std::lock_guard<std::timed_mutex> issuing(peer.issuing);
   if (peer.isAborted)
     return peer.failing;
-  NcclConfig config = makeConfig(job, name);
+  NcclConfig config = makeConfig(job, name, group);
   int result = job.nccl().commSplit(peer.world, color, key, comm, &config);
   if (result && result != ncclInProgress) {
     error = peer.ncclError("ncclCommSplit", result, peer.world);
@@ -203,9 +246,9 @@ int32_t commsched::runtime::createGroup(NcclPeer &peer, const char *name, const 
   if (peer.job->ranks > 1) {
     // A member that never sends cannot know that others do, so the second one is made here, too.
     std::string messages = made->name + ".messages";
-    if (int32_t status = split(peer, color, index, name, &made->collectives.comm, error))
+    if (int32_t status = split(peer, color, index, made->name, name, &made->collectives.comm, error))
       return status;
-    if (int32_t status = split(peer, color, index, messages.c_str(), &made->messages.comm, error))
+    if (int32_t status = split(peer, color, index, made->name, messages.c_str(), &made->messages.comm, error))
       return status;
   }
   if (index < 0)
@@ -263,12 +306,41 @@ bool commsched::runtime::finalizeComms(NcclPeer &peer) {
   return true;
 }
 
+/// Stops what is in flight on all communicators, where NCCL can, until the deadline.
+static void revokeComms(NcclPeer &peer, Clock::time_point deadline) {
+  constexpr std::chrono::milliseconds pause(1);
+  const NcclApi &nccl = peer.job->nccl();
+  if (!nccl.commRevoke)
+    return;
+  std::vector<ncclComm *> open;
+  forEachComm(peer, [&](ncclComm *comm) {
+    // One that is still being made can only be aborted.
+    int state = 0;
+    if (nccl.commGetAsyncError(comm, &state) != 0 || state == ncclInProgress)
+      return;
+    if (nccl.commRevoke(comm, 0) == ncclInProgress)
+      open.push_back(comm);
+  });
+  auto isQuiet = [&](ncclComm *comm) {
+    int state = 0;
+    return nccl.commGetAsyncError(comm, &state) != 0 || state != ncclInProgress;
+  };
+  while (!open.empty() && Clock::now() < deadline) {
+    open.erase(std::remove_if(open.begin(), open.end(), isQuiet), open.end());
+    if (!open.empty())
+      std::this_thread::sleep_for(pause);
+  }
+}
+
 void commsched::runtime::abortComms(NcclPeer &peer) {
+  // The shortest time that an abort has is twice that.
+  constexpr std::chrono::seconds longestRevoke(1);
   peer.enter();
   std::lock_guard<std::timed_mutex> issuing(peer.issuing);
   if (peer.isAborted)
     return;
   peer.isAborted = true;
+  revokeComms(peer, Clock::now() + longestRevoke);
   forEachComm(peer, [&](ncclComm *comm) { peer.job->nccl().commAbort(comm); });
   std::lock_guard<std::mutex> lock(peer.mutex);
   forgetComms(peer);

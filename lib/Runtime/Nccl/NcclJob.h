@@ -20,6 +20,7 @@
 #include "CommSched/Runtime/Backend.h"
 #include "NcclControl.h"
 #include "NcclMatcher.h"
+#include "NcclOptions.h"
 #include "NcclSymbols.h"
 #include <atomic>
 #include <chrono>
@@ -179,6 +180,7 @@ struct NcclJob : std::enable_shared_from_this<NcclJob> {
   bool isTraced = false;            ///< the events of works keep their time
   bool blocking = false;            ///< communicators block: for comparison
   bool isSerial = false;            ///< NCCL cannot keep the launch order: one group in flight at a time
+  NcclOptions options;              ///< of communicators; equal on all ranks
   std::string recordPath;           ///< of flight records; empty: none are written
   std::unique_ptr<Matcher> matcher; ///< where all ranks live in this process
 
@@ -244,7 +246,8 @@ int32_t createGroup(NcclPeer &peer, const char *name, const int32_t *members, in
 int32_t settleComm(NcclPeer &peer, ncclComm *comm, std::string &error);
 /// Ends communicators on which nothing is in flight. False: they have to be aborted.
 bool finalizeComms(NcclPeer &peer);
-/// Ends communicators at once. Holds `issuing`; may take for ever in NCCL.
+/// Ends communicators at once: revokes all of them, so that none waits for another one's operations, where NCCL can.
+/// Holds `issuing`; may take for ever in NCCL.
 void abortComms(NcclPeer &peer);
 
 //===- NcclStart.cpp -------------------------------------------------------------------------===//

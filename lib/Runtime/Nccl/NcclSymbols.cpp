@@ -45,6 +45,8 @@ static SymbolLibrary describeNccl(NcclApi &api) {
               {"ncclGroupEnd", slotOf(api.groupEnd)},
               {"ncclRedOpCreatePreMulSum", slotOf(api.redOpCreatePreMulSum)},
               {"ncclRedOpDestroy", slotOf(api.redOpDestroy)},
+              {"ncclCommInitRankScalable", slotOf(api.commInitRankScalable), false},
+              {"ncclCommRevoke", slotOf(api.commRevoke), false},
               {"ncclMemAlloc", slotOf(api.memAlloc), false},
               {"ncclMemFree", slotOf(api.memFree), false},
               {"ncclCommWindowRegister", slotOf(api.commWindowRegister), false},
@@ -115,6 +117,10 @@ static void forgetLaterFunctions(NcclApi &api, int version) {
     api.commWindowRegister = nullptr;
     api.commWindowDeregister = nullptr;
   }
+  if (version < 22300)
+    api.commInitRankScalable = nullptr;
+  if (version < 22807)
+    api.commRevoke = nullptr;
   if (version < 22800) {
     api.alltoAll = nullptr;
     api.gather = nullptr;

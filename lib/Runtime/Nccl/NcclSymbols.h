@@ -63,6 +63,8 @@ struct NcclApi {
   int (*redOpCreatePreMulSum)(int *op, void *scalar, int type, int residence, ncclComm *comm);
   int (*redOpDestroy)(int op, ncclComm *comm);
   // Optional.
+  int (*commInitRankScalable)(ncclComm **comm, int ranks, int rank, int ids, NcclUniqueId *id, void *config); ///< 2.23
+  int (*commRevoke)(ncclComm *comm, int flags);                                                           ///< 2.28.7
   int (*memAlloc)(void **pointer, size_t bytes);                                                          ///< 2.19
   int (*memFree)(void *pointer);                                                                          ///< 2.19
   int (*commWindowRegister)(ncclComm *comm, void *data, size_t bytes, void **window, int flags);          ///< 2.27

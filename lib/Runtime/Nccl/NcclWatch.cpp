@@ -260,10 +260,19 @@ void commsched::runtime::notifyWatchdog(NcclJob &job) {
   job.watchChanged.notify_all();
 }
 
+/// "; @dp has 2 to 8 CTAs"; empty where no group has options.
+static std::string describeOptions(const NcclPeer &peer) {
+  std::string text;
+  for (const auto &group : peer.groups)
+    if (CtaOptions ctas = peer.job->options.ctasOf(group->name); ctas.isSet())
+      text += "; @" + group->name + " has " + ctas.text();
+  return text;
+}
+
 std::string commsched::runtime::describePeer(NcclPeer &peer) {
   if (peer.job->matcher)
     if (std::string text = peer.job->matcher->describeMissing(peer.rank); !text.empty())
-      return text;
+      return text + describeOptions(peer);
   constexpr int shown = 3;
   std::string report;
   int count = 0;
@@ -280,7 +289,7 @@ std::string commsched::runtime::describePeer(NcclPeer &peer) {
       }
   if (count > shown)
     report += "; and " + std::to_string(count - shown) + " more";
-  return report;
+  return count > 0 ? report + describeOptions(peer) : report;
 }
 
 void commsched::runtime::cancelAll(NcclPeer &peer, int32_t status) {

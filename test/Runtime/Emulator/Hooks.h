@@ -40,6 +40,12 @@ int64_t emulatorNow();
 /// address, zero at first. Null otherwise. The words in it count as pinned memory.
 void *emulatorSharedMemory(const char *name, size_t bytes);
 
+/// Of libnccl_emu: the numbers of CTAs and the policy of the last communicator of that name (`commName`) that was made;
+/// INT_MIN: not set. Returns 0 if there was none.
+int emulatorCtasOf(const char *name, int *least, int *most, int *policy);
+/// Of libnccl_emu: the most identifiers that a communicator was made from.
+int emulatorMostIdentifiers();
+
 /// A 32-bit word of pinned memory and a value.
 struct EmulatorWord {
   uint32_t *word;

@@ -20,6 +20,7 @@
 #include "NcclApi.h"
 #include "Report.h"
 #include "Sync.h"
+#include <array>
 #include <atomic>
 #include <deque>
 #include <list>
@@ -179,10 +180,13 @@ struct ncclComm {
   int rank = 0, device = 0;
   int jobRank = 0; ///< in the first communicator
   bool isBlocking = true, isFinalized = false, isLost = false;
-  std::atomic<bool> isFailed{false}; ///< also read by kernels
-  int polls = 0;                     ///< how often it will still answer ncclInProgress
-  bool isJoining = false;            ///< until all members are there
-  bool isSplit = false;              ///< joins by its parent's split
+  bool isRevoked = false;
+  std::atomic<bool> isRevoking{false}; ///< a thread lets its operations go
+  std::array<int, 3> ctas{};           ///< least, most, policy
+  std::atomic<bool> isFailed{false};   ///< also read by kernels
+  int polls = 0;                       ///< how often it will still answer ncclInProgress
+  bool isJoining = false;              ///< until all members are there
+  bool isSplit = false;                ///< joins by its parent's split
   std::shared_ptr<emulator::Shared> parent;
   int parentRank = 0;
   uint64_t splitNumber = 0, splits = 0, calls = 0, windows = 0;

@@ -91,6 +91,8 @@ struct Aborts {
 
 static void *abortInBackground(void *argument) {
   auto *comm = static_cast<ncclComm *>(argument);
+  while (comm->isRevoking)
+    usleep(attemptUs);
   letAllGo(comm);
   releaseStreams(comm);
   bool isWaitedFor = comm->isJoining; // a thread may still be in the function that makes it
@@ -189,9 +191,32 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
     Held held;
     if (!isLive(comm))
       report("the communicator is destroyed, or was never made");
+    if (comm->isRevoked || comm->isFinalized)
+      return ncclInvalidArgument;
+    comm->isRevoked = true;
+    comm->polls = 0;
+    comm->deferred.clear();
   }
   poison(comm);
-  letAllGo(comm);
-  return ncclSuccess;
+  if (faultOf("hang-revoke", comm->jobRank, 0))
+    return ncclInProgress;
+  if (comm->isBlocking) {
+    letAllGo(comm);
+    return ncclSuccess;
+  }
+  pthread_t thread;
+  ++aborts.count;
+  comm->isRevoking = true;
+  auto letGoInBackground = [](void *argument) -> void * {
+    auto *revoked = static_cast<ncclComm *>(argument);
+    letAllGo(revoked);
+    revoked->isRevoking = false;
+    --aborts.count;
+    return nullptr;
+  };
+  if (pthread_create(&thread, nullptr, letGoInBackground, comm) != 0)
+    report("cannot start a thread");
+  pthread_detach(thread);
+  return ncclInProgress;
 }
 }

@@ -11,6 +11,7 @@
 //     error:RANK:CALL       this call returns ncclSystemError
 //     remote:RANK:CALL      from this call on, ncclCommGetAsyncError gives ncclRemoteError
 //     hang-abort:RANK       ncclCommAbort does not return
+//     hang-revoke:RANK      a communicator that is revoked stays in progress
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -29,9 +30,9 @@ static std::vector<Fault> readFaults() {
     int fields = sscanf(one.c_str(), "%31[a-z-]:%d:%llu", name, &fault.rank, &fault.call);
     fault.name = fields > 0 ? name : "";
     bool needsCall = fault.name == "lose" || fault.name == "error" || fault.name == "remote";
-    if (fields != (needsCall ? 3 : 2) || (!needsCall && fault.name != "hang-abort"))
-      report("NCCL_EMU_FAULT: expected 'lose:RANK:CALL', 'error:RANK:CALL', 'remote:RANK:CALL' or 'hang-abort:RANK', "
-             "got '" +
+    if (fields != (needsCall ? 3 : 2) || (!needsCall && fault.name != "hang-abort" && fault.name != "hang-revoke"))
+      report("NCCL_EMU_FAULT: expected 'lose:RANK:CALL', 'error:RANK:CALL', 'remote:RANK:CALL', 'hang-abort:RANK' or "
+             "'hang-revoke:RANK', got '" +
              one + "'");
     faults.push_back(fault);
     begin = end + 1;

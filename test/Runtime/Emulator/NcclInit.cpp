@@ -24,6 +24,8 @@ struct World {
   std::map<std::string, std::shared_ptr<Shared>> byId;
   std::set<ncclComm *> comms;
   std::mt19937_64 random{uint64_t(option("NCCL_EMU_SEED", 0))};
+  std::map<std::string, std::array<int, 3>> ctas; ///< by name
+  int mostIdentifiers = 0;
   uint64_t ids = 0;
 };
 } // namespace
@@ -45,13 +47,21 @@ bool isLive(ncclComm *comm) { return world().comms.count(comm) != 0; }
 static bool readConfig(const ncclConfig_t *given, ncclConfig_t &config) {
   memset(&config, 0, sizeof(config));
   config.size = sizeof(config);
-  config.blocking = NCCL_CONFIG_UNDEF_INT;
+  for (int *undefined : {&config.blocking, &config.minCTAs, &config.maxCTAs, &config.CTAPolicy})
+    *undefined = NCCL_CONFIG_UNDEF_INT;
   if (!given)
     return true;
   if (given->size < offsetof(ncclConfig_t, cgaClusterSize) || given->magic != NCCL_API_MAGIC)
     return false;
   memcpy(&config, given, std::min(sizeof(config), given->size));
-  return true;
+  constexpr int mostCtas = 64, policies = 3;
+  auto isWithin = [](int value, int least, int most) {
+    return value == NCCL_CONFIG_UNDEF_INT || (value >= least && value <= most);
+  };
+  bool isOrdered = config.minCTAs == NCCL_CONFIG_UNDEF_INT || config.maxCTAs == NCCL_CONFIG_UNDEF_INT ||
+                   config.minCTAs <= config.maxCTAs;
+  return isOrdered && isWithin(config.minCTAs, 1, mostCtas) && isWithin(config.maxCTAs, 1, mostCtas) &&
+         isWithin(config.CTAPolicy, 0, policies - 1);
 }
 
 /// True if ranks are processes.
@@ -73,6 +83,9 @@ static ncclComm *makeComm(int rank, int device, const ncclConfig_t &config) {
   comm->device = device;
   comm->isBlocking = config.blocking == NCCL_CONFIG_UNDEF_INT || config.blocking != 0;
   comm->isJoining = true;
+  comm->ctas = {config.minCTAs, config.maxCTAs, config.CTAPolicy};
+  if (config.commName)
+    world().ctas[config.commName] = comm->ctas;
   comm->polls = comm->isBlocking ? 0 : randomPolls();
   world().comms.insert(comm);
   return comm;
@@ -99,6 +112,14 @@ static void joinProcesses(ncclComm *comm, const std::shared_ptr<Shared> &shared)
   ++common->joined;
 }
 
+/// NCCL would hang, or corrupt data.
+static void checkCtas(const Shared &shared, const ncclComm &comm) {
+  for (int other = 0; other < shared.size; ++other)
+    if (const ncclComm *member = shared.members[size_t(other)]; member && member->ctas != comm.ctas)
+      report("ranks " + std::to_string(other) + " and " + std::to_string(comm.rank) + " of " + shared.name +
+             " have different numbers or policies of CTAs");
+}
+
 /// The member takes its place. The last one makes the mailboxes, without the lock.
 static void join(ncclComm *comm, const std::shared_ptr<Shared> &shared) {
   if (isOfProcesses())
@@ -114,6 +135,7 @@ static void join(ncclComm *comm, const std::shared_ptr<Shared> &shared) {
           option("NCCL_EMU_SHARED_DEVICES", 0) == 0)
         report("duplicate GPU detected: ranks " + std::to_string(other) + " and " + std::to_string(comm->rank) +
                " of " + shared->name + " are both on device " + std::to_string(comm->device));
+    checkCtas(*shared, *comm);
     shared->members[size_t(comm->rank)] = comm;
     shared->devices[size_t(comm->rank)] = comm->device;
     ++shared->users;
@@ -263,7 +285,26 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int 
 ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int ranks, int rank, int ids, ncclUniqueId *id,
                                       ncclConfig_t *config) {
   needsVersion(22300, "ncclCommInitRankScalable");
-  return ids < 1 ? ncclInvalidArgument : ncclCommInitRankConfig(comm, ranks, id[0], rank, config);
+  if (ids < 1 || ids > ranks)
+    return ncclInvalidArgument;
+  InFunction function("ncclCommInitRankScalable");
+  std::set<std::string> different;
+  for (int i = 0; i < ids; ++i)
+    different.emplace(id[i].internal, sizeof(id[i].internal));
+  if (different.size() < size_t(ids))
+    report("two of the " + std::to_string(ids) + " identifiers are the same");
+  // All members have to give the same ones in the same order: they meet under the sequence of them.
+  {
+    Held held;
+    world().mostIdentifiers = std::max(world().mostIdentifiers, ids);
+  }
+  ncclUniqueId all = id[0];
+  size_t hash = 0;
+  for (int i = 0; i < ids; ++i)
+    hash = hash * 31 + std::hash<std::string>()(std::string(id[i].internal, sizeof(id[i].internal)));
+  size_t length = strnlen(all.internal, sizeof(all.internal));
+  snprintf(all.internal + length, sizeof(all.internal) - length, " of %d: %zx", ids, hash);
+  return ncclCommInitRankConfig(comm, ranks, all, rank, config);
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *result, ncclConfig_t *given) {
@@ -316,6 +357,11 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *result) {
       comm->polls -= comm->polls > 0;
       return ncclSuccess;
     }
+    if (comm->isRevoked) {
+      bool hangs = faultOf("hang-revoke", comm->jobRank, 0);
+      *result = hangs || comm->isRevoking ? ncclInProgress : ncclSuccess;
+      return ncclSuccess;
+    }
     *result = comm->isFailed ? ncclRemoteError : ncclSuccess;
     deferred.swap(comm->deferred);
   }
@@ -352,5 +398,21 @@ const char *ncclGetErrorString(ncclResult_t result) {
 const char *ncclGetLastError(ncclComm_t comm) {
   Held held;
   return comm && isLive(comm) ? comm->lastError.c_str() : "";
+}
+
+int emulatorCtasOf(const char *name, int *least, int *most, int *policy) {
+  Held held;
+  auto found = world().ctas.find(name);
+  if (found == world().ctas.end())
+    return 0;
+  *least = found->second[0];
+  *most = found->second[1];
+  *policy = found->second[2];
+  return 1;
+}
+
+int emulatorMostIdentifiers() {
+  Held held;
+  return world().mostIdentifiers;
 }
 }

@@ -120,7 +120,7 @@ TEST(NcclRules, Communicators) {
     ncclUniqueId id;
     ncclGetUniqueId(&id);
     ncclConfig_t config = {};
-    config.size = sizeof(config);
+    config.size = offsetof(ncclConfig_t, cgaClusterSize);
     config.magic = NCCL_API_MAGIC;
     ncclComm_t comm = nullptr;
     ncclCommInitRankConfig(&comm, 2, id, 0, &config); // its peer never comes
@@ -163,7 +163,7 @@ TEST(NcclRules, Communicators) {
     ncclGetUniqueId(&id);
     for (int rank = 0; rank < 2; ++rank) {
       ncclConfig_t config = {};
-      config.size = sizeof(config);
+      config.size = offsetof(ncclConfig_t, cgaClusterSize);
       config.magic = NCCL_API_MAGIC;
       ncclComm_t comm;
       ncclCommInitRankConfig(&comm, 2, id, rank, &config);

@@ -109,6 +109,9 @@ TEST(Nccl, Nonblocking) {
     config.magic = NCCL_API_MAGIC;
     config.version = 22800;
     config.blocking = 0;
+    config.minCTAs = 1;
+    config.maxCTAs = 2;
+    config.CTAPolicy = NCCL_CONFIG_UNDEF_INT;
     ncclComm_t comm = nullptr;
     auto poll = [&] {
       ncclResult_t state = ncclInProgress;
