@@ -13,6 +13,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Runtime/Runtime.h"
+#include "Nccl/KernelCompiler.h"
 #include "Nccl/NcclSymbols.h"
 #include <gtest/gtest.h>
 #include <type_traits>
@@ -21,6 +22,9 @@
 #endif
 #ifdef COMMSCHED_HAS_NCCL_HEADERS
 #include <nccl.h>
+#endif
+#ifdef COMMSCHED_HAS_NVRTC_HEADERS
+#include <nvrtc.h>
 #endif
 
 namespace {
@@ -108,6 +112,7 @@ SAME(CudaApi, launchHostFunc, cudaLaunchHostFunc);
 SAME(CudaApi, deviceGetStreamPriorityRange, cudaDeviceGetStreamPriorityRange);
 SAME(CudaApi, threadExchangeStreamCaptureMode, cudaThreadExchangeStreamCaptureMode);
 SAME(CudaApi, memPoolSetAttribute, cudaMemPoolSetAttribute);
+SAME(CudaApi, deviceGetAttribute, cudaDeviceGetAttribute);
 SAME(CudaApi, deviceGetDefaultMemPool, cudaDeviceGetDefaultMemPool);
 SAME(CudaApi, streamCreateWithPriority, cudaStreamCreateWithPriority);
 SAME(CudaApi, streamDestroy, cudaStreamDestroy);
@@ -134,6 +139,22 @@ static_assert(IsSameCall<decltype(CudaApi::hostAlloc),
 SAME(CudaApi, eventRecord, cudaEventRecord);
 static_assert(!IsSameCall<decltype(CudaApi::setDevice), decltype(&cudaGetDeviceCount)>::value);
 #endif
+#ifdef COMMSCHED_HAS_NVRTC_HEADERS
+using commsched::runtime::NvrtcApi;
+SAME(NvrtcApi, version, nvrtcVersion);
+SAME(NvrtcApi, getErrorString, nvrtcGetErrorString);
+SAME(NvrtcApi, getNumSupportedArchs, nvrtcGetNumSupportedArchs);
+SAME(NvrtcApi, getSupportedArchs, nvrtcGetSupportedArchs);
+SAME(NvrtcApi, createProgram, nvrtcCreateProgram);
+SAME(NvrtcApi, destroyProgram, nvrtcDestroyProgram);
+SAME(NvrtcApi, compileProgram, nvrtcCompileProgram);
+SAME(NvrtcApi, getPtxSize, nvrtcGetPTXSize);
+SAME(NvrtcApi, getPtx, nvrtcGetPTX);
+SAME(NvrtcApi, getCubinSize, nvrtcGetCUBINSize);
+SAME(NvrtcApi, getCubin, nvrtcGetCUBIN);
+SAME(NvrtcApi, getProgramLogSize, nvrtcGetProgramLogSize);
+SAME(NvrtcApi, getProgramLog, nvrtcGetProgramLog);
+#endif
 // The comparison can fail.
 static_assert(!IsSameCall<int (*)(int), int (*)(size_t)>::value);
 
@@ -143,6 +164,14 @@ TEST(Cuda, DeclarationsAreThoseOfTheHeaders) {
 #else
   GTEST_SKIP()
       << "cuda_runtime_api.h was not found, or does not compile: COMMSCHED_NVIDIA_INCLUDE_DIRS names its folder";
+#endif
+}
+
+TEST(Nvrtc, DeclarationsAreThoseOfTheHeaders) {
+#ifdef COMMSCHED_HAS_NVRTC_HEADERS
+  EXPECT_EQ(NVRTC_SUCCESS, 0); // the functions were compared when this was compiled
+#else
+  GTEST_SKIP() << "nvrtc.h was not found, or does not compile: COMMSCHED_NVIDIA_INCLUDE_DIRS names its folder";
 #endif
 }
 

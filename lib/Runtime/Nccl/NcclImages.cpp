@@ -12,6 +12,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "KernelCompiler.h"
 #include "Kernels/Device/Image.h"
 #include "NcclJob.h"
 #include <algorithm>
@@ -90,6 +91,17 @@ void commsched::runtime::freeImages(NcclPeer &peer) {
   peer.images.clear();
 }
 
+/// The code of the runtime's kernels for the rank's device; an error text.
+static std::string compileForDevice(const NcclPeer &peer, std::string &code) {
+  constexpr int major = 75, minor = 76; ///< cudaDevAttrComputeCapabilityMajor, Minor
+  const CudaApi &cuda = peer.job->cuda();
+  int version[2] = {0, 0};
+  if (!cuda.deviceGetAttribute || cuda.deviceGetAttribute(&version[0], major, peer.device) ||
+      cuda.deviceGetAttribute(&version[1], minor, peer.device))
+    return "the CUDA runtime does not tell the device's compute capability";
+  return compileKernels(version[0] * 10 + version[1], code);
+}
+
 int32_t commsched::runtime::findKernels(NcclPeer &peer, NcclImage **image, std::string &error) {
   *image = peer.kernels;
   if (peer.kernels)
@@ -97,9 +109,14 @@ int32_t commsched::runtime::findKernels(NcclPeer &peer, NcclImage **image, std::
   const CudaApi &cuda = peer.job->cuda();
   if (peer.noKernels.empty()) {
     commrt_image_info info = device::hostImage();
+    std::string code;
     if (isEmulated(peer))
       device::setEmulatedClock({cuda.emulatorNow, cuda.emulatorTakes});
-    if (loadImage(peer, info, &peer.kernels, peer.noKernels) == COMMRT_OK) {
+    else
+      peer.noKernels = compileForDevice(peer, code);
+    info.code = code.empty() ? nullptr : code.data();
+    info.code_bytes = static_cast<int64_t>(code.size());
+    if (peer.noKernels.empty() && loadImage(peer, info, &peer.kernels, peer.noKernels) == COMMRT_OK) {
       *image = peer.kernels;
       return COMMRT_OK;
     }

@@ -89,6 +89,7 @@ static SymbolLibrary describeCuda(CudaApi &api) {
               {"cudaThreadExchangeStreamCaptureMode", slotOf(api.threadExchangeStreamCaptureMode), false},
               {"cudaDeviceGetDefaultMemPool", slotOf(api.deviceGetDefaultMemPool), false},
               {"cudaMemPoolSetAttribute", slotOf(api.memPoolSetAttribute), false},
+              {"cudaDeviceGetAttribute", slotOf(api.deviceGetAttribute), false},
               {"cudaLibraryLoadData", slotOf(api.libraryLoadData), false},
               {"cudaLibraryUnload", slotOf(api.libraryUnload), false},
               {"cudaLibraryGetKernel", slotOf(api.libraryGetKernel), false},

@@ -107,6 +107,7 @@ struct CudaApi {
   int (*threadExchangeStreamCaptureMode)(int *mode);
   int (*deviceGetDefaultMemPool)(void **pool, int device);
   int (*memPoolSetAttribute)(void *pool, int attribute, void *value);
+  int (*deviceGetAttribute)(int *value, int attribute, int device);
   int (*libraryLoadData)(cudaLibrary **library, const void *code, void *jitOptions, void **jitValues, unsigned jitCount,
                          void *options, void **values, unsigned count);                 ///< 12.8
   int (*libraryUnload)(cudaLibrary *library);                                           ///< 12.8

@@ -5,8 +5,8 @@
  * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  *
  * Stands in for libnccl.so.2 where there is none. It moves bytes of one rank in host memory, and keeps what the last
- * call was given. FAKE_VERSION sets the version; FAKE_INCOMPLETE leaves two functions out; with FAKE_NOTHING communicators
- * are made with any configuration, and nothing is moved.
+ * call was given. FAKE_VERSION sets the version; FAKE_INCOMPLETE leaves two functions out; with FAKE_NOTHING
+ * communicators are made with any configuration, and nothing is moved.
  *
  *===--------------------------------------------------------------------------------------------===*/
 
