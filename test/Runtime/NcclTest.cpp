@@ -145,8 +145,11 @@ void reduceAll(int32_t ranks, bool isExact) {
 
 TEST(NcclReductions, ExactModeHasTheBitsOfTheDefinition) {
   Variable exact("COMMRT_NCCL_EXACT", "1");
-  for (int32_t ranks : {2, 3, 4})
-    reduceAll(ranks, true);
+  for (const char *kernels : {"require", "off"}) { // by kernels, and by the host
+    Variable how("COMMRT_DEVICE_KERNELS", kernels);
+    for (int32_t ranks : {2, 3, 4})
+      reduceAll(ranks, true);
+  }
 }
 /// The emulated library adds up in rank order, and so shows which operation it was asked for.
 TEST(NcclReductions, EveryTypeAndOperation) {

@@ -132,16 +132,47 @@ TEST(NcclTrace, TimesAreThoseOfTheDevice) {
   }
 }
 
+/// Tests that a computation with a cost takes that time on the device's clock, but not less than its kernels do, and
+/// that the host does not wait for it.
+TEST(NcclTrace, PacedComputations) {
+  if (const char *why = whyNotModelled())
+    GTEST_SKIP() << why;
+  constexpr int64_t costNs = 1'000'000, hoursNs = int64_t(3600) * 1'000'000'000;
+  expectAllOk(runRanks(1, traced(), [&](commrt_context *context) {
+    Memory<float> in(context, count, 1), opaque(context, count, 0), relu(context, count, 0);
+    const int64_t meta[] = {COMMRT_F32, 0,     1, count, COMMRT_F32, COMMRT_OPERAND_WRITTEN | COMMRT_OPERAND_OUTPUT,
+                            1,          count, 0};
+    void *operands[] = {in.data(), opaque.data()}, *others[] = {in.data(), relu.data()};
+    ASSERT_EQ(commrt_emulate_costs(context, 1), COMMRT_OK);
+    ASSERT_EQ(commrt_compute(context, "anything", 2, operands, meta, costNs), COMMRT_OK);
+    ASSERT_EQ(commrt_compute(context, "relu", 2, others, meta, costNs + 1), COMMRT_OK);
+    ASSERT_EQ(commrt_compute(context, "relu", 2, others, meta, 1), COMMRT_OK);
+    ASSERT_EQ(commrt_emulate_costs(context, 0), COMMRT_OK);
+    ASSERT_EQ(commrt_compute(context, "relu", 2, others, meta, costNs), COMMRT_OK);
+    ASSERT_EQ(commrt_emulate_costs(context, 1), COMMRT_OK);
+    ASSERT_EQ(commrt_compute(context, "relu", 2, others, meta, hoursNs), COMMRT_OK);
+    EXPECT_EQ(relu[3], 1);
+    EXPECT_NE(opaque[3], 0);
+    ASSERT_EQ(commrt_program_end(context), COMMRT_OK);
+    std::vector<Record> computations = ofKind(readRecords(context), 101);
+    ASSERT_EQ(computations.size(), 5U);
+    EXPECT_EQ(computations[0].duration(), costNs);
+    EXPECT_EQ(computations[1].duration(), costNs + 1);
+    EXPECT_EQ(computations[2].duration(), 2 * kernelNs); // the stamp and the kernel
+    EXPECT_EQ(computations[3].duration(), kernelNs);
+    EXPECT_NEAR(static_cast<double>(computations[4].duration()), static_cast<double>(hoursNs),
+                1e6); // CUDA gives floats
+  }));
+}
+
 void twice(void *const *arguments, const uint32_t *, const uint32_t *) {
   float *data = *static_cast<float *const *>(arguments[0]);
   for (int64_t i = 0; i < count; ++i)
     data[i] *= 2;
 }
 
-/// Kernels, and computations that the host carries out on copies, on two streams.
-TEST(NcclTrace, Computations) {
-  if (const char *why = whyNotModelled())
-    GTEST_SKIP() << why;
+/// Kernels on two streams, and a computation by kernels of the runtime, or by the host on copies.
+void traceComputations(int64_t opaqueNs) {
   expectAllOk(runRanks(1, traced(), [&](commrt_context *context) {
     Memory<float> a(context, count, 1), b(context, count, 2), c(context, count, 0);
     commrt_stream *second;
@@ -170,9 +201,19 @@ TEST(NcclTrace, Computations) {
       EXPECT_EQ(all[i].fields.begin_ns, all[0].fields.begin_ns); // side by side
     }
     EXPECT_STREQ(all[2].fields.name, "some_opaque_thing");
-    EXPECT_EQ(all[2].duration(), 3 * hostCopyNs);
+    EXPECT_EQ(all[2].duration(), opaqueNs);
     EXPECT_EQ(commrt_trace_clock_error_ns(context), 0);
   }));
+}
+
+TEST(NcclTrace, Computations) {
+  if (const char *why = whyNotModelled())
+    GTEST_SKIP() << why;
+  // Two inputs are hashed, the hashes put together, the output filled, in memory that a fill of 2 us clears.
+  traceComputations(4 * kernelNs + 2000);
+  setenv("COMMRT_DEVICE_KERNELS", "off", 1);
+  traceComputations(3 * hostCopyNs);
+  unsetenv("COMMRT_DEVICE_KERNELS");
 }
 
 /// Groups of some ranks: the last rank is one of the same subset.

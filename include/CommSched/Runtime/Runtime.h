@@ -425,7 +425,8 @@ enum {
 /// there is no kernel, the operands are copied to the host and back in the order of that stream, and it blocks.
 COMMRT_API int32_t commrt_compute(commrt_context *context, const char *name, int64_t num_operands,
                                   void *const *operands, const int64_t *meta, int64_t cost_ns);
-/// [own thread] With `on`, a computation takes at least its cost_ns of real time, without making progress meanwhile.
+/// [own thread] With `on`, a computation takes at least its cost_ns of real time, without making progress meanwhile. On
+/// devices its stream does, by the device's clock, and the call returns at once.
 COMMRT_API int32_t commrt_emulate_costs(commrt_context *context, int32_t on);
 
 //===- Kernels of compiled programs ----------------------------------------------------------===//

@@ -12,12 +12,15 @@
 
 #include "DeviceLauncher.h"
 #include <algorithm>
+#include <cstdlib>
 
 using namespace commsched::runtime;
 
 static constexpr int64_t blockThreads = 256;
 /// Eight blocks on each of the 132 multiprocessors of an H100 are 1056.
 static constexpr int64_t mostBlocks = 2048;
+/// About one on each multiprocessor of a large GPU.
+static constexpr int64_t defaultPacedBlocks = 128;
 
 bool DeviceLauncher::isPossible(std::string &reason) {
   if (!COMMRT_REACHES(ops, commrt_device_ops, kernels) || !ops->kernels || !ops->launch) {
@@ -39,13 +42,16 @@ void DeviceLauncher::note(int32_t result, const std::string &what) {
 }
 
 void DeviceLauncher::launchKernel(const char *kernel, const void *arguments, int64_t elements) {
-  if (status != COMMRT_OK || elements <= 0)
+  launchBlocks(kernel, arguments, std::min(mostBlocks, (elements + blockThreads - 1) / blockThreads));
+}
+
+void DeviceLauncher::launchBlocks(const char *kernel, const void *arguments, int64_t blocks) {
+  if (status != COMMRT_OK || blocks <= 0)
     return;
   void *pointers[] = {const_cast<void *>(arguments)};
   commrt_kernel_call call = {};
   call.struct_size = sizeof(call);
   call.kernel = kernel;
-  int64_t blocks = std::min(mostBlocks, (elements + blockThreads - 1) / blockThreads);
   call.grid[0] = static_cast<uint32_t>(blocks);
   call.block[0] = static_cast<uint32_t>(blockThreads);
   call.grid[1] = call.grid[2] = call.block[1] = call.block[2] = 1;
@@ -55,15 +61,41 @@ void DeviceLauncher::launchKernel(const char *kernel, const void *arguments, int
   note(result, "kernel '" + std::string(kernel) + "': " + text);
 }
 
-void *DeviceLauncher::scratch(int64_t bytes) {
+void DeviceLauncher::beginPace() {
+  begun = static_cast<int64_t *>(allocate(sizeof(int64_t)));
+  if (begun)
+    launch("commrt_stamp", device::Pace{begun, 0}, 1);
+}
+
+/// How many blocks of threads wait: COMMRT_PACED_CTAS.
+static int64_t pacedBlocks() {
+  const char *text = std::getenv("COMMRT_PACED_CTAS");
+  int64_t blocks = text ? std::atoll(text) : 0;
+  return blocks >= 1 && blocks <= mostBlocks ? blocks : defaultPacedBlocks;
+}
+
+void DeviceLauncher::endPace(int64_t ns) {
+  if (!begun)
+    return;
+  device::Pace pace = {begun, ns};
+  launchBlocks("commrt_pace", &pace, pacedBlocks());
+}
+
+void *DeviceLauncher::allocate(int64_t bytes) {
   void *memory = nullptr;
   if (status != COMMRT_OK)
     return nullptr;
   note(ops->alloc(context->peer, bytes, stream, &memory),
        "no memory for " + std::to_string(bytes) + " bytes of a computation's workspace");
+  if (memory)
+    scratches.push_back(memory);
+  return memory;
+}
+
+void *DeviceLauncher::scratch(int64_t bytes) {
+  void *memory = allocate(bytes);
   if (!memory)
     return nullptr;
-  scratches.push_back(memory);
   note(ops->fill(context->peer, memory, 0, bytes, stream), "cannot clear a computation's workspace");
   return memory;
 }

@@ -34,6 +34,9 @@ public:
   template <typename Arguments> void launch(const char *kernel, const Arguments &arguments, int64_t elements) {
     launchKernel(kernel, &arguments, elements);
   }
+  /// Between the two, the stream takes at least `ns`: it waits on the device for what is left of it.
+  void beginPace();
+  void endPace(int64_t ns);
   /// Device memory until the end of the computation, filled with zeros; null after an error.
   void *scratch(int64_t bytes);
   /// `ran`, or `failed`.
@@ -41,12 +44,15 @@ public:
 
 private:
   void launchKernel(const char *kernel, const void *arguments, int64_t elements);
+  void *allocate(int64_t bytes);
+  void launchBlocks(const char *kernel, const void *arguments, int64_t blocks);
   void note(int32_t result, const std::string &what);
 
   commrt_context *context;
   const commrt_device_ops *ops;
   void *stream, *image = nullptr;
   int32_t status = COMMRT_OK;
+  int64_t *begun = nullptr; ///< on the device: when the computation began
   std::vector<void *> scratches;
 };
 

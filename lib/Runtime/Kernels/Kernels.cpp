@@ -72,26 +72,28 @@ static Outcome runOnHost(Call &call) {
   return Outcome::ran;
 }
 
-/// COMMRT_DEVICE_KERNELS: "off": computations of a device are done by the host; "require": a device without kernels is
-/// an error; otherwise its computations are done by the host.
-static Outcome runOnDevice(commrt_context *context, Call &call) {
-  const char *setting = std::getenv("COMMRT_DEVICE_KERNELS");
-  std::string_view mode = setting ? setting : "";
-  if (mode == "off")
-    return Outcome::needsHost;
+/// Puts the computation on the stream. `paceNs` > 0: it takes at least that long there. Without kernels the host has to
+/// compute, or COMMRT_DEVICE_KERNELS=require makes that an error.
+static Outcome runOnDevice(commrt_context *context, Call &call, int64_t paceNs) {
   DeviceLauncher device(context);
   if (std::string reason; !device.isPossible(reason)) {
-    if (mode != "require")
+    const char *mode = std::getenv("COMMRT_DEVICE_KERNELS");
+    if (!mode || std::string_view(mode) != "require")
       return Outcome::needsHost;
     fail(context, COMMRT_ERR_UNSUPPORTED, "no kernels for the device: " + reason);
     return Outcome::failed;
   }
+  if (paceNs > 0)
+    device.beginPace();
   bool isReserved;
   const NamedKernel *kernel = findKernel(call, isReserved);
   Outcome outcome = kernel ? kernel->onDevice(call, *kernel, device) : Outcome::notApplicable;
-  if (outcome != Outcome::notApplicable)
+  if (outcome == Outcome::notApplicable)
+    outcome = isReserved ? Outcome::invalid : planOpaque(call, device);
+  if (outcome != Outcome::ran)
     return outcome;
-  return isReserved ? Outcome::invalid : planOpaque(call, device);
+  device.endPace(paceNs);
+  return device.outcome();
 }
 
 namespace {
@@ -134,6 +136,40 @@ int32_t HostOperands::store() {
   return COMMRT_OK;
 }
 
+/// Computes on copies in host memory, in the order of the stream.
+static Outcome runOnCopies(commrt_context *context, std::vector<Operand> &operands, Call &call) {
+  HostOperands onHost(context, operands);
+  if (onHost.fetch())
+    return Outcome::failed;
+  Outcome outcome = runOnHost(call);
+  return outcome == Outcome::ran && onHost.store() ? Outcome::failed : outcome;
+}
+
+/// Lets the caller take at least the computation's cost, as far as it has not yet.
+static void emulateCost(const commrt_context *context, int64_t begin, int64_t costNs) {
+  while (elapsedNs(context->job) - begin < costNs)
+    std::this_thread::sleep_for(std::chrono::nanoseconds(costNs - (elapsedNs(context->job) - begin)));
+}
+
+/// An error unless the operands and the values behind them can be those of a computation.
+static int32_t readCall(commrt_context *context, void *const *operands, const int64_t *meta, std::vector<Operand> &all,
+                        Call &call) {
+  std::string what = "computation '" + std::string(call.name) + "': ";
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!readOperand(operands[i], meta, all[i]))
+      return fail(context, COMMRT_ERR_INVALID,
+                  what + "operand " + std::to_string(i) +
+                      " has an unknown type, a negative size, more bytes than 64 bits count, or no address");
+    (all[i].isOutput() ? call.outputs : call.inputs).push_back(&all[i]);
+    if (all[i].isWritten() && !all[i].isOutput())
+      call.mutated.push_back(&all[i]);
+  }
+  if (meta[0] < 0)
+    return fail(context, COMMRT_ERR_INVALID, "commrt_compute: a negative number of extra values");
+  call.extra.assign(meta + 1, meta + 1 + meta[0]);
+  return COMMRT_OK;
+}
+
 int32_t commrt_compute(commrt_context *context, const char *name, int64_t numOperands, void *const *operands,
                        const int64_t *meta, int64_t costNs) {
   if (!context)
@@ -143,38 +179,23 @@ int32_t commrt_compute(commrt_context *context, const char *name, int64_t numOpe
   commrt_progress(context);
   std::vector<Operand> all(numOperands);
   Call call{name, {}, {}, {}, {}};
-  for (int64_t i = 0; i < numOperands; ++i) {
-    if (!readOperand(operands[i], meta, all[i]))
-      return fail(context, COMMRT_ERR_INVALID,
-                  "computation '" + std::string(name) + "': operand " + std::to_string(i) +
-                      " has an unknown type, a negative size, more bytes than 64 bits count, or no address");
-    (all[i].isOutput() ? call.outputs : call.inputs).push_back(&all[i]);
-    if (all[i].isWritten() && !all[i].isOutput())
-      call.mutated.push_back(&all[i]);
-  }
-  if (meta[0] < 0)
-    return fail(context, COMMRT_ERR_INVALID, "commrt_compute: a negative number of extra values");
-  call.extra.assign(meta + 1, meta + 1 + meta[0]);
+  if (int32_t status = readCall(context, operands, meta, all, call))
+    return status;
   int64_t begin = contextNs(context), realBegin = elapsedNs(context->job);
+  int64_t paceNs = context->emulatesCosts ? costNs : 0;
   void *begun = traceEvent(context, context->stream);
-  Outcome outcome = context->job->device ? runOnDevice(context, call) : runOnHost(call);
+  Outcome outcome = context->job->device ? runOnDevice(context, call, paceNs) : Outcome::needsHost;
+  bool isOnHost = outcome == Outcome::needsHost;
+  if (isOnHost)
+    outcome = context->job->device ? runOnCopies(context, all, call) : runOnHost(call);
   if (outcome == Outcome::failed)
     return latched(context);
-  if (outcome == Outcome::needsHost) {
-    HostOperands onHost(context, all);
-    if (int32_t status = onHost.fetch())
-      return status;
-    outcome = runOnHost(call);
-    if (outcome == Outcome::ran)
-      if (int32_t status = onHost.store())
-        return status;
-  }
   if (outcome == Outcome::invalid)
     return fail(context, COMMRT_ERR_INVALID, "computation '" + std::string(name) + "': the operands do not fit it");
   if (outcome == Outcome::noMemory)
     return fail(context, COMMRT_ERR_MEMORY, "computation '" + std::string(name) + "': no memory for its workspace");
-  while (context->emulatesCosts && elapsedNs(context->job) - realBegin < costNs)
-    std::this_thread::sleep_for(std::chrono::nanoseconds(costNs - (elapsedNs(context->job) - realBegin)));
+  if (isOnHost)
+    emulateCost(context, realBegin, paceNs);
   commrt_advance(context, std::max<int64_t>(0, costNs));
   if (begun)
     traceComputation(context, name, begun, context->stream);

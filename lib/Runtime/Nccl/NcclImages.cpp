@@ -16,20 +16,19 @@
 #include "Kernels/Device/Image.h"
 #include "NcclJob.h"
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <set>
 #include <unordered_map>
 
 using namespace commsched::runtime;
 
-namespace {
-struct LoadedKernel {
+struct commsched::runtime::LoadedKernel {
   cudaKernel *handle = nullptr; ///< null until the first launch
   std::vector<size_t> argumentBytes;
   commrt_host_kernel host = nullptr;
   int64_t mostShared = 48 << 10; ///< bytes of dynamic shared memory that may be asked for; CUDA's default
 };
-} // namespace
 
 struct commsched::runtime::NcclImage {
   std::string name;
@@ -107,6 +106,11 @@ int32_t commsched::runtime::findKernels(NcclPeer &peer, NcclImage **image, std::
   if (peer.kernels)
     return COMMRT_OK;
   const CudaApi &cuda = peer.job->cuda();
+  const char *mode = std::getenv("COMMRT_DEVICE_KERNELS");
+  if (mode && std::strcmp(mode, "off") == 0) {
+    error = "COMMRT_DEVICE_KERNELS is off";
+    return COMMRT_ERR_UNSUPPORTED;
+  }
   if (peer.noKernels.empty()) {
     commrt_image_info info = device::hostImage();
     std::string code;
@@ -192,25 +196,35 @@ static int32_t allowShared(NcclPeer &peer, LoadedKernel &kernel, int64_t bytes, 
   return COMMRT_OK;
 }
 
-int32_t commsched::runtime::launchKernel(NcclPeer &peer, NcclImage &image, const commrt_kernel_call &call,
-                                         cudaStream *stream, std::string &error) {
-  LoadedKernel *kernel = nullptr;
-  if (int32_t status = findKernel(peer, image, call.kernel, &kernel, error))
-    return status;
-  if (int32_t status = allowShared(peer, *kernel, call.shared_bytes, error))
-    return status;
+int32_t commsched::runtime::prepareKernel(NcclPeer &peer, NcclImage &image, const char *name, int64_t sharedBytes,
+                                          LoadedKernel **kernel, std::string &error) {
+  int32_t status = findKernel(peer, image, name, kernel, error);
+  return status ? status : allowShared(peer, **kernel, sharedBytes, error);
+}
+
+int commsched::runtime::launchPrepared(NcclPeer &peer, LoadedKernel &kernel, const commrt_kernel_call &call,
+                                       cudaStream *stream) {
   CudaDim3 grid = {call.grid[0], call.grid[1], call.grid[2]}, block = {call.block[0], call.block[1], call.block[2]};
   void **arguments = const_cast<void **>(call.arguments); // CUDA reads them only
   std::vector<void *> withHost;
   if (isEmulated(peer)) {
-    withHost.push_back(static_cast<void *>(&kernel->host));
-    withHost.insert(withHost.end(), arguments, arguments + kernel->argumentBytes.size());
+    withHost.push_back(static_cast<void *>(&kernel.host));
+    withHost.insert(withHost.end(), arguments, arguments + kernel.argumentBytes.size());
     arguments = withHost.data();
   }
-  if (int status = peer.job->cuda().launchKernel(kernel->handle, grid, block, arguments, call.shared_bytes, stream)) {
+  int result = peer.job->cuda().launchKernel(kernel.handle, grid, block, arguments, call.shared_bytes, stream);
+  if (result)
     peer.job->cuda().getLastError();
-    error = peer.cudaError("cudaLaunchKernel", status);
-    return COMMRT_ERR_BACKEND;
-  }
-  return COMMRT_OK;
+  return result;
+}
+
+int32_t commsched::runtime::launchKernel(NcclPeer &peer, NcclImage &image, const commrt_kernel_call &call,
+                                         cudaStream *stream, std::string &error) {
+  LoadedKernel *kernel = nullptr;
+  if (int32_t status = prepareKernel(peer, image, call.kernel, call.shared_bytes, &kernel, error))
+    return status;
+  int result = launchPrepared(peer, *kernel, call, stream);
+  if (result)
+    error = peer.cudaError("cudaLaunchKernel", result);
+  return result ? COMMRT_ERR_BACKEND : COMMRT_OK;
 }

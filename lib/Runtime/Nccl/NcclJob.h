@@ -41,6 +41,7 @@ struct NcclPeer;
 struct NcclGroup;
 struct NcclLane;
 struct NcclImage;
+struct LoadedKernel;
 
 /// A part of pinned host memory.
 struct PinnedBlock {
@@ -176,7 +177,7 @@ struct NcclJob : std::enable_shared_from_this<NcclJob> {
   NcclControl control;
   int32_t ranks = 1, localRank = -1;
   int64_t timeoutNs = 0;
-  bool exact = false;               ///< reductions run in rank order, on the host
+  bool exact = false;               ///< reductions run in rank order
   bool isTraced = false;            ///< the events of works keep their time
   bool blocking = false;            ///< communicators block: for comparison
   bool isSerial = false;            ///< NCCL cannot keep the launch order: one group in flight at a time
@@ -286,6 +287,10 @@ int32_t loadImage(NcclPeer &peer, const commrt_image_info &info, NcclImage **ima
 void unloadImage(NcclPeer &peer, NcclImage *image, bool isIdle);
 int32_t launchKernel(NcclPeer &peer, NcclImage &image, const commrt_kernel_call &call, cudaStream *stream,
                      std::string &error);
+/// The two halves of launchKernel: finds the kernel of an image, and puts it on the stream; gives 0 or CUDA's error.
+int32_t prepareKernel(NcclPeer &peer, NcclImage &image, const char *name, int64_t sharedBytes, LoadedKernel **kernel,
+                      std::string &error);
+int launchPrepared(NcclPeer &peer, LoadedKernel &kernel, const commrt_kernel_call &call, cudaStream *stream);
 /// The kernels of lib/Runtime/Kernels/Device, loaded at the first call. A status with its text, the same each time.
 int32_t findKernels(NcclPeer &peer, NcclImage **image, std::string &error);
 /// Once nothing runs on the device.

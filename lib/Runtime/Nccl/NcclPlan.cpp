@@ -160,7 +160,7 @@ void Plan::drop() {
 void Plan::makeAlone() {
   bool isReduction = work.kind == COMMRT_REDUCE_SCATTER || work.kind == COMMRT_ALL_REDUCE || work.kind == COMMRT_REDUCE;
   if (isReduction && work.reduction == COMMRT_SCALED_SUM)
-    return reduceOnHost(in());
+    return reduceInOrder(in());
   if (work.kind == COMMRT_PERMUTE && work.recv_from < 0)
     return zero(phase(0), work.out, work.count * size);
   if (work.kind != COMMRT_BARRIER)
@@ -184,7 +184,7 @@ void Plan::makeReduction() {
   if (status != COMMRT_OK)
     return;
   if (how < 0)
-    return reduceOnHost(from);
+    return reduceInOrder(from);
   phase(0).calls.emplace_back([=] {
     size_t count = units(work.count);
     if (isScatter)

@@ -84,9 +84,13 @@ private:
   void makeRooted();
   void makePermute();
   void makeBarrier();
-  /// NCCL's operation; -1 where the host has to reduce.
+  /// NCCL's operation; -1 where NCCL has none that reduces as the definition says.
   int operation();
-  void reduceOnHost(const char *from);
+  /// Exchanges the inputs and reduces them in the order of the members.
+  void reduceInOrder(const char *from);
+  /// By a kernel of the device; false if there is none.
+  bool reduceByKernel(Phase &in, const char *gathered, char *to, int64_t elements);
+  void reduceOnHost(Phase &in, const char *gathered, char *to, int64_t elements);
   void shareShards(Phase &in);
   int64_t shardBegin(int64_t member) const { return work.count / n * member + std::min(work.count % n, member); }
 };

@@ -8,19 +8,25 @@
 //
 // NCCL reduces in an order of its own, and rounds averages and scaled sums of 16-bit floats after each step. Where that
 // differs from the definition by more than the order, and in exact mode always, the members exchange their inputs and
-// the host reduces them in rank order in the order of the stream: slow, and with the bits of every other backend.
+// a kernel reduces them in rank order, with the bits of every other backend. Without kernels the host does, in the
+// order of the stream, which is slow.
 //
 //===------------------------------------------------------------------------------------------===//
 
 #include "Core/Formats.h"
+#include "Kernels/Device/Arguments.h"
 #include "NcclPlan.h"
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 using namespace commsched::runtime;
 
 static constexpr int toHost = 2, toDevice = 1; ///< cudaMemcpyKind
 static constexpr int ncclScalarHostImmediate = 1;
+static constexpr int64_t blockThreads = 256;
+static constexpr int64_t mostBlocks = 64; ///< of a reduction: computations go on beside it
 
 static bool isFloat(int32_t dtype) { return dtype <= COMMRT_F64; }
 /// One rounding more is no more than what the order changes.
@@ -88,8 +94,54 @@ static void runReduction(void *opaque) {
                       how.ins.data(), how.out, how.count);
 }
 
+bool Plan::reduceByKernel(Phase &in, const char *gathered, char *to, int64_t elements) {
+  NcclImage *image = nullptr;
+  std::string reason;
+  if (findKernels(peer, &image, reason)) {
+    const char *mode = std::getenv("COMMRT_DEVICE_KERNELS");
+    if (mode && std::strcmp(mode, "require") == 0)
+      fail(COMMRT_ERR_UNSUPPORTED, "no kernels for the device: " + reason);
+    return false;
+  }
+  LoadedKernel *kernel = nullptr;
+  if (int32_t result = prepareKernel(peer, *image, "commrt_reduce_members", 0, &kernel, reason)) {
+    fail(result, reason);
+    return true;
+  }
+  device::Members arguments = {gathered, to, elements, n, work.scale, work.dtype, work.reduction};
+  in.pieces.emplace_back([this, kernel, arguments]() mutable {
+    void *pointers[] = {&arguments};
+    commrt_kernel_call call = {};
+    call.struct_size = sizeof(call);
+    call.grid[0] = static_cast<uint32_t>(std::min(mostBlocks, (arguments.count + blockThreads - 1) / blockThreads));
+    call.block[0] = static_cast<uint32_t>(blockThreads);
+    call.grid[1] = call.grid[2] = call.block[1] = call.block[2] = 1;
+    call.arguments = pointers;
+    return launchPrepared(peer, *kernel, call, lane.stream);
+  });
+  return true;
+}
+
+void Plan::reduceOnHost(Phase &in, const char *gathered, char *to, int64_t elements) {
+  int64_t bytes = elements * size;
+  PinnedBlock inputs = pinned(n * bytes), output = pinned(bytes);
+  if (status != COMMRT_OK)
+    return;
+  auto reduction = std::make_unique<HostReduction>();
+  reduction->how = work;
+  reduction->out = output.data;
+  reduction->count = elements;
+  for (int64_t member = 0; member < n; ++member)
+    reduction->ins.push_back(inputs.data + member * bytes);
+  copy(in, inputs.data, gathered, n * bytes, toHost);
+  in.pieces.emplace_back(
+      [this, how = reduction.get()] { return cuda().launchHostFunc(lane.stream, runReduction, how); });
+  copy(in, to, output.data, bytes, toDevice);
+  flight.reductions.push_back(std::move(reduction));
+}
+
 /// Each member reduces a part: of an all_reduce a shard, of a reduce_scatter its block, of a reduce the root all.
-void Plan::reduceOnHost(const char *from) {
+void Plan::reduceInOrder(const char *from) {
   bool isShared = work.kind == COMMRT_ALL_REDUCE, isScatter = work.kind == COMMRT_REDUCE_SCATTER;
   auto partOf = [&](int64_t member) {
     if (isShared)
@@ -110,23 +162,10 @@ void Plan::reduceOnHost(const char *from) {
     receive(phase(0), gathered + member * bytes, mine, member);
   }
   Phase &after = phase(1);
-  if (mine > 0 && status == COMMRT_OK) {
-    PinnedBlock inputs = pinned(n * bytes), output = pinned(bytes);
-    if (status != COMMRT_OK)
-      return;
-    auto reduction = std::make_unique<HostReduction>();
-    reduction->how = work;
-    reduction->out = output.data;
-    reduction->count = mine;
-    for (int64_t member = 0; member < n; ++member)
-      reduction->ins.push_back(inputs.data + member * bytes);
-    copy(after, inputs.data, gathered, n * bytes, toHost);
-    after.pieces.emplace_back(
-        [this, how = reduction.get()] { return cuda().launchHostFunc(lane.stream, runReduction, how); });
-    copy(after, out() + (isShared ? beginOf(me) * size : 0), output.data, bytes, toDevice);
-    flight.reductions.push_back(std::move(reduction));
-  }
-  if (isShared)
+  char *to = out() + (isShared ? beginOf(me) * size : 0);
+  if (mine > 0 && status == COMMRT_OK && !reduceByKernel(after, gathered, to, mine) && status == COMMRT_OK)
+    reduceOnHost(after, gathered, to, mine);
+  if (isShared && status == COMMRT_OK)
     shareShards(after);
 }
 
