@@ -19,6 +19,7 @@ from .. import __version__, program
 COLLECTIVE_ORDERS = ("free", "group", "program")
 # "seed" is the former name of "inductor".
 SOLVERS = ("schedule", "inductor", "seed")
+TUNINGS = (None, "measure")
 # The machine profile if none is named.
 DEFAULT_MACHINE = "h100-sxm"
 # `(node, override_bytes=None) -> milliseconds | None`: the convention of PyTorch's overlap scheduler.
@@ -45,6 +46,8 @@ class OptionArguments(TypedDict, total=False):
     passes: Sequence[str]
     donated: str | Sequence[str]
     runtime_estimation: Estimation | None
+    tune: str | None
+    tune_runs: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,12 +72,16 @@ class Options:
     passes: Sequence[str] = ()
     donated: str | Sequence[str] = "auto"
     runtime_estimation: Estimation | None = None
+    tune: str | None = None
+    tune_runs: int = 10
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "machine", os.fspath(self.machine))
-        for name, known in (("collective_order", COLLECTIVE_ORDERS), ("solver", SOLVERS)):
+        for name, known in (("collective_order", COLLECTIVE_ORDERS), ("solver", SOLVERS), ("tune", TUNINGS)):
             if getattr(self, name) not in known:
-                raise ValueError(f"{name}: expected one of {', '.join(known)}, got {getattr(self, name)!r}")
+                raise ValueError(f"{name}: expected one of {', '.join(map(str, known))}, got {getattr(self, name)!r}")
+        if self.tune_runs < 1:
+            raise ValueError(f"tune_runs: expected at least 1, got {self.tune_runs}")
         if machine_file(self.machine) is None:
             profiles = sorted({f.stem for d in program.machine_directories() for f in d.glob("*.json")})
             raise ValueError(
@@ -89,6 +96,14 @@ class Options:
         if not isinstance(self.donated, str):
             object.__setattr__(self, "donated", tuple(self.donated or ()))
         object.__setattr__(self, "passes", tuple(self.passes))
+
+    def refuse_tuning(self, where: str) -> None:
+        """Raises ValueError if `tune` is set: `where` cannot run two variants of a graph."""
+        if self.tune is not None:
+            raise ValueError(
+                f"tune: expected None, got {self.tune!r}: {where} cannot run a graph in two variants. Use "
+                'torch.compile(f, backend="commsched", options={...}) or commsched.torch.enabled(...)'
+            )
 
     def pipeline(self, machine: str | None = None, report_file: str | None = None) -> str:
         """The pass pipeline for these options.

@@ -176,8 +176,10 @@ def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> 
     Raises:
         ValueError: an option has no legal value, or `donated` names something that is not a placeholder.
     """
+    settings = Options(**options)
+    settings.refuse_tuning("schedule_overlap")
     try:
-        report = schedule_graph(gm.graph, Options(**options))
+        report = schedule_graph(gm.graph, settings)
     except Unscheduled as error:
         if strict():
             raise

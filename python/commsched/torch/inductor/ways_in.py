@@ -22,6 +22,7 @@ from typing_extensions import Unpack
 from .. import reporting
 from ..options import OptionArguments, Options
 from .passes import FusionBounds, GraphPass, KernelOrder
+from .tuning import tuned
 
 # PyTorch's own overlap schedulers and bucketing, with the values that switch them off. They would run after CommSched's
 # passes and change what was decided.
@@ -99,11 +100,14 @@ def inductor_options(*, mode: str | None = None, **options: Unpack[OptionArgumen
         options: the options of `schedule_overlap`.
 
     Raises:
-        ValueError: an option has no legal value, or no machine profile has that name.
+        ValueError: an option has no legal value, or no machine profile has that name, or `tune` is set: Inductor's
+            options compile one variant of a graph.
         RuntimeError: no such mode exists.
     """
     of_mode = torch._inductor.list_mode_options(mode) if mode else {}
-    return {**of_mode, **config_patches(Options(**options))}
+    settings = Options(**options)
+    settings.refuse_tuning("inductor_options")
+    return {**of_mode, **config_patches(settings)}
 
 
 @contextlib.contextmanager
@@ -116,7 +120,8 @@ def enabled(**options: Unpack[OptionArguments]) -> Iterator[None]:
     """
     from torch._inductor import config
 
-    patches = config_patches(Options(**options))
+    settings, given = Options(**options), dict(options)
+    patches = config_patches(settings)
     original = torch.compile
 
     def compile(
@@ -130,7 +135,9 @@ def enabled(**options: Unpack[OptionArguments]) -> Iterator[None]:
         # Compilation happens at the first call, maybe after this block: the options travel with the function.
         if backend == "inductor":
             of_mode = torch._inductor.list_mode_options(mode) if mode else {}
-            options, mode = {**of_mode, **patches, **(options or {})}, None
+            if settings.tune is not None:
+                backend = _own_backend()
+            options, mode = {**of_mode, **(given if settings.tune else patches), **(options or {})}, None
         elif backend != "commsched":
             reporting.warn_once(
                 f"torch.compile(backend={getattr(backend, '__name__', backend)!r}) in `enabled` is scheduled only if "
@@ -140,10 +147,15 @@ def enabled(**options: Unpack[OptionArguments]) -> Iterator[None]:
 
     torch.compile = compile
     try:
-        with config.patch(patches):
+        # With tuning, only `backend` compiles, in two variants.
+        with config.patch({} if settings.tune else patches):
             yield
     finally:
         torch.compile = original
+
+
+def _own_backend() -> Callable:
+    return backend
 
 
 def install(**options: Unpack[OptionArguments]) -> None:
@@ -152,7 +164,9 @@ def install(**options: Unpack[OptionArguments]) -> None:
     A second call replaces the first.
     """
     global _before
-    patches = config_patches(Options(**options))
+    settings = Options(**options)
+    settings.refuse_tuning("install")
+    patches = config_patches(settings)
     if _before is None:
         _before = {name: _config_value(name) for name in patches}
     _set_config(patches)
@@ -184,10 +198,16 @@ def backend(
     unknown = [k for k in options if k not in names and k.replace("-", "_") not in known]
     if unknown:
         raise ValueError(f"expected an option of Inductor or one of {', '.join(sorted(names))}, got {unknown[0]!r}")
-    patches = config_patches(Options(**{k: v for k, v in options.items() if k in names}))
+    settings = Options(**{k: v for k, v in options.items() if k in names})
     of_inductor = {k.replace("-", "_"): v for k, v in options.items() if k not in names}
     of_mode = torch._inductor.list_mode_options(mode) if mode else {}
-    return compile_fx(gm, example_inputs, config_patches={**of_mode, **patches, **of_inductor})
+    patches, others = config_patches(settings), {**of_mode, **of_inductor}
+    if settings.tune is None:
+        return compile_fx(gm, example_inputs, config_patches={**others, **patches, **of_inductor})
+    # AOT autograd's cache would keep one variant.
+    with torch._functorch.config.patch(enable_autograd_cache=False):
+        both = tuned({**patches, **of_inductor}, settings)
+        return compile_fx(gm, example_inputs, inner_compile=both, config_patches=others)
 
 
 def verify_ranks(group: Any = None) -> str:
