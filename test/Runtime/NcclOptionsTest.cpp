@@ -95,5 +95,11 @@ TEST(NcclOptions, NumbersOfIdentifiers) {
   EXPECT_EQ(options.read(newVersion), "COMMRT_NCCL_RANKS_PER_ID is 'no', expected a number from 1");
   unsetenv("COMMRT_NCCL_RANKS_OF_ONE_ID");
   unsetenv("COMMRT_NCCL_RANKS_PER_ID");
+  setenv("COMMRT_CHECK", "12", 1);
+  EXPECT_EQ(options.read(newVersion), "");
+  EXPECT_EQ(options.checkEvery, 12);
+  setenv("COMMRT_CHECK", "-1", 1);
+  EXPECT_EQ(options.read(newVersion), "COMMRT_CHECK is '-1', expected a number of starts, or 0");
+  unsetenv("COMMRT_CHECK");
 }
 } // namespace

@@ -125,8 +125,6 @@ SAME(CudaApi, libraryLoadData, cudaLibraryLoadData);
 SAME(CudaApi, libraryUnload, cudaLibraryUnload);
 SAME(CudaApi, libraryGetKernel, cudaLibraryGetKernel);
 #endif
-SAME(CudaApi, launchKernel, cudaLaunchKernel);
-SAME(CudaApi, funcSetAttribute, cudaFuncSetAttribute);
 SAME(CudaApi, eventDestroy, cudaEventDestroy);
 // The header adds overloads of this one; the cast compiles if this is one of them.
 static_assert(
@@ -136,6 +134,12 @@ static_assert(
                decltype(static_cast<cudaError_t (*)(void **, size_t, cudaStream_t)>(&cudaMallocAsync))>::value);
 static_assert(IsSameCall<decltype(CudaApi::hostAlloc),
                          decltype(static_cast<cudaError_t (*)(void **, size_t, unsigned)>(&cudaHostAlloc))>::value);
+static_assert(IsSameCall<decltype(CudaApi::launchKernel),
+                         decltype(static_cast<cudaError_t (*)(const void *, dim3, dim3, void **, size_t, cudaStream_t)>(
+                             &cudaLaunchKernel))>::value);
+static_assert(IsSameCall<decltype(CudaApi::funcSetAttribute),
+                         decltype(static_cast<cudaError_t (*)(const void *, cudaFuncAttribute, int)>(
+                             &cudaFuncSetAttribute))>::value);
 SAME(CudaApi, eventRecord, cudaEventRecord);
 static_assert(!IsSameCall<decltype(CudaApi::setDevice), decltype(&cudaGetDeviceCount)>::value);
 #endif

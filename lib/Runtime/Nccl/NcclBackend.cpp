@@ -49,11 +49,13 @@ static void controlFailed(void *context, int32_t status, int32_t rank, const cha
   failPeer(peer, status);
 }
 
-/// It is given no works.
-static const commrt_host controlHost = {
-    sizeof(commrt_host), [](commrt_work *, int32_t, int64_t) {}, controlFailed,
-    [](const commrt_work *, char *text, size_t size) { return static_cast<int32_t>(copyText("", text, size)); },
-    [](commrt_work *, int32_t) {}};
+/// Its works are shadows.
+static const commrt_host controlHost = {sizeof(commrt_host),
+                                        [](commrt_work *work, int32_t, int64_t) { endShadow(*work); }, controlFailed,
+                                        [](const commrt_work *work, char *text, size_t size) {
+                                          return static_cast<int32_t>(copyText(work->location, text, size));
+                                        },
+                                        [](commrt_work *work, int32_t) { endShadow(*work); }};
 
 //===- Job -----------------------------------------------------------------------------------===//
 
@@ -247,11 +249,14 @@ static void detachNccl(void *opaque) {
   NcclJob &job = *peer.job;
   finishWaited(peer);
   bool isOpen = hasOpen(peer);
+  if (!isOpen)
+    finishShadows(peer);
   announceLeave(peer, isOpen);
   {
     std::lock_guard<std::mutex> lock(peer.controlMutex);
     job.control.backend->detach(std::exchange(peer.control, nullptr));
   }
+  destroyShadowGroups(peer);
   if (isOpen || peer.failing || !finalizeComms(peer))
     cancelAll(peer, COMMRT_ERR_ABORTED);
   {
@@ -278,6 +283,7 @@ static int32_t progressNccl(void *opaque) {
   auto &peer = *static_cast<NcclPeer *>(opaque);
   peer.enter();
   flushMessages(peer);
+  presentShadows(peer);
   const commrt_backend &control = *peer.job->control.backend;
   if (control.flags & COMMRT_BACKEND_POLLED)
     control.progress(peer.control);
@@ -291,6 +297,7 @@ static int32_t combineNccl(void *opaque, void *value, int64_t bytes, commrt_comb
   auto &peer = *static_cast<NcclPeer *>(opaque);
   peer.enter();
   flushMessages(peer);
+  presentShadows(peer);
   return peer.job->control.backend->combine(peer.control, value, bytes, combine, timeoutNs, message, size);
 }
 

@@ -40,6 +40,7 @@ struct NcclConfig {
 struct Settings {
   int version;
   int32_t identifiers;
+  int64_t check;
   char groups[240]; ///< COMMRT_NCCL_GROUPS, as far as it fits
   uint64_t hash;    ///< of all of it
 };
@@ -58,10 +59,10 @@ static constexpr int noColor = -1;
 static constexpr int quickPolls = 64;
 static constexpr std::chrono::microseconds pollInterval(50);
 
-/// `group` names the options.
-static NcclConfig makeConfig(const NcclJob &job, const char *name, const std::string &group) {
+/// For communicators of a group, or of all ranks, which carries out nothing.
+static NcclConfig makeConfig(const NcclJob &job, const char *name, const std::string *group = nullptr) {
   NcclConfig config;
-  CtaOptions ctas = job.options.ctasOf(group);
+  CtaOptions ctas = group ? job.options.ctasOf(*group) : CtaOptions();
   config.minCtas = ctas.least;
   config.maxCtas = ctas.most;
   config.ctaPolicy = ctas.policy;
@@ -97,7 +98,7 @@ int32_t commsched::runtime::settleComm(NcclPeer &peer, ncclComm *comm, std::stri
 //===- The communicator of all ranks ---------------------------------------------------------===//
 
 static bool isSameSetting(const Settings &a, const Settings &b) {
-  return a.version == b.version && a.identifiers == b.identifiers && a.hash == b.hash;
+  return a.version == b.version && a.identifiers == b.identifiers && a.check == b.check && a.hash == b.hash;
 }
 
 static void combineSettings(void *lower, const void *higher, int64_t) {
@@ -120,6 +121,8 @@ static std::string describeDifference(const Compared<Settings> &all) {
   if (a.identifiers != b.identifiers)
     return "all ranks need the same COMMRT_NCCL_RANKS_OF_ONE_ID and COMMRT_NCCL_RANKS_PER_ID: " + first +
            std::to_string(a.identifiers) + " identifiers" + other + std::to_string(b.identifiers);
+  if (a.check != b.check)
+    return "all ranks need the same COMMRT_CHECK: " + first + std::to_string(a.check) + other + std::to_string(b.check);
   return "all ranks need the same COMMRT_NCCL_GROUPS: " + first + "'" + a.groups + "'" + other + "'" + b.groups + "'";
 }
 
@@ -136,7 +139,8 @@ static int32_t combineRanks(NcclPeer &peer, void *value, size_t bytes, commrt_co
 /// The identifiers, when all ranks have the same settings.
 static int32_t exchangeIds(NcclPeer &peer, int32_t count, std::vector<NcclUniqueId> &ids, std::string &error) {
   NcclJob &job = *peer.job;
-  Settings mine = {job.libraries.ncclVersion, count, "", std::hash<std::string>()(job.options.groups)};
+  Settings mine = {job.libraries.ncclVersion, count, job.options.checkEvery, "",
+                   std::hash<std::string>()(job.options.groups)};
   copyText(job.options.groups, mine.groups, sizeof(mine.groups));
   Compared<Settings> settings(mine, peer.rank);
   if (int32_t status = combineRanks(peer, &settings, sizeof(settings), combineSettings, error))
@@ -173,7 +177,7 @@ static int32_t ensureWorld(NcclPeer &peer, std::string &error) {
   std::lock_guard<std::timed_mutex> issuing(peer.issuing);
   if (peer.isAborted)
     return peer.failing;
-  NcclConfig config = makeConfig(job, "world", "");
+  NcclConfig config = makeConfig(job, "world");
   // One identifier is one process that all others connect to first.
   int result = count > 1
                    ? job.nccl().commInitRankScalable(&peer.world, job.ranks, peer.rank, count, ids.data(), &config)
@@ -198,7 +202,7 @@ static int32_t split(NcclPeer &peer, int color, int key, const std::string &grou
   std::lock_guard<std::timed_mutex> issuing(peer.issuing);
   if (peer.isAborted)
     return peer.failing;
-  NcclConfig config = makeConfig(job, name, group);
+  NcclConfig config = makeConfig(job, name, &group);
   int result = job.nccl().commSplit(peer.world, color, key, comm, &config);
   if (result && result != ncclInProgress) {
     error = peer.ncclError("ncclCommSplit", result, peer.world);
@@ -251,6 +255,8 @@ int32_t commsched::runtime::createGroup(NcclPeer &peer, const char *name, const 
     if (int32_t status = split(peer, color, index, made->name, messages.c_str(), &made->messages.comm, error))
       return status;
   }
+  if (int32_t status = createShadowGroup(*made, members, size, error))
+    return status;
   if (index < 0)
     return COMMRT_OK;
   if (!prepareLane(*made, made->collectives, error) || !prepareLane(*made, made->messages, error))

@@ -40,6 +40,7 @@ struct NcclJob;
 struct NcclPeer;
 struct NcclGroup;
 struct NcclLane;
+struct Shadow;
 struct NcclImage;
 struct LoadedKernel;
 
@@ -108,6 +109,7 @@ struct NcclGroup {
   int32_t index;
   NcclLane collectives, messages;
   Meeting *meeting = nullptr; ///< null where ranks are processes
+  void *shadows = nullptr;    ///< the control plane's group, if starts are compared there
   int64_t size() const { return static_cast<int64_t>(members.size()); }
 };
 
@@ -139,6 +141,7 @@ struct NcclPeer {
   bool isGrouping = false;
   std::vector<PendingWork> grouped;  ///< between group_begin and group_end
   std::vector<PendingWork> messages; ///< sends and receives that wait for more of them
+  std::vector<Shadow *> shadows;     ///< not yet presented
   NcclFlight *newest = nullptr;      ///< where only one group may be in flight: its last start
   std::vector<std::pair<ncclComm *, void *>> windows;
   std::vector<std::unique_ptr<NcclImage>> images; ///< loaded, or perhaps still running
@@ -152,6 +155,7 @@ struct NcclPeer {
   bool isAborted = false; ///< under `issuing`: the communicators are gone
 
   std::atomic<int32_t> failing{COMMRT_OK}; ///< the error that ends this rank's works
+  std::atomic<int64_t> openShadows{0};     ///< presented, and not compared with all others
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -265,6 +269,21 @@ int32_t awaitWork(NcclPeer &peer, commrt_work *work, cudaStream *stream);
 void releaseWork(commrt_work *work);
 /// The launch that the work is part of; null if it is on no stream.
 NcclFlight *flightOf(const commrt_work &work);
+
+//===- NcclCheck.cpp -------------------------------------------------------------------------===//
+
+/// The control plane's group for a group whose starts are compared there. The same call on all ranks.
+int32_t createShadowGroup(NcclGroup &group, const int32_t *members, int32_t size, std::string &error);
+/// After the control plane has let the rank go.
+void destroyShadowGroups(NcclPeer &peer);
+/// A start, in the order in which NCCL will see it. Own thread, as all but endShadow.
+void noteStart(NcclGroup &group, const commrt_work &work);
+/// Presents what was noted; never blocks.
+void presentShadows(NcclPeer &peer);
+/// The control plane has done with a shadow. Any thread.
+void endShadow(commrt_work &work);
+/// Presents what was noted and waits until it was compared, an error, or the timeout: a rank that left would be missed.
+void finishShadows(NcclPeer &peer);
 
 //===- NcclWatch.cpp -------------------------------------------------------------------------===//
 

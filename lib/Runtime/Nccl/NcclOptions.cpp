@@ -49,11 +49,11 @@ static std::vector<std::string> divide(const std::string &text, char separator) 
   return parts;
 }
 
-/// A number from 1 to `most`; -1 for any other text.
-static int64_t readNumber(const std::string &text, int64_t most) {
+/// A number from `least` to `most`; -1 for any other text.
+static int64_t readNumber(const std::string &text, int64_t most, int64_t least = 1) {
   char *end = nullptr;
   long long value = std::strtoll(text.c_str(), &end, 10);
-  return !text.empty() && !*end && value >= 1 && value <= most ? value : -1;
+  return !text.empty() && !*end && value >= least && value <= most ? value : -1;
 }
 
 /// "max=8"; an error text if it is none.
@@ -102,6 +102,11 @@ std::string NcclOptions::read(int version) {
       if (*slot < 0)
         return std::string(name) + " is '" + text + "', expected a number from 1";
     }
+  if (const char *text = std::getenv("COMMRT_CHECK"); text && *text) {
+    checkEvery = readNumber(text, INT32_MAX, 0);
+    if (checkEvery < 0)
+      return std::string("COMMRT_CHECK is '") + text + "', expected a number of starts, or 0";
+  }
   return "";
 }
 

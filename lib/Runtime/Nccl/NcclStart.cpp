@@ -259,6 +259,7 @@ void commsched::runtime::issueWorks(NcclPeer &peer, const std::vector<PendingWor
 
 /// Compares the start with those of the other ranks of this process. An error has been raised.
 static int32_t present(NcclGroup &group, const commrt_work &work) {
+  noteStart(group, work);
   if (!group.meeting)
     return COMMRT_OK;
   Refusal refusal = group.peer->job->matcher->present(*group.meeting, group.index, work);

@@ -260,19 +260,32 @@ void commsched::runtime::notifyWatchdog(NcclJob &job) {
   job.watchChanged.notify_all();
 }
 
-/// "; @dp has 2 to 8 CTAs"; empty where no group has options.
+/// "; @dp has 2 to 8 CTAs"; empty where no group has options. The peer's mutex is held.
 static std::string describeOptions(const NcclPeer &peer) {
   std::string text;
-  for (const auto &group : peer.groups)
-    if (CtaOptions ctas = peer.job->options.ctasOf(group->name); ctas.isSet())
-      text += "; @" + group->name + " has " + ctas.text();
+  for (const NcclLane *lane : peer.lanes)
+    if (CtaOptions ctas = peer.job->options.ctasOf(lane->group->name);
+        lane == &lane->group->collectives && ctas.isSet())
+      text += "; @" + lane->group->name + " has " + ctas.text();
   return text;
 }
 
 std::string commsched::runtime::describePeer(NcclPeer &peer) {
   if (peer.job->matcher)
-    if (std::string text = peer.job->matcher->describeMissing(peer.rank); !text.empty())
+    if (std::string text = peer.job->matcher->describeMissing(peer.rank); !text.empty()) {
+      std::lock_guard<std::mutex> lock(peer.mutex);
       return text + describeOptions(peer);
+    }
+  if (peer.openShadows > 0) {
+    // The control plane knows who has not started what this rank has.
+    char text[2048] = "";
+    std::lock_guard<std::mutex> control(peer.controlMutex);
+    if (peer.control)
+      peer.job->control.backend->describe(peer.control, text, sizeof(text));
+    std::lock_guard<std::mutex> lock(peer.mutex);
+    if (*text)
+      return text + describeOptions(peer);
+  }
   constexpr int shown = 3;
   std::string report;
   int count = 0;
