@@ -86,6 +86,10 @@ TEST(Nccl, NoDriver) {
   FakeLibraries fakes("FakeNccl", "FakeCudartNoDriver");
   contains(openNccl(COMMRT_ERR_BACKEND), "no GPU can be used: CUDA driver version is insufficient");
 }
+TEST(Nccl, OldCudaRuntime) {
+  FakeLibraries fakes("FakeNccl", "FakeCudartOld");
+  contains(openNccl(COMMRT_ERR_BACKEND), "the CUDA runtime is version 11.8; at least 12.0 is needed");
+}
 TEST(Nccl, NoDevice) {
   FakeLibraries fakes("FakeNccl", "FakeCudartNoDevice");
   contains(openNccl(COMMRT_ERR_BACKEND), "this machine has no GPU");

@@ -113,7 +113,10 @@ def never_comes():
     for rank in (0, 1):
         job.start(rank)
     job.expect(
-        dict.fromkeys((0, 1), rf"timeout: nccl: control plane 'tcp': (rank 0: )?waited {SHORT_MS} ms(;| at).*rank 2.* did not come")
+        dict.fromkeys(
+            (0, 1),
+            rf"timeout: nccl: control plane 'tcp': (rank 0: )?waited {SHORT_MS} ms(;| at).*rank 2.* did not come",
+        )
     )
 
 

@@ -108,6 +108,11 @@ std::string commsched::runtime::ncclVersionText(int version) {
   return std::to_string(major) + "." + std::to_string(rest / 100) + "." + std::to_string(rest % 100);
 }
 
+/// CUDA's number: major * 1000 + minor * 10.
+static std::string cudaVersionText(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
 /// A library may export what its version does not have yet.
 static void forgetLaterFunctions(NcclApi &api, int version) {
   if (version < 21900) {
@@ -140,6 +145,12 @@ std::string NcclLibraries::load() {
   forgetLaterFunctions(nccl, ncclVersion);
   if (std::string error = loadSymbols(describeCuda(cuda), &cudaHandle); !error.empty())
     return error;
+  int runtime = 0;
+  if (int result = cuda.runtimeGetVersion(&runtime))
+    return std::string("cudaRuntimeGetVersion failed: ") + cuda.getErrorString(result);
+  if (runtime < leastCudaVersion)
+    return "the CUDA runtime is version " + cudaVersionText(runtime) + "; at least " +
+           cudaVersionText(leastCudaVersion) + " is needed";
   if (int result = cuda.getDeviceCount(&devices))
     return std::string("no GPU can be used: ") + cuda.getErrorString(result);
   if (devices == 0)

@@ -142,6 +142,8 @@ private:
 
 /// The oldest NCCL that has every required function (ncclCommSplit).
 constexpr int leastNcclVersion = 21800;
+/// CUDA 12.0, the oldest major version that the declarations were compared with.
+constexpr int leastCudaVersion = 12000;
 
 /// "2.28.9".
 std::string ncclVersionText(int version);

@@ -5,7 +5,7 @@
  * SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
  *
  * Stands in for libcudart where there is none. FAKE_DEVICES devices; below 0, what a machine without a driver answers.
- * FAKE_NOTHING: events are done at once.
+ * FAKE_VERSION: of the runtime. FAKE_NOTHING: events are done at once.
  *
  *===--------------------------------------------------------------------------------------------===*/
 
@@ -17,7 +17,11 @@
 #endif
 
 int cudaRuntimeGetVersion(int *version) {
+#ifdef FAKE_VERSION
+  *version = FAKE_VERSION;
+#else
   *version = 13000;
+#endif
   return 0;
 }
 int cudaGetDeviceCount(int *count) {
