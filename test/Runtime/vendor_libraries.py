@@ -5,8 +5,9 @@
 
     vendor_libraries.py RuntimeNcclScenario --emulated FOLDER --fakes FOLDER [FOLDER...]
 
-Every rank has to end with one line that says what is wrong, and exit code 1. The libraries are looked for in the folders
-given, in the Python packages of the project and in CUDA's usual places; what is not there is left out, with a reason.
+Every rank has to end with one line that says what is wrong, and exit code 1. The libraries are looked for in the
+folders given, in the Python packages of the project and in CUDA's usual places; what is not there is left out, with a
+reason.
 """
 
 import argparse

@@ -311,22 +311,26 @@ namespace {
 template <typename T> struct Pool {
   using value_type = T;
   static constexpr size_t most = 4096;
-  static inline std::vector<void *> spare;
+  /// Never destroyed: the streams' threads outlive the statics.
+  static std::vector<void *> &spare() {
+    static auto *list = new std::vector<void *>;
+    return *list;
+  }
 
   Pool() = default;
   template <typename U> Pool(const Pool<U> &) {}
   T *allocate(size_t count) {
-    if (count > 1 || spare.empty())
+    if (count > 1 || spare().empty())
       return std::allocator<T>().allocate(count);
-    void *memory = spare.back();
-    spare.pop_back();
+    void *memory = spare().back();
+    spare().pop_back();
     return static_cast<T *>(memory);
   }
   void deallocate(T *memory, size_t count) {
-    if (count > 1 || spare.size() >= most || Tsan::isThere())
+    if (count > 1 || spare().size() >= most || Tsan::isThere())
       std::allocator<T>().deallocate(memory, count);
     else
-      spare.push_back(memory);
+      spare().push_back(memory);
   }
   template <typename U> bool operator==(const Pool<U> &) const { return true; }
 };
