@@ -15,6 +15,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <random>
 
 using namespace commsched::test;
@@ -212,20 +213,102 @@ TEST_F(Computations, FsdpCopies) {
   compare(many);
 }
 
-/// Tests products in f32 and f64, with and without a bias, in batches, and of strided operands.
-TEST_F(Computations, MatrixProducts) {
+/// Products of every kind, each with its last size of k.
+std::vector<std::pair<Computation, int64_t>> products() {
+  std::vector<std::pair<Computation, int64_t>> all;
   for (int32_t dtype : floatTypes) {
-    compare({"mm", {{dtype, {13, 40}}, {dtype, {40, 9}}, output(dtype, {13, 9})}, {}});
-    compare({"mm", {{COMMRT_BF16, {5, 17}}, {dtype, {17, 3}}, output(COMMRT_F32, {5, 3})}, {}});
-    compare({"bmm", {{dtype, {3, 4, 5}}, {dtype, {3, 5, 6}}, output(dtype, {3, 4, 6})}, {}});
-    compare({"addmm", {{dtype, {9}}, {dtype, {13, 40}}, {dtype, {40, 9}}, output(dtype, {13, 9})}, {}});
-    compare({"addmm", {{dtype, {13, 9}}, {dtype, {13, 40}}, {dtype, {40, 9}}, output(dtype, {13, 9})}, {}});
-    // Two batch dimensions, the right operand transposed, the result added to.
-    compare({"comm.contract",
-             {{dtype, {2 * 3 * 4 * 5}}, {dtype, {2 * 6 * 5}}, mutated(dtype, {2 * 3 * 4 * 6})},
-             {2, 2, 3, 4, 6, 5, 60, 20, 5, 1, 30, 0, 1, 5, 72, 24, 6, 1}});
+    all.push_back({{"mm", {{dtype, {13, 40}}, {dtype, {40, 9}}, output(dtype, {13, 9})}, {}}, 40});
+    all.push_back({{"mm", {{dtype, {1, 40}}, {dtype, {40, 1}}, output(dtype, {1, 1})}, {}}, 40});
+    all.push_back({{"bmm", {{dtype, {3, 4, 5}}, {dtype, {3, 5, 6}}, output(dtype, {3, 4, 6})}, {}}, 5});
+    all.push_back({{"addmm", {{dtype, {9}}, {dtype, {13, 40}}, {dtype, {40, 9}}, output(dtype, {13, 9})}, {}}, 40});
+    all.push_back({{"addmm", {{dtype, {13, 9}}, {dtype, {13, 40}}, {dtype, {40, 9}}, output(dtype, {13, 9})}, {}}, 40});
+    // Two batch dimensions, the right operand transposed, the result added to; then the result by columns.
+    std::vector<Tensor> operands = {{dtype, {2 * 3 * 4 * 5}}, {dtype, {2 * 6 * 5}}, mutated(dtype, {2 * 3 * 4 * 6})};
+    all.push_back({{"comm.contract", operands, {2, 2, 3, 4, 6, 5, 60, 20, 5, 1, 30, 0, 1, 5, 72, 24, 6, 1}}, 5});
+    all.push_back({{"comm.contract", operands, {2, 2, 3, 4, 6, 5, 60, 20, 1, 4, 30, 0, 6, 1, 72, 24, 1, 4}}, 5});
   }
+  all.push_back({{"mm", {{COMMRT_BF16, {5, 17}}, {COMMRT_BF16, {17, 3}}, output(COMMRT_F32, {5, 3})}, {}}, 17});
+  return all;
+}
+
+/// Tests products in the order of k: in f32 and f64, with and without a bias, in batches, and of strided operands.
+TEST_F(Computations, MatrixProducts) {
+  setenv("COMMRT_NCCL_EXACT", "1", 1);
+  for (const auto &[product, k] : products())
+    compare(product);
+  for (int32_t dtype : floatTypes)
+    compare({"mm", {{COMMRT_BF16, {5, 17}}, {dtype, {17, 3}}, output(COMMRT_F32, {5, 3})}, {}});
   compare({"mm", {{COMMRT_I32, {4, 5}}, {COMMRT_I64, {5, 6}}, output(COMMRT_F64, {4, 6})}, {}});
+  // Rows of the left operand two apart, which no library takes.
+  compare({"comm.contract",
+           {{COMMRT_F32, {24}}, {COMMRT_F32, {9}}, mutated(COMMRT_F32, {12})},
+           {0, 4, 3, 3, 6, 2, 3, 1, 3, 1}});
+  unsetenv("COMMRT_NCCL_EXACT");
+}
+
+/// The number that bytes of a floating-point type are.
+double numberOf(const char *bytes, int32_t dtype) {
+  double wide = 0;
+  float single = 0;
+  uint16_t bits = 0;
+  switch (dtype) {
+  case COMMRT_F64:
+    std::memcpy(&wide, bytes, sizeof(wide));
+    return wide;
+  case COMMRT_F32:
+    std::memcpy(&single, bytes, sizeof(single));
+    return single;
+  default:
+    std::memcpy(&bits, bytes, sizeof(bits));
+    int mantissaBits = dtype == COMMRT_F16 ? 10 : 7, mantissa = bits & ((1 << mantissaBits) - 1);
+    int exponent = (bits & 0x7fff) >> mantissaBits, bias = dtype == COMMRT_F16 ? 15 : 127;
+    double value = exponent ? std::ldexp(mantissa + (1 << mantissaBits), exponent - bias - mantissaBits)
+                            : std::ldexp(mantissa, 1 - bias - mantissaBits);
+    return bits & 0x8000 ? -value : value;
+  }
+}
+
+/// How many products the emulated library was asked for; -1 without it.
+int64_t countProducts() {
+  const char *path = std::getenv("COMMRT_CUBLASLT_LIBRARY");
+  void *library = path ? dlopen(path, RTLD_NOW) : nullptr;
+  auto *count = library ? reinterpret_cast<int64_t (*)()>(dlsym(library, "emulatorProducts")) : nullptr;
+  return count ? count() : -1;
+}
+
+/// Tests products by the backend's library: near those of the host, whatever their order of sums.
+TEST_F(Computations, MatrixProductsOfTheLibrary) {
+  for (const auto &[product, k] : products()) {
+    int64_t before = countProducts();
+    auto found = run(defaultBackend(), product), expected = run("threads", product);
+    const Tensor &result = product.operands.back();
+    int64_t size = commrt_dtype_size(result.dtype);
+    // The factors are at most 8: one rounding of the result, and those of the sum.
+    for (int64_t at = 0; at < result.bytes(); at += size) {
+      double right = numberOf(expected.back().data() + at, result.dtype);
+      ASSERT_NEAR(numberOf(found.back().data() + at, result.dtype), right,
+                  std::fabs(right) / 128 + 1e-5 * 64 * double(k))
+          << describe(product) << " at byte " << at;
+    }
+    if (before >= 0)
+      EXPECT_GT(countProducts(), before) << describe(product);
+  }
+}
+
+/// Tests that the library is not asked for what it does not do, nor where the order matters.
+TEST_F(Computations, ProductsThatTheLibraryDoesNotTake) {
+  if (countProducts() < 0)
+    GTEST_SKIP() << "needs the emulated cuBLASLt: RuntimeTests.nccl.products runs it";
+  int64_t before = countProducts();
+  compare({"mm", {{COMMRT_BF16, {5, 17}}, {COMMRT_F32, {17, 3}}, output(COMMRT_F32, {5, 3})}, {}});
+  compare({"mm", {{COMMRT_F32, {5, 0}}, {COMMRT_F32, {0, 3}}, output(COMMRT_F32, {5, 3})}, {}});
+  setenv("CUBLASLT_EMU_UNSUPPORTED", "1", 1);
+  compare({"mm", {{COMMRT_F32, {5, 7}}, {COMMRT_F32, {7, 3}}, output(COMMRT_F32, {5, 3})}, {}});
+  unsetenv("CUBLASLT_EMU_UNSUPPORTED");
+  setenv("COMMRT_NCCL_EXACT", "1", 1);
+  compare(products()[0].first);
+  unsetenv("COMMRT_NCCL_EXACT");
+  EXPECT_EQ(countProducts(), before);
 }
 
 /// Tests that opaque computations depend on every bit, and what does not fit a name is opaque.

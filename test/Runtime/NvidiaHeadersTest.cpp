@@ -14,6 +14,7 @@
 
 #include "CommSched/Runtime/Runtime.h"
 #include "Nccl/KernelCompiler.h"
+#include "Nccl/MatrixLibrary.h"
 #include "Nccl/NcclSymbols.h"
 #include <gtest/gtest.h>
 #include <type_traits>
@@ -25,6 +26,9 @@
 #endif
 #ifdef COMMSCHED_HAS_NVRTC_HEADERS
 #include <nvrtc.h>
+#endif
+#ifdef COMMSCHED_HAS_CUBLASLT_HEADERS
+#include <cublasLt.h>
 #endif
 
 namespace {
@@ -159,6 +163,27 @@ SAME(NvrtcApi, getCubin, nvrtcGetCUBIN);
 SAME(NvrtcApi, getProgramLogSize, nvrtcGetProgramLogSize);
 SAME(NvrtcApi, getProgramLog, nvrtcGetProgramLog);
 #endif
+#ifdef COMMSCHED_HAS_CUBLASLT_HEADERS
+using commsched::runtime::CublasLtApi;
+SAME(CublasLtApi, getStatusString, cublasLtGetStatusString);
+SAME(CublasLtApi, create, cublasLtCreate);
+SAME(CublasLtApi, destroy, cublasLtDestroy);
+SAME(CublasLtApi, matmulDescCreate, cublasLtMatmulDescCreate);
+SAME(CublasLtApi, matmulDescDestroy, cublasLtMatmulDescDestroy);
+SAME(CublasLtApi, matmulDescSetAttribute, cublasLtMatmulDescSetAttribute);
+SAME(CublasLtApi, layoutCreate, cublasLtMatrixLayoutCreate);
+SAME(CublasLtApi, layoutDestroy, cublasLtMatrixLayoutDestroy);
+SAME(CublasLtApi, layoutSetAttribute, cublasLtMatrixLayoutSetAttribute);
+SAME(CublasLtApi, preferenceCreate, cublasLtMatmulPreferenceCreate);
+SAME(CublasLtApi, preferenceDestroy, cublasLtMatmulPreferenceDestroy);
+SAME(CublasLtApi, preferenceSetAttribute, cublasLtMatmulPreferenceSetAttribute);
+SAME(CublasLtApi, algoGetHeuristic, cublasLtMatmulAlgoGetHeuristic);
+SAME(CublasLtApi, matmul, cublasLtMatmul);
+using commsched::runtime::CublasLtHeuristic;
+static_assert(sizeof(CublasLtHeuristic) == sizeof(cublasLtMatmulHeuristicResult_t) &&
+              offsetof(CublasLtHeuristic, workspaceBytes) == offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize) &&
+              offsetof(CublasLtHeuristic, state) == offsetof(cublasLtMatmulHeuristicResult_t, state));
+#endif
 // The comparison can fail.
 static_assert(!IsSameCall<int (*)(int), int (*)(size_t)>::value);
 
@@ -176,6 +201,30 @@ TEST(Nvrtc, DeclarationsAreThoseOfTheHeaders) {
   EXPECT_EQ(NVRTC_SUCCESS, 0); // the functions were compared when this was compiled
 #else
   GTEST_SKIP() << "nvrtc.h was not found, or does not compile: COMMSCHED_NVIDIA_INCLUDE_DIRS names its folder";
+#endif
+}
+
+TEST(CublasLt, DeclarationsAreThoseOfTheHeaders) {
+#ifdef COMMSCHED_HAS_CUBLASLT_HEADERS
+  // MatrixLibrary.cpp has these numbers.
+  EXPECT_EQ(CUDA_R_32F, 0);
+  EXPECT_EQ(CUDA_R_64F, 1);
+  EXPECT_EQ(CUDA_R_16F, 2);
+  EXPECT_EQ(CUDA_R_16BF, 14);
+  EXPECT_EQ(CUBLAS_COMPUTE_32F, 68);
+  EXPECT_EQ(CUBLAS_COMPUTE_64F, 70);
+  EXPECT_EQ(CUBLAS_OP_N, 0);
+  EXPECT_EQ(CUBLAS_OP_T, 1);
+  EXPECT_EQ(CUBLASLT_MATMUL_DESC_TRANSA, 3);
+  EXPECT_EQ(CUBLASLT_MATMUL_DESC_TRANSB, 4);
+  EXPECT_EQ(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 5);
+  EXPECT_EQ(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, 6);
+  EXPECT_EQ(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 1);
+  EXPECT_EQ(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 5);
+  EXPECT_EQ(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 8);
+  EXPECT_EQ(CUBLAS_STATUS_NOT_SUPPORTED, 15);
+#else
+  GTEST_SKIP() << "cublasLt.h was not found, or does not compile: COMMSCHED_NVIDIA_INCLUDE_DIRS names its folder";
 #endif
 }
 

@@ -103,6 +103,20 @@ typedef struct commrt_kernel_call {
   void *const *arguments; ///< to the values, which may change on return
 } commrt_kernel_call;
 
+/// result (+)= left * right, for each index of the batch dimensions. Strides are in elements, those of a matrix of rows
+/// and columns; batch strides are indexed by operand (left, right, result), then by dimension.
+typedef struct commrt_product {
+  uint32_t struct_size;
+  int32_t left_type, right_type, result_type; ///< commrt_dtype
+  const void *left, *right;
+  void *result;
+  int64_t m, n, k;
+  int64_t left_strides[2], right_strides[2], result_strides[2];
+  int32_t batch_rank;  ///< at most 8
+  int32_t accumulates; ///< not 0: adds to what the result holds
+  int64_t batch_sizes[8], batch_strides[3][8];
+} commrt_product;
+
 /// What a backend offers whose buffers are device memory. Streams, events and memory are handles of the backend; NULL
 /// is no stream. Called by the thread that uses the rank's context, except where it says otherwise. Functions up to
 /// `fill` are required; what follows may be NULL, or lie beyond struct_size.
@@ -163,6 +177,9 @@ typedef struct commrt_device_ops {
 
   /// The kernels of lib/Runtime/Kernels/Device/Kernels.h, which the backend owns, or why there are none.
   int32_t (*kernels)(void *peer, void **image, char *message, size_t size);
+  /// Puts a product on the stream, by a library of its vendor; never blocks. Sums in f32, or f64 if the operands are,
+  /// in an order of the library's. COMMRT_ERR_UNSUPPORTED: no library, or not for such operands.
+  int32_t (*product)(void *peer, const commrt_product *what, void *stream, char *message, size_t size);
 } commrt_device_ops;
 
 /// The part of the operations that every device backend has.

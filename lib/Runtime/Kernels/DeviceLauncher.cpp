@@ -61,6 +61,47 @@ void DeviceLauncher::launchBlocks(const char *kernel, const void *arguments, int
   note(result, "kernel '" + std::string(kernel) + "': " + text);
 }
 
+/// The same in the terms of the backend.
+static commrt_product describe(const device::Product &a) {
+  commrt_product result = {};
+  result.struct_size = sizeof(result);
+  result.left_type = a.leftType;
+  result.right_type = a.rightType;
+  result.result_type = a.resultType;
+  result.left = a.left;
+  result.right = a.right;
+  result.result = a.result;
+  result.m = a.m;
+  result.n = a.n;
+  result.k = a.k;
+  for (int i = 0; i < 2; ++i) {
+    result.left_strides[i] = a.leftStrides[i];
+    result.right_strides[i] = a.rightStrides[i];
+    result.result_strides[i] = a.resultStrides[i];
+  }
+  result.batch_rank = a.batchRank;
+  result.accumulates = a.accumulates;
+  static_assert(sizeof(a.batchSizes) == sizeof(result.batch_sizes), "expected as many dimensions");
+  std::copy(std::begin(a.batchSizes), std::end(a.batchSizes), result.batch_sizes);
+  for (int i = 0; i < 3; ++i)
+    std::copy(std::begin(a.batchStrides[i]), std::end(a.batchStrides[i]), result.batch_strides[i]);
+  return result;
+}
+
+void DeviceLauncher::multiply(const device::Product &product) {
+  int64_t elements = product.m * product.n * product.batches;
+  if (status != COMMRT_OK || elements == 0)
+    return;
+  if (!commrt_job_is_rank_ordered(context->job) && COMMRT_REACHES(ops, commrt_device_ops, product) && ops->product) {
+    char text[1024] = "";
+    commrt_product what = describe(product);
+    int32_t result = ops->product(context->peer, &what, stream, text, sizeof(text));
+    if (result != COMMRT_ERR_UNSUPPORTED)
+      return note(result, std::string("a matrix product: ") + text);
+  }
+  launch("commrt_product", product, elements);
+}
+
 void DeviceLauncher::beginPace() {
   begun = static_cast<int64_t *>(allocate(sizeof(int64_t)));
   if (begun)

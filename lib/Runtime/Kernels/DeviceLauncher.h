@@ -32,8 +32,12 @@ public:
 
   /// Puts a kernel over `elements` elements on the stream. After an error, which latches, nothing more is launched.
   template <typename Arguments> void launch(const char *kernel, const Arguments &arguments, int64_t elements) {
+    static_assert(sizeof(Arguments) <= 4096, "CUDA's limit before compute capability 7.0");
     launchKernel(kernel, &arguments, elements);
   }
+  /// A product by the backend's library, if it has one for these operands and the job's reductions need not run in rank
+  /// order; otherwise by a kernel, which has the bits of the host.
+  void multiply(const device::Product &product);
   /// Between the two, the stream takes at least `ns`: it waits on the device for what is left of it.
   void beginPace();
   void endPace(int64_t ns);

@@ -234,7 +234,7 @@ template Outcome commsched::runtime::planPieces<planSplitCopy>(Call &, const Nam
 
 static void launchProduct(device::Product a, DeviceLauncher &device) {
   a.isWide = isWideProduct(a.leftType, a.rightType, a.resultType);
-  device.launch("commrt_product", a, a.m * a.n * a.batches);
+  device.multiply(a);
 }
 
 Outcome commsched::runtime::planMatrices(Call &call, const NamedKernel &, DeviceLauncher &device) {

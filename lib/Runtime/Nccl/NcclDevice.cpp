@@ -309,4 +309,10 @@ const commrt_device_ops commsched::runtime::ncclDeviceOps = {
       copyText(error, message, size);
       return status;
     },
+    [](void *opaque, const commrt_product *what, void *stream, char *message, size_t size) {
+      std::string error;
+      int32_t status = multiplyByLibrary(peerOf(opaque), *what, streamOf(stream), error);
+      copyText(error, message, size);
+      return status;
+    },
 };

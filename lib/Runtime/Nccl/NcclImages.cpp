@@ -84,7 +84,17 @@ void commsched::runtime::unloadImage(NcclPeer &peer, NcclImage *image, bool isId
   peer.images.erase(found);
 }
 
+int32_t commsched::runtime::multiplyByLibrary(NcclPeer &peer, const commrt_product &product, cudaStream *stream,
+                                              std::string &error) {
+  if (!peer.products)
+    peer.products = std::make_unique<MatrixLibrary>();
+  if (!peer.products->open(isEmulated(peer), error))
+    return COMMRT_ERR_UNSUPPORTED;
+  return peer.products->multiply(peer.job->cuda(), product, stream, error);
+}
+
 void commsched::runtime::freeImages(NcclPeer &peer) {
+  peer.products.reset();
   for (auto &image : peer.images)
     peer.job->cuda().libraryUnload(image->library);
   peer.images.clear();

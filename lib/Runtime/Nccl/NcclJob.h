@@ -18,6 +18,7 @@
 #define COMMSCHED_LIB_RUNTIME_NCCL_NCCLJOB_H
 
 #include "CommSched/Runtime/Backend.h"
+#include "MatrixLibrary.h"
 #include "NcclControl.h"
 #include "NcclMatcher.h"
 #include "NcclOptions.h"
@@ -145,6 +146,7 @@ struct NcclPeer {
   NcclFlight *newest = nullptr;      ///< where only one group may be in flight: its last start
   std::vector<std::pair<ncclComm *, void *>> windows;
   std::vector<std::unique_ptr<NcclImage>> images; ///< loaded, or perhaps still running
+  std::unique_ptr<MatrixLibrary> products;        ///< null until the first product
   NcclImage *kernels = nullptr;                   ///< the runtime's own
   std::string noKernels;                          ///< why there are none
   PinnedBlock bounce[2];
@@ -312,6 +314,8 @@ int32_t prepareKernel(NcclPeer &peer, NcclImage &image, const char *name, int64_
 int launchPrepared(NcclPeer &peer, LoadedKernel &kernel, const commrt_kernel_call &call, cudaStream *stream);
 /// The kernels of lib/Runtime/Kernels/Device, loaded at the first call. A status with its text, the same each time.
 int32_t findKernels(NcclPeer &peer, NcclImage **image, std::string &error);
+/// A product by cuBLASLt; COMMRT_ERR_UNSUPPORTED if it has no part in it.
+int32_t multiplyByLibrary(NcclPeer &peer, const commrt_product &product, cudaStream *stream, std::string &error);
 /// Once nothing runs on the device.
 void freeImages(NcclPeer &peer);
 
