@@ -21,7 +21,8 @@ import gloo
 from commsched.torch.inductor import tuning
 from commsched.torch.options import Options
 from commsched.torch.ranks import trial
-from commsched.torch.ranks.trial import GIVEN, SCHEDULED, Trial, Verdict, interval, judge, order_of
+from commsched.torch.ranks.trial import GIVEN, SCHEDULED, Trial, Verdict, judge, order_of
+from commsched.torch.recording.estimate import interval
 
 PAIRS = 4
 RUNS = 2 * (trial.WARM_UP + PAIRS)
@@ -128,7 +129,7 @@ def _noise(rank, ranks):
 
 
 def _recompiled(rank, ranks):
-    """One rank compiles anew in the middle, with symbols: its first runs do not count anywhere, and the trial goes on."""
+    """One rank compiles anew in the middle, with symbols: its first runs count nowhere, and the trial goes on."""
     batches = [8] * (2 * RUNS + 4)
     if rank == 1:
         batches[4:] = [5, 3, 7] * len(batches[7:]) + [1]

@@ -13,6 +13,7 @@ machine = ct.calibrate()                         # a profile of the running job,
 from .calibration import Calibration, calibrate
 from .importer.export import export_mlir
 from .inductor import enabled, inductor_options, install, uninstall, verify_ranks
+from .recording import runtime_report
 from .reporting import reports
 from .schedule import schedule_overlap
 
@@ -24,6 +25,7 @@ __all__ = [
     "inductor_options",
     "install",
     "reports",
+    "runtime_report",
     "schedule_overlap",
     "uninstall",
     "verify_ranks",

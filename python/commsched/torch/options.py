@@ -48,6 +48,7 @@ class OptionArguments(TypedDict, total=False):
     runtime_estimation: Estimation | None
     tune: str | None
     tune_runs: int
+    record: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +75,7 @@ class Options:
     runtime_estimation: Estimation | None = None
     tune: str | None = None
     tune_runs: int = 10
+    record: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "machine", os.fspath(self.machine))

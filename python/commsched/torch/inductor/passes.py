@@ -24,6 +24,7 @@ from ..ranks import agreement, comparison
 from ..reporting import survive
 from ..schedule import schedule_graph
 from ..semantics.operators import HYBRID_NAMESPACES
+from . import marks
 from .kernel_order import Kernels, bound_fusion, carried, in_flight, is_kernel
 
 # The entry of the graph module's `meta` in which `GraphPass` leaves its report for `KernelOrder`.
@@ -128,7 +129,7 @@ class KernelOrder(CustomSchedulerPass):
         except Exception as error:  # A compilation must not fail for want of a better order.
             survive(f"the kernels of a {which} graph keep Inductor's order", error)
             report = {"direction": which}
-        _speak(order, report)
+        _speak(order, report, self.options)
         return order
 
     def uuid(self) -> Any | None:
@@ -181,8 +182,11 @@ def _times(order: list, options: Options, promised: dict) -> dict:
     }
 
 
-def _speak(order: list, report: dict) -> None:
-    """Makes the generated code report itself, and compare its collectives with other ranks, when it first runs."""
+def _speak(order: list, report: dict, options: Options) -> None:
+    """Makes the generated code report itself, and compare its collectives with other ranks, when it first runs.
+
+    With the option `record`, it also records every run.
+    """
     from torch._inductor.graph import SubgraphLowering
     from torch._inductor.virtualized import V
 
@@ -210,6 +214,12 @@ def _speak(order: list, report: dict) -> None:
         comparison.guard(V.graph.wrapper_code, sequences)
     except Exception as error:  # The schedule is kept. Only the comparison is missing.
         survive("ranks will not be compared", error)
+    if not options.record:
+        return
+    try:
+        marks.record(order, V.graph.wrapper_code, marks.predicted(order, options, report["direction"]))
+    except Exception as error:
+        survive("the runs of a graph will not be recorded", error)
 
 
 def _told_if_replaced() -> None:

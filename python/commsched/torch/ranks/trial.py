@@ -20,7 +20,6 @@ import datetime
 import hashlib
 import json
 import logging
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -30,6 +29,7 @@ import torch.fx as fx
 
 from .. import reporting
 from ..options import Options
+from ..recording.estimate import interval
 from . import agreement
 
 log = logging.getLogger("commsched")
@@ -41,8 +41,6 @@ WARM_UP = 1
 LEAST_SHARE = 0.5
 # ... at most this often.
 EXTENSIONS = 3
-# The two-sided 95 % quantile of the normal distribution, with which order statistics are approximated.
-QUANTILE = 1.96
 # The longest wait for other ranks, in seconds. They are about to run the same collectives, so this is the patience that
 # the process group has, and not that of a comparison which may be in vain.
 DEADLINE_S = 1800
@@ -83,16 +81,6 @@ def order_of(run: int) -> str:
     """The variant of a run during a trial. The order changes from pair to pair, so that no drift favours one."""
     pair, second = divmod(run, 2)
     return SCHEDULED if (pair + second) % 2 == 0 else GIVEN
-
-
-def interval(values: Sequence[int]) -> tuple[int, int, int]:
-    """The median and its 95 % interval from order statistics, as in lib/Calibration. `values` is not empty."""
-    ordered, n = sorted(values), len(values)
-    half = n // 2
-    median = ordered[half] if n % 2 else ordered[half - 1] + (ordered[half] - ordered[half - 1]) // 2
-    spread = QUANTILE * math.sqrt(n) / 2
-    low, high = max(0, math.floor(n / 2 - spread)), min(n - 1, math.ceil(n / 2 + spread))
-    return median, ordered[low], ordered[high]
 
 
 def judge(times: Sequence[Sequence[int | None]]) -> Verdict:
