@@ -246,6 +246,47 @@ TEST(NcclTrace, LastBeginsAreOfTheOwnSubset) {
   }
 }
 
+/// Each launch of a graph has times of its own.
+TEST(NcclTrace, LaunchesOfGraphs) {
+  if (const char *why = whyNotModelled())
+    GTEST_SKIP() << why;
+  setenv("COMMRT_NCCL_GRAPH_THREADS", "1", 1);
+  constexpr int32_t ranks = 2, launches = 3;
+  std::vector<std::vector<Record>> all(ranks);
+  expectAllOk(runRanks(ranks, traced(), [&](commrt_context *context) {
+    commrt_group *group = worldGroup(context);
+    Memory<float> in(context, count, 1), out(context, count, 0), other(context, count, 2);
+    ASSERT_EQ(commrt_program_begin(context, 1, sites, 1), COMMRT_OK);
+    step(context, group, in, out, other);
+    commrt_graph *graph;
+    ASSERT_EQ(commrt_graph_begin(context), COMMRT_OK);
+    step(context, group, in, out, other);
+    ASSERT_EQ(commrt_graph_end(context, &graph), COMMRT_OK);
+    for (int i = 0; i < launches; ++i) {
+      ASSERT_EQ(commrt_graph_launch(graph), COMMRT_OK);
+      ASSERT_EQ(commrt_trace_mark(context), COMMRT_OK);
+    }
+    ASSERT_EQ(commrt_program_end(context), COMMRT_OK);
+    all[commrt_rank(context)] = readRecords(context);
+  }));
+  unsetenv("COMMRT_NCCL_GRAPH_THREADS");
+  for (int32_t rank = 0; rank < ranks; ++rank) {
+    std::vector<Record> sums = ofKind(all[rank], COMMRT_ALL_REDUCE), waits = ofKind(all[rank], 100),
+                        marks = ofKind(all[rank], 102);
+    ASSERT_EQ(sums.size(), size_t(launches + 1));
+    ASSERT_EQ(waits.size(), size_t(launches + 1));
+    ASSERT_EQ(marks.size(), size_t(2 * launches + 1)); // of the step, and behind each launch
+    for (int i = 0; i <= launches; ++i) {
+      EXPECT_EQ(sums[i].fields.end_ns - sums[i].lastBegin, reduceNs) << "rank " << rank << ", call " << i;
+      EXPECT_EQ(sums[i].lastBegin - sums[i].fields.begin_ns, (1 - rank) * 2 * copyNs) << "call " << i;
+      EXPECT_EQ(waits[i].duration(), sums[i].duration() - 3 * copyNs);
+      EXPECT_EQ(sums[i].fields.end_ns, ofKind(all[0], COMMRT_ALL_REDUCE)[i].fields.end_ns);
+      if (i > 0)
+        EXPECT_GT(sums[i].fields.begin_ns, sums[i - 1].fields.end_ns);
+    }
+  }
+}
+
 /// A second program of one job; tokens that were released long before the trace is read; a start that failed.
 TEST(NcclTrace, SecondProgramsAndReleasedTokens) {
   if (const char *why = whyNotModelled())

@@ -180,6 +180,21 @@ typedef struct commrt_device_ops {
   /// Puts a product on the stream, by a library of its vendor; never blocks. Sums in f32, or f64 if the operands are,
   /// in an order of the library's. COMMRT_ERR_UNSUPPORTED: no library, or not for such operands.
   int32_t (*product)(void *peer, const commrt_product *what, void *stream, char *message, size_t size);
+
+  // Graphs; the four are there together, or none is.
+
+  /// From here on what is put on streams is noted in a graph, and not carried out. Everything on all streams is done.
+  /// Until capture_end a work is complete when a stream waits for it (wait_work completes it), `alloc` gives memory of
+  /// the graph, and events of `record_timed` and `span` get their time at each launch. COMMRT_ERR_UNSUPPORTED, and
+  /// nothing is captured, if the rank can capture none.
+  int32_t (*capture_begin)(void *peer, char *message, size_t size);
+  /// Ends it, also after an error, and completes the works that were submitted meanwhile. *graph may be set with an
+  /// error, too.
+  int32_t (*capture_end)(void *peer, void **graph, char *message, size_t size);
+  /// Carries the graph out in the order of the default compute stream; never blocks.
+  int32_t (*graph_launch)(void *peer, void *graph, char *message, size_t size);
+  /// Its launches are done, if there was no error. Memory of it that was not freed stays until it is.
+  void (*graph_destroy)(void *peer, void *graph);
 } commrt_device_ops;
 
 /// The part of the operations that every device backend has.

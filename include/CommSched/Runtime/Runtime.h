@@ -474,6 +474,28 @@ COMMRT_API int32_t commrt_kernel_launch(commrt_image *image, const char *kernel,
                                         int64_t grid_z, int64_t block_x, int64_t block_y, int64_t block_z,
                                         int64_t shared_bytes, void *const *arguments, commrt_stream *stream);
 
+//===- Graphs --------------------------------------------------------------------------------===//
+
+/// What a rank started and computed between two calls, which a device repeats as one launch.
+typedef struct commrt_graph commrt_graph;
+
+/// [own thread, all ranks] From here on starts, waits of streams, events, kernels and copies on the device are
+/// noted and not carried out. Waits for everything in flight first. Buffers that are made meanwhile belong to the
+/// graph: they keep their address in all launches, and stay at least until it is destroyed. COMMRT_ERR_UNSUPPORTED,
+/// which latches, on backends without graphs and where several ranks with a device each live in one process; and until
+/// commrt_graph_end for what needs the host: waits that block, tests, copies to and from the host, computations without
+/// a kernel on the device, new groups, arenas and symmetric buffers, releases of buffers that were made before.
+COMMRT_API int32_t commrt_graph_begin(commrt_context *context);
+/// [own thread, all ranks] Ends this; also after an error, then *graph is NULL. Owned by the context. Tokens that were
+/// made meanwhile are complete, and say nothing about the launches.
+COMMRT_API int32_t commrt_graph_end(commrt_context *context, commrt_graph **graph);
+/// [own thread, all ranks] Carries the graph out, in the order of the default stream, after what is on the other
+/// compute streams and before what comes there next. Returns at once; in a job that is traced it first waits for the
+/// launch before, whose times it reads. A launch that takes longer than the timeout is an error of the job.
+COMMRT_API int32_t commrt_graph_launch(commrt_graph *graph);
+/// [own thread, blocks] Waits for its launches. NULL is fine.
+COMMRT_API int32_t commrt_graph_destroy(commrt_graph *graph);
+
 //===- Errors and reports --------------------------------------------------------------------===//
 
 /// [any thread] The latched status, and its message (cut to size, always terminated; `message` may be NULL).

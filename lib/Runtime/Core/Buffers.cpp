@@ -155,6 +155,8 @@ static int32_t allocate(commrt_context *context, int32_t kind, int64_t bytes, in
   int64_t offset = -1;
   int32_t status = COMMRT_OK;
   // After an error ranks no longer agree on anything; code on its way out gets plain memory.
+  if (kind == COMMRT_BUFFER_SYMMETRIC && context->isCapturing)
+    refuseInCapture(context, "a new symmetric buffer of " + std::to_string(bytes) + " bytes");
   if (kind == COMMRT_BUFFER_SYMMETRIC && context->status == COMMRT_OK)
     status = allocateSymmetric(context, bytes, alignment, &data, &offset);
   if (!data || status != COMMRT_OK) {

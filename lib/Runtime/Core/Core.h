@@ -81,10 +81,11 @@ struct Work {
 
 /// A record of the trace whose times on the device are not known yet: those of a work, or of two timed events.
 struct DeviceSpan {
-  int64_t record; ///< index in the trace
+  int64_t record; ///< index in the trace; of a graph: -1, as each launch adds `captured`
   Work *work = nullptr;
   void *begin = nullptr, *end = nullptr;
   size_t anchor = 0; ///< index of the anchor that the times are measured from
+  commrt_trace_record captured = {};
 };
 
 /// A timed event of the default stream from which the times of later events are measured.
@@ -153,6 +154,7 @@ struct commrt_event {
   int64_t end;            ///< the event is complete when the stream has dropped this many tokens
   void *handle = nullptr; ///< the device backend's event, which must be done as well
   int64_t number = 0;     ///< in commrt_context::owned
+  int64_t capture = 0;    ///< number of the capture in which it was recorded; 0: in none
   bool isTimed = false;
   int64_t ns = 0; ///< of a timed event on a CPU backend: the context's clock
 };
@@ -177,6 +179,13 @@ struct commrt_image {
   const commrt_image_kernel *kernels; ///< which were copied
   std::unordered_map<std::string, commrt_host_kernel> hostKernels;
   void *state = nullptr; ///< the device backend's
+};
+
+struct commrt_graph {
+  commrt_context *context;
+  void *state = nullptr;                             ///< the device backend's
+  std::vector<commsched::runtime::DeviceSpan> spans; ///< of a traced job: what each launch adds to the trace
+  bool hasTimes = false;                             ///< whether a launch has times that were not read
 };
 
 struct commrt_context {
@@ -245,6 +254,10 @@ struct commrt_context {
   int64_t virtualNs = 0;
   commsched::runtime::Clock::time_point crowdedUntil; ///< until then waits sleep, because other processes want the core
   bool emulatesCosts = false;
+  std::unordered_set<commrt_graph *> graphs;
+  bool isCapturing = false;
+  int64_t captures = 0;    ///< number of captures that began
+  size_t capturedFrom = 0; ///< number of `spans` when the capture began
   // On devices that are traced.
   std::vector<commsched::runtime::DeviceSpan> spans; ///< records without times
   std::vector<commsched::runtime::TimeAnchor> anchors;
@@ -334,6 +347,18 @@ void resolveTrace(commrt_context *context);
 int32_t exchangeBegins(commrt_context *context);
 /// Forgets what has no times; the context ends.
 void dropTrace(commrt_context *context);
+
+/// Gives the events and the work of a span back.
+void forgetSpan(commrt_context *context, const DeviceSpan &span);
+/// Adds the records of the last launch, once it is done. Blocks.
+int32_t readGraphTimes(commrt_graph &graph);
+/// The next launch has times.
+void beginGraphTimes(commrt_graph &graph);
+
+/// Fails during a capture, with a message that ends with `what`; otherwise returns the latched status. Graphs.cpp.
+int32_t refuseInCapture(commrt_context *context, const std::string &what);
+/// Forgets a graph without waiting for its launches.
+void dropGraph(commrt_graph *graph);
 
 /// Finishes the works that an injected fault dropped.
 void finishDropped(commrt_context *context, int32_t status);

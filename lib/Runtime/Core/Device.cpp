@@ -82,6 +82,8 @@ void commsched::runtime::joinComputeStreams(commrt_context *context) {
 
 int32_t commsched::runtime::waitStreams(commrt_context *context) {
   constexpr std::chrono::microseconds pause(20);
+  if (context->isCapturing)
+    return refuseInCapture(context, "a wait of the host for what is on its streams");
   const commrt_device_ops *device = context->job->device;
   std::vector<void *> events = recordComputeStreams(context);
   Clock::time_point deadline = Clock::now() + std::chrono::nanoseconds(context->job->timeoutNs);
@@ -153,6 +155,11 @@ int32_t commrt_copy(commrt_context *context, void *to, const void *from, int64_t
     std::memcpy(to, from, bytes);
     return COMMRT_OK;
   }
+  if (direction != COMMRT_COPY_ON_DEVICE)
+    if (int32_t status = refuseInCapture(
+            context, "the host " + std::string(direction == COMMRT_COPY_TO_DEVICE ? "writes " : "reads ") +
+                         std::to_string(bytes) + " bytes of the device's memory"))
+      return status;
   int32_t status = device->copy(context->peer, to, from, bytes, direction, (stream ? stream : context->stream)->handle,
                                 context->job->timeoutNs);
   if (int32_t earlier = latched(context))

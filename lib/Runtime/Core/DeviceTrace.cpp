@@ -48,6 +48,9 @@ static void *recordTimed(commrt_context *context, const commrt_stream *stream) {
 static size_t currentAnchor(commrt_context *context) {
   std::vector<TimeAnchor> &anchors = context->anchors;
   Clock::time_point now = Clock::now();
+  // What is recorded in a capture is timed at each launch, which sets the anchor.
+  if (context->isCapturing)
+    return 0;
   if (!anchors.empty() && now - anchors.back().made <= anchorLife)
     return anchors.size() - 1;
   void *event = recordTimed(context, nullptr);
@@ -89,13 +92,19 @@ static int64_t addRecord(commrt_context *context, const commrt_trace_record &rec
   return static_cast<int64_t>(context->trace.size()) - 1;
 }
 
+/// Adds a record, now or at each launch of what is captured, with a span for its times.
+static void addSpan(commrt_context *context, const commrt_trace_record &record, DeviceSpan span) {
+  span.captured = record;
+  span.record = context->isCapturing ? -1 : addRecord(context, record);
+  span.anchor = currentAnchor(context);
+  context->spans.push_back(span);
+}
+
 void commsched::runtime::traceStart(commrt_context *context, Work &work) {
   work.isTraced = true;
-  if (context->isAligning)
-    return;
   const commrt_work &base = work.base;
-  work.record = addRecord(context, {base.kind, base.site, work.beginNs, work.beginNs, base.group});
-  context->spans.push_back({work.record, &work, nullptr, nullptr, currentAnchor(context)});
+  if (!context->isAligning)
+    addSpan(context, {base.kind, base.site, work.beginNs, work.beginNs, base.group}, {-1, &work});
 }
 
 void *commsched::runtime::traceEvent(commrt_context *context, const commrt_stream *stream) {
@@ -105,9 +114,10 @@ void *commsched::runtime::traceEvent(commrt_context *context, const commrt_strea
 void commsched::runtime::traceEvents(commrt_context *context, int32_t kind, int64_t site, const char *name, void *begin,
                                      void *end) {
   int64_t now = contextNs(context);
-  int64_t record = addRecord(context, {kind, site, now, now, name});
   if (begin)
-    context->spans.push_back({record, nullptr, begin, end, currentAnchor(context)});
+    addSpan(context, {kind, site, now, now, name}, {-1, nullptr, begin, end});
+  else
+    addRecord(context, {kind, site, now, now, name});
 }
 
 void commsched::runtime::traceComputation(commrt_context *context, const char *name, void *begin,
@@ -122,7 +132,7 @@ void commsched::runtime::traceComputation(commrt_context *context, const char *n
   traceEvents(context, 101, -1, kept, begin, traceEvent(context, stream));
 }
 
-static void forget(commrt_context *context, const DeviceSpan &span) {
+void commsched::runtime::forgetSpan(commrt_context *context, const DeviceSpan &span) {
   const commrt_device_ops *device = context->job->device;
   for (void *event : {span.begin, span.end})
     if (event)
@@ -166,11 +176,38 @@ void commsched::runtime::resolveTrace(commrt_context *context) {
       record.begin_ns = begin + context->deviceZeroNs;
       record.end_ns = end + context->deviceZeroNs;
     }
-    forget(context, span);
+    forgetSpan(context, span);
   }
 }
 
+void commsched::runtime::beginGraphTimes(commrt_graph &graph) {
+  graph.context->anchors.back().made = {}; // a new one, so that the launch comes soon after it
+  size_t anchor = currentAnchor(graph.context);
+  for (DeviceSpan &span : graph.spans)
+    span.anchor = anchor;
+  graph.hasTimes = !graph.spans.empty();
+}
+
+int32_t commsched::runtime::readGraphTimes(commrt_graph &graph) {
+  commrt_context *context = graph.context;
+  if (!std::exchange(graph.hasTimes, false))
+    return latched(context);
+  if (int32_t status = waitStreams(context))
+    return status;
+  for (const DeviceSpan &span : graph.spans) {
+    commrt_trace_record record = span.captured;
+    if (!readSpan(context, span, record.begin_ns, record.end_ns))
+      continue;
+    record.begin_ns += context->deviceZeroNs;
+    record.end_ns += context->deviceZeroNs;
+    addRecord(context, record);
+  }
+  return latched(context);
+}
+
 void commsched::runtime::dropTrace(commrt_context *context) {
+  for (commrt_graph *graph : std::unordered_set<commrt_graph *>(context->graphs))
+    dropGraph(graph);
   if (!tracesDevice(context))
     return;
   std::vector<Work *> retired;
@@ -182,7 +219,7 @@ void commsched::runtime::dropTrace(commrt_context *context) {
   for (Work *work : retired)
     work->isTraced = false;
   for (const DeviceSpan &span : std::exchange(context->spans, {}))
-    forget(context, span);
+    forgetSpan(context, span);
   for (const TimeAnchor &anchor : std::exchange(context->anchors, {}))
     context->job->device->release(context->peer, anchor.event);
 }

@@ -250,6 +250,7 @@ int32_t commrt_context_destroy(commrt_context *context) {
   }
   if (isAttached)
     job->backend->detach(context->peer);
+  context->isCapturing = false; // the backend has ended it
   dropImages(context);
   freeOwned(context);
   dropTrace(context);
@@ -304,7 +305,9 @@ int32_t commrt_group_create(commrt_context *context, const char *name, int64_t n
   if (!context || !group)
     return COMMRT_ERR_INVALID;
   *group = nullptr;
-  if (int32_t status = latched(context))
+  if (int32_t status = context->groups.count(name ? name : "")
+                           ? latched(context)
+                           : refuseInCapture(context, std::string("a new group @") + (name ? name : "")))
     return status;
   if (!name)
     return fail(context, COMMRT_ERR_INVALID, "commrt_group_create: the name is NULL");

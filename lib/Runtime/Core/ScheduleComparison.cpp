@@ -166,7 +166,7 @@ int32_t Comparison::run() {
 int32_t commrt_program_begin(commrt_context *context, uint64_t signature, const commrt_site *sites, int64_t numSites) {
   if (!context)
     return COMMRT_ERR_INVALID;
-  if (int32_t status = latched(context))
+  if (int32_t status = refuseInCapture(context, "the begin of a program"))
     return status;
   if (numSites < 0 || (numSites > 0 && !sites))
     return fail(context, COMMRT_ERR_INVALID, "commrt_program_begin: the sites are NULL");
@@ -195,9 +195,13 @@ int32_t commrt_program_begin_packed(commrt_context *context, uint64_t signature,
 int32_t commrt_program_end(commrt_context *context) {
   if (!context)
     return COMMRT_ERR_INVALID;
+  if (context->isCapturing)
+    return refuseInCapture(context, "the end of the program");
   int32_t status = waitAll(context);
   if (status == COMMRT_OK && context->job->device)
     status = waitStreams(context);
+  for (commrt_graph *graph : context->graphs)
+    status = status ? status : readGraphTimes(*graph);
   if (status == COMMRT_OK && tracesDevice(context)) {
     resolveTrace(context);
     status = exchangeBegins(context);

@@ -320,13 +320,26 @@ int32_t commrt_wait(commrt_token *token, commrt_stream *stream) {
   return latched(token->context);
 }
 
+/// "a wait of the host for all_gather of 64 x f32 on @dp (step.mlir:4:7)".
+static std::string describeToken(const char *what, const commrt_token *token) {
+  std::string text = what;
+  return token->works.empty() ? text + "a collective" : text + describeWork(token->works.front()->base);
+}
+
 int32_t commrt_wait_host(commrt_token *token, int64_t timeoutNs) {
-  return token ? waitToken(token, timeoutNs) : COMMRT_ERR_INVALID;
+  if (!token)
+    return COMMRT_ERR_INVALID;
+  if (token->context->isCapturing)
+    return refuseInCapture(token->context, describeToken("a wait of the host for ", token));
+  return waitToken(token, timeoutNs);
 }
 
 int32_t commrt_test(commrt_token *token, int32_t *done) {
   if (!token || !done)
     return COMMRT_ERR_INVALID;
+  if (token->context->isCapturing)
+    return refuseInCapture(token->context,
+                           describeToken("a question of the host whether there is the result of ", token));
   commrt_progress(token->context);
   *done = isComplete(token);
   return latched(token->context);
@@ -457,6 +470,7 @@ static int32_t recordOn(commrt_context *context, commrt_stream *stream, bool isT
       return fail(context, status, "cannot record an event");
   }
   *event = new commrt_event{context, stream, stream->dropped + static_cast<int64_t>(stream->tokens.size()), handle};
+  (*event)->capture = context->isCapturing ? context->captures : 0;
   (*event)->isTimed = isTimed;
   (*event)->ns = contextNs(context);
   context->events.insert(*event);
@@ -494,6 +508,9 @@ int32_t commrt_event_elapsed(commrt_event *begin, commrt_event *end, int64_t *ns
 int32_t commrt_event_await(commrt_context *context, commrt_stream *stream, commrt_event *event) {
   if (!context || !event || event->context != context || (stream && stream->context != context))
     return COMMRT_ERR_INVALID;
+  // What came before a capture is done, and what is captured is ordered by its launches.
+  if (event->capture != (context->isCapturing ? context->captures : 0))
+    return latched(context);
   if (const commrt_device_ops *device = context->job->device) {
     if (int32_t status = device->stream_wait(context->peer, streamHandle(context, stream), event->handle))
       return fail(context, status, "a stream cannot wait for an event");
@@ -513,6 +530,8 @@ int32_t commrt_event_await(commrt_context *context, commrt_stream *stream, commr
 int32_t commrt_event_test(commrt_event *event, int32_t *done) {
   if (!event || !done)
     return COMMRT_ERR_INVALID;
+  if (event->context->isCapturing)
+    return refuseInCapture(event->context, "a question of the host for an event");
   commrt_progress(event->context);
   trim(event->stream);
   *done = event->stream->dropped >= event->end;

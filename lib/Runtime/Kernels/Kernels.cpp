@@ -138,6 +138,8 @@ int32_t HostOperands::store() {
 
 /// Computes on copies in host memory, in the order of the stream.
 static Outcome runOnCopies(commrt_context *context, std::vector<Operand> &operands, Call &call) {
+  if (refuseInCapture(context, "computation '" + std::string(call.name) + "', which the host carries out"))
+    return Outcome::failed;
   HostOperands onHost(context, operands);
   if (onHost.fetch())
     return Outcome::failed;

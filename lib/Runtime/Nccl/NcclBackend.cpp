@@ -133,12 +133,17 @@ static void freePeer(NcclPeer &peer) {
       isQuiet &= finishStream(peer, lane->stream);
   for (auto &[key, stream] : peer.streams)
     isQuiet &= finishStream(peer, stream);
+  isQuiet &= finishStream(peer, peer.graphStream);
   if (!isQuiet)
     return; // what the device may still use stays
   if (peer.newest) {
     std::lock_guard<std::mutex> lock(peer.mutex);
     dropFlightLocked(peer.newest);
   }
+  for (auto &graph : peer.graphs)
+    freeGraph(peer, *graph);
+  if (peer.graphStream)
+    cuda.streamDestroy(peer.graphStream);
   for (auto &group : peer.groups)
     for (NcclLane *lane : {&group->messages, &group->collectives}) {
       if (lane->barrier)
@@ -247,6 +252,9 @@ static void detachNccl(void *opaque) {
   auto &peer = *static_cast<NcclPeer *>(opaque);
   peer.enter();
   NcclJob &job = *peer.job;
+  std::string ignored;
+  NcclGraph *unfinished = nullptr;
+  endCapture(peer, &unfinished, ignored);
   finishWaited(peer);
   bool isOpen = hasOpen(peer);
   if (!isOpen)
@@ -287,6 +295,8 @@ static int32_t progressNccl(void *opaque) {
   const commrt_backend &control = *peer.job->control.backend;
   if (control.flags & COMMRT_BACKEND_POLLED)
     control.progress(peer.control);
+  if (peer.capture)
+    return COMMRT_OK; // the device must not be asked, and nothing runs
   std::lock_guard<std::mutex> lock(peer.mutex);
   collectDone(peer);
   return COMMRT_OK;

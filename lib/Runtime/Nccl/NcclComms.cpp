@@ -291,6 +291,7 @@ bool commsched::runtime::finalizeComms(NcclPeer &peer) {
   if (peer.isAborted)
     return true;
   bool isGood = true;
+  endGraphs(peer);
   for (auto &[comm, window] : peer.windows)
     isGood &= nccl.commWindowDeregister(comm, window) == 0;
   peer.windows.clear();
@@ -346,6 +347,7 @@ void commsched::runtime::abortComms(NcclPeer &peer) {
   if (peer.isAborted)
     return;
   peer.isAborted = true;
+  endGraphs(peer);
   revokeComms(peer, Clock::now() + longestRevoke);
   forEachComm(peer, [&](ncclComm *comm) { peer.job->nccl().commAbort(comm); });
   std::lock_guard<std::mutex> lock(peer.mutex);

@@ -49,8 +49,11 @@ static int32_t getStream(void *opaque, int32_t kind, int32_t lane, void **stream
   NcclPeer &peer = peerOf(opaque);
   cudaStream *&slot = peer.streams[{kind, lane}];
   std::string error;
-  if (!slot)
+  if (!slot) {
     slot = makeStream(peer, kind == COMMRT_STREAM_COMM, error);
+    if (slot && peer.capture)
+      error = joinCapture(peer, slot);
+  }
   *stream = slot;
   return report(peer, error);
 }
@@ -105,7 +108,9 @@ static void release(void *opaque, void *event) {
 static int32_t allocate(void *opaque, int64_t bytes, void *stream, void **pointer) {
   NcclPeer &peer = peerOf(opaque);
   *pointer = nullptr;
-  if (peer.job->cuda().mallocAsync(pointer, bytes, streamOf(stream)) == 0)
+  int result = peer.capture ? takeGraphMemory(peer, bytes, streamOf(stream), pointer)
+                            : peer.job->cuda().mallocAsync(pointer, bytes, streamOf(stream));
+  if (result == 0)
     return COMMRT_OK;
   peer.job->cuda().getLastError();
   return COMMRT_ERR_MEMORY;
@@ -113,6 +118,14 @@ static int32_t allocate(void *opaque, int64_t bytes, void *stream, void **pointe
 
 static int32_t freeMemory(void *opaque, void *pointer, void *stream) {
   NcclPeer &peer = peerOf(opaque);
+  if (giveGraphMemory(peer, pointer, streamOf(stream)))
+    return COMMRT_OK;
+  if (peer.capture) {
+    peer.capture->pool.emplace(std::make_pair(nullptr, 0), pointer); // it goes with the graph
+    raiseError(peer, COMMRT_ERR_UNSUPPORTED, peer.rank,
+               "cannot be captured into a graph: a buffer is released that was made before the capture");
+    return COMMRT_ERR_UNSUPPORTED;
+  }
   int result = peer.job->cuda().freeAsync(pointer, streamOf(stream));
   // On its way out a rank does not report that the device has failed, too.
   return peer.failing ? COMMRT_OK : report(peer, "cudaFreeAsync", result);
@@ -298,7 +311,7 @@ const commrt_device_ops commsched::runtime::ncclDeviceOps = {
     [](void *, const commrt_work *work, void **begin, void **end) {
       const NcclFlight *flight = flightOf(*work);
       *begin = flight ? flight->begin : nullptr;
-      *end = flight ? flight->done : nullptr;
+      *end = flight ? flight->ended ? flight->ended : flight->done : nullptr;
       return int32_t(COMMRT_OK);
     },
     [](void *opaque, void **image, char *message, size_t size) {
@@ -315,4 +328,25 @@ const commrt_device_ops commsched::runtime::ncclDeviceOps = {
       copyText(error, message, size);
       return status;
     },
+    [](void *opaque, char *message, size_t size) {
+      std::string error;
+      int32_t status = beginCapture(peerOf(opaque), error);
+      copyText(error, message, size);
+      return status;
+    },
+    [](void *opaque, void **graph, char *message, size_t size) {
+      std::string error;
+      NcclGraph *result = nullptr;
+      int32_t status = endCapture(peerOf(opaque), &result, error);
+      *graph = result;
+      copyText(error, message, size);
+      return status;
+    },
+    [](void *opaque, void *graph, char *message, size_t size) {
+      std::string error;
+      int32_t status = launchGraph(peerOf(opaque), *static_cast<NcclGraph *>(graph), error);
+      copyText(error, message, size);
+      return status;
+    },
+    [](void *opaque, void *graph) { destroyGraph(peerOf(opaque), static_cast<NcclGraph *>(graph)); },
 };

@@ -76,7 +76,11 @@ cudaEvent *commsched::runtime::recordEvent(NcclPeer &peer, cudaStream *stream, s
   cudaEvent *event = takeEvent(peer, error, isTimed);
   if (!event)
     return nullptr;
-  if (int result = peer.job->cuda().eventRecord(event, stream)) {
+  // What is captured is to be timed at each launch.
+  constexpr unsigned cudaEventRecordExternal = 1;
+  const CudaApi &cuda = peer.job->cuda();
+  if (int result = isTimed && peer.capture ? cuda.eventRecordWithFlags(event, stream, cudaEventRecordExternal)
+                                           : cuda.eventRecord(event, stream)) {
     error = peer.cudaError("cudaEventRecord", result);
     giveEvent(peer, event);
     return nullptr;
@@ -133,6 +137,7 @@ PinnedBlock commsched::runtime::takePinned(NcclPeer &peer, size_t bytes, std::st
     }
   }
   void *data = nullptr;
+  RelaxedCapture relaxed(peer);
   if (int result = peer.job->cuda().hostAlloc(&data, rounded, cudaHostAllocPortable)) {
     error = peer.cudaError("cudaHostAlloc", result);
     return {};

@@ -42,6 +42,7 @@ struct NcclPeer;
 struct NcclGroup;
 struct NcclLane;
 struct Shadow;
+struct NcclGraph;
 struct NcclImage;
 struct LoadedKernel;
 
@@ -72,6 +73,10 @@ struct NcclFlight {
   cudaEvent *begin = nullptr, *done = nullptr;
   std::chrono::steady_clock::time_point issued, begun;
   bool hasBegun = false;
+  std::string what; ///< a launch of a graph, for messages; it has no works
+  /// In a capture, of a traced job: the timed event of its end, and `begin` is that of its begin at each launch.
+  cudaEvent *ended = nullptr;
+  const NcclGraph *graph = nullptr; ///< what it is a part of
   /// Not yet completed. Under the peer's mutex.
   std::vector<commrt_work *> works;
   /// Works that the core has not given back, and the lane's queue. Under the peer's mutex.
@@ -114,6 +119,16 @@ struct NcclGroup {
   int64_t size() const { return static_cast<int64_t>(members.size()); }
 };
 
+/// What was captured, from the begin of its capture.
+struct NcclGraph {
+  void *exec = nullptr; ///< null until it is captured
+  int64_t launches = 0;
+  std::vector<NcclFlight *> flights; ///< one reference each
+  std::vector<void *> memory;        ///< what the program allocated in the capture
+  /// Memory that was given back, of the program and of works, by the stream of its last use and its bytes.
+  std::multimap<std::pair<cudaStream *, int64_t>, void *> pool;
+};
+
 /// A work that was submitted and not yet put on its lane.
 struct PendingWork {
   NcclGroup *group;
@@ -149,6 +164,11 @@ struct NcclPeer {
   std::unique_ptr<MatrixLibrary> products;        ///< null until the first product
   NcclImage *kernels = nullptr;                   ///< the runtime's own
   std::string noKernels;                          ///< why there are none
+  NcclGraph *capture = nullptr;                   ///< what is being captured
+  std::vector<std::unique_ptr<NcclGraph>> graphs;
+  std::map<void *, std::pair<NcclGraph *, int64_t>> graphMemory; ///< the graph and bytes of memory of live graphs
+  cudaStream *graphStream = nullptr;                             ///< on which that memory is made
+  NcclLane graphLane;                                            ///< the launches
   PinnedBlock bounce[2];
   cudaEvent *bounced[2] = {nullptr, nullptr};
 
@@ -286,6 +306,44 @@ void presentShadows(NcclPeer &peer);
 void endShadow(commrt_work &work);
 /// Presents what was noted and waits until it was compared, an error, or the timeout: a rank that left would be missed.
 void finishShadows(NcclPeer &peer);
+
+//===- NcclGraphs.cpp ------------------------------------------------------------------------===//
+
+/// While it lives, the calling thread may call what a capture forbids: calls that have nothing to do with it.
+class RelaxedCapture {
+public:
+  explicit RelaxedCapture(NcclPeer &peer);
+  ~RelaxedCapture();
+  RelaxedCapture(const RelaxedCapture &) = delete;
+  RelaxedCapture &operator=(const RelaxedCapture &) = delete;
+
+private:
+  NcclPeer &peer;
+  int mode;
+  void exchange();
+};
+
+int32_t beginCapture(NcclPeer &peer, std::string &error);
+/// Brings a stream that was made during the capture into it.
+std::string joinCapture(NcclPeer &peer, cudaStream *stream);
+/// A stream waits for the captured flight: its works are complete.
+void completeCaptured(NcclFlight &flight, int32_t status);
+/// Ends the capture, if there is one, and completes its works.
+int32_t endCapture(NcclPeer &peer, NcclGraph **result, std::string &error);
+int32_t launchGraph(NcclPeer &peer, NcclGraph &graph, std::string &error);
+/// After an error the graph stays until close.
+void destroyGraph(NcclPeer &peer, NcclGraph *graph);
+void freeGraph(NcclPeer &peer, NcclGraph &graph);
+/// No graph is launched any more. NCCL ends a communicator only after the graphs with its calls: what runs still ends.
+/// `issuing` is held.
+void endGraphs(NcclPeer &peer);
+/// Memory of the program during a capture; 0 or CUDA's error.
+int takeGraphMemory(NcclPeer &peer, int64_t bytes, cudaStream *stream, void **pointer);
+/// Gives memory back that belongs to a graph; false if it does not.
+bool giveGraphMemory(NcclPeer &peer, void *pointer, cudaStream *stream);
+/// Memory for what is on the lane between the two calls; 0 or CUDA's error.
+int takeScratch(NcclPeer &peer, const NcclLane &lane, int64_t bytes, void **pointer);
+int giveScratch(NcclPeer &peer, const NcclLane &lane, int64_t bytes, void *pointer);
 
 //===- NcclWatch.cpp -------------------------------------------------------------------------===//
 

@@ -44,11 +44,11 @@ char *Plan::scratch(int64_t bytes) {
   void *data = nullptr;
   if (bytes == 0 || status != COMMRT_OK)
     return nullptr;
-  if (int result = cuda().mallocAsync(&data, bytes, lane.stream)) {
+  if (int result = takeScratch(peer, lane, bytes, &data)) {
     failCuda("cudaMallocAsync", result);
     return nullptr;
   }
-  scratches.push_back(data);
+  scratches.emplace_back(data, bytes);
   return static_cast<char *>(data);
 }
 
@@ -147,13 +147,13 @@ void Plan::make() {
   if (scratches.empty() || status != COMMRT_OK)
     return;
   Phase &last = phase(phases.back().calls.empty() ? phases.size() - 1 : phases.size());
-  for (void *data : scratches)
-    last.pieces.emplace_back([=] { return cuda().freeAsync(data, lane.stream); });
+  for (auto [data, bytes] : scratches)
+    last.pieces.emplace_back([this, pointer = data, size = bytes] { return giveScratch(peer, lane, size, pointer); });
 }
 
 void Plan::drop() {
-  for (void *data : scratches)
-    cuda().freeAsync(data, lane.stream);
+  for (auto [data, bytes] : scratches)
+    giveScratch(peer, lane, bytes, data);
   scratches.clear();
 }
 
@@ -319,6 +319,7 @@ void Plan::makePermute() {
 
 void Plan::makeBarrier() {
   if (!lane.barrier) {
+    RelaxedCapture relaxed(peer);
     if (int result = cuda().malloc(&lane.barrier, size))
       return failCuda("cudaMalloc", result);
     zero(phase(0), lane.barrier, size);

@@ -15,6 +15,7 @@
 #define COMMSCHED_LIB_RUNTIME_NCCL_NCCLPLAN_H
 
 #include "NcclJob.h"
+#include <utility>
 
 namespace commsched::runtime {
 /// Puts something on a stream; gives 0 or the vendor's error.
@@ -51,7 +52,7 @@ private:
   NcclPeer &peer;
   int64_t n, me, size; ///< members, the own place, bytes of an element
   NcclType type;
-  std::vector<void *> scratches;
+  std::vector<std::pair<void *, int64_t>> scratches; ///< with their bytes
 
   const CudaApi &cuda() const { return peer.job->cuda(); }
   const NcclApi &nccl() const { return peer.job->nccl(); }

@@ -53,6 +53,7 @@ struct Batch {
   void runCalls(size_t phase);
   void begin(const std::vector<PendingWork> &works);
   void end();
+  void endCaptured();
 };
 } // namespace
 
@@ -108,9 +109,10 @@ void Batch::begin(const std::vector<PendingWork> &works) {
   for (NcclFlight *flight : flights) {
     if (status == COMMRT_OK)
       awaitProducers(*flight, works);
-    if (status == COMMRT_OK)
+    bool isNoted = !peer.capture || peer.job->isTraced; // no host looks at what is only captured
+    if (status == COMMRT_OK && isNoted)
       flight->begin = recordEvent(peer, flight->lane->stream, error, peer.job->isTraced);
-    if (status == COMMRT_OK && !flight->begin)
+    if (status == COMMRT_OK && isNoted && !flight->begin)
       fail(COMMRT_ERR_BACKEND, error);
     int64_t delay = 0;
     for (commrt_work *work : flight->works)
@@ -190,10 +192,15 @@ void Batch::end() {
   Clock::time_point now = Clock::now();
   for (NcclFlight *flight : flights) {
     std::string text;
-    flight->done = recordEvent(peer, flight->lane->stream, text, peer.job->isTraced);
-    if (!flight->done)
+    // An event that is timed at each launch orders nothing within the capture.
+    flight->done = recordEvent(peer, flight->lane->stream, text, peer.job->isTraced && !peer.capture);
+    if (flight->done && peer.job->isTraced && peer.capture)
+      flight->ended = recordEvent(peer, flight->lane->stream, text, /*isTimed=*/true);
+    if (!text.empty())
       fail(COMMRT_ERR_BACKEND, text);
   }
+  if (peer.capture)
+    return endCaptured();
   std::lock_guard<std::mutex> lock(peer.mutex);
   for (NcclFlight *flight : flights) {
     flight->issued = now;
@@ -207,6 +214,21 @@ void Batch::end() {
   }
   if (!peer.job->isSerial || flights.empty())
     return;
+  if (peer.newest)
+    dropFlightLocked(peer.newest);
+  peer.newest = flights.back();
+  ++peer.newest->references;
+}
+
+/// Nothing is in flight; the graph keeps what each launch needs.
+void Batch::endCaptured() {
+  for (NcclFlight *flight : flights) {
+    flight->graph = peer.capture;
+    peer.capture->flights.push_back(flight);
+  }
+  if (!peer.job->isSerial || flights.empty())
+    return;
+  std::lock_guard<std::mutex> lock(peer.mutex);
   if (peer.newest)
     dropFlightLocked(peer.newest);
   peer.newest = flights.back();
@@ -386,6 +408,9 @@ int32_t commsched::runtime::awaitWork(NcclPeer &peer, commrt_work *work, cudaStr
   if (!work->state)
     return COMMRT_OK;
   auto &flight = *static_cast<NcclFlight *>(work->state);
+  // What was captured is ordered by each launch, and all that came before a capture was done.
+  if (flight.graph != peer.capture)
+    return COMMRT_OK;
   if (!flight.done || std::find(flight.waited.begin(), flight.waited.end(), stream) != flight.waited.end())
     return COMMRT_OK;
   peer.enter();
@@ -394,6 +419,8 @@ int32_t commsched::runtime::awaitWork(NcclPeer &peer, commrt_work *work, cudaStr
     return COMMRT_ERR_BACKEND;
   }
   flight.waited.push_back(stream);
+  if (peer.capture)
+    completeCaptured(flight, peer.failing);
   return COMMRT_OK;
 }
 

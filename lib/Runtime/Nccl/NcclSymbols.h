@@ -105,6 +105,13 @@ struct CudaApi {
   int (*eventDestroy)(cudaEvent *event);
   // Optional.
   int (*threadExchangeStreamCaptureMode)(int *mode);
+  int (*eventRecordWithFlags)(cudaEvent *event, cudaStream *stream, unsigned flags); ///< 11.1
+  int (*streamBeginCapture)(cudaStream *stream, int mode);
+  int (*streamEndCapture)(cudaStream *stream, void **graph);
+  int (*graphInstantiate)(void **exec, void *graph, unsigned long long flags); ///< 11.4
+  int (*graphLaunch)(void *exec, cudaStream *stream);
+  int (*graphExecDestroy)(void *exec);
+  int (*graphDestroy)(void *graph);
   int (*deviceGetDefaultMemPool)(void **pool, int device);
   int (*memPoolSetAttribute)(void *pool, int attribute, void *value);
   int (*deviceGetAttribute)(int *value, int attribute, int device);

@@ -15,6 +15,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "Core/Text.h"
 #include "NcclJob.h"
 #include <algorithm>
 #include <cinttypes>
@@ -35,6 +36,7 @@ void commsched::runtime::dropFlightLocked(NcclFlight *flight) {
     return;
   giveEventLocked(*flight->peer, flight->begin);
   giveEventLocked(*flight->peer, flight->done);
+  giveEventLocked(*flight->peer, flight->ended);
   delete flight;
 }
 
@@ -124,7 +126,10 @@ static std::string findError(NcclPeer &peer, bool mayAsk, int32_t &status) {
       continue;
     status = COMMRT_ERR_TIMEOUT;
     char text[1024] = "";
-    peer.host->describe(flight.works.front(), text, sizeof(text));
+    if (flight.works.empty())
+      copyText(flight.what, text, sizeof(text));
+    else
+      peer.host->describe(flight.works.front(), text, sizeof(text));
     return "waited " + std::to_string(job.timeoutNs / 1'000'000) + " ms; " + text +
            (flight.hasBegun ? " is not complete" : " has not begun: nothing happens on its stream");
   }

@@ -10,6 +10,7 @@
 
 #include "Capture.h"
 #include "CudaApi.h"
+#include "Hooks.h"
 #include <algorithm>
 
 namespace emulator {
@@ -148,6 +149,14 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t *result) {
   machine().graphs.insert(graph);
   *result = reinterpret_cast<cudaGraph_t>(graph);
   return cudaSuccess;
+}
+
+void emulatorKeepWithGraph(cudaStream_t handle, void (*release)(void *), void *argument) {
+  Entry entry("emulatorKeepWithGraph");
+  Stream *stream = streamOf(handle);
+  if (!stream->capture)
+    report("the stream is not being captured");
+  stream->capture->graph.kept.emplace_back(argument, release);
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus *status) {

@@ -28,6 +28,7 @@ struct Graph {
   int device = 0;
   size_t lanes = 0;
   std::vector<Node> nodes;
+  std::vector<std::shared_ptr<void>> kept; ///< until the graph and its launches are gone
 };
 
 struct GraphExec {

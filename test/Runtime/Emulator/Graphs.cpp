@@ -84,6 +84,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t handle, cudaStream_t on) {
       node.external->capture = nullptr;
     }
   }
+  work.keeps = exec->graph.kept;
   exec->last = enqueue(stream, std::move(work), std::move(ops));
   return cudaSuccess;
 }

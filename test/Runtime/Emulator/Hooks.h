@@ -46,6 +46,10 @@ int emulatorCtasOf(const char *name, int *least, int *most, int *policy);
 /// Of libnccl_emu: the most identifiers that a communicator was made from.
 int emulatorMostIdentifiers();
 
+/// While the stream is captured: calls the function once the graph, what was instantiated from it, and their launches
+/// are gone. From any thread, with locks held: it must not call CUDA.
+void emulatorKeepWithGraph(cudaStream_t stream, void (*release)(void *), void *argument);
+
 /// A 32-bit word of pinned memory and a value.
 struct EmulatorWord {
   uint32_t *word;

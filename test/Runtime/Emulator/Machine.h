@@ -62,6 +62,7 @@ struct Work {
   std::vector<Use> uses;                        ///< allocations known when it was issued
   int64_t durationNs = 0;                       ///< on the virtual clock
   std::shared_ptr<Allocation> allocates, frees; ///< stream-ordered memory
+  std::vector<std::shared_ptr<void>> keeps;     ///< released when it is done
 };
 
 /// One operation in a stream.

@@ -156,7 +156,9 @@ struct Task {
   std::shared_ptr<Shared> shared;
   int rank = 0;
   Call call;
-  bool isCaptured = false;
+  /// Set once no graph launches it any more; null if it is not captured. It stays until somebody asks for the
+  /// communicator's state then.
+  std::shared_ptr<std::atomic<bool>> isForgotten;
   bool isLost = false;         ///< a fault: waits for ever
   std::vector<int> from, to;   ///< members that this rank reads from, and that read from it
   std::vector<char> temporary; ///< the result between the two kernels
@@ -207,6 +209,8 @@ namespace emulator {
 /// Live handles. With the lock.
 bool isLive(ncclComm *comm);
 void forget(ncclComm *comm);
+/// Removes captured calls that no graph launches any more.
+void dropForgotten(ncclComm *comm);
 /// Reports unless both calls use the same windows at the same offsets, or both none. With the lock.
 void checkWindows(const Shared &shared, const Call &first, int firstRank, const Call &second, int secondRank);
 /// Reports if the member has windows. With the lock.

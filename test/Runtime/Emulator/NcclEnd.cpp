@@ -41,16 +41,18 @@ static void leave(ncclComm *comm) {
     check(cudaFreeHost(mail), "cudaFreeHost");
 }
 
-/// Sets every word that an operation of this member may wait for. False if nothing eager is left.
+void dropForgotten(ncclComm *comm) {
+  comm->tasks.remove_if([](const auto &task) { return task->isForgotten && *task->isForgotten; });
+}
+
+/// Sets every word that an operation of this member may wait for. False if nothing is left.
 static bool letGo(ncclComm *comm) {
   Held held;
   if (!comm->shared)
     return false;
   Shared &shared = *comm->shared;
-  bool isBusy = false;
-  for (const auto &task : comm->tasks)
-    isBusy |= !task->isCaptured;
-  if (!isBusy || !shared.mail)
+  dropForgotten(comm);
+  if (comm->tasks.empty() || !shared.mail)
     return false;
   __atomic_store_n(&shared.noMail(comm->rank).ready, 1, __ATOMIC_RELEASE);
   for (int channel = 0; channel < kChannels; ++channel)
@@ -64,8 +66,8 @@ static bool letGo(ncclComm *comm) {
 /// How long the words are left alone between two attempts, in microseconds.
 constexpr int attemptUs = 2000;
 
-/// Lets go until everything eager is done. The query is for the schedule without threads, in which host calls run what
-/// is ready.
+/// Lets go until everything is done, and no graph is left that may launch something. The query is for the schedule
+/// without threads, in which host calls run what is ready.
 static void letAllGo(ncclComm *comm) {
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed; // the query is safe beside captures of other streams
   check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");

@@ -352,6 +352,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *result) {
     *result = ncclInProgress;
     if (!hasJoined(comm))
       return ncclSuccess;
+    // As NCCL does, it waits until graphs with its calls are destroyed.
+    dropForgotten(comm);
     bool isBusy = comm->isFinalized && !comm->tasks.empty();
     if (comm->polls > 0 || isBusy) {
       comm->polls -= comm->polls > 0;

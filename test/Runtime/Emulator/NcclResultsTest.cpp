@@ -196,4 +196,46 @@ TEST(Nccl, CapturedCollectives) {
     CUDA(cudaGraphDestroy(graph));
   });
 }
+
+// Tests that a communicator ends only after the graphs with its calls, as with NCCL.
+TEST(Nccl, FinalizeWaitsForGraphs) {
+  onComm(1, [&](int, ncclComm_t, cudaStream_t stream) {
+    ncclComm_t comm = nullptr;
+    ncclConfig_t config = {};
+    config.size = offsetof(ncclConfig_t, cgaClusterSize); // `blocking` alone
+    config.magic = NCCL_API_MAGIC;
+    ncclUniqueId id;
+    ncclResult_t state = ncclInProgress;
+    auto settle = [&] {
+      while (state == ncclInProgress)
+        NCCL(ncclCommGetAsyncError(comm, &state));
+    };
+    NCCL(ncclGetUniqueId(&id));
+    ncclCommInitRankConfig(&comm, 1, id, 0, &config);
+    settle();
+    OnDevice<float> data(1);
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    ncclAllReduce(data, data, 1, ncclFloat32, ncclSum, comm, stream);
+    state = ncclInProgress;
+    settle();
+    CUDA(cudaStreamEndCapture(stream, &graph));
+    CUDA(cudaGraphInstantiateWithFlags(&exec, graph, 0));
+    CUDA(cudaGraphLaunch(exec, stream));
+    CUDA(cudaStreamSynchronize(stream));
+    ncclCommFinalize(comm);
+    constexpr int many = 20;
+    for (int i = 0; i < many; ++i)
+      NCCL(ncclCommGetAsyncError(comm, &state));
+    EXPECT_EQ(state, ncclInProgress);
+    CUDA(cudaGraphDestroy(graph));
+    NCCL(ncclCommGetAsyncError(comm, &state));
+    EXPECT_EQ(state, ncclInProgress);
+    CUDA(cudaGraphExecDestroy(exec));
+    settle();
+    EXPECT_EQ(state, ncclSuccess);
+    NCCL(ncclCommDestroy(comm));
+  });
+}
 } // namespace

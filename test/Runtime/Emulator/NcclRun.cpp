@@ -91,7 +91,7 @@ static void deliver(void **arguments, dim3, dim3) {
     memcpy(to, task.temporary.data(), task.temporary.size());
   }
   task.temporary = {};
-  if (task.isCaptured)
+  if (task.isForgotten)
     return;
   Held held;
   auto &tasks = task.comm->tasks;
@@ -194,7 +194,15 @@ static void issue(ncclComm *comm, const Call &call, cudaStream_t stream, bool is
   task->shared = comm->shared;
   task->rank = comm->rank;
   task->call = call;
-  task->isCaptured = isCaptured;
+  if (isCaptured) {
+    using Flag = std::shared_ptr<std::atomic<bool>>;
+    task->isForgotten = std::make_shared<std::atomic<bool>>(false);
+    auto forget = [](void *opaque) {
+      std::unique_ptr<Flag> flag(static_cast<Flag *>(opaque));
+      **flag = true;
+    };
+    emulatorKeepWithGraph(stream, forget, new Flag(task->isForgotten));
+  }
   task->isLost = comm->isLost;
   chooseSides(*task);
   {
