@@ -63,14 +63,14 @@ std::vector<OrderTreeItem> makeItems(const Problem &problem, llvm::ArrayRef<Node
 GroupWalk::GroupWalk(const Problem &problem, llvm::ArrayRef<NodeId> order, WalkDirection direction,
                      llvm::ArrayRef<int64_t> work, llvm::ArrayRef<uint8_t> tags)
     : problem(&problem), direction(direction), positions(order, makeItems(problem, order, direction, work, tags)),
-      inGroup(problem.size(), 0), touched(problem.buffers.size()), rowBegin(problem.buffers.size(), 0),
-      rowSize(problem.buffers.size(), 0) {
+      inGroup(problem.size(), 0), touched(problem.buffers.size()), rowBegin(problem.buffers.size(), 0) {
   for (size_t id = 1; id < rowBegin.size(); ++id)
     rowBegin[id] = rowBegin[id - 1] + static_cast<int32_t>(problem.users[id - 1].size());
   rows.resize(problem.users.numValues());
+  std::vector<int32_t> rowEnd = rowBegin;
   for (NodeId node : order)
     for (BufferId buffer : problem.touches[node])
-      rows[rowBegin[buffer] + rowSize[buffer]++] = node;
+      rows[rowEnd[buffer]++] = node;
 }
 
 void GroupWalk::pushEvent(std::vector<Event> &heap, Event event) {
@@ -88,19 +88,18 @@ void GroupWalk::popEvent(std::vector<Event> &heap) {
 }
 
 void GroupWalk::begin(NodeId node) {
-  first = positions.position(node);
+  beganAt = first = positions.position(node);
   last = first + 1;
   take(node);
 }
 
 void GroupWalk::end() {
-  for (NodeId node : members) {
-    inGroup[node] = 0;
-    for (BufferId buffer : problem->touches[node])
-      insertIntoRow(buffer, node);
-  }
-  for (BufferId buffer : touchedList)
+  for (BufferId buffer : touchedList) {
+    settleRow(buffer);
     touched[buffer] = {};
+  }
+  for (NodeId node : members)
+    inGroup[node] = 0;
   members.clear();
   touchedList.clear();
   blockers.clear();
@@ -129,8 +128,8 @@ void GroupWalk::take(NodeId node) {
   inGroup[node] = 1;
   members.push_back(node);
   for (BufferId id : problem->touches[node]) {
-    eraseFromRow(id, node);
     TouchedBuffer &buffer = touched[id];
+    ++buffer.numInGroup;
     if (!buffer.touched)
       touchedList.push_back(id);
     account(id, -1);
@@ -162,47 +161,49 @@ void GroupWalk::reconsider(BufferId id) {
   buffer.eventPosition = kNone;
   bool liveOut = problem->buffers[id].liveOut;
   if (buffer.definedInGroup) {
-    if (liveOut || rowSize[id] > 0)
+    if (liveOut || hasOutside(id))
       buffer.effect = Effect::Defined;
     return;
   }
   if (liveOut)
     return;
   buffer.effect = Effect::Freed;
-  if (rowSize[id] == 0)
+  if (!hasOutside(id))
     return;
-  int32_t lastOutside = positions.position(row(id).back());
-  if (bool inFront = left() == (lastOutside < first); !inFront) {
+  int32_t lastTouch = positions.position(lastOutside(id));
+  if (bool inFront = left() == (lastTouch < first); !inFront) {
     if (left())
       buffer.effect = Effect::None;
     return;
   }
   if (!left())
     buffer.effect = Effect::Pending;
-  buffer.eventPosition = lastOutside;
-  pushEvent(events, {lastOutside, id});
+  buffer.eventPosition = lastTouch;
+  pushEvent(events, {lastTouch, id});
 }
 
-void GroupWalk::eraseFromRow(BufferId id, NodeId node) {
-  llvm::MutableArrayRef<NodeId> nodes = row(id);
-  NodeId *at = nodes.begin();
-  if (constexpr size_t kScan = 16; nodes.size() <= kScan)
-    at = llvm::find(nodes, node);
-  else
-    at = llvm::lower_bound(nodes, positions.position(node),
-                           [this](NodeId other, int32_t position) { return positions.position(other) < position; });
-  std::move(at + 1, nodes.end(), at);
-  --rowSize[id];
+/// Of the nodes outside of the group that touch the buffer, of which there is one: the last one. Amortised O(1) per
+/// node that joins the group.
+NodeId GroupWalk::lastOutside(BufferId id) {
+  llvm::ArrayRef<NodeId> nodes = row(id);
+  int32_t &end = touched[id].endOfOutside;
+  if (end == kNone)
+    end = static_cast<int32_t>(nodes.size());
+  while (inGroup[nodes[end - 1]])
+    --end;
+  return nodes[end - 1];
 }
 
-void GroupWalk::insertIntoRow(BufferId id, NodeId node) {
+/// Brings the row into the order in which its nodes stand now. Those between the group's beginning and its end are of
+/// the group or passed by it. O(log^2 N + nodes of the row between).
+void GroupWalk::settleRow(BufferId id) {
+  int32_t low = left() ? first : beganAt, high = left() ? beganAt + 1 : last;
+  if (high - low == static_cast<int32_t>(members.size()))
+    return;
   llvm::MutableArrayRef<NodeId> nodes = row(id);
-  NodeId *at = llvm::lower_bound(nodes, positions.position(node), [this](NodeId other, int32_t position) {
-    return positions.position(other) < position;
-  });
-  std::move_backward(at, nodes.end(), nodes.end() + 1);
-  *at = node;
-  ++rowSize[id];
+  auto before = [this](NodeId node, int32_t position) { return positions.position(node) < position; };
+  auto *begin = llvm::lower_bound(nodes, low, before), *end = std::lower_bound(begin, nodes.end(), high, before);
+  std::stable_partition(begin, end, [this](NodeId node) { return (inGroup[node] != 0) == left(); });
 }
 
 /// The position of the nearest event, or kNone.

@@ -92,6 +92,10 @@ private:
     NodeId lastInGroup = kNone;
     /// Position of the foreign node whose passing changes the effect, or kNone.
     int32_t eventPosition = kNone;
+    /// Number of its nodes in the group.
+    int32_t numInGroup = 0;
+    /// In its row, behind the last node that is outside of the group. It only falls while a group moves.
+    int32_t endOfOutside = kNone;
   };
   struct Event {
     int32_t position;
@@ -104,10 +108,13 @@ private:
   void reconsider(BufferId buffer);
   void account(BufferId buffer, int sign);
   llvm::MutableArrayRef<NodeId> row(BufferId buffer) {
-    return llvm::MutableArrayRef<NodeId>(rows).slice(rowBegin[buffer], rowSize[buffer]);
+    return llvm::MutableArrayRef<NodeId>(rows).slice(rowBegin[buffer], problem->users[buffer].size());
   }
-  void eraseFromRow(BufferId buffer, NodeId node);
-  void insertIntoRow(BufferId buffer, NodeId node);
+  bool hasOutside(BufferId buffer) const {
+    return touched[buffer].numInGroup < static_cast<int32_t>(problem->users[buffer].size());
+  }
+  NodeId lastOutside(BufferId buffer);
+  void settleRow(BufferId buffer);
   void pushEvent(std::vector<Event> &heap, Event event);
   void popEvent(std::vector<Event> &heap);
   int32_t nextEvent();
@@ -126,10 +133,13 @@ private:
   llvm::SmallVector<BufferId, 16> touchedList;
   /// Heaps, nearest first. Nodes in front of the group never change their position, so neither do the keys.
   std::vector<Event> blockers, events;
-  /// Indexed by buffer, in rows as in Problem::users: the nodes outside of the group that touch it, in the current
-  /// order.
+  /// Indexed by buffer, in rows as in Problem::users: the nodes that touch it, in the order in which they stood when
+  /// the group began. A group that passes nodes keeps their relative order, so the rows stay valid for the nodes
+  /// outside.
   std::vector<NodeId> rows;
-  std::vector<int32_t> rowBegin, rowSize;
+  std::vector<int32_t> rowBegin;
+  /// The positions at which the group began.
+  int32_t beganAt = 0;
 };
 
 } // namespace commsched
