@@ -457,4 +457,48 @@ TEST(NcclGraph, EachLaunchHasADeadline) {
   expectAllFailed(results, COMMRT_ERR_TIMEOUT,
                   {"rank 0: waited 300 ms; launch 2 of a graph of 1 starts is not complete"});
 }
+
+/// Tests that products, named and opaque computations are captured, with the memory that they take.
+TEST(NcclGraphs, ComputationsOfTheRuntime) {
+  constexpr int64_t size = 8;
+  expectAllOk(runRanks(1, overNccl(), [](commrt_context *context) {
+    std::vector<float> values(size * size);
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<float>(i % 7) / 8;
+    Memory left(context, values), right(context, values);
+    Memory<float> product(context, size * size, 0), hash(context, size * size, 0);
+    auto compute = [&](const char *name, const std::vector<float *> &operands) {
+      std::vector<int64_t> meta;
+      std::vector<void *> pointers(operands.begin(), operands.end());
+      for (size_t i = 0; i < operands.size(); ++i)
+        meta.insert(meta.end(), {COMMRT_F32, i + 1 == operands.size() ? 3 : 0, 2, size, size});
+      meta.push_back(0);
+      EXPECT_EQ(commrt_compute(context, name, static_cast<int64_t>(operands.size()), pointers.data(), meta.data(), 0),
+                COMMRT_OK);
+    };
+    float *at[] = {left.data(), right.data(), product.data(), hash.data()};
+    auto iterate = [&] { // each iteration reads what the last one left
+      compute("mm", {at[0], at[1], at[2]});
+      compute("opaque", {at[2], at[0], at[3]});
+      compute("add", {at[3], at[2], at[0]});
+    };
+    for (int i = 0; i < 4; ++i)
+      iterate();
+    left.data();
+    std::vector<float> eager = left.values();
+    ASSERT_EQ(commrt_copy(context, at[0], values.data(), size * size * 4, COMMRT_COPY_TO_DEVICE, nullptr), COMMRT_OK);
+    iterate();
+    ASSERT_EQ(commrt_graph_begin(context), COMMRT_OK);
+    iterate();
+    commrt_graph *graph = nullptr;
+    ASSERT_EQ(commrt_graph_end(context, &graph), COMMRT_OK);
+    for (int i = 0; i < 3; ++i)
+      ASSERT_EQ(commrt_graph_launch(graph), COMMRT_OK);
+    left.data();
+    EXPECT_EQ(left.values(), eager);
+    EXPECT_NE(eager, values);
+    ASSERT_EQ(commrt_graph_destroy(graph), COMMRT_OK);
+    ASSERT_EQ(commrt_program_end(context), COMMRT_OK);
+  }));
+}
 } // namespace

@@ -198,8 +198,8 @@ MatrixPlan *MatrixLibrary::findPlan(const std::vector<int64_t> &key, std::string
 
 //===- Products ------------------------------------------------------------------------------===//
 
-int32_t MatrixLibrary::run(const CudaApi &cuda, MatrixPlan &plan, const commrt_product &product, bool isSwapped,
-                           const int64_t (&offsets)[3], cudaStream *stream, std::string &error) {
+int32_t MatrixLibrary::run(const WorkspaceMemory &memory, MatrixPlan &plan, const commrt_product &product,
+                           bool isSwapped, const int64_t (&offsets)[3], cudaStream *stream, std::string &error) {
   auto at = [&](const void *data, int64_t offset, int32_t dtype) {
     return static_cast<const char *>(data) + offset * commrt_dtype_size(dtype);
   };
@@ -210,17 +210,17 @@ int32_t MatrixLibrary::run(const CudaApi &cuda, MatrixPlan &plan, const commrt_p
   const double oneDouble = 1, zeroDouble = 0;
   const void *alpha = plan.isDouble ? static_cast<const void *>(&oneDouble) : &one;
   const void *none = plan.isDouble ? static_cast<const void *>(&zeroDouble) : &zero;
-  void *workspace = nullptr;
-  if (plan.workspaceBytes > 0 && cuda.mallocAsync(&workspace, plan.workspaceBytes, stream)) {
-    cuda.getLastError();
-    error = "no memory for " + std::to_string(plan.workspaceBytes) + " bytes of cuBLASLt's workspace";
+  auto bytes = static_cast<int64_t>(plan.workspaceBytes);
+  void *workspace = bytes > 0 ? memory.take(bytes) : nullptr;
+  if (bytes > 0 && !workspace) {
+    error = "no memory for " + std::to_string(bytes) + " bytes of cuBLASLt's workspace";
     return COMMRT_ERR_MEMORY;
   }
   int status = api.matmul(handle, plan.desc, alpha, factors[isSwapped], plan.layouts[0], factors[!isSwapped],
                           plan.layouts[1], plan.accumulates ? alpha : none, result, plan.layouts[2], result,
                           plan.layouts[2], &plan.algorithm, workspace, plan.workspaceBytes, stream);
   if (workspace)
-    cuda.freeAsync(workspace, stream);
+    memory.give(workspace, bytes);
   if (!status)
     return COMMRT_OK;
   error = std::string("cublasLtMatmul failed: ") + api.getStatusString(status);
@@ -236,7 +236,7 @@ static bool countCalls(const commrt_product &product, int64_t &calls) {
   return true;
 }
 
-int32_t MatrixLibrary::multiply(const CudaApi &cuda, const commrt_product &product, cudaStream *stream,
+int32_t MatrixLibrary::multiply(const WorkspaceMemory &memory, const commrt_product &product, cudaStream *stream,
                                 std::string &error) {
   const commrt_product &p = product;
   int in = typeOf(p.left_type), out = typeOf(p.result_type);
@@ -283,7 +283,7 @@ int32_t MatrixLibrary::multiply(const CudaApi &cuda, const commrt_product &produ
     for (int32_t dim = inner - 1; dim >= 0; rest /= p.batch_sizes[dim--])
       for (int i = 0; i < 3; ++i)
         offsets[i] += rest % p.batch_sizes[dim] * p.batch_strides[i][dim];
-    if (int32_t status = run(cuda, *plan, product, isSwapped, offsets, stream, error))
+    if (int32_t status = run(memory, *plan, product, isSwapped, offsets, stream, error))
       return status;
   }
   return COMMRT_OK;

@@ -16,6 +16,7 @@
 
 #include "CommSched/Runtime/Backend.h"
 #include "NcclSymbols.h"
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -55,6 +56,12 @@ struct CublasLtApi {
                 const CublasLtAlgorithm *algorithm, void *workspace, size_t workspaceBytes, cudaStream *stream);
 };
 
+/// Memory in the order of the product's stream. `take` gives null if there is none.
+struct WorkspaceMemory {
+  std::function<void *(int64_t bytes)> take;
+  std::function<void(void *pointer, int64_t bytes)> give;
+};
+
 /// A product with its algorithm, which takes cuBLASLt tens of microseconds to choose.
 struct MatrixPlan;
 
@@ -66,11 +73,12 @@ public:
   /// Opens the library; `why` says why not. The same answer each time.
   bool open(bool isEmulated, std::string &why);
   /// Puts the product on the stream. COMMRT_ERR_UNSUPPORTED: not for such operands; otherwise a status with its text.
-  int32_t multiply(const CudaApi &cuda, const commrt_product &product, cudaStream *stream, std::string &error);
+  int32_t multiply(const WorkspaceMemory &memory, const commrt_product &product, cudaStream *stream,
+                   std::string &error);
 
 private:
   MatrixPlan *findPlan(const std::vector<int64_t> &key, std::string &error);
-  int32_t run(const CudaApi &cuda, MatrixPlan &plan, const commrt_product &product, bool isSwapped,
+  int32_t run(const WorkspaceMemory &memory, MatrixPlan &plan, const commrt_product &product, bool isSwapped,
               const int64_t (&offsets)[3], cudaStream *stream, std::string &error);
 
   CublasLtApi api = {};

@@ -261,14 +261,14 @@ bool commsched::runtime::giveGraphMemory(NcclPeer &peer, void *pointer, cudaStre
   return true;
 }
 
-int commsched::runtime::takeScratch(NcclPeer &peer, const NcclLane &lane, int64_t bytes, void **pointer) {
-  return peer.capture ? takeFromPool(peer, bytes, lane.stream, pointer)
-                      : peer.job->cuda().mallocAsync(pointer, bytes, lane.stream);
+int commsched::runtime::takeScratch(NcclPeer &peer, cudaStream *stream, int64_t bytes, void **pointer) {
+  return peer.capture ? takeFromPool(peer, bytes, stream, pointer)
+                      : peer.job->cuda().mallocAsync(pointer, bytes, stream);
 }
 
-int commsched::runtime::giveScratch(NcclPeer &peer, const NcclLane &lane, int64_t bytes, void *pointer) {
+int commsched::runtime::giveScratch(NcclPeer &peer, cudaStream *stream, int64_t bytes, void *pointer) {
   if (!peer.capture)
-    return peer.job->cuda().freeAsync(pointer, lane.stream);
-  peer.capture->pool.emplace(std::make_pair(lane.stream, bytes), pointer);
+    return peer.job->cuda().freeAsync(pointer, stream);
+  peer.capture->pool.emplace(std::make_pair(stream, bytes), pointer);
   return 0;
 }

@@ -90,7 +90,17 @@ int32_t commsched::runtime::multiplyByLibrary(NcclPeer &peer, const commrt_produ
     peer.products = std::make_unique<MatrixLibrary>();
   if (!peer.products->open(isEmulated(peer), error))
     return COMMRT_ERR_UNSUPPORTED;
-  return peer.products->multiply(peer.job->cuda(), product, stream, error);
+  WorkspaceMemory memory;
+  memory.take = [&](int64_t bytes) {
+    void *pointer = nullptr;
+    if (takeScratch(peer, stream, bytes, &pointer)) {
+      peer.job->cuda().getLastError();
+      pointer = nullptr;
+    }
+    return pointer;
+  };
+  memory.give = [&](void *pointer, int64_t bytes) { giveScratch(peer, stream, bytes, pointer); };
+  return peer.products->multiply(memory, product, stream, error);
 }
 
 void commsched::runtime::freeImages(NcclPeer &peer) {

@@ -342,8 +342,8 @@ int takeGraphMemory(NcclPeer &peer, int64_t bytes, cudaStream *stream, void **po
 /// Gives memory back that belongs to a graph; false if it does not.
 bool giveGraphMemory(NcclPeer &peer, void *pointer, cudaStream *stream);
 /// Memory for what is on the lane between the two calls; 0 or CUDA's error.
-int takeScratch(NcclPeer &peer, const NcclLane &lane, int64_t bytes, void **pointer);
-int giveScratch(NcclPeer &peer, const NcclLane &lane, int64_t bytes, void *pointer);
+int takeScratch(NcclPeer &peer, cudaStream *stream, int64_t bytes, void **pointer);
+int giveScratch(NcclPeer &peer, cudaStream *stream, int64_t bytes, void *pointer);
 
 //===- NcclWatch.cpp -------------------------------------------------------------------------===//
 

@@ -44,7 +44,7 @@ char *Plan::scratch(int64_t bytes) {
   void *data = nullptr;
   if (bytes == 0 || status != COMMRT_OK)
     return nullptr;
-  if (int result = takeScratch(peer, lane, bytes, &data)) {
+  if (int result = takeScratch(peer, lane.stream, bytes, &data)) {
     failCuda("cudaMallocAsync", result);
     return nullptr;
   }
@@ -148,12 +148,13 @@ void Plan::make() {
     return;
   Phase &last = phase(phases.back().calls.empty() ? phases.size() - 1 : phases.size());
   for (auto [data, bytes] : scratches)
-    last.pieces.emplace_back([this, pointer = data, size = bytes] { return giveScratch(peer, lane, size, pointer); });
+    last.pieces.emplace_back(
+        [this, pointer = data, size = bytes] { return giveScratch(peer, lane.stream, size, pointer); });
 }
 
 void Plan::drop() {
   for (auto [data, bytes] : scratches)
-    giveScratch(peer, lane, bytes, data);
+    giveScratch(peer, lane.stream, bytes, data);
   scratches.clear();
 }
 
