@@ -175,7 +175,12 @@ void Program::iterate(uint32_t seed) {
       EXPECT_EQ(commrt_set_stream(context, other), COMMRT_OK);
       void *operands[] = {at((from + 3) % buffers), at((from + 4) % buffers)};
       const int64_t meta[] = {COMMRT_F32, 0, 1, size(), COMMRT_F32, 3, 1, size(), 0};
-      EXPECT_EQ(commrt_compute(context, random() % 2 ? "aten.relu" : "opaque", 2, operands, meta, 0), COMMRT_OK);
+      const char *names[] = {"aten.relu", "opaque"};
+      EXPECT_EQ(commrt_compute(context, names[random() % 2], 2, operands, meta, 0), COMMRT_OK);
+      void *factors[] = {at(from), at((from + 3) % buffers), at((from + 4) % buffers)};
+      const int64_t matrices[] = {COMMRT_F32, 0, 2, 12, 10, COMMRT_F32, 0, 2, 10, 20, COMMRT_F32, 3, 2, 12, 20, 0};
+      if (random() % 2)
+        EXPECT_EQ(commrt_compute(context, "aten.mm", 3, factors, matrices, 0), COMMRT_OK);
     }
     EXPECT_EQ(commrt_event_await(context, other, event), COMMRT_OK); // covers the collective, too
     kernel(at(to), other);

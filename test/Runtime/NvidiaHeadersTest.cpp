@@ -13,6 +13,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Runtime/Runtime.h"
+#include "Core/Ranges.h"
 #include "Nccl/KernelCompiler.h"
 #include "Nccl/MatrixLibrary.h"
 #include "Nccl/NcclSymbols.h"
@@ -23,6 +24,9 @@
 #endif
 #ifdef COMMSCHED_HAS_NCCL_HEADERS
 #include <nccl.h>
+#endif
+#ifdef COMMSCHED_HAS_NVTX_HEADERS
+#include <nvtx3/nvToolsExt.h>
 #endif
 #ifdef COMMSCHED_HAS_NVRTC_HEADERS
 #include <nvrtc.h>
@@ -191,6 +195,39 @@ static_assert(sizeof(CublasLtHeuristic) == sizeof(cublasLtMatmulHeuristicResult_
               offsetof(CublasLtHeuristic, workspaceBytes) == offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize) &&
               offsetof(CublasLtHeuristic, state) == offsetof(cublasLtMatmulHeuristicResult_t, state));
 #endif
+#ifdef COMMSCHED_HAS_NVTX_HEADERS
+namespace nvtx = commsched::runtime::nvtx;
+static_assert(nvtx::moduleCore2 == NVTX_CB_MODULE_CORE2 && nvtx::core2Size == NVTX_CBID_CORE2_SIZE &&
+              nvtx::domainRangePushEx == NVTX_CBID_CORE2_DomainRangePushEx &&
+              nvtx::domainRangePop == NVTX_CBID_CORE2_DomainRangePop &&
+              nvtx::domainCreateA == NVTX_CBID_CORE2_DomainCreateA && nvtx::callbacksTable == NVTX_ETID_CALLBACKS &&
+              nvtx::versionTable == NVTX_ETID_VERSIONINFO && nvtx::version == NVTX_VERSION &&
+              nvtx::messageAscii == NVTX_MESSAGE_TYPE_ASCII);
+#define SAME_PLACE(Ours, ours, Theirs, theirs)                                                                         \
+  static_assert(offsetof(Ours, ours) == offsetof(Theirs, theirs) && sizeof(Ours::ours) == sizeof(Theirs::theirs))
+SAME_PLACE(nvtx::EventAttributes, version, nvtxEventAttributes_t, version);
+SAME_PLACE(nvtx::EventAttributes, size, nvtxEventAttributes_t, size);
+SAME_PLACE(nvtx::EventAttributes, category, nvtxEventAttributes_t, category);
+SAME_PLACE(nvtx::EventAttributes, colorType, nvtxEventAttributes_t, colorType);
+SAME_PLACE(nvtx::EventAttributes, color, nvtxEventAttributes_t, color);
+SAME_PLACE(nvtx::EventAttributes, payloadType, nvtxEventAttributes_t, payloadType);
+SAME_PLACE(nvtx::EventAttributes, payload, nvtxEventAttributes_t, payload);
+SAME_PLACE(nvtx::EventAttributes, messageType, nvtxEventAttributes_t, messageType);
+SAME_PLACE(nvtx::EventAttributes, message, nvtxEventAttributes_t, message);
+SAME_PLACE(nvtx::Callbacks, getModuleFunctionTable, NvtxExportTableCallbacks, GetModuleFunctionTable);
+SAME_PLACE(nvtx::VersionInfo, version, NvtxExportTableVersionInfo, version);
+SAME_PLACE(nvtx::VersionInfo, setInjectionVersion, NvtxExportTableVersionInfo, SetInjectionNvtxVersion);
+static_assert(sizeof(nvtx::EventAttributes) == sizeof(nvtxEventAttributes_t) &&
+              sizeof(nvtx::Callbacks) == sizeof(NvtxExportTableCallbacks) &&
+              sizeof(nvtx::VersionInfo) == sizeof(NvtxExportTableVersionInfo));
+static_assert(IsSameCall<nvtx::InitializeInjection, NvtxInitializeInjectionNvtxFunc_t>::value &&
+              IsSameCall<nvtx::GetExportTable, NvtxGetExportTableFunc_t>::value &&
+              IsSameCall<nvtx::CreateDomain, nvtxDomainCreateA_impl_fntype>::value &&
+              IsSameCall<nvtx::PushRange, nvtxDomainRangePushEx_impl_fntype>::value &&
+              IsSameCall<nvtx::PopRange, nvtxDomainRangePop_impl_fntype>::value &&
+              IsSameCall<decltype(nvtx::Callbacks::getModuleFunctionTable),
+                         decltype(NvtxExportTableCallbacks::GetModuleFunctionTable)>::value);
+#endif
 // The comparison can fail.
 static_assert(!IsSameCall<int (*)(int), int (*)(size_t)>::value);
 
@@ -232,6 +269,14 @@ TEST(CublasLt, DeclarationsAreThoseOfTheHeaders) {
   EXPECT_EQ(CUBLAS_STATUS_NOT_SUPPORTED, 15);
 #else
   GTEST_SKIP() << "cublasLt.h was not found, or does not compile: COMMSCHED_NVIDIA_INCLUDE_DIRS names its folder";
+#endif
+}
+
+TEST(Nvtx, DeclarationsAreThoseOfTheHeaders) {
+#ifdef COMMSCHED_HAS_NVTX_HEADERS
+  EXPECT_EQ(NVTX_VERSION, 3); // they were compared when this was compiled
+#else
+  GTEST_SKIP() << "nvtx3/nvToolsExt.h was not found: COMMSCHED_NVIDIA_INCLUDE_DIRS names its folder";
 #endif
 }
 

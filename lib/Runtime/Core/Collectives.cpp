@@ -12,6 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "Core.h"
+#include "Ranges.h"
 #include "Reduce.h"
 #include <algorithm>
 #include <cstring>
@@ -347,6 +348,7 @@ int32_t Start::run(commrt_token **tokenOut) {
   setSite();
   if (!error.empty())
     return fail(context, COMMRT_ERR_INVALID, error + ": " + describeWork(work->base));
+  Range range([&] { return describeWork(work->base); });
   void *output = work->base.out;
   FaultKind fault = faultOfThisStart();
   if (int32_t status = injectFault(fault))
@@ -612,6 +614,7 @@ int32_t commrt_coalesce_end(commrt_context *context, commrt_token **token) {
     return status ? status : fail(context, COMMRT_ERR_INVALID, "commrt_coalesce_end without a begin");
   }
   noteIssued(context->stream, *token);
+  Range range([] { return std::string("coalesced starts"); });
   // Also after an error: it ends what coalesce_begin began.
   if (const commrt_device_ops *device = context->job->device)
     if (int32_t status = device->group_end(context->peer))

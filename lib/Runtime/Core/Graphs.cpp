@@ -12,6 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "Core.h"
+#include "Ranges.h"
 #include <utility>
 
 using namespace commsched::runtime;
@@ -96,6 +97,7 @@ int32_t commrt_graph_launch(commrt_graph *graph) {
   commrt_context *context = graph->context;
   if (int32_t status = refuseInCapture(context, "a launch of another graph"))
     return status;
+  Range range([] { return std::string("launch of a graph"); });
   // The next launch overwrites the times of the last one.
   if (int32_t status = readGraphTimes(*graph))
     return status;

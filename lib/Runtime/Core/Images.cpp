@@ -12,6 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "Core.h"
+#include "Ranges.h"
 #include <algorithm>
 
 using namespace commsched::runtime;
@@ -177,6 +178,7 @@ int32_t commrt_kernel_launch(commrt_image *image, const char *kernel, int64_t gr
     return fail(context, COMMRT_ERR_INVALID, what() + "a launch on a stream of communication");
   if (gridX == 0 || gridY == 0 || gridZ == 0)
     return COMMRT_OK;
+  Range range([&] { return std::string(kernel); });
   commrt_kernel_call call = {};
   call.struct_size = sizeof(call);
   call.kernel = kernel;

@@ -11,6 +11,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "Core.h"
+#include "Ranges.h"
 #include <algorithm>
 #include <csignal>
 #include <cstring>
@@ -311,9 +312,18 @@ int32_t commsched::runtime::waitToken(commrt_token *token, int64_t timeoutNs) {
   return status;
 }
 
+/// "wait for @dp (step.mlir:4:7)".
+static std::string describeWait(const commrt_token *token) {
+  const commrt_context *context = token->context;
+  bool hasSite = token->site >= 0 && token->site < context->numSites && context->sites[token->site].location;
+  return std::string("wait for @") + token->group +
+         (hasSite ? std::string(" (") + context->sites[token->site].location + ")" : "");
+}
+
 int32_t commrt_wait(commrt_token *token, commrt_stream *stream) {
   if (!token || (stream && stream->context != token->context))
     return COMMRT_ERR_INVALID;
+  Range range([&] { return describeWait(token); });
   if (!token->context->job->device)
     return waitToken(token, -1);
   waitOnStream(token, stream);
@@ -331,6 +341,7 @@ int32_t commrt_wait_host(commrt_token *token, int64_t timeoutNs) {
     return COMMRT_ERR_INVALID;
   if (token->context->isCapturing)
     return refuseInCapture(token->context, describeToken("a wait of the host for ", token));
+  Range range([&] { return describeWait(token); });
   return waitToken(token, timeoutNs);
 }
 

@@ -13,6 +13,7 @@
 
 #include "Kernels.h"
 #include "Core/Core.h"
+#include "Core/Ranges.h"
 #include "DeviceLauncher.h"
 #include <cstdlib>
 #include <memory>
@@ -178,6 +179,7 @@ int32_t commrt_compute(commrt_context *context, const char *name, int64_t numOpe
     return COMMRT_ERR_INVALID;
   if (!name || numOperands < 0 || (numOperands > 0 && !operands) || !meta)
     return fail(context, COMMRT_ERR_INVALID, "commrt_compute: an argument is NULL");
+  Range range([&] { return std::string(name); });
   commrt_progress(context);
   std::vector<Operand> all(numOperands);
   Call call{name, {}, {}, {}, {}};
