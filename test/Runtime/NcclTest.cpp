@@ -435,6 +435,138 @@ TEST(NcclMessages, TagsHaveOneOrderOnBothSides) {
   expectAllFailed(results, COMMRT_ERR_MISMATCH, {"have one order over NCCL", "coalesce them", "tag 1"});
 }
 
+/// One message of a program; the location is "RANK:INDEX".
+struct Message {
+  bool isSend;
+  int32_t peer;
+  int64_t tag, batch;
+};
+using Messages = std::vector<std::vector<Message>>; // by rank
+
+/// Announces the messages and begins a program.
+int32_t announce(commrt_context *context, const Messages &all) {
+  int32_t me = commrt_rank(context);
+  std::vector<std::string> locations;
+  std::vector<commrt_message> messages;
+  for (size_t i = 0; i < all[me].size(); ++i)
+    locations.push_back("at " + std::to_string(me) + ":" + std::to_string(i));
+  for (size_t i = 0; i < all[me].size(); ++i) {
+    const Message &one = all[me][i];
+    messages.push_back({one.isSend ? COMMRT_SEND : COMMRT_RECV, COMMRT_F32, 1, "world", locations[i].c_str(), one.peer,
+                        one.tag, one.batch});
+  }
+  commrt_program_messages(context, messages.data(), static_cast<int64_t>(messages.size()));
+  return commrt_program_begin(context, 0, nullptr, 0);
+}
+
+/// Starts the messages, and waits for those of a batch before the next one.
+void carryOut(commrt_context *context, const std::vector<Message> &messages) {
+  commrt_group *group = worldGroup(context);
+  Memory<float> data(context, static_cast<int64_t>(messages.size()) + 1, 0);
+  std::vector<commrt_token *> tokens;
+  auto waitForAll = [&] {
+    for (commrt_token *token : tokens)
+      finish(token);
+    tokens.clear();
+  };
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const Message &one = messages[i];
+    if (i > 0 && one.batch != messages[i - 1].batch)
+      waitForAll();
+    tokens.push_back(nullptr);
+    if (one.isSend)
+      commrt_send_start(group, data.data() + i, 1, COMMRT_F32, one.peer, one.tag, -1, &tokens.back());
+    else
+      commrt_recv_start(group, data.data() + i, 1, COMMRT_F32, one.peer, one.tag, -1, &tokens.back());
+  }
+  waitForAll();
+  commrt_program_end(context);
+}
+
+std::vector<RankResult> announceOnly(const Messages &all) {
+  return runRanks(static_cast<int32_t>(all.size()), overNccl(), [&](commrt_context *context) {
+    worldGroup(context);
+    announce(context, all);
+  });
+}
+
+TEST(NcclMessages, AnnouncedOrdersAreCompared) {
+  expectAllOk(announceOnly({{{true, 1, 0, 0}, {true, 1, 1, 0}}, {{false, 0, 0, 0}, {false, 0, 1, 0}}}));
+  expectAllFailed(
+      announceOnly({{{true, 1, 0, 0}, {true, 1, 1, 0}}, {{false, 0, 1, 0}, {false, 0, 0, 0}}}), COMMRT_ERR_MISMATCH,
+      {"have one order on this backend, whatever their tags: message 0 from rank 0 to rank 1 is send of 1 x f32 "
+       "on @world to member 1 (at 0:0)",
+       "recv of 1 x f32 on @world from member 0 tag 1 (at 1:0)", "coalesce them"});
+  expectAllFailed(
+      announceOnly({{{true, 1, 0, 0}}, {}}), COMMRT_ERR_MISMATCH,
+      {"messages from rank 0 to rank 1: send of 1 x f32 on @world to member 1 (at 0:0) has no receive on rank 1"});
+  expectAllFailed(announceOnly({{}, {{true, 1, 0, 0}, {false, 1, 0, 0}, {false, 0, 4, 0}}}), COMMRT_ERR_MISMATCH,
+                  {"rank 0 has no message for recv of 1 x f32 on @world from member 0 tag 4 (at 1:2)"});
+}
+
+/// Each rank sends before it receives. In one batch that runs, in two it cannot.
+TEST(NcclMessages, CyclesAreRefused) {
+  auto around = [](int32_t ranks, int64_t second) {
+    Messages all;
+    for (int32_t rank = 0; rank < ranks; ++rank)
+      all.push_back({{true, (rank + 1) % ranks, 0, 0}, {false, (rank + ranks - 1) % ranks, 0, second}});
+    return all;
+  };
+  for (int32_t ranks : {2, 3, 5}) {
+    expectAllOk(announceOnly(around(ranks, 0)));
+    std::string last = std::to_string(ranks - 1);
+    expectAllFailed(
+        announceOnly(around(ranks, 1)), COMMRT_ERR_MISMATCH,
+        {"messages wait for each other in a cycle: on rank 0 send of 1 x f32 on @world to member 1 (at 0:0) "
+         "waits for a message of rank 1 that comes after send of 1 x f32",
+         "(at 1:0) on the same stream: coalesce these"});
+  }
+  // One rank that receives first ends the circle.
+  Messages open = around(4, 1);
+  std::swap(open[2][0], open[2][1]);
+  std::swap(open[2][0].batch, open[2][1].batch);
+  expectAllOk(announceOnly(open));
+}
+
+/// Random orders: what is accepted runs, and what is refused for a cycle does not when nobody has announced it.
+TEST(NcclMessages, VerdictsAreThoseOfARun) {
+  uint64_t state = 12345;
+  auto random = [&](uint64_t below) {
+    state = state * 6364136223846793005ull + 1442695040888963407ull;
+    return (state >> 33) % below;
+  };
+  int accepted = 0, refused = 0;
+  while (accepted < 8 || refused < 3) {
+    constexpr int32_t ranks = 3;
+    Messages all(ranks);
+    for (int message = 0; message < 5; ++message) {
+      auto from = static_cast<int32_t>(random(ranks)),
+           to = static_cast<int32_t>((from + 1 + random(ranks - 1)) % ranks);
+      for (int32_t side : {from, to}) {
+        auto &list = all[side];
+        int64_t batch = list.empty() ? 0 : list.back().batch + static_cast<int64_t>(random(2));
+        list.push_back({side == from, side == from ? to : from, 0, batch});
+      }
+    }
+    // The two sides of a pair keep their order; what a rank has with different peers is mixed.
+    for (auto &list : all)
+      for (size_t i = 0; i + 1 < list.size(); ++i)
+        if ((list[i].peer != list[i + 1].peer || list[i].isSend != list[i + 1].isSend) && random(2)) {
+          std::swap(list[i], list[i + 1]);
+          std::swap(list[i].batch, list[i + 1].batch);
+        }
+    bool isGood = announceOnly(all)[0].status == COMMRT_OK;
+    if (isGood ? accepted++ >= 8 : refused++ >= 3)
+      continue;
+    auto results = runRanks(ranks, overNccl(isGood ? 20000 : 200),
+                            [&](commrt_context *context) { carryOut(context, all[commrt_rank(context)]); });
+    if (isGood)
+      expectAllOk(results);
+    else
+      expectAllFailed(results, COMMRT_ERR_TIMEOUT, {"waited 200 ms"});
+  }
+}
+
 TEST(NcclMessages, ToItselfNeedsBothSides) {
   auto results = runRanks(1, overNccl(), [](commrt_context *context) {
     Memory<float> data(context, 2, 0);

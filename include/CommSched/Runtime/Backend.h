@@ -205,7 +205,8 @@ enum {
   COMMRT_BACKEND_PER_PROCESS = 2u, ///< one rank per process
   COMMRT_BACKEND_VIRTUAL = 4u,     ///< complete's virtual_end_ns is meant
   COMMRT_BACKEND_RANK_ORDER = 8u,  ///< reductions run in rank order: their bits are a function of the inputs alone
-  COMMRT_BACKEND_DEVICE = 16u      ///< buffers are device memory, and the table has `device`
+  COMMRT_BACKEND_DEVICE = 16u,     ///< buffers are device memory, and the table has `device`
+  COMMRT_BACKEND_ORDERED = 32u     ///< messages of two members match in order, whatever their tags
 };
 
 typedef struct commrt_backend {

@@ -225,6 +225,28 @@ COMMRT_API int32_t commrt_program_begin(commrt_context *context, uint64_t signat
 /// Nothing is copied but pointers.
 COMMRT_API int32_t commrt_program_begin_packed(commrt_context *context, uint64_t signature, const int64_t *sites,
                                                int64_t num_sites, const char *strings);
+/// One message that a rank starts.
+typedef struct commrt_message {
+  int32_t kind;         ///< COMMRT_SEND or COMMRT_RECV
+  int32_t dtype;        ///< commrt_dtype
+  int64_t count;        ///< elements
+  const char *group;    ///< name of a group that was made
+  const char *location; ///< where in the source
+  int64_t peer;         ///< member of the rank's subset
+  int64_t tag;
+  int64_t batch; ///< grows where a wait or the start of a collective or of a list comes between two messages
+} commrt_message;
+/// [own thread] Announces, for the next commrt_program_begin, all messages that the program starts on this rank, in
+/// order, each of which has to be certain to start; 0 says that there are none. Where messages of two members have one
+/// order whatever their tags (nccl), ranks compare them then: a difference, and an order that cannot run, end the
+/// program with COMMRT_ERR_MISMATCH and both locations. Otherwise, and where a rank announces nothing, messages are not
+/// compared there. The texts stay alive until then.
+COMMRT_API int32_t commrt_program_messages(commrt_context *context, const commrt_message *messages,
+                                           int64_t num_messages);
+/// [own thread] The same as compilers store them: per message [kind, dtype, count, offset of the group's name, offset
+/// of the location, peer, tag, batch], the offsets into `strings`.
+COMMRT_API int32_t commrt_program_messages_packed(commrt_context *context, const int64_t *messages,
+                                                  int64_t num_messages, const char *strings);
 /// [own thread, all ranks] Waits for all tokens of this rank, then for all ranks. Collective over the job.
 COMMRT_API int32_t commrt_program_end(commrt_context *context);
 

@@ -249,6 +249,8 @@ struct commrt_context {
   const commrt_site *sites = nullptr;
   int64_t numSites = 0;
   std::vector<commrt_site> packedSites; ///< of commrt_program_begin_packed
+  std::vector<commrt_message> messages; ///< announced for the next commrt_program_begin
+  bool announcesMessages = false;
   commrt_stream *stream = nullptr;      ///< the stream of later starts
   commrt_token *coalescing = nullptr;
   int64_t virtualNs = 0;
@@ -306,6 +308,9 @@ int32_t vanish(commrt_context *context, const std::string &message);
 /// Combines `value` with those of all ranks, in the order of ranks. Collective over the job. On an error, which
 /// latches, the message begins with `what`.
 int32_t combineRanks(commrt_context *context, const char *what, void *value, int64_t bytes, commrt_combine_fn combine);
+/// Compares the announced messages of all ranks, where their backend needs one order, and forgets them. Collective over
+/// the job. MessageComparison.cpp.
+int32_t compareMessages(commrt_context *context);
 /// Whether each rank is a process of its own.
 bool isPerProcess(const commrt_job *job);
 

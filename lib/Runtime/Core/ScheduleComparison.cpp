@@ -174,6 +174,8 @@ int32_t commrt_program_begin(commrt_context *context, uint64_t signature, const 
   comparison.add(sites, numSites);
   if (int32_t status = comparison.run())
     return status;
+  if (int32_t status = compareMessages(context))
+    return status;
   context->sites = sites;
   context->numSites = numSites;
   return tracesDevice(context) ? alignClocks(context) : COMMRT_OK;

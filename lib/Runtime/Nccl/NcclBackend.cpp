@@ -327,7 +327,7 @@ static commrt_backend makeTable(uint32_t flags) {
   table.abi_version = COMMRT_BACKEND_ABI_VERSION;
   table.struct_size = sizeof(commrt_backend);
   table.name = "nccl";
-  table.flags = flags | COMMRT_BACKEND_POLLED | COMMRT_BACKEND_DEVICE;
+  table.flags = flags | COMMRT_BACKEND_POLLED | COMMRT_BACKEND_DEVICE | COMMRT_BACKEND_ORDERED;
   table.open = openNccl;
   table.close = closeNccl;
   table.attach = attachNccl;
