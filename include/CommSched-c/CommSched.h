@@ -97,8 +97,8 @@ typedef int64_t (*CommSchedEstimate)(const char *name, const char *location, voi
 COMMSCHED_EXPORT void commschedContextSetEstimate(CommSchedContext *context, CommSchedEstimate estimate, void *data);
 
 /**
- * Gathers `count` times, ns, from every rank, as an all-gather does. `own` are this rank's times; those of rank r begin
- * at `all[r * count]`. Returns 0 on success.
+ * Gathers `count` numbers from every rank, as an all-gather does. `own` are this rank's numbers; those of rank r begin
+ * at `all[r * count]`. Returns 0 on success. comm-align-costs calls it twice: all ranks pass the same `count` each time.
  */
 typedef int (*CommSchedGather)(const int64_t *own, size_t count, int64_t *all, void *data);
 

@@ -38,6 +38,21 @@ static json::Object span(int64_t process, int64_t lane, StringRef name, StringRe
                       {"cat", category}};
 }
 
+/// What a collective moves, for those that refine a profile by the run (RunTimeline.h). A size that only the run time
+/// knows is left out.
+static void addMoved(const CollectiveRow &row, json::Object &arguments) {
+  arguments["ranks"] = row.shape.ranks;
+  arguments["nodes"] = row.shape.nodes;
+  arguments["ranks_per_node"] = row.shape.ranksPerNode;
+  arguments["element"] = stringify(row.element);
+  if (row.bytes > 0 || row.kind == CollectiveKind::Barrier)
+    arguments["bytes"] = row.bytes;
+  if (row.parts > 1)
+    arguments["parts"] = row.parts;
+  if (row.isOneShot)
+    arguments["one_shot"] = true;
+}
+
 void commsched::addMeasured(const MeasuredRun &run, int64_t process, const std::optional<BlockSnapshot> &predicted,
                             json::Array &events) {
   std::vector<commrt_trace_record> records;
@@ -77,6 +92,8 @@ void commsched::addMeasured(const MeasuredRun &run, int64_t process, const std::
         const CollectiveRow &row = predicted->rows[record.site];
         arguments["location"] = join(row.locations, ", ");
         arguments["predicted_us"] = toMicroseconds(isWait ? row.exposed : row.cost);
+        if (!isWait)
+          addMoved(row, arguments);
       }
       event["args"] = std::move(arguments);
     }

@@ -26,6 +26,7 @@
 #include "mlir/Interfaces/LoopLikeInterface.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/TargetSelect.h"
@@ -106,6 +107,8 @@ Expected<std::unique_ptr<Program>> Program::load(mlir::MLIRContext &context, con
   mlir::OwningOpRef<ModuleOp> module = mlir::parseSourceFile<ModuleOp>(sources, config);
   if (!module)
     return failed("read");
+  if (Error error = runPasses(*module, options.passes))
+    return createStringError("'" + source.name + "': " + toString(std::move(error)));
   if (Error error = program->readEntry(*module, options))
     return error;
   if (!options.machine.empty())
@@ -121,6 +124,19 @@ Expected<std::unique_ptr<Program>> Program::load(mlir::MLIRContext &context, con
   if (Error error = program->compile(*module, hasLoops))
     return error;
   return program;
+}
+
+Error Program::runPasses(ModuleOp module, StringRef passes) {
+  if (passes.empty())
+    return Error::success();
+  mlir::PassManager pm(module.getContext());
+  std::string message;
+  raw_string_ostream os(message);
+  if (mlir::failed(mlir::parsePassPipeline(passes, pm, os)))
+    return createStringError("pass pipeline '" + passes + "': " + StringRef(message).trim());
+  if (mlir::failed(pm.run(module)))
+    return createStringError("the passes '" + passes + "' failed");
+  return Error::success();
 }
 
 Error Program::readEntry(ModuleOp module, const ProgramOptions &options) {

@@ -11,28 +11,50 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Execution/Session.h"
+#include "CommSched/Calibration/RuntimeBench.h"
 #include "CommSched/Support/RankThreads.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace llvm;
 using namespace commsched;
 
+/// The backend of the options, or else the launcher's.
+static Expected<std::string> findBackend(const SessionOptions &options) {
+  if (!options.backend.empty())
+    return options.backend;
+  commrt_launch launch = {};
+  launch.struct_size = sizeof(launch);
+  char message[2048];
+  if (commrt_launch_read(&launch, message, sizeof(message)) != COMMRT_OK)
+    return createStringError(message);
+  return std::string(launch.backend);
+}
+
+/// Whether the ranks of a backend are processes that something else has started.
+static bool isLaunchedBackend(StringRef name) { return name == "mpi" || name == "tcp"; }
+
+Session::Session(const SessionOptions &options) : options(options) {}
+
+Expected<bool> Session::mayBeShared(const SessionOptions &options) {
+  Expected<std::string> name = findBackend(options);
+  if (!name)
+    return name.takeError();
+  SmallVector<StringRef> parts;
+  StringRef(*name).split(parts, ',');
+  return any_of(parts, [](StringRef part) { return part != "threads" && part != "sim"; });
+}
+
 Expected<std::unique_ptr<Session>> Session::open(const SessionOptions &sessionOptions, int64_t wanted) {
   std::unique_ptr<Session> session(new Session(sessionOptions));
-  std::string name = sessionOptions.backend;
+  Expected<std::string> name = findBackend(sessionOptions);
+  if (!name)
+    return name.takeError();
   char message[2048];
-  if (name.empty()) {
-    commrt_launch launch = {};
-    launch.struct_size = sizeof(launch);
-    if (commrt_launch_read(&launch, message, sizeof(message)) != COMMRT_OK)
-      return createStringError(message);
-    name = launch.backend;
-  }
   commrt_options options;
   commrt_options_init(&options);
-  options.backend = name.c_str();
+  options.backend = name->c_str();
   options.ranks = sessionOptions.ranks;
-  if (options.ranks == 0 && name != "mpi" && name != "tcp")
+  if (options.ranks == 0 && !isLaunchedBackend(*name))
     options.ranks = static_cast<int32_t>(wanted);
   options.timeout_ns = sessionOptions.timeoutMs * 1'000'000;
   options.trace = sessionOptions.trace;
@@ -53,9 +75,18 @@ Expected<std::unique_ptr<Session>> Session::open(const SessionOptions &sessionOp
 }
 
 Session::~Session() {
+  bench.reset();
   for (Rank &rank : localRanks)
     commrt_context_destroy(rank.context);
   commrt_job_destroy(job);
+}
+
+Expected<std::vector<std::vector<int64_t>>> Session::gather(ArrayRef<int64_t> own) {
+  if (!isShared())
+    return std::vector<std::vector<int64_t>>(localRanks.size(), own.vec());
+  if (!bench)
+    bench = std::make_unique<RuntimeBench>(localRanks.front().context);
+  return bench->gather(own);
 }
 
 Error Session::checkGroups(ArrayRef<std::unique_ptr<Program>> programs) {

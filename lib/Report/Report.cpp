@@ -54,6 +54,8 @@ static std::vector<CollectiveRow> makeRows(const LoadedBlock &block, const Opera
     row.group = ("@" + collective.getGroupAttr().getValue()).str();
     row.shape = costs.shapeOf(collective);
     row.element = costs.elementOf(collective);
+    row.parts = std::max<int64_t>(1, static_cast<int64_t>(collective.getCollectiveInputs().size()));
+    row.isOneShot = op->hasAttr("one_shot");
     row.bytes = start.bytes;
     row.cost = start.cost;
     row.exposed = outcome.exposedAfter;

@@ -98,6 +98,7 @@ std::unique_ptr<Pass> makePareto(const OverlapOptions &options) {
 
 std::unique_ptr<Pass> makeAlignCosts(const OverlapOptions &options) {
   CommAlignCostsOptions passOptions;
+  passOptions.machine = options.machine;
   llvm::append_range(passOptions.profiles, options.profiles);
   if (passOptions.profiles.empty())
     passOptions.profiles.push_back(options.machine);

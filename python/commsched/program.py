@@ -10,6 +10,7 @@ import enum
 import json
 import os
 import pathlib
+from collections.abc import Callable
 
 from . import _commsched
 from ._commsched import Error as Error  # part of this module's interface
@@ -34,6 +35,10 @@ def _add_package_machines() -> None:
 
 
 _add_package_machines()
+
+
+# Gathers numbers from all ranks, as an all-gather does.
+Gather = Callable[[list[int]], list[int]]
 
 
 class MessageKind(enum.IntEnum):
@@ -82,6 +87,16 @@ class Program:
         After an `Error` the module is half transformed: parse it again.
         """
         self._program.run(pipeline)
+
+    def set_gather(self, gather: Gather | None, ranks: int = 1) -> None:
+        """Lets the pass comm-align-costs gather costs from `ranks` ranks.
+
+        Args:
+            gather: gets this rank's numbers, and returns those of all ranks, one rank after the other. Every rank
+                calls it the same number of times, with lists of equal lengths. None: nothing gathers costs.
+            ranks: the number of ranks.
+        """
+        self._program.set_gather(ranks, gather)
 
     def print(self, *, locations: bool = False) -> str:
         """The module as text."""

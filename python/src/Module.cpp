@@ -62,13 +62,25 @@ public:
   }
 
   void run(const std::string &pipeline) {
+    reason.clear();
+    interrupt = nullptr;
     int status;
     {
       nb::gil_scoped_release release;
       status = commschedModuleRunPipeline(module.get(), pipeline.c_str());
     }
+    if (interrupt)
+      std::rethrow_exception(interrupt);
     if (status)
-      throw Failure(errors());
+      throw Failure(errors() + (reason.empty() ? "" : "\n" + reason));
+  }
+
+  /// Lets `function`, which gets a list of numbers and returns those of all `ranks` ranks one after the other, gather
+  /// costs. None: nothing gathers them.
+  void setGather(size_t ranks, nb::object function) {
+    gather = std::move(function);
+    numRanks = ranks;
+    commschedContextSetGather(context.get(), ranks, gather.is_none() ? nullptr : &callGather, this);
   }
 
   std::string print(bool locations) { return take(commschedModulePrint(module.get(), locations)); }
@@ -90,7 +102,44 @@ public:
     return result;
   }
 
+  /// The references to Python objects, for its garbage collector: a function may refer to the program.
+  static int traverse(PyObject *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(self));
+    if (nb::inst_ready(self))
+      Py_VISIT(nb::inst_ptr<Program>(self)->gather.ptr());
+    return 0;
+  }
+  static int clear(PyObject *self) {
+    nb::inst_ptr<Program>(self)->gather.reset();
+    return 0;
+  }
+
 private:
+  static int callGather(const int64_t *own, size_t count, int64_t *all, void *self) {
+    return static_cast<Program *>(self)->gatherCosts(own, count, all);
+  }
+
+  /// Calls into Python, which the passes have released. An exception that is no `Exception` (an interrupt) is raised
+  /// when the passes have returned.
+  int gatherCosts(const int64_t *own, size_t count, int64_t *all) {
+    nb::gil_scoped_acquire acquire;
+    try {
+      auto values = nb::cast<std::vector<int64_t>>(gather(std::vector<int64_t>(own, own + count)));
+      if (values.size() != count * numRanks)
+        throw Failure("a gather returned another number of values than there are ranks");
+      std::copy(values.begin(), values.end(), all);
+      return 0;
+    } catch (nb::python_error &error) {
+      reason =
+          nb::cast<std::string>(error.type().attr("__name__")) + ": " + nb::cast<std::string>(nb::str(error.value()));
+      if (!error.matches(PyExc_Exception))
+        interrupt = std::current_exception();
+    } catch (const std::exception &error) {
+      reason = error.what();
+    }
+    return 1;
+  }
+
   /// The errors among the messages, with their notes, one per line.
   std::string errors() const {
     std::string text;
@@ -109,6 +158,11 @@ private:
     return text.empty() ? "failed without a message" : text;
   }
 
+  nb::object gather;
+  size_t numRanks = 0;
+  /// Why the last gather failed, and what it interrupted with.
+  std::string reason;
+  std::exception_ptr interrupt;
   // The module goes before its context.
   std::unique_ptr<CommSchedContext, void (*)(CommSchedContext *)> context;
   std::unique_ptr<CommSchedModule, void (*)(CommSchedModule *)> module;
@@ -201,10 +255,14 @@ NB_MODULE(_commsched, m) {
       [](nb::object bench, const std::string &request) { return Calibration(std::move(bench)).run(request); },
       nb::arg("bench"), nb::arg("request"));
   m.def("calibration_folder", [] { return take(commschedCalibrationFolder()); });
-  nb::class_<Program>(m, "Program")
+  PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void *>(&Program::traverse)},
+                         {Py_tp_clear, reinterpret_cast<void *>(&Program::clear)},
+                         {0, nullptr}};
+  nb::class_<Program>(m, "Program", nb::type_slots(slots))
       .def(nb::init<nb::bytes, const std::string &, bool>(), nb::arg("source"), nb::arg("name") = "<memory>",
            nb::arg("allow_unregistered") = false)
       .def("run", &Program::run, nb::arg("pipeline"))
+      .def("set_gather", &Program::setGather, nb::arg("ranks"), nb::arg("gather").none())
       .def("print", &Program::print, nb::arg("locations") = false)
       .def("bytecode", &Program::bytecode)
       .def("list_operations", &Program::listOperations)

@@ -136,13 +136,26 @@ static int64_t estimate(const char *name, const char *location, void *data) {
   return strcmp(name, "aten.mm.default") == 0 ? 4000 : -1;
 }
 
-/* Three ranks: this one's times, and twice and three times as much. */
+/* Three ranks with the same operations: this one's times, and twice and three times as much. Counts its calls. */
 static int gather(const int64_t *own, size_t count, int64_t *all, void *data) {
   size_t rank, index;
-  *(size_t *)data = count;
+  int call = ++*(int *)data;
   for (rank = 0; rank < 3; ++rank)
     for (index = 0; index < count; ++index)
-      all[rank * count + index] = own[index] * (int64_t)(rank + 1);
+      all[rank * count + index] = call == 1 ? own[index] : own[index] * (int64_t)(rank + 1);
+  return 0;
+}
+
+/* Two ranks, of which the other one says that it has one operation more. */
+static int gatherOthers(const int64_t *own, size_t count, int64_t *all, void *data) {
+  size_t index;
+  int call = ++*(int *)data;
+  for (index = 0; index < 2 * count; ++index)
+    all[index] = own[index % count];
+  if (call == 1)
+    all[count] = own[0] + 1;
+  else
+    all[2 * count - 1] = 7;
   return 0;
 }
 
@@ -164,8 +177,7 @@ static void testEnvironment(void) {
   CommSchedContext *context = commschedContextCreate();
   CommSchedModule *module = parse(context, product);
   CommSchedBuffer text;
-  int questions = 0;
-  size_t gathered = 0;
+  int questions = 0, gathered = 0;
   CHECK(commschedContextSetMachine(context, "abacus") != 0);
   CHECK(strstr(commschedContextGetMessage(context, 0).text, "abacus") != NULL);
   CHECK(commschedContextSetMachine(context, "cpu-mpi") == 0);
@@ -178,11 +190,17 @@ static void testEnvironment(void) {
   commschedContextSetEstimate(context, estimate, &questions);
   commschedContextSetGather(context, 3, refuse, NULL);
   CHECK(commschedModuleRunPipeline(module, "comm-align-costs") != 0);
+  commschedContextClearMessages(context);
+  commschedContextSetGather(context, 2, gatherOthers, &gathered);
+  CHECK(commschedModuleRunPipeline(module, "comm-align-costs") != 0 && gathered == 2);
+  CHECK(commschedContextGetNumMessages(context) == 1);
+  CHECK(strstr(commschedContextGetMessage(context, 0).text, "got 2 operations here and 3 on rank 1") != NULL);
+  gathered = 0;
   commschedContextSetGather(context, 3, gather, &gathered);
   CHECK(commschedModuleRunPipeline(module, "comm-align-costs") == 0);
-  CHECK(questions > 0 && gathered == 1);
+  CHECK(questions > 0 && gathered == 2);
   text = commschedModulePrint(module, 0);
-  CHECK(strstr(text.data, "#comm.cost<time = 8000>") != NULL);
+  CHECK(strstr(text.data, "#comm.cost<time = 8000, time_lo = 4000, time_hi = 12000>") != NULL);
   commschedBufferDestroy(text);
   commschedContextSetEstimate(context, NULL, NULL);
   commschedContextSetGather(context, 0, NULL, NULL);

@@ -112,7 +112,7 @@ constexpr llvm::StringLiteral kPipelines[] = {
     "comm-sink-waits-preserving-peak-memory{use-runtime-estimates=true swap-with-collectives=true}",
     "comm-order-collectives",
     "comm-order-fsdp",
-    "comm-align-costs{profiles=h100-sxm,a100-sxm,b200-sxm all-compute=true}",
+    "comm-align-costs{profiles=h100-sxm,a100-sxm,b200-sxm operations=compute}",
     "func.func(comm-reorder-preserving-peak-memory,comm-sink-waits-preserving-peak-memory)",
     "reorder-comm-overlap{solver=inductor}",
 };

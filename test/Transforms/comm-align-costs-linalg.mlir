@@ -1,8 +1,11 @@
-// RUN: comm-opt %s --comm-align-costs="profiles=h100-sxm,a100-sxm,h200-sxm" --remarks-filter=comm-align-costs 2>%t.txt \
+// RUN: comm-opt %s --comm-align-costs="profiles=h100-sxm,a100-sxm,h200-sxm operations=products" --remarks-filter=comm-align-costs 2>%t.txt \
 // RUN:   | FileCheck %s
 // RUN: FileCheck %s --check-prefix=REMARK --input-file=%t.txt
-// RUN: comm-opt %s --comm-align-costs="profiles=h100-sxm all-compute=true" --remarks-filter=comm-align-costs 2>&1 >/dev/null \
+// RUN: comm-opt %s --comm-align-costs="profiles=h100-sxm operations=compute" --remarks-filter=comm-align-costs 2>&1 >/dev/null \
 // RUN:   | FileCheck %s --check-prefix=ALL
+// RUN: comm-opt %s --comm-align-costs="profiles=h100-sxm,a100-sxm" --remarks-filter=comm-align-costs 2>&1 >%t.all.mlir \
+// RUN:   | FileCheck %s --check-prefix=EVERY
+// RUN: FileCheck %s --check-prefix=TIMED --input-file=%t.all.mlir
 
 // Tests that ranks with different machines decide alike on linalg programs: a named contraction, a generic one, and a
 // loop with one inside get the median. A pointwise operation and the copies of fully sharded programs do not, and a loop
@@ -11,23 +14,28 @@
 // CHECK-LABEL: func @structured
 // CHECK: comm.fsdp.all_gather_copy_in
 // CHECK-NOT: comm.cost
-// CHECK: linalg.matmul {comm.cost = #comm.cost<time = [[#]]>}
+// CHECK: linalg.matmul {comm.cost = #comm.cost<time = [[#]], time_lo = [[#]], time_hi = [[#]]>}
 // CHECK: iterator_types = ["parallel", "parallel", "reduction"]
-// CHECK-SAME: attrs = {comm.cost = #comm.cost<time = [[#]]>}
+// CHECK-SAME: attrs = {comm.cost = #comm.cost<time = [[#]], time_lo = [[#]], time_hi = [[#]]>}
 // CHECK: iterator_types = ["parallel", "parallel"]
 // CHECK-NOT: comm.cost
 // CHECK: scf.for
 // CHECK: linalg.matmul ins
-// CHECK: } {comm.cost = #comm.cost<time = [[#]]>}
+// CHECK: } {comm.cost = #comm.cost<time = [[#]], time_lo = [[#]], time_hi = [[#]]>}
 // CHECK: scf.for
-// CHECK: linalg.matmul {comm.cost = #comm.cost<time = [[#]]>}
+// CHECK: linalg.matmul {comm.cost = #comm.cost<time = [[#]], time_lo = [[#]], time_hi = [[#]]>}
 // CHECK: comm.all_reduce
 // CHECK: scf.yield
 // CHECK-NOT: comm.cost
 // CHECK: return
 
-// Tests that with all-compute the pointwise operation and the copy-in take part too.
+// Tests that with operations=compute the pointwise operation and the copy-in take part too.
 // ALL: 6 costs are the median of 1 rank
+
+// Tests that by default the two collectives do as well, that in the loop included.
+// EVERY: 8 costs are the median of 2 ranks
+// TIMED: comm.all_gather {{.*}}time_lo
+// TIMED: comm.all_reduce {{.*}}time_lo
 
 comm.group @dp #comm.iota<[1, 4]>
 #row = affine_map<(d0, d1, d2) -> (d0, d2)>

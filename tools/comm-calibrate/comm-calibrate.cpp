@@ -16,6 +16,7 @@
 #include "CommSched/Calibration/RuntimeBench.h"
 #include "CommSched/Support/OutputFile.h"
 #include "CommSched/Support/RankThreads.h"
+#include "FromTimeline.h"
 #include "Questions.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -67,6 +68,10 @@ static cl::opt<double> maxError("max-error-percent",
                                 cl::value_desc("P"), cl::init(0), cl::cat(category));
 static cl::opt<int64_t> timeoutMs("timeout-ms", cl::desc("The longest wait (default 60000)"), cl::value_desc("N"),
                                   cl::init(60000), cl::cat(category));
+static cl::list<std::string> fromTimelines(
+    "from-timeline",
+    cl::desc("Measure nothing, but refine --base by what comm-run --timeline wrote; once per file of a run"),
+    cl::value_desc("run.json"), cl::cat(category));
 static cl::opt<bool> quiet("quiet", cl::desc("Print no progress"), cl::cat(category));
 
 /// Exit codes.
@@ -338,7 +343,8 @@ int main(int argc, char **argv) {
       "Measures what collectives cost on this machine and writes a machine profile\n\n"
       "  mpirun -np 2 comm-calibrate --program step.mlir -o my.json\n"
       "  comm-opt --reorder-comm-overlap --comm-machine=./my.json step.mlir\n\n"
-      "  Exit code 0: the profile is written; 1: it is not; 2: it is, but --max-error-percent was exceeded.\n");
+      "  Exit code 0: the profile is written; 1: it is not; 2: it is, but --max-error-percent was exceeded,\n"
+      "  or --from-timeline missed one held-out point in twenty by more than 5 percent.\n");
   if (ranks < 0 || timeoutMs <= 0 || budget < 0 || maxError < 0)
     return report("--ranks, --timeout-ms, --budget-seconds and --max-error-percent must not be negative");
   if (minBytes < 1 || maxBytes < minBytes || maxBytes > (int64_t(1) << 40))
@@ -347,5 +353,13 @@ int main(int argc, char **argv) {
   Expected<MachineModel> base = MachineModel::load(basePath);
   if (!base)
     return report(base.takeError());
+  if (!fromTimelines.empty()) {
+    if (!programs.empty() || !kinds.empty() || !elements.empty())
+      return report("--from-timeline: expected no --program, --kinds or --elements, since nothing is measured");
+    Expected<bool> isAccurate = refineFromTimelines(fromTimelines, *base, outputPath, quiet);
+    if (!isAccurate)
+      return report(isAccurate.takeError());
+    return *isAccurate ? EXIT_SUCCESS : inaccurateCode;
+  }
   return calibrate(*base, {programs, kinds, elements});
 }

@@ -11,6 +11,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "CommSched/Analysis/Environment.h"
 #include "CommSched/Execution/MeasuredTimeline.h"
 #include "CommSched/Execution/PredictionTable.h"
 #include "CommSched/Execution/Session.h"
@@ -18,6 +19,7 @@
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
+#include "mlir/Transforms/Passes.h"
 #include "mlir/Target/LLVMIR/Dialect/All.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/CommandLine.h"
@@ -73,6 +75,10 @@ static cl::opt<int64_t> timeoutMs("timeout-ms", cl::desc("Longest wait in millis
                                   cl::value_desc("N"), cl::init(60000), cl::cat(category));
 static cl::opt<int64_t> iterations("iterations", cl::desc("Number of calls of the function (default 1)"),
                                    cl::value_desc("K"), cl::init(1), cl::cat(category));
+static cl::opt<std::string> passes("passes",
+                                   cl::desc("Run these passes on the programs first, for --machine; comm-align-costs "
+                                            "gathers the costs of all ranks"),
+                                   cl::value_desc("pipeline"), cl::cat(category));
 static cl::opt<bool> emulate("emulate-costs", cl::desc("Let opaque computations take the time of their comm.cost"),
                              cl::cat(category));
 
@@ -253,7 +259,7 @@ static Expected<std::vector<std::vector<Source>>> readAll() {
 static bool isPredicted() { return againstPrediction || !timelinePath.empty(); }
 
 static Expected<Programs> loadAll(mlir::MLIRContext &context, ArrayRef<Source> sources) {
-  ProgramOptions options = {entry, dynamicSize, isPredicted() ? machine.getValue() : std::string()};
+  ProgramOptions options = {entry, dynamicSize, isPredicted() ? machine.getValue() : std::string(), passes};
   Programs programs;
   StringSet<> seen;
   for (const Source &source : sources) {
@@ -272,6 +278,36 @@ static Expected<Programs> loadAll(mlir::MLIRContext &context, ArrayRef<Source> s
   return programs;
 }
 
+/// Lets passes use --machine and the costs of all ranks. If other processes have ranks, the job is opened before any
+/// program is read. `session` outlives the context's passes.
+static Error prepareForPasses(mlir::MLIRContext &context, const SessionOptions &options,
+                              std::unique_ptr<Session> &session) {
+  Expected<bool> mayBeShared = Session::mayBeShared(options);
+  if (!mayBeShared)
+    return mayBeShared.takeError();
+  if (*mayBeShared) {
+    Expected<std::unique_ptr<Session>> opened = Session::open(options, 1);
+    if (!opened)
+      return opened.takeError();
+    if ((*opened)->isShared())
+      session = std::move(*opened);
+  }
+  context.loadDialect<comm::CommDialect>();
+  Environment *environment = Environment::of(&context);
+  environment->machine = machine;
+  environment->gather = [&session](ArrayRef<Ns> own) -> std::vector<std::vector<Ns>> {
+    // A process that has all ranks decides for all of them.
+    if (!session || !session->isShared())
+      return {own.vec()};
+    Expected<std::vector<std::vector<int64_t>>> rows = session->gather(own);
+    if (rows)
+      return std::move(*rows);
+    report(rows.takeError());
+    return {};
+  };
+  return Error::success();
+}
+
 static int runParts(mlir::MLIRContext &context, ArrayRef<std::vector<Source>> parts) {
   SessionOptions options = {ranks,
                             backend,
@@ -282,6 +318,9 @@ static int runParts(mlir::MLIRContext &context, ArrayRef<std::vector<Source>> pa
                             /*poison=*/!comparePaths.empty(),
                             emulate};
   std::unique_ptr<Session> session;
+  if (!passes.empty())
+    if (Error error = prepareForPasses(context, options, session))
+      return report(std::move(error));
   int code = EXIT_SUCCESS;
   for (auto [index, part] : enumerate(parts)) {
     int partCode = EXIT_SUCCESS;
@@ -337,6 +376,8 @@ int main(int argc, char **argv) {
   mlir::registerAllToLLVMIRTranslations(registry);
   commsched::registerAllDialects(registry);
   commsched::registerAllExtensions(registry);
+  commsched::registerAllPasses();
+  mlir::registerTransformsPasses();
   mlir::MLIRContext context(registry);
 
   Expected<std::vector<std::vector<Source>>> parts = readAll();

@@ -40,7 +40,7 @@ class PassJournal;
 using EstimateOp = std::function<std::optional<Ns>(mlir::Operation *op)>;
 
 /// Gathers the rows that all ranks pass in; the result is indexed by rank. The embedder supplies it as an all-gather.
-/// Empty on failure.
+/// The rows of one call have equal lengths on all ranks. Empty on failure.
 using GatherCosts = std::function<std::vector<std::vector<Ns>>(llvm::ArrayRef<Ns> own)>;
 
 /// Settings for all passes in one context. Change them only while no pass runs.

@@ -32,6 +32,7 @@ struct ProgramOptions {
   std::string entry;       ///< empty: "main", or the only public function
   int64_t dynamicSize = 8; ///< size of each dynamic dimension of an argument
   std::string machine;     ///< predict the timeline for this machine; empty: no prediction
+  std::string passes = {}; ///< run these passes first: a pipeline of modules; empty: none
 };
 
 /// A file, or a part of one.
@@ -72,6 +73,7 @@ public:
               int64_t iterations, std::vector<int64_t> &marks) const;
 
 private:
+  static llvm::Error runPasses(mlir::ModuleOp module, llvm::StringRef passes);
   llvm::Error readEntry(mlir::ModuleOp module, const ProgramOptions &options);
   llvm::Error predict(mlir::ModuleOp module, llvm::StringRef machine);
   /// With `optimize`, compiles at -O2, unless the module is large.

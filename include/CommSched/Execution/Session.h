@@ -45,11 +45,20 @@ struct Rank {
 
 using Programs = std::vector<std::unique_ptr<Program>>;
 
+class RuntimeBench;
+
 class Session {
 public:
   /// Opens a job of at least `wanted` ranks, unless the options or the launcher determine the number.
   static llvm::Expected<std::unique_ptr<Session>> open(const SessionOptions &options, int64_t wanted);
   ~Session();
+  /// Whether other processes may have the other ranks, by the options and the launcher. The error comes from the
+  /// launcher's environment.
+  static llvm::Expected<bool> mayBeShared(const SessionOptions &options);
+
+  /// The numbers that each rank passes, by rank; `own` has the same length on all ranks. If this process has all ranks,
+  /// it passes them for each. The error says that a rank did not take part.
+  llvm::Expected<std::vector<std::vector<int64_t>>> gather(llvm::ArrayRef<int64_t> own);
 
   /// Runs the programs one after the other on all ranks of this process. `fill` makes the arguments of a program on a
   /// rank. The error comes from `fill`, from groups that programs define differently, or from the ranks; each message
@@ -63,7 +72,7 @@ public:
   llvm::ArrayRef<Rank> local() const { return localRanks; }
 
 private:
-  explicit Session(const SessionOptions &options) : options(options) {}
+  explicit Session(const SessionOptions &options);
   llvm::Error checkGroups(llvm::ArrayRef<std::unique_ptr<Program>> programs);
   void runRank(Rank &rank, llvm::ArrayRef<std::unique_ptr<Program>> programs);
 
@@ -71,6 +80,8 @@ private:
   commrt_job *job = nullptr;
   std::vector<Rank> localRanks;
   llvm::StringMap<std::string> groups;
+  /// Gathers numbers; made when it is first used.
+  std::unique_ptr<RuntimeBench> bench;
 };
 
 } // namespace commsched

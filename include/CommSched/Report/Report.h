@@ -38,6 +38,9 @@ struct CollectiveRow {
   /// The placement of the group's ranks, and the element type that is moved.
   GroupShape shape;
   ElementType element = ElementType::Other;
+  /// Collectives in its start (more than one in the coalesced form), and whether it is a one-shot sum.
+  int64_t parts = 1;
+  bool isOneShot = false;
   Bytes bytes = 0;
   Ns cost = 0;
   /// Time for which the compute lane waits for it, ns.

@@ -14,6 +14,7 @@
 
 #include "CommSched/Analysis/Environment.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
+#include "CommSched/Scheduling/Inductor/AlignCosts.h"
 #include "CommSched/Scheduling/Model/Bucketing.h"
 #include "CommSched/Support/CollectiveOrder.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -32,7 +33,8 @@ namespace commsched {
 #include "CommSched/Transforms/Passes.h.inc"
 
 /// comm-align-costs over an embedder's ranks instead of profile files. `machine` gives this rank's own costs.
-std::unique_ptr<mlir::Pass> createCommAlignCosts(std::string machine, GatherCosts gather, bool allCompute = false);
+std::unique_ptr<mlir::Pass> createCommAlignCosts(std::string machine, GatherCosts gather,
+                                                 AlignedOperations operations = AlignedOperations::All);
 
 } // namespace commsched
 

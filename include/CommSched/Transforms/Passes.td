@@ -366,18 +366,28 @@ def CommOrderFsdp : ReorderingPass<"comm-order-fsdp"> {
 def CommAlignCosts : Pass<"comm-align-costs", "::mlir::ModuleOp"> {
   let summary = "give every rank the same costs: the median over ranks";
   let description = [{
-    Ranks that measure their own costs would schedule differently. The pass takes several machine profiles, one per rank, and
-    writes the median cost (of an even number, the lower median) into the `comm.cost` of matrix multiplications and similar
-    operations in blocks with collectives. These include linalg's contractions, and loops that contain one. The order of the
-    profiles does not matter. An embedder can supply a function that gathers the ranks' costs instead: the context's
-    `Environment::gather`, `commschedContextSetGather` in C, or `createCommAlignCosts(machine, gather)`. The pass calls the
-    function once per module.
+    Ranks that measure their own costs would schedule differently. The pass combines the costs that all ranks have for the
+    operations of blocks with collectives. It writes the median (of an even number, the lower median) into `comm.cost` as
+    the `time`, and the least and the largest cost as its error bar. An operation on which ranks are more than 10 % apart
+    gets the remark `skew`. A collective that costs the same on all ranks keeps its curve.
+
+    The costs of the ranks come from several machine profiles, one per rank, whose order does not matter; or from a function
+    that gathers them: the context's `Environment::gather`, `commschedContextSetGather` in C, `Program.set_gather` in
+    Python, `comm-run --passes`, or `createCommAlignCosts(machine, gather)`. The pass calls the function twice per module.
+    The first call compares what is aligned, and the second gathers the costs. If ranks have different operations, every
+    rank fails with an error at the first one that differs.
 
     Remarks: one per operation with its aligned cost and the range of the ranks' costs.
   }];
   let options = [
+    MachineOption,
     ListOption<"profiles", "profiles", "std::string", "machine profiles, one per rank: names or paths">,
-    Option<"allCompute", "all-compute", "bool", "false", "align every operation whose cost is not zero">,
+    Option<"operations", "operations", "::commsched::AlignedOperations", "::commsched::AlignedOperations::All",
+           "operations that are aligned",
+           [{::llvm::cl::values(
+             clEnumValN(::commsched::AlignedOperations::All, "all", "every operation with a cost, collectives included"),
+             clEnumValN(::commsched::AlignedOperations::Compute, "compute", "every operation with a cost but collectives"),
+             clEnumValN(::commsched::AlignedOperations::Products, "products", "matrix products, as Inductor does"))}]>,
   ];
   let dependentDialects = ["::commsched::comm::CommDialect"];
 }

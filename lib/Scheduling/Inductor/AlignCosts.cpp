@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// One selection for each column.
+// One selection for each column, and its extremes.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -27,4 +27,16 @@ std::vector<Ns> commsched::lowerMedians(llvm::ArrayRef<std::vector<Ns>> byRank) 
     medians.push_back(*middle);
   }
   return medians;
+}
+
+std::vector<AlignedCost> commsched::alignCosts(llvm::ArrayRef<std::vector<Ns>> byRank) {
+  std::vector<AlignedCost> costs;
+  for (Ns median : lowerMedians(byRank))
+    costs.push_back({median, median, median});
+  for (const std::vector<Ns> &row : byRank)
+    for (size_t index = 0; index < row.size(); ++index) {
+      costs[index].least = std::min(costs[index].least, row[index]);
+      costs[index].most = std::max(costs[index].most, row[index]);
+    }
+  return costs;
 }

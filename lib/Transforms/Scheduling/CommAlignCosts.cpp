@@ -6,9 +6,10 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// All ranks must decide alike. The pass combines each rank's costs of the measured operations, from profile files or
-// through the embedder's hook (the environment's, or the one with which the pass was created). The median becomes the
-// measured time of the operation.
+// All ranks must decide alike. The pass combines each rank's costs of the operations, from profile files or through the
+// embedder's hook (the environment's, or the one with which the pass was created). The median becomes the measured time
+// of the operation, and the extremes its error bar. Ranks first compare what they are going to align, so that different
+// programs end in an error on every rank instead of a gather that nobody else takes part in.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -18,6 +19,7 @@
 #include "CommSched/Report/Report.h"
 #include "CommSched/Scheduling/Inductor/AlignCosts.h"
 #include "CommSched/Transforms/Passes.h"
+#include "llvm/Support/xxhash.h"
 
 namespace commsched {
 #define GEN_PASS_DEF_COMMALIGNCOSTS
@@ -30,100 +32,210 @@ using namespace commsched::comm;
 
 namespace {
 
+/// Costs, or other numbers, of all ranks. Indexed by rank, then by operation.
+using RankRows = std::vector<std::vector<Ns>>;
+
+/// A number for the kind of an operation, equal on all ranks: of its name, and of the group of a collective. Sizes do
+/// not count, because ranks may work on different amounts of data.
+Ns identityOf(Operation *op) {
+  std::string text = op->getName().getStringRef().str();
+  if (auto compute = dyn_cast<ComputeOp>(op))
+    text += ("\n" + compute.getName()).str();
+  if (auto start = dyn_cast<CollectiveOpInterface>(op))
+    text += ("\n" + start.getGroupAttr().getValue()).str();
+  return static_cast<Ns>(llvm::xxh3_64bits(text));
+}
+
+/// What ranks compare first: the number of operations, and a hash of what they are.
+std::vector<Ns> headerOf(ArrayRef<Ns> identities) {
+  StringRef bytes(reinterpret_cast<const char *>(identities.data()), identities.size() * sizeof(Ns));
+  return {static_cast<Ns>(identities.size()), static_cast<Ns>(llvm::xxh3_64bits(bytes))};
+}
+
+/// Largest number of operations that a rank may state. A larger one is no number of operations.
+constexpr Ns kMostOperations = Ns(1) << 28;
+
+/// Gathers rows of equal length from all ranks, and checks what comes back.
+class RowGatherer {
+public:
+  explicit RowGatherer(const GatherCosts &gather) : gather(gather) {}
+
+  /// Empty if it failed; problem() then says why.
+  RankRows operator()(ArrayRef<Ns> own) {
+    RankRows rows = gather(own);
+    if (rows.empty())
+      text = "the costs of the ranks could not be gathered";
+    for (auto [rank, row] : llvm::enumerate(rows))
+      if (text.empty() && row.size() != own.size())
+        text = "rank " + std::to_string(rank) + " gathered " + std::to_string(row.size()) + " numbers; expected " +
+               std::to_string(own.size());
+    return text.empty() ? std::move(rows) : RankRows();
+  }
+
+  const std::string &problem() const { return text; }
+
+private:
+  const GatherCosts &gather;
+  std::string text;
+};
+
 struct CommAlignCostsPass : public commsched::impl::CommAlignCostsBase<CommAlignCostsPass> {
   using CommAlignCostsBase::CommAlignCostsBase;
 
-  CommAlignCostsPass(std::string machine, GatherCosts gather, bool everything) : gather(std::move(gather)) {
+  CommAlignCostsPass(std::string machine, GatherCosts gather, AlignedOperations aligned) : gather(std::move(gather)) {
+    this->machine = machine;
     profiles = {std::move(machine)};
-    allCompute = everything;
+    operations = aligned;
   }
   CommAlignCostsPass(const CommAlignCostsPass &other) : CommAlignCostsBase(other), gather(other.gather) {}
 
   LogicalResult initialize(MLIRContext *context) final {
     models.clear();
     SmallVector<std::string> names(profiles.begin(), profiles.end());
-    // The pipeline passes one empty name if the user names no profiles: this rank's machine.
+    // The pipeline passes this rank's own machine if the user names no profiles.
     const Environment *environment = Environment::of(context);
-    bool isOwn = names.empty() || (names.size() == 1 && names.front().empty());
+    bool isOwn = names.empty() || (names.size() == 1 && names.front() == machine);
     if (isOwn && !gather && environment)
       gather = environment->gather;
     if (names.empty() && gather)
-      names.push_back("");
+      names.push_back(machine);
     if (names.empty())
       return emitError(UnknownLoc::get(context))
              << "comm-align-costs: no profiles given, and nothing that gathers costs from the ranks";
     for (const std::string &name : names) {
-      llvm::Expected<MachineModel> machine = MachineModel::load(machineName(context, name));
-      if (!machine)
-        return emitError(UnknownLoc::get(context)) << llvm::toString(machine.takeError());
-      models.push_back(std::make_shared<const CostModel>(std::move(*machine)));
+      llvm::Expected<MachineModel> model = MachineModel::load(machineName(context, name));
+      if (!model)
+        return emitError(UnknownLoc::get(context)) << llvm::toString(model.takeError());
+      models.push_back(std::make_shared<const CostModel>(std::move(*model)));
     }
     return success();
   }
 
   void runOnOperation() final {
-    SmallVector<Operation *> ops = findMeasured();
-    std::vector<std::vector<Ns>> byRank;
-    for (const std::shared_ptr<const CostModel> &model : models) {
-      OperationCosts costs(*model);
-      byRank.emplace_back();
-      for (Operation *op : ops)
-        byRank.back().push_back(costs.costOf(op).time);
-    }
-    if (gather) {
-      byRank = gather(byRank.front());
-      if (std::string problem = findGatherProblem(byRank, ops.size()); !problem.empty()) {
-        emitError(getOperation()->getLoc()) << getArgument() << ": " << problem;
-        return signalPassFailure();
-      }
-    }
-    std::vector<Ns> medians = lowerMedians(byRank);
+    SmallVector<Operation *> ops = findAligned();
+    FailureOr<RankRows> byRank = gather ? gatherCosts(ops) : FailureOr<RankRows>(costsOnEveryMachine(ops));
+    if (failed(byRank))
+      return signalPassFailure();
+    std::vector<AlignedCost> costs = alignCosts(*byRank);
     bool changed = false;
-    for (auto [index, op, median] : llvm::enumerate(ops, medians))
-      if (setTime(op, median)) {
+    int64_t skewed = 0;
+    for (auto [op, cost] : llvm::zip_equal(ops, costs)) {
+      skewed += cost.isSkewed();
+      if (setTime(op, cost)) {
         changed = true;
-        remarkAligned(op, index, median, byRank);
+        remarkAligned(op, cost);
       }
+      if (cost.isSkewed())
+        remarkSkew(op, cost);
+    }
     markAnalysesPreserved<InputPeaks>();
     if (!changed)
       markAllAnalysesPreserved();
-    auto remark =
-        remark::analysis(getOperation()->getLoc(), remark::RemarkOpts::name("aligned").category(getArgument()));
-    remark << remark::metric("Operations", static_cast<int64_t>(ops.size()))
-           << remark::metric("Ranks", static_cast<int64_t>(byRank.size()));
-    describeRemark(remark, "module", kNoLimitingFactor,
-                   std::to_string(ops.size()) + (ops.size() == 1 ? " cost is" : " costs are") + " the median of " +
-                       std::to_string(byRank.size()) + (byRank.size() == 1 ? " rank" : " ranks"));
+    remarkModule(static_cast<int64_t>(ops.size()), static_cast<int64_t>(byRank->size()), skewed);
   }
 
 private:
-  /// Returns what is wrong with the result of a hook, or an empty string.
-  static std::string findGatherProblem(ArrayRef<std::vector<Ns>> byRank, size_t expected) {
-    if (byRank.empty())
-      return "expected the costs of at least one rank, got none";
-    for (auto [rank, row] : llvm::enumerate(byRank))
-      if (row.size() != expected)
-        return "rank " + std::to_string(rank) + " gathered " + std::to_string(row.size()) + " costs; there are " +
-               std::to_string(expected) + " to align";
-    return "";
+  RankRows costsOnEveryMachine(ArrayRef<Operation *> ops) {
+    RankRows rows;
+    for (const std::shared_ptr<const CostModel> &model : models) {
+      OperationCosts costs(*model);
+      rows.emplace_back();
+      for (Operation *op : ops)
+        rows.back().push_back(costs.costOf(op).time);
+    }
+    return rows;
   }
 
-  /// The operations to align, in program order: those on the compute lane of blocks with collectives. An operation that
-  /// contains collectives has no time of its own, because its blocks are visited too.
-  SmallVector<Operation *> findMeasured() {
+  /// The location of operation `index`, or of the last one if there are fewer; of the module if there are none.
+  Location locationOf(ArrayRef<Operation *> ops, size_t index = 0) {
+    return ops.empty() ? getOperation()->getLoc() : ops[std::min(index, ops.size() - 1)]->getLoc();
+  }
+
+  InFlightDiagnostic emitProblem(Location loc) { return emitError(loc) << getArgument() << ": "; }
+
+  /// The costs of all ranks. Every rank makes the same two calls of the hook: the first compares what is aligned, and
+  /// the second gathers costs, or what tells where the programs differ.
+  FailureOr<RankRows> gatherCosts(ArrayRef<Operation *> ops) {
+    RowGatherer rows(gather);
+    std::vector<Ns> identities;
+    for (Operation *op : ops)
+      identities.push_back(identityOf(op));
+    std::vector<Ns> header = headerOf(identities);
+    RankRows headers = rows(header);
+    if (llvm::any_of(headers, [&](const std::vector<Ns> &row) { return row != header; })) {
+      explainDifference(ops, std::move(identities), headers, rows);
+      return failure();
+    }
+    RankRows costs;
+    if (!headers.empty())
+      costs = rows(costsOnEveryMachine(ops).front());
+    if (costs.empty()) {
+      emitProblem(locationOf(ops)) << rows.problem();
+      return failure();
+    }
+    for (auto [rank, row] : llvm::enumerate(costs))
+      for (auto [op, cost] : llvm::zip_equal(ops, row))
+        if (cost < 0) {
+          emitProblem(op->getLoc()) << "expected a cost of at least 0 ns from rank " << rank << ", got " << cost;
+          return failure();
+        }
+    return costs;
+  }
+
+  /// Says on every rank at which operation its program differs from that of the first rank that has another one.
+  void explainDifference(ArrayRef<Operation *> ops, std::vector<Ns> identities, const RankRows &headers,
+                         RowGatherer &rows) {
+    std::vector<Ns> own = headerOf(identities);
+    size_t other = llvm::find_if(headers, [&](const std::vector<Ns> &row) { return row != own; }) - headers.begin();
+    Ns longest = 0;
+    for (const std::vector<Ns> &header : headers)
+      longest = std::max(longest, header.front());
+    if (longest > kMostOperations) {
+      emitProblem(locationOf(ops)) << "rank " << other << " gathered what is no number of operations";
+      return;
+    }
+    identities.resize(longest);
+    RankRows all = rows(identities);
+    if (all.empty()) {
+      emitProblem(locationOf(ops)) << rows.problem();
+      return;
+    }
+    size_t first = std::mismatch(identities.begin(), identities.end(), all[other].begin()).first - identities.begin();
+    InFlightDiagnostic diagnostic = emitProblem(locationOf(ops, first));
+    diagnostic << "expected the same operations on all ranks, got " << ops.size() << " operations here and "
+               << headers[other].front() << " on rank " << other << "; ";
+    if (first < ops.size())
+      diagnostic << "operation " << first << " here, '" << ops[first]->getName() << "', is the first that differs";
+    else
+      diagnostic << "rank " << other << " has more operations after the last one here";
+  }
+
+  /// The operations to align, in program order: those of blocks with collectives. An operation that contains
+  /// collectives has no time of its own, because its blocks are visited too.
+  SmallVector<Operation *> findAligned() {
     SmallVector<Operation *> ops;
     OperationCosts costs(*models.front());
     MatrixProducts products(costs);
-    auto isMeasured = [&](Operation &op) {
-      return !op.hasTrait<OpTrait::IsTerminator>() && !communicates(&op) &&
-             (allCompute ? costs.costOf(&op).time > 0 : products.contains(&op));
+    auto isAligned = [&](Operation &op) {
+      if (op.hasTrait<OpTrait::IsTerminator>())
+        return false;
+      if (isa<CollectiveOpInterface>(op))
+        return operations == AlignedOperations::All;
+      if (communicates(&op))
+        return false;
+      return operations == AlignedOperations::Products ? products.contains(&op) : hasCost(&op, costs);
     };
     for (Operation *function : findFunctions(getOperation()))
       for (Block *block : findSchedulableBlocks(function))
         for (Operation &op : *block)
-          if (isMeasured(op))
+          if (isAligned(op))
             ops.push_back(&op);
     return ops;
+  }
+
+  /// Whether an operation has a cost on any rank: by its nature, and not because this rank's time is 0.
+  static bool hasCost(Operation *op, const OperationCosts &costs) {
+    return op->hasAttr(CommDialect::kCostAttrName) || costs.costOf(op).source != OpCostSource::Free;
   }
 
   /// Returns true if `op` is a start or a wait, or contains one. A hybrid is measured as a whole.
@@ -136,29 +248,59 @@ private:
         .wasInterrupted();
   }
 
-  static bool setTime(Operation *op, Ns time) {
+  /// Gives `op` the median as its time, and the extremes as its error bar. A collective that costs the same everywhere
+  /// keeps its curve, which prices buckets too.
+  static bool setTime(Operation *op, const AlignedCost &aligned) {
     auto cost = op->getAttrOfType<CostAttr>(CommDialect::kCostAttrName);
-    auto aligned =
-        CostAttr::get(op->getContext(), cost ? cost.getFlops() : std::nullopt, cost ? cost.getBytes() : std::nullopt,
-                      cost ? cost.getWorkspace() : std::nullopt, time, std::nullopt, std::nullopt);
-    if (aligned == cost)
+    bool hasTime = cost && cost.getTime();
+    if (aligned.isEqualEverywhere() && !hasTime && (isa<CollectiveOpInterface>(op) || aligned.median == 0))
       return false;
-    op->setAttr(CommDialect::kCostAttrName, aligned);
+    std::optional<int64_t> least, most;
+    if (!aligned.isEqualEverywhere()) {
+      least = aligned.least;
+      most = aligned.most;
+    } else if (hasTime && *cost.getTime() == aligned.median) {
+      return false; // An error bar that it may have still holds.
+    }
+    auto attr =
+        CostAttr::get(op->getContext(), cost ? cost.getFlops() : std::nullopt, cost ? cost.getBytes() : std::nullopt,
+                      cost ? cost.getWorkspace() : std::nullopt, aligned.median, least, most);
+    if (attr == cost)
+      return false;
+    op->setAttr(CommDialect::kCostAttrName, attr);
     return true;
   }
 
-  void remarkAligned(Operation *op, size_t index, Ns median, ArrayRef<std::vector<Ns>> byRank) {
+  void remarkAligned(Operation *op, const AlignedCost &cost) {
     if (!op->getContext()->getRemarkEngine())
       return;
-    auto cost = [&](const std::vector<Ns> &row) { return row[index]; };
-    auto [least, most] = std::minmax_element(byRank.begin(), byRank.end(),
-                                             [&](const auto &a, const auto &b) { return cost(a) < cost(b); });
     auto remark = remark::passed(op->getLoc(), remark::RemarkOpts::name("cost").category(getArgument()));
-    remark << remark::metric("CostNs", median) << remark::metric("LeastNs", cost(*least))
-           << remark::metric("MostNs", cost(*most));
+    remark << remark::metric("CostNs", cost.median) << remark::metric("LeastNs", cost.least)
+           << remark::metric("MostNs", cost.most);
     describeRemark(remark, remarkKind(op), kNoLimitingFactor,
-                   "costs " + formatNs(median) + " in later passes: the median of " + formatNs(cost(*least)) + " to " +
-                       formatNs(cost(*most)));
+                   "costs " + formatNs(cost.median) + " in later passes: the median of " + formatNs(cost.least) +
+                       " to " + formatNs(cost.most));
+  }
+
+  void remarkSkew(Operation *op, const AlignedCost &cost) {
+    if (!op->getContext()->getRemarkEngine())
+      return;
+    auto remark = remark::analysis(op->getLoc(), remark::RemarkOpts::name("skew").category(getArgument()));
+    remark << remark::metric("CostNs", cost.median) << remark::metric("LeastNs", cost.least)
+           << remark::metric("MostNs", cost.most);
+    describeRemark(remark, remarkKind(op), kNoLimitingFactor,
+                   "ranks are more than 10 % apart: " + formatNs(cost.least) + " to " + formatNs(cost.most));
+  }
+
+  void remarkModule(int64_t aligned, int64_t ranks, int64_t skewed) {
+    auto remark =
+        remark::analysis(getOperation()->getLoc(), remark::RemarkOpts::name("aligned").category(getArgument()));
+    remark << remark::metric("Operations", aligned) << remark::metric("Ranks", ranks)
+           << remark::metric("Skewed", skewed);
+    describeRemark(remark, "module", kNoLimitingFactor,
+                   std::to_string(aligned) + (aligned == 1 ? " cost is" : " costs are") + " the median of " +
+                       std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") +
+                       (skewed > 0 ? "; " + std::to_string(skewed) + " with skew" : ""));
   }
 
   GatherCosts gather;
@@ -167,6 +309,7 @@ private:
 
 } // namespace
 
-std::unique_ptr<Pass> commsched::createCommAlignCosts(std::string machine, GatherCosts gather, bool allCompute) {
-  return std::make_unique<CommAlignCostsPass>(std::move(machine), std::move(gather), allCompute);
+std::unique_ptr<Pass> commsched::createCommAlignCosts(std::string machine, GatherCosts gather,
+                                                      AlignedOperations operations) {
+  return std::make_unique<CommAlignCostsPass>(std::move(machine), std::move(gather), operations);
 }

@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 
+import torch.distributed as dist
 import torch.fx as fx
 from typing_extensions import Unpack
 
@@ -26,6 +27,7 @@ from .importer.export import import_program
 from .importer.graph import donated_placeholders
 from .options import OptionArguments, Options
 from .ranks.agreement import sequence, starts_of
+from .ranks.costs import ALIGN_COSTS, gather_costs
 from .reporting import Unscheduled, function_report, strict
 from .semantics.stale import refresh
 
@@ -95,6 +97,8 @@ def _schedule_once(graph: fx.Graph, options: Options, fused: bool) -> dict:
             if profile is not None:
                 machine = str(pathlib.Path(folder, "machine.json"))
                 pathlib.Path(machine).write_text(profile)
+        if any(ALIGN_COSTS in entry for entry in options.passes) and dist.is_available() and dist.is_initialized():
+            program.set_gather(gather_costs(), dist.get_world_size())
         try:
             program.run(options.pipeline(machine, str(report_file)))
         except Error as error:

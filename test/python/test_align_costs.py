@@ -1,0 +1,152 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""comm-align-costs gathers costs through Python and torch.distributed, and reports give intervals where costs have
+error bars.
+"""
+
+import json
+import re
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from conftest import trace
+
+import commsched
+import commsched.torch as ct
+import gloo
+from commsched.torch.options import machine_file
+from commsched.torch.ranks.costs import gather_costs
+
+PROGRAM = """
+comm.group @dp #comm.iota<[1, 2]>
+func.func @main(%x: tensor<1024xf32>) -> (tensor<1024xf32>, tensor<1024xf32>) {
+  %f = comm.all_reduce sum %x on @dp : (tensor<1024xf32>) -> !comm.future<tensor<1024xf32>>
+  %a = comm.compute "mm"(%x) {comm.cost = #comm.cost<flops = 1000000000>} : (tensor<1024xf32>) -> tensor<1024xf32>
+  %r = comm.wait %f : !comm.future<tensor<1024xf32>>
+  return %r, %a : tensor<1024xf32>, tensor<1024xf32>
+}
+"""
+LONGER = PROGRAM.replace(
+    "%r = comm.wait", '%b = comm.compute "relu"(%a) : (tensor<1024xf32>) -> tensor<1024xf32>\n  %r = comm.wait'
+)
+
+
+def times(program):
+    return [tuple(map(int, t)) for t in re.findall(r"time = (\d+), time_lo = (\d+), time_hi = (\d+)", str(program))]
+
+
+def test_a_function_gathers_costs():
+    calls = []
+
+    def gather(own):
+        calls.append(own)
+        return own * 3 if len(calls) == 1 else own + [7, 9000] + [2_000_000_000, 8000]
+
+    program = commsched.Program(PROGRAM)
+    program.set_gather(gather, 3)
+    program.run("comm-align-costs")
+    (count, _), costs = calls
+    assert count == len(costs) == 2
+    columns = zip(costs, [7, 9000], [2_000_000_000, 8000])
+    assert times(program) == [(sorted(c)[1], min(c), max(c)) for c in columns]
+
+
+def test_what_goes_wrong_in_a_gather_is_said():
+    def breaks(own):
+        raise ConnectionError("rank 3 is gone")
+
+    def interrupts(own):
+        raise KeyboardInterrupt
+
+    for gather, text in (
+        (breaks, "ConnectionError: rank 3 is gone"),
+        (lambda own: own, "a gather returned another number of values than there are ranks"),
+    ):
+        program = commsched.Program(PROGRAM)
+        program.set_gather(gather, 2)
+        with pytest.raises(commsched.Error, match=f"the costs of the ranks could not be gathered\n{text}"):
+            program.run("comm-align-costs")
+    program = commsched.Program(PROGRAM)
+    program.set_gather(interrupts, 2)
+    with pytest.raises(KeyboardInterrupt):
+        program.run("comm-align-costs")
+    program = commsched.Program(PROGRAM)
+    program.set_gather(None)
+    with pytest.raises(commsched.Error, match="nothing that gathers costs"):
+        program.run("comm-align-costs")
+    with pytest.raises(ValueError, match="expected an initialized torch.distributed"):
+        gather_costs()
+
+
+def _align(rank, ranks):
+    machine = ("h100-sxm", "a100-sxm")[rank]
+    program = commsched.Program(PROGRAM)
+    program.set_gather(gather_costs(), ranks)
+    program.run(f"comm-align-costs{{machine={machine}}}")
+    texts = [None] * ranks
+    torch.distributed.all_gather_object(texts, str(program))
+    assert len(set(texts)) == 1
+    assert len(times(program)) == 2
+
+
+def _differ(rank, ranks):
+    program = commsched.Program((PROGRAM, LONGER)[rank])
+    program.set_gather(gather_costs(), ranks)
+    counts = ("2 operations here and 3 on rank 1", "3 operations here and 2 on rank 0")[rank]
+    with pytest.raises(commsched.Error, match=f"<memory>.*expected the same operations on all ranks, got {counts}"):
+        program.run("comm-align-costs")
+
+
+def _schedule(rank, ranks):
+    c10d, group = torch.ops._c10d_functional, torch.distributed.group.WORLD.group_name
+
+    def step(x, w):
+        a = c10d.wait_tensor(c10d.all_reduce(x, "sum", group))
+        b = w @ w
+        return a + c10d.wait_tensor(c10d.all_reduce(b, "sum", group)), b
+
+    reports = {}
+    for passes in (("comm-schedule",), ("comm-align-costs", "comm-schedule")):
+        gm, machine = trace(step, (64, 64), (64, 64)), ("h100-sxm", "a100-sxm")[rank]
+        _, reports[passes] = ct.schedule_overlap(gm, machine=machine, passes=passes, bucketing=False)
+    makespans = [None] * ranks
+    for passes, report in reports.items():
+        torch.distributed.all_gather_object(makespans, report["makespan_ns"]["after"])
+        assert (len(set(makespans)) == 1) == (passes[0] == "comm-align-costs")
+    assert reports["comm-align-costs", "comm-schedule"]["error_bars"]["cost_sources"]["given"] >= 3
+
+
+@pytest.mark.parametrize("check", [_align, _differ, _schedule])
+def test_ranks_gather_through_torch(check):
+    gloo.run(2, check)
+
+
+def test_reports_give_intervals(world, tmp_path):
+    profile = json.loads(machine_file("h100-sxm").read_text())
+    point = {"bytes": 1 << 20, "ns": 90_000, "lo_ns": 80_000, "hi_ns": 110_000, "n": 20}
+    profile["collectives"] = [{"kind": "all_reduce", "ranks": 8, "nodes": 1, "points": [point]}]
+    path = tmp_path / "bars.json"
+    path.write_text(json.dumps(profile))
+    c10d = torch.ops._c10d_functional
+
+    def step(x, w):
+        a = c10d.wait_tensor(c10d.all_reduce(x, "sum", world))
+        return a + w @ w
+
+    _, plain = ct.schedule_overlap(trace(step, (512, 512), (512, 512)), machine="h100-sxm")
+    assert "error_bars" not in plain
+    _, report = ct.schedule_overlap(trace(step, (512, 512), (512, 512)), machine=path)
+    bars = report["error_bars"]
+    assert bars["cost_sources"]["measured"] == 1
+    for side in ("before", "after"):
+        interval = bars["makespan_ns"][side]
+        assert interval["value"] == report["makespan_ns"][side]
+        assert interval["lo"] + 10_000 == interval["value"] == interval["hi"] - 20_000
+    assert bars["gain_ns"]["value"] == report["makespan_ns"]["before"] - report["makespan_ns"]["after"]
+    assert bars["gain_ns"]["lo"] <= bars["gain_ns"]["value"] <= bars["gain_ns"]["hi"]
+    (row,) = report["per_collective"]
+    assert (row["cost_lo_ns"], row["cost_ns"], row["cost_hi_ns"]) == (80_000, 90_000, 110_000)
+    assert (row["cost_source"], row["samples"]) == ("measured", 20)
