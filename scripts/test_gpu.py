@@ -40,6 +40,8 @@ MOST_PACKED = 60 << 20
 PROGRAMS = ("RuntimeTests", "RuntimeProcessTests", "RuntimeTcpScenario")
 CUDA_NAMES = ("libcudart.so.13", "libcudart.so.12")
 NCCL_NAMES = ("libnccl.so.2",)
+NVRTC_NAMES = ("libnvrtc.so.13", "libnvrtc.so.12")
+PRODUCT_NAMES = ("libcublasLt.so.13", "libcublasLt.so.12")
 # Attributes of cudaDeviceGetAttribute.
 MULTIPROCESSORS, MAJOR, MINOR = 16, 75, 76
 
@@ -85,6 +87,18 @@ class Machine:
         if self.nccl_library.ncclGetVersion(ctypes.byref(version)) != 0:
             raise NoGpu("ncclGetVersion fails")
         self.nccl = version.value
+        # Indexed by variable: what the computations on the device need. The emulated runtime takes none of them.
+        self.compilers: dict[str, str] = {}
+        self.missing: list[str] = []
+        if not hasattr(self.cuda, "emulatorRegisterKernel"):
+            self.find_compilers(folders)
+
+    def find_compilers(self, folders: list[str]) -> None:
+        for variable, names in (("COMMRT_NVRTC_LIBRARY", NVRTC_NAMES), ("COMMRT_CUBLASLT_LIBRARY", PRODUCT_NAMES)):
+            try:
+                self.compilers[variable] = open_library(variable, names, folders)[1]
+            except NoGpu as missing:
+                self.missing.append(str(missing))
 
     def number(self, function: str, *arguments: int) -> int:
         value = ctypes.c_int()
@@ -120,7 +134,11 @@ class Machine:
 
     def environment(self) -> dict[str, str]:
         """What makes the backend open the libraries that were found here."""
-        return {"COMMRT_CUDART_LIBRARY": self.cuda_path, "COMMRT_NCCL_LIBRARY": self.nccl_path}
+        return {
+            "COMMRT_CUDART_LIBRARY": self.cuda_path,
+            "COMMRT_NCCL_LIBRARY": self.nccl_path,
+            **self.compilers,
+        }
 
 
 def smi(field: str) -> list[str]:
@@ -208,6 +226,7 @@ def plan(machine: Machine, programs: pathlib.Path, emulated: bool) -> list[Step]
 
     exact = {"COMMRT_NCCL_EXACT": "1"}
     threads("one rank", ONE_RANK, {})
+    threads("computations", "Computations.*:Images.NamesAndLifetime", {}, "; ".join(machine.missing))
     threads("ranks as threads, exact", EVERY_BACKEND, {**exact, **sharing}, few)
     threads("ranks as threads, blocking", EVERY_BACKEND, {**exact, "COMMRT_NCCL_BLOCKING": "1", **sharing}, few)
     threads("moves without exact mode", "AllToAll*:Groups*", sharing, few)

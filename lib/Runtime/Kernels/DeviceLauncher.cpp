@@ -99,19 +99,19 @@ void DeviceLauncher::multiply(const device::Product &product) {
     if (result != COMMRT_ERR_UNSUPPORTED)
       return note(result, std::string("a matrix product: ") + text);
   }
-  launch("commrt_product", product, elements);
+  launch("multiplyMatrices", product, elements);
 }
 
 void DeviceLauncher::beginPace() {
   begun = static_cast<int64_t *>(allocate(sizeof(int64_t)));
   if (begun)
-    launch("commrt_stamp", device::Pace{begun, 0}, 1);
+    launch("stampClock", device::Pace{begun, 0}, 1);
 }
 
 /// How many blocks of threads wait: COMMRT_PACED_CTAS.
 static int64_t pacedBlocks() {
   const char *text = std::getenv("COMMRT_PACED_CTAS");
-  int64_t blocks = text ? std::atoll(text) : 0;
+  int64_t blocks = text ? std::strtoll(text, nullptr, 10) : 0;
   return blocks >= 1 && blocks <= mostBlocks ? blocks : defaultPacedBlocks;
 }
 
@@ -119,7 +119,7 @@ void DeviceLauncher::endPace(int64_t ns) {
   if (!begun)
     return;
   device::Pace pace = {begun, ns};
-  launchBlocks("commrt_pace", &pace, pacedBlocks());
+  launchBlocks("paceUntil", &pace, pacedBlocks());
 }
 
 void *DeviceLauncher::allocate(int64_t bytes) {

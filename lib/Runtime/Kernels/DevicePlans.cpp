@@ -81,7 +81,7 @@ static Outcome launchElementwise(const std::vector<Operand *> &inputs, const Ope
     dims.writeStrides(k, a.strides[k]);
   a.numInputs = static_cast<int32_t>(inputs.size());
   a.function = function;
-  device.launch("commrt_elementwise", a, out.elements);
+  device.launch("runElementwise", a, out.elements);
   return device.outcome();
 }
 
@@ -109,11 +109,11 @@ static Outcome launchRows(const Call &call, const char *kernel, DeviceLauncher &
 }
 
 Outcome commsched::runtime::planSoftmax(Call &call, const NamedKernel &, DeviceLauncher &device) {
-  return isSoftmax(call) ? launchRows(call, "commrt_softmax", device) : Outcome::notApplicable;
+  return isSoftmax(call) ? launchRows(call, "softmaxRows", device) : Outcome::notApplicable;
 }
 
 Outcome commsched::runtime::planSoftmaxBackward(Call &call, const NamedKernel &, DeviceLauncher &device) {
-  return isSoftmaxBackward(call) ? launchRows(call, "commrt_softmax_backward", device) : Outcome::notApplicable;
+  return isSoftmaxBackward(call) ? launchRows(call, "softmaxBackwardRows", device) : Outcome::notApplicable;
 }
 
 static Outcome launchSum(Call &call, bool isMean, DeviceLauncher &device) {
@@ -149,7 +149,7 @@ static Outcome launchSum(Call &call, bool isMean, DeviceLauncher &device) {
   reduced.writeStrides(0, a.reducedStrides);
   a.inType = in.dtype;
   a.outType = out.dtype;
-  device.launch("commrt_sum", a, out.elements);
+  device.launch("sumDims", a, out.elements);
   return device.outcome();
 }
 
@@ -180,7 +180,7 @@ Outcome commsched::runtime::planTranspose(Call &call, const NamedKernel &, Devic
   a.rank = dims.rank();
   dims.writeSizes(a.sizes);
   dims.writeStrides(0, a.strides);
-  device.launch("commrt_strided", a, a.elements);
+  device.launch("copyStrided", a, a.elements);
   return device.outcome();
 }
 
@@ -219,7 +219,7 @@ Outcome commsched::runtime::planPieces(Call &call, const NamedKernel &, DeviceLa
     a.first[a.count + 1] = a.first[a.count] + piece.rows * piece.rowElements;
     if (++a.count < device::mostPieces && i + 1 < pieces.size())
       continue;
-    device.launch("commrt_pieces", a, a.first[a.count]);
+    device.launch("copyPieces", a, a.first[a.count]);
     a.count = 0;
   }
   return device.outcome();
@@ -320,13 +320,13 @@ Outcome commsched::runtime::planOpaque(Call &call, DeviceLauncher &device) {
     return Outcome::failed;
   for (int64_t i = 0; i < inputs; ++i) {
     int64_t bytes = call.inputs[i]->bytes(), words = (bytes + 7) / 8;
-    device.launch("commrt_digest", device::Digest{call.inputs[i]->data, bytes, sums + i}, std::max<int64_t>(1, words));
+    device.launch("digestBytes", device::Digest{call.inputs[i]->data, bytes, sums + i}, std::max<int64_t>(1, words));
   }
-  device.launch("commrt_chain", device::Chain{sums, inputs, hashOfName(call.name)}, 1);
+  device.launch("chainDigests", device::Chain{sums, inputs, hashOfName(call.name)}, 1);
   uint64_t number = 0;
   for (auto *list : {&call.mutated, &call.outputs})
     for (Operand *operand : *list)
-      device.launch("commrt_fill",
+      device.launch("fillOpaque",
                     device::Fill{operand->data, sums + inputs, ++number, operand->elements, operand->dtype, 0},
                     operand->elements);
   return device.outcome();

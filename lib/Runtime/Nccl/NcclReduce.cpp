@@ -104,7 +104,7 @@ bool Plan::reduceByKernel(Phase &in, const char *gathered, char *to, int64_t ele
     return false;
   }
   LoadedKernel *kernel = nullptr;
-  if (int32_t result = prepareKernel(peer, *image, "commrt_reduce_members", 0, &kernel, reason)) {
+  if (int32_t result = prepareKernel(peer, *image, "reduceMembers", 0, &kernel, reason)) {
     fail(result, reason);
     return true;
   }

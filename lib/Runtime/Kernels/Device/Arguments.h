@@ -7,8 +7,8 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // Each kernel takes one structure by value. Types are numbers of commrt_dtype, reductions those of commrt_reduction.
-// Sizes and strides are in elements; an output that has no strides is dense. Padding has a name, so that it is zero: the
-// emulated CUDA runtime looks for addresses in arguments.
+// Sizes and strides are in elements; an output that has no strides is dense. Padding has a name, so that it is zero:
+// the emulated CUDA runtime looks for addresses in arguments.
 //
 //===------------------------------------------------------------------------------------------===//
 

@@ -45,10 +45,9 @@ commrt_image_info device::hostImage() {
 #define KERNEL(name, Arguments) {#name, &sizes[__COUNTER__ - first], 1, runOnHost<device::Arguments, device::name>}
 #define SIZE(name, Arguments) sizeof(device::Arguments)
 #define KERNELS(X)                                                                                                     \
-  X(commrt_elementwise, Elementwise), X(commrt_strided, Strided), X(commrt_pieces, Pieces), X(commrt_softmax, Rows),   \
-      X(commrt_softmax_backward, Rows), X(commrt_sum, Sum), X(commrt_reduce_members, Members),                         \
-      X(commrt_product, Product), X(commrt_digest, Digest), X(commrt_chain, Chain), X(commrt_fill, Fill),              \
-      X(commrt_stamp, Pace), X(commrt_pace, Pace)
+  X(runElementwise, Elementwise), X(copyStrided, Strided), X(copyPieces, Pieces), X(softmaxRows, Rows),                \
+      X(softmaxBackwardRows, Rows), X(sumDims, Sum), X(reduceMembers, Members), X(multiplyMatrices, Product),          \
+      X(digestBytes, Digest), X(chainDigests, Chain), X(fillOpaque, Fill), X(stampClock, Pace), X(paceUntil, Pace)
   static constexpr int64_t sizes[] = {KERNELS(SIZE)};
   static constexpr int first = __COUNTER__ + 1;
   static constexpr commrt_image_kernel kernels[] = {KERNELS(KERNEL)};

@@ -158,7 +158,7 @@ COMMRT_DEVICE int64_t placeOf(int64_t index, int32_t rank, const int64_t *sizes,
 // Elementwise and copies
 //===-----------------------------------------------------------------------------------------===//
 
-COMMRT_KERNEL(commrt_elementwise, Elementwise) {
+COMMRT_KERNEL(runElementwise, Elementwise) {
   for (int64_t i = firstElement(); i < a.elements; i += elementStep()) {
     double values[2] = {0, 0};
     for (int32_t k = 0; k < a.numInputs; ++k)
@@ -167,7 +167,7 @@ COMMRT_KERNEL(commrt_elementwise, Elementwise) {
   }
 }
 
-COMMRT_KERNEL(commrt_strided, Strided) {
+COMMRT_KERNEL(copyStrided, Strided) {
   for (int64_t i = firstElement(); i < a.elements; i += elementStep())
     copyElement(a.out + i * a.width, a.in + placeOf(i, a.rank, a.sizes, a.strides) * a.width, a.width);
 }
@@ -184,7 +184,7 @@ COMMRT_DEVICE void copyPieceElement(const Piece &piece, int64_t index) {
     storeNumber(piece.to, piece.toType, to, loadNumber(piece.from, piece.fromType, from));
 }
 
-COMMRT_KERNEL(commrt_pieces, Pieces) {
+COMMRT_KERNEL(copyPieces, Pieces) {
   int32_t piece = 0;
   for (int64_t i = firstElement(); i < a.first[a.count]; i += elementStep()) {
     while (i >= a.first[piece + 1])
@@ -197,7 +197,7 @@ COMMRT_KERNEL(commrt_pieces, Pieces) {
 // Rows and sums
 //===-----------------------------------------------------------------------------------------===//
 
-COMMRT_KERNEL(commrt_softmax, Rows) {
+COMMRT_KERNEL(softmaxRows, Rows) {
   for (int64_t row = firstElement(); row < a.rows; row += elementStep()) {
     int64_t begin = row * a.length;
     double largest = loadNumber(a.inputs[0], a.types[0], begin), sum = 0;
@@ -210,7 +210,7 @@ COMMRT_KERNEL(commrt_softmax, Rows) {
   }
 }
 
-COMMRT_KERNEL(commrt_softmax_backward, Rows) {
+COMMRT_KERNEL(softmaxBackwardRows, Rows) {
   for (int64_t row = firstElement(); row < a.rows; row += elementStep()) {
     int64_t begin = row * a.length;
     double sum = 0;
@@ -223,7 +223,7 @@ COMMRT_KERNEL(commrt_softmax_backward, Rows) {
   }
 }
 
-COMMRT_KERNEL(commrt_sum, Sum) {
+COMMRT_KERNEL(sumDims, Sum) {
   for (int64_t i = firstElement(); i < a.outputs; i += elementStep()) {
     int64_t begin = placeOf(i, a.keptRank, a.keptSizes, a.keptStrides);
     double sum = 0;
@@ -282,7 +282,7 @@ struct ReduceElement {
   }
 };
 
-COMMRT_KERNEL(commrt_reduce_members, Members) {
+COMMRT_KERNEL(reduceMembers, Members) {
   for (int64_t i = firstElement(); i < a.count; i += elementStep()) {
     ReduceElement reduce = {a, i};
     withElement(a.type, reduce);
@@ -309,7 +309,7 @@ template <typename T> COMMRT_DEVICE void multiplyElement(const Product &a, int64
   storeNumber(a.result, a.resultType, result, static_cast<double>(sum));
 }
 
-COMMRT_KERNEL(commrt_product, Product) {
+COMMRT_KERNEL(multiplyMatrices, Product) {
   int64_t elements = a.m * a.n * a.batches;
   for (int64_t i = firstElement(); i < elements; i += elementStep())
     if (a.isWide)
@@ -332,7 +332,7 @@ COMMRT_DEVICE uint64_t wordOf(const char *data, int64_t bytes, int64_t index) {
   return word;
 }
 
-COMMRT_KERNEL(commrt_digest, Digest) {
+COMMRT_KERNEL(digestBytes, Digest) {
   int64_t first = firstElement();
   uint64_t sum = first == 0 ? mix(~uint64_t(0), a.bytes) : 0;
   for (int64_t i = first; i * 8 < a.bytes; i += elementStep())
@@ -340,7 +340,7 @@ COMMRT_KERNEL(commrt_digest, Digest) {
   addTo(a.sum, sum);
 }
 
-COMMRT_KERNEL(commrt_chain, Chain) {
+COMMRT_KERNEL(chainDigests, Chain) {
   if (firstElement() != 0)
     return;
   uint64_t hash = a.seed;
@@ -349,7 +349,7 @@ COMMRT_KERNEL(commrt_chain, Chain) {
   a.sums[a.count] = hash;
 }
 
-COMMRT_KERNEL(commrt_fill, Fill) {
+COMMRT_KERNEL(fillOpaque, Fill) {
   uint64_t seed = mix(*a.hash, a.number);
   for (int64_t i = firstElement(); i < a.elements; i += elementStep()) {
     int64_t bits = int64_t(mix(seed, i) >> 57); // 0..127
@@ -357,12 +357,12 @@ COMMRT_KERNEL(commrt_fill, Fill) {
   }
 }
 
-COMMRT_KERNEL(commrt_stamp, Pace) {
+COMMRT_KERNEL(stampClock, Pace) {
   if (firstElement() == 0)
     *a.clock = deviceClock();
 }
 
-COMMRT_KERNEL(commrt_pace, Pace) { waitUntil(*a.clock + a.ns); }
+COMMRT_KERNEL(paceUntil, Pace) { waitUntil(*a.clock + a.ns); }
 } // namespace commsched::runtime::device
 
 #endif // COMMSCHED_LIB_RUNTIME_KERNELS_DEVICE_KERNELS_H
