@@ -268,6 +268,60 @@ TEST(NcclGraph, LaunchesHaveTheBitsOfCallsInProcesses) {
   EXPECT_EQ(commrt_job_destroy(job), COMMRT_OK);
 }
 
+//===- Order ---------------------------------------------------------------------------------===//
+
+/// Late enough that a stream which does not wait for it has gone on.
+void addOneLate(void *const *arguments, const uint32_t *grid, const uint32_t *block) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  addOne(arguments, grid, block);
+}
+
+/// A launch comes after what is on the other compute streams, and before what is put there next; a stream that is made
+/// in a capture takes part in it.
+TEST(NcclGraph, LaunchesAreOrderedWithAllStreams) {
+  expectAllOk(runRanks(1, overNccl(), [](commrt_context *context) {
+    constexpr int64_t size = 100, bytes = size * 4;
+    Memory<float> first(context, size, 0), middle(context, size, 0), last(context, size, 0);
+    const int64_t sizes[] = {sizeof(void *), sizeof(int64_t)};
+    const commrt_image_kernel kernels[] = {{"addOneLate", sizes, 2, addOneLate}};
+    const commrt_image_info info = {sizeof(info), "late", nullptr, 0, kernels, 1};
+    commrt_image *image = nullptr;
+    ASSERT_EQ(commrt_image_load(context, &info, &image), COMMRT_OK);
+    auto addLate = [&](Memory<float> &to, commrt_stream *stream) {
+      float *data = to.data();
+      int64_t count = size;
+      void *const arguments[] = {static_cast<void *>(&data), &count};
+      ASSERT_EQ(commrt_kernel_launch(image, "addOneLate", 1, 1, 1, 1, 1, 1, 0, arguments, stream), COMMRT_OK);
+    };
+    auto copy = [&](Memory<float> &to, Memory<float> &from, commrt_stream *stream) {
+      ASSERT_EQ(commrt_copy(context, to.data(), from.data(), bytes, COMMRT_COPY_ON_DEVICE, stream), COMMRT_OK);
+    };
+    commrt_stream *other, *made;
+    commrt_event *event;
+    commrt_graph *graph;
+    ASSERT_EQ(commrt_stream_get(context, COMMRT_STREAM_COMPUTE, 1, &other), COMMRT_OK);
+    ASSERT_EQ(commrt_graph_begin(context), COMMRT_OK);
+    copy(middle, first, nullptr);
+    ASSERT_EQ(commrt_event_record(context, nullptr, &event), COMMRT_OK);
+    ASSERT_EQ(commrt_stream_get(context, COMMRT_STREAM_COMPUTE, 2, &made), COMMRT_OK);
+    ASSERT_EQ(commrt_event_await(context, made, event), COMMRT_OK);
+    addLate(middle, made); // joined by the end of the capture alone
+    ASSERT_EQ(commrt_graph_end(context, &graph), COMMRT_OK);
+    float expected = 0;
+    for (int i = 0; i < 3; ++i) {
+      addLate(first, other);
+      ASSERT_EQ(commrt_graph_launch(graph), COMMRT_OK);
+      copy(last, middle, other);
+      expected = expected * 1.01f + 0.3f;
+    }
+    ASSERT_EQ(commrt_copy(context, middle.data(), last.data(), bytes, COMMRT_COPY_ON_DEVICE, other), COMMRT_OK);
+    std::vector<float> result(size);
+    ASSERT_EQ(commrt_copy(context, result.data(), last.data(), bytes, COMMRT_COPY_FROM_DEVICE, other), COMMRT_OK);
+    EXPECT_EQ(result[7], expected * 1.01f + 0.3f);
+    ASSERT_EQ(commrt_program_end(context), COMMRT_OK);
+  }));
+}
+
 //===- Memory --------------------------------------------------------------------------------===//
 
 /// What is allocated in a capture keeps its address, outlives the graph while the program has it, and is used again

@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-START, TOKENS, DEVICE = "Nccl/NcclStart.cpp", "Core/Tokens.cpp", "Core/Device.cpp"
+START, TOKENS, DEVICE, GRAPHS = "Nccl/NcclStart.cpp", "Core/Tokens.cpp", "Core/Device.cpp", "Nccl/NcclGraphs.cpp"
 # (name, file below lib/Runtime, text, what it becomes)
 MUTATIONS = [
     ("the lane's stream does not wait for the producer", START,
@@ -30,6 +30,17 @@ MUTATIONS = [
      "waitOnStream(event->stream->tokens[i], stream);", ";"),
     ("streams do not wait for each other when memory comes or goes", DEVICE,
      "context->job->device->stream_wait(context->peer, stream->handle, events[i])", "COMMRT_OK"),
+    ("streams do not join a capture", GRAPHS, "      error = joinCapture(peer, stream);", "      ;"),
+    ("streams are not joined back at the end of a capture", GRAPHS,
+     "std::string text = order(peer, stream, originOf(peer));", "std::string text;"),
+    ("a launch does not wait for the memory of its graph", GRAPHS,
+     "std::string text = order(peer, peer.graphStream, originOf(peer))", "std::string text"),
+    ("a stream that is made in a capture does not join it", "Nccl/NcclDevice.cpp",
+     "error = joinCapture(peer, slot);", ";"),
+    ("a launch does not wait for the other compute streams", "Core/Graphs.cpp",
+     "  settle(context);\n  joinComputeStreams(context);\n", "  settle(context);\n"),
+    ("the other compute streams do not wait for a launch", "Core/Graphs.cpp",
+     "    return fail(context, status, text);\n  joinComputeStreams(context);", "    return fail(context, status, text);"),
 ]
 TESTS = [("RuntimeNcclTests", "*"), ("RuntimeTests", "Sizes/*:AllToAll*:Groups*:Determinism*")]
 
