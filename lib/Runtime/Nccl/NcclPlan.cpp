@@ -12,6 +12,10 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "NcclPlan.h"
+#include "Kernels/Device/Arguments.h"
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <numeric>
 
 using namespace commsched::runtime;
@@ -19,6 +23,11 @@ using namespace commsched::runtime;
 static constexpr int onDevice = 3; ///< cudaMemcpyDeviceToDevice
 /// cudaMemcpy2DAsync takes distances up to this many bytes.
 static constexpr int64_t mostPitch = INT32_MAX;
+static constexpr int64_t blockThreads = 256;
+/// Of a kernel beside which computations go on.
+static constexpr int64_t mostBlocks = 64;
+/// Copies of rows that take no longer than to launch a kernel for all of them.
+static constexpr int64_t mostRowCopies = 2;
 
 //===- Pieces --------------------------------------------------------------------------------===//
 
@@ -84,6 +93,57 @@ void Plan::copyRows(Phase &in, char *to, int64_t toPitch, const char *from, int6
     copy(in, to + row * toPitch, from + row * fromPitch, width);
 }
 
+bool Plan::addKernel(Phase &in, const char *name, const void *arguments, size_t bytes, int64_t elements) {
+  NcclImage *image = nullptr;
+  std::string reason;
+  if (findKernels(peer, &image, reason)) {
+    const char *mode = std::getenv("COMMRT_DEVICE_KERNELS");
+    if (mode && std::strcmp(mode, "require") == 0)
+      fail(COMMRT_ERR_UNSUPPORTED, "no kernels for the device: " + reason);
+    return false;
+  }
+  LoadedKernel *kernel = nullptr;
+  if (int32_t result = prepareKernel(peer, *image, name, 0, &kernel, reason)) {
+    fail(result, reason);
+    return true;
+  }
+  std::vector<uint64_t> values((bytes + sizeof(uint64_t) - 1) / sizeof(uint64_t));
+  std::memcpy(values.data(), arguments, bytes);
+  in.pieces.emplace_back([this, kernel, elements, values = std::move(values)]() mutable {
+    void *pointers[] = {values.data()};
+    commrt_kernel_call call = {};
+    call.struct_size = sizeof(call);
+    call.grid[0] = static_cast<uint32_t>(std::min(mostBlocks, (elements + blockThreads - 1) / blockThreads));
+    call.block[0] = static_cast<uint32_t>(blockThreads);
+    call.grid[1] = call.grid[2] = call.block[1] = call.block[2] = 1;
+    call.arguments = pointers;
+    return launchPrepared(peer, *kernel, call, lane.stream);
+  });
+  return true;
+}
+
+void Plan::copyBlocks(Phase &in, char *to, const char *from, int64_t outer, int64_t outerPitch, int64_t blocks,
+                      int64_t blockPitch, int64_t inner) {
+  auto bits = reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | static_cast<uintptr_t>(inner);
+  int64_t width = bits % 8 == 0 ? 8 : bits % 4 == 0 ? 4 : 0; // both distances are multiples of `inner`
+  int64_t fewer = std::min(outer, blocks);
+  // A copy of rows for each index of the shorter dimension, or one kernel for all.
+  if (width > 0 && fewer > mostRowCopies && inner > 0) {
+    device::Strided a = {from, to, outer * blocks * (inner / width), {}, {}, static_cast<int32_t>(width), 3};
+    const int64_t sizes[] = {outer, blocks, inner / width}, strides[] = {outerPitch / width, blockPitch / width, 1};
+    std::copy(std::begin(sizes), std::end(sizes), a.sizes);
+    std::copy(std::begin(strides), std::end(strides), a.strides);
+    if (addKernel(in, "copyStrided", &a, sizeof(a), a.elements))
+      return;
+  }
+  if (blocks <= outer)
+    for (int64_t block = 0; block < blocks; ++block)
+      copyRows(in, to + block * inner, blocks * inner, from + block * blockPitch, outerPitch, inner, outer);
+  else
+    for (int64_t row = 0; row < outer; ++row)
+      copyRows(in, to + row * blocks * inner, inner, from + row * outerPitch, blockPitch, inner, blocks);
+}
+
 void Plan::send(Phase &in, const char *from, int64_t elements, int64_t member) {
   if (elements > 0)
     in.calls.emplace_back([=] {
@@ -110,15 +170,13 @@ const char *Plan::packed(int64_t outer, int64_t blocks, int64_t blockBytes, bool
     return to;
   }
   int64_t inner = blockBytes / outer;
-  for (int64_t block = 0; block < blocks; ++block)
-    copyRows(phase(0), to + block * blockBytes, inner, in() + block * inner, blocks * inner, inner, outer);
+  copyBlocks(phase(0), to, in(), blocks, inner, outer, blocks * inner, inner);
   return to;
 }
 
 void Plan::unpack(Phase &in, const char *from, int64_t outer, int64_t blocks, int64_t blockBytes) {
   int64_t inner = blockBytes / outer;
-  for (int64_t block = 0; block < blocks; ++block)
-    copyRows(in, out() + block * inner, blocks * inner, from + block * blockBytes, inner, inner, outer);
+  copyBlocks(in, out(), from, outer, inner, blocks, blockBytes, inner);
 }
 
 //===- Kinds ---------------------------------------------------------------------------------===//

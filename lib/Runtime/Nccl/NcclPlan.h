@@ -70,6 +70,11 @@ private:
   void zero(Phase &in, void *to, int64_t bytes);
   /// Rows of `width` bytes at two distances.
   void copyRows(Phase &in, char *to, int64_t toPitch, const char *from, int64_t fromPitch, int64_t width, int64_t rows);
+  /// Puts a kernel of the runtime into the phase; false if the device has none.
+  bool addKernel(Phase &in, const char *name, const void *arguments, size_t bytes, int64_t elements);
+  /// to[outer][blocks][inner bytes], dense, from blocks at two distances.
+  void copyBlocks(Phase &in, char *to, const char *from, int64_t outer, int64_t outerPitch, int64_t blocks,
+                  int64_t blockPitch, int64_t inner);
   void send(Phase &in, const char *from, int64_t elements, int64_t member);
   void receive(Phase &in, char *to, int64_t elements, int64_t member);
 

@@ -16,17 +16,13 @@
 #include "Core/Formats.h"
 #include "Kernels/Device/Arguments.h"
 #include "NcclPlan.h"
-#include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 
 using namespace commsched::runtime;
 
 static constexpr int toHost = 2, toDevice = 1; ///< cudaMemcpyKind
 static constexpr int ncclScalarHostImmediate = 1;
-static constexpr int64_t blockThreads = 256;
-static constexpr int64_t mostBlocks = 64; ///< of a reduction: computations go on beside it
 
 static bool isFloat(int32_t dtype) { return dtype <= COMMRT_F64; }
 /// One rounding more is no more than what the order changes.
@@ -95,31 +91,8 @@ static void runReduction(void *opaque) {
 }
 
 bool Plan::reduceByKernel(Phase &in, const char *gathered, char *to, int64_t elements) {
-  NcclImage *image = nullptr;
-  std::string reason;
-  if (findKernels(peer, &image, reason)) {
-    const char *mode = std::getenv("COMMRT_DEVICE_KERNELS");
-    if (mode && std::strcmp(mode, "require") == 0)
-      fail(COMMRT_ERR_UNSUPPORTED, "no kernels for the device: " + reason);
-    return false;
-  }
-  LoadedKernel *kernel = nullptr;
-  if (int32_t result = prepareKernel(peer, *image, "reduceMembers", 0, &kernel, reason)) {
-    fail(result, reason);
-    return true;
-  }
   device::Members arguments = {gathered, to, elements, n, work.scale, work.dtype, work.reduction};
-  in.pieces.emplace_back([this, kernel, arguments]() mutable {
-    void *pointers[] = {&arguments};
-    commrt_kernel_call call = {};
-    call.struct_size = sizeof(call);
-    call.grid[0] = static_cast<uint32_t>(std::min(mostBlocks, (arguments.count + blockThreads - 1) / blockThreads));
-    call.block[0] = static_cast<uint32_t>(blockThreads);
-    call.grid[1] = call.grid[2] = call.block[1] = call.block[2] = 1;
-    call.arguments = pointers;
-    return launchPrepared(peer, *kernel, call, lane.stream);
-  });
-  return true;
+  return addKernel(in, "reduceMembers", &arguments, sizeof(arguments), elements);
 }
 
 void Plan::reduceOnHost(Phase &in, const char *gathered, char *to, int64_t elements) {
