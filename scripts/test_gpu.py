@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import dataclasses
 import datetime
 import glob
 import json
@@ -37,7 +38,9 @@ LIMIT_S = 600
 MOST_OUTPUT = 20_000
 # A pack has to pass through places that take no more.
 MOST_PACKED = 60 << 20
-PROGRAMS = ("RuntimeTests", "RuntimeProcessTests", "RuntimeTcpScenario")
+PROGRAMS = ("RuntimeTests", "RuntimeProcessTests", "RuntimeTcpScenario", "RuntimeNcclTests", "RuntimeNcclScenario")
+# Scripts that start ranks as processes; a pack takes them along.
+SCRIPTS = ("tcp_job.py", "tcp_scenarios.py", "nccl_scenarios.py")
 CUDA_NAMES = ("libcudart.so.13", "libcudart.so.12")
 NCCL_NAMES = ("libnccl.so.2",)
 NVRTC_NAMES = ("libnvrtc.so.13", "libnvrtc.so.12")
@@ -172,6 +175,12 @@ class Step:
         self.code: int | None = None
         self.output = ""
 
+    def unless(self, reason: str) -> Step:
+        """The step, left out if there is a reason."""
+        if reason and self.status == "planned":
+            self.status, self.reason = "skipped", reason
+        return self
+
     def run(self, environment: dict[str, str]) -> None:
         begin = time.monotonic()
         process = subprocess.Popen(
@@ -206,48 +215,107 @@ class Step:
         }
 
 
-def plan(machine: Machine, programs: pathlib.Path, emulated: bool) -> list[Step]:
-    """All steps, those that are left out included."""
-    tests, processes, scenario = (programs / name for name in PROGRAMS)
-    missing = {path: "" if path.exists() else f"{path.name} was not built" for path in (tests, processes, scenario)}
-    shares = machine.nccl >= MANY_RANKS_VERSION
-    sharing = MANY_RANKS if shares and machine.count < MOST_RANKS else {}
-    few = (
-        ""
-        if shares or machine.count >= MOST_RANKS
-        else f"{machine.count} GPUs, and NCCL {machine.nccl} takes one rank each"
-    )
-    steps = []
+@dataclasses.dataclass
+class Context:
+    """What the steps are made from."""
 
-    def threads(name: str, filter_: str, variables: dict[str, str], skipped: str = "") -> None:
-        command = [str(tests), f"--gtest_filter={filter_}", "--gtest_brief=1"]
-        variables = {"COMMRT_TEST_BACKEND": "nccl", **variables}
-        steps.append(Step(name, command, variables, missing[tests] or skipped))
+    machine: Machine
+    programs: pathlib.Path
+    emulated: bool
 
-    exact = {"COMMRT_NCCL_EXACT": "1"}
-    threads("one rank", ONE_RANK, {})
-    threads("computations", "Computations.*:Images.NamesAndLifetime", {}, "; ".join(machine.missing))
-    threads("ranks as threads, exact", EVERY_BACKEND, {**exact, **sharing}, few)
-    threads("ranks as threads, blocking", EVERY_BACKEND, {**exact, "COMMRT_NCCL_BLOCKING": "1", **sharing}, few)
-    threads("moves without exact mode", "AllToAll*:Groups*", sharing, few)
-    ranks = min(machine.count, MOST_RANKS) if machine.count > 1 else 2
-    alone = "" if machine.count > 1 or shares else f"one GPU, and NCCL {machine.nccl} takes one rank each"
-    ranks = min(ranks, 4) if emulated else ranks
-    launcher = [sys.executable, "-B", str(RUNTIME_TESTS / "tcp_job.py"), "--launcher", "torchrun", "-n", str(ranks)]
-    launcher += ["--emulated"] if emulated else []
-    steps.append(
-        Step(
-            "ranks as processes, exact",
-            [*launcher, str(processes), "--gtest_filter=Mpi.BitsOfThreads", "--gtest_brief=1"],
-            {"COMMRT_TEST_BACKEND": "nccl", **exact, **(MANY_RANKS if machine.count == 1 and shares else {})},
-            missing[processes] or alone,
-        )
-    )
+    def lacks(self, program: str) -> str:
+        """A reason if the program is not there."""
+        return "" if (self.programs / program).exists() else f"{program} was not built"
+
+    @property
+    def shares(self) -> bool:
+        """Several ranks may share a GPU."""
+        return self.machine.nccl >= MANY_RANKS_VERSION
+
+    def sharing(self, ranks: int) -> dict[str, str]:
+        """The variables that several ranks on one GPU need."""
+        return MANY_RANKS if self.shares and self.machine.count < ranks else {}
+
+    def too_few(self, ranks: int) -> str:
+        """A reason if that number of ranks has no place."""
+        if self.shares or self.machine.count >= ranks:
+            return ""
+        gpus = "one GPU" if self.machine.count == 1 else f"{self.machine.count} GPUs"
+        return f"{gpus}, and NCCL {self.machine.nccl} takes one rank each"
+
+    def tests(self, name: str, program: str, filter_: str, ranks: int, **variables: str) -> Step:
+        """Tests in one process, whose ranks are threads, up to that many."""
+        command = [str(self.programs / program), f"--gtest_filter={filter_}", "--gtest_brief=1"]
+        variables = {"COMMRT_TEST_BACKEND": "nccl", **variables, **self.sharing(ranks)}
+        return Step(name, command, variables, self.lacks(program) or self.too_few(ranks))
+
+    def script(self, name: str, script: str, program: str, ranks: int, *arguments: str, **variables: str) -> Step:
+        """A script that starts the program as that many processes. No ranks: it needs no GPU."""
+        command = [sys.executable, "-B", str(RUNTIME_TESTS / script), str(self.programs / program), *arguments]
+        return Step(name, command, {**variables, **self.sharing(ranks)}, self.lacks(program) or self.too_few(ranks))
+
+
+def one_rank(context: Context) -> Step:
+    return context.tests("one rank", "RuntimeTests", ONE_RANK, 1)
+
+
+def computations(context: Context) -> Step:
+    step = context.tests("computations", "RuntimeTests", "Computations.*:Images.NamesAndLifetime", 1)
+    return step.unless("; ".join(context.machine.missing))
+
+
+def threads_exact(context: Context) -> Step:
+    name = "ranks as threads, exact"
+    return context.tests(name, "RuntimeTests", EVERY_BACKEND, MOST_RANKS, COMMRT_NCCL_EXACT="1")
+
+
+def threads_blocking(context: Context) -> Step:
+    variables = {"COMMRT_NCCL_EXACT": "1", "COMMRT_NCCL_BLOCKING": "1"}
+    return context.tests("ranks as threads, blocking", "RuntimeTests", EVERY_BACKEND, MOST_RANKS, **variables)
+
+
+def moves(context: Context) -> Step:
+    return context.tests("moves without exact mode", "RuntimeTests", "AllToAll*:Groups*", MOST_RANKS)
+
+
+def streams(context: Context) -> Step:
+    return context.tests("streams, messages, deadlines", "RuntimeNcclTests", "*", MOST_RANKS)
+
+
+def processes(context: Context) -> Step:
+    count = context.machine.count
+    ranks = min(count, MOST_RANKS) if count > 1 else 2
+    ranks = min(ranks, 4) if context.emulated else ranks
+    command = [sys.executable, "-B", str(RUNTIME_TESTS / "tcp_job.py"), "--launcher", "torchrun", "-n", str(ranks)]
+    command += ["--emulated"] if context.emulated else []
+    command += [str(context.programs / "RuntimeProcessTests"), "--gtest_filter=Mpi.BitsOfThreads", "--gtest_brief=1"]
+    variables = {"COMMRT_TEST_BACKEND": "nccl", "COMMRT_NCCL_EXACT": "1", **context.sharing(ranks)}
+    reason = context.lacks("RuntimeProcessTests") or context.too_few(ranks)
+    return Step("ranks as processes, exact", command, variables, reason)
+
+
+def processes_that_fail(context: Context) -> Step:
+    return context.script("processes that fail", "nccl_scenarios.py", "RuntimeNcclScenario", 3)
+
+
+def control_plane(context: Context) -> Step:
     version = (ROOT / "include" / "CommSched" / "Runtime" / "Runtime.h").read_text()
     abi = version.split("#define COMMRT_ABI_VERSION ")[1].split("u")[0]
-    scenarios = [sys.executable, "-B", str(RUNTIME_TESTS / "tcp_scenarios.py"), str(scenario), abi]
-    steps.append(Step("control plane", scenarios, {}, missing[scenario]))
-    return steps
+    return context.script("control plane", "tcp_scenarios.py", "RuntimeTcpScenario", 0, abi)
+
+
+# A new step is a function that makes it, and its name here. The table has them in this order.
+STEPS = [
+    one_rank,
+    computations,
+    threads_exact,
+    threads_blocking,
+    moves,
+    streams,
+    processes,
+    processes_that_fail,
+    control_plane,
+]
 
 
 def print_table(machine: Machine, steps: list[Step]) -> None:
@@ -266,7 +334,7 @@ def test(options: argparse.Namespace) -> int:
     )
     machine = Machine([str(options.libraries)] if options.libraries else wheel_folders())
     emulated = hasattr(machine.cuda, "emulatorRegisterKernel")
-    steps = plan(machine, programs, emulated)
+    steps = [make(Context(machine, programs, emulated)) for make in STEPS]
     libraries = os.pathsep.join(filter(None, [str(programs.parent / "lib"), os.environ.get("LD_LIBRARY_PATH")]))
     environment = {**os.environ, **machine.environment(), "LD_LIBRARY_PATH": libraries}
     for step in steps:
@@ -307,10 +375,10 @@ def pack(options: argparse.Namespace) -> int:
     for library in (programs.parent / "lib").glob("libcommrt*.so*"):
         if library.name.endswith((".so", ".so.3", ".so.4")):
             files[f"lib/{library.name}"] = library.resolve()
-    for path in ("scripts/test-gpu.sh", "scripts/test_gpu.py", "include/CommSched/Runtime/Runtime.h"):
-        files[path] = ROOT / path
-    for path in RUNTIME_TESTS.glob("tcp_*.py"):
-        files[f"test/Runtime/{path.name}"] = path
+    for given in ("scripts/test-gpu.sh", "scripts/test_gpu.py", "include/CommSched/Runtime/Runtime.h"):
+        files[given] = ROOT / given
+    for name in SCRIPTS:
+        files[f"test/Runtime/{name}"] = RUNTIME_TESTS / name
     stamp = programs.parent / "COMMIT"
     stamp.write_text(f"{commit()}\n")
     files["COMMIT"] = stamp
