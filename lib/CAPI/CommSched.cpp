@@ -153,8 +153,9 @@ struct CommSchedContext {
         add(note);
       return success();
     });
+    // MLIR enables a kind of remark only if its own filter is given, whatever `all` says.
     remark::RemarkCategories everything;
-    everything.all = ".*";
+    everything.all = everything.passed = everything.missed = everything.analysis = everything.failed = ".*";
     LogicalResult enabled =
         remark::enableOptimizationRemarks(context, std::make_unique<RemarkCollector>(messages),
                                           std::make_unique<remark::RemarkEmittingPolicyAll>(), everything);

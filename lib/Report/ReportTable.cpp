@@ -98,11 +98,14 @@ static void printErrorBars(const BlockReport &block, raw_ostream &os) {
   auto describe = [](const std::optional<BlockErrorBars> &bars, Ns makespan) {
     return bars ? describeInterval(bars->makespan.lo, bars->makespan.hi) : formatNs(makespan);
   };
-  os << "  error bars    before " << describe(before, block.before.makespan) << ", after "
-     << describe(after, block.after.makespan) << "\n";
-  TimeInterval gain = block.gain();
-  os << "                gain " << formatNs(gain.value) << ", " << describeInterval(gain.lo, gain.hi)
-     << " when both orders cost alike\n";
+  auto isWide = [](const std::optional<BlockErrorBars> &bars) { return bars && bars->makespan.lo < bars->makespan.hi; };
+  if (isWide(before) || isWide(after)) {
+    TimeInterval gain = block.gain();
+    os << "  error bars    before " << describe(before, block.before.makespan) << ", after "
+       << describe(after, block.after.makespan) << "\n";
+    os << "                gain " << formatNs(gain.value) << ", " << describeInterval(gain.lo, gain.hi)
+       << " when both orders cost alike\n";
+  }
   const CostCounts &counts = (after ? after : before)->counts;
   std::vector<std::string> sources;
   for (unsigned origin = 0; origin < kNumCostOrigins; ++origin)

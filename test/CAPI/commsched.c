@@ -172,6 +172,18 @@ static const char product[] = "comm.group @dp #comm.iota<[1, 4]>\n"
                               "  return %r, %m : tensor<16xf32>, tensor<4xf32>\n"
                               "}\n";
 
+/* Whether comm-align-costs has given a remark of this kind and name. */
+static int hasRemark(CommSchedContext *context, CommSchedMessageKind kind, const char *name) {
+  size_t index;
+  for (index = 0; index < commschedContextGetNumMessages(context); ++index) {
+    CommSchedMessage message = commschedContextGetMessage(context, index);
+    if (message.kind == kind && strcmp(message.name, name) == 0 && strcmp(message.category, "comm-align-costs") == 0 &&
+        *message.text)
+      return 1;
+  }
+  return 0;
+}
+
 /* The machine, the estimate and the ranks' costs reach passes that are made from text. */
 static void testEnvironment(void) {
   CommSchedContext *context = commschedContextCreate();
@@ -201,6 +213,7 @@ static void testEnvironment(void) {
   CHECK(questions > 0 && gathered == 2);
   text = commschedModulePrint(module, 0);
   CHECK(strstr(text.data, "#comm.cost<time = 8000, time_lo = 4000, time_hi = 12000>") != NULL);
+  CHECK(hasRemark(context, COMMSCHED_REMARK_PASSED, "cost") && hasRemark(context, COMMSCHED_REMARK_ANALYSIS, "skew"));
   commschedBufferDestroy(text);
   commschedContextSetEstimate(context, NULL, NULL);
   commschedContextSetGather(context, 0, NULL, NULL);

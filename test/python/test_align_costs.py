@@ -17,6 +17,7 @@ from conftest import trace
 import commsched
 import commsched.torch as ct
 import gloo
+from commsched.program import MessageKind
 from commsched.torch.options import machine_file
 from commsched.torch.ranks.costs import gather_costs
 
@@ -52,6 +53,7 @@ def test_a_function_gathers_costs():
     assert count == len(costs) == 2
     columns = zip(costs, [7, 9000], [2_000_000_000, 8000])
     assert times(program) == [(sorted(c)[1], min(c), max(c)) for c in columns]
+    assert [m.kind for m in program.messages() if m.name == "skew"] == [MessageKind.ANALYSIS] * 2
 
 
 def test_what_goes_wrong_in_a_gather_is_said():
