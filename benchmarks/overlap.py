@@ -17,11 +17,13 @@ card or a spare core can do better.
 
     python benchmarks/overlap.py [--ranks 2] [--layers 16] [--repetitions 5] [--pieces 3]
     python benchmarks/overlap.py --sleep --pieces 1 [--progress-thread]
+    python benchmarks/overlap.py --predict [--sleep --progress-thread] [--json results.json]
 
 With --sleep, kernels sleep for the rest of their cost, as if a device computed. With --progress-thread, a thread of
-each rank moves the data meanwhile. Timings need an idle machine. On a busy one, `chrt -r 5` keeps other processes off
-the ranks' cores, but not together with --progress-thread and kernels that compute: its equals do not preempt a
-round-robin thread.
+each rank moves the data meanwhile. --predict measures the machine (comm-calibrate), and compares the makespans that its
+profile predicts with those of real runs (overlap_prediction.py). Timings need an idle machine. On a busy one,
+`chrt -r 5` keeps other processes off the ranks' cores, but not together with --progress-thread and kernels that
+compute: its equals do not preempt a round-robin thread.
 """
 
 import argparse
@@ -42,20 +44,22 @@ ENVIRONMENT = dict(
     OMPI_ALLOW_RUN_AS_ROOT="1",
     OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
     OMPI_MCA_rmaps_base_oversubscribe="1",
+    # Memory that is freed is used again, as GPUs' allocators do it. Fresh pages would cost more than a gather.
+    MALLOC_MMAP_THRESHOLD_=str(1 << 30),
+    MALLOC_TRIM_THRESHOLD_=str(1 << 34),
 )
 
 
-def program(ranks, layers, pieces, kernel, kernel_ns, gather_ns):
-    """The module as one would write it by hand: start, wait, compute."""
-    shard, weight, row = f"tensor<{SIDE // ranks}x{SIDE}xf32>", f"tensor<{SIDE}x{SIDE}xf32>", f"tensor<1x{SIDE}xf32>"
+def program(ranks, layers, pieces, kernel, kernel_ns, gather_ns, side=SIDE):
+    """The module as one would write it by hand: start, wait, compute. With None, a gather costs what a profile says."""
+    shard, weight, row = f"tensor<{side // ranks}x{side}xf32>", f"tensor<{side}x{side}xf32>", f"tensor<1x{side}xf32>"
     arguments = ", ".join(f"%s{layer}: {shard}" for layer in range(layers))
     lines = [f"comm.group @world #comm.iota<[1, {ranks}]>", f"func.func @main(%x: {row}, {arguments}) -> {row} {{"]
     last = "%x"
     cost = "{{comm.cost = #comm.cost<time = {}>}}".format
     for layer in range(layers):
-        lines.append(
-            f"  %f{layer} = comm.all_gather %s{layer} on @world {cost(gather_ns)} : ({shard}) -> !comm.future<{weight}>"
-        )
+        given = "" if gather_ns is None else f" {cost(gather_ns)}"
+        lines.append(f"  %f{layer} = comm.all_gather %s{layer} on @world{given} : ({shard}) -> !comm.future<{weight}>")
         lines.append(f"  %w{layer} = comm.wait %f{layer} : !comm.future<{weight}>")
         for piece in range(pieces):
             name = f"%y{layer}_{piece}"
@@ -73,11 +77,11 @@ class Bench:
         self.temporary = tempfile.TemporaryDirectory(prefix="comm-overlap-")  # It is removed with this object.
         self.folder = pathlib.Path(self.temporary.name)
 
-    def mpirun(self, *arguments):
-        """Runs comm-run on all ranks. Each rank writes its timeline into a file of its own."""
+    def mpirun(self, *arguments, tool="comm-run"):
+        """Runs a tool on all ranks. With --timeline, each rank of comm-run writes into a file of its own."""
         o = self.options
-        command = ["mpirun", "-np", str(o.ranks), str(o.bin / "comm-run"), *map(str, arguments)]
-        command += ["--emulate-costs"] if o.sleep else []
+        command = ["mpirun", "-np", str(o.ranks), str(o.bin / tool), *map(str, arguments)]
+        command += ["--emulate-costs"] if o.sleep and tool == "comm-run" else []
         environment = dict(ENVIRONMENT, COMMRT_PROGRESS_THREAD=str(int(o.progress_thread)))
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         if done.returncode != 0:
@@ -133,8 +137,14 @@ def main():
     parser.add_argument("--iterations", type=int, default=5, help="per run, the first one not counted")
     parser.add_argument("--sleep", action="store_true")
     parser.add_argument("--progress-thread", action="store_true")
+    parser.add_argument("--predict", action="store_true", help="compare predicted makespans with measured ones")
+    parser.add_argument("--json", type=pathlib.Path, help="with --predict: write the results to this file, too")
     options = parser.parse_args()
     bench = Bench(options)
+    if options.predict:
+        import overlap_prediction
+
+        sys.exit(overlap_prediction.main(bench, program))
     kernel = bench.kernel
     written, scheduled = bench.folder / "written.mlir", bench.folder / "scheduled.mlir"
 

@@ -174,7 +174,7 @@ llvm::Error RuntimeBench::prepare(const CollectiveProbe &wanted) {
   // Each buffer has room for all blocks. Buffers begin at multiples of 256 bytes, as allocations of devices do.
   Bytes bytes = count * blocks * commrt_dtype_size(dtype);
   stride = llvm::alignTo(bytes, 256);
-  slots = isDevice && bytes >= kLeastRotated ? std::clamp<int64_t>(rotatedBytes / stride, 1, kMostSlots) : 1;
+  slots = bytes >= kLeastRotated ? std::clamp<int64_t>(rotatedBytes / stride, 1, kMostSlots) : 1;
   if (commrt_group_rank(group) < 0 || bytes == 0)
     return llvm::Error::success();
   if (llvm::Error error = grow(input, stride * slots))
@@ -250,7 +250,7 @@ llvm::Expected<ProbeTime> RuntimeBench::runOnHost(int64_t operations) {
   for (int64_t i = 0; i < operations; ++i) {
     commrt_token *token = nullptr;
     Ns begin = now();
-    if (start(i, &token) != COMMRT_OK)
+    if (start(turn++, &token) != COMMRT_OK)
       return lastError();
     Ns issued = now();
     if (commrt_wait_host(token, -1) != COMMRT_OK)

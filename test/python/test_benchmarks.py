@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""The benchmark of the generated code runs, with both schedulers, on a small model."""
+"""The benchmark of the generated code runs, with both schedulers, on a small model; what predictions are worth."""
 
 import pathlib
 import sys
@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks"))
 
+import overlap_prediction
 import torch_code
 
 
@@ -26,3 +27,29 @@ def test_every_scheduler_is_measured():
             assert ours["adjacent"] <= rows["Inductor"]["adjacent"] // 5
             assert ours["exposed_ms"] < rows["Inductor"]["exposed_ms"]
     assert "CommSched, order only" in torch_code.page(results)
+
+
+def _schedule(predicted, measured, spread=1):
+    error = round(100 * (predicted - measured) / measured, 2)
+    span = dict(lo_ns=measured - spread, hi_ns=measured + spread)
+    return dict(predicted_ns=predicted, measured_ns=measured, n=9, error_percent=error, **span)
+
+
+def test_orders_of_schedules_count_if_the_difference_is_no_noise():
+    verdict = lambda a, b: overlap_prediction.order({"a": a, "b": b}, "a", "b")["verdict"]
+    assert verdict(_schedule(90, 100), _schedule(70, 80)) == "right"
+    assert verdict(_schedule(70, 100), _schedule(90, 80)) == "wrong"
+    assert verdict(_schedule(90, 100), _schedule(90, 80)) == "wrong"  # No difference was predicted.
+    assert verdict(_schedule(70, 100, 15), _schedule(90, 80, 15)) == "within noise"
+
+
+def test_the_table_of_predictions():
+    schedules = {name: _schedule(80, 100) for name in overlap_prediction.SCHEDULES}
+    orders = [overlap_prediction.order(schedules, "as written", "more memory")]
+    rows = [dict(bytes=1 << 20, pieces=2, kernel_ns=1_000_000, schedules=schedules, orders=orders)]
+    summary = overlap_prediction.summary(rows)
+    assert summary.startswith("error: median 20.0 %, worst 20.0 %, 0 of 3 within 15 %")
+    assert "0 right, 0 wrong, 1 within noise" in summary
+    text = overlap_prediction.table(dict(title="t", rows=rows, summary=summary))
+    assert text.count("-20.0%") == 3 and "as written or more memory: within noise" in text
+    assert overlap_prediction.interval(list(range(11))) == (5, 2, 9)

@@ -21,13 +21,13 @@
 
 namespace commsched {
 
-/// The bytes through which the operations of a sample rotate on devices: more than the second-level cache of current
-/// GPUs (126 MB on B200), so that no operation finds its operands there.
+/// The bytes through which operations rotate: more than the second-level cache of current GPUs (126 MB on B200) and
+/// than the caches of most processors, so that no operation finds its operands there.
 inline constexpr Bytes kRotatedBytes = 128 << 20;
 
 class RuntimeBench : public Bench {
 public:
-  /// `context` is the rank's own and outlives this. `rotatedBytes`: of the buffers of a sample, on devices.
+  /// `context` is the rank's own and outlives this. `rotatedBytes`: of the buffers.
   explicit RuntimeBench(commrt_context *context, Bytes rotatedBytes = kRotatedBytes);
   ~RuntimeBench() override;
 
@@ -73,6 +73,8 @@ private:
   int64_t count = 0;
   Bytes stride = 0;
   int64_t slots = 1;
+  /// Operations so far on hosts, where a sample is one operation.
+  int64_t turn = 0;
   int32_t dtype = COMMRT_F32;
   Buffer input, output, gate;
   /// The times between two events with nothing between them, newest last.

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -28,6 +29,9 @@ DTYPES = {
     "i16": torch.int16,
     "i8": torch.int8,
 }
+# The bytes of inputs through which the runs of one collective rotate, so that no run finds its input in a cache; the
+# smallest input for which it matters; and the most inputs. As in lib/Calibration.
+ROTATED_BYTES, LEAST_ROTATED, MOST_INPUTS = 128 << 20, 64 << 10, 64
 # Makes the call that starts a collective, from its input, the group's name and the group's size.
 Start = Callable[[torch.Tensor, str, int], torch.Tensor]
 _c10d = torch.ops._c10d_functional
@@ -121,7 +125,6 @@ class GroupBench:
         self.numbers = torch.device(
             dist.distributed_c10d._get_object_coll_device()
         )  # where the default group takes them
-        self.input: torch.Tensor | None = None
         self.start: Callable[[], torch.Tensor] | None = None
         self._cold = True
 
@@ -137,8 +140,10 @@ class GroupBench:
             dtype = DTYPES[element]
             count = bytes_ // dtype.itemsize // (ranks if kind == "all_gather" else 1)
             # Not zero, which some networks compress, and small: a sum of many ranks stays finite.
-            self.input = x = torch.arange(count, device=self.device).remainder_(7).add_(1).to(dtype)
-            self.start = lambda: name(x, group.group_name, ranks)
+            x = torch.arange(count, device=self.device).remainder_(7).add_(1).to(dtype)
+            rotated = 1 if self.seed or bytes_ < LEAST_ROTATED else min(MOST_INPUTS, max(1, ROTATED_BYTES // bytes_))
+            inputs = itertools.cycle([x] + [x.clone() for _ in range(rotated - 1)])
+            self.start = lambda: name(next(inputs), group.group_name, ranks)
         except KeyError as error:
             reason = f"PyTorch has no functional collective for {error}"
         except RuntimeError as error:
