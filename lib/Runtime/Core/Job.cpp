@@ -208,8 +208,13 @@ commrt_context *commrt_current(void) { return currentContext; }
 /// Frees what the context's user has not given back. Waits for whoever completed the last work and still holds the
 /// mutex.
 static void freeOwned(commrt_context *context) {
-  Lock lock(context->mutex);
   const commrt_device_ops *device = context->job->device;
+  for (commrt_event *event : context->events) { // without the mutex, as every call of the backend
+    if (device)
+      device->release(context->peer, event->handle);
+    delete event;
+  }
+  Lock lock(context->mutex);
   for (auto &[key, stream] : context->streams)
     if (stream)
       stream->tokens.clear();
@@ -218,11 +223,6 @@ static void freeOwned(commrt_context *context) {
     context->tokens.next = token->next;
     context->retired.insert(context->retired.end(), token->works.begin(), token->works.end());
     delete token;
-  }
-  for (commrt_event *event : context->events) {
-    if (device)
-      device->release(context->peer, event->handle);
-    delete event;
   }
   for (auto &[data, buffer] : context->buffers)
     if (buffer->symmetricOffset < 0 && !buffer->abandoned) {
