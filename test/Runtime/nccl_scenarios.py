@@ -3,16 +3,18 @@
 
 """Runs processes over the nccl backend in which a rank dies, stops, comes late, disagrees or has no memory.
 
-    nccl_scenarios.py RuntimeNcclScenario [NAME...]
+    nccl_scenarios.py RuntimeNcclScenario [--mpirun MPIRUN] [NAME...]
 
 The libraries are those of COMMRT_NCCL_LIBRARY and COMMRT_CUDART_LIBRARY, in CI the emulated ones. Every rank has to end
 by itself, with one line and an exit code that fits it. Timeouts are longer than the limit of this test wherever a
 timeout is not what has to happen.
 """
 
+import argparse
 import os
 import re
 import signal
+import subprocess
 import sys
 import tempfile
 import traceback
@@ -151,6 +153,24 @@ def another_size(every):
     runs("another-size", text, COMMRT_CHECK=str(every))
 
 
+def over_mpi(name, expected, **environment):
+    """MPI as the control plane. Once a rank has failed, mpirun may end the others before they have said so."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
+        common = {"CUDA_EMU_SHARED": f"{folder}/memory", "CUDA_EMU_LEAKS": "0", **environment}
+        done = subprocess.run(
+            [MPIRUN, "-np", "2", PROGRAM, name, str(LONG_MS)],
+            capture_output=True,
+            text=True,
+            timeout=tcp_job.NET_S,
+            env={**os.environ, **common},
+            check=False,
+        )
+    lines = re.findall(r"^rank [01]: (.*)$", done.stdout, re.M)
+    shown = f"{done.returncode} {done.stdout} {done.stderr}"
+    assert lines and all(re.match(expected, line) for line in lines), shown
+    assert (done.returncode == 0) == (expected == OK), shown
+
+
 SCENARIOS = {
     "healthy": lambda: runs("healthy", OK),
     "healthy-checked": lambda: runs("healthy", OK, COMMRT_CHECK="1"),
@@ -183,6 +203,18 @@ SCENARIOS = {
 }
 
 
+# Where there is an mpirun.
+OVER_MPI = {
+    "healthy-over-mpi": lambda: over_mpi("healthy", OK, COMMRT_CHECK="2"),
+    "another-order-over-mpi": lambda: over_mpi(
+        "another-order",
+        rf"mismatch: rank \d: rank \d is in ({FIRST}|{SECOND}), but rank \d is in ({FIRST}|{SECOND})",
+        COMMRT_CHECK="2",
+    ),
+    "another-tag-over-mpi": lambda: over_mpi(
+        "another-tag", r"mismatch: .*step\.mlir:3:3.*step\.mlir:4:4", COMMRT_CHECK="1"
+    ),
+}
 # Those that make the emulated NCCL misbehave, or be another version.
 EMULATED = {"versions-differ", "nccl-loses-a-rank", "nccl-fails", "nccl-reports-an-error"}
 
@@ -201,11 +233,18 @@ def run(name):
 
 
 def main():
-    global PROGRAM
-    PROGRAM = sys.argv[1]
+    global PROGRAM, MPIRUN
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("--mpirun")
+    parser.add_argument("names", nargs="*")
+    options = parser.parse_intermixed_args()
+    PROGRAM, MPIRUN = options.program, options.mpirun
+    if MPIRUN:
+        SCENARIOS.update(OVER_MPI)
     bad = 0
     is_emulated = "nccl_emu" in os.environ.get("COMMRT_NCCL_LIBRARY", "")
-    for name in sys.argv[2:] or SCENARIOS:
+    for name in options.names or SCENARIOS:
         if name in EMULATED and not is_emulated:
             print(f"{name}: left out, it needs the emulated NCCL", flush=True)
             continue
