@@ -56,6 +56,19 @@ TEST(NcclOptions, BadTextIsNamed) {
   }
 }
 
+/// The order of launches in a graph is NCCL's before 2.30.5.
+TEST(NcclOptions, OverlapInGraphsNeedsItsVersion) {
+  setenv("COMMRT_NCCL_GRAPH_OVERLAP", "1", 1);
+  NcclOptions options;
+  EXPECT_EQ(options.read(newVersion), "COMMRT_NCCL_GRAPH_OVERLAP needs NCCL 2.30.5, and this is 2.29.7");
+  EXPECT_EQ(options.read(23005), "");
+  EXPECT_TRUE(options.graphOverlap);
+  setenv("COMMRT_NCCL_GRAPH_OVERLAP", "0", 1);
+  EXPECT_EQ(options.read(newVersion), "");
+  EXPECT_FALSE(options.graphOverlap);
+  unsetenv("COMMRT_NCCL_GRAPH_OVERLAP");
+}
+
 /// NCCL would ignore the field without a word.
 TEST(NcclOptions, PoliciesNeedTheirVersion) {
   NcclOptions options;

@@ -16,6 +16,7 @@
 #include "Core/Text.h"
 #include "NcclJob.h"
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 using namespace commsched::runtime;
@@ -34,6 +35,8 @@ struct NcclConfig {
   const char *commName = nullptr;
   int collnetEnable = INT_MIN, ctaPolicy = INT_MIN, shrinkShare = INT_MIN, nvlsCtas = INT_MIN;
   int nChannelsPerNetPeer = INT_MIN, nvlinkCentricSched = INT_MIN;
+  // As of 2.30.5; given only if one of them is set.
+  int graphUsageMode = INT_MIN, numRmaCtx = INT_MIN, maxP2pPeers = INT_MIN, graphStreamOrdering = INT_MIN;
 };
 
 /// What all ranks have to have in common.
@@ -43,6 +46,7 @@ struct Settings {
   int64_t check;
   char groups[240]; ///< COMMRT_NCCL_GROUPS, as far as it fits
   uint64_t hash;    ///< of all of it
+  int32_t overlap = 0;
 };
 
 /// What ranks give out: one identifier each, behind the result of making it. Both are zero on all ranks but the maker.
@@ -62,6 +66,13 @@ static constexpr std::chrono::microseconds pollInterval(50);
 /// For communicators of a group, or of all ranks, which carries out nothing.
 static NcclConfig makeConfig(const NcclJob &job, const char *name, const std::string *group = nullptr) {
   NcclConfig config;
+  if (job.options.graphOverlap) {
+    config.version = job.libraries.ncclVersion;
+    config.graphUsageMode = 1; // one graph at a time, and nothing beside it
+    config.graphStreamOrdering = 0;
+  } else {
+    config.size = offsetof(NcclConfig, graphUsageMode);
+  }
   CtaOptions ctas = group ? job.options.ctasOf(*group) : CtaOptions();
   config.minCtas = ctas.least;
   config.maxCtas = ctas.most;
@@ -98,7 +109,8 @@ int32_t commsched::runtime::settleComm(NcclPeer &peer, ncclComm *comm, std::stri
 //===- The communicator of all ranks ---------------------------------------------------------===//
 
 static bool isSameSetting(const Settings &a, const Settings &b) {
-  return a.version == b.version && a.identifiers == b.identifiers && a.check == b.check && a.hash == b.hash;
+  return a.version == b.version && a.identifiers == b.identifiers && a.check == b.check && a.hash == b.hash &&
+         a.overlap == b.overlap;
 }
 
 static void combineSettings(void *lower, const void *higher, int64_t) {
@@ -123,6 +135,9 @@ static std::string describeDifference(const Compared<Settings> &all) {
            std::to_string(a.identifiers) + " identifiers" + other + std::to_string(b.identifiers);
   if (a.check != b.check)
     return "all ranks need the same COMMRT_CHECK: " + first + std::to_string(a.check) + other + std::to_string(b.check);
+  if (a.overlap != b.overlap)
+    return "all ranks need the same COMMRT_NCCL_GRAPH_OVERLAP: " + first + std::to_string(a.overlap) + other +
+           std::to_string(b.overlap);
   return "all ranks need the same COMMRT_NCCL_GROUPS: " + first + "'" + a.groups + "'" + other + "'" + b.groups + "'";
 }
 
@@ -141,6 +156,7 @@ static int32_t exchangeIds(NcclPeer &peer, int32_t count, std::vector<NcclUnique
   NcclJob &job = *peer.job;
   Settings mine = {job.libraries.ncclVersion, count, job.options.checkEvery, "",
                    std::hash<std::string>()(job.options.groups)};
+  mine.overlap = job.options.graphOverlap;
   copyText(job.options.groups, mine.groups, sizeof(mine.groups));
   Compared<Settings> settings(mine, peer.rank);
   if (int32_t status = combineRanks(peer, &settings, sizeof(settings), combineSettings, error))

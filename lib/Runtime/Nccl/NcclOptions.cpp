@@ -22,6 +22,8 @@ using namespace commsched::runtime;
 static constexpr int mostCtas = 64;
 /// The policy was new in 2.27, the one without thread blocks in 2.28.
 static constexpr int policyVersion = 22700, zeroPolicyVersion = 22800;
+/// From here on the order of launches within a graph can be left to the program.
+static constexpr int graphOrderVersion = 23005;
 static constexpr const char *policies[] = {"default", "efficiency", "zero"};
 static constexpr int policyZero = 2;
 
@@ -107,6 +109,11 @@ std::string NcclOptions::read(int version) {
     if (checkEvery < 0)
       return std::string("COMMRT_CHECK is '") + text + "', expected a number of starts, or 0";
   }
+  const char *overlap = std::getenv("COMMRT_NCCL_GRAPH_OVERLAP");
+  graphOverlap = overlap && *overlap && std::string(overlap) != "0";
+  if (graphOverlap && version < graphOrderVersion)
+    return "COMMRT_NCCL_GRAPH_OVERLAP needs NCCL " + ncclVersionText(graphOrderVersion) + ", and this is " +
+           ncclVersionText(version);
   return "";
 }
 

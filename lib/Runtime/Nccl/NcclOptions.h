@@ -43,9 +43,12 @@ struct NcclOptions {
   int64_t ranksPerId = 128;
   /// Starts are compared over the control plane, this many at a time; 0: they are not.
   int64_t checkEvery = 0;
+  /// In a captured graph NCCL does not put the launches of different communicators one after the other.
+  bool graphOverlap = false;
 
-  /// Reads COMMRT_NCCL_GROUPS, COMMRT_NCCL_RANKS_OF_ONE_ID, COMMRT_NCCL_RANKS_PER_ID and COMMRT_CHECK. An empty text,
-  /// or one line that says which part is wrong or needs a later NCCL than `version`.
+  /// Reads COMMRT_NCCL_GROUPS, COMMRT_NCCL_RANKS_OF_ONE_ID, COMMRT_NCCL_RANKS_PER_ID, COMMRT_CHECK and
+  /// COMMRT_NCCL_GRAPH_OVERLAP. An empty text, or one line that says which part is wrong or needs a later NCCL than
+  /// `version`.
   std::string read(int version);
   /// Those of the group's name, else those of "*".
   CtaOptions ctasOf(const std::string &group) const;
