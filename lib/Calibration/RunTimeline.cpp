@@ -33,15 +33,27 @@ using PointKey = std::tuple<CollectiveKind, GroupShape, ElementType, Bytes>;
 struct SpanEvent {
   int64_t lane = 0, site = 0;
   Ns begin = 0, end = 0;
+  /// What to add for the time of the clock that the ranks of one file share; none if it is not known.
+  std::optional<Ns> offset;
   PointKey key;
   /// Whether it counts: it has a size, and is one plain collective.
   bool counts = false;
 };
 
-/// The durations of one site on one rank, in the order of the calls.
+/// One call of a site on one rank: from when it could begin to when it was complete.
+struct SiteCall {
+  Ns begin = 0, end = 0;
+
+  Ns duration() const { return std::max<Ns>(1, end - begin); }
+};
+
+/// A site on one rank.
 struct SiteCalls {
   PointKey key;
-  std::vector<Ns> durations;
+  /// The index of its file, if its times are of a clock that the ranks of that file share; -1 otherwise.
+  int64_t clock = -1;
+  /// In the order of the calls.
+  std::vector<SiteCall> calls;
 };
 
 /// The events of one file by process, and the processes' names.
@@ -110,6 +122,8 @@ static void readArguments(FieldReader arguments, llvm::StringRef kindName, SpanE
   Bytes bytes = arguments.integer("bytes", 0);
   event.key = {kind.value_or(CollectiveKind::AllReduce), shape, element.value_or(ElementType::Other), bytes};
   event.counts = shape.ranks > 1;
+  if (object.get("clock_ns"))
+    event.offset = arguments.integer("clock_ns", 0) - event.begin;
 }
 
 /// Reads one file. Returns an error's text, or an empty string.
@@ -146,47 +160,68 @@ static std::string readFile(const TimelineText &timeline, TimelineFile &file) {
   return "";
 }
 
-/// The calls of each site on one rank. A lane carries out its collectives one after the other.
-static std::map<int64_t, SiteCalls> callsOf(std::vector<SpanEvent> events) {
+/// The calls of each site on one rank, from file `file`. A lane carries out its collectives one after the other.
+static std::map<int64_t, SiteCalls> callsOf(std::vector<SpanEvent> events, int64_t file) {
   llvm::stable_sort(events, [](const SpanEvent &a, const SpanEvent &b) { return a.begin < b.begin; });
   std::map<int64_t, SiteCalls> sites;
   std::map<int64_t, Ns> free;
   for (const SpanEvent &event : events) {
-    Ns begin = std::max(event.begin, free[event.lane]);
+    Ns begin = std::max(event.begin, free[event.lane]), offset = event.offset.value_or(0);
     free[event.lane] = std::max(free[event.lane], event.end);
     if (!event.counts)
       continue;
     SiteCalls &site = sites[event.site];
     site.key = event.key;
-    site.durations.push_back(std::max<Ns>(1, event.end - begin));
+    site.clock = event.offset && (site.calls.empty() || site.clock >= 0) ? file : -1;
+    site.calls.push_back({begin + offset, event.end + offset});
   }
   return sites;
 }
 
-/// Adds the samples of one site: of each call the median of the shortest durations, one for each group that runs it.
-static void addSamples(llvm::ArrayRef<const SiteCalls *> ranks, std::vector<Ns> &samples) {
-  size_t calls = ranks.front()->durations.size();
-  for (const SiteCalls *rank : ranks)
-    calls = std::min(calls, rank->durations.size());
-  size_t groups = std::max<size_t>(1, ranks.size() / std::get<GroupShape>(ranks.front()->key).ranks);
-  for (size_t call = calls > 1 ? 1 : 0; call < calls; ++call) {
-    std::vector<Ns> durations;
-    for (const SiteCalls *rank : ranks)
-      durations.push_back(rank->durations[call]);
-    llvm::sort(durations);
-    samples.push_back(durations[(groups - 1) / 2]);
+/// Whether these are all ranks of one group, on one clock.
+static bool shareClock(llvm::ArrayRef<const SiteCalls *> ranks) {
+  auto size = static_cast<size_t>(std::get<GroupShape>(ranks.front()->key).ranks);
+  return ranks.size() == size && ranks.front()->clock >= 0 &&
+         llvm::all_of(ranks, [&](const SiteCalls *rank) { return rank->clock == ranks.front()->clock; });
+}
+
+/// The time of one call: from the last begin to the last end, or without a common clock the median of the shortest
+/// durations, one for each group that runs it.
+static Ns timeOfCall(llvm::ArrayRef<const SiteCalls *> ranks, size_t call) {
+  if (shareClock(ranks)) {
+    SiteCall whole = ranks.front()->calls[call];
+    for (const SiteCalls *rank : ranks.drop_front()) {
+      whole.begin = std::max(whole.begin, rank->calls[call].begin);
+      whole.end = std::max(whole.end, rank->calls[call].end);
+    }
+    return whole.duration();
   }
+  std::vector<Ns> durations;
+  for (const SiteCalls *rank : ranks)
+    durations.push_back(rank->calls[call].duration());
+  llvm::sort(durations);
+  size_t groups = std::max<size_t>(1, ranks.size() / std::get<GroupShape>(ranks.front()->key).ranks);
+  return durations[(groups - 1) / 2];
+}
+
+/// Adds the times of one site.
+static void addSamples(llvm::ArrayRef<const SiteCalls *> ranks, std::vector<Ns> &samples) {
+  size_t calls = ranks.front()->calls.size();
+  for (const SiteCalls *rank : ranks)
+    calls = std::min(calls, rank->calls.size());
+  for (size_t call = calls > 1 ? 1 : 0; call < calls; ++call)
+    samples.push_back(timeOfCall(ranks, call));
 }
 
 llvm::Expected<std::vector<RunPoint>> commsched::readRunTimelines(llvm::ArrayRef<TimelineText> timelines) {
   // Indexed by program, then by site, then by rank. A process's name is that of its program, and ", rank N".
   std::map<std::string, std::map<int64_t, std::vector<SiteCalls>>> programs;
-  for (const TimelineText &timeline : timelines) {
+  for (auto [index, timeline] : llvm::enumerate(timelines)) {
     TimelineFile file;
     if (std::string error = readFile(timeline, file); !error.empty())
       return llvm::createStringError("'" + timeline.name + "': " + error);
     for (auto &[process, events] : file.events)
-      for (auto &[site, calls] : callsOf(std::move(events)))
+      for (auto &[site, calls] : callsOf(std::move(events), static_cast<int64_t>(index)))
         programs[llvm::StringRef(file.names[process]).rsplit(", rank ").first.str()][site].push_back(std::move(calls));
   }
   std::map<PointKey, std::vector<Ns>> samples;

@@ -92,8 +92,11 @@ void commsched::addMeasured(const MeasuredRun &run, int64_t process, const std::
         const CollectiveRow &row = predicted->rows[record.site];
         arguments["location"] = join(row.locations, ", ");
         arguments["predicted_us"] = toMicroseconds(isWait ? row.exposed : row.cost);
-        if (!isWait)
+        if (!isWait) {
           addMoved(row, arguments);
+          // The ranks of one file share a clock; `ts` counts from the beginning of each rank's run.
+          arguments["clock_ns"] = record.begin_ns;
+        }
       }
       event["args"] = std::move(arguments);
     }

@@ -108,6 +108,8 @@ Expected<PredictionComparison> commsched::compareWithPrediction(const BlockSnaps
     return std::move(error);
   PredictionComparison result;
   result.predicted = predicted.makespan;
+  if (predicted.errorBars)
+    result.predictedInterval = predicted.errorBars->makespan;
   size_t calls = traces.front().marks.size() - 1, skipped = calls > 1 ? 1 : 0;
   std::vector<Ns> makespans;
   for (size_t call = skipped; call < calls; ++call) {
@@ -139,8 +141,11 @@ Expected<PredictionComparison> commsched::compareWithPrediction(const BlockSnaps
 void commsched::printComparison(const PredictionComparison &comparison, const BlockSnapshot &predicted, size_t most,
                                 raw_ostream &os) {
   const Estimate &measured = comparison.measured;
-  os << "predicted " << formatNs(comparison.predicted) << ", measured " << formatNs(measured.value) << " (median of "
-     << measured.n << " calls, " << formatNs(measured.lo) << " to " << formatNs(measured.hi) << "): the prediction is "
+  os << "predicted " << formatNs(comparison.predicted);
+  if (const std::optional<TimeInterval> &interval = comparison.predictedInterval)
+    os << " (" << formatNs(interval->lo) << " to " << formatNs(interval->hi) << " by the error bars of its costs)";
+  os << ", measured " << formatNs(measured.value) << " (median of " << measured.n << " calls, " << formatNs(measured.lo)
+     << " to " << formatNs(measured.hi) << "): the prediction is "
      << formatv("{0:F1} % too {1}\n", std::abs(static_cast<double>(comparison.errorPermille())) / 10,
                 comparison.errorPermille() < 0 ? "low" : "high");
   if (comparison.sites.empty())

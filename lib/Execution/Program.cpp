@@ -190,6 +190,8 @@ Error Program::predict(ModuleOp module, StringRef machine) {
   MeasureOptions options;
   options.bounds = false;
   options.timeline = true;
+  ErrorBars errorBars(costs, module);
+  options.errorBars = &errorBars;
   auto function = module.lookupSymbol<mlir::func::FuncOp>(entryName);
   prediction = measureBlock(function.getBody().front(), costs, options);
   return Error::success();

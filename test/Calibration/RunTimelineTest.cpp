@@ -107,6 +107,28 @@ TEST(RunTimeline, FindsTheTruth) {
   }
 }
 
+// Ranks of one file that share a clock: what counts is from the last begin to the last end, although each rank's times
+// count from its own beginning, and the last rank to start is the first to finish.
+TEST(RunTimeline, UsesTheClockOfTheRanks) {
+  std::vector<json::Array> files(2);
+  for (int call = 0; call < 3; ++call)
+    for (int rank = 0; rank < kRanks; ++rank) {
+      Ns begin = 100'000 * (call + 1) + 500 * rank, end = 100'000 * (call + 1) + 5000 - 300 * rank, own = 70 * rank;
+      json::Object arguments = moved(0, 1024);
+      arguments["clock_ns"] = begin;
+      json::Value event = span(rank, 1, begin - own, end - own, std::move(arguments));
+      files[0].push_back(event);
+      if (rank < 3)
+        files[1].push_back(event);
+    }
+  std::vector<RunPoint> points = read(toText(std::move(files[0])));
+  ASSERT_EQ(points.size(), 1u);
+  EXPECT_EQ(points[0].time.value, 5000 - 500 * (kRanks - 1));
+  EXPECT_EQ(points[0].time.n, 2);
+  // Without rank 3, the one that starts last counts: rank 2, whose call takes 4400 - 1000.
+  EXPECT_EQ(read(toText(std::move(files[1]))).front().time.value, 3400);
+}
+
 // A single call counts, for nothing else does. Sites of equal sizes are one point.
 TEST(RunTimeline, PoolsSites) {
   EXPECT_EQ(read(makeRun(1)).front().time.value, 10 * truth(1024));

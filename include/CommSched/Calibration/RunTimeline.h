@@ -38,11 +38,12 @@ struct TimelineText {
 };
 
 /// Reads timelines of one run, one per process of the job. A collective begins when it is started and its group's
-/// previous one has ended. In each call, the ranks that start last wait for nobody, so the call counts with the
-/// shortest duration: of one rank per group that runs it. The first call is left out where there are others.
-/// Collectives without a size (of programs that are no straight-line code), one-shot sums and coalesced collectives are
-/// passed over. The points are ordered by kind, shape, element type and bytes. The error names the file and the field.
-/// O(events log events).
+/// previous one has ended. If one file has all ranks of the group, whose times are of one clock, a call takes from the
+/// last begin to the last end. Otherwise the ranks that start last are taken, since they wait for nobody: the shortest
+/// duration, of one rank per group that runs it. The first call is left out where there are others. Collectives without
+/// a size (of programs that are no straight-line code), one-shot sums and coalesced collectives are passed over. The
+/// points are ordered by kind, shape, element type and bytes. The error names the file and the field. O(events log
+/// events).
 llvm::Expected<std::vector<RunPoint>> readRunTimelines(llvm::ArrayRef<TimelineText> timelines);
 
 /// How well a profile foretells points that it has not seen.

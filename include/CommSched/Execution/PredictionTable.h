@@ -16,6 +16,7 @@
 #include "CommSched/Calibration/Statistics.h"
 #include "CommSched/Report/Report.h"
 #include "CommSched/Runtime/Runtime.h"
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,8 @@ struct SiteComparison {
 
 struct PredictionComparison {
   Ns predicted = 0;
+  /// The interval of the prediction, if costs have error bars.
+  std::optional<TimeInterval> predictedInterval;
   /// The makespan: of the slowest rank in each call.
   Estimate measured;
   /// All collectives, those that are furthest off first.
