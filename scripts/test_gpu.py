@@ -47,6 +47,8 @@ NVRTC_NAMES = ("libnvrtc.so.13", "libnvrtc.so.12")
 PRODUCT_NAMES = ("libcublasLt.so.13", "libcublasLt.so.12")
 # Attributes of cudaDeviceGetAttribute.
 MULTIPROCESSORS, MAJOR, MINOR = 16, 75, 76
+# Compute capabilities for which a pack has the runtime's kernels: A100, L40, H100 and H200, B200.
+CAPABILITIES = ("80", "89", "90", "100")
 
 
 class NoGpu(Exception):
@@ -90,18 +92,25 @@ class Machine:
         if self.nccl_library.ncclGetVersion(ctypes.byref(version)) != 0:
             raise NoGpu("ncclGetVersion fails")
         self.nccl = version.value
-        # Indexed by variable: what the computations on the device need. The emulated runtime takes none of them.
+        # Indexed by variable: what the computations on the device need. The emulated runtime takes none of them, and
+        # without cuBLASLt kernels make the products.
         self.compilers: dict[str, str] = {}
         self.missing: list[str] = []
         if not hasattr(self.cuda, "emulatorRegisterKernel"):
             self.find_compilers(folders)
 
     def find_compilers(self, folders: list[str]) -> None:
+        packed = ROOT / "kernels"
+        if packed.exists():
+            self.compilers["COMMRT_KERNEL_CACHE"] = str(packed)
+        targets = {f"*-sm_{device['compute_capability'].replace('.', '')}" for device in self.devices()}
+        has_code = all(any(packed.glob(target)) for target in targets)
         for variable, names in (("COMMRT_NVRTC_LIBRARY", NVRTC_NAMES), ("COMMRT_CUBLASLT_LIBRARY", PRODUCT_NAMES)):
             try:
                 self.compilers[variable] = open_library(variable, names, folders)[1]
             except NoGpu as missing:
-                self.missing.append(str(missing))
+                if variable == "COMMRT_NVRTC_LIBRARY" and not has_code:
+                    self.missing.append(str(missing))
 
     def number(self, function: str, *arguments: int) -> int:
         value = ctypes.c_int()
@@ -364,6 +373,26 @@ def test(options: argparse.Namespace) -> int:
 # ===- Packing ----------------------------------------------------------------------------------===
 
 
+def compile_kernels(programs: pathlib.Path, folder: pathlib.Path) -> list[pathlib.Path]:
+    """The runtime's kernels, for machines without NVRTC; none, and a line that says why, if it is not here either."""
+    environment = {**os.environ, "COMMRT_KERNEL_CACHE": str(folder)}
+    if not (programs / "RuntimeKernels").exists():
+        print("without compiled kernels: RuntimeKernels was not built")
+        return []
+    try:
+        environment["COMMRT_NVRTC_LIBRARY"] = open_library("COMMRT_NVRTC_LIBRARY", NVRTC_NAMES, wheel_folders())[1]
+    except NoGpu as missing:
+        print(f"without compiled kernels: {missing}")
+        return []
+    shutil.rmtree(folder, ignore_errors=True)
+    command = [str(programs / "RuntimeKernels"), *CAPABILITIES]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        print(f"without compiled kernels: {done.stderr.strip()}")
+        return []
+    return sorted(folder.iterdir())
+
+
 def pack(options: argparse.Namespace) -> int:
     """Everything that `test` needs, for a machine that can build nothing."""
     programs = options.bin or ROOT / "build" / "bin"
@@ -379,6 +408,8 @@ def pack(options: argparse.Namespace) -> int:
         files[given] = ROOT / given
     for name in SCRIPTS:
         files[f"test/Runtime/{name}"] = RUNTIME_TESTS / name
+    kernels = compile_kernels(programs, programs.parent / "kernels")
+    files.update({f"kernels/{path.name}": path for path in kernels})
     stamp = programs.parent / "COMMIT"
     stamp.write_text(f"{commit()}\n")
     files["COMMIT"] = stamp
