@@ -51,6 +51,7 @@ template <typename PassOptions> PassOptions makeOptions(const OverlapOptions &op
 
 std::unique_ptr<Pass> makeSchedule(const OverlapOptions &options) {
   auto passOptions = makeOptions<CommScheduleOptions>(options);
+  passOptions.limitedMemory = options.limitedMemory;
   passOptions.bucketing = options.bucketing;
   passOptions.bucketCapBytes = options.bucketCapBytes;
   passOptions.effort = options.effort;

@@ -24,6 +24,15 @@ namespace commsched {
 /// "no limit" behind the options.
 inline constexpr Bytes kUnlimited = kLargestAmount;
 
+/// What a limit on memory is about.
+enum class LimitedMemory : uint8_t {
+  /// The largest sum of the bytes of buffers that are live together.
+  Live,
+  /// One arena that holds all buffers of the block at fixed offsets, with the largest workspace beside it: what a program
+  /// with planned buffers allocates.
+  Arena,
+};
+
 /// What a schedule's peak of live bytes may be. Arguments that live throughout do not count.
 struct MemoryBudget {
   /// The part of the input's peak that may be added to it, in millionths.

@@ -17,6 +17,7 @@
 #include "CommSched/Scheduling/Inductor/AlignCosts.h"
 #include "CommSched/Scheduling/Model/Bucketing.h"
 #include "CommSched/Support/CollectiveOrder.h"
+#include "CommSched/Support/MemoryBudget.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 #include <functional>

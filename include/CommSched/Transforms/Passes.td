@@ -31,6 +31,14 @@ def MemoryLimitBytesOption
              "hard limit on peak memory in bytes, excluding arguments that are live throughout the block; if >= 0, "
              "overrides memory-budget-ratio">;
 
+def LimitedMemoryOption
+    : Option<"limitedMemory", "limit", "::commsched::LimitedMemory", "::commsched::LimitedMemory::Live",
+             "memory that the limit is about",
+             [{::llvm::cl::values(
+               clEnumValN(::commsched::LimitedMemory::Live, "live", "buffers that are live together"),
+               clEnumValN(::commsched::LimitedMemory::Arena, "arena",
+                          "the arena of a buffer plan, with the largest workspace"))}]>;
+
 //===--------------------------------------------------------------------------------------===//
 // Scheduling
 //===--------------------------------------------------------------------------------------===//
@@ -53,7 +61,9 @@ def CommSchedule : Pass<"comm-schedule"> {
     The pass reorders every block that contains collectives, and merges collectives, to minimize the makespan of the cost
     model. It searches; it does not prove that its answer is optimal. The peak never exceeds the limit. The result is never
     slower than the input, which is the first incumbent. If the input exceeds the limit, the pass first reduces its peak. If
-    this fails, the pass fails with an error that states the lowest peak it found.
+    this fails, the pass fails with an error that states the lowest peak it found. With `limit=arena` the limit holds for the
+    arena of the buffer plan (`comm-plan-buffers`), which may be larger than the peak of live bytes: the pass searches again
+    with less live memory until the plan fits.
 
     An independent verifier checks every answer before the pass applies it. Equal input and equal options give equal output,
     because effort is counted in steps and not in seconds. `effort` limits the steps of one search. See `docs/Scheduler.md`.
@@ -61,7 +71,8 @@ def CommSchedule : Pass<"comm-schedule"> {
     Remarks: one per collective, with its positions, its bucket, its exposed time before and after, and its limiting factor
     (`docs/Remarks.md`).
   }];
-  let options = [MachineOption, CollectiveOrderOption, MemoryBudgetRatioOption, MemoryLimitBytesOption] # solverOptions;
+  let options = [MachineOption, CollectiveOrderOption, MemoryBudgetRatioOption, MemoryLimitBytesOption, LimitedMemoryOption]
+                # solverOptions;
 }
 
 //===--------------------------------------------------------------------------------------===//

@@ -45,6 +45,11 @@ struct OverlapOptions : public mlir::PassPipelineOptions<OverlapOptions> {
       *this, "memory-limit-bytes", llvm::cl::init(-1),
       llvm::cl::desc("hard limit on peak memory in bytes, excluding arguments that are live throughout the block; "
                      "if >= 0, overrides memory-budget-ratio")};
+  Option<LimitedMemory> limitedMemory{
+      *this, "limit", llvm::cl::init(LimitedMemory::Live), llvm::cl::desc("memory that the limit is about"),
+      llvm::cl::values(clEnumValN(LimitedMemory::Live, "live", "buffers that are live together"),
+                       clEnumValN(LimitedMemory::Arena, "arena",
+                                  "the arena of a buffer plan, with the largest workspace (comm-schedule only)"))};
   Option<CollectiveOrder> collectiveOrder{
       *this, "collective-order", llvm::cl::init(CollectiveOrder::Free),
       llvm::cl::desc("collectives that keep their relative order"),

@@ -10,6 +10,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "ArenaLimit.h"
 #include "BlockPass.h"
 #include "CommSched/Analysis/Locations.h"
 #include "CommSched/Analysis/Remarks.h"
@@ -155,7 +156,11 @@ private:
     Block &block = work.loaded.nodes.getBlock();
     PassJournal *journal = journalOf(block.getParentOp()->getContext());
     SearchWatch watch(block, journal, options);
-    work.schedule = schedule(work.loaded.problem, options);
+    std::optional<Bytes> arena;
+    if (limitedMemory == LimitedMemory::Arena)
+      arena = scheduleWithinArena(work.loaded.problem, options, work.schedule);
+    else
+      work.schedule = schedule(work.loaded.problem, options);
     if (journal)
       watch.addTo(work.record);
     Schedule &result = work.schedule;
@@ -163,6 +168,10 @@ private:
     if (std::string defect = std::exchange(result.defect, ""); !defect.empty())
       emitWarning(loc) << "an answer of the solver failed verification and was dropped (" << defect
                        << "); please report this";
+    if (result.isWithinLimit() && arena && *arena > result.limit)
+      return emitError(loc) << "cannot reduce the arena of the buffers to the limit of " << formatBytes(result.limit)
+                            << " (" << result.limit << " bytes); smallest arena found: " << formatBytes(*arena) << " ("
+                            << (*arena - result.limit) << " bytes over)";
     if (result.isWithinLimit())
       return success();
     return emitError(loc) << "cannot reduce peak memory to the limit of " << formatBytes(result.limit) << " ("

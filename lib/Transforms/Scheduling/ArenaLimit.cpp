@@ -1,0 +1,101 @@
+//===- ArenaLimit.cpp - A limit on the arena of the buffers -----------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// The order given is always a candidate. A search whose plan is too large is repeated with as many live bytes less,
+// then without buckets, then without effort.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "ArenaLimit.h"
+#include "CommSched/Scheduling/BufferPlan/BufferPlan.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Model/Timeline.h"
+
+using namespace commsched;
+
+/// Limit on the number of searches with equal options. In the traced graphs an arena exceeds the peak by at most 4 %,
+/// and the second search fits if any does.
+static constexpr int32_t kMaxSearches = 4;
+
+Bytes commsched::arenaOf(const Problem &problem, const Schedule &schedule) {
+  const Problem &carried = schedule.carriedOut(problem);
+  Bytes workspace = 0;
+  for (const Node &node : carried.nodes)
+    workspace = std::max(workspace, node.workspace);
+  return planBuffers(liveIntervals(carried, schedule.order)).total + workspace;
+}
+
+namespace {
+
+/// The best answer so far: one that fits before one that does not, then the shorter one, or the smaller one if none
+/// fits.
+class BestAnswer {
+public:
+  /// Begins with the order given, whose arena is `arena`.
+  BestAnswer(const Problem &problem, const ScheduleOptions &options, Schedule &answer)
+      : problem(problem), answer(answer) {
+    answer = keepOrder(problem);
+    answer.makespan = answer.inputMakespan = makespanOf(problem, answer.order, options.slowDown);
+    answer.peak = answer.inputPeak = peakOf(problem, answer.order);
+    arena = arenaOf(problem, answer);
+    limit = answer.limit = options.memory.limitFor(arena);
+  }
+
+  /// Returns the arena of the candidate, bytes.
+  Bytes offer(Schedule candidate) {
+    Bytes bytes = arenaOf(problem, candidate);
+    int64_t steps = answer.steps + candidate.steps;
+    bool fits = bytes <= limit, isBetter = fits != (arena <= limit) ? fits
+                                           : fits                   ? candidate.makespan < answer.makespan
+                                                                    : bytes < arena;
+    if (isBetter) {
+      arena = bytes;
+      answer = std::move(candidate);
+      answer.limit = limit;
+    }
+    answer.steps = steps;
+    return bytes;
+  }
+
+  const Problem &problem;
+  Schedule &answer;
+  Bytes limit, arena;
+};
+
+} // namespace
+
+/// Searches under a falling limit on live bytes until a plan fits.
+static void searchDownwards(BestAnswer &best, ScheduleOptions options) {
+  Bytes live = best.limit;
+  for (int32_t search = 0; search < kMaxSearches && live >= 0; ++search) {
+    options.memory.limit = live;
+    Schedule candidate = schedule(best.problem, options);
+    Bytes peak = candidate.peak;
+    bool isLowest = !candidate.isWithinLimit();
+    Bytes arena = best.offer(std::move(candidate));
+    if (arena <= best.limit || isLowest)
+      return;
+    live = std::min(live, peak) - (arena - best.limit);
+  }
+}
+
+Bytes commsched::scheduleWithinArena(const Problem &problem, ScheduleOptions options, Schedule &answer) {
+  BestAnswer best(problem, options, answer);
+  // Fewer steps and fewer buckets give other orders, whose buffers may be easier to place.
+  ScheduleOptions first = options, alone = options;
+  first.effort = 0;
+  alone.bucketing = false;
+  ScheduleOptions firstAlone = alone;
+  firstAlone.effort = 0;
+  for (const ScheduleOptions &variant : {options, alone, first, firstAlone}) {
+    searchDownwards(best, variant);
+    if (best.arena <= best.limit && answer.makespan < answer.inputMakespan)
+      break;
+  }
+  return best.arena;
+}
