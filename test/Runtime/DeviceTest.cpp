@@ -430,6 +430,26 @@ TEST(Device, ImagesAndLaunches) {
   }
 }
 
+/// Tests that a computation on a device without kernels is the host's, or an error where kernels are required.
+TEST(Device, KernelsMayBeRequired) {
+  static const commrt_backend table = makeTable("no-kernels");
+  ASSERT_EQ(commrt_backend_register(&table), COMMRT_OK);
+  RunOptions how;
+  how.backend = table.name;
+  auto compute = [](commrt_context *context) {
+    const int64_t meta[] = {COMMRT_F32, 0, 1, 1, COMMRT_F32, COMMRT_OPERAND_WRITTEN | COMMRT_OPERAND_OUTPUT, 1, 1, 0};
+    float in = -3, out = 0;
+    void *operands[] = {&in, &out};
+    int32_t status = commrt_compute(context, "neg", 2, operands, meta, 0);
+    EXPECT_EQ(out, status == COMMRT_OK ? 3 : 0);
+  };
+  expectAllOk(runRanks(1, how, compute));
+  setenv("COMMRT_DEVICE_KERNELS", "require", 1);
+  expectAllFailed(runRanks(1, how, compute), COMMRT_ERR_UNSUPPORTED,
+                  {"no kernels for the device: the backend has none"});
+  unsetenv("COMMRT_DEVICE_KERNELS");
+}
+
 /// Without the flag nobody looks at the operations, and copies are the caller's.
 TEST(Device, HostBackendsCopyAtOnce) {
   expectAllOk(runRanks(2, {}, [](commrt_context *context) {
