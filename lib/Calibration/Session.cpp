@@ -14,7 +14,7 @@
 #include "CommSched/Calibration/Session.h"
 #include "CommSched/Calibration/Profile.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/Support/FormatVariadic.h"
+#include <cstring>
 
 using namespace commsched;
 
