@@ -12,7 +12,10 @@
 
 #include "CommSched/Calibration/Profile.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/JSON.h"
+#include "llvm/Support/raw_ostream.h"
+#include <map>
 
 using namespace commsched;
 
@@ -65,6 +68,19 @@ static bool hasOneElement(llvm::ArrayRef<CalibratedCurve> curves) {
       curves, [&](const CalibratedCurve &curve) { return curve.probe.element == curves.front().probe.element; });
 }
 
+/// The products to which the rates were fitted.
+static void describeProducts(const Roofline &roofline, json::Object &result) {
+  json::Object products;
+  for (const ProductRate &rate : roofline.products) {
+    json::Array points;
+    for (auto [flops, ns] : rate.points)
+      points.push_back(json::Object{{"flops", static_cast<int64_t>(flops)}, {"ns", ns}});
+    products[stringify(rate.element)] = std::move(points);
+  }
+  if (!products.empty())
+    result["products"] = std::move(products);
+}
+
 static json::Object describe(const Calibration &calibration) {
   json::Object result;
   for (const auto &[key, text] : calibration.facts)
@@ -86,9 +102,132 @@ static json::Object describe(const Calibration &calibration) {
       errors.push_back(std::move(what));
     }
   }
+  auto skip = [&](llvm::StringRef what, llvm::StringRef reason) {
+    skipped.push_back(json::Object{{"what", what}, {"reason", reason}});
+  };
+  for (const CalibratedOp &op : calibration.ops)
+    if (!op.skipped.empty())
+      skip((op.probe.name + " (" + llvm::join(op.probe.shapes, ", ") + ")"), op.skipped);
+  for (const ContentionPoint &point : calibration.contention)
+    if (!point.skipped.empty())
+      skip((stringify(point.probe.collective.kind) + " of " + llvm::Twine(point.probe.collective.bytes) +
+            " bytes beside " + stringify(point.probe.against))
+               .str(),
+           point.skipped);
+  for (const auto *list : {&calibration.roofline.skipped, &calibration.skipped})
+    for (const auto &[what, reason] : *list)
+      skip(what, reason);
   result["skipped"] = std::move(skipped);
+  describeProducts(calibration.roofline, result);
   result["interpolation_error"] = std::move(errors);
   return result;
+}
+
+/// The object at `key`, made if there is none.
+static json::Object &childOf(json::Object &root, llvm::StringRef key) {
+  if (!root.getObject(key))
+    root[key] = json::Object();
+  return *root.getObject(key);
+}
+
+static constexpr llvm::StringLiteral kSource = "measured by comm-calibrate";
+static constexpr double kGiga = 1e9, kTera = 1e12;
+
+/// Puts what was measured of an operation in the place of what the base says.
+static void mergeOps(llvm::ArrayRef<CalibratedOp> ops, json::Object &root) {
+  auto shapesOf = [](const CalibratedOp &op) {
+    json::Array shapes;
+    for (const std::string &shape : op.probe.shapes)
+      shapes.push_back(shape);
+    return shapes;
+  };
+  std::map<std::string, json::Value> entries;
+  auto keyOf = [](const json::Object &entry) {
+    std::string key = entry.getString("name").value_or("").str();
+    if (const json::Value *shapes = entry.get("shapes"))
+      llvm::raw_string_ostream(key) << *shapes;
+    return key;
+  };
+  if (const json::Array *old = root.getArray("ops"))
+    for (const json::Value &entry : *old)
+      entries.try_emplace(keyOf(*entry.getAsObject()), entry);
+  for (const CalibratedOp &op : ops) {
+    if (!op.skipped.empty())
+      continue;
+    json::Object entry{{"name", op.probe.name}, {"shapes", shapesOf(op)}, {"ns", op.time.value},
+                       {"lo_ns", op.time.lo},   {"hi_ns", op.time.hi},    {"n", op.time.n}};
+    std::string key = keyOf(entry);
+    entries.insert_or_assign(key, json::Value(std::move(entry)));
+  }
+  json::Array all;
+  for (auto &[key, entry] : entries)
+    all.push_back(std::move(entry));
+  root["ops"] = std::move(all);
+}
+
+static void mergeRoofline(const Roofline &roofline, json::Object &root) {
+  json::Object &compute = childOf(root, "compute");
+  for (const ProductRate &rate : roofline.products) {
+    json::Object &sustained = childOf(compute, "sustained_tflops");
+    sustained[stringify(rate.element)] = rate.flopsPerSecond / kTera;
+    sustained["source"] = kSource;
+    childOf(compute, "half_flops")[stringify(rate.element)] = static_cast<int64_t>(rate.halfFlops);
+  }
+  if (roofline.launch > 0) {
+    compute["launch_ns"] = roofline.launch;
+    json::Object &overheads = childOf(root, "overheads");
+    overheads["record_ns"] = roofline.calls.record;
+    overheads["wait_ns"] = roofline.calls.wait;
+    overheads["hop_ns"] = roofline.calls.hop;
+  }
+  if (roofline.copyBytesPerSecond <= 0)
+    return;
+  root["copy"] = json::Object{
+      {"launch_ns", roofline.copyLaunch}, {"bandwidth_gbps", roofline.copyBytesPerSecond / kGiga}, {"source", kSource}};
+  json::Object &memory = childOf(root, "memory");
+  memory["bandwidth_gbps"] = roofline.copyBytesPerSecond / kGiga;
+  memory["efficiency_permille"] = 1000;
+  memory["source"] = kSource;
+}
+
+static void mergeContention(llvm::ArrayRef<ContentionPoint> points, json::Object &root) {
+  std::map<std::string, json::Value> entries;
+  auto keyOf = [](const json::Object &entry) {
+    std::string key;
+    llvm::raw_string_ostream os(key);
+    for (const char *field : {"kind", "bytes", "ctas", "against"})
+      if (const json::Value *value = entry.get(field))
+        os << *value << ' ';
+    return key;
+  };
+  if (const json::Array *old = root.getArray("contention"))
+    for (const json::Value &entry : *old)
+      entries.try_emplace(keyOf(*entry.getAsObject()), entry);
+  for (const ContentionPoint &point : points) {
+    if (!point.skipped.empty())
+      continue;
+    json::Object entry{{"kind", stringify(point.probe.collective.kind)},
+                       {"bytes", point.probe.collective.bytes},
+                       {"ctas", point.probe.ctas},
+                       {"against", stringify(point.probe.against)},
+                       {"compute_permille", point.computePermille()},
+                       {"collective_permille", point.collectivePermille()}};
+    json::Array flags;
+    if (point.isSkewed)
+      flags.push_back("skew");
+    if (point.isUnstable())
+      flags.push_back("unstable");
+    if (!flags.empty())
+      entry["flags"] = std::move(flags);
+    std::string key = keyOf(entry);
+    entries.insert_or_assign(key, json::Value(std::move(entry)));
+  }
+  if (entries.empty())
+    return;
+  json::Array all;
+  for (auto &[key, entry] : entries)
+    all.push_back(std::move(entry));
+  root["contention"] = std::move(all);
 }
 
 llvm::Expected<MachineModel> commsched::mergeCalibration(const MachineModel &base, const Calibration &calibration,
@@ -113,11 +252,11 @@ llvm::Expected<MachineModel> commsched::mergeCalibration(const MachineModel &bas
     issues.push_back(curve.points.front().issue);
   }
   root["collectives"] = std::move(tables);
-  if (!issues.empty()) {
-    if (!root.getObject("overheads"))
-      root["overheads"] = json::Object();
-    (*root.getObject("overheads"))["issue_ns"] = medianOf(issues);
-  }
+  if (!issues.empty())
+    childOf(root, "overheads")["issue_ns"] = medianOf(issues);
+  mergeOps(calibration.ops, root);
+  mergeRoofline(calibration.roofline, root);
+  mergeContention(calibration.contention, root);
   root["name"] = name;
   root["calibration"] = describe(calibration);
   std::string text;

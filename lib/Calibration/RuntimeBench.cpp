@@ -11,11 +11,12 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Calibration/RuntimeBench.h"
+#include "BenchHandles.h"
 #include "CommSched/Calibration/Statistics.h"
+#include "CommSched/Support/SplitMix64.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
 #include <numeric>
-#include <random>
 #include <thread>
 
 using namespace commsched;
@@ -37,6 +38,8 @@ RuntimeBench::RuntimeBench(commrt_context *context, Bytes rotatedBytes)
 RuntimeBench::~RuntimeBench() {
   for (Buffer *buffer : {&input, &output, &gate})
     release(*buffer);
+  for (Buffer &buffer : computation.buffers)
+    release(buffer);
 }
 
 int32_t RuntimeBench::rank() const { return commrt_rank(context); }
@@ -104,14 +107,18 @@ Bytes RuntimeBench::feasibleBytes(const CollectiveProbe &wanted) const {
   return std::max<Bytes>(1, (wanted.bytes + unit / 2) / unit) * unit;
 }
 
-llvm::Expected<commrt_group *> RuntimeBench::groupOfFirst(int64_t members) {
-  commrt_group *&found = groups[members];
+std::string RuntimeBench::groupName(int64_t members, int64_t ctas) {
+  return "first_" + std::to_string(members) + (ctas > 0 ? "_ctas_" + std::to_string(ctas) : "");
+}
+
+llvm::Expected<commrt_group *> RuntimeBench::groupOfFirst(int64_t members, int64_t ctas) {
+  commrt_group *&found = groups[{members, ctas}];
   if (found)
     return found;
   std::vector<int64_t> ranks(members);
   std::iota(ranks.begin(), ranks.end(), 0);
   int64_t offsets[] = {0, members};
-  std::string name = "first_" + std::to_string(members);
+  std::string name = groupName(members, ctas);
   if (commrt_group_create(context, name.c_str(), 1, offsets, ranks.data(), &found) != COMMRT_OK)
     return lastError();
   return found;
@@ -124,19 +131,19 @@ void RuntimeBench::release(Buffer &buffer) {
   buffer = {};
 }
 
-/// Fills `bytes` with random values that are finite and not zero in every element type: the last byte of eight is that
-/// of a float between 0.5 and 2, and every byte of the others is random. Powers of a device depend on its data.
+/// Fills `bytes` with random values that are finite and not zero in every floating type (the highest byte is that of a
+/// number between 0.5 and 2), and small in the integer types. The power that a device draws depends on its data.
 static void fillRandom(std::vector<unsigned char> &bytes, int64_t elementSize, bool isFloat) {
-  std::minstd_rand random(1);
+  SplitMix64 random(1);
   constexpr unsigned char exponent = 0x3f;
   for (size_t i = 0; i < bytes.size(); ++i) {
     bool isHighest = static_cast<int64_t>(i) % elementSize == elementSize - 1;
-    bytes[i] = isHighest && elementSize > 1 ? (isFloat ? exponent : 0) : static_cast<unsigned char>(random() >> 8 | 1);
+    bytes[i] = isHighest && elementSize > 1 ? (isFloat ? exponent : 0) : static_cast<unsigned char>(random.next() | 1);
   }
 }
 
-llvm::Error RuntimeBench::grow(Buffer &buffer, Bytes bytes) {
-  if (buffer.bytes >= bytes && buffer.dtype == dtype)
+llvm::Error RuntimeBench::grow(Buffer &buffer, Bytes bytes, int32_t type) {
+  if (buffer.bytes >= bytes && buffer.dtype == type)
     return llvm::Error::success();
   if (buffer.bytes < bytes) {
     release(buffer);
@@ -144,10 +151,10 @@ llvm::Error RuntimeBench::grow(Buffer &buffer, Bytes bytes) {
       return lastError();
     buffer.bytes = bytes;
   }
-  buffer.dtype = dtype;
+  buffer.dtype = type;
   constexpr Bytes part = 1 << 20;
   std::vector<unsigned char> values(std::min(bytes, part));
-  fillRandom(values, commrt_dtype_size(dtype), dtype <= COMMRT_F64);
+  fillRandom(values, commrt_dtype_size(type), type <= COMMRT_F64);
   auto *data = static_cast<char *>(buffer.data);
   auto filled = static_cast<Bytes>(values.size());
   if (commrt_copy(context, data, values.data(), filled, COMMRT_COPY_TO_DEVICE, nullptr) != COMMRT_OK)
@@ -159,13 +166,16 @@ llvm::Error RuntimeBench::grow(Buffer &buffer, Bytes bytes) {
   return llvm::Error::success();
 }
 
-llvm::Error RuntimeBench::prepare(const CollectiveProbe &wanted) {
+llvm::Error RuntimeBench::prepare(const CollectiveProbe &wanted) { return prepareCollective(wanted, /*ctas=*/0); }
+
+llvm::Error RuntimeBench::prepareCollective(const CollectiveProbe &wanted, int64_t ctas) {
   probe = wanted;
+  isComputation = false;
   std::optional<int32_t> type = runtimeType(wanted.element);
   if (!type)
     return llvm::createStringError("the runtime has no element type " + stringify(wanted.element));
   dtype = *type;
-  llvm::Expected<commrt_group *> made = groupOfFirst(wanted.shape.ranks);
+  llvm::Expected<commrt_group *> made = groupOfFirst(wanted.shape.ranks, ctas);
   if (!made)
     return made.takeError();
   group = *made;
@@ -177,9 +187,9 @@ llvm::Error RuntimeBench::prepare(const CollectiveProbe &wanted) {
   slots = bytes >= kLeastRotated ? std::clamp<int64_t>(rotatedBytes / stride, 1, kMostSlots) : 1;
   if (commrt_group_rank(group) < 0 || bytes == 0)
     return llvm::Error::success();
-  if (llvm::Error error = grow(input, stride * slots))
+  if (llvm::Error error = grow(input, stride * slots, dtype))
     return error;
-  return grow(output, stride * slots);
+  return grow(output, stride * slots, dtype);
 }
 
 //===- Collectives ----------------------------------------------------------------------------===//
@@ -240,6 +250,8 @@ llvm::Error RuntimeBench::meet() {
 llvm::Expected<ProbeTime> RuntimeBench::run(int64_t operations) {
   if (llvm::Error error = meet())
     return std::move(error);
+  if (isComputation)
+    return isDevice ? computeOnDevice(operations) : computeOnHost(operations);
   if (commrt_group_rank(group) < 0)
     return ProbeTime();
   return isDevice ? runOnDevice(operations) : runOnHost(operations);
@@ -269,36 +281,37 @@ llvm::Error RuntimeBench::await(commrt_event *event) {
   return llvm::Error::success();
 }
 
-namespace {
-/// Events and tokens of one sample, released together.
-struct Handles {
-  ~Handles() {
-    for (commrt_event *event : events)
-      commrt_event_release(event);
-    for (commrt_token *token : tokens)
-      commrt_token_release(token);
-  }
-  std::vector<commrt_event *> events;
-  std::vector<commrt_token *> tokens;
-};
-} // namespace
+llvm::Expected<Ns> RuntimeBench::elapsedBetween(commrt_event *empty, commrt_event *begin, commrt_event *end) {
+  Ns pair = 0, total = 0;
+  if (commrt_event_elapsed(empty, begin, &pair) != COMMRT_OK || commrt_event_elapsed(begin, end, &total) != COMMRT_OK)
+    return lastError();
+  if (emptyPairs.size() == kEmptyPairs)
+    emptyPairs.erase(emptyPairs.begin());
+  emptyPairs.push_back(pair);
+  return std::max<Ns>(0, total - medianOf(emptyPairs));
+}
 
-/// The gate is a sum of one element on the same stream: when it is done, every member has arrived on its device, so
-/// that the operations behind it wait for nobody. Messages run on another stream, which waits for the gate.
+/// The gate is a sum of one element on the stream of the collectives: when it is done, every member has arrived on its
+/// device, so that what is behind it waits for nobody.
+llvm::Error RuntimeBench::startGate(commrt_token **token) {
+  if (!gate.data)
+    if (llvm::Error error = grow(gate, 2 * sizeof(float), COMMRT_F32))
+      return error;
+  auto *in = static_cast<float *>(gate.data);
+  if (commrt_all_reduce_start(group, in, in + 1, 1, COMMRT_F32, COMMRT_SUM, 1, -1, token) != COMMRT_OK)
+    return lastError();
+  return llvm::Error::success();
+}
+
+/// Messages run on another stream than collectives, which waits for the gate.
 llvm::Expected<ProbeTime> RuntimeBench::runOnDevice(int64_t operations) {
   bool isMessage = probe.kind == CollectiveKind::Send || probe.kind == CollectiveKind::Recv;
   commrt_stream *stream = nullptr;
-  if (!gate.data)
-    if (llvm::Error error = grow(gate, 2 * sizeof(float)))
-      return std::move(error);
-  auto *gateIn = static_cast<float *>(gate.data);
-  Handles all;
-  all.tokens.assign(operations + 1, nullptr);
-  all.events.assign(3, nullptr);
+  BenchHandles all(3, operations + 1);
   commrt_event *&empty = all.events[0], *&begin = all.events[1], *&end = all.events[2];
+  if (llvm::Error error = startGate(&all.tokens.back()))
+    return std::move(error);
   if (commrt_group_stream(group, isMessage, &stream) != COMMRT_OK ||
-      commrt_all_reduce_start(group, gateIn, gateIn + 1, 1, COMMRT_F32, COMMRT_SUM, 1, -1, &all.tokens.back()) !=
-          COMMRT_OK ||
       commrt_wait(all.tokens.back(), stream) != COMMRT_OK ||
       commrt_event_record_timed(context, stream, &empty) != COMMRT_OK ||
       commrt_event_record_timed(context, stream, &begin) != COMMRT_OK)
@@ -313,18 +326,15 @@ llvm::Expected<ProbeTime> RuntimeBench::runOnDevice(int64_t operations) {
       return lastError();
     issued += now() - before;
   }
-  Ns pair = 0, total = 0;
   if (commrt_event_record_timed(context, stream, &end) != COMMRT_OK ||
       commrt_wait_host(all.tokens[operations - 1], -1) != COMMRT_OK)
     return lastError();
   if (llvm::Error error = await(end))
     return std::move(error);
-  if (commrt_event_elapsed(empty, begin, &pair) != COMMRT_OK || commrt_event_elapsed(begin, end, &total) != COMMRT_OK)
-    return lastError();
-  if (emptyPairs.size() == kEmptyPairs)
-    emptyPairs.erase(emptyPairs.begin());
-  emptyPairs.push_back(pair);
-  return ProbeTime{std::max<Ns>(0, total - medianOf(emptyPairs)) / operations, issued / operations};
+  llvm::Expected<Ns> total = elapsedBetween(empty, begin, end);
+  if (!total)
+    return total.takeError();
+  return ProbeTime{*total / operations, issued / operations};
 }
 
 llvm::Expected<std::vector<std::vector<int64_t>>> RuntimeBench::gather(llvm::ArrayRef<int64_t> own) {

@@ -110,9 +110,11 @@ llvm::Expected<Sampler::Round> Sampler::warmUp() {
   int64_t runs = std::clamp<int64_t>(options.warmUpTime / round.cost, options.warmUpRuns - 1, kMostWarmUpRuns);
   // At most a quarter of the time that is left goes into runs that do not count.
   runs = std::min(runs, std::max<Ns>(0, left(round.used)) / 4 / round.cost);
-  for (int64_t i = 0; i < runs; ++i)
-    if (!(own = runAlone(time)))
+  for (int64_t i = 0; i < runs; ++i) {
+    own = runAlone(time);
+    if (!own)
       return own.takeError();
+  }
   if (runs > 0)
     if (llvm::Error error = agreeOn())
       return std::move(error);

@@ -21,24 +21,6 @@ using namespace commsched;
 /// The longest wait for another process that writes the cache.
 static constexpr std::chrono::seconds kLockDeadline(30);
 
-/// A text that rank 0 has, on all ranks. Collective.
-static llvm::Expected<std::string> broadcast(Bench &bench, const std::string &text) {
-  auto bytes = static_cast<int64_t>(bench.rank() == 0 ? text.size() : 0);
-  llvm::Expected<std::vector<std::vector<int64_t>>> sizes = bench.gather(bytes);
-  if (!sizes)
-    return sizes.takeError();
-  size_t size = (*sizes)[0][0];
-  std::vector<int64_t> words((size + 7) / 8);
-  if (words.empty())
-    return std::string();
-  if (bench.rank() == 0)
-    std::memcpy(words.data(), text.data(), size);
-  llvm::Expected<std::vector<std::vector<int64_t>>> all = bench.gather(words);
-  if (!all)
-    return all.takeError();
-  return std::string(reinterpret_cast<const char *>((*all)[0].data()), size);
-}
-
 static bool isSameQuestion(const CollectiveProbe &a, const CollectiveProbe &b) {
   return a.kind == b.kind && a.shape == b.shape && a.element == b.element;
 }
@@ -92,7 +74,7 @@ private:
 
 /// Takes the curves over that rank 0 has as `text`. A text that is no calibration is set aside.
 llvm::Error Session::read(const std::string &text, bool isStored) {
-  llvm::Expected<std::string> shared = broadcast(bench, text);
+  llvm::Expected<std::string> shared = broadcastText(bench, text);
   if (!shared)
     return shared.takeError();
   if (shared->empty())
@@ -112,7 +94,7 @@ llvm::Error Session::read(const std::string &text, bool isStored) {
 }
 
 llvm::Error Session::begin() {
-  llvm::Expected<std::string> ofFirst = broadcast(bench, options.fingerprint);
+  llvm::Expected<std::string> ofFirst = broadcastText(bench, options.fingerprint);
   if (!ofFirst)
     return ofFirst.takeError();
   fingerprint = *ofFirst;

@@ -50,8 +50,10 @@ Ns CostModel::costOfCopy(Bytes read, Bytes written) const {
 }
 
 Ns CostModel::costOfWork(int64_t flops, Bytes bytes, ElementType element, ComputeUnits units) const {
+  bool isProduct = units == ComputeUnits::Matrix && flops > 0;
   int64_t rate = units == ComputeUnits::Matrix ? model.matrixRate(element) : model.vectorRate(element);
-  return std::max(timeAtRate(std::max<int64_t>(0, flops), rate),
+  Wide lost = isProduct ? model.matrixHalfFlops(element) : 0;
+  return std::max(timeAtRate(std::max<int64_t>(0, flops) + lost, rate),
                   timeAtRate(std::max<Bytes>(0, bytes), model.memoryBytesPerSecond));
 }
 

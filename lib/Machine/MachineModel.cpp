@@ -27,6 +27,8 @@ static constexpr llvm::StringLiteral kElementNames[kNumElementTypes] = {"f64", "
 
 llvm::StringRef commsched::stringify(ElementType type) { return kElementNames[static_cast<unsigned>(type)]; }
 
+llvm::StringRef commsched::stringify(Against against) { return against == Against::Matrix ? "matrix" : "memory"; }
+
 std::optional<ElementType> commsched::parseElementType(llvm::StringRef name) {
   const auto *found = llvm::find(kElementNames, name);
   if (found == std::end(kElementNames))
@@ -118,6 +120,8 @@ bool MachineModel::hasErrorBars() const {
 }
 
 int64_t MachineModel::matrixRate(ElementType type) const { return lookup(sustainedRates, type); }
+
+int64_t MachineModel::matrixHalfFlops(ElementType type) const { return lookup(halfFlops, type); }
 
 int64_t MachineModel::vectorRate(ElementType type) const {
   int64_t rate = lookup(vectorRates, type);

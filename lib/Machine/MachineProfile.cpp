@@ -186,7 +186,7 @@ void readRates(Reader compute, llvm::StringRef key, RateTable &rates) {
 }
 
 void readCompute(Reader compute, MachineModel &machine) {
-  compute.only({"peak_tflops", "sustained_tflops", "vector_tflops", "efficiency_permille", "launch_ns"});
+  compute.only({"peak_tflops", "sustained_tflops", "vector_tflops", "half_flops", "efficiency_permille", "launch_ns"});
   if (!compute.has("peak_tflops"))
     compute.fail("peak_tflops", "expected an object, got none");
   readRates(compute, "peak_tflops", machine.peakRates);
@@ -199,6 +199,15 @@ void readCompute(Reader compute, MachineModel &machine) {
     if (peak && !sustained)
       sustained = std::max<int64_t>(1, peak / 1000 * efficiency);
   machine.launch = compute.integer("launch_ns", 0, 0);
+  if (!compute.has("half_flops"))
+    return;
+  Reader half = compute.child("half_flops");
+  std::vector<llvm::StringRef> types;
+  for (unsigned type = 0; type < kNumElementTypes; ++type) {
+    types.push_back(stringify(static_cast<ElementType>(type)));
+    machine.halfFlops[type] = half.integer(types.back(), 0, 0);
+  }
+  half.only(types);
 }
 
 LinkClass readLink(Reader link) {
@@ -295,9 +304,27 @@ OpTime readOp(Reader entry) {
   return op;
 }
 
+ContentionEntry readContention(Reader entry) {
+  entry.only({"kind", "bytes", "ctas", "against", "compute_permille", "collective_permille", "flags"});
+  ContentionEntry result;
+  if (std::optional<CollectiveKind> kind = parseCollectiveKind(entry.string("kind")))
+    result.kind = *kind;
+  else
+    entry.fail("kind", "expected a kind of collective, such as all_gather");
+  result.bytes = entry.integer("bytes", 0);
+  result.ctas = entry.integer("ctas", 0, 0);
+  std::string against = entry.string("against");
+  if (against != "matrix" && against != "memory")
+    entry.fail("against", "expected one of matrix, memory");
+  result.against = against == "memory" ? Against::Memory : Against::Matrix;
+  result.computePermille = entry.permille("compute_permille");
+  result.collectivePermille = entry.permille("collective_permille");
+  return result;
+}
+
 void readMachine(Reader root, MachineModel &machine) {
   root.only({"schema_version", "name", "description", "node", "memory", "compute", "copy", "overheads", "lanes",
-             "links", "nccl", "slowdown", "collectives", "ops", "calibration"});
+             "links", "nccl", "slowdown", "collectives", "ops", "contention", "calibration"});
   if (root.integer("schema_version", 1) != kSchemaVersion)
     root.fail("schema_version", "expected " + llvm::Twine(kSchemaVersion));
   machine.name = root.string("name");
@@ -323,8 +350,11 @@ void readMachine(Reader root, MachineModel &machine) {
 
   if (root.has("overheads")) {
     Reader overheads = root.child("overheads");
-    overheads.only({"issue_ns"});
+    overheads.only({"issue_ns", "record_ns", "wait_ns", "hop_ns"});
     machine.issue = overheads.integer("issue_ns", 0, 0);
+    machine.record = overheads.integer("record_ns", 0, 0);
+    machine.wait = overheads.integer("wait_ns", 0, 0);
+    machine.hop = overheads.integer("hop_ns", 0, 0);
   }
   std::string lanes = root.string("lanes", llvm::StringRef("per_group"));
   if (lanes != "per_group" && lanes != "one")
@@ -347,6 +377,7 @@ void readMachine(Reader root, MachineModel &machine) {
   }
   root.each("collectives", [&](Reader entry) { machine.collectives.push_back(readCollective(entry)); });
   root.each("ops", [&](Reader entry) { machine.ops.push_back(readOp(entry)); });
+  root.each("contention", [&](Reader entry) { machine.contention.push_back(readContention(entry)); });
 }
 
 /// Prints a value with sorted keys and the shortest digits that read back exactly.

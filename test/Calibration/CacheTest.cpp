@@ -120,6 +120,52 @@ TEST_F(CacheTest, ReadsOnlyWhatItWrote) {
         << size;
 }
 
+/// A bench of one rank that measures nothing.
+class Alone : public Bench {
+public:
+  int32_t rank() const override { return 0; }
+  int32_t ranks() const override { return 1; }
+  std::string clockName() const override { return ""; }
+  Bytes feasibleBytes(const CollectiveProbe &probe) const override { return probe.bytes; }
+  llvm::Error prepare(const CollectiveProbe &) override { return llvm::Error::success(); }
+  llvm::Expected<ProbeTime> run(int64_t) override { return ProbeTime(); }
+  llvm::Expected<std::vector<std::vector<int64_t>>> gather(llvm::ArrayRef<int64_t> own) override {
+    return std::vector<std::vector<int64_t>>{own.vec()};
+  }
+  Ns now() const override { return 0; }
+};
+
+TEST_F(CacheTest, KeepsTimesByName) {
+  Alone bench;
+  CalibrationCache cache(folder, "machine");
+  {
+    EstimateStore store(bench, &cache, "machine");
+    llvm::cantFail(store.load(/*fresh=*/false));
+    EXPECT_FALSE(store.find("a \"name\""));
+    store.put("a \"name\"", {{5, 4, 6, 20, 1}, true});
+    store.put("another", {{7, 7, 7, 2, 0}, false});
+    EXPECT_TRUE(store.getWarnings().empty());
+  }
+  EstimateStore again(bench, &cache, "machine"), fresh(bench, &cache, "machine"), other(bench, &cache, "other");
+  llvm::cantFail(again.load(/*fresh=*/false));
+  ASSERT_TRUE(again.find("a \"name\""));
+  EXPECT_EQ(again.find("a \"name\"")->time.hi, 6);
+  EXPECT_TRUE(again.find("a \"name\"")->isSkewed);
+  llvm::cantFail(fresh.load(/*fresh=*/true));
+  EXPECT_FALSE(fresh.find("another"));
+  // What a fresh run stores does not lose the others.
+  fresh.put("third", {{1, 1, 1, 1, 0}, false});
+  llvm::cantFail(again.load(/*fresh=*/false));
+  EXPECT_TRUE(again.find("another"));
+  EXPECT_TRUE(again.find("third"));
+  // Another machine's file is set aside.
+  llvm::cantFail(other.load(/*fresh=*/false));
+  EXPECT_FALSE(other.find("another"));
+  ASSERT_EQ(other.getWarnings().size(), 1U);
+  EXPECT_NE(other.getWarnings()[0].find("is set aside"), std::string::npos);
+  EXPECT_FALSE(cache.load());
+}
+
 TEST_F(CacheTest, ProfilesTakeMeasurementsAndKeepTheRest) {
   MachineModel base = llvm::cantFail(MachineModel::load("h100-sxm"));
   CalibratedCurve curve{{CollectiveKind::AllReduce, {8, 1, 8}, ElementType::BF16, 0},
@@ -135,7 +181,7 @@ TEST_F(CacheTest, ProfilesTakeMeasurementsAndKeepTheRest) {
             before.costOfCollective(CollectiveKind::AllToAll, 4096, curve.probe.shape, ElementType::BF16));
   EXPECT_EQ(machine.matrixRate(ElementType::BF16), base.matrixRate(ElementType::BF16));
   // A second calibration replaces the table of the first.
-  curve.points.front().time.value = 1111;
+  curve.points.front().time = {1111, 1100, 1120, 40, 1};
   MachineModel again = llvm::cantFail(mergeCalibration(machine, {{curve}, {}}, "mine"));
   EXPECT_EQ(again.collectives.size(), machine.collectives.size());
   EXPECT_EQ(CostModel(again).costOfCollective(CollectiveKind::AllReduce, 1024, curve.probe.shape, ElementType::F32),

@@ -14,8 +14,10 @@
 #include "CommSched/Calibration/Calibrator.h"
 #include "CommSched/Calibration/Profile.h"
 #include "CommSched/Calibration/RuntimeBench.h"
+#include "CommSched/Machine/CostModel.h"
 #include "CommSched/Support/RankThreads.h"
 #include "gtest/gtest.h"
+#include <cmath>
 #include <random>
 
 using namespace commsched;
@@ -43,15 +45,40 @@ struct Truth {
 class TruthBench : public RuntimeBench {
 public:
   TruthBench(commrt_context *context, const Truth &truth)
-      : RuntimeBench(context), truth(truth), random(commrt_rank(context) + 1) {}
+      : RuntimeBench(context), realContext(context), truth(truth), random(commrt_rank(context) + 1) {}
 
+  using RuntimeBench::prepare;
   llvm::Error prepare(const CollectiveProbe &wanted) override {
     current = wanted;
+    computation.reset();
     ++prepared;
     return llvm::Error::success();
   }
+  llvm::Error prepare(const ComputeProbe &wanted) override {
+    computation = wanted;
+    ++prepared;
+    return llvm::Error::success();
+  }
+  llvm::Expected<CallTimes> callTimes() override { return CallTimes{30, 40, 50}; }
+
+  /// The time of a computation: a launch, and for products a fixed loss, then operations or bytes.
+  Ns timeOf(const ComputeProbe &probe) const {
+    double elements = 1;
+    for (int64_t size : probe.operands.front().sizes)
+      elements *= static_cast<double>(size);
+    double ns = probe.name == "product" ? 400 + 2 * std::pow(elements, 1.5) / 100
+                : probe.name == "copy"  ? 700 + 8 * elements / 20
+                                        : 0;
+    return 100 + static_cast<Ns>(ns);
+  }
+
   llvm::Expected<ProbeTime> run(int64_t) override {
     ++runs;
+    if (computation) {
+      Ns time = timeOf(*computation);
+      clock += time;
+      return ProbeTime{time, time};
+    }
     double factor = 1 + truth.noise * std::uniform_real_distribution<>(-1, 1)(random);
     if (std::uniform_int_distribution<>(0, 99)(random) < truth.outliers)
       factor *= 10;
@@ -62,12 +89,14 @@ public:
   }
   Ns now() const override { return clock; }
 
+  commrt_context *const realContext;
   int64_t runs = 0, prepared = 0;
 
 private:
   Truth truth;
   std::minstd_rand random;
   CollectiveProbe current;
+  std::optional<ComputeProbe> computation;
   Ns clock = 0;
 };
 
@@ -217,6 +246,92 @@ TEST(CalibratorTest, FollowsTheRecipeOfPyTorch) {
     EXPECT_EQ(point.time.value, Truth()(kMiB));
     return llvm::Expected<CalibratedCurve>(CalibratedCurve{probe, {point}, ""});
   });
+}
+
+TEST(CalibratorTest, FindsTheRooflineOfComputations) {
+  onRanks(2, Truth(), [&](TruthBench &bench) {
+    CalibratorOptions options;
+    Sampler sampler(bench, options);
+    EstimateStore store(bench, nullptr, "");
+    auto quiet = [](const std::string &) {};
+    ComputeCalibrator calibrator(bench, sampler, store, quiet);
+    Roofline roofline = llvm::cantFail(calibrator.measureRoofline({ElementType::F32}));
+    EXPECT_EQ(roofline.launch, 100);
+    EXPECT_EQ(roofline.products.size(), 1U);
+    // 100 operations a ns; 400 ns are lost at the start, as 40,000 operations would take.
+    EXPECT_NEAR(roofline.products[0].flopsPerSecond, 1e11, 2e9);
+    EXPECT_NEAR(roofline.products[0].halfFlops, 40000, 800);
+    EXPECT_NEAR(roofline.copyBytesPerSecond, 20e9, 0.4e9);
+    EXPECT_NEAR(static_cast<double>(roofline.copyLaunch), 800, 16);
+    EXPECT_TRUE(roofline.skipped.empty());
+    // A second time, everything is known.
+    int64_t before = bench.prepared;
+    EXPECT_EQ(llvm::cantFail(calibrator.measureRoofline({ElementType::F32})).launch, 100);
+    EXPECT_EQ(bench.prepared, before);
+    // The profile predicts what was measured, and sizes that were not.
+    Calibration calibration;
+    calibration.roofline = roofline;
+    CostModel costs(
+        llvm::cantFail(mergeCalibration(llvm::cantFail(MachineModel::load("h100-sxm")), calibration, "measured")));
+    for (int64_t side : {48, 64, 200, 1000}) {
+      int64_t flops = 2 * side * side * side;
+      double expected = 500 + static_cast<double>(flops) / 100;
+      EXPECT_NEAR(static_cast<double>(costs.costOfKernel(flops, 0, ElementType::F32, ComputeUnits::Matrix)), expected,
+                  0.03 * expected);
+    }
+    EXPECT_EQ(costs.machine().record, 30);
+    EXPECT_EQ(costs.machine().wait, 40);
+    EXPECT_EQ(costs.machine().hop, 50);
+    return llvm::Expected<CalibratedCurve>(CalibratedCurve{kAllReduce, {}, ""});
+  });
+}
+
+TEST(CalibratorTest, ComputationsEndWithinTheTime) {
+  for (Ns budget : {200'000, 3'000'000, 30'000'000}) {
+    onRanks(2, Truth(), [&](TruthBench &bench) {
+      CalibratorOptions options;
+      options.budget = budget;
+      Sampler sampler(bench, options);
+      EstimateStore store(bench, nullptr, "");
+      auto quiet = [](const std::string &) {};
+      ComputeCalibrator calibrator(bench, sampler, store, quiet);
+      Roofline roofline = llvm::cantFail(calibrator.measureRoofline({ElementType::F32}));
+      EXPECT_LE(bench.now(), budget + budget / 10);
+      EXPECT_FALSE(roofline.skipped.empty());
+      EXPECT_EQ(roofline.skipped.back().second, "the time that was given is used up");
+      return llvm::Expected<CalibratedCurve>(CalibratedCurve{kAllReduce, {}, ""});
+    });
+  }
+}
+
+/// On CPU backends computations run on a thread beside: both sides are timed, and what they did is said.
+TEST(ContentionTest, RunsBothSidesOnThreads) {
+  onRanks(2, Truth(), [&](TruthBench &truth) {
+    RuntimeBench bench(truth.realContext);
+    CollectiveProbe collective = kAllReduce;
+    collective.shape = {2, 1, 2};
+    collective.bytes = 4 * kKiB;
+    for (bool timesKernels : {false, true}) {
+      ComputeProbe kernel = timesKernels ? copyProbe(64 * kKiB) : productProbe(16, ElementType::F32);
+      llvm::cantFail(bench.prepare(ContentionProbe{collective, 0, Against::Matrix, kernel}));
+      BesideTime alone = llvm::cantFail(bench.runBeside({timesKernels ? 0 : 5, timesKernels ? 5 : 0, timesKernels}));
+      EXPECT_GT(alone.time, 0);
+      BesideTime both = llvm::cantFail(bench.runBeside({10, 10, timesKernels}));
+      EXPECT_GT(both.time, 0);
+    }
+    return llvm::Expected<CalibratedCurve>(CalibratedCurve{kAllReduce, {}, ""});
+  });
+}
+
+TEST(StatisticsTest, FitsLines) {
+  // 300 + amount / 4e9 per second.
+  FittedLine line = fitLine({{4, 301}, {400, 400}, {40000, 10300}});
+  EXPECT_NEAR(line.fixed, 300, 1e-6);
+  EXPECT_NEAR(line.rate, 4e9, 1);
+  // A fixed part below 0 is none; one point has none either.
+  EXPECT_EQ(fitLine({{100, 10}, {200, 40}}).fixed, 0);
+  EXPECT_EQ(fitLine({{100, 10}}).fixed, 0);
+  EXPECT_NEAR(fitLine({{100, 10}}).rate, 1e10, 1);
 }
 
 TEST(StatisticsTest, MediansAndIntervalsOfKnownSamples) {

@@ -208,6 +208,55 @@ TEST(EventsTest, RejectOutliersAndSaySo) {
   });
 }
 
+// Tests that what collectives and kernels do to each other is what the model says, for each number of thread blocks.
+TEST(EventsTest, RecoverContention) {
+  Truth truth;
+  follow(truth, [] {
+    for (auto [name, value] : {std::pair("CUDA_EMU_KERNEL_NS", "30000"),
+                               {"CUDA_EMU_MATRIX_SLOW_PERMILLE", "200"},
+                               {"CUDA_EMU_MATRIX_SLOW_PER_CTA_PERMILLE", "10"},
+                               {"CUDA_EMU_MEMORY_SLOW_PERMILLE", "400"},
+                               {"CUDA_EMU_MEMORY_SLOW_PER_CTA_PERMILLE", "30"},
+                               {"NCCL_EMU_SLOW_BY_MATRIX_PERMILLE", "150"},
+                               {"NCCL_EMU_SLOW_BY_MEMORY_PERMILLE", "3200"},
+                               {"COMMRT_DEVICE_KERNELS", "require"},
+                               {"COMMRT_NCCL_GROUPS", "first_2_ctas_2:max=2;first_2_ctas_32:max=32"}})
+      setenv(name, value, 1);
+    auto points = onRanks(2, [](RuntimeBench &bench) {
+      CalibratorOptions options;
+      Sampler sampler(bench, options);
+      EstimateStore store(bench, nullptr, "");
+      auto quiet = [](const std::string &) {};
+      ContentionCalibrator calibrator(bench, sampler, store, quiet);
+      std::vector<ContentionPoint> result;
+      CollectiveProbe collective = probeOf(CollectiveKind::AllGather);
+      collective.bytes = 256 * kKiB;
+      for (int64_t ctas : {0, 2, 32})
+        for (Against against : {Against::Matrix, Against::Memory})
+          result.push_back(llvm::cantFail(
+              calibrator.measure({collective, ctas, against,
+                                  against == Against::Matrix ? productProbe(8, ElementType::F32) : copyProbe(kKiB)})));
+      return result;
+    });
+    ASSERT_EQ(points.size(), 6U);
+    for (const ContentionPoint &point : points) {
+      EXPECT_EQ(point.skipped, "");
+      bool isMatrix = point.probe.against == Against::Matrix;
+      // Without a choice, the emulated NCCL takes 8.
+      double blocks = point.probe.ctas == 0 ? 8 : static_cast<double>(point.probe.ctas);
+      double compute = isMatrix ? 200 + 10 * blocks : 400 + 30 * blocks, collective = isMatrix ? 150 : 3200;
+      EXPECT_NEAR(static_cast<double>(point.computePermille()), compute, 0.05 * compute) << blocks;
+      EXPECT_NEAR(static_cast<double>(point.collectivePermille()), collective, 0.05 * collective) << blocks;
+      EXPECT_FALSE(point.isSkewed);
+    }
+    MachineModel machine = llvm::cantFail(mergeCalibration(llvm::cantFail(MachineModel::load("h100-sxm")),
+                                                           Calibration{{}, {}, {}, {}, points}, "measured"));
+    ASSERT_EQ(machine.contention.size(), 6U);
+    for (const ContentionEntry &entry : machine.contention)
+      EXPECT_NEAR(entry.collectivePermille, entry.against == Against::Matrix ? 150 : 3200, 160);
+  });
+}
+
 // Tests that ranks whose medians differ are marked.
 TEST(EventsTest, MarkRanksThatDiffer) {
   Truth truth;

@@ -6,7 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Reads programs and collects their collectives; a size that only the run time knows is passed over with a warning.
+// Reads programs and collects what they consist of; a collective whose size
+// only the run time knows is passed over with a warning.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -15,6 +16,7 @@
 #include "CommSched/Analysis/Locations.h"
 #include "CommSched/Dialect/Comm/CommSizes.h"
 #include "CommSched/InitAll.h"
+#include "ProgramComputations.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/Parser/Parser.h"
@@ -33,11 +35,22 @@ namespace {
 using CurveKey = std::tuple<CollectiveKind, GroupShape, ElementType>;
 } // namespace
 
-static std::vector<Question> toQuestions(const std::map<CurveKey, std::set<Bytes>> &sizes) {
-  std::vector<Question> questions;
-  for (const auto &[key, bytes] : sizes)
-    questions.push_back(
-        {{std::get<0>(key), std::get<1>(key), std::get<2>(key), 0}, std::vector<Bytes>(bytes.begin(), bytes.end())});
+/// Why a group's collectives cannot be measured in a job of `ranks` ranks; "" if they can.
+static std::string whyNot(const GroupShape &shape, int64_t ranks) {
+  return shape.ranks <= ranks
+             ? ""
+             : "it needs " + std::to_string(shape.ranks) + " ranks, the job has " + std::to_string(ranks);
+}
+
+static std::vector<CalibrationQuestion> toQuestions(const std::map<CurveKey, std::set<Bytes>> &sizes, int64_t ranks) {
+  std::vector<CalibrationQuestion> questions;
+  for (const auto &[key, bytes] : sizes) {
+    CalibrationQuestion question;
+    question.probe = {std::get<0>(key), std::get<1>(key), std::get<2>(key), 0};
+    question.sizes.assign(bytes.begin(), bytes.end());
+    question.skipped = whyNot(question.probe.shape, ranks);
+    questions.push_back(std::move(question));
+  }
   return questions;
 }
 
@@ -56,8 +69,8 @@ static void collect(ModuleOp module, const OperationCosts &costs, std::map<Curve
   });
 }
 
-static llvm::Expected<std::vector<Question>> readPrograms(llvm::ArrayRef<std::string> paths,
-                                                          const MachineModel &machine) {
+static llvm::Expected<Questions> readPrograms(llvm::ArrayRef<std::string> paths, const MachineModel &machine,
+                                              int64_t ranks) {
   DialectRegistry registry;
   mlir::registerAllDialects(registry);
   commsched::registerAllDialects(registry);
@@ -65,18 +78,21 @@ static llvm::Expected<std::vector<Question>> readPrograms(llvm::ArrayRef<std::st
   MLIRContext context(registry);
   CostModel model(machine);
   std::map<CurveKey, std::set<Bytes>> sizes;
+  std::set<std::string> seen;
+  Questions questions;
   for (const std::string &path : paths) {
     OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, &context);
     if (!module)
       return llvm::createStringError("cannot read '" + path + "'");
     OperationCosts costs(model);
     collect(*module, costs, sizes);
+    collectComputations(*module, costs, seen, questions);
   }
-  return toQuestions(sizes);
+  questions.collectives = toQuestions(sizes, ranks);
+  return questions;
 }
 
-static llvm::Expected<std::vector<Question>> makeGrid(const QuestionOptions &options, const MachineModel &machine,
-                                                      int64_t ranks) {
+static llvm::Expected<Questions> makeGrid(const QuestionOptions &options, const MachineModel &machine, int64_t ranks) {
   std::vector<int64_t> members(ranks);
   for (int64_t rank = 0; rank < ranks; ++rank)
     members[rank] = rank;
@@ -86,7 +102,7 @@ static llvm::Expected<std::vector<Question>> makeGrid(const QuestionOptions &opt
     kinds = {"all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "permute"};
   if (elements.empty())
     elements = {"f32"};
-  std::vector<Question> questions;
+  Questions questions;
   for (const std::string &name : kinds)
     for (const std::string &type : elements) {
       std::optional<CollectiveKind> kind = parseCollectiveKind(name);
@@ -95,15 +111,16 @@ static llvm::Expected<std::vector<Question>> makeGrid(const QuestionOptions &opt
         return llvm::createStringError("--kinds: expected kinds of collectives as 'all_gather', got '" + name + "'");
       if (!element)
         return llvm::createStringError("--elements: expected element types as 'bf16', got '" + type + "'");
-      questions.push_back({{*kind, shape, *element, 0}, {}});
+      questions.collectives.push_back({{*kind, shape, *element, 0}, {}, options.least, options.most, ""});
+      questions.products.insert(*element);
     }
   return questions;
 }
 
-llvm::Expected<std::vector<Question>> commsched::makeQuestions(const QuestionOptions &options,
-                                                               const MachineModel &machine, int64_t ranks) {
+llvm::Expected<Questions> commsched::makeQuestions(const QuestionOptions &options, const MachineModel &machine,
+                                                   int64_t ranks) {
   if (!options.programs.empty())
-    return readPrograms(options.programs, machine);
+    return readPrograms(options.programs, machine, ranks);
   if (ranks < 2)
     return llvm::createStringError("expected a job of at least 2 ranks, got 1: there is nothing to communicate");
   return makeGrid(options, machine, ranks);

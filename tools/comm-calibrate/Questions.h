@@ -6,22 +6,18 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The collectives of programs, or a grid of kinds.
+// The collectives and computations of programs, or a grid of kinds.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_TOOLS_COMMCALIBRATE_QUESTIONS_H
 #define COMMSCHED_TOOLS_COMMCALIBRATE_QUESTIONS_H
 
-#include "CommSched/Calibration/Bench.h"
+#include "CommSched/Calibration/Computations.h"
+#include "CommSched/Calibration/Session.h"
+#include <set>
 #include <string>
 
 namespace commsched {
-
-/// One curve to measure: a collective, and its sizes (none: a grid).
-struct Question {
-  CollectiveProbe probe;
-  std::vector<Bytes> sizes;
-};
 
 /// What the command line says.
 struct QuestionOptions {
@@ -29,12 +25,25 @@ struct QuestionOptions {
   std::vector<std::string> programs;
   /// Names of kinds and element types; the usual ones where empty.
   std::vector<std::string> kinds, elements;
+  /// The smallest and the largest size of a grid.
+  Bytes least = 0, most = 0;
 };
 
-/// The questions, ordered by kind, shape and element type. `machine` says how many ranks a node has. The error names
-/// the option or the file. O(operations log operations).
-llvm::Expected<std::vector<Question>> makeQuestions(const QuestionOptions &options, const MachineModel &machine,
-                                                    int64_t ranks);
+/// What is measured.
+struct Questions {
+  /// Ordered by kind, shape and element type.
+  std::vector<CalibrationQuestion> collectives;
+  /// Each shape once, in the order of the programs.
+  std::vector<ComputeProbe> computations;
+  /// Element types of matrix products.
+  std::set<ElementType> products;
+  /// Operations that cannot be measured, each once, and why.
+  std::vector<std::pair<std::string, std::string>> skipped;
+};
+
+/// `machine` says how many ranks a node has; `ranks` are those of the job. The error names the option or the file.
+/// O(operations log operations).
+llvm::Expected<Questions> makeQuestions(const QuestionOptions &options, const MachineModel &machine, int64_t ranks);
 
 } // namespace commsched
 

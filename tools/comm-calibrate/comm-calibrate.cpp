@@ -6,18 +6,19 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Times the collectives of given programs, or a grid of sizes, on all ranks of a job, and writes a machine profile in
-// which the measurements stand in the place of the model. Measurements are kept for later runs.
+// Times the collectives and computations of given programs, or grids of sizes, on all ranks of a job, and writes a
+// machine profile in which the measurements stand in the place of the model. Measurements are kept for later runs.
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Calibration/Cache.h"
 #include "CommSched/Calibration/Profile.h"
 #include "CommSched/Calibration/RuntimeBench.h"
+#include "CommSched/Support/Format.h"
 #include "CommSched/Support/OutputFile.h"
 #include "CommSched/Support/RankThreads.h"
 #include "FromTimeline.h"
 #include "Questions.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
@@ -25,6 +26,7 @@
 #include "llvm/Support/WithColor.h"
 #include "llvm/TargetParser/Host.h"
 #include <thread>
+#include <unistd.h>
 
 using namespace llvm;
 using namespace commsched;
@@ -33,8 +35,18 @@ static cl::OptionCategory category("comm-calibrate options");
 static cl::list<std::string> programs("program",
                                       cl::desc("Measure what this program's collectives need; may be repeated"),
                                       cl::value_desc("step.mlir"), cl::cat(category));
-static cl::opt<std::string> backend("backend", cl::desc("threads, mpi or another (default: mpi under mpirun)"),
-                                    cl::value_desc("name"), cl::cat(category));
+static cl::list<std::string> backends(
+    "backend", cl::CommaSeparated,
+    cl::desc("threads, mpi, nccl or another (default: mpi under mpirun, otherwise threads). Each of several gets "
+             "a profile of its own, FILE.BACKEND.json"),
+    cl::value_desc("name,..."), cl::cat(category));
+static cl::list<std::string> measured("measure", cl::CommaSeparated,
+                                      cl::desc("collectives, computations, contention (default: the first two)"),
+                                      cl::value_desc("what,..."), cl::cat(category));
+static cl::list<int64_t> ctas("ctas", cl::CommaSeparated,
+                              cl::desc("nccl: numbers of thread blocks of collectives for which contention is measured "
+                                       "(default: NCCL's choice)"),
+                              cl::value_desc("N,..."), cl::cat(category));
 static cl::opt<int> ranks("ranks", cl::desc("Number of ranks (default: 2; under mpirun all)"), cl::value_desc("N"),
                           cl::init(0), cl::cat(category));
 static cl::opt<std::string> basePath("base", cl::desc("Profile that is completed (default: cpu-mpi)"),
@@ -54,8 +66,7 @@ static cl::opt<int64_t> maxBytes("max-bytes", cl::desc("Largest size of the grid
                                  cl::value_desc("N"), cl::init(64 << 20), cl::cat(category));
 static cl::opt<double>
     budget("budget-seconds",
-           cl::desc("Begin no further point after this time (default: no limit); a later run goes on "
-                    "where this one ended"),
+           cl::desc("Time that everything may take (default: no limit); a later run goes on where this one ended"),
            cl::value_desc("S"), cl::init(0), cl::cat(category));
 static cl::opt<std::string> cacheFolder("cache", cl::desc("Folder of measurements that are kept ('none': keep none)"),
                                         cl::value_desc("folder"), cl::cat(category));
@@ -77,10 +88,7 @@ static cl::opt<bool> quiet("quiet", cl::desc("Print no progress"), cl::cat(categ
 /// Exit codes.
 static constexpr int failedCode = 1, inaccurateCode = 2;
 /// What belongs to the fingerprint of a measurement: a change of what is measured, or how, has to change it.
-static constexpr int cacheVersion = 2;
-/// The longest wait for another process that writes the cache.
-static constexpr std::chrono::seconds lockDeadline(30);
-
+static constexpr int cacheVersion = 3;
 static int report(const Twine &message) {
   WithColor::error(errs(), "comm-calibrate") << message << "\n";
   return failedCode;
@@ -107,10 +115,7 @@ struct LocalRanks {
 };
 } // namespace
 
-static Error open(LocalRanks &local) {
-  std::string name = backend;
-  if (name.empty())
-    name = std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMI_SIZE") ? "mpi" : "threads";
+static Error open(const std::string &name, LocalRanks &local) {
   if (StringRef(name).split(',').first == "sim")
     return createStringError(
         "--backend=sim: expected a backend that moves data; sim would measure its own predictions");
@@ -131,135 +136,193 @@ static Error open(LocalRanks &local) {
   return Error::success();
 }
 
-/// A text that rank 0 has, on all ranks. Collective.
-static Expected<std::string> broadcast(Bench &bench, const std::string &text) {
-  auto bytes = static_cast<int64_t>(bench.rank() == 0 ? text.size() : 0);
-  Expected<std::vector<std::vector<int64_t>>> sizes = bench.gather(bytes);
-  if (!sizes)
-    return sizes.takeError();
-  size_t size = (*sizes)[0][0];
-  std::vector<int64_t> words((size + 7) / 8);
-  if (words.empty())
-    return std::string();
-  if (bench.rank() == 0)
-    std::memcpy(words.data(), text.data(), size);
-  Expected<std::vector<std::vector<int64_t>>> all = bench.gather(words);
-  if (!all)
-    return all.takeError();
-  return std::string(reinterpret_cast<const char *>((*all)[0].data()), size);
+//===- Measuring ------------------------------------------------------------------------------===//
+
+/// Variables that decide how fast libraries are: those of NCCL, UCX, Open MPI and this runtime, sorted.
+static std::string readEnvironment() {
+  std::vector<std::string> all;
+  for (char **entry = environ; *entry; ++entry)
+    for (StringRef prefix : {"NCCL_", "UCX_", "OMPI_MCA_", "COMMRT_", "CUDA_VISIBLE_DEVICES"})
+      if (StringRef(*entry).starts_with(prefix))
+        all.push_back(*entry);
+  llvm::sort(all);
+  return join(all, " ");
 }
 
-//===- Measuring ------------------------------------------------------------------------------===//
+/// The same as it was at the first call.
+static const std::string &describeEnvironment() {
+  static const std::string text = readEnvironment();
+  return text;
+}
 
 /// Everything that decides what a number means: if it changes, old numbers are not read.
 static std::string fingerprintOf(const LocalRanks &local, const MachineModel &base) {
-  return formatv("comm-calibrate {0}; backend {1}; ranks {2}; ranks per node {3}; processor {4} x {5}; recipe {6}",
-                 cacheVersion, commrt_job_backend(local.job), commrt_job_ranks(local.job), base.ranksPerNode,
-                 sys::getHostCPUName(), std::thread::hardware_concurrency(), seedRecipe ? "seed" : "median")
+  char libraries[1024];
+  commrt_job_identify(local.job, libraries, sizeof(libraries));
+  return formatv(
+             "comm-calibrate {0}; backend {1} ({2}); ranks {3}; ranks per node {4}; processor {5} x {6}; recipe {7}; "
+             "environment {8}",
+             cacheVersion, commrt_job_backend(local.job), libraries, commrt_job_ranks(local.job), base.ranksPerNode,
+             sys::getHostCPUName(), std::thread::hardware_concurrency(), seedRecipe ? "seed" : "median",
+             describeEnvironment())
       .str();
 }
 
-/// The curves that rank 0 has in its cache, on all ranks.
-static Expected<std::vector<CalibratedCurve>> loadKnown(Bench &bench, const CalibrationCache *cache,
-                                                        StringRef fingerprint) {
-  std::string text;
-  if (cache && !fresh && bench.rank() == 0)
-    text = cache->load().value_or("");
-  Expected<std::string> shared = broadcast(bench, text);
-  if (!shared)
-    return shared.takeError();
-  if (shared->empty())
-    return std::vector<CalibratedCurve>();
-  Expected<std::vector<CalibratedCurve>> curves = parseCacheText(*shared, fingerprint);
-  if (curves)
-    return curves;
-  if (bench.rank() == 0) {
-    WithColor::warning(errs(), "comm-calibrate")
-        << "'" << cache->path() << "' is set aside and measured anew: " << toString(curves.takeError()) << "\n";
-    cache->setAside();
-  } else {
-    consumeError(curves.takeError());
+static bool isMeasured(StringRef what) {
+  return measured.empty() ? what != "contention" : is_contained(measured, what);
+}
+
+namespace {
+/// The measurements of one rank, in the order collectives, computations, contention.
+class RankCalibration {
+public:
+  RankCalibration(commrt_context *context, const Questions &questions, std::string fingerprint,
+                  const std::string &folder)
+      : bench(context), questions(questions), fingerprint(std::move(fingerprint)), begin(bench.now()) {
+    if (folder != "none" && !folder.empty()) {
+      curveCache.emplace(folder, this->fingerprint);
+      estimateCache.emplace(folder, this->fingerprint + "; estimates");
+    }
   }
-  return std::vector<CalibratedCurve>();
-}
 
-static bool isSameQuestion(const CollectiveProbe &a, const CollectiveProbe &b) {
-  return a.kind == b.kind && a.shape == b.shape && a.element == b.element;
-}
+  Error run();
+  Calibration result;
 
-/// Adds the points of `newer` to those of `curves`; of equal sizes the one with more samples stays.
-static void mergeInto(std::vector<CalibratedCurve> &curves, const CalibratedCurve &newer) {
-  auto at = find_if(curves, [&](const CalibratedCurve &curve) { return isSameQuestion(curve.probe, newer.probe); });
-  if (at == curves.end()) {
-    curves.push_back(newer);
+private:
+  Expected<CalibratorOptions> optionsOfStage();
+  Error measureCollectives();
+  Error measureComputations(EstimateStore &store);
+  Error measureContention(EstimateStore &store);
+  void say(const std::string &line);
+
+  RuntimeBench bench;
+  const Questions &questions;
+  std::string fingerprint;
+  std::optional<CalibrationCache> curveCache, estimateCache;
+  Ns begin;
+};
+} // namespace
+
+/// A line of progress: the time that has passed, and of how much.
+void RankCalibration::say(const std::string &line) {
+  if (quiet || bench.rank() != 0)
     return;
-  }
-  for (const CalibratedPoint &point : newer.points) {
-    auto place = lower_bound(at->points, point.bytes,
-                             [](const CalibratedPoint &known, Bytes bytes) { return known.bytes < bytes; });
-    if (place == at->points.end() || place->bytes != point.bytes)
-      at->points.insert(place, point);
-    else if (place->time.n <= point.time.n)
-      *place = point;
-  }
+  errs() << formatv("[{0:F1}", static_cast<double>(bench.now() - begin) * 1e-9);
+  if (budget > 0)
+    errs() << formatv(" of {0:F1}", budget.getValue());
+  errs() << " s] " << line << "\n";
 }
 
-/// Stores what was measured beside what other processes have stored meanwhile.
-static void store(const CalibrationCache &cache, StringRef fingerprint, ArrayRef<CalibratedCurve> curves) {
-  Error error = cache.update(
-      [&](std::optional<std::string> text) {
-        std::vector<CalibratedCurve> all;
-        if (text) {
-          if (Expected<std::vector<CalibratedCurve>> stored = parseCacheText(*text, fingerprint))
-            all = std::move(*stored);
-          else
-            consumeError(stored.takeError());
-        }
-        for (const CalibratedCurve &curve : curves)
-          mergeInto(all, curve);
-        return toCacheText(all, fingerprint);
-      },
-      lockDeadline);
-  if (error)
-    WithColor::warning(errs(), "comm-calibrate") << "nothing is kept: " << toString(std::move(error)) << "\n";
-}
-
-/// Measures all questions. Collective; the same result on every rank.
-static Expected<std::vector<CalibratedCurve>> measureAll(Bench &bench, ArrayRef<Question> questions,
-                                                         const CalibrationCache *cache, StringRef fingerprint) {
-  Expected<std::vector<CalibratedCurve>> known = loadKnown(bench, cache, fingerprint);
-  if (!known)
-    return known;
+/// The options of a calibrator that begins now: what is left of the budget is its own.
+Expected<CalibratorOptions> RankCalibration::optionsOfStage() {
   CalibratorOptions options;
   options.seedRecipe = seedRecipe;
-  options.budget = static_cast<Ns>(budget * 1e9);
-  auto progress = [&](const std::string &line) {
-    if (!quiet && bench.rank() == 0)
-      errs() << line << "\n";
-  };
-  Calibrator calibrator(bench, options, progress);
-  std::vector<CalibratedCurve> curves;
-  for (const Question &question : questions) {
-    if (question.probe.shape.ranks > bench.ranks()) {
-      curves.push_back({question.probe,
-                        {},
-                        formatv("it needs {0} ranks, the job has {1}", question.probe.shape.ranks, bench.ranks())});
-      continue;
-    }
-    std::vector<CalibratedPoint> points;
-    for (const CalibratedCurve &curve : *known)
-      if (isSameQuestion(curve.probe, question.probe))
-        points = curve.points;
-    Expected<CalibratedCurve> curve =
-        question.sizes.empty() ? calibrator.measureCurve(question.probe, minBytes, maxBytes, std::move(points))
-                               : calibrator.measureSizes(question.probe, question.sizes, std::move(points));
-    if (!curve)
-      return curve.takeError();
-    if (cache && bench.rank() == 0)
-      store(*cache, fingerprint, *curve);
-    curves.push_back(std::move(*curve));
+  if (budget <= 0)
+    return options;
+  Expected<std::vector<std::vector<int64_t>>> used = bench.gather(bench.now() - begin);
+  if (!used)
+    return used.takeError();
+  Ns most = 0;
+  for (const std::vector<int64_t> &rank : *used)
+    most = std::max(most, rank.front());
+  options.budget = std::max<Ns>(1, static_cast<Ns>(budget * 1e9) - most);
+  return options;
+}
+
+static void warn(ArrayRef<std::string> warnings) {
+  for (const std::string &warning : warnings)
+    WithColor::warning(errs(), "comm-calibrate") << warning << "\n";
+}
+
+Error RankCalibration::measureCollectives() {
+  Expected<CalibratorOptions> stage = optionsOfStage();
+  if (!stage)
+    return stage.takeError();
+  CalibrationSessionOptions options;
+  options.calibrator = *stage;
+  options.cache = curveCache ? &*curveCache : nullptr;
+  options.fresh = fresh;
+  options.fingerprint = fingerprint;
+  Expected<CalibrationAnswers> answers =
+      runCalibration(bench, questions.collectives, options, [&](const std::string &line) { say(line); });
+  if (!answers)
+    return answers.takeError();
+  warn(answers->warnings);
+  result.curves = std::move(answers->curves);
+  return Error::success();
+}
+
+Error RankCalibration::measureComputations(EstimateStore &store) {
+  Expected<CalibratorOptions> options = optionsOfStage();
+  if (!options)
+    return options.takeError();
+  Sampler sampler(bench, *options);
+  auto progress = [&](const std::string &line) { say(line); };
+  ComputeCalibrator calibrator(bench, sampler, store, progress);
+  for (const ComputeProbe &probe : questions.computations) {
+    sampler.beginSeries();
+    Expected<CalibratedOp> op = calibrator.measure(probe);
+    if (!op)
+      return op.takeError();
+    result.ops.push_back(std::move(*op));
   }
-  return curves;
+  std::vector<ElementType> elements(questions.products.begin(), questions.products.end());
+  Expected<Roofline> roofline = calibrator.measureRoofline(elements);
+  if (!roofline)
+    return roofline.takeError();
+  result.roofline = std::move(*roofline);
+  result.skipped = questions.skipped;
+  return Error::success();
+}
+
+/// The pairs: of each kind and shape the largest size, beside a product and a copy that take long enough.
+Error RankCalibration::measureContention(EstimateStore &store) {
+  constexpr int64_t productSide = 256;
+  constexpr Bytes copyBytes = 8 << 20;
+  Expected<CalibratorOptions> options = optionsOfStage();
+  if (!options)
+    return options.takeError();
+  Sampler sampler(bench, *options);
+  auto progress = [&](const std::string &line) { say(line); };
+  ContentionCalibrator calibrator(bench, sampler, store, progress);
+  std::vector<int64_t> settings(ctas.begin(), ctas.end());
+  if (settings.empty())
+    settings = {0};
+  for (const CalibrationQuestion &question : questions.collectives)
+    for (Against against : {Against::Matrix, Against::Memory})
+      for (int64_t setting : settings) {
+        ContentionProbe probe{question.probe, setting, against,
+                              against == Against::Matrix ? productProbe(productSide, ElementType::F32)
+                                                         : copyProbe(copyBytes)};
+        probe.collective.bytes = question.sizes.empty() ? question.most : question.sizes.back();
+        if (!question.skipped.empty()) {
+          result.contention.push_back({probe, {}, {}, {}, {}, false, question.skipped});
+          continue;
+        }
+        Expected<ContentionPoint> point = calibrator.measure(probe);
+        if (!point)
+          return point.takeError();
+        result.contention.push_back(std::move(*point));
+      }
+  return Error::success();
+}
+
+Error RankCalibration::run() {
+  if (isMeasured("collectives"))
+    if (Error error = measureCollectives())
+      return error;
+  EstimateStore store(bench, estimateCache ? &*estimateCache : nullptr, fingerprint);
+  if (Error error = store.load(fresh))
+    return error;
+  if (isMeasured("computations"))
+    if (Error error = measureComputations(store))
+      return error;
+  if (isMeasured("contention"))
+    if (Error error = measureContention(store))
+      return error;
+  warn(store.getWarnings());
+  result.facts.emplace_back("clock", bench.clockName());
+  return Error::success();
 }
 
 //===- The result -----------------------------------------------------------------------------===//
@@ -275,14 +338,35 @@ static void printSummary(const Calibration &calibration) {
       errs() << (curve.points.empty() ? "; not measured: " : "; incomplete: ") << curve.skipped;
     errs() << "\n";
   }
+  for (const ProductRate &rate : calibration.roofline.products)
+    errs() << formatv("products of {0}: {1:F3} TFLOP/s, half of it at {2:F0} operations\n", stringify(rate.element),
+                      rate.flopsPerSecond * 1e-12, rate.halfFlops);
+  if (calibration.roofline.copyBytesPerSecond > 0)
+    errs() << formatv("copies: {0:F1} GB/s; a kernel: {1}; a copy: {2}\n",
+                      calibration.roofline.copyBytesPerSecond * 1e-9, formatNs(calibration.roofline.launch),
+                      formatNs(calibration.roofline.copyLaunch));
+  int64_t skipped = count_if(calibration.ops, [](const CalibratedOp &op) { return !op.skipped.empty(); }) +
+                    static_cast<int64_t>(calibration.skipped.size() + calibration.roofline.skipped.size());
+  if (!calibration.ops.empty() || skipped > 0)
+    errs() << calibration.ops.size() << " computations; " << skipped
+           << " not measured (the profile's calibration.skipped says why)\n";
 }
 
-static int write(const MachineModel &base, const Calibration &calibration) {
-  StringRef name = outputPath == "-" ? StringRef("calibrated") : sys::path::stem(outputPath);
+/// The file of a backend's profile, if there are several backends.
+static std::string pathOf(StringRef name, bool hasOthers) {
+  if (!hasOthers || outputPath == "-")
+    return outputPath;
+  SmallString<128> path(outputPath);
+  sys::path::replace_extension(path, name + ".json");
+  return path.str().str();
+}
+
+static int write(const MachineModel &base, const Calibration &calibration, const std::string &path) {
+  StringRef name = path == "-" ? StringRef("calibrated") : sys::path::stem(path);
   Expected<MachineModel> machine = mergeCalibration(base, calibration, name);
   if (!machine)
     return report(machine.takeError());
-  if (Error error = writeWhole(outputPath, [&](raw_ostream &os) {
+  if (Error error = writeWhole(path, [&](raw_ostream &os) {
         os << machine->toJSON();
         return Error::success();
       }))
@@ -297,42 +381,64 @@ static int write(const MachineModel &base, const Calibration &calibration) {
   return EXIT_SUCCESS;
 }
 
-static int calibrate(const MachineModel &base, const QuestionOptions &wanted) {
+/// An error that a rank's context has latched.
+static std::string errorOf(commrt_context *context) {
+  char message[4096];
+  int32_t status = commrt_last_error(context, message, sizeof(message));
+  return status == COMMRT_OK ? "" : std::string(commrt_status_name(status)) + ": " + message;
+}
+
+/// The thread blocks of the groups that contention is measured on, for the backend.
+static void chooseThreadBlocks() {
+  std::string groups;
+  if (const char *given = std::getenv("COMMRT_NCCL_GROUPS"))
+    groups = given;
+  constexpr int64_t mostMembers = 64;
+  for (int64_t setting : ctas)
+    for (int64_t members = 2; members <= mostMembers; ++members)
+      groups += (groups.empty() ? "" : ";") + RuntimeBench::groupName(members, setting) +
+                formatv(":min={0},max={0}", setting).str();
+  if (!ctas.empty())
+    setenv("COMMRT_NCCL_GROUPS", groups.c_str(), 1);
+}
+
+static int calibrate(const MachineModel &base, const QuestionOptions &wanted, const std::string &backend,
+                     bool hasOthers) {
   LocalRanks local;
-  if (Error error = open(local))
+  if (Error error = open(backend, local))
     return report(std::move(error));
-  Expected<std::vector<Question>> questions = makeQuestions(wanted, base, commrt_job_ranks(local.job));
+  Expected<Questions> questions = makeQuestions(wanted, base, commrt_job_ranks(local.job));
   if (!questions)
     return report(questions.takeError());
   std::string fingerprint = fingerprintOf(local, base);
   std::string folder = cacheFolder.empty() ? CalibrationCache::defaultFolder() : cacheFolder.getValue();
-  std::optional<CalibrationCache> cache;
-  if (folder != "none" && !folder.empty())
-    cache.emplace(folder, fingerprint);
-
-  std::vector<std::optional<std::vector<CalibratedCurve>>> curves(local.contexts.size());
+  std::vector<std::unique_ptr<RankCalibration>> ranksHere;
+  for (commrt_context *context : local.contexts)
+    ranksHere.push_back(std::make_unique<RankCalibration>(context, *questions, fingerprint, folder));
   std::vector<std::string> errors(local.contexts.size());
-  auto measureRank = [&](size_t index) {
-    RuntimeBench bench(local.contexts[index]);
-    if (Expected<std::vector<CalibratedCurve>> result =
-            measureAll(bench, *questions, cache ? &*cache : nullptr, fingerprint))
-      curves[index] = std::move(*result);
-    else
-      errors[index] = toString(result.takeError());
-  };
-  if (Error error = runOnThreads(local.contexts.size(), measureRank))
+  if (Error error = runOnThreads(local.contexts.size(), [&](size_t index) {
+        errors[index] = toString(ranksHere[index]->run());
+        if (errors[index].empty())
+          errors[index] = errorOf(local.contexts[index]);
+      }))
     return report(std::move(error));
   for (const std::string &error : errors)
     if (!error.empty())
       return report(error);
   if (commrt_rank(local.contexts.front()) != 0)
     return EXIT_SUCCESS;
-  Calibration calibration{std::move(*curves.front()), {}};
-  calibration.facts = {{"tool", "comm-calibrate"},
-                       {"base", base.name},
-                       {"fingerprint", fingerprint},
-                       {"clock", RuntimeBench(local.contexts.front()).clockName()}};
-  return write(base, calibration);
+  Calibration calibration = std::move(ranksHere.front()->result);
+  ranksHere.clear();
+  calibration.facts.insert(calibration.facts.end(),
+                           {{"tool", "comm-calibrate"}, {"base", base.name}, {"fingerprint", fingerprint}});
+  return write(base, calibration, pathOf(backend, hasOthers));
+}
+
+/// The backends of the command line, or the one of the launcher.
+static std::vector<std::string> chooseBackends() {
+  if (!backends.empty())
+    return backends;
+  return {std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMI_SIZE") ? "mpi" : "threads"};
 }
 
 int main(int argc, char **argv) {
@@ -361,5 +467,23 @@ int main(int argc, char **argv) {
       return report(isAccurate.takeError());
     return *isAccurate ? EXIT_SUCCESS : inaccurateCode;
   }
-  return calibrate(*base, {programs, kinds, elements});
+  for (const std::string &what : measured)
+    if (what != "collectives" && what != "computations" && what != "contention")
+      return report("--measure: expected collectives, computations or contention, got '" + what + "'");
+  if (any_of(ctas, [](int64_t setting) { return setting < 1 || setting > 64; }))
+    return report("--ctas: expected numbers between 1 and 64");
+  // Before this program sets variables itself.
+  describeEnvironment();
+  chooseThreadBlocks();
+  std::vector<std::string> names = chooseBackends();
+  int worst = EXIT_SUCCESS;
+  for (const std::string &name : names) {
+    if (names.size() > 1 && !quiet)
+      errs() << "backend " << name << "\n";
+    int code = calibrate(*base, {programs, kinds, elements, minBytes, maxBytes}, name, names.size() > 1);
+    worst = worst == failedCode ? worst : std::max(worst, code);
+    if (code == failedCode)
+      worst = failedCode;
+  }
+  return worst;
 }

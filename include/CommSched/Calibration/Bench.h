@@ -66,6 +66,9 @@ public:
   virtual Ns now() const = 0;
 };
 
+/// A text that rank 0 has, on all ranks. Collective over all ranks.
+llvm::Expected<std::string> broadcastText(Bench &bench, const std::string &text);
+
 } // namespace commsched
 
 #endif // COMMSCHED_CALIBRATION_BENCH_H

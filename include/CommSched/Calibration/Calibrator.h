@@ -41,7 +41,7 @@ struct CalibratedCurve {
 
 class Calibrator {
 public:
-  /// `progress` is called on every rank with one line per point.
+  /// `progress` is called on every rank with one line per point, and outlives this.
   Calibrator(Bench &bench, const CalibratorOptions &options, llvm::function_ref<void(const std::string &)> progress);
 
   /// Times one size. None if the time that everything may take ends before there are enough samples. Collective over

@@ -13,6 +13,7 @@
 #define COMMSCHED_CALIBRATION_PROFILE_H
 
 #include "CommSched/Calibration/Calibrator.h"
+#include "CommSched/Calibration/Contention.h"
 
 namespace commsched {
 
@@ -21,11 +22,16 @@ struct Calibration {
   std::vector<CalibratedCurve> curves;
   /// Where and how it was measured: texts for the profile's `calibration` object.
   std::vector<std::pair<std::string, std::string>> facts;
+  std::vector<CalibratedOp> ops = {};
+  Roofline roofline = {};
+  std::vector<ContentionPoint> contention = {};
+  /// Other things that could not be measured, and why.
+  std::vector<std::pair<std::string, std::string>> skipped = {};
 };
 
-/// The base profile with the measured tables in the place of its own of the same kind, shape and element type, and the
-/// measured cost of issuing a collective. Curves without points leave the analytic model in force. The error names a
-/// field of the base that is no profile's.
+/// The base profile with the measured tables in the place of its own of the same kind, shape and element type, the
+/// measured operations in the place of those of the same name and shapes, and the measured rates and costs of calls.
+/// What was not measured leaves the base's numbers in force. The error names a field of the base that is no profile's.
 llvm::Expected<MachineModel> mergeCalibration(const MachineModel &base, const Calibration &calibration,
                                               llvm::StringRef name);
 

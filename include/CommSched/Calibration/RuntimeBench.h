@@ -14,9 +14,10 @@
 #ifndef COMMSCHED_CALIBRATION_RUNTIMEBENCH_H
 #define COMMSCHED_CALIBRATION_RUNTIMEBENCH_H
 
-#include "CommSched/Calibration/Bench.h"
+#include "CommSched/Calibration/Contention.h"
 #include "CommSched/Runtime/Runtime.h"
 #include <map>
+#include <memory>
 #include <optional>
 
 namespace commsched {
@@ -25,7 +26,7 @@ namespace commsched {
 /// than the caches of most processors, so that no operation finds its operands there.
 inline constexpr Bytes kRotatedBytes = 128 << 20;
 
-class RuntimeBench : public Bench {
+class RuntimeBench : public ContentionBench {
 public:
   /// `context` is the rank's own and outlives this. `rotatedBytes`: of the buffers.
   explicit RuntimeBench(commrt_context *context, Bytes rotatedBytes = kRotatedBytes);
@@ -37,9 +38,18 @@ public:
   std::string clockName() const override;
   Bytes feasibleBytes(const CollectiveProbe &probe) const override;
   llvm::Error prepare(const CollectiveProbe &probe) override;
+  llvm::Error prepare(const ComputeProbe &probe) override;
+  llvm::Error prepare(const ContentionProbe &probe) override;
+  llvm::Expected<BesideTime> runBeside(const ContentionPlan &plan) override;
+  bool hasKernel(const std::string &name) const override;
+  llvm::Expected<CallTimes> callTimes() override;
   llvm::Expected<ProbeTime> run(int64_t operations) override;
   llvm::Expected<std::vector<std::vector<int64_t>>> gather(llvm::ArrayRef<int64_t> own) override;
   Ns now() const override;
+
+  /// The name of the group of the first `members` ranks whose collectives have `ctas` thread blocks, for
+  /// COMMRT_NCCL_GROUPS.
+  static std::string groupName(int64_t members, int64_t ctas);
 
 private:
   /// A buffer that grows, and the type of the values with which it is filled.
@@ -49,23 +59,43 @@ private:
     int32_t dtype = -1;
   };
 
+  /// A computation as commrt_compute takes it.
+  struct Computation {
+    std::string kernel;
+    std::vector<int64_t> meta;
+    std::vector<Bytes> strides;
+    std::vector<Buffer> buffers;
+    int64_t slots = 1;
+  };
+
+  llvm::Error prepareCollective(const CollectiveProbe &probe, int64_t ctas);
   int32_t start(int64_t operation, commrt_token **token);
+  int32_t compute(int64_t operation);
+  llvm::Error startGate(commrt_token **token);
+  llvm::Expected<BesideTime> runBesideOnHost(const ContentionPlan &plan);
+  llvm::Expected<BesideTime> runBesideOnDevice(const ContentionPlan &plan);
+  llvm::Expected<ProbeTime> computeOnHost(int64_t operations);
+  llvm::Expected<ProbeTime> computeOnDevice(int64_t operations);
   llvm::Expected<ProbeTime> runOnHost(int64_t operations);
   llvm::Expected<ProbeTime> runOnDevice(int64_t operations);
   /// All ranks of the job arrive.
   llvm::Error meet();
   /// The host waits until the event is complete.
   llvm::Error await(commrt_event *event);
+  /// The time between two complete events, less the median time of pairs like `empty` and `begin`, with nothing between
+  /// them.
+  llvm::Expected<Ns> elapsedBetween(commrt_event *empty, commrt_event *begin, commrt_event *end);
   /// Makes room for `bytes` of random values.
-  llvm::Error grow(Buffer &buffer, Bytes bytes);
-  llvm::Expected<commrt_group *> groupOfFirst(int64_t members);
+  llvm::Error grow(Buffer &buffer, Bytes bytes, int32_t dtype);
+  llvm::Expected<commrt_group *> groupOfFirst(int64_t members, int64_t ctas = 0);
   llvm::Error lastError() const;
   void release(Buffer &buffer);
 
   commrt_context *context;
   Bytes rotatedBytes;
   bool isDevice;
-  std::map<int64_t, commrt_group *> groups;
+  /// By number of members and of thread blocks.
+  std::map<std::pair<int64_t, int64_t>, commrt_group *> groups;
   /// The prepared collective: elements per block, bytes of a buffer, and how many buffers the operations rotate
   /// through.
   CollectiveProbe probe;
@@ -77,6 +107,15 @@ private:
   int64_t turn = 0;
   int32_t dtype = COMMRT_F32;
   Buffer input, output, gate;
+  Computation computation;
+  /// On CPU backends: where computations run beside collectives. Null until somebody asks.
+  struct Side;
+  struct SideDeleter {
+    void operator()(Side *side) const;
+  };
+  std::unique_ptr<Side, SideDeleter> side;
+  /// Whether a computation was prepared last, or a collective.
+  bool isComputation = false;
   /// The times between two events with nothing between them, newest last.
   std::vector<Ns> emptyPairs;
 };

@@ -69,6 +69,11 @@ public:
   /// over all ranks.
   llvm::Expected<bool> hasTimeFor(double scale);
 
+  /// What follows has nothing to do with what was measured before.
+  void beginSeries() { lastCost = 0; }
+  /// What one run of the last thing that was measured took on the host's clock, on the slowest rank, ns.
+  Ns costOfRun() const { return lastCost; }
+
   /// Time since the beginning on this rank, ns.
   Ns elapsed() const { return bench.now() - begin; }
 
@@ -86,7 +91,6 @@ private:
   Bench &bench;
   const CalibratorOptions &options;
   Ns begin;
-  /// What one run of the last thing that was measured took on the host's clock, on the slowest rank, ns.
   Ns lastCost = 0;
 };
 

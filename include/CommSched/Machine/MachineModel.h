@@ -138,6 +138,24 @@ struct OpTime {
   bool hasErrorBar() const { return hi > 0; }
 };
 
+/// The kinds of kernels beside which a collective runs differently.
+enum class Against : uint8_t { Matrix, Memory };
+/// The name of a kind of kernels in profiles ("matrix", "memory").
+llvm::StringRef stringify(Against against);
+
+/// What a collective and a kernel that run at the same time do to each other, measured.
+struct ContentionEntry {
+  CollectiveKind kind = CollectiveKind::AllReduce;
+  /// As in a CollectiveTable.
+  Bytes bytes = 0;
+  /// Thread blocks that the collective was given; 0: what its library chose.
+  int64_t ctas = 0;
+  Against against = Against::Matrix;
+  /// By how much the kernel takes longer while the collective runs all along, and the collective while kernels do,
+  /// permille.
+  int32_t computePermille = 0, collectivePermille = 0;
+};
+
 /// A machine. Plain data; only parse() checks it.
 class MachineModel {
 public:
@@ -162,6 +180,8 @@ public:
 
   /// Operations per second of the matrix units at large sizes. Falls back to a wider type if the profile gives none.
   int64_t matrixRate(ElementType type) const;
+  /// Operations that a matrix product loses to its start and end, at that rate (see halfFlops).
+  int64_t matrixHalfFlops(ElementType type) const;
   /// Operations per second of all other units.
   int64_t vectorRate(ElementType type) const;
 
@@ -178,6 +198,9 @@ public:
 
   /// Peak and sustained rates of the matrix units, and rates of the vector units.
   RateTable peakRates{}, sustainedRates{}, vectorRates{};
+  /// Operations of a matrix product that reaches half of the sustained rate (Hockney's n 1/2), by element type. A
+  /// product takes as long as one with so many operations more at the full rate. 0 if the profile has none.
+  RateTable halfFlops{};
   /// Time of every kernel in addition to its roofline, ns.
   Ns launch = 0;
 
@@ -187,6 +210,9 @@ public:
 
   /// Time of the compute lane to issue a collective, ns.
   Ns issue = 0;
+  /// Times of the calls that record an event and that make a stream wait for one, and of a hop from one stream to
+  /// another, ns. No model uses them yet.
+  Ns record = 0, wait = 0, hop = 0;
   /// True if all groups share one communication lane; false if each group has its own.
   bool oneLaneForAll = false;
 
@@ -203,6 +229,8 @@ public:
   std::optional<NcclParameters> nccl;
   std::vector<CollectiveTable> collectives;
   std::vector<OpTime> ops;
+  /// No model uses it yet.
+  std::vector<ContentionEntry> contention;
 
 private:
   /// The profile as it was read.

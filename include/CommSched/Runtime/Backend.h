@@ -245,6 +245,8 @@ typedef struct commrt_backend {
   int32_t (*segment_create)(void *peer, int64_t index, int64_t bytes, void **base, char *message, size_t size);
   /// With COMMRT_BACKEND_DEVICE; otherwise not looked at.
   const commrt_device_ops *device;
+  /// [any thread] The versions of the libraries underneath and the devices, on one line. Returns the length.
+  int32_t (*identify)(void *job, char *text, size_t size);
 } commrt_backend;
 
 /// The part of the table that every backend has.

@@ -175,6 +175,9 @@ COMMRT_API int32_t commrt_launch_read(commrt_launch *launch, char *message, size
 
 /// [any thread] The name of the job's backend, as long as the job lives.
 COMMRT_API const char *commrt_job_backend(const commrt_job *job);
+/// [any thread] The versions of the libraries underneath the backend and its devices, on one line, cut off at size-1
+/// characters; "" if it has none. For keys of measurements. Returns the length.
+COMMRT_API int32_t commrt_job_identify(commrt_job *job, char *text, size_t size);
 /// [any thread] 1 if reductions run in rank order, whatever the timing, so that their bits depend on the inputs alone
 /// and are those of every other such backend (threads, sim, tcp, mpi); otherwise 0.
 COMMRT_API int32_t commrt_job_is_rank_ordered(const commrt_job *job);
@@ -447,6 +450,8 @@ enum {
 /// there is no kernel, the operands are copied to the host and back in the order of that stream, and it blocks.
 COMMRT_API int32_t commrt_compute(commrt_context *context, const char *name, int64_t num_operands,
                                   void *const *operands, const int64_t *meta, int64_t cost_ns);
+/// [any thread] 1 if computations of this name have a kernel, for operands that fit it; 0 if they are opaque.
+COMMRT_API int32_t commrt_has_kernel(const char *name);
 /// [own thread] With `on`, a computation takes at least its cost_ns of real time, without making progress meanwhile. On
 /// devices its stream does, by the device's clock, and the call returns at once.
 COMMRT_API int32_t commrt_emulate_costs(commrt_context *context, int32_t on);

@@ -99,15 +99,13 @@ static std::optional<std::pair<Bytes, Bytes>> getCopiedBytes(Operation *op) {
   return std::nullopt;
 }
 
-/// The name of an operation in the machine's table.
-static StringRef getTableName(Operation *op) {
+StringRef commsched::getTableName(Operation *op) {
   if (auto compute = dyn_cast<ComputeOp>(op))
     return compute.getName();
   return op->getName().getStringRef();
 }
 
-/// The types of an operation's tensors and memrefs as the machine's table spells them: "4x8xf32".
-static std::vector<std::string> getTableShapes(Operation *op) {
+std::vector<std::string> commsched::getTableShapes(Operation *op) {
   std::vector<std::string> shapes;
   for (Type type : op->getOperandTypes()) {
     auto shaped = dyn_cast<ShapedType>(type);

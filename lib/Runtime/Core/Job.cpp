@@ -156,6 +156,15 @@ int32_t commrt_check_abi(commrt_context *context, uint32_t version) {
 }
 
 const char *commrt_job_backend(const commrt_job *job) { return job ? job->backend->name : nullptr; }
+int32_t commrt_job_identify(commrt_job *job, char *text, size_t size) {
+  if (!text || size == 0)
+    return 0;
+  *text = '\0';
+  if (!job || !COMMRT_BACKEND_HAS(job->backend, identify))
+    return 0;
+  return job->backend->identify(job->state, text, size);
+}
+
 int32_t commrt_job_is_rank_ordered(const commrt_job *job) {
   return job && (job->backend->flags & COMMRT_BACKEND_RANK_ORDER) != 0;
 }

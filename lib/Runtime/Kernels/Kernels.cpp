@@ -214,3 +214,7 @@ int32_t commrt_emulate_costs(commrt_context *context, int32_t on) {
   context->emulatesCosts = on != 0;
   return latched(context);
 }
+
+int32_t commrt_has_kernel(const char *name) {
+  return name && (findReservedKernel(name) || findNumericKernel(shortName(name)));
+}

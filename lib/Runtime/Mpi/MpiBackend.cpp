@@ -368,6 +368,17 @@ static int32_t submitMpi(void *opaque, commrt_work *work) {
   return COMMRT_OK;
 }
 
+static int32_t identifyMpi(void *, char *text, size_t size) {
+  char version[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(version, &length);
+  // Some libraries write a page about how they were built.
+  std::string line(version, length);
+  line.resize(std::min(line.find('\n'), line.size()));
+  copyText(line, text, size);
+  return static_cast<int32_t>(std::strlen(text));
+}
+
 //===- The table --------------------------------------------------------------------------------===//
 
 extern "C" COMMRT_API const commrt_backend *commrt_backend_entry(uint32_t version) {
@@ -387,6 +398,7 @@ extern "C" COMMRT_API const commrt_backend *commrt_backend_entry(uint32_t versio
                                        abortMpi,
                                        describeMpi,
                                        nullptr,
-                                       nullptr};
+                                       nullptr,
+                                       identifyMpi};
   return version == COMMRT_BACKEND_ABI_VERSION ? &table : nullptr;
 }

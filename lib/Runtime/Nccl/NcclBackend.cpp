@@ -322,6 +322,16 @@ static int32_t describeNccl(void *opaque, char *text, size_t size) {
   return COMMRT_OK;
 }
 
+static int32_t identifyNccl(void *opaque, char *text, size_t size) {
+  NcclJob &job = **static_cast<std::shared_ptr<NcclJob> *>(opaque);
+  int runtime = 0;
+  job.cuda().runtimeGetVersion(&runtime);
+  copyText("NCCL " + ncclVersionText(job.libraries.ncclVersion) + ", CUDA runtime " + std::to_string(runtime / 1000) +
+               "." + std::to_string(runtime % 1000 / 10) + ", " + std::to_string(job.libraries.devices) + " devices",
+           text, size);
+  return static_cast<int32_t>(std::strlen(text));
+}
+
 static commrt_backend makeTable(uint32_t flags) {
   commrt_backend table = {};
   table.abi_version = COMMRT_BACKEND_ABI_VERSION;
@@ -341,6 +351,7 @@ static commrt_backend makeTable(uint32_t flags) {
   table.describe = describeNccl;
   table.segment_create = createNcclSegment;
   table.device = &ncclDeviceOps;
+  table.identify = identifyNccl;
   return table;
 }
 

@@ -59,6 +59,7 @@ static void copy(Rows rows, cudaMemcpyKind kind, Stream *stream) {
   Work work;
   work.name = "cudaMemcpyAsync";
   work.durationNs = copyNs(rows.width * rows.height, toDevice && fromDevice);
+  work.contends = toDevice && fromDevice ? Contends::Memory : Contends::Nothing;
   if (AllocationRef to = find(rows.to, toBytes))
     work.uses.push_back({std::move(to), true});
   if (AllocationRef from = find(rows.from, fromBytes))
@@ -82,6 +83,7 @@ static void fill(void *pointer, int value, size_t bytes, Stream *stream) {
   Work work;
   work.name = "cudaMemsetAsync";
   work.durationNs = copyNs(bytes, true);
+  work.contends = Contends::Memory;
   AllocationRef used = find(pointer, bytes);
   if (!used)
     report("the memory is not of a device and not pinned");

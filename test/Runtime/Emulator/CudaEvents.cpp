@@ -127,6 +127,8 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t beginHandle, c
   const OpRef &first = recorded(begin), &last = recorded(end);
   if (!query(first) || !query(last))
     return finish(cudaErrorNotReady);
+  settleTimes();
+  query(last); // the host knows when it was
   *milliseconds = float(double(last->endNs - first->endNs) * 1e-6);
   return cudaSuccess;
 }

@@ -64,6 +64,16 @@ static void runKernel(const Kernel *kernel, const Arguments &values, dim3 grid, 
   kernel->function(pointers.data(), grid, block);
 }
 
+/// What a kernel competes for, unless it says so itself as NCCL's do: products by cuBLASLt's and the runtime's names.
+static Contends contentionOf(const std::string &name) {
+  if (name.rfind("nccl_emu", 0) == 0)
+    return Contends::Nothing;
+  for (const char *product : {"cublaslt_emu_product", "multiplyMatrices"})
+    if (name.find(product) != std::string::npos)
+      return Contends::Matrix;
+  return Contends::Memory;
+}
+
 static void checkAccess(const Stream *stream, const Allocation &allocation) {
   if (allocation.kind == Allocation::Kind::Device && allocation.device != stream->device &&
       !machine().devices[size_t(stream->device)].peers.count(allocation.device))
@@ -128,6 +138,7 @@ static Work workOf(const void *function, dim3 grid, dim3 block, void **arguments
   Work work;
   work.name = kernel->name.c_str();
   work.durationNs = kernelNs();
+  work.contends = contentionOf(kernel->name);
   size_t units = 0;
   for (size_t bytes : kernel->argumentBytes)
     units += unitsOf(bytes);

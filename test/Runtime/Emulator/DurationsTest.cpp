@@ -85,6 +85,43 @@ TEST(Durations, OfCollectives) {
   });
 }
 
+// Tests that a collective and kernels slow each other down while both run, and only then.
+TEST(Durations, OfContention) {
+  auto contend = [] {
+    setenv("CUDA_EMU_MEMORY_SLOW_PERMILLE", "400", 1);
+    setenv("CUDA_EMU_MEMORY_SLOW_PER_CTA_PERMILLE", "75", 1);
+    setenv("NCCL_EMU_SLOW_BY_MEMORY_PERMILLE", "250", 1);
+    onComm(2, [](int, ncclComm_t comm, cudaStream_t stream) {
+      constexpr size_t count = 3000000;  // 12,000,000 bytes, twice: 80 us after 10 us of latency
+      constexpr size_t bytes = 60000000; // 40 us after 2 us
+      OnDevice<float> data(count);
+      OnDevice<uint8_t> other(bytes);
+      StreamOf side;
+      EventOf start, begin(cudaEventDefault), end(cudaEventDefault), copied(cudaEventDefault), late(cudaEventDefault);
+      NCCL(ncclAllReduce(data, data, 1, ncclFloat32, ncclSum, comm, stream)); // the ranks' clocks meet
+      CUDA(cudaEventRecord(start, stream));
+      CUDA(cudaStreamWaitEvent(side, start, 0));
+      CUDA(cudaEventRecord(begin, stream));
+      NCCL(ncclAllReduce(data, data, count, ncclFloat32, ncclSum, comm, stream));
+      CUDA(cudaEventRecord(end, stream));
+      CUDA(cudaMemsetAsync(other, 0, bytes, side));
+      CUDA(cudaEventRecord(copied, side));
+      CUDA(cudaStreamWaitEvent(side, end, 0));
+      CUDA(cudaMemsetAsync(other, 0, bytes, side));
+      CUDA(cudaEventRecord(late, side));
+      CUDA(cudaStreamWaitEvent(stream, late, 0));
+      NCCL(ncclAllReduce(data, data, 1, ncclFloat32, ncclSum, comm, stream)); // both have run
+      CUDA(cudaStreamSynchronize(stream));
+      // The first copy takes twice as long, all of it beside the collective (8 thread blocks). In its 84 us the
+      // collective does what takes 67.2 alone, and 22.8 are left.
+      EXPECT_NEAR(microseconds(begin, copied), 84, 1e-2);
+      EXPECT_NEAR(microseconds(begin, end), 84 + 22.8, 1e-2);
+      EXPECT_NEAR(microseconds(end, late), 42, 1e-2);
+    });
+  };
+  EXPECT_EXIT((contend(), std::exit(testing::Test::HasFailure() ? 1 : 0)), testing::ExitedWithCode(0), "");
+}
+
 // Tests that noise and outliers are as asked for, and the same in every run.
 TEST(Durations, Noise) {
   auto noisy = [] {

@@ -33,6 +33,10 @@ void *emulatorAccess(const void *address, size_t bytes, int write);
 /// Only while an operation runs: replaces its duration on the virtual clock.
 void emulatorTakes(int64_t nanoseconds);
 
+/// Only while an operation runs: says what it competes for in a model that has contention (README.md): 0 nothing, 1 as
+/// a collective of so many thread blocks, 2 as a matrix product, 3 as a kernel that is bound by memory.
+void emulatorContends(int how, int ctas);
+
 /// Only while an operation runs: when it began on the virtual clock, ns.
 int64_t emulatorNow();
 

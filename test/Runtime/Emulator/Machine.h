@@ -53,14 +53,19 @@ struct Word {
   uint32_t value;
 };
 
+/// What an operation competes for with others on its device, in a model that has contention.
+enum class Contends : int { Nothing = 0, Collective = 1, Matrix = 2, Memory = 3 };
+
 /// What an operation does, apart from when. A captured node keeps one and replays it.
 struct Work {
   const char *name = "";
-  std::function<void()> body;                   ///< runs without the lock; may be empty
-  std::vector<Word> waits;                      ///< all must hold before the body runs
-  std::vector<Word> writes;                     ///< done after the body
-  std::vector<Use> uses;                        ///< allocations known when it was issued
-  int64_t durationNs = 0;                       ///< on the virtual clock
+  std::function<void()> body; ///< runs without the lock; may be empty
+  std::vector<Word> waits;    ///< all must hold before the body runs
+  std::vector<Word> writes;   ///< done after the body
+  std::vector<Use> uses;      ///< allocations known when it was issued
+  int64_t durationNs = 0;     ///< on the virtual clock
+  Contends contends = Contends::Nothing;
+  int ctas = 0;                                 ///< of a collective
   std::shared_ptr<Allocation> allocates, frees; ///< stream-ordered memory
   std::vector<std::shared_ptr<void>> keeps;     ///< released when it is done
 };
@@ -92,6 +97,7 @@ struct Stream {
   uint64_t rank = 0; ///< the random scheduler's priority
   Clock clock;       ///< of its last operation that has begun
   OpRef last;        ///< null or the operation issued last
+  OpRef lastDone;    ///< in a model that has contention: null or the last one that has run
   std::deque<OpRef> queue;
   Waiter waiter;         ///< its worker
   bool isAsked = false;  ///< the worker carries out all of the queue before it waits for more
@@ -128,6 +134,7 @@ struct Machine {
   Clock hostClock; ///< what some host thread has waited for
   std::unordered_map<const uint32_t *, Clock> wordClocks;
   std::unordered_map<const uint32_t *, int64_t> wordNs;
+  std::unordered_map<const uint32_t *, OpRef> wordWriters; ///< in a model that has contention
   std::multimap<const uint32_t *, Waiter *> wordWaiters;
   std::set<Waiter *> idle; ///< host threads that wait for any progress (random schedule)
   std::mt19937_64 random;
@@ -191,6 +198,13 @@ int64_t kernelNs();
 /// The duration with the noise and the outliers that the environment asks for, the same for an operation of this stream
 /// and number in every run.
 int64_t withNoise(int64_t durationNs, const Op &op);
+
+/// True if operations of one device slow each other down; Contention.cpp has the model. Then their times are final only
+/// after settleTimes, which takes those that have run.
+bool hasContention();
+/// Writes down an operation that has run, what it came after, and how long it takes alone.
+void noteTimes(const OpRef &op, std::vector<OpRef> after, int64_t durationNs);
+void settleTimes();
 
 /// The operation that runs on this thread, or null.
 Op *runningOp();

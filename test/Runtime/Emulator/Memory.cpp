@@ -186,6 +186,8 @@ void releaseStorage(Allocation &allocation) {
       i = isWithin(i->first) ? all.wordClocks.erase(i) : std::next(i);
     for (auto i = all.wordNs.begin(); i != all.wordNs.end();)
       i = isWithin(i->first) ? all.wordNs.erase(i) : std::next(i);
+    for (auto i = all.wordWriters.begin(); i != all.wordWriters.end();)
+      i = isWithin(i->first) ? all.wordWriters.erase(i) : std::next(i);
     if (allocation.kind == Allocation::Kind::Pinned && !isShared())
       free(reinterpret_cast<void *>(allocation.base));
   }

@@ -59,6 +59,9 @@ static void meet(void **arguments, dim3, dim3) {
   if (task.shared->isEnded())
     return;
   emulatorTakes(durationNs(task));
+  // Without a choice of the caller's, NCCL takes some.
+  constexpr int usualCtas = 8;
+  emulatorContends(1, task.comm->ctas[1] > 0 ? task.comm->ctas[1] : usualCtas);
   Channel channel = channelOf(task.call.kind);
   std::vector<const Call *> calls;
   std::vector<int> all = task.from;

@@ -100,7 +100,20 @@ static void begin(Op &op) {
 static void end(const OpRef &op) {
   Machine &m = machine();
   Stream &stream = *op->stream;
-  op->endNs = op->beginNs + withNoise(op->work.durationNs, *op);
+  int64_t durationNs = withNoise(op->work.durationNs, *op);
+  op->endNs = op->beginNs + durationNs;
+  if (hasContention()) {
+    std::vector<OpRef> after = op->after;
+    if (stream.lastDone)
+      after.push_back(stream.lastDone);
+    for (const Word &wait : op->work.waits)
+      if (auto writer = m.wordWriters.find(wait.word); writer != m.wordWriters.end())
+        after.push_back(writer->second);
+    noteTimes(op, std::move(after), durationNs);
+    stream.lastDone = op;
+    for (const Word &write : op->work.writes)
+      m.wordWriters[write.word] = op;
+  }
   stream.lastEndNs = op->endNs;
   for (const Word &write : op->work.writes) {
     m.wordClocks[write.word] = join(m.wordClocks[write.word], op->clock);

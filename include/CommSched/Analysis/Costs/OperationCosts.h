@@ -59,6 +59,11 @@ struct NestedWork {
   bool pointToPoint = false;
 };
 
+/// The name under which a profile's table lists an operation: its own, or of a `comm.compute` the name in quotes.
+llvm::StringRef getTableName(mlir::Operation *op);
+/// The types of an operation's tensors and memrefs as a profile's table spells them: "4x8xf32".
+std::vector<std::string> getTableShapes(mlir::Operation *op);
+
 /// Costs of the operations of one module on one machine. The first of these sources that applies gives the cost: a time
 /// in `comm.cost`; the embedder's estimate (Environment.h); a collective's curve; the machine's table, by name and
 /// operand types; flops or bytes in `comm.cost`; CostOpInterface; the machine's table, by name alone; the work in the

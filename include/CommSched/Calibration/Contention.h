@@ -1,0 +1,105 @@
+//===- Contention.h - What collectives and computations do to each other ----------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// A collective and a kernel that run at the same time share compute units, memory and caches. Both are timed alone, and
+// each while the other runs all along.
+//
+//===------------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_CALIBRATION_CONTENTION_H
+#define COMMSCHED_CALIBRATION_CONTENTION_H
+
+#include "CommSched/Calibration/Computations.h"
+
+namespace commsched {
+
+/// One pair to time.
+struct ContentionProbe {
+  CollectiveProbe collective;
+  /// Thread blocks of the collective on devices; 0: as many as its library chooses.
+  int64_t ctas = 0;
+  Against against = Against::Matrix;
+  ComputeProbe kernel;
+};
+
+/// How long a pair runs.
+struct ContentionPlan {
+  /// Collectives in a row, and kernels in a row. 0: the other side runs alone.
+  int64_t collectives = 0, kernels = 0;
+  /// Which side is timed. The other one is to run all along.
+  bool timesKernels = false;
+};
+
+/// One sample of a pair on one rank.
+struct BesideTime {
+  /// Of one operation of the side that is timed, ns.
+  Ns time = 0;
+  /// By how much the other side ended later, or began earlier, ns; the smaller of both. Below 0 the sample does not
+  /// count.
+  Ns covered = 0;
+};
+
+/// A machine on which a collective and a computation can run at the same time.
+class ContentionBench : public ComputeBench {
+public:
+  using ComputeBench::prepare;
+
+  /// Makes buffers for both sides. The error says why they cannot run at the same time.
+  virtual llvm::Error prepare(const ContentionProbe &probe) = 0;
+  /// Takes one sample: both sides begin when all ranks have arrived. A rank that takes no part in the collective gets
+  /// zeros.
+  virtual llvm::Expected<BesideTime> runBeside(const ContentionPlan &plan) = 0;
+};
+
+/// What was measured of a pair, or the reason why it was not.
+struct ContentionPoint {
+  ContentionProbe probe;
+  /// Of one collective and of one kernel: alone, and while the other side runs all along.
+  Estimate collectiveAlone, collectiveBeside, kernelAlone, kernelBeside;
+  bool isSkewed = false;
+  std::string skipped;
+
+  /// By how much each takes longer beside the other, permille; 0 if it does not.
+  int64_t collectivePermille() const { return slowdown(collectiveAlone, collectiveBeside); }
+  int64_t computePermille() const { return slowdown(kernelAlone, kernelBeside); }
+  /// More than a tenth of the samples of one of the times were outliers.
+  bool isUnstable() const {
+    return collectiveAlone.isUnstable() || collectiveBeside.isUnstable() || kernelAlone.isUnstable() ||
+           kernelBeside.isUnstable();
+  }
+
+private:
+  static int64_t slowdown(const Estimate &alone, const Estimate &beside);
+};
+
+class ContentionCalibrator {
+public:
+  /// `progress` is called on every rank with one line per pair, and outlives this.
+  ContentionCalibrator(ContentionBench &bench, Sampler &sampler, EstimateStore &store,
+                       llvm::function_ref<void(const std::string &)> progress)
+      : bench(bench), sampler(sampler), store(store), progress(progress) {}
+
+  /// Times one pair. What cannot be measured is said in `skipped`. Collective over all ranks.
+  llvm::Expected<ContentionPoint> measure(const ContentionProbe &probe);
+
+private:
+  llvm::Expected<std::optional<StoredEstimate>> sample(const std::string &key, int64_t members, ContentionPlan plan,
+                                                       Ns other);
+
+  ContentionBench &bench;
+  Sampler &sampler;
+  EstimateStore &store;
+  llvm::function_ref<void(const std::string &)> progress;
+};
+
+/// The kernels beside which collectives are timed: a matrix product of `side` x `side`, or a copy of `bytes`.
+ComputeProbe productProbe(int64_t side, ElementType element);
+ComputeProbe copyProbe(Bytes bytes);
+
+} // namespace commsched
+
+#endif // COMMSCHED_CALIBRATION_CONTENTION_H

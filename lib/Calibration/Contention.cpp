@@ -1,0 +1,182 @@
+//===- Contention.cpp - What collectives and computations do to each other --------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Four times of a pair. How many operations cover the other side follows from the times alone; where they end too
+// early, there are more of them in the next attempt.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Calibration/Contention.h"
+#include "CommSched/Calibration/RuntimeBench.h"
+#include "CommSched/Support/Format.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace commsched;
+
+/// Samples of each of the four times.
+static constexpr int64_t kSamples = 15;
+/// The time that the side that is timed runs for, ns, if its clock does not need longer.
+static constexpr Ns kTimed = 200'000;
+/// How much longer than the other side's time alone the covering side is to run at first, in permille, and how often
+/// its length may be doubled: a side may become 2^6 times as slow.
+static constexpr int64_t kCoverPermille = 1500;
+static constexpr int kDoublings = 6;
+
+int64_t ContentionPoint::slowdown(const Estimate &alone, const Estimate &beside) {
+  return alone.value <= 0 ? 0 : std::max<int64_t>(0, (beside.value - alone.value) * 1000 / alone.value);
+}
+
+static std::string shapeText(llvm::ArrayRef<int64_t> sizes, ElementType element) {
+  std::string text;
+  for (int64_t size : sizes)
+    text += std::to_string(size) + "x";
+  return text + stringify(element).str();
+}
+
+ComputeProbe commsched::productProbe(int64_t side, ElementType element) {
+  int32_t dtype = runtimeType(element).value_or(COMMRT_F32);
+  ProbeTensor in{dtype, {side, side}, 0}, out{dtype, {side, side}, COMMRT_OPERAND_WRITTEN | COMMRT_OPERAND_OUTPUT};
+  std::string shape = shapeText({side, side}, element);
+  return {"aten.mm", {in, in, out}, {}, false, "product", {shape, shape}};
+}
+
+ComputeProbe commsched::copyProbe(Bytes bytes) {
+  auto count = static_cast<int64_t>(bytes / sizeof(float));
+  ProbeTensor in{COMMRT_F32, {count}, 0}, out{COMMRT_F32, {count}, COMMRT_OPERAND_WRITTEN | COMMRT_OPERAND_OUTPUT};
+  return {"comm.pack", {in, out}, {}, false, "copy", {shapeText({count}, ElementType::F32)}};
+}
+
+/// Takes samples of one time. `other`: what one operation of the side that covers takes alone, ns; 0 if none covers.
+/// None if the time that everything may take ends, or if the other side cannot be made to last.
+llvm::Expected<std::optional<StoredEstimate>> ContentionCalibrator::sample(const std::string &key, int64_t members,
+                                                                           ContentionPlan plan, Ns other) {
+  if (std::optional<StoredEstimate> known = store.find(key))
+    return known;
+  int64_t &covering = plan.timesKernels ? plan.collectives : plan.kernels;
+  for (int attempt = 0; attempt <= kDoublings; ++attempt, covering *= 2) {
+    std::vector<Ns> times;
+    Ns covered = 0;
+    for (int64_t i = 0; i < kSamples; ++i) {
+      llvm::Expected<bool> hasTime = sampler.hasTimeFor(0);
+      if (!hasTime)
+        return hasTime.takeError();
+      if (!*hasTime)
+        return std::nullopt;
+      llvm::Expected<BesideTime> taken = bench.runBeside(plan);
+      if (!taken)
+        return taken.takeError();
+      times.push_back(taken->time);
+      covered = i == 0 ? taken->covered : std::min(covered, taken->covered);
+      // One sample tells whether the other side lasts.
+      if (i == 0 && other > 0) {
+        llvm::Expected<std::vector<std::vector<int64_t>>> all = bench.gather(covered);
+        if (!all)
+          return all.takeError();
+        if (llvm::any_of(*all, [](const std::vector<int64_t> &rank) { return rank[0] < 0; })) {
+          covered = -1;
+          break;
+        }
+      }
+    }
+    Estimate own = estimateDuration(times);
+    llvm::Expected<std::vector<std::vector<int64_t>>> all =
+        bench.gather({own.value, own.lo, own.hi, own.n, own.rejected, covered});
+    if (!all)
+      return all.takeError();
+    if (other > 0 && llvm::any_of(*all, [](const std::vector<int64_t> &rank) { return rank[5] < 0; }))
+      continue;
+    StoredEstimate result;
+    std::vector<int64_t> medians;
+    for (const std::vector<int64_t> &rank : llvm::ArrayRef(*all).take_front(members)) {
+      medians.push_back(rank[0]);
+      result.time.lo = medians.size() == 1 ? rank[1] : std::min(result.time.lo, rank[1]);
+      result.time.hi = std::max(result.time.hi, rank[2]);
+      result.time.n = medians.size() == 1 ? rank[3] : std::min(result.time.n, rank[3]);
+      result.time.rejected = std::max(result.time.rejected, rank[4]);
+    }
+    result.time.value = std::max<Ns>(1, medianOf(medians));
+    result.isSkewed = 10 * (*llvm::max_element(medians) - *llvm::min_element(medians)) > result.time.value;
+    store.put(key, result);
+    return result;
+  }
+  return std::nullopt;
+}
+
+llvm::Expected<ContentionPoint> ContentionCalibrator::measure(const ContentionProbe &probe) {
+  ContentionPoint point;
+  point.probe = probe;
+  point.probe.collective.bytes = bench.feasibleBytes(probe.collective);
+  const CollectiveProbe &collective = point.probe.collective;
+  int64_t members = collective.shape.ranks;
+  std::string kernelKey = "kernel " + probe.kernel.key(),
+              collectiveKey = llvm::formatv("{0} {1} {2}:{3}:{4} {5} {6}", stringify(collective.kind), collective.bytes,
+                                            members, collective.shape.nodes, collective.shape.ranksPerNode,
+                                            stringify(collective.element), probe.ctas)
+                                  .str();
+  if (llvm::Error error = bench.prepare(point.probe))
+    return std::move(error);
+  point.skipped = "the time that was given is used up, or one side does not outlast the other";
+  // One operation alone, to learn how many fill the time; then as many.
+  auto alone = [&](bool isKernel, Estimate &to) -> llvm::Expected<bool> {
+    const std::string &key = isKernel ? kernelKey : collectiveKey;
+    int64_t count = 1;
+    for (const char *when : {"once", "alone"}) {
+      ContentionPlan plan{isKernel ? 0 : count, isKernel ? count : 0, isKernel};
+      llvm::Expected<std::optional<StoredEstimate>> taken =
+          sample(llvm::formatv("contention {0} {1}", when, key).str(), members, plan, 0);
+      if (!taken)
+        return taken.takeError();
+      if (!*taken)
+        return false;
+      to = (*taken)->time;
+      point.isSkewed |= (*taken)->isSkewed;
+      count = llvm::divideCeil(std::max(kTimed, bench.sampleTime()), to.value);
+    }
+    return true;
+  };
+  auto beside = [&](bool isKernel, Estimate &to) -> llvm::Expected<bool> {
+    Ns own = isKernel ? point.kernelAlone.value : point.collectiveAlone.value;
+    Ns other = isKernel ? point.collectiveAlone.value : point.kernelAlone.value;
+    int64_t timed = llvm::divideCeil(std::max(kTimed, bench.sampleTime()), own);
+    int64_t covering = llvm::divideCeil(timed * own * kCoverPermille, 1000 * other) + 1;
+    ContentionPlan plan{isKernel ? covering : timed, isKernel ? timed : covering, isKernel};
+    std::string key = llvm::formatv("contention {0} beside {1}", isKernel ? kernelKey : collectiveKey,
+                                    isKernel ? collectiveKey : kernelKey);
+    llvm::Expected<std::optional<StoredEstimate>> taken = sample(key, members, plan, other);
+    if (!taken)
+      return taken.takeError();
+    if (*taken) {
+      to = (*taken)->time;
+      point.isSkewed |= (*taken)->isSkewed;
+    }
+    return taken->has_value();
+  };
+  for (bool isKernel : {false, true}) {
+    llvm::Expected<bool> known = alone(isKernel, isKernel ? point.kernelAlone : point.collectiveAlone);
+    if (!known)
+      return known.takeError();
+    if (!*known)
+      return point;
+  }
+  for (bool isKernel : {false, true}) {
+    llvm::Expected<bool> known = beside(isKernel, isKernel ? point.kernelBeside : point.collectiveBeside);
+    if (!known)
+      return known.takeError();
+    if (!*known)
+      return point;
+  }
+  point.skipped.clear();
+  progress(llvm::formatv("{0} of {1} beside {2}: the collective takes {3:F1} % longer, the kernel {4:F1} %",
+                         stringify(collective.kind), formatBytes(collective.bytes), stringify(probe.against),
+                         static_cast<double>(point.collectivePermille()) / 10,
+                         static_cast<double>(point.computePermille()) / 10)
+               .str());
+  return point;
+}
