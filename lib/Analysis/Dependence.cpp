@@ -13,6 +13,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Dependence.h"
+#include "CommSched/Analysis/Streams.h"
 #include "CommSched/Scheduling/Model/KeepTogether.h"
 #include "Communication.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -49,10 +50,30 @@ struct Access {
   bool write;
 };
 
+/// The part of an arena that holds a value, if comm-plan-buffers has put it there; null otherwise. O(views).
+Operation *findPlannedView(Value value) {
+  while (auto result = dyn_cast<OpResult>(value)) {
+    Operation *op = result.getOwner();
+    if (op->hasAttr(kPlannedAttrName))
+      return op;
+    auto wait = dyn_cast<WaitOp>(op);
+    auto start = wait ? wait.getFuture().getDefiningOp<CollectiveOpInterface>() : CollectiveOpInterface();
+    if (start && result.getResultNumber() < start.getCollectiveDests().size())
+      value = start.getCollectiveDests()[result.getResultNumber()];
+    else if (Value source = getAliasedValue(result))
+      value = source;
+    else
+      return nullptr;
+  }
+  return nullptr;
+}
+
 /// The accesses of all nodes.
 class AccessCollector {
 public:
-  AccessCollector(const BlockNodes &nodes, const StorageMap &storage) : storage(storage) {
+  /// `splitsArenas`: the buffers of a plan are different places, although they share an arena.
+  AccessCollector(const BlockNodes &nodes, const StorageMap &storage, bool splitsArenas = false)
+      : storage(storage), hasStreams(usesStreams(nodes.getBlock())), splitsArenas(splitsArenas) {
     accesses.resize(nodes.size());
     barrier.assign(nodes.size(), false);
     for (NodeId id = 0; id < nodes.size(); ++id)
@@ -71,12 +92,15 @@ private:
     return storage.classes()[id].unknownOrigin ? static_cast<int32_t>(storage.classes().size()) : id;
   }
 
-  int32_t placeOf(SideEffects::Resource *resource) {
-    auto [it, inserted] = resources.try_emplace(resource->getResourceID(), resources.size());
+  /// The place of a resource or of a part of an arena.
+  int32_t placeOf(const void *key) {
+    auto [it, inserted] = resources.try_emplace(key, resources.size());
     return static_cast<int32_t>(storage.classes().size() + 1 + it->second);
   }
 
   void add(NodeId id, Value value, bool write) {
+    if (Operation *view = splitsArenas ? findPlannedView(value) : nullptr)
+      return accesses[id].push_back({placeOf(view), write});
     for (StorageId storageId : storage.of(value))
       accesses[id].push_back({placeOf(storageId), write});
   }
@@ -89,8 +113,9 @@ private:
         add(id, operand.get(), mutatesOperand(operand));
     if (auto start = dyn_cast<CollectiveOpInterface>(op))
       return visitStart(id, start);
+    // Without streams, an anchor keeps its place among all that has effects. With streams, it has edges of its own.
     if (isa<RecordOp, AwaitEventOp>(op))
-      barrier[id] = true;
+      barrier[id] = !hasStreams;
     visitEffects(id, op);
   }
 
@@ -113,8 +138,27 @@ private:
       llvm::append_range(written, storage.of(result));
     for (StorageId inFlight : storage.of(wait.getFuture()))
       accesses[id].push_back({placeOf(inFlight), writes && llvm::is_contained(written, inFlight)});
+    if (splitsArenas)
+      splitAccesses(id, wait, writes);
     for (Value buffer : wait.getInflight())
       add(id, buffer, false);
+  }
+
+  /// Replaces the accesses of a wait to arenas by accesses to the parts that its values are in.
+  void splitAccesses(NodeId id, WaitOp wait, bool writes) {
+    llvm::SmallVector<std::pair<Value, bool>, 4> values;
+    for (Value result : wait->getResults())
+      values.push_back({result, writes});
+    for (Value buffer : wait.getInflight())
+      values.push_back({buffer, false});
+    for (auto [value, write] : values) {
+      Operation *view = findPlannedView(value);
+      if (!view)
+        continue;
+      for (StorageId arena : storage.of(value))
+        llvm::erase_if(accesses[id], [&, place = placeOf(arena)](Access access) { return access.place == place; });
+      accesses[id].push_back({placeOf(view), write});
+    }
   }
 
   void visitEffects(NodeId id, Operation *op) {
@@ -137,7 +181,7 @@ private:
         barrier[id] = true;
       else if (!isa<InFlightResource, ParameterStorageResource, SideEffects::AutomaticAllocationScopeResource>(
                    resource))
-        accesses[id].push_back({placeOf(resource), write});
+        accesses[id].push_back({placeOf(resource->getResourceID().getAsOpaquePointer()), write});
     }
   }
 
@@ -157,7 +201,8 @@ private:
   }
 
   const StorageMap &storage;
-  llvm::DenseMap<TypeID, size_t> resources;
+  bool hasStreams, splitsArenas;
+  llvm::DenseMap<const void *, size_t> resources;
   llvm::SmallPtrSet<Operation *, 16> waited;
 };
 
@@ -165,27 +210,73 @@ private:
 class EdgeBuilder {
 public:
   EdgeBuilder(const BlockNodes &nodes, const AccessCollector &collected, CollectiveOrder order)
-      : nodes(nodes), collected(collected), order(order), places(collected.numPlaces()) {}
+      : nodes(nodes), collected(collected), order(order), places(collected.numPlaces()) {
+    if (usesStreams(nodes.getBlock()))
+      streams.emplace();
+  }
+
+  /// Only what concerns data: uses, accesses and unknown effects.
+  IndexLists runHazards() {
+    IndexLists result;
+    for (NodeId id = 0; id < nodes.size(); ++id) {
+      preds.clear();
+      addData(id, Communication(nodes[id]));
+      finishRow(result);
+    }
+    return result;
+  }
 
   IndexLists run() {
     IndexLists result;
     for (NodeId id = 0; id < nodes.size(); ++id) {
       preds.clear();
-      addUses(id);
-      addHazards(id);
       Communication communication(nodes[id]);
-      addBarriers(id, communication);
+      addData(id, communication);
+      addStreamOrder(id);
       addCollectiveOrder(id, communication);
       if (nodes[id]->hasAttr(CommDialect::kPinnedAttrName))
         chain(lastPinned, id);
-      llvm::sort(preds);
-      preds.erase(llvm::unique(preds), preds.end());
-      result.append(preds);
+      finishRow(result);
     }
     return result;
   }
 
 private:
+  /// The nodes of one stream since its last anchor or wait.
+  struct StreamTail {
+    NodeId lastAnchor = kNone;
+    std::vector<NodeId> since;
+  };
+
+  void addData(NodeId id, const Communication &communication) {
+    addUses(id);
+    addHazards(id);
+    addBarriers(id, communication);
+  }
+
+  void finishRow(IndexLists &result) {
+    llvm::sort(preds);
+    preds.erase(llvm::unique(preds), preds.end());
+    result.append(preds);
+  }
+
+  /// What an event covers, and what comes after an event or a collective, is a matter of the places of anchors and
+  /// waits on their stream. So no operation of a stream passes them; between them, only data decides.
+  void addStreamOrder(NodeId id) {
+    StreamUse use = streams ? getStreamUse(nodes[id]) : StreamUse::None;
+    if (use == StreamUse::None)
+      return;
+    StreamTail &tail = (*streams)[getStreamNumber(nodes[id])];
+    addPred(tail.lastAnchor);
+    if (use == StreamUse::Work || use == StreamUse::Start) {
+      tail.since.push_back(id);
+      return;
+    }
+    llvm::append_range(preds, tail.since);
+    tail.since.clear();
+    tail.lastAnchor = id;
+  }
+
   struct Place {
     NodeId lastWriter = kNone;
     llvm::SmallVector<NodeId, 2> readers;
@@ -262,6 +353,8 @@ private:
   std::vector<NodeId> preds, sinceBarrier;
   NodeId lastBarrier = kNone, lastPointToPoint = kNone, lastCollective = kNone, lastPinned = kNone;
   llvm::DenseMap<Attribute, NodeId> lastOfGroup;
+  /// By number; none if everything is on stream 0.
+  std::optional<llvm::DenseMap<int64_t, StreamTail>> streams;
 };
 
 } // namespace
@@ -270,4 +363,8 @@ IndexLists commsched::computeDependences(const BlockNodes &nodes, const StorageM
   IndexLists edges = EdgeBuilder(nodes, AccessCollector(nodes, storage), order).run();
   BlockUnits units = findUnits(nodes);
   return closeUnits(edges, units.of, units.turns);
+}
+
+IndexLists commsched::computeHazards(const BlockNodes &nodes, const StorageMap &storage) {
+  return EdgeBuilder(nodes, AccessCollector(nodes, storage, /*splitsArenas=*/true), CollectiveOrder::Free).runHazards();
 }

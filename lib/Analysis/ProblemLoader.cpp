@@ -9,6 +9,7 @@
 #include "CommSched/Analysis/ProblemLoader.h"
 #include "CommSched/Analysis/Casts.h"
 #include "CommSched/Analysis/Costs/MeasuredKeys.h"
+#include "CommSched/Analysis/Streams.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
 #include "Communication.h"
@@ -49,6 +50,8 @@ public:
       loadNode(static_cast<NodeId>(id));
     }
     loadBuffers();
+    if (usesStreams(nodes.getBlock()))
+      loadStreams();
     loadArgumentsInFlight();
     limitSums();
     problem.joinsAtEnd = isa<LoopLikeOpInterface>(nodes.getBlock().getParentOp());
@@ -80,6 +83,9 @@ private:
 
   void loadArgumentsInFlight();
   void limitSums();
+
+  void loadStreams();
+  void keepUntilKnown(const StreamAnalysis &streams);
 
   void loadBuffers();
   void collectTouches(NodeId id, SmallVectorImpl<BufferId> &touches);
@@ -360,6 +366,49 @@ void Loader::loadBuffers() {
 }
 
 //===-----------------------------------------------------------------------------------------===//
+// Streams
+//===-----------------------------------------------------------------------------------------===//
+
+void Loader::loadStreams() {
+  StreamAnalysis streams(nodes, storage);
+  problem.streams.assign(streams.numbers().begin(), streams.numbers().end());
+  for (NodeId id = 0; id < nodes.size(); ++id) {
+    Node &node = problem.nodes[id];
+    node.stream = std::max(streams.streamOf(id), 0);
+    node.records = isa<RecordOp>(nodes[id]) && streams.streamOf(id) != kNone;
+    auto await = dyn_cast<AwaitEventOp>(nodes[id]);
+    NodeId event = await ? nodes.find(await.getEvent().getDefiningOp()) : kNone;
+    if (event != kNone && problem.nodes[event].records)
+      node.event = event;
+  }
+  keepUntilKnown(streams);
+}
+
+/// Another stream may still use a buffer after its last use in the program. Its memory is free when every stream that
+/// goes on knows that all uses have ended: that place counts as a use.
+void Loader::keepUntilKnown(const StreamAnalysis &streams) {
+  IndexLists users = problem.touches.transposed(static_cast<int32_t>(problem.buffers.size()));
+  // Indexed by node: the buffers that are kept until then.
+  std::vector<SmallVector<BufferId, 1>> kept(nodes.size());
+  for (BufferId buffer = 0; buffer < users.size(); ++buffer) {
+    NodeId known = kNone;
+    for (NodeId user : users[buffer])
+      known = std::max(known, streams.knownByAll(user));
+    if (known != kNone && known > users[buffer].back())
+      kept[known].push_back(buffer);
+  }
+  IndexLists touches;
+  SmallVector<BufferId> row;
+  for (NodeId id = 0; id < nodes.size(); ++id) {
+    row.assign(problem.touches[id].begin(), problem.touches[id].end());
+    llvm::append_range(row, kept[id]);
+    llvm::sort(row);
+    touches.append(row);
+  }
+  problem.touches = std::move(touches);
+}
+
+//===-----------------------------------------------------------------------------------------===//
 // Bucketing
 //===-----------------------------------------------------------------------------------------===//
 
@@ -441,6 +490,8 @@ StringRef commsched::findMergeObstacle(CollectiveOpInterface start) {
     return future.use_empty() ? "it has no wait" : "its future has more than one use";
   if (wait->getBlock() != start->getBlock())
     return "its wait is in another block";
+  if (start->hasAttr(CommDialect::kStreamAttrName) || wait->hasAttr(CommDialect::kStreamAttrName))
+    return "the start or its wait has a stream (comm.stream)";
   if (!getStaticBytes(type) || !cast<ShapedType>(wait->getResult(0).getType()).hasStaticShape())
     return "its size is dynamic or exceeds 64 bits";
   if (Type element = cast<ShapedType>(type).getElementType();

@@ -343,7 +343,8 @@ struct CopyModel : public StorageModel<CopyModel, FsdpCopyOp> {
     SmallVector<Value> buffers;
     if (failed(getBuffers(rewriter, op->getOperands(), options, state, buffers)))
       return failure();
-    rewriter.replaceOpWithNewOp<FsdpCopyOp>(op, buffers[0], buffers[1]);
+    DictionaryAttr attributes = op->getDiscardableAttrDictionary();
+    rewriter.replaceOpWithNewOp<FsdpCopyOp>(op, buffers[0], buffers[1])->setDiscardableAttrs(attributes);
     return success();
   }
 };

@@ -12,6 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Remarks.h"
+#include "CommSched/Analysis/Streams.h"
 #include "CommSched/Conversion/Passes.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Transforms/Rewrites/SymmetricMemory.h"
@@ -47,6 +48,17 @@ static void replaceFutureTypes(ModuleOp module) {
     return FutureType::get(future.getContext(), types);
   });
   replacer.recursivelyReplaceElementsIn(module, /*replaceAttrs=*/true, /*replaceLocs=*/false, /*replaceTypes=*/true);
+}
+
+/// Copies that bufferization has made are on stream 0, whatever the streams of those that write and read them.
+static void synchronizeCopies(ModuleOp module) {
+  SmallVector<Block *> blocks;
+  module.walk([&](Block *block) {
+    if (usesStreams(*block))
+      blocks.push_back(block);
+  });
+  for (Block *block : blocks)
+    insertEvents(*block);
 }
 
 static void markManual(Operation *op) {
@@ -128,6 +140,7 @@ struct CommBufferizePass : public commsched::impl::CommBufferizeBase<CommBufferi
       return signalPassFailure();
     replaceFutureTypes(module);
     applySymmetricMarks(module, getArgument());
+    synchronizeCopies(module);
     releaseLocalBuffers(module);
     keepWhatEscapesInFlight(module);
   }

@@ -13,6 +13,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Remarks.h"
+#include "CommSched/Analysis/Streams.h"
 #include "CommSched/Conversion/Passes.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Scheduling/BufferPlan/BufferPlan.h"
@@ -99,17 +100,42 @@ private:
     return found && findLastUse(alloc) == found ? found : memref::DeallocOp();
   }
 
+  /// With several streams: by storage class, the position at which every stream knows that all uses of the storage have
+  /// ended.
+  static std::vector<int32_t> findEndsOfLives(Block &block, const StorageMap &storage) {
+    BlockNodes nodes(block);
+    StreamAnalysis streams(nodes, storage);
+    std::vector<int32_t> ends(storage.classes().size(), 0);
+    for (NodeId id = 0; id < nodes.size(); ++id) {
+      int32_t known = streams.knownByAll(id);
+      nodes[id]->walk([&](Operation *op) {
+        for (Value operand : op->getOperands())
+          for (StorageId used : storage.of(operand))
+            ends[used] = std::max(ends[used], known);
+      });
+    }
+    return ends;
+  }
+
   static BuffersBySpace collect(Block &block) {
     llvm::DenseMap<Operation *, int32_t> positions;
     for (Operation &op : block)
       positions.try_emplace(&op, positions.size());
     BuffersBySpace result;
+    std::optional<StorageMap> storage;
+    std::vector<int32_t> ends;
+    if (usesStreams(block))
+      ends = findEndsOfLives(block, storage.emplace(block));
     for (auto alloc : block.getOps<memref::AllocOp>()) {
       std::optional<Bytes> bytes = bytesOf(alloc.getType());
       memref::DeallocOp dealloc = findDealloc(alloc);
-      if (bytes && dealloc)
-        result[alloc.getType().getMemorySpace()].push_back(
-            {alloc, dealloc, {positions.lookup(alloc), positions.lookup(dealloc), *bytes}});
+      if (!bytes || !dealloc)
+        continue;
+      int32_t end = positions.lookup(dealloc);
+      if (storage)
+        for (StorageId id : storage->of(alloc))
+          end = std::max(end, ends[id]);
+      result[alloc.getType().getMemorySpace()].push_back({alloc, dealloc, {positions.lookup(alloc), end, *bytes}});
     }
     return result;
   }
@@ -133,11 +159,14 @@ private:
                        " are live at once");
     Value arena = stays ? makeGlobalArena(block, space, plan.total, loc) : allocateArena(block, space, plan.total, loc);
     OpBuilder builder(block.getParentOp()->getContext());
+    bool hasStreams = usesStreams(block);
     for (auto [buffer, offset] : llvm::zip_equal(buffers, plan.offsets)) {
       builder.setInsertionPoint(buffer.alloc);
       Value shift = arith::ConstantIndexOp::create(builder, buffer.alloc.getLoc(), offset);
       Value view =
           memref::ViewOp::create(builder, buffer.alloc.getLoc(), buffer.alloc.getType(), arena, shift, ValueRange());
+      if (hasStreams)
+        view.getDefiningOp()->setAttr(kPlannedAttrName, builder.getUnitAttr());
       buffer.dealloc.erase();
       buffer.alloc.replaceAllUsesWith(view);
       buffer.alloc.erase();

@@ -12,6 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "FunctionLowering.h"
+#include "CommSched/Analysis/Streams.h"
 #include "CommSched/Runtime/Runtime.h"
 #include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
@@ -100,6 +101,7 @@ LogicalResult FunctionLowering::run() {
   // erased.
   entryBuilder.setInsertionPoint(calls.integer(entryBuilder, loc, 0).getDefiningOp());
   findScopes();
+  switchStreams();
   for (Operation *op : operations) {
     builder.setInsertionPoint(op);
     if (op->getName().getDialectNamespace() == "linalg") {
@@ -307,24 +309,14 @@ Value FunctionLowering::group(Location loc, FlatSymbolRefAttr name) {
   return group;
 }
 
-Value FunctionLowering::stream(Location loc, int64_t number) {
-  Value &stream = streams[number];
-  if (!stream) {
-    calls.call(entryBuilder, loc, "commrt_stream_get",
-               {context, calls.integer(entryBuilder, loc, COMMRT_STREAM_COMPUTE, 32),
-                calls.integer(entryBuilder, loc, number, 32), handleSlot});
-    stream = LLVM::LoadOp::create(entryBuilder, loc, calls.pointerType(), handleSlot);
-  }
-  return stream;
-}
-
 //===- Waits, events, buffers -------------------------------------------------------------------===//
 
 LogicalResult FunctionLowering::lowerWait(WaitOp op) {
   // The future is a token at this point, so its typed accessors are no longer valid.
   Location loc = op.getLoc();
   Value token = op->getOperand(0);
-  call(loc, "commrt_wait", {token, null(loc)});
+  int64_t number = getStreamNumber(op);
+  call(loc, "commrt_wait", {token, number == 0 ? null(loc) : stream(loc, number)});
   for (const CopyBack &back : copyBacks.lookup(token)) {
     memref::CopyOp::create(builder, loc, back.copy, back.dest);
     call(loc, "commrt_free", {context, back.address});

@@ -60,6 +60,12 @@ private:
   void emitScopes();
   mlir::Value keptAddress(mlir::Location loc, mlir::Value value);
 
+  // StreamLowering.cpp
+  /// Inserts calls that make the stream of each operation the current one.
+  void switchStreams();
+  void switchStreams(mlir::Block &block);
+  mlir::Value stream(mlir::Location loc, int64_t number);
+
   // StartLowering.cpp
   llvm::LogicalResult lowerStart(comm::CollectiveOpInterface start);
   llvm::LogicalResult emitStart(comm::CollectiveOpInterface start, mlir::Value in, mlir::Value out, mlir::Value token);
@@ -106,7 +112,6 @@ private:
   /// The memory at `data` as a dense buffer with these sizes (i64).
   mlir::Value bufferAt(mlir::Location loc, mlir::Value data, mlir::MemRefType type, mlir::ValueRange sizes);
   mlir::Value group(mlir::Location loc, mlir::FlatSymbolRefAttr name);
-  mlir::Value stream(mlir::Location loc, int64_t number);
   /// Constants; each is created once, in the entry block.
   mlir::Value integer(mlir::Location loc, int64_t value, unsigned width = 64);
   mlir::Value string(mlir::Location loc, llvm::StringRef text);

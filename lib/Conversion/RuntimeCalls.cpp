@@ -25,6 +25,7 @@ ArrayRef<RuntimeSignature> commsched::getRuntimeSignatures() {
       {"commrt_group_find", "sppp"},
       {"commrt_group_rank", "ip"},
       {"commrt_stream_get", "spiip"},
+      {"commrt_set_stream", "spp"},
       {"commrt_event_record", "sppp"},
       {"commrt_event_await", "sppp"},
       {"commrt_all_gather_start", "spppllilp"},

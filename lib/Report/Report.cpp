@@ -18,6 +18,7 @@
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <map>
 
 using namespace mlir;
 using namespace commsched;
@@ -65,9 +66,40 @@ static std::vector<CollectiveRow> makeRows(const LoadedBlock &block, const Opera
   return rows;
 }
 
+/// With several streams, the places of operations tell nothing about when they run. A buffer counts from the moment at
+/// which the first operation that uses it begins, until the last one has ended.
+static std::vector<std::pair<Ns, Bytes>> memoryOverTime(const Problem &problem, const Timeline &timeline) {
+  std::map<Ns, Bytes> changes;
+  for (BufferId id = 0; id < problem.users.size(); ++id) {
+    ArrayRef<NodeId> users = problem.users[id];
+    if (users.empty())
+      continue;
+    Ns begin = problem.buffers[id].def == kNone ? 0 : timeline.makespan, end = 0;
+    for (NodeId user : users) {
+      begin = std::min(begin, timeline.start[user]);
+      end = std::max(end, timeline.end[user]);
+    }
+    changes[begin] += problem.buffers[id].bytes;
+    changes[problem.buffers[id].liveOut ? timeline.makespan : end] -= problem.buffers[id].bytes;
+  }
+  std::vector<std::pair<Ns, Bytes>> result;
+  Bytes live = 0;
+  for (auto [when, change] : changes)
+    result.emplace_back(when, live += change);
+  return result;
+}
+
+/// The row of a node that computes or waits: each stream but stream 0 has one below the lanes.
+static LaneId rowOfCompute(const Problem &problem, NodeId node) {
+  int32_t stream = problem.nodes[node].stream;
+  return stream == 0 ? kComputeLane : problem.numLanes() + stream - 1;
+}
+
 static void addTimeline(BlockSnapshot &snapshot, const LoadedBlock &block, const Timeline &timeline,
                         const MemoryProfile &memory) {
   const Problem &problem = block.problem;
+  for (int64_t number : ArrayRef<int64_t>(problem.streams).drop_front(problem.hasStreams() ? 1 : 0))
+    snapshot.lanes.push_back("stream " + std::to_string(number));
   // The rows are those of the starts, in their order.
   llvm::DenseMap<NodeId, StringRef> reasons;
   for (NodeId node = 0, row = 0; node < problem.size(); ++node)
@@ -77,12 +109,14 @@ static void addTimeline(BlockSnapshot &snapshot, const LoadedBlock &block, const
   for (NodeId node = 0; node < problem.size(); ++node) {
     const Node &entry = problem.nodes[node];
     bool wait = entry.kind == NodeKind::Wait;
-    if (wait ? timeline.exposed[node] > 0 : timeline.end[node] > timeline.start[node])
-      snapshot.spans.push_back({nameOperation(block.nodes[node]), entry.lane, timeline.start[node], timeline.end[node],
-                                wait, wait ? reasons.lookup(awaitedStart(problem, timeline, node)).str() : ""});
+    LaneId lane = entry.lane == kComputeLane ? rowOfCompute(problem, node) : entry.lane;
+    bool isAnchor = entry.records || entry.event != kNone;
+    if (!isAnchor && (wait ? timeline.exposed[node] > 0 : timeline.end[node] > timeline.start[node]))
+      snapshot.spans.push_back({nameOperation(block.nodes[node]), lane, timeline.start[node], timeline.end[node], wait,
+                                wait ? reasons.lookup(awaitedStart(problem, timeline, node)).str() : ""});
     if (entry.kind == NodeKind::Hybrid)
       snapshot.spans.push_back(
-          {nameOperation(block.nodes[node]), kComputeLane, timeline.start[node], timeline.end[node]});
+          {nameOperation(block.nodes[node]), rowOfCompute(problem, node), timeline.start[node], timeline.end[node]});
     if (entry.kind == NodeKind::Hybrid && entry.region != kNone)
       for (LaneId lane : llvm::ArrayRef<LaneId>(problem.regions[entry.region].lanes).drop_front())
         snapshot.spans.push_back({nameOperation(block.nodes[node]), lane, timeline.start[node], timeline.end[node]});
@@ -90,6 +124,8 @@ static void addTimeline(BlockSnapshot &snapshot, const LoadedBlock &block, const
     snapshot.memory.emplace_back(wait ? timeline.end[node] : clock, memory.live[node]);
     clock = entry.kind == NodeKind::Start ? clock + entry.issue : timeline.end[node];
   }
+  if (problem.hasStreams())
+    snapshot.memory = memoryOverTime(problem, timeline);
 }
 
 /// Counts what tells a reordered and merged program from one that was changed otherwise.
@@ -117,6 +153,7 @@ BlockSnapshot commsched::measureBlock(Block &block, const OperationCosts &costs,
   MemoryProfile memory = memoryProfile(problem, order);
   BlockSnapshot snapshot;
   snapshot.ops = problem.size();
+  snapshot.streams = problem.streams;
   snapshot.makespan = timeline.makespan;
   snapshot.exposed = timeline.exposedTotal;
   snapshot.peak = memory.peak;
@@ -158,7 +195,8 @@ BlockSnapshot commsched::measureBlock(Block &block, const OperationCosts &costs,
   countChangeable(snapshot, loaded);
   snapshot.rows = makeRows(loaded, costs, options.factorBudget.limitFor(memory.peak));
   snapshot.collectives = snapshot.rows.size();
-  if (options.errorBars && *options.errorBars)
+  // With several streams a shorter computation may let another one in first, so the makespan is not monotone.
+  if (options.errorBars && *options.errorBars && !problem.hasStreams())
     snapshot.errorBars = options.errorBars->measure(block, options.load, snapshot.makespan);
   if (options.timeline)
     addTimeline(snapshot, loaded, timeline, memory);
@@ -185,7 +223,8 @@ static bool isSameProgram(const BlockSnapshot &before, const BlockSnapshot &afte
   bool sameTraffic = llvm::all_of(traffic, [](const auto &entry) { return entry.second == 0; });
   bool samePrices = before.collectives == after.collectives ? before.measuredCollectives == after.measuredCollectives
                                                             : before.measuredCollectives == 0;
-  return sameTraffic && samePrices && before.oneShots == after.oneShots && before.givenTimes == after.givenTimes;
+  return sameTraffic && samePrices && before.streams == after.streams && before.oneShots == after.oneShots &&
+         before.givenTimes == after.givenTimes;
 }
 
 std::string commsched::certify(BlockReport &report) {

@@ -17,6 +17,11 @@ using namespace commsched;
 // Chrome trace
 //===-----------------------------------------------------------------------------------------===//
 
+/// Returns true for spans of the compute lane and of streams, whose rows are those after the lanes.
+static bool isCompute(const BlockSnapshot &snapshot, const TimelineSpan &span) {
+  return span.lane == kComputeLane || span.lane >= static_cast<LaneId>(snapshot.laneLoads.size());
+}
+
 /// Nanoseconds as the format's microseconds, exactly.
 static json::Value toMicroseconds(Ns ns) { return static_cast<double>(ns) / 1000; }
 
@@ -41,7 +46,7 @@ static void writeProcess(json::OStream &json, int64_t pid, const std::string &na
       json.attribute("ts", toMicroseconds(span.start));
       json.attribute("dur", toMicroseconds(span.end - span.start));
       json.attribute("name", span.name);
-      json.attribute("cat", span.stall ? "exposed" : span.lane == kComputeLane ? "compute" : "collective");
+      json.attribute("cat", span.stall ? "exposed" : isCompute(snapshot, span) ? "compute" : "collective");
       if (!span.reason.empty())
         json.attributeObject("args", [&] { json.attribute("limiting_factor", span.reason); });
     });
@@ -93,6 +98,7 @@ public:
       : os(os), end(std::max<Ns>(endOfTime, 1)), most(std::max<Bytes>(mostBytes, 1)), limit(limit) {}
 
   void draw(const BlockSnapshot &snapshot) {
+    drawn = &snapshot;
     int lanesHeight = static_cast<int>(snapshot.lanes.size()) * (kLaneHeight + 4);
     os << formatv("<svg viewBox='0 0 {0} {1}' width='100%'>\n", kLabelWidth + kWidth, lanesHeight + kMemoryHeight + 8);
     for (auto [lane, name] : enumerate(snapshot.lanes))
@@ -125,7 +131,7 @@ private:
   }
 
   void drawSpan(const TimelineSpan &span, Ns spanEnd, size_t count) {
-    StringRef kind = span.stall ? "stall" : span.lane == kComputeLane ? "compute" : "comm";
+    StringRef kind = span.stall ? "stall" : isCompute(*drawn, span) ? "compute" : "comm";
     std::string label = count > 1 ? formatv("{0} and {1} more", span.name, count - 1).str() : span.name;
     std::string reason = count > 1 || span.reason.empty() ? "" : "; " + span.reason;
     os << formatv(
@@ -158,6 +164,7 @@ private:
   raw_ostream &os;
   Ns end;
   Bytes most, limit;
+  const BlockSnapshot *drawn = nullptr;
 };
 
 } // namespace

@@ -14,6 +14,7 @@
 #include "CommSched/Analysis/ScheduleSignature.h"
 #include "CommSched/Analysis/Storage.h"
 #include "CommSched/Transforms/Passes.h"
+#include "StreamCheck.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -354,8 +355,11 @@ struct CommVerifyPass : public commsched::impl::CommVerifyBase<CommVerifyPass> {
     getOperation().walk([&](FunctionOpInterface function) {
       function.walk([&](CollectiveOpInterface start) { failedAny |= failed(verifyWaits(start)); });
       function.walk([&](Block *block) {
-        if (block->getParentOp() != getOperation() && !block->getOps<CollectiveOpInterface>().empty())
+        if (block->getParentOp() == getOperation())
+          return;
+        if (!block->getOps<CollectiveOpInterface>().empty())
           failedAny |= failed(FlightChecker(*block).run());
+        failedAny |= failed(checkStreams(*block));
       });
       failedAny |= failed(DivergenceChecker().run(function));
     });

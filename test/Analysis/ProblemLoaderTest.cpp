@@ -76,6 +76,37 @@ TEST_F(ProblemLoaderTest, AViewSharesItsOperandsStorage) {
   EXPECT_EQ(peak(), 40);
 }
 
+TEST_F(ProblemLoaderTest, ABufferLivesUntilAllStreamsKnowThatItsLastReaderHasEnded) {
+  LoadedBlock &block = load("%x: tensor<8xf32>", R"(
+    %entry = comm.record on 0 : !comm.event
+    comm.await_event %entry on 2 : !comm.event
+    %a = comm.compute "f"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+    %e = comm.record on 0 : !comm.event
+    comm.await_event %e on 2 : !comm.event
+    %b = comm.compute "g"(%a) {comm.stream = 2 : i64} : (tensor<8xf32>) -> tensor<8xf32>
+    %d = comm.record on 2 : !comm.event
+    %c = comm.compute "h"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+    comm.await_event %d on 0 : !comm.event
+    %r = comm.compute "i"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+    %s = comm.compute "j"(%r) : (tensor<8xf32>) -> tensor<8xf32>)");
+  EXPECT_EQ(block.problem.streams, std::vector<int64_t>({0, 2}));
+  EXPECT_EQ(block.problem.nodes[5].stream, 1);
+  EXPECT_EQ(block.problem.nodes[4].event, 3);
+  EXPECT_TRUE(block.problem.nodes[6].records);
+  // %a is read on stream 2 last, which stream 0 learns at node 8, where it is a use.
+  EXPECT_EQ(block.problem.users[0].vec(), std::vector<NodeId>({2, 5, 8}));
+  // Nobody reads %b, and stream 0 learns of it at the same place. After node 5, nothing is on stream 2.
+  EXPECT_EQ(block.problem.users[1].vec(), std::vector<NodeId>({5, 8}));
+  EXPECT_EQ(block.problem.users[2].vec(), std::vector<NodeId>({7}));
+  // No operation of a stream passes an anchor of it, but those of the other stream do.
+  EXPECT_TRUE(hasEdge(2, 3));
+  EXPECT_TRUE(hasEdge(5, 6));
+  EXPECT_TRUE(hasEdge(6, 8));
+  EXPECT_TRUE(hasEdge(7, 8));
+  EXPECT_FALSE(hasEdge(2, 6));
+  EXPECT_FALSE(hasEdge(6, 7));
+}
+
 TEST_F(ProblemLoaderTest, WhatIsInFlightIsLiveUntilTheWait) {
   LoadedBlock &block = load("%x: tensor<8xf32>", R"(
     %a = comm.compute "f"(%x) : (tensor<8xf32>) -> tensor<8xf32>

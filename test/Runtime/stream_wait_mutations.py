@@ -42,7 +42,7 @@ MUTATIONS = [
     ("the other compute streams do not wait for a launch", "Core/Graphs.cpp",
      "    return fail(context, status, text);\n  joinComputeStreams(context);", "    return fail(context, status, text);"),
 ]
-TESTS = [("RuntimeNcclTests", "*"), ("RuntimeTests", "Sizes/*:AllToAll*:Groups*:Determinism*")]
+TESTS = [("RuntimeNcclTests", "*"), ("RuntimeTests", "Sizes/*:AllToAll*:Groups*:Determinism*:StreamPrograms.*")]
 
 
 def run(build, tool, tests, **variables):

@@ -7,8 +7,8 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // The edges come from SSA uses (including those in nested regions), memory effects on shared storage, buffers in
-// flight, unknown effects as barriers, point-to-point order, pinned operations, units, and the order of collectives
-// that the user requests.
+// flight, unknown effects as barriers, anchors of streams, point-to-point order, pinned operations, units, and the
+// order of collectives that the user requests.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_DEPENDENCE_H
@@ -51,9 +51,18 @@ struct BlockUnits {
 /// put an operation in between, there are two units. O(operations).
 BlockUnits findUnits(const BlockNodes &nodes);
 
+/// On a `memref.view` in a block with several streams: comm-plan-buffers has made it.
+inline constexpr llvm::StringLiteral kPlannedAttrName = "planned";
+
 /// The pairs of operations that must keep their order, as predecessor lists in program order (ascending, without
 /// duplicates). Hazards are tracked per storage class, not by pairs. O(operations + operands + edges).
 IndexLists computeDependences(const BlockNodes &nodes, const StorageMap &storage, CollectiveOrder order);
+
+/// The part of them that concerns data: uses, accesses to shared storage, and unknown effects. If the two operations
+/// are on different streams, something has to make the second stream wait for the first (Streams.h). The buffers of a
+/// plan count as different storage: the plan itself takes care of those that share bytes. O(operations + operands +
+/// edges).
+IndexLists computeHazards(const BlockNodes &nodes, const StorageMap &storage);
 
 } // namespace commsched
 

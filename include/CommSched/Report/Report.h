@@ -62,6 +62,8 @@ struct TimelineSpan {
 /// The measures of a block, before or after the passes.
 struct BlockSnapshot {
   int64_t ops = 0, collectives = 0;
+  /// Problem::streams.
+  std::vector<int64_t> streams;
   Ns makespan = 0, exposed = 0;
   Bytes peak = 0, arguments = 0;
   /// Bytes of one arena that holds all buffers of the block at fixed offsets (Scheduling/BufferPlan.h), and the largest
@@ -93,7 +95,9 @@ struct BlockSnapshot {
   std::vector<CollectiveRow> rows;
   /// Filled in if any cost has an error bar (MeasureOptions::errorBars).
   std::optional<BlockErrorBars> errorBars;
+  /// Names of the lanes; with a timeline, also of the streams other than 0, after the lanes.
   std::vector<std::string> lanes;
+  /// By lane.
   std::vector<Ns> laneLoads;
   /// Filled in if a timeline was requested: what runs when, and the live bytes over time.
   std::vector<TimelineSpan> spans;

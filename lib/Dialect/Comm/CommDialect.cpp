@@ -7,6 +7,8 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Dialect/Comm/CommDialect.h"
+#include "mlir/Interfaces/CallInterfaces.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Transforms/InliningUtils.h"
 #include "llvm/Support/MathExtras.h"
@@ -51,6 +53,26 @@ static bool isBytesHint(Operation *op, Attribute attribute) {
          llvm::none_of(hint.asArrayRef(), [](int64_t bytes) { return bytes < 0; });
 }
 
+bool comm::runsOnOneStream(Operation *op) {
+  return !isa<RegionBranchOpInterface, CallOpInterface, FunctionOpInterface, SymbolOpInterface, RecordOp, AwaitEventOp>(
+             op) &&
+         !op->hasTrait<OpTrait::IsTerminator>() && !op->hasTrait<OpTrait::SymbolTable>();
+}
+
+static LogicalResult verifyStream(Operation *op, Attribute value) {
+  StringRef name = CommDialect::kStreamAttrName;
+  if (!runsOnOneStream(op))
+    return op->emitError() << "expected '" << name
+                           << "' on an operation that one stream runs, got it on a terminator, a symbol, an anchor, "
+                              "control flow or a call";
+  auto number = dyn_cast<IntegerAttr>(value);
+  if (number && number.getType().isSignlessInteger(64) && number.getInt() >= 0 &&
+      number.getInt() < CommDialect::kMaxStreams)
+    return success();
+  return op->emitError() << "expected '" << name << "' to be an i64 from 0 to " << CommDialect::kMaxStreams - 1
+                         << ", got " << value;
+}
+
 LogicalResult CommDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
   StringRef name = attribute.getName();
   Attribute value = attribute.getValue();
@@ -69,6 +91,8 @@ LogicalResult CommDialect::verifyOperationAttribute(Operation *op, NamedAttribut
       return op->emitError() << "expected '" << name << "' on an operation with '" << kUnitAttrName << "'";
     return require(number && number.getType().isSignlessInteger(64), "an i64 integer");
   }
+  if (name == kStreamAttrName)
+    return verifyStream(op, value);
   if (name == kBytesHintAttrName)
     return require(isBytesHint(op, value), "an i64 array with one non-negative size per result");
   if (name == kHybridAttrName) {

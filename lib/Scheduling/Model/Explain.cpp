@@ -49,12 +49,16 @@ public:
     if (exposed[start] == 0)
       return {LimitingFactor::AlreadyHidden};
     NodeId before = previous[start];
-    if (before != kNone && line.end[before] == line.start[start] && line.start[start] > arrival[positions[start]])
+    if (before != kNone && line.end[before] == line.start[start] &&
+        (problem.hasStreams() || line.start[start] > arrival[positions[start]]))
       return {LimitingFactor::LaneBusy, before};
     NodeId last = kNone;
     for (NodeId pred : problem.preds[first])
       if (last == kNone || positions[pred] > positions[last])
         last = pred;
+    // With several streams a start begins when its stream comes to it, wherever it is in the program.
+    if (problem.hasStreams())
+      return {last == kNone ? LimitingFactor::StartsAtOnce : LimitingFactor::DataDependence, last};
     int32_t earliest = last == kNone ? 0 : positions[last] + 1;
     if (arrival[earliest] >= arrival[positions[first]])
       return {last == kNone ? LimitingFactor::StartsAtOnce : LimitingFactor::DataDependence, last};

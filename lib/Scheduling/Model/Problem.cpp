@@ -107,6 +107,10 @@ std::string checkNode(const Problem &problem, NodeId id) {
   if (node.mergeKey != kNone && (node.kind != NodeKind::Start || node.mergeKey < 0 ||
                                  node.mergeKey >= static_cast<int32_t>(problem.mergeKeys.size())))
     return where + "merge key out of range";
+  if (node.stream < 0 || node.stream >= std::max<int32_t>(static_cast<int32_t>(problem.streams.size()), 1))
+    return where + "stream out of range";
+  if (node.event != kNone && (node.event < 0 || node.event >= id || !problem.nodes[node.event].records))
+    return where + "waits for no earlier event";
   if (std::string wrong = checkRegion(problem, id); !wrong.empty())
     return where + wrong;
   for (NodeId pred : problem.preds[id])

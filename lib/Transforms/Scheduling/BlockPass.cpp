@@ -7,6 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "BlockPass.h"
+#include "CommSched/Analysis/Remarks.h"
 #include "CommSched/Analysis/ScheduleSignature.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/ScheduleVerifier.h"
@@ -81,6 +82,8 @@ private:
     // The loader has validated the problem and said what is wrong.
     if (!work.loaded.defect.empty())
       return failure();
+    if (problem.hasStreams())
+      return sayHasStreams(block), success();
     work.peak = work.inputPeak = peakOf(problem, identityOrder(problem));
     if (known)
       if (auto before = known->peaks.find(&block); before != known->peaks.end())
@@ -91,6 +94,15 @@ private:
     if (outcome.voice.hasRemarks() || outcome.voice.hasJournal())
       rule.explainBlock(work, outcome.voice);
     return apply(work);
+  }
+
+  /// Streams and events were chosen for the order that the block has.
+  void sayHasStreams(Block &block) {
+    outcome.voice.say([loc = block.getParentOp()->getLoc(), category = passName.str()] {
+      auto remark = remark::missed(loc, remark::RemarkOpts::name("streams").category(category));
+      describeRemark(remark, "block", "streams",
+                     "the block keeps its order, for its operations are on several streams; choose streams last");
+    });
   }
 
   LogicalResult checkAnswer(const BlockWork &work) {

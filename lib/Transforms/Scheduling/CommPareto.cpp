@@ -59,6 +59,12 @@ struct CommParetoPass : public commsched::impl::CommParetoBase<CommParetoPass> {
         solved = WalkResult::interrupt();
         return;
       }
+      if (loaded.problem.hasStreams()) {
+        emitError(block.getParentOp()->getLoc())
+            << "comm-pareto: expected a block whose operations are on one stream; run comm-multi-stream last";
+        solved = WalkResult::interrupt();
+        return;
+      }
       report.blocks.push_back(solveBlock(loaded, std::move(name)));
       if (std::string defect = report.blocks.back().curve.defect; !defect.empty()) {
         emitError(function.getLoc()) << "the solver's answer failed verification (" << defect

@@ -79,12 +79,26 @@ def Comm_Dialect : Dialect {
     | `comm.pinned` | any operation | the operation keeps its order relative to the other pinned operations |
     | `comm.unit = N : i64` | any operation | consecutive operations with the same number stay consecutive |
     | `comm.after_unit = N : i64` | operation with `comm.unit` | the operation's unit comes after the nearest preceding unit N |
+    | `comm.stream = N : i64` | operation that does work on one stream | the stream that runs it, from 0 to 63; stream 0 without the attribute |
     | `comm.bytes_hint = array<i64: ...>` | any operation | bytes of each result, for dynamic sizes |
     | `comm.donated` | argument of a function | the argument's storage may be freed after its last use |
     | `comm.bytes_hint = N : i64` | argument of a function | bytes of the argument, for a dynamic size |
     | `comm.ready_ns = N : i64` | future as argument of a function | time in nanoseconds at which the data arrives (default 0) |
     | `comm.symmetric = array<i1: ...>` | collective | marks the inputs, then the outputs, that shall be in symmetric memory; passes set and apply it |
     | `comm.schedule_signature = "..."` | function | hash of the sequence of collectives; passes set it |
+
+    ### Streams
+
+    A stream runs its operations in the order of the program. Operations on different streams run at the same time, unless
+    an event orders them. Without `comm.stream` everything is on stream 0, so such a program has one order. A number says
+    nothing about the kind of work: a start on stream 1 is issued there, and the collective begins when the operations
+    before it on stream 1 have ended; it does not hold them up, because it occupies the lane of its group. A `comm.wait`
+    makes its stream wait for the collective. For all other dependences between streams there are `comm.record` and
+    `comm.await_event`. Views, constants and allocations do no work and are on no stream.
+
+    Every block begins on stream 0: another stream waits for an event of stream 0 before its first operation. Every block
+    ends on stream 0: it waits for the operations of the other streams. `comm-verify` reports a dependence between streams
+    that no event covers. Control flow and calls are always on stream 0. `comm-multi-stream` chooses streams and events.
 
     Any other attribute that begins with `comm.` is an error, so that a misspelt attribute does not pass unnoticed.
 
@@ -102,6 +116,7 @@ def Comm_Dialect : Dialect {
     "::mlir::UnitAttr":$pinned,
     "::mlir::IntegerAttr":$unit,
     "::mlir::IntegerAttr":$after_unit,
+    "::mlir::IntegerAttr":$stream,
     "::mlir::DenseI64ArrayAttr":$bytes_hint,
     "::mlir::DenseBoolArrayAttr":$symmetric,
     "::mlir::StringAttr":$schedule_signature
@@ -117,8 +132,13 @@ def Comm_Dialect : Dialect {
     static constexpr ::llvm::StringLiteral kPinnedAttrName = "comm.pinned";
     static constexpr ::llvm::StringLiteral kUnitAttrName = "comm.unit";
     static constexpr ::llvm::StringLiteral kAfterUnitAttrName = "comm.after_unit";
+    static constexpr ::llvm::StringLiteral kStreamAttrName = "comm.stream";
     static constexpr ::llvm::StringLiteral kSymmetricAttrName = "comm.symmetric";
     static constexpr ::llvm::StringLiteral kSignatureAttrName = "comm.schedule_signature";
+
+    /// Streams are numbered from 0 to kMaxStreams - 1 in `comm.stream`: analyses keep a few bytes per operation and
+    /// stream. Devices run fewer kernels at once.
+    static constexpr int64_t kMaxStreams = 64;
 
   private:
     void registerAttributes();

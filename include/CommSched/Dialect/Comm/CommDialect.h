@@ -90,6 +90,11 @@ namespace commsched::comm {
 /// The group that a collective names, or null without a diagnostic. One symbol lookup.
 GroupOp lookupGroup(CollectiveOpInterface collective, mlir::SymbolTableCollection &symbols);
 
+/// Returns true if one stream can run `op`, so that `comm.stream` is allowed on it. Terminators, symbols and the
+/// anchors of streams have no stream of their own. Control flow and calls are on stream 0; what they contain has its
+/// own streams.
+bool runsOnOneStream(mlir::Operation *op);
+
 /// Elements of a ranked tensor or memref; none if a size is dynamic or the product exceeds int64_t.
 std::optional<int64_t> getStaticElements(mlir::Type type);
 

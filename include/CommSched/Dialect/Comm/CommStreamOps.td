@@ -16,8 +16,9 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 def Comm_RecordOp : Comm_Op<"record", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "record an event on a stream";
   let description = [{
-    The event happens when all operations issued on the stream before it have ended. Together with `comm.await_event` it
-    fixes the order of operations on several streams.
+    The event happens when all operations issued on the stream before it have ended, collectives that were started there
+    included. Together with `comm.await_event` it fixes the order of operations on several streams (`comm.stream`). An event
+    also covers what its stream has awaited before.
 
     Example:
     ```mlir
@@ -35,7 +36,9 @@ def Comm_RecordOp : Comm_Op<"record", [DeclareOpInterfaceMethods<MemoryEffectsOp
 def Comm_AwaitEventOp : Comm_Op<"await_event", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "make a stream wait for an event";
   let description = [{
-    Operations issued on the stream after this one start after the event has happened. The host does not block.
+    Operations issued on the stream after this one start after the event has happened. The host does not block if streams
+    are a device's. On CPU backends, where operations run at their place in the program, it waits for the collectives that
+    the event covers.
 
     Example:
     ```mlir

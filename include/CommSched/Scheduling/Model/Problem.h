@@ -94,6 +94,13 @@ struct Node {
   /// `comm.unit`: nodes of one unit are consecutive in the given order and have to be so in every answer, in the same
   /// order; kNone: on its own. The problem has the edges of KeepTogether's closeUnits.
   int32_t unit = kNone;
+  /// Index into Problem::streams of the stream that runs the node; 0 if there is only one, and of nodes on no stream.
+  int32_t stream = 0;
+  /// With several streams, of a compute that makes its stream wait for an event: the node that records it; kNone for
+  /// all others, and for an event that was recorded outside of the block.
+  NodeId event = kNone;
+  /// With several streams, of a compute that records an event on its stream.
+  bool records = false;
 };
 
 /// An alias class of values with one storage. Arguments that live throughout are no buffers of a Problem: no order
@@ -181,6 +188,8 @@ struct Problem {
   IndexLists users;
   /// Communication lanes by index, lane 0 ("compute") included: names for reports.
   std::vector<std::string> laneNames;
+  /// Numbers of the streams (`comm.stream`), 0 first; empty if everything is on stream 0.
+  std::vector<int64_t> streams;
   /// Of nodes with communication in their regions, see Node::region.
   std::vector<RegionWork> regions;
   /// By lane: until when it is busy with what came in, ns; lanes beyond the end of the list are free from the
@@ -199,6 +208,8 @@ struct Problem {
 
   NodeId size() const { return static_cast<NodeId>(nodes.size()); }
   LaneId numLanes() const { return static_cast<LaneId>(laneNames.size()); }
+  /// Whether operations are on several streams. Such a block is measured and reported; solvers do not take it.
+  bool hasStreams() const { return streams.size() > 1; }
   /// The clocks of the lanes before the first node.
   template <class Lanes> void beginLanes(Lanes &lanes) const {
     lanes.assign(std::max<LaneId>(numLanes(), 1), 0);

@@ -8,7 +8,8 @@
 //
 // Plays an order of a Problem's nodes on its lanes and says when everything runs, how long it takes and how long the
 // compute lane stood still in waits. The rules are docs/Models.md; every solver and report uses this model, and the
-// ScheduleVerifier's memory recount and the tests check it from outside.
+// ScheduleVerifier's memory recount and the tests check it from outside. With several streams (Problem::streams), each
+// has a clock of its own; computations still run one at a time, in the order in which their streams come to them.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_SCHEDULING_MODEL_TIMELINE_H
@@ -53,7 +54,7 @@ struct Timeline {
 };
 
 /// Plays `order`, a permutation of the problem's nodes that respects its edges, or a prefix of one (nodes that are not
-/// part of it have start = end = 0). O(N + lanes); with slow-downs
+/// part of it have start = end = 0). O(N + lanes), or O(N x streams); with slow-downs
 /// O(N log N + starts x lanes per link).
 Timeline simulate(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown = {});
 

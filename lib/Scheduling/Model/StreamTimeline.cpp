@@ -1,0 +1,250 @@
+//===- StreamTimeline.cpp - What an order costs on several streams ----------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Every stream is a queue in the order of the program. The next step is the one that can happen first: of an anchor or
+// a start, when its stream comes to it; of a computation, when it begins. So steps happen in the order of time.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "Model/StreamTimeline.h"
+#include "Model/InFlight.h"
+#include <optional>
+
+using namespace commsched;
+
+namespace {
+
+class StreamPlayer {
+public:
+  StreamPlayer(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown)
+      : problem(problem), inFlight(slowDown, problem.numLanes()), disturbed(slowDown.any()),
+        streams(problem.streams.size()), queues(problem.numLanes()), states(problem.size()) {
+    problem.beginLanes(lanes);
+    line.start.assign(problem.size(), 0);
+    line.end.assign(problem.size(), 0);
+    line.exposed.assign(problem.size(), 0);
+    line.load.assign(problem.numLanes(), 0);
+    for (NodeId id : order) {
+      const Node &node = problem.nodes[id];
+      states[id].place = left++;
+      states[id].isOver = false;
+      streams[node.stream].nodes.push_back(id);
+      streams[node.stream].computes |= computes(node);
+      forEachLane(node, [&](LaneId lane) { queues[lane].nodes.push_back(id); });
+    }
+  }
+
+  Timeline run() {
+    for (; left > 0; --left)
+      play(next());
+    Ns compute = 0;
+    for (const Stream &stream : streams)
+      compute = std::max(compute, stream.clock);
+    line.makespan = std::max(compute, *std::max_element(lanes.begin(), lanes.end()));
+    if (problem.joinsAtEnd)
+      line.exposedAtEnd = line.makespan - compute;
+    line.exposedTotal += line.exposedAtEnd;
+    return std::move(line);
+  }
+
+private:
+  struct Queue {
+    std::vector<NodeId> nodes;
+    /// How many of them are over.
+    size_t head = 0;
+    bool isEmpty() const { return head == nodes.size(); }
+    NodeId first() const { return nodes[head]; }
+  };
+  struct Stream : Queue {
+    Ns clock = 0;
+    bool computes = false;
+    /// The starts that were issued so far, and the latest end of each prefix of which all ends are known.
+    std::vector<NodeId> starts;
+    std::vector<Ns> latestEnds = {0};
+  };
+  struct State {
+    int32_t place = kNone;
+    /// Whether start and end are known. An event is over when its stream has come to it; see endOfEvent().
+    bool isOver = true;
+    /// Of a start, when its stream came to it. Of an event, how many starts it covers.
+    Ns issued = kNone;
+    size_t covered = 0;
+  };
+
+  /// The communication lanes that a node occupies.
+  template <class Visit> void forEachLane(const Node &node, Visit visit) const {
+    if (node.region != kNone)
+      std::for_each(problem.regions[node.region].lanes.begin(), problem.regions[node.region].lanes.end(), visit);
+    else if (node.lane != kComputeLane)
+      visit(node.lane);
+  }
+
+  static bool computes(const Node &node) {
+    return (node.kind == NodeKind::Compute || node.kind == NodeKind::Hybrid) && node.cost > 0;
+  }
+
+  /// When an event happens; none if that is not known yet.
+  std::optional<Ns> endOfEvent(NodeId id) const {
+    const Stream &stream = streams[problem.nodes[id].stream];
+    if (!states[id].isOver || states[id].covered >= stream.latestEnds.size())
+      return std::nullopt;
+    return std::max(line.end[id], stream.latestEnds[states[id].covered]);
+  }
+
+  /// When what a node waits for has ended; none if that is not known yet.
+  std::optional<Ns> awaitedEnd(NodeId id) const {
+    const Node &node = problem.nodes[id];
+    if (node.event != kNone)
+      return endOfEvent(node.event);
+    if (node.region != kNone) {
+      for (NodeId start : problem.regions[node.region].starts)
+        if (!states[start].isOver)
+          return std::nullopt;
+      return problem.endOfAwaited(node, line.end);
+    }
+    if (node.start == kNone)
+      return node.ready;
+    return states[node.start].isOver ? std::optional<Ns>(line.end[node.start]) : std::nullopt;
+  }
+
+  /// When the node at the head of a stream takes place. A start is issued at its turn, whenever its lane is free.
+  std::optional<Ns> turnOf(NodeId id) const {
+    const Node &node = problem.nodes[id];
+    std::optional<Ns> awaited = awaitedEnd(id);
+    if (!awaited)
+      return std::nullopt;
+    Ns turn = std::max(streams[node.stream].clock, *awaited);
+    if (node.kind == NodeKind::Start)
+      return turn;
+    if (computes(node))
+      turn = std::max(turn, computeFree);
+    // A lane serves in the order of the program.
+    bool isFirst = true;
+    forEachLane(node, [&](LaneId lane) {
+      isFirst &= queues[lane].first() == id;
+      turn = std::max(turn, lanes[lane]);
+    });
+    return isFirst ? std::optional<Ns>(turn) : std::nullopt;
+  }
+
+  /// The head with the earliest turn. Of equal turns, what takes no time comes first, because it may free others; then
+  /// that of the stream that came to it first, then the first in the program. Of all that is left, the first in the
+  /// program has a known turn, so there is one.
+  NodeId next() const {
+    NodeId best = kNone;
+    std::tuple<Ns, bool, Ns, int32_t> earliest;
+    for (const Stream &stream : streams) {
+      if (stream.isEmpty())
+        continue;
+      NodeId id = stream.first();
+      std::optional<Ns> turn = turnOf(id);
+      if (!turn)
+        continue;
+      std::tuple<Ns, bool, Ns, int32_t> key = {*turn, computes(problem.nodes[id]), stream.clock, states[id].place};
+      if (best == kNone || key < earliest) {
+        best = id;
+        earliest = key;
+      }
+    }
+    return best;
+  }
+
+  void play(NodeId id) {
+    const Node &node = problem.nodes[id];
+    Stream &stream = streams[node.stream];
+    Ns turn = *turnOf(id), came = stream.clock;
+    ++stream.head;
+    if (node.kind == NodeKind::Start) {
+      states[id].issued = turn;
+      stream.clock = turn + node.issue;
+      stream.starts.push_back(id);
+      line.load[kComputeLane] += node.issue;
+      serve(node.lane);
+      return;
+    }
+    states[id].isOver = true;
+    if (computes(node))
+      return playWork(id, node, came, turn);
+    line.start[id] = came;
+    line.end[id] = stream.clock = turn;
+    states[id].covered = stream.starts.size();
+    // On a stream that computes nothing, nothing stands still.
+    if (node.kind == NodeKind::Wait && stream.computes)
+      line.exposedTotal += line.exposed[id] = turn - came;
+    leaveLanes(node, turn);
+  }
+
+  void playWork(NodeId id, const Node &node, Ns came, Ns begin) {
+    Ns duration = node.cost;
+    if (disturbed)
+      duration = node.kind == NodeKind::Hybrid ? inFlight.launch(node.lane, begin, node.cost)
+                                               : inFlight.endOfCompute(begin, node.cost) - begin;
+    if (node.region != kNone) {
+      // As on one stream: only what is waited for counts, not the time for which compute or a lane is not free.
+      Ns free = std::max(came, computeFree);
+      forEachLane(node, [&](LaneId lane) { free = std::max(free, lanes[lane]); });
+      line.exposedTotal += line.exposed[id] = begin - free;
+    }
+    line.start[id] = begin;
+    line.end[id] = streams[node.stream].clock = computeFree = begin + duration;
+    line.load[kComputeLane] += duration;
+    forEachLane(node, [&](LaneId lane) { line.load[lane] += duration; });
+    leaveLanes(node, begin + duration);
+  }
+
+  /// A hybrid has been at the head of its lanes.
+  void leaveLanes(const Node &node, Ns end) {
+    forEachLane(node, [&](LaneId lane) {
+      ++queues[lane].head;
+      lanes[lane] = std::max(lanes[lane], end);
+    });
+    forEachLane(node, [&](LaneId lane) { serve(lane); });
+  }
+
+  /// Gives the lane to the starts at its head that have been issued.
+  void serve(LaneId lane) {
+    for (Queue &queue = queues[lane]; !queue.isEmpty() && states[queue.first()].issued != kNone; ++queue.head) {
+      NodeId id = queue.first();
+      const Node &node = problem.nodes[id];
+      Ns begin = std::max(states[id].issued, lanes[lane]);
+      Ns duration = disturbed ? inFlight.launch(lane, begin, node.cost) : node.cost;
+      line.start[id] = begin;
+      line.end[id] = lanes[lane] = begin + duration;
+      line.load[lane] += duration;
+      states[id].isOver = true;
+      Stream &stream = streams[node.stream];
+      while (stream.latestEnds.size() <= stream.starts.size()) {
+        NodeId next = stream.starts[stream.latestEnds.size() - 1];
+        if (!states[next].isOver)
+          break;
+        stream.latestEnds.push_back(std::max(stream.latestEnds.back(), line.end[next]));
+      }
+    }
+  }
+
+  const Problem &problem;
+  InFlight inFlight;
+  bool disturbed;
+  std::vector<Stream> streams;
+  /// By lane: what occupies it, in the order of the program.
+  std::vector<Queue> queues;
+  /// By lane: when it is free.
+  std::vector<Ns> lanes;
+  /// By node.
+  std::vector<State> states;
+  int32_t left = 0;
+  /// When the last computation ends: one runs at a time, whatever its stream.
+  Ns computeFree = 0;
+  Timeline line;
+};
+
+} // namespace
+
+Timeline commsched::simulateStreams(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown) {
+  return StreamPlayer(problem, order, slowDown).run();
+}

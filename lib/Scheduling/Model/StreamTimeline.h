@@ -1,0 +1,24 @@
+//===- StreamTimeline.h - What an order costs on several streams ------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// The part of Timeline.h for blocks whose operations are on several streams.
+//
+//===------------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_LIB_SCHEDULING_MODEL_STREAMTIMELINE_H
+#define COMMSCHED_LIB_SCHEDULING_MODEL_STREAMTIMELINE_H
+
+#include "CommSched/Scheduling/Model/Timeline.h"
+
+namespace commsched {
+
+/// Plays `order` on the streams of its nodes. O(N x streams); with slow-downs as simulate().
+Timeline simulateStreams(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown);
+
+} // namespace commsched
+
+#endif // COMMSCHED_LIB_SCHEDULING_MODEL_STREAMTIMELINE_H
