@@ -97,6 +97,12 @@ std::unique_ptr<Pass> makePareto(const OverlapOptions &options) {
   return createCommPareto(passOptions);
 }
 
+std::unique_ptr<Pass> makeMultiStream(const OverlapOptions &options) {
+  CommMultiStreamOptions passOptions;
+  passOptions.machine = options.machine;
+  return createCommMultiStream(passOptions);
+}
+
 std::unique_ptr<Pass> makeAlignCosts(const OverlapOptions &options) {
   CommAlignCostsOptions passOptions;
   passOptions.machine = options.machine;
@@ -137,6 +143,7 @@ constexpr Stage kStages[] = {
     {"comm-order-collectives", makePlain<createCommOrderCollectives>},
     {"comm-order-fsdp", makeUnlimited<CommOrderFsdpOptions, createCommOrderFsdp>},
     {"comm-align-costs", makeAlignCosts},
+    {"comm-multi-stream", makeMultiStream},
     {"comm-decompose-all-to-all", makePlain<createCommDecomposeAllToAll>},
     {"comm-pareto", makePareto},
     {"comm-verify", makePlain<createCommVerify>},
@@ -242,6 +249,8 @@ LogicalResult commsched::buildOverlapPipeline(OpPassManager &manager, const Over
       return error("reorder-comm-overlap: cannot run '" + entry + "' of 'passes': " + firstError(message) +
                    "; any registered pass can be named, and of this project " + listStages());
   }
+  if (options.multiStream)
+    stages.add(makeMultiStream(options));
   stages.finish();
   if (collector)
     manager.addPass(createReportStagePass(collector, ReportStage::End));

@@ -243,6 +243,7 @@ def CommVerify : Pass<"comm-verify", "::mlir::ModuleOp"> {
     - a future without a wait that does not leave the function;
     - a collective whose waits are all in unreachable code;
     - a write of a buffer in flight, or a read of a destination in flight, before a wait that is certain to run;
+    - a dependence between operations on different streams that no event and no wait covers;
     - a collective in control flow that depends on the rank, so that not all ranks would start it.
 
     It sets `comm.schedule_signature`, the hash of the sequence of collectives, on every function with collectives.
@@ -372,6 +373,43 @@ def CommOrderFsdp : ReorderingPass<"comm-order-fsdp"> {
     others. Each first half comes after the preceding second half (`comm.after_unit`). A second run of the pass discards the
     units and forms new ones.
   }];
+}
+
+def CommMultiStream : Pass<"comm-multi-stream"> {
+  let summary = "put operations on several streams, with events between them";
+  let description = [{
+    The pass gives operations streams (`comm.stream`) and inserts `comm.record` and `comm.await_event`; it keeps the order of
+    the program. Computations go to the compute streams, starts to the communication streams, hybrids to the compute streams
+    while they occupy both roles. Waits go to the stream of their first reader. Control flow and calls stay on stream 0. Sends
+    and receives have the first stream that no option names: an event covers the collectives of its stream, and a send may
+    end only when a receive has been posted that comes after the event.
+
+    The rule is list scheduling by upward rank (HEFT). The rank of an operation is its cost plus the largest rank of its
+    users, each with the cost of a synchronisation. In the order of their ranks, operations take the stream on which they end
+    first; with `shared-resources`, one computation and one collective at a time run on all streams together. Unless `gate`
+    is off, a block whose predicted time is not below the sum of all costs stays as it is.
+
+    A dependence between streams gets an event, unless a wait or other events imply it. The memory model keeps a buffer until
+    all streams know that its last reader has ended, so the peak may rise; the remark gives it. Passes that reorder or merge
+    leave blocks with streams alone, so run this pass last. See `docs/ReorderingPasses.md`.
+
+    Remarks: one per operation with its stream and predicted times, and one per block (`docs/Remarks.md`).
+  }];
+  let options = [
+    MachineOption,
+    ListOption<"computeStreams", "compute-streams", "int64_t", "streams for computations, in the order in which they are tried; default: 0">,
+    ListOption<"commStreams", "comm-streams", "int64_t", "streams for starts, in the order in which they are tried; default: 1">,
+    Option<"syncOverheadNs", "sync-overhead-ns", "int64_t", "-1",
+           "cost of a dependence between streams, ns; negative: the machine's launch time of a kernel">,
+    Option<"minCostNs", "min-cost-ns", "int64_t", "1000", "least cost of an operation, ns; at least 1">,
+    Option<"analyticCosts", "analytic-costs", "bool", "true",
+           "use the cost model; otherwise, and where the model has no cost, the bytes of the results over the bandwidth of "
+           "the role decide">,
+    Option<"sharedResources", "shared-resources", "bool", "true",
+           "plan with one resource per role; otherwise only streams limit what runs at the same time">,
+    Option<"gate", "gate", "bool", "true", "keep the block as it is unless the prediction is below the sum of all costs">,
+  ];
+  let dependentDialects = ["::commsched::comm::CommDialect"];
 }
 
 def CommAlignCosts : Pass<"comm-align-costs", "::mlir::ModuleOp"> {

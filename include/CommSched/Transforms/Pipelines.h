@@ -59,6 +59,8 @@ struct OverlapOptions : public mlir::PassPipelineOptions<OverlapOptions> {
   Option<bool> bucketing{*this, "bucketing", llvm::cl::init(true), llvm::cl::desc("merge collectives")};
   Option<int64_t> bucketCapBytes{*this, "bucket-cap-bytes", llvm::cl::init(-1),
                                  llvm::cl::desc("largest merged collective, bytes; negative: unlimited")};
+  Option<bool> multiStream{*this, "multi-stream", llvm::cl::init(false),
+                           llvm::cl::desc("run comm-multi-stream after all other passes")};
   Option<int64_t> effort{
       *this, "effort", llvm::cl::init(-1),
       llvm::cl::desc("maximum number of steps of one search; 0: only the first answer, negative: the default")};

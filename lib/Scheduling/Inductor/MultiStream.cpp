@@ -33,8 +33,10 @@ public:
     for (llvm::ArrayRef<int32_t> list :
          {llvm::ArrayRef<int32_t>(options.computeStreams), llvm::ArrayRef<int32_t>(options.commStreams)})
       for (int32_t stream : list)
-        if (!llvm::is_contained(streams, stream))
-          streams.push_back(stream);
+        addStream(stream);
+    for (const StreamNode &node : nodes)
+      if (node.fixedStream != kNone)
+        addStream(node.fixedStream);
     streamReady.assign(streams.size(), 0);
   }
 
@@ -67,7 +69,13 @@ private:
   Ns costOf(NodeId id) const {
     return nodes[id].role == StreamRole::Transparent ? 0 : std::max(options.minCost, nodes[id].cost);
   }
+  void addStream(int32_t stream) {
+    if (!llvm::is_contained(streams, stream))
+      streams.push_back(stream);
+  }
   llvm::ArrayRef<int32_t> streamsOf(NodeId id) const {
+    if (nodes[id].fixedStream != kNone)
+      return nodes[id].fixedStream;
     return nodes[id].role == StreamRole::Comm ? options.commStreams : options.computeStreams;
   }
   size_t indexOf(int32_t stream) const { return llvm::find(streams, stream) - streams.begin(); }

@@ -37,6 +37,8 @@ struct StreamNode {
   StreamRole role = StreamRole::Compute;
   /// ns; at least MultiStreamOptions::minCost is counted. 0 of a transparent node.
   Ns cost = 0;
+  /// The number of the only stream that can run the node; kNone: those of its role.
+  int32_t fixedStream = kNone;
 };
 
 struct MultiStreamOptions {

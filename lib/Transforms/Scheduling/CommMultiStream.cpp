@@ -1,0 +1,278 @@
+//===- CommMultiStream.cpp - The pass comm-multi-stream ---------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Says which streams each operation may use and what it costs, has the planner choose, and writes streams and events.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "BlockPass.h"
+#include "CommSched/Analysis/Remarks.h"
+#include "CommSched/Analysis/Streams.h"
+#include "CommSched/Scheduling/Inductor/MultiStream.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Support/Format.h"
+#include "CommSched/Transforms/Passes.h"
+#include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
+
+namespace commsched {
+#define GEN_PASS_DEF_COMMMULTISTREAM
+#include "CommSched/Transforms/Passes.h.inc"
+} // namespace commsched
+
+using namespace mlir;
+using namespace commsched;
+using namespace commsched::comm;
+
+namespace {
+
+/// The makespan and the peak of a block.
+struct Measures {
+  explicit Measures(const LoadedBlock &loaded) {
+    Order order = identityOrder(loaded.problem);
+    makespan = makespanOf(loaded.problem, order, loaded.slowDown);
+    peak = peakOf(loaded.problem, order);
+  }
+  Ns makespan = 0;
+  Bytes peak = 0;
+};
+
+/// Bytes of the values that an operation makes; those of dynamic size count as 0.
+Bytes bytesOfResults(Operation *op) {
+  Wide bytes = 0;
+  for (Type type : op->getResultTypes()) {
+    auto future = dyn_cast<FutureType>(type);
+    for (Type value : future ? future.getTypes() : ArrayRef<Type>(type))
+      bytes += getStaticBytes(value).value_or(0);
+  }
+  return static_cast<Bytes>(std::min<Wide>(bytes, kLargestAmount));
+}
+
+/// Returns true if the block has streams or anchors already.
+bool hasAnchors(Block &block) {
+  return usesStreams(block) || llvm::any_of(block, llvm::IsaPred<RecordOp, AwaitEventOp>);
+}
+
+struct CommMultiStreamPass : public commsched::impl::CommMultiStreamBase<CommMultiStreamPass> {
+  using CommMultiStreamBase::CommMultiStreamBase;
+
+  LogicalResult initialize(MLIRContext *context) final {
+    model = loadCostModel(context, machine);
+    if (!model || failed(takeStreams(context, "compute-streams", computeStreams, 0, options.computeStreams)) ||
+        failed(takeStreams(context, "comm-streams", commStreams, 1, options.commStreams)))
+      return failure();
+    if (minCostNs < 1 || minCostNs > kLargestOption)
+      return emitError(UnknownLoc::get(context))
+             << "comm-multi-stream: min-cost-ns=" << minCostNs.getValue() << ": expected 1 to " << kLargestOption;
+    if (syncOverheadNs > kLargestOption)
+      return emitError(UnknownLoc::get(context)) << "comm-multi-stream: sync-overhead-ns=" << syncOverheadNs.getValue()
+                                                 << ": expected at most " << kLargestOption;
+    messageStream = 1;
+    while (llvm::is_contained(options.computeStreams, messageStream) ||
+           llvm::is_contained(options.commStreams, messageStream))
+      ++messageStream;
+    if (messageStream >= CommDialect::kMaxStreams)
+      return emitError(UnknownLoc::get(context))
+             << "comm-multi-stream: expected a number from 1 to " << CommDialect::kMaxStreams - 1
+             << " that neither compute-streams nor comm-streams has, for sends and receives";
+    options.minCost = minCostNs;
+    options.syncOverhead = syncOverheadNs < 0 ? model->machine().launch : syncOverheadNs;
+    options.sharesResources = sharedResources;
+    return success();
+  }
+
+  void runOnOperation() final {
+    OperationCosts costs(*model);
+    bool changed = false;
+    for (Operation *function : findFunctions(getOperation()))
+      for (Block *block : findBlocks(function)) {
+        FailureOr<bool> done = plan(*block, costs);
+        if (failed(done))
+          return signalPassFailure();
+        changed |= *done;
+      }
+    if (!changed)
+      markAllAnalysesPreserved();
+  }
+
+private:
+  /// Largest option in ns (an hour): sums of options along a path stay far from overflow.
+  static constexpr int64_t kLargestOption = 3'600'000'000'000;
+
+  /// The numbers of an option in their order, each once, or the default.
+  static LogicalResult takeStreams(MLIRContext *context, StringRef name, ArrayRef<int64_t> given, int32_t byDefault,
+                                   SmallVectorImpl<int32_t> &streams) {
+    streams.clear();
+    for (int64_t number : given) {
+      if (number < 0 || number >= CommDialect::kMaxStreams)
+        return emitError(UnknownLoc::get(context)) << "comm-multi-stream: " << name << ": expected numbers from 0 to "
+                                                   << CommDialect::kMaxStreams - 1 << ", got " << number;
+      if (!llvm::is_contained(streams, static_cast<int32_t>(number)))
+        streams.push_back(static_cast<int32_t>(number));
+    }
+    if (streams.empty())
+      streams.push_back(byDefault);
+    return success();
+  }
+
+  /// Blocks with collectives, and with several compute streams the body of the function in any case.
+  SmallVector<Block *> findBlocks(Operation *function) const {
+    SmallVector<Block *> blocks = findSchedulableBlocks(function);
+    if (options.computeStreams.size() == 1 || function->getNumRegions() == 0 || isa<ModuleOp>(function))
+      return blocks;
+    for (Block &block : function->getRegion(0))
+      if (!llvm::is_contained(blocks, &block))
+        blocks.push_back(&block);
+    return blocks;
+  }
+
+  /// PyTorch's estimate without a model: the bytes of the results over the bandwidth of the role.
+  Ns costByBytes(Operation *op, StreamRole role) const {
+    const MachineModel &machine = model->machine();
+    int64_t links = 0;
+    for (int64_t rate : {machine.intra.bytesPerSecond, machine.inter.bytesPerSecond})
+      links = links == 0 || (rate > 0 && rate < links) ? rate : links;
+    Bytes bytes = bytesOfResults(op);
+    if (machine.memoryBytesPerSecond <= 0 || links <= 0 || bytes <= 0)
+      return 0;
+    constexpr int64_t kNsPerSecond = 1'000'000'000;
+    Ns compute = mulDivUp(bytes, kNsPerSecond, machine.memoryBytesPerSecond),
+       comm = mulDivUp(bytes, kNsPerSecond, links);
+    return role == StreamRole::Comm ? comm : role == StreamRole::Compute ? compute : std::max(comm, compute);
+  }
+
+  static bool isMessage(Operation *op) {
+    auto start = dyn_cast<CollectiveOpInterface>(op);
+    return start && start.isPointToPoint();
+  }
+
+  StreamNode describe(const LoadedBlock &loaded, NodeId id, const OperationCosts &costs) const {
+    Operation *op = loaded.nodes[id];
+    const Node &node = loaded.problem.nodes[id];
+    StreamNode result;
+    StreamUse use = getStreamUse(op);
+    if (use != StreamUse::Work && use != StreamUse::Start)
+      return {StreamRole::Transparent};
+    result.role = use == StreamUse::Start         ? StreamRole::Comm
+                  : node.kind == NodeKind::Hybrid ? StreamRole::Hybrid
+                                                  : StreamRole::Compute;
+    bool known = analyticCosts && (costs.costOf(op).known() || node.region != kNone);
+    result.cost = known ? node.cost : costByBytes(op, result.role);
+    if (!runsOnOneStream(op))
+      result.fixedStream = 0;
+    // An event covers the collectives of its stream. Whoever awaits one that covers a send, before it has posted the
+    // receive that a peer's send needs, waits for ever. So messages have a stream on which nothing is recorded.
+    if (isMessage(op))
+      result.fixedStream = messageStream;
+    return result;
+  }
+
+  FailureOr<bool> plan(Block &block, const OperationCosts &costs) {
+    if (hasAnchors(block)) {
+      say(block, "it has streams or events already; the pass chooses them anew only for a program without");
+      return false;
+    }
+    LoadedBlock loaded = loadBlock(block, costs);
+    if (!loaded.defect.empty())
+      return failure();
+    IndexLists hazards = computeHazards(loaded.nodes, StorageMap(block));
+    std::vector<StreamNode> nodes;
+    for (NodeId id = 0; id < loaded.nodes.size(); ++id)
+      nodes.push_back(describe(loaded, id, costs));
+    MultiStreamPlan answer = planStreams(hazards, nodes, options);
+    sayPlacements(loaded, nodes, answer);
+    if (!answer.applied && gate) {
+      say(block, "the prediction of " + formatNs(answer.predicted) + " is not below the sum of all costs, " +
+                     formatNs(answer.serial));
+      return false;
+    }
+    Measures before(loaded);
+    if (!writeStreams(loaded, hazards, answer)) {
+      say(block, "everything fits on stream 0");
+      return false;
+    }
+    auto [records, awaits] = insertEvents(block);
+    LoadedBlock written = loadBlock(block, costs);
+    if (!written.defect.empty())
+      return failure();
+    sayDone(block, answer, before, written, records, awaits);
+    return true;
+  }
+
+  /// Sets `comm.stream` where it is not 0; a wait is on the stream of its first reader. Returns whether any is.
+  static bool writeStreams(const LoadedBlock &loaded, const IndexLists &hazards, const MultiStreamPlan &answer) {
+    IndexLists users = hazards.transposed(hazards.size());
+    // Indexed by node: the stream of the node, or for a node on no stream that of its first reader; kNone: no reader.
+    std::vector<int32_t> streams(hazards.size(), kNone);
+    bool any = false;
+    for (NodeId id = hazards.size() - 1; id >= 0; --id) {
+      streams[id] = answer.placements[id].stream;
+      for (NodeId user : users[id])
+        if (streams[id] == kNone && !isMessage(loaded.nodes[user]))
+          streams[id] = streams[user];
+      Operation *op = loaded.nodes[id];
+      bool isPlaced = answer.placements[id].stream != kNone || isa<WaitOp>(op);
+      if (!isPlaced || streams[id] <= 0 || !runsOnOneStream(op))
+        continue;
+      any = true;
+      op->setAttr(CommDialect::kStreamAttrName, Builder(op->getContext()).getI64IntegerAttr(streams[id]));
+    }
+    return any;
+  }
+
+  //===- Remarks ----------------------------------------------------------------------------===//
+
+  bool listens() { return getContext().getRemarkEngine() != nullptr; }
+
+  void say(Block &block, const std::string &reason) {
+    if (!listens())
+      return;
+    auto remark =
+        remark::missed(block.getParentOp()->getLoc(), remark::RemarkOpts::name("streams").category(getArgument()));
+    describeRemark(remark, "block", reason, "the block stays on one stream: " + reason);
+  }
+
+  void sayPlacements(const LoadedBlock &loaded, ArrayRef<StreamNode> nodes, const MultiStreamPlan &answer) {
+    for (NodeId id = 0; listens() && id < loaded.nodes.size(); ++id) {
+      const StreamPlacement &at = answer.placements[id];
+      if (at.stream == kNone)
+        continue;
+      Operation *op = loaded.nodes[id];
+      auto remark = remark::analysis(op->getLoc(), remark::RemarkOpts::name("placed").category(getArgument()));
+      remark << remark::metric("Stream", at.stream) << remark::metric("StartNs", at.start)
+             << remark::metric("EndNs", at.end);
+      describeRemark(remark, remarkKind(op), kNoLimitingFactor,
+                     "stream " + std::to_string(at.stream) + " from " + formatNs(at.start) + " to " + formatNs(at.end));
+    }
+  }
+
+  void sayDone(Block &block, const MultiStreamPlan &answer, const Measures &before, const LoadedBlock &written,
+               int64_t records, int64_t awaits) {
+    if (!listens())
+      return;
+    Measures after(written);
+    auto options = remark::RemarkOpts::name("streams").category(getArgument());
+    auto remark = remark::passed(block.getParentOp()->getLoc(), options);
+    remark << remark::metric("Streams", static_cast<int64_t>(written.problem.streams.size()))
+           << remark::metric("Records", records) << remark::metric("Awaits", awaits)
+           << remark::metric("SerialNs", answer.serial) << remark::metric("PredictedNs", answer.predicted)
+           << remark::metric("MakespanNsBefore", before.makespan) << remark::metric("MakespanNsAfter", after.makespan)
+           << remark::metric("PeakBytesBefore", before.peak) << remark::metric("PeakBytesAfter", after.peak);
+    describeRemark(remark, "block", kNoLimitingFactor,
+                   "all in turn " + formatNs(answer.serial) + ", on " + std::to_string(written.problem.streams.size()) +
+                       " streams " + formatNs(answer.predicted) + "; in the order of the program " +
+                       formatNs(after.makespan) + ", was " + formatNs(before.makespan) + "; peak " +
+                       formatBytes(after.peak) + ", was " + formatBytes(before.peak));
+  }
+
+  std::shared_ptr<const CostModel> model;
+  MultiStreamOptions options;
+  /// The stream of sends and receives.
+  int32_t messageStream = 1;
+};
+
+} // namespace

@@ -1,0 +1,154 @@
+#===- multi_stream_oracle.py - comm-multi-stream against its rule, word for word -----------------------------------===#
+#
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===---------------------------------------------------------------------------------------------------------------===#
+#
+# Makes random programs of computations, hybrids, collectives and views, runs the pass on them, and compares the stream
+# and the predicted times of each operation, the sums and the decision with the rule of PyTorch's MultiStreamSchedulePass.
+# What a node depends on through views and waits counts as its own input.
+#
+#   multi_stream_oracle.py COMM-OPT FOLDER COUNT
+#
+#===---------------------------------------------------------------------------------------------------------------===#
+
+import os
+import random
+import re
+import subprocess
+import sys
+
+US = 1000
+RESOURCES = {"compute": ["compute"], "comm": ["comm"], "hybrid": ["compute", "comm"]}
+SETTINGS = [([0], [1], 2), ([0, 2], [1], 1), ([0], [1, 3], 0), ([2, 0], [5, 1, 7], 3)]
+
+
+class Program:
+    """A random program: its text, and per scheduled line its policy, cost and inputs (lines too)."""
+
+    def __init__(self, seed, first_line):
+        rng = random.Random(seed)
+        self.lines = ["comm.group @dp #comm.iota<[1, 4]>", "func.func @f(%x: tensor<4xf32>) {"]
+        self.first_line, self.nodes = first_line, {}
+        values = [("%x", frozenset())]
+        futures = []
+        for number in range(rng.randint(1, 22)):
+            kind = rng.choice(["compute", "compute", "compute", "hybrid", "comm", "comm", "view"])
+            # Few inputs, so that some things can run at once.
+            inputs = [rng.choice(values) for _ in range(rng.choice([1, 1, 2]))]
+            names, cost = ", ".join(name for name, _ in inputs), rng.randint(0, 12) * US
+            types = ", ".join("tensor<4xf32>" for _ in inputs)
+            attributes = f"comm.cost = #comm.cost<time = {cost}>"
+            needs = frozenset().union(*(needed for _, needed in inputs))
+            value = f"%v{number}"
+            if kind == "view":
+                name, needed = inputs[0]
+                self.lines.append(f'{value} = comm.compute "view"({name}) aliases [0] : (tensor<4xf32>) -> tensor<4xf32>')
+                values.append((value, needed))
+            elif kind == "comm":
+                self.node("comm", cost, inputs[0][1])
+                self.lines.append(f"{value} = comm.all_reduce sum {inputs[0][0]} on @dp {{{attributes}}} : (tensor<4xf32>) "
+                                  "-> !comm.future<tensor<4xf32>>")
+                futures.append((value, self.line() - 1))
+            else:
+                self.node(kind, cost, needs)
+                hybrid = "comm.hybrid = @dp, " if kind == "hybrid" else ""
+                self.lines.append(f'{value} = comm.compute "op"({names}) {{{hybrid}{attributes}}} : ({types}) -> tensor<4xf32>')
+                values.append((value, frozenset([self.line() - 1])))
+            while futures and rng.random() < 0.6:
+                self.wait(values, *futures.pop(0))
+        while futures:
+            self.wait(values, *futures.pop(0))
+        self.lines += ["return", "}"]
+
+    def line(self):
+        """The number in the file of the line that comes next."""
+        return self.first_line + len(self.lines)
+
+    def node(self, policy, cost, inputs):
+        self.nodes[self.line()] = (policy, max(US, cost), inputs)
+
+    def wait(self, values, future, start):
+        value = future + "w"
+        self.lines.append(f"{value} = comm.wait {future} : !comm.future<tensor<4xf32>>")
+        values.append((value, frozenset([start])))
+
+    def schedule(self, compute, comm, sync):
+        """The rule: per line (stream, start, end); the sum of all costs; the prediction."""
+        users = {line: [other for other, node in self.nodes.items() if line in node[2]] for line in self.nodes}
+        rank = {}
+        for line in sorted(self.nodes, reverse=True):
+            rank[line] = self.nodes[line][1] + max([0] + [rank[user] + sync for user in users[line]])
+        stream_ready, resource_ready, placed = {}, {"compute": 0, "comm": 0}, {}
+        for line in sorted(self.nodes, key=lambda line: (-rank[line], line)):
+            policy, cost, inputs = self.nodes[line]
+            best = None
+            for stream in comm if policy == "comm" else compute:
+                start = max([stream_ready.get(stream, 0)] + [resource_ready[name] for name in RESOURCES[policy]])
+                for other in inputs:
+                    start = max(start, placed[other][2] + (0 if placed[other][0] == stream else sync))
+                if best is None or start + cost < best[2]:
+                    best = (stream, start, start + cost)
+            placed[line] = best
+            stream_ready[best[0]] = best[2]
+            for name in RESOURCES[policy]:
+                resource_ready[name] = best[2]
+        return placed, sum(cost for _, cost, _ in self.nodes.values()), max((end for _, _, end in placed.values()), default=0)
+
+
+def remarks(text):
+    """(line, name, numbers) of each remark."""
+    for line, name, fields in re.findall(r":(\d+):\d+: remark: \[\w+\] (\w+) \| (.*)", text):
+        yield int(line), name, {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", fields)}, fields
+
+
+def main():
+    tool, folder, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    os.makedirs(folder, exist_ok=True)
+    applied = kept = 0
+    for number, (compute, comm, sync) in enumerate(SETTINGS):
+        programs, lines = [], []
+        for seed in range(number, count, len(SETTINGS)):
+            programs.append(Program(seed, len(lines) + 1))
+            lines += programs[-1].lines + ["// -----"]
+        path, out = os.path.join(folder, f"{number}.mlir"), os.path.join(folder, f"{number}.out.mlir")
+        with open(path, "w") as file:
+            file.write("\n".join(lines))
+        options = (f"compute-streams={','.join(map(str, compute))} comm-streams={','.join(map(str, comm))} "
+                   f"sync-overhead-ns={sync * US}")
+        done = subprocess.run([tool, "--split-input-file", path, f"--comm-multi-stream={options}",
+                               "--remarks-filter=comm-multi-stream", "-o", out], capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(done.stderr)
+        found, decisions = {}, {}
+        for line, name, numbers, fields in remarks(done.stderr):
+            if name == "placed":
+                found[line] = (numbers["Stream"], numbers["StartNs"], numbers["EndNs"])
+            else:
+                decisions[line] = (numbers.get("SerialNs"), numbers.get("PredictedNs"), fields)
+        for program in programs:
+            if len(compute) == 1 and all(policy == "compute" for policy, _, _ in program.nodes.values()):
+                continue  # the pass leaves blocks out in which nothing can be on another stream
+            placed, serial, predicted = program.schedule(compute, comm, sync * US)
+            for line, expected in placed.items():
+                if found.get(line) != expected:
+                    sys.exit(f"{path}:{line}: expected {expected}, got {found.get(line)}\n" + "\n".join(program.lines))
+            where = program.first_line + 1
+            fits = all(stream == 0 for stream, _, _ in placed.values())
+            if predicted < serial and not fits:
+                applied += 1
+                if decisions[where][:2] != (serial, predicted):
+                    sys.exit(f"{path}:{where}: expected {serial} and {predicted}, got {decisions[where]}")
+            else:
+                kept += 1
+                if decisions[where][0] is not None:
+                    sys.exit(f"{path}:{where}: expected the block to stay as it is, got {decisions[where]}")
+        verified = subprocess.run([tool, "--split-input-file", out, "--comm-verify", "-o", os.devnull])
+        if verified.returncode:
+            sys.exit("a dependence has no event")
+    print(f"{applied} on several streams, {kept} kept: as the rule says")
+
+
+main()
