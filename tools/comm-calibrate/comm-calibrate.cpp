@@ -138,13 +138,16 @@ static Error open(const std::string &name, LocalRanks &local) {
 
 //===- Measuring ------------------------------------------------------------------------------===//
 
-/// Variables that decide how fast libraries are: those of NCCL, UCX, Open MPI and this runtime, sorted.
+/// Variables that decide how fast libraries are: those of NCCL, UCX, Open MPI's transport and this runtime, sorted.
+/// What launchers set anew for each job is not among them.
 static std::string readEnvironment() {
+  static constexpr StringLiteral prefixes[] = {
+      "NCCL_",        "UCX_",         "OMPI_MCA_btl",           "OMPI_MCA_pml",          "OMPI_MCA_coll",
+      "OMPI_MCA_mtl", "COMMRT_NCCL_", "COMMRT_PROGRESS_THREAD", "COMMRT_DEVICE_KERNELS", "CUDA_VISIBLE_DEVICES"};
   std::vector<std::string> all;
   for (char **entry = environ; *entry; ++entry)
-    for (StringRef prefix : {"NCCL_", "UCX_", "OMPI_MCA_", "COMMRT_", "CUDA_VISIBLE_DEVICES"})
-      if (StringRef(*entry).starts_with(prefix))
-        all.push_back(*entry);
+    if (any_of(prefixes, [&](StringRef prefix) { return StringRef(*entry).starts_with(prefix); }))
+      all.push_back(*entry);
   llvm::sort(all);
   return join(all, " ");
 }
@@ -176,14 +179,9 @@ namespace {
 /// The measurements of one rank, in the order collectives, computations, contention.
 class RankCalibration {
 public:
-  RankCalibration(commrt_context *context, const Questions &questions, std::string fingerprint,
-                  const std::string &folder)
-      : bench(context), questions(questions), fingerprint(std::move(fingerprint)), begin(bench.now()) {
-    if (folder != "none" && !folder.empty()) {
-      curveCache.emplace(folder, this->fingerprint);
-      estimateCache.emplace(folder, this->fingerprint + "; estimates");
-    }
-  }
+  RankCalibration(commrt_context *context, const Questions &questions, std::string fingerprint, std::string folder)
+      : bench(context), questions(questions), fingerprint(std::move(fingerprint)), folder(std::move(folder)),
+        begin(bench.now()) {}
 
   Error run();
   Calibration result;
@@ -197,7 +195,7 @@ private:
 
   RuntimeBench bench;
   const Questions &questions;
-  std::string fingerprint;
+  std::string fingerprint, folder;
   std::optional<CalibrationCache> curveCache, estimateCache;
   Ns begin;
 };
@@ -308,6 +306,15 @@ Error RankCalibration::measureContention(EstimateStore &store) {
 }
 
 Error RankCalibration::run() {
+  // Processes may have other environments; the first rank's counts for all.
+  Expected<std::string> ofFirst = broadcastText(bench, fingerprint);
+  if (!ofFirst)
+    return ofFirst.takeError();
+  fingerprint = *ofFirst;
+  if (folder != "none" && !folder.empty()) {
+    curveCache.emplace(folder, fingerprint);
+    estimateCache.emplace(folder, fingerprint + "; estimates");
+  }
   if (isMeasured("collectives"))
     if (Error error = measureCollectives())
       return error;
