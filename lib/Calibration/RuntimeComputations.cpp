@@ -66,7 +66,7 @@ llvm::Error RuntimeBench::prepare(const ComputeProbe &wanted) {
   made.meta.push_back(static_cast<int64_t>(wanted.extra.size()));
   llvm::append_range(made.meta, wanted.extra);
   if (isDevice)
-    made.slots = std::clamp<int64_t>(rotatedBytes / total, 1, kMostSlots);
+    made.slots = std::clamp<int64_t>(rotatedBytes / std::max<Bytes>(1, total), 1, kMostSlots);
   computation = std::move(made);
   for (auto [operand, stride, buffer] : llvm::zip_equal(wanted.operands, computation.strides, computation.buffers))
     if (llvm::Error error = grow(buffer, stride * computation.slots, operand.dtype))

@@ -98,8 +98,8 @@ llvm::Expected<BesideTime> RuntimeBench::runBesideOnHost(const ContentionPlan &p
   if (!isMember)
     return BesideTime();
   if (plan.timesKernels)
-    return BesideTime{(kernelsEnd - kernelsBegin) / plan.kernels, end - kernelsEnd};
-  return BesideTime{(end - begin) / plan.collectives, kernelsEnd - end};
+    return BesideTime{(kernelsEnd - kernelsBegin) / std::max<int64_t>(1, plan.kernels), end - kernelsEnd};
+  return BesideTime{(end - begin) / std::max<int64_t>(1, plan.collectives), kernelsEnd - end};
 }
 
 /// Both streams go on behind one gate. Kernels are issued first: issuing one makes progress, and the host would see how

@@ -112,6 +112,22 @@ TEST(MachineModel, NamesTheEntryOfATableThatIsWrong) {
   EXPECT_EQ(errorOf(edited("ops", json::Array{json::Object{{"name", "a.b"}, {"ns", 1}, {"shapes", json::Array{1}}}})),
             "machine 'x.json': field 'ops[0].shapes': expected an array of strings");
   EXPECT_EQ(errorOf(edited("ops", json::Array{3})), "machine 'x.json': field 'ops[0]': expected an object");
+  auto contention = [](const char *against, int64_t permille) {
+    return json::Array{json::Object{{"kind", "all_gather"},
+                                    {"bytes", 8},
+                                    {"against", against},
+                                    {"compute_permille", permille},
+                                    {"collective_permille", 5}}};
+  };
+  EXPECT_EQ(errorOf(edited("contention", contention("vector", 1))),
+            "machine 'x.json': field 'contention[0].against': expected one of matrix, memory");
+  EXPECT_EQ(errorOf(edited("contention", contention("matrix", -1))),
+            "machine 'x.json': field 'contention[0].compute_permille': expected an integer of at least 0");
+  EXPECT_EQ(errorOf(edited("contention", contention("memory", 1))), "no error");
+  EXPECT_EQ(errorOf(edited("compute.half_flops", json::Object{{"f31", 1}})),
+            "machine 'x.json': field 'compute.half_flops.f31': unknown field");
+  EXPECT_EQ(errorOf(edited("overheads", json::Object{{"hop_ns", -1}})),
+            "machine 'x.json': field 'overheads.hop_ns': expected an integer of at least 0");
 }
 
 TEST(MachineModel, KeepsErrorBars) {
