@@ -21,6 +21,7 @@
 #include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace commsched {
 #define GEN_PASS_DEF_COMMTOLLVM
@@ -96,8 +97,70 @@ static SmallVector<memref::GlobalOp> getArenas(ModuleOp module) {
   });
 }
 
+/// Upstream's buffer deallocation keeps lists of addresses and conditions in buffers, which its function reads.
+static constexpr StringLiteral kDeallocHelper = "dealloc_helper";
+
+/// On devices: keeps these lists on the host's stack.
+static void keepListsOnHost(ModuleOp module) {
+  SmallVector<memref::AllocOp> lists;
+  module.walk([&](memref::AllocOp alloc) {
+    auto isPassedOn = [](Operation *user) {
+      return isa<memref::CastOp>(user) && llvm::any_of(user->getUsers(), [](Operation *call) {
+               auto callee = dyn_cast<func::CallOp>(call);
+               return callee && callee.getCallee().starts_with(kDeallocHelper);
+             });
+    };
+    MemRefType type = alloc.getType();
+    bool isList = type.hasStaticShape() && (type.getElementType().isIndex() || type.getElementType().isInteger(1));
+    if (isList && llvm::any_of(alloc->getUsers(), isPassedOn))
+      lists.push_back(alloc);
+  });
+  for (memref::AllocOp alloc : lists) {
+    OpBuilder builder = OpBuilder::atBlockBegin(&alloc->getParentOfType<func::FuncOp>().getBody().front());
+    Value onStack = memref::AllocaOp::create(builder, alloc.getLoc(), alloc.getType());
+    for (Operation *user : llvm::make_early_inc_range(alloc->getUsers()))
+      if (isa<memref::DeallocOp>(user))
+        user->erase();
+    alloc.replaceAllUsesWith(onStack);
+    alloc.erase();
+  }
+  for (auto function : module.getOps<func::FuncOp>())
+    if (function.getName().starts_with(kDeallocHelper))
+      function->setAttr(kHostMemoryAttrName, UnitAttr::get(module.getContext()));
+}
+
+/// The constants that the device needs. Those that only the host loads stay where they are.
+static SmallVector<memref::GlobalOp> getDeviceConstants(ModuleOp module) {
+  llvm::StringSet<> used;
+  module.walk([&](memref::GetGlobalOp op) {
+    if (isUsedOnDevice(op))
+      used.insert(op.getName());
+  });
+  return llvm::filter_to_vector(module.getOps<memref::GlobalOp>(), [&](memref::GlobalOp global) {
+    return !isa_and_nonnull<SymmetricAttr>(global.getType().getMemorySpace()) && used.contains(global.getSymName());
+  });
+}
+
+/// Copies constants to the device.
+static void emitConstants(ArrayRef<memref::GlobalOp> constants, RuntimeCalls &calls, OpBuilder &builder,
+                          Value context) {
+  for (memref::GlobalOp global : constants) {
+    Location loc = global.getLoc();
+    MemRefType type = global.getType();
+    Value data = memref::GetGlobalOp::create(builder, loc, type, global.getSymName());
+    Value address = memref::ExtractAlignedPointerAsIndexOp::create(builder, loc, data);
+    address = arith::IndexCastOp::create(builder, loc, builder.getI64Type(), address);
+    int64_t bytes = type.getNumElements() * getElementBytes(type.getElementType());
+    calls.call(builder, loc, "commrt_constant_create",
+               {context, calls.string(builder, loc, global.getSymName()),
+                LLVM::IntToPtrOp::create(builder, loc, calls.pointerType(), address),
+                calls.integer(builder, loc, bytes)});
+  }
+}
+
 /// Checks the runtime's version, creates the groups, registers the schedule, and creates the arenas.
-static void emitModuleBegin(ModuleOp module, RuntimeCalls &calls, ArrayRef<Site> sites, uint64_t signature) {
+static void emitModuleBegin(ModuleOp module, RuntimeCalls &calls, ArrayRef<Site> sites, uint64_t signature,
+                            ArrayRef<memref::GlobalOp> constants) {
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
   Location loc = module.getLoc();
   auto function = LLVM::LLVMFuncOp::create(builder, loc, "commrt_module_begin",
@@ -145,6 +208,7 @@ static void emitModuleBegin(ModuleOp module, RuntimeCalls &calls, ArrayRef<Site>
                {group, calls.string(builder, loc, arena.getSymName()),
                 calls.integer(builder, loc, arena.getType().getNumElements())});
   }
+  emitConstants(constants, calls, builder, context);
   LLVM::ReturnOp::create(builder, loc, status);
 }
 
@@ -166,16 +230,23 @@ static void replaceHandleTypes(ModuleOp module) {
 
 namespace {
 struct CommToLLVMPass : public commsched::impl::CommToLLVMBase<CommToLLVMPass> {
+  using CommToLLVMBase::CommToLLVMBase;
+
   void runOnOperation() override {
     ModuleOp module = getOperation();
     if (failed(checkIsOnBuffers(module)) || failed(checkSizes(module)))
       return signalPassFailure();
     RuntimeCalls calls(module);
     SmallVector<Site> sites;
+    SmallVector<memref::GlobalOp> constants;
+    if (device) {
+      keepListsOnHost(module);
+      constants = getDeviceConstants(module);
+    }
     for (auto function : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
-      if (!function.isDeclaration() && failed(FunctionLowering(function, calls, sites).run()))
+      if (!function.isDeclaration() && failed(FunctionLowering(function, calls, sites, device).run()))
         return signalPassFailure();
-    emitModuleBegin(module, calls, sites, hashSignatures(module));
+    emitModuleBegin(module, calls, sites, hashSignatures(module), constants);
     for (auto group : llvm::make_early_inc_range(module.getOps<GroupOp>()))
       group.erase();
     for (memref::GlobalOp arena : getArenas(module))

@@ -55,7 +55,8 @@ LogicalResult FunctionLowering::emitCompute(Operation *op, StringRef name, Value
     Value slot = LLVM::GEPOp::create(builder, loc, calls.pointerType(), calls.pointerType(), operandSlots,
                                      ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(count++)});
     LLVM::StoreOp::create(builder, loc, address, slot);
-    llvm::append_values(meta, dtype, flag, memref ? memref.getRank() : 0);
+    int64_t place = onDevice && !memref ? COMMRT_OPERAND_HOST : 0;
+    llvm::append_values(meta, dtype, flag | place, memref ? memref.getRank() : 0);
     for (int64_t dim = 0; memref && dim < memref.getRank(); ++dim) {
       if (memref.isDynamicDim(dim))
         dynamic.push_back({meta.size(), product(loc, operand, dim, dim + 1)});

@@ -63,14 +63,19 @@ int64_t commsched::getCostNs(Operation *op) {
   return cost ? cost.getTime().value_or(0) : 0;
 }
 
-FunctionLowering::FunctionLowering(func::FuncOp function, RuntimeCalls &calls, SmallVectorImpl<Site> &sites)
-    : function(function), calls(calls), sites(sites), builder(function.getContext()),
+FunctionLowering::FunctionLowering(func::FuncOp function, RuntimeCalls &calls, SmallVectorImpl<Site> &sites,
+                                   bool onDevice)
+    : function(function), calls(calls), sites(sites), onDevice(onDevice), builder(function.getContext()),
       entryBuilder(function.getContext()) {}
 
 /// Symmetric memory that persists between calls.
 static bool isArena(Operation *op) {
   auto global = dyn_cast<memref::GetGlobalOp>(op);
   return global && isa_and_nonnull<SymmetricAttr>(global.getType().getMemorySpace());
+}
+
+bool commsched::isUsedOnDevice(Operation *op) {
+  return isa<memref::GetGlobalOp>(op) && !llvm::all_of(op->getUsers(), llvm::IsaPred<memref::LoadOp>);
 }
 
 LogicalResult FunctionLowering::run() {
@@ -80,7 +85,7 @@ LogicalResult FunctionLowering::run() {
   function.walk<WalkOrder::PreOrder>([&](Operation *op) {
     // Excludes the terminators and indices inside.
     bool isLinalg = op->getName().getDialectNamespace() == "linalg" && op->getNumRegions() > 0;
-    if (isLinalg || isa<memref::AllocOp, memref::DeallocOp>(op) || isArena(op) ||
+    if (isLinalg || isa<memref::AllocOp, memref::DeallocOp>(op) || isArena(op) || (onDevice && isUsedOnDevice(op)) ||
         isa_and_nonnull<CommDialect>(op->getDialect()))
       operations.push_back(op);
     hasCollectives |= isa<CollectiveOpInterface>(op);
@@ -111,7 +116,7 @@ LogicalResult FunctionLowering::run() {
       }
       // Communication progresses between computations.
       builder.setInsertionPointAfter(op);
-      if (hasCollectives)
+      if (hasCollectives && !onDevice)
         call(op->getLoc(), "commrt_progress", context);
       continue;
     }
@@ -145,7 +150,7 @@ LogicalResult FunctionLowering::lower(Operation *op) {
       .Case<RecordOp>([&](auto record) { return lowerRecord(record), success(); })
       .Case<AwaitEventOp>([&](auto await) { return lowerAwait(await), success(); })
       .Case<memref::AllocOp>([&](auto alloc) { return lowerAlloc(alloc), success(); })
-      .Case<memref::GetGlobalOp>([&](auto arena) { return lowerArena(arena), success(); })
+      .Case<memref::GetGlobalOp>([&](auto global) { return lowerGlobal(global), success(); })
       .Case<memref::DeallocOp>([&](auto dealloc) { return lowerDealloc(dealloc), success(); })
       .Default([](Operation *other) { return other->emitOpError() << "has no lowering to the runtime"; });
 }
@@ -380,8 +385,15 @@ void FunctionLowering::lowerAlloc(memref::AllocOp op) {
   op.replaceAllUsesWith(buffer);
 }
 
-void FunctionLowering::lowerArena(memref::GetGlobalOp op) {
+void FunctionLowering::lowerGlobal(memref::GetGlobalOp op) {
   Location loc = op.getLoc();
+  if (!isArena(op)) {
+    auto isLoad = [](OpOperand &use) { return isa<memref::LoadOp>(use.getOwner()); };
+    Operation *forHost = builder.clone(*op);
+    op->getResult(0).replaceUsesWithIf(forHost->getResult(0), isLoad);
+    if (forHost->use_empty())
+      forHost->erase();
+  }
   MemRefType type = op.getType();
   call(loc, "commrt_arena_find", {context, string(loc, op.getName()), handleSlot});
   Value data = LLVM::LoadOp::create(builder, loc, calls.pointerType(), handleSlot);

@@ -30,7 +30,8 @@ struct Site {
 
 class FunctionLowering {
 public:
-  FunctionLowering(mlir::func::FuncOp function, RuntimeCalls &calls, llvm::SmallVectorImpl<Site> &sites);
+  /// With `onDevice`, buffers are device memory.
+  FunctionLowering(mlir::func::FuncOp function, RuntimeCalls &calls, llvm::SmallVectorImpl<Site> &sites, bool onDevice);
 
   /// Replaces every operation of the comm dialect, and allocations, by calls.
   llvm::LogicalResult run();
@@ -45,7 +46,8 @@ private:
   void lowerRecord(comm::RecordOp op);
   void lowerAwait(comm::AwaitEventOp op);
   void lowerAlloc(mlir::memref::AllocOp op);
-  void lowerArena(mlir::memref::GetGlobalOp op);
+  /// Arenas and, on devices, constants: the runtime knows their addresses by their names.
+  void lowerGlobal(mlir::memref::GetGlobalOp op);
   void lowerDealloc(mlir::memref::DeallocOp op);
   /// The point after the last wait, if all uses are waits that this block reaches.
   void releaseToken(mlir::Operation *start, mlir::Value token);
@@ -127,6 +129,7 @@ private:
   mlir::func::FuncOp function;
   RuntimeCalls &calls;
   llvm::SmallVectorImpl<Site> &sites;
+  bool onDevice;
   mlir::OpBuilder builder;      ///< before the current operation
   mlir::OpBuilder entryBuilder; ///< after the fetches in the entry block
   mlir::Value context, handleSlot, operandSlots, scalarSlots;
@@ -161,6 +164,11 @@ private:
 int64_t getRuntimeDtype(mlir::Type type);
 /// Bytes of an element in memory.
 int64_t getElementBytes(mlir::Type type);
+/// Returns true if `op` is the address of a global, and kernels, collectives or copies may use it. The host loads
+/// elements from its own copy.
+bool isUsedOnDevice(mlir::Operation *op);
+/// A function with this attribute accesses memory of the host only, in programs for devices.
+constexpr llvm::StringLiteral kHostMemoryAttrName = "host_memory";
 /// The time in comm.cost, ns; 0 if there is none.
 int64_t getCostNs(mlir::Operation *op);
 

@@ -15,15 +15,19 @@
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/Bufferization/Pipelines/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/GPU/Transforms/Passes.h"
 #include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
+using namespace commsched;
 
 namespace {
 /// Runs a pipeline on modules that contain an operation that it lowers. Upstream's pattern passes take seconds for a
@@ -57,17 +61,44 @@ static void addWherePresent(OpPassManager &pm, WherePresentPass::Predicate isPre
   pm.addPass(std::make_unique<WherePresentPass>(isPresent, build));
 }
 
-void commsched::buildLowerToRuntimePipeline(OpPassManager &pm) {
+static bool isLinalg(Operation *op) { return op->getName().getDialectNamespace() == "linalg"; }
+
+/// Lowers computations on device memory to kernels, and the host's accesses to copies.
+static void addDevicePasses(OpPassManager &pm, const LowerToRuntimeOptions &options) {
+  addWherePresent(
+      pm,
+      [](Operation *op) {
+        return isLinalg(op) || isa<memref::CopyOp, gpu::LaunchOp, scf::ForallOp, scf::ParallelOp>(op);
+      },
+      [&](OpPassManager &nested) {
+        nested.addPass(createCommFormKernels());
+        nested.addPass(createGpuLaunchSinkIndexComputationsPass());
+        nested.addPass(createGpuKernelOutliningPass());
+        CommLowerLaunchesOptions launches;
+        launches.ptx = options.ptx;
+        launches.imageName = options.imageName;
+        nested.addPass(createCommLowerLaunches(launches));
+      });
+  addWherePresent(
+      pm, [](Operation *op) { return op->getName().getDialectNamespace() == "affine"; },
+      [](OpPassManager &nested) { nested.addPass(createLowerAffinePass()); });
+  pm.addPass(createCommDeviceMemory());
+}
+
+void commsched::buildLowerToRuntimePipeline(OpPassManager &pm, const LowerToRuntimeOptions &options) {
   // Programs that would hang or corrupt data at run time are rejected before any lowering.
   pm.addPass(createCommVerify());
   pm.addPass(createCommBufferize());
   pm.addPass(createCommPlanBuffers());
   bufferization::buildBufferDeallocationPipeline(pm);
   pm.addPass(createConvertBufferizationToMemRefPass());
-  pm.addPass(createCommToLLVM());
-  addWherePresent(
-      pm, [](Operation *op) { return op->getName().getDialectNamespace() == "linalg"; },
-      [](OpPassManager &nested) { nested.addNestedPass<func::FuncOp>(createConvertLinalgToLoopsPass()); });
+  pm.addPass(createCommToLLVM({options.device}));
+  if (options.device)
+    addDevicePasses(pm, options);
+  else
+    addWherePresent(pm, isLinalg, [](OpPassManager &nested) {
+      nested.addNestedPass<func::FuncOp>(createConvertLinalgToLoopsPass());
+    });
   addWherePresent(
       pm,
       [](Operation *op) {
@@ -88,6 +119,15 @@ void commsched::buildLowerToRuntimePipeline(OpPassManager &pm) {
 
 void commsched::registerConversionPipelines() {
   registerCommSchedConversionPasses();
-  PassPipelineRegistration<>("comm-lower-to-runtime", "Lower a program of collectives to calls of the runtime",
-                             buildLowerToRuntimePipeline);
+  struct Options : PassPipelineOptions<Options> {
+    Option<bool> device{*this, "device", llvm::cl::desc("For backends whose buffers are device memory")};
+    Option<bool> ptx{*this, "ptx", llvm::cl::desc("Compile kernels to PTX (with device)")};
+  };
+  PassPipelineRegistration<Options>("comm-lower-to-runtime", "Lower a program of collectives to calls of the runtime",
+                                    [](OpPassManager &pm, const Options &options) {
+                                      LowerToRuntimeOptions lowering;
+                                      lowering.device = options.device;
+                                      lowering.ptx = options.ptx;
+                                      buildLowerToRuntimePipeline(pm, lowering);
+                                    });
 }

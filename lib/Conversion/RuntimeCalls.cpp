@@ -52,12 +52,17 @@ ArrayRef<RuntimeSignature> commsched::getRuntimeSignatures() {
       {"commrt_alloc", "spilp"},
       {"commrt_arena_create", "sppl"},
       {"commrt_arena_find", "sppp"},
+      {"commrt_constant_create", "spppl"},
+      {"commrt_copy", "sppplip"},
       {"commrt_free", "ipp"},
       {"commrt_mark", "lp"},
       {"commrt_release_since", "iplpl"},
       {"commrt_last_error", "ippl"},
       {"commrt_abort", "ipip"},
       {"commrt_compute", "spplppl"},
+      {"commrt_image_load", "sppp"},
+      {"commrt_image_find", "sppp"},
+      {"commrt_kernel_launch", "spplllllllpp"},
   };
   return signatures;
 }

@@ -17,6 +17,7 @@
 #include "CommSched/Conversion/Passes.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Machine/CostModel.h"
+#include "DeviceMemory.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -32,6 +33,7 @@
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
+#include <atomic>
 #include <cstring>
 
 using namespace llvm;
@@ -99,6 +101,7 @@ Expected<std::unique_ptr<Program>> Program::load(mlir::MLIRContext &context, con
                                                  const ProgramOptions &options) {
   auto program = std::make_unique<Program>();
   program->sourceName = source.name;
+  program->onDevice = options.device;
   auto failed = [&](const Twine &step) { return createStringError("'" + source.name + "' cannot be " + step); };
   mlir::ParserConfig config(&context);
   SourceMgr sources;
@@ -118,7 +121,13 @@ Expected<std::unique_ptr<Program>> Program::load(mlir::MLIRContext &context, con
   mlir::PassManager pm(&context);
   // The parser verified the input, and LLVM verifies the output.
   pm.enableVerifier(false);
-  buildLowerToRuntimePipeline(pm);
+  LowerToRuntimeOptions lowering;
+  lowering.device = options.device;
+  lowering.ptx = options.ptx;
+  // A context may run several programs.
+  static std::atomic<int64_t> number = 0;
+  lowering.imageName = "program " + std::to_string(number++);
+  buildLowerToRuntimePipeline(pm, lowering);
   if (mlir::failed(pm.run(*module)))
     return failed("lowered to the runtime");
   if (Error error = program->compile(*module, hasLoops))
@@ -286,10 +295,10 @@ Error Program::compile(ModuleOp module, bool optimize) {
 
 int32_t Program::begin(commrt_context *context) const { return beginFunction(context); }
 
-/// Words of a ranked memref descriptor: two pointers, offset, sizes, strides.
-static std::vector<int64_t> describeBuffer(HostValue &value) {
+/// Words of a ranked memref descriptor of `value` at `address`: two pointers, offset, sizes, strides.
+static std::vector<int64_t> describeBuffer(const HostValue &value, void *address) {
   std::vector<int64_t> words(3 + 2 * value.shape.size());
-  words[0] = words[1] = reinterpret_cast<int64_t>(value.bytes.data());
+  words[0] = words[1] = reinterpret_cast<int64_t>(address);
   int64_t stride = 1;
   for (size_t dim = value.shape.size(); dim-- > 0;) {
     words[3 + dim] = value.shape[dim];
@@ -299,8 +308,8 @@ static std::vector<int64_t> describeBuffer(HostValue &value) {
   return words;
 }
 
-/// Copies a result from where the compiled code returned it.
-static Error readResult(HostValue &result, const char *at) {
+/// Copies a result from where the compiled code returned it. An error of the runtime latches in the context.
+static Error readResult(commrt_context *context, HostValue &result, const char *at) {
   const char *data = at;
   if (!result.isScalar) {
     std::vector<int64_t> words(3 + 2 * result.shape.size());
@@ -311,7 +320,10 @@ static Error readResult(HostValue &result, const char *at) {
   }
   if (Error error = result.allocate())
     return error;
-  std::memcpy(result.bytes.data(), data, result.bytes.size());
+  if (result.isScalar)
+    std::memcpy(result.bytes.data(), data, result.bytes.size());
+  else
+    commrt_copy(context, result.bytes.data(), data, result.bytes.size(), COMMRT_COPY_FROM_DEVICE, nullptr);
   return Error::success();
 }
 
@@ -333,8 +345,11 @@ int32_t Program::run(commrt_context *context, std::vector<HostValue> &arguments,
   bool returnsByValue = resultValues.size() == 1 && resultValues[0].isScalar;
   if (!resultValues.empty() && !returnsByValue)
     packed.push_back(&resultPointer);
+  ArgumentMemory memory(context, arguments);
+  if (int32_t status = memory.create())
+    return status;
   for (size_t i = 0; i < arguments.size(); ++i) {
-    descriptors[i] = describeBuffer(arguments[i]);
+    descriptors[i] = describeBuffer(arguments[i], memory[i]);
     pointers[i] = descriptors[i].data();
     packed.push_back(arguments[i].isScalar ? static_cast<void *>(arguments[i].bytes.data()) : &pointers[i]);
   }
@@ -348,14 +363,18 @@ int32_t Program::run(commrt_context *context, std::vector<HostValue> &arguments,
     entryFunction(packed.data());
     if (int32_t status = commrt_last_error(context, nullptr, 0))
       return status;
+    if (int32_t status = awaitDevice(context))
+      return status;
     marks.push_back(commrt_clock_ns(context));
   }
   for (auto [result, offset] : zip_equal(resultValues, offsets)) {
     results.push_back(result.like());
-    if (Error error = readResult(results.back(), reinterpret_cast<const char *>(storage.data()) + offset)) {
+    if (Error error = readResult(context, results.back(), reinterpret_cast<const char *>(storage.data()) + offset)) {
       commrt_abort(context, COMMRT_ERR_MEMORY, ("result: " + toString(std::move(error))).c_str());
       return commrt_last_error(context, nullptr, 0);
     }
   }
+  if (int32_t status = memory.fetch())
+    return status;
   return commrt_release_since(context, mark, nullptr, 0);
 }

@@ -12,8 +12,10 @@
 
 #include "CommSched/Execution/Session.h"
 #include "CommSched/Calibration/RuntimeBench.h"
+#include "CommSched/Runtime/Backend.h"
 #include "CommSched/Support/RankThreads.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/Support/DynamicLibrary.h"
 
 using namespace llvm;
 using namespace commsched;
@@ -42,6 +44,20 @@ Expected<bool> Session::mayBeShared(const SessionOptions &options) {
   SmallVector<StringRef> parts;
   StringRef(*name).split(parts, ',');
   return any_of(parts, [](StringRef part) { return part != "threads" && part != "sim"; });
+}
+
+bool commsched::isDeviceBackend(StringRef backends) {
+  std::string first = backends.split(',').first.str();
+  const commrt_backend *table = nullptr;
+  // An unknown backend is an error when the session is opened.
+  return !first.empty() && commrt_backend_find(first.c_str(), &table, nullptr, 0) == COMMRT_OK &&
+         (table->flags & COMMRT_BACKEND_DEVICE) != 0;
+}
+
+bool commsched::isDeviceEmulated() {
+  const char *path = std::getenv("COMMRT_CUDART_LIBRARY");
+  // The symbol by which the nccl backend, too, knows the emulated CUDA runtime.
+  return path && sys::DynamicLibrary::getPermanentLibrary(path).getAddressOfSymbol("emulatorRegisterKernel");
 }
 
 Expected<std::unique_ptr<Session>> Session::open(const SessionOptions &sessionOptions, int64_t wanted) {

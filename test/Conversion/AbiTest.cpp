@@ -59,6 +59,7 @@ const llvm::StringMap<std::string> &headerTypes() {
       ENTRY(commrt_group_find),
       ENTRY(commrt_group_rank),
       ENTRY(commrt_stream_get),
+      ENTRY(commrt_set_stream),
 
       ENTRY(commrt_event_record),
       ENTRY(commrt_event_await),
@@ -92,6 +93,11 @@ const llvm::StringMap<std::string> &headerTypes() {
       ENTRY(commrt_last_error),
       ENTRY(commrt_abort),
       ENTRY(commrt_compute),
+      ENTRY(commrt_constant_create),
+      ENTRY(commrt_copy),
+      ENTRY(commrt_image_load),
+      ENTRY(commrt_image_find),
+      ENTRY(commrt_kernel_launch),
   };
   return types;
 }
@@ -161,25 +167,29 @@ TEST(Abi, EveryCallOfALoweredProgramIsTheHeaders) {
   commsched::registerAllExtensions(registry);
   MLIRContext context(registry);
   llvm::StringSet<> called;
-  for (StringRef path : {"test/Run/collectives.mlir", "test/Run/every-operation.mlir", "test/Run/prefetch.mlir",
-                         "test/Run/dynamic-splits.mlir", "test/Run/Inputs/symmetric.mlir"}) {
-    auto module = parseSourceString<ModuleOp>(readSource(path), &context);
-    ASSERT_TRUE(module) << path.str();
-    PassManager pm(&context);
-    buildLowerToRuntimePipeline(pm);
-    ASSERT_TRUE(succeeded(pm.run(*module))) << path.str();
-    module->walk([&](LLVM::CallOp call) {
-      StringRef name = call.getCallee().value_or("");
-      if (!name.starts_with("commrt_"))
-        return;
-      called.insert(name);
-      auto found = headerTypes().find(name);
-      ASSERT_NE(found, headerTypes().end()) << name.str();
-      EXPECT_EQ(lettersOf(call.getCalleeFunctionType()), found->second) << name.str();
-      auto function = module->lookupSymbol<LLVM::LLVMFuncOp>(name);
-      EXPECT_EQ(lettersOf(function.getFunctionType()), found->second) << name.str();
-    });
-  }
+  for (StringRef path :
+       {"test/Run/collectives.mlir", "test/Run/every-operation.mlir", "test/Run/prefetch.mlir",
+        "test/Run/dynamic-splits.mlir", "test/Run/Inputs/symmetric.mlir", "test/Conversion/streams.mlir"})
+    for (bool device : {false, true}) {
+      auto module = parseSourceString<ModuleOp>(readSource(path), &context);
+      ASSERT_TRUE(module) << path.str();
+      PassManager pm(&context);
+      LowerToRuntimeOptions options;
+      options.device = device;
+      buildLowerToRuntimePipeline(pm, options);
+      ASSERT_TRUE(succeeded(pm.run(*module))) << path.str();
+      module->walk([&](LLVM::CallOp call) {
+        StringRef name = call.getCallee().value_or("");
+        if (!name.starts_with("commrt_"))
+          return;
+        called.insert(name);
+        auto found = headerTypes().find(name);
+        ASSERT_NE(found, headerTypes().end()) << name.str();
+        EXPECT_EQ(lettersOf(call.getCalleeFunctionType()), found->second) << name.str();
+        auto function = module->lookupSymbol<LLVM::LLVMFuncOp>(name);
+        EXPECT_EQ(lettersOf(function.getFunctionType()), found->second) << name.str();
+      });
+    }
   for (const RuntimeSignature &signature : getRuntimeSignatures())
     EXPECT_TRUE(called.contains(signature.name)) << "no program here calls " << signature.name;
 }

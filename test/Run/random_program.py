@@ -82,10 +82,10 @@ class Op:
 
 
 class Generator:
-    def __init__(self, seed, ranks, size, siblings=False):
-        """With `siblings`, many collectives come in groups that could be one."""
+    def __init__(self, seed, ranks, size, siblings=False, messages=True):
+        """With `siblings`, many collectives come in groups that could be one. `messages`: also sends and receives."""
         self.rng = random.Random(seed)
-        self.has_siblings = siblings
+        self.has_siblings, self.has_messages = siblings, messages
         self.ranks, self.counter, self.depth = ranks, 0, 0
         self.ops, self.values = [], {}
         self.storage = {}  # value -> the value whose storage it is
@@ -372,7 +372,7 @@ class Generator:
         """Everyone sends to everyone and receives from everyone."""
         name, n = self.group()
         value = self.pick(lambda t: elements(t[0]) <= 256)
-        if not value or n > 4:
+        if not value or n > 4 or not self.has_messages:
             return
         type_, futures, tag = self.types[value], [], self.rng.randrange(3)
         exchange = (self.new(), 4 * n)

@@ -9,6 +9,10 @@
 #
 #   random_programs.py --bin FOLDER [--count 40] [--first 0] [--ranks 2,4,8] [--passes=--comm-raise] [--mpirun MPIRUN]
 #
+# With --backend nccl the programs run on a device: where COMMRT_CUDART_LIBRARY and COMMRT_NCCL_LIBRARY name the emulated
+# libraries, on an emulated one. The program as it is also runs on threads, and its results are compared, too. There are no
+# sends and receives: the order of those that wait for each other is not free there (docs/Gpu.md).
+#
 #===-------------------------------------------------------------------------------------------------------------===#
 
 import argparse
@@ -26,6 +30,7 @@ from random_program import Generator, Op, close, module, reorder
 MARKER = "// -----\n"
 # Passes of this project that do not change a program's order or operations, or lower it.
 NOT_TRANSFORMS = {"comm-report", "comm-verify", "comm-pareto", "comm-align-costs", "comm-bufferize", "comm-to-llvm",
+                  "comm-form-kernels", "comm-lower-launches", "comm-device-memory",
                   "comm-check-status"}
 # More ways to run them than by name.
 VARIANTS = ["--comm-bucket=form=coalesced", "--comm-bucket=mixed-types", "--comm-bucket=cap-bytes=2048",
@@ -88,13 +93,20 @@ class Checker:
             prefix = [*self.options.mpirun.split(), "-np", str(ranks)]
         else:
             backend = ["--ranks", str(ranks)]
+            if self.options.backend:
+                backend += ["--backend", self.options.backend, "--compare-backend", "threads"]
         compared = [part for other in others for part in ("--compare", other)]
         # One collective of each run is late, and computations take some time: what does not wait for the collective
         # overtakes it, and is not over before it writes.
         late = random.Random(seed)
         fault = f"delay@{late.randrange(8)}:rank={late.randrange(ranks)}:ms=1"
+        times = ["--emulate-costs", "--fault", fault]
+        # Where the emulated device runs operations in a random order there is no time that could pass.
+        if os.environ.get("CUDA_EMU_SCHEDULE") == "random":
+            times = []
+            os.environ["CUDA_EMU_SEED"] = str(seed)
         return self.run([*prefix, self.runner, "--split-input-file", given, *compared, *backend, "--seed", str(seed),
-                         "--emulate-costs", "--fault", fault, "--timeout-ms", "20000"])
+                         *times, "--timeout-ms", "20000"])
 
     def compare_all(self, programs, ranks, seed, transformations):
         """Programs in one process, each after every transformation. None if all agree, else what was said."""
@@ -270,6 +282,7 @@ def main():
     parser.add_argument("--batch", type=int, default=20, help="programs per process")
     parser.add_argument("--passes", help="only these, not every pass")
     parser.add_argument("--siblings", action="store_true", help="more collectives that could be one")
+    parser.add_argument("--backend", help="run on this backend and on threads")
     parser.add_argument("--mpirun", help="run under this command instead of on threads")
     parser.add_argument("--check-shrinker", action="store_true")
     options = parser.parse_args()
@@ -283,8 +296,8 @@ def main():
         for batch, first in enumerate(range(options.first, last, options.batch)):
             number = ranks[batch % len(ranks)]
             seeds = range(first, min(last, first + options.batch))
-            made = [Generator(seed, number, random.Random(seed).randint(3, options.size), options.siblings)
-                    for seed in seeds]
+            made = [Generator(seed, number, random.Random(seed).randint(3, options.size), options.siblings,
+                              messages=not options.backend) for seed in seeds]
             programs = [(generator, generator.ops) for generator in made]
             failed = checker.compare_all(programs, number, first, transformations)
             if not failed:

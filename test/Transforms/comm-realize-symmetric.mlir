@@ -87,3 +87,33 @@ func.func @buffers(%x: memref<8xf32>) {
   %v = comm.wait %g keeping (%b : memref<8xf32>) : !comm.future<memref<8xf32>>
   return
 }
+
+// -----
+
+// Tests that a slice, whose offset is another one on each rank, is symmetric only where a gather completes its buffer.
+comm.group @dp #comm.iota<[1, 4]>
+// CHECK-LABEL: func @slices
+func.func @slices(%x: tensor<8xf32>) {
+  %slice, %buffer = comm.fsdp.all_gather_copy_in %x on @dp : (tensor<8xf32>) -> (tensor<8xf32>, tensor<32xf32>)
+  // CHECK: comm.all_gather %{{.*}} on @dp {comm.symmetric = array<i1: false, true>}
+  // expected-remark @+2 {{LimitingFactor="no symmetric memory: the input's storage is sent from another offset on each rank"}}
+  // expected-remark @+1 {{Bytes=128, Kind=all_gather, LimitingFactor=none, Remark="symmetric memory"}}
+  %f0 = comm.all_gather %slice on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
+  %w0 = comm.wait %f0 : !comm.future<tensor<32xf32>>
+  comm.compute "use"(%w0) side_effects : (tensor<32xf32>) -> ()
+  // Nor where another collective sends the slice.
+  %both, %whole = comm.fsdp.all_gather_copy_in %x on @dp : (tensor<8xf32>) -> (tensor<8xf32>, tensor<32xf32>)
+  // CHECK: comm.all_gather %{{.*}} into %{{.*}} on @dp :
+  // expected-remark @+2 {{LimitingFactor="no symmetric memory: the input's storage is sent from another offset on each rank"}}
+  // expected-remark @+1 {{LimitingFactor="no symmetric memory: the output's storage is sent from another offset on each rank"}}
+  %f1 = comm.all_gather %both into %whole on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
+  %w1 = comm.wait %f1 : !comm.future<tensor<32xf32>>
+  // CHECK: comm.all_reduce max %{{.*}} on @dp {comm.symmetric = array<i1: false, true>}
+  // expected-remark @+3 {{LimitingFactor="the input is only a part of its storage"}}
+  // expected-remark @+2 {{LimitingFactor="no symmetric memory: the input's storage is sent from another offset on each rank"}}
+  // expected-remark @+1 {{Bytes=32, Kind=all_reduce, LimitingFactor=none, Remark="symmetric memory"}}
+  %f2 = comm.all_reduce max %both on @dp : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
+  %w2 = comm.wait %f2 : !comm.future<tensor<8xf32>>
+  comm.compute "use"(%w1, %w2) side_effects : (tensor<32xf32>, tensor<8xf32>) -> ()
+  return
+}

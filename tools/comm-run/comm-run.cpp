@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Compiles a module and runs it on N ranks: threads of this process, or processes under mpirun. With --compare it runs
-// further programs on the same inputs and compares their results bit for bit.
+// Compiles a module and runs it on N ranks: threads of this process, or processes under a launcher. With --compare it
+// runs further programs on the same inputs and compares their results, bit for bit or within a tolerance.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -15,15 +15,17 @@
 #include "CommSched/Execution/MeasuredTimeline.h"
 #include "CommSched/Execution/PredictionTable.h"
 #include "CommSched/Execution/Session.h"
+#include "CommSched/Execution/ValueComparison.h"
 #include "CommSched/InitAll.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
-#include "mlir/Transforms/Passes.h"
 #include "mlir/Target/LLVMIR/Dialect/All.h"
+#include "mlir/Transforms/Passes.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/WithColor.h"
@@ -55,6 +57,14 @@ static cl::opt<bool> printResults("print", cl::desc("Print the results"), cl::ca
 static cl::opt<bool> printSummary("summary", cl::desc("Print time and memory of each rank"), cl::cat(category));
 static cl::list<std::string> comparePaths("compare", cl::desc("Also run this program and compare bit for bit"),
                                           cl::value_desc("other.mlir"), cl::cat(category));
+static cl::opt<std::string> compareBackend("compare-backend",
+                                           cl::desc("Also run the first program on this backend, with ranks in this "
+                                                    "process, and compare"),
+                                           cl::value_desc("name"), cl::cat(category));
+static cl::opt<double> tolerance("tolerance",
+                                 cl::desc("Largest difference of floating-point elements that --compare accepts, in "
+                                          "roundings of the largest element of the value (default: none)"),
+                                 cl::value_desc("ROUNDINGS"), cl::init(-1), cl::cat(category));
 static cl::opt<bool> splitInput("split-input-file",
                                 cl::desc("Split the files into several programs at lines '// -----'"),
                                 cl::cat(category));
@@ -79,6 +89,10 @@ static cl::opt<std::string> passes("passes",
                                    cl::desc("Run these passes on the programs first, for --machine; comm-align-costs "
                                             "gathers the costs of all ranks"),
                                    cl::value_desc("pipeline"), cl::cat(category));
+static cl::opt<cl::boolOrDefault> emitPtx("emit-ptx",
+                                          cl::desc("Compile kernels of programs for GPUs (default: unless the CUDA "
+                                                   "runtime is an emulated one)"),
+                                          cl::cat(category));
 static cl::opt<bool> emulate("emulate-costs", cl::desc("Let opaque computations take the time of their comm.cost"),
                              cl::cat(category));
 
@@ -122,22 +136,38 @@ static Error fillArguments(const Program &program, int32_t rank, std::vector<Hos
   return Error::success();
 }
 
-/// Reports the first difference of two values; true if they are equal.
+/// The largest difference that was accepted.
+struct Accepted {
+  double roundings = 0;
+  std::string where;
+};
+static Accepted accepted;
+
+static std::string formatRoundings(double roundings) { return formatv("{0:f2}", roundings).str(); }
+
+/// Reports a difference of two values that is not accepted; true if there is none.
 static bool compareValues(const HostValue &a, const HostValue &b, const Twine &what) {
   if (a.elementType != b.elementType || a.shape != b.shape) {
     report(what + ": the types differ");
     return false;
   }
-  int64_t width = a.elementBytes(), element = -1, different = 0;
-  if (std::memcmp(a.bytes.data(), b.bytes.data(), a.bytes.size()) == 0)
+  ValueDifference difference = compareElements(a, b);
+  if (difference.isEqual())
     return true;
-  for (int64_t i = 0; i < a.elements(); ++i)
-    if (std::memcmp(a.bytes.data() + i * width, b.bytes.data() + i * width, width) != 0) {
-      element = element < 0 ? i : element;
-      ++different;
-    }
-  report(what + ": " + Twine(different) + " of " + Twine(a.elements()) + " elements differ, first element " +
-         Twine(element) + ": " + a.elementText(element) + " against " + b.elementText(element));
+  auto values = [&](int64_t element) {
+    return (Twine(element) + ": " + a.elementText(element) + " against " + b.elementText(element)).str();
+  };
+  if (difference.roundings <= tolerance) {
+    if (difference.roundings > accepted.roundings)
+      accepted = {difference.roundings, (what + ", element " + values(difference.worst)).str()};
+    return true;
+  }
+  std::string largest;
+  if (tolerance >= 0)
+    largest = ", largest difference " + formatRoundings(difference.roundings) + " roundings at element " +
+              values(difference.worst);
+  report(what + ": " + Twine(difference.count) + " of " + Twine(a.elements()) + " elements differ, first element " +
+         values(difference.first) + largest);
   return false;
 }
 
@@ -212,6 +242,11 @@ static Error printComparisons(const Session &session, ArrayRef<std::unique_ptr<P
 
 /// Runs the programs on the session and prints, stores or compares their results.
 static int runAll(Session &session, ArrayRef<std::unique_ptr<Program>> programs) {
+  bool isCompared = programs.size() > 1 || !compareBackend.empty();
+  if (isCompared && tolerance < 0 && !session.isRankOrdered())
+    return report("--compare: sums of backend '" + session.backend() +
+                  "' do not run in the order of ranks, so that bits may differ: expected --tolerance=ROUNDINGS" +
+                  (session.isOnDevice() ? ", or COMMRT_NCCL_EXACT=1 in the environment" : ""));
   Error error = session.run(programs, fillArguments);
   bool failed = static_cast<bool>(error);
   if (failed)
@@ -258,8 +293,10 @@ static Expected<std::vector<std::vector<Source>>> readAll() {
 /// Whether the programs are predicted for --machine and traced.
 static bool isPredicted() { return againstPrediction || !timelinePath.empty(); }
 
-static Expected<Programs> loadAll(mlir::MLIRContext &context, ArrayRef<Source> sources) {
-  ProgramOptions options = {entry, dynamicSize, isPredicted() ? machine.getValue() : std::string(), passes};
+static Expected<Programs> loadAll(mlir::MLIRContext &context, ArrayRef<Source> sources, bool isForDevice) {
+  ProgramOptions options = {
+      entry,  dynamicSize, isPredicted() ? machine.getValue() : std::string(),
+      passes, isForDevice, emitPtx == cl::BOU_UNSET ? !isDeviceEmulated() : emitPtx == cl::BOU_TRUE};
   Programs programs;
   StringSet<> seen;
   for (const Source &source : sources) {
@@ -308,6 +345,44 @@ static Error prepareForPasses(mlir::MLIRContext &context, const SessionOptions &
   return Error::success();
 }
 
+/// What --compare found, if it found no difference that it does not accept.
+static void printEqual(const Session &session, size_t parts) {
+  if (splitInput)
+    outs() << parts << " programs: ";
+  outs() << "equal" << (accepted.roundings > 0 ? "" : ", bit for bit,");
+  if (accepted.roundings > 0)
+    outs() << " within " << formatRoundings(tolerance) << " roundings";
+  outs() << " on " << session.ranks() << " ranks\n";
+  if (accepted.roundings > 0)
+    outs() << "largest difference: " << formatRoundings(accepted.roundings) << " roundings, " << accepted.where << "\n";
+}
+
+/// Runs the first program on --compare-backend, with as many ranks as `session`, and compares.
+static int runOnOther(mlir::MLIRContext &context, const Session &session, const Program &first,
+                      const SessionOptions &given, const Source &source) {
+  SessionOptions options = given;
+  options.backend = compareBackend;
+  options.ranks = session.ranks();
+  Expected<std::unique_ptr<Session>> other = session.isShared()
+                                                 ? createStringError("expected --compare-backend without a launcher")
+                                                 : Session::open(options, options.ranks);
+  if (!other)
+    return report(other.takeError());
+  if ((*other)->isShared() || (*other)->ranks() != session.ranks())
+    return report("--compare-backend: expected a backend whose ranks live in this process, got '" +
+                  (*other)->backend() + "'");
+  Expected<Programs> programs = loadAll(context, source, (*other)->isOnDevice());
+  if (!programs)
+    return report(programs.takeError());
+  if (Error error = (*other)->run(*programs, fillArguments))
+    return report(std::move(error));
+  int code = EXIT_SUCCESS;
+  for (auto [mine, theirs] : zip_equal(session.local(), (*other)->local()))
+    if (!compareRuns(first, mine.runs[0], theirs.runs[0], mine.number, source.name + " on " + (*other)->backend()))
+      code = differentCode;
+  return code;
+}
+
 static int runParts(mlir::MLIRContext &context, ArrayRef<std::vector<Source>> parts) {
   SessionOptions options = {ranks,
                             backend,
@@ -315,16 +390,17 @@ static int runParts(mlir::MLIRContext &context, ArrayRef<std::vector<Source>> pa
                             timeoutMs,
                             iterations,
                             isPredicted(),
-                            /*poison=*/!comparePaths.empty(),
+                            /*poison=*/!comparePaths.empty() || !compareBackend.empty(),
                             emulate};
   std::unique_ptr<Session> session;
   if (!passes.empty())
     if (Error error = prepareForPasses(context, options, session))
       return report(std::move(error));
+  bool isForDevice = isDeviceBackend(backend);
   int code = EXIT_SUCCESS;
   for (auto [index, part] : enumerate(parts)) {
     int partCode = EXIT_SUCCESS;
-    Expected<Programs> programs = loadAll(context, part);
+    Expected<Programs> programs = loadAll(context, part, isForDevice);
     if (!programs) {
       partCode = report(programs.takeError());
     } else {
@@ -339,7 +415,14 @@ static int runParts(mlir::MLIRContext &context, ArrayRef<std::vector<Source>> pa
           return report(opened.takeError());
         session = std::move(*opened);
       }
-      partCode = runAll(*session, *programs);
+      // Another backend of the list than the first one opened.
+      if (session->isOnDevice() != isForDevice) {
+        isForDevice = session->isOnDevice();
+        programs = loadAll(context, part, isForDevice);
+      }
+      partCode = programs ? runAll(*session, *programs) : report(programs.takeError());
+      if (partCode == EXIT_SUCCESS && !compareBackend.empty())
+        partCode = runOnOther(context, *session, *programs->front(), options, part.front());
     }
     if (partCode != EXIT_SUCCESS && parts.size() > 1)
       report("program " + Twine(index) + " of '" + inputPath + "' failed", partCode);
@@ -347,11 +430,9 @@ static int runParts(mlir::MLIRContext &context, ArrayRef<std::vector<Source>> pa
     if (partCode != EXIT_SUCCESS && session && session->isShared())
       return code;
   }
-  if (code == EXIT_SUCCESS && !comparePaths.empty() && session && session->local()[0].number == 0) {
-    if (splitInput)
-      outs() << parts.size() << " programs: ";
-    outs() << "equal, bit for bit, on " << session->ranks() << " ranks\n";
-  }
+  bool isCompared = !comparePaths.empty() || !compareBackend.empty();
+  if (code == EXIT_SUCCESS && isCompared && session && session->local()[0].number == 0)
+    printEqual(*session, parts.size());
   return code;
 }
 
@@ -361,7 +442,8 @@ int main(int argc, char **argv) {
   cl::ParseCommandLineOptions(
       argc, argv,
       "Runs a program of collectives on threads or under a launcher\n\n"
-      "  Exit code 0: the program ran (and with --compare, all programs computed the same bits);\n"
+      "  Exit code 0: the program ran (and with --compare, all programs computed the same bits, or within\n"
+      "  --tolerance);\n"
       "  1: a program could not be read or run, or a rank failed; 2: the results differ.\n");
   if (ranks < 0 || timeoutMs <= 0 || iterations < 1 || dynamicSize < 0)
     return report("expected positive --timeout-ms and --iterations, and non-negative --ranks and --dynamic-size");

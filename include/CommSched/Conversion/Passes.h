@@ -15,6 +15,7 @@
 
 #include "mlir/Pass/Pass.h"
 #include <memory>
+#include <string>
 
 namespace mlir {
 class ModuleOp;
@@ -25,12 +26,21 @@ class ArithDialect;
 namespace bufferization {
 class BufferizationDialect;
 } // namespace bufferization
+namespace gpu {
+class GPUDialect;
+} // namespace gpu
+namespace linalg {
+class LinalgDialect;
+} // namespace linalg
 namespace LLVM {
 class LLVMDialect;
 } // namespace LLVM
 namespace memref {
 class MemRefDialect;
 } // namespace memref
+namespace scf {
+class SCFDialect;
+} // namespace scf
 } // namespace mlir
 
 namespace commsched {
@@ -41,8 +51,14 @@ namespace commsched {
 #define GEN_PASS_REGISTRATION
 #include "CommSched/Conversion/Passes.h.inc"
 
+struct LowerToRuntimeOptions {
+  bool device = false;                 ///< for backends whose buffers are device memory (commrt_context_is_device)
+  std::string imageName = "commsched"; ///< with `device`: the name of the kernels' image, unlike that of other programs
+  bool ptx = false; ///< with `device`: compile kernels for GPUs; without it they run on emulated ones only
+};
+
 /// The pipeline from a program on tensors or buffers to the LLVM dialect with calls of the runtime.
-void buildLowerToRuntimePipeline(mlir::OpPassManager &pm);
+void buildLowerToRuntimePipeline(mlir::OpPassManager &pm, const LowerToRuntimeOptions &options = {});
 
 /// Registers the passes and the pipeline `comm-lower-to-runtime`.
 void registerConversionPipelines();

@@ -70,6 +70,59 @@ def CommToLLVM : Pass<"comm-to-llvm", "mlir::ModuleOp"> {
     frees the buffers. A buffer without a known last use is released at the end of the loop iteration or of the function. The
     module gets a function `commrt_module_begin` that creates the groups and registers the schedule; the program calls it once
     per context before any other function. Upstream's lowerings convert all other operations.
+
+    With `device`, buffers are device memory. Constants (`memref.global`) get a copy there when the program begins, and the
+    lists of upstream's buffer deallocation stay in memory of the host.
+  }];
+  let options = [
+    Option<"device", "device", "bool", "false", "buffers are device memory, which the host cannot touch">,
+  ];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::LLVM::LLVMDialect", "mlir::memref::MemRefDialect"];
+}
+
+def CommFormKernels : Pass<"comm-form-kernels", "mlir::ModuleOp"> {
+  let summary = "turn computations on device memory into kernels";
+  let description = [{
+    The pass turns each `linalg` operation on buffers, each `scf.forall` and `scf.parallel` without results, and each
+    `memref.copy` between buffers that are not contiguous into one `gpu.launch` in blocks of 256 threads. A thread computes
+    one element of the result; reductions run in it, in the order of linalg's loops, so that the bits are those of the
+    program on a CPU. Operations without a parallel dimension run in one thread.
+
+    `gpu-kernel-outlining` then makes functions of them, and `comm-lower-launches` lowers these.
+  }];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::gpu::GPUDialect", "mlir::linalg::LinalgDialect",
+                           "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect"];
+}
+
+def CommLowerLaunches : Pass<"comm-lower-launches", "mlir::ModuleOp"> {
+  let summary = "lower kernels and their launches to calls of the runtime";
+  let description = [{
+    The pass runs after `gpu-kernel-outlining` and `comm-to-llvm`. It puts all kernels of the program, equal ones once, into one
+    image, which `commrt_module_begin` loads, and turns each `gpu.launch_func` into a call of `commrt_kernel_launch`. The image
+    has a host build of each kernel: a function that carries out the whole grid, for emulated devices. With `ptx` it also has
+    their PTX, by upstream's lowering. PTX is code for every later architecture, too.
+
+    Two programs that a context runs need different names of their images.
+  }];
+  let options = [
+    Option<"ptx", "ptx", "bool", "false", "compile the kernels to PTX; without it, the image runs on emulated devices only">,
+    Option<"imageName", "image-name", "std::string", [{"commsched"}], "the name of the image">,
+    Option<"chip", "chip", "std::string", [{"sm_80"}], "the oldest architecture that the PTX is for">,
+  ];
+  let dependentDialects = ["mlir::arith::ArithDialect", "mlir::gpu::GPUDialect", "mlir::LLVM::LLVMDialect",
+                           "mlir::memref::MemRefDialect", "mlir::scf::SCFDialect"];
+}
+
+def CommDeviceMemory : Pass<"comm-device-memory", "mlir::ModuleOp"> {
+  let summary = "replace accesses of the host to device memory by copies";
+  let description = [{
+    The pass runs after `comm-form-kernels`, on what remains for the host. A `memref.copy` between contiguous buffers becomes a
+    copy by the runtime, in the order of the current stream. A `memref.load` becomes a copy of one element to the host, which
+    waits for the stream, and a `memref.store` a copy of one element to the device: programs need them for conditions and for
+    sizes. Each is reported by a remark. Memory of `memref.alloca`, and constants that are only loaded, are the host's.
+
+    It is an error if the index of a load or a store depends on a loop around it, because such a loop computes on elements: it
+    should be a `linalg` operation. Any other access of the host to device memory is an error, too.
   }];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::LLVM::LLVMDialect", "mlir::memref::MemRefDialect"];
 }

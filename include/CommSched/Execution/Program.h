@@ -33,6 +33,8 @@ struct ProgramOptions {
   int64_t dynamicSize = 8; ///< size of each dynamic dimension of an argument
   std::string machine;     ///< predict the timeline for this machine; empty: no prediction
   std::string passes = {}; ///< run these passes first: a pipeline of modules; empty: none
+  bool device = false;     ///< lower for backends whose buffers are device memory
+  bool ptx = false;        ///< with `device`: compile kernels for GPUs, not for emulated ones only
 };
 
 /// A file, or a part of one.
@@ -52,6 +54,8 @@ public:
                                                        const ProgramOptions &options);
 
   const std::string &name() const { return sourceName; }
+  /// Returns true if the program was lowered for backends whose buffers are device memory.
+  bool isForDevice() const { return onDevice; }
   /// The types of the entry's arguments, without memory.
   const std::vector<HostValue> &arguments() const { return argumentValues; }
   /// Number of ranks that the groups of the module require; 1 without groups.
@@ -66,9 +70,11 @@ public:
 
   /// Registers the schedule and creates the groups. Returns the runtime's status.
   int32_t begin(commrt_context *context) const;
-  /// Calls the entry `iterations` times. Arguments are buffers in place. After the last call, the results are copied
-  /// out and everything that the calls allocated is released. `marks` gets the times at which calls begin and end, one
-  /// more than the number of calls. Returns the runtime's status; after an error there are no results.
+  /// Calls the entry `iterations` times. Arguments are buffers in place; on a device, they are copied there before the
+  /// first call and back after the last. After the last call, the results are copied out and everything that the calls
+  /// allocated is released. `marks` gets the times at which calls begin and end, one more than the number of calls; on
+  /// a device, a call ends when its work on the device has. Returns the runtime's status; after an error there are no
+  /// results.
   int32_t run(commrt_context *context, std::vector<HostValue> &arguments, std::vector<HostValue> &results,
               int64_t iterations, std::vector<int64_t> &marks) const;
 
@@ -83,6 +89,7 @@ private:
   std::vector<HostValue> argumentValues, resultValues;
   std::vector<bool> freedArguments;
   int64_t worldSize = 1;
+  bool onDevice = false;
   llvm::StringMap<std::string> groupTexts;
   std::optional<BlockSnapshot> prediction;
   /// Owned by the engine, and destroyed after it.

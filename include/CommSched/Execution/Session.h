@@ -47,6 +47,14 @@ using Programs = std::vector<std::unique_ptr<Program>>;
 
 class RuntimeBench;
 
+/// Returns true if the first of the backends (as in SessionOptions) has buffers in device memory. Which of several
+/// backends opens is known only when the session is open.
+bool isDeviceBackend(llvm::StringRef backends);
+
+/// Returns true if the CUDA runtime that the environment names is the emulated one, which runs the host builds of
+/// kernels and needs no code for a GPU.
+bool isDeviceEmulated();
+
 class Session {
 public:
   /// Opens a job of at least `wanted` ranks, unless the options or the launcher determine the number.
@@ -66,9 +74,14 @@ public:
   llvm::Error run(llvm::ArrayRef<std::unique_ptr<Program>> programs,
                   llvm::function_ref<llvm::Error(const Program &, int32_t rank, std::vector<HostValue> &)> fill);
 
+  /// Returns true if buffers are device memory. Programs have to be lowered for that.
+  bool isOnDevice() const { return commrt_context_is_device(localRanks[0].context) != 0; }
+  /// Returns true if reductions run in rank order, so that their bits depend on the inputs alone.
+  bool isRankOrdered() const { return commrt_job_is_rank_ordered(job) != 0; }
   /// Returns true if other processes have the other ranks. One session then serves all programs.
   bool isShared() const { return commrt_job_local_rank(job) >= 0; }
   int32_t ranks() const { return commrt_job_ranks(job); }
+  std::string backend() const { return commrt_job_backend(job); }
   llvm::ArrayRef<Rank> local() const { return localRanks; }
 
 private:

@@ -417,6 +417,10 @@ COMMRT_API int32_t commrt_copy(commrt_context *context, void *to, const void *fr
 /// commrt_program_end: compiled code makes its arenas of symmetric memory when it begins, and every call finds the same
 /// memory at the same offset, so that a library may register it once. COMMRT_ERR_INVALID if the program has the name.
 COMMRT_API int32_t commrt_arena_create(commrt_group *group, const char *name, int64_t bytes);
+/// [own thread] A plain buffer that has a name, holds a copy of `data`, and stays until commrt_program_end: constants
+/// of compiled code, which on devices have to be in device memory. commrt_arena_find finds it. COMMRT_ERR_INVALID if
+/// the program has the name.
+COMMRT_API int32_t commrt_constant_create(commrt_context *context, const char *name, const void *data, int64_t bytes);
 /// [own thread] The buffer of that name. Also serves after an error, as commrt_alloc does.
 COMMRT_API int32_t commrt_arena_find(commrt_context *context, const char *name, void **pointer);
 /// [own thread] The group that an arena is for, by an address within it; NULL for other buffers.
@@ -440,7 +444,8 @@ COMMRT_API int32_t commrt_release_since(commrt_context *context, int64_t mark, c
 
 enum {
   COMMRT_OPERAND_WRITTEN = 1, ///< the operand's storage is written
-  COMMRT_OPERAND_OUTPUT = 2   ///< and its old contents do not matter
+  COMMRT_OPERAND_OUTPUT = 2,  ///< and its old contents do not matter
+  COMMRT_OPERAND_HOST = 4     ///< the address is one of the host on devices, too: a number that is only read
 };
 
 /// [own thread] Carries out computation `name` on dense operands: a reference kernel where the name and the shapes are

@@ -191,7 +191,30 @@ static Buffer *findArena(commrt_context *context, const char *name) {
   for (auto &[known, buffer] : context->arenas)
     if (known == name)
       return buffer;
-  return nullptr;
+  auto constant = context->constants.find(name);
+  return constant == context->constants.end() ? nullptr : constant->second;
+}
+
+int32_t commrt_constant_create(commrt_context *context, const char *name, const void *data, int64_t bytes) {
+  if (!context || !name || (!data && bytes > 0))
+    return COMMRT_ERR_INVALID;
+  if (findArena(context, name))
+    return fail(context, COMMRT_ERR_INVALID, std::string("commrt_constant_create: the program has a buffer ") + name);
+  void *pointer = nullptr;
+  if (int32_t status = allocate(context, COMMRT_BUFFER_PLAIN, bytes, alignment, &pointer))
+    return status;
+  {
+    Lock lock(context->mutex);
+    Buffer *buffer = findBuffer(context, pointer);
+    // Not what an iteration or a call leaves behind.
+    disown(context, buffer->number);
+    buffer->isConstant = true;
+    context->constants.emplace(name, buffer);
+  }
+  if (int32_t status = commrt_copy(context, pointer, data, bytes, COMMRT_COPY_TO_DEVICE, nullptr))
+    return status;
+  // Every stream may read it.
+  return context->job->device ? waitStreams(context) : COMMRT_OK;
 }
 
 int32_t commrt_arena_create(commrt_group *group, const char *name, int64_t bytes) {
@@ -250,7 +273,12 @@ void commsched::runtime::releaseArenas(commrt_context *context) {
     buffer->context->mutex.isHeld();
     releaseBuffer(buffer);
   }
+  for (auto &[name, buffer] : context->constants) {
+    buffer->context->mutex.isHeld();
+    releaseBuffer(buffer);
+  }
   context->arenas.clear();
+  context->constants.clear();
 }
 
 int32_t commrt_free(commrt_context *context, void *pointer) { return commrt_free_after(context, pointer, nullptr, 0); }
@@ -264,7 +292,8 @@ int32_t commrt_free_after(commrt_context *context, void *pointer, commrt_token *
   {
     Lock lock(context->mutex);
     auto found = context->buffers.find(static_cast<char *>(pointer));
-    known = found != context->buffers.end() && !found->second->released && !found->second->group;
+    known = found != context->buffers.end() && !found->second->released && !found->second->group &&
+            !found->second->isConstant;
     if (known) {
       Buffer *buffer = found->second.get();
       disown(context, buffer->number);

@@ -47,6 +47,7 @@ struct Buffer {
   int64_t bytes;
   int64_t holds = 1;
   bool released = false;         ///< whether its owner has released it
+  bool isConstant = false;       ///< whether it stays until the program's end, as an arena does
   bool abandoned = false;        ///< whether a library may still use it, so that it is never freed
   void *window = nullptr;        ///< the backend's window of an arena on a device
   int64_t number = 0;            ///< key in commrt_context::owned
@@ -244,6 +245,7 @@ struct commrt_context {
   std::unordered_map<std::string, std::unique_ptr<commrt_image>> images;
   int64_t symmetricCount = 0;
   std::vector<std::pair<std::string, commsched::runtime::Buffer *>> arenas; ///< arenas in the order of their creation
+  std::unordered_map<std::string, commsched::runtime::Buffer *> constants;
   commsched::runtime::SymmetricHeap symmetric;
   std::vector<std::pair<void *, int64_t>> ownSegments; ///< memory of mmap, if the backend provides no segments
   const commrt_site *sites = nullptr;

@@ -15,6 +15,7 @@
 #include "Core/Core.h"
 #include "Core/Ranges.h"
 #include "DeviceLauncher.h"
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -116,6 +117,8 @@ int32_t HostOperands::fetch() {
   for (size_t i = 0; i < operands.size(); ++i) {
     Operand &operand = operands[i];
     originals[i] = operand.data;
+    if (operand.isOnHost())
+      continue;
     copies[i].reset(new (std::nothrow) char[std::max<int64_t>(1, operand.bytes())]);
     if (!copies[i])
       return fail(context, COMMRT_ERR_MEMORY, "no memory for an operand of a computation");
@@ -188,7 +191,9 @@ int32_t commrt_compute(commrt_context *context, const char *name, int64_t numOpe
   int64_t begin = contextNs(context), realBegin = elapsedNs(context->job);
   int64_t paceNs = context->emulatesCosts ? costNs : 0;
   void *begun = traceEvent(context, context->stream);
-  Outcome outcome = context->job->device ? runOnDevice(context, call, paceNs) : Outcome::needsHost;
+  // Numbers are in the host's memory, where kernels of a device cannot read them.
+  bool hasNumbers = std::any_of(all.begin(), all.end(), [](const Operand &each) { return each.isOnHost(); });
+  Outcome outcome = context->job->device && !hasNumbers ? runOnDevice(context, call, paceNs) : Outcome::needsHost;
   bool isOnHost = outcome == Outcome::needsHost;
   if (isOnHost)
     outcome = context->job->device ? runOnCopies(context, all, call) : runOnHost(call);

@@ -32,6 +32,7 @@ struct Operand {
 
   int64_t bytes() const { return elements * commrt_dtype_size(dtype); }
   bool isOutput() const { return flags & COMMRT_OPERAND_OUTPUT; }
+  bool isOnHost() const { return flags & COMMRT_OPERAND_HOST; }
   bool isWritten() const { return flags & COMMRT_OPERAND_WRITTEN; }
   bool isFloat() const { return dtype <= COMMRT_F64; }
 };

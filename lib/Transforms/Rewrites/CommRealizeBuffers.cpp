@@ -163,11 +163,34 @@ private:
       return;
     // Setting a destination to the input leaves the map valid for other values; a separate result does not.
     auto users = std::make_unique<StorageUsers>(block);
+    findSliced(block, *users);
     if (takeSumsOutOfPlace(starts, *users))
       users = std::make_unique<StorageUsers>(block);
     groupOf.clear();
+    findSliced(block, *users);
+    for (CollectiveOpInterface start : starts)
+      for (Value input : start.getCollectiveInputs())
+        if (isPlacedByRank(start, input, *users))
+          placedByRank.insert_range(users->storage.of(input));
     for (CollectiveOpInterface start : starts)
       decideStorage(start, *users);
+  }
+
+  /// Finds the storage in which each rank has a slice of its own.
+  void findSliced(Block &block, const StorageUsers &users) {
+    sliced.clear();
+    placedByRank.clear();
+    for (auto copyIn : block.getOps<FsdpAllGatherCopyInOp>())
+      for (StorageId id : users.storage.of(copyIn.getSlice()))
+        sliced.insert(id);
+  }
+
+  /// Returns true if the input may be at another offset of its storage on each rank. Libraries want one offset on all
+  /// ranks, except where a gather finds its own part in its output.
+  bool isPlacedByRank(CollectiveOpInterface start, Value input, const StorageUsers &users) const {
+    ArrayRef<StorageId> ids = users.storage.of(input);
+    auto isSlice = [&](StorageId id) { return sliced.contains(id) && users.isPart(id, input.getType()); };
+    return llvm::any_of(ids, isSlice) && !(isa<AllGatherOp>(*start) && writesAnInput(start, users));
   }
 
   void decideStorage(CollectiveOpInterface start, const StorageUsers &users) {
@@ -202,7 +225,8 @@ private:
     for (CollectiveOpInterface start : starts) {
       if (!isSmallSum(start) || start->hasAttr("one_shot") || !writesAnInput(start, users) ||
           llvm::any_of(start.getCollectiveInputs(), [&](Value input) {
-            return !users.findObstacle(users.storage.of(input), input.getType(), "the input").empty();
+            return isPlacedByRank(start, input, users) ||
+                   !users.findObstacle(users.storage.of(input), input.getType(), "the input").empty();
           }))
         continue;
       Value future = start.getCollectiveFuture();
@@ -244,7 +268,9 @@ private:
           !obstacle.empty())
         return isOnTensors(start) ? refuse(obstacle) : false;
     int64_t bytes = getCollectiveBytes(start);
-    if (isSmallSum(start) && !writesAnInput(start, users)) {
+    bool isPlaced =
+        llvm::any_of(start.getCollectiveInputs(), [&](Value input) { return isPlacedByRank(start, input, users); });
+    if (isSmallSum(start) && !writesAnInput(start, users) && !isPlaced) {
       cast<AllReduceOp>(*start).setOneShot(true);
       remarkPassed(start, getArgument(), "done in one shot", bytes);
       return false;
@@ -293,6 +319,8 @@ private:
     int64_t bytes = 0;
     auto decide = [&](ArrayRef<StorageId> ids, Value buffer, Type type, StringRef noun, bool leaves) {
       std::string obstacle = findSymmetricObstacle(ids, type, noun, start.getGroupAttr(), users);
+      if (obstacle.empty() && placedByRank.contains(ids.front()))
+        obstacle = (noun + "'s storage is sent from another offset on each rank").str();
       if (obstacle.empty() && leaves)
         obstacle = (noun + "'s storage leaves the block").str();
       if (obstacle.empty() && isa<MemRefType>(type))
@@ -324,6 +352,10 @@ private:
 
   /// Indexed by storage class that is planned to be symmetric: its group.
   llvm::DenseMap<StorageId, FlatSymbolRefAttr> groupOf;
+  /// Storage in which each rank has a slice of its own (comm.fsdp.all_gather_copy_in).
+  llvm::DenseSet<StorageId> sliced;
+  /// Storage of which a collective sends such a slice.
+  llvm::DenseSet<StorageId> placedByRank;
 };
 
 } // namespace

@@ -215,6 +215,8 @@ void dropForgotten(ncclComm *comm);
 void checkWindows(const Shared &shared, const Call &first, int firstRank, const Call &second, int secondRank);
 /// Reports if the member has windows. With the lock.
 void checkNoWindows(const ncclComm *comm);
+/// Ends the windows of a communicator that is aborted.
+void forgetWindows(const ncclComm *comm);
 /// Issues calls of one communicator that were grouped. Without the lock.
 void launch(ncclComm *comm, const std::vector<std::pair<Call, cudaStream_t>> &calls);
 /// Completes a join whose members have all come; true if the communicator can be used. With the lock.

@@ -174,6 +174,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
         pause();
     }
     forget(comm);
+    forgetWindows(comm);
   }
   poison(comm);
   pthread_t thread;

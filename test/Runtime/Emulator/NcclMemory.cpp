@@ -61,7 +61,9 @@ void checkWindows(const Shared &shared, const Call &first, int firstRank, const 
   auto isPart = [&](const void *part, const void *whole, int rank) {
     return part == static_cast<const char *>(whole) + size_t(rank) * bytes;
   };
-  if (!(isGather && isPart(first.in, first.out, firstRank)))
+  // Only the root's input is read.
+  bool isFromRoot = first.kind == Kind::Broadcast || first.kind == Kind::Scatter;
+  if (!isFromRoot && !(isGather && isPart(first.in, first.out, firstRank)))
     check("input", first.in, second.in);
   if (!(isScatter && isPart(first.out, first.in, firstRank)) && first.kind != Kind::Gather &&
       first.kind != Kind::Reduce)
@@ -72,6 +74,16 @@ void checkNoWindows(const ncclComm *comm) {
   for (const auto &entry : windows())
     if (entry.first->comm == comm)
       report("a window is still registered");
+}
+
+void forgetWindows(const ncclComm *comm) {
+  for (auto entry = windows().begin(); entry != windows().end();)
+    if (entry->first->comm == comm) {
+      delete entry->first;
+      entry = windows().erase(entry);
+    } else {
+      ++entry;
+    }
 }
 } // namespace emulator
 
