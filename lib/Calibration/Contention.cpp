@@ -64,14 +64,17 @@ llvm::Expected<std::optional<StoredEstimate>> ContentionCalibrator::sample(const
     std::vector<Ns> times;
     Ns covered = 0;
     for (int64_t i = 0; i < kSamples; ++i) {
-      llvm::Expected<bool> hasTime = sampler.hasTimeFor(0);
+      int64_t operations = plan.collectives + plan.kernels;
+      llvm::Expected<bool> hasTime = sampler.hasTimeForCost(operationCost * operations);
       if (!hasTime)
         return hasTime.takeError();
       if (!*hasTime)
         return std::nullopt;
+      Ns begin = bench.now();
       llvm::Expected<BesideTime> taken = bench.runBeside(plan);
       if (!taken)
         return taken.takeError();
+      operationCost = (bench.now() - begin) / operations;
       times.push_back(taken->time);
       covered = i == 0 ? taken->covered : std::min(covered, taken->covered);
       // One sample tells whether the other side lasts.
@@ -122,6 +125,7 @@ llvm::Expected<ContentionPoint> ContentionCalibrator::measure(const ContentionPr
                                   .str();
   if (llvm::Error error = bench.prepare(point.probe))
     return std::move(error);
+  operationCost = 0;
   point.skipped = "the time that was given is used up, or one side does not outlast the other";
   // One operation alone, to learn how many fill the time; then as many.
   auto alone = [&](bool isKernel, Estimate &to) -> llvm::Expected<bool> {

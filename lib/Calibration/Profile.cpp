@@ -103,7 +103,7 @@ static json::Object describe(const Calibration &calibration) {
     }
   }
   auto skip = [&](llvm::StringRef what, llvm::StringRef reason) {
-    skipped.push_back(json::Object{{"what", what}, {"reason", reason}});
+    skipped.push_back(json::Object{{"what", what.str()}, {"reason", reason.str()}});
   };
   for (const CalibratedOp &op : calibration.ops)
     if (!op.skipped.empty())

@@ -64,6 +64,15 @@ llvm::Expected<bool> Sampler::hasTimeFor(double scale) {
   return *time > 0 && needed <= static_cast<double>(*time);
 }
 
+llvm::Expected<bool> Sampler::hasTimeForCost(Ns cost) {
+  if (options.budget == 0)
+    return true;
+  llvm::Expected<int64_t> end = largest(bench, elapsed() + cost);
+  if (!end)
+    return end.takeError();
+  return *end <= options.budget;
+}
+
 /// What all ranks know after a round of samples.
 struct Sampler::Round {
   Sampled sampled;

@@ -180,6 +180,14 @@ TEST_F(CacheTest, ProfilesTakeMeasurementsAndKeepTheRest) {
   EXPECT_EQ(costs.costOfCollective(CollectiveKind::AllToAll, 4096, curve.probe.shape, ElementType::BF16),
             before.costOfCollective(CollectiveKind::AllToAll, 4096, curve.probe.shape, ElementType::BF16));
   EXPECT_EQ(machine.matrixRate(ElementType::BF16), base.matrixRate(ElementType::BF16));
+  // What could not be measured is said, whatever the texts are made of.
+  Calibration left{{}, {}};
+  left.ops.push_back(
+      {{"aten.mm", {}, {}, false, "a product with a long name", {"1024x1024xf32"}}, {}, false, "no kernel", 0});
+  left.skipped = {{"something", "for a reason"}};
+  std::string text = llvm::cantFail(mergeCalibration(base, left, "mine")).toJSON();
+  EXPECT_NE(text.find("\"what\": \"a product with a long name (1024x1024xf32)\""), std::string::npos) << text;
+  EXPECT_NE(text.find("\"reason\": \"for a reason\""), std::string::npos);
   // A second calibration replaces the table of the first.
   curve.points.front().time = {1111, 1100, 1120, 40, 1};
   MachineModel again = llvm::cantFail(mergeCalibration(machine, {{curve}, {}}, "mine"));

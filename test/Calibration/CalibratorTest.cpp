@@ -61,6 +61,24 @@ public:
   }
   llvm::Expected<CallTimes> callTimes() override { return CallTimes{30, 40, 50}; }
 
+  llvm::Error prepare(const ContentionProbe &wanted) override {
+    current = wanted.collective;
+    computation = wanted.kernel;
+    ++prepared;
+    return llvm::Error::success();
+  }
+  /// A collective takes a tenth longer beside kernels, a kernel a quarter longer.
+  llvm::Expected<BesideTime> runBeside(const ContentionPlan &plan) override {
+    bool areBoth = plan.collectives > 0 && plan.kernels > 0;
+    Ns collective = truth(current.bytes), kernel = timeOf(*computation);
+    collective += areBoth ? collective / 10 : 0;
+    kernel += areBoth ? kernel / 4 : 0;
+    Ns collectives = plan.collectives * collective, kernels = plan.kernels * kernel;
+    clock += std::max(collectives, kernels);
+    return BesideTime{plan.timesKernels ? kernel : collective,
+                      plan.timesKernels ? collectives - kernels : kernels - collectives};
+  }
+
   /// The time of a computation: a launch, and for products a fixed loss, then operations or bytes.
   Ns timeOf(const ComputeProbe &probe) const {
     double elements = 1;
@@ -299,6 +317,35 @@ TEST(CalibratorTest, ComputationsEndWithinTheTime) {
       EXPECT_LE(bench.now(), budget + budget / 10);
       EXPECT_FALSE(roofline.skipped.empty());
       EXPECT_EQ(roofline.skipped.back().second, "the time that was given is used up");
+      return llvm::Expected<CalibratedCurve>(CalibratedCurve{kAllReduce, {}, ""});
+    });
+  }
+}
+
+/// With time enough what was put in is found; otherwise the time is kept and the reason is said.
+TEST(ContentionTest, FindsSlowdownsWithinTheTime) {
+  for (Ns budget : {Ns(0), Ns(5'000'000), Ns(20'000'000)}) {
+    onRanks(2, Truth(), [&](TruthBench &bench) {
+      CalibratorOptions options;
+      options.budget = budget;
+      Sampler sampler(bench, options);
+      EstimateStore store(bench, nullptr, "");
+      auto quiet = [](const std::string &) {};
+      ContentionCalibrator calibrator(bench, sampler, store, quiet);
+      CollectiveProbe collective = kAllReduce;
+      collective.shape = {2, 1, 2};
+      collective.bytes = kMiB;
+      ContentionPoint point =
+          llvm::cantFail(calibrator.measure({collective, 0, Against::Matrix, productProbe(256, ElementType::F32)}));
+      if (budget == 0) {
+        EXPECT_EQ(point.skipped, "");
+        EXPECT_NEAR(static_cast<double>(point.collectivePermille()), 100, 1);
+        EXPECT_NEAR(static_cast<double>(point.computePermille()), 250, 1);
+      } else {
+        EXPECT_NE(point.skipped, "");
+        EXPECT_LE(bench.now(), budget + budget / 10);
+        EXPECT_GE(bench.now(), budget / 2);
+      }
       return llvm::Expected<CalibratedCurve>(CalibratedCurve{kAllReduce, {}, ""});
     });
   }

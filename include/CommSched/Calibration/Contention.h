@@ -94,6 +94,8 @@ private:
   Sampler &sampler;
   EstimateStore &store;
   llvm::function_ref<void(const std::string &)> progress;
+  /// What one operation of the last sample of this pair took on the host's clock of this rank, ns.
+  Ns operationCost = 0;
 };
 
 /// The kernels beside which collectives are timed: a matrix product of `side` x `side`, or a copy of `bytes`.

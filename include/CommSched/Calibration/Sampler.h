@@ -69,6 +69,9 @@ public:
   /// over all ranks.
   llvm::Expected<bool> hasTimeFor(double scale);
 
+  /// Whether something ends in time that takes `cost` on this rank's clock, ns. Collective over all ranks.
+  llvm::Expected<bool> hasTimeForCost(Ns cost);
+
   /// What follows has nothing to do with what was measured before.
   void beginSeries() { lastCost = 0; }
   /// What one run of the last thing that was measured took on the host's clock, on the slowest rank, ns.
