@@ -19,7 +19,7 @@
 using namespace llvm;
 using namespace commsched;
 
-static constexpr int32_t waitRecord = 100, computeRecord = 101;
+static constexpr int32_t waitRecord = 100, computeRecord = 101, markRecord = 102;
 static constexpr int64_t computeLane = 0;
 
 /// Nanoseconds as microseconds, the unit of the format.
@@ -55,21 +55,23 @@ static void addMoved(const CollectiveRow &row, json::Object &arguments) {
 
 void commsched::addMeasured(const MeasuredRun &run, int64_t process, const std::optional<BlockSnapshot> &predicted,
                             json::Array &events) {
-  std::vector<commrt_trace_record> records;
+  std::vector<std::pair<commrt_trace_record, std::optional<int64_t>>> records;
   int64_t sites = 0;
   for (int64_t i = 0, n = commrt_trace_size(run.context); i < n; ++i) {
     commrt_trace_record record;
     if (commrt_trace_get(run.context, i, &record) != COMMRT_OK || record.begin_ns < run.begin ||
-        record.begin_ns > run.end)
+        record.begin_ns > run.end || record.kind == markRecord)
       continue;
-    records.push_back(record);
+    int64_t last = 0;
+    bool isKnown = commrt_trace_last_begin(run.context, i, &last) == COMMRT_OK;
+    records.emplace_back(record, isKnown ? std::optional(last) : std::nullopt);
     sites = std::max(sites, record.site + 1);
   }
   events.push_back(metadata("process_name", process, computeLane, run.name));
   events.push_back(metadata("thread_name", process, computeLane, "compute"));
   bool isStraight = predicted && static_cast<int64_t>(predicted->rows.size()) == sites;
   StringMap<int64_t> lanes;
-  for (const commrt_trace_record &record : records) {
+  for (const auto &[record, last] : records) {
     bool isWait = record.kind == waitRecord, isCompute = record.kind == computeRecord;
     int64_t lane = computeLane;
     if (!isWait && !isCompute) {
@@ -85,9 +87,11 @@ void commsched::addMeasured(const MeasuredRun &run, int64_t process, const std::
                               isWait      ? "exposed"
                               : isCompute ? "compute"
                                           : "collective",
-                              record.begin_ns - run.begin, record.end_ns - run.begin);
+                              record.begin_ns - run.origin, record.end_ns - run.origin);
     if (!isCompute && record.site >= 0) {
       json::Object arguments{{"site", record.site}};
+      if (last)
+        arguments["after_last_us"] = toMicroseconds(record.end_ns - *last);
       if (isStraight) {
         const CollectiveRow &row = predicted->rows[record.site];
         arguments["location"] = join(row.locations, ", ");

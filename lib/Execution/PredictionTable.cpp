@@ -20,7 +20,7 @@ using namespace llvm;
 using namespace commsched;
 
 /// Kinds of records that are no collectives (Runtime.h).
-static constexpr int32_t kWaitRecord = 100, kComputeRecord = 101;
+static constexpr int32_t kWaitRecord = 100;
 /// A collective this close to its prediction, in permille, needs no reason.
 static constexpr int64_t kClosePermille = 100;
 
@@ -29,19 +29,25 @@ RankTrace commsched::readTrace(commrt_context *context, std::vector<int64_t> mar
   trace.marks = std::move(marks);
   for (int64_t i = 0, n = commrt_trace_size(context); i < n; ++i) {
     commrt_trace_record record;
-    if (commrt_trace_get(context, i, &record) == COMMRT_OK && !trace.marks.empty() &&
-        record.begin_ns >= trace.marks.front() && record.begin_ns <= trace.marks.back())
-      trace.records.push_back(record);
+    if (commrt_trace_get(context, i, &record) != COMMRT_OK || trace.marks.empty() ||
+        record.begin_ns < trace.marks.front() || record.begin_ns > trace.marks.back())
+      continue;
+    int64_t last = 0;
+    bool isKnown = commrt_trace_last_begin(context, i, &last) == COMMRT_OK;
+    trace.records.push_back(record);
+    trace.lastBegins.push_back(isKnown ? std::optional(last) : std::nullopt);
   }
   return trace;
 }
 
 std::string SiteComparison::reason() const {
-  if (1000 * miss() <= kClosePermille * std::max<Ns>(1, predicted))
-    return "as predicted";
-  if (measured < predicted)
+  auto isSmall = [&](Ns time) { return 1000 * time <= kClosePermille * std::max<Ns>(1, predicted); };
+  Ns waiting = afterLast ? measured - *afterLast : 0;
+  if (isSmall(miss()))
+    return isSmall(waiting) ? "as predicted" : "as predicted, after " + formatNs(waiting) + " for the last rank";
+  if (afterLast.value_or(measured) < predicted)
     return "faster than the model";
-  if (2 * lateness >= miss())
+  if (!afterLast && 2 * lateness >= miss())
     return "a rank starts it " + formatNs(lateness) + " late";
   return "slower than the model";
 }
@@ -53,16 +59,16 @@ int64_t PredictionComparison::errorPermille() const {
 namespace {
 /// The samples of one site on one rank, in the order of the calls.
 struct SiteSamples {
-  std::vector<Ns> durations, exposed, begins;
+  std::vector<Ns> durations, exposed, begins, afterLast;
 };
 } // namespace
 
 /// The samples of a rank by site, without those before the mark `first`.
 static std::vector<SiteSamples> collectSamples(const RankTrace &trace, size_t sites, int64_t first) {
   std::vector<SiteSamples> samples(sites);
-  for (const commrt_trace_record &record : trace.records) {
+  for (auto [record, last] : zip_equal(trace.records, trace.lastBegins)) {
     if (record.site < 0 || record.site >= static_cast<int64_t>(sites) || record.begin_ns < first ||
-        record.kind == kComputeRecord)
+        record.kind > kWaitRecord)
       continue;
     SiteSamples &site = samples[record.site];
     if (record.kind == kWaitRecord) {
@@ -70,6 +76,8 @@ static std::vector<SiteSamples> collectSamples(const RankTrace &trace, size_t si
     } else {
       site.durations.push_back(record.end_ns - record.begin_ns);
       site.begins.push_back(record.begin_ns);
+      if (last)
+        site.afterLast.push_back(record.end_ns - *last);
     }
   }
   return samples;
@@ -125,13 +133,17 @@ Expected<PredictionComparison> commsched::compareWithPrediction(const BlockSnaps
     ranks.push_back(collectSamples(trace, predicted.rows.size(), trace.marks[skipped]));
   for (auto [site, row] : enumerate(predicted.rows)) {
     SiteComparison entry{site, row.cost, 0, row.exposed, 0, latenessOf(ranks, site)};
-    std::vector<Ns> durations, exposed;
+    std::vector<Ns> durations, exposed, afterLast;
     for (const std::vector<SiteSamples> &rank : ranks) {
+      if (const std::vector<Ns> &known = rank[site].afterLast; !known.empty())
+        afterLast.push_back(medianOf(known));
       durations.push_back(medianOf(rank[site].durations));
       exposed.push_back(medianOf(rank[site].exposed));
     }
     entry.measured = medianOf(durations);
     entry.measuredExposed = medianOf(exposed);
+    if (!afterLast.empty())
+      entry.afterLast = medianOf(afterLast);
     result.sites.push_back(entry);
   }
   llvm::stable_sort(result.sites, [](const SiteComparison &a, const SiteComparison &b) { return a.miss() > b.miss(); });
@@ -150,13 +162,22 @@ void commsched::printComparison(const PredictionComparison &comparison, const Bl
                 comparison.errorPermille() < 0 ? "low" : "high");
   if (comparison.sites.empty())
     return;
-  os << formatv("{0,-32} {1,-16} {2,10} {3,10} {4,10} {5,10}  {6}\n", "collective", "kind", "predicted", "measured",
-                "exposed", "measured", "why");
+  bool knowsLast = any_of(comparison.sites, [](const SiteComparison &site) { return site.afterLast.has_value(); });
+  auto row = [&](StringRef name, StringRef kind, StringRef predictedTime, StringRef inFlight, StringRef afterLast,
+                 StringRef exposed, StringRef measuredExposed, StringRef why) {
+    os << formatv("{0,-32} {1,-16} {2,10} {3,10}", name, kind, predictedTime, inFlight);
+    if (knowsLast)
+      os << formatv(" {0,10}", afterLast);
+    os << formatv(" {0,10} {1,10}  {2}\n", exposed, measuredExposed, why);
+  };
+  row("collective", "kind", "predicted", knowsLast ? "in flight" : "measured", "after last", "exposed", "measured",
+      "why");
   for (const SiteComparison &site : ArrayRef(comparison.sites).take_front(most)) {
-    const CollectiveRow &row = predicted.rows[site.site];
-    std::string name = row.locations.empty() ? "site " + std::to_string(site.site) : join(row.locations, " + ");
-    os << formatv("{0,-32} {1,-16} {2,10} {3,10} {4,10} {5,10}  {6}\n", StringRef(name).take_back(32),
-                  stringify(row.kind), formatNs(site.predicted), formatNs(site.measured),
-                  formatNs(site.predictedExposed), formatNs(site.measuredExposed), site.reason());
+    const CollectiveRow &collective = predicted.rows[site.site];
+    std::string name =
+        collective.locations.empty() ? "site " + std::to_string(site.site) : join(collective.locations, " + ");
+    row(StringRef(name).take_back(32), stringify(collective.kind), formatNs(site.predicted), formatNs(site.measured),
+        site.afterLast ? formatNs(*site.afterLast) : "", formatNs(site.predictedExposed),
+        formatNs(site.measuredExposed), site.reason());
   }
 }

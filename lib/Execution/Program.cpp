@@ -20,6 +20,7 @@
 #include "DeviceMemory.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/ExecutionEngine/CRunnerUtils.h"
@@ -28,6 +29,7 @@
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
+#include "llvm/ADT/ScopeExit.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/TargetSelect.h"
@@ -97,6 +99,21 @@ static bool hasLongLoops(ModuleOp module) {
   return found.wasInterrupted();
 }
 
+/// Emits an error at each element that the host reads: what it decides by one would hold for every launch.
+static LogicalResult checkCapturable(ModuleOp module) {
+  bool isGood = true;
+  module.walk<mlir::WalkOrder::PreOrder>([&](mlir::Operation *op) {
+    if (isa<mlir::linalg::LinalgOp>(op))
+      return mlir::WalkResult::skip();
+    if (isa<mlir::tensor::ExtractOp, mlir::memref::LoadOp>(op)) {
+      mlir::emitError(op->getLoc(), "cannot be captured into a graph: the host reads an element");
+      isGood = false;
+    }
+    return mlir::WalkResult::advance();
+  });
+  return mlir::success(isGood);
+}
+
 Expected<std::unique_ptr<Program>> Program::load(mlir::MLIRContext &context, const Source &source,
                                                  const ProgramOptions &options) {
   auto program = std::make_unique<Program>();
@@ -114,6 +131,9 @@ Expected<std::unique_ptr<Program>> Program::load(mlir::MLIRContext &context, con
     return createStringError("'" + source.name + "': " + toString(std::move(error)));
   if (Error error = program->readEntry(*module, options))
     return error;
+  program->captures = options.graph;
+  if (options.graph && mlir::failed(checkCapturable(*module)))
+    return failed("captured into a graph");
   if (!options.machine.empty())
     if (Error error = program->predict(*module, options.machine))
       return error;
@@ -357,10 +377,23 @@ int32_t Program::run(commrt_context *context, std::vector<HostValue> &arguments,
     packed.push_back(resultPointer);
   int64_t mark = commrt_mark(context);
   marks = {commrt_clock_ns(context)};
+  commrt_trace_mark(context);
+  commrt_graph *graph = nullptr;
+  auto destroyGraph = scope_exit([&] { commrt_graph_destroy(graph); });
   for (int64_t iteration = 0; iteration < iterations; ++iteration) {
-    // The results of the previous call.
-    commrt_release_since(context, mark, nullptr, 0);
-    entryFunction(packed.data());
+    if (!graph) {
+      // The results of the previous call.
+      commrt_release_since(context, mark, nullptr, 0);
+      bool isCaptured = captures && iteration > 0;
+      if (isCaptured && commrt_graph_begin(context) != COMMRT_OK)
+        return commrt_last_error(context, nullptr, 0);
+      entryFunction(packed.data());
+      if (isCaptured && commrt_graph_end(context, &graph) != COMMRT_OK)
+        return commrt_last_error(context, nullptr, 0);
+    }
+    if (graph)
+      commrt_graph_launch(graph);
+    commrt_trace_mark(context);
     if (int32_t status = commrt_last_error(context, nullptr, 0))
       return status;
     if (int32_t status = awaitDevice(context))

@@ -116,16 +116,57 @@ Error Session::checkGroups(ArrayRef<std::unique_ptr<Program>> programs) {
   return Error::success();
 }
 
+/// Takes the times of the calls from the device, where they are in the trace from record `first` on.
+static void useDeviceTimes(commrt_context *context, int64_t first, RankRun &run) {
+  constexpr int32_t markRecord = 102;
+  std::vector<int64_t> marks;
+  for (int64_t i = first, n = commrt_trace_size(context); i < n; ++i) {
+    commrt_trace_record record;
+    if (commrt_trace_get(context, i, &record) == COMMRT_OK && record.kind == markRecord)
+      marks.push_back(record.begin_ns);
+  }
+  if (marks.size() != run.marks.size())
+    return;
+  run.marks = std::move(marks);
+  run.beginNs = run.marks.front();
+  run.endNs = run.marks.back();
+}
+
+Error Session::alignRuns(size_t programs) {
+  for (Rank &rank : localRanks)
+    for (RankRun &run : rank.runs)
+      run.originNs = run.beginNs;
+  // Only the clocks of devices are compared.
+  if (!options.trace || !commrt_context_is_device(localRanks.front().context))
+    return Error::success();
+  for (size_t program = 0; program < programs; ++program) {
+    Expected<std::vector<std::vector<int64_t>>> all = gather({localRanks.front().runs[program].beginNs});
+    if (!all)
+      return all.takeError();
+    int64_t origin = INT64_MAX;
+    for (const std::vector<int64_t> &begin : *all)
+      origin = std::min(origin, begin.front());
+    for (Rank &rank : localRanks)
+      origin = std::min(origin, rank.runs[program].beginNs);
+    for (Rank &rank : localRanks)
+      rank.runs[program].originNs = origin;
+  }
+  return Error::success();
+}
+
 void Session::runRank(Rank &rank, ArrayRef<std::unique_ptr<Program>> programs) {
   commrt_make_current(rank.context);
   for (auto [run, program] : zip_equal(rank.runs, programs)) {
     if (program->begin(rank.context) != COMMRT_OK)
       break;
     run.beginNs = commrt_clock_ns(rank.context);
+    int64_t traced = commrt_trace_size(rank.context);
     if (program->run(rank.context, run.arguments, run.results, options.iterations, run.marks) != COMMRT_OK ||
         commrt_program_end(rank.context) != COMMRT_OK)
       break;
     run.endNs = commrt_clock_ns(rank.context);
+    if (options.trace && commrt_context_is_device(rank.context))
+      useDeviceTimes(rank.context, traced, run);
     run.leftBytes = commrt_allocated_bytes(rank.context);
   }
   std::vector<char> message(1 << 14);
@@ -152,5 +193,5 @@ Error Session::run(ArrayRef<std::unique_ptr<Program>> programs,
     if (rank.status != COMMRT_OK && said.insert(rank.message).second)
       errors = joinErrors(std::move(errors),
                           createStringError(Twine(commrt_status_name(rank.status)) + ": " + rank.message));
-  return errors;
+  return errors ? std::move(errors) : alignRuns(programs.size());
 }

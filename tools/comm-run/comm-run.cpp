@@ -93,6 +93,10 @@ static cl::opt<cl::boolOrDefault> emitPtx("emit-ptx",
                                           cl::desc("Compile kernels of programs for GPUs (default: unless the CUDA "
                                                    "runtime is an emulated one)"),
                                           cl::cat(category));
+static cl::opt<bool> graph("graph",
+                           cl::desc("Capture the second call into a CUDA graph, and launch that instead of further "
+                                    "calls; needs at least 2 --iterations"),
+                           cl::cat(category));
 static cl::opt<bool> emulate("emulate-costs", cl::desc("Let opaque computations take the time of their comm.cost"),
                              cl::cat(category));
 
@@ -214,7 +218,7 @@ static Error writeTimelines(const Session &session, ArrayRef<std::unique_ptr<Pro
       addPredicted(program->name() + ", predicted for " + machine, process++, *program->predicted(), events);
     for (const Rank &rank : session.local())
       addMeasured({program->name() + ", rank " + std::to_string(rank.number), rank.context, rank.runs[index].beginNs,
-                   rank.runs[index].endNs},
+                   rank.runs[index].endNs, rank.runs[index].originNs},
                   process++, program->predicted(), events);
   }
   std::string path = timelinePath;
@@ -296,7 +300,8 @@ static bool isPredicted() { return againstPrediction || !timelinePath.empty(); }
 static Expected<Programs> loadAll(mlir::MLIRContext &context, ArrayRef<Source> sources, bool isForDevice) {
   ProgramOptions options = {
       entry,  dynamicSize, isPredicted() ? machine.getValue() : std::string(),
-      passes, isForDevice, emitPtx == cl::BOU_UNSET ? !isDeviceEmulated() : emitPtx == cl::BOU_TRUE};
+      passes, isForDevice, emitPtx == cl::BOU_UNSET ? !isDeviceEmulated() : emitPtx == cl::BOU_TRUE,
+      graph};
   Programs programs;
   StringSet<> seen;
   for (const Source &source : sources) {
@@ -447,6 +452,9 @@ int main(int argc, char **argv) {
       "  1: a program could not be read or run, or a rank failed; 2: the results differ.\n");
   if (ranks < 0 || timeoutMs <= 0 || iterations < 1 || dynamicSize < 0)
     return report("expected positive --timeout-ms and --iterations, and non-negative --ranks and --dynamic-size");
+  if (graph && iterations < 2)
+    return report("--graph: expected at least 2 --iterations, as the first call is not captured, got " +
+                  Twine(iterations));
   if (isPredicted() && splitInput)
     return report("expected --timeline and --against-prediction without --split-input-file, got both");
   InitializeNativeTarget();

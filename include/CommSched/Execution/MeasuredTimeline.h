@@ -25,9 +25,11 @@ struct MeasuredRun {
   std::string name;
   commrt_context *context;
   int64_t begin, end;
+  /// What times count from: the beginning of the run, or, if the ranks share a clock, of the first rank's.
+  int64_t origin;
 };
 
-/// A timeline as events of one process. Times count from the beginning of the run. If the program is straight-line code
+/// A timeline as events of one process, from the origin of the run. If the program is straight-line code
 /// (one predicted collective per site), a measured collective has its source location and its predicted time.
 void addMeasured(const MeasuredRun &run, int64_t process, const std::optional<BlockSnapshot> &predicted,
                  llvm::json::Array &events);

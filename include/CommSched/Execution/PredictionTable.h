@@ -26,6 +26,8 @@ namespace commsched {
 /// calls of the program began and ended, ns. n calls have n + 1 marks.
 struct RankTrace {
   std::vector<commrt_trace_record> records;
+  /// Indexed as `records`: when the last member of its group began the collective, if that is known.
+  std::vector<std::optional<int64_t>> lastBegins;
   std::vector<int64_t> marks;
 };
 
@@ -40,8 +42,10 @@ struct SiteComparison {
   Ns predictedExposed = 0, measuredExposed = 0;
   /// How long after the first rank the last one starts it. Known if the ranks share a clock.
   Ns lateness = 0;
+  /// Of `measured`, what came after the last rank had begun: what the model predicts. Known on devices.
+  std::optional<Ns> afterLast = {};
 
-  Ns miss() const { return std::abs(measured - predicted); }
+  Ns miss() const { return std::abs(afterLast.value_or(measured) - predicted); }
   /// What the difference comes from, in words.
   std::string reason() const;
 };

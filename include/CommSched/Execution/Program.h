@@ -35,6 +35,7 @@ struct ProgramOptions {
   std::string passes = {}; ///< run these passes first: a pipeline of modules; empty: none
   bool device = false;     ///< lower for backends whose buffers are device memory
   bool ptx = false;        ///< with `device`: compile kernels for GPUs, not for emulated ones only
+  bool graph = false;      ///< capture the second call of `run` into a graph, and launch that from then on
 };
 
 /// A file, or a part of one.
@@ -90,6 +91,7 @@ private:
   std::vector<bool> freedArguments;
   int64_t worldSize = 1;
   bool onDevice = false;
+  bool captures = false;
   llvm::StringMap<std::string> groupTexts;
   std::optional<BlockSnapshot> prediction;
   /// Owned by the engine, and destroyed after it.

@@ -32,6 +32,7 @@ struct RankRun {
   std::vector<HostValue> arguments, results;
   int64_t beginNs = 0, endNs = 0; ///< by the clock of the context
   int64_t leftBytes = 0;          ///< bytes of buffers that were not released
+  int64_t originNs = 0;           ///< beginNs, or, if the ranks share a clock, the earliest of all ranks
   std::vector<int64_t> marks;     ///< times at which the calls began and ended
 };
 
@@ -87,6 +88,8 @@ public:
 private:
   explicit Session(const SessionOptions &options);
   llvm::Error checkGroups(llvm::ArrayRef<std::unique_ptr<Program>> programs);
+  /// Sets the origins of the runs. Collective over the job on devices.
+  llvm::Error alignRuns(size_t programs);
   void runRank(Rank &rank, llvm::ArrayRef<std::unique_ptr<Program>> programs);
 
   SessionOptions options;
