@@ -117,3 +117,27 @@ func.func @slices(%x: tensor<8xf32>) {
   comm.compute "use"(%w1, %w2) side_effects : (tensor<32xf32>, tensor<8xf32>) -> ()
   return
 }
+
+// -----
+
+// Tests that nothing is written in place which a collective may read until the end of the block, as its wait may not run.
+comm.group @dp #comm.iota<[1, 4]>
+// CHECK-LABEL: func @uncertain
+func.func @uncertain(%x: tensor<8xf32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %a = comm.compute "a"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  // expected-remark @+1 {{Remark="symmetric memory"}}
+  %f0 = comm.all_gather %a on @dp : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
+  scf.for %i = %c0 to %n step %c1 {
+    %w0 = comm.wait %f0 : !comm.future<tensor<32xf32>>
+    comm.compute "use"(%w0) side_effects : (tensor<32xf32>) -> ()
+  }
+  // CHECK: comm.broadcast %{{[0-9]+}} on @dp
+  // expected-remark @+2 {{LimitingFactor="the input is in flight until the end of the block"}}
+  // expected-remark @+1 {{Remark="symmetric memory"}}
+  %f1 = comm.broadcast %a on @dp root 0 : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
+  %w1 = comm.wait %f1 : !comm.future<tensor<8xf32>>
+  comm.compute "use"(%w1) side_effects : (tensor<8xf32>) -> ()
+  return
+}

@@ -172,6 +172,7 @@ private:
       for (Value input : start.getCollectiveInputs())
         if (isPlacedByRank(start, input, *users))
           placedByRank.insert_range(users->storage.of(input));
+    findUncertain(starts, *users);
     for (CollectiveOpInterface start : starts)
       decideStorage(start, *users);
   }
@@ -183,6 +184,19 @@ private:
     for (auto copyIn : block.getOps<FsdpAllGatherCopyInOp>())
       for (StorageId id : users.storage.of(copyIn.getSlice()))
         sliced.insert(id);
+  }
+
+  /// Finds the storage that is in flight until the end of the block, because no wait is certain to run.
+  void findUncertain(ArrayRef<CollectiveOpInterface> starts, const StorageUsers &users) {
+    inFlightFrom.clear();
+    for (CollectiveOpInterface start : starts) {
+      auto isCertain = [&](Operation *user) { return isa<WaitOp>(user) && user->getBlock() == start->getBlock(); };
+      if (llvm::any_of(start.getCollectiveFuture().getUsers(), isCertain))
+        continue;
+      for (Value input : start.getCollectiveInputs())
+        for (StorageId id : users.storage.of(input))
+          inFlightFrom.try_emplace(id, users.positionOf(start));
+    }
   }
 
   /// Returns true if the input may be at another offset of its storage on each rank. Libraries want one offset on all
@@ -286,6 +300,8 @@ private:
         return refuse("two inputs share their storage");
       if (input.getType() != type)
         return refuse("the input does not have the result's type");
+      if (auto from = inFlightFrom.find(id); from != inFlightFrom.end() && from->second < users.positionOf(start))
+        return refuse("the input is in flight until the end of the block");
       if (Operation *later = users.findLaterUser(start, id))
         return refuse("the input's storage is used afterwards by " + later->getName().getStringRef().str());
     }
@@ -352,6 +368,8 @@ private:
 
   /// Indexed by storage class that is planned to be symmetric: its group.
   llvm::DenseMap<StorageId, FlatSymbolRefAttr> groupOf;
+  /// Indexed by storage class that collectives without a certain wait read: the position of the first of them.
+  llvm::DenseMap<StorageId, int64_t> inFlightFrom;
   /// Storage in which each rank has a slice of its own (comm.fsdp.all_gather_copy_in).
   llvm::DenseSet<StorageId> sliced;
   /// Storage of which a collective sends such a slice.
