@@ -40,8 +40,10 @@ public:
   }
 
   Timeline run() {
-    for (; left > 0; --left)
-      play(next());
+    for (; left > 0; --left) {
+      auto [id, turn] = next();
+      play(id, turn);
+    }
     Ns compute = 0;
     for (const Stream &stream : streams)
       compute = std::max(compute, stream.clock);
@@ -135,9 +137,9 @@ private:
   /// The head with the earliest turn. Of equal turns, what takes no time comes first, because it may free others; then
   /// that of the stream that came to it first, then the first in the program. Of all that is left, the first in the
   /// program has a known turn, so there is one.
-  NodeId next() const {
+  std::pair<NodeId, Ns> next() const {
     NodeId best = kNone;
-    std::tuple<Ns, bool, Ns, int32_t> earliest;
+    std::tuple<Ns, bool, Ns, int32_t> earliest = {0, false, 0, 0};
     for (const Stream &stream : streams) {
       if (stream.isEmpty())
         continue;
@@ -151,13 +153,13 @@ private:
         earliest = key;
       }
     }
-    return best;
+    return {best, std::get<0>(earliest)};
   }
 
-  void play(NodeId id) {
+  void play(NodeId id, Ns turn) {
     const Node &node = problem.nodes[id];
     Stream &stream = streams[node.stream];
-    Ns turn = *turnOf(id), came = stream.clock;
+    Ns came = stream.clock;
     ++stream.head;
     if (node.kind == NodeKind::Start) {
       states[id].issued = turn;
