@@ -29,10 +29,6 @@ static constexpr Ns kTimed = 200'000;
 static constexpr int64_t kCoverPermille = 1500;
 static constexpr int kDoublings = 6;
 
-int64_t ContentionPoint::slowdown(const Estimate &alone, const Estimate &beside) {
-  return alone.value <= 0 ? 0 : std::max<int64_t>(0, (beside.value - alone.value) * 1000 / alone.value);
-}
-
 static std::string shapeText(llvm::ArrayRef<int64_t> sizes, ElementType element) {
   std::string text;
   for (int64_t size : sizes)

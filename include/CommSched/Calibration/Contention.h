@@ -73,7 +73,9 @@ struct ContentionPoint {
   }
 
 private:
-  static int64_t slowdown(const Estimate &alone, const Estimate &beside);
+  static int64_t slowdown(const Estimate &alone, const Estimate &beside) {
+    return alone.value <= 0 ? 0 : std::max<int64_t>(0, (beside.value - alone.value) * 1000 / alone.value);
+  }
 };
 
 class ContentionCalibrator {
