@@ -98,7 +98,8 @@ COMMSCHED_EXPORT void commschedContextSetEstimate(CommSchedContext *context, Com
 
 /**
  * Gathers `count` numbers from every rank, as an all-gather does. `own` are this rank's numbers; those of rank r begin
- * at `all[r * count]`. Returns 0 on success. comm-align-costs calls it twice: all ranks pass the same `count` each time.
+ * at `all[r * count]`. Returns 0 on success. comm-align-costs calls it twice: all ranks pass the same `count` each
+ * time.
  */
 typedef int (*CommSchedGather)(const int64_t *own, size_t count, int64_t *all, void *data);
 

@@ -66,7 +66,7 @@ public:
       // The bodies of named linalg operations have no location; their kernels do.
       Location loc = isa<UnknownLoc>(op->getLoc()) ? op->getParentOfType<gpu::GPUFuncOp>().getLoc() : op->getLoc();
       emitError(loc) << "expected a function that a GPU computes without NVIDIA's libdevice, got '" << op->getName()
-                      << "' on " << op->getResult(0).getType();
+                     << "' on " << op->getResult(0).getType();
       return WalkResult::interrupt();
     });
     if (found.wasInterrupted())

@@ -28,7 +28,8 @@ inline constexpr Bytes kUnlimited = kLargestAmount;
 enum class LimitedMemory : uint8_t {
   /// The largest sum of the bytes of buffers that are live together.
   Live,
-  /// One arena that holds all buffers of the block at fixed offsets, with the largest workspace beside it: what a program
+  /// One arena that holds all buffers of the block at fixed offsets, with the largest workspace beside it: what a
+  /// program
   /// with planned buffers allocates.
   Arena,
 };

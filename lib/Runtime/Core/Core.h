@@ -253,7 +253,7 @@ struct commrt_context {
   std::vector<commrt_site> packedSites; ///< of commrt_program_begin_packed
   std::vector<commrt_message> messages; ///< announced for the next commrt_program_begin
   bool announcesMessages = false;
-  commrt_stream *stream = nullptr;      ///< the stream of later starts
+  commrt_stream *stream = nullptr; ///< the stream of later starts
   commrt_token *coalescing = nullptr;
   int64_t virtualNs = 0;
   commsched::runtime::Clock::time_point crowdedUntil; ///< until then waits sleep, because other processes want the core

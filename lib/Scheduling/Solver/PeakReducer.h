@@ -19,9 +19,9 @@
 namespace commsched {
 
 /// Moves nodes of `order`, single ones or a few that depend on each other, away from the positions with the most live
-/// bytes until the peak is at most `limit`, no move helps, or `steps` moves have been tried (they are counted down). The
-/// peak of the result is never above that of `order`. Each round lowers all high positions: O(touches + edges) a round
-/// and O(log N) a step and touched buffer.
+/// bytes until the peak is at most `limit`, no move helps, or `steps` moves have been tried (they are counted down).
+/// The peak of the result is never above that of `order`. Each round lowers all high positions: O(touches + edges) a
+/// round and O(log N) a step and touched buffer.
 Order reducePeak(const Problem &problem, Order order, Bytes limit, int64_t &steps);
 
 } // namespace commsched
