@@ -31,7 +31,7 @@ cmake --preset tsan "${options[@]}" >build/tsan-configure.log 2>&1 || {
   fail "configuring failed"
 }
 start=$SECONDS
-ninja -C build/tsan EmulatorTests RuntimeTests RuntimeSeamTests RuntimePlainC RuntimeTcpTests RuntimeTcpScenario RuntimeMpiTests \
+ninja -C build/tsan EmulatorTests RuntimeNcclTests RuntimeTests RuntimeSeamTests RuntimePlainC RuntimeTcpTests RuntimeTcpScenario RuntimeMpiTests \
   >build/tsan-build.log 2>&1 || {
   tail -n 60 build/tsan-build.log
   fail "the build failed; all of its output is in build/tsan-build.log"
@@ -48,6 +48,8 @@ build/tsan/bin/EmulatorTests --gtest_brief=1
 for seed in 0 1 2; do
   CUDA_EMU_SCHEDULE=random CUDA_EMU_SEED=$seed build/tsan/bin/EmulatorTests --gtest_brief=1
 done
+COMMRT_CUDART_LIBRARY=$PWD/build/tsan/lib/libcudart_emu.so COMMRT_NCCL_LIBRARY=$PWD/build/tsan/lib/libnccl_emu.so \
+  COMMRT_CUBLASLT_LIBRARY=$PWD/build/tsan/lib/libcublaslt_emu.so build/tsan/bin/RuntimeNcclTests --gtest_brief=1
 # Open MPI is not instrumented: what it does in threads of its own, and between processes, looks like races.
 export TSAN_OPTIONS="suppressions=$PWD/scripts/tsan-open-mpi.supp ignore_noninstrumented_modules=1"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1

@@ -52,6 +52,9 @@ TEST_F(CacheTest, KeepsWhatEveryProcessStores) {
       llvm::cantFail(cache.update([](std::optional<std::string> text) { return append(std::move(text), 'x'); },
                                   std::chrono::minutes(1)));
   };
+  // The first file registers LLVM's signal handlers, with a stack for them, on the thread that writes it. At the end of
+  // any other thread than the main one, the address sanitizer would take that stack for its own.
+  store();
   std::vector<pid_t> children;
   for (int child = 0; child < 4; ++child) {
     children.push_back(fork());
@@ -67,7 +70,7 @@ TEST_F(CacheTest, KeepsWhatEveryProcessStores) {
   }
   // Threads of one process as well.
   llvm::cantFail(runOnThreads(4, [&](size_t) { store(); }));
-  EXPECT_EQ(cache.load(), std::string(160, 'x'));
+  EXPECT_EQ(cache.load(), std::string(180, 'x'));
   EXPECT_EQ(strayFiles(cache), 0u);
   EXPECT_FALSE(CalibrationCache(folder, "another machine").load());
 }
