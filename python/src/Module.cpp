@@ -44,6 +44,38 @@ std::string take(CommSchedBuffer buffer) {
   return text;
 }
 
+/// Calls into Python from functions of C, through which no exception may pass. One that is no `Exception` (an
+/// interrupt) makes later calls fail at once, and is raised by rethrow().
+class PythonCalls {
+public:
+  /// Returns the status of a function of C: 0, or 1 with a reason.
+  template <typename Call> int statusOf(Call call) {
+    if (interrupt)
+      return 1;
+    try {
+      call();
+      return 0;
+    } catch (nb::python_error &error) {
+      why = nb::cast<std::string>(error.type().attr("__name__")) + ": " + nb::cast<std::string>(nb::str(error.value()));
+      if (!error.matches(PyExc_Exception))
+        interrupt = std::current_exception();
+    } catch (const std::exception &error) {
+      why = error.what();
+    }
+    return 1;
+  }
+  /// Why the last call that failed did.
+  const std::string &reason() const { return why; }
+  void rethrow() const {
+    if (interrupt)
+      std::rethrow_exception(interrupt);
+  }
+
+private:
+  std::string why;
+  std::exception_ptr interrupt;
+};
+
 class Program {
 public:
   Program(nb::bytes source, const std::string &name, bool allowUnregistered)
@@ -62,17 +94,15 @@ public:
   }
 
   void run(const std::string &pipeline) {
-    reason.clear();
-    interrupt = nullptr;
+    calls = {};
     int status;
     {
       nb::gil_scoped_release release;
       status = commschedModuleRunPipeline(module.get(), pipeline.c_str());
     }
-    if (interrupt)
-      std::rethrow_exception(interrupt);
+    calls.rethrow();
     if (status)
-      throw Failure(errors() + (reason.empty() ? "" : "\n" + reason));
+      throw Failure(errors() + (calls.reason().empty() ? "" : "\n" + calls.reason()));
   }
 
   /// Lets `function`, which gets a list of numbers and returns those of all `ranks` ranks one after the other, gather
@@ -123,21 +153,12 @@ private:
   /// when the passes have returned.
   int gatherCosts(const int64_t *own, size_t count, int64_t *all) {
     nb::gil_scoped_acquire acquire;
-    try {
+    return calls.statusOf([&] {
       auto values = nb::cast<std::vector<int64_t>>(gather(std::vector<int64_t>(own, own + count)));
       if (values.size() != count * numRanks)
         throw Failure("a gather returned another number of values than there are ranks");
       std::copy(values.begin(), values.end(), all);
-      return 0;
-    } catch (nb::python_error &error) {
-      reason =
-          nb::cast<std::string>(error.type().attr("__name__")) + ": " + nb::cast<std::string>(nb::str(error.value()));
-      if (!error.matches(PyExc_Exception))
-        interrupt = std::current_exception();
-    } catch (const std::exception &error) {
-      reason = error.what();
-    }
-    return 1;
+    });
   }
 
   /// The errors among the messages, with their notes, one per line.
@@ -160,9 +181,7 @@ private:
 
   nb::object gather;
   size_t numRanks = 0;
-  /// Why the last gather failed, and what it interrupted with.
-  std::string reason;
-  std::exception_ptr interrupt;
+  PythonCalls calls;
   // The module goes before its context.
   std::unique_ptr<CommSchedContext, void (*)(CommSchedContext *)> context;
   std::unique_ptr<CommSchedModule, void (*)(CommSchedModule *)> module;
@@ -206,13 +225,12 @@ public:
     caller.progress = [](const char *line, void *self) {
       of(self).guard([&](nb::object &bench) { bench.attr("progress")(line); });
     };
-    caller.reason = [](void *self) { return of(self).reason.c_str(); };
+    caller.reason = [](void *self) { return of(self).calls.reason().c_str(); };
     caller.data = this;
     CommSchedBuffer result;
     int status = commschedCalibrate(&caller, request.c_str(), &result);
     std::string text = take(result);
-    if (interrupt)
-      std::rethrow_exception(interrupt);
+    calls.rethrow();
     if (status)
       throw Failure(text);
     return text;
@@ -221,27 +239,12 @@ public:
 private:
   static Calibration &of(void *self) { return *static_cast<Calibration *>(self); }
 
-  /// Calls into Python and returns the status of a C function.
   template <typename Call> int guard(Call call) {
-    if (interrupt)
-      return 1;
-    try {
-      call(bench);
-      return 0;
-    } catch (nb::python_error &error) {
-      reason =
-          nb::cast<std::string>(error.type().attr("__name__")) + ": " + nb::cast<std::string>(nb::str(error.value()));
-      if (!error.matches(PyExc_Exception))
-        interrupt = std::current_exception();
-    } catch (const std::exception &error) {
-      reason = error.what();
-    }
-    return 1;
+    return calls.statusOf([&] { call(bench); });
   }
 
   nb::object bench;
-  std::string reason;
-  std::exception_ptr interrupt;
+  PythonCalls calls;
 };
 
 } // namespace

@@ -15,6 +15,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Runtime/Runtime.h"
+#include "ScenarioSupport.h"
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -23,21 +24,12 @@
 #include <string>
 #include <vector>
 
+using commsched::test::awaitWord;
+using commsched::test::say;
+
 namespace {
 commrt_context *context;
 int me, n;
-
-void say(const std::string &text) {
-  std::printf("%s\n", text.c_str());
-  std::fflush(stdout);
-}
-
-/// Waits for a line on the input.
-void awaitWord() {
-  char line[64];
-  if (!std::fgets(line, sizeof(line), stdin))
-    std::exit(2);
-}
 
 /// Device memory with ones.
 float *ones(int64_t count = 4) {

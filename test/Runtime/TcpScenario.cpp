@@ -15,6 +15,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Runtime/Runtime.h"
+#include "ScenarioSupport.h"
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -24,23 +25,14 @@
 #include <string>
 #include <vector>
 
+using commsched::test::awaitWord;
+using commsched::test::say;
+
 namespace {
 commrt_job *job;
 commrt_context *context;
 int me, n;
 int64_t timeoutNs;
-
-void say(const std::string &text) {
-  std::printf("%s\n", text.c_str());
-  std::fflush(stdout);
-}
-
-/// Waits for a line on the input.
-void awaitWord() {
-  char line[64];
-  if (!std::fgets(line, sizeof(line), stdin))
-    std::exit(1);
-}
 
 void print(int32_t status, const char *message) {
   say("rank " + std::to_string(me) + ": " + commrt_status_name(status) + ": " + message);

@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import traceback
 
 import tcp_job
 
@@ -26,10 +25,6 @@ OK = r"ok: $"
 GONE = "its connection was closed: its process has ended, or its machine is gone"
 FIRST = r"all_reduce of 4 x f32 on @world by sum \(site 0, step\.mlir:1:1\)"
 SECOND = r"all_reduce of 4 x f32 on @world by sum \(site 1, step\.mlir:2:2\)"
-
-
-class TakenPort(Exception):
-    """Another process took the port that was free: not what is tested."""
 
 
 class Job:
@@ -61,7 +56,7 @@ class Job:
         self.folder.cleanup()
         shown = "".join(f"\nrank {rank}: {end}" for rank, end in sorted(ends.items()))
         if "Address already in use" in shown:
-            raise TakenPort
+            raise tcp_job.TakenPort
         for rank, expected in lines.items():
             code, out, err = ends[rank]
             assert code is not None, f"rank {rank} did not end{shown}"
@@ -219,19 +214,6 @@ OVER_MPI = {
 EMULATED = {"versions-differ", "nccl-loses-a-rank", "nccl-fails", "nccl-reports-an-error"}
 
 
-def run(name):
-    """An empty text, or what is wrong."""
-    for _ in range(5):
-        try:
-            SCENARIOS[name]()
-            return ""
-        except TakenPort:
-            continue
-        except Exception:  # every failure is reported, with its place
-            return traceback.format_exc()
-    return "no free port in five attempts"
-
-
 def main():
     global PROGRAM, MPIRUN
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -248,7 +230,7 @@ def main():
         if name in EMULATED and not is_emulated:
             print(f"{name}: left out, it needs the emulated NCCL", flush=True)
             continue
-        why = run(name)
+        why = tcp_job.run(SCENARIOS[name])
         print(f"{name}: {why or 'as it should'}", flush=True)
         bad += bool(why)
     return 1 if bad else 0

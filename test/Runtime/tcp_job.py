@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 
 # The variables by which each launcher tells a process its rank, the number of ranks, and its place on the machine.
 LAUNCHERS = {
@@ -30,6 +31,23 @@ LAUNCHERS = {
 }
 # A net against hangs; no test ends by it.
 NET_S = 240
+
+
+class TakenPort(Exception):
+    """Another process took the port that was free: not what is tested."""
+
+
+def run(scenario):
+    """An empty text, or what is wrong with a scenario, which is a function that raises."""
+    for _ in range(5):
+        try:
+            scenario()
+            return ""
+        except TakenPort:
+            continue
+        except Exception:  # every failure is reported, with its place
+            return traceback.format_exc()
+    return "no free port in five attempts"
 
 
 def free_port():

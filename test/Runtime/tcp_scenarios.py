@@ -18,7 +18,6 @@ import socket
 import struct
 import sys
 import time
-import traceback
 
 import tcp_job
 
@@ -26,10 +25,6 @@ LONG_MS, SHORT_MS = 3_600_000, 4_000
 OK = r"ok: $"
 GONE = "its connection was closed: its process has ended, or its machine is gone"
 PROGRAM = None
-
-
-class TakenPort(Exception):
-    """Another process took the port that was free: not what is tested."""
 
 
 class Job:
@@ -59,7 +54,7 @@ class Job:
         if "Address already in use" in shown and not any(
             "Address already in use" in (line or "") for line in lines.values()
         ):
-            raise TakenPort
+            raise tcp_job.TakenPort
         for rank, expected in lines.items():
             code, out, err = ends[rank]
             assert code is not None, f"rank {rank} did not end{shown}"
@@ -491,19 +486,6 @@ def has_ipv6():
         return False
 
 
-def run(name):
-    """An empty text, or what is wrong."""
-    for _ in range(5):
-        try:
-            SCENARIOS[name]()
-            return ""
-        except TakenPort:
-            continue
-        except Exception:  # every failure is reported, with its place
-            return traceback.format_exc()
-    return "no free port in five attempts"
-
-
 def main():
     global PROGRAM, VERSION
     PROGRAM = sys.argv[1]
@@ -514,7 +496,7 @@ def main():
         names.remove("ipv6")
     bad = 0
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        for name, why in zip(names, pool.map(run, names)):
+        for name, why in zip(names, pool.map(lambda name: tcp_job.run(SCENARIOS[name]), names)):
             print(f"{name}: {why or 'as it should'}", flush=True)
             bad += bool(why)
     return 1 if bad else 0
