@@ -531,6 +531,7 @@ static commrt_backend makeTable(const char *name, uint32_t flags) {
           abortThreads,
           describeThreads,
           createSegment,
+          nullptr,
           nullptr};
 }
 
