@@ -53,6 +53,23 @@ FittedLine commsched::fitLine(llvm::ArrayRef<std::pair<double, Ns>> points) {
   return {fixed, 1e9 / slope};
 }
 
+/// Prepares a computation on all ranks. The result says why one of them cannot; empty if all can.
+llvm::Expected<std::string> ComputeCalibrator::prepare(const ComputeProbe &probe) {
+  std::string own;
+  Ns begin = bench.now();
+  if (llvm::Error error = bench.prepare(probe))
+    own = llvm::toString(std::move(error));
+  if (probe.compile)
+    compileCost = bench.now() - begin;
+  llvm::Expected<std::vector<std::vector<int64_t>>> all = bench.gather(own.empty() ? 0 : 1);
+  if (!all)
+    return all.takeError();
+  auto failed = llvm::find_if(*all, [](const std::vector<int64_t> &rank) { return rank.front() != 0; });
+  if (failed == all->end() || !own.empty())
+    return own;
+  return "rank " + std::to_string(failed - all->begin()) + " cannot run it";
+}
+
 llvm::Expected<CalibratedOp> ComputeCalibrator::measure(const ComputeProbe &probe, double scale) {
   CalibratedOp result;
   result.probe = probe;
@@ -65,12 +82,18 @@ llvm::Expected<CalibratedOp> ComputeCalibrator::measure(const ComputeProbe &prob
     return result;
   }
   llvm::Expected<bool> hasTime = sampler.hasTimeFor(scale);
+  if (hasTime && *hasTime && probe.compile)
+    hasTime = sampler.hasTimeForCost(compileCost);
   if (!hasTime)
     return hasTime.takeError();
   std::optional<Sampled> sampled;
   if (*hasTime) {
-    if (llvm::Error error = bench.prepare(probe))
-      return std::move(error);
+    llvm::Expected<std::string> obstacle = prepare(probe);
+    if (!obstacle)
+      return obstacle.takeError();
+    result.skipped = *obstacle;
+    if (!result.skipped.empty())
+      return result;
     llvm::Expected<std::optional<Sampled>> taken = sampler.measure(bench.ranks());
     if (!taken)
       return taken.takeError();

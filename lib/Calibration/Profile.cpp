@@ -144,8 +144,10 @@ static void mergeOps(llvm::ArrayRef<CalibratedOp> ops, json::Object &root) {
   std::map<std::string, json::Value> entries;
   auto keyOf = [](const json::Object &entry) {
     std::string key = entry.getString("name").value_or("").str();
-    if (const json::Value *shapes = entry.get("shapes"))
-      llvm::raw_string_ostream(key) << *shapes;
+    llvm::raw_string_ostream os(key);
+    for (const char *field : {"shapes", "form"})
+      if (const json::Value *value = entry.get(field))
+        os << *value;
     return key;
   };
   if (const json::Array *old = root.getArray("ops"))
@@ -156,6 +158,8 @@ static void mergeOps(llvm::ArrayRef<CalibratedOp> ops, json::Object &root) {
       continue;
     json::Object entry{{"name", op.probe.name}, {"shapes", shapesOf(op)}, {"ns", op.time.value},
                        {"lo_ns", op.time.lo},   {"hi_ns", op.time.hi},    {"n", op.time.n}};
+    if (!op.probe.form.empty())
+      entry["form"] = op.probe.form;
     std::string key = keyOf(entry);
     entries.insert_or_assign(key, json::Value(std::move(entry)));
   }

@@ -41,6 +41,14 @@ bool RuntimeBench::hasKernel(const std::string &name) const { return commrt_has_
 
 llvm::Error RuntimeBench::prepare(const ComputeProbe &wanted) {
   isComputation = true;
+  computation.compiled.reset();
+  if (wanted.compile) {
+    llvm::Expected<std::unique_ptr<CompiledKernel>> compiled = wanted.compile(context);
+    if (!compiled)
+      return compiled.takeError();
+    computation.compiled = std::move(*compiled);
+    return llvm::Error::success();
+  }
   Computation made;
   made.kernel = wanted.kernel;
   // Memory that an earlier computation has is used again.
@@ -75,6 +83,8 @@ llvm::Error RuntimeBench::prepare(const ComputeProbe &wanted) {
 }
 
 int32_t RuntimeBench::compute(int64_t operation) {
+  if (computation.compiled)
+    return computation.compiled->run();
   std::vector<void *> operands;
   for (auto [stride, buffer] : llvm::zip_equal(computation.strides, computation.buffers))
     operands.push_back(static_cast<char *>(buffer.data) + operation % computation.slots * stride);

@@ -18,6 +18,7 @@
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Machine/CostModel.h"
 #include "DeviceMemory.h"
+#include "ProgramCall.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -86,8 +87,7 @@ static bool isLarge(mlir::Type type) {
   return !shaped.hasStaticShape() || elements >= kManyElements;
 }
 
-/// Returns true if the program accesses elements in loops that may be long.
-static bool hasLongLoops(ModuleOp module) {
+bool commsched::hasLongLoops(ModuleOp module) {
   auto found = module.walk([](mlir::Operation *op) {
     bool isLong =
         op->getName().getDialectNamespace() == "linalg"
@@ -123,7 +123,7 @@ Expected<std::unique_ptr<Program>> Program::load(mlir::MLIRContext &context, con
   mlir::ParserConfig config(&context);
   SourceMgr sources;
   sources.AddNewSourceBuffer(MemoryBuffer::getMemBufferCopy(source.text, source.name), SMLoc());
-  mlir::SourceMgrDiagnosticHandler diagnostics(sources, &context);
+  mlir::SourceMgrDiagnosticHandler diagnostics(sources, &context, options.diagnostics ? *options.diagnostics : errs());
   mlir::OwningOpRef<ModuleOp> module = mlir::parseSourceFile<ModuleOp>(sources, config);
   if (!module)
     return failed("read");
@@ -137,7 +137,7 @@ Expected<std::unique_ptr<Program>> Program::load(mlir::MLIRContext &context, con
   if (!options.machine.empty())
     if (Error error = program->predict(*module, options.machine))
       return error;
-  bool hasLoops = hasLongLoops(*module);
+  bool hasLoops = options.optimize.value_or(hasLongLoops(*module));
   mlir::PassManager pm(&context);
   // The parser verified the input, and LLVM verifies the output.
   pm.enableVerifier(false);
@@ -315,66 +315,11 @@ Error Program::compile(ModuleOp module, bool optimize) {
 
 int32_t Program::begin(commrt_context *context) const { return beginFunction(context); }
 
-/// Words of a ranked memref descriptor of `value` at `address`: two pointers, offset, sizes, strides.
-static std::vector<int64_t> describeBuffer(const HostValue &value, void *address) {
-  std::vector<int64_t> words(3 + 2 * value.shape.size());
-  words[0] = words[1] = reinterpret_cast<int64_t>(address);
-  int64_t stride = 1;
-  for (size_t dim = value.shape.size(); dim-- > 0;) {
-    words[3 + dim] = value.shape[dim];
-    words[3 + value.shape.size() + dim] = stride;
-    stride *= value.shape[dim];
-  }
-  return words;
-}
-
-/// Copies a result from where the compiled code returned it. An error of the runtime latches in the context.
-static Error readResult(commrt_context *context, HostValue &result, const char *at) {
-  const char *data = at;
-  if (!result.isScalar) {
-    std::vector<int64_t> words(3 + 2 * result.shape.size());
-    std::memcpy(words.data(), at, words.size() * sizeof(int64_t));
-    for (size_t dim = 0; dim < result.shape.size(); ++dim)
-      result.shape[dim] = words[3 + dim];
-    data = reinterpret_cast<const char *>(words[1]) + words[2] * result.elementBytes();
-  }
-  if (Error error = result.allocate())
-    return error;
-  if (result.isScalar)
-    std::memcpy(result.bytes.data(), data, result.bytes.size());
-  else
-    commrt_copy(context, result.bytes.data(), data, result.bytes.size(), COMMRT_COPY_FROM_DEVICE, nullptr);
-  return Error::success();
-}
-
 int32_t Program::run(commrt_context *context, std::vector<HostValue> &arguments, std::vector<HostValue> &results,
                      int64_t iterations, std::vector<int64_t> &marks) const {
-  std::vector<std::vector<int64_t>> descriptors(arguments.size());
-  std::vector<void *> pointers(arguments.size()), packed;
-  // The results are in one struct, each member naturally aligned.
-  size_t size = 0;
-  std::vector<size_t> offsets;
-  for (const HostValue &result : resultValues) {
-    size_t alignment = result.isScalar ? result.elementBytes() : 8;
-    size = alignTo(size, alignment);
-    offsets.push_back(size);
-    size += result.isScalar ? result.elementBytes() : 8 * (3 + 2 * result.shape.size());
-  }
-  std::vector<int64_t> storage(size / 8 + 1);
-  void *resultPointer = storage.data();
-  bool returnsByValue = resultValues.size() == 1 && resultValues[0].isScalar;
-  if (!resultValues.empty() && !returnsByValue)
-    packed.push_back(&resultPointer);
-  ArgumentMemory memory(context, arguments);
-  if (int32_t status = memory.create())
+  ProgramCall call(*this, context, arguments);
+  if (int32_t status = call.create())
     return status;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    descriptors[i] = describeBuffer(arguments[i], memory[i]);
-    pointers[i] = descriptors[i].data();
-    packed.push_back(arguments[i].isScalar ? static_cast<void *>(arguments[i].bytes.data()) : &pointers[i]);
-  }
-  if (returnsByValue)
-    packed.push_back(resultPointer);
   int64_t mark = commrt_mark(context);
   marks = {commrt_clock_ns(context)};
   commrt_trace_mark(context);
@@ -387,7 +332,7 @@ int32_t Program::run(commrt_context *context, std::vector<HostValue> &arguments,
       bool isCaptured = captures && iteration > 0;
       if (isCaptured && commrt_graph_begin(context) != COMMRT_OK)
         return commrt_last_error(context, nullptr, 0);
-      entryFunction(packed.data());
+      call.invoke();
       if (isCaptured && commrt_graph_end(context, &graph) != COMMRT_OK)
         return commrt_last_error(context, nullptr, 0);
     }
@@ -400,14 +345,11 @@ int32_t Program::run(commrt_context *context, std::vector<HostValue> &arguments,
       return status;
     marks.push_back(commrt_clock_ns(context));
   }
-  for (auto [result, offset] : zip_equal(resultValues, offsets)) {
-    results.push_back(result.like());
-    if (Error error = readResult(context, results.back(), reinterpret_cast<const char *>(storage.data()) + offset)) {
-      commrt_abort(context, COMMRT_ERR_MEMORY, ("result: " + toString(std::move(error))).c_str());
-      return commrt_last_error(context, nullptr, 0);
-    }
+  if (Error error = call.readResults(results)) {
+    commrt_abort(context, COMMRT_ERR_MEMORY, toString(std::move(error)).c_str());
+    return commrt_last_error(context, nullptr, 0);
   }
-  if (int32_t status = memory.fetch())
+  if (int32_t status = call.fetchArguments())
     return status;
   return commrt_release_since(context, mark, nullptr, 0);
 }

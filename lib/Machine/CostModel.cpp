@@ -61,28 +61,29 @@ Ns CostModel::costOfKernel(int64_t flops, Bytes bytes, ElementType element, Comp
   return flops <= 0 && bytes <= 0 ? 0 : addNs(model.launch, costOfWork(flops, bytes, element, units));
 }
 
-/// The key of a measured operation: its name and operand types, each ended by a newline.
-static std::string opKey(llvm::StringRef name, llvm::ArrayRef<std::string> shapes) {
+/// The key of a measured operation: its name, operand types and form. Neither of them has an end of line.
+static std::string opKey(llvm::StringRef name, llvm::ArrayRef<std::string> shapes, llvm::StringRef form) {
   std::string key = name.str();
   for (const std::string &shape : shapes)
     key += '\n' + shape;
-  return key;
+  return form.empty() ? key : key + "\n\n" + form.str();
 }
 
 CostModel::CostModel(MachineModel machine, CostScenario scenario) : model(std::move(machine)), ends(scenario) {
   // Of several entries with one key, the first counts.
-  for (auto [index, op] : llvm::enumerate(model.ops))
-    opEntries.try_emplace(opKey(op.name, op.shapes), index);
+  for (auto [index, op] : llvm::enumerate(model.ops)) {
+    opEntries.try_emplace(opKey(op.name, op.shapes, op.form), index);
+    if (!op.form.empty())
+      namesWithForms.insert(op.name);
+  }
 }
 
-const OpTime *CostModel::findOp(llvm::StringRef name, llvm::ArrayRef<std::string> shapes) const {
-  auto found = opEntries.find(opKey(name, shapes));
+const OpTime *CostModel::findOp(llvm::StringRef name, llvm::ArrayRef<std::string> shapes, llvm::StringRef form) const {
+  auto found = opEntries.find(opKey(name, shapes, form));
   return found == opEntries.end() ? nullptr : &model.ops[found->second];
 }
 
 std::optional<Ns> CostModel::measuredOp(llvm::StringRef name, llvm::ArrayRef<std::string> shapes) const {
   const OpTime *op = findOp(name, shapes);
-  if (!op)
-    return std::nullopt;
-  return op->hasErrorBar() ? atEnd(ends.operations, op->ns, op->lo, op->hi) : op->ns;
+  return op ? std::optional<Ns>(timeOf(*op)) : std::nullopt;
 }

@@ -294,13 +294,14 @@ CollectiveTable readCollective(Reader entry) {
 }
 
 OpTime readOp(Reader entry) {
-  entry.only({"name", "shapes", "ns", "lo_ns", "hi_ns", "n"});
+  entry.only({"name", "shapes", "form", "ns", "lo_ns", "hi_ns", "n"});
   OpTime op;
   op.name = entry.string("name");
   op.ns = entry.integer("ns", 0);
   std::tie(op.lo, op.hi) = entry.errorBar(op.ns);
   op.n = entry.integer("n", 0, 0);
   op.shapes = entry.strings("shapes");
+  op.form = entry.string("form", "");
   return op;
 }
 

@@ -322,6 +322,60 @@ TEST(CalibratorTest, ComputationsEndWithinTheTime) {
   }
 }
 
+/// Compiled code that counts how often it runs.
+class CountingKernel : public CompiledKernel {
+public:
+  explicit CountingKernel(int64_t &runs) : runs(runs) {}
+  int32_t run() override {
+    ++runs;
+    return COMMRT_OK;
+  }
+
+private:
+  int64_t &runs;
+};
+
+/// Code that one rank cannot compile runs on none, and the reason is said; it ends no calibration.
+TEST(CalibratorTest, CompiledCodeRunsOnAllRanksOrNone) {
+  for (int32_t failing : {-1, 0, 1})
+    onRanks(2, Truth(), [&](TruthBench &truth) {
+      RuntimeBench bench(truth.realContext);
+      CalibratorOptions options;
+      options.seedRecipe = true;
+      Sampler sampler(bench, options);
+      EstimateStore store(bench, nullptr, "");
+      auto quiet = [](const std::string &) {};
+      ComputeCalibrator calibrator(bench, sampler, store, quiet);
+      int64_t runs = 0;
+      ComputeProbe probe{"code", {}, {}, false, "my.op", {"4xf32"}, "f00"};
+      probe.compile = [&](commrt_context *context) -> llvm::Expected<std::unique_ptr<CompiledKernel>> {
+        if (commrt_rank(context) == failing)
+          return llvm::createStringError("no compiler");
+        return std::make_unique<CountingKernel>(runs);
+      };
+      CalibratedOp op = llvm::cantFail(calibrator.measure(probe));
+      if (failing < 0) {
+        EXPECT_EQ(runs, 3); // One to warm up, and two.
+        EXPECT_GT(op.time.value, 0);
+        EXPECT_EQ(op.skipped, "");
+        Calibration calibration;
+        calibration.ops = {op};
+        CostModel costs(
+            llvm::cantFail(mergeCalibration(llvm::cantFail(MachineModel::load("h100-sxm")), calibration, "measured")));
+        EXPECT_EQ(costs.findOp("my.op", {"4xf32"}), nullptr);
+        EXPECT_EQ(costs.findOp("my.op", {"4xf32"}, "f00")->ns, op.time.value);
+        EXPECT_TRUE(costs.hasForms("my.op"));
+      } else {
+        EXPECT_EQ(runs, 0);
+        EXPECT_EQ(op.skipped,
+                  bench.rank() == failing ? "no compiler" : "rank " + std::to_string(failing) + " cannot run it");
+      }
+      // What was prepared before still runs.
+      EXPECT_EQ(llvm::cantFail(calibrator.measure(copyProbe(kKiB))).skipped, "");
+      return llvm::Expected<CalibratedCurve>(CalibratedCurve{kAllReduce, {}, ""});
+    });
+}
+
 /// With time enough what was put in is found; otherwise the time is kept and the reason is said.
 TEST(ContentionTest, FindsSlowdownsWithinTheTime) {
   for (Ns budget : {Ns(0), Ns(5'000'000), Ns(20'000'000)}) {

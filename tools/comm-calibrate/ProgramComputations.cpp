@@ -7,17 +7,22 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // Named computations, matrix products and the copies of FSDP become calls of commrt_compute with the operands that the
-// lowering to LLVM gives them, from the types of tensors.
+// lowering to LLVM gives them, from the types of tensors. Everything else that is a kernel is compiled by itself.
 //
 //===------------------------------------------------------------------------------------------===//
 
 #include "ProgramComputations.h"
+#include "CommSched/Analysis/Costs/OperationForm.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Runtime/Runtime.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/Sequence.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/SHA256.h"
 
 using namespace commsched;
 using namespace mlir;
@@ -78,21 +83,37 @@ struct ProbeBuilder {
 };
 } // namespace
 
-/// A product of dense operands, as ContractionLowering makes it of a loop nest over memrefs.
-static void buildContraction(linalg::LinalgOp op, ProbeBuilder &builder) {
+/// Returns true if the body is `out + left * right` with only widening in between, of floating types.
+static bool isProduct(linalg::LinalgOp op) {
+  return op.getNumDpsInputs() == 2 && op.getNumDpsInits() == 1 && linalg::isaContractionOpInterface(op) &&
+         llvm::all_of(*op.getBlock(),
+                      [](Operation &inner) {
+                        return isa<arith::MulFOp, arith::AddFOp, arith::ExtFOp, linalg::YieldOp>(inner);
+                      }) &&
+         llvm::all_of(op->getOperandTypes(), [](Type type) {
+           Type element = getElementTypeOrSelf(type);
+           return element.isF16() || element.isBF16() || element.isF32() || element.isF64();
+         });
+}
+
+/// A product of dense operands, as ContractionLowering makes it of a loop nest over memrefs. Returns false if the
+/// runtime has no kernel of it, and it is compiled.
+static bool buildContraction(linalg::LinalgOp op, ProbeBuilder &builder) {
+  if (!isProduct(op))
+    return false;
   FailureOr<linalg::ContractionDimensions> found = linalg::inferContractionDims(op);
-  if (failed(found) || found->k.size() != 1 || found->m.empty() || found->n.empty() || op.getNumDpsInputs() != 2)
-    return builder.refuse("the runtime has no kernel of this product");
+  if (failed(found) || found->k.size() != 1 || found->m.empty() || found->n.empty())
+    return false;
   SmallVector<unsigned> batch(found->batch.begin(), found->batch.end());
   llvm::append_range(batch, ArrayRef(found->m).drop_back());
   llvm::append_range(batch, ArrayRef(found->n).drop_back());
   unsigned m = found->m.back(), n = found->n.back(), k = found->k.front();
   if (batch.size() + 3 != op.getNumLoops())
-    return builder.refuse("the runtime has no kernel of this product");
+    return false;
   for (auto [index, type] : llvm::enumerate(op->getOperandTypes()))
     builder.add(type, index == 2 ? kMutated : 0);
   if (!builder.reason.empty())
-    return;
+    return true;
   SmallVector<AffineMap> maps = op.getIndexingMapsArray();
   SmallVector<int64_t> sizes = op.getStaticLoopRanges();
   builder.probe.kernel = "comm.contract";
@@ -118,14 +139,7 @@ static void buildContraction(linalg::LinalgOp op, ProbeBuilder &builder) {
     extra.push_back(stride(dims.first));
     extra.push_back(stride(dims.second));
   }
-}
-
-/// Returns true if the body is `out + left * right` with only widening in between, of floating types.
-static bool isProduct(linalg::LinalgOp op) {
-  return op.getNumDpsInputs() == 2 && op.getNumDpsInits() == 1 && linalg::isaContractionOpInterface(op) &&
-         llvm::all_of(*op.getBlock(), [](Operation &inner) {
-           return isa<arith::MulFOp, arith::AddFOp, arith::ExtFOp, linalg::YieldOp>(inner);
-         });
+  return true;
 }
 
 static void buildCompute(ComputeOp op, ProbeBuilder &builder) {
@@ -172,45 +186,78 @@ static void buildChunkCat(FsdpChunkCatOp op, ProbeBuilder &builder) {
   builder.probe.extra.push_back(static_cast<int64_t>(op.getChunks()));
 }
 
+/// What the program compiles itself, as a program of its own.
+static void buildCompiled(Operation *op, OperationCompiler &compiler, bool optimize, ProbeBuilder &builder) {
+  llvm::Expected<std::string> text = isolateOperation(op);
+  if (!text)
+    return builder.refuse(llvm::toString(text.takeError()));
+  auto digest = llvm::SHA256::hash(llvm::arrayRefFromStringRef(*text));
+  builder.probe.kernel = (optimize ? "compiled -O2 " : "compiled -O0 ") + llvm::toHex(digest, /*LowerCase=*/true);
+  builder.probe.compile = [&compiler, optimize, text = std::move(*text)](commrt_context *context) {
+    return compiler.make(context, text, optimize);
+  };
+}
+
+/// Whether a loop computes on numbers and vectors alone, so that all of it is one kernel.
+static bool isLoopKernel(Operation *op) {
+  if (!isa<scf::ForOp, scf::ForallOp, scf::ParallelOp>(op))
+    return false;
+  return !op->walk([&](Operation *inner) {
+              bool isAccess = isa<memref::LoadOp, memref::StoreOp, tensor::ExtractOp, tensor::InsertOp>(inner);
+              StringRef dialect = inner->getName().getDialectNamespace();
+              bool isControl = dialect == "scf" || dialect == "vector";
+              bool isNumber = (dialect == "arith" || dialect == "math" || dialect == "affine") &&
+                              llvm::none_of(inner->getOperandTypes(), llvm::IsaPred<TensorType>);
+              return isAccess || isControl || isNumber ? WalkResult::advance() : WalkResult::interrupt();
+            }).wasInterrupted();
+}
+
 /// Whether the operation is a kernel whose time the model computes. Regions of others are looked at by themselves.
 static bool isKernel(Operation *op, const OperationCosts &costs) {
-  if (op->getNumRegions() > 0 && !isa<linalg::LinalgOp>(op))
+  if (op->getNumRegions() > 0 && !isa<linalg::LinalgOp, tensor::PadOp, tensor::GenerateOp>(op) && !isLoopKernel(op))
     return false;
-  if (isa<CollectiveOpInterface, CallOpInterface>(op) || op->getParentOfType<linalg::LinalgOp>())
+  if (isa<CollectiveOpInterface, CallOpInterface>(op))
     return false;
   OpCostSource source = costs.costOf(op).source;
   return source == OpCostSource::Roofline || source == OpCostSource::Table || source == OpCostSource::Guess;
 }
 
-void commsched::collectComputations(ModuleOp module, const OperationCosts &costs, std::set<std::string> &seen,
-                                    Questions &questions) {
-  module.walk([&](Operation *op) {
+/// The probe of a kernel, or the reason why there is none.
+static ProbeBuilder buildProbe(Operation *op, OperationCompiler &compiler, bool optimize) {
+  ProbeBuilder builder;
+  builder.probe.name = getTableName(op).str();
+  builder.probe.shapes = getTableShapes(op);
+  builder.probe.form = getTableForm(op);
+  if (auto compute = dyn_cast<ComputeOp>(op))
+    buildCompute(compute, builder);
+  else if (auto copyIn = dyn_cast<FsdpAllGatherCopyInOp>(op))
+    buildCopyIn(copyIn, builder);
+  else if (auto split = dyn_cast<FsdpSplitWithSizesCopyOp>(op))
+    buildSplitCopy(split, builder);
+  else if (auto cat = dyn_cast<FsdpChunkCatOp>(op))
+    buildChunkCat(cat, builder);
+  else if (auto product = dyn_cast<linalg::LinalgOp>(op); !product || !buildContraction(product, builder))
+    buildCompiled(op, compiler, optimize, builder);
+  return builder;
+}
+
+void commsched::collectComputations(ModuleOp module, const OperationCosts &costs, OperationCompiler &compiler,
+                                    std::set<std::string> &seen, Questions &questions) {
+  bool optimize = hasLongLoops(module);
+  module.walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (!isKernel(op, costs))
-      return;
-    ProbeBuilder builder;
-    builder.probe.name = getTableName(op).str();
-    builder.probe.shapes = getTableShapes(op);
+      return WalkResult::advance();
+    ProbeBuilder builder = buildProbe(op, compiler, optimize);
     std::string what = builder.probe.name + " (" + llvm::join(builder.probe.shapes, ", ") + ")";
-    if (!seen.insert(what).second)
-      return;
-    if (auto product = dyn_cast<linalg::LinalgOp>(op); product && isProduct(product))
-      buildContraction(product, builder);
-    else if (auto compute = dyn_cast<ComputeOp>(op))
-      buildCompute(compute, builder);
-    else if (auto copyIn = dyn_cast<FsdpAllGatherCopyInOp>(op))
-      buildCopyIn(copyIn, builder);
-    else if (auto split = dyn_cast<FsdpSplitWithSizesCopyOp>(op))
-      buildSplitCopy(split, builder);
-    else if (auto cat = dyn_cast<FsdpChunkCatOp>(op))
-      buildChunkCat(cat, builder);
-    else
-      builder.refuse("it is compiled into the program; the roofline answers");
+    if (!seen.insert(what + builder.probe.form).second)
+      return WalkResult::skip();
     if (!builder.reason.empty()) {
       questions.skipped.emplace_back(what, builder.reason);
-      return;
+      return WalkResult::skip();
     }
-    if (isa<linalg::LinalgOp>(op))
+    if (isa<linalg::LinalgOp>(op) && !builder.probe.compile)
       questions.products.insert(elementTypeOf(op->getOperand(0).getType()));
     questions.computations.push_back(std::move(builder.probe));
+    return WalkResult::skip();
   });
 }

@@ -9,15 +9,17 @@
 #define COMMSCHED_TOOLS_COMMCALIBRATE_PROGRAMCOMPUTATIONS_H
 
 #include "CommSched/Analysis/Costs/OperationCosts.h"
+#include "CommSched/Execution/OperationKernel.h"
 #include "Questions.h"
 #include "mlir/IR/BuiltinOps.h"
 
 namespace commsched {
 
-/// Adds the computations of `module` that the runtime carries out by calls, as the lowering would make them. Others are
-/// added to `skipped`. `seen` has what was added before. O(operations log operations).
-void collectComputations(mlir::ModuleOp module, const OperationCosts &costs, std::set<std::string> &seen,
-                         Questions &questions);
+/// Adds the computations of `module`: calls of the runtime as the lowering would make them, and what is compiled into
+/// the program. Those that cannot run by themselves are added to `skipped`. `seen` has what was added before.
+/// `compiler` outlives the questions. O(operations log operations).
+void collectComputations(mlir::ModuleOp module, const OperationCosts &costs, OperationCompiler &compiler,
+                         std::set<std::string> &seen, Questions &questions);
 
 } // namespace commsched
 

@@ -15,10 +15,9 @@
 #include "CommSched/Analysis/Costs/OperationCosts.h"
 #include "CommSched/Analysis/Locations.h"
 #include "CommSched/Dialect/Comm/CommSizes.h"
-#include "CommSched/InitAll.h"
 #include "ProgramComputations.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/MLIRContext.h"
-#include "mlir/InitAllDialects.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/WithColor.h"
@@ -70,12 +69,11 @@ static void collect(ModuleOp module, const OperationCosts &costs, std::map<Curve
 }
 
 static llvm::Expected<Questions> readPrograms(llvm::ArrayRef<std::string> paths, const MachineModel &machine,
-                                              int64_t ranks) {
-  DialectRegistry registry;
-  mlir::registerAllDialects(registry);
-  commsched::registerAllDialects(registry);
-  commsched::registerAllExtensions(registry);
+                                              int64_t ranks, const DialectRegistry &registry,
+                                              OperationCompiler &compiler) {
   MLIRContext context(registry);
+  // Kernels that are taken out of a program become functions.
+  context.loadDialect<func::FuncDialect>();
   CostModel model(machine);
   std::map<CurveKey, std::set<Bytes>> sizes;
   std::set<std::string> seen;
@@ -86,7 +84,7 @@ static llvm::Expected<Questions> readPrograms(llvm::ArrayRef<std::string> paths,
       return llvm::createStringError("cannot read '" + path + "'");
     OperationCosts costs(model);
     collect(*module, costs, sizes);
-    collectComputations(*module, costs, seen, questions);
+    collectComputations(*module, costs, compiler, seen, questions);
   }
   questions.collectives = toQuestions(sizes, ranks);
   return questions;
@@ -118,9 +116,10 @@ static llvm::Expected<Questions> makeGrid(const QuestionOptions &options, const 
 }
 
 llvm::Expected<Questions> commsched::makeQuestions(const QuestionOptions &options, const MachineModel &machine,
-                                                   int64_t ranks) {
+                                                   int64_t ranks, const DialectRegistry &registry,
+                                                   OperationCompiler &compiler) {
   if (!options.programs.empty())
-    return readPrograms(options.programs, machine, ranks);
+    return readPrograms(options.programs, machine, ranks, registry, compiler);
   if (ranks < 2)
     return llvm::createStringError("expected a job of at least 2 ranks, got 1: there is nothing to communicate");
   return makeGrid(options, machine, ranks);

@@ -14,6 +14,7 @@
 
 #include "CommSched/Calibration/Computations.h"
 #include "CommSched/Calibration/Session.h"
+#include "mlir/IR/DialectRegistry.h"
 #include <set>
 #include <string>
 
@@ -41,9 +42,12 @@ struct Questions {
   std::vector<std::pair<std::string, std::string>> skipped;
 };
 
-/// `machine` says how many ranks a node has; `ranks` are those of the job. The error names the option or the file.
-/// O(operations log operations).
-llvm::Expected<Questions> makeQuestions(const QuestionOptions &options, const MachineModel &machine, int64_t ranks);
+class OperationCompiler;
+
+/// `machine` says how many ranks a node has; `ranks` are those of the job. `registry` has all dialects. `compiler`
+/// outlives the questions. The error names the option or the file. O(operations log operations).
+llvm::Expected<Questions> makeQuestions(const QuestionOptions &options, const MachineModel &machine, int64_t ranks,
+                                        const mlir::DialectRegistry &registry, OperationCompiler &compiler);
 
 } // namespace commsched
 

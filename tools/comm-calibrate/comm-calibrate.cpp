@@ -13,16 +13,22 @@
 
 #include "CommSched/Calibration/Profile.h"
 #include "CommSched/Calibration/RuntimeBench.h"
+#include "CommSched/Execution/OperationKernel.h"
+#include "CommSched/InitAll.h"
 #include "CommSched/Support/Format.h"
 #include "CommSched/Support/OutputFile.h"
 #include "CommSched/Support/RankThreads.h"
 #include "FromTimeline.h"
 #include "Questions.h"
+#include "mlir/InitAllDialects.h"
+#include "mlir/InitAllExtensions.h"
+#include "mlir/Target/LLVMIR/Dialect/All.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/WithColor.h"
 #include "llvm/TargetParser/Host.h"
 #include <thread>
@@ -409,12 +415,25 @@ static void chooseThreadBlocks() {
     setenv("COMMRT_NCCL_GROUPS", groups.c_str(), 1);
 }
 
+/// All dialects that a program may have, and what compiles them.
+static mlir::DialectRegistry makeRegistry() {
+  mlir::DialectRegistry registry;
+  mlir::registerAllDialects(registry);
+  mlir::registerAllExtensions(registry);
+  mlir::registerAllToLLVMIRTranslations(registry);
+  commsched::registerAllDialects(registry);
+  commsched::registerAllExtensions(registry);
+  return registry;
+}
+
 static int calibrate(const MachineModel &base, const QuestionOptions &wanted, const std::string &backend,
                      bool hasOthers) {
+  mlir::DialectRegistry registry = makeRegistry();
+  OperationCompiler compiler(registry);
   LocalRanks local;
   if (Error error = open(backend, local))
     return report(std::move(error));
-  Expected<Questions> questions = makeQuestions(wanted, base, commrt_job_ranks(local.job));
+  Expected<Questions> questions = makeQuestions(wanted, base, commrt_job_ranks(local.job), registry, compiler);
   if (!questions)
     return report(questions.takeError());
   std::string fingerprint = fingerprintOf(local, base);
@@ -479,6 +498,8 @@ int main(int argc, char **argv) {
       return report("--measure: expected collectives, computations or contention, got '" + what + "'");
   if (any_of(ctas, [](int64_t setting) { return setting < 1 || setting > 64; }))
     return report("--ctas: expected numbers between 1 and 64");
+  InitializeNativeTarget();
+  InitializeNativeTargetAsmPrinter();
   // Before this program sets variables itself.
   describeEnvironment();
   chooseThreadBlocks();

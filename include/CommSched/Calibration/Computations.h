@@ -17,8 +17,20 @@
 #include "CommSched/Calibration/EstimateStore.h"
 #include "CommSched/Calibration/Sampler.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include <functional>
+#include <memory>
+
+struct commrt_context;
 
 namespace commsched {
+
+/// A computation that is compiled code, not a kernel of the runtime, with operands of its own.
+class CompiledKernel {
+public:
+  virtual ~CompiledKernel() = default;
+  /// Runs it once on the thread of its rank. Returns the runtime's status.
+  virtual int32_t run() = 0;
+};
 
 /// One operand of a computation: a dense tensor.
 struct ProbeTensor {
@@ -29,8 +41,9 @@ struct ProbeTensor {
   int64_t flags = 0;
 };
 
-/// One computation to time, as a call of commrt_compute.
+/// One computation to time: a call of commrt_compute, or compiled code.
 struct ComputeProbe {
+  /// The kernel's name; of compiled code, a text that no other code has.
   std::string kernel;
   std::vector<ProbeTensor> operands;
   std::vector<int64_t> extra;
@@ -39,6 +52,11 @@ struct ComputeProbe {
   /// The operation's name and operand types in a profile's `ops`: "linalg.matmul", "4x8xf32".
   std::string name;
   std::vector<std::string> shapes;
+  /// What else distinguishes it in a profile's `ops`; may be empty.
+  std::string form = {};
+  /// Makes the code on the rank that a context of the runtime is for; null for a kernel of the runtime. The error says
+  /// why it cannot be measured. Calls come from the threads of all ranks in this process, each for itself.
+  std::function<llvm::Expected<std::unique_ptr<CompiledKernel>>(commrt_context *)> compile = {};
 
   /// What distinguishes it from others, for the cache.
   std::string key() const;
@@ -54,7 +72,7 @@ class ComputeBench : public Bench {
 public:
   using Bench::prepare;
 
-  /// Makes operands for runs of a computation. The error says why it cannot be measured.
+  /// Makes operands for runs of a computation. The error says why it cannot be measured; other ranks need not get one.
   virtual llvm::Error prepare(const ComputeProbe &probe) = 0;
   /// Whether the machine has a kernel of its own for computations of this name.
   virtual bool hasKernel(const std::string &name) const = 0;
@@ -124,6 +142,7 @@ public:
   llvm::Expected<Roofline> measureRoofline(llvm::ArrayRef<ElementType> elements);
 
 private:
+  llvm::Expected<std::string> prepare(const ComputeProbe &probe);
   llvm::Error measureProducts(ElementType element, Roofline &roofline);
   llvm::Error measureCopies(Roofline &roofline);
   llvm::Error measureCalls(Roofline &roofline);
@@ -132,6 +151,8 @@ private:
   Sampler &sampler;
   EstimateStore &store;
   llvm::function_ref<void(const std::string &)> progress;
+  /// What it took this rank to compile the last code, ns.
+  Ns compileCost = 0;
 };
 
 } // namespace commsched

@@ -59,8 +59,9 @@ private:
     int32_t dtype = -1;
   };
 
-  /// A computation as commrt_compute takes it.
+  /// A computation as commrt_compute takes it, or compiled code.
   struct Computation {
+    std::unique_ptr<CompiledKernel> compiled;
     std::string kernel;
     std::vector<int64_t> meta;
     std::vector<Bytes> strides;

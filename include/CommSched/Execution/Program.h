@@ -36,6 +36,10 @@ struct ProgramOptions {
   bool device = false;     ///< lower for backends whose buffers are device memory
   bool ptx = false;        ///< with `device`: compile kernels for GPUs, not for emulated ones only
   bool graph = false;      ///< capture the second call of `run` into a graph, and launch that from then on
+  /// Compile at -O2, or without optimization; none: at -O2 if the program has long loops.
+  std::optional<bool> optimize = {};
+  /// Where diagnostics are printed; null: the standard error.
+  llvm::raw_ostream *diagnostics = nullptr;
 };
 
 /// A file, or a part of one.
@@ -47,6 +51,10 @@ struct Source {
 /// Reads `path`; "-" is standard input. With `split`, the result has one source per part between lines `// -----`. Each
 /// source starts with as many empty lines as precede it, so that diagnostics have the line numbers of the file.
 llvm::Expected<std::vector<Source>> readSources(llvm::StringRef path, bool split);
+
+/// Returns true if the program accesses elements in loops that may be long. It is then compiled at -O2, unless it is
+/// large. O(operations).
+bool hasLongLoops(mlir::ModuleOp module);
 
 class Program {
 public:
@@ -80,6 +88,7 @@ public:
               int64_t iterations, std::vector<int64_t> &marks) const;
 
 private:
+  friend class ProgramCall;
   static llvm::Error runPasses(mlir::ModuleOp module, llvm::StringRef passes);
   llvm::Error readEntry(mlir::ModuleOp module, const ProgramOptions &options);
   llvm::Error predict(mlir::ModuleOp module, llvm::StringRef machine);

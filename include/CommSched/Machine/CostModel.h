@@ -16,6 +16,7 @@
 #include "CommSched/Machine/CollectiveCost.h"
 #include "CommSched/Machine/MachineModel.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 #include <map>
 #include <memory>
 #include <mutex>
@@ -64,8 +65,12 @@ public:
   /// The measured time of an operation with these operand types ("4096x4096xbf16"), or by name alone if no types are
   /// given. None if the profile has no such entry.
   std::optional<Ns> measuredOp(llvm::StringRef name, llvm::ArrayRef<std::string> shapes = {}) const;
-  /// The entry itself; null if the profile has none.
-  const OpTime *findOp(llvm::StringRef name, llvm::ArrayRef<std::string> shapes = {}) const;
+  /// The entry itself, for exactly this form; null if the profile has none.
+  const OpTime *findOp(llvm::StringRef name, llvm::ArrayRef<std::string> shapes = {}, llvm::StringRef form = "") const;
+  /// The time of an entry in this model's scenario.
+  Ns timeOf(const OpTime &op) const { return op.hasErrorBar() ? atEnd(ends.operations, op.ns, op.lo, op.hi) : op.ns; }
+  /// Returns true if entries of this name are for single forms. If not, callers need not know the form.
+  bool hasForms(llvm::StringRef name) const { return namesWithForms.contains(name); }
   /// Returns true if the profile measured any operation. If not, callers need not format shapes.
   bool hasMeasuredOps() const { return !model.ops.empty(); }
 
@@ -74,8 +79,9 @@ private:
 
   MachineModel model;
   CostScenario ends;
-  /// Indexed by name and operand types: the index in MachineModel::ops.
+  /// Indexed by name, operand types and form: the index in MachineModel::ops.
   llvm::StringMap<size_t> opEntries;
+  llvm::StringSet<> namesWithForms;
   mutable std::mutex mutex;
   mutable std::map<CurveKey, std::shared_ptr<const CollectiveCurve>> curves;
 };

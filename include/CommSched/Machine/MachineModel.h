@@ -130,6 +130,8 @@ struct OpTime {
   std::string name;
   /// Its operand types, as in "4096x4096xbf16"; empty: any types.
   std::vector<std::string> shapes;
+  /// What distinguishes it from other operations of this name with these operands (getTableForm); empty: nothing.
+  std::string form = {};
   Ns ns = 0;
   /// As in MeasuredPoint.
   Ns lo = 0, hi = 0;

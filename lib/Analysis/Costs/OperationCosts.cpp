@@ -7,6 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Costs/OperationCosts.h"
+#include "CommSched/Analysis/Costs/OperationForm.h"
 #include "CommSched/Analysis/Environment.h"
 #include "CommSched/Analysis/Storage.h"
 #include "CommSched/Dialect/Comm/CommSizes.h"
@@ -129,6 +130,21 @@ static OpWork timed(Ns time) {
   return work;
 }
 
+const OpTime *OperationCosts::findEntry(Operation *op) const {
+  if (!costs.hasMeasuredOps())
+    return nullptr;
+  StringRef name = getTableName(op);
+  std::vector<std::string> shapes = getTableShapes(op);
+  if (costs.hasForms(name)) {
+    auto [form, isNew] = forms.try_emplace(op);
+    if (isNew)
+      form->second = getTableForm(op);
+    if (const OpTime *entry = costs.findOp(name, shapes, form->second))
+      return entry;
+  }
+  return costs.findOp(name, shapes);
+}
+
 OpWork OperationCosts::learn(Operation *op, OpCostSource &source) const {
   source = OpCostSource::Roofline;
   if (auto costed = dyn_cast<CostOpInterface>(op))
@@ -169,9 +185,7 @@ static Ns givenTime(Operation *op, CostAttr attr, CostScenario scenario) {
 OpWork OperationCosts::resolve(Operation *op, OpCostSource &source) const {
   auto attr = op->getAttrOfType<CostAttr>(CommDialect::kCostAttrName);
   OpWork work;
-  auto lookUp = [&]() -> std::optional<Ns> {
-    return costs.hasMeasuredOps() ? costs.measuredOp(getTableName(op), getTableShapes(op)) : std::nullopt;
-  };
+  const OpTime *entry = nullptr;
   if (attr && attr.getTime()) {
     source = OpCostSource::Measured;
     work = timed(givenTime(op, attr, costs.scenario()));
@@ -186,9 +200,9 @@ OpWork OperationCosts::resolve(Operation *op, OpCostSource &source) const {
     work = timed(allReduce && allReduce.getOneShot() ? costs.costOfOneShot(bytes, shapeOf(start))
                                                      : (*curveOf(start))(bytes, parts));
     work.known = hasKnownBytes(start);
-  } else if (std::optional<Ns> measured = lookUp()) {
+  } else if ((entry = findEntry(op))) {
     source = OpCostSource::Table;
-    work = timed(*measured);
+    work = timed(costs.timeOf(*entry));
   } else {
     work = learn(op, source);
     if (attr && (attr.getFlops() || attr.getBytes())) {
@@ -252,7 +266,7 @@ std::optional<CostEstimate> OperationCosts::estimateOf(Operation *op) const {
     result =
         curveOf(start)->estimate(getCollectiveBytes(start), static_cast<int64_t>(start.getCollectiveInputs().size()));
   } else if (cost.source == OpCostSource::Table) {
-    const OpTime *entry = costs.findOp(getTableName(op), getTableShapes(op));
+    const OpTime *entry = findEntry(op);
     entry = entry ? entry : costs.findOp(getTableName(op));
     result.origin = CostOrigin::Measured;
     result.samples = entry->n;

@@ -65,9 +65,9 @@ llvm::StringRef getTableName(mlir::Operation *op);
 std::vector<std::string> getTableShapes(mlir::Operation *op);
 
 /// Costs of the operations of one module on one machine. The first of these sources that applies gives the cost: a time
-/// in `comm.cost`; the embedder's estimate (Environment.h); a collective's curve; the machine's table, by name and
-/// operand types; flops or bytes in `comm.cost`; CostOpInterface; the machine's table, by name alone; the work in the
-/// regions; the sizes of operands and results.
+/// in `comm.cost`; the embedder's estimate (Environment.h); a collective's curve; the machine's table, by name,
+/// operand types and form (OperationForm.h), or by the first two; flops or bytes in `comm.cost`; CostOpInterface; the
+/// machine's table, by name alone; the work in the regions; the sizes of operands and results.
 ///
 /// Deterministic. Not thread-safe. It remembers the shapes of groups and the work of functions, so it is valid only
 /// while the module does not change.
@@ -112,6 +112,9 @@ public:
   std::shared_ptr<const CollectiveCurve> curveOf(comm::CollectiveOpInterface start) const;
 
 private:
+  /// The entry of the machine's table for the name, the operand types and the form of `op`, or else for the first two;
+  /// null if there is none.
+  const OpTime *findEntry(mlir::Operation *op) const;
   /// The work of `op` itself, without its `comm.cost`.
   OpWork learn(mlir::Operation *op, OpCostSource &source) const;
   /// The work of `op`, and its source.
@@ -125,6 +128,8 @@ private:
   const CostModel &costs;
   mutable mlir::SymbolTableCollection symbols;
   mutable llvm::DenseMap<mlir::Operation *, GroupShape> shapes;
+  /// Indexed by operation: its form, if the machine's table asks for it.
+  mutable llvm::DenseMap<mlir::Operation *, std::string> forms;
   /// Indexed by function: the work of its body; none while it is being computed.
   mutable llvm::DenseMap<mlir::Operation *, std::optional<OpWork>> callees;
   mutable llvm::DenseMap<mlir::Region *, std::optional<NestedWork>> bodies;
