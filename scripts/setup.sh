@@ -5,9 +5,9 @@
 # Works on Debian 12 as root or with sudo. LLVM 22 comes from the suite bookworm-security. A second call finds everything
 # in place and changes nothing.
 
-# What building and testing need. libclang-rt holds the sanitizers' run-time libraries.
+# What building and testing need. libclang-rt holds the sanitizers' run-time libraries; chromium opens the timeline page.
 COMMSCHED_DEBIAN_PACKAGES=(
-  ca-certificates ccache clang-22 clang-format-22 clang-tidy-22 cmake g++ git libbenchmark-dev libclang-rt-22-dev
+  ca-certificates ccache chromium clang-22 clang-format-22 clang-tidy-22 cmake g++ git libbenchmark-dev libclang-rt-22-dev
   libgtest-dev libmlir-22-dev libopenmpi-dev lld-22 llvm-22 llvm-22-dev llvm-22-tools mlir-22-tools ninja-build openmpi-bin
   python3 python3-dev python3-venv
 )

@@ -16,6 +16,7 @@
 #include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "CommSched/Scheduling/BufferPlan/BufferPlan.h"
 #include "CommSched/Scheduling/Model/Memory.h"
+#include "TimelineSnapshot.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <map>
@@ -64,68 +65,6 @@ static std::vector<CollectiveRow> makeRows(const LoadedBlock &block, const Opera
     rows.push_back(std::move(row));
   }
   return rows;
-}
-
-/// With several streams, the places of operations tell nothing about when they run. A buffer counts from the moment at
-/// which the first operation that uses it begins, until the last one has ended.
-static std::vector<std::pair<Ns, Bytes>> memoryOverTime(const Problem &problem, const Timeline &timeline) {
-  std::map<Ns, Bytes> changes;
-  for (BufferId id = 0; id < problem.users.size(); ++id) {
-    ArrayRef<NodeId> users = problem.users[id];
-    if (users.empty())
-      continue;
-    Ns begin = problem.buffers[id].def == kNone ? 0 : timeline.makespan, end = 0;
-    for (NodeId user : users) {
-      begin = std::min(begin, timeline.start[user]);
-      end = std::max(end, timeline.end[user]);
-    }
-    changes[begin] += problem.buffers[id].bytes;
-    changes[problem.buffers[id].liveOut ? timeline.makespan : end] -= problem.buffers[id].bytes;
-  }
-  std::vector<std::pair<Ns, Bytes>> result;
-  Bytes live = 0;
-  for (auto [when, change] : changes)
-    result.emplace_back(when, live += change);
-  return result;
-}
-
-/// The row of a node that computes or waits: each stream but stream 0 has one below the lanes.
-static LaneId rowOfCompute(const Problem &problem, NodeId node) {
-  int32_t stream = problem.nodes[node].stream;
-  return stream == 0 ? kComputeLane : problem.numLanes() + stream - 1;
-}
-
-static void addTimeline(BlockSnapshot &snapshot, const LoadedBlock &block, const Timeline &timeline,
-                        const MemoryProfile &memory) {
-  const Problem &problem = block.problem;
-  for (int64_t number : ArrayRef<int64_t>(problem.streams).drop_front(problem.hasStreams() ? 1 : 0))
-    snapshot.lanes.push_back("stream " + std::to_string(number));
-  // The rows are those of the starts, in their order.
-  llvm::DenseMap<NodeId, StringRef> reasons;
-  for (NodeId node = 0, row = 0; node < problem.size(); ++node)
-    if (problem.nodes[node].kind == NodeKind::Start)
-      reasons[node] = snapshot.rows[row++].limitingFactor;
-  Ns clock = 0;
-  for (NodeId node = 0; node < problem.size(); ++node) {
-    const Node &entry = problem.nodes[node];
-    bool wait = entry.kind == NodeKind::Wait;
-    LaneId lane = entry.lane == kComputeLane ? rowOfCompute(problem, node) : entry.lane;
-    bool isAnchor = entry.records || entry.event != kNone;
-    if (!isAnchor && (wait ? timeline.exposed[node] > 0 : timeline.end[node] > timeline.start[node]))
-      snapshot.spans.push_back({nameOperation(block.nodes[node]), lane, timeline.start[node], timeline.end[node], wait,
-                                wait ? reasons.lookup(awaitedStart(problem, timeline, node)).str() : ""});
-    if (entry.kind == NodeKind::Hybrid)
-      snapshot.spans.push_back(
-          {nameOperation(block.nodes[node]), rowOfCompute(problem, node), timeline.start[node], timeline.end[node]});
-    if (entry.kind == NodeKind::Hybrid && entry.region != kNone)
-      for (LaneId lane : llvm::ArrayRef<LaneId>(problem.regions[entry.region].lanes).drop_front())
-        snapshot.spans.push_back({nameOperation(block.nodes[node]), lane, timeline.start[node], timeline.end[node]});
-    // What a start needs is live from its issue on, which may be long before its lane is free.
-    snapshot.memory.emplace_back(wait ? timeline.end[node] : clock, memory.live[node]);
-    clock = entry.kind == NodeKind::Start ? clock + entry.issue : timeline.end[node];
-  }
-  if (problem.hasStreams())
-    snapshot.memory = memoryOverTime(problem, timeline);
 }
 
 /// Counts what tells a reordered and merged program from one that was changed otherwise.
@@ -199,7 +138,7 @@ BlockSnapshot commsched::measureBlock(Block &block, const OperationCosts &costs,
   if (options.errorBars && *options.errorBars && !problem.hasStreams())
     snapshot.errorBars = options.errorBars->measure(block, options.load, snapshot.makespan);
   if (options.timeline)
-    addTimeline(snapshot, loaded, timeline, memory);
+    addTimeline(snapshot, loaded, costs, timeline, memory);
   return snapshot;
 }
 

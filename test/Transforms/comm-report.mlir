@@ -65,6 +65,8 @@ func.func @nothing(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // TRACE: "traceEvents"
 // HTML: <!doctype html>
-// HTML: step
+// HTML: "name":"step","limit":1152,
+// The rectangles: four that compute or wait, and the gather's on its lane from 100 to 400.
+// HTML-SAME: "spans":{"op":[0,1,2,3,4],"row":[0,1,0,0,0],"start":[0,100,100,300,400],"length":[100,300,200,100,50],"stall":[0,0,0,1,0]}
 // Live bytes jump where an operation is issued: the gather's with those of the matrix product beside it.
-// HTML: class='memory' points='110.0,154.0 110.0,124.0 110.0,124.0 376.7,124.0 376.7,64.0 376.7,64.0 1176.7,64.0 1176.7,74.0 1176.7,74.0 1310.0,74.0'
+// HTML-SAME: "memory":{"when":[0,100,100,400,400],"live":[384,896,1152,896,1024]}

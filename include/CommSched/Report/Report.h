@@ -24,6 +24,7 @@
 #include "llvm/Support/raw_ostream.h"
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,52 @@ struct TimelineSpan {
   /// Whether the compute lane waits here, and why, in the words of CollectiveRow::limitingFactor.
   bool stall = false;
   std::string reason = {};
+  /// Index into TimelineDetails::operations.
+  NodeId operation = kNone;
+};
+
+/// What a timeline tells of one operation.
+struct TimelineOperation {
+  /// The operation's name ("comm.all_gather"), or of a `comm.compute` its own ("matmul").
+  std::string kind;
+  /// The names of its location, or its file positions: several of a merged collective.
+  std::vector<std::string> names;
+  /// Its file positions ("model.py:7:12"), as far as its location has some.
+  std::vector<std::string> places;
+  /// Index into BlockSnapshot::streams of the stream that runs it; 0 if there is only one.
+  int32_t stream = 0;
+  /// When its stream comes to it, ns. A collective begins later if its lane is busy.
+  Ns reached = 0;
+  Ns cost = 0;
+  Bytes workspace = 0;
+  /// What is known of the cost's error; none of a view or a wait.
+  std::optional<CostEstimate> estimate;
+  bool isStart = false;
+  /// Of a start or hybrid: its group; of a start also what it moves, how long compute waits for it, and why.
+  std::string group;
+  Bytes bytes = 0;
+  Ns exposed = 0;
+  std::string limitingFactor;
+  /// Of a wait: the start that it waits for, an index into TimelineDetails::operations; kNone of all others.
+  NodeId awaited = kNone;
+};
+
+/// One allocation of a timeline: a buffer, or the workspace of one operation.
+struct TimelineBuffer {
+  Bytes bytes = 0;
+  /// The first and the last entry of BlockSnapshot::memory that count it.
+  int32_t first = 0, last = 0;
+  /// The operation that allocates it, or whose workspace it is; kNone of a donated argument.
+  NodeId operation = kNone;
+  bool isWorkspace = false;
+};
+
+/// What a timeline tells beyond its rectangles.
+struct TimelineDetails {
+  /// Indexed by node, in the order of the program.
+  std::vector<TimelineOperation> operations;
+  /// The bytes of those that count in an entry of BlockSnapshot::memory add up to the live bytes of that entry.
+  std::vector<TimelineBuffer> buffers;
 };
 
 /// The measures of a block, before or after the passes.
@@ -99,9 +146,11 @@ struct BlockSnapshot {
   std::vector<std::string> lanes;
   /// By lane.
   std::vector<Ns> laneLoads;
-  /// Filled in if a timeline was requested: what runs when, and the live bytes over time.
+  /// Filled in if a timeline was requested: what runs when; the live bytes over time, each from its time until that of
+  /// the next entry; and what is behind both.
   std::vector<TimelineSpan> spans;
   std::vector<std::pair<Ns, Bytes>> memory;
+  TimelineDetails details;
 };
 
 /// Options of measureBlock.
@@ -132,6 +181,8 @@ struct BlockReport {
   /// Time between the two snapshots, ns. No comparison uses it.
   Ns solve = 0;
   std::string signature;
+  /// True if nothing ran between the two measurements, so that `after` is a copy of `before`.
+  bool isOneMeasurement = false;
 
   /// The gain in makespan, with its interval (ErrorBars.h).
   TimeInterval gain() const { return gainOf(before.makespan, before.errorBars, after.makespan, after.errorBars); }
@@ -165,8 +216,8 @@ void printTable(const Report &report, llvm::raw_ostream &os);
 /// thread per lane and a counter of live bytes. Times are in µs with three decimals, as the format requires.
 void writeTrace(const Report &report, llvm::raw_ostream &os);
 
-/// Writes the timeline as one self-contained HTML page: the lanes as SVG, before above after, and the memory curve
-/// below.
+/// Writes the timeline as one self-contained HTML page, before above after: the data as JSON, and the program that
+/// draws them (lib/Report/Page). The page needs no network. O((operations + buffers) log operations).
 void writeHtml(const Report &report, llvm::raw_ostream &os);
 
 } // namespace commsched

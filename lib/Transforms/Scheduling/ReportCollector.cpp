@@ -138,6 +138,7 @@ LogicalResult ReportCollector::measureOnce(ModuleOp module) {
   forEachReportedBlock(module, [&](FunctionOpInterface function, Block &, std::string) {
     BlockReport &report = result.blocks[next++];
     report.after = report.before;
+    report.isOneMeasurement = true;
     report.signature = scheduleSignature(function);
   });
   return write(module);

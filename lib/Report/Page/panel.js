@@ -1,0 +1,220 @@
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The texts beside the timeline: the summary of a block, an operation's facts, what is live, the search.
+
+/** Rows of the table of live buffers. */
+const BUFFERS_SHOWN = 20, PLACES_SHOWN = 8;
+
+function plural(count, noun) { return `${count} ${noun}${count === 1 ? "" : "s"}`; }
+
+class Panel {
+  constructor(page) {
+    this.page = page;
+    this.details = document.getElementById("details");
+    this.live = document.getElementById("live");
+  }
+
+  get view() { return this.page.view; }
+
+  writeSummary(block) {
+    const fact = (name, value, more = "") => {
+      const part = element("div", "", "fact");
+      part.append(element("div", name, "name"), element("span", value, "value"), element("span", more, "more"));
+      return part;
+    };
+    const sides = block.sides, first = sides[0].data, last = sides.at(-1).data;
+    const change = (name, before, after, format) => {
+      if (sides.length === 1 || before === after)
+        return fact(name, format(after), sides.length === 1 ? "" : "before and after");
+      const share = before > 0 ? (after - before) / before : 0;
+      const more = before > 0 ? `${share > 0 ? "+" : share < 0 ? "\u2212" : ""}${Math.abs(share * 100).toFixed(1)} %` : "";
+      return fact(name, `${format(before)} \u2192 ${format(after)}`, more);
+    };
+    const facts = [
+      change("makespan", first.makespan, last.makespan, formatNs),
+      change("computation waits", first.exposed, last.exposed, formatNs),
+      change("peak memory", first.peak, last.peak, formatBytes),
+    ];
+    if (block.limit > 0)
+      facts.push(fact("memory limit", formatBytes(block.limit), last.arguments ? `arguments ${formatBytes(last.arguments)} not included` : ""));
+    if (block.bound > 0)
+      facts.push(fact("lower bound", formatNs(block.bound), `${block.boundBy}; at most ${(100 * Math.max(0, last.makespan - block.bound) / block.bound).toFixed(2)} % from optimal`));
+    document.getElementById("size").textContent = `${plural(last.ops.kind.length, "operation")}, ${plural(last.starts.op.length, "collective")}`;
+    document.getElementById("summary").replaceChildren(...facts);
+    this.writeLegend(block);
+  }
+
+  writeLegend(block) {
+    const entry = (name, colour, isLine = false) => {
+      const part = element("span"), mark = element("i", "", isLine ? "line" : "");
+      mark.style[isLine ? "borderColor" : "background"] = `var(--${colour})`;
+      part.append(mark, name);
+      return part;
+    };
+    const parts = [entry("computation", "compute"), entry("computation waits", "stall")];
+    const colours = {};
+    Side.collectiveKinds.forEach((kind, index) => (colours[Math.min(index, 5)] ||= []).push(kind.replace(/^comm\./, "")));
+    for (const [index, kinds] of Object.entries(colours))
+      parts.push(entry(kinds.join(", "), "kind-" + index));
+    parts.push(entry("live memory", "memory"));
+    if (block.limit > 0)
+      parts.push(entry("memory limit", "limit", true));
+    if (block.bound > 0)
+      parts.push(entry("lower bound of the makespan", "bound", true));
+    document.getElementById("legend").replaceChildren(...parts);
+  }
+
+  /** A button that selects an operation and brings it into view. */
+  link(side, operation, text = this.view.sides[side].label(operation)) {
+    const button = element("button", text, "link");
+    button.addEventListener("click", () => this.page.choose(side, operation, true));
+    return button;
+  }
+
+  writeDetails() {
+    const chosen = this.view.selection;
+    if (!chosen) {
+      this.details.replaceChildren(element("h2", "Operation"), element("p", "Click on a rectangle to see its operation, source location, cost and what limits it."));
+      return;
+    }
+    const {side, operation} = chosen, data = this.view.sides[side], facts = data.facts(operation);
+    const heading = element("h2", facts.label);
+    const sort = facts.kind === facts.label ? [] : [facts.kind];
+    if (this.view.sides.length > 1)
+      sort.push(data.title);
+    heading.append(element("small", sort.join(", ")));
+    const list = element("dl");
+    const add = (name, ...values) => {
+      const value = element("dd", "", name === "limited by" && facts.exposed > 0 ? "why" : "");
+      value.append(...values);
+      list.append(element("dt", name), value);
+    };
+    this.addTimes(facts, add);
+    this.addCommunication(side, operation, facts, add);
+    this.addPlaces(facts, add);
+    add("in the program", `number ${operation + 1} of ${data.count}`);
+    this.addNeighbours(side, operation, facts, add);
+    this.addCounterparts(side, operation, facts, add);
+    this.details.replaceChildren(heading, list);
+  }
+
+  addTimes(facts, add) {
+    const isWait = facts.awaited >= 0 || facts.kind === "comm.wait", length = facts.end - facts.begin;
+    if (!Number.isNaN(facts.begin)) {
+      add(isWait ? "waits" : "runs", formatNs(length));
+      add("from", formatTime(facts.begin));
+      add("to", formatTime(facts.end));
+    }
+    if (!isWait) {
+      const bars = facts.low < facts.high ? `, from ${formatNs(facts.low)} to ${formatNs(facts.high)}` : "";
+      add("cost", formatNs(facts.cost) + (facts.origin ? ` (${facts.origin}${bars})` : ""));
+      if (facts.cost > 0 && length > facts.cost)
+        add("slowed down by", percent(length / facts.cost - 1) + ", by what runs at the same time");
+    }
+    if (facts.workspace > 0)
+      add("workspace", formatBytes(facts.workspace));
+  }
+
+  addCommunication(side, operation, facts, add) {
+    const data = this.view.sides[side];
+    if (facts.group)
+      add("group", facts.group);
+    if (data.startAt[operation] >= 0) {
+      add("bytes", formatBytes(facts.bytes));
+      add("issued", formatTime(facts.reached));
+      if (facts.begin > facts.reached)
+        add("queued for", formatNs(facts.begin - facts.reached));
+      add("exposed", facts.exposed > 0 ? formatNs(facts.exposed) : "0 ns, hidden by computation");
+      const waits = data.waitsFor(operation);
+      if (waits.length > 0)
+        add("awaited at", formatTime(Number.isNaN(data.begin[waits[0]]) ? data.data.ops.reached[waits[0]] : data.begin[waits[0]]));
+    }
+    if (facts.awaited >= 0)
+      add("waits for", this.link(side, facts.awaited));
+    if (facts.factor)
+      add("limited by", facts.factor);
+  }
+
+  addPlaces(facts, add) {
+    const all = [...new Set([...facts.places, ...facts.names])].filter(place => place !== facts.label || facts.places.length === 0);
+    if (all.length === 0)
+      return;
+    const shown = all.slice(0, PLACES_SHOWN).join("\n");
+    const more = all.length > PLACES_SHOWN ? `\nand ${all.length - PLACES_SHOWN} more` : "";
+    const text = element("span", shown + more);
+    text.style.whiteSpace = "pre-line";
+    add("location", text);
+    if (facts.names.length > 1)
+      add("merged from", `${facts.names.length} collectives`);
+  }
+
+  addNeighbours(side, operation, facts, add) {
+    const data = this.view.sides[side], previous = data.neighbour(operation, -1);
+    if (previous >= 0 && data.end[previous] === facts.begin)
+      add("begins after", this.link(side, previous));
+  }
+
+  addCounterparts(side, operation, facts, add) {
+    this.view.sides.forEach((other, index) => {
+      if (index === side)
+        return;
+      const same = this.view.sides[side].counterparts(operation, other);
+      if (same.length === 0)
+        return add(other.title, "not there");
+      const first = same[0], begin = other.begin[first];
+      if (Number.isNaN(begin))
+        return add(other.title, "takes no time");
+      const moved = begin - facts.begin;
+      const by = Number.isNaN(moved) || moved === 0 ? "" : `, ${formatNs(Math.abs(moved))} ${moved < 0 ? "earlier" : "later"}`;
+      add(other.title, this.link(index, first, `at ${formatTime(begin)}`), by + (same.length > 1 ? `, and ${same.length - 1} more` : ""));
+    });
+  }
+
+  /** What is live on one side in an entry of its memory curve. */
+  writeLive(side, entry) {
+    const data = this.view.sides[side];
+    if (side < 0 || !data || entry < 0) {
+      this.live.replaceChildren(element("h2", "Live memory"), element("p", "Click anywhere to see what is live at that moment. p shows the peak."));
+      return;
+    }
+    const buffers = data.buffersAt(entry), {bytes, op, workspace} = data.data.buffers;
+    const heading = element("h2", `Live: ${formatBytes(data.live[entry])}`);
+    heading.append(element("small", `${this.view.sides.length > 1 ? data.title + ", " : ""}at ${formatTime(data.when[entry])}, ${plural(buffers.length, "buffer")}`));
+    const table = element("table");
+    for (const buffer of buffers.slice(0, BUFFERS_SHOWN)) {
+      const row = element("tr"), cell = element("td");
+      cell.append(op[buffer] < 0 ? "donated argument" : this.link(side, op[buffer]));
+      if (workspace[buffer])
+        cell.append(element("small", " workspace"));
+      row.append(element("td", formatBytes(bytes[buffer])), cell);
+      table.append(row);
+    }
+    const rest = buffers.slice(BUFFERS_SHOWN);
+    const parts = [heading, table];
+    if (rest.length > 0)
+      parts.push(element("p", `and ${rest.length} more with ${formatBytes(rest.reduce((sum, buffer) => sum + bytes[buffer], 0))}`));
+    this.live.replaceChildren(...parts);
+  }
+
+  /** The small text beside the pointer. */
+  tipFor(hit) {
+    const data = this.view.sides[hit.side];
+    if (hit.band.type === "memory")
+      return [`${formatBytes(data.liveAt(hit.when))} live`, `limit ${formatBytes(this.view.limit)}`];
+    if (hit.band.type === "resource") {
+      const resource = data.resources[hit.band.resource], entry = upperBound(resource.when, hit.when) - 1;
+      return [`${resource.name}: ${percent(entry < 0 ? 0 : resource.level[entry])}`];
+    }
+    if (hit.operation < 0)
+      return null;
+    const facts = data.facts(hit.operation), texts = [facts.label];
+    if (facts.awaited >= 0)
+      texts.push(`computation waits ${formatNs(facts.end - facts.begin)} for ${data.label(facts.awaited)}`);
+    else
+      texts.push(`${facts.kind === facts.label ? "" : facts.kind + ", "}${formatNs(facts.end - facts.begin)}`);
+    if (facts.factor)
+      texts.push(facts.factor);
+    return texts;
+  }
+}
