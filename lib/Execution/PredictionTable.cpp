@@ -49,6 +49,8 @@ std::string SiteComparison::reason() const {
     return "faster than the model";
   if (!afterLast && 2 * lateness >= miss())
     return "a rank starts it " + formatNs(lateness) + " late";
+  if (beside > 0)
+    return "slower than the model, beside " + std::to_string(beside) + (beside == 1 ? " other" : " others");
   return "slower than the model";
 }
 
@@ -60,12 +62,38 @@ namespace {
 /// The samples of one site on one rank, in the order of the calls.
 struct SiteSamples {
   std::vector<Ns> durations, exposed, begins, afterLast;
+  std::vector<int64_t> beside;
+};
+
+/// Counts the collectives of a rank that are in flight during another one.
+class FlightCounter {
+public:
+  explicit FlightCounter(const RankTrace &trace) {
+    for (const commrt_trace_record &record : trace.records)
+      if (record.site >= 0 && record.kind < kWaitRecord) {
+        begins.push_back(record.begin_ns);
+        ends.push_back(record.end_ns);
+      }
+    llvm::sort(begins);
+    llvm::sort(ends);
+  }
+
+  /// Those that begin before `record` ends and end after it begins, without itself. O(log n).
+  int64_t others(const commrt_trace_record &record) const {
+    auto begun = llvm::lower_bound(begins, record.end_ns) - begins.begin();
+    auto ended = llvm::upper_bound(ends, record.begin_ns) - ends.begin();
+    return std::max<int64_t>(0, begun - ended - 1);
+  }
+
+private:
+  std::vector<int64_t> begins, ends;
 };
 } // namespace
 
 /// The samples of a rank by site, without those before the mark `first`.
 static std::vector<SiteSamples> collectSamples(const RankTrace &trace, size_t sites, int64_t first) {
   std::vector<SiteSamples> samples(sites);
+  FlightCounter flights(trace);
   for (auto [record, last] : zip_equal(trace.records, trace.lastBegins)) {
     if (record.site < 0 || record.site >= static_cast<int64_t>(sites) || record.begin_ns < first ||
         record.kind > kWaitRecord)
@@ -76,6 +104,7 @@ static std::vector<SiteSamples> collectSamples(const RankTrace &trace, size_t si
     } else {
       site.durations.push_back(record.end_ns - record.begin_ns);
       site.begins.push_back(record.begin_ns);
+      site.beside.push_back(flights.others(record));
       if (last)
         site.afterLast.push_back(record.end_ns - *last);
     }
@@ -133,20 +162,64 @@ Expected<PredictionComparison> commsched::compareWithPrediction(const BlockSnaps
     ranks.push_back(collectSamples(trace, predicted.rows.size(), trace.marks[skipped]));
   for (auto [site, row] : enumerate(predicted.rows)) {
     SiteComparison entry{site, row.cost, 0, row.exposed, 0, latenessOf(ranks, site)};
-    std::vector<Ns> durations, exposed, afterLast;
+    std::vector<Ns> durations, exposed, afterLast, beside;
     for (const std::vector<SiteSamples> &rank : ranks) {
       if (const std::vector<Ns> &known = rank[site].afterLast; !known.empty())
         afterLast.push_back(medianOf(known));
       durations.push_back(medianOf(rank[site].durations));
       exposed.push_back(medianOf(rank[site].exposed));
+      beside.push_back(medianOf(rank[site].beside));
     }
     entry.measured = medianOf(durations);
     entry.measuredExposed = medianOf(exposed);
+    entry.beside = medianOf(beside);
     if (!afterLast.empty())
       entry.afterLast = medianOf(afterLast);
     result.sites.push_back(entry);
   }
   llvm::stable_sort(result.sites, [](const SiteComparison &a, const SiteComparison &b) { return a.miss() > b.miss(); });
+  return result;
+}
+
+/// The places of a collective in the program.
+static std::string nameOf(const SiteComparison &site, const CollectiveRow &row) {
+  return row.locations.empty() ? "site " + std::to_string(site.site) : join(row.locations, " + ");
+}
+
+json::Object commsched::describeComparison(const PredictionComparison &comparison, const BlockSnapshot &predicted,
+                                           size_t most) {
+  const Estimate &measured = comparison.measured;
+  json::Array sites;
+  for (const SiteComparison &site : ArrayRef(comparison.sites).take_front(most)) {
+    const CollectiveRow &row = predicted.rows[site.site];
+    json::Object entry{{"site", static_cast<int64_t>(site.site)},
+                       {"location", nameOf(site, row)},
+                       {"kind", stringify(row.kind)},
+                       {"bytes", row.bytes},
+                       {"predicted_ns", site.predicted},
+                       {"measured_ns", site.measured},
+                       {"predicted_exposed_ns", site.predictedExposed},
+                       {"measured_exposed_ns", site.measuredExposed},
+                       {"lateness_ns", site.lateness},
+                       {"beside", site.beside},
+                       {"reason", site.reason()}};
+    if (site.afterLast)
+      entry["after_last_ns"] = *site.afterLast;
+    sites.push_back(std::move(entry));
+  }
+  json::Object result{{"predicted_ns", comparison.predicted},
+                      {"measured_ns", measured.value},
+                      {"measured_lo_ns", measured.lo},
+                      {"measured_hi_ns", measured.hi},
+                      {"calls", measured.n},
+                      {"rejected", measured.rejected},
+                      {"error_permille", comparison.errorPermille()},
+                      {"collectives", static_cast<int64_t>(comparison.sites.size())},
+                      {"sites", std::move(sites)}};
+  if (const std::optional<TimeInterval> &interval = comparison.predictedInterval) {
+    result["predicted_lo_ns"] = interval->lo;
+    result["predicted_hi_ns"] = interval->hi;
+  }
   return result;
 }
 
@@ -174,8 +247,7 @@ void commsched::printComparison(const PredictionComparison &comparison, const Bl
       "why");
   for (const SiteComparison &site : ArrayRef(comparison.sites).take_front(most)) {
     const CollectiveRow &collective = predicted.rows[site.site];
-    std::string name =
-        collective.locations.empty() ? "site " + std::to_string(site.site) : join(collective.locations, " + ");
+    std::string name = nameOf(site, collective);
     row(StringRef(name).take_back(32), stringify(collective.kind), formatNs(site.predicted), formatNs(site.measured),
         site.afterLast ? formatNs(*site.afterLast) : "", formatNs(site.predictedExposed),
         formatNs(site.measuredExposed), site.reason());

@@ -17,6 +17,7 @@
 #include "CommSched/Execution/Session.h"
 #include "CommSched/Execution/ValueComparison.h"
 #include "CommSched/InitAll.h"
+#include "CommSched/Support/OutputFile.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
@@ -76,6 +77,9 @@ static cl::opt<bool> againstPrediction("against-prediction",
                                        cl::desc("Print the measured times against the prediction for --machine; use "
                                                 "at least 20 --iterations"),
                                        cl::cat(category));
+static cl::opt<std::string> predictionPath("prediction-json",
+                                           cl::desc("Write what --against-prediction prints to a file, too"),
+                                           cl::value_desc("file"), cl::cat(category));
 static cl::opt<std::string> machine("machine", cl::desc("Machine profile of the prediction (default: cpu-mpi)"),
                                     cl::value_desc("profile"), cl::init("cpu-mpi"), cl::cat(category));
 static cl::opt<std::string> fault("fault",
@@ -227,10 +231,11 @@ static Error writeTimelines(const Session &session, ArrayRef<std::unique_ptr<Pro
   return writeTrace(path, std::move(events));
 }
 
-/// Prints a table for each program. Under mpirun rank 0 prints its own times.
+/// Prints a table for each program, and writes all of them to --prediction-json. Under mpirun rank 0 has its own times.
 static Error printComparisons(const Session &session, ArrayRef<std::unique_ptr<Program>> programs) {
   if (session.local().front().number != 0)
     return Error::success();
+  json::Array described;
   for (auto [index, program] : enumerate(programs)) {
     std::vector<RankTrace> traces;
     for (const Rank &rank : session.local())
@@ -240,8 +245,20 @@ static Error printComparisons(const Session &session, ArrayRef<std::unique_ptr<P
       return createStringError("'" + program->name() + "': " + toString(comparison.takeError()));
     outs() << program->name() << " on " << session.ranks() << " ranks, model " << machine << "\n";
     printComparison(*comparison, *program->predicted(), kWorstSites, outs());
+    json::Object entry = describeComparison(*comparison, *program->predicted(), kWorstSites);
+    entry["program"] = program->name();
+    described.push_back(std::move(entry));
   }
-  return Error::success();
+  if (predictionPath.empty())
+    return Error::success();
+  json::Value document = json::Object{{"machine", machine.getValue()},
+                                      {"backend", session.backend()},
+                                      {"ranks", session.ranks()},
+                                      {"programs", std::move(described)}};
+  return writeWhole(predictionPath, [&](raw_ostream &os) {
+    os << formatv("{0:2}", document) << "\n";
+    return Error::success();
+  });
 }
 
 /// Runs the programs on the session and prints, stores or compares their results.
@@ -452,6 +469,8 @@ int main(int argc, char **argv) {
       "  1: a program could not be read or run, or a rank failed; 2: the results differ.\n");
   if (ranks < 0 || timeoutMs <= 0 || iterations < 1 || dynamicSize < 0)
     return report("expected positive --timeout-ms and --iterations, and non-negative --ranks and --dynamic-size");
+  if (!predictionPath.empty() && !againstPrediction)
+    return report("--prediction-json: expected --against-prediction, too");
   if (graph && iterations < 2)
     return report("--graph: expected at least 2 --iterations, as the first call is not captured, got " +
                   Twine(iterations));

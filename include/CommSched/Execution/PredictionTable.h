@@ -16,6 +16,7 @@
 #include "CommSched/Calibration/Statistics.h"
 #include "CommSched/Report/Report.h"
 #include "CommSched/Runtime/Runtime.h"
+#include "llvm/Support/JSON.h"
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,6 +45,8 @@ struct SiteComparison {
   Ns lateness = 0;
   /// Of `measured`, what came after the last rank had begun: what the model predicts. Known on devices.
   std::optional<Ns> afterLast = {};
+  /// How many other collectives of the rank were in flight during this one, at any time.
+  int64_t beside = 0;
 
   Ns miss() const { return std::abs(afterLast.value_or(measured) - predicted); }
   /// What the difference comes from, in words.
@@ -68,6 +71,10 @@ struct PredictionComparison {
 /// the prediction do not correspond. O(records log records).
 llvm::Expected<PredictionComparison> compareWithPrediction(const BlockSnapshot &predicted,
                                                            llvm::ArrayRef<RankTrace> traces);
+
+/// What printComparison prints, for other programs. docs/Calibration.md describes the fields.
+llvm::json::Object describeComparison(const PredictionComparison &comparison, const BlockSnapshot &predicted,
+                                      size_t most);
 
 /// Prints the makespans and the `most` collectives that are furthest off.
 void printComparison(const PredictionComparison &comparison, const BlockSnapshot &predicted, size_t most,
