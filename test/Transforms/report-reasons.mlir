@@ -19,7 +19,7 @@ comm.group @dp #comm.iota<[1, 8]>
 // TRACE: "cat":"exposed","args":{"limiting_factor":"data dependence on producer"}
 // The page has each text once: the factor of the start and of its wait is the last of eleven.
 // HTML: "starts":{"op":[1],"bytes":[32],"exposed":[250],"factor":[10]},"waits":{"op":[3],"start":[1],"exposed":[250],"factor":[10]}
-// HTML-SAME: "strings":[{{("[^"]*",){10}}}"data dependence on producer"]
+// HTML-SAME: "strings":[{{("[^"]*",)+}}"data dependence on producer"]
 func.func @step(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
   %p = comm.compute "mm"(%x) {comm.cost = #comm.cost<time = 100>} : (tensor<8xf32>) -> tensor<8xf32> loc("producer")
   %f = comm.all_reduce sum %p on @dp {comm.cost = #comm.cost<time = 300>} : (tensor<8xf32>) -> !comm.future<tensor<8xf32>> loc("sum")
