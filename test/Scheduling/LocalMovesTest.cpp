@@ -24,6 +24,21 @@ using namespace commsched::test;
 
 namespace {
 
+/// The schedule of an order without buckets.
+DecodedSchedule scheduleOf(llvm::ArrayRef<NodeId> order) {
+  DecodedSchedule result;
+  for (NodeId node : order)
+    result.steps.push_back({DecodeStep::Run, node});
+  return result;
+}
+
+Order orderOf(const LocalMoves &moves) {
+  Order order;
+  for (DecodeStep step : moves.decoded().steps)
+    order.push_back(step.id);
+  return order;
+}
+
 constexpr Ns kNoCutoff = std::numeric_limits<Ns>::max();
 
 /// A legal order of a part of `order`: what stands at [first, last), drawn at random.
@@ -102,11 +117,11 @@ TEST(LocalMoves, NeverLengthenAndKeepTheLimit) {
     Problem problem = randomProblem(seed, options);
     Order given = identityOrder(problem);
     Bytes limit = peakOf(problem, given);
-    LocalMoves moves(problem, given, limit);
+    LocalMoves moves(problem, /*bucketing=*/false, scheduleOf(given), limit);
     int64_t steps = 5000;
     moves.run(steps, 0);
     ASSERT_LE(steps, 0);
-    Order order = moves.order().vec();
+    Order order = orderOf(moves);
     std::vector<int32_t> position(problem.size(), -1);
     for (int32_t at = 0; at < problem.size(); ++at)
       position[order[at]] = at;
@@ -134,7 +149,7 @@ TEST(LocalMoves, ReachMostOptimaOfSmallProblems) {
     if (!exact.run(exactSteps))
       continue;
     ++complete;
-    LocalMoves moves(problem, given, limit);
+    LocalMoves moves(problem, /*bucketing=*/false, scheduleOf(given), limit);
     moves.run(steps, 0);
     ASSERT_GE(moves.makespan(), exact.makespan()) << "seed " << seed;
     optimal += moves.makespan() == exact.makespan();
@@ -147,22 +162,24 @@ TEST(LocalMoves, StopAtTheTargetAndRepeat) {
   Problem problem = layeredProblem(2, {20, 4, 2, true, 8});
   Order given = identityOrder(problem);
   Bytes limit = peakOf(problem, given);
-  LocalMoves one(problem, given, limit), two(problem, given, limit), reached(problem, given, limit);
+  LocalMoves one(problem, /*bucketing=*/false, scheduleOf(given), limit),
+      two(problem, /*bucketing=*/false, scheduleOf(given), limit),
+      reached(problem, /*bucketing=*/false, scheduleOf(given), limit);
   int64_t steps = 20000, same = 20000, unused = 20000;
   one.run(steps, 0);
   two.run(same, 0);
-  EXPECT_EQ(one.order(), two.order());
+  EXPECT_EQ(orderOf(one), orderOf(two));
   EXPECT_LT(one.makespan(), makespanOf(problem, given));
   reached.run(unused, makespanOf(problem, given));
   EXPECT_EQ(unused, 20000);
-  EXPECT_EQ(reached.order(), llvm::ArrayRef<NodeId>(given));
+  EXPECT_EQ(orderOf(reached), given);
 }
 
 TEST(LocalMoves, TakeEmptyAndSingleProblems) {
   Problem empty;
   empty.laneNames = {"compute"};
   empty.finalize();
-  LocalMoves none(empty, {}, 0);
+  LocalMoves none(empty, /*bucketing=*/true, {}, 0);
   int64_t steps = 10;
   none.run(steps, -1);
   EXPECT_EQ(none.makespan(), 0);

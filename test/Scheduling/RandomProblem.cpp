@@ -552,7 +552,7 @@ private:
     NodeId id = builder.begin(wait);
     builder.after(start);
     for (BufferId buffer : builder.touchesOf(start))
-      builder.read({kNone, buffer, 0});
+      builder.touch(buffer);
     builder.end();
     if (key != kNone) {
       member.wait = id;

@@ -13,6 +13,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/Bucketing.h"
+#include "BucketShape.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 
@@ -66,15 +67,12 @@ private:
   BufferId addBuffer(Bytes bytes, NodeId def, bool liveOut);
   void dropBuffer(BufferId buffer) { result.problem.buffers[buffer] = Buffer(); }
   void expand(int32_t index);
-  void expandCoalesced(int32_t index);
-  NodeId addPack(int32_t index);
-  void addUnpacks(int32_t index, BufferId gathered);
+  void expandCoalesced(int32_t index, const BucketShape &shape);
+  NodeId addPack(int32_t index, const BucketShape &shape);
+  void addUnpacks(int32_t index, const BucketShape &shape, BufferId gathered);
   void mergeOutputs(int32_t index, BufferId merged, NodeId view);
-  Node mergedStart(const Bucket &bucket) const;
-  Bytes total(const Bucket &bucket, Bytes MergeMember::*field) const;
   void replaceMember(NodeId start, NodeId byStart, NodeId byWait);
   void connect();
-  void touchThroughOutputs();
   bool number();
   bool visit(NodeId root, std::vector<uint8_t> &state);
   void renumber();
@@ -130,28 +128,6 @@ BufferId Expansion::addBuffer(Bytes bytes, NodeId def, bool liveOut) {
   return static_cast<BufferId>(result.problem.buffers.size()) - 1;
 }
 
-Bytes Expansion::total(const Bucket &bucket, Bytes MergeMember::*field) const {
-  Bytes sum = 0;
-  for (NodeId member : bucket.members)
-    sum += problem.members[member].*field;
-  return sum;
-}
-
-Node Expansion::mergedStart(const Bucket &bucket) const {
-  Node start = problem.nodes[bucket.members.front()];
-  start.bytes = 0;
-  for (NodeId member : bucket.members) {
-    start.bytes += problem.nodes[member].bytes;
-    start.issue = std::max(start.issue, problem.nodes[member].issue);
-  }
-  const MergeKey &key = problem.mergeKeys[start.mergeKey];
-  start.cost = bucket.form == BucketForm::Packed
-                   ? key.cost(start.bytes)
-                   : key.coalescedCost(start.bytes, static_cast<int32_t>(bucket.members.size()));
-  start.mergeKey = kNone;
-  return start;
-}
-
 /// Takes a member's start and wait out of the draft.
 void Expansion::replaceMember(NodeId start, NodeId byStart, NodeId byWait) {
   NodeId wait = problem.members[start].wait;
@@ -161,55 +137,41 @@ void Expansion::replaceMember(NodeId start, NodeId byStart, NodeId byWait) {
 }
 
 /// Adds the kernel that fills a bucket's buffer; the dependences of the members and their fused casts become its own.
-NodeId Expansion::addPack(int32_t index) {
-  NodeId pack = addNode(Node(), index);
-  Bytes read = 0, written = 0;
-  for (NodeId member : buckets[index].members) {
-    const MergeMember &info = problem.members[member];
-    NodeId cast = fusedCast(problem, member);
-    read += cast == kNone ? info.inputBytes : info.castInputBytes;
-    written += info.inputBytes;
+NodeId Expansion::addPack(int32_t index, const BucketShape &shape) {
+  Node node;
+  node.cost = shape.packCost;
+  NodeId pack = addNode(node, index);
+  touches[pack].assign(shape.touches.begin(), shape.touches.end());
+  for (NodeId member : buckets[index].members)
     before[member] = pack;
-    if (cast == kNone) {
-      if (info.input != kNone)
-        touches[pack].push_back(info.input);
-      continue;
-    }
+  for (NodeId cast : shape.casts) {
     alive[cast] = false;
     before[cast] = after[cast] = pack;
-    dropBuffer(info.input);
-    llvm::copy_if(problem.touches[cast], std::back_inserter(touches[pack]),
-                  [&](BufferId buffer) { return buffer != info.input; });
   }
-  result.problem.nodes[pack].cost = problem.copyCost(read, written);
+  for (BufferId buffer : shape.castResults)
+    dropBuffer(buffer);
   return pack;
 }
 
 /// Adds the kernels that copy a packed all-gather's result to the members' outputs.
-void Expansion::addUnpacks(int32_t index, BufferId gathered) {
+void Expansion::addUnpacks(int32_t index, const BucketShape &shape, BufferId gathered) {
   const Bucket &bucket = buckets[index];
   BucketNodes &names = result.buckets[index];
-  auto isSmall = [&](NodeId member) { return problem.members[member].outputBytes <= kSmallUnpackBytes; };
-  NodeId shared = kNone;
-  Bytes sharedBytes = 0;
-  for (NodeId member : bucket.members) {
-    const MergeMember &info = problem.members[member];
-    NodeId unpack = isSmall(member) ? shared : kNone;
-    if (unpack == kNone) {
-      unpack = addNode(Node(), index);
-      preds[unpack].push_back(names.wait);
-      touches[unpack].push_back(gathered);
+  names.unpacks.assign(bucket.members.size(), kNone);
+  for (const BucketShape::Unpack &copies : shape.unpacks) {
+    Node node;
+    node.cost = copies.cost;
+    NodeId unpack = addNode(node, index);
+    preds[unpack].push_back(names.wait);
+    touches[unpack].push_back(gathered);
+    for (int32_t place : copies.members) {
+      NodeId member = bucket.members[place];
+      BufferId output = problem.members[member].output;
+      result.problem.buffers[output].def = unpack;
+      touches[unpack].push_back(output);
+      names.unpacks[place] = unpack;
+      replaceMember(member, names.start, unpack);
     }
-    if (isSmall(member)) {
-      shared = unpack;
-      sharedBytes += info.outputBytes;
-    }
-    Bytes bytes = isSmall(member) ? sharedBytes : info.outputBytes;
-    result.problem.nodes[unpack].cost = problem.copyCost(bytes, bytes);
-    result.problem.buffers[info.output].def = unpack;
-    touches[unpack].push_back(info.output);
-    names.unpacks.push_back(unpack);
-    replaceMember(member, names.start, unpack);
   }
 }
 
@@ -224,53 +186,41 @@ void Expansion::mergeOutputs(int32_t index, BufferId merged, NodeId view) {
   }
 }
 
-void Expansion::expandCoalesced(int32_t index) {
-  const Bucket &bucket = buckets[index];
-  BucketNodes &names = result.buckets[index];
-  names.start = addNode(mergedStart(bucket), index);
-  Node wait = problem.nodes[problem.members[bucket.members.front()].wait];
-  wait.start = names.start;
-  names.wait = addNode(wait, index);
-  preds[names.wait].push_back(names.start);
-  for (NodeId member : bucket.members) {
-    const MergeMember &info = problem.members[member];
-    for (NodeId node : {names.start, names.wait}) {
-      if (info.input != kNone)
-        touches[node].push_back(info.input);
-      touches[node].push_back(info.output);
-    }
-    result.problem.buffers[info.output].def = names.start;
+void Expansion::expandCoalesced(int32_t index, const BucketShape &shape) {
+  const BucketNodes &names = result.buckets[index];
+  for (NodeId node : {names.start, names.wait})
+    touches[node].assign(shape.touches.begin(), shape.touches.end());
+  for (NodeId member : buckets[index].members) {
+    result.problem.buffers[problem.members[member].output].def = names.start;
     before[member] = names.start;
     replaceMember(member, names.start, names.wait);
   }
 }
 
 void Expansion::expand(int32_t index) {
-  const Bucket &bucket = buckets[index];
-  if (bucket.form == BucketForm::Coalesced)
-    return expandCoalesced(index);
+  BucketShape shape = describeBucket(problem, buckets[index]);
   BucketNodes &names = result.buckets[index];
-  CollectiveKind kind = problem.nodes[bucket.members.front()].collective;
-  bool gathers = kind == CollectiveKind::AllGather, inPlace = kind != CollectiveKind::ReduceScatter;
-  names.pack = addPack(index);
-  names.start = addNode(mergedStart(bucket), index);
-  Node wait = problem.nodes[problem.members[bucket.members.front()].wait];
+  if (shape.packs)
+    names.pack = addPack(index, shape);
+  names.start = addNode(shape.start, index);
+  Node wait = problem.nodes[problem.members[buckets[index].members.front()].wait];
   wait.start = names.start;
   names.wait = addNode(wait, index);
-  preds[names.start].push_back(names.pack);
   preds[names.wait].push_back(names.start);
+  if (!shape.packs)
+    return expandCoalesced(index, shape);
 
-  Bytes packedBytes = total(bucket, gathers ? &MergeMember::outputBytes : &MergeMember::inputBytes);
-  BufferId packed = addBuffer(packedBytes, names.pack, /*liveOut=*/false);
+  preds[names.start].push_back(names.pack);
+  BufferId packed = addBuffer(shape.packedBytes, names.pack, /*liveOut=*/false);
   touches[names.pack].push_back(packed);
   touches[names.start].push_back(packed);
   touches[names.wait].push_back(packed);
-  if (gathers)
-    return addUnpacks(index, packed);
+  if (shape.unpacksOutputs)
+    return addUnpacks(index, shape, packed);
 
   BufferId merged = packed;
-  if (!inPlace) {
-    merged = addBuffer(total(bucket, &MergeMember::outputBytes), names.start, /*liveOut=*/false);
+  if (shape.definesMerged) {
+    merged = addBuffer(shape.mergedBytes, names.start, /*liveOut=*/false);
     touches[names.start].push_back(merged);
     touches[names.wait].push_back(merged);
   }

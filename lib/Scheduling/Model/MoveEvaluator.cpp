@@ -51,11 +51,12 @@ Bytes MoveEvaluator::liveBefore(int32_t position) const {
   bool atEnd = position == static_cast<int32_t>(current.size());
   int32_t at = atEnd ? position - 1 : position;
   NodeId node = current[at];
-  Bytes live = bytes[at] - problem->nodes[node].workspace;
-  for (BufferId id : problem->touches[node]) {
+  Bytes live = bytes[at] - workspaceOf(node);
+  for (BufferId id : touchesOf(node)) {
     const Buffer &buffer = problem->buffers[id];
-    if (atEnd ? !buffer.liveOut && touching[rows[id + 1] - 1] == node
-              : buffer.def != kNone && touching[rows[id]] == node)
+    if (isOutOfLive(id))
+      continue;
+    if (atEnd ? !buffer.liveOut && rowOf(id).back() == node : buffer.def != kNone && rowOf(id).front() == node)
       live -= buffer.bytes;
   }
   return live;
@@ -90,7 +91,7 @@ struct MoveEvaluator::Around {
 
 MoveEvaluator::Around MoveEvaluator::touchesAround(BufferId id, const Change &change) const {
   const Buffer &buffer = problem->buffers[id];
-  const NodeId *row = touching.data() + rows[id], *rowEnd = touching.data() + rows[id + 1];
+  const NodeId *row = rowOf(id).begin(), *rowEnd = rowOf(id).end();
   auto from = [&](int32_t position) {
     return std::lower_bound(row, rowEnd, position, [&](NodeId node, int32_t p) { return positions[node] < p; });
   };
@@ -118,7 +119,7 @@ MoveEvaluator::Change MoveEvaluator::evaluate(int32_t first, int32_t last, int32
   // The buffers of the group, each with where in the group it is touched.
   llvm::SmallVector<std::pair<BufferId, int32_t>, 32> touched;
   for (int32_t at = first; at < last; ++at)
-    for (BufferId buffer : problem->touches[current[at]])
+    for (BufferId buffer : touchesOf(current[at]))
       touched.push_back({buffer, at - first});
   llvm::sort(touched);
 
@@ -199,23 +200,20 @@ void MoveEvaluator::move(int32_t first, int32_t last, int32_t to) {
   const int32_t middle = to < first ? first : last;
   // The touch lists of the group's buffers, while the positions are still the old ones; turned only when all are
   // known, so that no search sees a list half done.
-  llvm::SmallVector<std::array<int32_t, 3>, 16> turns;
+  llvm::SmallVector<std::array<NodeId *, 3>, 16> turns;
   for (int32_t at = first; at < last; ++at)
-    for (BufferId id : problem->touches[current[at]]) {
+    for (BufferId id : touchesOf(current[at])) {
+      llvm::MutableArrayRef<NodeId> row = rowOf(id);
       auto from = [&](int32_t position) {
-        return std::lower_bound(touching.begin() + rows[id], touching.begin() + rows[id + 1], position,
+        return std::lower_bound(row.begin(), row.end(), position,
                                 [&](NodeId node, int32_t p) { return positions[node] < p; });
       };
       // A buffer that several nodes of the group touch is turned with the first of them.
-      auto groupRow = from(first);
-      if (*groupRow != current[at])
-        continue;
-      turns.push_back({static_cast<int32_t>(from(change.windowFirst) - touching.begin()),
-                       static_cast<int32_t>(from(middle) - touching.begin()),
-                       static_cast<int32_t>(from(change.windowLast) - touching.begin())});
+      if (*from(first) == current[at])
+        turns.push_back({from(change.windowFirst), from(middle), from(change.windowLast)});
     }
-  for (auto [begin, middle, end] : turns)
-    std::rotate(touching.begin() + begin, touching.begin() + middle, touching.begin() + end);
+  for (auto [begin, turnTo, end] : turns)
+    std::rotate(begin, turnTo, end);
 
   Bytes more = 0;
   auto step = change.steps.begin();
@@ -234,4 +232,112 @@ void MoveEvaluator::move(int32_t first, int32_t last, int32_t to) {
     positions[current[at]] = at;
   tree.assign(change.windowFirst,
               llvm::ArrayRef<Bytes>(bytes).slice(change.windowFirst, change.windowLast - change.windowFirst));
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// Changes of touches
+//===-----------------------------------------------------------------------------------------===//
+
+std::vector<NodeId> &MoveEvaluator::changedRow(BufferId buffer) {
+  if (ownRow.empty())
+    ownRow.assign(problem->buffers.size(), kNone);
+  if (ownRow[buffer] == kNone) {
+    llvm::ArrayRef<NodeId> row = rowOf(buffer);
+    changedRows.emplace_back(row.begin(), row.end());
+    ownRow[buffer] = static_cast<int32_t>(changedRows.size()) - 1;
+  }
+  return changedRows[ownRow[buffer]];
+}
+
+llvm::SmallVector<BufferId, 4> &MoveEvaluator::changedTouchesOf(NodeId node) {
+  if (ownTouches.empty())
+    ownTouches.assign(problem->nodes.size(), kNone);
+  if (ownTouches[node] == kNone) {
+    changedTouches.emplace_back(problem->touches[node]);
+    ownTouches[node] = static_cast<int32_t>(changedTouches.size()) - 1;
+  }
+  return changedTouches[ownTouches[node]];
+}
+
+void MoveEvaluator::addAt(int32_t position, Bytes more) {
+  if (more == 0)
+    return;
+  bytes[position] += more;
+  tree.add(position, position + 1, more);
+}
+
+/// Adds a buffer's bytes to the positions at which it is live, or takes them away if `sign` is -1.
+void MoveEvaluator::addLife(BufferId id, Bytes sign) {
+  const Buffer &buffer = problem->buffers[id];
+  llvm::ArrayRef<NodeId> row = rowOf(id);
+  if (row.empty() || buffer.bytes == 0)
+    return;
+  int32_t first = buffer.def == kNone ? 0 : positions[row.front()];
+  int32_t last = buffer.liveOut ? static_cast<int32_t>(current.size()) : positions[row.back()] + 1;
+  for (int32_t at = first; at < last; ++at)
+    bytes[at] += sign * buffer.bytes;
+  tree.add(first, last, sign * buffer.bytes);
+}
+
+void MoveEvaluator::lift(llvm::ArrayRef<NodeId> nodes, llvm::ArrayRef<BufferId> buffers) {
+  lifted.assign(buffers.begin(), buffers.end());
+  for (NodeId node : nodes)
+    llvm::append_range(lifted, touchesOf(node));
+  llvm::sort(lifted);
+  lifted.erase(std::unique(lifted.begin(), lifted.end()), lifted.end());
+  for (BufferId buffer : lifted)
+    addLife(buffer, -1);
+  if (isLifted.empty())
+    isLifted.assign(problem->nodes.size(), 0);
+  for (NodeId node : nodes) {
+    addAt(positions[node], -problem->nodes[node].workspace);
+    isLifted[node] = 1;
+    for (BufferId buffer : touchesOf(node)) {
+      std::vector<NodeId> &row = changedRow(buffer);
+      row.erase(std::lower_bound(row.begin(), row.end(), node,
+                                 [&](NodeId a, NodeId b) { return positions[a] < positions[b]; }));
+    }
+    changedTouchesOf(node).clear();
+  }
+}
+
+void MoveEvaluator::permute(int32_t first, llvm::ArrayRef<NodeId> window) {
+  std::vector<Bytes> next(window.size());
+  // Live bytes in front of the node behind the one that is looked at.
+  Bytes behind = liveBefore(first + static_cast<int32_t>(window.size()));
+  for (size_t at = window.size(); at-- > 0;) {
+    NodeId node = window[at];
+    if (touchesOf(node).empty()) {
+      next[at] = behind + workspaceOf(node);
+      continue;
+    }
+    next[at] = bytes[positions[node]];
+    behind = next[at] - workspaceOf(node);
+    for (BufferId id : touchesOf(node))
+      if (problem->buffers[id].def != kNone && rowOf(id).front() == node && !isOutOfLive(id))
+        behind -= problem->buffers[id].bytes;
+  }
+  for (size_t at = 0; at < window.size(); ++at) {
+    bytes[first + at] = next[at];
+    current[first + at] = window[at];
+    positions[window[at]] = first + static_cast<int32_t>(at);
+  }
+  tree.assign(first, llvm::ArrayRef<Bytes>(bytes).slice(first, window.size()));
+}
+
+void MoveEvaluator::settle(llvm::ArrayRef<NodeId> nodes, llvm::ArrayRef<llvm::SmallVector<BufferId, 4>> touches) {
+  for (auto [node, list] : llvm::zip_equal(nodes, touches)) {
+    addAt(positions[node], problem->nodes[node].workspace);
+    isLifted[node] = 0;
+    changedTouchesOf(node).assign(list.begin(), list.end());
+    for (BufferId buffer : list) {
+      std::vector<NodeId> &row = changedRow(buffer);
+      row.insert(std::lower_bound(row.begin(), row.end(), node,
+                                  [&](NodeId a, NodeId b) { return positions[a] < positions[b]; }),
+                 node);
+    }
+  }
+  for (BufferId buffer : lifted)
+    addLife(buffer, 1);
+  lifted.clear();
 }

@@ -11,6 +11,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "IncrementalTimeline.h"
+#include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 #include <utility>
 
@@ -24,19 +25,17 @@ IncrementalTimeline::IncrementalTimeline(const Problem &problem, llvm::ArrayRef<
     : problem(problem), current(order.begin(), order.end()), positions(order.size(), 0),
       numLanes(std::max<LaneId>(problem.numLanes(), 1)), spacing(std::max(kLeastSpacing, numLanes)) {
   const int32_t size = problem.size();
-  std::vector<llvm::SmallVector<NodeId, 1>> waiting(size);
+  waiters.resize(size);
   steps.reserve(size);
   for (NodeId id = 0; id < size; ++id) {
     const Node &node = problem.nodes[id];
     steps.push_back({node.kind, node.lane, node.start, node.region, node.cost, node.issue, node.ready});
     if (node.start != kNone)
-      waiting[node.start].push_back(id);
+      waiters[node.start].push_back(id);
     if (node.region != kNone)
       for (NodeId start : problem.regions[node.region].starts)
-        waiting[start].push_back(id);
+        waiters[start].push_back(id);
   }
-  for (const auto &row : waiting)
-    waiters.append(row);
 
   const size_t blocks = size / spacing + 2;
   clocks.assign(size + 1, 0);
@@ -242,6 +241,17 @@ Ns IncrementalTimeline::makespanIfReplaced(int32_t first, llvm::ArrayRef<NodeId>
   for (auto [start, before] : played)
     ends[start] = before;
   return result;
+}
+
+void IncrementalTimeline::setNode(NodeId id, const Node &node) {
+  Step &step = steps[id];
+  if (step.start != node.start) {
+    if (step.start != kNone)
+      llvm::erase(waiters[step.start], id);
+    if (node.start != kNone)
+      waiters[node.start].push_back(id);
+  }
+  step = {node.kind, node.lane, node.start, node.region, node.cost, node.issue, node.ready};
 }
 
 void IncrementalTimeline::replace(int32_t first, llvm::ArrayRef<NodeId> window) {

@@ -39,6 +39,11 @@ public:
   /// Makes that change. O(positions whose clocks or tails change + spacing).
   void replace(int32_t first, llvm::ArrayRef<NodeId> window);
 
+  /// Changes what a node is: its kind, lane, costs and start. The clocks stay those of before until replace() is called
+  /// with a window that contains the node, its waits and, if it is a wait, its start; makespanIfReplaced() with such a
+  /// window answers for the changed nodes. A node with a region does not change.
+  void setNode(NodeId id, const Node &node);
+
   /// Whether the node's own time is part of a longest path through the timeline, so that the makespan depends on it.
   /// `position` is where the node stands. O(1).
   bool isCritical(int32_t position) const;
@@ -72,7 +77,7 @@ private:
   const Problem &problem;
   std::vector<Step> steps;
   /// By start: the nodes that wait for it.
-  IndexLists waiters;
+  std::vector<llvm::SmallVector<NodeId, 1>> waiters;
   Order current;
   std::vector<int32_t> positions;
   int32_t numLanes = 1;

@@ -29,36 +29,42 @@ constexpr int32_t kMaxDistance = 4096;
 constexpr int64_t kPlayedPerStep = 16;
 /// Limit on the exponents of distances that are spread over the powers of two.
 constexpr int64_t kMaxShift = 11;
+/// One of so many tries changes buckets.
+constexpr int64_t kTriesPerChange = 4;
 
 } // namespace
 
-LocalMoves::LocalMoves(const Problem &problem, llvm::ArrayRef<NodeId> order, Bytes limit)
-    : problem(problem), limit(limit), memory(problem, order), timeline(problem, order), random(kMovesSeed) {}
+LocalMoves::LocalMoves(const Problem &problem, bool bucketing, const DecodedSchedule &decoded, Bytes limit)
+    : order(problem, bucketing, decoded, limit), random(kMovesSeed), buckets(problem, order, random) {}
 
 void LocalMoves::findCritical() {
   critical.clear();
-  for (int32_t at = 0; at < problem.size(); ++at)
-    if (timeline.isCritical(at))
-      critical.push_back(timeline.order()[at]);
+  for (int32_t at = 0; at < order.size(); ++at)
+    if (order.isCritical(at))
+      critical.push_back(order.order()[at]);
 }
 
 /// A position on the critical path, a neighbour of one, or any position.
 int32_t LocalMoves::choosePosition() {
   int64_t kind = random.below(10);
   if (critical.empty() || kind == 9)
-    return static_cast<int32_t>(random.below(problem.size()));
-  int32_t at = memory.position(critical[random.below(static_cast<int64_t>(critical.size()))]);
+    return static_cast<int32_t>(random.below(order.size()));
+  int32_t at = order.position(critical[random.below(static_cast<int64_t>(critical.size()))]);
   if (kind < 7)
     return at;
   int64_t width = int64_t(1) << random.below(kMaxShift);
-  return static_cast<int32_t>(std::clamp<int64_t>(at + random.below(2 * width + 1) - width, 0, problem.size() - 1));
+  return static_cast<int32_t>(std::clamp<int64_t>(at + random.below(2 * width + 1) - width, 0, order.size() - 1));
 }
 
-/// Chooses a node and a place for it. Returns whether there is another legal place.
+/// Chooses a node and another place for it within the range that its dependences allow: an end of that range, or a
+/// distance spread over the powers of two. Returns false if the node cannot move.
 bool LocalMoves::chooseMove(Move &move) {
   move.from = choosePosition();
-  int32_t earliest = std::max(memory.earliest(move.from, move.from + 1), move.from - kMaxDistance);
-  int32_t latest = std::min(memory.latest(move.from, move.from + 1), move.from + kMaxDistance);
+  NodeId slot = order.order()[move.from];
+  if (order.isEmpty(slot))
+    return false;
+  int32_t earliest = std::max(order.earliest(slot), move.from - kMaxDistance);
+  int32_t latest = std::min(order.latest(slot), move.from + kMaxDistance);
   switch (random.below(8)) {
   case 0:
     move.to = earliest;
@@ -74,34 +80,46 @@ bool LocalMoves::chooseMove(Move &move) {
   return move.to != move.from;
 }
 
-bool LocalMoves::tryMove(const Move &move, int64_t &steps) {
-  int32_t first = std::min(move.from, move.to), last = std::max(move.from, move.to) + 1;
-  steps -= 1 + (last - first) / kPlayedPerStep;
-  llvm::ArrayRef<NodeId> order = timeline.order();
-  window.assign(order.begin() + first, order.begin() + last);
-  if (move.to < move.from)
-    std::rotate(window.begin(), window.end() - 1, window.end());
-  else
-    std::rotate(window.begin(), window.begin() + 1, window.end());
-  if (timeline.makespanIfReplaced(first, window, timeline.makespan()) > timeline.makespan() ||
-      memory.peakIfMoved(move.from, move.from + 1, move.to) > limit)
-    return false;
-  timeline.replace(first, window);
-  memory.move(move.from, move.from + 1, move.to);
-  return true;
+void LocalMoves::tryMove(int64_t &steps) {
+  --steps;
+  Move move;
+  if (!chooseMove(move))
+    return;
+  steps -= (std::abs(move.to - move.from) + 1) / kPlayedPerStep;
+  order.tryMove(move.from, move.to, order.makespan());
+}
+
+/// The start, or the leader of the bucket, that a position stands for. A position that stands for none makes way for
+/// any start.
+NodeId LocalMoves::chooseStart() {
+  NodeId start = order.startAt(choosePosition());
+  if (start != kNone)
+    return start;
+  llvm::ArrayRef<NodeId> starts = order.mergeableStarts();
+  start = starts[random.below(static_cast<int64_t>(starts.size()))];
+  int32_t bucket = order.bucketOf(start);
+  return bucket == kNone ? start : order.leaderOf(bucket);
+}
+
+void LocalMoves::tryChange(int64_t &steps) {
+  BucketChange change;
+  int64_t work = 0;
+  if (buckets.choose(chooseStart(), change, work))
+    order.tryChange(change, order.makespan(), work);
+  steps -= 1 + work / kPlayedPerStep;
 }
 
 void LocalMoves::run(int64_t &steps, Ns target) {
-  const int64_t between = std::max<int64_t>(kTriesBetween, problem.size() / kNodesPerTry);
-  for (int64_t tries = 0; steps > 0 && timeline.makespan() > target && problem.size() > 1; ++tries) {
+  const int64_t between = std::max<int64_t>(kTriesBetween, order.size() / kNodesPerTry);
+  const bool changesBuckets = order.mergeableStarts().size() > 1;
+  for (int64_t tries = 0; steps > 0 && order.makespan() > target && order.size() > 1; ++tries) {
     if (tries % between == 0) {
       findCritical();
-      steps -= problem.size() / kPlayedPerStep;
+      steps -= order.size() / kPlayedPerStep;
     }
-    Move move;
-    if (chooseMove(move))
-      tryMove(move, steps);
+    if (changesBuckets && random.below(kTriesPerChange) == 0)
+      tryChange(steps);
     else
-      --steps;
+      tryMove(steps);
   }
 }

@@ -9,32 +9,32 @@
 // A policy steers a whole block by a few numbers, so what is left after the search over policies are places at which a
 // single node stands badly. This search moves one node at a time to another legal place, mostly nodes on which the
 // makespan depends, and keeps every move that does not lengthen the order: moves that change nothing open the way for
-// others. The neighbourhood is that of the job shop's critical blocks (E. Nowicki and C. Smutnicki, "A fast taboo
-// search algorithm for the job shop problem", Management Science 42(6), 1996), widened to all places. Private to the
-// solver.
+// others. With buckets, some tries change these (BucketMoves.h). The neighbourhood of nodes is that of the job shop's
+// critical blocks (E. Nowicki and C. Smutnicki, "A fast taboo search algorithm for the job shop problem", Management
+// Science 42(6), 1996), widened to all places. Private to the solver.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_LOCALMOVES_H
 #define COMMSCHED_LIB_SCHEDULING_SOLVER_LOCALMOVES_H
 
-#include "CommSched/Scheduling/Model/MoveEvaluator.h"
-#include "CommSched/Support/SplitMix64.h"
-#include "IncrementalTimeline.h"
+#include "BucketMoves.h"
 
 namespace commsched {
 
-/// Moves the nodes of one order within a peak limit. Slow-downs are not seen, and units are not kept together.
+/// Moves the nodes of one order, and changes its buckets, within a peak limit. Slow-downs are not seen, and units are
+/// not kept together.
 class LocalMoves {
 public:
-  /// `order` respects the problem's edges, and its peak is at most `limit`, bytes. O((N + touches) log N + E).
-  LocalMoves(const Problem &problem, llvm::ArrayRef<NodeId> order, Bytes limit);
+  /// `decoded` is a legal schedule of `problem` with a peak of at most `limit`, bytes. With `bucketing` its buckets
+  /// may change, and new ones may be formed. O((N + touches) log N + E).
+  LocalMoves(const Problem &problem, bool bucketing, const DecodedSchedule &decoded, Bytes limit);
 
   /// Tries moves until `steps` are spent, which are counted down, or the makespan is at most `target`, ns. Equal
   /// arguments give equal orders on every machine.
   void run(int64_t &steps, Ns target);
 
-  llvm::ArrayRef<NodeId> order() const { return timeline.order(); }
-  Ns makespan() const { return timeline.makespan(); }
+  DecodedSchedule decoded() const { return order.decoded(); }
+  Ns makespan() const { return order.makespan(); }
 
 private:
   /// One node's way from a position to another one.
@@ -45,17 +45,15 @@ private:
   void findCritical();
   int32_t choosePosition();
   bool chooseMove(Move &move);
-  bool tryMove(const Move &move, int64_t &steps);
+  void tryMove(int64_t &steps);
+  void tryChange(int64_t &steps);
+  NodeId chooseStart();
 
-  const Problem &problem;
-  Bytes limit;
-  MoveEvaluator memory;
-  IncrementalTimeline timeline;
+  BucketedOrder order;
   SplitMix64 random;
-  /// The nodes on which the makespan depended when findCritical() last looked.
+  BucketMoves buckets;
+  /// The slots on which the makespan depended when findCritical() last looked.
   std::vector<NodeId> critical;
-  /// The order of the window of the move that is tried.
-  Order window;
 };
 
 } // namespace commsched

@@ -142,16 +142,16 @@ bool Search::searchExactly(int64_t share) {
     notify(nullptr, nullptr, /*makespan=*/0, SearchVerdict::CutOff, spentBefore);
     return complete;
   }
-  bool isBetter = offer(exact.order(), exact.makespan(), spentBefore) == SearchVerdict::Incumbent;
+  DecodedSchedule found;
+  found.buckets = incumbent.buckets;
+  found.makespan = exact.makespan();
+  found.steps = stepsOf(facts.problem, found.buckets, carriedOut, exact.order());
+  bool isBetter = offer(std::move(found), spentBefore) == SearchVerdict::Incumbent;
   return isBetter && complete && !slowDown.any();
 }
 
-/// Offers another order of the incumbent's problem, buckets carried out, of this makespan without slow-downs, ns.
-SearchVerdict Search::offer(llvm::ArrayRef<NodeId> order, Ns makespan, int64_t spentBefore) {
-  DecodedSchedule found;
-  found.buckets = incumbent.buckets;
-  found.makespan = makespan;
-  found.steps = stepsOf(facts.problem, found.buckets, carriedOut, order);
+/// Offers a schedule that no policy was decoded to.
+SearchVerdict Search::offer(DecodedSchedule found, int64_t spentBefore) {
   Ns time = gatherUnits(found) ? timeOf(found) : kFailed;
   SearchVerdict verdict = SearchVerdict::Dropped;
   if (time < bestMakespan)
@@ -162,9 +162,9 @@ SearchVerdict Search::offer(llvm::ArrayRef<NodeId> order, Ns makespan, int64_t s
   return verdict;
 }
 
-/// Moves single nodes of the incumbent's order, `slice` steps at a time for as long as that helps, and goes on where it
-/// stopped if there is no other incumbent since. Slow-downs are part of no move's evaluation, so an order that is
-/// shorter without them may be refused.
+/// Moves single nodes of the incumbent's order and changes its buckets, `slice` steps at a time for as long as that
+/// helps, and goes on where it stopped if there is no other incumbent since. Slow-downs are part of no move's
+/// evaluation, so an order that is shorter without them may be refused.
 void Search::moveNodes(int64_t slice) {
   if (units)
     return;
@@ -172,7 +172,7 @@ void Search::moveNodes(int64_t slice) {
   for (bool improved = true; improved && !exhausted();) {
     int64_t spentBefore = spent;
     if (!moves || numIncumbents != incumbentOfMoves) {
-      moves = std::make_unique<LocalMoves>(carriedOut.problem, bestOrder, limit);
+      moves = std::make_unique<LocalMoves>(facts.problem, facts.bucketing, incumbent, limit);
       incumbentOfMoves = numIncumbents;
       spent += facts.problem.size();
     }
@@ -185,7 +185,7 @@ void Search::moveNodes(int64_t slice) {
     improved = moves->makespan() < before;
     if (!improved)
       notify(nullptr, nullptr, /*makespan=*/0, SearchVerdict::CutOff, spentBefore);
-    else if (offer(moves->order(), moves->makespan(), spentBefore) == SearchVerdict::Incumbent)
+    else if (offer(moves->decoded(), spentBefore) == SearchVerdict::Incumbent)
       incumbentOfMoves = numIncumbents;
   }
 }

@@ -73,7 +73,7 @@ private:
   bool gatherUnits(DecodedSchedule &decoded);
   bool searchExactly(int64_t share);
   void moveNodes(int64_t slice);
-  SearchVerdict offer(llvm::ArrayRef<NodeId> order, Ns makespan, int64_t spentBefore);
+  SearchVerdict offer(DecodedSchedule found, int64_t spentBefore);
   void notify(const SearchPoint *point, const DecodedSchedule *result, Ns makespan, SearchVerdict verdict,
               int64_t spentBefore) const;
   void addReference(const DecodedSchedule &decoded);

@@ -16,6 +16,7 @@
 
 #include "CommSched/Scheduling/Model/MemoryTree.h"
 #include "CommSched/Scheduling/Model/Problem.h"
+#include <utility>
 
 namespace commsched {
 
@@ -51,9 +52,46 @@ public:
   /// Makes the move. move(to, to + last - first, first) undoes it. O(T log N + distance).
   void move(int32_t first, int32_t last, int32_t to);
 
+  // Changes of what nodes touch, in three steps: lift(), then any number of permute(), then settle(). Between lift()
+  // and settle(), the owner of the problem may change the buffers that were lifted and the workspace of the nodes that
+  // were lifted; Problem::touches is not read any more for these nodes, nor Problem::users at all.
+
+  /// Takes the touches away from `nodes`, and out of the live bytes all buffers that they touch and those in `buffers`.
+  /// O(k log N + positions at which these buffers are live), k the touches of the nodes.
+  void lift(llvm::ArrayRef<NodeId> nodes, llvm::ArrayRef<BufferId> buffers);
+  /// Replaces what stands at the positions from `first` on by `window`, a permutation of it in which all nodes with
+  /// touches keep their relative order. O(window log N).
+  void permute(int32_t first, llvm::ArrayRef<NodeId> window);
+  /// Gives the lifted `nodes` their new touches, which are among the lifted buffers. Costs what lift() does.
+  void settle(llvm::ArrayRef<NodeId> nodes, llvm::ArrayRef<llvm::SmallVector<BufferId, 4>> touches);
+
 private:
   struct Change;
   struct Around;
+  llvm::ArrayRef<BufferId> touchesOf(NodeId node) const {
+    bool isChanged = !ownTouches.empty() && ownTouches[node] != kNone;
+    return isChanged ? llvm::ArrayRef<BufferId>(changedTouches[ownTouches[node]]) : problem->touches[node];
+  }
+  /// The nodes that touch a buffer, in the current order.
+  llvm::ArrayRef<NodeId> rowOf(BufferId buffer) const {
+    if (!ownRow.empty() && ownRow[buffer] != kNone)
+      return changedRows[ownRow[buffer]];
+    return llvm::ArrayRef<NodeId>(touching).slice(rows[buffer], rows[buffer + 1] - rows[buffer]);
+  }
+  llvm::MutableArrayRef<NodeId> rowOf(BufferId buffer) {
+    llvm::ArrayRef<NodeId> row = std::as_const(*this).rowOf(buffer);
+    return {const_cast<NodeId *>(row.data()), row.size()};
+  }
+  bool isOutOfLive(BufferId buffer) const {
+    return !lifted.empty() && std::binary_search(lifted.begin(), lifted.end(), buffer);
+  }
+  std::vector<NodeId> &changedRow(BufferId buffer);
+  llvm::SmallVector<BufferId, 4> &changedTouchesOf(NodeId node);
+  void addLife(BufferId buffer, Bytes sign);
+  void addAt(int32_t position, Bytes bytes);
+  Bytes workspaceOf(NodeId node) const {
+    return !isLifted.empty() && isLifted[node] ? 0 : problem->nodes[node].workspace;
+  }
   Around touchesAround(BufferId id, const Change &change) const;
   Change evaluate(int32_t first, int32_t last, int32_t to) const;
 
@@ -63,6 +101,14 @@ private:
   /// Per buffer, rows as in Problem::users, each in the current order.
   std::vector<NodeId> touching;
   std::vector<int32_t> rows;
+  /// Indexed by buffer, and by node: the row in place of that in `touching`, and the touches in place of those of the
+  /// problem, as indices into the lists below; kNone if they have not changed. Both empty before the first lift().
+  std::vector<int32_t> ownRow, ownTouches;
+  std::vector<std::vector<NodeId>> changedRows;
+  std::vector<llvm::SmallVector<BufferId, 4>> changedTouches;
+  /// The buffers that are out of the live bytes, ascending, and, indexed by node, whether its workspace is.
+  std::vector<BufferId> lifted;
+  std::vector<char> isLifted;
   /// Live bytes by position, and a tree over them.
   std::vector<Bytes> bytes;
   MemoryTree tree;

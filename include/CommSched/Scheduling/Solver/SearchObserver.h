@@ -31,7 +31,7 @@ enum class SearchPhase : uint8_t {
   Sweep,
   /// Changes a few points at random (iterated local search).
   Climb,
-  /// Moves single nodes of the best answer.
+  /// Moves single nodes of the best answer, and changes its buckets.
   Moves,
 };
 inline constexpr size_t kNumSearchPhases = 6;

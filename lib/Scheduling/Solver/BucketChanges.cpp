@@ -1,0 +1,294 @@
+//===- BucketChanges.cpp - Changes of the buckets of an order ---------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// A change gives its slots new work first, then new places where they need some, then asks the clocks, then memory.
+// Whatever refuses, the slots get back what they had.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "BucketedOrder.h"
+#include "llvm/ADT/STLExtras.h"
+#include <algorithm>
+
+using namespace commsched;
+
+/// Keys between two positions: what is put behind a slot is kBehind apart, what is put before one is 1 apart and less
+/// than kBefore before it. A change moves at most kMaxShifts slots, so that the two never meet.
+static constexpr int64_t kBehind = 1024, kBefore = 512;
+static constexpr int32_t kMaxShifts = 500;
+
+//===-----------------------------------------------------------------------------------------===//
+// Places
+//===-----------------------------------------------------------------------------------------===//
+
+void BucketedOrder::shiftTo(NodeId slot, Key key) {
+  if (keys[slot] == kUnmoved)
+    moved.push_back(slot);
+  keys[slot] = key;
+  ++numShifts;
+}
+
+void BucketedOrder::shiftBefore(NodeId slot, NodeId anchor) {
+  if (slot != anchor)
+    shiftTo(slot, keyOf(anchor) - kBefore + numShifts);
+}
+
+void BucketedOrder::shiftBehind(NodeId slot, NodeId anchor) {
+  if (slot != anchor)
+    shiftTo(slot, keyOf(anchor) + kBehind * (numShifts + 1));
+}
+
+/// Moves the unpacks that would come before the start to their first users, and the wait to the first unpack.
+void BucketedOrder::placeUnpacks(const LiveBucket &bucket) {
+  NodeId firstUnpack = kNone;
+  for (const BucketShape::Unpack &unpack : bucket.shape.unpacks) {
+    NodeId slot = slotOf(bucket, unpack);
+    Key behind = keyBehind(slot);
+    if (keyOf(slot) <= keyOf(bucket.leader) || keyOf(slot) >= behind)
+      shiftTo(slot, behind - kBefore + numShifts);
+    if (firstUnpack == kNone || keyOf(slot) < keyOf(firstUnpack))
+      firstUnpack = slot;
+  }
+  NodeId wait = waitOf(bucket);
+  if (keyOf(wait) <= keyOf(bucket.leader) || keyOf(wait) >= keyOf(firstUnpack))
+    shiftBefore(wait, firstUnpack);
+}
+
+/// Moves the wait of a bucket without unpacks where it is legal: to the last place of a member's wait, or to the first
+/// user if that comes earlier.
+void BucketedOrder::placeWait(const LiveBucket &bucket) {
+  NodeId wait = waitOf(bucket);
+  if (keyOf(wait) <= keyOf(bucket.leader)) {
+    NodeId last = wait;
+    for (NodeId member : bucket.what.members)
+      if (NodeId other = given.members[member].wait; keyOf(other) > keyOf(last))
+        last = other;
+    shiftBehind(wait, last);
+  }
+  if (Key behind = keyBehind(wait); keyOf(wait) >= behind)
+    shiftTo(wait, behind - kBefore + numShifts);
+}
+
+/// Moves the slots of a new bucket to legal places, if there are some. `base`: the bucket with the same leader that was
+/// dissolved, or null.
+void BucketedOrder::placeBucket(const LiveBucket &bucket, const LiveBucket *base, NodeId place) {
+  NodeId start = bucket.leader, first = bucket.shape.packs ? packSlot(start) : start;
+  if (place != kNone)
+    shiftBehind(start, place);
+  if (bucket.shape.packs && (!base || !base->shape.packs || place != kNone))
+    shiftBefore(first, start);
+  if (Key before = keyBefore(first); keyOf(first) <= before)
+    shiftTo(first, before + kBehind * (numShifts + 1));
+  if (keyOf(start) < keyOf(first))
+    shiftBehind(start, first);
+  if (bucket.shape.unpacksOutputs)
+    placeUnpacks(bucket);
+  else
+    placeWait(bucket);
+}
+
+/// Moves a start that leaves a bucket to a legal place, with its cast and its wait.
+void BucketedOrder::placeAlone(NodeId start, const LiveBucket &from, BucketChange::Place place) {
+  NodeId wait = given.members[start].wait, cast = fusedCast(given, start);
+  bool castReturns = from.shape.packs && cast != kNone;
+  if (start != from.leader) {
+    if (place == BucketChange::BeforePack)
+      shiftBefore(start, from.shape.packs ? packSlot(from.leader) : from.leader);
+    // The cast follows its start, so its own place does not bind the start.
+    Key before = keyBefore(castReturns ? cast : start);
+    if (place == BucketChange::BehindStart || keyOf(start) <= before || keyOf(start) >= keyBehind(start))
+      shiftBehind(start, from.leader);
+  }
+  if (castReturns && (keyOf(cast) <= keyBefore(cast) || keyOf(cast) >= keyOf(start)))
+    shiftBefore(cast, start);
+  if (afterUntilNow[wait] != wait)
+    shiftBehind(wait, afterUntilNow[wait]);
+  if (keyOf(wait) <= keyOf(start))
+    shiftBehind(wait, waitOf(from));
+  if (Key behind = keyBehind(wait); keyOf(wait) >= behind)
+    shiftTo(wait, behind - kBefore + numShifts);
+}
+
+bool BucketedOrder::isLegal() const {
+  return numShifts < kMaxShifts && llvm::all_of(
+                                       changing,
+                                       [&](NodeId slot) {
+                                         return roles[slot] == Role::Empty ||
+                                                (keyBefore(slot) < keyOf(slot) && keyOf(slot) < keyBehind(slot));
+                                       });
+}
+
+/// Whether a timeline takes two nodes for the same.
+static bool areEqual(const Node &a, const Node &b) {
+  return a.kind == b.kind && a.cost == b.cost && a.lane == b.lane && a.start == b.start && a.issue == b.issue;
+}
+
+/// Finds the positions that the change concerns, and the order that the slots will have there.
+void BucketedOrder::findWindow() {
+  int32_t first = size(), last = 0;
+  auto cover = [&](int64_t position) {
+    int32_t at = static_cast<int32_t>(std::clamp<int64_t>(position, 0, size() - 1));
+    first = std::min(first, at);
+    last = std::max(last, at + 1);
+  };
+  for (NodeId slot : changing)
+    if (!areEqual(nodeOf(slot), slots.nodes[slot])) {
+      changed.push_back(slot);
+      cover(position(slot));
+    }
+  for (NodeId slot : moved) {
+    cover(position(slot));
+    cover(keys[slot] >> kKeyBits);
+  }
+  windowFirst = std::min(first, last);
+  windowBefore.assign(order().begin() + windowFirst, order().begin() + last);
+  window.clear();
+  llvm::sort(moved, [&](NodeId a, NodeId b) { return keys[a] < keys[b]; });
+  auto next = moved.begin();
+  for (NodeId slot : windowBefore) {
+    for (; next != moved.end() && keys[*next] < keyOf(slot) && keys[slot] == kUnmoved; ++next)
+      window.push_back(*next);
+    if (keys[slot] == kUnmoved)
+      window.push_back(slot);
+  }
+  window.insert(window.end(), next, moved.end());
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// The change
+//===-----------------------------------------------------------------------------------------===//
+
+void BucketedOrder::collectSlots(const LiveBucket &bucket) {
+  llvm::append_range(changing, bucket.what.members);
+  for (NodeId member : bucket.what.members)
+    changing.push_back(given.members[member].wait);
+  llvm::append_range(changing, bucket.shape.casts);
+  changing.push_back(packSlot(bucket.leader));
+  changing.push_back(waitSlot(bucket.leader));
+}
+
+/// Adds the slots that touch the outputs of a bucket that merges them: their touches change with it.
+void BucketedOrder::collectTouchers(const LiveBucket &bucket) {
+  if (!bucket.shape.mergesOutputs)
+    return;
+  for (NodeId member : bucket.what.members)
+    for (NodeId user : given.users[given.members[member].output]) {
+      if (bucketOfNode[user] == kNone) {
+        retouched.push_back(user);
+        continue;
+      }
+      const LiveBucket &other = buckets[bucketOfNode[user]];
+      retouched.push_back(other.shape.packs ? packSlot(other.leader) : other.leader);
+      if (!other.shape.packs)
+        retouched.push_back(waitOf(other));
+    }
+}
+
+/// Tells memory what the slots do now, with `order` in the window. `active`: the buckets that were formed.
+void BucketedOrder::retouch(llvm::ArrayRef<NodeId> order, llvm::ArrayRef<int32_t> active) {
+  std::vector<llvm::SmallVector<BufferId, 4>> touches;
+  std::vector<BufferId> buffers;
+  for (NodeId slot : retouched) {
+    touches.push_back(touchesOf(slot));
+    llvm::append_range(buffers, touches.back());
+  }
+  memory->lift(retouched, buffers);
+  for (NodeId slot : changing)
+    slots.nodes[slot] = nodeOf(slot);
+  for (int32_t index : active)
+    setBuffers(buckets[index]);
+  if (!moved.empty())
+    memory->permute(windowFirst, order);
+  memory->settle(retouched, touches);
+}
+
+/// Gives slots new work: those of the buckets in `out` become alone, those of the buckets in `in` serve these.
+void BucketedOrder::exchange(llvm::ArrayRef<int32_t> out, llvm::ArrayRef<int32_t> in) {
+  for (int32_t index : out)
+    deactivate(index);
+  for (int32_t index : in)
+    activate(index);
+}
+
+/// Moves slots that have new work to where it is legal, as far as possible.
+void BucketedOrder::placeAll(const BucketChange &change, llvm::ArrayRef<int32_t> formed) {
+  for (auto [index, next] : llvm::zip_equal(formed, change.formed)) {
+    const LiveBucket *base = nullptr;
+    for (int32_t old : change.dissolved)
+      base = buckets[old].leader == next.leader ? &buckets[old] : base;
+    placeBucket(buckets[index], base, next.place);
+  }
+  for (int32_t old : change.dissolved)
+    for (NodeId member : buckets[old].what.members)
+      if (bucketOfNode[member] == kNone)
+        placeAlone(member, buckets[old], change.place);
+}
+
+/// Whether the order takes at most `allowed` with the new work of the slots, in the window's order.
+bool BucketedOrder::takesAtMost(Ns allowed) {
+  for (NodeId slot : changed)
+    timeline->setNode(slot, nodeOf(slot));
+  return window.empty() || timeline->makespanIfReplaced(windowFirst, window, allowed) <= allowed;
+}
+
+bool BucketedOrder::tryChange(const BucketChange &change, Ns allowed, int64_t &work) {
+  changing.clear();
+  changed.clear();
+  moved.clear();
+  numShifts = 0;
+  llvm::SmallVector<int32_t, 2> formed;
+  for (int32_t index : change.dissolved)
+    collectSlots(buckets[index]);
+  for (const FormedBucket &next : change.formed) {
+    formed.push_back(describe(next));
+    collectSlots(buckets[formed.back()]);
+  }
+  llvm::sort(changing);
+  changing.erase(std::unique(changing.begin(), changing.end()), changing.end());
+  for (NodeId slot : changing)
+    if (slot < given.size())
+      afterUntilNow[slot] = after[slot];
+  work += static_cast<int64_t>(changing.size());
+
+  exchange(change.dissolved, formed);
+  placeAll(change, formed);
+  bool isMade = isLegal(), isRestored = false;
+  if (isMade) {
+    findWindow();
+    work += static_cast<int64_t>(window.size());
+    isMade = takesAtMost(allowed);
+  }
+  if (isMade) {
+    retouched = changing;
+    for (int32_t index : change.dissolved)
+      collectTouchers(buckets[index]);
+    for (int32_t index : formed)
+      collectTouchers(buckets[index]);
+    llvm::sort(retouched);
+    retouched.erase(std::unique(retouched.begin(), retouched.end()), retouched.end());
+    work += static_cast<int64_t>(retouched.size() + window.size());
+    retouch(window, formed);
+    if (memory->peak() > limit) {
+      exchange(formed, change.dissolved);
+      retouch(windowBefore, change.dissolved);
+      isMade = false;
+      isRestored = true;
+    }
+  }
+  for (NodeId slot : moved)
+    keys[slot] = kUnmoved;
+  if (isMade && !window.empty())
+    timeline->replace(windowFirst, window);
+  if (!isMade && !isRestored)
+    exchange(formed, change.dissolved);
+  if (!isMade)
+    for (NodeId slot : changed)
+      timeline->setNode(slot, nodeOf(slot));
+  llvm::append_range(unusedBuckets, isMade ? llvm::ArrayRef<int32_t>(change.dissolved) : formed);
+  return isMade;
+}

@@ -1,0 +1,384 @@
+//===- BucketedOrder.cpp - An order whose buckets can be changed one by one -------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// What slots do, the dependences between them, and the order in terms of the given problem. BucketChanges.cpp has the
+// changes of buckets.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "BucketedOrder.h"
+#include "llvm/ADT/STLExtras.h"
+#include <algorithm>
+
+using namespace commsched;
+
+BucketedOrder::BucketedOrder(const Problem &problem, bool bucketing, const DecodedSchedule &decoded, Bytes limit)
+    : given(problem), limit(limit), indexOf(problem.size(), kNone), bucketOfNode(problem.size(), kNone),
+      before(identityOrder(problem)), after(before), image(problem.buffers.size()), afterUntilNow(before) {
+  for (NodeId node = 0; bucketing && node < given.size(); ++node)
+    if (given.nodes[node].kind == NodeKind::Start && isMergeable(given, node)) {
+      indexOf[node] = static_cast<int32_t>(mergeable.size());
+      mergeable.push_back(node);
+    }
+  for (auto [index, buffer] : llvm::enumerate(image))
+    buffer = static_cast<BufferId>(index);
+  size_t numSlots = problem.nodes.size() + 2 * mergeable.size();
+  roles.assign(numSlots, Role::Empty);
+  std::fill_n(roles.begin(), problem.nodes.size(), Role::Own);
+  bucketAt.assign(numSlots, kNone);
+  unpackAt.assign(numSlots, kNone);
+  keys.assign(numSlots, kUnmoved);
+  for (const Bucket &bucket : decoded.buckets)
+    activate(describe({bucket, bucket.members.front(), kNone}));
+  makeSlots();
+  Order order = initialOrder(decoded);
+  memory.emplace(slots, order);
+  timeline.emplace(slots, order);
+}
+
+/// Fills the problem of the slots: nodes, touches, and buffers, but no edges.
+void BucketedOrder::makeSlots() {
+  slots.laneNames = given.laneNames;
+  slots.busyUntil = given.busyUntil;
+  slots.regions = given.regions;
+  slots.buffers = given.buffers;
+  slots.buffers.resize(given.buffers.size() + 2 * mergeable.size());
+  for (const LiveBucket &bucket : buckets)
+    setBuffers(bucket);
+  for (NodeId slot = 0; slot < static_cast<NodeId>(roles.size()); ++slot) {
+    slots.nodes.push_back(nodeOf(slot));
+    slots.touches.append(touchesOf(slot));
+    slots.preds.append({});
+  }
+  slots.finalize();
+}
+
+/// The order of a decode, with each slot that does nothing beside the one that does its work.
+Order BucketedOrder::initialOrder(const DecodedSchedule &decoded) const {
+  Order order;
+  order.reserve(roles.size());
+  std::vector<char> placed(roles.size(), 0);
+  auto place = [&](NodeId slot) {
+    if (!std::exchange(placed[slot], 1))
+      order.push_back(slot);
+  };
+  auto placeStart = [&](NodeId start) {
+    if (indexOf[start] != kNone && !placed[start]) {
+      place(packSlot(start));
+      if (roles[waitSlot(start)] == Role::Empty)
+        place(waitSlot(start));
+    }
+    place(start);
+  };
+  for (DecodeStep step : decoded.steps) {
+    if (step.what == DecodeStep::Run || step.what == DecodeStep::Unpack) {
+      NodeId slot = after[step.id];
+      if (given.nodes[slot].kind == NodeKind::Start)
+        placeStart(slot);
+      else
+        place(slot);
+      continue;
+    }
+    const LiveBucket &bucket = buckets[step.id];
+    if (step.what == DecodeStep::Pack) {
+      place(packSlot(bucket.leader));
+      for (NodeId cast : bucket.shape.casts)
+        place(cast);
+    } else if (step.what == DecodeStep::Start) {
+      placeStart(bucket.leader);
+      for (NodeId member : bucket.what.members)
+        placeStart(member);
+    } else if (step.what == DecodeStep::Wait) {
+      place(waitOf(bucket));
+      for (NodeId member : bucket.what.members)
+        if (roles[given.members[member].wait] == Role::Empty)
+          place(given.members[member].wait);
+    }
+  }
+  return order;
+}
+
+DecodedSchedule BucketedOrder::decoded() const {
+  DecodedSchedule result;
+  std::vector<int32_t> numbers(buckets.size(), kNone);
+  auto numberOf = [&](int32_t index) {
+    if (numbers[index] == kNone) {
+      numbers[index] = static_cast<int32_t>(result.buckets.size());
+      result.buckets.push_back(buckets[index].what);
+    }
+    return numbers[index];
+  };
+  for (NodeId slot : order())
+    switch (roles[slot]) {
+    case Role::Empty:
+      break;
+    case Role::Own:
+      result.steps.push_back({DecodeStep::Run, slot});
+      break;
+    case Role::Unpack:
+      numberOf(bucketAt[slot]);
+      result.steps.push_back({DecodeStep::Unpack, slot});
+      break;
+    case Role::Pack:
+      result.steps.push_back({DecodeStep::Pack, numberOf(bucketAt[slot])});
+      break;
+    case Role::Start:
+      result.steps.push_back({DecodeStep::Start, numberOf(bucketAt[slot])});
+      break;
+    case Role::Wait:
+      result.steps.push_back({DecodeStep::Wait, numberOf(bucketAt[slot])});
+      if (buckets[bucketAt[slot]].shape.mergesOutputs)
+        result.steps.push_back({DecodeStep::View, numberOf(bucketAt[slot])});
+      break;
+    }
+  result.makespan = makespan();
+  result.peak = memory->peak();
+  return result;
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// What slots do
+//===-----------------------------------------------------------------------------------------===//
+
+int32_t BucketedOrder::describe(const FormedBucket &formed) {
+  int32_t index = static_cast<int32_t>(buckets.size());
+  if (unusedBuckets.empty()) {
+    buckets.emplace_back();
+  } else {
+    index = unusedBuckets.back();
+    unusedBuckets.pop_back();
+  }
+  buckets[index].what = formed.bucket;
+  buckets[index].shape = describeBucket(given, formed.bucket);
+  buckets[index].leader = formed.leader;
+  return index;
+}
+
+void BucketedOrder::setOwn(NodeId node) {
+  roles[node] = Role::Own;
+  bucketOfNode[node] = bucketAt[node] = kNone;
+  before[node] = after[node] = node;
+}
+
+/// Lets slots do the work of a described bucket, whose members are alone.
+void BucketedOrder::activate(int32_t index) {
+  const LiveBucket &bucket = buckets[index];
+  const BucketShape &shape = bucket.shape;
+  auto setRole = [&](NodeId slot, Role role) {
+    roles[slot] = role;
+    bucketAt[slot] = index;
+  };
+  auto absorb = [&](NodeId node, NodeId comesAfter, NodeId comesBefore) {
+    bucketOfNode[node] = index;
+    before[node] = comesAfter;
+    after[node] = comesBefore;
+  };
+  NodeId first = shape.packs ? packSlot(bucket.leader) : bucket.leader, wait = waitOf(bucket);
+  for (NodeId member : bucket.what.members) {
+    setEmpty(member);
+    setEmpty(given.members[member].wait);
+    absorb(member, first, bucket.leader);
+    absorb(given.members[member].wait, wait, wait);
+  }
+  for (NodeId cast : shape.casts) {
+    setEmpty(cast);
+    absorb(cast, first, first);
+  }
+  setRole(first, shape.packs ? Role::Pack : Role::Start);
+  setRole(bucket.leader, Role::Start);
+  setRole(wait, Role::Wait);
+  for (auto [number, unpack] : llvm::enumerate(shape.unpacks)) {
+    NodeId slot = slotOf(bucket, unpack);
+    setRole(slot, Role::Unpack);
+    unpackAt[slot] = static_cast<int32_t>(number);
+    for (int32_t place : unpack.members)
+      absorb(given.members[bucket.what.members[place]].wait, slot, slot);
+  }
+  if (shape.mergesOutputs)
+    for (NodeId member : bucket.what.members)
+      image[given.members[member].output] = mergedBuffer(bucket);
+}
+
+/// Lets all members of a bucket stand alone.
+void BucketedOrder::deactivate(int32_t index) {
+  const LiveBucket &bucket = buckets[index];
+  for (NodeId member : bucket.what.members) {
+    setOwn(member);
+    setOwn(given.members[member].wait);
+    image[given.members[member].output] = given.members[member].output;
+  }
+  for (NodeId cast : bucket.shape.casts)
+    setOwn(cast);
+  for (NodeId slot : {packSlot(bucket.leader), waitSlot(bucket.leader)}) {
+    setEmpty(slot);
+    bucketAt[slot] = kNone;
+  }
+}
+
+Node BucketedOrder::nodeOf(NodeId slot) const {
+  Node node;
+  switch (roles[slot]) {
+  case Role::Empty:
+    break;
+  case Role::Own:
+    return given.nodes[slot];
+  case Role::Pack:
+    node.cost = buckets[bucketAt[slot]].shape.packCost;
+    break;
+  case Role::Start:
+    return buckets[bucketAt[slot]].shape.start;
+  case Role::Wait:
+    node.kind = NodeKind::Wait;
+    node.start = buckets[bucketAt[slot]].leader;
+    break;
+  case Role::Unpack:
+    node.cost = buckets[bucketAt[slot]].shape.unpacks[unpackAt[slot]].cost;
+    break;
+  }
+  return node;
+}
+
+llvm::SmallVector<BufferId, 4> BucketedOrder::touchesOf(NodeId slot) const {
+  llvm::SmallVector<BufferId, 4> result;
+  auto add = [&](llvm::ArrayRef<BufferId> touches) {
+    for (BufferId buffer : touches)
+      result.push_back(image[buffer]);
+  };
+  if (roles[slot] == Role::Own) {
+    add(given.touches[slot]);
+  } else if (roles[slot] != Role::Empty) {
+    const LiveBucket &bucket = buckets[bucketAt[slot]];
+    if (roles[slot] == Role::Pack || !bucket.shape.packs)
+      add(bucket.shape.touches);
+    if (bucket.shape.packs)
+      result.push_back(packedBuffer(bucket));
+    if (bucket.shape.definesMerged && roles[slot] != Role::Pack)
+      result.push_back(mergedBuffer(bucket));
+    if (roles[slot] == Role::Unpack)
+      for (int32_t place : bucket.shape.unpacks[unpackAt[slot]].members)
+        result.push_back(given.members[bucket.what.members[place]].output);
+  }
+  llvm::sort(result);
+  result.erase(std::unique(result.begin(), result.end()), result.end());
+  return result;
+}
+
+/// Sets the sizes of a bucket's own buffers.
+void BucketedOrder::setBuffers(const LiveBucket &bucket) {
+  if (!bucket.shape.packs)
+    return;
+  slots.buffers[packedBuffer(bucket)] = {bucket.shape.packedBytes, bucket.leader, false};
+  if (!bucket.shape.mergesOutputs)
+    return;
+  if (bucket.shape.definesMerged)
+    slots.buffers[mergedBuffer(bucket)] = {bucket.shape.mergedBytes, bucket.leader, false};
+  slots.buffers[mergedBuffer(bucket)].liveOut = llvm::any_of(
+      bucket.what.members, [&](NodeId member) { return given.buffers[given.members[member].output].liveOut; });
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// Dependences
+//===-----------------------------------------------------------------------------------------===//
+
+/// The key of the last slot that has to come before `slot`.
+BucketedOrder::Key BucketedOrder::keyBefore(NodeId slot) const {
+  Key last = -(Key(1) << kKeyBits);
+  auto follow = [&](NodeId other) {
+    if (other != slot)
+      last = std::max(last, keyOf(other));
+  };
+  if (roles[slot] == Role::Own) {
+    for (NodeId pred : given.preds[slot])
+      follow(after[pred]);
+    return last;
+  }
+  if (roles[slot] == Role::Empty)
+    return last;
+  const LiveBucket &bucket = buckets[bucketAt[slot]];
+  bool isPack = roles[slot] == Role::Pack;
+  switch (roles[slot]) {
+  case Role::Pack:
+  case Role::Start:
+    if (!isPack && bucket.shape.packs)
+      follow(packSlot(bucket.leader));
+    // Edges from start to start are an order of issues, and do not concern the pack.
+    for (NodeId member : bucket.what.members)
+      for (NodeId pred : given.preds[member])
+        if (!bucket.shape.packs || isPack != (given.nodes[pred].kind == NodeKind::Start))
+          follow(after[pred]);
+    for (NodeId cast : bucket.shape.casts)
+      for (NodeId pred : given.preds[cast])
+        if (isPack)
+          follow(after[pred]);
+    return last;
+  case Role::Wait:
+    follow(bucket.leader);
+    return last;
+  default:
+    follow(waitOf(bucket));
+    return last;
+  }
+}
+
+/// The key of the first slot that has to come behind `slot`.
+BucketedOrder::Key BucketedOrder::keyBehind(NodeId slot) const {
+  Key first = Key(size()) << kKeyBits;
+  auto precede = [&](NodeId other) {
+    if (other != slot)
+      first = std::min(first, keyOf(other));
+  };
+  auto precedeUsers = [&](NodeId node) {
+    bool isStart = given.nodes[node].kind == NodeKind::Start;
+    for (NodeId user : given.succs[node])
+      precede(isStart && given.nodes[user].kind == NodeKind::Start ? after[user] : before[user]);
+  };
+  if (roles[slot] == Role::Own)
+    precedeUsers(slot);
+  if (roles[slot] == Role::Own || roles[slot] == Role::Empty)
+    return first;
+  const LiveBucket &bucket = buckets[bucketAt[slot]];
+  switch (roles[slot]) {
+  case Role::Pack:
+    precede(bucket.leader);
+    break;
+  case Role::Start:
+    precede(waitOf(bucket));
+    // Collectives that are to be issued later.
+    for (NodeId member : bucket.what.members)
+      for (NodeId user : given.succs[member])
+        if (user != given.members[member].wait)
+          precede(given.nodes[user].kind == NodeKind::Start ? after[user] : before[user]);
+    break;
+  case Role::Wait:
+    for (const BucketShape::Unpack &unpack : bucket.shape.unpacks)
+      precede(slotOf(bucket, unpack));
+    if (!bucket.shape.unpacksOutputs)
+      for (NodeId member : bucket.what.members)
+        precedeUsers(given.members[member].wait);
+    break;
+  default:
+    for (int32_t place : bucket.shape.unpacks[unpackAt[slot]].members)
+      precedeUsers(given.members[bucket.what.members[place]].wait);
+  }
+  return first;
+}
+
+bool BucketedOrder::tryMove(int32_t from, int32_t to, Ns allowed) {
+  int32_t first = std::min(from, to), last = std::max(from, to) + 1;
+  llvm::ArrayRef<NodeId> current = order();
+  window.assign(current.begin() + first, current.begin() + last);
+  if (to < from)
+    std::rotate(window.begin(), window.end() - 1, window.end());
+  else
+    std::rotate(window.begin(), window.begin() + 1, window.end());
+  if (timeline->makespanIfReplaced(first, window, allowed) > allowed || memory->peakIfMoved(from, from + 1, to) > limit)
+    return false;
+  timeline->replace(first, window);
+  memory->move(from, from + 1, to);
+  return true;
+}

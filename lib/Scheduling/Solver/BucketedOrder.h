@@ -1,0 +1,199 @@
+//===- BucketedOrder.h - An order whose buckets can be changed one by one ---------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Expanding a problem takes time in proportion to its size, a local search changes a few nodes in each trial. So this
+// order has a fixed number of *slots*, and a change of buckets changes what its slots do:
+//
+//   slot                        alone           in a bucket
+//   a start                     the start       the leader's: the bucket's start; the others': nothing
+//   a wait                      the wait        an unpack; or the leader's: the bucket's wait; the others': nothing
+//   the cast of a start         the cast        nothing, if the pack does its work
+//   two more for each start     nothing         the leader's: the pack, and the wait of a packed all-gather
+//
+// A slot that does nothing takes no time and no memory, and may stand anywhere. The view of a packed reduction follows
+// its wait, and has no slot. Private to the solver.
+//
+//===------------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_BUCKETEDORDER_H
+#define COMMSCHED_LIB_SCHEDULING_SOLVER_BUCKETEDORDER_H
+
+#include "CommSched/Scheduling/Model/MoveEvaluator.h"
+#include "DecodedSchedule.h"
+#include "IncrementalTimeline.h"
+#include "Model/BucketShape.h"
+#include <optional>
+
+namespace commsched {
+
+/// A bucket that a change makes.
+struct FormedBucket {
+  Bucket bucket;
+  /// The member whose slots do the bucket's work.
+  NodeId leader = kNone;
+  /// Where pack and start go if they are not there already: the slot of a start that stood alone or led a bucket.
+  NodeId place = kNone;
+};
+
+/// A change of buckets: some are dissolved, then some are formed of starts that are alone.
+struct BucketChange {
+  llvm::SmallVector<int32_t, 2> dissolved;
+  llvm::SmallVector<FormedBucket, 2> formed;
+  /// Where starts that are alone afterwards go: to the place that their slot has had if that is legal, before the pack
+  /// of their bucket, or behind its start.
+  enum Place : uint8_t { Stay, BeforePack, BehindStart } place = Stay;
+};
+
+/// An order with buckets, its clocks and its live bytes. Every order that it holds is legal and within the limit.
+class BucketedOrder {
+public:
+  /// `decoded` is a legal schedule of `problem` with a peak of at most `limit` bytes. Without `bucketing` no buckets
+  /// can be formed. O((N + touches) log N + E).
+  BucketedOrder(const Problem &problem, bool bucketing, const DecodedSchedule &decoded, Bytes limit);
+
+  /// Without slow-downs, ns.
+  Ns makespan() const { return timeline->makespan(); }
+  /// The order of the slots.
+  llvm::ArrayRef<NodeId> order() const { return timeline->order(); }
+  int32_t size() const { return static_cast<int32_t>(slots.nodes.size()); }
+  /// The same order in terms of the given problem. O(N).
+  DecodedSchedule decoded() const;
+
+  int32_t position(NodeId slot) const { return memory->position(slot); }
+  bool isEmpty(NodeId slot) const { return roles[slot] == Role::Empty; }
+  bool isCritical(int32_t position) const { return timeline->isCritical(position); }
+  /// The range of positions to which a slot can move by its dependences. O(degree, or members and their degrees).
+  int32_t earliest(NodeId slot) const { return static_cast<int32_t>((keyBefore(slot) >> kKeyBits) + 1); }
+  int32_t latest(NodeId slot) const { return static_cast<int32_t>((keyBehind(slot) - 1) >> kKeyBits); }
+
+  /// Moves what stands at `from` to `to`, within that range, if the order then takes at most `allowed` ns, which is at
+  /// least makespan(), and stays within the limit. Returns whether it moved.
+  bool tryMove(int32_t from, int32_t to, Ns allowed);
+
+  // Buckets.
+  /// All starts that may be in a bucket.
+  llvm::ArrayRef<NodeId> mergeableStarts() const { return mergeable; }
+  /// The bucket that a slot belongs to, or kNone.
+  int32_t bucketOf(NodeId slot) const { return slot < given.size() ? bucketOfNode[slot] : bucketAt[slot]; }
+  const Bucket &bucket(int32_t index) const { return buckets[index].what; }
+  NodeId leaderOf(int32_t index) const { return buckets[index].leader; }
+
+  /// The start that the slot at a position stands for: a start that may be merged and is alone, or the leader of the
+  /// bucket that the slot works for; kNone for all other slots.
+  NodeId startAt(int32_t position) const {
+    NodeId slot = order()[position];
+    if (roles[slot] == Role::Empty)
+      return kNone;
+    if (roles[slot] != Role::Own)
+      return buckets[bucketAt[slot]].leader;
+    return slot < given.size() && indexOf[slot] != kNone ? slot : kNone;
+  }
+
+  /// Makes a change if it is legal and if the order then takes at most `allowed` ns, which is at least makespan(), and
+  /// stays within the limit. Returns whether it was made. `work` is increased by the number of slots and positions that
+  /// had to be looked at.
+  bool tryChange(const BucketChange &change, Ns allowed, int64_t &work);
+
+private:
+  enum class Role : uint8_t { Empty, Own, Pack, Start, Wait, Unpack };
+  /// A bucket with the slots that do its work.
+  struct LiveBucket {
+    Bucket what;
+    BucketShape shape;
+    NodeId leader = kNone;
+  };
+  /// A place between positions: (position << kKeyBits) and a small number.
+  using Key = int64_t;
+  static constexpr int kKeyBits = 20;
+
+  NodeId packSlot(NodeId start) const { return given.size() + 2 * indexOf[start]; }
+  NodeId waitSlot(NodeId start) const { return packSlot(start) + 1; }
+  BufferId packedBuffer(const LiveBucket &bucket) const {
+    return static_cast<BufferId>(given.buffers.size()) + 2 * indexOf[bucket.leader];
+  }
+  BufferId mergedBuffer(const LiveBucket &bucket) const {
+    return packedBuffer(bucket) + (bucket.shape.definesMerged ? 1 : 0);
+  }
+  Key keyOf(NodeId slot) const { return keys[slot] != kUnmoved ? keys[slot] : Key(memory->position(slot)) << kKeyBits; }
+  Key keyBefore(NodeId slot) const;
+  Key keyBehind(NodeId slot) const;
+
+  /// The slot of the wait, and that of an unpack.
+  NodeId waitOf(const LiveBucket &bucket) const {
+    return bucket.shape.unpacksOutputs ? waitSlot(bucket.leader) : given.members[bucket.leader].wait;
+  }
+  NodeId slotOf(const LiveBucket &bucket, const BucketShape::Unpack &unpack) const {
+    return given.members[bucket.what.members[unpack.members.front()]].wait;
+  }
+  int32_t describe(const FormedBucket &formed);
+  void activate(int32_t index);
+  void deactivate(int32_t index);
+  void setOwn(NodeId node);
+  void setEmpty(NodeId slot) { roles[slot] = Role::Empty; }
+  Node nodeOf(NodeId slot) const;
+  llvm::SmallVector<BufferId, 4> touchesOf(NodeId slot) const;
+  void setBuffers(const LiveBucket &bucket);
+  void makeSlots();
+  Order initialOrder(const DecodedSchedule &decoded) const;
+
+  void collectSlots(const LiveBucket &bucket);
+  void collectTouchers(const LiveBucket &bucket);
+  void shiftBefore(NodeId slot, NodeId anchor);
+  void shiftBehind(NodeId slot, NodeId anchor);
+  void shiftTo(NodeId slot, Key key);
+  void placeBucket(const LiveBucket &bucket, const LiveBucket *base, NodeId place);
+  void placeUnpacks(const LiveBucket &bucket);
+  void placeWait(const LiveBucket &bucket);
+  void placeAlone(NodeId start, const LiveBucket &from, BucketChange::Place place);
+  bool isLegal() const;
+  void findWindow();
+  void exchange(llvm::ArrayRef<int32_t> out, llvm::ArrayRef<int32_t> in);
+  void placeAll(const BucketChange &change, llvm::ArrayRef<int32_t> formed);
+  bool takesAtMost(Ns allowed);
+  void retouch(llvm::ArrayRef<NodeId> order, llvm::ArrayRef<int32_t> active);
+
+  const Problem &given;
+  Bytes limit;
+  /// The starts that may be merged. Indexed by start: its place in that list, or kNone.
+  std::vector<NodeId> mergeable;
+  std::vector<int32_t> indexOf;
+  /// The slots as a problem, with the nodes of the order that was accepted last. It has no edges: these are the given
+  /// problem's, between the slots below. Its buffers are the given ones, and two for each start that may be merged.
+  Problem slots;
+  std::vector<LiveBucket> buckets;
+  std::vector<int32_t> unusedBuckets;
+  /// Indexed by slot: what it does, its bucket if it is none of the given nodes by itself, and of an unpack, its index
+  /// in the bucket's shape.
+  std::vector<Role> roles;
+  std::vector<int32_t> bucketAt, unpackAt;
+  /// Indexed by given node: the bucket that has absorbed it, or kNone.
+  std::vector<int32_t> bucketOfNode;
+  /// Indexed by given node: the slot that comes behind what it depends on, and the one that what depends on it follows.
+  std::vector<NodeId> before, after;
+  /// Indexed by given buffer: the one that stands for it.
+  std::vector<BufferId> image;
+
+  /// The change in progress: the slots that it may change, those whose times and those whose touches it changes, and
+  /// those that it moves.
+  std::vector<NodeId> changing, changed, retouched, moved;
+  static constexpr Key kUnmoved = INT64_MIN;
+  /// Indexed by slot: where the change moves it, or kUnmoved.
+  std::vector<Key> keys;
+  int32_t numShifts = 0;
+  /// Indexed by given node: `after` before the change.
+  std::vector<NodeId> afterUntilNow;
+  /// The positions that it changes, what will stand there, and what stands there now.
+  int32_t windowFirst = 0;
+  Order window, windowBefore;
+
+  std::optional<MoveEvaluator> memory;
+  std::optional<IncrementalTimeline> timeline;
+};
+
+} // namespace commsched
+
+#endif // COMMSCHED_LIB_SCHEDULING_SOLVER_BUCKETEDORDER_H
