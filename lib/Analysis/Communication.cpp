@@ -25,6 +25,8 @@ void Communication::visit(Operation *op) {
     waitsForMessage |= !start || start.isPointToPoint();
     return;
   }
+  // An event covers the collectives that were started before it, messages included.
+  waitsForMessage |= isa<AwaitEventOp>(op);
   auto collective = dyn_cast<CollectiveOpInterface>(op);
   pointToPoint |= collective && collective.isPointToPoint();
   Attribute group = collective ? collective.getGroupAttr() : op->getAttr(CommDialect::kHybridAttrName);

@@ -27,7 +27,7 @@ struct Communication {
   llvm::SmallVector<mlir::Attribute, 1> groups;
   /// The futures that have a wait inside.
   llvm::SmallVector<mlir::Value, 1> awaited;
-  /// True if it sends or receives; true if it waits for a future that may be a message.
+  /// True if it sends or receives; true if it waits for a future or an event that may be a message.
   bool pointToPoint = false, waitsForMessage = false;
 
   bool any() const { return !groups.empty() || !awaited.empty(); }

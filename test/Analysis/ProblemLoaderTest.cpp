@@ -219,6 +219,19 @@ TEST_F(ProblemLoaderTest, MessagesAreWaitedForAfterTheOnesBeforeAreOffered) {
   EXPECT_FALSE(hasEdge(1, 4));
 }
 
+/// An event covers messages: a stream that awaits it waits for them.
+TEST_F(ProblemLoaderTest, EventsAreAwaitedAfterTheMessagesBeforeAreOffered) {
+  load("%x: tensor<8xf32>", R"(
+    %s = comm.send %x on @tp peer 0 : (tensor<8xf32>) -> !comm.future<>
+    %e = comm.record on 0 : !comm.event
+    %r = comm.recv on @tp peer 0 : () -> !comm.future<tensor<8xf32>>
+    comm.await_event %e on 2 : !comm.event
+    comm.wait %s : !comm.future<>
+    %w = comm.wait %r : !comm.future<tensor<8xf32>>)");
+  EXPECT_TRUE(hasEdge(0, 1));
+  EXPECT_TRUE(hasEdge(2, 3));
+}
+
 constexpr StringLiteral kMessagesInARegion = R"(
     %s = comm.send %x on @tp peer 0 : (tensor<8xf32>) -> !comm.future<>
     %a = scf.if %c -> tensor<8xf32> {

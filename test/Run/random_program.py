@@ -40,11 +40,12 @@ class Op:
 
     A loop has a body, a list of operations, and what it yields; its text is made from them."""
 
-    def __init__(self, text, defines=(), uses=(), writes=(), starts=None, waits=None, exchange=None):
+    def __init__(self, text, defines=(), uses=(), writes=(), starts=None, waits=None, exchange=None, event=False):
         self.text, self.defines, self.uses, self.writes = text, list(defines), list(uses), list(writes)
         self.starts, self.waits = starts, waits
         # Messages that belong together, as (name, how many operations): they keep their order, and go together or not.
         self.exchange = exchange
+        self.event = event  # it records or awaits one, which covers the messages that were started before
         self.body = None
 
     @staticmethod
@@ -57,6 +58,10 @@ class Op:
 
     def with_body(self, body):
         return Op.loop(self.name, self.count, self.inits, self.iterators, self.types, body, self.yields)
+
+    def waits_for_messages(self):
+        """Whether it starts or waits for messages, itself or in its body."""
+        return bool(self.exchange) or self.event or any(op.waits_for_messages() for op in self.body or [])
 
     def refresh(self):
         """What a loop uses and writes is what its body does."""
@@ -331,8 +336,8 @@ class Generator:
 
     def event(self):
         event, streams = self.new(), [self.rng.randrange(3) for _ in range(2)]
-        self.emit(f"{event} = comm.record on {streams[0]} : !comm.event", [event])
-        self.emit(f"comm.await_event {event} on {streams[1]} : !comm.event", [], [event])
+        self.emit(f"{event} = comm.record on {streams[0]} : !comm.event", [event], event=True)
+        self.emit(f"comm.await_event {event} on {streams[1]} : !comm.event", [], [event], event=True)
 
     def coalesced(self):
         rng = self.rng
@@ -516,12 +521,11 @@ def dependences(generator, ops):
             readers.setdefault(storage, set()).add(i)
         if op.starts:
             inflight[op.starts] = touched
-        if op.exchange and op.waits:
-            # A send is complete when it is received: everyone offers to receive before it waits.
+        if op.waits_for_messages():
+            # A send is complete when it is received: everyone offers to receive before it waits, for a message or for an
+            # event. A loop with an exchange in it would wait within another one, whose messages may have the same tags.
             before[i].update(() if last_ordered is None else (last_ordered,))
-        if op.exchange and op.starts:
-            before[i].update(() if last_ordered is None else (last_ordered,))
-            last_ordered = i
+            last_ordered = last_ordered if op.exchange and op.waits else i
         for value in op.defines:
             defined[value] = i
         before[i].discard(i)
