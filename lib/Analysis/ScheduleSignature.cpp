@@ -34,16 +34,14 @@ static std::string describe(CollectiveOpInterface start) {
     os << " " << stringifyReductionKind(*reduction);
   for (Value input : start.getCollectiveInputs())
     describeType(input.getType(), os);
-  if (start.getCollectiveKind() == CollectiveKind::Recv)
-    for (Type type : cast<FutureType>(start.getCollectiveFuture().getType()).getTypes())
-      describeType(type, os);
   return line;
 }
 
 std::vector<std::string> commsched::describeCollectives(Operation *root) {
   std::vector<std::string> lines;
   root->walk<WalkOrder::PreOrder>([&](Operation *op) {
-    if (auto start = dyn_cast<CollectiveOpInterface>(op))
+    auto start = dyn_cast<CollectiveOpInterface>(op);
+    if (start && !start.isPointToPoint())
       lines.push_back(describe(start));
     else if (auto hybrid = op->getAttrOfType<FlatSymbolRefAttr>(CommDialect::kHybridAttrName))
       lines.push_back((op->getName().getStringRef() + " @" + hybrid.getValue()).str());

@@ -15,6 +15,7 @@
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Runtime/Runtime.h"
 #include "FunctionLowering.h"
+#include "MessageList.h"
 #include "RuntimeCalls.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -158,8 +159,45 @@ static void emitConstants(ArrayRef<memref::GlobalOp> constants, RuntimeCalls &ca
   }
 }
 
+/// Texts that end with a zero each, in one array; equal texts are stored once.
+namespace {
+class PackedStrings {
+public:
+  /// The offset of a text.
+  int64_t add(StringRef text) {
+    auto [known, isNew] = offsets.try_emplace(text, static_cast<int64_t>(texts.size()));
+    if (isNew)
+      texts += text.str() + '\0';
+    return known->second;
+  }
+  StringRef get() const { return texts; }
+
+private:
+  std::string texts;
+  llvm::StringMap<int64_t> offsets;
+};
+} // namespace
+
+/// Announces the messages that this program is certain to start, if they are known.
+static void emitMessages(ModuleOp module, RuntimeCalls &calls, OpBuilder &builder, Value context,
+                         const std::optional<std::vector<MessageStep>> &messages) {
+  if (!messages)
+    return;
+  SmallVector<int64_t> numbers;
+  PackedStrings strings;
+  for (const MessageStep &step : *messages)
+    llvm::append_values(numbers, step.kind, step.dtype, step.count, strings.add(step.group), strings.add(step.location),
+                        step.peer, step.tag, step.batch, step.stream, step.awaited);
+  Location loc = module.getLoc();
+  calls.call(builder, loc, "commrt_program_messages_packed",
+             {context, calls.integers(builder, loc, numbers),
+              calls.integer(builder, loc, static_cast<int64_t>(messages->size())),
+              calls.string(builder, loc, strings.get())});
+}
+
 /// Checks the runtime's version, creates the groups, registers the schedule, and creates the arenas.
 static void emitModuleBegin(ModuleOp module, RuntimeCalls &calls, ArrayRef<Site> sites, uint64_t signature,
+                            const std::optional<std::vector<MessageStep>> &messages,
                             ArrayRef<memref::GlobalOp> constants) {
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
   Location loc = module.getLoc();
@@ -182,22 +220,17 @@ static void emitModuleBegin(ModuleOp module, RuntimeCalls &calls, ArrayRef<Site>
                 calls.integer(builder, loc, groups.getNumGroups()), calls.integers(builder, loc, offsets),
                 calls.integers(builder, loc, ranks), slot});
   }
+  emitMessages(module, calls, builder, context, messages);
   SmallVector<int64_t> numbers;
-  std::string strings;
-  auto addString = [&](StringRef text) {
-    int64_t at = strings.size();
-    strings += text;
-    strings += '\0';
-    return at;
-  };
+  PackedStrings strings;
   for (const Site &site : sites) {
-    int64_t group = addString(site.group), location = addString(site.location);
+    int64_t group = strings.add(site.group), location = strings.add(site.location);
     llvm::append_values(numbers, site.kind, site.dtype, site.count, group, location, site.costNs);
   }
   Value status = calls.call(
       builder, loc, "commrt_program_begin_packed",
       {context, calls.integer(builder, loc, static_cast<int64_t>(signature)), calls.integers(builder, loc, numbers),
-       calls.integer(builder, loc, static_cast<int64_t>(sites.size())), calls.string(builder, loc, strings)});
+       calls.integer(builder, loc, static_cast<int64_t>(sites.size())), calls.string(builder, loc, strings.get())});
   // After the schedules are known to agree, so that all ranks create the same arenas.
   for (memref::GlobalOp arena : getArenas(module)) {
     auto space = cast<SymmetricAttr>(arena.getType().getMemorySpace());
@@ -243,10 +276,11 @@ struct CommToLLVMPass : public commsched::impl::CommToLLVMBase<CommToLLVMPass> {
       keepListsOnHost(module);
       constants = getDeviceConstants(module);
     }
+    std::optional<std::vector<MessageStep>> messages = listMessages(module);
     for (auto function : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
       if (!function.isDeclaration() && failed(FunctionLowering(function, calls, sites, device).run()))
         return signalPassFailure();
-    emitModuleBegin(module, calls, sites, hashSignatures(module), constants);
+    emitModuleBegin(module, calls, sites, hashSignatures(module), messages, constants);
     for (auto group : llvm::make_early_inc_range(module.getOps<GroupOp>()))
       group.erase();
     for (memref::GlobalOp arena : getArenas(module))

@@ -21,6 +21,7 @@ ArrayRef<RuntimeSignature> commsched::getRuntimeSignatures() {
       {"commrt_current", "p"},
       {"commrt_check_abi", "spi"},
       {"commrt_program_begin_packed", "splplp"},
+      {"commrt_program_messages_packed", "spplp"},
       {"commrt_group_create", "spplppp"},
       {"commrt_group_find", "sppp"},
       {"commrt_group_rank", "ip"},

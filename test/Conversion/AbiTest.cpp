@@ -55,6 +55,7 @@ const llvm::StringMap<std::string> &headerTypes() {
       ENTRY(commrt_current),
       ENTRY(commrt_check_abi),
       ENTRY(commrt_program_begin_packed),
+      ENTRY(commrt_program_messages_packed),
       ENTRY(commrt_group_create),
       ENTRY(commrt_group_find),
       ENTRY(commrt_group_rank),

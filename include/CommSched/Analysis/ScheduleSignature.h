@@ -7,8 +7,8 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // Ranks that issue collectives in different orders hang. The signature is a hash of a function's sequence of
-// collectives. The passes set it, the runtime compares it before the first collective, and comm-verify-spmd compares it
-// statically.
+// collectives. The passes set it, and the runtime compares it before the first collective. Sends and receives need not be
+// on all ranks and are left out: the runtime compares them by itself.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_SCHEDULESIGNATURE_H
@@ -21,7 +21,7 @@
 namespace commsched {
 
 /// One line per collective of `root`, in program order and including nested regions: kind, group, element type and
-/// bytes of each value ("all_gather @dp bf16 8388608").
+/// bytes of each value ("all_gather @dp bf16 8388608"). Without sends and receives.
 std::vector<std::string> describeCollectives(mlir::Operation *root);
 
 /// The hash of these lines: the first 16 hexadecimal digits of their SHA-256. O(collectives).

@@ -228,26 +228,31 @@ COMMRT_API int32_t commrt_program_begin(commrt_context *context, uint64_t signat
 /// Nothing is copied but pointers.
 COMMRT_API int32_t commrt_program_begin_packed(commrt_context *context, uint64_t signature, const int64_t *sites,
                                                int64_t num_sites, const char *strings);
-/// One message that a rank starts.
+/// The kind of a commrt_message that is a wait.
+#define COMMRT_AWAIT (-1)
+/// One step of a rank that messages depend on: a message that it starts, a collective that it starts, or a wait.
 typedef struct commrt_message {
-  int32_t kind;         ///< COMMRT_SEND or COMMRT_RECV
+  int32_t kind;         ///< commrt_kind, or COMMRT_AWAIT
   int32_t dtype;        ///< commrt_dtype
-  int64_t count;        ///< elements
+  int64_t count;        ///< elements, or -1 where only known at run time
   const char *group;    ///< name of a group that was made
   const char *location; ///< where in the source
-  int64_t peer;         ///< member of the rank's subset
+  int64_t peer;         ///< of messages: member of the rank's subset
   int64_t tag;
-  int64_t batch; ///< grows where a wait or the start of a collective or of a list comes between two messages
+  int64_t batch;   ///< grows where a wait or the start of a collective or of a list comes between two messages
+  int64_t stream;  ///< compute lane that starts it or that waits
+  int64_t awaited; ///< of waits: the place of the start in the list
 } commrt_message;
 /// [own thread] Announces, for the next commrt_program_begin, all messages that the program starts on this rank, in
-/// order, each of which has to be certain to start; 0 says that there are none. Where messages of two members have one
-/// order whatever their tags (nccl), ranks compare them then: a difference, and an order that cannot run, end the
-/// program with COMMRT_ERR_MISMATCH and both locations. Otherwise, and where a rank announces nothing, messages are not
-/// compared there. The texts stay alive until then.
+/// order, each of which has to be certain to start; 0 says that there are none. Collectives and waits between them may
+/// be listed, too: all collectives of a group or none. If all ranks announce, at most 16 MiB in all and 256 MiB times
+/// ranks, they compare them then: a message without its other side or with another type or size there, and messages
+/// that wait for each other, end the program on all ranks with COMMRT_ERR_MISMATCH and both locations. On nccl messages
+/// from one member to another need one order on both sides, whatever their tags. The texts stay alive until then.
 COMMRT_API int32_t commrt_program_messages(commrt_context *context, const commrt_message *messages,
                                            int64_t num_messages);
-/// [own thread] The same as compilers store them: per message [kind, dtype, count, offset of the group's name, offset
-/// of the location, peer, tag, batch], the offsets into `strings`.
+/// [own thread] The same as compilers store them: per step [kind, dtype, count, offset of the group's name, offset of
+/// the location, peer, tag, batch, stream, awaited], the offsets into `strings`.
 COMMRT_API int32_t commrt_program_messages_packed(commrt_context *context, const int64_t *messages,
                                                   int64_t num_messages, const char *strings);
 /// [own thread, all ranks] Waits for all tokens of this rank, then for all ranks. Collective over the job.

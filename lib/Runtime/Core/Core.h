@@ -310,9 +310,13 @@ int32_t vanish(commrt_context *context, const std::string &message);
 /// Combines `value` with those of all ranks, in the order of ranks. Collective over the job. On an error, which
 /// latches, the message begins with `what`.
 int32_t combineRanks(commrt_context *context, const char *what, void *value, int64_t bytes, commrt_combine_fn combine);
-/// Compares the announced messages of all ranks, where their backend needs one order, and forgets them. Collective over
-/// the job. MessageComparison.cpp.
-int32_t compareMessages(commrt_context *context);
+/// What all ranks announce, before anything is gathered.
+struct MessageExtent {
+  int64_t most = 0;      ///< steps of a rank
+  int64_t announces = 1; ///< 1: every rank announces its messages
+};
+/// Compares the announced messages of all ranks and forgets them. Collective over the job. MessageComparison.cpp.
+int32_t compareMessages(commrt_context *context, const MessageExtent &extent);
 /// Whether each rank is a process of its own.
 bool isPerProcess(const commrt_job *job);
 

@@ -28,6 +28,7 @@ struct Presented {
   Compared<Schedule> schedule;
   Compared<uint64_t> signature;
   int64_t shortest; ///< number of sites
+  MessageExtent messages;
 };
 
 /// What ranks show each other of one site.
@@ -42,6 +43,7 @@ struct Comparison {
   std::vector<commrt_site> sites = {}; ///< without sends and receives, which ranks need not have in common
   int64_t altered = -1;                ///< by an injected fault
   std::vector<uint64_t> prefix = {};   ///< prefix[k]: hash of the first k sites
+  MessageExtent messages = {};         ///< of all ranks, when the schedules have been compared
 
   int64_t numSites() const { return static_cast<int64_t>(sites.size()); }
   void add(const commrt_site *all, int64_t count);
@@ -94,6 +96,8 @@ static void combinePresented(void *lower, const void *higher, int64_t) {
   a.schedule.add(b.schedule, isSameSchedule);
   a.signature.add(b.signature, isSame);
   a.shortest = std::min(a.shortest, b.shortest);
+  a.messages.most = std::max(a.messages.most, b.messages.most);
+  a.messages.announces = std::min(a.messages.announces, b.messages.announces);
 }
 
 static void combineHashes(void *lower, const void *higher, int64_t) {
@@ -147,9 +151,13 @@ int32_t Comparison::run() {
   prefix.assign(numSites() + 1, 0);
   for (int64_t i = 0; i < numSites(); ++i)
     prefix[i + 1] = mix(prefix[i], hashSite(sites[i]));
-  Presented all = {{{prefix[numSites()], numSites()}, context->rank}, {signature, context->rank}, numSites()};
+  Presented all = {{{prefix[numSites()], numSites()}, context->rank},
+                   {signature, context->rank},
+                   numSites(),
+                   {static_cast<int64_t>(context->messages.size()), context->announcesMessages}};
   if (int32_t status = combineRanks(context, comparing, &all, sizeof(all), combinePresented))
     return status;
+  messages = all.messages;
   if (all.schedule.otherRank >= 0) {
     int64_t first = 0;
     int32_t status = bisect(all.shortest, first);
@@ -174,7 +182,7 @@ int32_t commrt_program_begin(commrt_context *context, uint64_t signature, const 
   comparison.add(sites, numSites);
   if (int32_t status = comparison.run())
     return status;
-  if (int32_t status = compareMessages(context))
+  if (int32_t status = compareMessages(context, comparison.messages))
     return status;
   context->sites = sites;
   context->numSites = numSites;
