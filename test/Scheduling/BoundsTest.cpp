@@ -17,6 +17,7 @@
 #include "CommSched/Scheduling/Model/Timeline.h"
 #include "Model/OrderVerifier.h"
 #include "RandomProblem.h"
+#include "Solver/ExactSearch.h"
 #include "gtest/gtest.h"
 #include <map>
 #include <set>
@@ -497,6 +498,96 @@ TEST(Bounds, SharesOfABucket) {
   llvm::Expected<ExpandedProblem> merged = expandBuckets(problem, Bucket{{1, 4}, BucketForm::Packed});
   ASSERT_TRUE(bool(merged));
   EXPECT_GE(makespanOf(merged->problem, identityOrder(merged->problem)), 30 + 210);
+}
+
+// Tests the bounds against the true optimum of problems that are too large to play all orders of: exact and with
+// windows, with and without a limit, apart and merged.
+TEST(Bounds, NoExactOptimumIsBelow) {
+  int32_t proven = 0, merged = 0;
+  auto optimum = [&](const Problem &problem, Bytes limit) {
+    Ns given = makespanOf(problem, identityOrder(problem));
+    ExactSearch search(problem, limit, given + 1);
+    int64_t steps = 40000;
+    bool complete = search.run(steps);
+    proven += complete;
+    return complete ? search.makespan() : INT64_MAX;
+  };
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    RandomOptions shape = drawn(seed, 10, 18);
+    shape.chanceOfStart = 50;
+    Problem problem = randomProblem(seed, shape);
+    Bytes limit = peakOf(problem, identityOrder(problem));
+    BoundOptions exact, windows;
+    exact.limit = windows.limit = limit;
+    windows.exactNodes = 0;
+    windows.window = static_cast<NodeId>(1 + seed % 7);
+    Ns best = optimum(problem, kUnlimited), within = optimum(problem, limit);
+    for (const BoundOptions &options : {exact, windows}) {
+      LowerBound apart = lowerBound(problem, options), joint = jointLowerBound(problem, options);
+      ASSERT_LE(apart.makespan, best) << "seed " << seed;
+      ASSERT_LE(apart.withLimit, within) << "seed " << seed;
+      ASSERT_LE(joint.makespan, best) << "seed " << seed;
+      ASSERT_LE(joint.withLimit, within) << "seed " << seed;
+    }
+    LowerBound joint = jointLowerBound(problem, exact), window = jointLowerBound(problem, windows);
+    for (const std::vector<Bucket> &buckets : Bucketings(problem, 6).all) {
+      llvm::Expected<ExpandedProblem> expanded = expandBuckets(problem, buckets);
+      if (!expanded) {
+        // Members that depend on each other.
+        llvm::consumeError(expanded.takeError());
+        continue;
+      }
+      Ns together = optimum(expanded->problem, kUnlimited);
+      ASSERT_LE(joint.makespan, together) << "seed " << seed;
+      ASSERT_LE(window.makespan, together) << "seed " << seed;
+      if (peakOf(expanded->problem, identityOrder(expanded->problem)) <= limit) {
+        ASSERT_LE(joint.withLimit, optimum(expanded->problem, limit)) << "seed " << seed;
+      }
+      ++merged;
+    }
+  }
+  // The test is about something.
+  EXPECT_GE(proven, 800);
+  EXPECT_GE(merged, 300);
+}
+
+// A pack without a byte to write is cheaper than the casts that it does the work of.
+TEST(Bounds, CastsOfNothing) {
+  Problem problem;
+  problem.laneNames = {"compute", "@dp"};
+  problem.copyCost = [](Bytes read, Bytes written) { return 1 + (read + written) / 10; };
+  problem.mergeKeys.push_back({CollectiveKind::AllGather, 1, 2, [](Bytes bytes) { return 3 + bytes; }, -1, {}});
+  for (NodeId first : {0, 3}) {
+    int32_t input = 2 * first / 3, output = input + 1;
+    problem.buffers.push_back({0, first, false});
+    problem.buffers.push_back({0, first + 1, true});
+    Node cast, start, wait;
+    cast.cost = 12;
+    start.kind = NodeKind::Start;
+    start.lane = 1;
+    start.cost = 3;
+    start.collective = CollectiveKind::AllGather;
+    start.mergeKey = 0;
+    wait.kind = NodeKind::Wait;
+    wait.start = first + 1;
+    auto add = [&](const Node &node, std::vector<int32_t> preds, std::vector<int32_t> touches) {
+      problem.nodes.push_back(node);
+      problem.members.emplace_back();
+      problem.preds.append(preds);
+      problem.touches.append(touches);
+    };
+    add(cast, {}, {input});
+    add(start, {first}, {input, output});
+    add(wait, {first + 1}, {input, output});
+    problem.members[first + 1] = {first + 2, input, output, 0, 0, first, 0};
+  }
+  problem.finalize();
+  ASSERT_EQ(problem.validate(), "");
+  llvm::Expected<ExpandedProblem> merged = expandBuckets(problem, Bucket{{1, 4}, BucketForm::Packed});
+  ASSERT_TRUE(bool(merged));
+  Ns together = makespanOf(merged->problem, identityOrder(merged->problem));
+  EXPECT_EQ(together, 1 + 3 + 1);
+  EXPECT_LE(jointLowerBound(problem).makespan, together);
 }
 
 // Nothing takes no time; a window of nothing is one of one node.

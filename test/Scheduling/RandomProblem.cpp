@@ -63,6 +63,11 @@ public:
     after(access[value.buffer].writer);
     access[value.buffer].readers.push_back(problem.size() - 1);
   }
+  /// A wait holds what its start reads and writes: it depends on nothing else, and a later write has to follow it.
+  void hold(BufferId buffer) {
+    touch(buffer);
+    access[buffer].readers.push_back(problem.size() - 1);
+  }
   void write(BufferId buffer) {
     touch(buffer);
     after(access[buffer].writer);
@@ -406,7 +411,7 @@ private:
     keepOrder(id);
     builder.after(start.start);
     for (BufferId buffer : builder.touchesOf(start.start))
-      builder.read({kNone, buffer, 0});
+      builder.hold(buffer);
     builder.end();
     for (Value output : start.outputs) {
       output.maker = id;
@@ -552,7 +557,7 @@ private:
     NodeId id = builder.begin(wait);
     builder.after(start);
     for (BufferId buffer : builder.touchesOf(start))
-      builder.touch(buffer);
+      builder.hold(buffer);
     builder.end();
     if (key != kNone) {
       member.wait = id;

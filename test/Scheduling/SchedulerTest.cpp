@@ -144,6 +144,38 @@ TEST(Scheduler, GivesEqualAnswersToEqualQuestions) {
   solveOnThreads(layeredProblem(1, LayeredOptions()));
 }
 
+// Tests that pinned nodes keep their order though no edge of the problem says so: two gathers that the computes want in
+// the opposite order.
+TEST(Scheduler, KeepsThePinnedInOrder) {
+  for (bool pinned : {false, true}) {
+    Problem problem;
+    problem.laneNames = {"compute", "@dp"};
+    auto add = [&](NodeKind kind, Ns cost, NodeId start, std::vector<NodeId> preds) {
+      Node node;
+      node.kind = kind;
+      node.lane = kind == NodeKind::Start ? 1 : 0;
+      node.cost = cost;
+      node.start = start;
+      node.pinned = pinned && kind == NodeKind::Start;
+      problem.nodes.push_back(node);
+      problem.preds.append(preds);
+      problem.touches.append({});
+    };
+    add(NodeKind::Start, 100, kNone, {});
+    add(NodeKind::Start, 10, kNone, {});
+    add(NodeKind::Wait, 0, 1, {1});
+    add(NodeKind::Compute, 100, kNone, {2});
+    add(NodeKind::Wait, 0, 0, {0});
+    add(NodeKind::Compute, 10, kNone, {3, 4});
+    problem.finalize();
+    ASSERT_EQ(problem.validate(), "");
+    ScheduleOptions options;
+    Schedule result = schedule(problem, options);
+    ASSERT_NO_FATAL_FAILURE(checkResult(problem, options, result));
+    EXPECT_EQ(result.makespan, pinned ? 220 : 120);
+  }
+}
+
 /// Checks that the outcomes of all starts account for all exposed time.
 void checkOutcomes(const Problem &problem, const ScheduleOptions &options, const Schedule &result) {
   Timeline before = simulate(problem, identityOrder(problem), options.slowDown),

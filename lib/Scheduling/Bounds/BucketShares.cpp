@@ -133,8 +133,10 @@ void shareCasts(const Problem &problem, llvm::ArrayRef<NodeId> members, std::vec
     if (writes > 0 && (wrote == 0 || compareProducts(reads, wrote, read, writes) < 0))
       read = reads, wrote = writes;
   }
-  if (!any || wrote == 0 || !problem.copyCost)
+  if (!any || !problem.copyCost)
     return;
+  // Without a byte to write there is no rate: wrote stays 0, and every cast counts nothing.
+  wrote = std::max<Bytes>(wrote, 1);
   auto [smallest, total] = smallestAndTotal(written);
   std::function<Ns(Bytes)> cost = [&, read = read, wrote = wrote](Bytes bytes) {
     return problem.copyCost(mulDiv(bytes, read, wrote), bytes);

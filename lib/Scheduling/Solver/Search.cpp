@@ -137,7 +137,8 @@ bool Search::searchExactly(int64_t share) {
   ExactSearch exact(problem, limit, bestMakespan);
   int64_t steps = std::min(share, budget - spent), before = steps, spentBefore = spent;
   bool complete = exact.run(steps);
-  spent += before - steps;
+  // A search that its first bound ends has looked at the problem all the same.
+  spent += std::max<int64_t>(before - steps, 1);
   if (exact.order().empty()) {
     notify(nullptr, nullptr, /*makespan=*/0, SearchVerdict::CutOff, spentBefore);
     return complete;
