@@ -15,6 +15,7 @@
 #include "CommSched/Scheduling/Model/Bucketing.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "Model/OrderVerifier.h"
 #include "RandomProblem.h"
 #include "Solver/ExactSearch.h"
@@ -454,6 +455,94 @@ TEST(Bounds, NoBucketingIsBelowTheJointBound) {
   // The test is about something: buckets were made, and many of them paid.
   EXPECT_GE(bucketings, 800);
   EXPECT_GE(lower, 200);
+}
+
+// The optimum of every bucketing, by branch and bound, without and with a limit.
+TEST(Bounds, NoOptimumOfABucketingIsBelowTheJointBound) {
+  int32_t optima = 0, bucketings = 0;
+  for (uint64_t seed = 0; seed < 12000; ++seed) {
+    RandomOptions options = drawn(seed, 8, 16);
+    options.commLanes = 1;
+    options.chanceOfStart = 50;
+    options.chanceOfMergeable = 100;
+    options.chanceOfCast = 60;
+    options.chanceOfSecondWait = options.chanceOfCoalesced = 0;
+    options.mergeKinds = 1;
+    Problem problem = randomProblem(seed, options);
+    BoundOptions limited;
+    limited.limit = peakOf(problem, identityOrder(problem));
+    LowerBound bound = jointLowerBound(problem, limited);
+    for (const std::vector<Bucket> &buckets : Bucketings(problem, 16).all) {
+      llvm::Expected<ExpandedProblem> merged = expandBuckets(problem, buckets);
+      if (!merged) {
+        llvm::consumeError(merged.takeError());
+        continue;
+      }
+      for (Bytes limit : {kUnlimited, limited.limit}) {
+        // Only an order that is shorter than the bound is looked for.
+        Ns below = limit == kUnlimited ? bound.makespan : bound.withLimit;
+        ExactSearch exact(merged->problem, limit, below);
+        int64_t steps = 20000;
+        optima += exact.run(steps);
+        ASSERT_TRUE(exact.order().empty())
+            << "seed " << seed << ", makespan " << exact.makespan() << " below " << below;
+      }
+      ++bucketings;
+    }
+  }
+  EXPECT_GE(optima, 4000);
+  EXPECT_GE(bucketings, 2000);
+}
+
+// A pack does the work of two casts of 60 ns in 20 ns, and then there are two unpacks of 2 MiB and more: what a bucket
+// saves is not more than what the unpacks leave.
+TEST(Bounds, AFusedCastPaysForItsUnpack) {
+  for (Ns perMiB : {0, 5, 100}) {
+    Problem problem;
+    problem.laneNames = {"compute", "g"};
+    problem.mergeKeys.push_back({CollectiveKind::AllGather, 1, 64, [](Bytes) { return Ns(10); }, -1, {}});
+    const Bytes gathered = 3 * (Bytes(1) << 20), shard = gathered / 64;
+    problem.copyCost = [=](Bytes, Bytes written) { return written > 2 * shard ? 3 * perMiB : Ns(20); };
+    for (int32_t index = 0; index < 2; ++index) {
+      NodeId cast = problem.size();
+      auto input = static_cast<BufferId>(problem.buffers.size()), output = input + 1;
+      problem.buffers.push_back({shard, cast, false});
+      problem.buffers.push_back({gathered, cast + 1, true});
+      Node node;
+      node.cost = 60;
+      problem.nodes.push_back(node);
+      problem.preds.append({});
+      problem.touches.append({input});
+      Node start;
+      start.kind = NodeKind::Start;
+      start.lane = 1;
+      start.cost = 10;
+      start.bytes = gathered;
+      start.collective = CollectiveKind::AllGather;
+      start.mergeKey = 0;
+      problem.nodes.push_back(start);
+      problem.preds.append({cast});
+      problem.touches.append({input, output});
+      Node wait;
+      wait.kind = NodeKind::Wait;
+      wait.start = cast + 1;
+      problem.nodes.push_back(wait);
+      problem.preds.append({cast + 1});
+      problem.touches.append({input, output});
+      problem.members.resize(problem.size());
+      problem.members[cast + 1] = {cast + 2, input, output, shard, gathered, cast, 2 * shard};
+    }
+    problem.finalize();
+    ASSERT_EQ(problem.validate(), "");
+    Ns bound = jointLowerBound(problem).makespan;
+    ScheduleOptions options;
+    options.memory.ppm = 4000000;
+    Schedule best = schedule(problem, options);
+    EXPECT_LE(bound, best.makespan);
+    EXPECT_EQ(best.buckets.size(), perMiB < 20 ? 1u : 0u);
+    // The pack, of which the tolerance of shares leaves 19 ns, and for each member the unpack or the rest of the cast.
+    EXPECT_GE(bound, 19 + 2 * std::min<Ns>(50, 3 * perMiB)) << perMiB;
+  }
 }
 
 // Two gathers of 100 bytes behind casts of 60 ns that a pack does faster.

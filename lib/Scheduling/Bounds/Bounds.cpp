@@ -94,6 +94,12 @@ BoundCosts costsInBuckets(const Problem &problem) {
     // The cost function is monotone: a bucket takes no less than the member alone.
     costs.path[id] = std::min(node.cost, std::max<Ns>(problem.mergeKeys[node.mergeKey].cost(node.bytes), 0));
     costs.lane[id] = std::min(shares.lane[id], costs.path[id]);
+    // Either the cast runs, or a pack does its work, and then there is an unpack.
+    NodeId cast = fusedCast(problem, id);
+    if (shares.unpack[id] == kNone || cast == kNone || shares.cast[cast] == kNone)
+      continue;
+    if (Ns rest = std::min(problem.nodes[cast].cost - shares.cast[cast], shares.unpack[id]); rest > 0)
+      costs.floating.push_back({cast, problem.members[id].wait, rest});
   }
   return costs;
 }
@@ -130,6 +136,10 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
           jobs[lane].push_back({times.begin[id], duration, times.tail[id]});
         }
     }
+  }
+  for (auto [first, last, cost] : costs.floating) {
+    load[kComputeLane] += cost;
+    jobs[kComputeLane].push_back({times.head[first], cost, times.tail[last]});
   }
   // The simplest argument comes first, and is named unless another one is stronger.
   for (LaneId lane = 0; lane < problem.numLanes(); ++lane)

@@ -149,12 +149,33 @@ void shareCasts(const Problem &problem, llvm::ArrayRef<NodeId> members, std::vec
     }
 }
 
+/// Charges the unpacks of one merge key to the members whose casts a pack can absorb: a large output has an unpack of
+/// its own, small ones share one.
+void shareUnpacks(const Problem &problem, llvm::ArrayRef<NodeId> members, std::vector<Ns> &shares) {
+  if (!problem.copyCost || problem.nodes[members.front()].collective != CollectiveKind::AllGather)
+    return;
+  std::function<Ns(Bytes)> cost = [&](Bytes bytes) { return problem.copyCost(bytes, bytes); };
+  auto isSmall = [&](NodeId id) { return problem.members[id].outputBytes <= kSmallUnpackBytes; };
+  std::vector<Bytes> sizes;
+  for (NodeId id : members)
+    if (isSmall(id))
+      sizes.push_back(problem.members[id].outputBytes);
+  auto [smallest, total] = smallestAndTotal(sizes);
+  RateFloor floor(cost, std::max<Bytes>(smallest, 1), std::max<Bytes>(total, 1));
+  for (NodeId id : members)
+    if (fusedCast(problem, id) != kNone) {
+      Bytes bytes = problem.members[id].outputBytes;
+      shares[id] = !isSmall(id) ? std::max<Ns>(cost(bytes), 0) : bytes == 0 ? 0 : floor.from(bytes).of(bytes);
+    }
+}
+
 } // namespace
 
 BucketShares commsched::bucketShares(const Problem &problem) {
   BucketShares shares;
   shares.lane.assign(problem.nodes.size(), kNone);
   shares.cast.assign(problem.nodes.size(), kNone);
+  shares.unpack.assign(problem.nodes.size(), kNone);
   std::vector<std::vector<NodeId>> members(problem.mergeKeys.size());
   for (NodeId id = 0; id < problem.size(); ++id)
     if (problem.nodes[id].mergeKey != kNone && isMergeable(problem, id))
@@ -164,6 +185,7 @@ BucketShares commsched::bucketShares(const Problem &problem) {
       continue;
     shareLane(problem, key, members[index], shares.lane);
     shareCasts(problem, members[index], shares.cast);
+    shareUnpacks(problem, members[index], shares.unpack);
   }
   return shares;
 }

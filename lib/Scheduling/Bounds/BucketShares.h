@@ -23,6 +23,9 @@ struct BucketShares {
   std::vector<Ns> lane;
   /// For casts that a pack can absorb: the least that the cast adds to the pack's cost, ns.
   std::vector<Ns> cast;
+  /// For starts of all-gathers whose cast a pack can absorb: the least that the member adds to the cost of the unpacks
+  /// of a bucket that absorbs the cast, ns.
+  std::vector<Ns> unpack;
 };
 
 /// Computes the charges of Lemma 7. Cost functions are only known to be monotone, so each is evaluated on cells of

@@ -26,6 +26,13 @@ struct BoundCosts {
   std::vector<Ns> lane;
   /// For starts and hybrids: the least time between the beginning and the end of the collective. At least `lane`.
   std::vector<Ns> path;
+  /// Work on the compute lane that is done at one of two nodes, `first` or a later one, `last`. Used by the arguments
+  /// about a lane as a whole only.
+  struct Floating {
+    NodeId first, last;
+    Ns cost;
+  };
+  std::vector<Floating> floating;
 };
 
 /// Lower bounds that hold for every order, ns. Indexed by node. The *clock* is the compute lane's time, and *T* the
