@@ -29,3 +29,25 @@ std::string commsched::machineName(MLIRContext *context, StringRef option) {
   const Environment *environment = Environment::of(context);
   return environment ? environment->machine : kDefaultMachine.str();
 }
+
+/// The model on which ranks agreed; null if they did not.
+static std::shared_ptr<const CostModel> findAgreed(MLIRContext *context, const std::string &name) {
+  const Environment *environment = Environment::of(context);
+  if (!environment)
+    return nullptr;
+  auto found = environment->agreedMachines.find(name);
+  return found == environment->agreedMachines.end() ? nullptr : found->second;
+}
+
+llvm::Expected<MachineModel> commsched::loadMachine(MLIRContext *context, StringRef option) {
+  std::string name = machineName(context, option);
+  if (std::shared_ptr<const CostModel> agreed = findAgreed(context, name))
+    return agreed->machine();
+  return MachineModel::load(name);
+}
+
+std::shared_ptr<const CostModel> commsched::agreedModel(MLIRContext *context, StringRef option,
+                                                        std::shared_ptr<const CostModel> own) {
+  std::shared_ptr<const CostModel> agreed = findAgreed(context, machineName(context, option));
+  return agreed ? agreed : own;
+}

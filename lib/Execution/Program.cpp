@@ -14,6 +14,7 @@
 
 #include "CommSched/Execution/Program.h"
 #include "CommSched/Analysis/Costs/OperationCosts.h"
+#include "CommSched/Analysis/Environment.h"
 #include "CommSched/Conversion/Passes.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Machine/CostModel.h"
@@ -123,7 +124,12 @@ Expected<std::unique_ptr<Program>> Program::load(mlir::MLIRContext &context, con
   mlir::ParserConfig config(&context);
   SourceMgr sources;
   sources.AddNewSourceBuffer(MemoryBuffer::getMemBufferCopy(source.text, source.name), SMLoc());
-  mlir::SourceMgrDiagnosticHandler diagnostics(sources, &context, options.diagnostics ? *options.diagnostics : errs());
+  // Ranks share the standard error, so that everything goes there in one write.
+  std::string said;
+  raw_string_ostream saidStream(said);
+  auto print = scope_exit([&] { errs() << said; });
+  mlir::SourceMgrDiagnosticHandler diagnostics(sources, &context,
+                                               options.diagnostics ? *options.diagnostics : saidStream);
   mlir::OwningOpRef<ModuleOp> module = mlir::parseSourceFile<ModuleOp>(sources, config);
   if (!module)
     return failed("read");
@@ -211,7 +217,7 @@ Error Program::readEntry(ModuleOp module, const ProgramOptions &options) {
 }
 
 Error Program::predict(ModuleOp module, StringRef machine) {
-  Expected<MachineModel> loaded = MachineModel::load(machine);
+  Expected<MachineModel> loaded = loadMachine(module.getContext(), machine);
   if (!loaded)
     return loaded.takeError();
   CostModel model(*loaded);

@@ -10,11 +10,13 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "CommSched/Analysis/Environment.h"
 #include "CommSched/Scheduling/Inductor/AlignCosts.h"
 #include "CommSched/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
+#include "llvm/Support/FileSystem.h"
 #include "gtest/gtest.h"
 #include <condition_variable>
 #include <mutex>
@@ -87,9 +89,9 @@ protected:
   std::vector<std::string> diagnostics;
 };
 
-// The hook is called twice for the whole module: with the number of operations and a hash of them, and with this rank's
-// own costs in program order, functions of modules inside included. The medians become measured times, flops are kept,
-// and with Products what is no matrix multiplication is left alone.
+// The hook is called twice for the whole module: with the number of operations, a hash of them, a hash of the machine
+// and the size of its profile, and with this rank's own costs in program order, functions of modules inside included.
+// The medians become measured times, flops are kept, and with Products what is no matrix multiplication is left alone.
 TEST_F(AlignCosts, GathersTwice) {
   std::vector<std::vector<Ns>> calls;
   std::string text = run("h100-sxm", [&](ArrayRef<Ns> own) {
@@ -98,7 +100,7 @@ TEST_F(AlignCosts, GathersTwice) {
                              : std::vector<std::vector<Ns>>{own.vec(), {7000, 100}, {5000, 300}};
   });
   ASSERT_EQ(calls.size(), 2u);
-  ASSERT_EQ(calls[0].size(), 2u);
+  ASSERT_EQ(calls[0].size(), 4u);
   EXPECT_EQ(calls[0][0], 2);
   ASSERT_EQ(calls[1].size(), 2u);
   Ns own = calls[1][0];
@@ -154,7 +156,7 @@ TEST_F(AlignCosts, RefusesWhatIsNoTable) {
   EXPECT_EQ(run("no-such-machine", [](ArrayRef<Ns> own) { return std::vector<std::vector<Ns>>{own.vec()}; }), "");
   ASSERT_EQ(diagnostics.size(), 5u);
   EXPECT_EQ(diagnostics[0], "loc(\"f.mlir\":5:8): comm-align-costs: the costs of the ranks could not be gathered");
-  EXPECT_EQ(diagnostics[1], "loc(\"f.mlir\":5:8): comm-align-costs: rank 1 gathered 3 numbers; expected 2");
+  EXPECT_EQ(diagnostics[1], "loc(\"f.mlir\":5:8): comm-align-costs: rank 1 gathered 3 numbers; expected 4");
   EXPECT_EQ(diagnostics[2], "loc(\"f.mlir\":5:8): comm-align-costs: the costs of the ranks could not be gathered");
   EXPECT_EQ(diagnostics[3], "loc(\"f.mlir\":14:10): comm-align-costs: expected a cost of at least 0 ns from rank 1, "
                             "got -1");
@@ -197,6 +199,62 @@ private:
   std::vector<std::vector<Ns>> rows;
   Barrier barrier;
 };
+
+// Ranks with different machines also price what has no time of its own, such as buckets, by one machine: the first
+// rank's. Each says so. Ranks whose profiles differ in name and origin only keep their own.
+TEST_F(AlignCosts, RanksAgreeOnAMachine) {
+  std::string renamed = llvm::cantFail(MachineModel::load("h100-sxm")).toJSON();
+  renamed.replace(renamed.find("\"name\": \"h100-sxm\""), strlen("\"name\": \"h100-sxm\""),
+                  "\"calibration\": {\"host\": \"b\"}, \"name\": \"other\"");
+  auto path = [](const std::string &text) {
+    llvm::SmallString<128> name;
+    int file;
+    EXPECT_FALSE(llvm::sys::fs::createTemporaryFile("machine", "json", file, name));
+    llvm::raw_fd_ostream(file, /*shouldClose=*/true) << text;
+    return name.str().str();
+  };
+  std::string renamedPath = path(renamed);
+  struct Case {
+    std::vector<std::string> machines;
+    /// The rank that the warning names; none if there is no warning.
+    std::optional<int> other;
+  };
+  for (const Case &test : {Case{{"a100-sxm", "a100-sxm", "h100-sxm"}, 2}, Case{{"h100-sxm", renamedPath}, {}}}) {
+    size_t ranks = test.machines.size();
+    ThreadGather gather(ranks);
+    std::vector<std::vector<std::string>> said(ranks);
+    std::vector<std::string> agreed(ranks);
+    std::vector<std::thread> threads;
+    for (size_t rank = 0; rank < ranks; ++rank)
+      threads.emplace_back([&, rank] {
+        MLIRContext context(MLIRContext::Threading::DISABLED);
+        DialectRegistry registry;
+        registerEnvironment(registry);
+        context.appendDialectRegistry(registry);
+        load(context);
+        EXPECT_NE(run(context, said[rank], kProgram, test.machines[rank], gather.of(rank), AlignedOperations::All), "");
+        agreed[rank] = llvm::cantFail(loadMachine(&context, test.machines[rank])).toJSON();
+        auto before = std::make_shared<const CostModel>(llvm::cantFail(MachineModel::load("b200-sxm")));
+        EXPECT_EQ(agreedModel(&context, test.machines[rank], before) == before, !test.other.has_value());
+        // A machine that was not aligned stays.
+        EXPECT_EQ(agreedModel(&context, "b200-sxm", before), before);
+      });
+    for (std::thread &thread : threads)
+      thread.join();
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      std::string expected = llvm::cantFail(MachineModel::load(test.machines[test.other ? 0 : rank])).toJSON();
+      EXPECT_EQ(agreed[rank], expected);
+      ASSERT_EQ(said[rank].size(), test.other ? 1U : 0U);
+      if (test.other)
+        EXPECT_NE(said[rank][0].find("comm-align-costs: rank " + std::to_string(*test.other) +
+                                     " has another machine than rank 0 ('" + test.machines[rank] +
+                                     "' here); later passes use that of rank 0, 'a100-sxm', on all ranks"),
+                  std::string::npos)
+            << said[rank][0];
+    }
+  }
+  llvm::sys::fs::remove(renamedPath);
+}
 
 // Ranks with different programs all get an error at their own first operation that differs, and none hangs: one
 // operation more, another operation, and one that the others have in another place.

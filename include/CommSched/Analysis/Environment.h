@@ -15,12 +15,13 @@
 #ifndef COMMSCHED_ANALYSIS_ENVIRONMENT_H
 #define COMMSCHED_ANALYSIS_ENVIRONMENT_H
 
-#include "CommSched/Machine/MachineModel.h"
+#include "CommSched/Machine/CostModel.h"
 #include "CommSched/Support/Units.h"
 #include "mlir/IR/DialectInterface.h"
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/ArrayRef.h"
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -55,6 +56,9 @@ public:
   EstimateOp estimate;
   /// Gathers costs for comm-align-costs if the pass is given no profiles; may be empty.
   GatherCosts gather;
+  /// Machines on which the ranks of the job agreed, in place of their own, by the name under which passes ask for them.
+  /// comm-align-costs adds them. It runs on modules, so that no other pass runs meanwhile.
+  std::map<std::string, std::shared_ptr<const CostModel>> agreedMachines;
   /// The journal that passes write for a report; null unless a report is being collected. The report sets and resets
   /// it.
   std::shared_ptr<PassJournal> journal;
@@ -70,6 +74,15 @@ void registerEnvironment(mlir::DialectRegistry &registry);
 /// The name of the machine that `option` selects in `context`: `option` itself, or the environment's machine if it is
 /// empty.
 std::string machineName(mlir::MLIRContext *context, llvm::StringRef option);
+
+/// The machine that `option` selects in `context`: the one on which ranks agreed (Environment::agreedMachines), or else
+/// the profile of that name. O(1) in the first case.
+llvm::Expected<MachineModel> loadMachine(mlir::MLIRContext *context, llvm::StringRef option);
+
+/// The model on which ranks agreed for the machine that `option` selects, or `own` if they did not. Passes load their
+/// machine when they are initialized, which is before comm-align-costs runs in the same pipeline.
+std::shared_ptr<const CostModel> agreedModel(mlir::MLIRContext *context, llvm::StringRef option,
+                                             std::shared_ptr<const CostModel> own);
 
 } // namespace commsched
 

@@ -38,7 +38,7 @@ struct ProgramOptions {
   bool graph = false;      ///< capture the second call of `run` into a graph, and launch that from then on
   /// Compile at -O2, or without optimization; none: at -O2 if the program has long loops.
   std::optional<bool> optimize = {};
-  /// Where diagnostics are printed; null: the standard error.
+  /// Where diagnostics are printed; null: the standard error, when the program has been loaded.
   llvm::raw_ostream *diagnostics = nullptr;
 };
 

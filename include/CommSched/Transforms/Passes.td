@@ -426,6 +426,10 @@ def CommAlignCosts : Pass<"comm-align-costs", "::mlir::ModuleOp"> {
     The first call compares what is aligned, and the second gathers the costs. If ranks have different operations, every
     rank fails with an error at the first one that differs.
 
+    What has no time of its own, such as buckets that later passes make, the copies for them and calls, is priced by the
+    machine. If ranks have different machines, further calls spread the first rank's, later passes for this machine use it
+    on all ranks, and each rank gets a warning. Names and origins of profiles do not count.
+
     Remarks: one per operation with its aligned cost and the range of the ranks' costs.
   }];
   let options = [

@@ -15,11 +15,15 @@
 
 #include "BlockPass.h"
 #include "CommSched/Analysis/Costs/MatrixProducts.h"
+#include "CommSched/Analysis/Environment.h"
 #include "CommSched/Analysis/Remarks.h"
 #include "CommSched/Report/Report.h"
 #include "CommSched/Scheduling/Inductor/AlignCosts.h"
 #include "CommSched/Transforms/Passes.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/MathExtras.h"
 #include "llvm/Support/xxhash.h"
+#include <cstring>
 
 namespace commsched {
 #define GEN_PASS_DEF_COMMALIGNCOSTS
@@ -46,14 +50,35 @@ Ns identityOf(Operation *op) {
   return static_cast<Ns>(llvm::xxh3_64bits(text));
 }
 
-/// What ranks compare first: the number of operations, and a hash of what they are.
-std::vector<Ns> headerOf(ArrayRef<Ns> identities) {
-  StringRef bytes(reinterpret_cast<const char *>(identities.data()), identities.size() * sizeof(Ns));
-  return {static_cast<Ns>(identities.size()), static_cast<Ns>(llvm::xxh3_64bits(bytes))};
-}
+/// What ranks compare first, as numbers.
+struct Header {
+  /// Indices: the number of operations, a hash of what they are, a hash of the rank's machine, and the number of bytes
+  /// of its profile.
+  enum : uint8_t { Operations, Identities, Machine, ProfileBytes };
+
+  /// The machine by all that passes read of it: its name and how it was measured do not count.
+  static std::vector<Ns> make(ArrayRef<Ns> identities, const MachineModel &machine) {
+    std::string text = machine.toJSON(), numbers;
+    llvm::json::Value document = llvm::cantFail(llvm::json::parse(text));
+    for (StringRef field : {"name", "calibration"})
+      document.getAsObject()->erase(field);
+    llvm::raw_string_ostream(numbers) << document;
+    return {static_cast<Ns>(identities.size()), hash(identities), static_cast<Ns>(llvm::xxh3_64bits(numbers)),
+            static_cast<Ns>(text.size())};
+  }
+  static Ns hash(ArrayRef<Ns> numbers) {
+    StringRef bytes(reinterpret_cast<const char *>(numbers.data()), numbers.size() * sizeof(Ns));
+    return static_cast<Ns>(llvm::xxh3_64bits(bytes));
+  }
+  static bool haveSameOperations(ArrayRef<Ns> a, ArrayRef<Ns> b) { return a.take_front(2) == b.take_front(2); }
+};
 
 /// Largest number of operations that a rank may state. A larger one is no number of operations.
 constexpr Ns kMostOperations = Ns(1) << 28;
+/// Largest profile that a rank may state, bytes.
+constexpr Ns kMostProfileBytes = Ns(1) << 28;
+/// Numbers of a profile that ranks gather at once. Every rank receives as many from every other.
+constexpr size_t kProfileChunk = 4096;
 
 /// Gathers rows of equal length from all ranks, and checks what comes back.
 class RowGatherer {
@@ -103,7 +128,7 @@ struct CommAlignCostsPass : public commsched::impl::CommAlignCostsBase<CommAlign
       return emitError(UnknownLoc::get(context))
              << "comm-align-costs: no profiles given, and nothing that gathers costs from the ranks";
     for (const std::string &name : names) {
-      llvm::Expected<MachineModel> model = MachineModel::load(machineName(context, name));
+      llvm::Expected<MachineModel> model = loadMachine(context, name);
       if (!model)
         return emitError(UnknownLoc::get(context)) << llvm::toString(model.takeError());
       models.push_back(std::make_shared<const CostModel>(std::move(*model)));
@@ -153,16 +178,17 @@ private:
 
   InFlightDiagnostic emitProblem(Location loc) { return emitError(loc) << getArgument() << ": "; }
 
-  /// The costs of all ranks. Every rank makes the same two calls of the hook: the first compares what is aligned, and
-  /// the second gathers costs, or what tells where the programs differ.
+  /// The costs of all ranks. Every rank makes the same calls of the hook: the first compares what is aligned and by
+  /// which machines, and the second gathers costs, or what tells where the programs differ. If the machines differ,
+  /// more calls spread the first rank's.
   FailureOr<RankRows> gatherCosts(ArrayRef<Operation *> ops) {
     RowGatherer rows(gather);
     std::vector<Ns> identities;
     for (Operation *op : ops)
       identities.push_back(identityOf(op));
-    std::vector<Ns> header = headerOf(identities);
+    std::vector<Ns> header = Header::make(identities, models.front()->machine());
     RankRows headers = rows(header);
-    if (llvm::any_of(headers, [&](const std::vector<Ns> &row) { return row != header; })) {
+    if (llvm::any_of(headers, [&](const std::vector<Ns> &row) { return !Header::haveSameOperations(row, header); })) {
       explainDifference(ops, std::move(identities), headers, rows);
       return failure();
     }
@@ -179,14 +205,53 @@ private:
           emitProblem(op->getLoc()) << "expected a cost of at least 0 ns from rank " << rank << ", got " << cost;
           return failure();
         }
+    if (failed(agreeOnMachine(locationOf(ops), headers, rows)))
+      return failure();
     return costs;
+  }
+
+  /// If the machines of the ranks differ, lets later passes use the first rank's on all of them, and says so: buckets,
+  /// copies and calls have to cost the same everywhere, too.
+  LogicalResult agreeOnMachine(Location loc, const RankRows &headers, RowGatherer &rows) {
+    auto other = llvm::find_if(
+        headers, [&](const std::vector<Ns> &row) { return row[Header::Machine] != headers.front()[Header::Machine]; });
+    if (other == headers.end())
+      return success();
+    Ns bytes = headers.front()[Header::ProfileBytes];
+    if (bytes < 0 || bytes > kMostProfileBytes)
+      return emitProblem(loc) << "rank 0 gathered what is no size of a profile";
+    // All ranks make as many calls. What the others pass does not count.
+    std::string text = models.front()->machine().toJSON();
+    text.resize(llvm::alignTo(bytes, sizeof(Ns)), ' ');
+    std::vector<Ns> words(text.size() / sizeof(Ns));
+    std::memcpy(words.data(), text.data(), text.size());
+    for (size_t at = 0; at < words.size(); at += kProfileChunk) {
+      auto chunk = MutableArrayRef(words).slice(at, std::min(kProfileChunk, words.size() - at));
+      RankRows all = rows(chunk);
+      if (all.empty())
+        return emitProblem(loc) << rows.problem();
+      llvm::copy(all.front(), chunk.begin());
+    }
+    std::memcpy(text.data(), words.data(), text.size());
+    std::string name = machineName(&getContext(), machine);
+    llvm::Expected<MachineModel> agreed = MachineModel::parse(text, name);
+    if (!agreed)
+      return emitProblem(loc) << "the machine of rank 0: " << llvm::toString(agreed.takeError());
+    mlir::emitWarning(getOperation()->getLoc())
+        << getArgument() << ": rank " << (other - headers.begin()) << " has another machine than rank 0 ('"
+        << models.front()->machine().name << "' here); later passes use that of rank 0, '" << agreed->name
+        << "', on all ranks for what has no time of its own";
+    if (Environment *environment = Environment::of(&getContext()))
+      environment->agreedMachines[name] = std::make_shared<const CostModel>(std::move(*agreed));
+    return success();
   }
 
   /// Says on every rank at which operation its program differs from that of the first rank that has another one.
   void explainDifference(ArrayRef<Operation *> ops, std::vector<Ns> identities, const RankRows &headers,
                          RowGatherer &rows) {
-    std::vector<Ns> own = headerOf(identities);
-    size_t other = llvm::find_if(headers, [&](const std::vector<Ns> &row) { return row != own; }) - headers.begin();
+    std::vector<Ns> own = {static_cast<Ns>(identities.size()), Header::hash(identities)};
+    auto differs = [&](const std::vector<Ns> &row) { return !Header::haveSameOperations(row, own); };
+    size_t other = llvm::find_if(headers, differs) - headers.begin();
     Ns longest = 0;
     for (const std::vector<Ns> &header : headers)
       longest = std::max(longest, header.front());

@@ -13,6 +13,7 @@
 
 #include "BlockPass.h"
 #include "CommSched/Analysis/Casts.h"
+#include "CommSched/Analysis/Environment.h"
 #include "CommSched/Analysis/Storage.h"
 #include "CommSched/Scheduling/Inductor/GreedyBuckets.h"
 #include "CommSched/Support/Format.h"
@@ -111,6 +112,7 @@ struct CommBucketPass : public commsched::impl::CommBucketBase<CommBucketPass>, 
   }
 
   void runOnOperation() final {
+    model = agreedModel(&getContext(), machine, model);
     if (failed(scheduleBlocks(getOperation(), getArgument(), *model, *this, /*inputPeaks=*/nullptr)))
       signalPassFailure();
   }

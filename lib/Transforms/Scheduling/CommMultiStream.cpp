@@ -11,6 +11,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "BlockPass.h"
+#include "CommSched/Analysis/Environment.h"
 #include "CommSched/Analysis/Remarks.h"
 #include "CommSched/Analysis/Streams.h"
 #include "CommSched/Scheduling/Inductor/MultiStream.h"
@@ -86,6 +87,7 @@ struct CommMultiStreamPass : public commsched::impl::CommMultiStreamBase<CommMul
   }
 
   void runOnOperation() final {
+    model = agreedModel(&getContext(), machine, model);
     OperationCosts costs(*model);
     bool changed = false;
     for (Operation *function : findFunctions(getOperation()))

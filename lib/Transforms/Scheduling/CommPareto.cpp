@@ -48,6 +48,7 @@ struct CommParetoPass : public commsched::impl::CommParetoBase<CommParetoPass> {
 
   void runOnOperation() final {
     markAllAnalysesPreserved();
+    model = agreedModel(&getContext(), machine, model);
     ParetoReport report = {machineName(&getContext(), machine), {}};
     WalkResult solved = WalkResult::advance();
     forEachReportedBlock(getOperation(), [&](FunctionOpInterface function, Block &block, std::string name) {

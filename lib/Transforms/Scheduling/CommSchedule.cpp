@@ -12,6 +12,7 @@
 
 #include "ArenaLimit.h"
 #include "BlockPass.h"
+#include "CommSched/Analysis/Environment.h"
 #include "CommSched/Analysis/Locations.h"
 #include "CommSched/Analysis/Remarks.h"
 #include "CommSched/Report/Explanations.h"
@@ -131,6 +132,7 @@ struct CommSchedulePass : public commsched::impl::CommScheduleBase<CommScheduleP
   }
 
   void runOnOperation() final {
+    model = agreedModel(&getContext(), machine, model);
     if (failed(scheduleBlocks(getOperation(), getArgument(), *model, *this, /*inputPeaks=*/nullptr)))
       signalPassFailure();
   }

@@ -15,6 +15,7 @@
 
 #include "BlockPass.h"
 #include "CommSched/Analysis/Costs/MatrixProducts.h"
+#include "CommSched/Analysis/Environment.h"
 #include "CommSched/Scheduling/Inductor/PeakPreserving.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
@@ -53,6 +54,7 @@ public:
   void prepare(mlir::Operation *) const {}
 
   void runOnOperation() final {
+    model = agreedModel(&this->getContext(), this->machine, model);
     static_cast<const Derived *>(this)->prepare(this->getOperation());
     llvm::FailureOr<bool> changed = scheduleBlocks(this->getOperation(), this->getArgument(), *model, *this,
                                                    &this->template getAnalysis<InputPeaks>());

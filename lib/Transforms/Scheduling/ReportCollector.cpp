@@ -53,7 +53,7 @@ LogicalResult commsched::writeReportFile(Location loc, StringRef file,
 }
 
 LogicalResult ReportCollector::begin(ModuleOp module) {
-  llvm::Expected<MachineModel> machine = MachineModel::load(machineName(module.getContext(), options.machine));
+  llvm::Expected<MachineModel> machine = loadMachine(module.getContext(), options.machine);
   if (!machine)
     return emitError(module.getLoc()) << llvm::toString(machine.takeError());
   CostModel model(*machine);
@@ -98,7 +98,7 @@ void ReportCollector::takeJournal(ModuleOp module) {
 LogicalResult ReportCollector::end(ModuleOp module) {
   takeJournal(module);
   Ns spent = std::chrono::nanoseconds(std::chrono::steady_clock::now() - began).count();
-  llvm::Expected<MachineModel> machine = MachineModel::load(machineName(module.getContext(), options.machine));
+  llvm::Expected<MachineModel> machine = loadMachine(module.getContext(), options.machine);
   if (!machine)
     return emitError(module.getLoc()) << llvm::toString(machine.takeError());
   CostModel model(*machine);

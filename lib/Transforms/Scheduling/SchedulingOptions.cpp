@@ -14,7 +14,7 @@ using namespace mlir;
 using namespace commsched;
 
 std::shared_ptr<const CostModel> commsched::loadCostModel(MLIRContext *context, StringRef machine) {
-  llvm::Expected<MachineModel> model = MachineModel::load(machineName(context, machine));
+  llvm::Expected<MachineModel> model = loadMachine(context, machine);
   if (model)
     return std::make_shared<const CostModel>(std::move(*model));
   emitError(UnknownLoc::get(context)) << llvm::toString(model.takeError());
