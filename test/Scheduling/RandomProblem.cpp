@@ -122,6 +122,8 @@ public:
     Problem &problem = builder.problem;
     if (regionRandom.percent(10))
       problem.busyUntil = {0, regionRandom.below(2 * options.maxCost)};
+    if (options.groupsOfLane > 1 && regionRandom.percent(50))
+      groupsOfLane = options.groupsOfLane;
     Ns launch = random.below(3), grains = random.between(2, 8);
     problem.copyCost = [=](Bytes read, Bytes written) { return launch + (read + written) / (grains * kGrain); };
     for (LaneId lane = 1; lane <= options.commLanes; ++lane)
@@ -136,6 +138,7 @@ public:
         if (random.percent(30))
           key.cap = kGrain * random.between(4, 40);
         problem.mergeKeys.push_back(key);
+        groupOfKey.push_back(drawGroup(lane));
       }
     for (int32_t index = 0; index < 2; ++index)
       values.push_back({kNone, kNone, size()});
@@ -203,19 +206,30 @@ private:
     }
     if (node.lane == kComputeLane)
       return;
-    lastCollective.resize(options.commLanes + 1, kNone);
-    switch (options.collectiveOrder) {
-    case CollectiveOrder::Program:
-      builder.after(lastCollective[0]);
-      lastCollective[0] = id;
-      break;
-    case CollectiveOrder::Group:
-      builder.after(lastCollective[node.lane]);
-      lastCollective[node.lane] = id;
-      break;
-    case CollectiveOrder::Free:
-      break;
+    if (node.group == kNone)
+      node.group = drawGroup(node.lane);
+    if (isPointToPoint(node.collective)) {
+      builder.after(lastMessage);
+      lastMessage = id;
     }
+    follow(id, node.group != kNone ? node.group : node.lane);
+  }
+
+  /// The edge that the collective order asks for between collectives of one group. Without groups, lanes stand for
+  /// them.
+  void follow(NodeId id, int32_t group) {
+    if (options.collectiveOrder == CollectiveOrder::Free)
+      return;
+    lastCollective.resize((options.commLanes + 1) * std::max(groupsOfLane, 1), kNone);
+    NodeId &last = lastCollective[options.collectiveOrder == CollectiveOrder::Program ? 0 : group];
+    if (last != id)
+      builder.after(last);
+    last = id;
+  }
+
+  /// A group of a lane; kNone in a program without groups.
+  int32_t drawGroup(LaneId lane) {
+    return groupsOfLane == 0 ? kNone : static_cast<int32_t>(lane * groupsOfLane + regionRandom.below(groupsOfLane));
   }
 
   /// A readable value: none whose buffer a collective is writing.
@@ -282,6 +296,16 @@ private:
     for (LaneId lane = 1; lane <= options.commLanes; ++lane)
       if (node.kind == NodeKind::Hybrid && (lane == node.lane || (lane > node.lane && regionRandom.percent(40))))
         work.lanes.push_back(lane);
+    for (LaneId lane : work.lanes)
+      if (int32_t group = lane == node.lane ? node.group : drawGroup(lane); group != kNone) {
+        work.groups.push_back(group);
+        follow(id, group);
+      }
+    if (node.kind == NodeKind::Hybrid && regionRandom.percent(options.chanceOfPointToPoint)) {
+      work.pointToPoint = true;
+      builder.after(lastMessage);
+      lastMessage = id;
+    }
     for (const Pending &start : pending)
       if (!start.mergeable && regionRandom.percent(50))
         work.starts.push_back(start.start);
@@ -358,6 +382,8 @@ private:
     made.lane = static_cast<LaneId>(random.between(1, options.commLanes));
     made.issue = random.between(0, options.maxIssue);
     made.collective = random.percent(50) ? CollectiveKind::AllToAll : CollectiveKind::Broadcast;
+    if (regionRandom.percent(options.chanceOfPointToPoint))
+      made.collective = regionRandom.percent(50) ? CollectiveKind::Send : CollectiveKind::Recv;
     Pending start{0, {}, false, {}, {}};
     int64_t operands = random.percent(options.chanceOfCoalesced) ? random.between(2, 3) : 1;
     Value target = pick();
@@ -389,6 +415,7 @@ private:
     made.issue = random.between(0, options.maxIssue);
     made.collective = key.kind;
     made.mergeKey = keyIndex;
+    made.group = groupOfKey[keyIndex];
     made.workspace = 0;
     start.member.input = input.buffer;
     start.member.inputBytes = input.bytes;
@@ -435,14 +462,19 @@ private:
   void emitSecondWait() { wait(waited[random.below(waited.size())]); }
 
   Random random;
-  /// Decides on regions alone, so that they change nothing else of a program.
+  /// Decides on regions, groups and messages, so that they change nothing else of a program.
   Random regionRandom;
   const RandomOptions options;
   Builder builder;
   std::vector<Value> values;
   std::vector<Pending> pending, waited;
+  /// 0 if groups are not named.
+  int32_t groupsOfLane = 0;
+  /// Indexed by merge key.
+  std::vector<int32_t> groupOfKey;
+  /// Indexed by group, or by lane without groups; the first entry stands for all in program order.
   std::vector<NodeId> lastCollective;
-  NodeId lastPinned = kNone;
+  NodeId lastPinned = kNone, lastMessage = kNone;
 };
 
 } // namespace

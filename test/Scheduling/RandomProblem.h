@@ -51,6 +51,11 @@ struct RandomOptions {
   int32_t chanceOfMergeable = 60;
   /// Merge keys of a lane: all-gather, reduce-scatter, all-reduce.
   int32_t mergeKinds = 3;
+  /// Groups that share a communication lane, in half of the programs; the others have a lane for each group, and do not
+  /// name groups.
+  int32_t groupsOfLane = 2;
+  /// Of a start that is not mergeable that it sends or receives, in percent.
+  int32_t chanceOfPointToPoint = 10;
   int32_t donatedArguments = 2;
   /// Largest issue cost of a start; 0 for none.
   Ns maxIssue = 3;

@@ -32,13 +32,19 @@ uint64_t fromEnvironment(const char *name, uint64_t otherwise) {
 
 RandomOptions optionsFor(uint64_t seed) {
   RandomOptions options;
-  // Small ones mostly, and some of a few hundred nodes.
-  options.nodes = 1 + static_cast<int32_t>(seed % 101 == 0 ? 100 + seed % 300 : seed % 50);
+  // Small ones mostly, some of a few hundred nodes, and a few of thousands.
+  options.nodes = 1 + static_cast<int32_t>(seed % 1009 == 17 ? 5000 : seed % 101 == 0 ? 100 + seed % 300 : seed % 50);
   options.commLanes = 1 + static_cast<int32_t>(seed % 3);
   options.collectiveOrder = static_cast<CollectiveOrder>(seed % 11 < 3 ? seed % 11 : 2);
   options.chanceOfPinned = seed % 9 == 0 ? 20 : 0;
   options.chanceOfStart = seed % 4 == 0 ? 70 : 30;
   options.maxBytes = seed % 5 == 0 ? 3 * kSmallUnpackBytes : 640;
+  // Sizes and times of real programs: up to a gigabyte, and milliseconds.
+  if (seed % 7 == 3) {
+    options.maxBytes = Bytes(1) << 30;
+    options.maxCost = 3000000;
+    options.maxIssue = 5000;
+  }
   return options;
 }
 
@@ -81,7 +87,7 @@ TEST(RandomSchedules, KeepTheirPromises) {
       // A limit below what the given order needs.
       Bytes peak = peakOf(problem, identityOrder(problem)), lowest = peakLowerBound(problem);
       options.memory.limit = (peak + lowest) / 2;
-      options.effort = 400 * shape.nodes;
+      options.effort = (shape.nodes > 1000 ? 40 : 400) * shape.nodes;
       limited += lowest < peak;
     }
     Schedule result = schedule(problem, options);

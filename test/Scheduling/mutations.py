@@ -81,7 +81,7 @@ MUTATIONS = [
     mutation(
         "a coalesced start forgets its inputs",
         "Model/BucketShape.cpp",
-        ("        shape.touches.push_back(info.input);\n      shape.touches.push_back(info.output);", "        continue;"),
+        ("        shape.touches.push_back(info.input);\n      shape.touches", "        (void)info;\n      shape.touches"),
     ),
     # The gate in front of an incumbent.
     mutation(
