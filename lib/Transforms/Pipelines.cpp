@@ -100,6 +100,8 @@ std::unique_ptr<Pass> makePareto(const OverlapOptions &options) {
 std::unique_ptr<Pass> makeMultiStream(const OverlapOptions &options) {
   CommMultiStreamOptions passOptions;
   passOptions.machine = options.machine;
+  passOptions.memoryBudgetRatio = memoryBudgetRatioOf(options);
+  passOptions.memoryLimitBytes = options.memoryLimitBytes;
   return createCommMultiStream(passOptions);
 }
 

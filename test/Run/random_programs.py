@@ -41,8 +41,8 @@ VARIANTS = ["--comm-bucket=form=coalesced", "--comm-bucket=mixed-types", "--comm
             "--reorder-comm-overlap=effort=20000", "--reorder-comm-overlap=solver=inductor",
             "--comm-bufferize --comm-plan-buffers",
             "'--comm-multi-stream=compute-streams=0,2,4 comm-streams=1,3 shared-resources=false sync-overhead-ns=0 gate=false'",
-            "'--comm-multi-stream=compute-streams=2,4 comm-streams=0 shared-resources=false sync-overhead-ns=0 gate=false' "
-            "--comm-bufferize --comm-plan-buffers",
+            "'--comm-multi-stream=compute-streams=2,4 comm-streams=0 shared-resources=false sync-overhead-ns=0 gate=false "
+            "issue-order=start-time memory-budget-ratio=1' --comm-bufferize --comm-plan-buffers",
             "'--reorder-comm-overlap=effort=20000 multi-stream=true'"]
 # A search that goes on for a second finds no other kind of program than one that goes on for a tenth of it.
 OPTIONS = {"comm-schedule": "=effort=20000"}

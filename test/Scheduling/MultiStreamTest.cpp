@@ -255,4 +255,43 @@ TEST(MultiStreamTest, AgreesWithTheRuleOnRandomGraphs) {
   EXPECT_GT(applied, 500);
 }
 
+TEST(MultiStreamTest, OrdersByPlannedStart) {
+  Example example;
+  NodeId a = example.add(kCompute, 10), b = example.add(kCompute, 12, {a}), g = example.add(kComm, 8);
+  NodeId wait = example.add(StreamRole::Transparent, 0, {g}), c = example.add(kCompute, 5, {b, wait});
+  NodeId unused = example.add(StreamRole::Transparent, 0, {a});
+  IndexLists preds;
+  for (const std::vector<int32_t> &row : example.preds)
+    preds.append(row);
+  // The gather begins with the first computation; its wait comes where its reader is, not where it ends.
+  EXPECT_EQ(orderByStart(preds, example.plan()), (Order{a, g, b, wait, c, unused}));
+}
+
+TEST(MultiStreamTest, AnOrderByStartRespectsDependencesAndStarts) {
+  int reordered = 0;
+  for (unsigned seed = 0; seed < 1000; ++seed) {
+    Example example = randomExample(seed);
+    MultiStreamPlan plan = example.plan();
+    IndexLists preds;
+    for (const std::vector<int32_t> &row : example.preds)
+      preds.append(row);
+    Order order = orderByStart(preds, plan);
+    std::vector<int32_t> places(order.size(), kNone);
+    for (size_t place = 0; place < order.size(); ++place)
+      places[order[place]] = static_cast<int32_t>(place);
+    ASSERT_FALSE(llvm::is_contained(places, kNone)) << seed;
+    Ns last = 0;
+    for (NodeId id : order) {
+      for (NodeId pred : preds[id])
+        ASSERT_LT(places[pred], places[id]) << seed;
+      if (plan.placements[id].stream == kNone)
+        continue;
+      ASSERT_GE(plan.placements[id].start, last) << seed;
+      last = plan.placements[id].start;
+    }
+    reordered += !llvm::is_sorted(order);
+  }
+  EXPECT_GT(reordered, 300);
+}
+
 } // namespace

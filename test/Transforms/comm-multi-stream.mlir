@@ -24,7 +24,7 @@ comm.group @dp #comm.iota<[1, 4]>
 // SAYS: placed{{.*}}EndNs=8000, Kind=all_gather, {{.*}}StartNs=0, Stream=1
 // SAYS: placed{{.*}}EndNs=22000, {{.*}}StartNs=10000, Stream=0
 // SAYS: placed{{.*}}EndNs=27000, {{.*}}StartNs=22000, Stream=0
-// SAYS: [Passed] streams {{.*}}Awaits=1, Kind=block, LimitingFactor=none, MakespanNsAfter=27000, MakespanNsBefore=27000, {{.*}}PredictedNs=27000, Records=1, {{.*}}SerialNs=35000, Streams=2
+// SAYS: [Passed] streams {{.*}}Awaits=1, AwaitsForMemory=0, Kind=block, LimitBytes={{[0-9]+}}, LimitingFactor=none, MakespanNsAfter=27000, MakespanNsBefore=27000, {{.*}}PredictedNs=27000, Records=1, {{.*}}SerialNs=35000, Streams=2
 // CHECK-LABEL: func.func @gather_beside
 // CHECK-NEXT: %[[E:.*]] = comm.record on 0
 // CHECK-NEXT: comm.compute "a"

@@ -77,6 +77,12 @@ public:
   /// has ended; the last node at the latest. `id` itself for nodes on no stream. O(log N).
   NodeId knownByAll(NodeId id) const;
 
+  /// Up to which node the work of a stream, by its index in numbers(), is certain to have ended when the stream of `id`
+  /// is past `id`, which is on a stream; kNone if nothing of the block is. O(1).
+  NodeId knownAfter(NodeId id, int32_t stream) const {
+    return std::max(snapshots[static_cast<size_t>(id) * streamNumbers.size() + stream] - 1, kNone);
+  }
+
 private:
   using Position = int32_t;
   static constexpr Position kUnknown = -1;

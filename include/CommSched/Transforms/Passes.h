@@ -15,6 +15,7 @@
 #include "CommSched/Analysis/Environment.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Scheduling/Inductor/AlignCosts.h"
+#include "CommSched/Scheduling/Inductor/MultiStream.h"
 #include "CommSched/Scheduling/Model/Bucketing.h"
 #include "CommSched/Support/CollectiveOrder.h"
 #include "CommSched/Support/MemoryBudget.h"

@@ -390,13 +390,18 @@ def CommMultiStream : Pass<"comm-multi-stream"> {
     is off, a block whose predicted time is not below the sum of all costs stays as it is.
 
     A dependence between streams gets an event, unless a wait or other events imply it. The memory model keeps a buffer until
-    all streams know that its last reader has ended, so the peak may rise; the remark gives it. Passes that reorder or merge
-    leave blocks with streams alone, so run this pass last. See `docs/ReorderingPasses.md`.
+    all streams know that its last reader has ended. Where the peak would pass the limit, streams get further events to wait
+    for, so that buffers are known to be free in time. If the block then takes longer than on one stream, it stays as it is.
+    The peak never exceeds the limit, or that of the input if this is larger already.
+
+    With `issue-order=start-time` the operations come in the order of their planned starts, unless that order, on one
+    stream, has a peak above the limit, or the block has units (`comm.unit`). Passes that reorder or merge leave blocks with
+    streams alone, so run this pass last. See `docs/ReorderingPasses.md`.
 
     Remarks: one per operation with its stream and predicted times, and one per block (`docs/Remarks.md`).
   }];
   let options = [
-    MachineOption,
+    MachineOption, MemoryBudgetRatioOption, MemoryLimitBytesOption,
     ListOption<"computeStreams", "compute-streams", "int64_t", "streams for computations, in the order in which they are tried; default: 0">,
     ListOption<"commStreams", "comm-streams", "int64_t", "streams for starts, in the order in which they are tried; default: 1">,
     Option<"syncOverheadNs", "sync-overhead-ns", "int64_t", "-1",
@@ -407,6 +412,11 @@ def CommMultiStream : Pass<"comm-multi-stream"> {
            "the role decide">,
     Option<"sharedResources", "shared-resources", "bool", "true",
            "plan with one resource per role; otherwise only streams limit what runs at the same time">,
+    Option<"issueOrder", "issue-order", "::commsched::IssueOrder", "::commsched::IssueOrder::Graph",
+           "order in which operations are issued",
+           [{::llvm::cl::values(
+             clEnumValN(::commsched::IssueOrder::Graph, "graph", "that of the program"),
+             clEnumValN(::commsched::IssueOrder::StartTime, "start-time", "by planned start"))}]>,
     Option<"gate", "gate", "bool", "true", "keep the block as it is unless the prediction is below the sum of all costs">,
   ];
   let dependentDialects = ["::commsched::comm::CommDialect"];

@@ -214,3 +214,23 @@ MultiStreamPlan commsched::planStreams(const IndexLists &preds, llvm::ArrayRef<S
                                        const MultiStreamOptions &options) {
   return Planner(preds, nodes, options).run();
 }
+
+Order commsched::orderByStart(const IndexLists &preds, const MultiStreamPlan &plan) {
+  // Indexed by node: when it is to be issued. What nothing needs and no stream runs comes last.
+  std::vector<Ns> turns(preds.size(), plan.predicted);
+  for (NodeId id = preds.size() - 1; id >= 0; --id) {
+    if (plan.placements[id].stream != kNone)
+      turns[id] = plan.placements[id].start;
+    for (NodeId pred : preds[id])
+      if (plan.placements[pred].stream == kNone)
+        turns[pred] = std::min(turns[pred], turns[id]);
+  }
+  Order order(preds.size());
+  for (NodeId id = 0; id < preds.size(); ++id) {
+    order[id] = id;
+    for (NodeId pred : preds[id])
+      turns[id] = std::max(turns[id], turns[pred]);
+  }
+  llvm::stable_sort(order, [&](NodeId a, NodeId b) { return turns[a] < turns[b]; });
+  return order;
+}

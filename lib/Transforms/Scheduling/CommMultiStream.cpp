@@ -18,7 +18,9 @@
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Support/Format.h"
 #include "CommSched/Transforms/Passes.h"
+#include "CommSched/Transforms/Rewrites/BucketWriter.h"
 #include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
+#include "StreamMemory.h"
 
 namespace commsched {
 #define GEN_PASS_DEF_COMMMULTISTREAM
@@ -72,6 +74,10 @@ struct CommMultiStreamPass : public commsched::impl::CommMultiStreamBase<CommMul
     if (syncOverheadNs > kLargestOption)
       return emitError(UnknownLoc::get(context)) << "comm-multi-stream: sync-overhead-ns=" << syncOverheadNs.getValue()
                                                  << ": expected at most " << kLargestOption;
+    FailureOr<MemoryBudget> budget = parseMemoryBudget(context, memoryBudgetRatio, memoryLimitBytes);
+    if (failed(budget))
+      return failure();
+    memory = *budget;
     messageStream = 1;
     while (llvm::is_contained(options.computeStreams, messageStream) ||
            llvm::is_contained(options.commStreams, messageStream))
@@ -89,6 +95,8 @@ struct CommMultiStreamPass : public commsched::impl::CommMultiStreamBase<CommMul
   void runOnOperation() final {
     model = agreedModel(&getContext(), machine, model);
     OperationCosts costs(*model);
+    if (auto peaks = getCachedAnalysis<InputPeaks>())
+      inputPeaks = &peaks->get();
     bool changed = false;
     for (Operation *function : findFunctions(getOperation()))
       for (Block *block : findBlocks(function)) {
@@ -192,17 +200,94 @@ private:
                      formatNs(answer.serial));
       return false;
     }
-    Measures before(loaded);
+    if (issueOrder == IssueOrder::Graph)
+      return carryOut(loaded, hazards, answer, loaded, costs);
+    return carryOutByStart(loaded, hazards, answer, costs);
+  }
+
+  /// Puts the block into the order of planned starts if the limit allows it, and carries out the plan.
+  FailureOr<bool> carryOutByStart(const LoadedBlock &loaded, const IndexLists &hazards, const MultiStreamPlan &answer,
+                                  const OperationCosts &costs) {
+    Block &block = loaded.nodes.getBlock();
+    Order order = orderByStart(loaded.problem.preds, answer);
+    bool hasUnits = llvm::any_of(loaded.problem.nodes, [](const Node &node) { return node.unit != kNone; });
+    Bytes peak = peakOf(loaded.problem, order);
+    if (hasUnits || peak > limitOf(loaded)) {
+      sayOrderKept(block,
+                   hasUnits ? "its units stay together"
+                            : "the peak would reach " + formatBytes(peak) + ", limit " + formatBytes(limitOf(loaded)));
+      return carryOut(loaded, hazards, answer, loaded, costs);
+    }
+    SmallVector<Operation *> ops;
+    MultiStreamPlan ordered = answer;
+    for (auto [place, id] : llvm::enumerate(order)) {
+      ops.push_back(loaded.nodes[id]);
+      ordered.placements[place] = answer.placements[id];
+    }
+    applyOrder(block, ops);
+    LoadedBlock again = loadBlock(block, costs);
+    if (!again.defect.empty())
+      return failure();
+    FailureOr<bool> done = carryOut(again, computeHazards(again.nodes, StorageMap(block)), ordered, loaded, costs);
+    if (succeeded(done) && !*done)
+      applyOrder(block, loaded.nodes.getOps());
+    return done;
+  }
+
+  /// Writes streams and events, and the events that the limit on memory needs. Returns whether the block has streams
+  /// now; otherwise it is as it was. `loaded` is the block in the order that it has, `given` in that of the input.
+  FailureOr<bool> carryOut(const LoadedBlock &loaded, const IndexLists &hazards, const MultiStreamPlan &answer,
+                           const LoadedBlock &given, const OperationCosts &costs) {
+    Block &block = loaded.nodes.getBlock();
+    Measures before(given);
+    Bytes limit = limitOf(given);
     if (!writeStreams(loaded, hazards, answer)) {
       say(block, "everything fits on stream 0");
       return false;
     }
-    auto [records, awaits] = insertEvents(block);
+    insertEvents(block);
     LoadedBlock written = loadBlock(block, costs);
     if (!written.defect.empty())
       return failure();
-    sayDone(block, answer, before, written, records, awaits);
+    Measures free(written);
+    int64_t waits = free.peak > limit ? limitStreamMemory(loaded, written, limit) : 0;
+    if (waits > 0)
+      written = loadBlock(block, costs);
+    Measures after(written);
+    bool isSlower = gate && waits > 0 && after.makespan > before.makespan;
+    if (after.peak > limit || isSlower) {
+      takeBack(block);
+      say(block, isSlower ? "within the limit of " + formatBytes(limit) + " it would take " + formatNs(after.makespan) +
+                                ", and " + formatNs(before.makespan) + " on one stream"
+                          : "the peak would reach " + formatBytes(after.peak) + ", limit " + formatBytes(limit));
+      return false;
+    }
+    sayDone(answer, before, after, written, waits, free, limit, /*isReordered=*/&loaded != &given);
     return true;
+  }
+
+  /// The highest peak that the block may have: never below that of the input.
+  Bytes limitOf(const LoadedBlock &loaded) const {
+    Bytes peak = peakOf(loaded.problem, identityOrder(loaded.problem)), input = peak;
+    if (inputPeaks)
+      if (auto known = inputPeaks->peaks.find(&loaded.nodes.getBlock()); known != inputPeaks->peaks.end())
+        input = known->second;
+    return std::max(peak, memory.limitFor(input));
+  }
+
+  /// Removes all streams and events of a block.
+  static void takeBack(Block &block) {
+    SmallVector<Operation *> awaits, records;
+    for (Operation &op : block) {
+      if (getStreamNumber(&op) != 0)
+        op.removeAttr(CommDialect::kStreamAttrName);
+      if (isa<AwaitEventOp>(op))
+        awaits.push_back(&op);
+      else if (isa<RecordOp>(op))
+        records.push_back(&op);
+    }
+    for (Operation *op : llvm::concat<Operation *>(awaits, records))
+      op->erase();
   }
 
   /// Sets `comm.stream` where it is not 0; a wait is on the stream of its first reader. Returns whether any is.
@@ -252,27 +337,45 @@ private:
     }
   }
 
-  void sayDone(Block &block, const MultiStreamPlan &answer, const Measures &before, const LoadedBlock &written,
-               int64_t records, int64_t awaits) {
+  void sayOrderKept(Block &block, const std::string &reason) {
     if (!listens())
       return;
-    Measures after(written);
+    auto remark =
+        remark::missed(block.getParentOp()->getLoc(), remark::RemarkOpts::name("issue order").category(getArgument()));
+    describeRemark(remark, "block", reason, "operations keep their order: " + reason);
+  }
+
+  void sayDone(const MultiStreamPlan &answer, const Measures &before, const Measures &after, const LoadedBlock &written,
+               int64_t waits, const Measures &free, Bytes limit, bool isReordered) {
+    if (!listens())
+      return;
+    Block &block = written.nodes.getBlock();
+    int64_t records = llvm::count_if(block, llvm::IsaPred<RecordOp>);
+    int64_t awaits = llvm::count_if(block, llvm::IsaPred<AwaitEventOp>);
     auto options = remark::RemarkOpts::name("streams").category(getArgument());
     auto remark = remark::passed(block.getParentOp()->getLoc(), options);
     remark << remark::metric("Streams", static_cast<int64_t>(written.problem.streams.size()))
            << remark::metric("Records", records) << remark::metric("Awaits", awaits)
-           << remark::metric("SerialNs", answer.serial) << remark::metric("PredictedNs", answer.predicted)
-           << remark::metric("MakespanNsBefore", before.makespan) << remark::metric("MakespanNsAfter", after.makespan)
-           << remark::metric("PeakBytesBefore", before.peak) << remark::metric("PeakBytesAfter", after.peak);
-    describeRemark(remark, "block", kNoLimitingFactor,
-                   "all in turn " + formatNs(answer.serial) + ", on " + std::to_string(written.problem.streams.size()) +
-                       " streams " + formatNs(answer.predicted) + "; in the order of the program " +
+           << remark::metric("AwaitsForMemory", waits) << remark::metric("SerialNs", answer.serial)
+           << remark::metric("PredictedNs", answer.predicted) << remark::metric("MakespanNsBefore", before.makespan)
+           << remark::metric("MakespanNsAfter", after.makespan) << remark::metric("PeakBytesBefore", before.peak)
+           << remark::metric("PeakBytesAfter", after.peak) << remark::metric("LimitBytes", limit);
+    std::string text = "all in turn " + formatNs(answer.serial) + ", on " +
+                       std::to_string(written.problem.streams.size()) + " streams " + formatNs(answer.predicted) +
+                       "; in the order of " + (isReordered ? "planned starts " : "the program ") +
                        formatNs(after.makespan) + ", was " + formatNs(before.makespan) + "; peak " +
-                       formatBytes(after.peak) + ", was " + formatBytes(before.peak));
+                       formatBytes(after.peak) + ", was " + formatBytes(before.peak);
+    if (waits > 0)
+      text += "; awaits that keep the limit of " + formatBytes(limit) + ": " + std::to_string(waits) +
+              "; without them " + formatNs(free.makespan) + " and " + formatBytes(free.peak);
+    describeRemark(remark, "block", kNoLimitingFactor, text);
   }
 
   std::shared_ptr<const CostModel> model;
   MultiStreamOptions options;
+  MemoryBudget memory;
+  /// Peaks before the first of consecutive reordering passes; null if none ran before.
+  const InputPeaks *inputPeaks = nullptr;
   /// The stream of sends and receives.
   int32_t messageStream = 1;
 };

@@ -117,7 +117,7 @@ def main():
         with open(path, "w") as file:
             file.write("\n".join(lines))
         options = (f"compute-streams={','.join(map(str, compute))} comm-streams={','.join(map(str, comm))} "
-                   f"sync-overhead-ns={sync * US}")
+                   f"sync-overhead-ns={sync * US} memory-budget-ratio=1e6")  # the rule knows no limit on memory
         done = subprocess.run([tool, "--split-input-file", path, f"--comm-multi-stream={options}",
                                "--remarks-filter=comm-multi-stream", "-o", out], capture_output=True, text=True)
         if done.returncode:

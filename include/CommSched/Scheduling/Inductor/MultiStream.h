@@ -33,6 +33,14 @@ enum class StreamRole : uint8_t {
   Transparent,
 };
 
+/// The order in which the operations of a block are issued.
+enum class IssueOrder : uint8_t {
+  /// As in the program.
+  Graph,
+  /// By the start that was planned.
+  StartTime,
+};
+
 struct StreamNode {
   StreamRole role = StreamRole::Compute;
   /// ns; at least MultiStreamOptions::minCost is counted. 0 of a transparent node.
@@ -70,6 +78,11 @@ struct MultiStreamPlan {
   /// several behind one transparent node, the last of each stream.
   IndexLists tokens;
 };
+
+/// The order in which streams should be given their nodes so that they run as planned: by start, ties in the given
+/// order; a transparent node directly before the first node that needs it. Respects `preds`, which lead to smaller ids
+/// and may be more than the plan was made for. O(E + N log N).
+Order orderByStart(const IndexLists &preds, const MultiStreamPlan &plan);
 
 /// Plans nodes whose dependences `preds` lead to smaller ids. O((N + E) x streams + N log N).
 MultiStreamPlan planStreams(const IndexLists &preds, llvm::ArrayRef<StreamNode> nodes,
