@@ -35,6 +35,7 @@ ReportOptions makeReportOptions(const OverlapOptions &options, const MemoryBudge
   report.reportFile = options.reportFile;
   report.timelineFile = options.timelineFile;
   report.searchLogFile = options.searchLogFile;
+  report.certificateFile = options.certificateFile;
   report.table = options.table;
   return report;
 }
@@ -235,8 +236,8 @@ LogicalResult commsched::buildOverlapPipeline(OpPassManager &manager, const Over
   std::vector<std::string> names(options.passes.begin(), options.passes.end());
   if (names.empty())
     names = defaultPasses(options.solver);
-  bool report =
-      options.table || !options.reportFile.empty() || !options.timelineFile.empty() || !options.searchLogFile.empty();
+  bool report = options.table || !options.reportFile.empty() || !options.timelineFile.empty() ||
+                !options.searchLogFile.empty() || !options.certificateFile.empty();
   if (!collector && report)
     collector = std::make_shared<ReportCollector>(makeReportOptions(options, *memory));
   if (!options.paretoFile.empty())

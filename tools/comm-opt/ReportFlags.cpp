@@ -40,6 +40,10 @@ static cl::opt<std::string>
     commSearchLog("comm-search-log", cl::value_desc("file"), cl::cat(projectOptions()),
                   cl::desc("Write the attempts of comm-schedule's search, their results, and why each was kept or "
                            "dropped: one JSON object per line"));
+static cl::opt<std::string> commCertificate(
+    "comm-certificate", cl::value_desc("file"), cl::cat(projectOptions()),
+    cl::desc("Write what proves the answers of comm-schedule, for commsched-verify: one JSON object per "
+             "line"));
 static cl::opt<std::string> commParetoFile("comm-pareto-file", cl::value_desc("file.json"), cl::cat(projectOptions()),
                                            cl::desc("Write the input's curve of time against peak memory as JSON, and "
                                                     "as a picture to file.svg; short form --comm-pareto=file.json"));
@@ -71,8 +75,9 @@ commsched::ReportFlags::ReportFlags(int argc, char **argv) {
   for (char *argument : make_range(argv, argv + argc)) {
     if (matchFlag(argument, "comm-machine", machine) || matchFlag(argument, "comm-report-file", reportFile) ||
         matchFlag(argument, "comm-timeline", timelineFile) || matchFlag(argument, "comm-pareto-file", paretoFile) ||
-        matchFlag(argument, "comm-search-log", searchLogFile) || matchShortFlag(argument, "comm-report", reportFile) ||
-        matchShortFlag(argument, "comm-pareto", paretoFile))
+        matchFlag(argument, "comm-search-log", searchLogFile) ||
+        matchFlag(argument, "comm-certificate", certificateFile) ||
+        matchShortFlag(argument, "comm-report", reportFile) || matchShortFlag(argument, "comm-pareto", paretoFile))
       continue;
     rest.push_back(argument);
   }
@@ -85,6 +90,7 @@ std::string commsched::ReportFlags::asPassOptions() const {
   for (auto [name, value] : {std::pair<StringRef, const std::string &>("report-file", reportFile),
                              {"timeline-file", timelineFile},
                              {"search-log-file", searchLogFile},
+                             {"certificate-file", certificateFile},
                              {"pareto-file", paretoFile}})
     if (!value.empty())
       options += (options.empty() ? "" : " ") + name.str() + "=" + value;
@@ -150,9 +156,10 @@ void commsched::ReportFlags::apply(mlir::MlirOptMainConfig &config) const {
   options.reportFile = reportFile;
   options.timelineFile = timelineFile;
   options.searchLogFile = searchLogFile;
+  options.certificateFile = certificateFile;
   CommParetoOptions pareto;
   pareto.file = paretoFile;
-  bool report = !reportFile.empty() || !timelineFile.empty() || !searchLogFile.empty();
+  bool report = !reportFile.empty() || !timelineFile.empty() || !searchLogFile.empty() || !certificateFile.empty();
   config.setPassPipelineSetupFn([inner = config, options, pareto, report](mlir::PassManager &manager) -> LogicalResult {
     if (failed(inner.setupPassPipeline(manager)))
       return mlir::failure();

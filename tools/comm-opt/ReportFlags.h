@@ -41,7 +41,8 @@ public:
 
 private:
   bool any() const {
-    return !reportFile.empty() || !timelineFile.empty() || !searchLogFile.empty() || !paretoFile.empty();
+    return !reportFile.empty() || !timelineFile.empty() || !searchLogFile.empty() || !certificateFile.empty() ||
+           !paretoFile.empty();
   }
   std::string asPassOptions() const;
   void addToPipelines();
@@ -49,7 +50,7 @@ private:
   llvm::BumpPtrAllocator allocator;
   llvm::StringSaver strings{allocator};
   std::vector<char *> rest;
-  std::string machine, reportFile, timelineFile, searchLogFile, paretoFile;
+  std::string machine, reportFile, timelineFile, searchLogFile, certificateFile, paretoFile;
   /// True if the pipeline reorder-comm-overlap is present and received the flags as its options.
   bool passedOn = false;
 };

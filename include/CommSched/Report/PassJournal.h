@@ -76,6 +76,8 @@ struct PassRecord {
   std::optional<SearchStatistics> search;
   /// The log of the search (SearchLog), if the journal asks for it.
   std::string searchLog;
+  /// The certificate of the answer (Certificate.h), if the journal asks for it.
+  std::string certificate;
 
   /// Number of starts and waits that moved.
   int64_t moved() const;
@@ -84,10 +86,12 @@ struct PassRecord {
 /// Collects records from several threads.
 class PassJournal {
 public:
-  /// `logsSearch`: whether passes write PassRecord::searchLog.
-  explicit PassJournal(bool logsSearch = false) : logsSearch(logsSearch) {}
+  /// `logsSearch`: whether passes write PassRecord::searchLog; `certifies`: whether comm-schedule writes
+  /// PassRecord::certificate.
+  explicit PassJournal(bool logsSearch = false, bool certifies = false)
+      : logsSearch(logsSearch), certifies(certifies) {}
 
-  const bool logsSearch;
+  const bool logsSearch, certifies;
 
   void add(PassRecord record) {
     std::lock_guard<std::mutex> lock(mutex);

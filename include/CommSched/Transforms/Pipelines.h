@@ -72,6 +72,9 @@ struct OverlapOptions : public mlir::PassPipelineOptions<OverlapOptions> {
   Option<std::string> searchLogFile{
       *this, "search-log-file",
       llvm::cl::desc("write the attempts of comm-schedule's search to this file, one JSON object per line")};
+  Option<std::string> certificateFile{
+      *this, "certificate-file",
+      llvm::cl::desc("write what proves the answers of comm-schedule to this file, for commsched-verify")};
   Option<std::string> paretoFile{*this, "pareto-file",
                                  llvm::cl::desc("write the input's curve of time against peak memory as JSON to this "
                                                 "file, and as a picture (SVG) beside it")};

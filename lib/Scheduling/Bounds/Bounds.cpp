@@ -13,6 +13,7 @@
 
 #include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "BucketShares.h"
+#include "CommSched/Scheduling/Bounds/BoundWitness.h"
 #include "CommSched/Scheduling/Model/Bucketing.h"
 #include "DeferralBound.h"
 #include "HeadsAndTails.h"
@@ -46,7 +47,8 @@ struct Job {
 
 /// The shortest preemptive makespan of the jobs on one machine (Lemma 5): Jackson's rule always runs the available job
 /// with the longest tail (J. R. Jackson, 1955). O(n log n).
-Ns oneMachine(std::vector<Job> jobs) {
+/// `lastTail`: the tail of the job that determines it, ns.
+Ns oneMachine(std::vector<Job> jobs, Ns &lastTail) {
   llvm::stable_sort(jobs, [](const Job &a, const Job &b) { return a.head < b.head; });
   std::priority_queue<std::pair<Ns, Ns>> ready;
   Ns now = 0, makespan = 0;
@@ -60,7 +62,10 @@ Ns oneMachine(std::vector<Job> jobs) {
     ready.pop();
     if (next == jobs.size() || now + left <= jobs[next].head) {
       now += left;
-      makespan = std::max(makespan, now + tail);
+      if (now + tail > makespan) {
+        makespan = now + tail;
+        lastTail = tail;
+      }
     } else {
       ready.push({tail, left - (jobs[next].head - now)});
       now = jobs[next].head;
@@ -81,9 +86,8 @@ BoundCosts costsAsGiven(const Problem &problem) {
 }
 
 /// The charges of Lemma 8. The issue cost of a bucket is left out, and casts are charged their share of the pack.
-BoundCosts costsInBuckets(const Problem &problem) {
+BoundCosts costsInBuckets(const Problem &problem, const BucketShares &shares) {
   BoundCosts costs = costsAsGiven(problem);
-  BucketShares shares = bucketShares(problem);
   for (NodeId id = 0; id < problem.size(); ++id) {
     if (shares.cast[id] != kNone)
       costs.compute[id] = shares.cast[id];
@@ -106,8 +110,34 @@ BoundCosts costsInBuckets(const Problem &problem) {
 
 std::vector<Bytes> mandatoryBytes(const Problem &problem, const BoundOptions &options, bool bucketing);
 
-LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const BoundOptions &options, bool bucketing) {
+/// Finds the thresholds of Lemma 5's witness: the jobs with a head of at least `witness.head` and a tail of at least
+/// `witness.tail` fill their lane for `witness.makespan` less both. O(n log n).
+void findCriticalJobs(std::vector<Job> jobs, BoundWitness &witness) {
+  llvm::stable_sort(jobs, [](const Job &a, const Job &b) { return a.head < b.head; });
+  Ns now = 0;
+  for (const Job &job : jobs) {
+    if (job.tail < witness.tail)
+      continue;
+    // An idle lane is where the critical jobs begin.
+    if (now < job.head)
+      now = witness.head = job.head;
+    now += job.duration;
+  }
+}
+
+/// The combined bound. `witness`, unless it is null, becomes the strongest argument of those that a certificate knows.
+LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const BoundOptions &options, bool bucketing,
+                     BoundWitness *witness = nullptr) {
   LowerBound bound;
+  auto prove = [&](Ns makespan, BoundWitness::Argument argument, LaneId lane, NodeId node = kNone) {
+    if (!witness || makespan <= witness->makespan)
+      return false;
+    witness->makespan = makespan;
+    witness->argument = argument;
+    witness->lane = lane;
+    witness->node = node;
+    return true;
+  };
   auto raise = [&](Ns makespan, BoundArgument argument, LaneId lane) {
     if (makespan <= bound.makespan)
       return;
@@ -115,7 +145,7 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
     bound.argument = argument;
     bound.lane = lane;
   };
-  HeadsAndTails times = headsAndTails(problem, costs, options);
+  HeadsAndTails times = headsAndTails(problem, costs, options, witness ? &witness->levels : nullptr);
   std::vector<std::vector<Job>> jobs(problem.numLanes());
   std::vector<Ns> load(problem.numLanes(), 0);
   for (NodeId id = 0; id < problem.size(); ++id) {
@@ -142,14 +172,26 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
     jobs[kComputeLane].push_back({times.head[first], cost, times.tail[last]});
   }
   // The simplest argument comes first, and is named unless another one is stronger.
-  for (LaneId lane = 0; lane < problem.numLanes(); ++lane)
+  for (LaneId lane = 0; lane < problem.numLanes(); ++lane) {
     raise(load[lane], BoundArgument::LaneLoad, lane);
+    prove(load[lane], BoundWitness::LaneLoad, lane);
+  }
   raise(times.longestPath, BoundArgument::CriticalPath, kNone);
-  for (LaneId lane = 0; lane < problem.numLanes(); ++lane)
-    raise(oneMachine(std::move(jobs[lane])), BoundArgument::OneMachine, lane);
-  raise(times.throughAny(costs), BoundArgument::CriticalPath, kNone);
+  for (LaneId lane = 0; lane < problem.numLanes(); ++lane) {
+    Ns lastTail = 0, makespan = oneMachine(jobs[lane], lastTail);
+    raise(makespan, BoundArgument::OneMachine, lane);
+    if (prove(makespan, BoundWitness::OneMachine, lane)) {
+      witness->tail = lastTail;
+      findCriticalJobs(jobs[lane], *witness);
+    }
+  }
+  auto [through, criticalNode] = times.throughAny(costs);
+  raise(through, BoundArgument::CriticalPath, kNone);
+  prove(through, BoundWitness::ThroughNode, kNone, criticalNode);
   DeferralBound deferral = deferralBound(problem, costs);
   raise(deferral.makespan, BoundArgument::OneMachine, deferral.lane);
+  if (prove(deferral.makespan, BoundWitness::Deferral, deferral.lane))
+    witness->starts = std::move(deferral.starts);
   if (options.limit < kUnlimited) {
     MemoryLimitedBound limited = memoryLimitedBound(problem, costs, times, mandatoryBytes(problem, options, bucketing),
                                                     options.limit, bucketing);
@@ -157,6 +199,7 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
       bound.withLimit = limited.makespan;
       bound.limitLane = limited.lane;
     }
+    prove(limited.makespan, BoundWitness::MemoryLimit, limited.lane, limited.node);
   }
   return bound;
 }
@@ -168,7 +211,32 @@ LowerBound commsched::lowerBound(const Problem &problem, const BoundOptions &opt
 }
 
 LowerBound commsched::jointLowerBound(const Problem &problem, const BoundOptions &options) {
-  return boundWith(problem, costsInBuckets(problem), options, /*bucketing=*/true);
+  return boundWith(problem, costsInBuckets(problem, bucketShares(problem)), options, /*bucketing=*/true);
+}
+
+BoundWitness commsched::proveBound(const Problem &problem, const BoundOptions &options, bool bucketing) {
+  BoundWitness witness;
+  if (!bucketing) {
+    boundWith(problem, costsAsGiven(problem), options, bucketing, &witness);
+    return witness;
+  }
+  BucketShares shares = bucketShares(problem);
+  boundWith(problem, costsInBuckets(problem, shares), options, bucketing, &witness);
+  witness.laneCharges = std::move(shares.lane);
+  witness.castCharges = std::move(shares.cast);
+  witness.unpackCharges = std::move(shares.unpack);
+  witness.samples = std::move(shares.samples);
+  return witness;
+}
+
+llvm::StringRef commsched::stringify(BoundWitness::Argument argument) {
+  constexpr llvm::StringRef names[] = {"lane-load", "through-node", "one-machine", "deferral", "memory-limit"};
+  return names[argument];
+}
+
+llvm::StringRef commsched::stringify(LevelReason::Time time) {
+  constexpr llvm::StringRef names[] = {"head", "begin", "exit", "tail", "lane-tail"};
+  return names[time];
 }
 
 namespace {

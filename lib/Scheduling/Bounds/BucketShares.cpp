@@ -42,8 +42,27 @@ public:
     Ns atLargest = sample(largest);
     lowest = {atLargest, largest};
     cells.push_back({largest, lowest});
+    samples.push_back({largest, atLargest});
     if (smallest < largest)
       split(smallest, sample(smallest), largest, atLargest);
+  }
+
+  /// The evaluations that the floors rest on, the smallest sizes first. Neighbouring cells are joined where that lowers
+  /// no floor.
+  std::vector<CostSample> takeSamples() {
+    std::vector<CostSample> kept;
+    for (const CostSample &next : samples) {
+      // Without the last one, the cell from `next` would end at the one before it and hold the sizes of both.
+      while (kept.size() > 1) {
+        Rate joined{next.cost, kept[kept.size() - 2].bytes};
+        if (joined < from(kept.back().bytes))
+          break;
+        kept.pop_back();
+      }
+      kept.push_back(next);
+    }
+    std::reverse(kept.begin(), kept.end());
+    return kept;
   }
 
   /// The floor for all sizes of at least `bytes`.
@@ -61,7 +80,7 @@ private:
   };
 
   Ns sample(Bytes bytes) {
-    ++samples;
+    ++evaluations;
     return std::max<Ns>(cost(bytes), 0);
   }
 
@@ -69,8 +88,9 @@ private:
   void split(Bytes x, Ns costX, Bytes y, Ns costY) {
     lowest = std::min(lowest, Rate{costY, y});
     Rate floor{costX, y - 1 > x ? y : x};
-    if (y - x <= 1 || samples >= kMaxShareSamples || !floor.farBelow(lowest)) {
+    if (y - x <= 1 || evaluations >= kMaxShareSamples || !floor.farBelow(lowest)) {
       cells.push_back({x, std::min(cells.back().floor, floor)});
+      samples.push_back({x, costX});
       lowest = std::min(lowest, Rate{costX, x});
       return;
     }
@@ -84,7 +104,9 @@ private:
   std::vector<Cell> cells;
   /// The smallest rate of all sizes that were sampled.
   Rate lowest;
-  int32_t samples = 0;
+  int32_t evaluations = 0;
+  /// At the first size of each cell, the largest sizes first.
+  std::vector<CostSample> samples;
 };
 
 /// Returns the smallest positive size and the sum of all sizes.
@@ -99,7 +121,8 @@ std::pair<Bytes, Bytes> smallestAndTotal(llvm::ArrayRef<Bytes> sizes) {
 }
 
 /// Charges the starts of one merge key.
-void shareLane(const Problem &problem, const MergeKey &key, llvm::ArrayRef<NodeId> members, std::vector<Ns> &shares) {
+void shareLane(const Problem &problem, const MergeKey &key, llvm::ArrayRef<NodeId> members, std::vector<Ns> &shares,
+               KeySamples &samples) {
   std::vector<Bytes> sizes;
   for (NodeId id : members)
     sizes.push_back(problem.nodes[id].bytes);
@@ -116,10 +139,11 @@ void shareLane(const Problem &problem, const MergeKey &key, llvm::ArrayRef<NodeI
     if (key.cap < 0 || node.bytes + partner <= key.cap)
       shares[id] = node.bytes == 0 ? 0 : std::min(node.cost, floor.from(node.bytes).of(node.bytes));
   }
+  samples.lane = floor.takeSamples();
 }
 
 /// Charges the casts that packs of one merge key can absorb.
-void shareCasts(const Problem &problem, llvm::ArrayRef<NodeId> members, std::vector<Ns> &shares) {
+void shareCasts(const Problem &problem, llvm::ArrayRef<NodeId> members, std::vector<Ns> &shares, KeySamples &samples) {
   std::vector<Bytes> written;
   // The smallest ratio of read to written bytes. A pack absorbs every cast that it can.
   Bytes read = 0, wrote = 0;
@@ -147,11 +171,15 @@ void shareCasts(const Problem &problem, llvm::ArrayRef<NodeId> members, std::vec
       Bytes bytes = problem.members[id].inputBytes;
       shares[cast] = bytes == 0 ? 0 : std::min(problem.nodes[cast].cost, floor.from(bytes).of(bytes));
     }
+  samples.pack = floor.takeSamples();
+  samples.read = read;
+  samples.wrote = wrote;
 }
 
 /// Charges the unpacks of one merge key to the members whose casts a pack can absorb: a large output has an unpack of
 /// its own, small ones share one.
-void shareUnpacks(const Problem &problem, llvm::ArrayRef<NodeId> members, std::vector<Ns> &shares) {
+void shareUnpacks(const Problem &problem, llvm::ArrayRef<NodeId> members, std::vector<Ns> &shares,
+                  KeySamples &samples) {
   if (!problem.copyCost || problem.nodes[members.front()].collective != CollectiveKind::AllGather)
     return;
   std::function<Ns(Bytes)> cost = [&](Bytes bytes) { return problem.copyCost(bytes, bytes); };
@@ -166,7 +194,14 @@ void shareUnpacks(const Problem &problem, llvm::ArrayRef<NodeId> members, std::v
     if (fusedCast(problem, id) != kNone) {
       Bytes bytes = problem.members[id].outputBytes;
       shares[id] = !isSmall(id) ? std::max<Ns>(cost(bytes), 0) : bytes == 0 ? 0 : floor.from(bytes).of(bytes);
+      if (!isSmall(id))
+        samples.largeUnpacks.push_back({bytes, shares[id]});
     }
+  samples.smallUnpacks = floor.takeSamples();
+  auto isLess = [](const CostSample &a, const CostSample &b) { return a.bytes < b.bytes; };
+  llvm::sort(samples.largeUnpacks, isLess);
+  auto isEqual = [](const CostSample &a, const CostSample &b) { return a.bytes == b.bytes; };
+  samples.largeUnpacks.erase(llvm::unique(samples.largeUnpacks, isEqual), samples.largeUnpacks.end());
 }
 
 } // namespace
@@ -176,6 +211,7 @@ BucketShares commsched::bucketShares(const Problem &problem) {
   shares.lane.assign(problem.nodes.size(), kNone);
   shares.cast.assign(problem.nodes.size(), kNone);
   shares.unpack.assign(problem.nodes.size(), kNone);
+  shares.samples.resize(problem.mergeKeys.size());
   std::vector<std::vector<NodeId>> members(problem.mergeKeys.size());
   for (NodeId id = 0; id < problem.size(); ++id)
     if (problem.nodes[id].mergeKey != kNone && isMergeable(problem, id))
@@ -183,9 +219,9 @@ BucketShares commsched::bucketShares(const Problem &problem) {
   for (auto [index, key] : llvm::enumerate(problem.mergeKeys)) {
     if (members[index].size() < 2 || !key.cost)
       continue;
-    shareLane(problem, key, members[index], shares.lane);
-    shareCasts(problem, members[index], shares.cast);
-    shareUnpacks(problem, members[index], shares.unpack);
+    shareLane(problem, key, members[index], shares.lane, shares.samples[index]);
+    shareCasts(problem, members[index], shares.cast, shares.samples[index]);
+    shareUnpacks(problem, members[index], shares.unpack, shares.samples[index]);
   }
   return shares;
 }

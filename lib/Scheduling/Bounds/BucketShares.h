@@ -13,19 +13,22 @@
 #ifndef COMMSCHED_LIB_SCHEDULING_BOUNDS_BUCKETSHARES_H
 #define COMMSCHED_LIB_SCHEDULING_BOUNDS_BUCKETSHARES_H
 
-#include "CommSched/Scheduling/Model/Problem.h"
+#include "CommSched/Scheduling/Bounds/BoundWitness.h"
 
 namespace commsched {
 
-/// The charges. Indexed by node; kNone for nodes that cannot be merged.
+/// The charges.
 struct BucketShares {
-  /// For starts: the least that the start adds to its lane's load, alone or in any bucket, ns.
+  /// Indexed by node; kNone for nodes that cannot be merged. For starts: the least that the start adds to its lane's
+  /// load, alone or in any bucket, ns.
   std::vector<Ns> lane;
-  /// For casts that a pack can absorb: the least that the cast adds to the pack's cost, ns.
+  /// Indexed by node. For casts that a pack can absorb: the least that the cast adds to the pack's cost, ns.
   std::vector<Ns> cast;
   /// For starts of all-gathers whose cast a pack can absorb: the least that the member adds to the cost of the unpacks
   /// of a bucket that absorbs the cast, ns.
   std::vector<Ns> unpack;
+  /// Indexed by merge key: what the charges rest on.
+  std::vector<KeySamples> samples;
 };
 
 /// Computes the charges of Lemma 7. Cost functions are only known to be monotone, so each is evaluated on cells of

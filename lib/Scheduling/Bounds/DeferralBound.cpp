@@ -77,16 +77,18 @@ DeferralBound commsched::deferralBound(const Problem &problem, const BoundCosts 
   DeferralBound bound;
   std::vector<NodeId> exclusiveStart = exclusiveStarts(problem);
   auto raise = [&](llvm::ArrayRef<NodeId> chosen) {
-    DeferralBound weakest = {INT64_MAX, kNone};
+    DeferralBound weakest = {INT64_MAX, kNone, chosen.vec()};
     for (NodeId last : chosen) {
       // The start's own issue cost follows the beginning of its collective.
       Ns makespan =
           compute - costs.compute[last] + costs.path[last] - mostSaved(problem, costs, exclusiveStart, chosen, last);
-      if (makespan < weakest.makespan)
-        weakest = {makespan, problem.nodes[last].lane};
+      if (makespan < weakest.makespan) {
+        weakest.makespan = makespan;
+        weakest.lane = problem.nodes[last].lane;
+      }
     }
     if (weakest.makespan > bound.makespan)
-      bound = weakest;
+      bound = std::move(weakest);
   };
   for (size_t index = 0; index < starts.size(); ++index) {
     raise(starts[index]);

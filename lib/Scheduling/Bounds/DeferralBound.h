@@ -17,10 +17,11 @@
 
 namespace commsched {
 
-/// A lower bound on the makespan, and the lane that it is about.
+/// A lower bound on the makespan, the lane that it is about, and the starts of which one is the last.
 struct DeferralBound {
   Ns makespan = 0;
   LaneId lane = kNone;
+  std::vector<NodeId> starts;
 };
 
 /// The bound of Lemma 9 for the longest starts, one by one, and for sets of them, one of which is the last. Holds with

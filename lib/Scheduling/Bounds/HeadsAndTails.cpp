@@ -186,8 +186,9 @@ private:
 /// State and rules that both sweeps share.
 class Sweep {
 public:
-  Sweep(const Problem &problem, const BoundCosts &costs, HeadsAndTails &result)
-      : problem(problem), costs(costs), result(result), blocks(problem.numLanes()), reachedBy(problem.size(), kNone) {}
+  Sweep(const Problem &problem, const BoundCosts &costs, HeadsAndTails &result, std::vector<LevelReason> *reasons)
+      : problem(problem), costs(costs), result(result), reasons(reasons), blocks(problem.numLanes()),
+        reachedBy(problem.size(), kNone) {}
 
 protected:
   bool communicates(NodeId id) const {
@@ -198,12 +199,22 @@ protected:
     static const Level nothing;
     return isReached(id) ? blocks[lane] : nothing;
   }
-  Ns levelOf(AncestorSets &sets, NodeId id, LaneId lane, bool second, Ns floor) const {
-    return std::max(floor, sets.bestLevel(id, lane, second, block(id, lane), floor).value());
+  /// The larger one of `floor` and the best level, which bounds the time `of` at the node.
+  Ns levelOf(AncestorSets &sets, NodeId id, LaneId lane, bool second, Ns floor, LevelReason::Time of) const {
+    Level level = sets.bestLevel(id, lane, second, block(id, lane), floor);
+    if (level.value() <= floor)
+      return floor;
+    if (reasons) {
+      // A stronger level of the same time takes the weaker one's place.
+      if (!reasons->empty() && reasons->back().node == id && reasons->back().of == of)
+        reasons->pop_back();
+      reasons->push_back({of, id, lane, level.head, level.value()});
+    }
+    return level.value();
   }
-  Ns allLevels(AncestorSets &sets, NodeId id, Ns value) const {
+  Ns allLevels(AncestorSets &sets, NodeId id, Ns value, LevelReason::Time of) const {
     for (LaneId lane = 0; lane < problem.numLanes(); ++lane)
-      value = levelOf(sets, id, lane, /*second=*/false, value);
+      value = levelOf(sets, id, lane, /*second=*/false, value, of);
     return value;
   }
   /// Makes `next` the summary node: its best levels represent the work outside the next range. All marks of the
@@ -227,6 +238,8 @@ protected:
   const Problem &problem;
   const BoundCosts &costs;
   HeadsAndTails &result;
+  /// Null if nobody asks for reasons.
+  std::vector<LevelReason> *reasons;
   std::vector<Level> blocks;
   /// The node whose best levels `blocks` holds; kNone before the first one.
   NodeId summaryNode = kNone;
@@ -320,11 +333,11 @@ private:
       sets.unite(id, inside);
     // The exit of a single predecessor already accounts for the levels of its set.
     if (evaluate && problem.preds[id].size() > 1 && (latest == kNone || !sets.equal(id, latest)))
-      result.head[id] = head = allLevels(sets, id, head);
+      result.head[id] = head = allLevels(sets, id, head, LevelReason::Head);
 
     Ns begin = head;
     if (evaluate && communicates(id))
-      begin = levelOf(sets, id, node.lane, /*second=*/true, begin);
+      begin = levelOf(sets, id, node.lane, /*second=*/true, begin, LevelReason::Begin);
     if (node.region != kNone)
       begin = enterRegion(sets, id, evaluate, begin);
     if (node.kind == NodeKind::Wait && node.start != kNone && sets.contains(node.start)) {
@@ -343,7 +356,8 @@ private:
       return;
     leave(id, head, begin);
     if (node.kind == NodeKind::Wait && node.start != kNone)
-      result.exit[id] = levelOf(sets, id, problem.nodes[node.start].lane, /*second=*/false, result.exit[id]);
+      result.exit[id] =
+          levelOf(sets, id, problem.nodes[node.start].lane, /*second=*/false, result.exit[id], LevelReason::Exit);
     bool beginsLater = node.kind == NodeKind::Hybrid || node.region != kNone;
     sets.setComputeKey(id, beginsLater ? result.begin[id] : head);
     if (communicates(id))
@@ -355,14 +369,15 @@ private:
   Ns enterRegion(AncestorSets &sets, NodeId id, bool evaluate, Ns begin) const {
     const RegionWork &work = problem.regions[problem.nodes[id].region];
     for (LaneId lane : work.lanes)
-      begin = evaluate ? levelOf(sets, id, lane, /*second=*/true, begin) : begin;
+      begin = evaluate ? levelOf(sets, id, lane, /*second=*/true, begin, LevelReason::Begin) : begin;
     for (NodeId start : work.starts)
       if (sets.contains(start)) {
         sets.addLane(id, start);
         sets.completeLane(id, start, problem.nodes[start].lane);
       }
     for (NodeId start : work.starts)
-      begin = evaluate ? levelOf(sets, id, problem.nodes[start].lane, /*second=*/false, begin) : begin;
+      begin =
+          evaluate ? levelOf(sets, id, problem.nodes[start].lane, /*second=*/false, begin, LevelReason::Begin) : begin;
     return begin;
   }
 
@@ -449,11 +464,11 @@ private:
     else
       sets.unite(id, inside);
     if (evaluate && problem.succs[id].size() > 1 && (longest == kNone || !sets.equal(id, longest)))
-      result.tail[id] = tail = allLevels(sets, id, tail);
+      result.tail[id] = tail = allLevels(sets, id, tail, LevelReason::Tail);
     // Work that follows a start on its lane begins after the end of its collective.
     Ns laneTail = 0;
     if (evaluate && node.kind == NodeKind::Start)
-      laneTail = levelOf(sets, id, node.lane, /*second=*/false, 0);
+      laneTail = levelOf(sets, id, node.lane, /*second=*/false, 0, LevelReason::LaneTail);
     if (node.kind == NodeKind::Hybrid)
       laneTail = tail;
     if (costs.compute[id] > 0)
@@ -485,25 +500,28 @@ private:
 
 } // namespace
 
-Ns HeadsAndTails::throughAny(const BoundCosts &costs) const {
-  Ns longest = 0;
-  for (size_t id = 0; id < head.size(); ++id)
-    longest = std::max({longest, exit[id] + tail[id], head[id] + entryTail[id]});
-  for (size_t id = 0; id < head.size(); ++id)
+std::pair<Ns, NodeId> HeadsAndTails::throughAny(const BoundCosts &costs) const {
+  std::pair<Ns, NodeId> longest = {0, kNone};
+  for (NodeId id = 0; id < static_cast<NodeId>(head.size()); ++id) {
+    Ns through = std::max(exit[id] + tail[id], head[id] + entryTail[id]);
     if (costs.lane[id] > 0)
-      longest = std::max(longest, begin[id] + costs.lane[id] + laneTail[id]);
+      through = std::max(through, begin[id] + costs.lane[id] + laneTail[id]);
+    if (through > longest.first)
+      longest = {through, id};
+  }
   return longest;
 }
 
-HeadsAndTails commsched::headsAndTails(const Problem &problem, const BoundCosts &costs, const BoundOptions &options) {
+HeadsAndTails commsched::headsAndTails(const Problem &problem, const BoundCosts &costs, const BoundOptions &options,
+                                       std::vector<LevelReason> *reasons) {
   HeadsAndTails result;
   for (std::vector<Ns> *list :
        {&result.head, &result.exit, &result.begin, &result.tail, &result.entryTail, &result.laneTail, &result.endTail})
     list->assign(problem.size(), 0);
-  ForwardSweep(problem, costs, result).paths();
-  BackwardSweep(problem, costs, result).paths();
-  result.longestPath = result.throughAny(costs);
-  ForwardSweep(problem, costs, result).levels(options);
-  BackwardSweep(problem, costs, result).levels(options);
+  ForwardSweep(problem, costs, result, reasons).paths();
+  BackwardSweep(problem, costs, result, reasons).paths();
+  result.longestPath = result.throughAny(costs).first;
+  ForwardSweep(problem, costs, result, reasons).levels(options);
+  BackwardSweep(problem, costs, result, reasons).levels(options);
   return result;
 }

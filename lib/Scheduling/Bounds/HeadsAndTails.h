@@ -15,6 +15,7 @@
 #define COMMSCHED_LIB_SCHEDULING_BOUNDS_HEADSANDTAILS_H
 
 #include "CommSched/Scheduling/Bounds/BoundOptions.h"
+#include "CommSched/Scheduling/Bounds/BoundWitness.h"
 
 namespace commsched {
 
@@ -49,13 +50,14 @@ struct HeadsAndTails {
   /// The longest chain of dependences alone, without any load.
   Ns longestPath = 0;
 
-  /// The largest sum, over all nodes, of a head, the node's own duration, and a tail.
-  Ns throughAny(const BoundCosts &costs) const;
+  /// The largest sum, over all nodes, of a head, the node's own duration, and a tail, and a node that attains it.
+  std::pair<Ns, NodeId> throughAny(const BoundCosts &costs) const;
 };
 
 /// Computes all bounds in two sweeps over the nodes. O((N + E) N / 64) words up to BoundOptions::exactNodes, O((N + E)
-/// window / 64) for larger problems.
-HeadsAndTails headsAndTails(const Problem &problem, const BoundCosts &costs, const BoundOptions &options);
+/// window / 64) for larger problems. Appends to `reasons`, unless it is null, each level that raised a value.
+HeadsAndTails headsAndTails(const Problem &problem, const BoundCosts &costs, const BoundOptions &options,
+                            std::vector<LevelReason> *reasons = nullptr);
 
 } // namespace commsched
 

@@ -15,25 +15,11 @@
 #ifndef COMMSCHED_LIB_SCHEDULING_MODEL_ANSWERVERIFIER_H
 #define COMMSCHED_LIB_SCHEDULING_MODEL_ANSWERVERIFIER_H
 
+#include "CommSched/Scheduling/Model/AnswerEvents.h"
 #include "CommSched/Scheduling/Model/ScheduleVerifier.h"
 #include <string>
 
 namespace commsched {
-
-/// One event of an answer.
-struct AnswerEvent {
-  enum Kind : uint8_t { Run, Pack, Start, Wait, Unpack, View };
-  Kind kind = Run;
-  /// Run: the node of the given problem. Unpack: the first member whose output it defines. Others: kNone.
-  NodeId node = kNone;
-  /// The bucket of all events but Run.
-  int32_t bucket = kNone;
-  /// Unpack: the members (starts) whose outputs it defines.
-  llvm::SmallVector<NodeId, 1> members;
-};
-
-/// The events of a schedule, read off the names of its expanded problem, if it has one. O(N).
-std::vector<AnswerEvent> eventsOf(const Schedule &schedule);
 
 /// Describes the first violation, or returns an empty string: every node of the given problem happens exactly once,
 /// itself or in its bucket; buckets have the form that Bucketing.h describes; every edge of the given problem is kept

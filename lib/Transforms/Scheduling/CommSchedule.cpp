@@ -15,6 +15,7 @@
 #include "CommSched/Analysis/Environment.h"
 #include "CommSched/Analysis/Locations.h"
 #include "CommSched/Analysis/Remarks.h"
+#include "CommSched/Report/Certificate.h"
 #include "CommSched/Report/Explanations.h"
 #include "CommSched/Report/SearchLog.h"
 #include "CommSched/Scheduling/Solver/Scheduler.h"
@@ -191,6 +192,11 @@ private:
     PassRecord record = makeRecord(getArgument(), work.loaded, work.schedule, outcomes);
     record.search = work.record.search;
     record.searchLog = work.record.searchLog;
+    Block &block = work.loaded.nodes.getBlock();
+    if (PassJournal *journal = journalOf(block.getParentOp()->getContext()); journal->certifies) {
+      llvm::raw_string_ostream os(record.certificate);
+      writeCertificate(reportNameOf(block), work.loaded.problem, work.schedule, {collectiveOrder, bucketing}, os);
+    }
     voice.write(std::move(record));
   }
 

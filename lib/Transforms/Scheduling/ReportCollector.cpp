@@ -9,8 +9,11 @@
 #include "CommSched/Transforms/Scheduling/ReportCollector.h"
 #include "CommSched/Analysis/Environment.h"
 #include "CommSched/Analysis/ScheduleSignature.h"
+#include "CommSched/Report/Certificate.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/SHA256.h"
 
 using namespace mlir;
 using namespace commsched;
@@ -52,6 +55,14 @@ LogicalResult commsched::writeReportFile(Location loc, StringRef file,
   return success();
 }
 
+/// SHA-256 of the module's text, as 64 hexadecimal digits.
+static std::string hashOf(ModuleOp module) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  module->print(os, OpPrintingFlags().assumeVerified());
+  return llvm::toHex(llvm::SHA256::hash(llvm::arrayRefFromStringRef(text)), /*LowerCase=*/true);
+}
+
 LogicalResult ReportCollector::begin(ModuleOp module) {
   llvm::Expected<MachineModel> machine = loadMachine(module.getContext(), options.machine);
   if (!machine)
@@ -73,7 +84,10 @@ LogicalResult ReportCollector::begin(ModuleOp module) {
     report.limit = options.memory.limitFor(report.before.peak);
     result.blocks.push_back(std::move(report));
   });
-  journal = std::make_shared<PassJournal>(/*logsSearch=*/!options.searchLogFile.empty());
+  bool certifies = !options.certificateFile.empty();
+  journal = std::make_shared<PassJournal>(/*logsSearch=*/!options.searchLogFile.empty(), certifies);
+  if (certifies)
+    inputHash = hashOf(module);
   if (Environment *environment = Environment::of(module.getContext()))
     outerJournal = std::exchange(environment->journal, journal);
   began = std::chrono::steady_clock::now();
@@ -154,9 +168,15 @@ LogicalResult ReportCollector::write(ModuleOp module) {
     for (const PassRecord &pass : result.passes)
       os << pass.searchLog;
   };
+  auto printCertificates = [&](llvm::raw_ostream &os) {
+    writeCertificateHeader(inputHash, options.certificateFile.empty() ? "" : hashOf(module), os);
+    for (const PassRecord &pass : result.passes)
+      os << pass.certificate;
+  };
   return failure(failed(writeReportFile(module.getLoc(), options.reportFile, printJson)) ||
                  failed(writeReportFile(module.getLoc(), options.timelineFile, printTimeline)) ||
-                 failed(writeReportFile(module.getLoc(), options.searchLogFile, printSearch)));
+                 failed(writeReportFile(module.getLoc(), options.searchLogFile, printSearch)) ||
+                 failed(writeReportFile(module.getLoc(), options.certificateFile, printCertificates)));
 }
 
 namespace {

@@ -32,7 +32,7 @@ struct ReportOptions {
   /// The peak limit.
   MemoryBudget memory;
   /// Empty: not written.
-  std::string reportFile, timelineFile, searchLogFile;
+  std::string reportFile, timelineFile, searchLogFile, certificateFile;
   /// Print the table to standard error.
   bool table = true;
 };
@@ -64,6 +64,8 @@ private:
   /// What passes write between begin() and end(), and the journal of a report around this one.
   std::shared_ptr<PassJournal> journal, outerJournal;
   std::chrono::steady_clock::time_point began;
+  /// Of the input, if certificates are written.
+  std::string inputHash;
 };
 
 /// Visits the blocks of a module that reports speak of: those of its functions that hold collectives, with the names

@@ -1,0 +1,45 @@
+//===- Certificate.h - A schedule with all that proves it ------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// A certificate lets somebody else's program check an answer: that it keeps the problem's dependences and its limit,
+// that its makespan and peak are what is claimed, and that no answer can be faster than the bound. docs/Certificate.md
+// describes the format and what is proven.
+//
+//===------------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_REPORT_CERTIFICATE_H
+#define COMMSCHED_REPORT_CERTIFICATE_H
+
+#include "CommSched/Scheduling/Model/Schedule.h"
+#include "CommSched/Support/CollectiveOrder.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace commsched {
+
+/// The version of the format that writeCertificate() writes.
+inline constexpr int32_t kCertificateVersion = 1;
+
+/// Writes the first line of a file of certificates: its format, and the SHA-256 hashes of the module's text before and
+/// after.
+void writeCertificateHeader(llvm::StringRef inputHash, llvm::StringRef outputHash, llvm::raw_ostream &os);
+
+/// What was asked for.
+struct CertificateOptions {
+  CollectiveOrder collectiveOrder = CollectiveOrder::Free;
+  /// Whether the bound is one for any bucketing.
+  bool bucketing = false;
+};
+
+/// Writes the certificate of one block as JSON lines: the problem, the answer, the claims and the witness of the bound.
+/// `block` is the block's name in reports. `answer` has claims. Equal input gives equal bytes. O(N + E + touches), and
+/// proveBound().
+void writeCertificate(llvm::StringRef block, const Problem &problem, const Schedule &answer,
+                      const CertificateOptions &options, llvm::raw_ostream &os);
+
+} // namespace commsched
+
+#endif // COMMSCHED_REPORT_CERTIFICATE_H

@@ -1,0 +1,64 @@
+//===- RandomCertificates.cpp - Certificates of random problems ------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// RandomCertificates FIRST COUNT NODES: solves COUNT random problems of about NODES nodes, in every mode in turn, and
+// writes their certificates to the standard output.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "../Scheduling/RandomProblem.h"
+#include "CommSched/Report/Certificate.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Solver/Scheduler.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/CommandLine.h"
+
+using namespace commsched;
+
+static llvm::cl::opt<uint64_t> first(llvm::cl::Positional, llvm::cl::Required, llvm::cl::desc("FIRST"));
+static llvm::cl::opt<uint64_t> count(llvm::cl::Positional, llvm::cl::Required, llvm::cl::desc("COUNT"));
+static llvm::cl::opt<int32_t> nodes(llvm::cl::Positional, llvm::cl::Required, llvm::cl::desc("NODES"));
+
+static void certify(uint64_t seed) {
+  test::RandomOptions shape;
+  shape.nodes = nodes;
+  shape.commLanes = 1 + seed % 3;
+  shape.collectiveOrder = static_cast<CollectiveOrder>(seed % 3);
+  shape.chanceOfPinned = seed % 5 == 0 ? 10 : 0;
+  if (seed % 7 == 0)
+    shape.maxBytes = 6 << 20;
+  if (seed % 2 == 0) {
+    shape.chanceOfStart = 50;
+    shape.chanceOfMergeable = 100;
+    shape.mergeKinds = 1;
+  }
+  Problem problem = test::randomProblem(seed, shape);
+  ScheduleOptions options;
+  options.collectiveOrder = shape.collectiveOrder;
+  options.bucketing = seed / 3 % 2 == 1;
+  options.effort = 20'000;
+  if (seed / 6 % 3 == 0)
+    options.memory.limit = kUnlimited;
+  else
+    options.memory.limit = peakOf(problem, identityOrder(problem)) * (seed / 6 % 3 == 1 ? 10 : 12) / 10;
+  Schedule answer = schedule(problem, options);
+  if (!answer.claims)
+    answer.claims = {makespanOf(problem, answer.order), answer.peak};
+  if (!answer.isWithinLimit() || !answer.defect.empty())
+    return;
+  writeCertificate("seed " + llvm::utostr(seed), problem, answer, {shape.collectiveOrder, options.bucketing},
+                   llvm::outs());
+}
+
+int main(int argc, char **argv) {
+  llvm::cl::ParseCommandLineOptions(argc, argv, "Certificates of random problems\n");
+  writeCertificateHeader("", "", llvm::outs());
+  for (uint64_t seed = first; seed < first + count; ++seed)
+    certify(seed);
+  return 0;
+}
