@@ -31,6 +31,11 @@ static constexpr int64_t tagNumbers = 4096;
 /// s with 128 (2 cores beside other work).
 static constexpr int64_t mostPosted = 128;
 static_assert(mostPosted < tagNumbers, "collectives in flight must have different tags");
+/// With a progress thread, a collective is posted beside older ones of its group only if all together are at most this
+/// large. MPI shares the bandwidth among all that is posted, so that large ones would all end when the last one does,
+/// and the first wait would take as long as all of them. Small ones hide each other's latency. Without a thread, nobody
+/// would post the next one while the program computes.
+static constexpr int64_t mostPostedBytes = 1 << 20;
 static constexpr int pointToPointTag = 4 * tagNumbers;
 
 MpiOperation::MpiOperation(MpiGroup &group, commrt_work *work, const std::string &text)
@@ -252,11 +257,16 @@ bool MpiOperation::hasValidTag() const {
 
 bool MpiOperation::mayStart() const {
   bool isDue = work->delay_ns <= 0 || std::chrono::steady_clock::now() >= due;
-  return isDue && (isPointToPoint() || number < group.firstOpen + mostPosted);
+  if (!isDue || isPointToPoint() || number == group.firstOpen)
+    return isDue;
+  return number < group.firstOpen + mostPosted &&
+         (!group.job->wantsThread || group.postedBytes + bytes() <= mostPostedBytes);
 }
 
 int32_t MpiOperation::start() {
   round = 1;
+  if (!isPointToPoint())
+    group.postedBytes += bytes();
   postHeader();
   postFirstRound();
   return status;
@@ -306,6 +316,7 @@ void MpiOperation::retire() {
     ++(work->kind == COMMRT_SEND ? group.sent : group.received)[work->peer];
     return;
   }
+  group.postedBytes -= bytes();
   group.finished[number - group.firstOpen] = true;
   while (!group.finished.empty() && group.finished.front()) {
     group.finished.pop_front();

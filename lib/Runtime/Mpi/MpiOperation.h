@@ -50,6 +50,7 @@ struct MpiGroup {
   std::vector<int64_t> sent, received; ///< indexed by place: number of completed sends and receives
   int64_t started = 0;                 ///< number of collectives so far, from which their tags follow
   int64_t firstOpen = 0;               ///< number of the oldest incomplete collective
+  int64_t postedBytes = 0;             ///< bytes of the collectives that are posted and not complete
   /// Indexed by collective number minus firstOpen: whether it is complete.
   std::deque<bool> finished;
   /// Submitted operations that are not posted yet, in order. A collective never holds back a send or receive, since
@@ -68,7 +69,8 @@ public:
   bool isPointToPoint() const { return work->kind == COMMRT_SEND || work->kind == COMMRT_RECV; }
   /// Whether the tag of a send or receive is one that this MPI can carry.
   bool hasValidTag() const;
-  /// Whether the messages may be posted: no fault delays them, and no older collective uses their tags.
+  /// Whether the messages may be posted: no fault delays them, no older collective uses their tags, and not too much is
+  /// posted already.
   bool mayStart() const;
   /// Posts the first messages. Returns a status.
   int32_t start();
@@ -99,6 +101,8 @@ private:
   };
   enum Round { headerRound = 0, firstRound = 1, secondRound = 2 };
 
+  /// The blocks of all members.
+  int64_t bytes() const { return blockBytes() * size(); }
   int64_t blockBytes() const { return work->count * commrt_dtype_size(work->dtype); }
   int32_t size() const { return static_cast<int32_t>(group.members.size()); }
   const char *in() const { return static_cast<const char *>(work->in); }
