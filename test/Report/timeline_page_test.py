@@ -10,6 +10,7 @@ The times and sizes of STEP below are worked out by hand. Exit code 77 if no Chr
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -330,6 +331,23 @@ class PageTest(unittest.TestCase):
         self.assertEqual([row for row in shown if row[0] != "live memory"],
                          [["compute", "100 %"], ["@dp", "75 %"], ["compute, stream 0", "50 %"], ["@dp", "75 %"], ["stream 2", "50 %"]])
         self.assert_buffers_add_up()
+        self.assert_no_labels_overlap()
+
+    def test_resources_have_rows_where_the_data_has_them(self) -> None:
+        page = self.make("resources", STEP, "--reorder-comm-overlap=solver=inductor")
+        before, data, after = re.fullmatch(r'(.*<script id="data" type="application/json">)(.*?)(</script>.*)', page.read_text(), re.DOTALL).groups()
+        document = json.loads(data)
+        # Half of the SMs for 600 of 750 ns, then all of them.
+        document["blocks"][0]["sides"][0]["resources"] = [{"name": "SM time", "when": [0, 600], "permille": [500, 1000]}]
+        page.write_text(before + json.dumps(document).replace("<", "\\u003c") + after)
+        self.open(page)
+        shown = self.ask("[...document.querySelectorAll('#gutter .lane')].map(lane => lane.innerText.split('\\n'))")
+        self.assertIn(["SM time", "60 %"], shown)
+        x, y = self.ask("(() => { const {view} = timelinePage, band = view.bands.find(band => band.type === 'resource'), at = view.rows.getBoundingClientRect();"
+                        " return [at.left + view.xOf(300), at.top + band.top + 10].map(Math.round); })()")
+        self.browser.mouse("mouseMoved", x, y)
+        self.browser.frame()
+        self.assertEqual(self.text("#tip"), "SM time: 50 %")
         self.assert_no_labels_overlap()
 
     def test_one_measurement_has_one_side(self) -> None:
