@@ -31,6 +31,7 @@ llvm_config.add_tool_substitutions(
         "comm-opt",
         ToolSubst("comm-run", unresolved="ignore"),
         ToolSubst("comm-calibrate", unresolved="ignore"),
+        ToolSubst("comm-verify-spmd", unresolved="ignore"),
         ToolSubst("comm-reduce", unresolved="ignore"),
         ToolSubst("comm-lsp-server", unresolved="ignore"),
         "mlir-opt",

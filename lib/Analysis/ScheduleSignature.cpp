@@ -37,14 +37,20 @@ static std::string describe(CollectiveOpInterface start) {
   return line;
 }
 
+std::string commsched::describeCollective(Operation *op) {
+  auto start = dyn_cast<CollectiveOpInterface>(op);
+  if (start && !start.isPointToPoint())
+    return describe(start);
+  if (auto hybrid = op->getAttrOfType<FlatSymbolRefAttr>(CommDialect::kHybridAttrName))
+    return (op->getName().getStringRef() + " @" + hybrid.getValue()).str();
+  return {};
+}
+
 std::vector<std::string> commsched::describeCollectives(Operation *root) {
   std::vector<std::string> lines;
   root->walk<WalkOrder::PreOrder>([&](Operation *op) {
-    auto start = dyn_cast<CollectiveOpInterface>(op);
-    if (start && !start.isPointToPoint())
-      lines.push_back(describe(start));
-    else if (auto hybrid = op->getAttrOfType<FlatSymbolRefAttr>(CommDialect::kHybridAttrName))
-      lines.push_back((op->getName().getStringRef() + " @" + hybrid.getValue()).str());
+    if (std::string line = describeCollective(op); !line.empty())
+      lines.push_back(std::move(line));
   });
   return lines;
 }

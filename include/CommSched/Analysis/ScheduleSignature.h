@@ -20,6 +20,9 @@
 
 namespace commsched {
 
+/// The line of one operation in describeCollectives(); empty if it is no collective, or a send or receive.
+std::string describeCollective(mlir::Operation *op);
+
 /// One line per collective of `root`, in program order and including nested regions: kind, group, element type and
 /// bytes of each value ("all_gather @dp bf16 8388608"). Without sends and receives.
 std::vector<std::string> describeCollectives(mlir::Operation *root);

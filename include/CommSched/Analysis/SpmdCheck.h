@@ -1,0 +1,42 @@
+//===- SpmdCheck.h - Whether the programs of several ranks agree -----------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Ranks that issue different collectives hang, or corrupt data. This check compares the programs of several ranks
+// before any of them runs: the members of each group issue the same collectives in the same order, and no two groups
+// wait for each other because their members issue them in different orders.
+//
+//===------------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_ANALYSIS_SPMDCHECK_H
+#define COMMSCHED_ANALYSIS_SPMDCHECK_H
+
+#include "CommSched/Dialect/Comm/CommDialect.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace commsched {
+
+/// The program of one rank. All modules are of one context.
+struct RankProgram {
+  int64_t rank;
+  mlir::ModuleOp module;
+};
+
+/// What was compared.
+struct SpmdSummary {
+  int64_t functions = 0, groups = 0, collectives = 0;
+};
+
+/// Compares the collectives of all functions that more than one program has, function by function. Prints each
+/// disagreement to `os`, both sides next to each other with their locations, and fails if there is one. Collectives in
+/// regions have the names of the operations around them in front; how often a loop runs is not known here. Sends and
+/// receives are left to the runtime, which knows the peers. O(programs * operations).
+mlir::FailureOr<SpmdSummary> checkSpmd(llvm::ArrayRef<RankProgram> programs, llvm::raw_ostream &os);
+
+} // namespace commsched
+
+#endif // COMMSCHED_ANALYSIS_SPMDCHECK_H

@@ -1,0 +1,75 @@
+//===- comm-verify-spmd.cpp - Do the programs of several ranks agree? ------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Reads one program for each rank and compares their collectives before anything runs. Exit code 0: they agree; 1: they
+// do not, or a program cannot be read.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Analysis/SpmdCheck.h"
+#include "CommSched/InitAll.h"
+#include "mlir/IR/DialectRegistry.h"
+#include "mlir/InitAllDialects.h"
+#include "mlir/InitAllExtensions.h"
+#include "mlir/Parser/Parser.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/WithColor.h"
+
+using namespace llvm;
+using namespace commsched;
+
+static cl::OptionCategory category("comm-verify-spmd options");
+static cl::list<std::string> paths(cl::Positional, cl::OneOrMore, cl::desc("<program of each rank>..."),
+                                   cl::cat(category));
+static cl::list<int64_t> ranks("ranks", cl::CommaSeparated, cl::value_desc("N,..."),
+                               cl::desc("The ranks of the programs (default: 0, 1, ... in their order)"),
+                               cl::cat(category));
+
+static int fail(const Twine &message) {
+  WithColor::error(errs(), "comm-verify-spmd") << message << "\n";
+  return 1;
+}
+
+int main(int argc, char **argv) {
+  InitLLVM init(argc, argv);
+  cl::HideUnrelatedOptions(category);
+  cl::ParseCommandLineOptions(argc, argv,
+                              "Compares the collectives of the programs of several ranks\n\n"
+                              "EXAMPLE: comm-verify-spmd rank0.mlir rank1.mlir\n");
+  if (!ranks.empty() && ranks.size() != paths.size())
+    return fail("--ranks names " + Twine(ranks.size()) + " ranks for " + Twine(paths.size()) + " programs");
+  SmallVector<int64_t> sorted(ranks.begin(), ranks.end());
+  llvm::sort(sorted);
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end() || (!sorted.empty() && sorted.front() < 0))
+    return fail("--ranks: expected ranks that are different and not negative");
+  mlir::DialectRegistry registry;
+  mlir::registerAllDialects(registry);
+  mlir::registerAllExtensions(registry);
+  commsched::registerAllDialects(registry);
+  commsched::registerAllExtensions(registry);
+  mlir::MLIRContext context(registry);
+  SmallVector<mlir::OwningOpRef<mlir::ModuleOp>> modules;
+  SmallVector<RankProgram> programs;
+  SourceMgr sources;
+  mlir::SourceMgrDiagnosticHandler diagnostics(sources, &context);
+  for (auto [index, path] : enumerate(paths)) {
+    modules.push_back(mlir::parseSourceFile<mlir::ModuleOp>(path, &context));
+    if (!modules.back())
+      return fail("cannot read '" + path + "'");
+    programs.push_back({ranks.empty() ? static_cast<int64_t>(index) : ranks[index], *modules.back()});
+  }
+  mlir::FailureOr<SpmdSummary> summary = checkSpmd(programs, errs());
+  if (mlir::failed(summary))
+    return fail("the programs do not agree");
+  outs() << "the programs agree; functions: " << summary->functions << ", communicators: " << summary->groups
+         << ", collectives: " << summary->collectives << "\n";
+  return 0;
+}
