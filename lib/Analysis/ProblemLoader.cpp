@@ -13,10 +13,12 @@
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
 #include "Communication.h"
+#include "Costs/NodeDemands.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/LoopLikeInterface.h"
 #include "llvm/Support/MathExtras.h"
+#include <map>
 
 using namespace mlir;
 using namespace commsched;
@@ -37,21 +39,33 @@ class Loader {
 public:
   Loader(LoadedBlock &result, const OperationCosts &costs, const LoadOptions &options)
       : result(result), problem(result.problem), nodes(result.nodes), costs(costs), options(options),
-        storage(nodes.getBlock()) {}
+        storage(nodes.getBlock()), needs(costs) {}
 
   void run() {
     problem.laneNames.push_back("compute");
     result.laneGroups.push_back(nullptr);
-    result.slowDown.computePermille = costs.machine().computeSlowdownPermille;
-    result.slowDown.linkPermille = costs.machine().linkSlowdownPermille;
+    if (!needs.any()) {
+      result.slowDown.computePermille = costs.machine().computeSlowdownPermille;
+      result.slowDown.linkPermille = costs.machine().linkSlowdownPermille;
+    } else {
+      problem.copyDemand = needs.ofCopy();
+    }
     problem.nodes.resize(nodes.size());
     for (auto [id, unit] : llvm::enumerate(findUnits(nodes).of)) {
       problem.nodes[id].unit = unit;
       loadNode(static_cast<NodeId>(id));
     }
     loadBuffers();
-    if (usesStreams(nodes.getBlock()))
+    if (usesStreams(nodes.getBlock())) {
       loadStreams();
+      result.ignoresContention = problem.hasContention();
+    }
+    // One activity at a time disturbs nothing, and several streams have no contention model.
+    if (result.ignoresContention || problem.numLanes() == 1) {
+      problem.demands.clear();
+      for (Node &node : problem.nodes)
+        node.demand = kNone;
+    }
     loadArgumentsInFlight();
     limitSums();
     problem.joinsAtEnd = isa<LoopLikeOpInterface>(nodes.getBlock().getParentOp());
@@ -78,6 +92,7 @@ private:
   void loadRegionWork(Node &node, const NestedWork &nested, const FutureOrigins &awaited);
   NestedWork workNestedIn(Operation *op);
   NestedWork workOfBlocks(Region &region);
+  void setDemand(Node &node, const Demand &demand);
   LaneId laneOf(FlatSymbolRefAttr group);
   int32_t groupOf(Attribute group);
 
@@ -102,6 +117,9 @@ private:
   const OperationCosts &costs;
   const LoadOptions &options;
   StorageMap storage;
+  NodeDemands needs;
+  /// The demands of Problem::demands by value.
+  std::map<std::pair<Shares, Shares>, int32_t> knownDemands;
   llvm::DenseMap<Attribute, LaneId> lanes;
   llvm::DenseMap<Attribute, int32_t> groupIds;
   /// Indexed by storage class: its buffer, or kNone.
@@ -133,6 +151,16 @@ int32_t Loader::groupOf(Attribute group) {
   return it->second;
 }
 
+/// Equal demands are kept once.
+void Loader::setDemand(Node &node, const Demand &demand) {
+  if (!demand.any())
+    return;
+  auto [known, isNew] = knownDemands.try_emplace({demand.share, demand.weight}, problem.demands.size());
+  if (isNew)
+    problem.demands.push_back(demand);
+  node.demand = known->second;
+}
+
 void Loader::loadNode(NodeId id) {
   Operation *op = nodes[id];
   Node &node = problem.nodes[id];
@@ -155,6 +183,8 @@ void Loader::loadStart(Node &node, CollectiveOpInterface start) {
   node.cost = cost.time;
   node.workspace = cost.workspace;
   node.issue = costs.machine().issue;
+  if (needs.any())
+    setDemand(node, needs.ofCollective(start, node.bytes, node.cost));
   // Groups within a node share one link. Groups across nodes share the other.
   result.slowDown.linkOfLane.resize(problem.laneNames.size(), kNone);
   result.slowDown.linkOfLane[node.lane] = costs.shapeOf(start).nodes > 1;
@@ -185,6 +215,8 @@ void Loader::loadCompute(Node &node, Operation *op) {
   bool measured = cost.source == OpCostSource::Measured;
   node.cost = !nested.groups.empty() && !measured ? nested.time : cost.time;
   node.workspace = std::max(cost.workspace, nested.peak - resultBytes);
+  if (needs.any())
+    setDemand(node, nested.groups.empty() ? needs.ofKernel(op, node.cost) : nested.demand);
   result.unknownCosts += !cost.known();
   if (auto group = op->getAttrOfType<FlatSymbolRefAttr>(CommDialect::kHybridAttrName)) {
     node.kind = NodeKind::Hybrid;
@@ -229,6 +261,18 @@ void Loader::loadRegionWork(Node &node, const NestedWork &nested, const FutureOr
   problem.regions.push_back(std::move(work));
 }
 
+/// What the work of a block needs in `time` ns, on average.
+static Demand averageDemand(const Problem &problem, Ns time) {
+  Demand average;
+  for (unsigned resource = 0; resource < kNumResources; ++resource) {
+    Wide used = 0;
+    for (const Node &node : problem.nodes)
+      used += static_cast<Wide>(problem.demandOf(node).share[resource]) * node.cost;
+    average.set(static_cast<Resource>(resource), static_cast<int64_t>(std::min<Wide>(used / time, kWhole)));
+  }
+  return average;
+}
+
 /// The maximum over a region's blocks.
 NestedWork Loader::workOfBlocks(Region &region) {
   NestedWork worst;
@@ -237,7 +281,10 @@ NestedWork Loader::workOfBlocks(Region &region) {
   for (Block &block : region) {
     LoadedBlock body = loadBlock(block, costs, inner);
     Order order = identityOrder(body.problem);
-    worst.time = std::max(worst.time, makespanOf(body.problem, order));
+    if (Ns time = makespanOf(body.problem, order); time > worst.time) {
+      worst.time = time;
+      worst.demand = averageDemand(body.problem, time);
+    }
     worst.peak = std::max(worst.peak, peakOf(body.problem, order));
     for (Attribute group : body.groups)
       if (!llvm::is_contained(worst.groups, group))
@@ -268,7 +315,10 @@ NestedWork Loader::workNestedIn(Operation *op) {
     return worst;
   for (Region &region : op->getRegions()) {
     NestedWork work = workOfBlocks(region);
-    worst.time = std::max(worst.time, work.time);
+    if (work.time > worst.time) {
+      worst.time = work.time;
+      worst.demand = work.demand;
+    }
     worst.peak = std::max(worst.peak, work.peak);
     worst.pointToPoint |= work.pointToPoint;
     for (Attribute group : work.groups)
@@ -465,6 +515,13 @@ int32_t Loader::mergeKeyOf(CollectiveOpInterface start, LaneId lane) {
   key.groupCost = [curve = costs.curveOf(start), largest](Bytes bytes, int32_t members) {
     return std::min((*curve)(bytes, members), largest);
   };
+  if (needs.any()) {
+    const ContentionModel *model = &costs.contention();
+    key.demand = [model, kind = key.kind, shape = costs.shapeOf(start)](Bytes bytes, Ns time) {
+      return model->ofCollective(kind, bytes, shape, time);
+    };
+    key.leastDemand = model->leastOfCollective(key.kind);
+  }
   problem.mergeKeys.push_back(std::move(key));
   return it->second;
 }

@@ -12,6 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Machine/MachineModel.h"
+#include "CommSched/Support/Arithmetic.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/Twine.h"
@@ -34,6 +35,9 @@ constexpr double kMaxRate = 1e18;
 constexpr int64_t kMaxInteger = int64_t(1) << 53;
 /// Largest slow-down, permille: a thousand times longer.
 constexpr int64_t kMaxSlowdownPermille = 1000000;
+/// Bytes in memory for every byte of a collective on a link, permille, if the profile does not say: a ring reads what
+/// it sends and writes what it receives, and a reduction reads once more. And the largest value.
+constexpr int64_t kTrafficPermille = 2500, kMaxTrafficPermille = 100000;
 
 /// One object of the document, its path, and the first error of the whole document.
 class Reader {
@@ -323,9 +327,23 @@ ContentionEntry readContention(Reader entry) {
   return result;
 }
 
+MachineResources readResources(Reader entry, const MachineModel &machine) {
+  entry.only({"compute_units", "ctas", "traffic_permille", "vector_units_permille"});
+  MachineResources result;
+  result.computeUnits = entry.integer("compute_units", 1);
+  result.ctas = entry.integer("ctas", 0, machine.nccl ? machine.nccl->ring.channels : 0);
+  result.trafficPermille = entry.integer("traffic_permille", 0, kTrafficPermille);
+  result.vectorUnitsPermille = entry.integer("vector_units_permille", 0, kVectorUnitsPermille);
+  for (llvm::StringRef key : {"traffic_permille", "vector_units_permille"})
+    if (int64_t most = key == "traffic_permille" ? kMaxTrafficPermille : kPermille, value = entry.integer(key, 0, 0);
+        value > most)
+      entry.fail(key, "expected at most " + llvm::Twine(most) + ", got " + llvm::Twine(value));
+  return result;
+}
+
 void readMachine(Reader root, MachineModel &machine) {
   root.only({"schema_version", "name", "description", "node", "memory", "compute", "copy", "overheads", "lanes",
-             "links", "nccl", "slowdown", "collectives", "ops", "contention", "calibration"});
+             "links", "nccl", "slowdown", "resources", "collectives", "ops", "contention", "calibration"});
   if (root.integer("schema_version", 1) != kSchemaVersion)
     root.fail("schema_version", "expected " + llvm::Twine(kSchemaVersion));
   machine.name = root.string("name");
@@ -376,6 +394,8 @@ void readMachine(Reader root, MachineModel &machine) {
     machine.computeSlowdownPermille = slowdown.permille("compute_permille");
     machine.linkSlowdownPermille = slowdown.permille("link_permille");
   }
+  if (root.has("resources"))
+    machine.resources = readResources(root.child("resources"), machine);
   root.each("collectives", [&](Reader entry) { machine.collectives.push_back(readCollective(entry)); });
   root.each("ops", [&](Reader entry) { machine.ops.push_back(readOp(entry)); });
   root.each("contention", [&](Reader entry) { machine.contention.push_back(readContention(entry)); });

@@ -42,7 +42,10 @@ public:
     writeMerging();
     writeAnswer();
     section("claims", [&](json::OStream &json) {
-      json.attribute("makespan_ns", answer.claims->makespan);
+      // A certificate is about undisturbed times, as its witness is.
+      json.attribute("makespan_ns", problem.hasContention()
+                                        ? undisturbedMakespanOf(answer.carriedOut(problem), answer.order)
+                                        : answer.claims->makespan);
       json.attribute("peak_bytes", answer.claims->peak);
       if (answer.limit < kUnlimited)
         json.attribute("limit_bytes", answer.limit);

@@ -16,6 +16,7 @@
 #include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "CommSched/Scheduling/BufferPlan/BufferPlan.h"
 #include "CommSched/Scheduling/Model/Memory.h"
+#include "ContentionReport.h"
 #include "TimelineSnapshot.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -107,6 +108,8 @@ BlockSnapshot commsched::measureBlock(Block &block, const OperationCosts &costs,
   snapshot.cutValues = loaded.cutValues;
   snapshot.unknownLanes = loaded.unknownLanes;
   snapshot.defect = loaded.defect;
+  snapshot.ignoresContention = loaded.ignoresContention;
+  snapshot.contention = measureContention(problem, timeline);
   snapshot.lanes = problem.laneNames;
   snapshot.laneLoads = timeline.load;
   if (options.bounds) {
@@ -320,6 +323,10 @@ llvm::json::Value Report::toJSON() const {
         {"per_collective", rowsToJSON(block)}};
     if (before.errorBars || after.errorBars)
       function["error_bars"] = errorBarsToJSON(block);
+    if (before.contention || after.contention)
+      function["contention"] = contentionToJSON(block);
+    if (before.ignoresContention || after.ignoresContention)
+      function["ignores_contention"] = true;
     functions.push_back(std::move(function));
   }
   return llvm::json::Object{{"schema_version", 1},

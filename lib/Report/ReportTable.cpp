@@ -7,6 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Report/Report.h"
+#include "ContentionReport.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/WithColor.h"
@@ -124,6 +125,7 @@ static void printBlock(const BlockReport &block, ArrayRef<PassRecord> passes, ra
   printLine(os, "makespan", formatNs(before.makespan), formatNs(after.makespan),
             change(before.makespan, after.makespan));
   printErrorBars(block, os);
+  printContention(block, os);
   printLine(os, "exposed", formatNs(before.exposed), formatNs(after.exposed), change(before.exposed, after.exposed));
   printLine(os, "peak", formatBytes(before.peak), formatBytes(after.peak),
             (after.peak > block.limit ? "above the limit of " : "limit ") + formatBytes(block.limit) + ", arguments " +

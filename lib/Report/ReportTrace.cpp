@@ -57,6 +57,18 @@ static void writeProcess(json::OStream &json, int64_t pid, const std::string &na
       json.attribute("name", "live bytes");
       json.attributeObject("args", [&] { json.attribute("bytes", point.second); });
     });
+  for (const ResourceUse &use : snapshot.contention ? snapshot.contention->uses : std::vector<ResourceUse>())
+    json.object([&] {
+      json.attribute("ph", "C");
+      json.attribute("pid", pid);
+      json.attribute("ts", toMicroseconds(use.begin));
+      json.attribute("name", "resources in use, percent");
+      json.attributeObject("args", [&] {
+        for (unsigned resource = 0; resource < kNumResources; ++resource)
+          if (snapshot.contention->average[resource] > 0)
+            json.attribute(stringify(static_cast<Resource>(resource)), use.share[resource] / 1e4);
+      });
+    });
 }
 
 void commsched::writeTrace(const Report &report, raw_ostream &os) {

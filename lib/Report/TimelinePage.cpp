@@ -78,6 +78,7 @@ private:
   void writeWaits(ArrayRef<TimelineOperation> operations);
   void writeSpans(ArrayRef<TimelineSpan> spans);
   void writeMemory(const BlockSnapshot &side);
+  void writeUses(const BlockContention &contention);
 
   json::OStream json;
   StringMap<int64_t> numbers;
@@ -117,6 +118,21 @@ void PageWriter::writeSide(const BlockSnapshot &side) {
   json.attributeObject("waits", [&] { writeWaits(side.details.operations); });
   json.attributeObject("spans", [&] { writeSpans(side.spans); });
   writeMemory(side);
+  if (side.contention)
+    json.attributeObject("resources", [&] { writeUses(*side.contention); });
+}
+
+/// What the makespan would be without contention, and the use of each resource that is used at all, in millionths from
+/// each moment of `when` on.
+void PageWriter::writeUses(const BlockContention &contention) {
+  json.attribute("undisturbed", contention.undisturbed);
+  column("when", contention.uses, [](const ResourceUse &use) { return use.begin; });
+  json.attributeObject("uses", [&] {
+    for (unsigned resource = 0; resource < kNumResources; ++resource)
+      if (contention.average[resource] > 0)
+        column(stringify(static_cast<Resource>(resource)), contention.uses,
+               [&](const ResourceUse &use) { return use.share[resource]; });
+  });
 }
 
 void PageWriter::writeOperations(ArrayRef<TimelineOperation> operations) {

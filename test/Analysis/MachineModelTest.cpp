@@ -124,6 +124,12 @@ TEST(MachineModel, NamesTheEntryOfATableThatIsWrong) {
   EXPECT_EQ(errorOf(edited("contention", contention("matrix", -1))),
             "machine 'x.json': field 'contention[0].compute_permille': expected an integer of at least 0");
   EXPECT_EQ(errorOf(edited("contention", contention("memory", 1))), "no error");
+  EXPECT_EQ(errorOf(edited("resources", json::Object{{"ctas", 1}})),
+            "machine 'x.json': field 'resources.compute_units': expected an integer of at least 1");
+  EXPECT_EQ(errorOf(edited("resources", json::Object{{"compute_units", 1}, {"vector_units_permille", 1001}})),
+            "machine 'x.json': field 'resources.vector_units_permille': expected at most 1000, got 1001");
+  EXPECT_EQ(errorOf(edited("resources", json::Object{{"compute_units", 1}, {"sms", 1}})),
+            "machine 'x.json': field 'resources.sms': unknown field");
   EXPECT_EQ(errorOf(edited("compute.half_flops", json::Object{{"f31", 1}})),
             "machine 'x.json': field 'compute.half_flops.f31': unknown field");
   EXPECT_EQ(errorOf(edited("overheads", json::Object{{"hop_ns", -1}})),

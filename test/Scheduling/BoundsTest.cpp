@@ -500,7 +500,7 @@ TEST(Bounds, AFusedCastPaysForItsUnpack) {
   for (Ns perMiB : {0, 5, 100}) {
     Problem problem;
     problem.laneNames = {"compute", "g"};
-    problem.mergeKeys.push_back({CollectiveKind::AllGather, 1, 64, [](Bytes) { return Ns(10); }, -1, {}});
+    problem.mergeKeys.push_back({CollectiveKind::AllGather, 1, 64, [](Bytes) { return Ns(10); }, -1, {}, {}, {}});
     const Bytes gathered = 3 * (Bytes(1) << 20), shard = gathered / 64;
     problem.copyCost = [=](Bytes, Bytes written) { return written > 2 * shard ? 3 * perMiB : Ns(20); };
     for (int32_t index = 0; index < 2; ++index) {
@@ -550,7 +550,8 @@ TEST(Bounds, SharesOfABucket) {
   Problem problem;
   problem.laneNames = {"compute", "@dp"};
   problem.copyCost = [](Bytes read, Bytes written) { return (read + written) / 10; };
-  problem.mergeKeys.push_back({CollectiveKind::AllGather, 1, 2, [](Bytes bytes) { return 10 + bytes; }, -1, {}});
+  problem.mergeKeys.push_back(
+      {CollectiveKind::AllGather, 1, 2, [](Bytes bytes) { return 10 + bytes; }, -1, {}, {}, {}});
   auto add = [&](Node node, std::vector<int32_t> preds, std::vector<int32_t> touches) {
     problem.nodes.push_back(node);
     problem.members.emplace_back();
@@ -645,7 +646,7 @@ TEST(Bounds, CastsOfNothing) {
   Problem problem;
   problem.laneNames = {"compute", "@dp"};
   problem.copyCost = [](Bytes read, Bytes written) { return 1 + (read + written) / 10; };
-  problem.mergeKeys.push_back({CollectiveKind::AllGather, 1, 2, [](Bytes bytes) { return 3 + bytes; }, -1, {}});
+  problem.mergeKeys.push_back({CollectiveKind::AllGather, 1, 2, [](Bytes bytes) { return 3 + bytes; }, -1, {}, {}, {}});
   for (NodeId first : {0, 3}) {
     int32_t input = 2 * first / 3, output = input + 1;
     problem.buffers.push_back({0, first, false});
@@ -699,7 +700,8 @@ TEST(Bounds, LargeCollectives) {
   for (Bytes bytes = 1; bytes <= Bytes(1) << 50; bytes *= 32) {
     Problem problem;
     problem.laneNames = {"compute", "@dp"};
-    problem.mergeKeys.push_back({CollectiveKind::AllReduce, 1, 8, [](Bytes b) { return 1000 + b / 40; }, -1, {}});
+    problem.mergeKeys.push_back(
+        {CollectiveKind::AllReduce, 1, 8, [](Bytes b) { return 1000 + b / 40; }, -1, {}, {}, {}});
     for (int32_t index = 0; index < 3; ++index) {
       problem.buffers.push_back({bytes, 2 * index, true});
       Node start, wait;

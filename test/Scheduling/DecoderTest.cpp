@@ -158,7 +158,8 @@ TEST(Decoder, CutoffsKnowThatPacksDoCasts) {
   Problem problem;
   problem.laneNames = {"compute", "@dp"};
   problem.copyCost = [](Bytes read, Bytes written) { return (read + written) / 10; };
-  problem.mergeKeys.push_back({CollectiveKind::AllGather, 1, 2, [](Bytes bytes) { return 2000 + bytes; }, -1, {}});
+  problem.mergeKeys.push_back(
+      {CollectiveKind::AllGather, 1, 2, [](Bytes bytes) { return 2000 + bytes; }, -1, {}, {}, {}});
   auto add = [&](const Node &node, std::vector<int32_t> preds, std::vector<int32_t> touches) {
     problem.nodes.push_back(node);
     problem.members.emplace_back();

@@ -14,6 +14,7 @@
 #define COMMSCHED_MACHINE_COSTMODEL_H
 
 #include "CommSched/Machine/CollectiveCost.h"
+#include "CommSched/Machine/ContentionModel.h"
 #include "CommSched/Machine/MachineModel.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
@@ -36,6 +37,8 @@ public:
 
   const MachineModel &machine() const { return model; }
   CostScenario scenario() const { return ends; }
+  /// What activities need of the machine's resources.
+  const ContentionModel &contention() const { return demands; }
 
   /// The cost of a kind of collective on a group as a function of its bytes (see CollectiveCurve). Equal queries return
   /// the same object. O(log curves) after the first query.
@@ -78,6 +81,7 @@ private:
   using CurveKey = std::tuple<CollectiveKind, GroupShape, ElementType, std::string>;
 
   MachineModel model;
+  ContentionModel demands{model};
   CostScenario ends;
   /// Indexed by name, operand types and form: the index in MachineModel::ops.
   llvm::StringMap<size_t> opEntries;

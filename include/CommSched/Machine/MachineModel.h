@@ -158,6 +158,19 @@ struct ContentionEntry {
   int32_t computePermille = 0, collectivePermille = 0;
 };
 
+/// The share of the compute units, permille, that a kernel takes which is no matrix product, if the profile does not
+/// say: such a kernel is bound by memory and leaves units idle.
+inline constexpr int64_t kVectorUnitsPermille = 500;
+
+/// What the contention model derives from data sheets where nothing was measured.
+struct MachineResources {
+  /// Compute units of a device (streaming multiprocessors, cores), and thread blocks of a collective, one per unit.
+  int64_t computeUnits = 1, ctas = 0;
+  /// Bytes that a collective moves through memory for every byte on a link, permille.
+  int64_t trafficPermille = 0;
+  int64_t vectorUnitsPermille = kVectorUnitsPermille;
+};
+
 /// A machine. Plain data; only parse() checks it.
 class MachineModel {
 public:
@@ -231,7 +244,8 @@ public:
   std::optional<NcclParameters> nccl;
   std::vector<CollectiveTable> collectives;
   std::vector<OpTime> ops;
-  /// No model uses it yet.
+  /// Resources that activities share (ContentionModel); none if the profile does not say.
+  std::optional<MachineResources> resources;
   std::vector<ContentionEntry> contention;
 
 private:

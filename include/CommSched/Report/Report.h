@@ -106,6 +106,15 @@ struct TimelineDetails {
   std::vector<TimelineBuffer> buffers;
 };
 
+/// How activities that share resources disturb each other in a block (docs/Models.md, "Contention").
+struct BlockContention {
+  /// The makespan if nothing disturbed anything else, ns.
+  Ns undisturbed = 0;
+  /// The average use of each resource, in millionths, and the use over time.
+  Shares average{};
+  std::vector<ResourceUse> uses;
+};
+
 /// The measures of a block, before or after the passes.
 struct BlockSnapshot {
   int64_t ops = 0, collectives = 0;
@@ -138,6 +147,9 @@ struct BlockSnapshot {
   Ns nestedTimes = 0;
   /// See LoadedBlock.
   int64_t cutValues = 0, unknownLanes = 0;
+  bool ignoresContention = false;
+  /// Filled in if the block has demands.
+  std::optional<BlockContention> contention;
   std::string defect;
   std::vector<CollectiveRow> rows;
   /// Filled in if any cost has an error bar (MeasureOptions::errorBars).

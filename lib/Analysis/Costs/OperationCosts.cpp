@@ -12,6 +12,7 @@
 #include "CommSched/Analysis/Storage.h"
 #include "CommSched/Dialect/Comm/CommSizes.h"
 #include "CommSched/Machine/Rounding.h"
+#include "NodeDemands.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -87,8 +88,8 @@ static bool isFree(Operation *op) {
          llvm::all_of(op->getResults(), [](OpResult result) { return static_cast<bool>(getAliasedValue(result)); });
 }
 
-/// The copies of FSDP, of which the scheduler's buckets consist; none for other operations.
-static std::optional<std::pair<Bytes, Bytes>> getCopiedBytes(Operation *op) {
+/// The copies of FSDP, of which the scheduler's buckets consist.
+std::optional<std::pair<Bytes, Bytes>> commsched::detail::getCopiedBytes(Operation *op) {
   if (auto copyIn = dyn_cast<FsdpAllGatherCopyInOp>(op))
     return std::pair(bytesOf(copyIn.getInputs()), bytesOf(copyIn.getSlice()));
   if (auto split = dyn_cast<FsdpSplitWithSizesCopyOp>(op))

@@ -29,6 +29,8 @@ using namespace commsched;
 std::string LowerBound::describe(const Problem &problem) const {
   if (argument == BoundArgument::CriticalPath)
     return "critical path";
+  if (argument == BoundArgument::ResourceLoad)
+    return "resource " + stringify(resource).str();
   if (lane == kComputeLane)
     return "compute lane";
   return "lane of group " + problem.laneNames[lane];
@@ -106,6 +108,46 @@ BoundCosts costsInBuckets(const Problem &problem, const BucketShares &shares) {
       costs.floating.push_back({cast, problem.members[id].wait, rest});
   }
   return costs;
+}
+
+/// What the work of each node takes of one resource at least, in millionths (Lemmas 13 and 15). Indexed by node.
+std::vector<int64_t> leastShares(const Problem &problem, unsigned resource, bool bucketing) {
+  std::vector<int64_t> shares;
+  for (const Node &node : problem.nodes) {
+    int64_t share = problem.demandOf(node).share[resource];
+    if (bucketing && node.mergeKey != kNone)
+      share = std::min<int64_t>(share, problem.mergeKeys[node.mergeKey].leastDemand[resource]);
+    shares.push_back(share);
+  }
+  // A pack may do the work of a cast.
+  for (NodeId id = 0; bucketing && id < static_cast<NodeId>(problem.members.size()); ++id)
+    if (NodeId cast = problem.members[id].cast; cast != kNone)
+      shares[cast] = std::min<int64_t>(shares[cast], problem.copyDemand.share[resource]);
+  return shares;
+}
+
+/// The bound of one resource: its load, and the one-machine bound of the parts of it that activities take.
+Ns resourceBound(const Problem &problem, const BoundCosts &costs, const HeadsAndTails &times, unsigned resource,
+                 bool bucketing) {
+  std::vector<int64_t> shares = leastShares(problem, resource, bucketing);
+  Wide load = 0;
+  std::vector<Job> parts;
+  for (NodeId id = 0; id < problem.size(); ++id) {
+    const Node &node = problem.nodes[id];
+    bool onLane = node.kind == NodeKind::Start || node.kind == NodeKind::Hybrid;
+    Ns duration = onLane ? costs.lane[id] : costs.compute[id];
+    Wide part = static_cast<Wide>(duration) * shares[id];
+    load += part;
+    if (part < kWhole)
+      continue;
+    bool beginsLater = onLane || node.region != kNone;
+    Ns head = beginsLater ? times.begin[id] : times.head[id];
+    Ns tail =
+        node.kind == NodeKind::Start ? times.laneTail[id] : std::max(times.tail[id], times.entryTail[id] - duration);
+    parts.push_back({head, static_cast<Ns>(part / kWhole), tail});
+  }
+  Ns lastTail = 0;
+  return std::max(static_cast<Ns>((load + kWhole - 1) / kWhole), oneMachine(std::move(parts), lastTail));
 }
 
 std::vector<Bytes> mandatoryBytes(const Problem &problem, const BoundOptions &options, bool bucketing);
@@ -188,6 +230,13 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
   auto [through, criticalNode] = times.throughAny(costs);
   raise(through, BoundArgument::CriticalPath, kNone);
   prove(through, BoundWitness::ThroughNode, kNone, criticalNode);
+  if (problem.hasContention())
+    for (unsigned resource = 0; resource < kNumResources; ++resource) {
+      Ns before = bound.makespan;
+      raise(resourceBound(problem, costs, times, resource, bucketing), BoundArgument::ResourceLoad, kNone);
+      if (bound.makespan > before)
+        bound.resource = static_cast<Resource>(resource);
+    }
   DeferralBound deferral = deferralBound(problem, costs);
   raise(deferral.makespan, BoundArgument::OneMachine, deferral.lane);
   if (prove(deferral.makespan, BoundWitness::Deferral, deferral.lane))

@@ -27,7 +27,7 @@ static Node mergedStart(const Problem &problem, const Bucket &bucket) {
   start.cost = bucket.form == BucketForm::Packed
                    ? key.cost(start.bytes)
                    : key.coalescedCost(start.bytes, static_cast<int32_t>(bucket.members.size()));
-  start.mergeKey = kNone;
+  start.mergeKey = start.demand = kNone;
   return start;
 }
 
@@ -76,6 +76,9 @@ static void addUnpacks(const Problem &problem, const Bucket &bucket, BucketShape
 BucketShape commsched::describeBucket(const Problem &problem, const Bucket &bucket) {
   BucketShape shape;
   shape.start = mergedStart(problem, bucket);
+  if (problem.hasContention())
+    shape.demand = problem.mergeKeys[problem.nodes[bucket.members.front()].mergeKey].demandOf(shape.start.bytes,
+                                                                                             shape.start.cost);
   shape.packs = bucket.form == BucketForm::Packed;
   if (!shape.packs) {
     for (NodeId member : bucket.members) {

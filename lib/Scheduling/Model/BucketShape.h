@@ -42,8 +42,10 @@ struct BucketShape {
   /// The merged buffer that the start defines, in bytes.
   Bytes mergedBytes = 0;
   Ns packCost = 0;
-  /// The merged collective, without merge key.
+  /// The merged collective, without merge key and Node::demand, and what it needs. Packs and unpacks need
+  /// Problem::copyDemand.
   Node start;
+  Demand demand;
   /// Casts that vanish because the pack does their work, and their results.
   llvm::SmallVector<NodeId, 8> casts;
   llvm::SmallVector<BufferId, 8> castResults;

@@ -68,6 +68,7 @@ private:
   void dropBuffer(BufferId buffer) { result.problem.buffers[buffer] = Buffer(); }
   void expand(int32_t index);
   void expandCoalesced(int32_t index, const BucketShape &shape);
+  NodeId addWork(Node node, const Demand &demand, int32_t bucket);
   NodeId addPack(int32_t index, const BucketShape &shape);
   void addUnpacks(int32_t index, const BucketShape &shape, BufferId gathered);
   void mergeOutputs(int32_t index, BufferId merged, NodeId view);
@@ -136,11 +137,18 @@ void Expansion::replaceMember(NodeId start, NodeId byStart, NodeId byWait) {
   after[wait] = byWait;
 }
 
+/// Adds a kernel or a collective of a bucket.
+NodeId Expansion::addWork(Node node, const Demand &demand, int32_t bucket) {
+  if (result.problem.hasContention())
+    result.problem.setDemand(node, demand);
+  return addNode(node, bucket);
+}
+
 /// Adds the kernel that fills a bucket's buffer; the dependences of the members and their fused casts become its own.
 NodeId Expansion::addPack(int32_t index, const BucketShape &shape) {
   Node node;
   node.cost = shape.packCost;
-  NodeId pack = addNode(node, index);
+  NodeId pack = addWork(node, problem.copyDemand, index);
   touches[pack].assign(shape.touches.begin(), shape.touches.end());
   for (NodeId member : buckets[index].members)
     before[member] = pack;
@@ -161,7 +169,7 @@ void Expansion::addUnpacks(int32_t index, const BucketShape &shape, BufferId gat
   for (const BucketShape::Unpack &copies : shape.unpacks) {
     Node node;
     node.cost = copies.cost;
-    NodeId unpack = addNode(node, index);
+    NodeId unpack = addWork(node, problem.copyDemand, index);
     preds[unpack].push_back(names.wait);
     touches[unpack].push_back(gathered);
     for (int32_t place : copies.members) {
@@ -202,7 +210,7 @@ void Expansion::expand(int32_t index) {
   BucketNodes &names = result.buckets[index];
   if (shape.packs)
     names.pack = addPack(index, shape);
-  names.start = addNode(shape.start, index);
+  names.start = addWork(shape.start, shape.demand, index);
   Node wait = problem.nodes[problem.members[buckets[index].members.front()].wait];
   wait.start = names.start;
   names.wait = addNode(wait, index);
@@ -336,6 +344,8 @@ void Expansion::renumber() {
       unpack = rank[unpack];
   }
   target.laneNames = problem.laneNames;
+  target.demands = std::move(draft.problem.demands);
+  target.copyDemand = problem.copyDemand;
   target.busyUntil = problem.busyUntil;
   target.joinsAtEnd = problem.joinsAtEnd;
   target.regions = problem.regions;
@@ -352,6 +362,7 @@ llvm::Expected<ExpandedProblem> Expansion::run() {
     return llvm::createStringError(why);
   result.problem.nodes = problem.nodes;
   result.problem.buffers = problem.buffers;
+  result.problem.demands = problem.demands;
   result.bucketOf.assign(problem.size(), kNone);
   result.buckets.resize(buckets.size());
   alive.assign(problem.size(), true);

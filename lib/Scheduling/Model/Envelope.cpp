@@ -7,6 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/Envelope.h"
+#include "Model/ContentionClock.h"
 
 using namespace commsched;
 
@@ -20,11 +21,49 @@ static SlowDown withoutLinks(const SlowDown &slowDown) {
 /// Whether any two lanes share a link that slows down.
 static bool slowsLinks(const SlowDown &slowDown) { return slowDown.linkPermille > 0 && !slowDown.linkOfLane.empty(); }
 
+/// The worst that each lane can do to others: of each resource the largest share and the largest weight. By lane.
+static std::vector<Demand> worstDemands(const Problem &problem) {
+  std::vector<Demand> worst(problem.numLanes());
+  auto raise = [&](LaneId lane, const Demand &demand) {
+    for (unsigned resource = 0; resource < kNumResources; ++resource) {
+      worst[lane].share[resource] = std::max(worst[lane].share[resource], demand.share[resource]);
+      worst[lane].weight[resource] = std::max(worst[lane].weight[resource], demand.weight[resource]);
+    }
+  };
+  for (const Node &node : problem.nodes)
+    raise(node.kind == NodeKind::Start ? node.lane : kComputeLane, problem.demandOf(node));
+  return worst;
+}
+
+/// The makespan with every node at the rate that it has beside the worst that all other lanes can do. What others need,
+/// and their weights, never raise a rate, and longer nodes never shorten an undisturbed order.
+static Ns mostContendedMakespan(const Problem &problem, llvm::ArrayRef<NodeId> order) {
+  std::vector<Demand> worst = worstDemands(problem);
+  Problem slowed = problem;
+  slowed.demands.clear();
+  Wide total = 0;
+  for (Node &node : slowed.nodes) {
+    std::vector<const Demand *> others;
+    for (LaneId lane = 0; lane < problem.numLanes(); ++lane)
+      if (lane != (node.kind == NodeKind::Start ? node.lane : kComputeLane))
+        others.push_back(&worst[lane]);
+    if (node.demand != kNone)
+      node.cost = mulDivUp(node.cost, kWhole, rateBeside(others, problem.demandOf(node)));
+    node.demand = kNone;
+    total += static_cast<Wide>(node.cost) + node.issue;
+  }
+  return total > kMaxTotalNs ? kMaxTotalNs : undisturbedMakespanOf(slowed, order);
+}
+
 Ns commsched::leastMakespan(const Problem &shortest, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown) {
+  if (shortest.hasContention())
+    return undisturbedMakespanOf(shortest, order);
   return makespanOf(shortest, order, withoutLinks(slowDown));
 }
 
 Ns commsched::largestMakespan(const Problem &longest, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown) {
+  if (longest.hasContention())
+    return mostContendedMakespan(longest, order);
   if (!slowsLinks(slowDown))
     return makespanOf(longest, order, slowDown);
   Problem slowed = longest;

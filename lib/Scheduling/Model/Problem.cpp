@@ -33,6 +33,15 @@ IndexLists IndexLists::transposed(int32_t columns) const {
   return result;
 }
 
+void Problem::setDemand(Node &node, const Demand &demand) {
+  node.demand = kNone;
+  if (!demand.any())
+    return;
+  if (demands.empty() || demands.back() != demand)
+    demands.push_back(demand);
+  node.demand = static_cast<int32_t>(demands.size()) - 1;
+}
+
 void Problem::finalize() {
   succs = preds.transposed(size());
   users = touches.transposed(static_cast<int32_t>(buffers.size()));
@@ -111,6 +120,8 @@ std::string checkNode(const Problem &problem, NodeId id) {
     return where + "stream out of range";
   if (node.event != kNone && (node.event < 0 || node.event >= id || !problem.nodes[node.event].records))
     return where + "waits for no earlier event";
+  if (node.demand != kNone && (node.demand < 0 || node.demand >= static_cast<int32_t>(problem.demands.size())))
+    return where + "demand out of range";
   if (std::string wrong = checkRegion(problem, id); !wrong.empty())
     return where + wrong;
   for (NodeId pred : problem.preds[id])
@@ -159,6 +170,12 @@ std::string Problem::validate() const {
     return "lanes that are busy from the beginning are out of range";
   if (std::string wrong = checkSums(*this); !wrong.empty())
     return wrong;
+  auto isValid = [](const Demand &demand) {
+    return llvm::all_of(demand.share, [](int32_t part) { return part >= 0 && part <= kWhole; }) &&
+           llvm::all_of(demand.weight, [](int32_t weight) { return weight >= 1 && weight <= kMaxWeight; });
+  };
+  if (!llvm::all_of(demands, isValid) || !isValid(copyDemand))
+    return "a demand is out of range";
   if (!mergeKeys.empty() && members.size() != nodes.size())
     return "merge keys without members";
   return {};

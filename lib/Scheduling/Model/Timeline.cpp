@@ -11,6 +11,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/Timeline.h"
+#include "Model/ContentionTimeline.h"
 #include "Model/InFlight.h"
 #include "Model/StreamTimeline.h"
 #include "llvm/ADT/STLExtras.h"
@@ -143,6 +144,8 @@ Timeline commsched::simulate(const Problem &problem, llvm::ArrayRef<NodeId> orde
     return {};
   if (problem.hasStreams())
     return simulateStreams(problem, order, slowDown);
+  if (problem.hasContention())
+    return simulateContention(problem, order);
   Player player(problem, slowDown);
   for (NodeId id : order)
     player.play(id);
@@ -150,6 +153,12 @@ Timeline commsched::simulate(const Problem &problem, llvm::ArrayRef<NodeId> orde
 }
 
 Ns commsched::makespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order) {
+  if (problem.hasStreams())
+    return simulateStreams(problem, order, {}).makespan;
+  return problem.hasContention() ? contendedMakespanOf(problem, order) : undisturbedMakespanOf(problem, order);
+}
+
+Ns commsched::undisturbedMakespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order) {
   if (problem.hasStreams())
     return simulateStreams(problem, order, {}).makespan;
   llvm::SmallVector<Ns, 16> lanes;
@@ -184,5 +193,6 @@ Ns commsched::makespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order) {
 }
 
 Ns commsched::makespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown) {
-  return slowDown.any() ? simulate(problem, order, slowDown).makespan : makespanOf(problem, order);
+  return slowDown.any() && !problem.hasContention() ? simulate(problem, order, slowDown).makespan
+                                                    : makespanOf(problem, order);
 }

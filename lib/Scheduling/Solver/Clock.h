@@ -6,15 +6,19 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Plays the timeline forward while a schedule grows, by the rules of Model/Timeline.h without slow-downs. It also
-// translates due times, which are compute times of the reference, into deadlines on the clock.
+// Plays the timeline forward while a schedule grows, by the rules of Model/Timeline.h without slow-downs. Activities
+// that share resources are played by the timeline's own clock (Model/ContentionClock.h); the ends of what is in flight
+// are then lower bounds until they have come. The clock also translates due times, which are compute times of the
+// reference, into deadlines.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_CLOCK_H
 #define COMMSCHED_LIB_SCHEDULING_SOLVER_CLOCK_H
 
+#include "Model/ContentionClock.h"
 #include "Policy.h"
 #include "ScheduleFacts.h"
+#include <memory>
 #include <queue>
 
 namespace commsched {
@@ -27,6 +31,8 @@ struct InFlight {
   NodeId node;
   /// That bucket, or kNone.
   int32_t bucket;
+  /// With contention, the bucket's collective.
+  ContentionClock::Ticket ticket;
   bool operator>(const InFlight &other) const {
     return std::tie(end, node, bucket) > std::tie(other.end, other.node, other.bucket);
   }
@@ -35,24 +41,36 @@ struct InFlight {
 /// The times of all lanes. Every operation is O(1), those on what is in flight O(log N).
 class Clock {
 public:
-  explicit Clock(const ScheduleFacts &facts) : facts(facts), problem(facts.problem) {}
+  explicit Clock(const ScheduleFacts &facts) : facts(facts), problem(facts.problem) {
+    if (problem.hasContention())
+      shared = std::make_unique<ContentionClock>(problem);
+  }
 
   /// Sets all lanes to their beginning. O(N).
   void reset(const Reference &reference, const Policy &policy);
 
   /// The compute lane's time, ns.
   Ns now() const { return compute; }
-  /// When a communication lane has finished what was issued on it, ns.
-  Ns freeAt(LaneId lane) const { return laneFree[lane]; }
+  /// When a communication lane has finished what was issued on it, ns. With contention, a lower bound.
+  Ns freeAt(LaneId lane) const { return shared ? shared->freeAt(lane) : laneFree[lane]; }
   /// When a collective issued now on a lane would begin, ns.
-  Ns beginOn(LaneId lane) const { return std::max(compute, laneFree[lane]); }
-  /// When the collective of an issued start ends, ns.
-  Ns endOf(NodeId start) const { return ends[start]; }
+  Ns beginOn(LaneId lane) const { return std::max(compute, freeAt(lane)); }
+  /// When the collective of an issued start ends, ns. With contention, a lower bound until it has ended.
+  Ns endOf(NodeId start) const { return shared ? shared->leastEndOf(tickets[start]) : ends[start]; }
   /// How long the compute lane would be busy with a compute or hybrid that is placed now, ns.
   Ns durationOf(NodeId node) const;
   /// When the communication that a node's regions wait for has ended, ns; 0 without regions.
-  Ns readyTimeOf(const Node &node) const { return node.region == kNone ? 0 : problem.endOfAwaited(node, ends); }
-  Ns makespan() const;
+  Ns readyTimeOf(const Node &node) const;
+  /// Whether a computation that is placed now runs beside a collective with which it may share resources.
+  bool sharesResources() const { return shared && shared->anyInFlight(); }
+  /// How fast everything together goes on if a computation is placed now: the sum of all rates, in millionths.
+  int64_t progressWith(NodeId node) const {
+    const Node &info = problem.nodes[node];
+    // A wait that is a candidate is an unpack.
+    return shared->progressWith(info.kind == NodeKind::Wait ? problem.copyDemand : problem.demandOf(info));
+  }
+  /// The makespan of what has been placed; nothing may follow.
+  Ns makespan();
   /// The makespan is at least this, whatever comes next, ns.
   Ns lowerBound() const { return compute + remainingCompute - remainingFusable; }
   /// Compute time of what has not been placed, ns.
@@ -65,30 +83,44 @@ public:
   void runCompute(NodeId node);
   /// A pack does the work of a cast, so that the cast will not be placed.
   void skipCompute(NodeId cast) { leaveRemaining(cast); }
-  /// Moves the compute lane over copies or the issue of a start.
-  void spend(Ns time) { compute += time; }
+  /// Moves the compute lane over the issue of a start.
+  void spend(Ns time) { advanceTo(compute + time); }
+  /// Moves the compute lane over a kernel that packs.
+  void runCopy(Ns cost) { compute = shared ? shared->run(cost, problem.copyDemand) : compute + cost; }
   /// Adds an unpack to the remaining work; moves the compute lane over it.
   void addUnpack(Ns cost) { remainingCompute += cost; }
   void runUnpack(Ns cost) {
-    compute += cost;
+    runCopy(cost);
     remainingCompute -= cost;
   }
-  void waitUntil(Ns end) { compute = std::max(compute, end); }
-  /// Occupies a communication lane. Returns when the collective ends.
-  Ns occupy(LaneId lane, Ns cost) { return laneFree[lane] = beginOn(lane) + cost; }
-  void setEnd(NodeId start, Ns end) { ends[start] = end; }
+  void waitUntil(Ns end) { advanceTo(std::max(compute, end)); }
+  /// Moves the compute lane to the end of an issued start's collective.
+  void waitFor(NodeId start);
+  /// Occupies a communication lane. Returns when the collective ends; with contention, a lower bound.
+  Ns occupy(LaneId lane, Ns cost, const Demand &demand);
+  /// Says that the collective that occupied its lane last is that of a start.
+  void setEnd(NodeId start, Ns end) {
+    ends[start] = end;
+    tickets[start] = lastTicket;
+  }
 
-  void addInFlight(Ns end, NodeId node, int32_t bucket = kNone) { inFlight.push({end, node, bucket}); }
+  void addInFlight(Ns end, NodeId node, int32_t bucket = kNone) { inFlight.push({end, node, bucket, lastTicket}); }
   bool hasInFlight() const { return !inFlight.empty(); }
-  const InFlight &earliest() const { return inFlight.top(); }
+  /// Whether something in flight has ended by now.
+  bool hasEnded();
+  /// What ends first if nothing is placed before. With contention, O(activities in flight) for each that ends earlier.
+  const InFlight &earliest();
   InFlight takeEarliest() {
-    InFlight result = inFlight.top();
+    InFlight result = earliest();
     inFlight.pop();
     return result;
   }
 
 private:
   void leaveRemaining(NodeId node);
+  void advanceTo(Ns time);
+  template <class EndOf> Ns endOf(const InFlight &what, EndOf endOf) const;
+  void defer(Ns end);
 
   const ScheduleFacts &facts;
   const Problem &problem;
@@ -100,6 +132,10 @@ private:
   Ns horizon = 0, slack = 0, referenceCompute = 0;
   /// Indexed by lane, and by node (for starts).
   std::vector<Ns> laneFree, ends;
+  /// The clock of shared resources, or null without contention; by start, its collective there; and the last one.
+  std::unique_ptr<ContentionClock> shared;
+  std::vector<ContentionClock::Ticket> tickets;
+  ContentionClock::Ticket lastTicket = kNone;
   std::priority_queue<InFlight, std::vector<InFlight>, std::greater<>> inFlight;
 };
 

@@ -32,9 +32,8 @@ bool Decoder::run(const Reference &reference, const Policy &policy, Bytes limit,
 
 /// Places what costs nothing and can only help: views, and waits whose data is there.
 void Decoder::placeWhatIsFree() {
-  const Clock &clock = schedule.clock;
   schedule.placeFreeNodes();
-  while (clock.hasInFlight() && clock.earliest().end <= clock.now()) {
+  while (schedule.clock.hasEnded()) {
     schedule.completeEarliest();
     schedule.placeFreeNodes();
   }
@@ -42,6 +41,27 @@ void Decoder::placeWhatIsFree() {
 
 /// Serves the communication lanes for the duration of the best compute, then places the first candidate that memory
 /// admits. Returns whether anything was placed.
+/// Of the first candidates, the one with which everything together goes on fastest; of equal ones the first.
+int32_t Decoder::leastDisturbing(int32_t first) const {
+  const ComputeQueue &computes = schedule.computes;
+  const Policy &policy = schedule.policy();
+  if (policy.compared <= 1 || !schedule.clock.sharesResources())
+    return first;
+  int32_t best = first, candidate = first;
+  int64_t most = schedule.clock.progressWith(computes.nodeAt(first));
+  for (int32_t compared = 1; compared < policy.compared; ++compared) {
+    candidate = computes.next(candidate);
+    if (candidate < 0 || computes.ahead(candidate) > policy.window)
+      break;
+    int64_t progress = schedule.clock.progressWith(computes.nodeAt(candidate));
+    if (progress > most) {
+      most = progress;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
 bool Decoder::placeBestCandidate() {
   const ComputeQueue &computes = schedule.computes;
   const Policy &policy = schedule.policy();
@@ -50,6 +70,11 @@ bool Decoder::placeBestCandidate() {
   Ns duration = inWindow ? schedule.durationOf(computes.nodeAt(first)) : 1;
   if (issuer.issueReadyCollectives(schedule.clock.now() + duration))
     return true;
+  if (int32_t best = inWindow ? leastDisturbing(first) : first; best != first) {
+    schedule.countWork(1);
+    if (schedule.tryPlace(computes.nodeAt(best)))
+      return true;
+  }
   int32_t candidate = first;
   for (int32_t tried = 0; tried < policy.tries && candidate >= 0; ++tried) {
     if (computes.ahead(candidate) > policy.window)

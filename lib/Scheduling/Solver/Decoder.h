@@ -36,6 +36,7 @@ public:
 private:
   void placeWhatIsFree();
   bool placeBestCandidate();
+  int32_t leastDisturbing(int32_t first) const;
   void placeNextOfReference();
 
   PartialSchedule schedule;

@@ -39,7 +39,8 @@ bool PartialSchedule::tryIssue(NodeId start) {
   for (NodeId feeder : llvm::ArrayRef<NodeId>(unit).drop_back())
     placeCompute(feeder);
   emit(DecodeStep::Run, start);
-  leaveQueue(start, clock.occupy(problem.nodes[start].lane, problem.nodes[start].cost));
+  const Node &info = problem.nodes[start];
+  leaveQueue(start, clock.occupy(info.lane, info.cost, problem.demandOf(info)));
   return true;
 }
 
@@ -47,7 +48,8 @@ void PartialSchedule::issueNextOfReference() {
   NodeId start = nextOfReference();
   memory.place(start);
   emit(DecodeStep::Run, start);
-  leaveQueue(start, clock.occupy(problem.nodes[start].lane, problem.nodes[start].cost));
+  const Node &info = problem.nodes[start];
+  leaveQueue(start, clock.occupy(info.lane, info.cost, problem.demandOf(info)));
 }
 
 bool PartialSchedule::tryIssue(const BucketCandidate &candidate, BucketForm form) {
@@ -92,7 +94,7 @@ void PartialSchedule::pack(const BucketCandidate &candidate, const IssuedBucket 
     }
   }
   Ns cost = problem.copyCost(work.read, work.written);
-  clock.spend(cost);
+  clock.runCopy(cost);
   packTime[problem.nodes[candidate.members.front()].lane] = mulDiv(cost, thePolicy.packAhead, kPermille);
   emit(DecodeStep::Pack, static_cast<int32_t>(issued.size()));
   if (!bucket.unpacks)
@@ -117,7 +119,11 @@ void PartialSchedule::issue(const BucketCandidate &candidate, BucketForm form, l
   if (form == BucketForm::Packed)
     pack(candidate, bucket);
   emit(DecodeStep::Start, index);
-  Ns end = clock.occupy(problem.nodes[candidate.members.front()].lane, candidate.cost);
+  const Node &first = problem.nodes[candidate.members.front()];
+  Demand demand;
+  if (problem.hasContention())
+    demand = problem.mergeKeys[first.mergeKey].demandOf(candidate.bytes, candidate.cost);
+  Ns end = clock.occupy(first.lane, candidate.cost, demand);
 
   // One wait stands for all members, or one unpack for those that share it; the others are absorbed.
   for (NodeId wait : bucket.waits)

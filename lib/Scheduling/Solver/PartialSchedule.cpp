@@ -155,7 +155,10 @@ void PartialSchedule::completeWait(NodeId wait) {
 /// Places the wait for a single collective, or for a bucket without unpacks.
 void PartialSchedule::placeWait(NodeId wait) {
   const Node &info = problem.nodes[wait];
-  clock.waitUntil(info.start == kNone ? info.ready : clock.endOf(info.start));
+  if (info.start == kNone)
+    clock.waitUntil(info.ready);
+  else
+    clock.waitFor(info.start);
   int32_t bucket = bucketOf[wait];
   markPlaced(wait);
   if (bucket == kNone) {

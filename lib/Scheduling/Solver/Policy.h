@@ -42,6 +42,9 @@ struct Policy {
   int32_t window = 100;
   /// Number of candidates that are tried for a lane before it stays idle.
   int32_t tries = 24;
+  /// With contention, the number of computes that are compared while a collective is in flight: the one with which
+  /// everything together goes on fastest is placed first. 0: the first one is placed.
+  int32_t compared = 0;
 
   // Starts.
   /// How far a terminal start yields to the others, as a share of the median collective.

@@ -42,6 +42,7 @@ constexpr int64_t kMaxTerminals[] = {0, 64 * kMiB, 128 * kMiB, 256 * kMiB, 512 *
 constexpr int64_t kFreeNeeded[] = {0, 8 * kMiB, 32 * kMiB, 128 * kMiB, 512 * kMiB};
 constexpr int64_t kMinTerminals[] = {0, 32 * kMiB, 64 * kMiB, 128 * kMiB, 256 * kMiB, 512 * kMiB, kGiB};
 constexpr int64_t kPackAheads[] = {0, 1000};
+constexpr int64_t kCompared[] = {0, 4, 12, 40};
 constexpr int64_t kCopyWeights[] = {0, 500, 1000, 1600, 3000, 6000};
 
 /// One number of a policy that the search may change.
@@ -52,8 +53,9 @@ struct Knob {
   llvm::ArrayRef<int64_t> values;
   void (*set)(Policy &policy, int64_t value, Bytes limit);
   int64_t (*get)(const Policy &policy);
-  /// Whether the number matters only if collectives may be merged.
+  /// Whether the number matters only if collectives may be merged, and whether only with contention.
   bool forBuckets;
+  bool forContention = false;
 };
 
 template <auto Field> void setField(Policy &policy, int64_t value, Bytes) {
@@ -90,13 +92,15 @@ const Knob kKnobs[] = {
     knob<&Policy::minTerminal>("minTerminal", kMinTerminals, /*forBuckets=*/true),
     knob<&Policy::copyWeight>("copyWeight", kCopyWeights, /*forBuckets=*/true),
     knob<&Policy::packAhead>("packAhead", kPackAheads, /*forBuckets=*/true),
+    {"compared", kCompared, setField<&Policy::compared>, getField<&Policy::compared>, /*forBuckets=*/false,
+     /*forContention=*/true},
 };
 
-/// The indices of the knobs that matter with bucketing, and of those that matter without.
-std::vector<int32_t> indicesOfKnobs(bool bucketing) {
+/// The indices of the knobs that matter.
+std::vector<int32_t> indicesOfKnobs(bool bucketing, bool contention) {
   std::vector<int32_t> result;
   for (auto [index, knob] : llvm::enumerate(kKnobs))
-    if (bucketing || !knob.forBuckets)
+    if ((bucketing || !knob.forBuckets) && (contention || !knob.forContention))
       result.push_back(static_cast<int32_t>(index));
   return result;
 }
@@ -163,10 +167,18 @@ std::vector<Policy> bucketings(const ScheduleFacts &facts, Bytes limit) {
 
 } // namespace
 
+/// With contention, every second policy chooses beside which computes a collective flies.
+static std::vector<Policy> withContention(const ScheduleFacts &facts, std::vector<Policy> policies) {
+  constexpr int32_t kFew = 12;
+  for (size_t index = 1; facts.problem.hasContention() && index < policies.size(); index += 2)
+    policies[index].compared = kFew;
+  return policies;
+}
+
 std::vector<Policy> commsched::portfolio(const ScheduleFacts &facts, Bytes limit) {
   std::vector<Policy> first = orderings(facts, limit);
   if (!facts.bucketing)
-    return first;
+    return withContention(facts, std::move(first));
   // Without buckets first, where the lanes are not what binds.
   Policy alone = first.front();
   alone.maxNeeded = alone.maxTerminal = 0;
@@ -183,7 +195,7 @@ std::vector<Policy> commsched::portfolio(const ScheduleFacts &facts, Bytes limit
     if (index + 1 < first.size())
       result.push_back(first[index + 1]);
   }
-  return result;
+  return withContention(facts, std::move(result));
 }
 
 Policy commsched::nudged(Policy policy, SplitMix64 &random) {
@@ -208,9 +220,10 @@ Policy commsched::nudged(Policy policy, SplitMix64 &random) {
 Policy commsched::deadlinePolicy() { return ordering(0, 400, 10000); }
 
 llvm::ArrayRef<int32_t> commsched::knobsOf(const ScheduleFacts &facts) {
-  static const std::vector<int32_t> all = indicesOfKnobs(/*bucketing=*/true);
-  static const std::vector<int32_t> withoutBuckets = indicesOfKnobs(/*bucketing=*/false);
-  return facts.bucketing ? all : withoutBuckets;
+  static const std::vector<int32_t> all[2][2] = {
+      {indicesOfKnobs(/*bucketing=*/false, /*contention=*/false), indicesOfKnobs(/*bucketing=*/false, true)},
+      {indicesOfKnobs(/*bucketing=*/true, /*contention=*/false), indicesOfKnobs(/*bucketing=*/true, true)}};
+  return all[facts.bucketing][facts.problem.hasContention()];
 }
 
 int32_t commsched::numValues(int32_t knob) { return static_cast<int32_t>(kKnobs[knob].values.size()); }

@@ -127,8 +127,8 @@ static std::vector<DecodeStep> stepsOf(const Problem &problem, llvm::ArrayRef<Bu
 }
 
 /// Enumerates the orders of the incumbent's problem, buckets carried out, if it is small enough. Returns whether the
-/// incumbent's order is known to be the best one afterwards. Slow-downs only lengthen, so an order that is not shorter
-/// without them than the incumbent is with them cannot be better.
+/// incumbent's order is known to be the best one afterwards. Slow-downs and contention only lengthen, so an order that
+/// is not shorter without them than the incumbent is with them cannot be better.
 bool Search::searchExactly(int64_t share) {
   const Problem &problem = carriedOut.problem;
   if (problem.size() > ExactSearch::kMaxNodes || exhausted())
@@ -148,11 +148,13 @@ bool Search::searchExactly(int64_t share) {
   found.makespan = exact.makespan();
   found.steps = stepsOf(facts.problem, found.buckets, carriedOut, exact.order());
   bool isBetter = offer(std::move(found), spentBefore) == SearchVerdict::Incumbent;
-  return isBetter && complete && !slowDown.any();
+  return isBetter && complete && !slowDown.any() && !problem.hasContention();
 }
 
-/// Offers a schedule that no policy was decoded to.
+/// Offers a schedule that no policy was decoded to, and whose makespan is that without contention.
 SearchVerdict Search::offer(DecodedSchedule found, int64_t spentBefore) {
+  if (facts.problem.hasContention())
+    found.makespan = play(found);
   Ns time = gatherUnits(found) ? timeOf(found) : kFailed;
   SearchVerdict verdict = SearchVerdict::Dropped;
   if (time < bestMakespan)
@@ -170,6 +172,8 @@ void Search::moveNodes(int64_t slice) {
   if (units)
     return;
   phase = SearchPhase::Moves;
+  if (facts.problem.hasContention())
+    return moveContended(slice);
   for (bool improved = true; improved && !exhausted();) {
     int64_t spentBefore = spent;
     if (!moves || numIncumbents != incumbentOfMoves) {
@@ -191,10 +195,43 @@ void Search::moveNodes(int64_t slice) {
   }
 }
 
+/// The same with contention: buckets stay as they are.
+void Search::moveContended(int64_t slice) {
+  for (bool improved = true; improved && !exhausted();) {
+    int64_t spentBefore = spent;
+    if (!contendedMoves || numIncumbents != incumbentOfMoves) {
+      contendedMoves = std::make_unique<ContendedMoves>(carriedOut.problem, bestOrder, limit);
+      incumbentOfMoves = numIncumbents;
+      spent += facts.problem.size();
+    }
+    int64_t steps = std::min(slice, budget - spent), given = steps;
+    contendedMoves->run(steps, target);
+    if (steps == given)
+      return;
+    spent += given - steps;
+    improved = contendedMoves->makespan() < bestMakespan;
+    if (!improved) {
+      notify(nullptr, nullptr, /*makespan=*/0, SearchVerdict::CutOff, spentBefore);
+      continue;
+    }
+    DecodedSchedule found;
+    found.buckets = incumbent.buckets;
+    found.makespan = contendedMoves->makespan();
+    found.steps = stepsOf(facts.problem, found.buckets, carriedOut, contendedMoves->order());
+    improved = offer(std::move(found), spentBefore) == SearchVerdict::Incumbent;
+    // The same buckets give the same problem again, so the moves go on.
+    if (improved)
+      incumbentOfMoves = numIncumbents;
+  }
+}
+
 /// The makespan of a decode with the slow-downs, ns. O(1) without slow-downs, otherwise O(N log N).
 Ns Search::timeOf(const DecodedSchedule &decoded) {
-  if (!slowDown.any())
-    return decoded.makespan;
+  return slowDown.any() && !facts.problem.hasContention() ? play(decoded) : decoded.makespan;
+}
+
+/// Plays a decode with slow-downs and contention. Returns the makespan, ns. O(N log N).
+Ns Search::play(const DecodedSchedule &decoded) {
   llvm::Expected<ExpandedProblem> expanded = expandBuckets(facts.problem, decoded.buckets);
   if (!expanded) {
     // accept() reports it.

@@ -17,6 +17,7 @@
 #define COMMSCHED_LIB_SCHEDULING_SOLVER_SEARCH_H
 
 #include "CommSched/Scheduling/Solver/Scheduler.h"
+#include "ContendedMoves.h"
 #include "Decoder.h"
 #include "LocalMoves.h"
 #include "Portfolio.h"
@@ -69,10 +70,12 @@ private:
   void setDeadlines();
   Ns decode(SearchPoint &point, Ns cutoff);
   Ns timeOf(const DecodedSchedule &decoded);
+  Ns play(const DecodedSchedule &decoded);
   bool accept(const DecodedSchedule &decoded);
   bool gatherUnits(DecodedSchedule &decoded);
   bool searchExactly(int64_t share);
   void moveNodes(int64_t slice);
+  void moveContended(int64_t slice);
   SearchVerdict offer(DecodedSchedule found, int64_t spentBefore);
   void notify(const SearchPoint *point, const DecodedSchedule *result, Ns makespan, SearchVerdict verdict,
               int64_t spentBefore) const;
@@ -101,6 +104,7 @@ private:
   SplitMix64 climbRandom;
   /// The moves of single nodes in the incumbent's order, and the number of incumbents when they last agreed with it.
   std::unique_ptr<LocalMoves> moves;
+  std::unique_ptr<ContendedMoves> contendedMoves;
   int32_t incumbentOfMoves = 0;
   SearchPhase phase = SearchPhase::Portfolio;
   int64_t spent = 0, budget = 0;

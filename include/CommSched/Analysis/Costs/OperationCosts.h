@@ -15,7 +15,9 @@
 
 #include "CommSched/Analysis/Costs/CostInterface.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
+#include "CommSched/Machine/ContentionModel.h"
 #include "CommSched/Machine/CostModel.h"
+#include "CommSched/Support/Demand.h"
 #include "mlir/IR/Operation.h"
 #include "mlir/Interfaces/CallInterfaces.h"
 #include "llvm/ADT/DenseMap.h"
@@ -57,6 +59,8 @@ struct NestedWork {
   llvm::SmallVector<mlir::Attribute, 2> groups;
   /// True if an operation inside sends or receives.
   bool pointToPoint = false;
+  /// What the longest block needs on average.
+  Demand demand;
 };
 
 /// The name under which a profile's table lists an operation: its own, or of a `comm.compute` the name in quotes.
@@ -78,6 +82,7 @@ public:
 
   const MachineModel &machine() const { return costs.machine(); }
   const CostModel &model() const { return costs; }
+  const ContentionModel &contention() const { return costs.contention(); }
 
   /// The cost of `op`, regions included. At most kMaxNs. O(operands), or O(nested operations).
   OpCost costOf(mlir::Operation *op) const;

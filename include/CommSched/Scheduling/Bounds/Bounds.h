@@ -25,6 +25,8 @@ enum class BoundArgument : uint8_t {
   OneMachine,
   /// A chain of dependences, with the load that its nodes have to wait for (Lemmas 2 to 4).
   CriticalPath,
+  /// What all activities take of one resource of the device (Lemmas 13 and 14).
+  ResourceLoad,
 };
 
 /// A lower bound on the makespan.
@@ -33,12 +35,14 @@ struct LowerBound {
   BoundArgument argument = BoundArgument::LaneLoad;
   /// The lane that the argument is about; kNone for a critical path.
   LaneId lane = kComputeLane;
+  /// Of a resource load: the resource.
+  Resource resource = Resource::ComputeUnits;
   /// The bound for orders within BoundOptions::limit (Lemmas 10 and 11). If it exceeds `makespan`, `limitLane` is the
   /// lane that has to wait for memory.
   Ns withLimit = 0;
   LaneId limitLane = kNone;
 
-  /// "compute lane", "lane of group @dp", "critical path".
+  /// "compute lane", "lane of group @dp", "critical path", "resource compute_units".
   std::string describe(const Problem &problem) const;
   /// The same for `withLimit`: also "peak limit and lane of group @dp".
   std::string describeWithLimit(const Problem &problem) const;

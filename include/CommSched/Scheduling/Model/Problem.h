@@ -16,6 +16,7 @@
 
 #include "CommSched/Support/Arithmetic.h"
 #include "CommSched/Support/CollectiveKind.h"
+#include "CommSched/Support/Demand.h"
 #include "CommSched/Support/Units.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
@@ -101,6 +102,8 @@ struct Node {
   NodeId event = kNone;
   /// With several streams, of a compute that records an event on its stream.
   bool records = false;
+  /// Index into Problem::demands of what the node's work needs; kNone if it needs nothing that others use.
+  int32_t demand = kNone;
 };
 
 /// An alias class of values with one storage. Arguments that live throughout are no buffers of a Problem: no order
@@ -153,7 +156,13 @@ struct MergeKey {
   /// Cost of a coalesced bucket of so many members, ns: never less than cost(). Empty: cost().
   std::function<Ns(Bytes, int32_t members)> groupCost;
 
+  /// What a merged collective over `bytes` that takes `cost` needs; empty: nothing. Never less, of any resource, than
+  /// `leastDemand`.
+  std::function<Demand(Bytes bytes, Ns cost)> demand;
+  Shares leastDemand{};
+
   Ns coalescedCost(Bytes bytes, int32_t members) const { return groupCost ? groupCost(bytes, members) : cost(bytes); }
+  Demand demandOf(Bytes bytes, Ns cost) const { return demand ? demand(bytes, cost) : Demand(); }
 };
 
 /// What bucketing has to know of one start beyond its Node; only starts with a mergeKey have one.
@@ -203,6 +212,11 @@ struct Problem {
   std::vector<MergeMember> members;
   /// Duration of a kernel that reads and writes this many bytes to pack or unpack a bucket, ns.
   std::function<Ns(Bytes read, Bytes written)> copyCost;
+  /// What nodes need of the device, see Node::demand; empty if no activity disturbs another one. A problem with demands
+  /// has no other slow-downs.
+  std::vector<Demand> demands;
+  /// What a kernel needs that packs or unpacks a bucket.
+  Demand copyDemand;
   /// Arguments that live throughout, in bytes; not part of any peak of this folder.
   Bytes argumentBytes = 0;
 
@@ -210,6 +224,15 @@ struct Problem {
   LaneId numLanes() const { return static_cast<LaneId>(laneNames.size()); }
   /// Whether operations are on several streams. Such a block is measured and reported; solvers do not take it.
   bool hasStreams() const { return streams.size() > 1; }
+  /// Whether activities that run together may slow each other down (docs/Models.md, "Contention").
+  bool hasContention() const { return !demands.empty(); }
+  /// What a node's work needs.
+  const Demand &demandOf(const Node &node) const {
+    static const Demand nothing;
+    return node.demand == kNone ? nothing : demands[node.demand];
+  }
+  /// Gives a node a demand.
+  void setDemand(Node &node, const Demand &demand);
   /// The clocks of the lanes before the first node.
   template <class Lanes> void beginLanes(Lanes &lanes) const {
     lanes.assign(std::max<LaneId>(numLanes(), 1), 0);

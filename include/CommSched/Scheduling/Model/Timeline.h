@@ -34,6 +34,12 @@ struct SlowDown {
   bool any() const { return computePermille > 0 || (linkPermille > 0 && !linkOfLane.empty()); }
 };
 
+/// How much of each resource is in use from one moment on, in millionths.
+struct ResourceUse {
+  Ns begin = 0;
+  Shares share{};
+};
+
 /// When everything of one order happens, ns from the beginning of the block.
 struct Timeline {
   /// By node. A compute: its run. A start or hybrid: the collective on its lane. A wait: from when the compute lane
@@ -51,11 +57,14 @@ struct Timeline {
   /// The sum over `exposed` and exposedAtEnd. A hybrid that waits for its lane stalls compute too, but is no part of
   /// this.
   Ns exposedTotal = 0;
+  /// With contention, by time: the use of resources until the next entry. The last entry is the makespan's.
+  std::vector<ResourceUse> uses;
 };
 
 /// Plays `order`, a permutation of the problem's nodes that respects its edges, or a prefix of one (nodes that are not
 /// part of it have start = end = 0). O(N + lanes), or O(N x streams); with slow-downs
-/// O(N log N + starts x lanes per link).
+/// O(N log N + starts x lanes per link); with contention (Problem::demands), in which case `slowDown` is ignored,
+/// O(N x activities in flight).
 Timeline simulate(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown = {});
 
 /// The start that a wait waits for, or, of a node whose regions wait, the one of theirs that ends last; kNone of all
@@ -67,9 +76,14 @@ NodeId awaitedStart(const Problem &problem, const Timeline &line, NodeId id);
 /// came in, in that wait. O(N).
 std::vector<Ns> exposedByCollective(const Problem &problem, const Timeline &line);
 
-/// The makespan alone, for solvers: no output per node. O(N + lanes); with slow-downs as simulate().
+/// The makespan alone, for solvers: no output per node. With contention like simulate(). O(N + lanes); with slow-downs
+/// or contention as simulate().
 Ns makespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order);
 Ns makespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown);
+
+/// The makespan if no activity disturbed another one, ns: a lower bound on makespanOf() of the same order. O(N +
+/// lanes).
+Ns undisturbedMakespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order);
 
 } // namespace commsched
 

@@ -1,0 +1,185 @@
+//===- ContentionModel.cpp - What activities need of a machine's resources --------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Chooses entries of contention tables, and computes shares of bandwidth.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Machine/ContentionModel.h"
+#include "CommSched/Machine/Rounding.h"
+#include "llvm/ADT/STLExtras.h"
+#include <algorithm>
+
+using namespace commsched;
+
+/// The share of a bandwidth, in millionths, that moving `bytes` in `time` takes.
+static int64_t shareOfBandwidth(Wide bytes, Ns time, int64_t bytesPerSecond) {
+  if (bytes <= 0)
+    return 0;
+  constexpr int64_t kNsPerSecond = 1'000'000'000;
+  Wide capacity = static_cast<Wide>(std::max<Ns>(time, 1)) * bytesPerSecond / kNsPerSecond;
+  return capacity <= 0 || bytes >= capacity ? kWhole : static_cast<int64_t>(bytes * kWhole / capacity);
+}
+
+std::pair<int64_t, int64_t> commsched::demandOfPair(int64_t computePermille, int64_t collectivePermille) {
+  if (computePermille <= 0 && collectivePermille <= 0)
+    return {0, kFairWeight};
+  // A kernel that is not slowed at all leaves nothing to the collective, so a thousandth is the least.
+  int64_t compute = kPermille + std::max<int64_t>(computePermille, 1), collective = kPermille + collectivePermille;
+  int64_t share = mulDivUp(mulDivUp(kWhole, compute - kPermille, compute), collective, kPermille);
+  if (share <= kWhole)
+    return {share, compute - kPermille};
+  return {kWhole, std::max<int64_t>(1, mulDiv(kFairWeight, compute, collective))};
+}
+
+bool ContentionModel::any() const {
+  return machine.resources || llvm::any_of(machine.contention, [](const ContentionEntry &entry) {
+           return entry.computePermille > 0 || entry.collectivePermille > 0;
+         });
+}
+
+bool ContentionModel::isMeasured(CollectiveKind kind) const {
+  return llvm::any_of(machine.contention, [&](const ContentionEntry &entry) { return entry.kind == kind; });
+}
+
+/// The entry of a kind whose thread blocks and then whose bytes are nearest; null without an entry.
+const ContentionEntry *ContentionModel::find(CollectiveKind kind, Against against, Bytes bytes, int64_t ctas) const {
+  auto offBlocks = [&](const ContentionEntry &entry) { return std::abs(entry.ctas - ctas); };
+  // Ratios of sizes, as fractions of at least 1.
+  auto isNearer = [&](const ContentionEntry &a, const ContentionEntry &b) {
+    Bytes own = std::max<Bytes>(bytes, 1), first = std::max<Bytes>(a.bytes, 1), second = std::max<Bytes>(b.bytes, 1);
+    return compareProducts(std::max(own, first), std::min(own, second), std::max(own, second), std::min(own, first)) <
+           0;
+  };
+  const ContentionEntry *best = nullptr;
+  for (const ContentionEntry &entry : machine.contention) {
+    if (entry.kind != kind || entry.against != against)
+      continue;
+    if (!best || offBlocks(entry) < offBlocks(*best) ||
+        (offBlocks(entry) == offBlocks(*best) && isNearer(entry, *best)))
+      best = &entry;
+  }
+  return best;
+}
+
+Demand ContentionModel::ofKernel(bool isProduct, Bytes bytes, Ns time) const {
+  Demand demand;
+  if (time <= 0)
+    return demand;
+  int64_t vector = machine.resources ? machine.resources->vectorUnitsPermille : kVectorUnitsPermille;
+  demand.set(Resource::ComputeUnits, isProduct ? kWhole : vector * (kWhole / kPermille));
+  demand.set(Resource::Memory, shareOfBandwidth(bytes, time, machine.memoryBytesPerSecond));
+  return demand;
+}
+
+Demand ContentionModel::ofCopy() const {
+  Demand demand = ofKernel(/*isProduct=*/false, 0, 1);
+  demand.set(Resource::Memory, kWhole);
+  return demand;
+}
+
+namespace {
+
+/// What one rank sends over links inside its node and out of it, bytes.
+struct Traffic {
+  Wide inside = 0, outside = 0;
+};
+
+} // namespace
+
+/// The bytes of the alpha-beta model (docs/MachineModel.md). A ring over nodes passes both classes of links, and the
+/// ranks of a node share what leaves it.
+static Traffic trafficOf(CollectiveKind kind, Bytes bytes, GroupShape shape) {
+  int64_t ranks = std::max<int64_t>(shape.ranks, 1), local = std::clamp<int64_t>(shape.ranksPerNode, 1, ranks);
+  Wide size = std::max<Bytes>(bytes, 0), moved = size;
+  switch (kind) {
+  case CollectiveKind::AllToAll:
+    return {size * (local - 1) / ranks, size * (ranks - local) / ranks};
+  case CollectiveKind::Barrier:
+    return {};
+  case CollectiveKind::AllGather:
+  case CollectiveKind::ReduceScatter:
+  case CollectiveKind::Gather:
+  case CollectiveKind::Scatter:
+    moved = size * (ranks - 1) / ranks;
+    break;
+  case CollectiveKind::AllReduce:
+    moved = 2 * size * (ranks - 1) / ranks;
+    break;
+  case CollectiveKind::Broadcast:
+  case CollectiveKind::Reduce:
+  case CollectiveKind::Permute:
+  case CollectiveKind::Send:
+  case CollectiveKind::Recv:
+    break;
+  }
+  if (shape.nodes <= 1)
+    return {moved, 0};
+  return {local > 1 ? moved : 0, moved / local};
+}
+
+Demand ContentionModel::ofCollective(CollectiveKind kind, Bytes bytes, GroupShape shape, Ns time, int64_t ctas) const {
+  Demand demand;
+  if (time <= 0 || shape.ranks <= 1)
+    return demand;
+  Traffic traffic = trafficOf(kind, bytes, shape);
+  if (machine.resources) {
+    const MachineResources &resources = *machine.resources;
+    int64_t blocks = ctas > 0 ? ctas : resources.ctas;
+    demand.set(Resource::ComputeUnits, mulDiv(kWhole, blocks, resources.computeUnits));
+    Wide inMemory = (traffic.inside + traffic.outside) * resources.trafficPermille / kPermille;
+    demand.set(Resource::Memory, shareOfBandwidth(inMemory, time, machine.memoryBytesPerSecond));
+    demand.set(Resource::NodeLinks, shareOfBandwidth(traffic.inside, time, machine.intra.bytesPerSecond));
+    demand.set(Resource::Network, shareOfBandwidth(traffic.outside, time, machine.inter.bytesPerSecond));
+  } else if (machine.linkSlowdownPermille > 0) {
+    // Two such collectives take this much longer beside each other.
+    int64_t part = std::min<int64_t>(kWhole, (kPermille + machine.linkSlowdownPermille) * (kWhole / kPermille) / 2);
+    demand.set(shape.nodes > 1 ? Resource::Network : Resource::NodeLinks, part);
+  }
+  CollectiveKind measured = kind;
+  if (!isMeasured(kind)) {
+    if (machine.resources)
+      return demand;
+    if (machine.computeSlowdownPermille > 0) {
+      auto [share, weight] = demandOfPair(machine.computeSlowdownPermille, 0);
+      demand.set(Resource::ComputeUnits, share, weight);
+      demand.set(Resource::Memory, share, weight);
+      return demand;
+    }
+    measured = machine.contention.front().kind;
+  }
+  int64_t blocks = ctas > 0 || !machine.resources ? ctas : machine.resources->ctas;
+  bool choosesItself = ctas == 0 && llvm::any_of(machine.contention, [&](const ContentionEntry &entry) {
+                         return entry.kind == measured && entry.ctas == 0;
+                       });
+  for (auto [against, resource] :
+       {std::pair(Against::Matrix, Resource::ComputeUnits), std::pair(Against::Memory, Resource::Memory)})
+    if (const ContentionEntry *entry = find(measured, against, bytes, choosesItself ? 0 : blocks)) {
+      auto [share, weight] = demandOfPair(entry->computePermille, entry->collectivePermille);
+      demand.set(resource, share, weight);
+    }
+  return demand;
+}
+
+Shares ContentionModel::leastOfCollective(CollectiveKind kind) const {
+  Shares least{};
+  if (!isMeasured(kind))
+    return least;
+  for (auto [against, resource] :
+       {std::pair(Against::Matrix, Resource::ComputeUnits), std::pair(Against::Memory, Resource::Memory)}) {
+    int64_t share = kWhole;
+    bool found = false;
+    for (const ContentionEntry &entry : machine.contention)
+      if (entry.kind == kind && entry.against == against) {
+        share = std::min(share, demandOfPair(entry.computePermille, entry.collectivePermille).first);
+        found = true;
+      }
+    least[static_cast<unsigned>(resource)] = static_cast<int32_t>(found ? share : 0);
+  }
+  return least;
+}

@@ -1,0 +1,126 @@
+//===- ContentionModelTest.cpp - Tests of demands from machine profiles -----------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Machine/ContentionModel.h"
+#include "Model/ContentionClock.h"
+#include "gtest/gtest.h"
+#include <cmath>
+
+using namespace commsched;
+using Kind = CollectiveKind;
+
+namespace {
+
+constexpr GroupShape kInside{4, 1, 4}, kAcross{8, 2, 4};
+
+/// A machine with round numbers: 10 bytes per ns on links inside a node, 1 between nodes, 100 in memory.
+MachineModel plain(const std::string &more = "") {
+  std::string text = R"({"schema_version": 1, "name": "plain", "node": {"ranks": 4},
+    "memory": {"capacity_bytes": 1000, "bandwidth_gbps": 100},
+    "compute": {"peak_tflops": {"f32": 1}},
+    "copy": {"launch_ns": 3, "bandwidth_gbps": 50},
+    "links": {"base_ns": 100, "intra": {"bandwidth_gbps": 10, "latency_ns": 5},
+              "inter": {"bandwidth_gbps": 1, "latency_ns": 50}})";
+  return llvm::cantFail(MachineModel::parse(text + more + "}"));
+}
+
+/// What a kernel that takes all of a resource and a collective do to each other, as rates.
+std::pair<double, double> ratesOf(int64_t computePermille, int64_t collectivePermille) {
+  Demand kernel, collective;
+  kernel.set(Resource::Memory, kWhole);
+  auto [share, weight] = demandOfPair(computePermille, collectivePermille);
+  collective.set(Resource::Memory, share, weight);
+  int64_t rates[2];
+  shareResources({&kernel, &collective}, rates);
+  return {static_cast<double>(rates[0]) / kWhole, static_cast<double>(rates[1]) / kWhole};
+}
+
+// Tests that a kernel and a collective that meet are as slow as was measured, to a thousandth.
+TEST(ContentionModel, PairsAreWhatWasMeasured) {
+  int32_t exact = 0;
+  for (int64_t compute : {0, 1, 20, 189, 400, 830, 1000, 3000, 9000, 1000000})
+    for (int64_t collective : {0, 1, 60, 300, 1000, 4000, 1000000}) {
+      auto [kernelRate, collectiveRate] = ratesOf(compute, collective);
+      double p = 1000.0 / (1000 + compute), q = 1000.0 / (1000 + collective);
+      if (p + q < 1) {
+        // As much as one after the other, in the measured ratio.
+        EXPECT_NEAR(kernelRate, p / (p + q), 2e-3) << compute << " " << collective;
+        EXPECT_NEAR(collectiveRate, q / (p + q), 2e-3) << compute << " " << collective;
+        continue;
+      }
+      ++exact;
+      EXPECT_NEAR(kernelRate, p, 2e-3) << compute << " " << collective;
+      EXPECT_NEAR(collectiveRate / q, 1, 2e-3) << compute << " " << collective;
+    }
+  EXPECT_GE(exact, 30);
+}
+
+TEST(ContentionModel, ProfilesWithoutNumbersHaveNone) {
+  EXPECT_FALSE(ContentionModel(plain()).any());
+  EXPECT_FALSE(ContentionModel(plain(R"(, "slowdown": {"compute_permille": 100})")).any());
+  MachineModel zero = plain(R"(, "contention": [{"kind": "all_gather", "bytes": 1, "against": "matrix"}])");
+  EXPECT_FALSE(ContentionModel(zero).any());
+  MachineModel some =
+      plain(R"(, "contention": [{"kind": "all_gather", "bytes": 1, "against": "matrix", "collective_permille": 1}])");
+  EXPECT_TRUE(ContentionModel(some).any());
+  MachineModel resources = plain(R"(, "resources": {"compute_units": 10})");
+  EXPECT_TRUE(ContentionModel(resources).any());
+}
+
+TEST(ContentionModel, KernelsByRoofline) {
+  MachineModel machine = plain(R"(, "resources": {"compute_units": 10, "vector_units_permille": 250})");
+  ContentionModel model(machine);
+  Demand product = model.ofKernel(/*isProduct=*/true, 30000, 1000), vector = model.ofKernel(false, 200000, 1000);
+  EXPECT_EQ(product.share, (Shares{1'000'000, 300'000, 0, 0, 0}));
+  EXPECT_EQ(vector.share, (Shares{250'000, 1'000'000, 0, 0, 0}));
+  EXPECT_EQ(model.ofCopy().share, (Shares{250'000, 1'000'000, 0, 0, 0}));
+  EXPECT_FALSE(model.ofKernel(true, 5, 0).any());
+}
+
+// Tests shares by hand: a gather of 4000 bytes over 4 ranks sends 3000, an all-reduce twice that. Over two nodes, the
+// four ranks of a node share what leaves it.
+TEST(ContentionModel, CollectivesByTraffic) {
+  MachineModel machine = plain(R"(, "resources": {"compute_units": 10, "ctas": 2, "traffic_permille": 2000})");
+  ContentionModel model(machine);
+  EXPECT_EQ(model.ofCollective(Kind::AllGather, 4000, kInside, 1000).share, (Shares{200'000, 60'000, 300'000, 0, 0}));
+  EXPECT_EQ(model.ofCollective(Kind::AllReduce, 4000, kInside, 1000, 5).share,
+            (Shares{500'000, 120'000, 600'000, 0, 0}));
+  EXPECT_EQ(model.ofCollective(Kind::AllGather, 4000, kAcross, 7000).share[2], 50'000);
+  EXPECT_EQ(model.ofCollective(Kind::AllGather, 4000, kAcross, 7000).share[3], 125'000);
+  EXPECT_EQ(model.ofCollective(Kind::AllToAll, 800, kAcross, 1000).share,
+            (Shares{200'000, 14'000, 30'000, 400'000, 0}));
+  EXPECT_FALSE(model.ofCollective(Kind::AllGather, 4000, {1, 1, 1}, 1000).any());
+}
+
+// Tests which entry counts: the kind first, then the thread blocks, then the nearest size by ratio; and what stands in
+// for kinds that were not measured.
+TEST(ContentionModel, TheNearestEntryCounts) {
+  const char *table = R"(, "contention": [
+    {"kind": "all_gather", "bytes": 100, "against": "matrix", "compute_permille": 250},
+    {"kind": "all_gather", "bytes": 10000, "against": "matrix", "compute_permille": 1000},
+    {"kind": "all_gather", "bytes": 100, "ctas": 8, "against": "matrix", "compute_permille": 3000},
+    {"kind": "all_gather", "bytes": 100, "against": "memory", "compute_permille": 1000, "collective_permille": 1000}])";
+  MachineModel machine = plain(table);
+  ContentionModel model(machine);
+  auto units = [&](Kind kind, Bytes bytes, int64_t ctas = 0) {
+    return model.ofCollective(kind, bytes, kInside, 1000, ctas).share[0];
+  };
+  EXPECT_EQ(units(Kind::AllGather, 1), 200'000);
+  EXPECT_EQ(units(Kind::AllGather, 999), 200'000);
+  EXPECT_EQ(units(Kind::AllGather, 1001), 500'000);
+  EXPECT_EQ(units(Kind::AllGather, 100, 7), 750'000);
+  EXPECT_EQ(model.ofCollective(Kind::AllGather, 100, kInside, 1000).share[1], 1'000'000);
+  EXPECT_EQ(model.leastOfCollective(Kind::AllGather), (Shares{200'000, 1'000'000, 0, 0, 0}));
+  // Without resources and slow-downs the first kind stands in.
+  EXPECT_EQ(units(Kind::ReduceScatter, 1), 200'000);
+  MachineModel flat = plain(std::string(table) + R"(, "slowdown": {"compute_permille": 1000, "link_permille": 500})");
+  Demand reduction = ContentionModel(flat).ofCollective(Kind::ReduceScatter, 1, kAcross, 1000);
+  EXPECT_EQ(reduction.share, (Shares{500'000, 500'000, 0, 750'000, 0}));
+}
+
+} // namespace
