@@ -27,7 +27,7 @@ static llvm::cl::opt<int32_t> nodes(llvm::cl::Positional, llvm::cl::Required, ll
 static void certify(uint64_t seed) {
   test::RandomOptions shape;
   shape.nodes = nodes;
-  shape.commLanes = 1 + seed % 3;
+  shape.commLanes = 1 + seed % 4;
   shape.collectiveOrder = static_cast<CollectiveOrder>(seed % 3);
   shape.chanceOfPinned = seed % 5 == 0 ? 10 : 0;
   if (seed % 7 == 0)

@@ -12,6 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Bounds/Bounds.h"
+#include "CommSched/Scheduling/Bounds/BoundWitness.h"
 #include "CommSched/Scheduling/Model/Bucketing.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
@@ -730,6 +731,26 @@ TEST(Bounds, LargeCollectives) {
     EXPECT_GE(together.makespan, last);
     last = together.makespan;
   }
+}
+
+// The witness of a certificate is about the bound of the report.
+TEST(Bounds, TheWitnessProvesTheBound) {
+  std::map<BoundWitness::Argument, int> arguments;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    RandomOptions shape;
+    shape.nodes = 10 + seed % 50;
+    shape.commLanes = 1 + seed % 4;
+    Problem problem = randomProblem(seed, shape);
+    BoundOptions options;
+    if (seed % 2 == 0)
+      options.limit = peakOf(problem, identityOrder(problem));
+    bool bucketing = seed / 2 % 2 == 1;
+    LowerBound bound = bucketing ? jointLowerBound(problem, options) : lowerBound(problem, options);
+    BoundWitness witness = proveBound(problem, options, bucketing);
+    EXPECT_EQ(witness.makespan, std::max(bound.makespan, bound.withLimit)) << "seed " << seed;
+    ++arguments[witness.argument];
+  }
+  EXPECT_GE(arguments.size(), 3u);
 }
 
 } // namespace

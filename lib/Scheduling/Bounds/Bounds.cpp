@@ -156,7 +156,7 @@ std::vector<Bytes> mandatoryBytes(const Problem &problem, const BoundOptions &op
 /// `witness.tail` fill their lane for `witness.makespan` less both. O(n log n).
 void findCriticalJobs(std::vector<Job> jobs, BoundWitness &witness) {
   llvm::stable_sort(jobs, [](const Job &a, const Job &b) { return a.head < b.head; });
-  Ns now = 0;
+  Ns now = witness.head = 0;
   for (const Job &job : jobs) {
     if (job.tail < witness.tail)
       continue;
