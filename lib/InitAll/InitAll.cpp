@@ -14,6 +14,7 @@
 
 #include "CommSched/Analysis/Costs/CostInterface.h"
 #include "CommSched/Analysis/Environment.h"
+#include "CommSched/Analysis/Split/SplitInterface.h"
 #include "CommSched/Conversion/Bufferization.h"
 #include "CommSched/Conversion/Passes.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
@@ -28,6 +29,7 @@ void commsched::registerAllDialects(mlir::DialectRegistry &registry) {
 
 void commsched::registerAllExtensions(mlir::DialectRegistry &registry) {
   registerCostModels(registry);
+  registerSplitModels(registry);
   registerBufferizableOpInterfaceModels(registry);
 }
 

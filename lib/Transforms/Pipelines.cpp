@@ -59,6 +59,27 @@ std::unique_ptr<Pass> makeSchedule(const OverlapOptions &options) {
   return createCommSchedule(passOptions);
 }
 
+/// The largest number of strands that `strands` names: 1 for "off", the pass's default for "auto"; none for a text that
+/// is neither of these nor a number.
+std::optional<int64_t> maxStrandsOf(StringRef strands) {
+  if (strands == "off")
+    return 1;
+  if (strands == "auto")
+    return CommSplitStrandsOptions().maxStrands;
+  int64_t number = 0;
+  return strands.getAsInteger(10, number) ? std::nullopt : std::optional<int64_t>(number);
+}
+
+std::unique_ptr<Pass> makeSplitStrands(const OverlapOptions &options) {
+  auto passOptions = makeOptions<CommSplitStrandsOptions>(options);
+  passOptions.bucketing = options.bucketing;
+  passOptions.bucketCapBytes = options.bucketCapBytes;
+  passOptions.effort = options.effort;
+  if (options.strands != "off")
+    passOptions.maxStrands = maxStrandsOf(options.strands).value_or(passOptions.maxStrands);
+  return createCommSplitStrands(passOptions);
+}
+
 /// A peak-preserving pass: its other defaults are Inductor's.
 template <typename PassOptions, std::unique_ptr<Pass> (*create)(PassOptions)>
 std::unique_ptr<Pass> makePeakPreserving(const OverlapOptions &options) {
@@ -131,6 +152,7 @@ struct Stage {
 /// The passes that take what concerns them from the pipeline's options.
 constexpr Stage kStages[] = {
     {"comm-schedule", makeSchedule},
+    {"comm-split-strands", makeSplitStrands},
     {"comm-bucket", makeBucket},
     {"comm-reinplace-all-gather", makePlain<createCommReinplaceAllGather>},
     {"comm-remove-unsharded-param-usage", makePlain<createCommRemoveUnshardedParamUsage>},
@@ -245,6 +267,11 @@ LogicalResult commsched::buildOverlapPipeline(OpPassManager &manager, const Over
   if (collector)
     manager.addPass(createReportStagePass(collector, ReportStage::Begin));
   StageList stages(manager);
+  std::optional<int64_t> maxStrands = maxStrandsOf(options.strands);
+  if (!maxStrands)
+    return error("reorder-comm-overlap: strands=" + options.strands + ": expected off, auto, or a number");
+  if (*maxStrands != 1)
+    stages.add(makeSplitStrands(options));
   for (StringRef entry : names) {
     std::string message;
     llvm::raw_string_ostream os(message);

@@ -75,6 +75,38 @@ def CommSchedule : Pass<"comm-schedule"> {
                 # solverOptions;
 }
 
+def CommSplitStrands : Pass<"comm-split-strands", "::mlir::ModuleOp"> {
+  let summary = "split activations into strands, so that one communicates while another computes";
+  let description = [{
+    A tensor-parallel reduction or an expert-parallel exchange often has nothing independent beside it, and then no order
+    hides it. The pass splits the operations around such collectives along a dimension of the activations (the tokens) into
+    `k` strands. While one strand communicates, another one computes. Weights and their collectives stay whole. Operations
+    that mix the rows of the dimension, or that no rule describes, stay whole, too: the strands are joined before them.
+
+    The pass tries every number of strands up to `max-strands`, each dimension that collectives carry, and several
+    distances between the strands (the stagger). It schedules each candidate as `comm-schedule` does, under the limit of
+    the input, and takes the fastest. The input itself, scheduled, is always a candidate: a block that would not be faster
+    stays unchanged. A block that is split also gets the order and the buckets of its schedule. The results of the program
+    do not change, bit for bit, if the kernels compute a row regardless of the number of rows. See `docs/Strands.md`.
+
+    Remarks: one per block, and one per region of connected operations, split or not, with the numbers.
+  }];
+  let options = [
+    MachineOption, CollectiveOrderOption, MemoryBudgetRatioOption, MemoryLimitBytesOption,
+    Option<"maxStrands", "max-strands", "int64_t", "4", "largest number of strands, at most 8">,
+    Option<"force", "force", "bool", "false",
+           "split into exactly max-strands strands, faster or not, and keep the order of the program; for tests">,
+    Option<"stagger", "stagger", "int64_t", "-1",
+           "split operations by which each strand is behind the one before it; negative: search">,
+    Option<"dimension", "dimension", "int64_t", "-1",
+           "number of the only dimension to split, in the order in which they are tried; negative: search">,
+    Option<"splitPinned", "split-pinned", "bool", "false",
+           "split operations with comm.pinned, too; those that draw random numbers then draw others">,
+  ] # solverOptions;
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect",
+                           "::commsched::comm::CommDialect"];
+}
+
 //===--------------------------------------------------------------------------------------===//
 // Rewrites
 //===--------------------------------------------------------------------------------------===//

@@ -59,6 +59,11 @@ struct OverlapOptions : public mlir::PassPipelineOptions<OverlapOptions> {
   Option<bool> bucketing{*this, "bucketing", llvm::cl::init(true), llvm::cl::desc("merge collectives")};
   Option<int64_t> bucketCapBytes{*this, "bucket-cap-bytes", llvm::cl::init(-1),
                                  llvm::cl::desc("largest merged collective, bytes; negative: unlimited")};
+  Option<std::string> strands{
+      *this, "strands", llvm::cl::init("off"),
+      llvm::cl::desc(
+          "run comm-split-strands before all other passes: off, auto (up to 4 strands), or the largest number "
+          "of strands")};
   Option<bool> multiStream{*this, "multi-stream", llvm::cl::init(false),
                            llvm::cl::desc("run comm-multi-stream after all other passes")};
   Option<int64_t> effort{

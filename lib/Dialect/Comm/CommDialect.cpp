@@ -73,6 +73,32 @@ static LogicalResult verifyStream(Operation *op, Attribute value) {
                          << ", got " << value;
 }
 
+/// The rank of a tensor, or of the only tensor of a future; 0 for other types.
+static int64_t rankOf(Type type) {
+  if (auto future = dyn_cast<FutureType>(type))
+    type = future.getTypes().size() == 1 ? future.getTypes().front() : Type();
+  auto shaped = dyn_cast_if_present<ShapedType>(type);
+  return shaped && shaped.hasRank() ? shaped.getRank() : 0;
+}
+
+/// Returns true if `value` is a list of ways to split `op`.
+static bool isSplit(Operation *op, Attribute value) {
+  auto ways = dyn_cast<ArrayAttr>(value);
+  return ways && llvm::all_of(ways, [&](Attribute way) {
+           auto dims = dyn_cast<DenseI64ArrayAttr>(way);
+           if (!dims || dims.size() != op->getNumOperands() + op->getNumResults())
+             return false;
+           for (auto [index, dim] : llvm::enumerate(dims.asArrayRef())) {
+             bool isOperand = index < op->getNumOperands();
+             Type type =
+                 isOperand ? op->getOperand(index).getType() : op->getResult(index - op->getNumOperands()).getType();
+             if (dim < (isOperand ? -1 : 0) || dim >= rankOf(type))
+               return false;
+           }
+           return true;
+         });
+}
+
 LogicalResult CommDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
   StringRef name = attribute.getName();
   Attribute value = attribute.getValue();
@@ -108,6 +134,14 @@ LogicalResult CommDialect::verifyOperationAttribute(Operation *op, NamedAttribut
                                            start.getCollectiveInputs().size() +
                                            cast<FutureType>(start.getCollectiveFuture().getType()).getTypes().size()),
                    "an i1 array on a collective, with one entry per input and per value of its future");
+  }
+  if (name == kSplitAttrName)
+    return require(isSplit(op, value), "an array of i64 arrays, each with a dimension, or -1, for each operand and a "
+                                       "dimension for each result");
+  if (name == kRowsAttrName) {
+    auto rows = dyn_cast<DenseI64ArrayAttr>(value);
+    return require(rows && rows.size() == 2 && rows[0] >= 0 && rows[0] < rows[1],
+                   "an i64 array of the first row and the larger number of all rows");
   }
   if (name == kSignatureAttrName)
     return require(isa<StringAttr>(value) && isa<FunctionOpInterface>(op), "a string on a function");

@@ -162,3 +162,35 @@ func.func @symmetric_c1_other(%x: tensor<4xf32>) {
   comm.compute "c"(%x) {comm.symmetric = array<i1: true>} : (tensor<4xf32>) -> ()
   return
 }
+
+// -----
+
+func.func @split_of_other_length(%x: tensor<4xf32>) {
+  // expected-error @+1 {{expected 'comm.split' to be an array of i64 arrays, each with a dimension, or -1, for each operand and a dimension for each result, got [array<i64: 0>]}}
+  %y = comm.compute "c"(%x) {comm.split = [array<i64: 0>]} : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @split_out_of_range(%x: tensor<4xf32>) {
+  // expected-error @+1 {{expected 'comm.split' to be an array of i64 arrays}}
+  %y = comm.compute "c"(%x) {comm.split = [array<i64: 1, 0>]} : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @split_of_a_whole_result(%x: tensor<4xf32>) {
+  // expected-error @+1 {{expected 'comm.split' to be an array of i64 arrays}}
+  %y = comm.compute "c"(%x) {comm.split = [array<i64: 0, -1>]} : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @rows_out_of_range(%x: tensor<4xf32>) {
+  // expected-error @+1 {{expected 'comm.rows' to be an i64 array of the first row and the larger number of all rows, got array<i64: 4, 4>}}
+  comm.compute "c"(%x) {comm.rows = array<i64: 4, 4>} : (tensor<4xf32>) -> ()
+  return
+}

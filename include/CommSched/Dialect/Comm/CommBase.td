@@ -81,6 +81,8 @@ def Comm_Dialect : Dialect {
     | `comm.after_unit = N : i64` | operation with `comm.unit` | the operation's unit comes after the nearest preceding unit N |
     | `comm.stream = N : i64` | operation that does work on one stream | the stream that runs it, from 0 to 63; stream 0 without the attribute |
     | `comm.bytes_hint = array<i64: ...>` | any operation | bytes of each result, for dynamic sizes |
+    | `comm.split = [array<i64: ...>, ...]` | any operation | the ways to split the operation: one dimension per operand, then one per result, -1 for a whole operand |
+    | `comm.rows = array<i64: first, total>` | any operation | the operation computes a part of the rows of a larger one, and the place matters (docs/Strands.md) |
     | `comm.donated` | argument of a function | the argument's storage may be freed after its last use |
     | `comm.bytes_hint = N : i64` | argument of a function | bytes of the argument, for a dynamic size |
     | `comm.ready_ns = N : i64` | future as argument of a function | time in nanoseconds at which the data arrives (default 0) |
@@ -118,6 +120,8 @@ def Comm_Dialect : Dialect {
     "::mlir::IntegerAttr":$after_unit,
     "::mlir::IntegerAttr":$stream,
     "::mlir::DenseI64ArrayAttr":$bytes_hint,
+    "::mlir::ArrayAttr":$split,
+    "::mlir::DenseI64ArrayAttr":$rows,
     "::mlir::DenseBoolArrayAttr":$symmetric,
     "::mlir::StringAttr":$schedule_signature
   );
@@ -133,6 +137,8 @@ def Comm_Dialect : Dialect {
     static constexpr ::llvm::StringLiteral kUnitAttrName = "comm.unit";
     static constexpr ::llvm::StringLiteral kAfterUnitAttrName = "comm.after_unit";
     static constexpr ::llvm::StringLiteral kStreamAttrName = "comm.stream";
+    static constexpr ::llvm::StringLiteral kSplitAttrName = "comm.split";
+    static constexpr ::llvm::StringLiteral kRowsAttrName = "comm.rows";
     static constexpr ::llvm::StringLiteral kSymmetricAttrName = "comm.symmetric";
     static constexpr ::llvm::StringLiteral kSignatureAttrName = "comm.schedule_signature";
 

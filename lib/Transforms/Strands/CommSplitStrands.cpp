@@ -1,0 +1,185 @@
+//===- CommSplitStrands.cpp - The pass comm-split-strands -------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Asks the search for the best split of each function, carries it out, and says why or why not.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Analysis/Locations.h"
+#include "CommSched/Analysis/Remarks.h"
+#include "CommSched/Analysis/ScheduleSignature.h"
+#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
+#include "CommSched/Support/Format.h"
+#include "CommSched/Transforms/Passes.h"
+#include "CommSched/Transforms/Rewrites/BucketWriter.h"
+#include "CommSched/Transforms/Rewrites/TrafficCheck.h"
+#include "StrandSearch.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+namespace commsched {
+#define GEN_PASS_DEF_COMMSPLITSTRANDS
+#include "CommSched/Transforms/Passes.h.inc"
+} // namespace commsched
+
+using namespace mlir;
+using namespace commsched;
+using namespace commsched::comm;
+
+namespace {
+
+/// The largest number of strands: strands of more parts are tiny kernels, and every candidate costs a solve.
+constexpr int64_t kLargestNumberOfStrands = 8;
+
+struct CommSplitStrandsPass : public commsched::impl::CommSplitStrandsBase<CommSplitStrandsPass> {
+  using CommSplitStrandsBase::CommSplitStrandsBase;
+
+  LogicalResult initialize(MLIRContext *context) final {
+    FailureOr<MemoryBudget> budget = parseMemoryBudget(context, memoryBudgetRatio, memoryLimitBytes);
+    if (failed(budget))
+      return failure();
+    if (maxStrands < 1 || maxStrands > kLargestNumberOfStrands)
+      return emitError(UnknownLoc::get(context))
+             << "max-strands=" << maxStrands.getValue() << ": expected a number from 1 to " << kLargestNumberOfStrands;
+    memory = *budget;
+    model = loadCostModel(context, machine);
+    return success(model != nullptr);
+  }
+
+  void runOnOperation() final {
+    SmallVector<Operation *> functions;
+    getOperation().walk([&](FunctionOpInterface function) {
+      if (!function.isExternal() && function->getNumRegions() == 1 && function->getRegion(0).hasOneBlock())
+        functions.push_back(function);
+    });
+    for (Operation *function : functions)
+      if (failed(splitFunction(function)))
+        return signalPassFailure();
+  }
+
+private:
+  LoadOptions loadOptions() const { return solverOptions().load; }
+
+  SolverOptions solverOptions() const {
+    SolverOptions solver(collectiveOrder, bucketing,
+                         {bucketCapBytes, allGatherCapBytes, reduceScatterCapBytes, allReduceCapBytes}, effort);
+    solver.schedule.memory = memory;
+    return solver;
+  }
+
+  LogicalResult splitFunction(Operation *function) {
+    Block &block = function->getRegion(0).front();
+    if (llvm::none_of(block, [](Operation &op) { return isa<CollectiveOpInterface>(op); }))
+      return success();
+    SplitSpace space(block, {splitPinned, dimension});
+    if (force)
+      return splitByForce(function, space);
+    if (maxStrands == 1)
+      return success();
+    StrandOutcome outcome =
+        searchStrands(function, space, *model, StrandSearchOptions{maxStrands, stagger, solverOptions()});
+    sayCandidates(space, outcome);
+    sayBlock(function, space, outcome);
+    return outcome.splits() ? carryOut(function, outcome.trials.front()) : success();
+  }
+
+  /// Splits as the options say, whatever it costs.
+  LogicalResult splitByForce(Operation *function, const SplitSpace &space) {
+    Block &block = function->getRegion(0).front();
+    for (const TokenDimension &dimension : space.dimensions()) {
+      StrandPlan plan = space.plan(dimension.id, maxStrands);
+      if (maxStrands == 1 || plan.isEmpty())
+        continue;
+      TrafficCheck before(block);
+      writeAndArrange(block, plan, std::max<int64_t>(0, stagger), *model, loadOptions());
+      return before.compare(TrafficCheck(block), function->getLoc(), getArgument());
+    }
+    return success();
+  }
+
+  LogicalResult carryOut(Operation *function, const StrandTrial &trial) {
+    Block &block = function->getRegion(0).front();
+    TrafficCheck before(block);
+    writeAndArrange(block, trial.plan, trial.candidate.stagger, *model, loadOptions());
+    OperationCosts costs(*model);
+    LoadedBlock loaded = loadBlock(block, costs, loadOptions());
+    ScheduleRequirements requirements{trial.schedule.limit, collectiveOrder};
+    if (std::string defect = verify(loaded.problem, trial.schedule, requirements); !defect.empty())
+      return emitError(function->getLoc())
+             << getArgument() << ": the schedule of the strands does not verify: " << defect;
+    applySchedule(loaded, trial.schedule);
+    if (failed(before.compare(TrafficCheck(block), function->getLoc(), getArgument())))
+      return failure();
+    comparePrediction(block, OperationCosts(*model), collectiveOrder, trial.schedule.makespan, trial.schedule.peak,
+                      getArgument());
+    stampSignature(function);
+    return success();
+  }
+
+  /// What the first answers of the solver say about each dimension and number of strands, at their best stagger.
+  void sayCandidates(const SplitSpace &space, const StrandOutcome &outcome) {
+    for (const TokenDimension &dimension : space.dimensions()) {
+      llvm::SmallDenseSet<int64_t> said;
+      for (const StrandTrial &trial : outcome.trials) {
+        if (trial.candidate.dimension != dimension.id || !said.insert(trial.candidate.parts).second)
+          continue;
+        auto options = remark::RemarkOpts::name("candidate").category(getArgument());
+        auto remark = remark::analysis(dimension.firstStart->getLoc(), options);
+        if (!remark)
+          return;
+        addNumbers(remark, trial);
+        describeRemark(remark, remarkKind(dimension.firstStart),
+                       trial.isWithinLimit() ? StringRef(kNoLimitingFactor) : "the memory limit",
+                       "a dimension of " + std::to_string(dimension.size) + ", in " +
+                           std::to_string(trial.candidate.parts) + " strands, takes " +
+                           formatNs(trial.schedule.makespan) + ", " + formatNs(outcome.unsplit.makespan) + " unsplit");
+      }
+    }
+  }
+
+  void addNumbers(remark::detail::InFlightRemark &remark, const StrandTrial &trial) {
+    remark << remark::metric("Strands", trial.candidate.parts) << remark::metric("Stagger", trial.candidate.stagger)
+           << remark::metric("Collectives", trial.plan.numStarts)
+           << remark::metric("Operations", static_cast<int64_t>(trial.plan.axes.size()))
+           << remark::metric("Regions", static_cast<int64_t>(trial.plan.numRegions))
+           << remark::metric("Slices", trial.slices) << remark::metric("Joins", trial.joins)
+           << remark::metric("MakespanNs", trial.schedule.makespan);
+  }
+
+  /// The decision for a block, in numbers.
+  void sayBlock(Operation *function, const SplitSpace &space, const StrandOutcome &outcome) {
+    auto options = remark::RemarkOpts::name("strands").category(getArgument());
+    Location loc = function->getLoc();
+    if (outcome.trials.empty()) {
+      auto remark = remark::missed(loc, options);
+      std::string reason = space.dimensions().empty() ? "no collective carries a dimension that the rules can split"
+                                                      : "no dimension of a collective divides into the strands";
+      describeRemark(remark, "block", reason, "not split: " + reason);
+      return;
+    }
+    const StrandTrial &best = outcome.trials.front();
+    auto remark = outcome.splits() ? remark::passed(loc, options) : remark::missed(loc, options);
+    if (!remark)
+      return;
+    addNumbers(remark, best);
+    remark << remark::metric("Tried", outcome.tried) << remark::metric("MakespanNsUnsplit", outcome.unsplit.makespan);
+    std::string numbers = formatNs(best.schedule.makespan) + " in " + std::to_string(best.candidate.parts) +
+                          " strands, " + formatNs(outcome.unsplit.makespan) + " unsplit";
+    if (outcome.splits())
+      return describeRemark(remark, "block", kNoLimitingFactor, "split: " + numbers);
+    std::string reason = best.isWithinLimit() ? "the best split is not faster" : "no split is within the memory limit";
+    describeRemark(remark, "block", reason, "not split: " + numbers);
+  }
+
+  std::shared_ptr<const CostModel> model;
+  MemoryBudget memory;
+};
+
+} // namespace

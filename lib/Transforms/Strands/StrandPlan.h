@@ -1,0 +1,103 @@
+//===- StrandPlan.h - Which operations of a block to split, and how ---------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// The analysis behind comm-split-strands. Dimensions of values that the rules connect form a *token dimension*: the
+// rows of all activations of a network, say. Splitting along one of them gives a plan: the operations that are split,
+// each with its axis. Everything else stays whole. Private to the passes.
+//
+//===------------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_LIB_TRANSFORMS_STRANDS_STRANDPLAN_H
+#define COMMSCHED_LIB_TRANSFORMS_STRANDS_STRANDPLAN_H
+
+#include "CommSched/Analysis/Split/SplitInterface.h"
+#include "CommSched/Support/Units.h"
+#include "mlir/IR/Block.h"
+#include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/DenseMap.h"
+#include <string>
+#include <vector>
+
+namespace commsched {
+
+/// A dimension that collectives of the block carry: all classes of connected dimensions that have the same place and
+/// size at a collective.
+struct TokenDimension {
+  int32_t id = 0;
+  /// Size of the dimension at its first collective.
+  int64_t size = 0;
+  /// Collectives that carry it, those of them that depend on another collective, and the first of them. What depends on
+  /// none, such as the gather of a parameter, can start early anyway.
+  int64_t starts = 0, dependentStarts = 0;
+  mlir::Operation *firstStart = nullptr;
+};
+
+/// The operations to split into `parts` parts.
+struct StrandPlan {
+  int64_t parts = 1;
+  /// Indexed by operation of the block: the index in `axes`, or -1 for an operation that stays whole.
+  std::vector<int32_t> axisOf;
+  std::vector<SplitAxis> axes;
+  /// Indexed by operation of the block: its region, a maximal set of split operations that are connected by split
+  /// values; -1 for an operation that stays whole.
+  std::vector<int32_t> regionOf;
+  int32_t numRegions = 0;
+  /// Collectives that are split.
+  int64_t numStarts = 0;
+
+  bool isEmpty() const { return axes.empty(); }
+};
+
+/// Options of the analysis.
+struct SplitSpaceOptions {
+  /// Split pinned operations, too. A pinned operation may draw random numbers, and its parts would draw others.
+  bool pinned = false;
+  /// Only the dimension of this number, in the order of SplitSpace::dimensions(), if it is not negative.
+  int64_t dimension = -1;
+};
+
+/// The ways to split one block. Holds for the block as it is; O(operations x operands x dimensions).
+class SplitSpace {
+public:
+  SplitSpace(mlir::Block &block, SplitSpaceOptions options = {});
+
+  /// The dimensions that collectives carry, those of most dependent collectives first.
+  llvm::ArrayRef<TokenDimension> dimensions() const { return found; }
+
+  /// The plan that splits everything along a dimension that can be split into `parts`, except operations that no
+  /// collective of theirs follows or precedes. Empty if no collective can be split. If `kept` is given, only regions
+  /// in it are split; they are numbered as without it.
+  StrandPlan plan(int32_t dimension, int64_t parts, const llvm::BitVector *kept = nullptr) const;
+
+  /// The operations of the block, in their order.
+  llvm::ArrayRef<mlir::Operation *> operations() const { return ops; }
+
+private:
+  using Place = std::pair<mlir::Value, int64_t>;
+
+  void findAxes(SplitSpaceOptions options);
+  void connect();
+  void findDimensions();
+  /// The TokenDimension::id of a dimension of a value; -1 if no collective carries it.
+  int32_t findDimension(mlir::Value value, int64_t dim) const;
+  int32_t idOf(Place place);
+  int32_t findRoot(int32_t id) const;
+
+  mlir::Block &block;
+  std::vector<mlir::Operation *> ops;
+  /// Indexed by operation: the axes.
+  std::vector<llvm::SmallVector<SplitAxis>> axesOf;
+  llvm::DenseMap<Place, int32_t> ids;
+  mutable std::vector<int32_t> parent;
+  /// Indexed by class of connected dimensions: the TokenDimension::id.
+  llvm::DenseMap<int32_t, int32_t> dimensionOf;
+  std::vector<TokenDimension> found;
+};
+
+} // namespace commsched
+
+#endif // COMMSCHED_LIB_TRANSFORMS_STRANDS_STRANDPLAN_H

@@ -1,0 +1,72 @@
+//===- StrandSearch.h - Which split of a block is the fastest ---------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Tries splits of copies of a function and schedules each as comm-schedule does. The first answers of the solver choose
+// two candidates, and searches with the whole effort decide between these and the block as it is. Private to the
+// passes.
+//
+//===------------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_LIB_TRANSFORMS_STRANDS_STRANDSEARCH_H
+#define COMMSCHED_LIB_TRANSFORMS_STRANDS_STRANDSEARCH_H
+
+#include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
+#include "StrandWriter.h"
+
+namespace commsched {
+
+/// One way to split a block.
+struct StrandCandidate {
+  int32_t dimension = 0;
+  int64_t parts = 1, stagger = 0;
+};
+
+/// A candidate with its schedule.
+struct StrandTrial {
+  StrandCandidate candidate;
+  StrandPlan plan;
+  Schedule schedule;
+  /// Copies of slices and joins.
+  int64_t slices = 0, joins = 0;
+
+  bool isWithinLimit() const { return schedule.isWithinLimit(); }
+};
+
+/// What the search found for one block.
+struct StrandOutcome {
+  /// The block as it is, with the whole effort.
+  Schedule unsplit;
+  /// The best candidates, by first answers; those with the whole effort come first, the fastest of them at the front.
+  std::vector<StrandTrial> trials;
+  /// Candidates for which the solver gave an answer.
+  int64_t tried = 0;
+
+  /// Returns true if the front trial is faster than the block as it is.
+  bool splits() const;
+};
+
+/// Options of the search.
+struct StrandSearchOptions {
+  int64_t maxStrands = 4;
+  /// Only this stagger if it is not negative.
+  int64_t stagger = -1;
+  SolverOptions solver;
+};
+
+/// Splits the entry block of `function`, a function of one block. `function` is not changed; copies of it are put into
+/// its module for the time of the search. Calls schedule() at most once per candidate without effort, and three times
+/// with effort.
+StrandOutcome searchStrands(mlir::Operation *function, const SplitSpace &space, const CostModel &model,
+                            const StrandSearchOptions &options);
+
+/// Writes the strands of `plan` into `block` and arranges them with `stagger`.
+WrittenStrands writeAndArrange(mlir::Block &block, const StrandPlan &plan, int64_t stagger, const CostModel &model,
+                               const LoadOptions &load);
+
+} // namespace commsched
+
+#endif // COMMSCHED_LIB_TRANSFORMS_STRANDS_STRANDSEARCH_H

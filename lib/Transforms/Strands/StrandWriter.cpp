@@ -1,0 +1,267 @@
+//===- StrandWriter.cpp - Write the strands of a plan into a block ----------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "StrandWriter.h"
+#include "CommSched/Dialect/Comm/CommDialect.h"
+#include "CommSched/Machine/Rounding.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace commsched;
+using namespace commsched::comm;
+
+namespace {
+
+/// Elements before dimension `dim` of `type`, of which there is one if a part along `dim` is contiguous.
+int64_t countBefore(RankedTensorType type, int64_t dim) {
+  return ShapedType::getNumElements(type.getShape().take_front(dim));
+}
+
+class StrandWriter {
+public:
+  StrandWriter(Block &block, const StrandPlan &plan, const OperationCosts &costs)
+      : plan(plan), costs(costs), builder(block.getParentOp()->getContext()) {
+    for (Operation &op : block)
+      ops.push_back(&op);
+  }
+
+  WrittenStrands run() {
+    for (size_t i = 0; i < ops.size(); ++i)
+      if (plan.axisOf[i] >= 0) {
+        writeParts(ops[i], plan.axes[plan.axisOf[i]]);
+        ++position;
+      }
+    // What is left of the uses are those of whole operations.
+    for (auto [index, op] : llvm::enumerate(ops)) {
+      if (plan.axisOf[index] < 0)
+        continue;
+      for (Value result : op->getResults())
+        if (llvm::any_of(result.getUsers(), [&](Operation *user) { return !isReplaced(user); }))
+          result.replaceUsesWithIf(join(result), [&](OpOperand &use) { return !isReplaced(use.getOwner()); });
+    }
+    for (Operation *op : llvm::reverse(ops))
+      if (isReplaced(op))
+        op->erase();
+    return std::move(written);
+  }
+
+private:
+  bool isReplaced(Operation *op) const { return replaced.contains(op); }
+
+  void writeParts(Operation *op, const SplitAxis &axis) {
+    SmallVector<Type> types;
+    for (auto [result, dim] : llvm::zip_equal(op->getResults(), axis.results)) {
+      types.push_back(getPartType(result.getType(), dim, plan.parts));
+      dimOf[result] = dim;
+    }
+    for (strand = 0; strand < plan.parts; ++strand) {
+      SmallVector<Value> operands;
+      builder.setInsertionPoint(op);
+      for (auto [operand, dim] : llvm::zip_equal(op->getOperands(), axis.operands))
+        operands.push_back(dim == kWholeOperand ? getWhole(operand) : getPart(op, operand, dim));
+      builder.setInsertionPoint(op);
+      Operation *part = createStrand(builder, op, axis, operands, types);
+      if (axis.positional)
+        setRows(part, op->getResult(0), axis.results[0]);
+      scaleCost(op, part, axis);
+      note(part);
+      for (auto [result, made] : llvm::zip_equal(op->getResults(), part->getResults()))
+        parts[result].push_back(made);
+    }
+    replaced.insert(op);
+  }
+
+  void setRows(Operation *part, Value whole, int64_t dim) {
+    int64_t total = getSplitType(whole.getType()).getDimSize(dim);
+    part->setAttr(CommDialect::kRowsAttrName, builder.getDenseI64ArrayAttr({strand * (total / plan.parts), total}));
+  }
+
+  void note(Operation *op) { written.places[op] = {position, strand}; }
+
+  //===---------------------------------------------------------------------------------------===//
+  // Slices and joins
+  //===---------------------------------------------------------------------------------------===//
+
+  Value getWhole(Value value) { return parts.contains(value) ? join(value) : value; }
+
+  /// The part of `value` along `dim` for the current strand of `user`.
+  Value getPart(Operation *user, Value value, int64_t dim) {
+    if (auto it = parts.find(value); it != parts.end() && dimOf.lookup(value) == dim)
+      return it->second[strand];
+    Value whole = getWhole(value);
+    SmallVector<Value> &known = slices[{whole, dim}];
+    if (static_cast<int64_t>(known.size()) <= strand)
+      known.resize(plan.parts);
+    if (!known[strand]) {
+      builder.setInsertionPoint(user);
+      known[strand] = slice(whole, dim);
+    }
+    return known[strand];
+  }
+
+  Value slice(Value whole, int64_t dim) {
+    auto type = cast<RankedTensorType>(whole.getType());
+    auto partType = cast<RankedTensorType>(getPartType(type, dim, plan.parts));
+    if (isGenerator(whole.getDefiningOp()))
+      return generate(whole.getDefiningOp(), partType);
+    ++written.slices;
+    Value part = extract(whole, dim, partType);
+    if (countBefore(type, dim) == 1)
+      return part;
+    Value copy = ComputeOp::create(builder, whole.getLoc(), TypeRange(partType), builder.getStringAttr("copy"),
+                                   ValueRange(part), DenseI64ArrayAttr(), DenseI64ArrayAttr(), UnitAttr())
+                     ->getResult(0);
+    int64_t bytes = bytesOf(copy);
+    copy.getDefiningOp()->setAttr(CommDialect::kCostAttrName,
+                                  CostAttr::get(builder.getContext(), std::nullopt, 2 * bytes, std::nullopt,
+                                                std::nullopt, std::nullopt, std::nullopt));
+    note(copy.getDefiningOp());
+    return copy;
+  }
+
+  SmallVector<OpFoldResult> offsetsOf(RankedTensorType type, int64_t dim, int64_t offset) {
+    SmallVector<OpFoldResult> offsets(type.getRank(), builder.getIndexAttr(0));
+    offsets[dim] = builder.getIndexAttr(offset);
+    return offsets;
+  }
+
+  SmallVector<OpFoldResult> sizesOf(RankedTensorType type) {
+    SmallVector<OpFoldResult> sizes;
+    for (int64_t size : type.getShape())
+      sizes.push_back(builder.getIndexAttr(size));
+    return sizes;
+  }
+
+  Value extract(Value whole, int64_t dim, RankedTensorType type) {
+    SmallVector<OpFoldResult> strides(type.getRank(), builder.getIndexAttr(1));
+    auto op =
+        tensor::ExtractSliceOp::create(builder, whole.getLoc(), type, whole,
+                                       offsetsOf(type, dim, strand * type.getDimSize(dim)), sizesOf(type), strides);
+    note(op);
+    return op;
+  }
+
+  /// Makes a part of what a generator makes.
+  Value generate(Operation *generator, RankedTensorType type) {
+    Location loc = generator->getLoc();
+    Operation *made = nullptr;
+    if (auto constant = dyn_cast<arith::ConstantOp>(generator)) {
+      auto value = cast<DenseElementsAttr>(constant.getValue());
+      made = arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(type, value.getSplatValue<Attribute>()));
+    } else if (auto fill = dyn_cast<linalg::FillOp>(generator)) {
+      Value init = generate(fill.getDpsInits()[0].getDefiningOp(), type);
+      made = linalg::FillOp::create(builder, loc, fill.getInputs(), ValueRange(init));
+    } else {
+      made = tensor::EmptyOp::create(builder, loc, type.getShape(), type.getElementType());
+    }
+    note(made);
+    return made->getResult(0);
+  }
+
+  /// Puts the strands of `value` into one buffer, directly after the last of them.
+  Value join(Value value) {
+    Value &joined = joins[value];
+    if (joined)
+      return joined;
+    ++written.joins;
+    int64_t dim = dimOf.lookup(value);
+    auto type = cast<RankedTensorType>(value.getType());
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointAfterValue(parts[value].back());
+    Value whole = tensor::EmptyOp::create(builder, value.getLoc(), type.getShape(), type.getElementType());
+    for (auto [index, part] : llvm::enumerate(parts[value])) {
+      auto partType = cast<RankedTensorType>(part.getType());
+      SmallVector<OpFoldResult> strides(type.getRank(), builder.getIndexAttr(1));
+      whole = tensor::InsertSliceOp::create(
+          builder, value.getLoc(), part, whole,
+          offsetsOf(type, dim, static_cast<int64_t>(index) * partType.getDimSize(dim)), sizesOf(partType), strides);
+    }
+    return joined = whole;
+  }
+
+  //===---------------------------------------------------------------------------------------===//
+  // Costs
+  //===---------------------------------------------------------------------------------------===//
+
+  /// Bytes that a part moves, of `bytes` of the whole. Operands that are whole are read by every part if the number
+  /// for the whole includes them; if it does not, the operation reads a selection that is in proportion.
+  int64_t bytesOfPart(Operation *op, const SplitAxis &axis, int64_t bytes) const {
+    int64_t split = bytesOf(op->getResults()), whole = 0;
+    for (auto [operand, dim] : llvm::zip_equal(op->getOperands(), axis.operands))
+      (dim == kWholeOperand ? whole : split) += bytesOf(operand);
+    int64_t shared = bytes - split >= whole ? whole : 0;
+    return shared + llvm::divideCeil(bytes - shared, plan.parts);
+  }
+
+  void scaleCost(Operation *op, Operation *part, const SplitAxis &axis) {
+    auto cost = op->getAttrOfType<CostAttr>(CommDialect::kCostAttrName);
+    if (!cost)
+      return;
+    auto scaled = [&](std::optional<int64_t> amount) -> std::optional<int64_t> {
+      return amount ? std::optional<int64_t>(llvm::divideCeil(*amount, plan.parts)) : std::nullopt;
+    };
+    std::optional<int64_t> bytes = cost.getBytes();
+    if (bytes)
+      bytes = bytesOfPart(op, axis, *bytes);
+    auto set = [&](Operation *target, std::optional<int64_t> flops, std::optional<int64_t> moved,
+                   std::optional<int64_t> time) {
+      target->setAttr(CommDialect::kCostAttrName, CostAttr::get(op->getContext(), flops, moved, cost.getWorkspace(),
+                                                                time, std::nullopt, std::nullopt));
+    };
+    set(part, scaled(cost.getFlops()), bytes, std::nullopt);
+    if (!cost.getTime())
+      return;
+    // The model's ratio of part to whole, for a measured time.
+    set(op, cost.getFlops(), cost.getBytes(), std::nullopt);
+    __int128 partTime = costs.costOf(part).time, wholeTime = std::max<Ns>(1, costs.costOf(op).time);
+    op->setAttr(CommDialect::kCostAttrName, cost);
+    auto time = static_cast<int64_t>((*cost.getTime() * partTime + wholeTime - 1) / wholeTime);
+    set(part, scaled(cost.getFlops()), bytes, std::min(time, *cost.getTime()));
+  }
+
+  const StrandPlan &plan;
+  const OperationCosts &costs;
+  OpBuilder builder;
+  std::vector<Operation *> ops;
+  WrittenStrands written;
+  llvm::DenseSet<Operation *> replaced;
+  /// Indexed by value of the original block: its parts, the dimension, and the parts joined again.
+  llvm::DenseMap<Value, SmallVector<Value>> parts;
+  llvm::DenseMap<Value, int64_t> dimOf;
+  llvm::DenseMap<Value, Value> joins;
+  /// Indexed by whole value and dimension: its slices, null if not made.
+  llvm::DenseMap<std::pair<Value, int64_t>, SmallVector<Value>> slices;
+  int32_t position = 0;
+  int32_t strand = 0;
+};
+
+} // namespace
+
+WrittenStrands commsched::writeStrands(Block &block, const StrandPlan &plan, const OperationCosts &costs) {
+  return StrandWriter(block, plan, costs).run();
+}
+
+Order commsched::staggeredOrder(const LoadedBlock &loaded, const WrittenStrands &written, int64_t stagger) {
+  const Problem &problem = loaded.problem;
+  std::vector<int64_t> keys(problem.size());
+  int64_t position = 0;
+  for (NodeId node = 0; node < problem.size(); ++node) {
+    auto place = written.places.find(loaded.nodes[node]);
+    if (place != written.places.end())
+      position = place->second.position;
+    keys[node] = place == written.places.end() ? position : position + place->second.strand * stagger;
+    for (NodeId before : problem.preds[node])
+      keys[node] = std::max(keys[node], keys[before]);
+  }
+  Order order = identityOrder(problem);
+  llvm::stable_sort(order, [&](NodeId a, NodeId b) { return keys[a] < keys[b]; });
+  return order;
+}
