@@ -13,6 +13,7 @@
 
 #include "CommSched/Analysis/Storage.h"
 #include "CommSched/Dialect/Comm/CommSizes.h"
+#include "RegionAliases.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -24,6 +25,7 @@
 using namespace mlir;
 using namespace commsched;
 using namespace commsched::comm;
+using namespace commsched::detail;
 
 //===-----------------------------------------------------------------------------------------===//
 // Storage of one operation
@@ -98,7 +100,9 @@ bool commsched::mutatesOperand(OpOperand &operand) {
 
 StorageMap::StorageMap(Block &block) {
   slices.reserve(2 * block.getOperations().size());
-  addArguments(block, /*nested=*/false);
+  for (BlockArgument argument : block.getArguments())
+    if (isa<ShapedType, FutureType>(argument.getType()))
+      addArgument(argument);
   for (Operation &op : block) {
     if (&op == &block.back() && op.hasTrait<OpTrait::IsTerminator>())
       visitTerminator(&op);
@@ -138,13 +142,13 @@ StorageMap::Slice StorageMap::addSlice(ArrayRef<StorageId> ids) {
   return slice;
 }
 
-void StorageMap::referToUnion(Value value, ValueRange sources) {
+llvm::SmallVector<StorageId, 4> StorageMap::unionOf(ValueRange sources) const {
   llvm::SmallVector<StorageId, 4> ids;
   for (Value source : sources)
     llvm::append_range(ids, of(source));
   llvm::sort(ids);
   ids.erase(llvm::unique(ids), ids.end());
-  refer(value, ids);
+  return ids;
 }
 
 /// Largest size that a hint may give, the same limit as for sizes of types.
@@ -186,14 +190,27 @@ void StorageMap::addArgument(BlockArgument argument) {
   refer(argument, id);
 }
 
-void StorageMap::addArguments(Block &owner, bool nested) {
-  for (BlockArgument argument : owner.getArguments()) {
-    if (!isa<ShapedType, FutureType>(argument.getType()))
-      continue;
-    if (nested) // carries what the operation around it was given
-      referToUnion(argument, owner.getParentOp()->getOperands());
-    else
-      addArgument(argument);
+static bool hasStorage(Value value) { return isa<ShapedType, FutureType>(value.getType()); }
+
+/// An argument of a region has the storage of what the operation gives it, from outside or in an earlier iteration.
+/// Arguments that may have one storage share a slice.
+void StorageMap::addRegionArguments(Operation *op) {
+  SmallVector<BlockArgument> arguments;
+  for (Region &region : op->getRegions())
+    for (Block &block : region)
+      llvm::copy_if(block.getArguments(), std::back_inserter(arguments), hasStorage);
+  if (arguments.empty())
+    return;
+  RegionAliases aliases(op);
+  llvm::DenseMap<unsigned, Slice> ofClass;
+  for (BlockArgument argument : arguments) {
+    auto [known, isNew] = ofClass.try_emplace(aliases.classOf(argument));
+    if (isNew) {
+      ValueRange sources = aliases.outsideOf(known->first);
+      llvm::for_each(sources, [&](Value source) { addCaptured(source); });
+      known->second = addSlice(unionOf(sources));
+    }
+    slices[argument] = known->second;
   }
 }
 
@@ -208,12 +225,11 @@ void StorageMap::addCaptured(Value value) {
 void StorageMap::visit(Operation *op, bool nested) {
   for (Value operand : op->getOperands())
     addCaptured(operand);
+  addRegionArguments(op);
   for (Region &region : op->getRegions())
-    for (Block &inner : region) {
-      addArguments(inner, /*nested=*/true);
+    for (Block &inner : region)
       for (Operation &innerOp : inner)
         visit(&innerOp, /*nested=*/true);
-    }
   if (auto start = dyn_cast<CollectiveOpInterface>(op))
     return visitStart(start, nested);
   if (auto wait = dyn_cast<WaitOp>(op))
@@ -265,12 +281,6 @@ void StorageMap::visitWait(WaitOp wait, bool nested) {
   }
 }
 
-/// Returns true if a memref is fresh memory of the operation that returns it.
-static bool isAllocated(OpResult result) {
-  auto effects = dyn_cast<MemoryEffectOpInterface>(result.getOwner());
-  return effects && effects.getEffectOnValue<MemoryEffects::Allocate>(result).has_value();
-}
-
 void StorageMap::visitResult(OpResult result, bool nested) {
   Operation *op = result.getOwner();
   if (isa<FutureType>(result.getType()))
@@ -280,10 +290,19 @@ void StorageMap::visitResult(OpResult result, bool nested) {
   if (Value source = getAliasedValue(result); source && !of(source).empty())
     return refer(result, of(source));
   if (isa<arith::SelectOp>(op))
-    return referToUnion(result, op->getOperands().drop_front());
-  if (isa<BaseMemRefType>(result.getType()) && !isAllocated(result)) {
+    return refer(result, unionOf(op->getOperands().drop_front()));
+  auto isPassedMemref = [](Value value) {
+    auto result = cast<OpResult>(value);
+    return isa<BaseMemRefType>(value.getType()) && !isAllocated(result) && !getAliasedValue(result);
+  };
+  if (isPassedMemref(result)) {
     // A memref from an operation that does not allocate it is one of the operation's operands, or of unknown origin.
-    referToUnion(result, op->getOperands());
+    // All results share one slice.
+    if (Value sibling = op->getResult(0); sibling != result && isPassedMemref(sibling) && !of(sibling).empty()) {
+      slices[result] = slices.lookup(sibling);
+      return;
+    }
+    refer(result, unionOf(op->getOperands()));
     if (!of(result).empty())
       return;
     StorageId id = allocate(nullptr, 0, nested);
@@ -304,7 +323,7 @@ void StorageMap::visitPassedFuture(OpResult result) {
           return isa<FutureType>(value.getType()) &&
                  llvm::none_of(of(value), [&](StorageId id) { return storage[id].inner; });
         });
-  referToUnion(result, sources);
+  refer(result, unionOf(sources));
 }
 
 void StorageMap::visitTerminator(Operation *terminator) {

@@ -98,10 +98,10 @@ std::optional<int64_t> getBytes(Value memref) {
   return bytes;
 }
 
-/// The value of which a memref is another name: the source of a view, or the destination that a wait returns. Null if
+/// The value of which another one is a view: the source of a view, or the destination that a wait returns. Null if
 /// there is none.
-Value findSource(Value memref) {
-  auto result = dyn_cast<OpResult>(memref);
+Value findSource(Value value) {
+  auto result = dyn_cast<OpResult>(value);
   if (!result)
     return {};
   if (auto wait = dyn_cast<WaitOp>(result.getOwner())) {
@@ -132,9 +132,24 @@ std::optional<ByteRange> findRange(Value memref) {
   return ByteRange{memref, begin, end};
 }
 
-/// Returns true if two memrefs certainly have no byte in common. False means that they may overlap.
+/// The results of comm.fsdp.split_with_sizes that a value is a view of, indexed by operation.
+llvm::SmallDenseMap<Operation *, unsigned, 2> findPieces(Value value) {
+  llvm::SmallDenseMap<Operation *, unsigned, 2> pieces;
+  for (; value; value = findSource(value))
+    if (auto split = value.getDefiningOp<FsdpSplitWithSizesOp>())
+      pieces[split] = cast<OpResult>(value).getResultNumber();
+  return pieces;
+}
+
+/// Returns true if two values certainly have no byte in common. False means that they may overlap.
 bool areApart(Value a, Value b) {
-  if (a == b || !isa<MemRefType>(a.getType()) || !isa<MemRefType>(b.getType()))
+  if (a == b)
+    return false;
+  auto pieces = findPieces(a);
+  for (auto [split, piece] : pieces.empty() ? pieces : findPieces(b))
+    if (auto other = pieces.find(split); other != pieces.end() && other->second != piece)
+      return true;
+  if (!isa<MemRefType>(a.getType()) || !isa<MemRefType>(b.getType()))
     return false;
   std::optional<ByteRange> left = findRange(a), right = findRange(b);
   return left && right && left->base == right->base && (left->end <= right->begin || right->end <= left->begin);

@@ -88,7 +88,8 @@ class Op:
 
 class Generator:
     def __init__(self, seed, ranks, size, siblings=False, messages=True):
-        """With `siblings`, many collectives come in groups that could be one. `messages`: also sends and receives."""
+        """With `siblings`, many collectives come in groups that could be one. `messages`: sends and receives, "together" only
+        those that one operation starts and waits for."""
         self.rng = random.Random(seed)
         self.has_siblings, self.has_messages = siblings, messages
         self.ranks, self.counter, self.depth = ranks, 0, 0
@@ -142,6 +143,8 @@ class Generator:
                                                               self.view, self.mutate, self.messages, self.parameter,
                                                               self.linalg, self.loop, self.event]
         kinds += [self.conditional] * 2
+        if self.has_messages:
+            kinds += [self.members]
         if self.has_siblings:
             kinds += [self.siblings] * 8
         rng.choice(kinds)()
@@ -272,14 +275,19 @@ class Generator:
         if tail:
             self.start_and_wait(head, [value], tail, [result], self.dests(result, value, in_place))
 
+    def place(self, name, n):
+        """The place of the rank in its group, as tensor<1xi32>."""
+        places = self.new()
+        self.types[places] = ((n,), "i32")
+        self.emit(f"{places} = arith.constant dense<{list(range(n))}> : tensor<{n}xi32>", [places])
+        self.start_and_wait("scatter", [places], f"{name} root 0", [((1,), "i32")])
+        return f"%v{self.counter}"
+
     def uneven(self, name, n, value):
         """An exchange in which each rank finds its splits by its place in the group. What rank i sends to rank j depends on
         j - i only, so that what a rank sends and what it receives add up to the same."""
-        places, result, type_ = self.new(), self.new(), self.types[value]
-        rows, self.types[places] = type_[0][0], ((n,), "i32")
-        self.emit(f"{places} = arith.constant dense<{list(range(n))}> : tensor<{n}xi32>", [places])
-        self.start_and_wait("scatter", [places], f"{name} root 0", [((1,), "i32")])
-        place = f"%v{self.counter}"
+        place, result, type_ = self.place(name, n), self.new(), self.types[value]
+        rows = type_[0][0]
         cuts = sorted(self.rng.randint(0, rows) for _ in range(n - 1))
         shares = [end - begin for begin, end in zip([0, *cuts], [*cuts, rows])]
         counts = [[shares[(j - i) % n] for j in range(n)] for i in range(n)]
@@ -377,7 +385,7 @@ class Generator:
         """Everyone sends to everyone and receives from everyone."""
         name, n = self.group()
         value = self.pick(lambda t: elements(t[0]) <= 256)
-        if not value or n > 4 or not self.has_messages:
+        if not value or n > 4 or self.has_messages is not True:
             return
         type_, futures, tag = self.types[value], [], self.rng.randrange(3)
         exchange = (self.new(), 4 * n)
@@ -397,6 +405,53 @@ class Generator:
                       [result] if result else [], [future], waits=future, exchange=exchange)
             if result:
                 self.define(result, type_)
+
+    def members(self):
+        """One message, or one from each member to another: in the branch of a member, which starts its messages together and
+        waits for them. So all is one operation, and nothing comes between that another member may wait for."""
+        rng = self.rng
+        name, n = self.group()
+        value = self.pick(lambda t: elements(t[0]) <= 256)
+        if not value or n < 2 or n > 4:
+            return
+        tag, distance = rng.randrange(3), rng.randrange(1, n)
+        pairs = [(k, (k + distance) % n) for k in range(n)]
+        if rng.random() < 0.5:
+            pairs = [rng.choice(pairs)]
+        place, result, printed = self.place(name, n), self.new(), text(self.types[value])
+        lines = [f"{result}_place = tensor.extract {place}[%c0] : tensor<1xi32>",
+                 f"{result}_rank = arith.index_cast {result}_place : i32 to index"]
+
+        def branch(member, depth):
+            """The text that gives the result of the members from this one on, and the result's name."""
+            pad, here = "  " * depth, f"{result}_m{member}"
+            if member == n:
+                return [f'{pad}{here} = comm.compute "other"({value}) : ({printed}) -> {printed}'], here
+            body, given = [], f"{here}_other"
+            waits = []
+            for sender, receiver in pairs:
+                if sender == member:
+                    body.append(f"{here}_s = comm.send {value} on {name} peer {receiver} tag {tag} : ({printed}) -> "
+                                "!comm.future<>")
+                    waits.append(f"comm.wait {here}_s : !comm.future<>")
+                if receiver == member:
+                    given = f"{here}_w"
+                    body.append(f"{here}_r = comm.recv on {name} peer {sender} tag {tag} : () -> "
+                                f"!comm.future<{printed}>")
+                    waits.append(f"{given} = comm.wait {here}_r : !comm.future<{printed}>")
+            rng.shuffle(body)
+            rng.shuffle(waits)
+            if given.endswith("_other"):
+                waits.append(f'{given} = comm.compute "other"({value}) : ({printed}) -> {printed}')
+            others, other = branch(member + 1, depth + 1)
+            return [f"{pad}{here}_is = arith.cmpi eq, {result}_rank, %c{member} : index",
+                    f"{pad}{here} = scf.if {here}_is -> ({printed}) {{",
+                    *(f"{pad}  {line}" for line in body + waits), f"{pad}  scf.yield {given} : {printed}", f"{pad}}} else {{",
+                    *others, f"{pad}  scf.yield {other} : {printed}", f"{pad}}}"], here
+
+        made, last = branch(0, 0)
+        self.emit("\n".join(lines + made), [last], [place, value], exchange=(last, 1))
+        self.define(last, self.types[value])
 
     # -- FSDP
 

@@ -10,8 +10,9 @@
 #   random_programs.py --bin FOLDER [--count 40] [--first 0] [--ranks 2,4,8] [--passes=--comm-raise] [--mpirun MPIRUN]
 #
 # With --backend nccl the programs run on a device: where COMMRT_CUDART_LIBRARY and COMMRT_NCCL_LIBRARY name the emulated
-# libraries, on an emulated one. The program as it is also runs on threads, and its results are compared, too. There are no
-# sends and receives: the order of those that wait for each other is not free there (docs/Gpu.md).
+# libraries, on an emulated one. The program as it is also runs on threads, and its results are compared, too. Sends and
+# receives that wait for each other are started together there, within one operation: nothing may come between them that
+# another member waits for (docs/Gpu.md).
 #
 #===-------------------------------------------------------------------------------------------------------------===#
 
@@ -298,7 +299,7 @@ def main():
             number = ranks[batch % len(ranks)]
             seeds = range(first, min(last, first + options.batch))
             made = [Generator(seed, number, random.Random(seed).randint(3, options.size), options.siblings,
-                              messages=not options.backend) for seed in seeds]
+                              messages="together" if options.backend else True) for seed in seeds]
             programs = [(generator, generator.ops) for generator in made]
             failed = checker.compare_all(programs, number, first, transformations)
             if not failed:

@@ -47,7 +47,7 @@ struct StorageClass {
 /// The storage classes of one block and the values that refer to them.
 class StorageMap {
 public:
-  /// Analyses `block` and all nested operations. O(operations + operands).
+  /// Analyses `block` and all nested operations. O(operations + operands), times the depth of regions with arguments.
   explicit StorageMap(mlir::Block &block);
 
   llvm::ArrayRef<StorageClass> classes() const { return storage; }
@@ -73,7 +73,7 @@ private:
   /// A range of `pool`.
   using Slice = std::pair<int32_t, int32_t>;
 
-  void addArguments(mlir::Block &owner, bool nested);
+  void addRegionArguments(mlir::Operation *op);
   void addArgument(mlir::BlockArgument argument);
   void addCaptured(mlir::Value value);
   void visit(mlir::Operation *op, bool nested);
@@ -89,7 +89,7 @@ private:
   Bytes bytesOf(mlir::Value value, std::optional<Bytes> known);
   Slice addSlice(llvm::ArrayRef<StorageId> ids);
   void refer(mlir::Value value, llvm::ArrayRef<StorageId> ids) { slices[value] = addSlice(ids); }
-  void referToUnion(mlir::Value value, mlir::ValueRange sources);
+  llvm::SmallVector<StorageId, 4> unionOf(mlir::ValueRange sources) const;
 
   std::vector<StorageClass> storage;
   std::vector<StorageId> pool;
