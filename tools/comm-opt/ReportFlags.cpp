@@ -115,11 +115,10 @@ void commsched::ReportFlags::addToPipelines() {
       continue;
     size_t end = at + pipelineName.size();
     StringRef before = text.take_front(end), after = text.drop_front(end);
-    std::string changed;
-    if (isPassPipeline)
-      changed = (before + "{" + added + (after.consume_front("{") ? " " : "}") + after).str();
-    else
-      changed = (before + "=" + added + (after.consume_front("=") ? " " : "") + after).str();
+    // The operands of + have no order: what changes `after` comes first.
+    bool hasOptions = after.consume_front(isPassPipeline ? "{" : "=");
+    std::string changed = isPassPipeline ? (before + "{" + added + (hasOptions ? " " : "}") + after).str()
+                                         : (before + "=" + added + (hasOptions ? " " : "") + after).str();
     argument = const_cast<char *>(strings.save(changed).data());
   }
 }
