@@ -14,6 +14,7 @@
 #include "CommSched/Analysis/Casts.h"
 #include "CommSched/Report/Explanations.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
+#include "CommSched/Scheduling/Bounds/SampledBound.h"
 #include "CommSched/Scheduling/BufferPlan/BufferPlan.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "ContentionReport.h"
@@ -85,6 +86,17 @@ static void countChangeable(BlockSnapshot &snapshot, const LoadedBlock &loaded) 
   }
 }
 
+static void measureScenarios(BlockSnapshot &snapshot, const LoadedBlock &loaded, const OperationCosts &costs,
+                             const MeasureOptions &options) {
+  Noise noise = noiseOf(loaded, costs, options.noise);
+  snapshot.sampled = summarize(ScenarioSampler(loaded.problem, noise).play(keepOrder(loaded.problem), loaded.slowDown));
+  if (options.bounds)
+    snapshot.sampledOrderBound = sampledLowerBound(loaded.problem, noise, /*bucketing=*/false);
+  if (options.bounds)
+    snapshot.sampledBound = options.load.bucketing ? sampledLowerBound(loaded.problem, noise, /*bucketing=*/true)
+                                                   : snapshot.sampledOrderBound;
+}
+
 BlockSnapshot commsched::measureBlock(Block &block, const OperationCosts &costs, const MeasureOptions &options) {
   LoadedBlock loaded = loadBlock(block, costs, options.load);
   const Problem &problem = loaded.problem;
@@ -140,6 +152,8 @@ BlockSnapshot commsched::measureBlock(Block &block, const OperationCosts &costs,
   // With several streams a shorter computation may let another one in first, so the makespan is not monotone.
   if (options.errorBars && *options.errorBars && !problem.hasStreams())
     snapshot.errorBars = options.errorBars->measure(block, options.load, snapshot.makespan);
+  if (options.noise.scenarios > 0)
+    measureScenarios(snapshot, loaded, costs, options);
   if (options.timeline)
     addTimeline(snapshot, loaded, costs, timeline, memory);
   return snapshot;
@@ -169,9 +183,18 @@ static bool isSameProgram(const BlockSnapshot &before, const BlockSnapshot &afte
          before.givenTimes == after.givenTimes;
 }
 
+/// A sampled bound is about the operations and the bucketing that were allowed: another pass may have changed more.
+static void dropBeatenSampledBounds(BlockReport &report) {
+  const std::optional<SampledMakespan> &after = report.after.sampled;
+  for (std::optional<SampledMakespan> *bound : {&report.before.sampledBound, &report.before.sampledOrderBound})
+    if (*bound && after && (after->mean < (*bound)->mean || after->p95 < (*bound)->p95))
+      bound->reset();
+}
+
 std::string commsched::certify(BlockReport &report) {
   BlockSnapshot &before = report.before;
   Ns makespan = report.after.makespan;
+  dropBeatenSampledBounds(report);
   if (makespan < before.orderBound && before.anyBound > 0) {
     before.jointBound = before.anyBound;
     before.jointBoundBy = before.anyBoundBy;
@@ -289,6 +312,33 @@ static llvm::json::Array trafficToJSON(const BlockSnapshot &snapshot) {
   return result;
 }
 
+/// The object "scenarios" of a block.
+static llvm::json::Object scenariosToJSON(const Report &report, const BlockReport &block) {
+  const SampledMakespan &before = *block.before.sampled, &after = *block.after.sampled;
+  llvm::json::Object mean{{"before", before.mean}, {"after", after.mean}};
+  llvm::json::Object p95{{"before", before.p95}, {"after", after.p95}};
+  for (auto [name, bound] : {std::pair("lower_bound", block.before.sampledBound),
+                             std::pair("order_lower_bound", block.before.sampledOrderBound)})
+    if (bound) {
+      mean[name] = bound->mean;
+      p95[name] = bound->p95;
+    }
+  return llvm::json::Object{{"count", report.noise.scenarios},
+                            {"collective_spread_permille", report.noise.collectiveSpreadPermille},
+                            {"compute_spread_permille", report.noise.computeSpreadPermille},
+                            {"objective", stringify(report.objectiveOf(block))},
+                            {"mean_ns", std::move(mean)},
+                            {"p95_ns", std::move(p95)}};
+}
+
+Objective Report::objectiveOf(const BlockReport &block) const {
+  Objective objective = Objective::Makespan;
+  for (const PassRecord &pass : passes)
+    if (pass.block == block.name && pass.search)
+      objective = pass.objective;
+  return objective;
+}
+
 llvm::json::Value Report::toJSON() const {
   llvm::json::Array functions;
   for (const BlockReport &block : blocks) {
@@ -323,6 +373,8 @@ llvm::json::Value Report::toJSON() const {
         {"per_collective", rowsToJSON(block)}};
     if (before.errorBars || after.errorBars)
       function["error_bars"] = errorBarsToJSON(block);
+    if (before.sampled && after.sampled)
+      function["scenarios"] = scenariosToJSON(*this, block);
     if (before.contention || after.contention)
       function["contention"] = contentionToJSON(block);
     if (before.ignoresContention || after.ignoresContention)

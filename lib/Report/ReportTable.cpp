@@ -117,7 +117,34 @@ static void printErrorBars(const BlockReport &block, raw_ostream &os) {
        << " priced by a table with the flag '" << flag << "'\n";
 }
 
-static void printBlock(const BlockReport &block, ArrayRef<PassRecord> passes, raw_ostream &os) {
+/// Makespans in scenarios, if there are any.
+static void printScenarios(const Report &report, const BlockReport &block, raw_ostream &os) {
+  const std::optional<SampledMakespan> &before = block.before.sampled, &after = block.after.sampled;
+  if (!before || !after)
+    return;
+  std::string count = std::to_string(report.noise.scenarios);
+  std::string spread = formatv("; spread of collectives {0} permille, of the rest {1}",
+                               report.noise.collectiveSpreadPermille, report.noise.computeSpreadPermille);
+  Objective objective = report.objectiveOf(block);
+  printLine(os, "mean of " + count, formatNs(before->mean), formatNs(after->mean),
+            change(before->mean, after->mean) + spread);
+  printLine(os, "p95 of " + count, formatNs(before->p95), formatNs(after->p95), change(before->p95, after->p95));
+  auto printBound = [&](StringRef name, const std::optional<SampledMakespan> &bound, StringRef what) {
+    if (bound && bound->mean > 0)
+      printLine(os, name, "", formatNs(bound->mean),
+                formatv("{0}; the mean is at most {1:f2} % from optimal", what,
+                        100.0 * static_cast<double>(after->mean - bound->mean) / static_cast<double>(bound->mean))
+                    .str());
+  };
+  const std::optional<SampledMakespan> &any = block.before.sampledBound, &order = block.before.sampledOrderBound;
+  printBound("mean of bounds", any, "of all scenarios");
+  if (order && !(order == any))
+    printBound("same, unmerged", order, "without merging");
+  if (objective != Objective::Makespan)
+    os << "  objective     " << stringify(objective) << " of " << count << " scenarios\n";
+}
+
+static void printBlock(const Report &report, const BlockReport &block, raw_ostream &os) {
   const BlockSnapshot &before = block.before, &after = block.after;
   WithColor(os, raw_ostream::CYAN, /*Bold=*/true) << block.name;
   os << formatv(": {0} operations, {1} collectives\n", after.ops, after.collectives);
@@ -125,6 +152,7 @@ static void printBlock(const BlockReport &block, ArrayRef<PassRecord> passes, ra
   printLine(os, "makespan", formatNs(before.makespan), formatNs(after.makespan),
             change(before.makespan, after.makespan));
   printErrorBars(block, os);
+  printScenarios(report, block, os);
   printContention(block, os);
   printLine(os, "exposed", formatNs(before.exposed), formatNs(after.exposed), change(before.exposed, after.exposed));
   printLine(os, "peak", formatBytes(before.peak), formatBytes(after.peak),
@@ -144,7 +172,7 @@ static void printBlock(const BlockReport &block, ArrayRef<PassRecord> passes, ra
   for (auto [lane, load] : zip(after.lanes, after.laneLoads))
     printLine(os, "load " + lane, "", formatNs(load), "");
   printTraffic(block, os);
-  for (const PassRecord &pass : passes)
+  for (const PassRecord &pass : report.passes)
     if (pass.block == block.name && pass.search)
       os << "  search        " << describeSearch(*pass.search) << "\n";
   if (after.unknownSizes || after.unknownCosts)
@@ -166,7 +194,7 @@ void commsched::printTable(const Report &report, raw_ostream &os) {
   if (report.blocks.empty())
     os << "no collectives: nothing to hide\n";
   for (const BlockReport &block : report.blocks)
-    printBlock(block, report.passes, os);
+    printBlock(report, block, os);
   // Of a single pass everything is said by now.
   if (llvm::any_of(report.passes, [&](const PassRecord &record) { return record.pass != report.passes.front().pass; }))
     printPasses(report.passes, os);

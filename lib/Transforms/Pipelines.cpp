@@ -8,6 +8,7 @@
 
 #include "CommSched/Transforms/Pipelines.h"
 #include "CommSched/Transforms/Passes.h"
+#include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "llvm/ADT/StringExtras.h"
@@ -25,6 +26,12 @@ double memoryBudgetRatioOf(const OverlapOptions &options) {
                                                             : CommScheduleOptions().memoryBudgetRatio;
 }
 
+/// The noise of reports and of comm-schedule.
+NoiseOptions noiseOptionsOf(const OverlapOptions &options) {
+  return noiseFor(options.objective,
+                  {options.scenarios, options.collectiveSpreadPermille, options.computeSpreadPermille});
+}
+
 /// What a report has to know of the options.
 ReportOptions makeReportOptions(const OverlapOptions &options, const MemoryBudget &memory) {
   ReportOptions report;
@@ -32,6 +39,7 @@ ReportOptions makeReportOptions(const OverlapOptions &options, const MemoryBudge
   report.collectiveOrder = options.collectiveOrder;
   report.bucketing = options.bucketing;
   report.memory = memory;
+  report.noise = noiseOptionsOf(options);
   report.reportFile = options.reportFile;
   report.timelineFile = options.timelineFile;
   report.searchLogFile = options.searchLogFile;
@@ -56,6 +64,11 @@ std::unique_ptr<Pass> makeSchedule(const OverlapOptions &options) {
   passOptions.bucketing = options.bucketing;
   passOptions.bucketCapBytes = options.bucketCapBytes;
   passOptions.effort = options.effort;
+  passOptions.objective = options.objective;
+  NoiseOptions noise = noiseOptionsOf(options);
+  passOptions.scenarios = noise.scenarios;
+  passOptions.collectiveSpreadPermille = noise.collectiveSpreadPermille;
+  passOptions.computeSpreadPermille = noise.computeSpreadPermille;
   return createCommSchedule(passOptions);
 }
 
@@ -140,6 +153,10 @@ std::unique_ptr<Pass> makeAlignCosts(const OverlapOptions &options) {
 std::unique_ptr<Pass> makeReport(const OverlapOptions &options) {
   CommReportOptions passOptions;
   passOptions.machine = options.machine;
+  NoiseOptions noise = noiseOptionsOf(options);
+  passOptions.scenarios = noise.scenarios;
+  passOptions.collectiveSpreadPermille = noise.collectiveSpreadPermille;
+  passOptions.computeSpreadPermille = noise.computeSpreadPermille;
   return createCommReport(passOptions);
 }
 
@@ -255,6 +272,8 @@ LogicalResult commsched::buildOverlapPipeline(OpPassManager &manager, const Over
   llvm::Expected<MemoryBudget> memory = MemoryBudget::parse(memoryBudgetRatioOf(options), options.memoryLimitBytes);
   if (!memory)
     return error("reorder-comm-overlap: " + llvm::toString(memory.takeError()));
+  if (std::string wrong = validate(noiseOptionsOf(options)); !wrong.empty())
+    return error("reorder-comm-overlap: " + wrong);
   std::vector<std::string> names(options.passes.begin(), options.passes.end());
   if (names.empty())
     names = defaultPasses(options.solver);

@@ -78,6 +78,22 @@ def test_estimates_decide(step):
     assert all(row["cost_ns"] == 1000 for row in report["per_collective"] if "+" not in str(row["loc"]))
 
 
+def test_noise_is_reported_and_minimized(step):
+    """The report has mean and quantile under noise, and an objective makes its own no worse."""
+    noise = dict(effort=200, scenarios=8, collective_spread_permille=400)
+    _, plain = scheduled(step()["bw"], effort=200)
+    assert "scenarios" not in plain
+    _, nominal = scheduled(step()["bw"], **noise)
+    assert nominal["scenarios"]["objective"] == "makespan" and nominal["makespan_ns"] == plain["makespan_ns"]
+    for objective in ("mean", "p95"):
+        _, report = scheduled(step()["bw"], objective=objective, **noise)
+        found, field = report["scenarios"], f"{objective}_ns"
+        assert (found["objective"], found["count"]) == (objective, 8)
+        assert found["collective_spread_permille"] == 400
+        assert found[field]["lower_bound"] <= found[field]["after"] <= nominal["scenarios"][field]["after"]
+        assert found[field]["before"] == nominal["scenarios"][field]["before"]
+
+
 def test_nothing_to_do():
     with fake_world(RANKS):
         gm, report = scheduled(trace(lambda x: x.cos().sin(), (4,)))
@@ -103,7 +119,14 @@ def test_dynamic_shapes(world):
 
 @pytest.mark.parametrize(
     "options",
-    [dict(collective_order="sideways"), dict(memory_budget_ratio=-1.0), dict(effort=-5), dict(solver="magic")],
+    [
+        dict(collective_order="sideways"),
+        dict(memory_budget_ratio=-1.0),
+        dict(effort=-5),
+        dict(solver="magic"),
+        dict(objective="best"),
+        dict(scenarios=-1),
+    ],
 )
 def test_options_that_make_no_sense(options):
     with pytest.raises(ValueError):

@@ -48,6 +48,9 @@ static cl::opt<std::string> commParetoFile("comm-pareto-file", cl::value_desc("f
                                            cl::desc("Write the input's curve of time against peak memory as JSON, and "
                                                     "as a picture to file.svg; short form --comm-pareto=file.json"));
 
+static cl::opt<std::string> commScenarios("comm-scenarios", cl::value_desc("number"), cl::cat(projectOptions()),
+                                          cl::desc("Number of scenarios in which durations vary, for the report"));
+
 static constexpr StringRef pipelineName = "reorder-comm-overlap";
 
 /// Returns VALUE if `argument` is "--NAME=VALUE".
@@ -76,7 +79,7 @@ commsched::ReportFlags::ReportFlags(int argc, char **argv) {
     if (matchFlag(argument, "comm-machine", machine) || matchFlag(argument, "comm-report-file", reportFile) ||
         matchFlag(argument, "comm-timeline", timelineFile) || matchFlag(argument, "comm-pareto-file", paretoFile) ||
         matchFlag(argument, "comm-search-log", searchLogFile) ||
-        matchFlag(argument, "comm-certificate", certificateFile) ||
+        matchFlag(argument, "comm-certificate", certificateFile) || matchFlag(argument, "comm-scenarios", scenarios) ||
         matchShortFlag(argument, "comm-report", reportFile) || matchShortFlag(argument, "comm-pareto", paretoFile))
       continue;
     rest.push_back(argument);
@@ -91,7 +94,8 @@ std::string commsched::ReportFlags::asPassOptions() const {
                              {"timeline-file", timelineFile},
                              {"search-log-file", searchLogFile},
                              {"certificate-file", certificateFile},
-                             {"pareto-file", paretoFile}})
+                             {"pareto-file", paretoFile},
+                             {"scenarios", scenarios}})
     if (!value.empty())
       options += (options.empty() ? "" : " ") + name.str() + "=" + value;
   return options;
@@ -148,6 +152,16 @@ Error commsched::ReportFlags::setMachine(mlir::DialectRegistry &registry) const 
   return Error::success();
 }
 
+Error commsched::ReportFlags::readNumbers() {
+  NoiseOptions noise;
+  if (!scenarios.empty() && StringRef(scenarios).getAsInteger(10, noise.scenarios))
+    return createStringError("--comm-scenarios: expected a number, got '" + scenarios + "'");
+  if (std::string wrong = validate(noise); !wrong.empty())
+    return createStringError("--comm-scenarios: " + wrong);
+  numScenarios = noise.scenarios;
+  return Error::success();
+}
+
 void commsched::ReportFlags::apply(mlir::MlirOptMainConfig &config) const {
   if (passedOn || !any())
     return;
@@ -156,6 +170,7 @@ void commsched::ReportFlags::apply(mlir::MlirOptMainConfig &config) const {
   options.timelineFile = timelineFile;
   options.searchLogFile = searchLogFile;
   options.certificateFile = certificateFile;
+  options.noise.scenarios = numScenarios;
   CommParetoOptions pareto;
   pareto.file = paretoFile;
   bool report = !reportFile.empty() || !timelineFile.empty() || !searchLogFile.empty() || !certificateFile.empty();

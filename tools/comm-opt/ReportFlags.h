@@ -6,11 +6,11 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// --comm-report, --comm-timeline, --comm-search-log and --comm-pareto. If the command line names the pipeline
-// reorder-comm-overlap, they become its options; otherwise the whole run is measured before and after. --comm-machine
-// applies to every pass without a machine of its own. The flags are removed from the command line before LLVM parses
-// it, because `comm-report` and `comm-pareto` are also names of passes: `--comm-report=FILE` is the flag, and a value
-// that contains '=', or a missing value, denotes the pass with its options.
+// --comm-report, --comm-scenarios, --comm-timeline, --comm-search-log and --comm-pareto. If the command line names the
+// pipeline reorder-comm-overlap, they become its options; otherwise the whole run is measured before and after.
+// --comm-machine applies to every pass without a machine of its own. The flags are removed from the command line before
+// LLVM parses it, because `comm-report` and `comm-pareto` are also names of passes: `--comm-report=FILE` is the flag,
+// and a value that contains '=', or a missing value, denotes the pass with its options.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -36,6 +36,9 @@ public:
   /// Makes the named machine the default of all passes. Fails if there is no such machine.
   llvm::Error setMachine(mlir::DialectRegistry &registry) const;
 
+  /// Reads the flags that are numbers. Fails if one is not a number in its range.
+  llvm::Error readNumbers();
+
   /// Measures the passes of `config`, unless the pipeline does so itself or no flag requests it.
   void apply(mlir::MlirOptMainConfig &config) const;
 
@@ -50,7 +53,9 @@ private:
   llvm::BumpPtrAllocator allocator;
   llvm::StringSaver strings{allocator};
   std::vector<char *> rest;
-  std::string machine, reportFile, timelineFile, searchLogFile, certificateFile, paretoFile;
+  std::string machine, reportFile, timelineFile, searchLogFile, certificateFile, paretoFile, scenarios;
+  /// The value of `scenarios`.
+  int32_t numScenarios = 0;
   /// True if the pipeline reorder-comm-overlap is present and received the flags as its options.
   bool passedOn = false;
 };

@@ -84,7 +84,7 @@ int main(int argc, char **argv) {
   std::vector<char *> &arguments = reportFlags.arguments();
   auto [input, output] = mlir::parseCLIOptions(arguments.size() - 1, arguments.data(), kOverview);
 
-  if (Error error = reportFlags.setMachine(registry)) {
+  if (Error error = joinErrors(reportFlags.readNumbers(), reportFlags.setMachine(registry))) {
     WithColor::error(errs(), "comm-opt") << toString(std::move(error)) << "\n";
     return EXIT_FAILURE;
   }

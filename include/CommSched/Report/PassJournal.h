@@ -15,6 +15,7 @@
 #define COMMSCHED_REPORT_PASSJOURNAL_H
 
 #include "CommSched/Scheduling/Solver/SearchObserver.h"
+#include "CommSched/Support/Objective.h"
 #include "CommSched/Support/Units.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/JSON.h"
@@ -74,6 +75,8 @@ struct PassRecord {
   std::vector<PassRow> rows;
   /// Counts of the search's trials, for comm-schedule.
   std::optional<SearchStatistics> search;
+  /// What the search minimized.
+  Objective objective = Objective::Makespan;
   /// The log of the search (SearchLog), if the journal asks for it.
   std::string searchLog;
   /// The certificate of the answer (Certificate.h), if the journal asks for it.

@@ -13,6 +13,7 @@
 #ifndef COMMSCHED_REPORT_REPORT_H
 #define COMMSCHED_REPORT_REPORT_H
 
+#include "CommSched/Analysis/BlockNoise.h"
 #include "CommSched/Analysis/Locations.h"
 #include "CommSched/Analysis/ProblemLoader.h"
 #include "CommSched/Report/ErrorBars.h"
@@ -154,6 +155,10 @@ struct BlockSnapshot {
   std::vector<CollectiveRow> rows;
   /// Filled in if any cost has an error bar (MeasureOptions::errorBars).
   std::optional<BlockErrorBars> errorBars;
+  /// Makespans in the scenarios of MeasureOptions::noise, and what cannot be beaten in them: by any order, if
+  /// MeasureOptions::load allows bucketing with any buckets, and by any order of these operations. None without
+  /// scenarios, and no bounds without MeasureOptions::bounds.
+  std::optional<SampledMakespan> sampled, sampledBound, sampledOrderBound;
   /// Names of the lanes; with a timeline, also of the streams other than 0, after the lanes.
   std::vector<std::string> lanes;
   /// By lane.
@@ -174,6 +179,8 @@ struct MeasureOptions {
   bool timeline = false;
   /// The costs of the module in other scenarios; null if no error bars are wanted.
   const ErrorBars *errorBars = nullptr;
+  /// The scenarios in which the makespan is sampled.
+  NoiseOptions noise;
   /// The peak limit for the bounds. Ratios refer to the peak of the block.
   MemoryBudget boundBudget;
   /// The peak limit for limiting factors. Ratios refer to the peak of the block.
@@ -212,9 +219,14 @@ std::string certify(BlockReport &report);
 /// All blocks of a module.
 struct Report {
   std::string machine;
+  /// The scenarios of BlockSnapshot::sampled.
+  NoiseOptions noise;
   std::vector<BlockReport> blocks;
   /// The records of the scheduling passes, by block and in the order of the passes.
   std::vector<PassRecord> passes;
+
+  /// What the last search of comm-schedule minimized in a block; the makespan if there was none.
+  Objective objectiveOf(const BlockReport &block) const;
 
   /// R.json of the contract: schema_version 1.
   llvm::json::Value toJSON() const;

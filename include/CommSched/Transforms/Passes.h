@@ -19,6 +19,7 @@
 #include "CommSched/Scheduling/Model/Bucketing.h"
 #include "CommSched/Support/CollectiveOrder.h"
 #include "CommSched/Support/MemoryBudget.h"
+#include "CommSched/Support/Objective.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
 #include <functional>

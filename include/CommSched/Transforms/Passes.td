@@ -39,6 +39,23 @@ def LimitedMemoryOption
                clEnumValN(::commsched::LimitedMemory::Arena, "arena",
                           "the arena of a buffer plan, with the largest workspace"))}]>;
 
+/// Noise of durations. Reports and the solver share these options.
+defvar noiseOptions = [
+  Option<"scenarios", "scenarios", "int32_t", "0",
+         "number of scenarios in which durations vary; 0: none, or 32 for an objective that needs them">,
+  Option<"collectiveSpreadPermille", "collective-spread-permille", "int32_t", "300",
+         "standard deviation of the logarithm of a collective's duration, permille, if its cost has no error bar">,
+  Option<"computeSpreadPermille", "compute-spread-permille", "int32_t", "0",
+         "the same for all other operations">,
+];
+def ObjectiveOption
+    : Option<"objective", "objective", "::commsched::Objective", "::commsched::Objective::Makespan",
+             "what the search minimizes",
+             [{::llvm::cl::values(
+               clEnumValN(::commsched::Objective::Makespan, "makespan", "the makespan without noise"),
+               clEnumValN(::commsched::Objective::Mean, "mean", "the mean makespan over the scenarios"),
+               clEnumValN(::commsched::Objective::P95, "p95", "the 95 % quantile of the makespans of the scenarios"))}]>;
+
 //===--------------------------------------------------------------------------------------===//
 // Scheduling
 //===--------------------------------------------------------------------------------------===//
@@ -68,11 +85,15 @@ def CommSchedule : Pass<"comm-schedule"> {
     An independent verifier checks every answer before the pass applies it. Equal input and equal options give equal output,
     because effort is counted in steps and not in seconds. `effort` limits the steps of one search. See `docs/Scheduler.md`.
 
+    With `objective=mean` or `objective=p95` the pass minimizes the mean or the 95 % quantile of the makespan over a number
+    of scenarios, in which durations vary within their error bars or by a given spread (`docs/Models.md`, "Noise"). The result
+    is then never worse than the input by this measure.
+
     Remarks: one per collective, with its positions, its bucket, its exposed time before and after, and its limiting factor
     (`docs/Remarks.md`).
   }];
-  let options = [MachineOption, CollectiveOrderOption, MemoryBudgetRatioOption, MemoryLimitBytesOption, LimitedMemoryOption]
-                # solverOptions;
+  let options = [MachineOption, CollectiveOrderOption, MemoryBudgetRatioOption, MemoryLimitBytesOption, LimitedMemoryOption,
+                 ObjectiveOption] # noiseOptions # solverOptions;
 }
 
 def CommSplitStrands : Pass<"comm-split-strands", "::mlir::ModuleOp"> {
@@ -240,6 +261,8 @@ def CommReport : Pass<"comm-report", "::mlir::ModuleOp"> {
     The pass measures every block with collectives with the cost model and prints a table to standard error. It changes only
     the `comm.schedule_signature` of functions. In the pipeline `reorder-comm-overlap`, one report compares the module before
     the pipeline with the module after it. See `docs/Report.md`.
+
+    With `scenarios` the report also has the mean and the 95 % quantile of the makespan under noise.
   }];
   let options = [
     MachineOption,
@@ -247,7 +270,7 @@ def CommReport : Pass<"comm-report", "::mlir::ModuleOp"> {
     Option<"timelineFile", "timeline-file", "std::string", "\"\"",
            "write the timeline to this file: an HTML page if the name ends in .html, otherwise a Perfetto trace">,
     Option<"table", "table", "bool", "true", "print the table to standard error">,
-  ];
+  ] # noiseOptions;
 }
 
 def CommPareto : Pass<"comm-pareto", "::mlir::ModuleOp"> {

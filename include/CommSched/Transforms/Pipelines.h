@@ -69,6 +69,21 @@ struct OverlapOptions : public mlir::PassPipelineOptions<OverlapOptions> {
   Option<int64_t> effort{
       *this, "effort", llvm::cl::init(-1),
       llvm::cl::desc("maximum number of steps of one search; 0: only the first answer, negative: the default")};
+  Option<Objective> objective{
+      *this, "objective", llvm::cl::init(Objective::Makespan), llvm::cl::desc("what comm-schedule minimizes"),
+      llvm::cl::values(clEnumValN(Objective::Makespan, "makespan", "the makespan without noise"),
+                       clEnumValN(Objective::Mean, "mean", "the mean makespan over the scenarios"),
+                       clEnumValN(Objective::P95, "p95", "the 95 % quantile of the makespans of the scenarios"))};
+  Option<int32_t> scenarios{*this, "scenarios", llvm::cl::init(0),
+                            llvm::cl::desc("number of scenarios in which durations vary, for the report and the "
+                                           "objective; 0: none, or 32 for an objective that needs them")};
+  Option<int32_t> collectiveSpreadPermille{
+      *this, "collective-spread-permille", llvm::cl::init(NoiseOptions().collectiveSpreadPermille),
+      llvm::cl::desc("standard deviation of the logarithm of a collective's duration, permille, if its cost has no "
+                     "error bar")};
+  Option<int32_t> computeSpreadPermille{*this, "compute-spread-permille",
+                                        llvm::cl::init(NoiseOptions().computeSpreadPermille),
+                                        llvm::cl::desc("the same for all other operations")};
   Option<std::string> reportFile{*this, "report-file", llvm::cl::desc("write the report as JSON to this file")};
   Option<std::string> timelineFile{
       *this, "timeline-file",

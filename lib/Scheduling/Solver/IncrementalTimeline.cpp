@@ -21,7 +21,7 @@ using namespace commsched;
 /// the memory after a move does.
 static constexpr int32_t kLeastSpacing = 32;
 
-IncrementalTimeline::IncrementalTimeline(const Problem &problem, llvm::ArrayRef<NodeId> order)
+IncrementalTimeline::IncrementalTimeline(const Problem &problem, llvm::ArrayRef<NodeId> order, llvm::ArrayRef<Ns> costs)
     : problem(problem), current(order.begin(), order.end()), positions(order.size(), 0),
       numLanes(std::max<LaneId>(problem.numLanes(), 1)), spacing(std::max(kLeastSpacing, numLanes)) {
   const int32_t size = problem.size();
@@ -29,7 +29,8 @@ IncrementalTimeline::IncrementalTimeline(const Problem &problem, llvm::ArrayRef<
   steps.reserve(size);
   for (NodeId id = 0; id < size; ++id) {
     const Node &node = problem.nodes[id];
-    steps.push_back({node.kind, node.lane, node.start, node.region, node.cost, node.issue, node.ready});
+    Ns cost = costs.empty() ? node.cost : costs[id];
+    steps.push_back({node.kind, node.lane, node.start, node.region, cost, node.issue, node.ready});
     if (node.start != kNone)
       waiters[node.start].push_back(id);
     if (node.region != kNone)
@@ -65,7 +66,7 @@ void IncrementalTimeline::measure() {
 
 void IncrementalTimeline::playRegion(NodeId id, Ns &compute, llvm::MutableArrayRef<Ns> lanes) {
   const Node &node = problem.nodes[id];
-  compute = problem.beginOfRegion(node, compute, lanes, ends) + node.cost;
+  compute = problem.beginOfRegion(node, compute, lanes, ends) + steps[id].cost;
   for (LaneId lane : problem.regions[node.region].lanes)
     lanes[lane] = compute;
 }

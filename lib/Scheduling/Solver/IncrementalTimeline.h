@@ -24,8 +24,9 @@ namespace commsched {
 /// again between two of these.
 class IncrementalTimeline {
 public:
-  /// `order` is a permutation of the problem's nodes that respects its edges. O(N + E + lanes).
-  IncrementalTimeline(const Problem &problem, llvm::ArrayRef<NodeId> order);
+  /// `order` is a permutation of the problem's nodes that respects its edges. `costs`, indexed by node, replace
+  /// Node::cost unless they are empty. O(N + E + lanes).
+  IncrementalTimeline(const Problem &problem, llvm::ArrayRef<NodeId> order, llvm::ArrayRef<Ns> costs = {});
 
   /// The longest lane time of the order, ns; equal to makespanOf().
   Ns makespan() const { return longest; }

@@ -16,6 +16,7 @@
 #include "CommSched/Scheduling/Model/KeepTogether.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
+#include "NoiseSearch.h"
 #include "PeakReducer.h"
 #include "Search.h"
 #include "llvm/ADT/STLExtras.h"
@@ -142,8 +143,9 @@ private:
 } // namespace
 
 Schedule commsched::schedule(const Problem &given, const ScheduleOptions &options) {
-  if (!needsCopy(given, options))
-    return Solver(given, options).run();
-  Problem copy = constrained(given, options);
-  return Solver(copy, options).run();
+  auto solve = [&](const Problem &problem) {
+    return options.objective == Objective::Makespan ? Solver(problem, options).run()
+                                                    : scheduleUnderNoise(problem, options);
+  };
+  return needsCopy(given, options) ? solve(constrained(given, options)) : solve(given);
 }

@@ -13,6 +13,7 @@
 #include "CommSched/Analysis/ScheduleSignature.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Scheduling/ReportCollector.h"
+#include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 
 namespace commsched {
@@ -28,12 +29,17 @@ namespace {
 struct CommReportPass : public commsched::impl::CommReportBase<CommReportPass> {
   using CommReportBase::CommReportBase;
 
+  LogicalResult initialize(MLIRContext *context) final {
+    return checkNoise(context, {scenarios, collectiveSpreadPermille, computeSpreadPermille});
+  }
+
   void runOnOperation() final {
     ReportOptions options;
     options.machine = machine;
     options.reportFile = reportFile;
     options.timelineFile = timelineFile;
     options.table = table;
+    options.noise = {scenarios, collectiveSpreadPermille, computeSpreadPermille};
     stampSignature(getOperation());
     ReportCollector collector(options);
     if (failed(collector.measureOnce(getOperation())))

@@ -12,6 +12,7 @@
 
 #include "ArenaLimit.h"
 #include "BlockPass.h"
+#include "CommSched/Analysis/BlockNoise.h"
 #include "CommSched/Analysis/Environment.h"
 #include "CommSched/Analysis/Locations.h"
 #include "CommSched/Analysis/Remarks.h"
@@ -128,6 +129,9 @@ struct CommSchedulePass : public commsched::impl::CommScheduleBase<CommScheduleP
     if (failed(budget))
       return failure();
     memory = *budget;
+    noise = noiseFor(objective, {scenarios, collectiveSpreadPermille, computeSpreadPermille});
+    if (failed(checkNoise(context, noise)))
+      return failure();
     model = loadCostModel(context, machine);
     return success(model != nullptr);
   }
@@ -156,6 +160,12 @@ private:
                        << " times or sizes are too large to be added up and were cut; no collectives are merged";
     ScheduleOptions options = solverOptions().schedule;
     options.slowDown = work.loaded.slowDown;
+    Noise blockNoise;
+    if (objective != Objective::Makespan) {
+      blockNoise = noiseOf(work.loaded, OperationCosts(*model), noise);
+      options.objective = work.record.objective = objective;
+      options.noise = &blockNoise;
+    }
     Block &block = work.loaded.nodes.getBlock();
     PassJournal *journal = journalOf(block.getParentOp()->getContext());
     SearchWatch watch(block, journal, options);
@@ -191,6 +201,7 @@ private:
       return;
     PassRecord record = makeRecord(getArgument(), work.loaded, work.schedule, outcomes);
     record.search = work.record.search;
+    record.objective = work.record.objective;
     record.searchLog = work.record.searchLog;
     Block &block = work.loaded.nodes.getBlock();
     if (PassJournal *journal = journalOf(block.getParentOp()->getContext()); journal->certifies) {
@@ -202,6 +213,7 @@ private:
 
   std::shared_ptr<const CostModel> model;
   MemoryBudget memory;
+  NoiseOptions noise;
 };
 
 } // namespace

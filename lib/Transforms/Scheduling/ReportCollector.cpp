@@ -69,12 +69,13 @@ LogicalResult ReportCollector::begin(ModuleOp module) {
     return emitError(module.getLoc()) << llvm::toString(machine.takeError());
   CostModel model(*machine);
   OperationCosts costs(model);
-  result = {machineName(module.getContext(), options.machine), {}, {}};
+  result = {machineName(module.getContext(), options.machine), options.noise, {}, {}};
   MeasureOptions measure;
   measure.load = {options.collectiveOrder, options.bucketing};
   measure.boundBudget = options.memory;
   measure.timeline = !options.timelineFile.empty();
   measure.anyBound = true;
+  measure.noise = options.noise;
   ErrorBars errorBars(costs, module);
   measure.errorBars = &errorBars;
   forEachReportedBlock(module, [&](FunctionOpInterface, Block &block, std::string name) {
@@ -120,6 +121,7 @@ LogicalResult ReportCollector::end(ModuleOp module) {
   MeasureOptions measure;
   measure.load = {options.collectiveOrder, /*bucketing=*/false};
   measure.bounds = false;
+  measure.noise = options.noise;
   ErrorBars errorBars(costs, module);
   measure.errorBars = &errorBars;
   measure.timeline = !options.timelineFile.empty();

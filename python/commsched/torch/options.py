@@ -19,7 +19,10 @@ from .. import __version__, program
 COLLECTIVE_ORDERS = ("free", "group", "program")
 # "seed" is the former name of "inductor".
 SOLVERS = ("schedule", "inductor", "seed")
+OBJECTIVES = ("makespan", "mean", "p95")
 TUNINGS = (None, "measure")
+# The options of noise, and the largest values that the library takes.
+NOISE = {"scenarios": 4096, "collective_spread_permille": 1000, "compute_spread_permille": 1000}
 # The machine profile if none is named.
 DEFAULT_MACHINE = "h100-sxm"
 # `(node, override_bytes=None) -> milliseconds | None`: the convention of PyTorch's overlap scheduler.
@@ -42,6 +45,10 @@ class OptionArguments(TypedDict, total=False):
     bucket_cap_bytes: int | None
     collective_order: str
     effort: int | None
+    objective: str
+    scenarios: int
+    collective_spread_permille: int
+    compute_spread_permille: int
     solver: str
     passes: Sequence[str]
     donated: str | Sequence[str]
@@ -69,6 +76,10 @@ class Options:
     bucket_cap_bytes: int | None = None
     collective_order: str = "free"
     effort: int | None = None
+    objective: str = "makespan"
+    scenarios: int = 0
+    collective_spread_permille: int = 300
+    compute_spread_permille: int = 0
     solver: str = "schedule"
     passes: Sequence[str] = ()
     donated: str | Sequence[str] = "auto"
@@ -79,7 +90,12 @@ class Options:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "machine", os.fspath(self.machine))
-        for name, known in (("collective_order", COLLECTIVE_ORDERS), ("solver", SOLVERS), ("tune", TUNINGS)):
+        for name, known in (
+            ("collective_order", COLLECTIVE_ORDERS),
+            ("objective", OBJECTIVES),
+            ("solver", SOLVERS),
+            ("tune", TUNINGS),
+        ):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name}: expected one of {', '.join(map(str, known))}, got {getattr(self, name)!r}")
         if self.tune_runs < 1:
@@ -94,6 +110,9 @@ class Options:
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise ValueError(f"{name}: expected at least 0, got {value}")
+        for name, largest in NOISE.items():
+            if not 0 <= getattr(self, name) <= largest:
+                raise ValueError(f"{name}: expected a number from 0 to {largest}, got {getattr(self, name)}")
         # Lists become tuples, so that options can be compared and hashed.
         if not isinstance(self.donated, str):
             object.__setattr__(self, "donated", tuple(self.donated or ()))
@@ -123,6 +142,8 @@ class Options:
         for name in ("memory_budget_ratio", "memory_limit_bytes", "bucket_cap_bytes", "effort"):
             if getattr(self, name) is not None:
                 settings.append(f"{name.replace('_', '-')}={getattr(self, name)!r}")
+        if self.objective != "makespan" or self.scenarios:
+            settings += [f"{name.replace('_', '-')}={getattr(self, name)}" for name in ("objective", *NOISE)]
         if self.passes:
             settings.append(f"passes={','.join(self.passes)}")
         if report_file:

@@ -163,6 +163,13 @@ def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> 
             or
             all ("program").
         effort: how long to search, in steps of the solver. By default, the library decides.
+        objective: what the solver minimizes: "makespan" (the default), or its "mean" or 95 % quantile ("p95") over
+            scenarios in which durations vary.
+        scenarios: the number of scenarios, of which the report gives the mean and the quantile. The default is 0: none,
+            or 32 if the objective needs them.
+        collective_spread_permille: by how much durations of collectives without an error bar vary: the standard
+            deviation of their logarithm, in permille. The default is 300.
+        compute_spread_permille: the same for all other operations. The default is 0.
         solver: "schedule" (the default), or "inductor" for the two peak-preserving passes of PyTorch Inductor.
         passes: the passes to run in place of the solver, in order, with or without options, such as
             "comm-bucket{fsdp-only=true}".

@@ -14,12 +14,14 @@
 #ifndef COMMSCHED_SCHEDULING_SOLVER_SCHEDULER_H
 #define COMMSCHED_SCHEDULING_SOLVER_SCHEDULER_H
 
+#include "CommSched/Scheduling/Model/Scenarios.h"
 #include "CommSched/Scheduling/Model/Schedule.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
 #include "CommSched/Scheduling/Solver/SearchObserver.h"
 #include "CommSched/Support/BucketCaps.h"
 #include "CommSched/Support/CollectiveOrder.h"
 #include "CommSched/Support/MemoryBudget.h"
+#include "CommSched/Support/Objective.h"
 #include <algorithm>
 
 namespace commsched {
@@ -39,6 +41,9 @@ struct ScheduleOptions {
   /// first answer. With bucketing, the order alone is searched first, with the same effort, so that buckets never cost
   /// time.
   int64_t effort = -1;
+  /// What is minimized. All but the makespan need `noise`, with at least one scenario; not owned.
+  Objective objective = Objective::Makespan;
+  const Noise *noise = nullptr;
   /// Are told of every trial of the search, in this order; not owned.
   std::vector<SearchObserver *> observers;
 };
@@ -53,7 +58,8 @@ inline constexpr int64_t defaultEffort(NodeId nodes) {
 /// Schedules `problem`, which has to be valid (Problem::validate). Near-linear for a first answer, then in proportion
 /// to the effort. The answer, with the slow-downs of the options, is never slower than the given order and never has a
 /// higher peak than the limit; if the given order is above the limit, the peak comes first (Schedule::isWithinLimit).
-/// With ScheduleOptions::bucketing it is never slower than without.
+/// With ScheduleOptions::bucketing it is never slower than without. With another objective than the makespan, the
+/// answer is never worse than the given order by that objective, and may be slower without noise.
 Schedule schedule(const Problem &problem, const ScheduleOptions &options = {});
 
 } // namespace commsched

@@ -31,6 +31,8 @@ struct ReportOptions {
   bool bucketing = false;
   /// The peak limit.
   MemoryBudget memory;
+  /// The scenarios in which makespans are sampled; they are valid.
+  NoiseOptions noise;
   /// Empty: not written.
   std::string reportFile, timelineFile, searchLogFile, certificateFile;
   /// Print the table to standard error.
