@@ -152,6 +152,11 @@ MUTATIONS = [
         "Solver/IssueMoves.cpp",
         ("  clock.spend(issueCost);\n", ""),
     ),
+    mutation(
+        "all dry lanes are looked at before each compute",
+        "Solver/CollectiveIssuer.cpp",
+        ("++refused == kMaxRefusedLanes", "++refused < 0"),
+    ),
     # Bounds.
     mutation(
         "marks of older summary nodes stay valid",

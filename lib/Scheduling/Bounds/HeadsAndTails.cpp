@@ -31,6 +31,11 @@ using namespace commsched;
 
 namespace {
 
+/// Number of communication lanes whose sets are tracked in a range: those with the most work. A node's row has bits for
+/// each of them, and each is looked at for each node. A lane that is not tracked only makes the bound weaker: its
+/// collectives count on paths, but no level is made of their sums.
+constexpr size_t kTrackedLanes = 64;
+
 /// The work of one level: it begins at `head` or later and keeps its lane busy for `load`, ns.
 struct Level {
   Ns head = std::numeric_limits<Ns>::max();
@@ -48,14 +53,15 @@ public:
       : first(first), last(last), sections(problem.numLanes()), computeBit(last - first, kNone),
         laneBit(last - first, kNone), rows(last - first, kNone) {
     int32_t word = 0;
+    chooseLanes(problem, costs);
     std::vector<std::vector<NodeId>> byLane(problem.numLanes());
     for (NodeId id = first; id < last; ++id) {
       if (costs.compute[id] > 0)
         byLane[kComputeLane].push_back(id);
-      if (costs.lane[id] > 0)
-        byLane[problem.nodes[id].lane].push_back(id);
+      if (LaneId lane = problem.nodes[id].lane; costs.lane[id] > 0 && sections[lane].isTracked)
+        byLane[lane].push_back(id);
     }
-    for (LaneId lane = 0; lane < problem.numLanes(); ++lane) {
+    for (LaneId lane : tracked) {
       bool isCompute = lane == kComputeLane;
       const std::vector<Ns> &key = isCompute ? computeKey : laneKey;
       std::vector<NodeId> &nodes = byLane[lane];
@@ -82,6 +88,8 @@ public:
     words = word + secondSet;
   }
 
+  /// The lanes whose work has bits, ascending: the compute lane, and the busiest others.
+  llvm::ArrayRef<LaneId> lanes() const { return tracked; }
   bool contains(NodeId id) const { return id >= first && id < last; }
 
   uint64_t *row(NodeId id) { return pool.data() + static_cast<size_t>(rows[id - first]) * words; }
@@ -166,7 +174,25 @@ public:
   const NodeId first, last;
 
 private:
+  void chooseLanes(const Problem &problem, const BoundCosts &costs) {
+    std::vector<Ns> load(problem.numLanes(), 0);
+    for (NodeId id = first; id < last; ++id)
+      load[problem.nodes[id].lane] += costs.lane[id];
+    for (LaneId lane = 1; lane < problem.numLanes(); ++lane)
+      if (load[lane] > 0)
+        tracked.push_back(lane);
+    if (tracked.size() > kTrackedLanes) {
+      llvm::stable_sort(tracked, [&](LaneId a, LaneId b) { return load[a] > load[b]; });
+      tracked.resize(kTrackedLanes);
+      llvm::sort(tracked);
+    }
+    tracked.insert(tracked.begin(), kComputeLane);
+    for (LaneId lane : tracked)
+      sections[lane].isTracked = true;
+  }
+
   struct Section {
+    bool isTracked = false;
     int32_t firstWord = 0, words = 0;
     /// Indexed by bit: key and load. Indexed by word: the load from that word on.
     std::vector<Ns> key, load, rest;
@@ -177,7 +203,9 @@ private:
       bits[bit / 64] |= uint64_t(1) << (bit % 64);
   }
 
+  /// Indexed by lane; empty if the lane is not tracked.
   std::vector<Section> sections;
+  std::vector<LaneId> tracked;
   std::vector<int32_t> computeBit, laneBit, rows;
   std::vector<uint64_t> pool;
   int32_t words = 0, commWord = 0, secondSet = 0, used = 0;
@@ -213,9 +241,10 @@ protected:
     return level.value();
   }
   Ns allLevels(AncestorSets &sets, NodeId id, Ns value, LevelReason::Time of) const {
-    for (LaneId lane = 0; lane < problem.numLanes(); ++lane)
+    for (LaneId lane : sets.lanes())
       value = levelOf(sets, id, lane, /*second=*/false, value, of);
-    return value;
+    // Of the other lanes, only the work outside the range is known.
+    return levelOf(sets, id, largestBlock, /*second=*/false, value, of);
   }
   /// Makes `next` the summary node: its best levels represent the work outside the next range. All marks of the
   /// previous summary node become invalid, those of nodes outside the next range included.
@@ -224,6 +253,10 @@ protected:
     for (LaneId lane = 0; lane < problem.numLanes(); ++lane)
       levels.push_back(sets.bestLevel(next, lane, /*second=*/false, block(next, lane), 0));
     blocks = std::move(levels);
+    largestBlock = kComputeLane;
+    for (LaneId lane = 1; lane < problem.numLanes(); ++lane)
+      if (blocks[lane].value() > blocks[largestBlock].value())
+        largestBlock = lane;
     summaryNode = next;
     reachedBy[next] = next;
   }
@@ -241,6 +274,8 @@ protected:
   /// Null if nobody asks for reasons.
   std::vector<LevelReason> *reasons;
   std::vector<Level> blocks;
+  /// The lane whose block has the largest value.
+  LaneId largestBlock = kComputeLane;
   /// The node whose best levels `blocks` holds; kNone before the first one.
   NodeId summaryNode = kNone;
   /// Indexed by node: the last summary node that reached it, or kNone.

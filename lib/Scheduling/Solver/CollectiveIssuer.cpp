@@ -19,22 +19,43 @@ using namespace commsched;
 
 /// Number of starts that can be looked at in the time of one step.
 static constexpr int32_t kTrialsPerStep = 2;
+/// Number of dry lanes that may be looked at in vain before one compute: with thousands of lanes and full memory,
+/// nearly all of them would be. The next compute goes on with the lanes behind these.
+static constexpr int32_t kMaxRefusedLanes = 32;
 
 bool CollectiveIssuer::issueReadyCollectives(Ns until) {
+  LaneId begin = std::exchange(firstLane, kComputeLane + 1);
+  int32_t refused = 0;
+  bool any = issueOnLanes(begin, problem.numLanes(), until, refused);
+  return (refused < kMaxRefusedLanes && issueOnLanes(kComputeLane + 1, begin, until, refused)) || any;
+}
+
+/// Issues on the dry ones of the lanes [first, last) until kMaxRefusedLanes have issued nothing.
+bool CollectiveIssuer::issueOnLanes(LaneId first, LaneId last, Ns until, int32_t &refused) {
   const Clock &clock = schedule.clock;
+  auto isDry = [&](LaneId lane) {
+    return clock.freeAt(lane) < until + schedule.packLead(lane) || clock.freeAt(lane) <= clock.now();
+  };
+  auto next = [&](LaneId lane) { return schedule.nextDryLane(lane, std::max(until, clock.now() + 1)); };
   bool any = false;
-  for (LaneId lane = 1; lane < problem.numLanes(); ++lane)
-    while ((clock.freeAt(lane) < until + schedule.packLead(lane) || clock.freeAt(lane) <= clock.now()) &&
-           issueOnLane(lane, /*urgent=*/false))
-      any = true;
+  for (LaneId lane = next(first); lane != kNone && lane < last; lane = next(lane + 1)) {
+    bool issued = false;
+    while (isDry(lane) && issueOnLane(lane, /*urgent=*/false))
+      issued = true;
+    any |= issued;
+    if (!issued && ++refused == kMaxRefusedLanes) {
+      firstLane = lane + 1;
+      return any;
+    }
+  }
   return any;
 }
 
 bool CollectiveIssuer::issuePacksAhead(Ns until) {
   bool any = false;
-  for (LaneId lane = 1; lane < problem.numLanes(); ++lane)
-    if (schedule.packLead(lane) > 0 && schedule.clock.freeAt(lane) < until + schedule.packLead(lane))
-      any |= issueOnLane(lane, /*urgent=*/false);
+  for (LaneId lane = schedule.nextDryPackingLane(kComputeLane + 1, until); lane != kNone;
+       lane = schedule.nextDryPackingLane(lane + 1, until))
+    any |= issueOnLane(lane, /*urgent=*/false);
   return any;
 }
 

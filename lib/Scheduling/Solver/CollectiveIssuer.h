@@ -22,6 +22,8 @@ class CollectiveIssuer {
 public:
   explicit CollectiveIssuer(PartialSchedule &schedule) : schedule(schedule), problem(schedule.problem) {}
 
+  /// Begins a new decode.
+  void reset() { firstLane = kComputeLane + 1; }
   /// Keeps every lane busy until `until`, and for as long as the next pack is likely to take.
   bool issueReadyCollectives(Ns until);
   /// The compute lane is about to stand still until `until`: issues on lanes that would run dry by then if the next
@@ -31,6 +33,7 @@ public:
   bool issueOnLane(LaneId lane, bool urgent);
 
 private:
+  bool issueOnLanes(LaneId first, LaneId last, Ns until, int32_t &refused);
   void collectCandidates(LaneId lane, bool urgent);
   bool isHeldBack(const LaneQueue &queue, const BucketCandidate &candidate) const;
   bool withinPrefetchBudget(const BucketCandidate &candidate) const;
@@ -42,6 +45,8 @@ private:
 
   PartialSchedule &schedule;
   const Problem &problem;
+  /// The lane to begin with before the next compute.
+  LaneId firstLane = kComputeLane + 1;
   /// When a collective issued now would begin on the lane under consideration, ns.
   Ns begin = 0;
   /// The best candidate of each queue of that lane.

@@ -19,6 +19,7 @@ bool Decoder::run(const Reference &reference, const Policy &policy, Bytes limit,
                   DecodedSchedule &result) {
   if (!schedule.reset(reference, policy, limit, bias, result))
     return false;
+  issuer.reset();
   while (!schedule.isComplete()) {
     if (schedule.clock.lowerBound() >= cutoff)
       return false;

@@ -21,6 +21,7 @@ using namespace commsched;
 void PartialSchedule::leaveQueue(NodeId start, Ns end) {
   const Node &info = problem.nodes[start];
   starts.remove(start);
+  updateDryness(info.lane);
   if (!theReference->terminal[start])
     prefetched += info.bytes;
   if (bucketOf[start] == kNone)

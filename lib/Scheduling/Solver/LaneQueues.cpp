@@ -47,6 +47,7 @@ void LaneQueues::assignQueues() {
   int32_t numKeys = static_cast<int32_t>(problem.mergeKeys.size());
   queues.resize(numKeys + problem.numLanes());
   queuesOfLane.assign(problem.numLanes(), {});
+  readyStarts.assign(problem.numLanes(), 0);
   for (int32_t index = 0; index < static_cast<int32_t>(queues.size()); ++index) {
     LaneQueue &queue = queues[index];
     queue.merges = index < numKeys;

@@ -44,17 +44,21 @@ public:
   void insert(NodeId start) {
     LaneQueue &queue = queues[queueOf[start]];
     queue.ready.insert(rank[start]);
+    ++readyStarts[queue.lane];
     queue.readyBytes += facts.problem.nodes[start].bytes;
   }
   void remove(NodeId start) {
     LaneQueue &queue = queues[queueOf[start]];
     queue.ready.erase(rank[start]);
+    --readyStarts[queue.lane];
     queue.readyBytes -= facts.problem.nodes[start].bytes;
     queue.unissuedBytes -= facts.problem.nodes[start].bytes;
   }
 
   /// Indices of a lane's queues: those of its merge keys first.
   llvm::ArrayRef<int32_t> ofLane(LaneId lane) const { return queuesOfLane[lane]; }
+  /// Whether any start of a lane is ready.
+  bool hasReady(LaneId lane) const { return readyStarts[lane] > 0; }
   const LaneQueue &operator[](int32_t index) const { return queues[index]; }
   /// A start's rank within its queue.
   int32_t rankOf(NodeId start) const { return rank[start]; }
@@ -69,6 +73,8 @@ private:
   /// One queue for each merge key, then one for each lane.
   std::vector<LaneQueue> queues;
   std::vector<llvm::SmallVector<int32_t, 4>> queuesOfLane;
+  /// Indexed by lane: the number of ready starts.
+  std::vector<int32_t> readyStarts;
   /// Indexed by node, meaningful for starts: the queue, the rank in it, and the due time.
   std::vector<int32_t> queueOf, rank;
   std::vector<Ns> due;

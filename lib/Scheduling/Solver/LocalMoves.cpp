@@ -27,6 +27,8 @@ constexpr int64_t kTriesBetween = 512, kNodesPerTry = 8;
 constexpr int32_t kMaxDistance = 4096;
 /// Nodes that are played in the time of one step of a decode.
 constexpr int64_t kPlayedPerStep = 16;
+/// Number of lanes up to which their clocks cost next to nothing in a try. Beyond, each lane counts as a played node.
+constexpr LaneId kFreeLanes = 32;
 /// Limit on the exponents of distances that are spread over the powers of two.
 constexpr int64_t kMaxShift = 11;
 /// One of so many tries changes buckets.
@@ -35,7 +37,8 @@ constexpr int64_t kTriesPerChange = 4;
 } // namespace
 
 LocalMoves::LocalMoves(const Problem &problem, bool bucketing, const DecodedSchedule &decoded, Bytes limit)
-    : order(problem, bucketing, decoded, limit), random(kMovesSeed), buckets(problem, order, random) {}
+    : order(problem, bucketing, decoded, limit), laneWork(problem.numLanes() > kFreeLanes ? problem.numLanes() : 0),
+      random(kMovesSeed), buckets(problem, order, random) {}
 
 void LocalMoves::findCritical() {
   critical.clear();
@@ -85,7 +88,7 @@ void LocalMoves::tryMove(int64_t &steps) {
   Move move;
   if (!chooseMove(move))
     return;
-  steps -= (std::abs(move.to - move.from) + 1) / kPlayedPerStep;
+  steps -= (std::abs(move.to - move.from) + 1 + laneWork) / kPlayedPerStep;
   order.tryMove(move.from, move.to, order.makespan());
 }
 
@@ -106,7 +109,7 @@ void LocalMoves::tryChange(int64_t &steps) {
   int64_t work = 0;
   if (buckets.choose(chooseStart(), change, work))
     order.tryChange(change, order.makespan(), work);
-  steps -= 1 + work / kPlayedPerStep;
+  steps -= 1 + (work + laneWork) / kPlayedPerStep;
 }
 
 void LocalMoves::run(int64_t &steps, Ns target) {

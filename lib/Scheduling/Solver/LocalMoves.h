@@ -50,6 +50,8 @@ private:
   NodeId chooseStart();
 
   BucketedOrder order;
+  /// What the lanes add to the cost of a try, in played nodes.
+  int64_t laneWork = 0;
   SplitMix64 random;
   BucketMoves buckets;
   /// The slots on which the makespan depended when findCritical() last looked.

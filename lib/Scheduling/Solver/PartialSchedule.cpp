@@ -38,6 +38,8 @@ bool PartialSchedule::reset(const Reference &reference, const Policy &policy, By
   freeReady.clear();
   prefetched = 0;
   packTime.assign(problem.numLanes(), 0);
+  dry.reset(problem.numLanes());
+  dryPacking.reset(problem.numLanes());
   bucketOf.assign(problem.size(), kNone);
   unpackCost.assign(problem.size(), 0);
   issued.clear();
@@ -61,7 +63,8 @@ void PartialSchedule::makeReady(NodeId node) {
   const Node &info = problem.nodes[node];
   switch (info.kind) {
   case NodeKind::Start:
-    return starts.insert(node);
+    starts.insert(node);
+    return updateDryness(info.lane);
   case NodeKind::Wait:
     // The bucket completes the waits of its members.
     if (bucketOf[node] == kNone)
@@ -79,6 +82,15 @@ void PartialSchedule::makeReady(NodeId node) {
       computes.insert(node);
     return;
   }
+}
+
+/// Notes when a lane needs its next start: to be called when a start becomes ready or leaves, or the lane's clock
+/// moves.
+void PartialSchedule::updateDryness(LaneId lane) {
+  Ns time = starts.hasReady(lane) ? clock.freeAt(lane) - packTime[lane] : DryLanes::kNever;
+  dry.set(lane, time);
+  if (packTime[lane] > 0)
+    dryPacking.set(lane, time);
 }
 
 /// Counts down the edges that leave a node whose result is there.
@@ -136,10 +148,16 @@ void PartialSchedule::placeFreeNodes() {
 void PartialSchedule::placeCompute(NodeId node) {
   const Node &info = problem.nodes[node];
   clock.runCompute(node);
-  if (info.region != kNone)
-    for (NodeId start : problem.regions[info.region].starts)
+  if (info.region != kNone) {
+    const RegionWork &work = problem.regions[info.region];
+    for (LaneId lane : work.lanes)
+      updateDryness(lane);
+    for (NodeId start : work.starts)
       if (!theReference->terminal[start])
         prefetched -= problem.nodes[start].bytes;
+  } else if (info.kind == NodeKind::Hybrid) {
+    updateDryness(info.lane);
+  }
   emit(DecodeStep::Run, node);
   markPlaced(node);
   release(node);

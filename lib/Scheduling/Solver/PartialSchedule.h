@@ -18,6 +18,7 @@
 #include "Clock.h"
 #include "ComputeQueue.h"
 #include "DecodedSchedule.h"
+#include "DryLanes.h"
 #include "MemoryAdmission.h"
 
 namespace commsched {
@@ -51,6 +52,11 @@ public:
   /// By how much a lane is served earlier, so that a pack like its last one fits before its start, ns; 0 if the lane
   /// had none.
   Ns packLead(LaneId lane) const { return packTime[lane]; }
+  /// The first lane from `lane` on that has a ready start and is served before `until`, ns, the lead of its packs
+  /// included; or kNone. O(log lanes).
+  LaneId nextDryLane(LaneId lane, Ns until) const { return dry.next(lane, until); }
+  /// The same among the lanes with a lead.
+  LaneId nextDryPackingLane(LaneId lane, Ns until) const { return dryPacking.next(lane, until); }
   /// How long the compute lane would be busy with a candidate of `computes`, ns.
   Ns durationOf(NodeId node) const {
     return problem.nodes[node].kind == NodeKind::Wait ? unpackCost[node] : clock.durationOf(node);
@@ -88,6 +94,7 @@ private:
   };
 
   void makeReady(NodeId node);
+  void updateDryness(LaneId lane);
   void release(NodeId node);
   void markPlaced(NodeId node);
   void emit(DecodeStep::What what, int32_t id) { result->steps.push_back({what, id}); }
@@ -118,6 +125,8 @@ private:
 
   /// Indexed by lane, see packLead().
   std::vector<Ns> packTime;
+  /// The lanes with ready starts, and those of them with a lead.
+  DryLanes dry, dryPacking;
   /// Indexed by node, for starts and waits: the bucket, or kNone.
   std::vector<int32_t> bucketOf;
   /// Indexed by node: the duration of the unpack that the wait has become, ns.
