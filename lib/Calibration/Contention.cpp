@@ -180,3 +180,44 @@ llvm::Expected<ContentionPoint> ContentionCalibrator::measure(const ContentionPr
                .str());
   return point;
 }
+
+llvm::Expected<PairPoint> ContentionCalibrator::measurePair(const CollectiveProbe &wanted) {
+  PairPoint point;
+  point.probe = wanted;
+  point.probe.bytes = bench.feasibleBytes(wanted);
+  const CollectiveProbe &probe = point.probe;
+  sampler.beginSeries();
+  for (bool areBoth : {false, true}) {
+    std::string key = llvm::formatv("pair {0}: {1} {2} {3}:{4}:{5} {6}", areBoth ? "both" : "alone",
+                                    stringify(probe.kind), probe.bytes, probe.shape.ranks, probe.shape.nodes,
+                                    probe.shape.ranksPerNode, stringify(probe.element))
+                          .str();
+    std::optional<StoredEstimate> known = store.find(key);
+    if (!known) {
+      llvm::Expected<bool> hasTime = sampler.hasTimeFor(areBoth ? 2 : 1);
+      if (!hasTime)
+        return hasTime.takeError();
+      std::optional<Sampled> sampled;
+      if (*hasTime) {
+        if (llvm::Error error = bench.preparePair(probe, areBoth))
+          return std::move(error);
+        llvm::Expected<std::optional<Sampled>> taken = sampler.measure(probe.shape.ranks);
+        if (!taken)
+          return taken.takeError();
+        sampled = *taken;
+      }
+      if (!sampled) {
+        point.skipped = "the time that was given is used up";
+        return point;
+      }
+      known = StoredEstimate{sampled->time, sampled->isSkewed};
+      store.put(key, *known);
+    }
+    (areBoth ? point.both : point.alone) = known->time;
+    point.isSkewed |= known->isSkewed;
+  }
+  progress(llvm::formatv("{0} of {1} beside another: each takes {2:F1} % longer", stringify(probe.kind),
+                         formatBytes(probe.bytes), static_cast<double>(point.permille()) / 10)
+               .str());
+  return point;
+}

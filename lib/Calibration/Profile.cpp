@@ -114,6 +114,22 @@ static json::Object describe(const Calibration &calibration) {
             " bytes beside " + stringify(point.probe.against))
                .str(),
            point.skipped);
+  json::Array pairs;
+  for (const PairPoint &pair : calibration.pairs) {
+    llvm::StringRef kind = stringify(pair.probe.kind);
+    if (pair.skipped.empty())
+      pairs.push_back(json::Object{{"kind", kind},
+                                   {"bytes", pair.probe.bytes},
+                                   {"ranks", pair.probe.shape.ranks},
+                                   {"nodes", pair.probe.shape.nodes},
+                                   {"alone_ns", pair.alone.value},
+                                   {"both_ns", pair.both.value},
+                                   {"permille", pair.permille()}});
+    else
+      skip((kind + " of " + llvm::Twine(pair.probe.bytes) + " bytes beside another").str(), pair.skipped);
+  }
+  if (!pairs.empty())
+    result["pairs"] = std::move(pairs);
   for (const auto *list : {&calibration.roofline.skipped, &calibration.skipped})
     for (const auto &[what, reason] : *list)
       skip(what, reason);
@@ -234,6 +250,16 @@ static void mergeContention(llvm::ArrayRef<ContentionPoint> points, json::Object
   root["contention"] = std::move(all);
 }
 
+/// Two collectives on one link, as the median of the pairs says.
+static void mergePairs(llvm::ArrayRef<PairPoint> pairs, json::Object &root) {
+  std::vector<int64_t> slowdowns;
+  for (const PairPoint &pair : pairs)
+    if (pair.skipped.empty())
+      slowdowns.push_back(pair.permille());
+  if (!slowdowns.empty())
+    childOf(root, "slowdown")["link_permille"] = medianOf(slowdowns);
+}
+
 llvm::Expected<MachineModel> commsched::mergeCalibration(const MachineModel &base, const Calibration &calibration,
                                                          llvm::StringRef name) {
   llvm::Expected<json::Value> document = json::parse(base.toJSON());
@@ -261,6 +287,7 @@ llvm::Expected<MachineModel> commsched::mergeCalibration(const MachineModel &bas
   mergeOps(calibration.ops, root);
   mergeRoofline(calibration.roofline, root);
   mergeContention(calibration.contention, root);
+  mergePairs(calibration.pairs, root);
   root["name"] = name;
   root["calibration"] = describe(calibration);
   std::string text;

@@ -36,7 +36,7 @@ static constexpr size_t kEmptyPairs = 101;
 RuntimeBench::RuntimeBench(commrt_context *context, Bytes rotatedBytes)
     : context(context), rotatedBytes(rotatedBytes), isDevice(commrt_context_is_device(context) == 1) {}
 RuntimeBench::~RuntimeBench() {
-  for (Buffer *buffer : {&input, &output, &gate})
+  for (Buffer *buffer : {&input, &output, &otherOutput, &gate})
     release(*buffer);
   for (Buffer &buffer : computation.buffers)
     release(buffer);
@@ -108,7 +108,8 @@ Bytes RuntimeBench::feasibleBytes(const CollectiveProbe &wanted) const {
 }
 
 std::string RuntimeBench::groupName(int64_t members, int64_t ctas) {
-  return "first_" + std::to_string(members) + (ctas > 0 ? "_ctas_" + std::to_string(ctas) : "");
+  std::string suffix = ctas == kBeside ? "_beside" : ctas > 0 ? "_ctas_" + std::to_string(ctas) : "";
+  return "first_" + std::to_string(members) + suffix;
 }
 
 llvm::Expected<commrt_group *> RuntimeBench::groupOfFirst(int64_t members, int64_t ctas) {
@@ -171,6 +172,7 @@ llvm::Error RuntimeBench::prepare(const CollectiveProbe &wanted) { return prepar
 llvm::Error RuntimeBench::prepareCollective(const CollectiveProbe &wanted, int64_t ctas) {
   probe = wanted;
   isComputation = false;
+  otherGroup = nullptr;
   std::optional<int32_t> type = runtimeType(wanted.element);
   if (!type)
     return llvm::createStringError("the runtime has no element type " + stringify(wanted.element));
@@ -194,11 +196,12 @@ llvm::Error RuntimeBench::prepareCollective(const CollectiveProbe &wanted, int64
 
 //===- Collectives ----------------------------------------------------------------------------===//
 
-int32_t RuntimeBench::start(int64_t operation, commrt_token **token) {
+int32_t RuntimeBench::start(int64_t operation, commrt_token **token, bool isOther) {
+  commrt_group *group = isOther ? otherGroup : this->group;
   int32_t place = commrt_group_rank(group);
   Bytes offset = operation % slots * stride;
   auto at = [&](const Buffer &buffer) { return buffer.data ? static_cast<char *>(buffer.data) + offset : nullptr; };
-  char *in = at(input), *out = at(output);
+  char *in = at(input), *out = at(isOther ? otherOutput : output);
   switch (probe.kind) {
   case CollectiveKind::AllGather:
     return commrt_all_gather_start(group, in, out, 1, count, dtype, -1, token);
@@ -254,6 +257,8 @@ llvm::Expected<ProbeTime> RuntimeBench::run(int64_t operations) {
     return isDevice ? computeOnDevice(operations) : computeOnHost(operations);
   if (commrt_group_rank(group) < 0)
     return ProbeTime();
+  if (otherGroup)
+    return isDevice ? runPairOnDevice(operations) : runPairOnHost(operations);
   return isDevice ? runOnDevice(operations) : runOnHost(operations);
 }
 

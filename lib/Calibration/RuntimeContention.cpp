@@ -169,3 +169,70 @@ llvm::Expected<BesideTime> RuntimeBench::runBesideOnDevice(const ContentionPlan 
     return lastError();
   return BesideTime{*total / (plan.timesKernels ? plan.kernels : plan.collectives), std::min(before, after)};
 }
+
+llvm::Error RuntimeBench::preparePair(const CollectiveProbe &wanted, bool areBoth) {
+  if (llvm::Error error = prepareCollective(wanted, /*ctas=*/0))
+    return error;
+  // Both groups are made in any case, so that all ranks make them in the same order.
+  llvm::Expected<commrt_group *> other = groupOfFirst(wanted.shape.ranks, kBeside);
+  if (!other)
+    return other.takeError();
+  if (areBoth && commrt_group_rank(group) >= 0 && stride > 0)
+    if (llvm::Error error = grow(otherOutput, stride * slots, dtype))
+      return error;
+  otherGroup = areBoth ? *other : nullptr;
+  return llvm::Error::success();
+}
+
+llvm::Expected<ProbeTime> RuntimeBench::runPairOnHost(int64_t operations) {
+  ProbeTime time;
+  for (int64_t i = 0; i < operations; ++i, ++turn) {
+    BenchHandles all(0, 2);
+    Ns begin = now();
+    if (start(turn, &all.tokens[0]) != COMMRT_OK || start(turn, &all.tokens[1], /*isOther=*/true) != COMMRT_OK)
+      return lastError();
+    Ns issued = now();
+    for (commrt_token *token : all.tokens)
+      if (commrt_wait_host(token, -1) != COMMRT_OK)
+        return lastError();
+    time.total += now() - begin;
+    time.issue += (issued - begin) / 2;
+  }
+  return ProbeTime{time.total / operations, time.issue / operations};
+}
+
+/// Both streams go on behind one gate. The time is that until the last collective of both has ended.
+llvm::Expected<ProbeTime> RuntimeBench::runPairOnDevice(int64_t operations) {
+  commrt_stream *lanes[2] = {};
+  BenchHandles all(4, 2 * operations + 1);
+  commrt_token *&gateToken = all.tokens.back();
+  if (llvm::Error error = startGate(&gateToken))
+    return std::move(error);
+  commrt_group *both[] = {group, otherGroup};
+  for (int which : {0, 1})
+    if (commrt_group_stream(both[which], 0, &lanes[which]) != COMMRT_OK ||
+        commrt_wait(gateToken, lanes[which]) != COMMRT_OK)
+      return lastError();
+  for (size_t index : {0, 1})
+    if (commrt_event_record_timed(context, lanes[0], &all.events[index]) != COMMRT_OK)
+      return lastError();
+  Ns issued = now();
+  for (int64_t i = 0; i < operations; ++i)
+    for (int which : {0, 1})
+      if (start(i, &all.tokens[2 * i + which], /*isOther=*/which == 1) != COMMRT_OK)
+        return lastError();
+  issued = now() - issued;
+  for (int which : {0, 1})
+    if (commrt_event_record_timed(context, lanes[which], &all.events[2 + which]) != COMMRT_OK)
+      return lastError();
+  Ns last = 0;
+  for (size_t index : {2, 3}) {
+    if (llvm::Error error = await(all.events[index]))
+      return std::move(error);
+    llvm::Expected<Ns> total = elapsedBetween(all.events[0], all.events[1], all.events[index]);
+    if (!total)
+      return total.takeError();
+    last = std::max(last, *total);
+  }
+  return ProbeTime{last / operations, issued / (2 * operations)};
+}

@@ -51,7 +51,14 @@ public:
   llvm::Error prepare(const CollectiveProbe &wanted) override {
     current = wanted;
     computation.reset();
+    isPair = false;
     ++prepared;
+    return llvm::Error::success();
+  }
+  /// Two collectives take three tenths longer than one.
+  llvm::Error preparePair(const CollectiveProbe &wanted, bool areBoth) override {
+    llvm::cantFail(prepare(wanted));
+    isPair = areBoth;
     return llvm::Error::success();
   }
   llvm::Error prepare(const ComputeProbe &wanted) override {
@@ -101,7 +108,7 @@ public:
     if (std::uniform_int_distribution<>(0, 99)(random) < truth.outliers)
       factor *= 10;
     auto time = static_cast<Ns>(factor * static_cast<double>(truth(current.bytes)));
-    time += time * truth.skewPermille * rank() / 1000;
+    time += time * truth.skewPermille * rank() / 1000 + (isPair ? time * 3 / 10 : 0);
     clock += time;
     return ProbeTime{time, 500};
   }
@@ -115,6 +122,7 @@ private:
   std::minstd_rand random;
   CollectiveProbe current;
   std::optional<ComputeProbe> computation;
+  bool isPair = false;
   Ns clock = 0;
 };
 
@@ -403,6 +411,60 @@ TEST(ContentionTest, FindsSlowdownsWithinTheTime) {
       return llvm::Expected<CalibratedCurve>(CalibratedCurve{kAllReduce, {}, ""});
     });
   }
+}
+
+/// What two collectives do to each other is found, reaches the profile and its curve, and is not measured twice.
+TEST(ContentionTest, FindsWhatPairsDoToEachOther) {
+  for (Ns budget : {Ns(0), Ns(1'000'000)})
+    onRanks(2, Truth(), [&](TruthBench &bench) {
+      CalibratorOptions options;
+      options.budget = budget;
+      Sampler sampler(bench, options);
+      EstimateStore store(bench, nullptr, "");
+      auto quiet = [](const std::string &) {};
+      ContentionCalibrator calibrator(bench, sampler, store, quiet);
+      CollectiveProbe collective = kAllReduce;
+      collective.shape = {2, 1, 2};
+      collective.bytes = kMiB;
+      PairPoint pair = llvm::cantFail(calibrator.measurePair(collective));
+      Calibration calibration;
+      calibration.pairs = {pair};
+      MachineModel machine =
+          llvm::cantFail(mergeCalibration(llvm::cantFail(MachineModel::load("h100-sxm")), calibration, "measured"));
+      if (budget == 0) {
+        EXPECT_EQ(pair.skipped, "");
+        EXPECT_NEAR(static_cast<double>(pair.permille()), 300, 1);
+        EXPECT_NEAR(static_cast<double>(machine.linkSlowdownPermille), 300, 1);
+        int64_t before = bench.prepared;
+        EXPECT_EQ(llvm::cantFail(calibrator.measurePair(collective)).permille(), pair.permille());
+        EXPECT_EQ(bench.prepared, before);
+      } else {
+        EXPECT_EQ(pair.skipped, "the time that was given is used up");
+        EXPECT_EQ(machine.linkSlowdownPermille, 0);
+        EXPECT_LE(bench.now(), budget + budget / 10);
+      }
+      return llvm::Expected<CalibratedCurve>(CalibratedCurve{kAllReduce, {}, ""});
+    });
+}
+
+/// Two groups on threads: both collectives run, and a plain measurement afterwards runs one.
+TEST(ContentionTest, RunsPairsOnThreads) {
+  onRanks(3, Truth(), [&](TruthBench &truth) {
+    RuntimeBench bench(truth.realContext);
+    CollectiveProbe collective = kAllReduce;
+    collective.shape = {2, 1, 2};
+    for (CollectiveKind kind : {CollectiveKind::AllReduce, CollectiveKind::AllGather, CollectiveKind::Permute})
+      for (bool areBoth : {true, false}) {
+        collective.kind = kind;
+        collective.bytes = 4 * kKiB;
+        llvm::cantFail(bench.preparePair(collective, areBoth));
+        ProbeTime time = llvm::cantFail(bench.run(3));
+        EXPECT_EQ(time.total > 0, bench.rank() < 2); // The third rank takes no part.
+      }
+    llvm::cantFail(bench.prepare(collective));
+    EXPECT_EQ(llvm::cantFail(bench.run(1)).total > 0, bench.rank() < 2);
+    return llvm::Expected<CalibratedCurve>(CalibratedCurve{kAllReduce, {}, ""});
+  });
 }
 
 /// On CPU backends computations run on a thread beside: both sides are timed, and what they did is said.

@@ -257,6 +257,29 @@ TEST(EventsTest, RecoverContention) {
   });
 }
 
+// Tests that what collectives of two groups do to each other is what the model says.
+TEST(EventsTest, RecoverWhatCollectivesDoToEachOther) {
+  for (int64_t permille : {0, 250, 1000}) {
+    Truth truth;
+    follow(truth, [&truth, permille] {
+      setenv("NCCL_EMU_SLOW_BY_COLLECTIVE_PERMILLE", std::to_string(permille).c_str(), 1);
+      PairPoint pair = onRanks(2, [](RuntimeBench &bench) {
+        CalibratorOptions options;
+        Sampler sampler(bench, options);
+        EstimateStore store(bench, nullptr, "");
+        auto quiet = [](const std::string &) {};
+        CollectiveProbe collective = probeOf(CollectiveKind::AllGather);
+        collective.bytes = 256 * kKiB;
+        return llvm::cantFail(ContentionCalibrator(bench, sampler, store, quiet).measurePair(collective));
+      });
+      EXPECT_EQ(pair.skipped, "");
+      EXPECT_NEAR(static_cast<double>(pair.permille()), static_cast<double>(permille),
+                  0.05 * static_cast<double>(permille) + 2);
+      EXPECT_NEAR(static_cast<double>(pair.alone.value), truth(128.0 * kKiB), 0.02 * truth(128.0 * kKiB));
+    });
+  }
+}
+
 // Tests that ranks whose medians differ are marked.
 TEST(EventsTest, MarkRanksThatDiffer) {
   Truth truth;

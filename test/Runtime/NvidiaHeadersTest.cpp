@@ -128,6 +128,7 @@ SAME(CudaApi, graphExecDestroy, cudaGraphExecDestroy);
 SAME(CudaApi, graphDestroy, cudaGraphDestroy);
 SAME(CudaApi, memPoolSetAttribute, cudaMemPoolSetAttribute);
 SAME(CudaApi, deviceGetAttribute, cudaDeviceGetAttribute);
+SAME(CudaApi, driverGetVersion, cudaDriverGetVersion);
 SAME(CudaApi, deviceGetDefaultMemPool, cudaDeviceGetDefaultMemPool);
 SAME(CudaApi, streamCreateWithPriority, cudaStreamCreateWithPriority);
 SAME(CudaApi, streamDestroy, cudaStreamDestroy);

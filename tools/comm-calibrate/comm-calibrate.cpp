@@ -27,6 +27,7 @@
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/WithColor.h"
@@ -94,7 +95,8 @@ static cl::opt<bool> quiet("quiet", cl::desc("Print no progress"), cl::cat(categ
 /// Exit codes.
 static constexpr int failedCode = 1, inaccurateCode = 2;
 /// What belongs to the fingerprint of a measurement: a change of what is measured, or how, has to change it.
-static constexpr int cacheVersion = 3;
+static constexpr int cacheVersion = 4;
+
 static int report(const Twine &message) {
   WithColor::error(errs(), "comm-calibrate") << message << "\n";
   return failedCode;
@@ -164,16 +166,27 @@ static const std::string &describeEnvironment() {
   return text;
 }
 
+/// The model of the processors and their number, and what instructions LLVM knows them by.
+static std::string describeProcessors() {
+  std::string model;
+  // Not a regular file: its size is not known before it is read.
+  if (ErrorOr<std::unique_ptr<MemoryBuffer>> info = MemoryBuffer::getFileAsStream("/proc/cpuinfo"))
+    for (StringRef line : split((*info)->getBuffer(), '\n'))
+      if (auto [key, value] = line.split(':'); key.trim() == "model name") {
+        model = value.trim().str() + ", ";
+        break;
+      }
+  return formatv("{0}{1} x {2}", model, sys::getHostCPUName(), std::thread::hardware_concurrency()).str();
+}
+
 /// Everything that decides what a number means: if it changes, old numbers are not read.
 static std::string fingerprintOf(const LocalRanks &local, const MachineModel &base) {
   char libraries[1024];
   commrt_job_identify(local.job, libraries, sizeof(libraries));
-  return formatv(
-             "comm-calibrate {0}; backend {1} ({2}); ranks {3}; ranks per node {4}; processor {5} x {6}; recipe {7}; "
-             "environment {8}",
-             cacheVersion, commrt_job_backend(local.job), libraries, commrt_job_ranks(local.job), base.ranksPerNode,
-             sys::getHostCPUName(), std::thread::hardware_concurrency(), seedRecipe ? "seed" : "median",
-             describeEnvironment())
+  return formatv("comm-calibrate {0}; backend {1} ({2}); ranks {3}; ranks per node {4}; processor {5}; recipe {6}; "
+                 "environment {7}",
+                 cacheVersion, commrt_job_backend(local.job), libraries, commrt_job_ranks(local.job), base.ranksPerNode,
+                 describeProcessors(), seedRecipe ? "seed" : "median", describeEnvironment())
       .str();
 }
 
@@ -279,7 +292,8 @@ Error RankCalibration::measureComputations(EstimateStore &store) {
   return Error::success();
 }
 
-/// The pairs: of each kind and shape the largest size, beside a product and a copy that take long enough.
+/// The pairs: of each kind and shape the largest size, beside a product and a copy that take long enough, and beside
+/// itself on another group.
 Error RankCalibration::measureContention(EstimateStore &store) {
   constexpr int64_t productSide = 256;
   constexpr Bytes copyBytes = 8 << 20;
@@ -292,13 +306,15 @@ Error RankCalibration::measureContention(EstimateStore &store) {
   std::vector<int64_t> settings(ctas.begin(), ctas.end());
   if (settings.empty())
     settings = {0};
-  for (const CalibrationQuestion &question : questions.collectives)
+  for (const CalibrationQuestion &question : questions.collectives) {
+    CollectiveProbe collective = question.probe;
+    collective.bytes = question.sizes.empty() ? question.most : question.sizes.back();
     for (Against against : {Against::Matrix, Against::Memory})
       for (int64_t setting : settings) {
         ContentionProbe probe{question.probe, setting, against,
                               against == Against::Matrix ? productProbe(productSide, ElementType::F32)
                                                          : copyProbe(copyBytes)};
-        probe.collective.bytes = question.sizes.empty() ? question.most : question.sizes.back();
+        probe.collective.bytes = collective.bytes;
         if (!question.skipped.empty()) {
           result.contention.push_back({probe, {}, {}, {}, {}, false, question.skipped});
           continue;
@@ -308,6 +324,14 @@ Error RankCalibration::measureContention(EstimateStore &store) {
           return point.takeError();
         result.contention.push_back(std::move(*point));
       }
+    bool isMessage = collective.kind == CollectiveKind::Send || collective.kind == CollectiveKind::Recv;
+    if (!question.skipped.empty() || isMessage || collective.kind == CollectiveKind::Barrier)
+      continue;
+    Expected<PairPoint> pair = calibrator.measurePair(collective);
+    if (!pair)
+      return pair.takeError();
+    result.pairs.push_back(std::move(*pair));
+  }
   return Error::success();
 }
 

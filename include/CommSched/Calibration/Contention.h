@@ -50,6 +50,9 @@ public:
 
   /// Makes buffers for both sides. The error says why they cannot run at the same time.
   virtual llvm::Error prepare(const ContentionProbe &probe) = 0;
+  /// Makes buffers and two groups for runs of `probe` on both at the same time, or on one of them: run() then takes
+  /// samples of the time until all have ended. The error says why that is not possible.
+  virtual llvm::Error preparePair(const CollectiveProbe &probe, bool areBoth) = 0;
   /// Takes one sample: both sides begin when all ranks have arrived. A rank that takes no part in the collective gets
   /// zeros.
   virtual llvm::Expected<BesideTime> runBeside(const ContentionPlan &plan) = 0;
@@ -78,6 +81,20 @@ private:
   }
 };
 
+/// What two equal collectives of two groups with the same members do to each other.
+struct PairPoint {
+  CollectiveProbe probe;
+  /// Until one of them has ended that runs alone, and until both have that begin together.
+  Estimate alone, both;
+  bool isSkewed = false;
+  std::string skipped;
+
+  /// How much longer each takes beside the other. 1000: they share what one alone has.
+  int64_t permille() const {
+    return alone.value <= 0 ? 0 : std::max<int64_t>(0, (both.value - alone.value) * 1000 / alone.value);
+  }
+};
+
 class ContentionCalibrator {
 public:
   /// `progress` is called on every rank with one line per pair, and outlives this.
@@ -87,6 +104,10 @@ public:
 
   /// Times one pair. What cannot be measured is said in `skipped`. Collective over all ranks.
   llvm::Expected<ContentionPoint> measure(const ContentionProbe &probe);
+
+  /// Times a collective beside an equal one of another group. What cannot be measured is said in `skipped`. Collective
+  /// over all ranks.
+  llvm::Expected<PairPoint> measurePair(const CollectiveProbe &probe);
 
 private:
   llvm::Expected<std::optional<StoredEstimate>> sample(const std::string &key, int64_t members, ContentionPlan plan,

@@ -25,6 +25,8 @@ struct Calibration {
   std::vector<CalibratedOp> ops = {};
   Roofline roofline = {};
   std::vector<ContentionPoint> contention = {};
+  /// Collectives beside collectives. The median of their slow-downs becomes that of links.
+  std::vector<PairPoint> pairs = {};
   /// Other things that could not be measured, and why.
   std::vector<std::pair<std::string, std::string>> skipped = {};
 };

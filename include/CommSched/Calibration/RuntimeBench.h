@@ -40,6 +40,7 @@ public:
   llvm::Error prepare(const CollectiveProbe &probe) override;
   llvm::Error prepare(const ComputeProbe &probe) override;
   llvm::Error prepare(const ContentionProbe &probe) override;
+  llvm::Error preparePair(const CollectiveProbe &probe, bool areBoth) override;
   llvm::Expected<BesideTime> runBeside(const ContentionPlan &plan) override;
   bool hasKernel(const std::string &name) const override;
   llvm::Expected<CallTimes> callTimes() override;
@@ -47,6 +48,8 @@ public:
   llvm::Expected<std::vector<std::vector<int64_t>>> gather(llvm::ArrayRef<int64_t> own) override;
   Ns now() const override;
 
+  /// In place of a number of thread blocks: a second group of the same ranks.
+  static constexpr int64_t kBeside = -1;
   /// The name of the group of the first `members` ranks whose collectives have `ctas` thread blocks, for
   /// COMMRT_NCCL_GROUPS.
   static std::string groupName(int64_t members, int64_t ctas);
@@ -70,7 +73,8 @@ private:
   };
 
   llvm::Error prepareCollective(const CollectiveProbe &probe, int64_t ctas);
-  int32_t start(int64_t operation, commrt_token **token);
+  /// Starts the prepared collective, on the group beside if `isOther`.
+  int32_t start(int64_t operation, commrt_token **token, bool isOther = false);
   int32_t compute(int64_t operation);
   llvm::Error startGate(commrt_token **token);
   llvm::Expected<BesideTime> runBesideOnHost(const ContentionPlan &plan);
@@ -79,6 +83,8 @@ private:
   llvm::Expected<ProbeTime> computeOnDevice(int64_t operations);
   llvm::Expected<ProbeTime> runOnHost(int64_t operations);
   llvm::Expected<ProbeTime> runOnDevice(int64_t operations);
+  llvm::Expected<ProbeTime> runPairOnHost(int64_t operations);
+  llvm::Expected<ProbeTime> runPairOnDevice(int64_t operations);
   /// All ranks of the job arrive.
   llvm::Error meet();
   /// The host waits until the event is complete.
@@ -95,19 +101,21 @@ private:
   commrt_context *context;
   Bytes rotatedBytes;
   bool isDevice;
-  /// By number of members and of thread blocks.
+  /// By number of members and of thread blocks; kBeside in place of blocks: the group beside.
   std::map<std::pair<int64_t, int64_t>, commrt_group *> groups;
   /// The prepared collective: elements per block, bytes of a buffer, and how many buffers the operations rotate
   /// through.
   CollectiveProbe probe;
   commrt_group *group = nullptr;
+  /// The group beside, with the same members, if a pair is prepared.
+  commrt_group *otherGroup = nullptr;
   int64_t count = 0;
   Bytes stride = 0;
   int64_t slots = 1;
   /// Operations so far on hosts, where a sample is one operation.
   int64_t turn = 0;
   int32_t dtype = COMMRT_F32;
-  Buffer input, output, gate;
+  Buffer input, output, otherOutput, gate;
   Computation computation;
   /// On CPU backends: where computations run beside collectives. Null until somebody asks.
   struct Side;

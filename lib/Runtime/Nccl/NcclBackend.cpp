@@ -322,13 +322,50 @@ static int32_t describeNccl(void *opaque, char *text, size_t size) {
   return COMMRT_OK;
 }
 
+/// CUDA's number: major * 1000 + minor * 10.
+static std::string cudaVersion(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+/// What decides how fast the first device is: its name, its multiprocessors, and its clocks, as far as the library
+/// says.
+static std::string describeDevice(const CudaApi &cuda) {
+  // The largest structure of any version has about 1 KiB.
+  alignas(16) char properties[8192] = {};
+  std::string text;
+  if (cuda.getDeviceProperties && cuda.getDeviceProperties(static_cast<void *>(properties), 0) == 0) {
+    constexpr size_t nameBytes = 256;
+    text += " " + std::string(properties, strnlen(properties, nameBytes));
+  }
+  // cudaDeviceAttr, and a number in its unit.
+  struct Attribute {
+    int number;
+    const char *what;
+    int64_t perUnit;
+    const char *unit;
+  };
+  constexpr Attribute attributes[] = {
+      {16, "multiprocessors", 1, ""}, {13, "clock", 1000, " MHz"}, {36, "memory clock", 1000, " MHz"}};
+  for (const Attribute &attribute : attributes) {
+    int value = 0;
+    if (cuda.deviceGetAttribute && cuda.deviceGetAttribute(&value, attribute.number, 0) == 0)
+      text += std::string(", ") + attribute.what + " " + std::to_string(value / attribute.perUnit) + attribute.unit;
+  }
+  // An attribute that a version no longer has is no error of the job.
+  cuda.getLastError();
+  return text;
+}
+
 static int32_t identifyNccl(void *opaque, char *text, size_t size) {
   NcclJob &job = **static_cast<std::shared_ptr<NcclJob> *>(opaque);
-  int runtime = 0;
-  job.cuda().runtimeGetVersion(&runtime);
-  copyText("NCCL " + ncclVersionText(job.libraries.ncclVersion) + ", CUDA runtime " + std::to_string(runtime / 1000) +
-               "." + std::to_string(runtime % 1000 / 10) + ", " + std::to_string(job.libraries.devices) + " devices",
-           text, size);
+  const CudaApi &cuda = job.cuda();
+  int runtime = 0, driver = 0;
+  cuda.runtimeGetVersion(&runtime);
+  std::string result = "NCCL " + ncclVersionText(job.libraries.ncclVersion) + ", CUDA runtime " + cudaVersion(runtime);
+  if (cuda.driverGetVersion && cuda.driverGetVersion(&driver) == 0)
+    result += ", CUDA of the driver " + cudaVersion(driver);
+  result += ", " + std::to_string(job.libraries.devices) + " devices" + describeDevice(cuda);
+  copyText(result, text, size);
   return static_cast<int32_t>(std::strlen(text));
 }
 

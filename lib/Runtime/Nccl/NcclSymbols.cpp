@@ -97,6 +97,8 @@ static SymbolLibrary describeCuda(CudaApi &api) {
               {"cudaDeviceGetDefaultMemPool", slotOf(api.deviceGetDefaultMemPool), false},
               {"cudaMemPoolSetAttribute", slotOf(api.memPoolSetAttribute), false},
               {"cudaDeviceGetAttribute", slotOf(api.deviceGetAttribute), false},
+              {"cudaDriverGetVersion", slotOf(api.driverGetVersion), false},
+              {"cudaGetDeviceProperties", slotOf(api.getDeviceProperties), false},
               {"cudaLibraryLoadData", slotOf(api.libraryLoadData), false},
               {"cudaLibraryUnload", slotOf(api.libraryUnload), false},
               {"cudaLibraryGetKernel", slotOf(api.libraryGetKernel), false},

@@ -115,6 +115,9 @@ struct CudaApi {
   int (*deviceGetDefaultMemPool)(void **pool, int device);
   int (*memPoolSetAttribute)(void *pool, int attribute, void *value);
   int (*deviceGetAttribute)(int *value, int attribute, int device);
+  int (*driverGetVersion)(int *version);
+  /// The structure depends on the version; in all of them, it begins with the name of 256 bytes.
+  int (*getDeviceProperties)(void *properties, int device);
   int (*libraryLoadData)(cudaLibrary **library, const void *code, void *jitOptions, void **jitValues, unsigned jitCount,
                          void *options, void **values, unsigned count);                 ///< 12.8
   int (*libraryUnload)(cudaLibrary *library);                                           ///< 12.8

@@ -39,13 +39,17 @@ struct Slowdowns {
   int64_t matrixPerCta = option("CUDA_EMU_MATRIX_SLOW_PER_CTA_PERMILLE", 0),
           memoryPerCta = option("CUDA_EMU_MEMORY_SLOW_PER_CTA_PERMILLE", 0);
   int64_t byMatrix = option("NCCL_EMU_SLOW_BY_MATRIX_PERMILLE", 0),
-          byMemory = option("NCCL_EMU_SLOW_BY_MEMORY_PERMILLE", 0);
+          byMemory = option("NCCL_EMU_SLOW_BY_MEMORY_PERMILLE", 0),
+          byCollective = option("NCCL_EMU_SLOW_BY_COLLECTIVE_PERMILLE", 0);
 
-  bool any() const { return matrix || memory || matrixPerCta || memoryPerCta || byMatrix || byMemory; }
+  bool any() const { return matrix || memory || matrixPerCta || memoryPerCta || byMatrix || byMemory || byCollective; }
   /// By how much `one` is slower beside `other`, permille.
   int64_t of(const Timed &one, const Timed &other) const {
     if (one.contends == Contends::Collective)
-      return other.contends == Contends::Matrix ? byMatrix : other.contends == Contends::Memory ? byMemory : 0;
+      return other.contends == Contends::Matrix       ? byMatrix
+             : other.contends == Contends::Memory     ? byMemory
+             : other.contends == Contends::Collective ? byCollective
+                                                      : 0;
     if (other.contends != Contends::Collective)
       return 0;
     return one.contends == Contends::Matrix ? matrix + matrixPerCta * other.ctas : memory + memoryPerCta * other.ctas;
@@ -126,7 +130,8 @@ private:
       entry.updatedNs = now;
       int64_t slower = 0;
       for (size_t other : here)
-        slower = std::max(slower, slowdowns.of(entry, log[other]));
+        if (other != i)
+          slower = std::max(slower, slowdowns.of(entry, log[other]));
       entry.rate = 1000.0 / double(1000 + slower);
       moments.push({now + entry.left / entry.rate, false, i, ++entry.version});
     }

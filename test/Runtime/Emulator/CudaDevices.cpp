@@ -158,6 +158,16 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int dev
   return cudaSuccess;
 }
 
+/// Only the name, with which the structure begins in every version.
+cudaError_t cudaGetDeviceProperties(void *properties, int device) {
+  Entry entry("cudaGetDeviceProperties");
+  if (device < 0 || device >= int(machine().devices.size()))
+    return finish(cudaErrorInvalidDevice);
+  constexpr char name[] = "Emulated H100";
+  memcpy(properties, name, sizeof(name));
+  return cudaSuccess;
+}
+
 cudaError_t cudaDeviceGetPCIBusId(char *text, int length, int device) {
   Entry entry("cudaDeviceGetPCIBusId");
   if (device < 0 || device >= int(machine().devices.size()) || length < 13)
