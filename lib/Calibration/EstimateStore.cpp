@@ -11,6 +11,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Calibration/EstimateStore.h"
+#include "SharedCache.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 #include <cstring>
@@ -18,9 +19,6 @@
 using namespace commsched;
 
 namespace json = llvm::json;
-
-/// The longest wait for another process that writes the cache.
-static constexpr std::chrono::seconds kLockDeadline(30);
 
 llvm::Expected<std::string> commsched::broadcastText(Bench &bench, const std::string &text) {
   auto bytes = static_cast<int64_t>(bench.rank() == 0 ? text.size() : 0);
@@ -77,23 +75,13 @@ llvm::Expected<std::map<std::string, StoredEstimate>> EstimateStore::parse(llvm:
 }
 
 llvm::Error EstimateStore::load(bool fresh) {
-  bool reads = bench.rank() == 0 && cache && !fresh;
-  llvm::Expected<std::string> text = broadcastText(bench, reads ? cache->load().value_or("") : "");
-  if (!text)
-    return text.takeError();
-  if (text->empty())
-    return llvm::Error::success();
-  llvm::Expected<std::map<std::string, StoredEstimate>> parsed = parse(*text);
-  if (parsed) {
+  return SharedCache(bench, cache, warnings).read(fresh, [&](llvm::StringRef text) -> llvm::Error {
+    llvm::Expected<std::map<std::string, StoredEstimate>> parsed = parse(text);
+    if (!parsed)
+      return parsed.takeError();
     known = std::move(*parsed);
     return llvm::Error::success();
-  }
-  std::string reason = llvm::toString(parsed.takeError());
-  if (reads) {
-    cache->setAside();
-    warnings.push_back("'" + cache->path() + "' is set aside and measured anew: " + reason);
-  }
-  return llvm::Error::success();
+  });
 }
 
 std::optional<StoredEstimate> EstimateStore::find(const std::string &key) const {
@@ -103,22 +91,16 @@ std::optional<StoredEstimate> EstimateStore::find(const std::string &key) const 
 
 void EstimateStore::put(const std::string &key, const StoredEstimate &estimate) {
   known[key] = estimate;
-  if (!cache || bench.rank() != 0)
-    return;
-  llvm::Error error = cache->update(
-      [&](std::optional<std::string> text) {
-        std::map<std::string, StoredEstimate> all;
-        if (text) {
-          if (llvm::Expected<std::map<std::string, StoredEstimate>> stored = parse(*text))
-            all = std::move(*stored);
-          else
-            llvm::consumeError(stored.takeError());
-        }
-        // What this run measured is newer.
-        all[key] = estimate;
-        return toText(all);
-      },
-      kLockDeadline);
-  if (error)
-    warnings.push_back("nothing is kept: " + llvm::toString(std::move(error)));
+  SharedCache(bench, cache, warnings).write([&](std::optional<std::string> text) {
+    std::map<std::string, StoredEstimate> all;
+    if (text) {
+      if (llvm::Expected<std::map<std::string, StoredEstimate>> stored = parse(*text))
+        all = std::move(*stored);
+      else
+        llvm::consumeError(stored.takeError());
+    }
+    // What this run measured is newer.
+    all[key] = estimate;
+    return toText(all);
+  });
 }

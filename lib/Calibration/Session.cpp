@@ -13,13 +13,10 @@
 
 #include "CommSched/Calibration/Session.h"
 #include "CommSched/Calibration/Profile.h"
+#include "SharedCache.h"
 #include "llvm/ADT/STLExtras.h"
-#include <cstring>
 
 using namespace commsched;
-
-/// The longest wait for another process that writes the cache.
-static constexpr std::chrono::seconds kLockDeadline(30);
 
 static bool isSameQuestion(const CollectiveProbe &a, const CollectiveProbe &b) {
   return a.kind == b.kind && a.shape == b.shape && a.element == b.element;
@@ -49,7 +46,8 @@ class Session {
 public:
   Session(Bench &bench, const CalibrationSessionOptions &options,
           llvm::function_ref<void(const std::string &)> progress)
-      : bench(bench), options(options), calibrator(bench, options.calibrator, progress) {}
+      : bench(bench), options(options), cache(bench, options.cache, answers.warnings),
+        calibrator(bench, options.calibrator, progress) {}
 
   /// Reads what is known. Collective.
   llvm::Error begin();
@@ -60,36 +58,26 @@ public:
   }
 
 private:
-  llvm::Error read(const std::string &text, bool isStored);
+  llvm::Error take(llvm::StringRef text);
   void store(const CalibratedCurve &curve);
 
   Bench &bench;
   const CalibrationSessionOptions &options;
+  CalibrationAnswers answers;
+  SharedCache cache;
   Calibrator calibrator;
   std::string fingerprint;
   std::vector<CalibratedCurve> known;
-  CalibrationAnswers answers;
 };
 } // namespace
 
-/// Takes the curves over that rank 0 has as `text`. A text that is no calibration is set aside.
-llvm::Error Session::read(const std::string &text, bool isStored) {
-  llvm::Expected<std::string> shared = broadcastText(bench, text);
-  if (!shared)
-    return shared.takeError();
-  if (shared->empty())
-    return llvm::Error::success();
-  llvm::Expected<std::vector<CalibratedCurve>> curves = parseCacheText(*shared, fingerprint);
-  if (curves) {
-    for (const CalibratedCurve &curve : *curves)
-      mergeInto(known, curve);
-    return llvm::Error::success();
-  }
-  std::string reason = llvm::toString(curves.takeError());
-  if (bench.rank() == 0 && isStored) {
-    options.cache->setAside();
-    answers.warnings.push_back("'" + options.cache->path() + "' is set aside and measured anew: " + reason);
-  }
+/// Adds curves that were measured before. The error says that `text` is no calibration.
+llvm::Error Session::take(llvm::StringRef text) {
+  llvm::Expected<std::vector<CalibratedCurve>> curves = parseCacheText(text, fingerprint);
+  if (!curves)
+    return curves.takeError();
+  for (const CalibratedCurve &curve : *curves)
+    mergeInto(known, curve);
   return llvm::Error::success();
 }
 
@@ -98,30 +86,25 @@ llvm::Error Session::begin() {
   if (!ofFirst)
     return ofFirst.takeError();
   fingerprint = *ofFirst;
-  bool reads = bench.rank() == 0 && !options.fresh;
-  std::string stored = reads && options.cache ? options.cache->load().value_or("") : "";
-  if (llvm::Error error = read(stored, /*isStored=*/true))
+  auto takeText = [&](llvm::StringRef text) { return take(text); };
+  if (llvm::Error error = cache.read(options.fresh, takeText))
     return error;
-  return read(reads ? options.known : "", /*isStored=*/false);
+  return cache.share(bench.rank() == 0 && !options.fresh ? options.known : "", takeText);
 }
 
 /// Stores a curve beside what other processes have stored meanwhile.
 void Session::store(const CalibratedCurve &curve) {
-  llvm::Error error = options.cache->update(
-      [&](std::optional<std::string> text) {
-        std::vector<CalibratedCurve> all;
-        if (text) {
-          if (llvm::Expected<std::vector<CalibratedCurve>> stored = parseCacheText(*text, fingerprint))
-            all = std::move(*stored);
-          else
-            llvm::consumeError(stored.takeError());
-        }
-        mergeInto(all, curve);
-        return toCacheText(all, fingerprint);
-      },
-      kLockDeadline);
-  if (error)
-    answers.warnings.push_back("nothing is kept: " + llvm::toString(std::move(error)));
+  cache.write([&](std::optional<std::string> text) {
+    std::vector<CalibratedCurve> all;
+    if (text) {
+      if (llvm::Expected<std::vector<CalibratedCurve>> stored = parseCacheText(*text, fingerprint))
+        all = std::move(*stored);
+      else
+        llvm::consumeError(stored.takeError());
+    }
+    mergeInto(all, curve);
+    return toCacheText(all, fingerprint);
+  });
 }
 
 CalibratedCurve Session::answer(const CalibrationQuestion &question) {
@@ -141,8 +124,7 @@ CalibratedCurve Session::answer(const CalibrationQuestion &question) {
   answers.measured += measured;
   if (measured > 0) {
     mergeInto(known, *curve);
-    if (options.cache && bench.rank() == 0)
-      store(*curve);
+    store(*curve);
   }
   return std::move(*curve);
 }
