@@ -4,10 +4,10 @@
 
 """Plans made with calibrated contention, and without any, on a machine whose true contention nobody has told them.
 
-For each seed, hidden coefficients are drawn: by how much each kind of collective slows matrix products and kernels that
-are bound by memory, and they it. A calibration knows each of them with an error of at most 5 %. Every program is planned
-with the truth, with the estimates, and without contention, and all three plans are played with the truth. Nothing is
-measured on hardware.
+For each seed, hidden coefficients are drawn: by how much each kind of collective slows matrix products and kernels
+that are bound by memory, and they it. A calibration knows each of them with an error of at most 5 %. Every program is
+planned with the truth, with the estimates, and without contention, and all three plans are played with the truth.
+Nothing is measured on hardware.
 
     python benchmarks/hidden_truth.py test/Graphs/*.mlirbc --markdown docs/results/hidden-truth.md
 """
@@ -114,27 +114,24 @@ def page(settings: argparse.Namespace, results: list[dict]) -> str:
         f"| {r['bound']:.1f} | {percent(r['estimate'], r['truth']):+.2f} | {-percent(r['estimate'], r['none']):.2f} |"
         for r in results
     ]
-    return "\n".join(
-        [
-            "# Plans for a machine whose contention is hidden",
-            "",
-            f"Written by `python benchmarks/hidden_truth.py {names} --seeds {settings.seeds}`; machine profile",
-            f"`{settings.machine}` with a drawn contention table ([MachineModel.md](../MachineModel.md#contention)).",
-            "",
-            "A simulation: for each seed, hidden coefficients are drawn for each kind of collective against each kind of",
-            f"kernel; matrix products lose {MEAN_OF_MATRIX / 10} % on average beside a collective. A plan knows the coefficients",
-            f"(*truth*), knows them with errors of at most {ERROR:.0%} (*estimate*), or knows of no contention (*none*). All are",
-            "played with the truth. Times are in ms; *bound* is a lower bound for any order and merging.",
-            "",
-            "| program | seed | as given | none | estimate | truth | bound | estimate behind truth, % | won against none, % |",
-            "|---|---|---|---|---|---|---|---|---|",
-            *rows,
-            "",
-            f"The plans with estimates are at most {max(behind):.2f} % behind those that knew the truth, and beat those without",
-            f"contention by {min(won):.2f} to {max(won):.2f} %, {sum(won) / len(won):.2f} % on average.",
-            "",
-        ]
-    )
+    command = f"python benchmarks/hidden_truth.py {names} --seeds {settings.seeds}"
+    return f"""# Plans for a machine whose contention is hidden
+
+Written by `{command}`;
+machine profile `{settings.machine}` with a drawn contention table ([MachineModel.md](../MachineModel.md#contention)).
+
+A simulation: for each seed, hidden coefficients are drawn for each kind of collective against each kind of kernel;
+matrix products lose {MEAN_OF_MATRIX / 10} % on average beside a collective. A plan knows the coefficients (*truth*),
+knows them with errors of at most {ERROR:.0%} (*estimate*), or knows of no contention (*none*). All are played with the
+truth. Times are in ms; *bound* is a lower bound for any order and merging.
+
+| program | seed | as given | none | estimate | truth | bound | estimate behind truth, % | won against none, % |
+|---|---|---|---|---|---|---|---|---|
+{chr(10).join(rows)}
+
+The plans with estimates are at most {max(behind):.2f} % behind those that knew the truth. Against plans without
+contention they win from {min(won):.2f} to {max(won):.2f} %, {sum(won) / len(won):.2f} % on average.
+"""
 
 
 def main() -> None:

@@ -321,8 +321,9 @@ TEST(Scenarios, AnswersAreEqualAndWithinTheLimit) {
     ScenarioSampler sampler(problem, noise);
     SampledMakespan given = summarize(sampler.play(keepOrder(problem), options.slowDown));
     SampledMakespan reached = summarize(sampler.play(first, options.slowDown));
-    if (first.inputPeak <= first.limit)
+    if (first.inputPeak <= first.limit) {
       EXPECT_LE(seed % 2 ? reached.mean : reached.p95, seed % 2 ? given.mean : given.p95);
+    }
   }
 }
 

@@ -3,7 +3,9 @@
 
 """The benchmark of the generated code runs, with both schedulers, on a small model; what predictions are worth."""
 
+import argparse
 import pathlib
+import random
 import sys
 
 import pytest
@@ -12,6 +14,7 @@ pytest.importorskip("torch")
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks"))
 
+import hidden_truth
 import overlap_prediction
 import torch_code
 
@@ -53,3 +56,19 @@ def test_the_table_of_predictions():
     text = overlap_prediction.table(dict(title="t", rows=rows, summary=summary))
     assert text.count("-20.0%") == 3 and "as written or more memory: within noise" in text
     assert overlap_prediction.interval(list(range(11))) == (5, 2, 9)
+
+
+def test_hidden_coefficients_and_what_a_calibration_knows_of_them():
+    truth = hidden_truth.draw_truth(random.Random(1))
+    assert truth == hidden_truth.draw_truth(random.Random(1)) != hidden_truth.draw_truth(random.Random(2))
+    products = [entry["compute_permille"] for entry in truth if entry["against"] == "matrix"]
+    assert abs(sum(products) / len(products) - hidden_truth.MEAN_OF_MATRIX) < 1
+    known = hidden_truth.calibrate(truth, random.Random(3))
+    assert known != truth
+    for true, estimate in zip(truth, known, strict=True):
+        assert {name: true[name] for name in ("kind", "bytes", "against")}.items() <= estimate.items()
+        for name in ("compute_permille", "collective_permille"):
+            assert abs(estimate[name] - true[name]) <= hidden_truth.ERROR * true[name] + 0.5
+    result = dict(program="p", seed=0, given=300.0, none=200.0, estimate=190.0, truth=188.0, bound=150.0)
+    settings = argparse.Namespace(programs=["p.mlir"], seeds=1, machine="h100-sxm")
+    assert "| p | 0 | 300.0 | 200.0 | 190.0 | 188.0 | 150.0 | +1.06 | 5.00 |" in hidden_truth.page(settings, [result])
