@@ -10,6 +10,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "CommSched/Analysis/BlockNoise.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/ScheduleVerifier.h"
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"
@@ -71,6 +72,9 @@ protected:
     ASSERT_TRUE(static_cast<bool>(schedule)) << llvm::toString(schedule.takeError());
     measure(loaded.problem, loaded.slowDown, *schedule);
     EXPECT_EQ(commsched::verify(loaded.problem, *schedule, {}), "");
+    NoiseOptions varies{/*scenarios=*/8, /*collectiveSpreadPermille=*/300, /*computeSpreadPermille=*/200};
+    Noise noise = noiseOf(loaded, *costs, varies);
+    std::vector<Ns> expected = ScenarioSampler(loaded.problem, noise).play(*schedule, loaded.slowDown);
     TrafficCheck before(*block);
     applySchedule(loaded, *schedule);
     EXPECT_TRUE(succeeded(verify(*module)));
@@ -78,6 +82,10 @@ protected:
     LoadedBlock applied = load();
     EXPECT_EQ(makespanOf(applied.problem, identityOrder(applied.problem)), schedule->makespan);
     EXPECT_EQ(peakOf(applied.problem, identityOrder(applied.problem)), schedule->peak);
+    // Operations have the durations that the search has seen, in every scenario.
+    Noise afterwards = noiseOf(applied, *costs, varies);
+    ScenarioSampler sampler(applied.problem, afterwards);
+    EXPECT_EQ(sampler.play(keepOrder(applied.problem), applied.slowDown), expected);
   }
 
   std::string refusal(ArrayRef<Bucket> buckets) {
