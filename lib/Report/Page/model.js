@@ -109,11 +109,15 @@ class Side {
     this.count = data.ops.kind.length;
     this.when = Float64Array.from(data.memory.when);
     this.live = Float64Array.from(data.memory.live);
-    this.resources = (data.resources || []).map(resource => ({
-      name: resource.name,
-      when: Float64Array.from(resource.when),
-      level: Float64Array.from(resource.permille, value => value / 1000),
+    // With contention: the share of each resource that is in use, from each moment on.
+    const {when, uses} = data.resources || {when: [], uses: {}};
+    this.resources = Object.entries(uses).map(([name, millionths]) => ({
+      name: name.replaceAll("_", " "),
+      when: Float64Array.from(when),
+      level: Float64Array.from(millionths, value => value / 1e6),
     }));
+    /** What activities that share resources add to the makespan, ns. */
+    this.slowedDown = data.resources ? data.makespan - data.resources.undisturbed : 0;
     // Indexed by operation: its place in the sparse columns of starts and waits, and its first span; -1 without one.
     this.startAt = new Int32Array(this.count).fill(-1);
     this.waitAt = new Int32Array(this.count).fill(-1);

@@ -17,6 +17,10 @@ class Page {
     this.live = {side: -1, entry: -1};
     document.getElementById("machine").textContent = "machine " + data.machine;
     this.setTheme(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+    if (this.blocks.length === 0) {
+      document.getElementById("summary").append(element("p", "No block of this program has collectives."));
+      return;
+    }
     this.fillBlocks();
     this.listen();
     this.recall();
@@ -25,7 +29,7 @@ class Page {
   fillBlocks() {
     const select = document.getElementById("block");
     this.blocks.forEach((block, index) => select.add(new Option(`${block.name} (${formatNs(block.sides.at(-1).makespan)})`, index)));
-    document.getElementById("blocks").hidden = this.blocks.length === 0;
+    document.getElementById("blocks").hidden = false;
     select.addEventListener("change", () => this.show(Number(select.value)));
   }
 
@@ -320,10 +324,6 @@ class Page {
 
   recall() {
     const parts = new URLSearchParams(location.hash.slice(1)), number = name => Number(parts.get(name));
-    if (this.blocks.length === 0) {
-      document.getElementById("summary").append(element("p", "No block of this program has collectives."));
-      return;
-    }
     if (parts.has("q"))
       document.getElementById("query").value = parts.get("q");
     if (parts.has("theme"))

@@ -222,7 +222,8 @@ class View {
       if (band.type === "title") {
         const {exposed, peak} = side.data;
         add("title", band.top, band.height, side.title).append(element("small",
-          `${formatNs(side.makespan)}, computation waits ${formatNs(exposed)}, peak ${formatBytes(peak)}`));
+          `${formatNs(side.makespan)}, computation waits ${formatNs(exposed)}, peak ${formatBytes(peak)}` +
+          (side.slowedDown > 0 ? `, ${formatNs(side.slowedDown)} by contention` : "")));
       } else if (band.type === "row") {
         const row = side.rows[band.row];
         const busy = row.load === undefined || band.track > 0 || side.makespan === 0 ? "" : percent(row.load / side.makespan);
