@@ -430,6 +430,9 @@ void Loader::loadStreams() {
     NodeId event = await ? nodes.find(await.getEvent().getDefiningOp()) : kNone;
     if (event != kNone && problem.nodes[event].records)
       node.event = event;
+    // An event of the same stream has happened when the stream comes to it.
+    if (node.event != kNone && problem.nodes[event].stream != node.stream)
+      node.issue = costs.machine().launch;
   }
   keepUntilKnown(streams);
 }

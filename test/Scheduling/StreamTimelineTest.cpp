@@ -73,9 +73,10 @@ struct Program {
     node.records = true;
     return add(stream, node);
   }
-  NodeId await(int stream, NodeId event) {
+  NodeId await(int stream, NodeId event, Ns delay = 0) {
     Node node;
     node.event = event;
+    node.issue = delay;
     return add(stream, node);
   }
 
@@ -85,6 +86,22 @@ struct Program {
     return simulate(problem, identityOrder(problem));
   }
 };
+
+// What waits for an event of another stream begins a little after it, but loses nothing if the event is long over.
+TEST(StreamTimeline, AnEventTakesTimeToReachAnotherStream) {
+  Program program(2);
+  program.compute(0, 100);
+  NodeId event = program.record(0);
+  NodeId await = program.await(1, event, 7);
+  NodeId start = program.start(1, 1, 30);
+  program.compute(0, 50);
+  NodeId late = program.await(1, event, 40);
+  Timeline line = program.play();
+  EXPECT_EQ(line.end[await], 107);
+  EXPECT_EQ(line.start[start], 107);
+  EXPECT_EQ(line.end[late], 140);
+  EXPECT_EQ(line.makespan, 150);
+}
 
 // A start on a stream of its own begins at once, wherever it is in the program.
 TEST(StreamTimeline, AStartDoesNotWaitForOtherStreams) {
@@ -183,6 +200,15 @@ struct Oracle {
         return false;
     return isOver(record);
   }
+  /// When an event that has happened did so.
+  Ns timeOf(NodeId record) const {
+    Ns time = ends[record];
+    for (NodeId id = 0; id < record; ++id)
+      if (problem.nodes[id].kind == NodeKind::Start && problem.nodes[id].stream == problem.nodes[record].stream)
+        time = std::max(time, ends[id]);
+    return time;
+  }
+  bool mayPass(const Node &await) const { return hasHappened(await.event) && timeOf(await.event) + await.issue <= now; }
   static bool computes(const Node &node) {
     return node.cost > 0 && (node.kind == NodeKind::Compute || node.kind == NodeKind::Hybrid);
   }
@@ -196,11 +222,11 @@ struct Oracle {
         if (id == kNone || free[stream] > now || computes(problem.nodes[id]))
           continue;
         const Node &node = problem.nodes[id];
-        if ((node.kind == NodeKind::Wait && !isOver(node.start)) || (node.event != kNone && !hasHappened(node.event)))
+        if ((node.kind == NodeKind::Wait && !isOver(node.start)) || (node.event != kNone && !mayPass(node)))
           continue;
         issuedAt[id] = now;
         moved = true;
-        free[stream] = now + node.issue;
+        free[stream] = now + (node.kind == NodeKind::Start ? node.issue : 0);
         if (node.kind != NodeKind::Start)
           ends[id] = now;
       }
@@ -264,7 +290,7 @@ TEST(StreamTimeline, AgreesWithTheOracleOnRandomPrograms) {
       else if (what == 4)
         records.push_back(program.record(stream));
       else if (what < 7 && !records.empty())
-        program.await(stream, records[below(static_cast<int>(records.size()))]);
+        program.await(stream, records[below(static_cast<int>(records.size()))], below(3) == 0 ? below(5) : 0);
       else if (what == 7)
         program.hybrid(stream, 1 + below(2), 1 + below(5));
       else

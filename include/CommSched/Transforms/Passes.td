@@ -460,7 +460,7 @@ def CommMultiStream : Pass<"comm-multi-stream"> {
     ListOption<"computeStreams", "compute-streams", "int64_t", "streams for computations, in the order in which they are tried; default: 0">,
     ListOption<"commStreams", "comm-streams", "int64_t", "streams for starts, in the order in which they are tried; default: 1">,
     Option<"syncOverheadNs", "sync-overhead-ns", "int64_t", "-1",
-           "cost of a dependence between streams, ns; negative: the machine's launch time of a kernel">,
+           "cost of a dependence between streams, ns, that the plan counts; negative: the machine's launch time of a kernel, which the timeline counts">,
     Option<"minCostNs", "min-cost-ns", "int64_t", "1000", "least cost of an operation, ns; at least 1">,
     Option<"analyticCosts", "analytic-costs", "bool", "true",
            "use the cost model; otherwise, and where the model has no cost, the bytes of the results over the bandwidth of "

@@ -101,8 +101,10 @@ private:
   /// When what a node waits for has ended; none if that is not known yet.
   std::optional<Ns> awaitedEnd(NodeId id) const {
     const Node &node = problem.nodes[id];
-    if (node.event != kNone)
-      return endOfEvent(node.event);
+    if (node.event != kNone) {
+      std::optional<Ns> end = endOfEvent(node.event);
+      return end ? std::optional<Ns>(*end + node.issue) : std::nullopt;
+    }
     if (node.region != kNone) {
       for (NodeId start : problem.regions[node.region].starts)
         if (!states[start].isOver)

@@ -71,7 +71,7 @@ struct Node {
   LaneId lane = kComputeLane;
   /// Duration on its lane(s), ns. 0 of a wait.
   Ns cost = 0;
-  /// What issuing a start costs the compute lane, ns.
+  /// What issuing a start costs the compute lane, or what an event takes to reach the stream that awaits it, ns.
   Ns issue = 0;
   /// Of a wait: the start that it waits for, or kNone for a future that came in as an argument.
   NodeId start = kNone;
