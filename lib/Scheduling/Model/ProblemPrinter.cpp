@@ -160,6 +160,9 @@ private:
       lose(node, "communication in its regions");
     if (info.unit != kNone)
       lose(node, "its unit");
+    if (info.kind == NodeKind::Start && info.collective != CollectiveKind::Broadcast &&
+        mnemonicOf(info.collective) == "comm.broadcast")
+      lose(node, llvm::Twine("that it is a ") + stringify(info.collective));
     if (info.issue != 0)
       lose(node, "an issue cost of " + llvm::Twine(info.issue) + " ns, which is the machine's");
     switch (info.kind) {
