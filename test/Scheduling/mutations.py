@@ -112,10 +112,7 @@ MUTATIONS = [
     mutation(
         "a portfolio of one policy",
         "Solver/Search.cpp",
-        (
-            "for (const Policy &policy : portfolio(facts, limit)) {",
-            "for (const Policy &policy : std::vector<Policy>(1, portfolio(facts, limit).front())) {",
-        ),
+        ("policies = portfolio(facts, limit);", "policies(1, portfolio(facts, limit).front());"),
     ),
     mutation(
         "no sweep and no climb",

@@ -86,7 +86,8 @@ Order commsched::withoutBuckets(const Problem &problem, const DecodedSchedule &d
 
 Search::Search(const ScheduleFacts &facts, const ScheduleOptions &options, Order given, Bytes limit)
     : facts(facts), mode(options.collectiveOrder), slowDown(options.slowDown), observers(options.observers),
-      limit(limit), units(hasUnits(facts.problem)), decoder(facts), climbRandom(kClimbSeed) {
+      limit(limit), units(hasUnits(facts.problem)), executor(options.executor), decoder(facts),
+      climbRandom(kClimbSeed) {
   references.emplace_back(facts, std::move(given));
   incumbent.makespan = references.front().makespan;
   incumbent.peak = references.front().peak;
@@ -302,13 +303,22 @@ bool Search::accept(const DecodedSchedule &decoded) {
 }
 
 /// Decodes a point. Its makespan becomes the decode's, or kFailed. Callers continue from it if it is below `cutoff`.
-Ns Search::decode(SearchPoint &point, Ns cutoff) {
+Ns Search::decode(SearchPoint &point, Ns cutoff) { return judge(point, attempt(decoder, point, cutoff), cutoff); }
+
+/// The part of a decode that changes nothing but the decoder, so that several may run at once.
+Search::Trial Search::attempt(Decoder &with, const SearchPoint &point, Ns cutoff) const {
   const Reference &reference = references[point.reference];
   Bytes share = limit >= kUnlimited ? limit : mulDiv(limit, point.policy.limitShare, 1000);
-  DecodedSchedule decoded;
+  Trial trial;
+  trial.fits = with.run(reference, point.policy, std::max(share, std::min(limit, reference.peak)), cutoff, point.bias,
+                        trial.decoded);
+  return trial;
+}
+
+/// The rest of it: counts the steps, and compares with the incumbent.
+Ns Search::judge(SearchPoint &point, Trial trial, Ns cutoff) {
+  auto &[decoded, fits] = trial;
   int64_t spentBefore = spent;
-  bool fits = decoder.run(reference, point.policy, std::max(share, std::min(limit, reference.peak)), cutoff, point.bias,
-                          decoded);
   spent += std::max<int64_t>(decoded.work, facts.problem.size());
   fits = fits && gatherUnits(decoded);
   point.makespan = fits ? timeOf(decoded) : kFailed;
@@ -387,14 +397,18 @@ void Search::run(int64_t effort, Ns bound) {
 void Search::improve(int64_t effort, Ns bound) {
   budget = effort;
   target = bound;
-  for (const Policy &policy : portfolio(facts, limit)) {
+  std::vector<Policy> policies = portfolio(facts, limit);
+  for (size_t index = 0; index < policies.size(); ++index) {
     if (points.size() == kDecodesBeforeDeadlines && facts.bucketing)
       setDeadlines();
     if (shouldStop())
       return;
     phase = SearchPhase::Portfolio;
-    decodePolicy(policy);
+    if (ahead.empty())
+      decodeAhead(llvm::ArrayRef(policies).drop_front(index));
+    decodePolicy(policies[index]);
   }
+  ahead.clear();
   if (incumbent.buckets.empty() && searchExactly(mulDiv(effort, kExactPercent, 100)) && !facts.bucketing)
     return;
   llvm::stable_sort(points, [](const SearchPoint &a, const SearchPoint &b) { return a.makespan < b.makespan; });
@@ -417,12 +431,43 @@ void Search::improve(int64_t effort, Ns bound) {
   searchExactly(effort);
 }
 
-/// Decodes a policy and keeps the result as a point of the local search.
+/// Decodes a policy, unless that was done ahead, and keeps the result as a point of the local search.
 void Search::decodePolicy(const Policy &policy) {
   SearchPoint point;
   point.policy = policy;
-  decode(point, kFailed);
+  if (phase != SearchPhase::Portfolio || ahead.empty()) {
+    decode(point, kFailed);
+  } else {
+    Trial trial = std::move(ahead.back());
+    ahead.pop_back();
+    judge(point, std::move(trial), kFailed);
+  }
   points.push_back(std::move(point));
+}
+
+/// Decodes the first of `policies` at once, one for each thread, as many as the search is likely to need. They depend
+/// on the given order alone, not on each other, and are judged one after the other as if each were decoded in its turn:
+/// so the answer is the same for any number of threads. What the search ends before is thrown away.
+void Search::decodeAhead(llvm::ArrayRef<Policy> policies) {
+  if (executor.threads < 2 || points.empty())
+    return;
+  auto known = static_cast<int64_t>(points.size());
+  int64_t each = std::max<int64_t>(spent / known, 1);
+  int64_t forFirst = std::min<int64_t>(static_cast<int64_t>(kFirstDecodes) - known, (kFirstSteps - spent) / each);
+  int64_t likely = std::max((budget - spent) / each + 1, forFirst);
+  if (facts.bucketing && points.size() < kDecodesBeforeDeadlines)
+    likely = std::min<int64_t>(likely, static_cast<int64_t>(kDecodesBeforeDeadlines) - known);
+  size_t count = std::min({policies.size(), executor.threads, static_cast<size_t>(std::max<int64_t>(likely, 1))});
+  if (count < 2)
+    return;
+  while (moreDecoders.size() < count)
+    moreDecoders.push_back(std::make_unique<Decoder>(facts));
+  ahead.resize(count);
+  executor.run(count, [&](size_t index) {
+    SearchPoint point;
+    point.policy = policies[index];
+    ahead[count - 1 - index] = attempt(*moreDecoders[index], point, kFailed);
+  });
 }
 
 /// Whether the search ends: the target is reached, or the effort and the allowance of a first answer are spent.

@@ -63,12 +63,22 @@ private:
     std::vector<Ns> bias;
   };
 
+  /// What a decode gave.
+  struct Trial {
+    DecodedSchedule decoded;
+    /// Whether it is complete, and shorter than its cutoff.
+    bool fits = false;
+  };
+
   bool exhausted() const { return spent >= budget || bestMakespan <= target; }
   bool shouldStop() const;
   void improve(int64_t effort, Ns bound);
   void decodePolicy(const Policy &policy);
+  void decodeAhead(llvm::ArrayRef<Policy> policies);
   void setDeadlines();
   Ns decode(SearchPoint &point, Ns cutoff);
+  Trial attempt(Decoder &with, const SearchPoint &point, Ns cutoff) const;
+  Ns judge(SearchPoint &point, Trial trial, Ns cutoff);
   Ns timeOf(const DecodedSchedule &decoded);
   Ns play(const DecodedSchedule &decoded);
   bool accept(const DecodedSchedule &decoded);
@@ -91,7 +101,12 @@ private:
   Bytes limit;
   /// Whether the problem has units (Node::unit), whose nodes every answer keeps together.
   bool units;
+  const Executor &executor;
   Decoder decoder;
+  /// Decoders for further threads, and what they have decoded ahead: the next policies of the portfolio, the last one
+  /// first.
+  std::vector<std::unique_ptr<Decoder>> moreDecoders;
+  std::vector<Trial> ahead;
   /// The given order, and the order of the incumbent without its buckets if it fits the limit.
   std::vector<Reference> references;
   DecodedSchedule incumbent;

@@ -24,6 +24,7 @@
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
 #include "JournalRecords.h"
+#include "mlir/IR/Threading.h"
 #include "llvm/ADT/StringExtras.h"
 
 namespace commsched {
@@ -153,6 +154,18 @@ private:
   LoadOptions loadOptions() const final { return solverOptions().load; }
   bool stampsUnchanged() const final { return true; }
 
+  /// The threads of the context, unless its user has switched them off.
+  static Executor threadsOf(MLIRContext *context) {
+    Executor executor;
+    if (!context->isMultithreadingEnabled())
+      return executor;
+    executor.threads = context->getNumThreads();
+    executor.forEach = [context](size_t count, llvm::function_ref<void(size_t)> task) {
+      parallelFor(context, 0, count, task);
+    };
+    return executor;
+  }
+
   LogicalResult solveBlock(BlockWork &work, BlockVoice &) const final {
     Location loc = work.loaded.nodes.getBlock().getParentOp()->getLoc();
     if (work.loaded.cutValues > 0)
@@ -160,6 +173,7 @@ private:
                        << " times or sizes are too large to be added up and were cut; no collectives are merged";
     ScheduleOptions options = solverOptions().schedule;
     options.slowDown = work.loaded.slowDown;
+    options.executor = threadsOf(work.loaded.nodes.getBlock().getParentOp()->getContext());
     Noise blockNoise;
     if (objective != Objective::Makespan) {
       blockNoise = noiseOf(work.loaded, OperationCosts(*model), noise);

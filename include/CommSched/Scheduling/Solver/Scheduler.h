@@ -20,6 +20,7 @@
 #include "CommSched/Scheduling/Solver/SearchObserver.h"
 #include "CommSched/Support/BucketCaps.h"
 #include "CommSched/Support/CollectiveOrder.h"
+#include "CommSched/Support/Executor.h"
 #include "CommSched/Support/MemoryBudget.h"
 #include "CommSched/Support/Objective.h"
 #include <algorithm>
@@ -46,6 +47,9 @@ struct ScheduleOptions {
   const Noise *noise = nullptr;
   /// Are told of every trial of the search, in this order; not owned.
   std::vector<SearchObserver *> observers;
+  /// Runs the first decodes, which do not depend on each other. The answer is the same for any number of threads. The
+  /// functions of the problem (MergeKey::cost and the like) are then called on these threads.
+  Executor executor;
 };
 
 /// About a second on one core for both searches of problems of up to 20,000 nodes ...
