@@ -116,6 +116,25 @@ def _seed(rank, ranks, folder):
     assert all(p["n"] == 2 for p in table["points"])
 
 
+def _gate(rank, ranks, folder):
+    """Behind the barrier, a sum of one element makes devices wait for each other before the time begins."""
+    device = Device(times_of(rank))
+    sums = []
+
+    class LogSums(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if func is C10D.all_reduce.default:
+                sums.append(args[0].numel())
+            return func(*args, **(kwargs or {}))
+
+    with with_clock(bench.EventClock(device)), LogCollectives(device.log), LogSums():
+        ct.calibrate(kinds=["all_reduce"], sizes=[KIB], base="cpu-mpi", cache="none")
+    reduce, wait = "_c10d_functional::all_reduce", "_c10d_functional::wait_tensor"
+    run = ["c10d::barrier", "synchronize", reduce, wait, "record", reduce, wait, "record", "wait for the event"]
+    assert len(device.log) % len(run) == 0 and device.log == run * (len(device.log) // len(run))
+    assert sums == [1, KIB // 4] * (len(sums) // 2) and len(sums) >= 2 * 20
+
+
 def _medians(rank, ranks, folder):
     """Late runs and runs of another program do not count; a rank that differs is flagged, and decides nothing alone."""
     truth = {"all_gather": 3.0, "all_reduce": 5.0}
@@ -124,7 +143,7 @@ def _medians(rank, ranks, folder):
     class Clock(bench.HostClock):
         kind = None
 
-        def time(self, start, wait):
+        def time(self, start, wait, gate=None):
             wait(start())
             one_of_twenty = next(runs) % 20 == 7
             return round(truth[self.kind] * (1 + 0.5 * rank) * 1e6 * (40 if one_of_twenty else 1)), 700
@@ -211,7 +230,7 @@ def _refused(rank, ranks, folder):
 
 
 def _all(rank, ranks, folder):
-    for case in (_seed, _medians, _rotated, _cache, _refused):
+    for case in (_seed, _gate, _medians, _rotated, _cache, _refused):
         job._memory().cache_clear()
         case(rank, ranks, f"{folder}/{case.__name__}")
         dist.barrier()

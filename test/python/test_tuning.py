@@ -22,6 +22,7 @@ from commsched.torch.inductor import tuning
 from commsched.torch.options import Options
 from commsched.torch.ranks import trial
 from commsched.torch.ranks.trial import GIVEN, SCHEDULED, Trial, Verdict, judge, order_of
+from commsched.torch.recording import stamps
 from commsched.torch.recording.estimate import interval
 
 PAIRS = 4
@@ -117,6 +118,27 @@ def _faster(rank, ranks):
         assert [list(s.variants) for s in switches] == [[kept], [kept]]
 
 
+def _reported(rank, ranks):
+    """With `record`, the runtime report has the runs of the schedule, in the trial and after it, and no others."""
+    steps = RUNS + 3
+    for kept in (SCHEDULED, GIVEN):
+        stopwatch, remember, _, _ = made_up(lambda variant, kept=kept: 1 if variant == kept else 2)
+        loss, step = gloo.sharded_step(ranks, layers=2, width=16)
+        with pytest.MonkeyPatch.context() as patch, gloo.without_kernels():
+            patch.setattr(tuning, "stopwatch", stopwatch)
+            patch.setattr(tuning.Switch, "__init__", remember)
+            patch.setattr(trial, "_trials", {})
+            torch._dynamo.reset()
+            stamps._recorders.clear()
+            compiled = tuned(loss, record=True)
+            for _ in range(steps):
+                step(compiled, torch.ones(4, 16))
+        # The first run of a code does not count.
+        expected = RUNS // 2 - 1 + (steps - RUNS if kept == SCHEDULED else 0)
+        runs = {r["direction"]: r["measured_ns"]["n"] for r in ct.runtime_report()}
+        assert runs == {"forward": expected, "backward": expected}, (kept, runs)
+
+
 def _noise(rank, ranks):
     """Differences that are noise prove nothing: what was given stays. Both variants have run in training."""
     noise = random.Random(rank)
@@ -160,7 +182,7 @@ def _real(rank, ranks):
 
 
 def _all(rank, ranks):
-    for case in (_faster, _noise, _recompiled, _real):
+    for case in (_faster, _reported, _noise, _recompiled, _real):
         case(rank, ranks)
         dist.barrier()
 

@@ -53,8 +53,17 @@ class Clock(Protocol):
     def synchronize(self) -> None:
         """Waits until the device has nothing to do."""
 
-    def time(self, start: Callable[[], torch.Tensor], wait: Callable[[torch.Tensor], Any]) -> tuple[int, int]:
-        """Runs both. (ns from the start to the end of the wait, ns of the call that starts it)."""
+    def time(
+        self,
+        start: Callable[[], torch.Tensor],
+        wait: Callable[[torch.Tensor], Any],
+        gate: Callable[[], Any] | None = None,
+    ) -> tuple[int, int]:
+        """Runs both. (ns from the start to the end of the wait, ns of the call that starts it).
+
+        Args:
+            gate: makes the device wait for all members, before the time begins. A clock of the host needs none.
+        """
 
 
 class HostClock:
@@ -65,7 +74,12 @@ class HostClock:
     def synchronize(self) -> None:
         pass
 
-    def time(self, start: Callable[[], torch.Tensor], wait: Callable[[torch.Tensor], Any]) -> tuple[int, int]:
+    def time(
+        self,
+        start: Callable[[], torch.Tensor],
+        wait: Callable[[torch.Tensor], Any],
+        gate: Callable[[], Any] | None = None,
+    ) -> tuple[int, int]:
         begin = time.perf_counter_ns()
         result = start()
         issued = time.perf_counter_ns()
@@ -76,11 +90,14 @@ class HostClock:
 class EventClock:
     """For collectives of a device: events on the stream that computes, around the start and the wait.
 
+    A gate on that stream comes first, so that the time holds no wait for a rank that arrives late: hosts that leave a
+    barrier together do not reach their devices together.
+
     Args:
         device_module: `torch.cuda`, or what `torch.get_device_module` gives for the device.
     """
 
-    name = "events on the stream of computation, from the start to the end of the wait"
+    name = "events on the stream of computation, from the start to the end of the wait, behind a gate"
 
     def __init__(self, device_module: Any):
         self.device = device_module
@@ -88,7 +105,14 @@ class EventClock:
     def synchronize(self) -> None:
         self.device.synchronize()
 
-    def time(self, start: Callable[[], torch.Tensor], wait: Callable[[torch.Tensor], Any]) -> tuple[int, int]:
+    def time(
+        self,
+        start: Callable[[], torch.Tensor],
+        wait: Callable[[torch.Tensor], Any],
+        gate: Callable[[], Any] | None = None,
+    ) -> tuple[int, int]:
+        if gate is not None:
+            gate()
         first, last = (self.device.Event(enable_timing=True) for _ in range(2))
         first.record()
         begin = time.perf_counter_ns()
@@ -126,6 +150,8 @@ class GroupBench:
             dist.distributed_c10d._get_object_coll_device()
         )  # where the default group takes them
         self.start: Callable[[], torch.Tensor] | None = None
+        # A sum of one element on the group, and the wait for it. PyTorch's recipe has none.
+        self.gate: Callable[[], Any] | None = None
         self._cold = True
 
     def prepare(self, kind: str, element: str, ranks: int, nodes: int, bytes_: int) -> None:
@@ -144,6 +170,9 @@ class GroupBench:
             rotated = 1 if self.seed or bytes_ < LEAST_ROTATED else min(MOST_INPUTS, max(1, ROTATED_BYTES // bytes_))
             inputs = itertools.cycle([x] + [x.clone() for _ in range(rotated - 1)])
             self.start = lambda: name(next(inputs), group.group_name, ranks)
+            one = torch.ones(1, device=self.device)
+            if not self.seed:
+                self.gate = lambda: _c10d.wait_tensor(_c10d.all_reduce(one, "sum", group.group_name))
         except KeyError as error:
             reason = f"PyTorch has no functional collective for {error}"
         except RuntimeError as error:
@@ -164,7 +193,7 @@ class GroupBench:
                 return 0, 0  # Nobody asks for this time.
             dist.barrier()
             self.clock.synchronize()
-            return self.clock.time(self.start, _c10d.wait_tensor)
+            return self.clock.time(self.start, _c10d.wait_tensor, self.gate)
 
     def gather(self, own: list[int]) -> list[int]:
         """The numbers of all ranks, one rank after the other."""
