@@ -59,7 +59,8 @@ struct Counts {
 Counts changeAtRandom(const Problem &problem, Bytes limit, CollectiveOrder mode, uint64_t seed, int32_t tries) {
   BucketedOrder order(problem, /*bucketing=*/true, scheduleOf(identityOrder(problem)), limit);
   SplitMix64 random(seed);
-  BucketMoves moves(problem, order, random);
+  ScheduleFacts facts(problem, /*bucketing=*/true);
+  BucketMoves moves(facts, order, random);
   Counts counts;
   for (int32_t trial = 0; trial < tries && order.mergeableStarts().size() > 1; ++trial) {
     auto from = static_cast<int32_t>(random.below(order.size()));
@@ -133,7 +134,8 @@ TEST(BucketedOrder, SearchShortensAndHolds) {
     Problem problem = layeredProblem(seed, {6, 4, 3, seed % 2 == 0, 8});
     Order given = identityOrder(problem);
     Bytes limit = peakOf(problem, given);
-    LocalMoves moves(problem, /*bucketing=*/true, scheduleOf(given), limit);
+    ScheduleFacts facts(problem, /*bucketing=*/true);
+    LocalMoves moves(facts, scheduleOf(given), limit);
     int64_t steps = 20000;
     moves.run(steps, 0);
     DecodedSchedule found = moves.decoded();
@@ -142,7 +144,7 @@ TEST(BucketedOrder, SearchShortensAndHolds) {
     merged += !found.buckets.empty();
 
     // It goes on from its own answer.
-    LocalMoves further(problem, /*bucketing=*/true, found, limit);
+    LocalMoves further(facts, found, limit);
     EXPECT_EQ(further.makespan(), found.makespan);
     steps = 5000;
     further.run(steps, 0);

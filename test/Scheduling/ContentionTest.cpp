@@ -473,7 +473,7 @@ TEST(Contention, SearchesPlanWithIt) {
 // Tests the same on training steps, where buckets pay.
 TEST(Contention, SearchesMergeWithIt) {
   int32_t merged = 0;
-  for (uint64_t seed = 0; seed < 12; ++seed) {
+  for (uint64_t seed = 0; seed < 18; ++seed) {
     LayeredOptions layers;
     layers.layers = 8;
     layers.computes = 2;

@@ -117,7 +117,7 @@ TEST(LocalMoves, NeverLengthenAndKeepTheLimit) {
     Problem problem = randomProblem(seed, options);
     Order given = identityOrder(problem);
     Bytes limit = peakOf(problem, given);
-    LocalMoves moves(problem, /*bucketing=*/false, scheduleOf(given), limit);
+    LocalMoves moves(ScheduleFacts(problem, /*bucketing=*/false), scheduleOf(given), limit);
     int64_t steps = 5000;
     moves.run(steps, 0);
     ASSERT_LE(steps, 0);
@@ -149,7 +149,7 @@ TEST(LocalMoves, ReachMostOptimaOfSmallProblems) {
     if (!exact.run(exactSteps))
       continue;
     ++complete;
-    LocalMoves moves(problem, /*bucketing=*/false, scheduleOf(given), limit);
+    LocalMoves moves(ScheduleFacts(problem, /*bucketing=*/false), scheduleOf(given), limit);
     moves.run(steps, 0);
     ASSERT_GE(moves.makespan(), exact.makespan()) << "seed " << seed;
     optimal += moves.makespan() == exact.makespan();
@@ -162,9 +162,9 @@ TEST(LocalMoves, StopAtTheTargetAndRepeat) {
   Problem problem = layeredProblem(2, {20, 4, 2, true, 8});
   Order given = identityOrder(problem);
   Bytes limit = peakOf(problem, given);
-  LocalMoves one(problem, /*bucketing=*/false, scheduleOf(given), limit),
-      two(problem, /*bucketing=*/false, scheduleOf(given), limit),
-      reached(problem, /*bucketing=*/false, scheduleOf(given), limit);
+  LocalMoves one(ScheduleFacts(problem, /*bucketing=*/false), scheduleOf(given), limit),
+      two(ScheduleFacts(problem, /*bucketing=*/false), scheduleOf(given), limit),
+      reached(ScheduleFacts(problem, /*bucketing=*/false), scheduleOf(given), limit);
   int64_t steps = 20000, same = 20000, unused = 20000;
   one.run(steps, 0);
   two.run(same, 0);
@@ -179,7 +179,7 @@ TEST(LocalMoves, TakeEmptyAndSingleProblems) {
   Problem empty;
   empty.laneNames = {"compute"};
   empty.finalize();
-  LocalMoves none(empty, /*bucketing=*/true, {}, 0);
+  LocalMoves none(ScheduleFacts(empty, /*bucketing=*/true), {}, 0);
   int64_t steps = 10;
   none.run(steps, -1);
   EXPECT_EQ(none.makespan(), 0);

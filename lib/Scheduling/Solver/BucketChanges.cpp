@@ -217,6 +217,8 @@ void BucketedOrder::exchange(llvm::ArrayRef<int32_t> out, llvm::ArrayRef<int32_t
 
 /// Moves slots that have new work to where it is legal, as far as possible.
 void BucketedOrder::placeAll(const BucketChange &change, llvm::ArrayRef<int32_t> formed) {
+  for (NodeId slot : change.carried)
+    change.isBehind ? shiftBehind(slot, change.anchor) : shiftBefore(slot, change.anchor);
   for (auto [index, next] : llvm::zip_equal(formed, change.formed)) {
     const LiveBucket *base = nullptr;
     for (int32_t old : change.dissolved)
@@ -248,6 +250,7 @@ bool BucketedOrder::tryChange(const BucketChange &change, Ns allowed, int64_t &w
     formed.push_back(describe(next));
     collectSlots(buckets[formed.back()]);
   }
+  llvm::append_range(changing, change.carried);
   llvm::sort(changing);
   changing.erase(std::unique(changing.begin(), changing.end()), changing.end());
   for (NodeId slot : changing)

@@ -22,9 +22,49 @@ static constexpr int32_t kMaxScan = 2048;
 /// Up to this many neighbours on the way are passed.
 static constexpr int64_t kMaxPassed = 3;
 
-/// A start or a bucket's leader of the same key nearby in the order, or kNone.
-NodeId BucketMoves::neighbourOf(NodeId start, int64_t &work) {
-  const int32_t step = random.below(2) == 0 ? -1 : 1, key = problem.nodes[start].mergeKey;
+/// A start with more producers than this moves without them.
+static constexpr size_t kMaxCarried = 64;
+
+BucketMoves::BucketMoves(const ScheduleFacts &facts, const BucketedOrder &order, SplitMix64 &random)
+    : problem(facts.problem), order(order), random(random) {
+  std::vector<std::vector<NodeId>> lists(problem.size());
+  for (NodeId node = 0; node < problem.size(); ++node)
+    if (NodeId start = facts.exclusiveStart[node]; start != kNone)
+      lists[start].push_back(node);
+  for (const std::vector<NodeId> &list : lists)
+    producers.append(list);
+}
+
+/// Lets what only `start` needs move along.
+void BucketMoves::carry(NodeId start, BucketChange &change) {
+  if (change.carried.size() + producers[start].size() > kMaxCarried)
+    return;
+  for (NodeId node : producers[start])
+    if (!order.isEmpty(node))
+      change.carried.push_back(node);
+}
+
+/// Says that what moves along goes before the slots of `destination`, a start that is alone or leads a bucket.
+void BucketMoves::carryBefore(NodeId destination, BucketChange &change) {
+  llvm::sort(change.carried, [&](NodeId a, NodeId b) { return order.position(a) < order.position(b); });
+  change.anchor = order.firstSlotOf(destination);
+}
+
+/// Moves a start, with what only it needs, to another one: behind it, or before it. It leaves its bucket.
+bool BucketMoves::moveAlone(NodeId start, NodeId other, BucketChange &change) {
+  carry(start, change);
+  carryBefore(other, change);
+  change.carried.push_back(start);
+  change.isBehind = random.below(2) == 0;
+  if (change.isBehind)
+    change.anchor = other;
+  return true;
+}
+
+/// A start or a bucket's leader of the same key, or else of the same lane, nearby in the order, or kNone.
+NodeId BucketMoves::neighbourOf(NodeId start, bool sameKey, int64_t &work) {
+  const Node &node = problem.nodes[start];
+  const int32_t step = random.below(2) == 0 ? -1 : 1;
   int64_t passed = random.below(kMaxPassed);
   int32_t at = order.position(start);
   for (int32_t scanned = 0; scanned < kMaxScan; ++scanned, ++work) {
@@ -33,7 +73,10 @@ NodeId BucketMoves::neighbourOf(NodeId start, int64_t &work) {
       return kNone;
     NodeId other = order.startAt(at);
     // A bucket is met at the slot of its start alone.
-    if (other == kNone || other == start || order.position(other) != at || problem.nodes[other].mergeKey != key)
+    if (other == kNone || other == start || order.position(other) != at)
+      continue;
+    const Node &candidate = problem.nodes[other];
+    if (sameKey ? candidate.mergeKey != node.mergeKey || !order.mayMerge(other) : candidate.lane != node.lane)
       continue;
     if (passed-- == 0)
       return other;
@@ -113,6 +156,14 @@ bool BucketMoves::join(NodeId start, NodeId other, BucketChange &change) {
         next.bucket.form = order.bucket(old).form;
     }
   change.formed.push_back(std::move(next));
+  if (random.below(2) == 0) {
+    llvm::ArrayRef<NodeId> joining = other;
+    if (two != kNone)
+      joining = order.bucket(two).members;
+    for (NodeId member : joining)
+      carry(member, change);
+    carryBefore(start, change);
+  }
   return true;
 }
 
@@ -136,28 +187,54 @@ bool BucketMoves::transfer(int32_t from, NodeId other, BucketChange &change) {
   form(change, from, members, bucket.form);
   change.formed.push_back(std::move(next));
   change.place = static_cast<BucketChange::Place>(random.below(3));
+  if (random.below(2) == 0) {
+    carry(member, change);
+    carryBefore(other, change);
+  }
   return true;
+}
+
+/// Drops a member, and moves it to another start with what only it needs.
+bool BucketMoves::dropTo(int32_t index, NodeId other, BucketChange &change) {
+  const Bucket &bucket = order.bucket(index);
+  std::vector<NodeId> members = bucket.members;
+  auto chosen = members.begin() + random.below(static_cast<int64_t>(members.size()));
+  NodeId member = *chosen;
+  members.erase(chosen);
+  change.dissolved.push_back(index);
+  form(change, index, members, bucket.form);
+  return moveAlone(member, other, change);
+}
+
+void BucketMoves::changeForm(int32_t index, BucketChange &change) {
+  const Bucket &bucket = order.bucket(index);
+  change.dissolved.push_back(index);
+  form(change, index, bucket.members, bucket.form == BucketForm::Packed ? BucketForm::Coalesced : BucketForm::Packed);
 }
 
 bool BucketMoves::choose(NodeId start, BucketChange &change, int64_t &work) {
   int32_t index = order.bucketOf(start);
-  int64_t kind = index == kNone ? 0 : random.below(10);
-  if (kind < 5) {
-    NodeId other = neighbourOf(start, work);
+  if (index == kNone) {
+    bool merges = order.mayMerge(start) && random.below(3) != 0;
+    NodeId other = neighbourOf(start, /*sameKey=*/merges, work);
     if (other == kNone)
       return false;
-    return kind < 3 ? join(start, other, change) : transfer(index, other, change);
+    return merges ? join(start, other, change) : moveAlone(start, other, change);
   }
-  if (kind < 8) {
+  int64_t kind = random.below(12);
+  if (kind < 7) {
+    NodeId other = neighbourOf(start, /*sameKey=*/kind < 5, work);
+    if (other == kNone)
+      return false;
+    return kind < 3   ? join(start, other, change)
+           : kind < 5 ? transfer(index, other, change)
+                      : dropTo(index, other, change);
+  }
+  if (kind < 10)
     dropMembers(index, change);
-    return true;
-  }
-  if (kind == 8) {
+  else if (kind == 10)
     split(index, change);
-    return true;
-  }
-  const Bucket &bucket = order.bucket(index);
-  change.dissolved.push_back(index);
-  form(change, index, bucket.members, bucket.form == BucketForm::Packed ? BucketForm::Coalesced : BucketForm::Packed);
+  else
+    changeForm(index, change);
   return true;
 }

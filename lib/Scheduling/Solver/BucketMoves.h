@@ -7,7 +7,9 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // The neighbourhood of an order over its buckets: drop a member, dissolve or split a bucket, change its form, add a
-// start to a bucket or pair two starts, merge two buckets, and transfer a member. Private to the solver.
+// start to a bucket or pair two starts, merge two buckets, transfer a member, and put a start off or forward. A start
+// often takes along what only it needs, such as the product that computes a gradient: apart, each of these moves would
+// lengthen the order. Private to the solver.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_BUCKETMOVES_H
@@ -15,22 +17,23 @@
 
 #include "BucketedOrder.h"
 #include "CommSched/Support/SplitMix64.h"
+#include "ScheduleFacts.h"
 
 namespace commsched {
 
 /// Draws changes of the buckets of one order.
 class BucketMoves {
 public:
-  BucketMoves(const Problem &problem, const BucketedOrder &order, SplitMix64 &random)
-      : problem(problem), order(order), random(random) {}
+  /// O(N).
+  BucketMoves(const ScheduleFacts &facts, const BucketedOrder &order, SplitMix64 &random);
 
-  /// Draws a change that concerns `start`: the leader of a bucket, or a start that is alone and may be merged. Returns
-  /// false if there is none, such as if no other start of its key is near. `work` is increased by the number of
+  /// Draws a change that concerns `start`: the leader of a bucket, or a start that is alone. Returns false if there is
+  /// none, such as if no other start of its lane is near. `work` is increased by the number of
   /// positions that were looked at.
   bool choose(NodeId start, BucketChange &change, int64_t &work);
 
 private:
-  NodeId neighbourOf(NodeId start, int64_t &work);
+  NodeId neighbourOf(NodeId start, bool sameKey, int64_t &work);
   bool fits(llvm::ArrayRef<NodeId> members) const;
   BucketForm anyForm() { return random.below(3) == 0 ? BucketForm::Coalesced : BucketForm::Packed; }
   void form(BucketChange &change, int32_t base, llvm::ArrayRef<NodeId> members, BucketForm form);
@@ -38,8 +41,15 @@ private:
   void split(int32_t index, BucketChange &change);
   bool join(NodeId start, NodeId other, BucketChange &change);
   bool transfer(int32_t from, NodeId other, BucketChange &change);
+  void carry(NodeId start, BucketChange &change);
+  void carryBefore(NodeId destination, BucketChange &change);
+  bool moveAlone(NodeId start, NodeId other, BucketChange &change);
+  bool dropTo(int32_t index, NodeId other, BucketChange &change);
+  void changeForm(int32_t index, BucketChange &change);
 
   const Problem &problem;
+  /// Indexed by start: the computes that only it needs (ScheduleFacts::exclusiveStart), ascending.
+  IndexLists producers;
   const BucketedOrder &order;
   SplitMix64 &random;
 };

@@ -46,6 +46,10 @@ struct BucketChange {
   /// Where starts that are alone afterwards go: to the place that their slot has had if that is legal, before the pack
   /// of their bucket, or behind its start.
   enum Place : uint8_t { Stay, BeforePack, BehindStart } place = Stay;
+  /// Slots of given nodes that move along, in their order, and the slot before which, or behind which, they go.
+  llvm::SmallVector<NodeId, 8> carried;
+  NodeId anchor = kNone;
+  bool isBehind = false;
 };
 
 /// An order with buckets, its clocks and its live bytes. Every order that it holds is legal and within the limit.
@@ -66,6 +70,10 @@ public:
   int32_t position(NodeId slot) const { return memory->position(slot); }
   bool isEmpty(NodeId slot) const { return roles[slot] == Role::Empty; }
   bool isCritical(int32_t position) const { return timeline->isCritical(position); }
+  /// Whether compute stands still at a wait, and the makespan depends on it.
+  bool isExposed(int32_t position) const { return timeline->isExposed(position); }
+  /// The slot of the start that a wait waits for; kNone for other slots.
+  NodeId startOf(NodeId slot) const { return slots.nodes[slot].start; }
   /// The range of positions to which a slot can move by its dependences. O(degree, or members and their degrees).
   int32_t earliest(NodeId slot) const { return static_cast<int32_t>((keyBefore(slot) >> kKeyBits) + 1); }
   int32_t latest(NodeId slot) const { return static_cast<int32_t>((keyBehind(slot) - 1) >> kKeyBits); }
@@ -81,16 +89,22 @@ public:
   int32_t bucketOf(NodeId slot) const { return slot < given.size() ? bucketOfNode[slot] : bucketAt[slot]; }
   const Bucket &bucket(int32_t index) const { return buckets[index].what; }
   NodeId leaderOf(int32_t index) const { return buckets[index].leader; }
+  /// The first slot that works for a start that is alone or leads a bucket: its pack if there is one.
+  NodeId firstSlotOf(NodeId start) const {
+    int32_t index = bucketOfNode[start];
+    return index != kNone && buckets[index].shape.packs ? packSlot(start) : start;
+  }
 
-  /// The start that the slot at a position stands for: a start that may be merged and is alone, or the leader of the
-  /// bucket that the slot works for; kNone for all other slots.
+  bool mayMerge(NodeId start) const { return indexOf[start] != kNone; }
+  /// The start that the slot at a position stands for: a start that is alone, or the leader of the bucket that the slot
+  /// works for; kNone for all other slots.
   NodeId startAt(int32_t position) const {
     NodeId slot = order()[position];
     if (roles[slot] == Role::Empty)
       return kNone;
     if (roles[slot] != Role::Own)
       return buckets[bucketAt[slot]].leader;
-    return slot < given.size() && indexOf[slot] != kNone ? slot : kNone;
+    return given.nodes[slot].kind == NodeKind::Start ? slot : kNone;
   }
 
   /// Makes a change if it is legal and if the order then takes at most `allowed` ns, which is at least makespan(), and

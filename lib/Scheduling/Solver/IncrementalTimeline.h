@@ -49,6 +49,12 @@ public:
   /// `position` is where the node stands. O(1).
   bool isCritical(int32_t position) const;
 
+  /// Whether the compute lane stands still at a wait, and the makespan depends on it. O(1).
+  bool isExposed(int32_t position) const {
+    return steps[current[position]].kind == NodeKind::Wait && clocks[position + 1] > clocks[position] &&
+           clocks[position + 1] + tails[position + 1] == longest;
+  }
+
   llvm::ArrayRef<NodeId> order() const { return current; }
 
 private:

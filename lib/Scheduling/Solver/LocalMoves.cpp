@@ -31,20 +31,61 @@ constexpr int64_t kPlayedPerStep = 16;
 constexpr LaneId kFreeLanes = 32;
 /// Limit on the exponents of distances that are spread over the powers of two.
 constexpr int64_t kMaxShift = 11;
-/// One of so many tries changes buckets.
-constexpr int64_t kTriesPerChange = 4;
+/// One of so many tries changes buckets, or, without any that could, moves a start together with its producers.
+constexpr int64_t kTriesPerChange = 3, kTriesPerGroup = 16;
+/// One of so many moves of nodes is about an exposed wait.
+constexpr int64_t kTriesPerExposed = 3;
 
 } // namespace
 
-LocalMoves::LocalMoves(const Problem &problem, bool bucketing, const DecodedSchedule &decoded, Bytes limit)
-    : order(problem, bucketing, decoded, limit), laneWork(problem.numLanes() > kFreeLanes ? problem.numLanes() : 0),
-      random(kMovesSeed), buckets(problem, order, random) {}
+LocalMoves::LocalMoves(const ScheduleFacts &facts, const DecodedSchedule &decoded, Bytes limit)
+    : order(facts.problem, facts.bucketing, decoded, limit),
+      laneWork(facts.problem.numLanes() > kFreeLanes ? facts.problem.numLanes() : 0), random(kMovesSeed),
+      buckets(facts, order, random) {
+  for (NodeId node = 0; node < facts.problem.size(); ++node)
+    if (facts.problem.nodes[node].kind == NodeKind::Start)
+      starts.push_back(node);
+}
 
 void LocalMoves::findCritical() {
   critical.clear();
-  for (int32_t at = 0; at < order.size(); ++at)
+  exposed.clear();
+  for (int32_t at = 0; at < order.size(); ++at) {
     if (order.isCritical(at))
       critical.push_back(order.order()[at]);
+    if (order.isExposed(at))
+      exposed.push_back(order.order()[at]);
+  }
+}
+
+/// Chooses a move that may shorten an exposed wait: something from behind it to its front, or its start, or what stands
+/// before its start, away.
+bool LocalMoves::chooseForExposed(Move &move) {
+  NodeId wait = exposed[random.below(static_cast<int64_t>(exposed.size()))];
+  const int32_t at = order.position(wait);
+  auto near = [&](int32_t position, bool behind) {
+    auto distance = static_cast<int32_t>(1 + random.below(int64_t(1) << random.below(kMaxShift)));
+    return std::clamp(behind ? position + distance : position - distance, 0, order.size() - 1);
+  };
+  NodeId start = order.startOf(wait);
+  switch (start == kNone ? 0 : random.below(3)) {
+  case 0:
+    move.from = near(at, /*behind=*/true);
+    move.to = at;
+    break;
+  case 1:
+    move.from = order.position(start);
+    move.to = near(move.from, /*behind=*/false);
+    break;
+  default:
+    move.to = order.position(start);
+    move.from = near(move.to, /*behind=*/false);
+  }
+  NodeId slot = order.order()[move.from];
+  if (order.isEmpty(slot) || std::abs(move.from - move.to) > kMaxDistance)
+    return false;
+  move.to = std::clamp(move.to, order.earliest(slot), order.latest(slot));
+  return move.to != move.from;
 }
 
 /// A position on the critical path, a neighbour of one, or any position.
@@ -62,6 +103,8 @@ int32_t LocalMoves::choosePosition() {
 /// Chooses a node and another place for it within the range that its dependences allow: an end of that range, or a
 /// distance spread over the powers of two. Returns false if the node cannot move.
 bool LocalMoves::chooseMove(Move &move) {
+  if (!exposed.empty() && random.below(kTriesPerExposed) == 0)
+    return chooseForExposed(move);
   move.from = choosePosition();
   NodeId slot = order.order()[move.from];
   if (order.isEmpty(slot))
@@ -98,7 +141,6 @@ NodeId LocalMoves::chooseStart() {
   NodeId start = order.startAt(choosePosition());
   if (start != kNone)
     return start;
-  llvm::ArrayRef<NodeId> starts = order.mergeableStarts();
   start = starts[random.below(static_cast<int64_t>(starts.size()))];
   int32_t bucket = order.bucketOf(start);
   return bucket == kNone ? start : order.leaderOf(bucket);
@@ -114,13 +156,13 @@ void LocalMoves::tryChange(int64_t &steps) {
 
 void LocalMoves::run(int64_t &steps, Ns target) {
   const int64_t between = std::max<int64_t>(kTriesBetween, order.size() / kNodesPerTry);
-  const bool changesBuckets = order.mergeableStarts().size() > 1;
+  const int64_t perChange = order.mergeableStarts().size() > 1 ? kTriesPerChange : kTriesPerGroup;
   for (int64_t tries = 0; steps > 0 && order.makespan() > target && order.size() > 1; ++tries) {
     if (tries % between == 0) {
       findCritical();
       steps -= order.size() / kPlayedPerStep;
     }
-    if (changesBuckets && random.below(kTriesPerChange) == 0)
+    if (starts.size() > 1 && random.below(perChange) == 0)
       tryChange(steps);
     else
       tryMove(steps);

@@ -25,9 +25,9 @@ namespace commsched {
 /// not kept together.
 class LocalMoves {
 public:
-  /// `decoded` is a legal schedule of `problem` with a peak of at most `limit`, bytes. With `bucketing` its buckets
-  /// may change, and new ones may be formed. O((N + touches) log N + E).
-  LocalMoves(const Problem &problem, bool bucketing, const DecodedSchedule &decoded, Bytes limit);
+  /// `decoded` is a legal schedule of the facts' problem with a peak of at most `limit`, bytes. With bucketing its
+  /// buckets may change, and new ones may be formed. O((N + touches) log N + E).
+  LocalMoves(const ScheduleFacts &facts, const DecodedSchedule &decoded, Bytes limit);
 
   /// Tries moves until `steps` are spent, which are counted down, or the makespan is at most `target`, ns. Equal
   /// arguments give equal orders on every machine.
@@ -44,6 +44,7 @@ private:
 
   void findCritical();
   int32_t choosePosition();
+  bool chooseForExposed(Move &move);
   bool chooseMove(Move &move);
   void tryMove(int64_t &steps);
   void tryChange(int64_t &steps);
@@ -54,8 +55,12 @@ private:
   int64_t laneWork = 0;
   SplitMix64 random;
   BucketMoves buckets;
+  /// All starts of the problem.
+  std::vector<NodeId> starts;
   /// The slots on which the makespan depended when findCritical() last looked.
   std::vector<NodeId> critical;
+  /// The waits at which compute stood still then, on the critical path.
+  std::vector<NodeId> exposed;
 };
 
 } // namespace commsched

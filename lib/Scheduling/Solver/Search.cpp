@@ -49,9 +49,9 @@ constexpr int32_t kDeadlineRounds = 3;
 constexpr int64_t kExactPercent = 30, kExactLastPercent = 10;
 /// Shares of the effort, in percent: that moves of single nodes may take before the sweep, and of one turn of the moves
 /// or of the climb.
-constexpr int64_t kMovesPercent = 40, kSlicePercent = 5;
-/// Share of the effort, in percent, after which the sweep over single knobs ends.
-constexpr int64_t kSweepPercent = 50;
+constexpr int64_t kMovesPercent = 60, kSlicePercent = 5;
+/// Share of the effort, in percent, that the sweep over single knobs may take; never more than half of what is left.
+constexpr int64_t kSweepPercent = 20;
 /// Seed of the climb: "CommSche" in ASCII. Any constant would do.
 constexpr uint64_t kClimbSeed = 0x436f6d6d53636865ull;
 
@@ -178,7 +178,7 @@ void Search::moveNodes(int64_t slice) {
   for (bool improved = true; improved && !exhausted();) {
     int64_t spentBefore = spent;
     if (!moves || numIncumbents != incumbentOfMoves) {
-      moves = std::make_unique<LocalMoves>(facts.problem, facts.bucketing, incumbent, limit);
+      moves = std::make_unique<LocalMoves>(facts, incumbent, limit);
       incumbentOfMoves = numIncumbents;
       spent += facts.problem.size();
     }
@@ -414,10 +414,10 @@ void Search::improve(int64_t effort, Ns bound) {
   llvm::stable_sort(points, [](const SearchPoint &a, const SearchPoint &b) { return a.makespan < b.makespan; });
   bool isSmall = facts.problem.size() <= ExactSearch::kMaxNodes;
   int64_t forLast = isSmall ? mulDiv(effort, kExactLastPercent, 100) : 0, slice = mulDiv(effort, kSlicePercent, 100);
-  budget = mulDiv(effort, kMovesPercent, 100);
+  budget = std::min(std::max(mulDiv(effort, kMovesPercent, 100), spent + slice), effort - forLast);
   moveNodes(slice);
   SearchPoint best = points.front();
-  budget = mulDiv(effort, kSweepPercent, 100);
+  budget = std::min(spent + mulDiv(effort, kSweepPercent, 100), spent + (effort - forLast - spent) / 2);
   sweep(best);
   points.push_back(best);
   for (int64_t spentBefore = -1; spent > spentBefore && spent < effort - forLast && bestMakespan > target;) {
