@@ -11,6 +11,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Execution/PredictionTable.h"
+#include "CommSched/Support/Count.h"
 #include "CommSched/Support/Format.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -135,8 +136,9 @@ static Error checkSites(const BlockSnapshot &predicted, ArrayRef<RankTrace> trac
       sites = std::max(sites, record.site + 1);
   if (sites == static_cast<int64_t>(predicted.rows.size()))
     return Error::success();
-  return createStringError("expected straight-line code with a collective per site, got " + Twine(sites) +
-                           " sites and " + Twine(predicted.rows.size()) + " collectives in the entry's body");
+  return createStringError("expected straight-line code with a collective per site, got " + formatCount(sites, "site") +
+                           " and " + formatCount(static_cast<int64_t>(predicted.rows.size()), "collective") +
+                           " in the entry's body");
 }
 
 Expected<PredictionComparison> commsched::compareWithPrediction(const BlockSnapshot &predicted,

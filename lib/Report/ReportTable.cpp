@@ -7,6 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Report/Report.h"
+#include "CommSched/Support/Count.h"
 #include "ContentionReport.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -113,8 +114,8 @@ static void printErrorBars(const BlockReport &block, raw_ostream &os) {
     sources.push_back(formatv("{0} {1}", counts.byOrigin[origin], stringify(static_cast<CostOrigin>(origin))).str());
   os << "  costs         " << join(sources, ", ") << "; " << counts.withErrorBar << " with error bars\n";
   for (const auto &[flag, count] : counts.flagged)
-    os << "                " << count << (count == 1 ? " collective is" : " collectives are")
-       << " priced by a table with the flag '" << flag << "'\n";
+    os << "                " << formatCount(count, "collective", " is", " are") << " priced by a table with the flag '"
+       << flag << "'\n";
 }
 
 /// Makespans in scenarios, if there are any.
@@ -147,7 +148,7 @@ static void printScenarios(const Report &report, const BlockReport &block, raw_o
 static void printBlock(const Report &report, const BlockReport &block, raw_ostream &os) {
   const BlockSnapshot &before = block.before, &after = block.after;
   WithColor(os, raw_ostream::CYAN, /*Bold=*/true) << block.name;
-  os << formatv(": {0} operations, {1} collectives\n", after.ops, after.collectives);
+  os << ": " << formatCount(after.ops, "operation") << ", " << formatCount(after.collectives, "collective") << "\n";
   printLine(os, "", "before", "after", "");
   printLine(os, "makespan", formatNs(before.makespan), formatNs(after.makespan),
             change(before.makespan, after.makespan));
@@ -176,9 +177,11 @@ static void printBlock(const Report &report, const BlockReport &block, raw_ostre
     if (pass.block == block.name && pass.search)
       os << "  search        " << describeSearch(*pass.search) << "\n";
   if (after.unknownSizes || after.unknownCosts)
-    WithColor(os, raw_ostream::YELLOW) << formatv("  {0} values of unknown size count as 0 bytes{2}; {1} operations of "
-                                                  "unknown cost are guessed from their operands\n",
-                                                  after.unknownSizes, after.unknownCosts, namesOf(after));
+    WithColor(os, raw_ostream::YELLOW) << formatv(
+        "  {0} of unknown size {1} as 0 bytes{2}; {3} of unknown cost {4} guessed from the "
+        "operands\n",
+        formatCount(after.unknownSizes, "value"), after.unknownSizes == 1 ? "counts" : "count", namesOf(after),
+        formatCount(after.unknownCosts, "operation"), after.unknownCosts == 1 ? "is" : "are");
   if (after.cutValues > 0)
     WithColor(os, raw_ostream::YELLOW) << formatv("  {0} times or sizes are too large to be added up and were cut\n",
                                                   after.cutValues);

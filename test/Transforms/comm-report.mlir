@@ -56,7 +56,7 @@ func.func @nothing(%x: tensor<4xf32>) -> tensor<4xf32> {
 // JSON: "schema_version": 1
 
 // TABLE: machine h100-sxm
-// TABLE: step: 5 operations, 1 collectives
+// TABLE: step: 5 operations, 1 collective{{$}}
 // TABLE: makespan {{ *}}450 ns {{ *}}450 ns
 // TABLE: exposed {{ *}}100 ns {{ *}}100 ns
 // TABLE: buffer plan {{ *}}1.25 KiB {{ *}}1.25 KiB  one arena; 1.12 KiB live at most

@@ -56,7 +56,7 @@ func.func @chain(%x: tensor<?x4096xbf16> {comm.bytes_hint = 4194304 : i64}) -> t
 // CHECK-NEXT: "argument 0",
 // CHECK-NEXT: "comm.all_gather ({{.*}}size-hints.mlir:[[@LINE+4]]:8)"
 // TABLE: unknown: {{.*}} operations
-// TABLE: 2 values of unknown size count as 0 bytes (argument 0, comm.all_gather ({{.*}}size-hints.mlir:[[@LINE+2]]:8)); 1 operations of unknown cost
+// TABLE: 2 values of unknown size count as 0 bytes (argument 0, comm.all_gather ({{.*}}size-hints.mlir:[[@LINE+2]]:8)); 1 operation of unknown cost is guessed
 func.func @unknown(%x: tensor<?x4096xbf16>) -> tensor<?x4096xbf16> {
   %f = comm.all_gather %x on @dp : (tensor<?x4096xbf16>) -> !comm.future<tensor<?x4096xbf16>>
   %w = comm.wait %f : !comm.future<tensor<?x4096xbf16>>

@@ -17,6 +17,7 @@
 #include "CommSched/Execution/Session.h"
 #include "CommSched/Execution/ValueComparison.h"
 #include "CommSched/InitAll.h"
+#include "CommSched/Support/Count.h"
 #include "CommSched/Support/OutputFile.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/InitAllDialects.h"
@@ -101,6 +102,10 @@ static cl::opt<bool> graph("graph",
                            cl::desc("Capture the second call into a CUDA graph, and launch that instead of further "
                                     "calls; needs at least 2 --iterations"),
                            cl::cat(category));
+static cl::opt<std::string> ncclGroups("nccl-groups",
+                                       cl::desc("Thread blocks (CTAs) of groups on nccl: 'dp:min=2,max=8;*:max=16' "
+                                                "(default: COMMRT_NCCL_GROUPS)"),
+                                       cl::value_desc("OPTIONS"), cl::cat(category));
 static cl::opt<bool> emulate("emulate-costs", cl::desc("Let opaque computations take the time of their comm.cost"),
                              cl::cat(category));
 
@@ -243,7 +248,7 @@ static Error printComparisons(const Session &session, ArrayRef<std::unique_ptr<P
     Expected<PredictionComparison> comparison = compareWithPrediction(*program->predicted(), traces);
     if (!comparison)
       return createStringError("'" + program->name() + "': " + toString(comparison.takeError()));
-    outs() << program->name() << " on " << session.ranks() << " ranks, model " << machine << "\n";
+    outs() << program->name() << " on " << formatCount(session.ranks(), "rank") << ", model " << machine << "\n";
     printComparison(*comparison, *program->predicted(), kWorstSites, outs());
     json::Object entry = describeComparison(*comparison, *program->predicted(), kWorstSites);
     entry["program"] = program->name();
@@ -374,7 +379,7 @@ static void printEqual(const Session &session, size_t parts) {
   outs() << "equal" << (accepted.roundings > 0 ? "" : ", bit for bit,");
   if (accepted.roundings > 0)
     outs() << " within " << formatRoundings(tolerance) << " roundings";
-  outs() << " on " << session.ranks() << " ranks\n";
+  outs() << " on " << formatCount(session.ranks(), "rank") << "\n";
   if (accepted.roundings > 0)
     outs() << "largest difference: " << formatRoundings(accepted.roundings) << " roundings, " << accepted.where << "\n";
 }
@@ -406,6 +411,8 @@ static int runOnOther(mlir::MLIRContext &context, const Session &session, const 
 }
 
 static int runParts(mlir::MLIRContext &context, ArrayRef<std::vector<Source>> parts) {
+  if (!ncclGroups.empty())
+    setenv("COMMRT_NCCL_GROUPS", ncclGroups.c_str(), 1);
   SessionOptions options = {ranks,
                             backend,
                             fault,

@@ -11,6 +11,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/LimitingFactor.h"
+#include "CommSched/Support/Count.h"
 #include "CommSched/Support/Format.h"
 
 using namespace commsched;
@@ -23,11 +24,6 @@ llvm::StringRef commsched::stringify(LimitingFactor factor) {
       "prefetch limit", "starts at once"};
   static_assert(std::size(names) == static_cast<size_t>(LimitingFactor::StartsAtOnce) + 1, "every factor has a name");
   return names[static_cast<unsigned>(factor)];
-}
-
-/// "1 operation", "2 operations".
-static std::string count(int64_t number, llvm::StringRef thing) {
-  return std::to_string(number) + " " + thing.str() + (number == 1 ? "" : "s");
 }
 
 std::string commsched::describe(const Explanation &explanation,
@@ -46,9 +42,9 @@ std::string commsched::describe(const Explanation &explanation,
            " more, as the options scale costs";
   case LimitingFactor::GroupLimit:
   case LimitingFactor::PrefetchLimit:
-    return text + ": " + count(explanation.limit, "operation");
+    return text + ": " + formatCount(explanation.limit, "operation");
   case LimitingFactor::MoveLimit:
-    return text + ": " + count(explanation.limit, "collective");
+    return text + ": " + formatCount(explanation.limit, "collective");
   case LimitingFactor::Makespan:
     return text + ": would be " + formatNs(explanation.reached) + ", is " + formatNs(explanation.limit);
   case LimitingFactor::Units:

@@ -19,6 +19,7 @@
 #include "CommSched/Analysis/Remarks.h"
 #include "CommSched/Report/Report.h"
 #include "CommSched/Scheduling/Inductor/AlignCosts.h"
+#include "CommSched/Support/Count.h"
 #include "CommSched/Transforms/Passes.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MathExtras.h"
@@ -267,8 +268,9 @@ private:
     }
     size_t first = std::mismatch(identities.begin(), identities.end(), all[other].begin()).first - identities.begin();
     InFlightDiagnostic diagnostic = emitProblem(locationOf(ops, first));
-    diagnostic << "expected the same operations on all ranks, got " << ops.size() << " operations here and "
-               << headers[other].front() << " on rank " << other << "; ";
+    diagnostic << "expected the same operations on all ranks, got "
+               << formatCount(static_cast<int64_t>(ops.size()), "operation") << " here and " << headers[other].front()
+               << " on rank " << other << "; ";
     if (first < ops.size())
       diagnostic << "operation " << first << " here, '" << ops[first]->getName() << "', is the first that differs";
     else

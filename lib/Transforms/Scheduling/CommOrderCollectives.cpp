@@ -13,6 +13,7 @@
 
 #include "BlockPass.h"
 #include "CommSched/Analysis/Remarks.h"
+#include "CommSched/Support/Count.h"
 #include "CommSched/Transforms/Passes.h"
 
 namespace commsched {
@@ -62,7 +63,7 @@ private:
     auto remark = remark::passed(loc, remark::RemarkOpts::name("pinned").category(getArgument()));
     remark << remark::metric("Collectives", numCollectives);
     describeRemark(remark, "block", kNoLimitingFactor,
-                   std::to_string(numCollectives) + " collectives keep their order in later passes");
+                   formatCount(numCollectives, "collective", " keeps its", " keep their") + " order in later passes");
   }
 };
 

@@ -11,6 +11,7 @@
 #include "CommSched/Report/Explanations.h"
 #include "CommSched/Scheduling/Model/KeepTogether.h"
 #include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Support/Count.h"
 #include "CommSched/Support/Format.h"
 #include "JournalRecords.h"
 
@@ -63,22 +64,17 @@ static std::string nameOf(const LoadedBlock &block, NodeId id) {
   return ("'" + op->getName().getStringRef() + "'").str();
 }
 
-/// "1 operation", "2 operations".
-static std::string count(int64_t number, StringRef thing) {
-  return std::to_string(number) + " " + thing.str() + (number == 1 ? "" : "s");
-}
-
 /// "'comm.all_gather' passed 2 operations and took 1 operation along".
 static std::string describeMove(const LoadedBlock &block, const CollectiveRecord &record) {
   std::string text = nameOf(block, record.node);
   if (record.moves == 0)
     text += " stayed";
   else
-    text += (record.moves > 0 ? " passed " : " gave way to ") + count(std::abs(record.moves), "operation");
+    text += (record.moves > 0 ? " passed " : " gave way to ") + formatCount(std::abs(record.moves), "operation");
   if (record.factor == LimitingFactor::Grouped)
-    return text + " and stands with " + count(record.grouped - 1, "operation");
+    return text + " and stands with " + formatCount(record.grouped - 1, "operation");
   if (record.moves != 0 && record.grouped > 0)
-    text += " and took " + count(record.grouped, "operation") + " along";
+    text += " and took " + formatCount(record.grouped, "operation") + " along";
   return text;
 }
 
