@@ -24,6 +24,16 @@ import time
 from typing import Any
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+TWO_RANKS = ROOT / "docs" / "examples" / "run_on_device.mlir"
+ONE_RANK_ONLY = ROOT / "test" / "Run" / "Inputs" / "one-rank-on-device.mlir"
+# What captures a program into a graph has the results of calls.
+COMPARE_GRAPH = """set -e
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+"$@" --output "$folder/calls"
+"$@" --output "$folder/graph" --graph
+diff -r "$folder/calls" "$folder/graph"
+"""
 RUNTIME_TESTS = ROOT / "test" / "Runtime"
 # Several ranks on one GPU: NCCL allows it from this version on, with few channels and without NVLink SHARP.
 MANY_RANKS_VERSION = 23003
@@ -258,6 +268,13 @@ class Context:
         variables = {"COMMRT_TEST_BACKEND": "nccl", **variables, **self.sharing(ranks)}
         return Step(name, command, variables, self.lacks(program) or self.too_few(ranks))
 
+    def program(self, name: str, ranks: int, *arguments: str, around: tuple[str, ...] = ()) -> Step:
+        """comm-run with a program for one or two ranks, in exact mode. A pack does not take it along: it needs LLVM."""
+        source = ONE_RANK_ONLY if ranks == 1 else TWO_RANKS
+        command = [*around, str(self.programs / "comm-run"), str(source), "--backend", "nccl", *arguments]
+        variables = {"COMMRT_NCCL_EXACT": "1", **self.sharing(ranks)}
+        return Step(name, command, variables, self.lacks("comm-run"))
+
     def script(self, name: str, script: str, program: str, ranks: int, *arguments: str, **variables: str) -> Step:
         """A script that starts the program as that many processes. No ranks: it needs no GPU."""
         command = [sys.executable, "-B", str(RUNTIME_TESTS / script), str(self.programs / program), *arguments]
@@ -288,7 +305,9 @@ def moves(context: Context) -> Step:
 
 
 def streams(context: Context) -> Step:
-    return context.tests("streams, messages, deadlines", "RuntimeNcclTests", "*", MOST_RANKS)
+    # Ranks that are threads capture only where the devices are emulated: see the step below.
+    filter_ = "*" if context.emulated else "-NcclGraph.*"
+    return context.tests("streams, messages, deadlines", "RuntimeNcclTests", filter_, MOST_RANKS)
 
 
 def processes(context: Context) -> Step:
@@ -313,6 +332,18 @@ def control_plane(context: Context) -> Step:
     return context.script("control plane", "tcp_scenarios.py", "RuntimeTcpScenario", 0, abi)
 
 
+def programs_of_kernels(context: Context) -> Step:
+    """A program with kernels of its own: the bits of threads."""
+    ranks = 1 if context.too_few(2) else 2
+    return context.program("comm-run", ranks, "--iterations", "3", "--compare-backend", "threads")
+
+
+def graph_capture(context: Context) -> Step:
+    """The same, captured into a graph, against calls. One rank: several in one process are not captured."""
+    around = ("sh", "-c", COMPARE_GRAPH, "sh")
+    return context.program("comm-run, graph capture", 1, "--iterations", "4", around=around)
+
+
 # A new step is a function that makes it, and its name here. The table has them in this order.
 STEPS = [
     one_rank,
@@ -324,6 +355,8 @@ STEPS = [
     processes,
     processes_that_fail,
     control_plane,
+    programs_of_kernels,
+    graph_capture,
 ]
 
 
