@@ -119,19 +119,28 @@ void PageWriter::writeSide(const BlockSnapshot &side) {
   json.attributeObject("spans", [&] { writeSpans(side.spans); });
   writeMemory(side);
   if (side.contention)
-    json.attributeObject("resources", [&] { writeUses(*side.contention); });
+    writeUses(*side.contention);
 }
 
-/// What the makespan would be without contention, and the use of each resource that is used at all, in millionths from
-/// each moment of `when` on.
+/// The makespan without contention, and of each resource that is used at all, how much of it is from each moment of
+/// `when` on.
 void PageWriter::writeUses(const BlockContention &contention) {
   json.attribute("undisturbed", contention.undisturbed);
-  column("when", contention.uses, [](const ResourceUse &use) { return use.begin; });
-  json.attributeObject("uses", [&] {
-    for (unsigned resource = 0; resource < kNumResources; ++resource)
-      if (contention.average[resource] > 0)
-        column(stringify(static_cast<Resource>(resource)), contention.uses,
-               [&](const ResourceUse &use) { return use.share[resource]; });
+  json.attributeArray("resources", [&] {
+    for (unsigned resource = 0; resource < kNumResources; ++resource) {
+      if (contention.average[resource] == 0)
+        continue;
+      auto permilleOf = [&](const ResourceUse &use) { return use.share[resource] / (kWhole / kPermille); };
+      std::vector<ResourceUse> changes;
+      for (const ResourceUse &use : contention.uses)
+        if (changes.empty() || permilleOf(changes.back()) != permilleOf(use))
+          changes.push_back(use);
+      json.object([&] {
+        json.attribute("name", stringify(static_cast<Resource>(resource)));
+        column("when", changes, [](const ResourceUse &use) { return use.begin; });
+        column("permille", changes, permilleOf);
+      });
+    }
   });
 }
 

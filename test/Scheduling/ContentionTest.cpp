@@ -18,7 +18,10 @@
 #include "CommSched/Scheduling/Model/ScheduleVerifier.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
 #include "Model/ContentionClock.h"
+#include "Model/OrderVerifier.h"
 #include "RandomDemands.h"
+#include "Solver/ContendedMoves.h"
+#include "Solver/Decoder.h"
 #include "gtest/gtest.h"
 #include <cstdlib>
 #include <functional>
@@ -473,7 +476,7 @@ TEST(Contention, SearchesPlanWithIt) {
 // Tests the same on training steps, where buckets pay.
 TEST(Contention, SearchesMergeWithIt) {
   int32_t merged = 0;
-  for (uint64_t seed = 0; seed < 18; ++seed) {
+  for (uint64_t seed = 0; seed < 24; ++seed) {
     LayeredOptions layers;
     layers.layers = 8;
     layers.computes = 2;
@@ -490,6 +493,82 @@ TEST(Contention, SearchesMergeWithIt) {
     merged += !result.buckets.empty();
   }
   EXPECT_GE(merged, 5);
+}
+
+/// The order that a policy decodes to. The reference is the given order.
+Order decode(const Problem &problem, const Policy &policy) {
+  ScheduleFacts facts(problem, /*bucketing=*/false);
+  Decoder decoder(facts);
+  Reference reference(facts, identityOrder(problem));
+  DecodedSchedule decoded;
+  EXPECT_TRUE(decoder.run(reference, policy, kUnlimited, kMaxTotalNs, {}, decoded));
+  Order order;
+  for (DecodeStep step : decoded.steps)
+    order.push_back(step.id);
+  EXPECT_EQ(decoded.makespan, makespanOf(problem, order));
+  return order;
+}
+
+// Tests that a policy that compares computes puts the product beside the gather, and the elementwise kernel behind it.
+TEST(Contention, PoliciesCompareComputes) {
+  Problem problem = gatherBeside(800, 500);
+  std::swap(problem.nodes[1], problem.nodes[2]);
+  Policy policy;
+  EXPECT_EQ(decode(problem, policy), (Order{0, 1, 3, 2}));
+  policy.compared = 4;
+  EXPECT_EQ(decode(problem, policy), (Order{0, 2, 3, 1}));
+}
+
+// Tests that a policy with patience lets a gather wait for the product if it has the time: the elementwise kernel, the
+// product and what needs the gather are a chain.
+TEST(Contention, PoliciesHoldStartsBack) {
+  Demand gather = on(Resource::ComputeUnits, 200);
+  gather.set(Resource::Memory, 500'000);
+  Problem problem =
+      make({work(NodeKind::Start, 1, 300), work(NodeKind::Compute, 0, 500), work(NodeKind::Compute, 0, 800),
+            work(NodeKind::Wait, 0, 0, 0), work(NodeKind::Compute, 0, 100)},
+           {gather, on(Resource::Memory, 1000), on(Resource::ComputeUnits, 1000), Demand(),
+            on(Resource::ComputeUnits, 1000)},
+           2);
+  problem.preds = IndexLists();
+  for (std::vector<int32_t> preds : {std::vector<int32_t>{}, {}, {1}, {0}, {2, 3}})
+    problem.preds.append(preds);
+  problem.finalize();
+  Policy policy;
+  EXPECT_EQ(decode(problem, policy), (Order{0, 1, 3, 2, 4}));
+  policy.patience = 600;
+  Order patient = decode(problem, policy);
+  EXPECT_EQ(patient, (Order{1, 0, 2, 3, 4}));
+  EXPECT_EQ(makespanOf(problem, patient), 1460);
+  EXPECT_EQ(makespanOf(problem, identityOrder(problem)), 1550);
+}
+
+// Tests that moves keep every order legal and within the limit, never lengthen it, and know its makespan; on most
+// problems they shorten a random order.
+TEST(Contention, MovesShortenOrders) {
+  Random random(9);
+  int32_t shorter = 0;
+  for (uint64_t seed = 0; seed < 120; ++seed) {
+    RandomOptions options = drawn(random);
+    options.nodes = static_cast<int32_t>(random.between(10, 120));
+    options.chanceOfArgumentFuture = seed % 3 == 0 ? 10 : 0;
+    Problem problem = randomProblem(seed, options);
+    addRandomDemands(problem, seed);
+    Order order = randomOrder(problem, random);
+    Bytes limit = seed % 2 == 0 ? kUnlimited : peakOf(problem, order);
+    ContendedMoves moves(problem, order, limit);
+    ASSERT_EQ(moves.makespan(), makespanOf(problem, order)) << "seed " << seed;
+    int64_t steps = 3000;
+    moves.run(steps, /*target=*/0);
+    ASSERT_LE(steps, 0);
+    ASSERT_EQ(moves.makespan(), makespanOf(problem, moves.order())) << "seed " << seed;
+    ASSERT_LE(moves.makespan(), makespanOf(problem, order));
+    ScheduleRequirements requirements;
+    requirements.peakLimit = limit;
+    ASSERT_EQ(verifyOrder(problem, moves.order(), requirements), "") << "seed " << seed;
+    shorter += moves.makespan() < makespanOf(problem, order);
+  }
+  EXPECT_GE(shorter, 80);
 }
 
 } // namespace

@@ -11,6 +11,18 @@
 // RUN: comm-opt %t.out.mlir --comm-report="machine=%t.machine.json table=false report-file=%t.found.json" -o /dev/null
 // RUN: %python %S/Inputs/same_figures.py %t.json %t.found.json
 
+// The timelines have the use of each resource.
+// RUN: comm-opt %s --comm-report="machine=%t.machine.json table=false timeline-file=%t.trace.json" -o /dev/null
+// RUN: FileCheck %s --input-file=%t.trace.json --check-prefix=TRACE
+// RUN: comm-opt %s --comm-report="machine=%t.machine.json table=false timeline-file=%t.html" -o /dev/null
+// RUN: FileCheck %s --input-file=%t.html --check-prefix=PAGE
+// RUN: comm-opt %s --comm-report="machine=%t.machine.json" -o /dev/null 2>&1 | FileCheck %s --check-prefix=TABLE
+// TRACE: "ts":0,"name":"resources in use, percent","args":{"compute_units":35,"memory":100}
+// PAGE: "undisturbed":13000,"resources":[{"name":"compute_units","when":[0,10000,
+// PAGE-SAME: {"name":"memory","when":[0,
+// TABLE: contention    before 6.00 us (31.6 %), after 6.00 us (31.6 %) of the makespan is slow-down
+// TABLE-NEXT: in use        compute_units 66 % -> 66 % memory 79 % -> 79 %
+
 // Tables of zeros are the same as none, byte for byte.
 // RUN: %python %S/Inputs/with_contention.py %commsched_src_root/machines/h100-sxm.json %t.zero.json \
 // RUN:   all_gather:matrix:0:0 all_gather:memory:0:0

@@ -77,8 +77,8 @@ BucketShape commsched::describeBucket(const Problem &problem, const Bucket &buck
   BucketShape shape;
   shape.start = mergedStart(problem, bucket);
   if (problem.hasContention())
-    shape.demand = problem.mergeKeys[problem.nodes[bucket.members.front()].mergeKey].demandOf(shape.start.bytes,
-                                                                                             shape.start.cost);
+    shape.demand =
+        problem.mergeKeys[problem.nodes[bucket.members.front()].mergeKey].demandOf(shape.start.bytes, shape.start.cost);
   shape.packs = bucket.form == BucketForm::Packed;
   if (!shape.packs) {
     for (NodeId member : bucket.members) {

@@ -18,19 +18,16 @@
 
 using namespace commsched;
 
-/// Divides what there is of one resource, and lowers the rates of those that get less than they need.
+/// Divides a resource that is short, and lowers the rates of those that get less than they need.
 static void shareResource(unsigned resource, llvm::ArrayRef<const Demand *> demands,
                           llvm::MutableArrayRef<int64_t> rates) {
-  int64_t needed = 0, weights = 0, left = kWhole;
+  int64_t weights = 0, left = kWhole;
   llvm::SmallVector<size_t, 8> users;
   for (auto [index, demand] : llvm::enumerate(demands))
     if (demand->share[resource] > 0) {
-      needed += demand->share[resource];
       weights += demand->weight[resource];
       users.push_back(index);
     }
-  if (needed <= kWhole)
-    return;
   // Whoever is satisfied leaves more for the others, so they are looked at again.
   for (bool changed = true; changed;) {
     changed = false;
@@ -54,8 +51,13 @@ static void shareResource(unsigned resource, llvm::ArrayRef<const Demand *> dema
 
 void commsched::shareResources(llvm::ArrayRef<const Demand *> demands, llvm::MutableArrayRef<int64_t> rates) {
   std::fill(rates.begin(), rates.end(), kWhole);
+  std::array<int64_t, kNumResources> needed{};
+  for (const Demand *demand : demands)
+    for (unsigned resource = 0; resource < kNumResources; ++resource)
+      needed[resource] += demand->share[resource];
   for (unsigned resource = 0; resource < kNumResources; ++resource)
-    shareResource(resource, demands, rates);
+    if (needed[resource] > kWhole)
+      shareResource(resource, demands, rates);
 }
 
 int64_t commsched::rateBeside(llvm::ArrayRef<const Demand *> others, const Demand &demand) {
@@ -279,8 +281,8 @@ Ns ContentionClock::endIfIdle(Ticket ticket) const {
   return end;
 }
 
-int64_t ContentionClock::progressWith(const Demand &demand) const {
-  llvm::SmallVector<const Demand *, 8> demands = {&demand};
+int64_t ContentionClock::progressWith(llvm::ArrayRef<const Demand *> more) const {
+  llvm::SmallVector<const Demand *, 8> demands(more);
   for (const Activity &activity : state.running)
     demands.push_back(activity.demand);
   llvm::SmallVector<int64_t, 8> rates(demands.size());

@@ -75,8 +75,8 @@ public:
 
   /// Whether any collective is in flight.
   bool anyInFlight() const { return !state.running.empty(); }
-  /// The sum of all rates if a computation with this demand began now, in millionths. As shareResources().
-  int64_t progressWith(const Demand &demand) const;
+  /// The sum of all rates if activities with these demands began now, in millionths. As shareResources().
+  int64_t progressWith(llvm::ArrayRef<const Demand *> more) const;
 
   /// Calls `visit` with the ticket, the lane and what is left, in millionths of a nanosecond, of all collectives that
   /// are not over, lane by lane in the order of issue. O(lanes + collectives that are not over).

@@ -24,6 +24,7 @@ void Clock::reset(const Reference &reference, const Policy &policy) {
   horizon = mulDiv(facts.horizonBase(), policy.horizon, kPermille);
   slack = policy.slack;
   problem.beginLanes(laneFree);
+  laneLeft = facts.load;
   ends.assign(problem.size(), 0);
   tickets.assign(problem.size(), kNone);
   lastTicket = kNone;

@@ -64,10 +64,16 @@ public:
   /// Whether a computation that is placed now runs beside a collective with which it may share resources.
   bool sharesResources() const { return shared && shared->anyInFlight(); }
   /// How fast everything together goes on if a computation is placed now: the sum of all rates, in millionths.
-  int64_t progressWith(NodeId node) const {
-    const Node &info = problem.nodes[node];
-    // A wait that is a candidate is an unpack.
-    return shared->progressWith(info.kind == NodeKind::Wait ? problem.copyDemand : problem.demandOf(info));
+  int64_t progressWith(NodeId node) const { return shared->progressWith(&demandOf(node)); }
+  /// By how much more, if a collective with this demand begins together with the computation.
+  int64_t gainOf(const Demand &collective, NodeId node) const {
+    return shared->progressWith({&demandOf(node), &collective}) - progressWith(node);
+  }
+  bool hasContention() const { return shared != nullptr; }
+  /// By how much the work of a communication lane that is left is shorter than the estimate of the time that is left,
+  /// ns.
+  Ns slackOf(LaneId lane) const {
+    return std::max(horizon, compute + remainingCompute + slack) - beginOn(lane) - laneLeft[lane];
   }
   /// The makespan of what has been placed; nothing may follow.
   Ns makespan();
@@ -100,6 +106,7 @@ public:
   Ns occupy(LaneId lane, Ns cost, const Demand &demand);
   /// Says that the collective that occupied its lane last is that of a start.
   void setEnd(NodeId start, Ns end) {
+    laneLeft[problem.nodes[start].lane] -= problem.nodes[start].cost;
     ends[start] = end;
     tickets[start] = lastTicket;
   }
@@ -117,6 +124,11 @@ public:
   }
 
 private:
+  /// A wait that is a candidate is an unpack.
+  const Demand &demandOf(NodeId node) const {
+    const Node &info = problem.nodes[node];
+    return info.kind == NodeKind::Wait ? problem.copyDemand : problem.demandOf(info);
+  }
   void leaveRemaining(NodeId node);
   void advanceTo(Ns time);
   template <class EndOf> Ns endOf(const InFlight &what, EndOf endOf) const;
@@ -130,8 +142,8 @@ private:
   /// The estimate of the makespan, its least distance from the remaining compute time, and the reference's compute
   /// time.
   Ns horizon = 0, slack = 0, referenceCompute = 0;
-  /// Indexed by lane, and by node (for starts).
-  std::vector<Ns> laneFree, ends;
+  /// Indexed by lane: when it is free, and the work that has not been issued; and by node (for starts).
+  std::vector<Ns> laneFree, laneLeft, ends;
   /// The clock of shared resources, or null without contention; by start, its collective there; and the last one.
   std::unique_ptr<ContentionClock> shared;
   std::vector<ContentionClock::Ticket> tickets;

@@ -23,7 +23,8 @@ static constexpr int32_t kTrialsPerStep = 2;
 /// nearly all of them would be. The next compute goes on with the lanes behind these.
 static constexpr int32_t kMaxRefusedLanes = 32;
 
-bool CollectiveIssuer::issueReadyCollectives(Ns until) {
+bool CollectiveIssuer::issueReadyCollectives(Ns until, NodeId nextCompute) {
+  upcoming = nextCompute;
   LaneId begin = std::exchange(firstLane, kComputeLane + 1);
   int32_t refused = 0;
   bool any = issueOnLanes(begin, problem.numLanes(), until, refused);
@@ -52,6 +53,7 @@ bool CollectiveIssuer::issueOnLanes(LaneId first, LaneId last, Ns until, int32_t
 }
 
 bool CollectiveIssuer::issuePacksAhead(Ns until) {
+  upcoming = kNone;
   bool any = false;
   for (LaneId lane = schedule.nextDryPackingLane(kComputeLane + 1, until); lane != kNone;
        lane = schedule.nextDryPackingLane(lane + 1, until))
@@ -84,7 +86,7 @@ void CollectiveIssuer::collectCandidates(LaneId lane, bool urgent) {
       int32_t tried = addMembers(schedule.mergeContext(), queue, begin, deadline, candidate);
       schedule.countWork(tried / kTrialsPerStep);
     }
-    if (urgent || !isHeldBack(queue, candidate))
+    if (urgent || !(isHeldBack(queue, candidate) || waitsForCompany(candidate)))
       candidates.push_back(std::move(candidate));
   }
   llvm::stable_sort(candidates, [](const BucketCandidate &a, const BucketCandidate &b) { return a.due < b.due; });
@@ -103,6 +105,22 @@ bool CollectiveIssuer::isHeldBack(const LaneQueue &queue, const BucketCandidate 
     return false;
   bool moreWillCome = queue.unissuedBytes > queue.readyBytes && schedule.clock.remaining() > candidate.cost;
   return candidate.bytes < std::min(schedule.policy().minTerminal, schedule.policy().maxTerminal) && moreWillCome;
+}
+
+/// Whether a candidate has the time to wait for a compute beside which it disturbs less.
+bool CollectiveIssuer::waitsForCompany(const BucketCandidate &candidate) const {
+  const Clock &clock = schedule.clock;
+  const Policy &policy = schedule.policy();
+  if (policy.patience <= 0 || upcoming == kNone || !clock.hasContention())
+    return false;
+  const Node &first = problem.nodes[candidate.members.front()];
+  Ns duration = schedule.durationOf(upcoming);
+  if (laxity(candidate) <= duration || clock.slackOf(first.lane) <= duration)
+    return false;
+  Demand demand = problem.demandOf(first);
+  if (candidate.members.size() > 1)
+    demand = problem.mergeKeys[first.mergeKey].demandOf(candidate.bytes, candidate.cost);
+  return clock.gainOf(demand, upcoming) < policy.patience * (kWhole / kPermille);
 }
 
 /// The time between a candidate's end, if it is issued now, and its deadline, ns.

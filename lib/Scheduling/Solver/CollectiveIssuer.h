@@ -24,8 +24,9 @@ public:
 
   /// Begins a new decode.
   void reset() { firstLane = kComputeLane + 1; }
-  /// Keeps every lane busy until `until`, and for as long as the next pack is likely to take.
-  bool issueReadyCollectives(Ns until);
+  /// Keeps every lane busy until `until`, and for as long as the next pack is likely to take. `nextCompute` is what
+  /// runs until then, or kNone: with contention, a start may wait for a better one (Policy::patience).
+  bool issueReadyCollectives(Ns until, NodeId nextCompute);
   /// The compute lane is about to stand still until `until`: issues on lanes that would run dry by then if the next
   /// pack had to come after that. Other lanes can wait.
   bool issuePacksAhead(Ns until);
@@ -36,6 +37,7 @@ private:
   bool issueOnLanes(LaneId first, LaneId last, Ns until, int32_t &refused);
   void collectCandidates(LaneId lane, bool urgent);
   bool isHeldBack(const LaneQueue &queue, const BucketCandidate &candidate) const;
+  bool waitsForCompany(const BucketCandidate &candidate) const;
   bool withinPrefetchBudget(const BucketCandidate &candidate) const;
   Ns laxity(const BucketCandidate &candidate) const;
   bool issue(BucketCandidate &candidate);
@@ -49,6 +51,8 @@ private:
   LaneId firstLane = kComputeLane + 1;
   /// When a collective issued now would begin on the lane under consideration, ns.
   Ns begin = 0;
+  /// The compute that runs next, or kNone.
+  NodeId upcoming = kNone;
   /// The best candidate of each queue of that lane.
   std::vector<BucketCandidate> candidates;
 };

@@ -69,7 +69,7 @@ bool Decoder::placeBestCandidate() {
   int32_t first = computes.first();
   bool inWindow = first >= 0 && computes.ahead(first) <= policy.window;
   Ns duration = inWindow ? schedule.durationOf(computes.nodeAt(first)) : 1;
-  if (issuer.issueReadyCollectives(schedule.clock.now() + duration))
+  if (issuer.issueReadyCollectives(schedule.clock.now() + duration, inWindow ? computes.nodeAt(first) : kNone))
     return true;
   if (int32_t best = inWindow ? leastDisturbing(first) : first; best != first) {
     schedule.countWork(1);

@@ -45,6 +45,9 @@ struct Policy {
   /// With contention, the number of computes that are compared while a collective is in flight: the one with which
   /// everything together goes on fastest is placed first. 0: the first one is placed.
   int32_t compared = 0;
+  /// With contention, a start that has time to spare is held back if its collective beside the next compute would add
+  /// less than this share of its full rate to what goes on.
+  int32_t patience = 0;
 
   // Starts.
   /// How far a terminal start yields to the others, as a share of the median collective.

@@ -43,6 +43,7 @@ constexpr int64_t kFreeNeeded[] = {0, 8 * kMiB, 32 * kMiB, 128 * kMiB, 512 * kMi
 constexpr int64_t kMinTerminals[] = {0, 32 * kMiB, 64 * kMiB, 128 * kMiB, 256 * kMiB, 512 * kMiB, kGiB};
 constexpr int64_t kPackAheads[] = {0, 1000};
 constexpr int64_t kCompared[] = {0, 4, 12, 40};
+constexpr int64_t kPatiences[] = {0, 200, 400, 600, 750, 900};
 constexpr int64_t kCopyWeights[] = {0, 500, 1000, 1600, 3000, 6000};
 
 /// One number of a policy that the search may change.
@@ -92,6 +93,8 @@ const Knob kKnobs[] = {
     knob<&Policy::minTerminal>("minTerminal", kMinTerminals, /*forBuckets=*/true),
     knob<&Policy::copyWeight>("copyWeight", kCopyWeights, /*forBuckets=*/true),
     knob<&Policy::packAhead>("packAhead", kPackAheads, /*forBuckets=*/true),
+    {"patience", kPatiences, setField<&Policy::patience>, getField<&Policy::patience>, /*forBuckets=*/false,
+     /*forContention=*/true},
     {"compared", kCompared, setField<&Policy::compared>, getField<&Policy::compared>, /*forBuckets=*/false,
      /*forContention=*/true},
 };
@@ -167,11 +170,14 @@ std::vector<Policy> bucketings(const ScheduleFacts &facts, Bytes limit) {
 
 } // namespace
 
-/// With contention, every second policy chooses beside which computes a collective flies.
+/// With contention, all policies but every fourth choose beside which computes a collective flies: by holding back
+/// starts, and some of them also by the order of computes.
 static std::vector<Policy> withContention(const ScheduleFacts &facts, std::vector<Policy> policies) {
-  constexpr int32_t kFew = 12;
-  for (size_t index = 1; facts.problem.hasContention() && index < policies.size(); index += 2)
-    policies[index].compared = kFew;
+  constexpr int32_t kFew = 12, kPatience = 600;
+  for (size_t index = 0; facts.problem.hasContention() && index < policies.size(); ++index) {
+    policies[index].compared = index % 4 == 3 ? kFew : 0;
+    policies[index].patience = index % 4 == 1 ? 0 : index % 4 == 2 ? kPatience / 2 : kPatience;
+  }
   return policies;
 }
 

@@ -21,6 +21,7 @@
 #include "Search.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
+#include <memory>
 
 using namespace commsched;
 
@@ -74,13 +75,15 @@ public:
 
     ScheduleFacts orderOnly(problem, /*bucketing=*/false);
     Search alone(orderOnly, options, given, limit);
+    adoptUndisturbed(alone, given, /*bucketing=*/false);
     alone.run(effort, targetOf(/*bucketing=*/false));
     count(alone);
     ScheduleFacts withBuckets(problem, options.bucketing);
     if (llvm::is_contained(withBuckets.mergeable, true)) {
       // Whatever the order alone reaches is an answer with buckets too, so that allowing them never costs time.
-      Search joint(withBuckets, options, std::move(given), limit);
+      Search joint(withBuckets, options, given, limit);
       joint.adopt(alone);
+      adoptUndisturbed(joint, given, /*bucketing=*/true);
       joint.run(effort, targetOf(/*bucketing=*/true));
       count(joint);
       take(joint);
@@ -91,6 +94,36 @@ public:
   }
 
 private:
+  /// A search that knows nothing of contention.
+  struct Undisturbed {
+    Undisturbed(const Problem &problem, const ScheduleOptions &options, bool bucketing, const Order &given, Bytes limit)
+        : facts(problem, bucketing), search(facts, options, given, limit) {}
+    ScheduleFacts facts;
+    Search search;
+  };
+
+  /// With contention, begins `search` from the answer of a search without it, of the same effort: no answer should be
+  /// worse than a plan that knows nothing of contention.
+  void adoptUndisturbed(Search &search, const Order &given, bool bucketing) {
+    if (!problem.hasContention() || effort == 0)
+      return;
+    if (!undisturbed) {
+      undisturbed = std::make_unique<Problem>(problem);
+      undisturbed->demands.clear();
+      for (Node &node : undisturbed->nodes)
+        node.demand = kNone;
+    }
+    silent = options;
+    silent.observers = {};
+    auto plan = std::make_unique<Undisturbed>(*undisturbed, silent, bucketing, given, limit);
+    if (lastPlan)
+      plan->search.adopt(lastPlan->search);
+    plan->search.run(effort, /*bound=*/0);
+    count(plan->search);
+    search.adoptUndisturbed(plan->search.best());
+    lastPlan = std::move(plan);
+  }
+
   /// An order within the limit, or as close to it as the share of the effort for that allows.
   Order belowLimit(Order order) {
     if (result.inputPeak <= result.limit)
@@ -135,6 +168,10 @@ private:
 
   const Problem &problem;
   const ScheduleOptions &options;
+  /// With contention: the problem and the options of searches that know nothing of it, and the last such search.
+  std::unique_ptr<Problem> undisturbed;
+  ScheduleOptions silent;
+  std::unique_ptr<Undisturbed> lastPlan;
   Schedule result;
   int64_t effort = 0;
   Bytes limit = 0;

@@ -384,6 +384,12 @@ void Search::adopt(const Search &other) {
   addReference(incumbent);
 }
 
+void Search::adoptUndisturbed(DecodedSchedule plan) {
+  plan.makespan = play(plan);
+  if (plan.makespan < bestMakespan && accept(plan))
+    addReference(incumbent);
+}
+
 void Search::run(int64_t effort, Ns bound) {
   SearchStart start = {facts.bucketing, facts.problem.size(), effort, kClimbSeed, limit, bestMakespan, bound};
   for (SearchObserver *observer : observers)

@@ -37,6 +37,8 @@ public:
   void run(int64_t effort, Ns bound);
   /// Adopts the answer of another search of the same problem under the same limit if it is shorter.
   void adopt(const Search &other);
+  /// Adopts what a search of the same problem without contention found, if it is shorter with contention, too.
+  void adoptUndisturbed(DecodedSchedule plan);
 
   const DecodedSchedule &best() const { return incumbent; }
   const ExpandedProblem &expanded() const { return carriedOut; }
