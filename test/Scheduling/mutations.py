@@ -81,7 +81,10 @@ MUTATIONS = [
     mutation(
         "a coalesced start forgets its inputs",
         "Model/BucketShape.cpp",
-        ("        shape.touches.push_back(info.input);\n      shape.touches", "        (void)info;\n      shape.touches"),
+        (
+            "        shape.touches.push_back(info.input);\n      shape.touches",
+            "        (void)info;\n      shape.touches",
+        ),
     ),
     # The gate in front of an incumbent.
     mutation(
@@ -124,8 +127,8 @@ MUTATIONS = [
         "lanes are not fed ahead",
         "Solver/Decoder.cpp",
         (
-            "issuer.issueReadyCollectives(schedule.clock.now() + duration)",
-            "issuer.issueReadyCollectives(schedule.clock.now() + 0 * duration)",
+            "issueReadyCollectives(schedule.clock.now() + duration,",
+            "issueReadyCollectives(schedule.clock.now() + 0 * duration,",
         ),
     ),
     mutation(
