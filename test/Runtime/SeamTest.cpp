@@ -319,6 +319,7 @@ const commrt_backend oneRankBackend = {
     },
     nullptr,
     nullptr,
+    nullptr,
 };
 
 TEST(Backends, RegisteredByName) {

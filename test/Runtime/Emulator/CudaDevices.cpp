@@ -159,12 +159,12 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int dev
 }
 
 /// Only the name, with which the structure begins in every version.
-cudaError_t cudaGetDeviceProperties(void *properties, int device) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device) {
   Entry entry("cudaGetDeviceProperties");
   if (device < 0 || device >= int(machine().devices.size()))
     return finish(cudaErrorInvalidDevice);
   constexpr char name[] = "Emulated H100";
-  memcpy(properties, name, sizeof(name));
+  memcpy(static_cast<void *>(properties), name, sizeof(name));
   return cudaSuccess;
 }
 
