@@ -110,14 +110,13 @@ class Side {
     this.when = Float64Array.from(data.memory.when);
     this.live = Float64Array.from(data.memory.live);
     // With contention: the share of each resource that is in use, from each moment on.
-    const {when, uses} = data.resources || {when: [], uses: {}};
-    this.resources = Object.entries(uses).map(([name, millionths]) => ({
+    this.resources = (data.resources || []).map(({name, when, permille}) => ({
       name: name.replaceAll("_", " "),
       when: Float64Array.from(when),
-      level: Float64Array.from(millionths, value => value / 1e6),
+      level: Float64Array.from(permille, value => value / 1e3),
     }));
     /** What activities that share resources add to the makespan, ns. */
-    this.slowedDown = data.resources ? data.makespan - data.resources.undisturbed : 0;
+    this.slowedDown = data.resources ? data.makespan - data.undisturbed : 0;
     // Indexed by operation: its place in the sparse columns of starts and waits, and its first span; -1 without one.
     this.startAt = new Int32Array(this.count).fill(-1);
     this.waitAt = new Int32Array(this.count).fill(-1);
