@@ -7,8 +7,8 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // Ranks that issue collectives in different orders hang. The signature is a hash of a function's sequence of
-// collectives. The passes set it, and the runtime compares it before the first collective. Sends and receives need not be
-// on all ranks and are left out: the runtime compares them by itself.
+// collectives. The passes set it, and the runtime compares it before the first collective. Sends and receives need not
+// be on all ranks and are left out: the runtime compares them by itself.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_ANALYSIS_SCHEDULESIGNATURE_H
