@@ -29,7 +29,9 @@ public:
   /// O(nested operations + operands) times the inverse of Ackermann's function.
   explicit RegionAliases(mlir::Operation *op);
 
-  /// The number of the class of an argument of a region, or of a result.
+  /// Whether a value may have the storage of another one.
+  bool knows(mlir::Value value) const { return numbers.contains(value); }
+  /// The number of the class of an argument of a region, or of a result, that is known.
   unsigned classOf(mlir::Value value) const { return classes.findLeader(numbers.lookup(value)); }
   /// The shaped values and futures from outside that are in a class, each once, in the order of their first use.
   mlir::ValueRange outsideOf(unsigned number) const;

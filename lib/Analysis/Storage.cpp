@@ -192,25 +192,40 @@ void StorageMap::addArgument(BlockArgument argument) {
 
 static bool hasStorage(Value value) { return isa<ShapedType, FutureType>(value.getType()); }
 
-/// An argument of a region has the storage of what the operation gives it, from outside or in an earlier iteration.
-/// Arguments that may have one storage share a slice.
-void StorageMap::addRegionArguments(Operation *op) {
-  SmallVector<BlockArgument> arguments;
+/// A memref from an operation that does not allocate it.
+static bool isPassedMemref(OpResult result) {
+  return isa<BaseMemRefType>(result.getType()) && !isAllocated(result) && !getAliasedValue(result);
+}
+
+/// An argument of a region has the storage of what the operation gives it, from outside or in an earlier iteration. A
+/// memref that the operation returns is what its regions were entered or left with. Values that may have one storage
+/// share a slice; results that have none from outside are left out.
+void StorageMap::addRegionValues(Operation *op) {
+  SmallVector<Value> values;
   for (Region &region : op->getRegions())
     for (Block &block : region)
-      llvm::copy_if(block.getArguments(), std::back_inserter(arguments), hasStorage);
-  if (arguments.empty())
+      llvm::copy_if(block.getArguments(), std::back_inserter(values), hasStorage);
+  if (op->getNumRegions() > 0)
+    llvm::copy_if(op->getResults(), std::back_inserter(values),
+                  [](Value value) { return isPassedMemref(cast<OpResult>(value)); });
+  if (values.empty())
     return;
   RegionAliases aliases(op);
   llvm::DenseMap<unsigned, Slice> ofClass;
-  for (BlockArgument argument : arguments) {
-    auto [known, isNew] = ofClass.try_emplace(aliases.classOf(argument));
+  for (Value value : values) {
+    if (!aliases.knows(value)) {
+      if (isa<BlockArgument>(value))
+        addCaptured(value);
+      continue;
+    }
+    auto [known, isNew] = ofClass.try_emplace(aliases.classOf(value));
     if (isNew) {
       ValueRange sources = aliases.outsideOf(known->first);
       llvm::for_each(sources, [&](Value source) { addCaptured(source); });
       known->second = addSlice(unionOf(sources));
     }
-    slices[argument] = known->second;
+    if (isa<BlockArgument>(value) || known->second.second > 0)
+      slices[value] = known->second;
   }
 }
 
@@ -225,7 +240,7 @@ void StorageMap::addCaptured(Value value) {
 void StorageMap::visit(Operation *op, bool nested) {
   for (Value operand : op->getOperands())
     addCaptured(operand);
-  addRegionArguments(op);
+  addRegionValues(op);
   for (Region &region : op->getRegions())
     for (Block &inner : region)
       for (Operation &innerOp : inner)
@@ -291,18 +306,18 @@ void StorageMap::visitResult(OpResult result, bool nested) {
     return refer(result, of(source));
   if (isa<arith::SelectOp>(op))
     return refer(result, unionOf(op->getOperands().drop_front()));
-  auto isPassedMemref = [](Value value) {
-    auto result = cast<OpResult>(value);
-    return isa<BaseMemRefType>(value.getType()) && !isAllocated(result) && !getAliasedValue(result);
-  };
   if (isPassedMemref(result)) {
-    // A memref from an operation that does not allocate it is one of the operation's operands, or of unknown origin.
-    // All results share one slice.
-    if (Value sibling = op->getResult(0); sibling != result && isPassedMemref(sibling) && !of(sibling).empty()) {
+    if (slices.contains(result))
+      return;
+    // It is one of the operation's operands, or of unknown origin. All results share one slice.
+    OpResult sibling = op->getResult(0);
+    bool hasSibling = op->getNumRegions() == 0 && sibling != result && isPassedMemref(sibling);
+    if (hasSibling && !of(sibling).empty()) {
       slices[result] = slices.lookup(sibling);
       return;
     }
-    refer(result, unionOf(op->getOperands()));
+    if (op->getNumRegions() == 0)
+      refer(result, unionOf(op->getOperands()));
     if (!of(result).empty())
       return;
     StorageId id = allocate(nullptr, 0, nested);

