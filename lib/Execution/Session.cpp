@@ -186,11 +186,17 @@ Error Session::run(ArrayRef<std::unique_ptr<Program>> programs,
   }
   if (Error error = runOnThreads(localRanks.size(), [&](size_t index) { runRank(localRanks[index], programs); }))
     return error;
-  // Ranks of one process often fail with the same message: print it once.
+  // Ranks of one process often fail with the same message, or meet the same fault at once: print it once.
+  auto withoutRank = [](StringRef message) {
+    StringRef rest = message;
+    return rest.consume_front("rank ") && !rest.take_while(isDigit).empty() && rest.contains(": ")
+               ? rest.drop_while(isDigit)
+               : message;
+  };
   StringSet<> said;
   Error errors = Error::success();
   for (Rank &rank : localRanks)
-    if (rank.status != COMMRT_OK && said.insert(rank.message).second)
+    if (rank.status != COMMRT_OK && said.insert(withoutRank(rank.message)).second)
       errors = joinErrors(std::move(errors),
                           createStringError(Twine(commrt_status_name(rank.status)) + ": " + rank.message));
   return errors ? std::move(errors) : alignRuns(programs.size());
