@@ -300,11 +300,12 @@ void commsched::writeCertificate(StringRef block, const Problem &problem, const 
   CertificateWriter(problem, answer, options, os).write(block);
 }
 
-void commsched::writeCertificateHeader(StringRef inputHash, StringRef outputHash, raw_ostream &os) {
+void commsched::writeCertificateHeader(int64_t blocks, StringRef inputHash, StringRef outputHash, raw_ostream &os) {
   json::OStream json(os);
   json.object([&] {
     json.attribute("format", "commsched-certificate");
     json.attribute("version", kCertificateVersion);
+    json.attribute("blocks", blocks);
     json.attribute("input_sha256", inputHash);
     json.attribute("output_sha256", outputHash);
   });

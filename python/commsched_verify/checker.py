@@ -56,6 +56,7 @@ def blocks(lines: Iterable[str]) -> Iterator[dict[str, Section]]:
     """The sections of each block of a file."""
     header: Section | None = None
     sections: dict[str, Section] = {}
+    count = 0
     for number, line in enumerate(lines, 1):
         try:
             section = json.loads(line)
@@ -69,9 +70,13 @@ def blocks(lines: Iterable[str]) -> Iterator[dict[str, Section]]:
         if section["section"] == "block" and sections:
             yield sections
             sections = {}
+        count += section["section"] == "block"
         require(section["section"] not in sections, f"line {number} repeats a section")
         sections[section["section"]] = section
-    require(header is not None, "the file is empty")
+    if header is None:
+        fail("the file is empty")
+    promised = header.get("blocks")
+    require(count == promised, f"the file has {count} blocks, its header says {promised}")
     if sections:
         yield sections
 

@@ -24,7 +24,8 @@ static llvm::cl::opt<uint64_t> first(llvm::cl::Positional, llvm::cl::Required, l
 static llvm::cl::opt<uint64_t> count(llvm::cl::Positional, llvm::cl::Required, llvm::cl::desc("COUNT"));
 static llvm::cl::opt<int32_t> nodes(llvm::cl::Positional, llvm::cl::Required, llvm::cl::desc("NODES"));
 
-static void certify(uint64_t seed) {
+/// Appends the certificate of one problem; false if its peak cannot come down to its limit.
+static bool certify(uint64_t seed, llvm::raw_ostream &os) {
   test::RandomOptions shape;
   shape.nodes = nodes;
   shape.commLanes = 1 + seed % 4;
@@ -50,15 +51,19 @@ static void certify(uint64_t seed) {
   if (!answer.claims)
     answer.claims = {makespanOf(problem, answer.order), answer.peak};
   if (!answer.isWithinLimit() || !answer.defect.empty())
-    return;
-  writeCertificate("seed " + llvm::utostr(seed), problem, answer, {shape.collectiveOrder, options.bucketing},
-                   llvm::outs());
+    return false;
+  writeCertificate("seed " + llvm::utostr(seed), problem, answer, {shape.collectiveOrder, options.bucketing}, os);
+  return true;
 }
 
 int main(int argc, char **argv) {
   llvm::cl::ParseCommandLineOptions(argc, argv, "Certificates of random problems\n");
-  writeCertificateHeader("", "", llvm::outs());
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  int64_t blocks = 0;
   for (uint64_t seed = first; seed < first + count; ++seed)
-    certify(seed);
+    blocks += certify(seed, os);
+  writeCertificateHeader(blocks, "", "", llvm::outs());
+  llvm::outs() << text;
   return 0;
 }

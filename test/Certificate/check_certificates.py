@@ -22,7 +22,7 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 from commsched_verify import Invalid, checker
 
-HEADER = json.dumps({"format": "commsched-certificate", "version": 1})
+HEADER = json.dumps({"format": "commsched-certificate", "version": 1, "blocks": 1})
 MOST_ORDERS = 3000
 
 

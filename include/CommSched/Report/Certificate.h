@@ -23,9 +23,10 @@ namespace commsched {
 /// The version of the format that writeCertificate() writes.
 inline constexpr int32_t kCertificateVersion = 1;
 
-/// Writes the first line of a file of certificates: its format, and the SHA-256 hashes of the module's text before and
-/// after.
-void writeCertificateHeader(llvm::StringRef inputHash, llvm::StringRef outputHash, llvm::raw_ostream &os);
+/// Writes the first line of a file of certificates: its format, the number of blocks that follow, and the SHA-256
+/// hashes of the module's text before and after.
+void writeCertificateHeader(int64_t blocks, llvm::StringRef inputHash, llvm::StringRef outputHash,
+                            llvm::raw_ostream &os);
 
 /// What was asked for.
 struct CertificateOptions {

@@ -171,7 +171,8 @@ LogicalResult ReportCollector::write(ModuleOp module) {
       os << pass.searchLog;
   };
   auto printCertificates = [&](llvm::raw_ostream &os) {
-    writeCertificateHeader(inputHash, options.certificateFile.empty() ? "" : hashOf(module), os);
+    int64_t blocks = llvm::count_if(result.passes, [](const PassRecord &pass) { return !pass.certificate.empty(); });
+    writeCertificateHeader(blocks, inputHash, options.certificateFile.empty() ? "" : hashOf(module), os);
     for (const PassRecord &pass : result.passes)
       os << pass.certificate;
   };
