@@ -35,6 +35,7 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/Regex.h"
 #include "llvm/Support/TargetSelect.h"
 #include <csignal>
 #include <sys/mman.h>
@@ -72,6 +73,8 @@ struct Progress {
   /// Diagnostics by which a pass says that it is wrong itself.
   size_t defects = 0;
   size_t silent = 0; // Failures without a diagnostic.
+  /// Mutations that only MLIR itself would see, and not survive.
+  size_t passedOver = 0;
 };
 
 struct Program {
@@ -116,8 +119,23 @@ std::string makeMutation(const std::vector<Program> &programs, MLIRContext *cont
   return commsched::test::mutateText(program.text, round * 7919 + index);
 }
 
+/// Whether MLIR's own parser dies of `input`: that of linalg's reduce, broadcast and transpose (MLIR 22) takes a list
+/// of dimensions that cannot be read for one that is there.
+bool killsLinalgParser(StringRef input) {
+  static const llvm::Regex list("^(array<|\\[ *(-?[0-9]+ *(, *-?[0-9]+ *)*)?\\])");
+  for (StringRef name : {"dimensions = ", "permutation = "})
+    for (size_t at = input.find(name); at != StringRef::npos; at = input.find(name, at + 1))
+      if (!list.match(input.drop_front(at + name.size())))
+        return true;
+  return false;
+}
+
 /// What comm-opt would do with `input`.
 void tryOne(MLIRContext &context, StringRef input, Progress &progress) {
+  if (killsLinalgParser(input)) {
+    ++progress.passedOver;
+    return;
+  }
   bool diagnosed = false;
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
     diagnosed |= diagnostic.getSeverity() == DiagnosticSeverity::Error;
@@ -280,6 +298,7 @@ int main(int argc, char **argv) {
   }
   llvm::outs() << count << " mutations of " << programs.size() << " programs: " << progress->parsed << " still parsed, "
                << crashes << " crashes, " << progress->silent << " failures without a diagnostic, " << progress->defects
-               << " results that a pass itself finds wrong\n";
+               << " results that a pass itself finds wrong; " << progress->passedOver
+               << " left out, of which MLIR's parser of linalg dies\n";
   return crashes || progress->silent || progress->defects ? EXIT_FAILURE : EXIT_SUCCESS;
 }
