@@ -63,16 +63,20 @@ def run(mpirun, program, name, timeout_ms, ranks, thread):
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
     )
-    try:
-        out, err = process.communicate(timeout=240)
-        return process.returncode, out, err
-    except subprocess.TimeoutExpired:
-        # Open MPI's launcher sometimes stays for ever after it has reported that a rank failed. What is tested are the
-        # ranks: if all of them have ended, the launcher is stopped, which counts as an exit code of a failed job.
-        ranks_ended = not others_of_session(process.pid)
-        os.killpg(process.pid, 9)
-        out, err = process.communicate()
-        return process.returncode if ranks_ended else None, out, err
+    ranks_ended = False
+    for _ in range(4):
+        try:
+            out, err = process.communicate(timeout=60)
+            return process.returncode, out, err
+        except subprocess.TimeoutExpired:
+            # Open MPI's launcher sometimes stays for ever after a rank has failed. What is tested are the ranks: once all
+            # of them have ended, the launcher is stopped, which counts as the exit code of a failed job.
+            ranks_ended = not others_of_session(process.pid)
+            if ranks_ended:
+                break
+    os.killpg(process.pid, 9)
+    out, err = process.communicate()
+    return process.returncode if ranks_ended else None, out, err
 
 
 def judge(code, out, expected):
