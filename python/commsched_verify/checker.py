@@ -106,7 +106,7 @@ def main() -> int:
             print(f"{file}: not valid: {error}", file=sys.stderr)
             status = 1
             continue
-        print(f"{file}: valid, {len(results)} blocks")
+        print(f"{file}: valid; blocks: {len(results)}")
         for name, proven in results:
             print(f"{name}: {proven}")
         print(BELIEVED)
