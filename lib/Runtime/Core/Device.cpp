@@ -33,7 +33,8 @@ void *commsched::runtime::streamHandle(const commrt_context *context, const comm
 void commsched::runtime::waitOnStream(commrt_token *token, commrt_stream *stream) {
   commrt_context *context = token->context;
   void *handle = streamHandle(context, stream);
-  void *begin = traceEvent(context, stream);
+  bool isTraced = context->job->trace && !context->isAligning;
+  void *begin = isTraced ? traceEvent(context, stream) : nullptr;
   for (Work *work : token->works) {
     // Without a state it never reached the backend: it moved nothing, or is held back by an injected fault.
     if (!work->base.state)
@@ -43,7 +44,7 @@ void commsched::runtime::waitOnStream(commrt_token *token, commrt_stream *stream
       return;
     }
   }
-  if (context->job->trace)
+  if (isTraced)
     traceEvents(context, 100, token->site, token->group, begin, begin ? traceEvent(context, stream) : nullptr);
 }
 

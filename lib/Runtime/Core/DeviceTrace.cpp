@@ -254,8 +254,10 @@ static int32_t meet(commrt_context *context, Meeting &meeting) {
   size_t anchor = currentAnchor(context);
   for (commrt_token *&token : tokens)
     status = status ? status : commrt_barrier_start(group, -1, &token);
+  // Streams wait as well: what is compared first on the device is not mixed with the program's first collectives.
   for (int i = 0; i < kRounds && status == COMMRT_OK; ++i)
-    status = commrt_wait_host(tokens[i], -1);
+    if ((status = commrt_wait(tokens[i], nullptr)) == COMMRT_OK)
+      status = commrt_wait_host(tokens[i], -1);
   for (int i = 0; i < kRounds && status == COMMRT_OK; ++i)
     if (!readSpan(context, {-1, tokens[i]->works.front(), nullptr, nullptr, anchor}, meeting.entered[i],
                   meeting.left[i]))

@@ -142,6 +142,10 @@ static void freePeer(NcclPeer &peer) {
   }
   for (auto &graph : peer.graphs)
     freeGraph(peer, *graph);
+  // The memory of graphs was given back on a stream just now.
+  if (!peer.graphs.empty())
+    for (auto &[key, stream] : peer.streams)
+      finishStream(peer, stream);
   if (peer.graphStream)
     cuda.streamDestroy(peer.graphStream);
   for (auto &group : peer.groups)
