@@ -18,11 +18,13 @@ card or a spare core can do better.
     python benchmarks/overlap.py [--ranks 2] [--layers 16] [--repetitions 5] [--pieces 3]
     python benchmarks/overlap.py --sleep --pieces 1 [--progress-thread]
     python benchmarks/overlap.py --predict [--sleep --progress-thread] [--json results.json]
+    python benchmarks/overlap.py --strands --sleep --progress-thread --layers 8 [--markdown results.md]
 
 With --sleep, kernels read one row of their weight and sleep for the rest of their cost, as if a device computed. With
 --progress-thread, a thread of each rank moves the data meanwhile. --predict measures the machine (comm-calibrate), and
-compares the makespans that its profile predicts with those of real runs (overlap_prediction.py). Timings need an idle
-machine. On a busy one, a session of high weight keeps other processes off the cores: `setsid sh -c 'echo -19 >
+compares the makespans that its profile predicts with those of real runs (overlap_prediction.py). --strands measures a
+chain of tensor-parallel layers, as written and split into strands (overlap_strands.py). Timings need an idle machine.
+On a busy one, a session of high weight keeps other processes off the cores: `setsid sh -c 'echo -19 >
 /proc/self/autogroup; nice -n -15 python benchmarks/overlap.py ...'`. `chrt -r 5` does so, too, but not together with
 --progress-thread: threads of equal priority do not preempt each other.
 """
@@ -107,9 +109,9 @@ class Bench:
             kernels = [e for e in spans if e["name"] == self.kernel]
             waits = [e for e in spans if e["name"] == "wait"]
             self.gathers += [e["dur"] * 1000 for e in spans if e["name"] == "all_gather"]
-            each = o.layers * o.pieces
-            if len(kernels) != each * iterations:
-                sys.exit(f"{len(kernels)} kernels in the timeline, not {each * iterations}")
+            each = len(kernels) // iterations
+            if each == 0 or len(kernels) != each * iterations:
+                sys.exit(f"{len(kernels)} kernels in the timeline of {iterations} iterations")
             end = None
             for iteration in range(iterations):
                 mine = kernels[iteration * each : (iteration + 1) * each]
@@ -148,6 +150,8 @@ def main():
     parser.add_argument("--sleep", action="store_true")
     parser.add_argument("--progress-thread", action="store_true")
     parser.add_argument("--predict", action="store_true", help="compare predicted makespans with measured ones")
+    parser.add_argument("--strands", action="store_true", help="measure a tensor-parallel chain in strands")
+    parser.add_argument("--markdown", type=pathlib.Path, help="with --strands: write the page to this file, too")
     parser.add_argument("--json", type=pathlib.Path, help="with --predict: write the results to this file, too")
     options = parser.parse_args()
     bench = Bench(options)
@@ -155,6 +159,12 @@ def main():
         import overlap_prediction
 
         sys.exit(overlap_prediction.main(bench, program))
+    if options.strands:
+        import overlap_strands
+
+        if not options.sleep:
+            parser.error("--strands: expected --sleep, for the kernels of the chain are too small to overlap with")
+        sys.exit(overlap_strands.main(bench, options.markdown))
     kernel = bench.kernel
     written, scheduled = bench.folder / "written.mlir", bench.folder / "scheduled.mlir"
 

@@ -16,6 +16,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks"))
 
 import hidden_truth
 import overlap_prediction
+import overlap_strands
 import torch_code
 
 
@@ -72,3 +73,12 @@ def test_hidden_coefficients_and_what_a_calibration_knows_of_them():
     result = dict(program="p", seed=0, given=300.0, none=200.0, estimate=190.0, truth=188.0, bound=150.0)
     settings = argparse.Namespace(programs=["p.mlir"], seeds=1, machine="h100-sxm")
     assert "| p | 0 | 300.0 | 200.0 | 190.0 | 188.0 | 150.0 | +1.06 | 5.00 |" in hidden_truth.page(settings, [result])
+
+
+def test_the_page_of_a_chain_in_strands():
+    measured = dict(written=(4e6, 3e6, 5e6), unsplit=(3e6, 2e6, 5e6), strands=(2e6, 1e6, 3e6))
+    row = dict(bytes=1 << 24, kernel_ms=2.0, strands=3, measured=measured, ratio=1.5)
+    row["predicted"] = dict(written=30, unsplit=20, strands=10)
+    settings = dict(command="c", ranks=2, layers=8, samples=20, cores=2, loads="1.0 and 2.0")
+    line = "| 16 MiB | 2.0 ms | 4.0 (3.0 to 5.0) | 3.0 (2.0 to 5.0) | 3 | 2.0 (1.0 to 3.0) | 1.50 | 2.00 |"
+    assert line in overlap_strands.page(settings, [row])
