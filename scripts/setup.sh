@@ -94,7 +94,7 @@ install_package() {
   fi
   # The names of the Python files count too: the installation maps each module to its file.
   want=$({
-    find python/commsched python/commsched_verify -name '*.py' | sort
+    find python/commsched python/commsched_tools python/commsched_verify python/packaging -name '*.py' | sort
     cat python/pyproject.toml python/CMakeLists.txt python/src/* machines/* build/lib/libCommSched-c.so
   } | sha256sum)
   [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && return

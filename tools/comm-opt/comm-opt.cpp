@@ -13,6 +13,7 @@
 
 #include "CommSched/InitAll.h"
 #include "CommSched/Support/OutputFile.h"
+#include "OptMain.h"
 #include "ReportFlags.h"
 #include "ToolOptions.h"
 
@@ -65,7 +66,7 @@ static Error run(StringRef input, StringRef output, mlir::DialectRegistry &regis
   });
 }
 
-int main(int argc, char **argv) {
+int commschedOptMain(int argc, char **argv) {
   InitLLVM init(argc, argv);
   cl::SetVersionPrinter(printVersion);
 

@@ -19,6 +19,7 @@
 #include "CommSched/InitAll.h"
 #include "CommSched/Support/Count.h"
 #include "CommSched/Support/OutputFile.h"
+#include "RunMain.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
@@ -108,6 +109,33 @@ static cl::opt<std::string> ncclGroups("nccl-groups",
                                        cl::value_desc("OPTIONS"), cl::cat(category));
 static cl::opt<bool> emulate("emulate-costs", cl::desc("Let opaque computations take the time of their comm.cost"),
                              cl::cat(category));
+
+namespace {
+
+/// Keeps the options above from the parser until this tool runs. The Python package's library holds comm-opt, too,
+/// which has options of the same names.
+class OwnOptions {
+public:
+  OwnOptions() {
+    options.push_back(&inputPath);
+    for (auto &[name, option] : cl::getRegisteredOptions())
+      if (is_contained(option->Categories, &category))
+        options.push_back(option);
+    for (cl::Option *option : options)
+      option->removeArgument();
+  }
+  void offer() {
+    for (cl::Option *option : options)
+      option->addArgument();
+  }
+
+private:
+  SmallVector<cl::Option *> options;
+};
+
+} // namespace
+
+static OwnOptions ownOptions;
 
 /// Collectives that --against-prediction names.
 static constexpr size_t kWorstSites = 10;
@@ -465,8 +493,9 @@ static int runParts(mlir::MLIRContext &context, ArrayRef<std::vector<Source>> pa
   return code;
 }
 
-int main(int argc, char **argv) {
+int commschedRunMain(int argc, char **argv) {
   InitLLVM init(argc, argv);
+  ownOptions.offer();
   cl::HideUnrelatedOptions(category);
   cl::ParseCommandLineOptions(
       argc, argv,

@@ -10,6 +10,11 @@ step = torch.compile(step, options=ct.inductor_options())    # inside Inductor
 machine = ct.calibrate()                         # a profile of the running job, for the option `machine`
 """
 
+from . import pytorch
+
+pytorch.check()
+
+# ruff: noqa: E402 - what follows imports torch
 from .calibration import Calibration, calibrate
 from .importer.export import export_mlir
 from .inductor import enabled, inductor_options, install, uninstall, verify_ranks
