@@ -209,15 +209,18 @@ class Bound:
                 exclusive[node] = node
             elif problem.kinds[node] == "C" and len(users) == 1:
                 exclusive[node] = users.pop()
-        saved, of_start = 0, dict.fromkeys(range(problem.size), 0)
-        for node in set(range(problem.size)) - self.closure(starts, problem.preds):
+        before = self.closure(starts, problem.preds)
+        total = sum(charges.compute) + sum(cost for _, _, cost in charges.floating)
+        saved = sum(cost for _, wait, cost in charges.floating if wait not in before)
+        of_start = dict.fromkeys(range(problem.size), 0)
+        for node in set(range(problem.size)) - before:
             start = exclusive[node]
             if start >= 0 and problem.lane[start] == problem.lane[last]:
                 of_start[start] += charges.compute[node]
             else:
                 saved += charges.compute[node]
         saved += sum(max(0, work - charges.lane[start]) for start, work in of_start.items())
-        return sum(charges.compute) - charges.compute[last] + charges.path[last] - saved
+        return total - charges.compute[last] + charges.path[last] - saved
 
     def memory_limit(self, node: int, lane: int) -> int:
         """Lemmas 10 and 11 at a node."""

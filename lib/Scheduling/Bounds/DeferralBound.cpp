@@ -56,6 +56,10 @@ Ns mostSaved(const Problem &problem, const BoundCosts &costs, llvm::ArrayRef<Nod
     bool sameLane = start != kNone && problem.nodes[start].lane == problem.nodes[last].lane;
     (sameLane ? ofStart[start] : saved) += costs.compute[node];
   }
+  // Additional work of a gather is certain to come before `last` only if what waits for the gather does.
+  for (const BoundCosts::Floating &piece : costs.floating)
+    if (!before[piece.last])
+      saved += piece.cost;
   for (NodeId start = 0; start < problem.size(); ++start)
     saved += std::max<Ns>(ofStart[start] - costs.lane[start], 0);
   return saved;
@@ -71,6 +75,8 @@ DeferralBound commsched::deferralBound(const Problem &problem, const BoundCosts 
     if (problem.nodes[node].kind == NodeKind::Start)
       starts.push_back(node);
   }
+  for (const BoundCosts::Floating &piece : costs.floating)
+    compute += piece.cost;
   llvm::stable_sort(starts, [&](NodeId a, NodeId b) { return costs.path[a] > costs.path[b]; });
   starts.resize(std::min(starts.size(), kLongest));
 
