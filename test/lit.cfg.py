@@ -29,6 +29,7 @@ llvm_config.with_environment("PATH", config.commsched_tools_dir, append_path=Tru
 llvm_config.add_tool_substitutions(
     [
         "comm-opt",
+        "commsched-hlo",
         ToolSubst("comm-run", unresolved="ignore"),
         ToolSubst("comm-calibrate", unresolved="ignore"),
         ToolSubst("comm-verify-spmd", unresolved="ignore"),

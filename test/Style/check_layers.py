@@ -21,6 +21,7 @@ MAY = {
     "Scheduling/Solver": ["Scheduling/Bounds", *MODEL],
     "Scheduling/Inductor": MODEL,
     "Scheduling/BufferPlan": MODEL,
+    "Frontends/Hlo": ["Scheduling/Solver", "Scheduling/Bounds", "Machine", *MODEL],
     "Dialect": ["Support"],
     "Analysis": ["Dialect", "Machine", *MODEL],
     "Report": ["Analysis", "Dialect", "Machine", "Scheduling", *MODEL],
@@ -33,7 +34,7 @@ MAY = {
     "Calibration": ["Machine", "Support", "Runtime"],
     "InitAll": ["Conversion", "Transforms", "Report", "Analysis", "Dialect", "Machine", "Scheduling", "Support"],
     "Execution": ["InitAll", "Conversion", "Transforms", "Report", "Analysis", "Dialect", "Machine", "Scheduling", "Support", "Runtime", "Calibration"],
-    "CAPI": ["Calibration", "InitAll", "Conversion", "Transforms", "Report", "Analysis", "Dialect", "Machine", "Scheduling", "Support"],
+    "CAPI": ["Frontends", "Calibration", "InitAll", "Conversion", "Transforms", "Report", "Analysis", "Dialect", "Machine", "Scheduling", "Support"],
     "Plugin": ["InitAll", "Conversion", "Transforms", "Report", "Analysis", "Dialect", "Machine", "Scheduling", "Support"],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.MULTILINE)

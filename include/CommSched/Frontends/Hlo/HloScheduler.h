@@ -1,0 +1,81 @@
+//===- HloScheduler.h - Order the instructions of a module of XLA -----------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// The way through this front end: every computation with collectives becomes a Problem, callees before callers; the
+// solver orders it within the limit on its peak; the orders are written back.
+//
+//===------------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_FRONTENDS_HLO_HLOSCHEDULER_H
+#define COMMSCHED_FRONTENDS_HLO_HLOSCHEDULER_H
+
+#include "CommSched/Frontends/Hlo/HloModule.h"
+#include "CommSched/Machine/CostModel.h"
+#include "CommSched/Support/MemoryBudget.h"
+#include "llvm/Support/JSON.h"
+
+namespace commsched::hlo {
+
+struct HloOptions {
+  /// How far the peak of each computation may rise above that of its given order.
+  MemoryBudget memory;
+  /// Steps of the search per computation; the solver's default if negative.
+  int64_t effort = -1;
+};
+
+/// What a schedule does to one start: exposed time in ns, and why it is exposed.
+struct StartReport {
+  std::string name;
+  Ns cost = 0, exposedBefore = 0, exposedAfter = 0;
+  std::string reason;
+};
+
+/// One computation that the program runs: the entry, or what a loop, a branch or a call runs.
+struct ComputationResult {
+  int32_t computation = 0;
+  /// Collectives and other asynchronous work in it, not counting callees.
+  int32_t collectives = 0, nodes = 0;
+  /// Of one run in the given order and in the new one, ns; with callees in theirs.
+  Ns makespanBefore = 0, makespanAfter = 0, exposedBefore = 0, exposedAfter = 0;
+  /// No order of the computation and its callees takes less, ns; and none within the limit.
+  Ns bound = 0, boundWithinLimit = 0;
+  std::string boundArgument;
+  /// Live bytes of temporaries, callees included.
+  Bytes peakBefore = 0, peakAfter = 0, limit = 0;
+  /// Why the computation keeps its order; empty if it was scheduled.
+  std::string keptBecause;
+  /// Kernels whose cost is a guess from their bytes, and loops of unknown length, which count as one iteration.
+  int32_t unknownKernels = 0, unknownLoops = 0;
+  /// The new order of its instructions; empty if it stays as it is.
+  std::vector<int32_t> sequence;
+  /// One per start, in the given order.
+  std::vector<StartReport> starts;
+};
+
+struct HloResult {
+  /// The module, with other orders or as it was given.
+  std::string module;
+  bool isChanged = false;
+  /// Callees before callers; the entry is the last.
+  std::vector<ComputationResult> computations;
+
+  const ComputationResult &entry() const { return computations.back(); }
+};
+
+/// Orders a module. Fails, in one line, if it is not understood; a failure leaves nothing behind. Equal bytes, options
+/// and machines give equal results on every rank.
+llvm::Expected<HloResult> scheduleModule(const HloModule &module, const CostModel &model, const HloOptions &options);
+
+/// The result as a JSON object for reports: times in ns, sizes in bytes.
+llvm::json::Object describe(const HloModule &module, const HloResult &result);
+
+/// A hash of the module's orders, in hexadecimal digits. Ranks whose signatures differ run different schedules.
+std::string signatureOf(const HloModule &module, const HloResult &result);
+
+} // namespace commsched::hlo
+
+#endif // COMMSCHED_FRONTENDS_HLO_HLOSCHEDULER_H

@@ -1,0 +1,89 @@
+//===- HloCosts.h - What instructions of XLA cost ---------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Durations of kernels and collectives by the models of a machine profile. XLA's own estimates are not in the module.
+//
+//===------------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_LIB_FRONTENDS_HLO_HLOCOSTS_H
+#define COMMSCHED_LIB_FRONTENDS_HLO_HLOCOSTS_H
+
+#include "CommSched/Frontends/Hlo/HloModule.h"
+#include "CommSched/Machine/CostModel.h"
+#include "CommSched/Support/Demand.h"
+#include "llvm/ADT/StringMap.h"
+#include <optional>
+
+namespace commsched::hlo {
+
+/// What a kernel does.
+struct KernelWork {
+  int64_t flops = 0;
+  Bytes bytes = 0;
+  /// The element type of its products.
+  ElementType element = ElementType::BF16;
+};
+
+struct KernelCost {
+  Ns time = 0;
+  Demand demand;
+  /// Whether bytes are all that is known of it.
+  bool isUnknown = false;
+};
+
+struct CollectiveCost {
+  CollectiveKind kind = CollectiveKind::AllGather;
+  /// As in Node::bytes.
+  Bytes bytes = 0;
+  Ns time = 0;
+  Demand demand;
+  GroupShape shape;
+  /// Equal for collectives with equal groups.
+  int32_t group = 0;
+};
+
+class HloCosts {
+public:
+  /// Keeps references to both. O(instructions).
+  HloCosts(const HloModule &module, const CostModel &model);
+
+  /// A kernel, or nothing. Not for loops and calls.
+  KernelCost ofKernel(const HloInstruction &instruction, const HloComputation &parent) const;
+  /// A collective, synchronous or as a start; none if the instruction is not one. Fails if its groups are malformed.
+  llvm::Expected<std::optional<CollectiveCost>> ofCollective(const HloInstruction &instruction,
+                                                             const HloComputation &parent);
+  /// What the kernels of an async-start take together.
+  KernelCost ofAsyncKernel(const HloInstruction &start) const;
+  /// What an asynchronous copy takes.
+  KernelCost ofCopy(Bytes bytes) const;
+
+  const MachineModel &machine() const { return model.machine(); }
+
+private:
+  KernelWork workOf(const HloInstruction &instruction, const HloComputation &parent) const;
+  const HloInstruction &wrappedBy(const HloInstruction &start) const;
+  int64_t customCallFlops(const HloInstruction &call, const HloComputation &parent) const;
+  KernelCost priced(const KernelWork &work) const;
+
+  const HloModule &module;
+  const CostModel &model;
+  /// Indexed by computation: operations of the products in it and in what it calls, their element type, and what it
+  /// reads of each parameter (-1: all of it).
+  std::vector<int64_t> flopsOf;
+  std::vector<ElementType> elementOf;
+  std::vector<llvm::SmallVector<Bytes, 4>> readOf;
+  /// Indexed by computation: bytes written by updates in place; -1: its whole result.
+  std::vector<Bytes> writtenOf;
+  llvm::StringMap<int32_t> groupIds;
+};
+
+/// Number of iterations of a loop by XLA's analysis; none if unknown.
+std::optional<int64_t> tripCountOf(const HloInstruction &loop);
+
+} // namespace commsched::hlo
+
+#endif // COMMSCHED_LIB_FRONTENDS_HLO_HLOCOSTS_H

@@ -1,0 +1,192 @@
+//===- HloScheduler.cpp - Order the instructions of a module of XLA ---------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Load, solve, verify, apply, for each computation that the program runs. A computation whose order would not become
+// faster keeps it.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Frontends/Hlo/HloScheduler.h"
+#include "CommSched/Scheduling/Bounds/Bounds.h"
+#include "CommSched/Scheduling/Model/Explain.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Solver/Scheduler.h"
+#include "HloProblem.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace llvm;
+using namespace commsched;
+using namespace commsched::hlo;
+
+namespace {
+
+class ModuleScheduler {
+public:
+  ModuleScheduler(const HloModule &module, const CostModel &model, const HloOptions &options)
+      : module(module), costs(module, model), options(options), carried(module.computations.size()),
+        callees(module.computations.size()) {}
+
+  Error run(HloResult &result);
+
+private:
+  std::vector<bool> findRunning() const;
+  Expected<ComputationResult> runComputation(int32_t index);
+  Error solve(const HloGraph &graph, const LoadedComputation &loaded, ComputationResult &result);
+  void explainStarts(const HloGraph &graph, const LoadedComputation &loaded, const Schedule &schedule,
+                     ComputationResult &result) const;
+
+  const HloModule &module;
+  HloCosts costs;
+  const HloOptions &options;
+  /// Indexed by computation.
+  std::vector<Carried> carried;
+  std::vector<CalleeWork> callees;
+};
+
+bool callsOthers(const HloInstruction &instruction) {
+  return instruction.is("while") || instruction.is("conditional") || instruction.is("call");
+}
+
+std::string whyKept(const HloComputation &computation) {
+  for (const HloInstruction &instruction : computation.instructions)
+    if (instruction.isAnnotated)
+      return ("'" + instruction.name + "' is in a scheduling group of the user").str();
+  return none_of(computation.instructions, isStart) ? "it has no asynchronous work" : "";
+}
+
+} // namespace
+
+/// Indexed by computation: whether the entry runs it by itself or through loops, branches and calls.
+std::vector<bool> ModuleScheduler::findRunning() const {
+  std::vector<bool> running(module.computations.size(), false);
+  running[module.entry] = true;
+  for (int32_t index : reverse(module.calleesFirst))
+    if (running[index])
+      for (const HloInstruction &instruction : module.computations[index].instructions)
+        if (callsOthers(instruction))
+          for (int32_t callee : instruction.called)
+            running[callee] = true;
+  return running;
+}
+
+void ModuleScheduler::explainStarts(const HloGraph &graph, const LoadedComputation &loaded, const Schedule &schedule,
+                                    ComputationResult &result) const {
+  auto nameOf = [&](NodeId node) { return "'" + graph.instructionOf(node).name.str() + "'"; };
+  for (const StartOutcome &outcome : explain(loaded.problem, schedule, result.limit, loaded.slowDown))
+    result.starts.push_back({graph.instructionOf(outcome.start).name.str(), loaded.problem.nodes[outcome.start].cost,
+                             outcome.exposedBefore, outcome.exposedAfter, describe(outcome.reason, nameOf)});
+}
+
+Error ModuleScheduler::solve(const HloGraph &graph, const LoadedComputation &loaded, ComputationResult &result) {
+  const Problem &problem = loaded.problem;
+  ScheduleOptions search;
+  search.memory.limit = result.limit;
+  search.bucketing = false;
+  search.slowDown = loaded.slowDown;
+  search.effort = options.effort;
+  Schedule schedule = result.keptBecause.empty() ? commsched::schedule(problem, search) : keepOrder(problem);
+  if (!schedule.defect.empty())
+    return createStringError("the solver's answer for '" + graph.computation().name +
+                             "' does not hold: " + schedule.defect);
+  measure(problem, loaded.slowDown, schedule);
+  schedule.limit = result.limit;
+  if (result.keptBecause.empty() && schedule.makespan >= schedule.inputMakespan)
+    result.keptBecause = "no faster order was found";
+  if (!result.keptBecause.empty()) {
+    schedule = keepOrder(problem);
+    measure(problem, loaded.slowDown, schedule);
+  } else {
+    if (std::string why = verify(problem, schedule, {result.limit, CollectiveOrder::Free}); !why.empty())
+      return createStringError("the new order of '" + graph.computation().name + "' does not hold: " + why);
+    result.sequence = graph.instructionsInOrder(schedule.order);
+  }
+  result.makespanAfter = schedule.makespan;
+  result.exposedAfter = simulate(problem, schedule.order, loaded.slowDown).exposedTotal;
+  result.peakAfter = schedule.peak;
+  explainStarts(graph, loaded, schedule, result);
+  return Error::success();
+}
+
+Expected<ComputationResult> ModuleScheduler::runComputation(int32_t index) {
+  const HloComputation &computation = module.computations[index];
+  if (computation.sequence.empty())
+    return createStringError("the computation '" + computation.name + "' has no order");
+  bool isEntry = index == module.entry;
+  HloGraph graph(module, index, carried);
+  carried[index] = graph.carriedOver;
+  ComputationResult result;
+  result.computation = index;
+  result.nodes = static_cast<int32_t>(graph.nodes.size());
+  result.keptBecause = whyKept(computation);
+
+  Expected<LoadedComputation> before = loadComputation(graph, costs, callees, CalleeCost::Before, isEntry);
+  if (!before)
+    return before.takeError();
+  Order given = identityOrder(before->problem);
+  Timeline line = simulate(before->problem, given, before->slowDown);
+  result.makespanBefore = line.makespan;
+  result.exposedBefore = line.exposedTotal;
+  result.peakBefore = peakOf(before->problem, given);
+  result.limit = options.memory.limitFor(result.peakBefore);
+  result.collectives = before->collectives;
+  result.unknownKernels = before->unknownKernels;
+  result.unknownLoops = before->unknownLoops;
+
+  Expected<LoadedComputation> least = loadComputation(graph, costs, callees, CalleeCost::Bound, isEntry);
+  if (!least)
+    return least.takeError();
+  BoundOptions boundOptions;
+  boundOptions.limit = result.limit;
+  LowerBound bound = lowerBound(least->problem, boundOptions);
+  result.bound = bound.makespan;
+  result.boundWithinLimit = std::max(bound.makespan, bound.withLimit);
+  result.boundArgument = bound.describe(least->problem);
+
+  Expected<LoadedComputation> after = loadComputation(graph, costs, callees, CalleeCost::After, isEntry);
+  if (!after)
+    return after.takeError();
+  if (Error error = solve(graph, *after, result))
+    return std::move(error);
+
+  callees[index] = before->work;
+  callees[index].before = result.makespanBefore;
+  callees[index].after = result.makespanAfter;
+  callees[index].bound = result.bound;
+  callees[index].peakBefore = result.peakBefore;
+  callees[index].peakAfter = result.peakAfter;
+  return std::move(result);
+}
+
+Error ModuleScheduler::run(HloResult &result) {
+  std::vector<bool> running = findRunning();
+  std::vector<std::vector<int32_t>> sequences(module.computations.size());
+  for (int32_t index : module.calleesFirst) {
+    if (!running[index])
+      continue;
+    Expected<ComputationResult> one = runComputation(index);
+    if (!one)
+      return one.takeError();
+    sequences[index] = one->sequence;
+    result.isChanged |= !one->sequence.empty();
+    result.computations.push_back(std::move(*one));
+  }
+  Expected<std::string> written = writeModule(module, sequences);
+  if (!written)
+    return written.takeError();
+  result.module = std::move(*written);
+  return Error::success();
+}
+
+Expected<HloResult> commsched::hlo::scheduleModule(const HloModule &module, const CostModel &model,
+                                                   const HloOptions &options) {
+  HloResult result;
+  if (Error error = ModuleScheduler(module, model, options).run(result))
+    return std::move(error);
+  return std::move(result);
+}

@@ -1,0 +1,105 @@
+//===- commsched-hlo.cpp - Schedule modules of XLA in files -----------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Reads a scheduled HloModuleProto, orders its instructions, and writes the module with the new order. Everything else
+// in the file stays as it was, byte for byte.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Frontends/Hlo/HloScheduler.h"
+#include "CommSched/Support/OutputFile.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/WithColor.h"
+
+using namespace llvm;
+using namespace commsched;
+
+static cl::OptionCategory category("commsched-hlo options");
+static cl::opt<std::string> inputPath(cl::Positional, cl::desc("<module.pb>"), cl::init("-"), cl::cat(category));
+static cl::opt<std::string> outputPath("o", cl::desc("The module that is written (default: none)"),
+                                       cl::value_desc("file.pb"), cl::cat(category));
+static cl::opt<std::string> reportPath("report", cl::desc("The report as JSON"), cl::value_desc("file.json"),
+                                       cl::cat(category));
+static cl::opt<std::string> machine("machine", cl::desc("Machine profile: a name or a path (default: h100-sxm)"),
+                                    cl::value_desc("profile"), cl::init(kDefaultMachine.str()), cl::cat(category));
+static cl::opt<double> budgetRatio("memory-budget-ratio",
+                                   cl::desc("How far peaks may rise above those of the given order (default: 0)"),
+                                   cl::value_desc("R"), cl::init(0), cl::cat(category));
+static cl::opt<int64_t> effort("effort", cl::desc("Steps of the search per computation (default: by its size)"),
+                               cl::value_desc("N"), cl::init(-1), cl::cat(category));
+
+static std::string microseconds(Ns time) { return formatv("{0:f1} us", static_cast<double>(time) / 1000).str(); }
+
+static void printSummary(const hlo::HloModule &module, const hlo::HloResult &result, raw_ostream &os) {
+  for (const hlo::ComputationResult &one : result.computations) {
+    if (one.starts.empty() && one.computation != module.entry)
+      continue;
+    os << formatv("{0}: {1} nodes, {2} collectives, makespan {3} -> {4} (bound {5}, {6}), exposed {7} -> {8}, "
+                  "peak {9} -> {10} bytes",
+                  module.computations[one.computation].name, one.nodes, one.collectives,
+                  microseconds(one.makespanBefore), microseconds(one.makespanAfter), microseconds(one.bound),
+                  one.boundArgument, microseconds(one.exposedBefore), microseconds(one.exposedAfter), one.peakBefore,
+                  one.peakAfter);
+    if (!one.keptBecause.empty())
+      os << "; kept: " << one.keptBecause;
+    os << "\n";
+  }
+}
+
+static Error run() {
+  Expected<MachineModel> profile = MachineModel::load(machine);
+  if (!profile)
+    return profile.takeError();
+  Expected<MemoryBudget> budget = MemoryBudget::parse(budgetRatio, -1);
+  if (!budget)
+    return budget.takeError();
+  auto buffer = MemoryBuffer::getFileOrSTDIN(inputPath, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  if (std::error_code code = buffer.getError())
+    return createFileError(inputPath, code);
+  Expected<hlo::HloModule> module = hlo::readModule((*buffer)->getBuffer());
+  if (!module)
+    return createFileError(inputPath, module.takeError());
+  CostModel model(std::move(*profile));
+  hlo::HloOptions options;
+  options.memory = *budget;
+  options.effort = effort;
+  Expected<hlo::HloResult> result = hlo::scheduleModule(*module, model, options);
+  if (!result)
+    return createFileError(inputPath, result.takeError());
+  printSummary(*module, *result, outs());
+  if (!reportPath.empty()) {
+    json::Value report = hlo::describe(*module, *result);
+    if (Error error = writeWhole(reportPath, [&](raw_ostream &os) {
+          os << formatv("{0:2}\n", report);
+          return Error::success();
+        }))
+      return error;
+  }
+  if (outputPath.empty())
+    return Error::success();
+  return writeWhole(outputPath, [&](raw_ostream &os) {
+    os << result->module;
+    return Error::success();
+  });
+}
+
+int main(int argc, char **argv) {
+  InitLLVM init(argc, argv);
+  cl::HideUnrelatedOptions(category);
+  cl::ParseCommandLineOptions(argc, argv, "CommSched for scheduled modules of XLA\n");
+  if (Error error = run()) {
+    handleAllErrors(std::move(error), [](const ErrorInfoBase &info) {
+      WithColor::error(errs(), "commsched-hlo") << info.message() << "\n";
+    });
+    return EXIT_FAILURE;
+  }
+  return EXIT_SUCCESS;
+}
