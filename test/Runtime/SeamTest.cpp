@@ -320,6 +320,7 @@ const commrt_backend oneRankBackend = {
     nullptr,
     nullptr,
     nullptr,
+    nullptr,
 };
 
 TEST(Backends, RegisteredByName) {

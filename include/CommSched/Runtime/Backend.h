@@ -247,6 +247,9 @@ typedef struct commrt_backend {
   const commrt_device_ops *device;
   /// [any thread] The versions of the libraries underneath and the devices, on one line. Returns the length.
   int32_t (*identify)(void *job, char *text, size_t size);
+  /// Whether each rank carries out what it starts one after the other, whatever its group, so that groups can wait for
+  /// each other. Absent: they never do.
+  int32_t (*is_serial)(void *job);
 } commrt_backend;
 
 /// The part of the table that every backend has.

@@ -11,7 +11,8 @@
 // message has both sides, then whether all can end (MessageReplay). All ranks find the same.
 //
 // By the runtime's rule messages match by their tag, and in order within one tag. Where a backend carries messages out
-// on streams (nccl), those from one member to another have one order, whatever their tags.
+// on streams (nccl), those from one member to another have one order, whatever their tags; and where it carries out one
+// group at a time, groups wait for each other as well.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -178,7 +179,11 @@ int32_t Comparison::pairUp() {
 }
 
 int32_t Comparison::replay() {
-  std::optional<StuckSteps> found = replayMessages(lists, isOrdered);
+  const commrt_job &job = *context->job;
+  bool isSerial = COMMRT_BACKEND_HAS(job.backend, is_serial) && job.backend->is_serial(job.state);
+  std::optional<StuckSteps> found = replayMessages(lists, isSerial    ? Lanes::one
+                                                          : isOrdered ? Lanes::ofGroups
+                                                                      : Lanes::none);
   if (!found)
     return COMMRT_OK;
   int32_t rank = lists.rankOf(found->stuck), other = lists.rankOf(found->before);
@@ -188,7 +193,10 @@ int32_t Comparison::replay() {
                   " is waited for before its other side is started", "");
   if (found->isLane) {
     between = rank == other ? " comes after " : " waits for a message of " + name + " that comes after ";
-    after = " on the same stream: coalesce these";
+    const MessageStep &stuck = lists.steps[found->stuck], &before = lists.steps[found->before];
+    bool isSameStream = stuck.channel == before.channel && stuck.isMessage() == before.isMessage();
+    after = isSameStream ? " on the same stream: coalesce these"
+                         : ", and this backend carries out one group at a time: bring them into one order";
   } else {
     between = rank == other ? " is started after a wait for " : " waits for " + name + ", which before waits for ";
   }

@@ -45,7 +45,7 @@ struct Thread {
 
 class Replay {
 public:
-  Replay(const MessageLists &lists, bool hasLanes) : lists(lists), hasLanes(hasLanes) {}
+  Replay(const MessageLists &lists, Lanes kind) : lists(lists), kind(kind), hasLanes(kind != Lanes::none) {}
 
   std::optional<StuckSteps> run();
 
@@ -70,6 +70,7 @@ private:
   size_t absentIn(size_t place) const;
 
   const MessageLists &lists;
+  Lanes kind;
   bool hasLanes;
   std::vector<Batch> batches;
   std::vector<Meeting> meetings;
@@ -91,6 +92,7 @@ void Replay::makeBatches() {
     int64_t number = 0;
   };
   std::map<std::tuple<uint64_t, int32_t, bool>, Lane> lanes;    // by channel, rank, and whether it is for messages
+  std::map<int32_t, size_t> newest;                             // of the one lane, by rank
   std::map<std::pair<int32_t, int32_t>, size_t> threadOfStream; // by rank and stream
   batchOf.assign(lists.steps.size(), none);
   threadOf.assign(lists.steps.size(), none);
@@ -111,14 +113,16 @@ void Replay::makeBatches() {
       batchOf[place] = addBatch(place);
     } else {
       Lane &lane = lanes[{step.channel, rank, step.isMessage()}];
+      size_t &last = kind == Lanes::one ? newest.try_emplace(rank, none).first->second : lane.last;
       if (lane.last != none && step.isMessage() && lane.number == step.batch) {
         batches[lane.last].places.push_back(place);
         batchOf[place] = lane.last;
       } else {
         size_t batch = batchOf[place] = addBatch(place);
-        batches[batch].before = lane.last;
-        if (lane.last != none)
-          batches[lane.last].after = batch;
+        batches[batch].before = last;
+        if (last != none)
+          batches[last].after = batch;
+        last = batch;
         lane = {batch, step.batch};
       }
     }
@@ -282,6 +286,6 @@ StuckSteps Replay::report(size_t place) const {
   return best;
 }
 
-std::optional<StuckSteps> commsched::runtime::replayMessages(const MessageLists &lists, bool hasLanes) {
-  return Replay(lists, hasLanes).run();
+std::optional<StuckSteps> commsched::runtime::replayMessages(const MessageLists &lists, Lanes kind) {
+  return Replay(lists, kind).run();
 }

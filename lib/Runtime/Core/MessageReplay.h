@@ -54,11 +54,16 @@ struct StuckSteps {
   bool isLane;   ///< because both sides run one after the other on one stream; otherwise because a rank waits for it
 };
 
-/// Plays the steps; nothing if all of them end. Without `hasLanes` a start blocks nobody and only waits do, in the
-/// order of the rank's list. With it (backends that carry messages out on streams) the messages of a group are carried
-/// out one batch after the other, collectives as well, and a wait holds up what is started later on its own stream. A
-/// collective that a rank does not list counts as started there. O(steps log steps).
-std::optional<StuckSteps> replayMessages(const MessageLists &lists, bool hasLanes);
+/// What a backend carries out one after the other on each rank.
+enum class Lanes {
+  none,     ///< nothing: a start blocks nobody, and only waits do, in the order of the rank's list
+  ofGroups, ///< the messages of a group, and its collectives; a wait holds up what is started later on its own stream
+  one       ///< all that is started, of all groups; waits as above
+};
+
+/// Plays the steps; nothing if all of them end. Messages of a batch are carried out together. A collective that a rank
+/// does not list counts as started there. O(steps log steps).
+std::optional<StuckSteps> replayMessages(const MessageLists &lists, Lanes kind);
 
 } // namespace commsched::runtime
 

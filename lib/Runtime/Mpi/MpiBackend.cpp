@@ -399,6 +399,7 @@ extern "C" COMMRT_API const commrt_backend *commrt_backend_entry(uint32_t versio
                                        describeMpi,
                                        nullptr,
                                        nullptr,
-                                       identifyMpi};
+                                       identifyMpi,
+                                       nullptr};
   return version == COMMRT_BACKEND_ABI_VERSION ? &table : nullptr;
 }

@@ -393,6 +393,7 @@ static commrt_backend makeTable(uint32_t flags) {
   table.segment_create = createNcclSegment;
   table.device = &ncclDeviceOps;
   table.identify = identifyNccl;
+  table.is_serial = [](void *job) { return static_cast<int32_t>(jobOf(job).isSerial); };
   return table;
 }
 

@@ -532,6 +532,7 @@ static commrt_backend makeTable(const char *name, uint32_t flags) {
           describeThreads,
           createSegment,
           nullptr,
+          nullptr,
           nullptr};
 }
 
