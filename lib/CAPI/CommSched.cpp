@@ -28,6 +28,7 @@
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
@@ -337,6 +338,71 @@ static void writeNames(llvm::json::OStream &json, Location loc) {
     for (Location part : fused.getLocations())
       writeNames(json, part);
   }
+}
+
+/// The shape of a tensor, or of a future of one, of static size; none for another type.
+static std::optional<ArrayRef<int64_t>> shapeOf(Type type) {
+  if (auto future = dyn_cast<commsched::comm::FutureType>(type))
+    type = future.getTypes().size() == 1 ? future.getTypes().front() : Type();
+  auto tensor = dyn_cast_if_present<RankedTensorType>(type);
+  return tensor && tensor.hasStaticShape() ? std::optional(tensor.getShape()) : std::nullopt;
+}
+
+static void writeNumbers(llvm::json::OStream &json, ArrayRef<int64_t> numbers) {
+  json.array([&] {
+    for (int64_t number : numbers)
+      json.value(number);
+  });
+}
+
+static void writeShapes(llvm::json::OStream &json, TypeRange types) {
+  for (Type type : types) {
+    if (std::optional<ArrayRef<int64_t>> shape = shapeOf(type))
+      writeNumbers(json, *shape);
+    else
+      json.value(nullptr);
+  }
+}
+
+/// Writes one operation of commschedModuleListDataflow. `numbers` has the values so far.
+static void writeDataflow(llvm::json::OStream &json, Operation &op, llvm::DenseMap<Value, int64_t> &numbers) {
+  auto numberOf = [&](Value value) { return numbers.try_emplace(value, numbers.size()).first->second; };
+  json.array([&] {
+    json.value(op.getName().getStringRef());
+    json.array([&] { writeNames(json, op.getLoc()); });
+    writeNumbers(json, llvm::map_to_vector(op.getOperands(), numberOf));
+    writeNumbers(json, llvm::map_to_vector(op.getResults(), numberOf));
+    json.array([&] { writeShapes(json, op.getResultTypes()); });
+    auto slice = dyn_cast<OffsetSizeAndStrideOpInterface>(op);
+    bool isConstant = slice && !ShapedType::isDynamicShape(slice.getStaticOffsets());
+    writeNumbers(json, isConstant ? slice.getStaticOffsets() : ArrayRef<int64_t>());
+  });
+}
+
+CommSchedBuffer commschedModuleListDataflow(CommSchedModule *module) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  llvm::json::OStream json(os);
+  auto writeFunction = [&](FunctionOpInterface function) {
+    llvm::DenseMap<Value, int64_t> numbers;
+    for (Value argument : function.front().getArguments())
+      numbers.try_emplace(argument, numbers.size());
+    json.attribute("name", function.getName());
+    json.attributeArray("arguments", [&] { writeShapes(json, function.front().getArgumentTypes()); });
+    json.attributeArray("ops", [&] {
+      for (Operation &op : function.front())
+        if (!op.hasTrait<OpTrait::IsTerminator>())
+          writeDataflow(json, op, numbers);
+    });
+  };
+  json.object([&] {
+    json.attributeArray("functions", [&] {
+      for (auto function : module->op->getOps<FunctionOpInterface>())
+        if (!function.isExternal())
+          json.object([&] { writeFunction(function); });
+    });
+  });
+  return toBuffer(text);
 }
 
 CommSchedBuffer commschedModuleListOperations(CommSchedModule *module) {

@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from . import _commsched
 from ._commsched import Error as Error  # part of this module's interface
@@ -66,6 +67,31 @@ class Operation:
     names: tuple[str, ...]
 
 
+# The sizes of a tensor, or of a future of one. None for other types and for sizes that are not static.
+Shape: TypeAlias = "tuple[int, ...] | None"
+
+
+@dataclasses.dataclass(frozen=True)
+class DataflowOperation(Operation):
+    """An operation with what it reads and makes. Values are numbers; those of the function's arguments come first.
+
+    `shapes` has one entry per result. `offsets` are those of a slice with constant offsets.
+    """
+
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    shapes: tuple[Shape, ...]
+    offsets: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataflow:
+    """The shapes of a function's arguments, and the operations of its entry block."""
+
+    arguments: tuple[Shape, ...]
+    operations: list[DataflowOperation]
+
+
 class Program:
     """A parsed module. Two threads must not use it at once.
 
@@ -118,9 +144,26 @@ class Program:
         functions = json.loads(self._program.list_operations())["functions"]
         return {f["name"]: [Operation(op, tuple(names)) for op, names in f["ops"]] for f in functions}
 
+    def dataflow(self) -> dict[str, Dataflow]:
+        """The operations of `operations` with their operands and results. Indexed by function."""
+        functions = json.loads(self._program.list_dataflow())["functions"]
+        return {
+            f["name"]: Dataflow(_shapes(f["arguments"]), [_dataflow_operation(entry) for entry in f["ops"]])
+            for f in functions
+        }
+
     def signatures(self) -> dict[str, str]:
         """The schedule signature of each function, or "" if it has none. Indexed by function."""
         return {f["name"]: f["signature"] for f in json.loads(self._program.list_operations())["functions"]}
+
+
+def _shapes(shapes: list[list[int] | None]) -> tuple[Shape, ...]:
+    return tuple(None if shape is None else tuple(shape) for shape in shapes)
+
+
+def _dataflow_operation(entry: list[Any]) -> DataflowOperation:
+    opcode, names, operands, results, shapes, offsets = entry
+    return DataflowOperation(opcode, tuple(names), tuple(operands), tuple(results), _shapes(shapes), tuple(offsets))
 
 
 def version() -> str:

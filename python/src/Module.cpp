@@ -121,6 +121,7 @@ public:
   }
 
   std::string listOperations() { return take(commschedModuleListOperations(module.get())); }
+  std::string listDataflow() { return take(commschedModuleListDataflow(module.get())); }
 
   /// (kind, location, category, name, text) of every message so far.
   std::vector<std::tuple<int, std::string, std::string, std::string, std::string>> messages() const {
@@ -269,5 +270,6 @@ NB_MODULE(_commsched, m) {
       .def("print", &Program::print, nb::arg("locations") = false)
       .def("bytecode", &Program::bytecode)
       .def("list_operations", &Program::listOperations)
+      .def("list_dataflow", &Program::listDataflow)
       .def("messages", &Program::messages);
 }

@@ -38,6 +38,21 @@ static CommSchedModule *parse(CommSchedContext *context, const char *text) {
   return commschedModuleParse(context, text, strlen(text), "test.mlir");
 }
 
+/* Values are numbers, the arguments first; a future has the shape of its tensor. */
+static void testDataflow(void) {
+  CommSchedContext *context = commschedContextCreate();
+  CommSchedModule *module = parse(context, program);
+  CommSchedBuffer flow = commschedModuleListDataflow(module);
+  CHECK(strstr(flow.data, "\"name\":\"f\",\"arguments\":[[4]]") != NULL);
+  CHECK(strstr(flow.data, "[\"arith.constant\",[],[],[1],[null],[]]") != NULL);
+  CHECK(strstr(flow.data, "[\"comm.all_gather\",[],[0],[2],[[16]],[]]") != NULL);
+  CHECK(strstr(flow.data, "[\"comm.wait\",[],[2],[3],[[16]],[]]") != NULL);
+  CHECK(strstr(flow.data, "return") == NULL);
+  commschedBufferDestroy(flow);
+  commschedModuleDestroy(module);
+  commschedContextDestroy(context);
+}
+
 /* Text to passes to text and bytecode, and bytecode back to the same text. */
 static void testRoundTrip(void) {
   CommSchedContext *context = commschedContextCreate();
@@ -288,6 +303,7 @@ static void testCalibration(void) {
 int main(void) {
   CHECK(commschedGetVersion()[0] != 0);
   testRoundTrip();
+  testDataflow();
   testBadInput();
   testReport();
   testEnvironment();

@@ -23,6 +23,8 @@ OBJECTIVES = ("makespan", "mean", "p95")
 TUNINGS = (None, "measure")
 # The options of noise, and the largest values that the library takes.
 NOISE = {"scenarios": 4096, "collective_spread_permille": 1000, "compute_spread_permille": 1000}
+# What comm-split-strands takes.
+LARGEST_NUMBER_OF_STRANDS = 8
 # The machine profile if none is named.
 DEFAULT_MACHINE = "h100-sxm"
 # `(node, override_bytes=None) -> milliseconds | None`: the convention of PyTorch's overlap scheduler.
@@ -50,6 +52,7 @@ class OptionArguments(TypedDict, total=False):
     collective_spread_permille: int
     compute_spread_permille: int
     solver: str
+    strands: str | int
     passes: Sequence[str]
     donated: str | Sequence[str]
     runtime_estimation: Estimation | None
@@ -81,6 +84,7 @@ class Options:
     collective_spread_permille: int = 300
     compute_spread_permille: int = 0
     solver: str = "schedule"
+    strands: str | int = "off"
     passes: Sequence[str] = ()
     donated: str | Sequence[str] = "auto"
     runtime_estimation: Estimation | None = None
@@ -98,6 +102,7 @@ class Options:
         ):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name}: expected one of {', '.join(map(str, known))}, got {getattr(self, name)!r}")
+        self._check_strands()
         if self.tune_runs < 1:
             raise ValueError(f"tune_runs: expected at least 1, got {self.tune_runs}")
         if machine_file(self.machine) is None:
@@ -117,6 +122,15 @@ class Options:
         if not isinstance(self.donated, str):
             object.__setattr__(self, "donated", tuple(self.donated or ()))
         object.__setattr__(self, "passes", tuple(self.passes))
+
+    def _check_strands(self) -> None:
+        if self.strands in ("off", "auto"):
+            return
+        if type(self.strands) is not int or not 1 <= self.strands <= LARGEST_NUMBER_OF_STRANDS:
+            raise ValueError(
+                f'strands: expected "off", "auto" or a number from 1 to {LARGEST_NUMBER_OF_STRANDS}, '
+                f"got {self.strands!r}"
+            )
 
     def refuse_tuning(self, where: str) -> None:
         """Raises ValueError if `tune` is set: `where` cannot run two variants of a graph."""

@@ -8,30 +8,21 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
-import pathlib
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 
-import torch.distributed as dist
 import torch.fx as fx
 from typing_extensions import Unpack
 
-from ..program import Error
 from .apply.memory import OverLimit, peak_bytes
 from .apply.plan import PlanError, read_plan
 from .apply.rewrite import apply_plan
-from .importer.estimates import amended_profile
-from .importer.export import import_program
-from .importer.graph import donated_placeholders
 from .options import OptionArguments, Options
 from .ranks.agreement import sequence, starts_of
-from .ranks.costs import ALIGN_COSTS, gather_costs
-from .reporting import Unscheduled, function_report, strict
-from .semantics.stale import refresh
-
-FUNCTION = "main"
+from .reporting import Unscheduled, strict
+from .solving import FUNCTION, imported
+from .strands.decision import in_strands
 
 
 @contextlib.contextmanager
@@ -78,32 +69,10 @@ def schedule_graph(graph: fx.Graph, options: Options, fused: bool = False) -> di
 
 
 def _schedule_once(graph: fx.Graph, options: Options, fused: bool) -> dict:
-    started = time.process_time_ns()
-    donated = donated_placeholders(graph, options.donated)
-    try:
-        refresh(graph)
-        program, _, importer = import_program(
-            graph, runtime_estimation=options.runtime_estimation, donated=donated, name=FUNCTION, fused=fused
-        )
-    except Exception as error:  # No graph, however odd, may break a compilation.
-        if strict():
-            raise
-        raise Unscheduled(f"import: {type(error).__name__}: {error}") from error
-    imported = time.process_time_ns()
-    with tempfile.TemporaryDirectory(prefix="commsched") as folder:
-        report_file, machine = pathlib.Path(folder, "report.json"), None
-        if options.runtime_estimation is not None:
-            profile = amended_profile(options.machine, importer)
-            if profile is not None:
-                machine = str(pathlib.Path(folder, "machine.json"))
-                pathlib.Path(machine).write_text(profile)
-        if any(ALIGN_COSTS in entry for entry in options.passes) and dist.is_available() and dist.is_initialized():
-            program.set_gather(gather_costs(), dist.get_world_size())
-        try:
-            program.run(options.pipeline(machine, str(report_file)))
-        except Error as error:
-            raise Unscheduled(str(error)) from error
-        report = function_report(report_file)
+    module = imported(graph, options, fused)
+    began = time.process_time_ns()
+    report = module.run(options, options.pipeline)
+    program, donated = module.program, module.donated
     solved = time.process_time_ns()
     starts = starts_of(graph)
     try:
@@ -120,10 +89,10 @@ def _schedule_once(graph: fx.Graph, options: Options, fused: bool) -> dict:
         raise Unscheduled(f"the schedule cannot be read: {type(error).__name__}: {error}") from error
     report["signature"] = program.signatures()[FUNCTION] or report.get("signature", "")
     report["buckets"] = [[m.name for m in b.members] for b in plan.buckets]
-    report["opaque"] = importer.opaque
+    report["opaque"] = module.importer.opaque
     report["decision"] = decision
-    report["import_ns"] = imported - started
-    report["pipeline_ns"] = solved - imported
+    report["import_ns"] = module.import_ns
+    report["pipeline_ns"] = solved - began
     report["apply_ns"] = time.process_time_ns() - solved
     return report
 
@@ -171,6 +140,8 @@ def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> 
             deviation of their logarithm, in permille. The default is 300.
         compute_spread_permille: the same for all other operations. The default is 0.
         solver: "schedule" (the default), or "inductor" for the two peak-preserving passes of PyTorch Inductor.
+        strands: "auto" splits activations into strands if the schedule of the split graph is faster (docs/Strands.md);
+            a number is the same with at most that number of strands. The default is "off".
         passes: the passes to run in place of the solver, in order, with or without options, such as
             "comm-bucket{fsdp-only=true}".
         donated: names of the placeholders that are freed after their last use. The default, "auto", means all but the
@@ -190,7 +161,8 @@ def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> 
     settings = Options(**options)
     settings.refuse_tuning("schedule_overlap")
     try:
-        report = schedule_graph(gm.graph, settings)
+        strands, settings = in_strands(gm.graph, settings, schedule_graph)
+        report = {**schedule_graph(gm.graph, settings), **strands}
     except Unscheduled as error:
         if strict():
             raise

@@ -40,7 +40,7 @@ def apply_plan(
             _merge(merger, bucket, slots)
         for node in merger.replaced:  # They have no readers any more, so they move to the end.
             slots[node] = plan.length
-        _relink(graph, slots)
+        relink(graph, slots)
         graph.lint()
         if accept is not None:
             accept(graph, merger.replaced)
@@ -122,7 +122,7 @@ def _merge(merger: buckets.Merger, bucket: Bucket, slots: dict[fx.Node, int]) ->
         slots.update((n, at) for n in nodes)
 
 
-def _relink(graph: fx.Graph, slots: dict[fx.Node, int]) -> None:
+def relink(graph: fx.Graph, slots: dict[fx.Node, int]) -> None:
     """Puts the calls into the order of their slots.
 
     Within one slot they keep their order, but readers follow what they read.

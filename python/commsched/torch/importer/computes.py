@@ -46,15 +46,19 @@ class ComputeImports(ImportState):
         result = self.bind(node, f"%{node.name}", val)
         results = flat_values(result) if isinstance(result, (list, dict)) else [] if val is None else [result]
         mutated = self._mutated(node, spec, inputs)
+        split = self._split_attribute(node, inputs, results)
+        operands = len(inputs)
         views = self._aliases(results, inputs)
         attrs = []
         cost = self._cost(parts or [node], spec, inputs, results, views, mutated)
         self._add_shadows(node, inputs, results)
         if cost:
             attrs.append(f"comm.cost = {cost}")
+        if split and len(inputs) == operands:
+            attrs.append(split)
         if spec.hybrid and (group := self.groups.hybrid_group(node, spec)):
             attrs.append(f"comm.hybrid = {group}")
-        if spec.ordered:
+        if spec.ordered and not (self.split_rules and self.split_rules.draws_nothing(node)):
             attrs.append("comm.pinned")
         if any(v.dynamic for v in results):
             attrs.append(f"comm.bytes_hint = array<i64: {', '.join(str(v.bytes) for v in results)}>")
@@ -79,6 +83,16 @@ class ComputeImports(ImportState):
         )
         self.values[node] = result
         self.own(results)
+
+    def _split_attribute(self, node: fx.Node, inputs: list[Value], results: list[Value]) -> str:
+        """`comm.split` of a call whose scalars decide how it can be split; empty for the library's table."""
+        if self.split_rules is None or any(v.dynamic or not v.storage for v in (*inputs, *results)):
+            return ""
+        axes = self.split_rules.axes(node, [v.shape for v in inputs], [v.shape for v in results])
+        if axes is None:
+            return ""
+        listed = ", ".join(f"array<i64: {', '.join(map(str, axis))}>" for axis in axes)
+        return f"comm.split = [{listed}]"
 
     def _add_shadows(self, node: fx.Node, inputs: list[Value], results: list[Value]) -> None:
         """Makes readers of a function's result read the operands that the function may have returned.

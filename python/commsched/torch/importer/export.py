@@ -15,6 +15,7 @@ import torch.fx as fx
 from ...program import Error, Program
 from ..options import Estimation
 from .graph import Importer, donated_placeholders
+from .state import SplitRules
 
 # At most this many nodes may be refused one after the other. Each of them costs another import.
 MOST_REFUSED = 16
@@ -28,6 +29,7 @@ def import_graph(
     name: str = "main",
     opaque: dict[str, str] | None = None,
     fused: bool = False,
+    split_rules: SplitRules | None = None,
 ) -> tuple[str, Importer]:
     """The module's text, and the importer, which knows the groups and which nodes to ask for estimates.
 
@@ -37,9 +39,11 @@ def import_graph(
         name: the symbol of the function.
         opaque: nodes to import as opaque operations, each with the reason.
         fused: nodes that Inductor is going to fuse into one kernel become one operation.
+        split_rules: what scalars say about splitting, if the module is going to be split into strands.
     """
     world = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
     importer = Importer(graph, name, donated_placeholders(graph, donated), runtime_estimation, world, opaque, fused)
+    importer.split_rules = split_rules
     return importer.run(), importer
 
 

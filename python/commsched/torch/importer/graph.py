@@ -161,7 +161,7 @@ class Importer(FsdpImports, RegionImports):
                 'comm.compute "view"',
                 f"({other.ssa})",
                 " aliases [0]",
-                [],
+                ["comm.split = []"] if self.split_rules else [],  # A placeholder cannot be split.
                 f"({other.type}) -> {value.type}",
                 node.name,
             )

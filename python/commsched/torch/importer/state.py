@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 import torch.fx as fx
@@ -20,6 +20,18 @@ from .values import Value, flat_values, scalar_type, tensor_value
 
 # The value of a node: one SSA value, or a list or a dictionary of them. None for an object.
 Result = Any
+
+
+class SplitRules(NamedTuple):
+    """What the scalars of a call say about splitting it.
+
+    Args:
+        axes: (node, sizes of the operands, sizes of the results) -> `comm.split`. None: the library's table decides.
+        draws_nothing: whether a call of an operator that may draw random numbers does not.
+    """
+
+    axes: Callable[[fx.Node, Sequence[tuple[int, ...]], Sequence[tuple[int, ...]]], list[list[int]] | None]
+    draws_nothing: Callable[[fx.Node], bool]
 
 
 class ImportState:
@@ -56,6 +68,8 @@ class ImportState:
         self.opaque: dict[str, str] = dict(opaque or {})
         # Indexed by the SSA value of a number of type i64: the same number as an index.
         self.indices: dict[str, str] = {}
+        # Only if the module is going to be split into strands.
+        self.split_rules: SplitRules | None = None
         self._written: tuple[effects.Aliases, set[int]] | None = None
         self._names = 0
 

@@ -24,6 +24,7 @@ from ..ranks import agreement, comparison
 from ..reporting import survive
 from ..schedule import schedule_graph
 from ..semantics.operators import HYBRID_NAMESPACES
+from ..strands.decision import in_strands
 from . import marks
 from .kernel_order import Kernels, bound_fusion, carried, in_flight, is_kernel
 
@@ -62,7 +63,9 @@ class GraphPass(CustomGraphPass):
             return
         _communicating.add(which)
         try:
-            report = agreement.schedule(graph, self.options, functools.partial(schedule_graph, fused=True))
+            run = functools.partial(schedule_graph, fused=True)
+            strands, options = in_strands(graph, self.options, run)
+            report = {**agreement.schedule(graph, options, run), **strands}
         except Exception as error:  # The graph is unchanged. A compilation must not fail for want of a schedule.
             survive(f"a {which} graph of {len(graph.nodes)} nodes keeps PyTorch's order", error)
             return

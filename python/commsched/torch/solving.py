@@ -1,0 +1,91 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Imports a graph and runs passes over it. The graph is only read."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import tempfile
+import time
+from collections.abc import Callable
+
+import torch.distributed as dist
+import torch.fx as fx
+
+from ..program import Error, Program
+from .importer.estimates import amended_profile
+from .importer.export import import_program
+from .importer.graph import Importer, donated_placeholders
+from .importer.state import SplitRules
+from .options import Options
+from .ranks.costs import ALIGN_COSTS, gather_costs
+from .reporting import Unscheduled, function_report, strict
+from .semantics.stale import refresh
+
+FUNCTION = "main"
+
+
+@dataclasses.dataclass
+class Imported:
+    """A graph as a module.
+
+    Args:
+        donated: names of the placeholders that are freed after their last use.
+        import_ns: the processor's time that the import took.
+    """
+
+    program: Program
+    importer: Importer
+    donated: set[str]
+    import_ns: int
+
+    def run(self, options: Options, pipeline: Callable[[str | None, str], str]) -> dict:
+        """Runs a pipeline over the module and returns the report that it writes.
+
+        Args:
+            pipeline: the pipeline, given the profile that estimates amend (or None) and the file of the report.
+
+        Raises:
+            Unscheduled: a pass failed.
+        """
+        with tempfile.TemporaryDirectory(prefix="commsched") as folder:
+            report_file, machine = pathlib.Path(folder, "report.json"), None
+            if options.runtime_estimation is not None:
+                profile = amended_profile(options.machine, self.importer)
+                if profile is not None:
+                    machine = str(pathlib.Path(folder, "machine.json"))
+                    pathlib.Path(machine).write_text(profile)
+            if any(ALIGN_COSTS in entry for entry in options.passes) and dist.is_available() and dist.is_initialized():
+                self.program.set_gather(gather_costs(), dist.get_world_size())
+            try:
+                self.program.run(pipeline(machine, str(report_file)))
+            except Error as error:
+                raise Unscheduled(str(error)) from error
+            return function_report(report_file)
+
+
+def imported(graph: fx.Graph, options: Options, fused: bool, split_rules: SplitRules | None = None) -> Imported:
+    """Imports `graph`, after its stale fake values are computed anew.
+
+    Raises:
+        Unscheduled: the graph cannot be imported.
+    """
+    started = time.process_time_ns()
+    donated = donated_placeholders(graph, options.donated)
+    try:
+        refresh(graph)
+        program, _, importer = import_program(
+            graph,
+            runtime_estimation=options.runtime_estimation,
+            donated=donated,
+            name=FUNCTION,
+            fused=fused,
+            split_rules=split_rules,
+        )
+    except Exception as error:  # No graph, however odd, may break a compilation.
+        if strict():
+            raise
+        raise Unscheduled(f"import: {type(error).__name__}: {error}") from error
+    return Imported(program, importer, donated, time.process_time_ns() - started)

@@ -1,0 +1,259 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Carries a split out on an FX graph.
+
+Each node of the recipe is replaced by its parts. An operand that is whole is sliced; a slice along the leading
+dimension is a view, another one is copied. A node that others read whole is joined by a concatenation. Every new node
+is computed on fake tensors, and its sizes are compared with those of the recipe.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+from ..apply.rewrite import relink
+from ..semantics import effects
+from ..semantics.operators import nodes_in, spec_of
+from .recipe import NodeSplit, Recipe, RecipeError
+
+aten = torch.ops.aten
+# Indexed by operator: the place of the sizes of its result among the arguments.
+SIZES = {
+    aten.view.default: 1,
+    aten._unsafe_view.default: 1,
+    aten.reshape.default: 1,
+    aten.expand.default: 1,
+}
+# Operators that read memory by strides and not by sizes: a join may have other strides.
+OF_STRIDES = (aten.as_strided.default, aten.as_strided_copy.default, aten.as_strided_scatter.default)
+# What a part does not take over from the metadata of its node: it speaks of the whole value.
+OF_THE_WHOLE = ("val", "tensor_meta", "eager_input_vals", "example_value", "unbacked_bindings")
+
+
+def split_nodes(graph: fx.Graph, recipe: Recipe, node_of: Mapping[str, fx.Node]) -> None:
+    """Splits nodes of `graph` in place, and orders it as the recipe says. O(nodes x parts).
+
+    Args:
+        node_of: indexed by the recipe's names: the nodes of this graph.
+
+    Raises:
+        RecipeError: the recipe does not fit the graph, which may be half changed then.
+    """
+    _Splitter(graph, recipe, node_of).run()
+
+
+class _Splitter:
+    def __init__(self, graph: fx.Graph, recipe: Recipe, node_of: Mapping[str, fx.Node]):
+        self.graph, self.count = graph, recipe.parts
+        self.splits = {node_of[name]: split for name, split in recipe.nodes.items() if name in node_of}
+        self.place = {(node_of[name], s): at for (name, s), at in recipe.place.items() if name in node_of}
+        self.whole = list(graph.nodes)
+        # Indexed by node: its parts. An element of a list has its own.
+        self.parts: dict[fx.Node, list[fx.Node]] = {}
+        # Indexed by node: the dimension of its parts; for a node of several results, one each.
+        self.dims: dict[fx.Node, tuple[int, ...]] = {}
+        self.slices: dict[tuple[fx.Node, int], list[fx.Node]] = {}
+        self.joins: dict[fx.Node, fx.Node] = {}
+        # Indexed by call: the index of the operation that does its work.
+        self.slots: dict[fx.Node, int] = {}
+        missing = [name for name in recipe.nodes if name not in node_of and not name.startswith("commsched_")]
+        missing += [n.name for n in self.splits if n.op != "call_function"]
+        if missing:
+            raise RecipeError(f"{missing[0]} was split, and is not a call")
+
+    def run(self) -> None:
+        for node in self.whole:
+            if node in self.splits:
+                self._split(node, self.splits[node])
+            elif node.target is operator.getitem and node.args[0] in self.parts:
+                self._element(node)
+        replaced = set(self.parts)
+        renewed: set[fx.Node] = set()
+        for node in self.whole:
+            if node not in replaced:
+                self._read_joins(node, renewed)
+        for node in reversed(self.whole):
+            if node in replaced:
+                self.graph.erase_node(node)
+        self._order()
+        self.graph.lint()
+
+    def _read_joins(self, node: fx.Node, renewed: set[fx.Node]) -> None:
+        """Lets a node that stays whole read joins, and computes its value anew if that is a view of one.
+
+        Args:
+            renewed: nodes whose values are computed anew. This node is added if it is one of them.
+        """
+        sources = [n for n in node.all_input_nodes if n in self.parts]
+        if not sources and renewed.isdisjoint(node.all_input_nodes):
+            return
+        if node.target in OF_STRIDES:
+            raise RecipeError(f"{node.name} depends on the strides of what would be joined")
+        for source in sources:
+            node.replace_input_with(source, self._join(source))
+        if node.op == "call_function" and (node.target is operator.getitem or effects.may_alias(node)):
+            if node.target is not operator.getitem and not isinstance(node.target, torch._ops.OpOverload):
+                raise RecipeError(f"{node.name} may return memory of what would be joined")
+            renewed.add(node)
+            node.meta = {**node.meta, "val": self._value(node, node)}  # A copy of a graph shares it with the graph.
+
+    # Parts
+
+    def _split(self, node: fx.Node, split: NodeSplit) -> None:
+        dims = self._operand_dims(node, split)
+        parts = []
+        for strand in range(self.count):
+            replaced = {n: self._operand(node, n, d, strand) for n, d in dims.items()}
+            args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n, r=replaced: r[n])
+            if node.target in SIZES:
+                at = SIZES[node.target]
+                args = (*args[:at], list(split.shapes[0]), *args[at + 1 :])
+            part = self._call(node, node.target, args, kwargs, node)
+            self._check(node, part, split)
+            self.slots[part] = self.place.get((node, strand), -1)
+            parts.append(part)
+        self.parts[node], self.dims[node] = parts, split.results
+
+    def _operand_dims(self, node: fx.Node, split: NodeSplit) -> dict[fx.Node, int | None]:
+        """Indexed by the nodes that a node reads: the dimension along which parts read it."""
+        dims: dict[fx.Node, int | None] = {}
+        position = 0
+        for source in node.all_input_nodes:
+            val = source.meta.get("val")
+            flat = [val] if not isinstance(val, (list, tuple)) else None
+            if flat is None or position >= len(split.operands):
+                raise RecipeError(f"{node.name} reads {source.name}, which is a list")
+            dims[source] = split.operands[position]
+            position += 1
+        return dims
+
+    def _operand(self, node: fx.Node, source: fx.Node, dim: int | None, strand: int) -> fx.Node:
+        if dim is None:
+            return self._join(source) if source in self.parts else source
+        if source in self.parts and self.dims[source] == (dim,):
+            return self._for_start(node, self.parts[source][strand], source)
+        whole = self._join(source) if source in self.parts else source
+        cut = self.slices.setdefault((whole, dim), [])
+        if not cut:
+            with self.graph.inserting_before(node):
+                cut.extend(self._slice(node, whole, dim))
+        return self._for_start(node, cut[strand], source)
+
+    def _slice(self, user: fx.Node, whole: fx.Node, dim: int) -> list[fx.Node]:
+        shape = whole.meta["val"].shape
+        size, made = shape[dim] // self.count, []
+        for strand in range(self.count):
+            args = (whole, dim, strand * size, (strand + 1) * size)
+            part = self._call(user, aten.slice.Tensor, args, {}, whole)
+            if any(extent != 1 for extent in shape[:dim]):
+                part = self._copy(user, part, whole)
+            made.append(part)
+        return made
+
+    def _copy(self, user: fx.Node, node: fx.Node, like: fx.Node) -> fx.Node:
+        return self._call(user, aten.clone.default, (node,), {"memory_format": torch.contiguous_format}, like)
+
+    def _for_start(self, user: fx.Node, part: fx.Node, source: fx.Node) -> fx.Node:
+        """`part`, or a copy if a collective or a view needs it contiguous as the whole was."""
+        needs = spec_of(user).start is not None or user.target is aten.view.default
+        if needs and not part.meta["val"].is_contiguous() and source.meta["val"].is_contiguous():
+            return self._copy(user, part, source)
+        return part
+
+    def _element(self, node: fx.Node) -> None:
+        """Splits an element of what a split node returns."""
+        source, index = node.args
+        val = source.meta["val"]
+        if not isinstance(index, int) or any(isinstance(v, (list, tuple)) for v in val):
+            raise RecipeError(f"{node.name} is an element of a nested list")
+        position = sum(v is not None for v in val[:index])
+        parts = []
+        for part in self.parts[source]:
+            element = self._call(node, operator.getitem, (part, index), {}, node)
+            self.slots[element] = self.slots[part]
+            parts.append(element)
+        self.parts[node], self.dims[node] = parts, (self.dims[source][position],)
+
+    def _join(self, node: fx.Node) -> fx.Node:
+        """The concatenation of a node's parts, directly after the last of them."""
+        known = self.joins.get(node)
+        if known is not None:
+            return known
+        if len(self.dims[node]) != 1 or spec_of(node).start is not None:
+            raise RecipeError(f"{node.name} cannot be joined")
+        parts = self.parts[node]
+        after = parts[-1].next
+        joined = self._call(after, aten.cat.default, (parts, self.dims[node][0]), {}, node)
+        if joined.meta["val"].shape != node.meta["val"].shape:
+            raise RecipeError(f"the strands of {node.name} have {tuple(joined.meta['val'].shape)} together")
+        self.slots[joined] = max(self.slots[part] for part in parts)
+        self.joins[node] = joined
+        return joined
+
+    # New nodes
+
+    def _call(self, before: fx.Node, target: Any, args: tuple, kwargs: dict, like: fx.Node) -> fx.Node:
+        """Inserts a call, and computes its fake value."""
+        with self.graph.inserting_before(before):
+            made = self.graph.call_function(target, args, kwargs)
+        made.meta.update({k: v for k, v in like.meta.items() if k not in OF_THE_WHOLE})
+        made.meta["val"] = self._value(made, like)
+        return made
+
+    def _value(self, node: fx.Node, like: fx.Node) -> Any:
+        """The fake value of a call, which works for the node `like`."""
+        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
+        if node.target is operator.getitem:
+            return args[0][args[1]]
+        found = nodes_in([*node.args, *node.kwargs.values()])
+        mode = next((m for n in found if (m := getattr(n.meta["val"], "fake_mode", None))), None)
+        if mode is None:
+            raise RecipeError(f"{like.name} has no fake tensor")
+        try:
+            with mode:
+                return node.target(*args, **kwargs)
+        except Exception as error:  # The operator refuses the sizes of a part.
+            reason = str(error).split("\n")[0]
+            raise RecipeError(f"{like.name} cannot be computed in parts: {type(error).__name__}: {reason}") from error
+
+    def _check(self, node: fx.Node, part: fx.Node, split: NodeSplit) -> None:
+        val, whole = part.meta["val"], node.meta["val"]
+        vals = [v for v in val if v is not None] if isinstance(val, (list, tuple)) else [val]
+        wholes = [v for v in whole if v is not None] if isinstance(whole, (list, tuple)) else [whole]
+        if [tuple(v.shape) for v in vals] != list(split.shapes) or [v.dtype for v in vals] != [v.dtype for v in wholes]:
+            raise RecipeError(f"a part of {node.name} has the sizes {[tuple(v.shape) for v in vals]}")
+
+    # Order
+
+    def _order(self) -> None:
+        """Puts the nodes into the order of the recipe. What has no operation follows what it reads."""
+        for node in self.graph.nodes:
+            if node.op in ("placeholder", "get_attr", "output") or node in self.slots:
+                continue
+            at = self.place.get((node, 0))
+            if at is None or node.target is operator.getitem:
+                at = max((self.slots[n] for n in node.all_input_nodes if n in self.slots), default=-1)
+            self.slots[node] = at
+        for made in [n for cut in self.slices.values() for n in cut]:
+            self._delay(made)
+        pairs = effects.edges(self.graph)
+        relink(self.graph, self.slots)
+        index = {n: i for i, n in enumerate(self.graph.nodes)}
+        for before, after in pairs:
+            if index[before] > index[after]:
+                raise RecipeError(f"expected {after.name} behind {before.name}: one of them writes what the other uses")
+
+    def _delay(self, node: fx.Node) -> None:
+        """Moves a slice to its first reader, and the view that it copies along."""
+        first = min((self.slots[u] for u in node.users if u in self.slots), default=None)
+        if first is None:
+            return
+        self.slots[node] = first
+        if node.target is aten.clone.default:
+            self.slots[node.args[0]] = first
