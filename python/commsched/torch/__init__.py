@@ -19,7 +19,7 @@ from .calibration import Calibration, calibrate
 from .importer.export import export_mlir
 from .inductor import enabled, inductor_options, install, uninstall, verify_ranks
 from .recording import runtime_report
-from .reporting import reports
+from .reporting import report, reports
 from .schedule import schedule_overlap
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "export_mlir",
     "inductor_options",
     "install",
+    "report",
     "reports",
     "runtime_report",
     "schedule_overlap",

@@ -19,6 +19,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from . import summary
+
 log = logging.getLogger("commsched")
 
 # The variable of the environment that turns faults into errors. Tests want errors, and a training run wants to go on.
@@ -31,6 +33,8 @@ MAX_REPORTS = 10_000
 
 _lock = threading.Lock()
 _reports: list[dict] = []
+# The same for `report`, which takes none away.
+_all_reports: list[dict] = []
 # The reports of code that has run in this process, in the order of first runs.
 _ran: dict[str, None] = {}
 _warned: set[str] = set()
@@ -66,9 +70,31 @@ def warn_once(text: str) -> None:
 def record(report: dict) -> None:
     """Adds a report to those that `reports` is going to return, and to PyTorch's structured trace."""
     with _lock:
-        _reports.append(report)
-        del _reports[:-MAX_REPORTS]
+        for reports in (_reports, _all_reports):
+            reports.append(report)
+            del reports[:-MAX_REPORTS]
+    if report["place"] == "graph" and speaks():
+        log.info("%s", summary.line(report))
     _trace(report)
+
+
+def speaks() -> bool:
+    """Whether this process is the one that says what all ranks do: rank 0, or the only one."""
+    import torch.distributed as dist
+
+    return not (dist.is_available() and dist.is_initialized()) or dist.get_rank() == 0
+
+
+def begins(which: str, nodes: int) -> None:
+    """Says that a graph is going to be scheduled, which takes seconds for graphs of 10,000 nodes."""
+    if speaks():
+        log.info("scheduling a %s graph of %d nodes", which, nodes)
+
+
+def report() -> summary.Report:
+    """What CommSched did since the process began: a table if printed, a page by `write("report.html")`."""
+    with _lock:
+        return summary.Report(list(_all_reports))
 
 
 def _trace(report: dict) -> None:

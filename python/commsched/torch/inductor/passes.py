@@ -62,6 +62,7 @@ class GraphPass(CustomGraphPass):
             _nothing_to_schedule(which)
             return
         _communicating.add(which)
+        reporting.begins(which, len(graph.nodes))
         try:
             run = functools.partial(schedule_graph, fused=True)
             strands, options = in_strands(graph, self.options, run)

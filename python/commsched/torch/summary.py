@@ -1,0 +1,146 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Reports in words: one line per graph, a table of all, and a page for the browser."""
+
+from __future__ import annotations
+
+import html
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+Rows = Sequence[tuple[str, ...]]
+
+#: The columns of the table.
+COLUMNS = ("graph", "place", "collectives", "makespan", "", "exposed", "", "peak", "from optimal")
+#: The page names this number of collectives per graph, those that are exposed longest.
+WORST = 20
+
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 75em; margin: 2em auto; padding: 0 1em; color: #222; }
+table { border-collapse: collapse; } th, td { padding: .2em .8em; border-bottom: 1px solid #ddd; text-align: left; }
+td.number { text-align: right; font-variant-numeric: tabular-nums; } summary { cursor: pointer; margin-top: 1em; }
+"""
+
+
+def time_text(ns: float) -> str:
+    """A time with three digits and its unit."""
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if abs(ns) >= size:
+            return f"{ns / size:.3g} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def bytes_text(count: float) -> str:
+    """A number of bytes with three digits and its unit."""
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count:.0f} bytes"
+
+
+def _change(report: dict, name: str) -> tuple[str, str]:
+    """The value before and after, and the change in percent. Empty if the report lacks it."""
+    value = report.get(name)
+    if not isinstance(value, dict) or "after" not in value:
+        return "", ""
+    before = value.get("before", value.get("promised"))
+    after = time_text(value["after"])
+    if not before:
+        return after, ""
+    return f"{time_text(before)} -> {after}", f"{100 * (value['after'] - before) / before:+.1f} %"
+
+
+def line(report: dict) -> str:
+    """One line about the schedule of a graph."""
+    makespan, exposed = (" ".join(filter(None, _change(report, name))) for name in ("makespan_ns", "exposed_ns"))
+    parts = [f"{report.get('direction', 'a')} graph: {report.get('collectives', 0)} collectives"]
+    parts += [f"makespan {makespan}"] * bool(makespan) + [f"exposed {exposed}"] * bool(exposed)
+    if peak := report.get("peak_bytes"):
+        parts.append(f"peak {bytes_text(peak['after'])}, limit {bytes_text(peak.get('limit', peak['after']))}")
+    if opaque := report.get("opaque"):
+        parts.append(f"{len(opaque)} opaque nodes")
+    took = sum(report.get(name, 0) for name in ("import_ns", "pipeline_ns", "apply_ns"))
+    return ", ".join(parts) + (f"; scheduled in {time_text(took)}" if took else "")
+
+
+def rows(reports: list[dict]) -> Rows:
+    """The cells of the table, one row per report."""
+    table = []
+    for r in reports:
+        peak = r.get("peak_bytes", {}).get("after")
+        gap = r.get("gap")
+        table.append(
+            (
+                str(r.get("direction", "")),
+                str(r.get("place", "")),
+                str(r.get("collectives", "")),
+                *_change(r, "makespan_ns"),
+                *_change(r, "exposed_ns"),
+                "" if peak is None else bytes_text(peak),
+                "" if gap is None else f"at most {100 * gap:.2f} %",
+            )
+        )
+    return table
+
+
+class Report:
+    """What CommSched did so far: a table if printed, a page in a notebook or as a file.
+
+    Attributes:
+        reports: one dictionary per graph and place, as `commsched.torch.reports` returns them.
+    """
+
+    def __init__(self, reports: list[dict]):
+        self.reports = reports
+
+    def __str__(self) -> str:
+        if not self.reports:
+            return "CommSched has scheduled nothing: no graph with collectives was compiled"
+        table = [COLUMNS, *rows(self.reports)]
+        widths = [max(len(row[i]) for row in table) for i in range(len(COLUMNS))]
+        return "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths)).rstrip() for row in table)
+
+    __repr__ = __str__
+
+    @property
+    def html(self) -> str:
+        """The same as a page without scripts, with the collectives of each graph that are exposed longest."""
+        body = "".join(_worst(i, r) for i, r in enumerate(self.reports) if r.get("per_collective"))
+        title = "CommSched's report" if self.reports else str(self)
+        return (
+            f"<!doctype html><html lang=en><meta charset=utf-8><title>CommSched</title><style>{STYLE}</style>"
+            f"<h1>{html.escape(title)}</h1>{_table(COLUMNS, rows(self.reports))}{body}</html>\n"
+        )
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+    def write(self, path: str | pathlib.Path) -> None:
+        """Writes the page. Raises OSError if it cannot be written."""
+        pathlib.Path(path).write_text(self.html, encoding="utf-8")
+
+
+def _table(columns: tuple[str, ...], cells: Rows) -> str:
+    def row(values: tuple[str, ...], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(v)}</{tag}>" for v in values) + "</tr>"
+
+    return "<table>" + row(columns, "th") + "".join(row(values, "td") for values in cells) + "</table>"
+
+
+def _worst(number: int, report: dict[str, Any]) -> str:
+    collectives = sorted(report["per_collective"], key=lambda c: -c["exposed_ns"]["after"])[:WORST]
+    cells = [
+        (
+            str(c["loc"]),
+            str(c["kind"]),
+            bytes_text(c["bytes"]),
+            time_text(c["cost_ns"]),
+            time_text(c["exposed_ns"]["after"]),
+            str(c["limiting_factor"]),
+        )
+        for c in collectives
+    ]
+    columns = ("collective", "kind", "bytes", "takes", "exposed", "what limits it")
+    return f"<details><summary>{number + 1}: {html.escape(line(report))}</summary>{_table(columns, cells)}</details>"
