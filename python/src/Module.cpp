@@ -13,14 +13,17 @@
 
 #include "CommSched-c/Calibration.h"
 #include "CommSched-c/CommSched.h"
+#include "CommSched-c/Hlo.h"
 
 #include <algorithm>
 #include <exception>
 #include <memory>
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -248,6 +251,33 @@ private:
   PythonCalls calls;
 };
 
+/// Raises an error if `status` is not 0.
+void check(int status, CommSchedBuffer reason) {
+  std::string text = take(reason);
+  if (status)
+    throw Failure(text);
+}
+
+/// The module, or None if it stays as it was, and the report.
+std::tuple<nb::object, std::string> scheduleHlo(nb::bytes module, const std::string &options) {
+  CommSchedBuffer scheduled, report;
+  int status;
+  {
+    nb::gil_scoped_release release;
+    status = commschedScheduleHlo(module.c_str(), module.size(), options.c_str(), &scheduled, &report);
+  }
+  std::string bytes = take(scheduled), text = take(report);
+  if (status)
+    throw Failure(text);
+  return {bytes.empty() ? nb::none() : nb::object(nb::bytes(bytes.data(), bytes.size())), text};
+}
+
+void configureXla(std::optional<std::string> options) {
+  CommSchedBuffer reason;
+  int status = commschedXlaConfigure(options ? options->c_str() : nullptr, &reason);
+  check(status, reason);
+}
+
 } // namespace
 
 NB_MODULE(_commsched, m) {
@@ -259,6 +289,17 @@ NB_MODULE(_commsched, m) {
       [](nb::object bench, const std::string &request) { return Calibration(std::move(bench)).run(request); },
       nb::arg("bench"), nb::arg("request"));
   m.def("calibration_folder", [] { return take(commschedCalibrationFolder()); });
+  m.def("schedule_hlo", &scheduleHlo, nb::arg("module"), nb::arg("options") = "{}");
+  m.def(
+      "xla_install",
+      [](uintptr_t api) {
+        CommSchedBuffer reason;
+        int status = commschedXlaInstall(reinterpret_cast<const void *>(api), &reason);
+        check(status, reason);
+      },
+      nb::arg("api"));
+  m.def("xla_configure", &configureXla, nb::arg("options").none());
+  m.def("xla_take_reports", [] { return take(commschedXlaTakeReports()); });
   PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void *>(&Program::traverse)},
                          {Py_tp_clear, reinterpret_cast<void *>(&Program::clear)},
                          {0, nullptr}};

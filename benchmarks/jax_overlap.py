@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Compiles training steps for H100s that are not there, with XLA's latency-hiding scheduler and CommSched after it.
+
+    jax_overlap.py [--programs NAME...] [--markdown FILE]     the table of docs/results/jax.md
+    jax_overlap.py --small FOLDER                             the modules of test/Frontends/Inputs
+
+XLA is the referee: it verifies every module that comes back, and its buffer assignment says what temporaries it needs.
+Times are those of CommSched's timeline, for both orders. Each program runs in a process of its own. Needs jax, jaxlib,
+jax-cuda12-plugin and jax-cuda12-pjrt 0.10.2, and no GPU; a program takes about a minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+import warnings
+
+# The latency-hiding scheduler is the peer. Autotuning would need a GPU.
+XLA_FLAGS = "--xla_gpu_autotune_level=0 --xla_gpu_enable_latency_hiding_scheduler=true"
+# XLA's own schedule may need this much less, in percent, and its order may be this far above the bound.
+TOLERANCE_PERCENT, GOAL_PERCENT = 1.0, 5.0
+
+
+def compile_once(name: str) -> tuple[float, int, int]:
+    """Compiles a program: seconds, temporaries in bytes, and bytes of arguments, results and temporaries together."""
+    import jax
+    import jax_programs
+
+    step, arguments = jax_programs.training_step(jax_programs.find(name))
+    lowered = step.trace(*arguments).lower(lowering_platforms=("cuda",))
+    begin = time.perf_counter()
+    compiled = lowered.compile()
+    seconds = time.perf_counter() - begin
+    stats = compiled.memory_analysis()
+    total = stats.argument_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes
+    jax.clear_caches()
+    return seconds, stats.temp_size_in_bytes, total + stats.temp_size_in_bytes
+
+
+def run(name: str, machine: str) -> dict:
+    """Compiles a program with XLA's order and with CommSched's."""
+    import commsched.jax
+
+    compile_once("small-fsdp")  # What the first compilation of a process takes on top is no part of the comparison.
+    xla_seconds, xla_temporaries, xla_total = compile_once(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with commsched.jax.enabled(machine=machine, donation="drop"):
+            seconds, temporaries, total = compile_once(name)
+    report = max(commsched.jax.reports(), key=lambda r: r["makespan_ns"]["before"])
+    report |= {
+        "name": name,
+        "xla_seconds": xla_seconds,
+        "seconds_with": seconds,
+        "temporaries": {"xla": xla_temporaries, "commsched": temporaries},
+        "total": {"xla": xla_total, "commsched": total},
+    }
+    return report
+
+
+def row(report: dict) -> tuple[str, list[str]]:
+    """The row of the table, and what it misses."""
+    before, after = report["makespan_ns"]["before"], report["makespan_ns"]["after"]
+    bound = report["lower_bound_ns"]
+    gain = 100 * (before - after) / before
+    above = [100 * (t - bound) / bound for t in (before, after)]
+    grown = 100 * (report["temporaries"]["commsched"] / report["temporaries"]["xla"] - 1)
+    faults = []
+    if after > before:
+        faults.append("slower than XLA's order")
+    if above[0] > GOAL_PERCENT and gain < GOAL_PERCENT:
+        faults.append(f"less than {GOAL_PERCENT:.0f} % faster")
+    if grown > TOLERANCE_PERCENT:
+        faults.append(f"temporaries grew by {grown:.1f} %")
+    share = 100 * report["seconds"] / report["xla_seconds"]
+    if share > GOAL_PERCENT:
+        faults.append(f"{share:.1f} % of XLA's time")
+    collectives = sum(c["collectives"] for c in report["computations"])
+    cells = [
+        report["name"],
+        str(collectives),
+        f"{before / 1e6:.2f}",
+        f"{after / 1e6:.2f}",
+        f"{bound / 1e6:.2f}",
+        f"{gain:.1f} %",
+        f"{above[0]:.1f} % -> {above[1]:.1f} %",
+        f"{report['temporaries']['xla'] / 2**20:.0f}",
+        f"{report['temporaries']['commsched'] / 2**20:.0f} ({grown:+.1f} %)",
+        f"{report['peak_bytes']['before'] / 2**20:.0f}",
+        f"{report['xla_seconds']:.1f}",
+        f"{report['seconds']:.2f} ({share:.1f} %)",
+        "; ".join(faults) or "yes",
+    ]
+    return "| " + " | ".join(cells) + " |", faults
+
+
+HEADER = (
+    "| program | collectives | XLA, ms | CommSched, ms | bound, ms | faster by | above the bound | temporaries, MiB | "
+    "with CommSched, MiB | our count of XLA's, MiB | XLA compiles, s | CommSched, s | goals met |\n|" + "---|" * 13
+)
+
+
+def child(arguments: list[str]) -> dict | None:
+    """Runs this script for one program. None if it fails; its messages have been printed."""
+    environment = dict(os.environ, XLA_FLAGS=XLA_FLAGS, JAX_PLATFORMS="cpu", TF_CPP_MIN_LOG_LEVEL="3")
+    done = subprocess.run([sys.executable, __file__, *arguments], env=environment, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
+
+
+def table(names: list[str], machine: str, markdown: pathlib.Path | None) -> int:
+    """Prints and writes the table. Returns the number of programs that fail or miss a goal."""
+    lines, missed = [HEADER], 0
+    print(HEADER, flush=True)
+    for name in names:
+        report = child(["--run", name, "--machine", machine])
+        if report is None:
+            line, faults = f"| {name} | refused by XLA |", ["refused"]
+        else:
+            line, faults = row(report)
+        missed += bool(faults)
+        lines.append(line)
+        print(line, flush=True)
+        if markdown:
+            markdown.write_text("\n".join(lines) + "\n")
+    return missed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", nargs="*", help="names (default: all)")
+    parser.add_argument("--machine", default="h100-sxm")
+    parser.add_argument("--markdown", type=pathlib.Path, help="write the table here, too")
+    parser.add_argument("--small", type=pathlib.Path, help="write the small modules of the tests into this folder")
+    parser.add_argument("--run", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.run:
+        print(json.dumps(run(arguments.run, arguments.machine)))
+        return 0
+    import jax_programs
+
+    if arguments.small:
+        import jax_modules
+
+        return jax_modules.write_small(arguments.small)
+    names = arguments.programs or [c.name for c in jax_programs.PROGRAMS]
+    return 1 if table(names, arguments.machine, arguments.markdown) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

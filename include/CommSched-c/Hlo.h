@@ -1,0 +1,53 @@
+/*===- Hlo.h - Modules of XLA from plain C --------------------------------------*- C -*-===*\
+|*                                                                                         *|
+|* Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.                  *|
+|* See LICENSE for licence information.                                                    *|
+|* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception                                 *|
+|*                                                                                         *|
+|*===-------------------------------------------------------------------------------------===*|
+|*                                                                                         *|
+|* Orders the instructions of scheduled modules, given as bytes or inside a plugin of      *|
+|* PJRT. docs/Jax.md describes what is understood.                                         *|
+|*                                                                                         *|
+\*===-------------------------------------------------------------------------------------===*/
+
+#ifndef COMMSCHED_C_HLO_H
+#define COMMSCHED_C_HLO_H
+
+#include "CommSched-c/CommSched.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * Schedules a serialized HloModuleProto. `options` is JSON: "machine" (a name or a path), "memory_budget_ratio",
+ * "effort", "donation" ("keep": a module with donated parameters stays as it is; "drop": it is scheduled), and "dump" (a
+ * folder into which the transformation of commschedXlaInstall writes the modules that XLA hands over). Returns
+ * 0, the module as `*module` and a JSON object as `*report`. If the module stays as it was, `*module` is empty and the
+ * report's "kept_because" says why. Returns 1 and the reason as `*report` if the options are wrong. Destroy both buffers
+ * in both cases.
+ */
+COMMSCHED_EXPORT int commschedScheduleHlo(const char *data, size_t length, const char *options, CommSchedBuffer *module,
+                                          CommSchedBuffer *report);
+
+/**
+ * Registers a transformation with a plugin of PJRT, whose `const PJRT_Api *` is `api`, for the rest of the process. It
+ * changes nothing until commschedXlaConfigure. Returns 0, or 1 and the reason as `*reason`; destroy it in both cases.
+ */
+COMMSCHED_EXPORT int commschedXlaInstall(const void *api, CommSchedBuffer *reason);
+
+/**
+ * Sets what the transformation does: `options` as for commschedScheduleHlo, NULL for nothing. Returns 0, or 1 and the
+ * reason as `*reason`; destroy it in both cases.
+ */
+COMMSCHED_EXPORT int commschedXlaConfigure(const char *options, CommSchedBuffer *reason);
+
+/** The reports of the modules since the last call, oldest first, as a JSON array. */
+COMMSCHED_EXPORT CommSchedBuffer commschedXlaTakeReports(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* COMMSCHED_C_HLO_H */

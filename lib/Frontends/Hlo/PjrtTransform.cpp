@@ -1,0 +1,265 @@
+//===- PjrtTransform.cpp - A transformation inside a plugin of PJRT ---------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// The layouts below are those of PJRT's C API and of its extension for transformations (xla/pjrt/c), version 1. The C
+// API never changes the layout of what it has: structs begin with their size and grow at the end.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Frontends/Hlo/PjrtTransform.h"
+#include "CommSched/Support/OutputFile.h"
+#include "llvm/ADT/StringExtras.h"
+#include <chrono>
+#include <cstddef>
+#include <mutex>
+#include <set>
+
+using namespace llvm;
+using namespace commsched;
+using namespace commsched::hlo;
+
+namespace {
+
+//===- The C API ------------------------------------------------------------------------------===//
+
+struct PjrtExtension {
+  size_t structSize;
+  int type;
+  PjrtExtension *next;
+};
+
+struct PjrtApi {
+  size_t structSize;
+  PjrtExtension *firstExtension;
+};
+
+struct PjrtString {
+  const char *data;
+  size_t size;
+};
+
+struct TransformHeader {
+  int64_t apiVersion;
+  void *data;
+  void (*cleanUp)(void *data);
+  bool hasError;
+  int code;
+  PjrtString message;
+};
+
+struct TransformArguments {
+  size_t structSize;
+  TransformHeader header;
+  PjrtString module;
+  PjrtString transformed;
+  bool isChanged;
+};
+
+struct TransformCallbacks {
+  int64_t version;
+  void (*destroy)(TransformCallbacks *callbacks);
+  void (*transform)(TransformCallbacks *callbacks, TransformArguments *arguments);
+};
+
+struct RegisterArguments {
+  size_t structSize;
+  const char *name;
+  size_t nameSize;
+  int stage;
+  TransformCallbacks *callbacks;
+};
+
+struct TransformExtension {
+  PjrtExtension base;
+  void *(*registerTransform)(RegisterArguments *arguments);
+};
+
+/// PJRT_Extension_Type_XlaTransform, and the version and the stage after scheduling.
+constexpr int kTransformExtension = 24;
+constexpr int64_t kTransformVersion = 1;
+constexpr int kPostScheduler = 1;
+constexpr StringLiteral kName = "commsched";
+/// What has to be there of the arguments: up to the end of the last member, without padding.
+constexpr size_t kArgumentsSize = offsetof(TransformArguments, isChanged) + sizeof(bool);
+
+//===- The state of the process ---------------------------------------------------------------===//
+
+struct State {
+  std::mutex mutex;
+  std::optional<TransformOptions> options;
+  std::vector<json::Object> reports;
+  /// Number of modules that were handed over.
+  int64_t modules = 0;
+  std::set<const void *> plugins;
+};
+
+/// Never destroyed: a plugin may call until the process ends.
+State &state() {
+  static State *state = new State;
+  return *state;
+}
+
+/// Writes a module into the folder of the options. Returns why it could not, or nothing.
+std::string dump(StringRef folder, StringRef module, int64_t number) {
+  Expected<HloModule> read = readModule(module);
+  std::string name = read ? read->name.str() : "module";
+  if (!read)
+    consumeError(read.takeError());
+  for (char &c : name)
+    c = isAlnum(c) || c == '_' || c == '-' ? c : '_';
+  Error error = writeWhole((folder + "/" + name + "." + Twine(number) + ".pb").str(), [&](raw_ostream &os) {
+    os << module;
+    return Error::success();
+  });
+  return error ? toString(std::move(error)) : "";
+}
+
+void destroyString(void *data) { delete static_cast<std::string *>(data); }
+
+void transform(TransformCallbacks *, TransformArguments *arguments) {
+  if (arguments->structSize < kArgumentsSize || arguments->header.apiVersion != kTransformVersion)
+    return;
+  arguments->isChanged = false;
+  std::optional<TransformOptions> options;
+  int64_t number = 0;
+  {
+    std::lock_guard<std::mutex> lock(state().mutex);
+    options = state().options;
+    number = state().modules++;
+  }
+  if (!options)
+    return;
+  auto begin = std::chrono::steady_clock::now();
+  StringRef module(arguments->module.data, arguments->module.size);
+  TransformResult result = transformModule(module, *options);
+  if (!options->dump.empty())
+    if (std::string why = dump(options->dump, module, number); !why.empty())
+      result.report["dump_failed"] = json::fixUTF8(why);
+  std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  result.report["seconds"] = seconds.count();
+  if (!result.module.empty()) {
+    auto *changed = new std::string(std::move(result.module));
+    arguments->transformed = {changed->data(), changed->size()};
+    arguments->isChanged = true;
+    arguments->header.data = changed;
+    arguments->header.cleanUp = destroyString;
+  }
+  std::lock_guard<std::mutex> lock(state().mutex);
+  std::vector<json::Object> &reports = state().reports;
+  if (reports.size() == kMaxReports)
+    reports.erase(reports.begin());
+  reports.push_back(std::move(result.report));
+}
+
+TransformCallbacks callbacks = {kTransformVersion, nullptr, transform};
+
+json::Object kept(StringRef name, const Twine &reason) {
+  return json::Object{
+      {"module", json::fixUTF8(name)}, {"changed", false}, {"kept_because", json::fixUTF8(reason.str())}};
+}
+
+/// Bytes of the results that are in memory of donated parameters.
+Bytes donatedBytes(const HloModule &module) {
+  const HloComputation &entry = module.entryComputation();
+  SmallVector<const HloShape *, 8> leaves;
+  entry.instructions[entry.root].shape.appendLeaves(leaves);
+  Bytes sum = 0;
+  for (const ParameterAlias &alias : module.aliases) {
+    int64_t leaf = entry.instructions[entry.root].shape.leafAt(alias.output);
+    if (leaf >= 0 && leaf < static_cast<int64_t>(leaves.size()))
+      sum += leaves[leaf]->bytes();
+  }
+  return sum;
+}
+
+} // namespace
+
+Expected<TransformOptions> commsched::hlo::parseTransformOptions(StringRef text) {
+  Expected<json::Value> parsed = json::parse(text);
+  if (!parsed)
+    return parsed.takeError();
+  const json::Object *object = parsed->getAsObject();
+  if (!object)
+    return createStringError("expected an object of options, got '" + text + "'");
+  TransformOptions options;
+  std::string machine = kDefaultMachine.str();
+  for (const auto &[key, value] : *object) {
+    StringRef name = key;
+    if (name == "machine" && value.getAsString())
+      machine = value.getAsString()->str();
+    else if (name == "effort" && value.getAsInteger())
+      options.schedule.effort = *value.getAsInteger();
+    else if (name == "donation" && value.getAsString() == std::optional<StringRef>("keep"))
+      options.donation = Donation::Keep;
+    else if (name == "donation" && value.getAsString() == std::optional<StringRef>("drop"))
+      options.donation = Donation::Drop;
+    else if (name == "dump" && value.getAsString())
+      options.dump = value.getAsString()->str();
+    else if (name == "memory_budget_ratio" && value.getAsNumber()) {
+      Expected<MemoryBudget> budget = MemoryBudget::parse(*value.getAsNumber(), -1);
+      if (!budget)
+        return budget.takeError();
+      options.schedule.memory = *budget;
+    } else {
+      return createStringError("expected machine, memory_budget_ratio, effort, donation (keep or drop) or dump, got '" +
+                               name + "'");
+    }
+  }
+  Expected<MachineModel> model = MachineModel::load(machine);
+  if (!model)
+    return model.takeError();
+  options.model = std::make_shared<CostModel>(std::move(*model));
+  return std::move(options);
+}
+
+TransformResult commsched::hlo::transformModule(StringRef bytes, const TransformOptions &options) {
+  Expected<HloModule> module = readModule(bytes);
+  if (!module)
+    return {"", kept("", toString(module.takeError()))};
+  if (Bytes donated = donatedBytes(*module); donated > 0 && options.donation == Donation::Keep)
+    return {"", kept(module->name, "XLA would forget that parameters are donated, and need " + Twine(donated) +
+                                       " bytes more for results; donation=\"drop\" accepts that")};
+  Expected<HloResult> result = scheduleModule(*module, *options.model, options.schedule);
+  if (!result)
+    return {"", kept(module->name, toString(result.takeError()))};
+  TransformResult transformed;
+  transformed.report = describe(*module, *result);
+  transformed.report["donated_bytes"] = donatedBytes(*module);
+  transformed.report["kept_because"] = result->isChanged ? "" : json::fixUTF8(result->entry().keptBecause);
+  if (result->isChanged)
+    transformed.module = std::move(result->module);
+  return transformed;
+}
+
+Error commsched::hlo::installTransform(const void *api) {
+  PjrtExtension *extension = static_cast<const PjrtApi *>(api)->firstExtension;
+  while (extension && extension->type != kTransformExtension)
+    extension = extension->next;
+  if (!extension || extension->structSize < sizeof(TransformExtension))
+    return createStringError("the plugin has no extension for transformations of modules");
+  std::lock_guard<std::mutex> lock(state().mutex);
+  if (!state().plugins.insert(api).second)
+    return Error::success();
+  RegisterArguments arguments = {sizeof(RegisterArguments), kName.data(), kName.size(), kPostScheduler, &callbacks};
+  // An error of PJRT stays where it is: it can happen once per process.
+  if (reinterpret_cast<TransformExtension *>(extension)->registerTransform(&arguments)) {
+    state().plugins.erase(api);
+    return createStringError("the plugin refused to register a transformation");
+  }
+  return Error::success();
+}
+
+void commsched::hlo::setTransformOptions(std::optional<TransformOptions> options) {
+  std::lock_guard<std::mutex> lock(state().mutex);
+  state().options = std::move(options);
+}
+
+std::vector<json::Object> commsched::hlo::takeTransformReports() {
+  std::lock_guard<std::mutex> lock(state().mutex);
+  return std::exchange(state().reports, {});
+}

@@ -1,0 +1,211 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Switches CommSched on inside XLA's plugins for CUDA, and collects its reports.
+
+The transformation itself is C++ inside libCommSched-c.so: XLA calls it with every module after scheduling, on whatever
+thread compiles, and it takes no lock of Python's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib.metadata
+import importlib.util
+import json
+import pathlib
+import threading
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from .. import _commsched
+from ..program import Error
+
+# The version whose modules and whose C API were tested. Another one gives a warning.
+TESTED_JAXLIB = "0.10.2"
+# Packages of plugins, and the library in them.
+PLUGINS = ("jax_plugins.xla_cuda12", "jax_plugins.xla_cuda13")
+LIBRARY = "xla_cuda_plugin.so"
+# At most this many reports are kept, the newest ones.
+MAX_REPORTS = 10_000
+
+# The event that jax tells its listeners of when XLA has compiled a module.
+COMPILED = "/jax/core/compile/backend_compile_duration"
+
+_lock = threading.Lock()
+_listening = False
+# What the transformation does now, as JSON; None: nothing.
+_current: str | None = None
+_reports: list[dict] = []
+_warned: set[str] = set()
+# Plugins stay loaded for as long as the process runs.
+_libraries: dict[pathlib.Path, ctypes.CDLL] = {}
+
+
+def install(
+    *,
+    machine: str = "h100-sxm",
+    memory_budget_ratio: float = 0.0,
+    effort: int | None = None,
+    donation: str = "keep",
+    dump: str | None = None,
+) -> None:
+    """Schedules every module that XLA:GPU compiles from now on, for devices here or on paper.
+
+    Args:
+        machine: machine profile, by name or path.
+        memory_budget_ratio: how far the peak of each computation may rise above that of XLA's order, as a fraction.
+        effort: steps of the search per computation. None leaves it to the library.
+        donation: "keep" leaves modules with donated parameters as they are, "drop" gives up their donations.
+        dump: a folder into which the modules are written that XLA hands over.
+
+    Raises:
+        Error: an option is wrong, or there is no plugin for CUDA that takes transformations.
+    """
+    options = _options(machine, memory_budget_ratio, effort, donation, dump)
+    _warn_of_version()
+    _register()
+    _listen()
+    _configure(options)
+
+
+def uninstall() -> None:
+    """Leaves modules as they are from now on."""
+    _configure(None)
+
+
+@contextlib.contextmanager
+def enabled(**options: Any) -> Iterator[None]:
+    """`install` with these options for the time of a `with` statement, for all threads; then as it was before."""
+    before = _current
+    install(**options)
+    try:
+        yield
+    finally:
+        _configure(before)
+
+
+def reports(clear: bool = False) -> list[dict]:
+    """One report per module that XLA compiled, oldest first. docs/Jax.md lists the fields.
+
+    Args:
+        clear: forget the reports that are returned.
+    """
+    _collect()
+    with _lock:
+        result = list(_reports)
+        if clear:
+            _reports.clear()
+    return result
+
+
+def schedule(module: bytes, **options: Any) -> tuple[bytes, dict]:
+    """Schedules a serialized HloModuleProto. Needs no jax.
+
+    Returns:
+        The module, which is `module` itself if it stays as it was, and the report.
+    """
+    scheduled, report = _commsched.schedule_hlo(module, _options(**{**_DEFAULTS, **options}))
+    return module if scheduled is None else scheduled, json.loads(report)
+
+
+_DEFAULTS: dict[str, Any] = {"machine": "h100-sxm", "memory_budget_ratio": 0.0, "effort": None, "donation": "drop"}
+
+
+def _options(
+    machine: str, memory_budget_ratio: float, effort: int | None, donation: str, dump: str | None = None
+) -> str:
+    options: dict[str, Any] = {"machine": str(machine), "memory_budget_ratio": float(memory_budget_ratio)}
+    options["donation"] = donation
+    if effort is not None:
+        options["effort"] = int(effort)
+    if dump is not None:
+        options["dump"] = str(dump)
+    return json.dumps(options)
+
+
+def _configure(options: str | None) -> None:
+    global _current
+    _commsched.xla_configure(options)
+    with _lock:
+        _current = options
+
+
+def _warn_of_version() -> None:
+    try:
+        version = importlib.metadata.version("jaxlib")
+    except importlib.metadata.PackageNotFoundError:
+        raise Error("commsched.jax needs jaxlib, which is not installed") from None
+    if version != TESTED_JAXLIB:
+        _warn_once(f"jaxlib is {version}; CommSched was tested with {TESTED_JAXLIB}")
+
+
+def _listen() -> None:
+    """Collects reports whenever jax has compiled something, so that a warning comes when its reason does."""
+    global _listening
+    with _lock:
+        first, _listening = not _listening, True
+    if first:
+        import jax.monitoring
+
+        jax.monitoring.register_event_duration_secs_listener(_compiled)
+
+
+def _compiled(event: str, duration: float, **facts: Any) -> None:
+    if event == COMPILED:
+        _collect()
+
+
+def _register() -> None:
+    """Registers with every plugin for CUDA that is installed."""
+    refused = []
+    for package in PLUGINS:
+        path = _library_of(package)
+        if path is None:
+            continue
+        library = _libraries.setdefault(path, ctypes.CDLL(str(path)))
+        library.GetPjrtApi.restype = ctypes.c_void_p
+        try:
+            _commsched.xla_install(library.GetPjrtApi())
+            return
+        except Error as error:
+            refused.append(f"{package}: {error}")
+    raise Error("; ".join(refused) or f"expected one of the packages {', '.join(PLUGINS)}, got none")
+
+
+def _library_of(package: str) -> pathlib.Path | None:
+    try:
+        spec = importlib.util.find_spec(package)
+    except ModuleNotFoundError:
+        return None
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        path = pathlib.Path(folder) / LIBRARY
+        if path.exists():
+            return path
+    return None
+
+
+def _collect() -> None:
+    """Takes the reports of the library, and says once per reason why a module stayed as it was."""
+    new = json.loads(_commsched.xla_take_reports())
+    with _lock:
+        _reports.extend(new)
+        del _reports[:-MAX_REPORTS]
+    for report in new:
+        reason = report.get("kept_because")
+        if reason and reason not in QUIET:
+            _warn_once(f"the module {report['module']} stays as it was: {reason}")
+
+
+# Reasons that are no surprise.
+QUIET = ("it has no asynchronous work", "no faster order was found")
+
+
+def _warn_once(text: str) -> None:
+    with _lock:
+        new = text not in _warned
+        _warned.add(text)
+    if new:
+        warnings.warn(f"CommSched: {text}", stacklevel=4)

@@ -1,0 +1,146 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The JAX front end: modules as bytes, and, where jax and its plugin for CUDA are installed, XLA's own compilation."""
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import commsched.jax
+from commsched import Error
+from commsched.jax import hook
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+INPUTS = ROOT / "test" / "Frontends" / "Inputs"
+NAMES = ("small-fsdp", "small-scan", "small-moe")
+
+
+def module_of(name):
+    return (INPUTS / f"{name}.pb").read_bytes()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_module_comes_back_in_another_order_of_the_same_size(name):
+    given = module_of(name)
+    scheduled, report = commsched.jax.schedule(given)
+    assert report["changed"] and scheduled != given and len(scheduled) == len(given)
+    assert report["makespan_ns"]["after"] < report["makespan_ns"]["before"]
+    assert report["peak_bytes"]["after"] <= report["peak_bytes"]["limit"] == report["peak_bytes"]["before"]
+    assert report["lower_bound_ns"] <= report["makespan_ns"]["after"]
+    # The same bytes on another rank give the same order.
+    assert commsched.jax.schedule(given)[1]["signature"] == report["signature"]
+
+
+def test_a_donated_module_stays_as_it_is_if_donations_are_to_be_kept():
+    given = module_of("small-fsdp")
+    module, report = commsched.jax.schedule(given, donation="keep")
+    assert module is given and not report["changed"]
+    assert "forget that parameters are donated" in report["kept_because"]
+
+
+def test_bytes_that_are_no_module_come_back_with_the_reason():
+    module, report = commsched.jax.schedule(b"no module")
+    assert module == b"no module" and not report["changed"]
+    assert report["kept_because"].startswith("expected a module of XLA")
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"donation": "some"}, "donation"),
+        ({"machine": "no-such-machine"}, "no-such-machine"),
+        ({"memory_budget_ratio": -1.0}, "memory-budget-ratio"),
+    ],
+)
+def test_wrong_options_are_refused(options, message):
+    with pytest.raises(Error, match=message):
+        commsched.jax.schedule(module_of("small-moe"), **options)
+
+
+def test_a_budget_lets_the_peak_rise():
+    given = module_of("small-scan")
+    tight, wide = (commsched.jax.schedule(given, memory_budget_ratio=r)[1] for r in (0.0, 1.0))
+    assert wide["peak_bytes"]["limit"] == 2 * tight["peak_bytes"]["limit"]
+    assert wide["makespan_ns"]["after"] <= tight["makespan_ns"]["after"]
+
+
+def test_another_version_gives_a_warning(monkeypatch):
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.99.0")
+    monkeypatch.setattr(hook, "_warned", set())
+    with pytest.warns(UserWarning, match=r"jaxlib is 0\.99\.0; CommSched was tested with 0\.10\.2"):
+        hook._warn_of_version()
+
+
+def test_without_a_plugin_the_error_says_so(monkeypatch):
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: hook.TESTED_JAXLIB)
+    monkeypatch.setattr(hook, "PLUGINS", ("jax_plugins.none",))
+    with pytest.raises(Error, match="got none"):
+        commsched.jax.install()
+
+
+def test_without_jaxlib_the_error_says_so(monkeypatch):
+    def missing(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    with pytest.raises(Error, match="jaxlib, which is not installed"):
+        commsched.jax.install()
+
+
+def test_a_report_of_a_kept_module_warns_once(monkeypatch):
+    report = {"module": "jit_step", "changed": False, "kept_because": "of the moon"}
+    monkeypatch.setattr(hook._commsched, "xla_take_reports", lambda: json.dumps([report, report]))
+    monkeypatch.setattr(hook, "_reports", [])
+    monkeypatch.setattr(hook, "_warned", set())
+    with pytest.warns(UserWarning, match="jit_step stays as it was: of the moon") as caught:
+        assert commsched.jax.reports(clear=True) == [report, report]
+    assert len(caught) == 1
+
+
+def has_plugin():
+    return importlib.util.find_spec("jax") is not None and any(hook._library_of(p) for p in hook.PLUGINS)
+
+
+@pytest.mark.skipif(
+    not has_plugin(), reason="needs jax and jax-cuda12-plugin 0.10.2, which the project does not install"
+)
+def test_xla_takes_the_order_and_its_buffers_follow():
+    program = """
+        import json, sys, warnings
+        sys.path.insert(0, sys.argv[1])
+        import commsched.jax, jax_programs
+
+        def temporaries():
+            step, arguments = jax_programs.training_step(jax_programs.find("small-moe"))
+            lowered = step.trace(*arguments).lower(lowering_platforms=("cuda",))
+            return lowered.compile().memory_analysis().temp_size_in_bytes
+
+        own = temporaries()
+        assert commsched.jax.reports() == []
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with commsched.jax.enabled():
+                kept = temporaries()
+        assert any("forget that parameters are donated" in str(w.message) for w in caught), caught
+        assert kept == own and not commsched.jax.reports(clear=True)[-1]["changed"]
+        with commsched.jax.enabled(donation="drop"):
+            ours = temporaries()
+        report = max(commsched.jax.reports(clear=True), key=lambda r: r["makespan_ns"]["before"])
+        assert report["changed"] and ours <= 1.01 * own
+        temporaries()
+        assert commsched.jax.reports() == [], "outside of the with statement nothing is scheduled"
+        print("done")
+    """
+    flags = "--xla_gpu_autotune_level=0 --xla_gpu_enable_latency_hiding_scheduler=true"
+    environment = dict(os.environ, XLA_FLAGS=flags, JAX_PLATFORMS="cpu")
+    arguments = [sys.executable, "-c", textwrap.dedent(program), str(ROOT / "benchmarks")]
+    done = subprocess.run(arguments, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "done", done.stderr[-2000:]
