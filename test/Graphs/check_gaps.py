@@ -10,9 +10,17 @@ import json
 import sys
 
 
+# The buffers of every schedule of these graphs fit into an arena that is at most this much larger than what is live, in %.
+# Measured: 0.75 %. Placed by size or by first position alone they take up to 16.9 % more.
+ARENA = 1.25
+
+
 def times(path):
     functions = json.load(open(path))["functions"]
     assert len(functions) == 1, path
+    plan = functions[0]["buffer_plan_bytes"]
+    excess = 100 * (plan["after"] / plan["lower_bound"] - 1)
+    assert 0 <= excess <= ARENA, f"the arena is {excess:.2f} % above the live bytes, expected at most {ARENA} %"
     return functions[0]["makespan_ns"]
 
 

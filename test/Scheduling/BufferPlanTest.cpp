@@ -75,6 +75,27 @@ Bytes smallestArena(llvm::ArrayRef<LiveInterval> intervals) {
   return best;
 }
 
+/// Cuts a rectangle of `positions` times `bytes` into `count` buffers by straight cuts, in random places: they fill an
+/// arena of `bytes` without a gap.
+std::vector<LiveInterval> cutRectangle(Random &random, int32_t count, int32_t positions, Bytes bytes) {
+  std::vector<LiveInterval> pieces = {{0, positions - 1, bytes}};
+  while (static_cast<int32_t>(pieces.size()) < count) {
+    LiveInterval &piece = pieces[random.below(static_cast<int32_t>(pieces.size()))];
+    LiveInterval other = piece;
+    if (random.percent(50) && piece.begin < piece.end) {
+      piece.end = piece.begin + random.below(piece.end - piece.begin);
+      other.begin = piece.end + 1;
+    } else if (piece.bytes > 1) {
+      piece.bytes = random.between(1, piece.bytes - 1);
+      other.bytes -= piece.bytes;
+    } else {
+      continue;
+    }
+    pieces.push_back(other);
+  }
+  return pieces;
+}
+
 } // namespace
 
 // Tests that no two live buffers overlap on 10,000 random programs, by both oracles, whatever the alignment.
@@ -134,6 +155,26 @@ TEST(BufferPlan, IsCloseToTheBoundOnLayers) {
     BufferPlan plan = planBuffers(intervals);
     ASSERT_EQ(verifyBufferPlan(intervals, plan), "");
     EXPECT_LE(10 * plan.total, 11 * plan.bound) << layers << " layers: " << plan.total << " for " << plan.bound;
+  }
+}
+
+// Tests how close plans come to arenas that are known to be possible: rectangles that were cut into buffers.
+TEST(BufferPlan, IsCloseToWhatWasCut) {
+  Random random(17);
+  constexpr Bytes kArena = 1 << 20;
+  // The number of buffers, and how much of the arena that is known the plans may take together, in permille.
+  const std::pair<int32_t, Bytes> cases[] = {{8, 1000}, {64, 1010}, {512, 1115}};
+  for (auto [count, allowed] : cases) {
+    Bytes planned = 0;
+    constexpr int32_t kRuns = 20;
+    for (int32_t run = 0; run < kRuns; ++run) {
+      std::vector<LiveInterval> intervals = cutRectangle(random, count, 4 * count, kArena);
+      BufferPlan plan = planBuffers(intervals, 1);
+      ASSERT_EQ(verifyBufferPlan(intervals, plan, 1), "");
+      ASSERT_EQ(plan.bound, kArena);
+      planned += plan.total;
+    }
+    EXPECT_LE(1000 * planned, allowed * kRuns * kArena) << count << " buffers";
   }
 }
 

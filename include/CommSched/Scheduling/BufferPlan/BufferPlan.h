@@ -47,9 +47,10 @@ std::vector<LiveInterval> liveIntervals(const Problem &problem, llvm::ArrayRef<N
 /// The largest sum of bytes that are live at one position. O(n log n).
 Bytes maximumLiveBytes(llvm::ArrayRef<LiveInterval> intervals);
 
-/// Plans an arena. The best of several rules: a sweep in time that takes the tightest hole (O(n log n), always), and
-/// placements in time, by size and by area into the tightest gap between what is placed already. These cost
-/// a step per pair of buffers that live together, and are given up beyond a fixed number of steps per buffer.
+/// Plans an arena. The best of several rules: sweeps in time that take the tightest hole (O(n log n), always), and, if
+/// these leave more than 1/8192 above the bound, chains of greedy placements in which the buffer that ends highest is
+/// placed earlier the next time. A placement costs a step per pair of buffers, or beyond 16,384 buffers per pair
+/// that lives together; all of them end with a fixed number of steps (half a second).
 /// `alignment` is a power of two. Deterministic.
 BufferPlan planBuffers(llvm::ArrayRef<LiveInterval> intervals, Bytes alignment = kBufferAlignment);
 
