@@ -235,11 +235,14 @@ public:
       addStreamOrder(id);
       addCollectiveOrder(id, communication);
       if (nodes[id]->hasAttr(CommDialect::kPinnedAttrName))
-        chain(lastPinned, id);
+        chain(lastPinned, id, DependenceReason::Pinned);
       finishRow(result);
     }
     return result;
   }
+
+  /// For each edge that was returned, row by row.
+  std::vector<DependenceReason> reasons;
 
 private:
   /// The nodes of one stream since its last anchor or wait.
@@ -256,8 +259,13 @@ private:
 
   void finishRow(IndexLists &result) {
     llvm::sort(preds);
-    preds.erase(llvm::unique(preds), preds.end());
-    result.append(preds);
+    preds.erase(llvm::unique(preds, [](const Edge &a, const Edge &b) { return a.first == b.first; }), preds.end());
+    row.clear();
+    for (auto [pred, reason] : preds) {
+      row.push_back(pred);
+      reasons.push_back(reason);
+    }
+    result.append(row);
   }
 
   /// What an event covers, and what comes after an event or a collective, is a matter of the places of anchors and
@@ -267,12 +275,13 @@ private:
     if (use == StreamUse::None)
       return;
     StreamTail &tail = (*streams)[getStreamNumber(nodes[id])];
-    addPred(tail.lastAnchor);
+    addPred(tail.lastAnchor, DependenceReason::Stream);
     if (use == StreamUse::Work || use == StreamUse::Start) {
       tail.since.push_back(id);
       return;
     }
-    llvm::append_range(preds, tail.since);
+    for (NodeId other : tail.since)
+      addPred(other, DependenceReason::Stream);
     tail.since.clear();
     tail.lastAnchor = id;
   }
@@ -282,13 +291,13 @@ private:
     llvm::SmallVector<NodeId, 2> readers;
   };
 
-  void addPred(NodeId pred) {
+  void addPred(NodeId pred, DependenceReason reason) {
     if (pred != kNone)
-      preds.push_back(pred);
+      preds.push_back({pred, reason});
   }
 
-  void chain(NodeId &last, NodeId id) {
-    addPred(last);
+  void chain(NodeId &last, NodeId id, DependenceReason reason) {
+    addPred(last, reason);
     last = id;
   }
 
@@ -296,7 +305,7 @@ private:
     nodes[id]->walk([&](Operation *op) {
       for (Value operand : op->getOperands())
         if (NodeId def = nodes.find(operand.getDefiningOp()); def != id)
-          addPred(def);
+          addPred(def, DependenceReason::Data);
     });
   }
 
@@ -304,13 +313,13 @@ private:
     for (Access access : collected.accesses[id]) {
       Place &place = places[access.place];
       if (!access.write || place.readers.empty())
-        addPred(place.lastWriter);
+        addPred(place.lastWriter, DependenceReason::Memory);
       if (!access.write) {
         place.readers.push_back(id);
         continue;
       }
       for (NodeId reader : place.readers)
-        addPred(reader);
+        addPred(reader, DependenceReason::Memory);
       place.readers.clear();
       place.lastWriter = id;
     }
@@ -320,12 +329,13 @@ private:
     bool barrier = collected.barrier[id];
     if (!barrier && collected.accesses[id].empty() && !communication.any())
       return;
-    addPred(lastBarrier);
+    addPred(lastBarrier, DependenceReason::Effects);
     if (!barrier) {
       sinceBarrier.push_back(id);
       return;
     }
-    llvm::append_range(preds, sinceBarrier);
+    for (NodeId other : sinceBarrier)
+      addPred(other, DependenceReason::Effects);
     sinceBarrier.clear();
     lastBarrier = id;
   }
@@ -334,23 +344,25 @@ private:
     // A send may complete only when its message is received. A rank that waits for its own send before it posts a
     // receive would deadlock with ranks that do the same.
     if (communication.waitsForMessage)
-      addPred(lastPointToPoint);
+      addPred(lastPointToPoint, DependenceReason::Messages);
     if (communication.groups.empty())
       return;
     if (communication.pointToPoint)
-      chain(lastPointToPoint, id);
+      chain(lastPointToPoint, id, DependenceReason::Messages);
     if (order == CollectiveOrder::Program)
-      chain(lastCollective, id);
+      chain(lastCollective, id, DependenceReason::Collectives);
     if (order == CollectiveOrder::Group)
       for (Attribute group : communication.groups)
-        chain(lastOfGroup.try_emplace(group, kNone).first->second, id);
+        chain(lastOfGroup.try_emplace(group, kNone).first->second, id, DependenceReason::Collectives);
   }
 
   const BlockNodes &nodes;
   const AccessCollector &collected;
   CollectiveOrder order;
   std::vector<Place> places;
-  std::vector<NodeId> preds, sinceBarrier;
+  using Edge = std::pair<NodeId, DependenceReason>;
+  std::vector<Edge> preds;
+  std::vector<NodeId> row, sinceBarrier;
   NodeId lastBarrier = kNone, lastPointToPoint = kNone, lastCollective = kNone, lastPinned = kNone;
   llvm::DenseMap<Attribute, NodeId> lastOfGroup;
   /// By number; none if everything is on stream 0.
@@ -363,6 +375,32 @@ IndexLists commsched::computeDependences(const BlockNodes &nodes, const StorageM
   IndexLists edges = EdgeBuilder(nodes, AccessCollector(nodes, storage), order).run();
   BlockUnits units = findUnits(nodes);
   return closeUnits(edges, units.of, units.turns);
+}
+
+llvm::StringRef commsched::stringify(DependenceReason reason) {
+  constexpr llvm::StringRef names[] = {"data",     "memory",      "effects", "stream",
+                                       "messages", "collectives", "pinned",  "unit"};
+  return names[static_cast<size_t>(reason)];
+}
+
+std::vector<DependenceReason> commsched::explainDependences(const BlockNodes &nodes, const StorageMap &storage,
+                                                            CollectiveOrder order, const IndexLists &edges) {
+  AccessCollector collected(nodes, storage);
+  EdgeBuilder builder(nodes, collected, order);
+  IndexLists all = builder.run();
+  std::vector<DependenceReason> result;
+  auto reason = builder.reasons.begin();
+  for (NodeId id = 0; id < nodes.size(); ++id) {
+    llvm::ArrayRef<NodeId> known = all[id];
+    for (NodeId pred : edges[id]) {
+      auto at = llvm::lower_bound(known, pred);
+      // What is not known here was added by closeUnits().
+      bool isKnown = at != known.end() && *at == pred;
+      result.push_back(isKnown ? reason[at - known.begin()] : DependenceReason::Unit);
+    }
+    reason += known.size();
+  }
+  return result;
 }
 
 IndexLists commsched::computeHazards(const BlockNodes &nodes, const StorageMap &storage) {

@@ -6,7 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// One JSON object for each section. Columns that are mostly the same hold pairs: the index of an entry, and its value.
+// One JSON object for each block, in one line. What most entries have in common is left out: a list of pairs, each an
+// index and a value, holds the others.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -15,6 +16,7 @@
 #include "CommSched/Scheduling/Model/AnswerEvents.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/JSON.h"
+#include <map>
 
 using namespace llvm;
 using namespace commsched;
@@ -24,272 +26,324 @@ namespace {
 class CertificateWriter {
 public:
   CertificateWriter(const Problem &problem, const Schedule &answer, const CertificateOptions &options, raw_ostream &os)
-      : problem(problem), answer(answer), options(options), os(os) {}
-
-  void write(StringRef block) {
-    section("block", [&](json::OStream &json) {
-      json.attribute("name", block);
-      json.attribute("collective_order", stringify(options.collectiveOrder));
-      json.attribute("bucketing", options.bucketing);
-    });
-    writeLanes();
-    writeNodes();
-    section("edges", [&](json::OStream &json) {
-      // How far each node is behind those that it depends on.
-      lists(json, "distances", problem.size(), [&](int32_t id, int32_t pred) { return id - pred; }, problem.preds);
-    });
-    writeBuffers();
-    writeMerging();
-    writeAnswer();
-    section("claims", [&](json::OStream &json) {
-      // A certificate is about undisturbed times, as its witness is.
-      json.attribute("makespan_ns", problem.hasContention()
-                                        ? undisturbedMakespanOf(answer.carriedOut(problem), answer.order)
-                                        : answer.claims->makespan);
-      json.attribute("peak_bytes", answer.claims->peak);
-      if (answer.limit < kUnlimited)
-        json.attribute("limit_bytes", answer.limit);
-    });
-    writeBound();
+      : problem(problem), answer(answer), options(options), witness(prove(problem, answer, options)),
+        events(eventsOf(answer)), os(os) {
+    numberDemands();
   }
 
-private:
-  void section(StringRef name, function_ref<void(json::OStream &)> body) {
+  void write(StringRef block) {
     json::OStream json(os);
     json.object([&] {
-      json.attribute("section", name);
-      body(json);
+      json.attribute("name", block);
+      json.attributeObject("problem", [&] { writeProblem(json); });
+      json.attributeObject("answer", [&] { writeAnswer(json); });
+      json.attributeObject("claims", [&] {
+        json.attribute("makespan_ns", answer.claims->makespan);
+        json.attribute("peak_bytes", answer.claims->peak);
+        if (answer.limit < kUnlimited)
+          json.attribute("limit_bytes", answer.limit);
+        json.attribute("bound_ns", witness.makespan);
+      });
+      json.attributeObject("bound", [&] { writeBound(json); });
     });
     os << "\n";
   }
 
-  static void values(json::OStream &json, ArrayRef<int64_t> list) {
-    json.array([&] {
-      for (int64_t value : list)
-        json.value(value);
-    });
+private:
+  static BoundWitness prove(const Problem &problem, const Schedule &answer, const CertificateOptions &options) {
+    BoundOptions boundOptions;
+    boundOptions.limit = answer.limit;
+    return proveBound(problem, boundOptions, options.bucketing);
   }
 
-  /// One value for each of `count` entries.
-  static void column(json::OStream &json, StringRef name, int32_t count, function_ref<int64_t(int32_t)> valueOf) {
-    json.attributeArray(name, [&] {
-      for (int32_t id = 0; id < count; ++id)
-        json.value(valueOf(id));
-    });
+  template <class Range> static void list(json::OStream &json, StringRef name, const Range &values) {
+    json.attributeArray(name, [&] { for_each(values, [&](int64_t value) { json.value(value); }); });
   }
 
-  /// The indices and values of the entries that differ from `usual`; nothing if there are none.
-  static void sparse(json::OStream &json, StringRef name, int32_t count, int64_t usual,
-                     function_ref<int64_t(int32_t)> valueOf) {
-    SmallVector<int64_t> pairs;
-    for (int32_t id = 0; id < count; ++id)
+  /// The same, if there is anything to say.
+  template <class Range> static void listAny(json::OStream &json, StringRef name, const Range &values) {
+    if (!values.empty())
+      list(json, name, values);
+  }
+
+  /// Pairs of an index and its value, for the indices whose value differs from `usual`.
+  static void pairs(json::OStream &json, StringRef name, size_t count, int64_t usual,
+                    function_ref<int64_t(int32_t)> valueOf) {
+    SmallVector<int64_t> flat;
+    for (int32_t id = 0; id < static_cast<int32_t>(count); ++id)
       if (int64_t value = valueOf(id); value != usual)
-        pairs.append({id, value});
-    if (!pairs.empty())
-      json.attributeBegin(name), values(json, pairs), json.attributeEnd();
+        flat.append({id, value});
+    listAny(json, name, flat);
   }
 
-  /// A list of numbers for each of `count` rows.
-  static void lists(json::OStream &json, StringRef name, int32_t count, function_ref<int32_t(int32_t, int32_t)> valueOf,
-                    const IndexLists &rows) {
-    json.attributeArray(name, [&] {
-      for (int32_t row = 0; row < count; ++row)
-        json.array([&] {
-          for (int32_t value : rows[row])
-            json.value(valueOf(row, value));
+  /// The buffers of which something is true.
+  void buffersThat(json::OStream &json, StringRef name, function_ref<bool(const Buffer &)> holds) const {
+    SmallVector<int64_t> ids;
+    for (auto [id, buffer] : enumerate(problem.buffers))
+      if (holds(buffer))
+        ids.push_back(static_cast<int64_t>(id));
+    listAny(json, name, ids);
+  }
+
+  void writeProblem(json::OStream &json) const {
+    json.attributeArray("lanes",
+                        [&] { for_each(problem.laneNames, [&](const std::string &name) { json.value(name); }); });
+    pairs(json, "busy_until_ns", problem.busyUntil.size(), 0, [&](int32_t lane) { return problem.busyUntil[lane]; });
+    writeNodes(json);
+    // How far each node is behind those that it depends on.
+    json.attributeArray("edges", [&] {
+      for (NodeId id = 0; id < problem.size(); ++id)
+        json.array([&] { for_each(problem.preds[id], [&](NodeId pred) { json.value(id - pred); }); });
+    });
+    json.attributeArray("buffers", [&] {
+      for (auto [id, buffer] : enumerate(problem.buffers))
+        json.array([&, id = static_cast<BufferId>(id), bytes = buffer.bytes] {
+          json.value(bytes);
+          for_each(problem.users[id], [&](NodeId user) { json.value(user); });
         });
     });
+    buffersThat(json, "live_in", [](const Buffer &buffer) { return buffer.def == kNone; });
+    buffersThat(json, "live_out", [](const Buffer &buffer) { return buffer.liveOut; });
+    writeDemands(json);
+    if (options.bucketing && !problem.mergeKeys.empty())
+      json.attributeArray("keys", [&] {
+        for (int32_t key = 0; key < static_cast<int32_t>(problem.mergeKeys.size()); ++key)
+          json.object([&] { writeKey(json, key); });
+      });
+    writeReasons(json);
   }
 
-  void writeLanes() {
-    section("lanes", [&](json::OStream &json) {
-      json.attributeArray("names", [&] {
-        for (const std::string &name : problem.laneNames)
-          json.value(name);
-      });
-      sparse(json, "busy_until_ns", static_cast<int32_t>(problem.busyUntil.size()), 0,
-             [&](int32_t lane) { return problem.busyUntil[lane]; });
-      if (problem.regions.empty())
-        return;
-      json.attributeArray("regions", [&] {
-        for (const RegionWork &region : problem.regions)
-          json.object([&] {
-            json.attributeArray("lanes", [&] { for_each(region.lanes, [&](LaneId lane) { json.value(lane); }); });
-            json.attributeArray("starts", [&] { for_each(region.starts, [&](NodeId id) { json.value(id); }); });
-            json.attributeArray("groups", [&] { for_each(region.groups, [&](int32_t group) { json.value(group); }); });
-            json.attribute("messages", region.pointToPoint);
-          });
-      });
+  /// One letter for each edge, and what the letters mean.
+  void writeReasons(json::OStream &json) const {
+    if (options.reasons.empty())
+      return;
+    auto letterOf = [](DependenceReason reason) { return static_cast<char>('a' + static_cast<int>(reason)); };
+    std::string letters;
+    std::map<char, StringRef> names;
+    for (DependenceReason reason : options.reasons) {
+      letters += letterOf(reason);
+      names[letterOf(reason)] = stringify(reason);
+    }
+    json.attribute("reasons", letters);
+    json.attributeObject("reason_names", [&] {
+      for (auto [letter, name] : names)
+        json.attribute(StringRef(&letter, 1), name);
     });
   }
 
-  void writeNodes() {
-    section("nodes", [&](json::OStream &json) {
-      int32_t size = problem.size();
-      std::string kinds;
-      for (const Node &node : problem.nodes)
-        kinds += "CSWH"[static_cast<size_t>(node.kind)];
-      auto field = [&](auto member) {
-        return [&, member](int32_t id) -> int64_t { return problem.nodes[id].*member; };
-      };
-      json.attribute("kinds", kinds);
-      column(json, "cost_ns", size, field(&Node::cost));
-      sparse(json, "lane", size, kComputeLane, field(&Node::lane));
-      sparse(json, "issue_ns", size, 0, field(&Node::issue));
-      sparse(json, "awaits", size, kNone, field(&Node::start));
-      sparse(json, "ready_ns", size, 0, field(&Node::ready));
-      sparse(json, "workspace_bytes", size, 0, field(&Node::workspace));
-      sparse(json, "group", size, kNone, field(&Node::group));
-      sparse(json, "region", size, kNone, field(&Node::region));
-      sparse(json, "unit", size, kNone, field(&Node::unit));
-      sparse(json, "pinned", size, 0, field(&Node::pinned));
-      sparse(json, "messages", size, 0, [&](int32_t id) {
-        const Node &node = problem.nodes[id];
-        return node.kind == NodeKind::Start && isPointToPoint(node.collective);
-      });
+  void writeNodes(json::OStream &json) const {
+    auto field = [&](StringRef name, auto member, int64_t usual) {
+      pairs(json, name, problem.nodes.size(), usual, [&](int32_t id) -> int64_t { return problem.nodes[id].*member; });
+    };
+    SmallVector<int64_t> starts, onLanes, awaits;
+    std::map<int32_t, std::vector<NodeId>> units;
+    for (NodeId id = 0; id < problem.size(); ++id) {
+      const Node &node = problem.nodes[id];
+      if (node.kind == NodeKind::Start)
+        starts.push_back(id);
+      if (node.unit != kNone)
+        units[node.unit].push_back(id);
+      if (node.start != kNone)
+        awaits.append({id, node.start});
+      if (node.region == kNone) {
+        if (node.lane != kComputeLane)
+          onLanes.append({id, node.lane});
+        continue;
+      }
+      for (LaneId lane : problem.regions[node.region].lanes)
+        onLanes.append({id, lane});
+      for (NodeId start : problem.regions[node.region].starts)
+        awaits.append({id, start});
+    }
+    json.attributeArray("cost_ns", [&] { for_each(problem.nodes, [&](const Node &node) { json.value(node.cost); }); });
+    list(json, "starts", starts);
+    listAny(json, "on_lanes", onLanes);
+    listAny(json, "awaits", awaits);
+    field("issue_ns", &Node::issue, 0);
+    field("ready_ns", &Node::ready, 0);
+    field("workspace_bytes", &Node::workspace, 0);
+    if (units.empty())
+      return;
+    json.attributeArray("units", [&] {
+      for (const auto &unit : units)
+        json.array([&] { for_each(unit.second, [&](NodeId id) { json.value(id); }); });
     });
   }
 
-  void writeBuffers() {
-    section("buffers", [&](json::OStream &json) {
-      int32_t count = static_cast<int32_t>(problem.buffers.size());
-      column(json, "bytes", count, [&](int32_t id) { return problem.buffers[id].bytes; });
-      column(json, "defined_by", count, [&](int32_t id) { return problem.buffers[id].def; });
-      sparse(json, "live_out", count, 0, [&](int32_t id) { return problem.buffers[id].liveOut; });
-      lists(json, "touched_by", count, [](int32_t, int32_t node) { return node; }, problem.users);
+  /// What activities need, each different demand once. Number 0 is nothing.
+  void writeDemands(json::OStream &json) const {
+    if (!problem.hasContention())
+      return;
+    json.attributeArray("demands", [&] {
+      for (const Demand &demand : demands)
+        json.array([&] {
+          for (unsigned resource = 0; resource < kNumResources; ++resource) {
+            json.value(demand.share[resource]);
+            json.value(demand.weight[resource]);
+          }
+        });
     });
+    pairs(json, "demand", problem.nodes.size(), 0, [&](int32_t id) { return nodeDemands[id]; });
+    json.attribute("copy_demand", copyDemand);
+  }
+
+  int64_t numberOf(const Demand &demand) {
+    if (!demand.any())
+      return 0;
+    auto [entry, isNew] = demandNumbers.try_emplace({demand.share, demand.weight}, demands.size() + 1);
+    if (isNew)
+      demands.push_back(demand);
+    return entry->second;
+  }
+
+  void numberDemands() {
+    const Problem &carriedOut = answer.carriedOut(problem);
+    for (const Node &node : problem.nodes)
+      nodeDemands.push_back(numberOf(problem.demandOf(node)));
+    copyDemand = numberOf(problem.copyDemand);
+    bucketDemands.resize(answer.buckets.size());
+    for (auto [event, node] : zip_equal(events, answer.order))
+      if (event.kind == AnswerEvent::Start)
+        bucketDemands[event.bucket] = numberOf(carriedOut.demandOf(carriedOut.nodes[node]));
   }
 
   /// What may be merged: only starts that every bucket rule accepts are members.
-  void writeMerging() {
-    if (!options.bucketing || problem.mergeKeys.empty())
-      return;
-    section("merging", [&](json::OStream &json) {
-      json.attributeArray("keys", [&] {
-        for (const MergeKey &key : problem.mergeKeys)
-          json.object([&] {
-            json.attribute("collective", stringify(key.kind));
-            if (key.cap >= 0)
-              json.attribute("cap_bytes", key.cap);
-          });
-      });
-      json.attributeArray("members", [&] {
-        for (NodeId start = 0; start < problem.size(); ++start) {
-          const Node &node = problem.nodes[start];
-          if (node.mergeKey == kNone || !isMergeable(problem, start))
-            continue;
-          const MergeMember &member = problem.members[start];
-          NodeId cast = fusedCast(problem, start);
-          Ns alone = std::max<Ns>(problem.mergeKeys[node.mergeKey].cost(node.bytes), 0);
-          values(json, {start, node.mergeKey, member.wait, member.input, member.output, node.bytes, member.inputBytes,
-                        member.outputBytes, cast, cast == kNone ? 0 : member.castInputBytes, alone});
-        }
-      });
-    });
-  }
-
-  void writeAnswer() {
-    section("answer", [&](json::OStream &json) {
-      json.attributeArray("buckets", [&] {
-        for (const Bucket &bucket : answer.buckets)
-          json.object([&] {
-            json.attribute("form", stringify(bucket.form));
-            json.attributeArray("members", [&] { for_each(bucket.members, [&](NodeId id) { json.value(id); }); });
-          });
-      });
-      // A node that runs by itself is its number; an event of a bucket has its own duration.
-      json.attributeArray("events", [&] {
-        static constexpr StringRef names[] = {"run", "pack", "start", "wait", "unpack", "view"};
-        const Problem &carriedOut = answer.carriedOut(problem);
-        NodeId place = 0;
-        for (const AnswerEvent &event : eventsOf(answer)) {
-          Ns cost = carriedOut.nodes[answer.order[place++]].cost;
-          if (event.kind == AnswerEvent::Run) {
-            json.value(event.node);
-            continue;
-          }
-          json.array([&] {
-            json.value(names[event.kind]);
-            json.value(event.bucket);
-            json.value(cost);
-            for_each(event.members, [&](NodeId member) { json.value(member); });
-          });
-        }
-      });
-    });
-  }
-
-  void writeBound() {
-    BoundOptions boundOptions;
-    boundOptions.limit = answer.limit;
-    BoundWitness witness = proveBound(problem, boundOptions, options.bucketing);
-    section("bound", [&](json::OStream &json) {
-      json.attribute("makespan_ns", witness.makespan);
-      json.attribute("argument", stringify(witness.argument));
-      if (witness.argument != BoundWitness::ThroughNode)
-        json.attribute("lane", witness.lane);
-      if (witness.node != kNone)
-        json.attribute("node", witness.node);
-      if (witness.argument == BoundWitness::OneMachine) {
-        json.attribute("head_ns", witness.head);
-        json.attribute("tail_ns", witness.tail);
+  void writeKey(json::OStream &json, int32_t index) const {
+    const MergeKey &key = problem.mergeKeys[index];
+    json.attribute("collective", stringify(key.kind));
+    json.attributeArray("members", [&] {
+      for (NodeId start = 0; start < problem.size(); ++start) {
+        const Node &node = problem.nodes[start];
+        if (node.mergeKey != index || !isMergeable(problem, start))
+          continue;
+        const MergeMember &member = problem.members[start];
+        NodeId cast = fusedCast(problem, start);
+        json.array([&] {
+          for (int64_t value :
+               {static_cast<int64_t>(start), node.bytes, member.inputBytes, member.outputBytes,
+                cast == kNone ? member.inputBytes : member.castInputBytes, std::max<Ns>(key.cost(node.bytes), 0)})
+            json.value(value);
+          cast == kNone ? json.value(nullptr) : json.value(cast);
+        });
       }
-      if (witness.argument == BoundWitness::Deferral)
-        json.attributeArray("starts", [&] { for_each(witness.starts, [&](NodeId id) { json.value(id); }); });
     });
-    writeCharges(witness);
-    writeLevels(witness);
+    if (key.cap >= 0)
+      json.attribute("cap_bytes", key.cap);
+    if (problem.hasContention())
+      list(json, "least_demand", key.leastDemand);
+    if (witness.samples.empty())
+      return;
+    const KeySamples &samples = witness.samples[index];
+    auto write = [&](StringRef name, ArrayRef<CostSample> of) {
+      SmallVector<int64_t> flat;
+      for (const CostSample &sample : of)
+        flat.append({sample.bytes, sample.cost});
+      listAny(json, name, flat);
+    };
+    write("samples", samples.lane);
+    write("pack_samples", samples.pack);
+    write("small_unpack_samples", samples.smallUnpacks);
+    write("large_unpack_samples", samples.largeUnpacks);
+    if (!samples.pack.empty())
+      list(json, "pack_reads_for_writes", ArrayRef<int64_t>{samples.read, samples.wrote});
   }
 
-  void writeCharges(const BoundWitness &witness) {
-    if (none_of(witness.samples, [](const KeySamples &samples) { return !samples.lane.empty(); }))
-      return;
-    section("charges", [&](json::OStream &json) {
-      sparse(json, "lane_ns", problem.size(), kNone, [&](int32_t id) { return witness.laneCharges[id]; });
-      sparse(json, "cast_ns", problem.size(), kNone, [&](int32_t id) { return witness.castCharges[id]; });
-      sparse(json, "unpack_ns", problem.size(), kNone, [&](int32_t id) { return witness.unpackCharges[id]; });
-      auto pairs = [&](StringRef name, ArrayRef<CostSample> samples) {
-        if (samples.empty())
-          return;
-        json.attributeArray(name, [&] {
-          for (const CostSample &sample : samples) {
-            json.value(sample.bytes);
-            json.value(sample.cost);
-          }
+  void writeAnswer(json::OStream &json) const {
+    json.attributeArray("buckets", [&] {
+      for (auto [index, bucket] : enumerate(answer.buckets))
+        json.object([&, index = index, &bucket = bucket] {
+          json.attribute("form", stringify(bucket.form));
+          list(json, "members", bucket.members);
+          if (problem.hasContention())
+            json.attribute("demand", bucketDemands[index]);
         });
-      };
-      json.attributeArray("keys", [&] {
-        for (const KeySamples &samples : witness.samples)
-          json.object([&] {
-            pairs("bytes_and_ns", samples.lane);
-            pairs("packed_bytes_and_ns", samples.pack);
-            pairs("small_unpack_bytes_and_ns", samples.smallUnpacks);
-            pairs("large_unpack_bytes_and_ns", samples.largeUnpacks);
-            if (!samples.pack.empty())
-              json.attributeBegin("read_for_written"), values(json, {samples.read, samples.wrote}), json.attributeEnd();
-          });
+    });
+    // A node that runs by itself is its number; an event of a bucket has its own duration.
+    json.attributeArray("events", [&] {
+      static constexpr StringRef names[] = {"run", "pack", "start", "wait", "unpack", "view"};
+      const Problem &carriedOut = answer.carriedOut(problem);
+      for (auto [event, node] : zip_equal(events, answer.order)) {
+        if (event.kind == AnswerEvent::Run) {
+          json.value(event.node);
+          continue;
+        }
+        json.array([&, &event = event, node = node] {
+          json.value(names[event.kind]);
+          json.value(event.bucket);
+          json.value(carriedOut.nodes[node].cost);
+          for_each(event.members, [&](NodeId member) { json.value(member); });
+        });
+      }
+    });
+  }
+
+  void writeBound(json::OStream &json) const {
+    json.attribute("argument", stringify(witness.argument));
+    switch (witness.argument) {
+    case BoundWitness::ThroughNode:
+      json.attribute("node", witness.node);
+      break;
+    case BoundWitness::OneMachine:
+      if (witness.lane != kNone)
+        json.attribute("lane", witness.lane);
+      else
+        json.attribute("resource", static_cast<int64_t>(witness.resource));
+      json.attribute("head_ns", witness.head);
+      json.attribute("tail_ns", witness.tail);
+      break;
+    case BoundWitness::Deferral:
+      list(json, "starts", witness.starts);
+      break;
+    case BoundWitness::MemoryLimit:
+      json.attribute("node", witness.node);
+      json.attribute("lane", witness.lane);
+      break;
+    }
+    // Lemma 9 needs no heads and tails, and sums of all work none either.
+    bool needsTimes = witness.argument != BoundWitness::Deferral &&
+                      (witness.argument != BoundWitness::OneMachine || witness.head + witness.tail > 0);
+    if (!needsTimes || witness.levels.empty())
+      return;
+    for (StringRef name : {"heads", "tails"})
+      json.attributeArray(name, [&] {
+        for (const LevelReason &level : witness.levels)
+          if ((level.of == LevelReason::Tail || level.of == LevelReason::LaneTail) == (name == "tails"))
+            json.array([&] {
+              for (int64_t value :
+                   {int64_t(level.node), int64_t(momentOf(level)), int64_t(level.lane), level.from, level.value})
+                json.value(value);
+            });
       });
-    });
   }
 
-  void writeLevels(const BoundWitness &witness) {
-    // A load needs no heads, and Lemma 9 none either.
-    if (witness.argument == BoundWitness::LaneLoad || witness.argument == BoundWitness::Deferral)
-      return;
-    section("levels", [&](json::OStream &json) {
-      for (LevelReason::Time time :
-           {LevelReason::Head, LevelReason::Begin, LevelReason::Exit, LevelReason::Tail, LevelReason::LaneTail})
-        json.attributeArray(stringify(time), [&] {
-          for (const LevelReason &level : witness.levels)
-            if (level.of == time)
-              values(json, {level.node, level.lane, level.from, level.value});
-        });
-    });
+  /// A start has three moments: its turn, its collective, and its issue. Other nodes have one.
+  int32_t momentOf(const LevelReason &level) const {
+    if (problem.nodes[level.node].kind != NodeKind::Start)
+      return 0;
+    switch (level.of) {
+    case LevelReason::Head:
+      return 0;
+    case LevelReason::Begin:
+    case LevelReason::LaneTail:
+      return 1;
+    case LevelReason::Exit:
+    case LevelReason::Tail:
+      return 2;
+    }
+    llvm_unreachable("unknown time");
   }
 
   const Problem &problem;
   const Schedule &answer;
   const CertificateOptions &options;
+  const BoundWitness witness;
+  const std::vector<AnswerEvent> events;
+  /// The different demands, and their numbers, which begin at 1.
+  std::vector<Demand> demands;
+  std::map<std::pair<Shares, Shares>, int64_t> demandNumbers;
+  /// The numbers of demands, by node, by bucket, and of packs and unpacks.
+  std::vector<int64_t> nodeDemands, bucketDemands;
+  int64_t copyDemand = 0;
   raw_ostream &os;
 };
 

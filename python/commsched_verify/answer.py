@@ -5,235 +5,219 @@
 
 from __future__ import annotations
 
+import functools
+from collections import deque
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
-from .problem import Member, Problem
-from .statements import SMALL_UNPACK_BYTES, UNLIMITED, Section, numbers, require
+from .problem import NOTHING, SMALL_UNPACK_BYTES, WHOLE, Numbers, Problem, require
 
 
 class Bucket:
-    """Merged starts, and the events at which things happen to them."""
+    """Merged starts. In the form `packed` a kernel copies their inputs together, and others take the outputs apart."""
 
-    def __init__(self, row: Section, problem: Problem) -> None:
-        require(row["form"] in ("packed", "coalesced"), f"a bucket of the form {row['form']!r}")
-        self.packed = row["form"] == "packed"
-        for start in row["members"]:
-            require(start in problem.members, f"node {start} is in a bucket but cannot be merged")
-        self.members = [problem.members[start] for start in row["members"]]
-        require(
-            len(self.members) > 1 and len({m.key for m in self.members}) == 1,
-            "a bucket is not of several starts of one key",
-        )
-        key = problem.keys[self.members[0].key]
-        self.gathers = key["collective"] == "all_gather"
-        self.scatters = key["collective"] == "reduce_scatter"
-        self.bytes = sum(m.bytes for m in self.members)
-        require(self.bytes <= key.get("cap_bytes", UNLIMITED), "a bucket is larger than its cap")
-        self.at: dict[str, int] = {}
+    def __init__(self, problem: Problem, form: str, members: Numbers, demand: int = 0) -> None:
+        self.members = [problem.member_of[start] for start in members]
+        self.key, self.demand, self.packed = self.members[0].key, problem.demand_of[demand], form == "packed"
+        self.gathers, self.at = self.key.collective == "all_gather", dict[str, int]()
+        self.event_names = ["start", "wait"]
+        if self.packed:
+            self.event_names = ["pack", "start", "wait", "unpack" if self.gathers else "view"]
+        require(form in ("packed", "coalesced"), f"a bucket has the form {form}")
+        same_key = len(set(members)) > 1 and all(member.key is self.key for member in self.members)
+        require(same_key, f"the bucket of node {members[0]} is not of several starts of one key")
+        size = sum(member.bytes for member in self.members)
+        require(size <= self.key.cap_bytes, f"the bucket of node {members[0]} is larger than its cap")
 
 
 class Answer:
-    """The schedule as events: nodes that run, and the pack, start, wait, unpacks and view of buckets."""
+    """The schedule as events: a node that runs, or what happens to a bucket: its name, the bucket, and its duration."""
 
-    def __init__(self, problem: Problem, section: Section, collective_order: str) -> None:
-        self.problem, self.collective_order = problem, collective_order
-        self.buckets = [Bucket(row, problem) for row in section["buckets"]]
-        self.bucket_of: dict[int, Bucket] = {}
-        for bucket in self.buckets:
-            for member in bucket.members:
-                require(member.start not in self.bucket_of, f"node {member.start} is in two buckets")
-                self.bucket_of[member.start] = self.bucket_of[member.wait] = bucket
-        self.events = section["events"]
-        # By node: the event before which all that it depends on is done, the one at which it is done, and issued.
-        self.begin, self.end, self.issued = ([-1] * problem.size for _ in range(3))
-        self.place()
-        self.place_members()
-        self.check_edges()
-        self.check_chains()
+    def __init__(self, problem: Problem, buckets: list[dict[str, Any]], events: list[Any]) -> None:
+        self.problem, self.events = problem, events
+        self.buckets = [Bucket(problem, **row) for row in buckets]
+        self.bucket_of = {node: b for b in self.buckets for m in b.members for node in (m.start, m.wait)}
+        # By node: the event before which all that it depends on is done, and the one at which it is done itself.
+        self.begin: dict[int, int] = {}
+        self.done: dict[int, int] = {}
+        self.fused: set[int] = set()  # casts whose work a pack does
+        for at, event in enumerate(events):
+            if isinstance(event, int):
+                require(event not in self.bucket_of, f"event {at} runs node {event}, which is merged")
+                self.happen(at, event, self.begin, self.done)
+            else:
+                self.happen_to_bucket(at, self.buckets[event[1]], event[0], event[3:])
+        for node in range(problem.size):
+            require(node in self.begin and node in self.done, f"node {node} never happens")
+            require(self.begin[node] <= self.done[node], f"node {node} ends before it begins")
+        self.check_order()
 
-    def place(self) -> None:
-        for at, event in enumerate(self.events):
-            if type(event) is int:
-                require(
-                    0 <= event < self.problem.size and self.begin[event] < 0 and event not in self.bucket_of,
-                    f"event {at} runs node {event}, which does not exist, runs twice, or is merged",
-                )
-                self.begin[event] = self.end[event] = self.issued[event] = at
-                continue
-            name, index, cost, *members = event
-            numbers([cost, *members], 0, UNLIMITED, f"event {at}")
-            require(type(index) is int and 0 <= index < len(self.buckets), f"event {at} is of no bucket")
-            bucket = self.buckets[index]
-            allowed = (
-                ("pack", "start", "wait") + (("unpack",) if bucket.gathers else ("view",))
-                if bucket.packed
-                else ("start", "wait")
-            )
-            require(
-                name in allowed and (name == "unpack" or name not in bucket.at),
-                f"event {at}: a bucket has no such {name}",
-            )
-            if name != "unpack":
-                bucket.at[name] = at
-                require(
-                    not members and (name not in ("wait", "view") or cost == 0),
-                    f"event {at}: a {name} with members or a cost",
-                )
-            for start in members:
-                require(
-                    self.bucket_of.get(start) is bucket and self.end[self.problem.members[start].wait] < 0,
-                    f"event {at} unpacks node {start}, which is of another bucket or was unpacked before",
-                )
-                member = self.problem.members[start]
-                require(
-                    len(members) == 1 or member.output_bytes <= SMALL_UNPACK_BYTES,
-                    f"node {start} is too large to share an unpack",
-                )
-                self.end[member.wait] = at
+    def happen(self, at: int, node: int, *tables: dict[int, int]) -> None:
+        for table in tables:
+            require(node not in table, f"event {at}: node {node} runs twice")
+            table[node] = at
 
-    def place_members(self) -> None:
-        for bucket in self.buckets:
-            names = ["pack", "start", "wait"] if bucket.packed else ["start", "wait"]
-            names += ["view"] if bucket.packed and not bucket.gathers else []
-            places = [bucket.at.get(name, -1) for name in names]
-            require(
-                places[0] >= 0 and places == sorted(set(places)),
-                "an event of a bucket is missing, or they are in the wrong order",
-            )
-            for member in bucket.members:
-                self.begin[member.start] = places[0]
-                self.issued[member.start] = self.end[member.start] = bucket.at["start"]
-                self.begin[member.wait] = bucket.at["wait"]
-                if not (bucket.packed and bucket.gathers):
-                    self.end[member.wait] = places[-1]
-                require(
-                    self.end[member.wait] > bucket.at["wait"] - (not bucket.packed),
-                    f"node {member.start} is not unpacked after its wait",
-                )
-                if self.vanishes(member):
-                    self.begin[member.cast] = self.end[member.cast] = places[0]
-        for node, at in enumerate(self.begin):
-            require(at >= 0, f"node {node} never happens")
+    def happen_to_bucket(self, at: int, bucket: Bucket, name: str, unpacked: Numbers) -> None:
+        require(name in bucket.event_names, f"event {at}: the bucket has no such {name}")
+        bucket.at[name] = at
+        for member in bucket.members:
+            if name == "pack":
+                self.happen(at, member.start, self.begin)
+                if member.cast is not None and member.cast not in self.begin:
+                    self.fused.add(member.cast)
+                    self.happen(at, member.cast, self.begin, self.done)
+            elif name == "start":
+                self.happen(at, member.start, self.done, *([] if bucket.packed else [self.begin]))
+            elif name == "wait":
+                self.happen(at, member.wait, self.begin, *([] if bucket.packed else [self.done]))
+            elif name == "view" or member.start in unpacked:
+                self.happen(at, member.wait, self.done)
+                shares = len(unpacked) > 1 and member.output_bytes > SMALL_UNPACK_BYTES
+                require(not shares, f"event {at}: node {member.start} is too large to share an unpack")
 
-    def vanishes(self, member: Member) -> bool:
-        """Whether a pack does the work of the member's cast: it has no event of its own."""
-        bucket = self.bucket_of.get(member.start)
-        return bucket is not None and bucket.packed and member.cast >= 0 and self.issued[member.cast] < 0
+    def check_order(self) -> None:
+        """Every dependence is kept, and every unit stays together."""
+        problem, starts = self.problem, set(self.problem.starts)
+        for node, preds in enumerate(problem.preds):
+            for pred in preds + problem.awaited[node]:
+                # Starts are ordered by when they are issued, those of a bucket together. A pack does its casts' work.
+                both = node in starts and pred in starts
+                begin, done = self.done[node] if both else self.begin[node], self.done[pred]
+                kept = done <= begin if both or pred in self.fused else done < begin
+                why = "" if kept else problem.reason(node, pred)
+                require(kept, f"node {node} at event {begin} depends on node {pred}, done at event {done}{why}")
+        for unit in problem.units:
+            for first, second in zip(unit, unit[1:]):
+                together = self.begin[second] == self.done[first] + 1
+                require(together, f"nodes {first} and {second} are one unit, but not together")
 
-    def check_edges(self) -> None:
-        kinds = self.problem.kinds
-        for node in range(self.problem.size):
-            for pred in self.problem.preds[node] + self.problem.awaited(node):
-                if kinds[node] == "S" and kinds[pred] == "S":  # an order of issues
-                    together = node in self.bucket_of and self.bucket_of[node] is self.bucket_of.get(pred)
-                    kept = together or self.issued[pred] < self.issued[node]
+    def makespan(self) -> int:
+        """Plays the events."""
+        problem, clock, work = self.problem, Clock(self.problem), dict[int | Bucket, Work]()
+        for event in self.events:
+            if isinstance(event, int):
+                lanes, cost, demand = problem.occupied[event], problem.cost_ns[event], problem.needs[event]
+                if problem.is_start[event]:
+                    work[event] = clock.put(lanes[0], cost, demand)
+                    clock.run(0, problem.issue[event])
+                    continue
+                for lane in lanes:
+                    clock.run(lane, 0)
+                for start in problem.awaited[event]:
+                    clock.finish(work[self.bucket_of.get(start, start)])
+                clock.run(0, max(problem.ready[event] - clock.now, 0))
+                clock.run(0, cost, demand)
+            else:
+                name, bucket, cost = event[0], self.buckets[event[1]], event[2]
+                if name == "start":
+                    starts = [member.start for member in bucket.members]
+                    work[bucket] = clock.put(problem.occupied[starts[0]][0], cost, bucket.demand)
+                    clock.run(0, max(problem.issue[start] for start in starts))
+                elif name == "wait":
+                    clock.finish(work[bucket])
                 else:
-                    fused = self.issued[pred] < 0 and kinds[pred] == "C" and self.begin[pred] == self.begin[node]
-                    kept = fused or self.end[pred] < self.begin[node]
-                require(
-                    kept,
-                    f"node {node} at event {self.begin[node]} depends on node {pred}, done at event {self.end[pred]}",
-                )
-
-    def check_chains(self) -> None:
-        """Pinned nodes, messages and, if asked for, collectives keep their order; units stay together."""
-        last: dict[Any, int] = {}
-        problem = self.problem
-        for node, kind in enumerate(problem.kinds):
-            region = problem.region[node]
-            chains: list[Any] = ["pinned"] if problem.pinned[node] else []
-            if problem.messages[node] or (region and region["messages"]):
-                chains.append("messages")
-            if kind in "SH" and self.collective_order == "program":
-                chains.append("collectives")
-            elif kind in "SH" and self.collective_order == "group":
-                group = problem.group[node]
-                groups = region["groups"] if region else [group if group >= 0 else -1 - problem.lane[node]]
-                chains += [("group", index) for index in groups]
-            for chain in chains:
-                before = last.get(chain, node)
-                require(
-                    self.issued[before] <= self.issued[node],
-                    f"nodes {before} and {node} have changed places, but both are {chain}",
-                )
-                last[chain] = node
-            if node and problem.unit[node] >= 0 and problem.unit[node] == problem.unit[node - 1]:
-                require(
-                    self.begin[node] == self.begin[node - 1] + 1,
-                    f"nodes {node - 1} and {node} are one unit, but not together",
-                )
+                    clock.run(0, cost, problem.demand_of[problem.copy_demand])
+        for lane in range(len(problem.lanes)):
+            clock.run(lane, 0)
+        return clock.now
 
     def peak(self) -> int:
         """The most bytes that are live at one event."""
-        problem, count = self.problem, len(self.events)
-        stands_for = {}
-        extra: list[tuple[int, list[int], bool]] = []  # buffers of buckets: bytes, events, live to the end
-        touched: list[list[int]] = [[] for _ in problem.bytes]
-        silent = set()  # buffers that a pack does without
-        for bucket in self.buckets:
-            if not bucket.packed:
-                continue
-            outputs, at = sum(m.output_bytes for m in bucket.members), bucket.at
-            held = [at["pack"], at["start"], at["wait"]] + [self.end[m.wait] for m in bucket.members]
-            live_out = any(problem.live_out[m.output] for m in bucket.members)
-            if bucket.gathers:
-                extra.append((outputs, held, False))
-                for member in bucket.members:
-                    touched[member.output].append(self.end[member.wait])
-            else:
-                inputs, merged = sum(m.input_bytes for m in bucket.members), len(extra)
-                if bucket.scatters:
-                    extra.append((inputs, held[:3], False))
-                    extra.append((outputs, held[1:], live_out))
-                    merged += 1
+        problem = self.problem
+        sizes, live_in, live_out = list(problem.bytes), set(problem.live_in), set(problem.live_out)
+        held: list[list[int]] = [[] for _ in sizes]  # by buffer: the events that need it
+        place = list(range(len(sizes)))  # by buffer: the one that it is a part of
+
+        def add(size: int, events: list[int]) -> int:
+            sizes.append(size)
+            held.append(events)
+            return len(sizes) - 1
+
+        for bucket in (bucket for bucket in self.buckets if bucket.packed):
+            pack, start, wait = bucket.at["pack"], bucket.at["start"], bucket.at["wait"]
+            inputs, outputs = sum(m.input_bytes for m in bucket.members), sum(m.output_bytes for m in bucket.members)
+            result = add(outputs if bucket.gathers else inputs, [pack, start, wait])
+            if bucket.key.collective == "reduce_scatter":
+                result = add(outputs, [start, wait])
+            for member in bucket.members:
+                held[result].append(self.done[member.wait])
+                if bucket.gathers:
+                    held[member.output].append(self.done[member.wait])
                 else:
-                    extra.append((inputs, held, live_out))
-                stands_for.update({m.output: merged for m in bucket.members})
-            silent |= {m.input for m in bucket.members if self.vanishes(m)}
-        for buffer, users in enumerate(problem.users):
-            for node in users:
-                owner = self.bucket_of.get(node)
-                in_pack = owner is not None and owner.packed
-                if (
-                    in_pack and (problem.kinds[node] == "W" or buffer == problem.members[node].output)
-                ) or buffer in silent:
-                    continue
-                events = extra[stands_for[buffer]][1] if buffer in stands_for else touched[buffer]
-                events.append(self.begin[node])
-        change = [0] * (count + 1)
-        own = [
-            (size, touched[buffer], bool(problem.live_out[buffer]), problem.definer[buffer] < 0)
-            for buffer, size in enumerate(problem.bytes)
-            if touched[buffer]
-        ]
-        for size, events, to_end, from_start in own + [(*entry, False) for entry in extra]:
-            change[0 if from_start else min(events)] += size
-            change[count if to_end else max(events) + 1] -= size
+                    place[member.output] = result
+                    live_out |= {result} if member.output in live_out else set()
+        silent = {member.cast_result for member in problem.member_of.values() if member.cast in self.fused}
+        for buffer in set(range(len(place))) - silent:
+            for node in problem.users[buffer]:
+                # A packed wait, and a pack for the outputs, hold the bucket's buffers instead.
+                packed = node in self.bucket_of and self.bucket_of[node].packed
+                if not packed or (problem.is_start[node] and buffer not in problem.made_by[node]):
+                    held[place[buffer]].append(self.begin[node])
+        change = [0] * (len(self.events) + 1)
+        for buffer, events in enumerate(held):
+            if events:
+                change[0 if buffer in live_in else min(events)] += sizes[buffer]
+                change[-1 if buffer in live_out else max(events) + 1] -= sizes[buffer]
         live = peak = 0
         for event, difference in zip(self.events, change):
             live += difference
-            peak = max(peak, live + (problem.workspace[event] if type(event) is int else 0))
+            peak = max(peak, live + (problem.workspace[event] if isinstance(event, int) else 0))
         return peak
 
-    def makespan(self) -> int:
-        """Plays the events: compute runs in order, each lane serves its collectives in order."""
-        problem, clock, done = self.problem, list(self.problem.busy_until), [0] * self.problem.size
-        bucket_done = [0] * len(self.buckets)
-        for event in self.events:
-            if type(event) is not int:
-                name, index, cost, *_ = event
-                if name == "start":
-                    bucket = self.buckets[index]
-                    lane = problem.lane[bucket.members[0].start]
-                    bucket_done[index] = clock[lane] = max(clock[lane], clock[0]) + cost
-                    cost = max(problem.issue[m.start] for m in bucket.members)
-                clock[0] = max(clock[0], bucket_done[index]) if name == "wait" else clock[0] + cost
-                continue
-            lanes = problem.occupied(event)
-            waits = [done[start] for start in problem.awaited(event)] or [problem.ready[event]]
-            begin = max([clock[0], problem.ready[event], *waits, *(clock[lane] for lane in lanes)])
-            done[event] = begin + problem.cost[event]
-            clock[0] = clock[0] + problem.issue[event] if problem.kinds[event] == "S" else done[event]
-            for lane in lanes:
-                clock[lane] = done[event]
-        return max(clock)
+
+@dataclass
+class Work:
+    left: int  # millionths of a nanosecond
+    demand: Numbers
+    done: bool = False
+
+
+class Clock:
+    """Time, and the work that lies on each lane. The first one of each lane runs (docs/Models.md, "Contention")."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.now, self.lanes = 0, [deque[Work]() for _ in problem.lanes]
+        for lane, end in enumerate(problem.busy_until):
+            self.put(lane, end, NOTHING)
+        self.run(0, 0)
+
+    def put(self, lane: int, cost: int, demand: Numbers) -> Work:
+        """Puts work behind what lies on a lane."""
+        self.lanes[lane].append(work := Work(cost * WHOLE, demand))
+        self.drop_finished()
+        return work
+
+    def run(self, lane: int, cost: int, demand: Numbers = NOTHING) -> None:
+        self.finish(self.put(lane, cost, demand))
+
+    def finish(self, work: Work) -> None:
+        """Lets time pass until the work is done."""
+        while not work.done:
+            running = [lane[0] for lane in self.lanes if lane]
+            rates = rates_of(tuple(other.demand for other in running))
+            passed = min(-(-other.left // rate) for other, rate in zip(running, rates))
+            self.now += passed
+            for other, rate in zip(running, rates):
+                other.left -= rate * passed
+            self.drop_finished()
+
+    def drop_finished(self) -> None:
+        for lane in self.lanes:
+            while lane and lane[0].left <= 0:
+                lane.popleft().done = True
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def rates_of(demands: tuple[Numbers, ...]) -> Numbers:
+    """The rates of activities that run together, in millionths: weighted max-min fairness of each resource."""
+    rates = [WHOLE] * len(demands)
+    for share in range(0, len(NOTHING), 2):
+        users = [(demand[share], demand[share + 1], at) for at, demand in enumerate(demands) if demand[share]]
+        left, weights = WHOLE, sum(weight for _, weight, _ in users)
+        for need, weight, at in sorted(users, key=lambda user: Fraction(user[0], user[1])):
+            if need * weights <= left * weight:
+                left, weights = left - need, weights - weight
+            else:
+                rates[at] = max(1, min(rates[at], WHOLE * left * weight // (weights * need)))
+    return rates

@@ -3,268 +3,240 @@
 
 """The lower bound of a certificate. The numbers of lemmas are those of docs/Bounds.md.
 
-Sets of nodes are bits of large integers, so heads and tails take O(N^2 / 64) words.
+A start has three moments: its turn, its collective, and its issue; every other node has one. A moment takes as long as
+its work. The same sweep over them finds when each is at the earliest, and in reverse what must follow it at least.
+Sets of work are bits of large integers, so a sweep takes O(N^2 / 64) words.
 """
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+from .answer import Answer
 from .charges import Charges
-from .problem import Problem
-from .statements import UNLIMITED, Section, numbers, require
+from .problem import NOTHING, UNLIMITED, WHOLE, Numbers, Problem, require
 
 
-class WorkSets:
-    """Sets of pieces of work as bits: the pieces of one lane side by side, those with the largest keys first."""
-
-    def __init__(self, charges: Charges, problem: Problem, compute_key: list[int], lane_key: list[int]) -> None:
-        self.own = [0] * problem.size  # by node: its piece of compute work
-        self.collective = [0] * problem.size
-        self.lanes: list[tuple[int, list[int], list[int]]] = []  # first bit, negated keys, bit slices of the durations
-        first = 0
-        for lane in range(problem.lanes):
-            key, cost, bits = (
-                (lane_key, charges.lane, self.collective) if lane else (compute_key, charges.compute, self.own)
-            )
-            nodes = sorted(
-                (n for n in range(problem.size) if cost[n] > 0 and (not lane or problem.lane[n] == lane)),
-                key=lambda n: -key[n],
-            )
-            slices = [0] * max((cost[node].bit_length() for node in nodes), default=0)
-            for bit, node in enumerate(nodes):
-                bits[node] = 1 << (first + bit)
-                for digit in range(cost[node].bit_length()):
-                    slices[digit] |= (cost[node] >> digit & 1) << bit
-            self.lanes.append((first, [-key[node] for node in nodes], slices))
-            first += len(nodes)
-
-    def on_lane(self, pieces: int, lane: int) -> int:
-        first, keys, _ = self.lanes[lane]
-        return pieces & ((1 << len(keys)) - 1) << first
-
-    def load(self, pieces: int, lane: int, least_key: int) -> int:
-        """The sum of the durations of those pieces on the lane whose key is at least `least_key`."""
-        first, keys, slices = self.lanes[lane]
-        chosen = pieces >> first & (1 << bisect.bisect_right(keys, -least_key)) - 1
-        return sum((chosen & digit).bit_count() << place for place, digit in enumerate(slices))
+@dataclass
+class Moment:
+    before: list[int] = field(default_factory=list)  # moments that are over when this one begins
+    after: list[int] = field(default_factory=list)
+    lanes: Numbers = ()  # that its work occupies
+    load: int = 0  # how long, ns
+    path: int = 0  # the same on paths (Lemma 8)
+    needs: Numbers = NOTHING[::2]
+    ready: int = 0  # the earliest time for reasons outside of the block
+    head: int = 0  # how long after the beginning the moment begins, at least
+    tail: int = 0  # how long before the end it is over, at least
 
 
 class Bound:
-    """Heads and tails of all nodes (Lemmas 2 to 4), with the certificate's levels, and the bound that they give."""
+    """Heads and tails of all moments, and the arguments that rest on them."""
 
-    def __init__(self, problem: Problem, charges: Charges, levels: Section, limit: int) -> None:
-        self.problem, self.charges, self.limit = problem, charges, limit
-        self.levels = {
-            name: {row[0]: row[1:] for row in levels.get(name, [])}
-            for name in ("head", "begin", "exit", "tail", "lane-tail")
-        }
-        for name, rows in self.levels.items():
-            numbers(list(rows), 0, problem.size, name)
-            for lane, least, value in rows.values():
-                numbers([lane], 0, problem.lanes, name), numbers([least, value], 0, UNLIMITED, name)
-        self.heads()
-        self.tails()
-        self.check_heads()
-        self.check_tails()
+    def __init__(
+        self, problem: Problem, limit: int, heads: Sequence[Numbers] = (), tails: Sequence[Numbers] = ()
+    ) -> None:
+        self.problem, self.limit, self.charges = problem, limit, Charges(problem)
+        self.moments: list[Moment] = []
+        self.first: list[int] = []  # by node: its first and its last moment
+        self.last: list[int] = []
+        for node in range(problem.size):
+            self.add_moments(node)
+        for at, moment in enumerate(self.moments):
+            for other in moment.before:
+                self.moments[other].after.append(at)
+        forward = Sweep(self, 1, heads)
+        backward = Sweep(self, -1, tails)
+        for moment, head, tail in zip(self.moments, forward.time, backward.time):
+            moment.head, moment.tail = head, tail
+        self.exit = [forward.leave[last] for last in self.last]
 
-    def lifted(self, name: str, node: int, value: int) -> int:
-        level = self.levels[name].get(node)
-        return max(value, level[2]) if level else value
+    def add_moments(self, node: int) -> None:
+        problem, charges, turn = self.problem, self.charges, len(self.moments)
+        before = [self.last[pred] for pred in problem.preds[node]]
+        before += [self.first[start] + 1 for start in problem.awaited[node]]
+        lanes, compute, needs = problem.occupied[node], charges.compute[node], charges.needs[node]
+        ready = max([problem.ready[node], *(problem.busy_until[lane] for lane in lanes)])
+        if problem.is_start[node]:
+            collective = Moment([turn], [], lanes, charges.lane[node], charges.path[node], needs, ready)
+            self.moments += [Moment(before), collective, Moment([turn], [], [0], compute, compute)]
+        else:
+            self.moments.append(Moment(before, [], [0, *lanes], compute, compute, needs, ready))
+        self.first.append(turn)
+        self.last.append(len(self.moments) - 1)
 
-    def begins_late(self, node: int) -> bool:
-        return self.problem.kinds[node] == "H" or self.problem.region[node] is not None
+    def through_node(self, node: int) -> int:
+        """What comes before a node, the node, and what comes after it (Lemmas 2 to 4)."""
+        return max(m.head + m.load + m.tail for m in self.moments[self.first[node] : self.last[node] + 1])
 
-    def heads(self) -> None:
-        problem, charges = self.problem, self.charges
-        self.head, self.begin, self.exit, self.over = ([0] * problem.size for _ in range(4))
-        for node, kind in enumerate(problem.kinds):
-            head = self.lifted("head", node, max((self.exit[pred] for pred in problem.preds[node]), default=0))
-            begin = max(self.lifted("begin", node, head), problem.busy_until[problem.lane[node]] if kind in "SH" else 0)
-            awaited = [self.over[start] for start in problem.awaited(node)]
-            if problem.region[node] is not None:
-                begin = max([begin, problem.ready[node], *awaited])
-            leave = {
-                "S": head + charges.compute[node],
-                "H": begin + charges.path[node],
-                "W": max([head, *(awaited or [problem.ready[node]])]),
-                "C": (begin if self.begins_late(node) else head) + charges.compute[node],
-            }[kind]
-            self.head[node], self.begin[node], self.exit[node] = head, begin, self.lifted("exit", node, leave)
-            self.over[node] = max(head + charges.path[node], begin + charges.lane[node])
-
-    def tails(self) -> None:
-        problem, charges = self.problem, self.charges
-        self.tail, self.entry, self.lane_tail = ([0] * problem.size for _ in range(3))
-        for node in reversed(range(problem.size)):
-            kind, succs = problem.kinds[node], problem.succs[node]
-            tail = self.lifted("tail", node, max((self.entry[succ] for succ in succs), default=0))
-            entry, lane_tail = tail + charges.compute[node], tail if kind == "H" else 0
-            if kind == "S":
-                end_tail = max(
-                    (
-                        self.tail[s] if problem.kinds[s] == "W" else self.entry[s]
-                        for s in succs
-                        if node in problem.awaited(s)
-                    ),
-                    default=0,
-                )
-                lane_tail = max(end_tail, self.lifted("lane-tail", node, 0))
-                entry = max(entry, charges.path[node] + end_tail, charges.lane[node] + lane_tail)
-            self.tail[node], self.entry[node], self.lane_tail[node] = tail, entry, lane_tail
-
-    def check(self, name: str, node: int, sets: WorkSets, pieces: int) -> None:
-        if node in self.levels[name]:
-            lane, least, value = self.levels[name][node]
-            require(
-                least + sets.load(pieces, lane, least) >= value,
-                f"the {name} of node {node} is less than {value}: too little work on lane {lane}",
+    def one_machine(self, head_ns: int, tail_ns: int, lane: int = UNLIMITED, resource: int = UNLIMITED) -> int:
+        """The work on a lane (Lemmas 1 and 5) or a resource (Lemmas 13 and 14) with such heads and tails."""
+        floating = [
+            Moment(
+                lanes=[0], load=rest, head=self.moments[self.first[cast]].head, tail=self.moments[self.last[wait]].tail
             )
+            for cast, wait, rest in self.charges.floating
+        ]
+        parts = 0
+        for moment in self.moments + floating:
+            if moment.head >= head_ns and moment.tail >= tail_ns:
+                share = moment.needs[resource] if resource < UNLIMITED else WHOLE * (lane in moment.lanes)
+                parts += moment.load * share
+        return head_ns - -parts // WHOLE + tail_ns if parts else 0
 
-    def check_heads(self) -> None:
-        """Lemma 4, items 1 to 3. The work that has ended when the clock leaves a node, and collectives before it."""
-        problem = self.problem
-        compute_key = [self.begin[n] if self.begins_late(n) else self.head[n] for n in range(problem.size)]
-        self.ahead = sets = WorkSets(self.charges, problem, compute_key, self.begin)
-        ended, before = [0] * problem.size, [0] * problem.size
-        for node, preds in enumerate(problem.preds):
-            for pred in preds:
-                ended[node] |= ended[pred]
-                before[node] |= before[pred]
-            self.check("head", node, sets, ended[node])
-            before_lanes = sum(sets.on_lane(before[node], lane) for lane in problem.occupied(node))
-            for start in problem.awaited(node):
-                ended[node] |= sets.on_lane(before[start], problem.lane[start])
-            self.check("begin", node, sets, ended[node] | before_lanes)
-            before[node] |= sets.collective[node]
-            if problem.kinds[node] == "H":
-                ended[node] |= before_lanes | sets.collective[node]
-            ended[node] |= sets.own[node]
-            self.check("exit", node, sets, ended[node])
-
-    def check_tails(self) -> None:
-        """Lemma 4, items 4 and 5. By node: its work and that of its descendants."""
-        problem = self.problem
-        key = [max(tail, entry - cost) for tail, entry, cost in zip(self.tail, self.entry, self.charges.compute)]
-        sets, after = WorkSets(self.charges, problem, key, self.lane_tail), [0] * problem.size
-        for node in reversed(range(problem.size)):
-            for succ in problem.succs[node]:
-                after[node] |= after[succ]
-            self.check("tail", node, sets, after[node])
-            self.check(
-                "lane-tail", node, sets, sets.on_lane(after[node], problem.lane[node]) if problem.lane[node] else 0
-            )
-            after[node] |= sets.own[node] | sets.collective[node]
-        self.compute_tail = key
-
-    def jobs(self, lane: int) -> Iterator[tuple[int, int, int]]:
-        """The pieces of work of a lane: head, duration, tail."""
-        for first, last, cost in self.charges.floating if lane == 0 else ():
-            yield self.head[first], cost, self.tail[last]
-        for node in range(self.problem.size):
-            if lane == 0:
-                head = self.begin[node] if self.begins_late(node) else self.head[node]
-                yield head, self.charges.compute[node], self.compute_tail[node]
-            elif lane in self.problem.occupied(node):
-                own = self.problem.lane[node] == lane
-                yield self.begin[node], self.charges.lane[node], self.lane_tail[node] if own else self.tail[node]
-
-    def proven(self, claim: Section) -> int:
-        """What the argument of the certificate proves, in ns."""
-        argument, charges, lane, node = claim["argument"], self.charges, claim.get("lane", 0), claim.get("node", 0)
-        numbers([lane], 0, self.problem.lanes, "lane"), numbers([node], 0, max(self.problem.size, 1), "node")
-        if argument == "lane-load":  # Lemma 1
-            return sum(duration for _, duration, _ in self.jobs(lane))
-        if argument == "through-node":
-            through = self.begin[node] + charges.lane[node] + self.lane_tail[node] if charges.lane[node] else 0
-            return max(through, self.exit[node] + self.tail[node], self.head[node] + self.entry[node])
-        if argument == "one-machine":  # Lemma 5
-            head, tail = claim["head_ns"], claim["tail_ns"]
-            load = sum(d for h, d, t in self.jobs(lane) if h >= head and t >= tail)
-            return head + load + tail if load else 0
-        if argument == "deferral":
-            starts = numbers(claim["starts"], 0, self.problem.size, "starts")
-            return min(self.deferral(starts, last) for last in starts)
-        require(argument == "memory-limit", f"an unknown argument {argument!r}")
-        return self.memory_limit(node, lane)
-
-    def closure(self, roots: Iterable[int], edges: list[list[int]]) -> set[int]:
-        reached, stack = set(roots), list(roots)
-        while stack:
-            for other in edges[stack.pop()]:
-                if other not in reached:
-                    reached.add(other)
-                    stack.append(other)
-        return reached
-
-    def deferral(self, starts: list[int], last: int) -> int:
-        """Lemma 9, if `last` is the last one of the starts."""
+    def deferral(self, starts: Numbers) -> int:
+        """Lemma 9: one of the starts is the last one, and what comes after it defers other starts of its lane."""
         problem, charges = self.problem, self.charges
-        require(all(problem.kinds[start] == "S" for start in starts), "a deferred node is no start")
-        exclusive = [-1] * problem.size  # the start that alone uses a node's results
+        user = [-1] * problem.size  # a start that needs the node's results, directly or not
         for node in reversed(range(problem.size)):
-            users = {exclusive[succ] for succ in problem.succs[node]}
-            if problem.kinds[node] == "S":
-                exclusive[node] = node
-            elif problem.kinds[node] == "C" and len(users) == 1:
-                exclusive[node] = users.pop()
-        before = self.closure(starts, problem.preds)
+            user[node] = (
+                node if problem.is_start[node] else max((user[succ] for succ in problem.succs[node]), default=-1)
+            )
+        before = closure(starts, problem.preds)
         total = sum(charges.compute) + sum(cost for _, _, cost in charges.floating)
-        saved = sum(cost for _, wait, cost in charges.floating if wait not in before)
-        of_start = dict.fromkeys(range(problem.size), 0)
-        for node in set(range(problem.size)) - before:
-            start = exclusive[node]
-            if start >= 0 and problem.lane[start] == problem.lane[last]:
-                of_start[start] += charges.compute[node]
-            else:
-                saved += charges.compute[node]
-        saved += sum(max(0, work - charges.lane[start]) for start, work in of_start.items())
-        return total - charges.compute[last] + charges.path[last] - saved
+        results = []
+        for last in starts:
+            late = Counter({-1: sum(cost for _, wait, cost in charges.floating if wait not in before)})
+            for node in set(range(problem.size)) - before:
+                same_lane = user[node] >= 0 and problem.occupied[user[node]] == problem.occupied[last]
+                late[user[node] if same_lane else -1] += charges.compute[node]
+            saved = late.pop(-1) + sum(max(0, late[start] - charges.lane[start]) for start in late)
+            results.append(total - charges.compute[last] + charges.path[last] - saved)
+        return min(results)
 
     def memory_limit(self, node: int, lane: int) -> int:
-        """Lemmas 10 and 11 at a node."""
+        """Lemmas 10 and 11: what of a lane's work does not fit before the node, because its results must be kept."""
         problem, charges = self.problem, self.charges
-        require(node not in charges.replaceable, "a bucket may replace the node of the limit's bound")
-        before, after = self.closure([node], problem.preds), self.closure([node], problem.succs)
-        released = {(m.wait, m.input) for m in problem.members.values()}
-        weights = [0] * len(problem.bytes)
-        given: list[list[int]] = [[] for _ in range(problem.size)]
-        defines: list[list[int]] = [[] for _ in range(problem.size)]
+        require(node not in charges.replaceable, f"a bucket may replace node {node}")
+        before, after = closure([node], problem.preds), closure([node], problem.succs)
+        comparable = before | after
+        weights, given = [0] * len(problem.bytes), [list[int]() for _ in range(problem.size)]
         for buffer, users in enumerate(problem.users):
-            definer = problem.definer[buffer]
-            if definer >= 0:
-                defines[definer].append(buffer)
-            users = [user for user in users if (user, buffer) not in released]
-            others = [user for user in users if user not in before and user not in after and user != definer]
-            if problem.users[buffer] and (problem.live_out[buffer] or any(user in after for user in users)):
+            # A packed wait does not hold the input of its start.
+            users = [user for user in users if charges.released.get(user, buffer) == buffer]
+            others = [u for u in users if u not in comparable and buffer not in problem.made_by[u]]
+            if users and (buffer in problem.live_out or any(user in after for user in users)):
                 weights[buffer] = problem.bytes[buffer]
             elif others:
                 given[max(others)].append(buffer)
         for other in reversed(range(problem.size)):
-            results = sum(weights[buffer] for buffer in defines[other])
+            results = sum(weights[buffer] for buffer in problem.made_by[other])
             for buffer in given[other]:
                 weights[buffer] = min(results, problem.bytes[buffer])
                 results -= weights[buffer]
-        room = self.limit - problem.workspace[node]
-        room -= sum(weight for weight, definer in zip(weights, problem.definer) if definer < 0 or definer in before)
-        room, work, tail, items = max(room, 0), 0, UNLIMITED, []
-        for start in range(problem.size):
-            if (
-                problem.kinds[start] != "S"
-                or problem.lane[start] != lane
-                or start in before
-                or charges.lane[start] == 0
-            ):
-                continue
-            tail = min(tail, self.lane_tail[start])
-            size = sum(weights[buffer] for buffer in defines[start]) - sum(weights[buffer] for buffer in given[start])
-            if start in after:
-                work += charges.lane[start]
-            elif size > 0:
-                items.append((charges.lane[start], size))
+        made_later = {buffer for n in set(range(problem.size)) - before for buffer in problem.made_by[n]}
+        held = sum(weight for buffer, weight in enumerate(weights) if buffer not in made_later)
+        room, work, tail, items = max(self.limit - problem.workspace[node] - held, 0), 0, UNLIMITED, []
+        for start in problem.starts:
+            if problem.occupied[start] == [lane] and start not in before and charges.lane[start]:
+                tail = min(tail, self.moments[self.first[start] + 1].tail)
+                size = sum(weights[b] for b in problem.made_by[start]) - sum(weights[b] for b in given[start])
+                if start in after:
+                    work += charges.lane[start]
+                elif size > 0:
+                    items.append((charges.lane[start], size))
         for cost, size in sorted(items, key=lambda item: -item[0] / item[1]):
             fits = min(room, size)
             room -= fits
             work += cost * (size - fits) // size
         return self.exit[node] + work + tail if work else 0
+
+
+def prove(
+    problem: Problem, answer: Answer, limit: int, argument: str, heads: Any = (), tails: Any = (), **at: Any
+) -> int:
+    """The bound that an argument of a certificate proves, in ns."""
+    bound = Bound(problem, limit, heads, tails)
+    for event in answer.events:
+        if not isinstance(event, int) and event[0] == "start":
+            bucket, charges = answer.buckets[event[1]], bound.charges
+            costs_enough = event[2] >= sum(charges.lane[member.start] for member in bucket.members)
+            needs_enough = all(map(int.__ge__, bucket.demand[::2], bucket.key.least_demand))
+            require(costs_enough and needs_enough, "a bucket costs or needs less than its members are charged")
+    arguments: dict[str, Callable[..., int]] = {
+        "through-node": bound.through_node,
+        "one-machine": bound.one_machine,
+        "deferral": bound.deferral,
+        "memory-limit": bound.memory_limit,
+    }
+    require(argument in arguments, f"unknown argument {argument!r}")
+    return arguments[argument](**at)
+
+
+def closure(roots: Numbers, edges: Sequence[Numbers]) -> set[int]:
+    """What can be reached from the roots, these included."""
+    reached, stack = set(roots), list(roots)
+    while stack:
+        new = set(edges[stack.pop()]) - reached
+        reached |= new
+        stack += new
+    return reached
+
+
+class Sweep:
+    """The earliest time of each moment (Lemma 2), as seen from the beginning (step 1) or from the end (step -1).
+
+    A level (Lemma 3) says more: the work of one lane that is over at a moment and has a time of at least `least` takes
+    it to `value`. Which work is over follows from the dependences (Lemma 4).
+    """
+
+    def __init__(self, bound: Bound, step: int, rows: Sequence[Numbers]) -> None:
+        self.moments, size = bound.moments, len(bound.moments)
+        turns = [bound.first[start] for start in bound.problem.starts]
+        levels = [(bound.first[node] + part, lane, least, value) for node, part, lane, least, value in rows]
+        highest = {moment: value for moment, _, _, value in levels}
+        self.time, self.leave = [0] * size, [0] * size
+        for at in range(size)[::step]:
+            moment = self.moments[at]
+            base = max((self.leave[other] for other in (moment.before, moment.after)[step < 0]), default=0)
+            self.time[at] = max(base, highest.get(at, 0), moment.ready if step > 0 else 0)
+            self.leave[at] = max(base + moment.path, self.time[at] + moment.load)
+        for turn in turns:  # The issue begins at the turn, so what follows the turn follows the issue.
+            self.time[turn + 2] = max(self.time[turn + 2], self.leave[turn] - self.moments[turn + 2].load)
+        own = self.number_work(len(bound.problem.lanes))
+        issued, queue = list(own), list(range(size))
+        for turn in turns:  # A lane serves in the order of issue.
+            issued[turn] = issued[turn + 2] = own[turn + 1]
+            queue[turn + 1] -= step
+        over, earlier = [0] * size, [0] * size  # By moment: work that is over, and work that was issued before.
+        for at in range(size)[::step]:
+            moment = self.moments[at]
+            for other in (moment.before, moment.after)[step < 0]:
+                over[at] |= over[other] | own[other]
+                earlier[at] |= earlier[other] | issued[other]
+            for lane in moment.lanes:
+                over[at] |= earlier[queue[at]] & self.mask[lane] if lane else 0
+        for at, lane, least, value in levels:
+            sum_of_work = self.sum_of(over[at], lane, least)
+            require(least + sum_of_work >= value, f"too little work on lane {lane} for a level of {value} ns")
+
+    def number_work(self, lanes: int) -> list[int]:
+        """Gives each piece of work a bit: those of one lane side by side, the latest first."""
+        own, first = [0] * len(self.moments), 0
+        by_lane: list[list[int]] = [[] for _ in range(lanes)]
+        for at, moment in enumerate(self.moments):
+            for lane in moment.lanes if moment.load else ():
+                by_lane[lane].append(at)
+        self.mask: list[int] = []
+        self.pieces: list[tuple[int, list[int], list[int]]] = []
+        for work in by_lane:
+            work.sort(key=lambda at: -self.time[at])
+            digits = [0] * max((self.moments[at].load.bit_length() for at in work), default=0)
+            for bit, at in enumerate(work):
+                own[at] |= 1 << first + bit
+                for digit in range(len(digits)):
+                    digits[digit] |= (self.moments[at].load >> digit & 1) << bit
+            self.mask.append((1 << len(work)) - 1 << first)
+            self.pieces.append((first, [-self.time[at] for at in work], digits))
+            first += len(work)
+        return own
+
+    def sum_of(self, work: int, lane: int, least: int) -> int:
+        """How long the work of a lane takes that has a time of at least `least`, summed digit by digit."""
+        first, keys, digits = self.pieces[lane]
+        chosen = work >> first & (1 << bisect.bisect_right(keys, -least)) - 1
+        return sum((chosen & digit).bit_count() << place for place, digit in enumerate(digits))

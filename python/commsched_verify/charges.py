@@ -1,93 +1,75 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Durations as lower bounds count them, for any bucketing. The numbers of lemmas are those of docs/Bounds.md."""
+"""Durations and demands as lower bounds count them, for any bucketing. Lemmas are those of docs/Bounds.md."""
 
 from __future__ import annotations
 
 import bisect
 
-from .problem import Problem
-from .statements import SMALL_UNPACK_BYTES, UNLIMITED, Section, column, numbers, require
+from .problem import SMALL_UNPACK_BYTES, Key, Numbers, Problem, pairs, require
 
 
 class Charges:
-    """Durations as the bound counts them. What may be merged is charged its share of a bucket (Lemmas 7 to 8)."""
+    """By node: what it does to its lanes at least. What may be merged is charged its share of a bucket."""
 
-    def __init__(self, problem: Problem, section: Section | None) -> None:
-        size = problem.size
-        self.path = [cost if kind in "SH" else 0 for kind, cost in zip(problem.kinds, problem.cost)]
-        self.lane = list(self.path)
-        self.compute = [
-            {"S": issue, "W": 0}.get(kind, cost)
-            for kind, cost, issue in zip(problem.kinds, problem.cost, problem.issue)
-        ]
-        self.replaceable: set[int] = set()
-        lane = column(section or {}, "lane_ns", size, -1, 0, UNLIMITED)
-        cast = column(section or {}, "cast_ns", size, -1, 0, UNLIMITED)
-        unpack = column(section or {}, "unpack_ns", size, -1, 0, UNLIMITED)
-        # Work on the compute lane not before one node and not after another one (Lemma 7a).
-        self.floating: list[tuple[int, int, int]] = []
-        for index, key in enumerate(problem.keys):
-            members = [member for member in problem.members.values() if member.key == index]
-            self.replaceable |= {node for m in members for node in (m.start, m.wait, m.cast)} - {-1}
-            if len(members) < 2:
-                continue
-            samples: Section = (section or {}).get("keys", [{}] * len(problem.keys))[index]
-            sizes, cap = sorted(m.bytes for m in members), key.get("cap_bytes", UNLIMITED)
-            rates = Rates(samples.get("bytes_and_ns", []), min(sum(sizes), cap))
-            packs = Rates(samples.get("packed_bytes_and_ns", []), sum(m.input_bytes for m in members))
-            small_outputs = sum(m.output_bytes for m in members if m.output_bytes <= SMALL_UNPACK_BYTES)
-            unpacks = Rates(samples.get("small_unpack_bytes_and_ns", []), small_outputs)
-            large = samples.get("large_unpack_bytes_and_ns", [])
-            own_unpack = dict(zip(large[::2], numbers(large[1::2], 0, UNLIMITED, "unpacks")))
-            read, wrote = samples.get("read_for_written", [0, 1])
-            for m in members:
-                start, partner = m.start, sizes[1] if m.bytes == sizes[0] else sizes[0]
-                if m.bytes + partner <= cap or lane[start] >= 0:
-                    require(
-                        0 <= lane[start] <= rates.share(m.bytes),
-                        f"start {start} is charged more than its share of a bucket",
-                    )
-                    self.compute[start], self.path[start] = 0, min(problem.cost[start], m.alone)
-                    self.lane[start] = min(lane[start], self.path[start])
-                require(
-                    m.input_bytes == 0 or read * m.input_bytes <= m.cast_bytes * wrote,
-                    "a pack reads less than the samples say",
-                )
-                if m.cast >= 0:
-                    require(
-                        0 <= cast[m.cast] <= packs.share(m.input_bytes), f"cast {m.cast} is charged more than its share"
-                    )
-                    self.compute[m.cast] = min(cast[m.cast], problem.cost[m.cast])
-                    if unpack[start] > 0:
-                        small = m.output_bytes <= SMALL_UNPACK_BYTES
-                        most = unpacks.share(m.output_bytes) if small else own_unpack[m.output_bytes]
-                        gathers = key["collective"] == "all_gather"
-                        require(gathers and unpack[start] <= most, f"start {start} is charged too much for its unpack")
-                        rest = min(problem.cost[m.cast] - self.compute[m.cast], unpack[start])
-                        self.floating.append((m.cast, m.wait, rest))
+    def __init__(self, problem: Problem) -> None:
+        starts = problem.is_start
+        self.compute = [problem.issue[node] if starts[node] else cost for node, cost in enumerate(problem.cost_ns)]
+        self.lane, self.path = list(problem.cost_ns), list(problem.cost_ns)
+        self.needs = [demand[::2] for demand in problem.needs]
+        self.floating: list[tuple[int, int, int]] = []  # work between a cast and a wait, ns (Lemma 7a)
+        members = problem.member_of.values()
+        self.replaceable = {node for m in members for node in (m.start, m.wait, m.cast)}
+        self.released = {m.wait: m.output for m in members}
+        for key in problem.keys:
+            if len(key.members) > 1:
+                self.share(problem, key)
 
-
-class Rates:
-    """Lower bounds on cost per byte of a monotone function, from samples: in [x, y) no rate is below f(x) / y."""
-
-    def __init__(self, pairs: list[int], largest: int) -> None:
-        self.sizes = numbers(pairs[::2], 0, UNLIMITED, "sizes of samples")
-        costs = numbers(pairs[1::2], 0, UNLIMITED, "costs of samples")
-        ascend = self.sizes == sorted(set(self.sizes)) and costs == sorted(costs) and len(costs) == len(self.sizes)
-        require(
-            ascend and (not costs or self.sizes[-1] >= largest),
-            "the samples of a cost do not ascend or do not reach far enough",
+    def share(self, problem: Problem, key: Key) -> None:
+        members = [member for member in problem.member_of.values() if member.key is key]
+        sizes = sorted(m.bytes for m in members)
+        small = sum(m.output_bytes for m in members if m.output_bytes <= SMALL_UNPACK_BYTES)
+        collective = Samples(key.samples, min(sum(sizes), key.cap_bytes))
+        pack, small_unpack = (
+            Samples(key.pack_samples, sum(m.input_bytes for m in members)),
+            Samples(key.small_unpack_samples, small),
         )
-        self.floors: list[tuple[int, int]] = []
-        for x, y, cost in reversed(list(zip(self.sizes, self.sizes[1:] + self.sizes[-1:], costs))):
+        large_unpack = dict(pairs(key.large_unpack_samples))
+        reads, writes = key.pack_reads_for_writes
+        for m in members:
+            require(reads * m.input_bytes <= m.pack_reads * writes, "a pack reads less than the samples say")
+            self.needs[m.start] = [*map(min, self.needs[m.start], key.least_demand)]
+            if m.bytes + sizes[m.bytes == sizes[0]] <= key.cap_bytes:  # Lemmas 7 and 8
+                self.compute[m.start], self.path[m.start] = 0, min(self.path[m.start], m.alone_ns)
+                self.lane[m.start] = min(self.path[m.start], collective.share(m.bytes))
+            if m.cast is not None:
+                cost, copy = problem.cost_ns[m.cast], problem.demand_of[problem.copy_demand]
+                self.needs[m.cast] = [*map(min, self.needs[m.cast], copy[::2])]
+                self.compute[m.cast] = min(cost, pack.share(m.input_bytes))
+                is_small = m.output_bytes <= SMALL_UNPACK_BYTES
+                unpack = small_unpack.share(m.output_bytes) if is_small else large_unpack.get(m.output_bytes, 0)
+                if key.collective == "all_gather":
+                    self.floating.append((m.cast, m.wait, min(cost - self.compute[m.cast], unpack)))
+
+
+class Samples:
+    """Of a monotone cost function. Between two sizes x < y no byte costs less than f(x) / y (Lemma 7)."""
+
+    def __init__(self, samples: Numbers, largest: int) -> None:
+        rows = pairs(samples)
+        require(
+            rows == sorted(rows, key=lambda row: row[1]) and rows == sorted(rows), "samples of a cost do not ascend"
+        )
+        require(not rows or rows[-1][0] >= largest, "the samples of a cost end before the largest bucket")
+        self.sizes = [size for size, _ in rows]
+        self.rates: list[tuple[int, int]] = []  # by sample: the least cost per byte from its size on
+        for (x, cost), y in reversed(list(zip(rows, self.sizes[1:] + self.sizes[-1:]))):
             rate = (cost, max(x if y == x + 1 else y, 1))
-            least = self.floors[-1] if self.floors else rate
-            self.floors.append(min(rate, least, key=lambda r: r[0] * rate[1] * least[1] // r[1]))
-        self.floors.reverse()
+            least = self.rates[0] if self.rates else rate
+            self.rates.insert(0, rate if rate[0] * least[1] < least[0] * rate[1] else least)
 
     def share(self, size: int) -> int:
+        """The least that a part of this size adds to the cost of the whole, ns."""
         cell = bisect.bisect_right(self.sizes, size) - 1
-        require(size == 0 or cell >= 0, "no sample is small enough")
-        return self.floors[cell][0] * size // self.floors[cell][1] if size else 0
+        return self.rates[cell][0] * size // self.rates[cell][1] if cell >= 0 else 0

@@ -1,130 +1,146 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""The block of a certificate as it was given: nodes, lanes, dependences, buffers, and what may be merged."""
+"""The block of a certificate as it was given. The fields of the classes are those of the format."""
 
 from __future__ import annotations
 
-from .statements import UNLIMITED, Section, column, numbers, require
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+UNLIMITED = 1 << 62
+WHOLE = 1_000_000  # a whole resource, and the rate of an undisturbed activity
+SMALL_UNPACK_BYTES = 2 << 20  # outputs of at most this many bytes may share an unpack
+Numbers = Sequence[int]
+NOTHING = (0,) * 10  # what an activity needs that disturbs nobody
 
 
-class Problem:
-    """The block as it was given."""
+class Invalid(Exception):
+    """The first violated statement, in words."""
 
-    def __init__(self, sections: dict[str, Section]) -> None:
-        nodes, lanes, buffers = sections["nodes"], sections["lanes"], sections["buffers"]
-        self.kinds: str = nodes["kinds"]
-        self.size = size = len(self.kinds)
-        require(set(self.kinds) <= set("CSWH"), "a node has an unknown kind")
-        self.names = lanes["names"]
-        self.lanes = len(self.names)
-        self.busy_until = column(lanes, "busy_until_ns", self.lanes, 0, 0, UNLIMITED)
-        self.cost = numbers(nodes["cost_ns"], 0, UNLIMITED, "cost_ns")
-        require(len(self.cost) == size, "cost_ns is not of all nodes")
-        self.lane = column(nodes, "lane", size, 0, 0, self.lanes)
-        self.issue = column(nodes, "issue_ns", size, 0, 0, UNLIMITED)
-        self.awaits = column(nodes, "awaits", size, -1, 0, size)
-        self.ready = column(nodes, "ready_ns", size, 0, 0, UNLIMITED)
-        self.workspace = column(nodes, "workspace_bytes", size, 0, 0, UNLIMITED)
-        self.group = column(nodes, "group", size, -1, 0, UNLIMITED)
-        self.unit = column(nodes, "unit", size, -1, 0, UNLIMITED)
-        self.pinned = column(nodes, "pinned", size, 0, 0, 2)
-        self.messages = column(nodes, "messages", size, 0, 0, 2)
-        regions = lanes.get("regions", [])
-        region = column(nodes, "region", size, -1, 0, len(regions))
-        self.region = [regions[index] if index >= 0 else None for index in region]
-        self.preds = [
-            [node - distance for distance in numbers(row, 1, node + 1, "edges")]
-            for node, row in enumerate(sections["edges"]["distances"])
-        ]
-        require(len(self.preds) == size, "the edges are not of all nodes")
-        self.succs: list[list[int]] = [[] for _ in range(size)]
-        for node, preds in enumerate(self.preds):
-            for pred in preds:
-                self.succs[pred].append(node)
-        self.bytes = numbers(buffers["bytes"], 0, UNLIMITED, "bytes")
-        count = len(self.bytes)
-        self.definer = numbers(buffers["defined_by"], -1, size, "defined_by")
-        self.live_out = column(buffers, "live_out", count, 0, 0, 2)
-        self.users = [numbers(row, 0, size, "touched_by") for row in buffers["touched_by"]]
-        require(len(self.definer) == count == len(self.users), "the buffers' columns differ in length")
-        for buffer, (definer, users) in enumerate(zip(self.definer, self.users)):
-            require(
-                users == sorted(set(users)) and (definer < 0 or users[:1] in ([], [definer])),
-                f"buffer {buffer} is used before its definition",
-            )
-        self.keys: list[Section] = sections.get("merging", {}).get("keys", [])
-        self.members = {
-            member.start: member
-            for member in (Member(row, self) for row in sections.get("merging", {}).get("members", []))
-        }
-        self.check()
 
-    def check(self) -> None:
-        for node, kind in enumerate(self.kinds):
-            region, start = self.region[node], self.awaits[node]
-            require((kind in "SH") == (self.lane[node] > 0), f"node {node} is on a lane that its kind does not have")
-            require(kind != "W" or self.cost[node] == 0, f"wait {node} has a cost")
-            require(
-                start < 0 or (kind == "W" and start < node and self.kinds[start] == "S"),
-                f"node {node} waits for no start",
-            )
-            if region is not None:
-                numbers(region["lanes"], 1, self.lanes, "lanes of a region")
-                numbers(region["starts"], 0, node, "starts of a region")
-                require(
-                    kind in "CH" and (kind == "H") == (self.lane[node] in region["lanes"]),
-                    f"region {node} has a wrong kind",
-                )
-                require(all(self.kinds[s] == "S" for s in region["starts"]), f"region {node} waits for no start")
+def require(holds: bool, message: str) -> None:
+    if not holds:
+        raise Invalid(message)
 
-    def awaited(self, node: int) -> list[int]:
-        """The starts that a node waits for."""
-        region = self.region[node]
-        own = [self.awaits[node]] if self.awaits[node] >= 0 else []
-        return own + (region["starts"] if region is not None else [])
 
-    def occupied(self, node: int) -> list[int]:
-        """The communication lanes that a node occupies."""
-        region = self.region[node]
-        return region["lanes"] if region is not None else [self.lane[node]] if self.lane[node] else []
+def natural(text: str) -> int:
+    """Reads a number of a certificate: none is negative, a fraction, or beyond all sums."""
+    require(text.isdecimal() and int(text) <= UNLIMITED, f"{text} is not a number of a certificate")
+    return int(text)
+
+
+def pairs(flat: Numbers) -> list[tuple[int, int]]:
+    return list(zip(flat[::2], flat[1::2]))
+
+
+def table(flat: Numbers, size: int) -> list[list[int]]:
+    """By index: the values of the pairs of an index and a value."""
+    rows: list[list[int]] = [[] for _ in range(size)]
+    for index, value in pairs(flat):
+        rows[index].append(value)
+    return rows
+
+
+def column(flat: Numbers, size: int) -> list[int]:
+    """The same with one value for each index, 0 if there is none."""
+    return [row[-1] if row else 0 for row in table(flat, size)]
+
+
+@dataclass
+class Key:
+    """Starts that may be merged, and samples of cost functions: pairs of bytes and ns, the smallest bytes first."""
+
+    collective: str
+    members: Sequence[Any]
+    cap_bytes: int = UNLIMITED
+    least_demand: Numbers = NOTHING[::2]
+    samples: Numbers = ()
+    pack_samples: Numbers = ()
+    pack_reads_for_writes: Numbers = (0, 1)
+    small_unpack_samples: Numbers = ()
+    large_unpack_samples: Numbers = ()
 
 
 class Member:
-    """A start that may be merged with others of its key."""
+    """A start that may be merged with the others of its key."""
 
-    def __init__(self, row: list[int], problem: Problem) -> None:
-        numbers(row, -1, UNLIMITED, "members")
-        (
-            self.start,
-            self.key,
-            self.wait,
-            self.input,
-            self.output,
-            self.bytes,
-            self.input_bytes,
-            self.output_bytes,
-            self.cast,
-            self.cast_bytes,
-            self.alone,
-        ) = row
-        kinds, self.cast_bytes = problem.kinds, self.cast_bytes if self.cast >= 0 else self.input_bytes
-        require(
-            kinds[self.start] == "S"
-            and problem.awaits[self.wait] == self.start
-            and 0 <= self.key < len(problem.keys)
-            and problem.preds[self.wait] == [self.start]
-            and problem.definer[self.output] == self.start
-            and not problem.pinned[self.start] | problem.pinned[self.wait],
-            f"node {self.start} cannot be merged",
+    def __init__(self, problem: Problem, key: Key, row: Sequence[Any]) -> None:
+        self.key = key
+        # `alone_ns` is what the key says of a bucket of `bytes`; a pack can do the work of the `cast`.
+        self.start, self.bytes, self.input_bytes, self.output_bytes, self.pack_reads, self.alone_ns, self.cast = row
+        (self.wait,) = (node for node in problem.succs[self.start] if self.start in problem.awaited[node])
+        (self.output,) = problem.made_by[self.start]
+        require(problem.preds[self.wait] == [self.start], f"the wait for node {self.start} depends on others too")
+        if self.cast is not None:
+            (self.cast_result,) = problem.made_by[self.cast]
+            alone = problem.succs[self.cast] == [self.start] and self.cast_result not in problem.live_out
+            require(alone, f"node {self.cast} is no cast of node {self.start} alone")
+
+
+@dataclass
+class Problem:
+    """Nodes are numbers, in the order of the program. Pairs of a node and a value list the unusual nodes."""
+
+    lanes: Sequence[str]  # lane 0 computes
+    cost_ns: Numbers  # by node
+    starts: Numbers  # the nodes that start a collective
+    edges: Sequence[Numbers]  # by node: how far before it those nodes stand that it depends on
+    buffers: Sequence[Numbers]  # the bytes of each, and the nodes that need it, the one that makes it first
+    busy_until_ns: Numbers = ()  # pairs of lanes
+    on_lanes: Numbers = ()  # pairs: the other lanes that a node occupies
+    awaits: Numbers = ()  # pairs: the starts that a node waits for
+    issue_ns: Numbers = ()  # pairs
+    ready_ns: Numbers = ()  # pairs: when data is there that came in
+    workspace_bytes: Numbers = ()  # pairs
+    units: Sequence[Numbers] = ()  # nodes that stay together
+    live_in: Numbers = ()  # buffers
+    live_out: Numbers = ()  # buffers
+    demands: Sequence[Numbers] = ()  # of each resource the share, in millionths, and its weight
+    demand: Numbers = ()  # pairs: what a node needs; 1 is the first one
+    copy_demand: int = 0
+    keys: Sequence[Any] = ()
+    reasons: str = ""  # a letter for each edge
+    reason_names: dict[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        self.size = size = len(self.cost_ns)
+        self.issue, self.ready = column(self.issue_ns, size), column(self.ready_ns, size)
+        self.workspace, self.busy_until = (
+            column(self.workspace_bytes, size),
+            column(self.busy_until_ns, len(self.lanes)),
         )
-        require(
-            self.cast < 0
-            or (
-                kinds[self.cast] == "C"
-                and problem.succs[self.cast] == [self.start]
-                and problem.definer[self.input] == self.cast
-                and not problem.live_out[self.input]
-            ),
-            f"node {self.cast} is no cast of node {self.start} alone",
-        )
+        self.demand_of = [NOTHING, *(tuple(row) for row in self.demands)]
+        in_range = all(max(row) <= WHOLE and min(row[1::2]) > 0 for row in self.demands)
+        require(in_range, "a demand is not of parts of the resources")
+        self.needs = [self.demand_of[index] for index in column(self.demand, size)]
+        self.occupied = [sorted(set(lanes)) for lanes in table(self.on_lanes, size)]
+        self.awaited, starts = table(self.awaits, size), set(self.starts)
+        self.is_start = [node in starts for node in range(size)]
+        self.preds = [[node - distance for distance in row] for node, row in enumerate(self.edges)]
+        self.succs: list[list[int]] = [[] for _ in range(size)]
+        for node, preds in enumerate(self.preds):
+            lanes, awaited = self.occupied[node], self.awaited[node]
+            require(all(0 < lane < len(self.lanes) for lane in lanes), f"node {node} is on no such lanes: {lanes}")
+            require(len(lanes) == 1 or not self.is_start[node], f"start {node} is not on one lane")
+            require(all(0 <= pred < node for pred in preds + awaited), f"node {node} depends on a later one")
+            require(all(self.is_start[start] for start in awaited), f"node {node} waits for no start")
+            for pred in preds:
+                self.succs[pred].append(node)
+        self.bytes, self.users = [row[0] for row in self.buffers], [row[1:] for row in self.buffers]
+        made = {buffer: users[0] for buffer, users in enumerate(self.users) if users}
+        for buffer in self.live_in:
+            made.pop(buffer, None)
+        self.made_by = table([x for buffer, node in made.items() for x in (node, buffer)], size)
+        self.keys = [Key(**row) for row in self.keys]
+        members = [Member(self, key, row) for key in self.keys for row in key.members]
+        self.member_of = {member.start: member for member in members}
+        require(len(self.reasons) in (0, sum(map(len, self.preds))), "the reasons are not of all dependences")
+
+    def reason(self, node: int, pred: int) -> str:
+        """Why one node comes after another one, in brackets; nothing if that is not known."""
+        if not self.reasons or not self.reason_names or pred not in self.preds[node]:
+            return ""
+        edge = sum(map(len, self.preds[:node])) + self.preds[node].index(pred)
+        return f" ({self.reason_names[self.reasons[edge]]})"

@@ -6,11 +6,12 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// RandomCertificates FIRST COUNT NODES: solves COUNT random problems of about NODES nodes, in every mode in turn, and
-// writes their certificates to the standard output.
+// RandomCertificates FIRST COUNT NODES [--contention]: solves COUNT random problems of about NODES nodes, in every mode
+// in turn, and writes their certificates to the standard output.
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "../Scheduling/RandomDemands.h"
 #include "../Scheduling/RandomProblem.h"
 #include "CommSched/Report/Certificate.h"
 #include "CommSched/Scheduling/Model/Memory.h"
@@ -23,6 +24,7 @@ using namespace commsched;
 static llvm::cl::opt<uint64_t> first(llvm::cl::Positional, llvm::cl::Required, llvm::cl::desc("FIRST"));
 static llvm::cl::opt<uint64_t> count(llvm::cl::Positional, llvm::cl::Required, llvm::cl::desc("COUNT"));
 static llvm::cl::opt<int32_t> nodes(llvm::cl::Positional, llvm::cl::Required, llvm::cl::desc("NODES"));
+static llvm::cl::opt<bool> contention("contention", llvm::cl::desc("Let activities share resources"));
 
 /// Appends the certificate of one problem; false if its peak cannot come down to its limit.
 static bool certify(uint64_t seed, llvm::raw_ostream &os) {
@@ -39,6 +41,8 @@ static bool certify(uint64_t seed, llvm::raw_ostream &os) {
     shape.mergeKinds = 1;
   }
   Problem problem = test::randomProblem(seed, shape);
+  if (contention)
+    test::addRandomDemands(problem, seed);
   ScheduleOptions options;
   options.collectiveOrder = shape.collectiveOrder;
   options.bucketing = seed / 3 % 2 == 1;
@@ -52,7 +56,7 @@ static bool certify(uint64_t seed, llvm::raw_ostream &os) {
     answer.claims = {makespanOf(problem, answer.order), answer.peak};
   if (!answer.isWithinLimit() || !answer.defect.empty())
     return false;
-  writeCertificate("seed " + llvm::utostr(seed), problem, answer, {shape.collectiveOrder, options.bucketing}, os);
+  writeCertificate("seed " + llvm::utostr(seed), problem, answer, {options.bucketing}, os);
   return true;
 }
 

@@ -18,6 +18,7 @@
 #include "CommSched/Scheduling/Model/Timeline.h"
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "Model/OrderVerifier.h"
+#include "RandomDemands.h"
 #include "RandomProblem.h"
 #include "Solver/ExactSearch.h"
 #include "gtest/gtest.h"
@@ -735,12 +736,15 @@ TEST(Bounds, LargeCollectives) {
 
 // The witness of a certificate is about the bound of the report.
 TEST(Bounds, TheWitnessProvesTheBound) {
-  std::map<BoundWitness::Argument, int> arguments;
+  // An argument, whether it is about a resource, and whether it needs no heads and tails.
+  std::map<std::tuple<BoundWitness::Argument, bool, bool>, int> arguments;
   for (uint64_t seed = 0; seed < 400; ++seed) {
     RandomOptions shape;
     shape.nodes = 10 + seed % 50;
     shape.commLanes = 1 + seed % 4;
     Problem problem = randomProblem(seed, shape);
+    if (seed / 4 % 2 == 1)
+      addRandomDemands(problem, seed);
     BoundOptions options;
     if (seed % 2 == 0)
       options.limit = peakOf(problem, identityOrder(problem));
@@ -748,9 +752,10 @@ TEST(Bounds, TheWitnessProvesTheBound) {
     LowerBound bound = bucketing ? jointLowerBound(problem, options) : lowerBound(problem, options);
     BoundWitness witness = proveBound(problem, options, bucketing);
     EXPECT_EQ(witness.makespan, std::max(bound.makespan, bound.withLimit)) << "seed " << seed;
-    ++arguments[witness.argument];
+    bool ofResource = witness.argument == BoundWitness::OneMachine && witness.lane == kNone;
+    ++arguments[{witness.argument, ofResource, witness.head + witness.tail == 0}];
   }
-  EXPECT_GE(arguments.size(), 3u);
+  EXPECT_GE(arguments.size(), 4u);
 }
 
 } // namespace

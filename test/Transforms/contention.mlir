@@ -11,6 +11,14 @@
 // RUN: comm-opt %t.out.mlir --comm-report="machine=%t.machine.json table=false report-file=%t.found.json" -o /dev/null
 // RUN: %python %S/Inputs/same_figures.py %t.json %t.found.json
 
+// The certificate plays it by itself, and checks the bound of the memory.
+// RUN: comm-opt %s --reorder-comm-overlap="machine=%t.machine.json table=false certificate-file=%t.cert" -o /dev/null
+// RUN: env PYTHONPATH=%commsched_src_root/python %python -m commsched_verify %t.cert | FileCheck %s --check-prefix=CERTIFICATE
+// CERTIFICATE: choose: proven: the answer keeps
+// CERTIFICATE-NEXT: its makespan is 15001 ns
+// CERTIFICATE-NEXT: no order and bucketing is faster than {{[0-9]+}} ns
+// CERTIFICATE-NEXT: choose: believed: costs and demands
+
 // The timelines have the use of each resource.
 // RUN: comm-opt %s --comm-report="machine=%t.machine.json table=false timeline-file=%t.trace.json" -o /dev/null
 // RUN: FileCheck %s --input-file=%t.trace.json --check-prefix=TRACE

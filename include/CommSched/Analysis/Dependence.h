@@ -58,6 +58,34 @@ inline constexpr llvm::StringLiteral kPlannedAttrName = "planned";
 /// duplicates). Hazards are tracked per storage class, not by pairs. O(operations + operands + edges).
 IndexLists computeDependences(const BlockNodes &nodes, const StorageMap &storage, CollectiveOrder order);
 
+/// Why an operation comes after another one. If there are several reasons, the first of this list.
+enum class DependenceReason : uint8_t {
+  /// It uses a result.
+  Data,
+  /// Both access the same storage, a buffer in flight included, and one of them writes.
+  Memory,
+  /// One of them has effects that nobody knows, or is a comm.barrier.
+  Effects,
+  /// One of them is an anchor of the other one's stream.
+  Stream,
+  /// The order of sends and receives.
+  Messages,
+  /// The order of collectives that the user asks for.
+  Collectives,
+  /// `comm.pinned`.
+  Pinned,
+  /// `comm.unit` and `comm.after_unit`.
+  Unit,
+};
+
+/// "data", "memory", ..., as certificates say it.
+llvm::StringRef stringify(DependenceReason reason);
+
+/// For each edge of `edges`, row by row: why it is there. `edges` has the edges of computeDependences(), or some of
+/// them. O(operations + operands + edges).
+std::vector<DependenceReason> explainDependences(const BlockNodes &nodes, const StorageMap &storage,
+                                                 CollectiveOrder order, const IndexLists &edges);
+
 /// The part of them that concerns data: uses, accesses to shared storage, and unknown effects. If the two operations
 /// are on different streams, something has to make the second stream wait for the first (Streams.h). The buffers of a
 /// plan count as different storage: the plan itself takes care of those that share bytes. O(operations + operands +

@@ -14,14 +14,14 @@
 #ifndef COMMSCHED_REPORT_CERTIFICATE_H
 #define COMMSCHED_REPORT_CERTIFICATE_H
 
+#include "CommSched/Analysis/Dependence.h"
 #include "CommSched/Scheduling/Model/Schedule.h"
-#include "CommSched/Support/CollectiveOrder.h"
 #include "llvm/Support/raw_ostream.h"
 
 namespace commsched {
 
 /// The version of the format that writeCertificate() writes.
-inline constexpr int32_t kCertificateVersion = 1;
+inline constexpr int32_t kCertificateVersion = 2;
 
 /// Writes the first line of a file of certificates: its format, the number of blocks that follow, and the SHA-256
 /// hashes of the module's text before and after.
@@ -30,9 +30,10 @@ void writeCertificateHeader(int64_t blocks, llvm::StringRef inputHash, llvm::Str
 
 /// What was asked for.
 struct CertificateOptions {
-  CollectiveOrder collectiveOrder = CollectiveOrder::Free;
   /// Whether the bound is one for any bucketing.
   bool bucketing = false;
+  /// Why the problem's edges are there, in the order of Problem::preds; empty if nobody knows.
+  std::vector<DependenceReason> reasons = {};
 };
 
 /// Writes the certificate of one block as JSON lines: the problem, the answer, the claims and the witness of the bound.

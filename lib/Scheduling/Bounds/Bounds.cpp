@@ -126,9 +126,9 @@ std::vector<int64_t> leastShares(const Problem &problem, unsigned resource, bool
   return shares;
 }
 
-/// The bound of one resource: its load, and the one-machine bound of the parts of it that activities take.
-Ns resourceBound(const Problem &problem, const BoundCosts &costs, const HeadsAndTails &times, unsigned resource,
-                 bool bucketing) {
+/// What activities take of one resource: the sum, in millionths of a nanosecond, and the parts of at least 1 ns.
+std::pair<Wide, std::vector<Job>> partsOf(const Problem &problem, const BoundCosts &costs, const HeadsAndTails &times,
+                                          unsigned resource, bool bucketing) {
   std::vector<int64_t> shares = leastShares(problem, resource, bucketing);
   Wide load = 0;
   std::vector<Job> parts;
@@ -146,8 +146,7 @@ Ns resourceBound(const Problem &problem, const BoundCosts &costs, const HeadsAnd
         node.kind == NodeKind::Start ? times.laneTail[id] : std::max(times.tail[id], times.entryTail[id] - duration);
     parts.push_back({head, static_cast<Ns>(part / kWhole), tail});
   }
-  Ns lastTail = 0;
-  return std::max(static_cast<Ns>((load + kWhole - 1) / kWhole), oneMachine(std::move(parts), lastTail));
+  return {load, std::move(parts)};
 }
 
 std::vector<Bytes> mandatoryBytes(const Problem &problem, const BoundOptions &options, bool bucketing);
@@ -178,6 +177,13 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
     witness->argument = argument;
     witness->lane = lane;
     witness->node = node;
+    return true;
+  };
+  // All work of a machine; the caller may choose some of it.
+  auto proveMachine = [&](Ns makespan, LaneId lane) {
+    if (!prove(makespan, BoundWitness::OneMachine, lane))
+      return false;
+    witness->head = witness->tail = 0;
     return true;
   };
   auto raise = [&](Ns makespan, BoundArgument argument, LaneId lane) {
@@ -216,13 +222,13 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
   // The simplest argument comes first, and is named unless another one is stronger.
   for (LaneId lane = 0; lane < problem.numLanes(); ++lane) {
     raise(load[lane], BoundArgument::LaneLoad, lane);
-    prove(load[lane], BoundWitness::LaneLoad, lane);
+    proveMachine(load[lane], lane);
   }
   raise(times.longestPath, BoundArgument::CriticalPath, kNone);
   for (LaneId lane = 0; lane < problem.numLanes(); ++lane) {
     Ns lastTail = 0, makespan = oneMachine(jobs[lane], lastTail);
     raise(makespan, BoundArgument::OneMachine, lane);
-    if (prove(makespan, BoundWitness::OneMachine, lane)) {
+    if (proveMachine(makespan, lane)) {
       witness->tail = lastTail;
       findCriticalJobs(jobs[lane], *witness);
     }
@@ -230,13 +236,22 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
   auto [through, criticalNode] = times.throughAny(costs);
   raise(through, BoundArgument::CriticalPath, kNone);
   prove(through, BoundWitness::ThroughNode, kNone, criticalNode);
-  if (problem.hasContention())
-    for (unsigned resource = 0; resource < kNumResources; ++resource) {
-      Ns before = bound.makespan;
-      raise(resourceBound(problem, costs, times, resource, bucketing), BoundArgument::ResourceLoad, kNone);
-      if (bound.makespan > before)
-        bound.resource = static_cast<Resource>(resource);
+  // Without contention no activity needs anything.
+  for (unsigned resource = 0; resource < kNumResources && problem.hasContention(); ++resource) {
+    auto [sum, parts] = partsOf(problem, costs, times, resource, bucketing);
+    Ns before = bound.makespan, allParts = static_cast<Ns>((sum + kWhole - 1) / kWhole), lastTail = 0;
+    if (proveMachine(allParts, kNone))
+      witness->resource = static_cast<Resource>(resource);
+    Ns makespan = oneMachine(parts, lastTail);
+    if (proveMachine(makespan, kNone)) {
+      witness->resource = static_cast<Resource>(resource);
+      witness->tail = lastTail;
+      findCriticalJobs(parts, *witness);
     }
+    raise(std::max(allParts, makespan), BoundArgument::ResourceLoad, kNone);
+    if (bound.makespan > before)
+      bound.resource = static_cast<Resource>(resource);
+  }
   DeferralBound deferral = deferralBound(problem, costs);
   raise(deferral.makespan, BoundArgument::OneMachine, deferral.lane);
   if (prove(deferral.makespan, BoundWitness::Deferral, deferral.lane))
@@ -279,7 +294,7 @@ BoundWitness commsched::proveBound(const Problem &problem, const BoundOptions &o
 }
 
 llvm::StringRef commsched::stringify(BoundWitness::Argument argument) {
-  constexpr llvm::StringRef names[] = {"lane-load", "through-node", "one-machine", "deferral", "memory-limit"};
+  constexpr llvm::StringRef names[] = {"through-node", "one-machine", "deferral", "memory-limit"};
   return names[argument];
 }
 

@@ -37,9 +37,10 @@ public:
       : problem(problem), costs(costs), times(times), limit(limit), replaceable(problem.size(), 0),
         released(problem.size(), kNone), defines(definitions(problem)) {
     for (NodeId node = 0; node < problem.size(); ++node) {
-      if (problem.nodes[node].kind != NodeKind::Start || costs.lane[node] <= 0)
+      if (problem.nodes[node].kind != NodeKind::Start)
         continue;
-      starts.push_back(node);
+      if (costs.lane[node] > 0)
+        starts.push_back(node);
       if (!bucketing || problem.nodes[node].mergeKey == kNone || !isMergeable(problem, node))
         continue;
       const MergeMember &member = problem.members[node];

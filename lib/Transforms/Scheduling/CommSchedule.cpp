@@ -219,8 +219,11 @@ private:
     record.searchLog = work.record.searchLog;
     Block &block = work.loaded.nodes.getBlock();
     if (PassJournal *journal = journalOf(block.getParentOp()->getContext()); journal->certifies) {
+      const Problem &problem = work.loaded.problem;
+      CertificateOptions options = {bucketing};
+      options.reasons = explainDependences(work.loaded.nodes, StorageMap(block), collectiveOrder, problem.preds);
       llvm::raw_string_ostream os(record.certificate);
-      writeCertificate(reportNameOf(block), work.loaded.problem, work.schedule, {collectiveOrder, bucketing}, os);
+      writeCertificate(reportNameOf(block), problem, work.schedule, options, os);
     }
     voice.write(std::move(record));
   }

@@ -55,11 +55,12 @@ LogicalResult commsched::writeReportFile(Location loc, StringRef file,
   return success();
 }
 
-/// SHA-256 of the module's text, as 64 hexadecimal digits.
+/// SHA-256 of the file that comm-opt makes of the module, as 64 hexadecimal digits.
 static std::string hashOf(ModuleOp module) {
   std::string text;
   llvm::raw_string_ostream os(text);
   module->print(os, OpPrintingFlags().assumeVerified());
+  os << "\n";
   return llvm::toHex(llvm::SHA256::hash(llvm::arrayRefFromStringRef(text)), /*LowerCase=*/true);
 }
 

@@ -52,22 +52,22 @@ struct KeySamples {
 /// One argument for a lower bound, with all that it rests on.
 struct BoundWitness {
   enum Argument : uint8_t {
-    /// All work of `lane` (Lemma 1).
-    LaneLoad,
     /// What comes before `node`, the node, and what comes after it (Lemmas 2 to 4).
     ThroughNode,
-    /// The work of `lane` with a head of at least `head` and a tail of at least `tail` (Lemma 5).
+    /// The work on `lane`, or on `resource` if the lane is kNone, with a head of at least `head` and a tail of at least
+    /// `tail` (Lemmas 5 and 14). It is all work if both are 0 (Lemmas 1 and 13).
     OneMachine,
     /// One of `starts` is the last one (Lemma 9).
     Deferral,
     /// At `node` the work of `lane` does not fit into the limit (Lemmas 10 and 11).
     MemoryLimit,
   };
-  Argument argument = LaneLoad;
+  Argument argument = OneMachine;
   /// ns.
   Ns makespan = 0;
   LaneId lane = kComputeLane;
   NodeId node = kNone;
+  Resource resource = Resource::ComputeUnits;
   Ns head = 0, tail = 0;
   std::vector<NodeId> starts;
   /// The levels that heads and tails rest on.
