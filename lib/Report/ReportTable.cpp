@@ -25,7 +25,9 @@ static constexpr size_t kMaxName = 36;
 static std::string change(int64_t before, int64_t after) {
   if (before <= 0 || before == after)
     return "";
-  return formatv("{0:f1} %", 100.0 * static_cast<double>(after - before) / static_cast<double>(before)).str();
+  double percent = 100.0 * static_cast<double>(after - before) / static_cast<double>(before);
+  // What is left is not nothing.
+  return formatv("{0:f1} %", after > 0 ? std::max(percent, -99.9) : percent).str();
 }
 
 static void printLine(raw_ostream &os, StringRef name, StringRef before, StringRef after, StringRef remark) {
@@ -133,8 +135,8 @@ static void printScenarios(const Report &report, const BlockReport &block, raw_o
   auto printBound = [&](StringRef name, const std::optional<SampledMakespan> &bound, StringRef what) {
     if (bound && bound->mean > 0)
       printLine(os, name, "", formatNs(bound->mean),
-                formatv("{0}; the mean is at most {1:f2} % from optimal", what,
-                        100.0 * static_cast<double>(after->mean - bound->mean) / static_cast<double>(bound->mean))
+                formatv("{0}; the mean is at most {1} from optimal", what,
+                        formatAtMost(static_cast<double>(after->mean - bound->mean) / static_cast<double>(bound->mean)))
                     .str());
   };
   const std::optional<SampledMakespan> &any = block.before.sampledBound, &order = block.before.sampledOrderBound;
@@ -163,7 +165,7 @@ static void printBlock(const Report &report, const BlockReport &block, raw_ostre
             "one arena; " + formatBytes(after.arenaBound) + " live at most");
   if (before.jointBound > 0 || after.makespan == 0)
     printLine(os, "lower bound", "", formatNs(before.jointBound),
-              formatv("{0}; at most {1:f2} % from optimal", before.jointBoundBy, 100 * block.gap()).str());
+              formatv("{0}; at most {1} from optimal", before.jointBoundBy, formatAtMost(block.gap())).str());
   else
     printLine(os, "lower bound", "", "", before.jointBoundBy);
   if (before.limitBound > before.jointBound)

@@ -14,6 +14,8 @@
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
+#include <algorithm>
+#include <cmath>
 
 using namespace commsched;
 
@@ -45,4 +47,9 @@ std::string commsched::formatNs(Ns ns) {
     value /= 1000;
   }
   return threeDigits(value) + " s";
+}
+
+std::string commsched::formatAtMost(double fraction) {
+  // A fraction of integers is off by less than what is subtracted.
+  return llvm::formatv("{0:f2} %", std::max(0.0, std::ceil(1e4 * fraction - 1e-9)) / 100).str();
 }

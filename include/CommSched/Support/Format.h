@@ -21,6 +21,9 @@ namespace commsched {
 std::string formatBytes(Bytes bytes);
 std::string formatNs(Ns ns);
 
+/// "2.38 %" for the fraction 0.02376: two decimals, rounded up, for what is at most that.
+std::string formatAtMost(double fraction);
+
 } // namespace commsched
 
 #endif // COMMSCHED_SUPPORT_FORMAT_H

@@ -28,7 +28,8 @@ class Panel {
       if (sides.length === 1 || before === after)
         return fact(name, format(after), sides.length === 1 ? "" : "before and after");
       const share = before > 0 ? (after - before) / before : 0;
-      const more = before > 0 ? `${share > 0 ? "+" : share < 0 ? "\u2212" : ""}${Math.abs(share * 100).toFixed(1)} %` : "";
+      const percent = after > 0 ? Math.max(share * 100, -99.9) : share * 100; // what is left is not nothing
+      const more = before > 0 ? `${share > 0 ? "+" : share < 0 ? "\u2212" : ""}${Math.abs(percent).toFixed(1)} %` : "";
       return fact(name, `${format(before)} \u2192 ${format(after)}`, more);
     };
     const facts = [
@@ -39,7 +40,7 @@ class Panel {
     if (block.limit > 0)
       facts.push(fact("memory limit", formatBytes(block.limit), last.arguments ? `arguments ${formatBytes(last.arguments)} not included` : ""));
     if (block.bound > 0)
-      facts.push(fact("lower bound", formatNs(block.bound), `${block.boundBy}; at most ${(100 * Math.max(0, last.makespan - block.bound) / block.bound).toFixed(2)} % from optimal`));
+      facts.push(fact("lower bound", formatNs(block.bound), `${block.boundBy}; at most ${(Math.ceil(1e4 * Math.max(0, last.makespan - block.bound) / block.bound) / 100).toFixed(2)} % from optimal`));
     document.getElementById("size").textContent = `${plural(last.ops.kind.length, "operation")}, ${plural(last.starts.op.length, "collective")}`;
     document.getElementById("summary").replaceChildren(...facts);
     this.writeLegend(block);
