@@ -11,6 +11,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "CommSched/Frontends/Hlo/HloImport.h"
 #include "CommSched/Frontends/Hlo/HloScheduler.h"
 #include "Hlo/WireFormat.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -291,6 +292,8 @@ TEST_P(HloModules, Mutations) {
       ++refused;
       continue;
     }
+    if (Expected<std::string> text = importAsComm(*module, h100()); !text)
+      EXPECT_FALSE(textOf(text.takeError()).empty());
     Expected<HloResult> result = scheduleModule(*module, h100(), options);
     if (!result) {
       EXPECT_FALSE(textOf(result.takeError()).empty());

@@ -42,8 +42,8 @@ struct Arguments {
 };
 struct Callbacks {
   int64_t version;
-  void (*dtor)(Callbacks *);
-  void (*transform_hlo_module)(Callbacks *, Arguments *);
+  void (*dtor)(void *);
+  void (*transform_hlo_module)(void *, void *);
 };
 struct Registration {
   size_t struct_size;
@@ -56,7 +56,7 @@ struct Extension {
   size_t struct_size;
   int type;
   Extension *next;
-  void *(*register_xla_transform)(Registration *);
+  void *(*register_xla_transform)(void *);
   void *clear;
 };
 struct Api {
@@ -68,7 +68,8 @@ struct Api {
 Callbacks *registered = nullptr;
 int registrations = 0;
 
-void *takeRegistration(Registration *arguments) {
+void *takeRegistration(void *opaque) {
+  auto *arguments = static_cast<Registration *>(opaque);
   EXPECT_EQ(StringRef(arguments->name, arguments->name_size), "commsched");
   EXPECT_EQ(arguments->stage, 1); // After scheduling.
   EXPECT_EQ(arguments->callbacks->version, 1);

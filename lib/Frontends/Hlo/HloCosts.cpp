@@ -205,7 +205,6 @@ KernelCost HloCosts::ofAsyncKernel(const HloInstruction &start) const {
 
 KernelCost HloCosts::ofCopy(Bytes bytes) const { return priced({0, multiply(2, bytes), ElementType::Other}); }
 
-/// The collective in an async-start; the instruction itself otherwise.
 const HloInstruction &HloCosts::wrappedBy(const HloInstruction &start) const {
   if (!start.is("async-start") || start.called.size() != 1)
     return start;

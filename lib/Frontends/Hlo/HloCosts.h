@@ -61,11 +61,13 @@ public:
   /// What an asynchronous copy takes.
   KernelCost ofCopy(Bytes bytes) const;
 
+  /// The collective in an async-start; the instruction itself otherwise.
+  const HloInstruction &wrappedBy(const HloInstruction &start) const;
+
   const MachineModel &machine() const { return model.machine(); }
 
 private:
   KernelWork workOf(const HloInstruction &instruction, const HloComputation &parent) const;
-  const HloInstruction &wrappedBy(const HloInstruction &start) const;
   int64_t customCallFlops(const HloInstruction &call, const HloComputation &parent) const;
   KernelCost priced(const KernelWork &work) const;
 

@@ -39,6 +39,7 @@ enum : uint32_t {
   kShape = 3,
   kParameterNumber = 9,
   kTupleIndex = 13,
+  kDimensions = 14,
   kChannel = 26,
   kCustomCallTarget = 28,
   kDotDimensions = 30,

@@ -63,6 +63,10 @@ public:
   /// Of this computation as the body of a loop.
   Carried carriedOver;
 
+  /// The storage of a leaf of an instruction's result.
+  StorageIndex storageAt(int32_t at, int64_t leaf) const { return representative[storageOfLeaf[firstLeaf[at] + leaf]]; }
+  int64_t numLeaves(int32_t at) const { return firstLeaf[at + 1] - firstLeaf[at]; }
+
   /// The order of all instructions in which the nodes come in the order `order`. O(instructions + operands).
   std::vector<int32_t> instructionsInOrder(llvm::ArrayRef<NodeId> order) const;
 
@@ -79,8 +83,6 @@ private:
   void findDependences(llvm::ArrayRef<Carried> carried);
   llvm::SmallVector<Access, 8> accessesOf(const GraphNode &node, llvm::ArrayRef<Carried> carried) const;
   void appendReads(int32_t at, llvm::SmallVectorImpl<Access> &accesses) const;
-  StorageIndex storageAt(int32_t at, int64_t leaf) const { return representative[storageOfLeaf[firstLeaf[at] + leaf]]; }
-  int64_t numLeaves(int32_t at) const { return firstLeaf[at + 1] - firstLeaf[at]; }
   int32_t startOf(int32_t done) const;
   int64_t leafOfElement(int32_t tuple, int64_t element);
 

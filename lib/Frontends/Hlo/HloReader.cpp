@@ -158,6 +158,8 @@ Error Reader::readInstruction(StringRef bytes, HloInstruction &instruction, Inst
     case instruction_field::kTupleIndex:
       instruction.tupleIndex = field.integer();
       return true;
+    case instruction_field::kDimensions:
+      return appendIntegers(field, instruction.dimensions);
     case instruction_field::kChannel:
       instruction.channel = field.integer();
       return true;

@@ -60,10 +60,11 @@ struct TransformArguments {
   bool isChanged;
 };
 
+/// Arguments of functions are untyped here: the plugin has types of its own for the same layouts.
 struct TransformCallbacks {
   int64_t version;
-  void (*destroy)(TransformCallbacks *callbacks);
-  void (*transform)(TransformCallbacks *callbacks, TransformArguments *arguments);
+  void (*destroy)(void *callbacks);
+  void (*transform)(void *callbacks, void *arguments);
 };
 
 struct RegisterArguments {
@@ -76,7 +77,7 @@ struct RegisterArguments {
 
 struct TransformExtension {
   PjrtExtension base;
-  void *(*registerTransform)(RegisterArguments *arguments);
+  void *(*registerTransform)(void *arguments);
 };
 
 /// PJRT_Extension_Type_XlaTransform, and the version and the stage after scheduling.
@@ -121,7 +122,8 @@ std::string dump(StringRef folder, StringRef module, int64_t number) {
 
 void destroyString(void *data) { delete static_cast<std::string *>(data); }
 
-void transform(TransformCallbacks *, TransformArguments *arguments) {
+void transform(void *, void *opaque) {
+  auto *arguments = static_cast<TransformArguments *>(opaque);
   if (arguments->structSize < kArgumentsSize || arguments->header.apiVersion != kTransformVersion)
     return;
   arguments->isChanged = false;

@@ -76,6 +76,8 @@ struct HloInstruction {
   /// Indices into the module's computations.
   llvm::SmallVector<int32_t, 1> called;
   int64_t parameterNumber = 0, tupleIndex = 0;
+  /// Of a collective: the dimension that it gathers, scatters or splits.
+  llvm::SmallVector<int64_t, 1> dimensions;
   llvm::StringRef backendConfig, customCallTarget;
   llvm::SmallVector<int64_t, 2> contractedOfLhs;
   bool hasSideEffect = false;
