@@ -3,7 +3,9 @@
 
 """strands="auto" splits FX graphs: faster in the model, equal bit for bit, and whole again where it does not pay."""
 
+import contextlib
 import copy
+import json
 
 import pytest
 
@@ -15,7 +17,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import commsched.torch as ct
 import gloo
 from commsched.torch.options import Options
-from commsched.torch.strands import decision
+from commsched.torch.strands import axes, decision
 from commsched.torch.strands.recipe import RecipeError
 from commsched.torch.strands.rewrite import split_nodes
 from random_strands import RandomLayers
@@ -150,6 +152,57 @@ def forced(gm, options):
     return made
 
 
+def _everywhere(node, operands, results):
+    """A wrong rule: every dimension of everything divides."""
+    return [[d] * (len(operands) + len(results)) for d in range(min(map(len, (*operands, *results))))]
+
+
+def _heads(x):
+    return x.view(2, 2, 8, 4)
+
+
+# Functions of an 8 x 16 tensor behind a reduction, and the operator whose rule is wrong.
+MIXING = [
+    (lambda x: torch.softmax(x, 0), "_softmax"),
+    (lambda x: torch.log_softmax(x, 1), "_log_softmax"),
+    (lambda x: x.mean(0), "mean"),
+    (lambda x: x.view(8, 4, 4).sum(1), "sum"),
+    (lambda x: x.amax(0), "amax"),
+    (lambda x: x.prod(0), "prod"),
+    (lambda x: torch.cat([x, x + 1], 0), "cat"),
+    (lambda x: x[2:6], "slice"),
+    (lambda x: x.view(8, 4, 4).select(1, 2), "select"),
+    (lambda x: x.view(8, 4, 4).permute(0, 2, 1), "permute"),
+    (lambda x: x.view(8, 4, 4).transpose(1, 2), "transpose"),
+    (
+        lambda x: torch.nn.functional.scaled_dot_product_attention(_heads(x), _heads(x) + 1, _heads(x) * 2),
+        "_scaled_dot_product_flash_attention_for_cpu",
+    ),
+]
+
+
+@pytest.mark.parametrize("mixed, name", MIXING, ids=[name for _, name in MIXING])
+def test_a_wrong_rule_is_found(mixed, name, monkeypatch):
+    """With the right rule, the results of both graphs are equal. With a wrong one, they are not, or the split fails."""
+
+    def wrong():
+        for options in FORCED[:1] + FORCED[3:] + ("max-strands=2 dimension=2",):
+            try:
+                made = forced(gm, options)
+                if made is not None and not all(map(torch.equal, made(x), gm(x))):
+                    return True
+            except (decision.Refused, RecipeError, RuntimeError):
+                return True
+        return False
+
+    with world_of(2) as group:
+        x = torch.randn(8, 16)
+        gm = make_fx(lambda x: [reduced(mixed(reduced(x, group)).contiguous(), group)], tracing_mode="fake")(x)
+        assert not wrong()
+        monkeypatch.setitem(axes.RULES, name, _everywhere)
+        assert wrong()
+
+
 def _equal_on_all_ranks(rank, ranks, first, count):
     group, split = torch.distributed.group.WORLD.group_name, 0
     for seed in range(first, first + count):
@@ -169,3 +222,134 @@ def _equal_on_all_ranks(rank, ranks, first, count):
 
 def test_random_layers_are_equal_bit_for_bit_on_two_ranks():
     gloo.run(2, _equal_on_all_ranks, 0, 30)
+
+
+# A machine on which launches cost nothing and communication much, so that small graphs are worth splitting.
+SLOW = {
+    "schema_version": 1,
+    "name": "slow",
+    "node": {"ranks": 8},
+    "memory": {"capacity_bytes": 1 << 30, "bandwidth_gbps": 100},
+    "compute": {"peak_tflops": {"f32": 0.001}, "launch_ns": 0},
+    "copy": {"launch_ns": 0, "bandwidth_gbps": 100},
+    "links": {"base_ns": 10, "intra": {"bandwidth_gbps": 0.01, "latency_ns": 10}},
+}
+
+
+class Layer(torch.nn.Module):
+    """Two products. All numbers are small and whole, so that sums are exact in any order."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(8, 16, bias=False), torch.nn.Linear(16, 8, bias=False)
+        for linear in (self.up, self.down):
+            torch.nn.init.trunc_normal_(linear.weight, std=1, a=-1.4, b=1.4).data.round_()
+
+    def forward(self, x):
+        return torch.clamp(x + self.down(torch.relu(self.up(x))), -3, 3)
+
+
+class Block(torch.nn.Module):
+    """A block of a transformer."""
+
+    def __init__(self, width=32, heads=4, hidden=64):
+        super().__init__()
+        self.norm1, self.norm2 = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
+        self.wq, self.wk, self.wv, self.wo = (torch.nn.Linear(width, width, bias=False) for _ in range(4))
+        self.up, self.down = torch.nn.Linear(width, hidden, bias=False), torch.nn.Linear(hidden, width, bias=False)
+        self.head = width // heads
+
+    def forward(self, x):
+        batch, rows, _ = x.shape
+        h = self.norm1(x)
+        q, k, v = (w(h).view(batch, rows, -1, self.head).transpose(1, 2) for w in (self.wq, self.wk, self.wv))
+        y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.wo(y.transpose(1, 2).reshape(batch, rows, -1))
+        return x + self.down(torch.nn.functional.silu(self.up(self.norm2(x))))
+
+
+def _tensor_parallel(make, ranks):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    mesh = init_device_mesh("cpu", (ranks,))
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(*[make() for _ in range(1 if make is Block else 2)]).double()
+    styles = dict.fromkeys(("wq", "wk", "wv", "up"), ColwiseParallel) | dict.fromkeys(("wo", "down"), RowwiseParallel)
+    for part in model:
+        parallelize_module(part, mesh, {n: styles[n]() for n, _ in part.named_children() if n in styles})
+    return model
+
+
+def _step(model, f, x):
+    """The result and the gradients of all parameters, as local tensors."""
+    y = f(x)
+    (y * torch.arange(y.shape[-1])).sum().backward()
+    gradients = [getattr(p.grad, "_local_tensor", p.grad).clone() for p in model.parameters()]
+    model.zero_grad()
+    return [y.detach(), *gradients]
+
+
+def _compiled(model, options, reports):
+    """The model, with graphs of AOT autograd that are scheduled and run as they are."""
+    from functorch.compile import make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+
+    def compiler(gm, inputs):
+        gm, report = ct.schedule_overlap(gm, **options)
+        reports.append(report)
+        return make_boxed_func(gm.forward)
+
+    torch._dynamo.reset()
+    return torch.compile(model, backend=aot_autograd(fw_compiler=compiler, bw_compiler=compiler))
+
+
+def _same_step_on_all_ranks(rank, ranks, machine, make, exact):
+    model = _tensor_parallel(make, ranks)
+    x = torch.randint(-3, 4, (4, 8, 8)).double() if exact else torch.randn(4, 8, 32, dtype=torch.float64)
+    options, reports = dict(machine=machine, memory_budget_ratio=1.0), []
+    expected = _step(model, _compiled(model, options, []), x)
+    results = _step(model, _compiled(model, dict(options, strands="auto"), reports), x)
+    assert [r["strands"]["parts"] > 1 for r in reports] == [True, True], reports
+    if exact:
+        assert all(map(torch.equal, results, expected))
+    else:  # Libraries may choose another algorithm for fewer rows.
+        torch.testing.assert_close(results, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.fixture
+def slow(tmp_path):
+    """The path of a machine on which small graphs are worth splitting."""
+    path = tmp_path / "slow.json"
+    path.write_text(json.dumps(SLOW))
+    return str(path)
+
+
+def _code_in_strands(rank, ranks, machine):
+    model = _tensor_parallel(Layer, ranks)
+    x = torch.zeros(4, 8, 8, dtype=torch.float64)
+    with gloo.without_kernels():
+        for strands in ("off", "auto"):
+            torch._dynamo.reset()
+            options = ct.inductor_options(machine=machine, memory_budget_ratio=1.0, strands=strands)
+            with contextlib.suppress(RuntimeError):  # Kernels do nothing.
+                torch.compile(model, options=options)(x)
+            reports = {r["place"]: r for r in ct.reports() if r["direction"] == "forward"}
+            parts = reports["graph"].get("strands", {}).get("parts", 1)
+            assert (parts > 1) == (reports["code"]["collectives"] > 2) == (strands == "auto"), reports
+            assert reports["code"]["as_decided"]
+            if strands == "auto":
+                assert reports["kernels"]["adjacent"] < 2
+
+
+def _all_of_a_step(rank, ranks, machine):
+    _same_step_on_all_ranks(rank, ranks, machine, Layer, exact=True)
+    _same_step_on_all_ranks(rank, ranks, machine, Block, exact=False)
+    _code_in_strands(rank, ranks, machine)
+
+
+def test_a_tensor_parallel_step_is_equal_on_two_ranks(slow):
+    """Forward and backward graphs are split apart: products of whole numbers, equal bit for bit, and a transformer's
+    block. Inductor's code is in strands, too.
+    """
+    gloo.run(2, _all_of_a_step, slow)
