@@ -17,8 +17,8 @@
 #include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/Support/Format.h"
-#include <map>
 #include <numeric>
+#include <set>
 
 using namespace mlir;
 using namespace commsched;
@@ -41,6 +41,13 @@ struct RankSequence {
   /// In program order: communicator and place within it.
   std::vector<std::pair<Communicator, size_t>> order;
 };
+
+/// The group of a collective or a hybrid; null for other operations.
+FlatSymbolRefAttr groupOf(Operation *op) {
+  if (auto start = dyn_cast<CollectiveOpInterface>(op))
+    return start.getGroupAttr();
+  return op->getAttrOfType<FlatSymbolRefAttr>(CommDialect::kHybridAttrName);
+}
 
 /// "scf.for > scf.if else > " for an operation inside of these.
 std::string describeNesting(Operation *op, Operation *function) {
@@ -103,11 +110,7 @@ private:
     RankSequence sequence;
     sequence.rank = rank;
     function->walk<WalkOrder::PreOrder>([&](Operation *op) {
-      FlatSymbolRefAttr group;
-      if (auto start = dyn_cast<CollectiveOpInterface>(op))
-        group = start.getGroupAttr();
-      else
-        group = op->getAttrOfType<FlatSymbolRefAttr>(CommDialect::kHybridAttrName);
+      FlatSymbolRefAttr group = groupOf(op);
       std::string text = group ? describeCollective(op) : "";
       if (text.empty())
         return;
@@ -243,4 +246,48 @@ private:
 
 FailureOr<SpmdSummary> commsched::checkSpmd(ArrayRef<RankProgram> programs, llvm::raw_ostream &os) {
   return SpmdChecker(programs, os).run();
+}
+
+std::vector<CollectiveNote> commsched::noteCollectives(const BlockNodes &nodes) {
+  std::vector<CollectiveNote> notes;
+  for (NodeId id = 0; id < nodes.size(); ++id) {
+    std::set<std::string> inside;
+    nodes[id]->walk<WalkOrder::PreOrder>([&](Operation *op) {
+      FlatSymbolRefAttr group = groupOf(op);
+      std::string what = group ? describeCollective(op) : "";
+      if (what.empty())
+        return;
+      std::string name = group.getValue().str();
+      if (op != nodes[id]) {
+        if (!inside.insert(name).second)
+          return;
+        what = nodes[id]->getName().getStringRef().str() + " with collectives on @" + name;
+      }
+      notes.push_back({id, name, what, locationText(nodes[id]->getLoc())});
+    });
+  }
+  return notes;
+}
+
+std::map<std::string, std::vector<std::vector<int64_t>>> commsched::ranksOfGroups(ModuleOp module) {
+  std::map<std::string, std::vector<std::vector<int64_t>>> result;
+  module.walk([&](GroupOp group) {
+    ReplicaGroupsInterface partition = group.getGroups();
+    std::vector<std::vector<int64_t>> &groups = result[group.getSymName().str()];
+    groups.assign(partition.getNumGroups(), {});
+    for (int64_t index = 0; index < partition.getNumGroups(); ++index) {
+      std::vector<int64_t> &runs = groups[index];
+      for (int64_t place = 0; place < partition.getGroupSize(); ++place) {
+        int64_t rank = partition.getRank(index, place);
+        int64_t *run = runs.empty() ? nullptr : &runs[runs.size() - 3];
+        if (run && run[2] == 1 && rank > run[0])
+          run[1] = rank - run[0], run[2] = 2;
+        else if (run && run[2] > 1 && rank == run[0] + run[1] * run[2])
+          ++run[2];
+        else
+          runs.insert(runs.end(), {rank, 1, 1});
+      }
+    }
+  });
+  return result;
 }

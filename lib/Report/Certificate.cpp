@@ -45,6 +45,7 @@ public:
         json.attribute("bound_ns", witness.makespan);
       });
       json.attributeObject("bound", [&] { writeBound(json); });
+      writeCollectives(json);
     });
     os << "\n";
   }
@@ -111,6 +112,20 @@ private:
           json.object([&] { writeKey(json, key); });
       });
     writeReasons(json);
+  }
+
+  /// What other ranks must issue too: for each collective its node, group, description and location.
+  void writeCollectives(json::OStream &json) const {
+    if (options.collectives.empty())
+      return;
+    json.attributeArray("collectives", [&] {
+      for (const CollectiveNote &note : options.collectives)
+        json.array([&] {
+          json.value(note.node);
+          for (StringRef text : {StringRef(note.group), StringRef(note.what), StringRef(note.where)})
+            json.value(text);
+        });
+    });
   }
 
   /// One letter for each edge, and what the letters mean.
@@ -354,7 +369,9 @@ void commsched::writeCertificate(StringRef block, const Problem &problem, const 
   CertificateWriter(problem, answer, options, os).write(block);
 }
 
-void commsched::writeCertificateHeader(int64_t blocks, StringRef inputHash, StringRef outputHash, raw_ostream &os) {
+void commsched::writeCertificateHeader(int64_t blocks, StringRef inputHash, StringRef outputHash,
+                                       const std::map<std::string, std::vector<std::vector<int64_t>>> &groups,
+                                       raw_ostream &os) {
   json::OStream json(os);
   json.object([&] {
     json.attribute("format", "commsched-certificate");
@@ -362,6 +379,13 @@ void commsched::writeCertificateHeader(int64_t blocks, StringRef inputHash, Stri
     json.attribute("blocks", blocks);
     json.attribute("input_sha256", inputHash);
     json.attribute("output_sha256", outputHash);
+    json.attributeObject("groups", [&] {
+      for (const auto &group : groups)
+        json.attributeArray(group.first, [&] {
+          for (const std::vector<int64_t> &runs : group.second)
+            json.array([&] { for_each(runs, [&](int64_t value) { json.value(value); }); });
+        });
+    });
   });
   os << "\n";
 }

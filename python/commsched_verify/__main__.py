@@ -13,10 +13,14 @@ from typing import Any
 from .answer import Answer
 from .bound import prove
 from .problem import UNLIMITED, Invalid, Problem, natural, require
+from .ranks import compare
+
+# What Python raises when a part of a certificate is missing, or is not what it should be.
+MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
-def check(name: str, problem: Any, answer: Any, claims: dict[str, int], bound: Any) -> str:
-    """Checks one block; returns what is proven and what is believed, in words."""
+def check(name: str, problem: Any, answer: Any, claims: dict[str, int], bound: Any, collectives: Any = ()) -> str:
+    """Checks one block; returns what is proven and what is believed, in words. The collectives are for other ranks."""
     given, limit = Problem(**problem), claims.get("limit_bytes", UNLIMITED)
     makespan, peak, least = claims["makespan_ns"], claims["peak_bytes"], claims["bound_ns"]
     found = Answer(given, **answer)
@@ -50,7 +54,7 @@ def verify(lines: Iterable[str]) -> str:
         modules = f"{header['output_sha256']}, and is made of {header['input_sha256']}"
         proven = [check(**block) for block in blocks]
         return "\n".join([f"valid; blocks: {promised}", *proven, f"believed: the module has the SHA-256 {modules}"])
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except MALFORMED as error:
         raise Invalid(f"a part is missing, unknown or malformed ({type(error).__name__}: {error})") from error
 
 
@@ -59,14 +63,28 @@ def main() -> int:
         prog="commsched-verify", description="Checks certificates that comm-opt --comm-certificate=FILE wrote."
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="a certificate")
+    parser.add_argument("--spmd", action="store_true", help="the files are of different ranks, which have to agree")
+    parser.add_argument("--ranks", metavar="N,...", help="the ranks of the files (default: 0, 1, ... in their order)")
+    arguments = parser.parse_intermixed_args()
+    ranks = [int(rank) for rank in arguments.ranks.split(",")] if arguments.ranks else range(len(arguments.files))
+    if len(set(ranks)) != len(arguments.files):
+        parser.error("--ranks: expected one rank for each file, each a different one")
+    texts: list[list[str]] = []
     status = 0
-    for file in parser.parse_args().files:
+    for file in arguments.files:
         try:
             with open(file, encoding="utf-8") as lines:
-                print(f"{file}: {verify(lines)}")
-        except (Invalid, OSError) as error:
+                texts.append(list(lines))
+            print(f"{file}: {verify(texts[-1])}")
+        except (Invalid, OSError, UnicodeDecodeError) as error:
             print(f"{file}: not valid: {error}", file=sys.stderr)
             status = 1
+    try:
+        if arguments.spmd and not status:
+            print(compare(list(ranks), texts))
+    except (Invalid, *MALFORMED) as error:
+        print(f"not valid: {error}", file=sys.stderr)
+        status = 1
     return status
 
 

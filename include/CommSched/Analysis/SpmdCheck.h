@@ -14,9 +14,11 @@
 #ifndef COMMSCHED_ANALYSIS_SPMDCHECK_H
 #define COMMSCHED_ANALYSIS_SPMDCHECK_H
 
+#include "CommSched/Analysis/Dependence.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/raw_ostream.h"
+#include <map>
 
 namespace commsched {
 
@@ -36,6 +38,21 @@ struct SpmdSummary {
 /// regions have the names of the operations around them in front; how often a loop runs is not known here. Sends and
 /// receives are left to the runtime, which knows the peers. O(programs * operations).
 mlir::FailureOr<SpmdSummary> checkSpmd(llvm::ArrayRef<RankProgram> programs, llvm::raw_ostream &os);
+
+/// A collective of a block as the other ranks see it.
+struct CollectiveNote {
+  NodeId node;
+  /// The name of the group, the line of describeCollective(), and the location.
+  std::string group, what, where;
+};
+
+/// The collectives of a block, in its order. An operation with collectives in its regions has one note for each of
+/// their groups. O(operations).
+std::vector<CollectiveNote> noteCollectives(const BlockNodes &nodes);
+
+/// The ranks of each group symbol of a module: of each replica group, runs of ranks as first rank, step, and length.
+/// O(ranks of all groups).
+std::map<std::string, std::vector<std::vector<int64_t>>> ranksOfGroups(mlir::ModuleOp module);
 
 } // namespace commsched
 

@@ -14,7 +14,7 @@
 #ifndef COMMSCHED_REPORT_CERTIFICATE_H
 #define COMMSCHED_REPORT_CERTIFICATE_H
 
-#include "CommSched/Analysis/Dependence.h"
+#include "CommSched/Analysis/SpmdCheck.h"
 #include "CommSched/Scheduling/Model/Schedule.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -23,9 +23,10 @@ namespace commsched {
 /// The version of the format that writeCertificate() writes.
 inline constexpr int32_t kCertificateVersion = 2;
 
-/// Writes the first line of a file of certificates: its format, the number of blocks that follow, and the SHA-256
-/// hashes of the module's text before and after.
+/// Writes the first line of a file of certificates: its format, the number of blocks that follow, the SHA-256 hashes of
+/// the module's text before and after, and what ranksOfGroups() says.
 void writeCertificateHeader(int64_t blocks, llvm::StringRef inputHash, llvm::StringRef outputHash,
+                            const std::map<std::string, std::vector<std::vector<int64_t>>> &groups,
                             llvm::raw_ostream &os);
 
 /// What was asked for.
@@ -34,6 +35,8 @@ struct CertificateOptions {
   bool bucketing = false;
   /// Why the problem's edges are there, in the order of Problem::preds; empty if nobody knows.
   std::vector<DependenceReason> reasons = {};
+  /// The collectives, for the comparison with other ranks.
+  std::vector<CollectiveNote> collectives = {};
 };
 
 /// Writes the certificate of one block as JSON lines: the problem, the answer, the claims and the witness of the bound.

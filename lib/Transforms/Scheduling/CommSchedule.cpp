@@ -222,6 +222,7 @@ private:
       const Problem &problem = work.loaded.problem;
       CertificateOptions options = {bucketing};
       options.reasons = explainDependences(work.loaded.nodes, StorageMap(block), collectiveOrder, problem.preds);
+      options.collectives = noteCollectives(work.loaded.nodes);
       llvm::raw_string_ostream os(record.certificate);
       writeCertificate(reportNameOf(block), problem, work.schedule, options, os);
     }

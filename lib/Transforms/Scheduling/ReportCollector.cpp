@@ -173,7 +173,7 @@ LogicalResult ReportCollector::write(ModuleOp module) {
   };
   auto printCertificates = [&](llvm::raw_ostream &os) {
     int64_t blocks = llvm::count_if(result.passes, [](const PassRecord &pass) { return !pass.certificate.empty(); });
-    writeCertificateHeader(blocks, inputHash, options.certificateFile.empty() ? "" : hashOf(module), os);
+    writeCertificateHeader(blocks, inputHash, hashOf(module), ranksOfGroups(module), os);
     for (const PassRecord &pass : result.passes)
       os << pass.certificate;
   };
