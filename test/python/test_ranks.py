@@ -3,6 +3,9 @@
 
 """Ranks compare their collectives when compiled code first runs, by themselves, and never inside a hook."""
 
+import contextlib
+import os
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -116,7 +119,77 @@ def _symbolic(rank, ranks):
     assert graphs and not any(r["buckets"] for r in graphs)
 
 
-@pytest.mark.parametrize("case", [_agree, _disagree, _missing, _ragged, _symbolic], ids=lambda f: f.__name__)
+def _step_of(rank, ranks, rows):
+    """Compiles a step for batches of this size, compares its results with eager ones, and returns its reports.
+
+    Rank 1 compiles when rank 0 has decided, so that it is known who decides.
+    """
+    import commsched.torch as ct
+
+    def step(x, *shards):
+        for full in [c10d.wait_tensor(c10d.all_gather_into_tensor(w, ranks, group)) for w in shards]:
+            x = x @ full
+        return x
+
+    c10d, group = torch.ops._c10d_functional, torch.distributed.group.WORLD.group_name
+    torch.manual_seed(0)
+    x, shards = torch.randn(rows, 64), [torch.randn(64 // ranks, 64) / 8 for _ in range(3)]
+    expected = step(x, *shards)
+    store = torch.distributed.distributed_c10d._get_default_store()
+    if rank == 1:
+        store.wait(["decided"])
+    compiled = _compile(step, memory_budget_ratio=1.0)
+    with _told_when_decided(store), torch._inductor.config.patch(force_disable_caches=True, fallback_by_default=True):
+        got = compiled(x, *shards)
+    assert torch.equal(expected, got)
+    return [r for r in ct.reports() if r["place"] == "graph"]
+
+
+def _other_sizes(rank, ranks):
+    """The batches of the first step differ so much that the ranks would decide otherwise. The first decision holds."""
+    (report,) = _step_of(rank, ranks, (4, 65536)[rank])
+    assert report.get("decided_by") == (None, "another rank")[rank]
+
+
+def _fails_first(rank, ranks):
+    """Scheduling fails on the rank that comes first. The other one keeps PyTorch's order, too, and both run."""
+    from commsched.torch.inductor import passes
+
+    if rank == 1:
+        (report,) = _step_of(rank, ranks, 4)
+        assert report["decided_by"] == "another rank" and not report["buckets"]
+        return
+
+    def fails(*_, **__):
+        raise RuntimeError("no schedule today")
+
+    passes.schedule_graph = fails
+    os.environ["COMMSCHED_STRICT"] = "0"
+    with pytest.warns(UserWarning, match="keeps PyTorch's order: no schedule today"):
+        assert _step_of(rank, ranks, 4) == []
+
+
+@contextlib.contextmanager
+def _told_when_decided(store):
+    """Lets the other rank compile once this rank has left its decision in the store."""
+    from commsched.torch.ranks import agreement
+
+    settled = agreement.settled
+
+    def told(program, own=None):
+        result = settled(program, own)
+        if own is not None:
+            store.set("decided", "1")
+        return result
+
+    agreement.settled = told
+    yield
+
+
+CASES = [_agree, _disagree, _missing, _ragged, _symbolic, _other_sizes, _fails_first]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda f: f.__name__)
 def test_on_two_ranks(case):
     gloo.run(2, case)
 

@@ -20,9 +20,13 @@ from .apply.plan import PlanError, read_plan
 from .apply.rewrite import apply_plan
 from .options import OptionArguments, Options
 from .ranks.agreement import sequence, starts_of
+from .ranks.consensus import Decision, Disagreed
 from .reporting import Unscheduled, strict
 from .solving import FUNCTION, imported
 from .strands.decision import in_strands
+
+# Takes a decision about a program.
+Agree = Callable[[Decision], None]
 
 
 @contextlib.contextmanager
@@ -41,7 +45,7 @@ def _collector_waits() -> Iterator[None]:
 
 
 @_collector_waits()
-def schedule_graph(graph: fx.Graph, options: Options, fused: bool = False) -> dict:
+def schedule_graph(graph: fx.Graph, options: Options, fused: bool = False, agree: Agree | None = None) -> dict:
     """Schedules `graph` in place and returns its report.
 
     The memory of the result is counted once more, from its nodes. If it is above the limit, the graph is scheduled
@@ -51,24 +55,25 @@ def schedule_graph(graph: fx.Graph, options: Options, fused: bool = False) -> di
         fused: Inductor is going to fuse nodes of the graph into kernels. They are scheduled as kernels, and their
             memory is
             counted on the kernels.
+        agree: is told the decision before it is carried out, and may raise Disagreed. The graph is unchanged then.
 
     Raises:
         Unscheduled: the graph could not be scheduled. It is unchanged.
     """
     try:
-        return _schedule_once(graph, options, fused)
+        return _schedule_once(graph, options, fused, agree)
     except OverLimit as error:
         lower = dataclasses.replace(options, memory_limit_bytes=max(0, error.limit - error.excess))
         last = dataclasses.replace(options, bucketing=False)
     for again in (lower, last):
         try:
-            return {**_schedule_once(graph, again, fused), "recounted": True}
+            return {**_schedule_once(graph, again, fused, agree), "recounted": True}
         except (OverLimit, Unscheduled) as error:
             reason = error
     raise Unscheduled(f"the schedule was refused: {reason}") from reason
 
 
-def _schedule_once(graph: fx.Graph, options: Options, fused: bool) -> dict:
+def _schedule_once(graph: fx.Graph, options: Options, fused: bool, agree: Agree | None) -> dict:
     module = imported(graph, options, fused)
     began = time.process_time_ns()
     report = module.run(options, options.pipeline)
@@ -78,8 +83,10 @@ def _schedule_once(graph: fx.Graph, options: Options, fused: bool) -> dict:
     try:
         plan = read_plan(graph, program.operations()[FUNCTION])
         decision = sequence(starts, plan)
+        if agree is not None:
+            agree(decision)
         apply_plan(graph, plan, None if fused else _within(graph, donated, report))
-    except OverLimit:
+    except (OverLimit, Disagreed):
         raise
     except PlanError as error:
         raise Unscheduled(f"the schedule was refused: {error}") from error

@@ -4,7 +4,7 @@
 """CommSched's places in Inductor: the FX graph before lowering, and the kernels before and after fusion.
 
 The first decides (`GraphPass`). The last makes it the order of the generated code (`KernelOrder`). Nothing in here
-talks to other ranks, and nothing in here may break a compilation: a fault is reported once, and its step is left out
+waits for other ranks, and nothing in here may break a compilation: a fault is reported once, and its step is left out
 (`reporting.survive`).
 """
 

@@ -8,7 +8,7 @@ symbol in another, and one rank compiles anew when another does not. The graphs 
 collectives follow each other, on which groups. So a process decides about a program once, when it schedules the
 program's first graph: which collectives are merged, and in which order they start. Every later graph of that program
 gets the same decision. If the sizes of the first graph are symbols, it keeps PyTorch's order and merges nothing, for
-its hints are only what this rank has seen.
+its hints are only what this rank has seen. If another rank has decided before, its decision holds (`consensus`).
 
 The decision travels with the generated code (`comparison.guard`), for nothing is scheduled on a hit of Inductor's
 cache.
@@ -30,12 +30,10 @@ from ..apply.rewrite import apply_plan
 from ..options import Options
 from ..semantics import effects
 from ..semantics.operators import group_of, spec_of
+from .consensus import Decision, Disagreed, settled
 
 # The entry of a graph module's `meta` that holds the decision.
 META = "commsched_agreement"
-# A decision: the starts in order, each as the numbers of the collectives that it does the work of, and whether they are
-# packed into one buffer. The numbers count PyTorch's order.
-Decision = tuple[tuple[tuple[int, ...], bool], ...]
 # Indexed by program.
 _decisions: dict[str, Decision] = {}
 
@@ -88,6 +86,14 @@ class Shape:
         """A hash that names the program."""
         return _hash(self.key, *self.lines)
 
+    def structure(self) -> str:
+        """The same for all ranks that run the program, each on groups of its own."""
+        number: dict[str, int] = {}
+        lines = [
+            f"{line.rsplit(' ', 1)[0]} {number.setdefault(g, len(number))}" for line, g in zip(self.lines, self.group)
+        ]
+        return _hash(self.key, *lines)
+
     def by_group(self, decision: Decision) -> dict[str, tuple[str, str]]:
         """Indexed by group: hashes of the program and of the decision, as the ranks of that group see them."""
         number: list[int] = []  # Indexed by collective: its number among those of its group.
@@ -136,7 +142,7 @@ def symbolic(graph: fx.Graph) -> bool:
     return False
 
 
-def schedule(graph: fx.Graph, options: Options, run: Callable[[fx.Graph, Options], dict]) -> dict:
+def schedule(graph: fx.Graph, options: Options, run: Callable) -> dict:
     """Schedules a graph by `run` (`schedule_graph`) as every rank of its program would; returns its report.
 
     Raises:
@@ -148,19 +154,48 @@ def schedule(graph: fx.Graph, options: Options, run: Callable[[fx.Graph, Options
     known = _decisions.get(program)
     as_given: Decision = tuple(((i,), False) for i in range(count))
     decision = known
-    if known is None and symbolic(graph):
-        decision = as_given
+    decided_by = "an earlier graph"
+    if known is None:
+        mine = as_given if symbolic(graph) else None
+        decision = settled(shape.structure(), mine)
+        decided_by = "program" if decision == mine else "another rank"
     _note(graph, shape, as_given if decision is None else decision)
-    if decision is not None:
-        if decision != as_given:
-            impose(graph, decision)
-        _decisions.setdefault(program, decision)
-        report = run(graph, in_order)
-        report["decided_by"] = "program" if known is None else "an earlier graph"
-        return report
-    report = run(graph, options)
+    if decision is None:
+        try:
+            return _decide(graph, options, shape, run)
+        except Disagreed as error:
+            decision, decided_by = error.decision, "another rank"
+    if decision != as_given:
+        impose(graph, decision)
+    _note(graph, shape, decision)
+    _decisions.setdefault(program, decision)
+    report = run(graph, in_order)
+    report["decided_by"] = decided_by
+    return report
+
+
+def _decide(graph: fx.Graph, options: Options, shape: Shape, run: Callable) -> dict:
+    """Schedules the first graph of a program, and leaves the decision for the other ranks.
+
+    Raises:
+        Disagreed: another rank has decided otherwise before. The graph is unchanged.
+    """
+    as_given: Decision = tuple(((i,), False) for i in range(len(shape.lines)))
+
+    def agree(decision: Decision) -> None:
+        first = settled(shape.structure(), decision)
+        if first is not None and first != decision:
+            raise Disagreed(first)
+
+    try:
+        report = run(graph, options, agree=agree)
+    except Disagreed:
+        raise
+    except Exception:
+        agree(as_given)  # The graph keeps PyTorch's order, and ranks that come later do the same.
+        raise
     decision = report.get("decision", as_given)
-    _decisions[program] = decision
+    _decisions[shape.program()] = decision
     _note(graph, shape, decision)
     return report
 

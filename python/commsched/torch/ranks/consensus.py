@@ -1,0 +1,47 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""One decision for ranks whose first graphs of a program differ: the rank that decides first decides for all.
+
+Ranks with equal graphs decide alike by themselves. Ranks with other sizes, or one on which scheduling fails, may not.
+So every decision is left in the store of the process groups before it is carried out. Nobody waits there: a rank reads
+what is there, or leaves its own. A rank that finds its code in a cache does neither. `comparison` checks the result.
+"""
+
+from __future__ import annotations
+
+import json
+
+import torch.distributed as dist
+
+# A decision: the starts in order, each as the numbers of the collectives that it does the work of, and whether they are
+# packed into one buffer. The numbers count PyTorch's order.
+Decision = tuple[tuple[tuple[int, ...], bool], ...]
+
+
+class Disagreed(Exception):
+    """Another rank has decided before. Attributes: decision."""
+
+    def __init__(self, decision: Decision):
+        super().__init__("another rank has decided otherwise about this program")
+        self.decision = decision
+
+
+def settled(program: str, own: Decision | None = None) -> Decision | None:
+    """The decision of the first rank that had one, which is `own` if there was none before. None if there is none.
+
+    Args:
+        program: what graphs of one program have in common on all ranks: a hash without names of groups.
+    """
+    if not (dist.is_available() and dist.is_initialized()) or dist.get_backend() == "fake":
+        return own
+    if dist.get_world_size() == 1:
+        return own
+    store, key = dist.distributed_c10d._get_default_store(), f"commsched/decided/{program}"
+    if store.check([key]):
+        found = store.get(key)
+    elif own is None:
+        return None
+    else:
+        found = store.compare_set(key, "", json.dumps(own))
+    return tuple((tuple(members), packed) for members, packed in json.loads(found))
