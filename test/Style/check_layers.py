@@ -21,6 +21,7 @@ MAY = {
     "Scheduling/Solver": ["Scheduling/Bounds", *MODEL],
     "Scheduling/Inductor": MODEL,
     "Scheduling/BufferPlan": MODEL,
+    "Scheduling/Arena": ["Scheduling/BufferPlan", "Scheduling/Solver", *MODEL],
     "Frontends/Hlo": ["Scheduling/Solver", "Scheduling/Bounds", "Machine", *MODEL],
     "Dialect": ["Support"],
     "Analysis": ["Dialect", "Machine", *MODEL],

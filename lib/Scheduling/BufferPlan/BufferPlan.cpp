@@ -27,9 +27,6 @@
 
 using namespace commsched;
 
-/// Steps of all greedy placements together, at least and per buffer: half a second.
-static constexpr int64_t kPlanSteps = int64_t(512) << 20;
-static constexpr int64_t kPlanStepsPerBuffer = 64;
 /// Limits on the number of placements of a chain: the traced training graphs still gain after 50, programs of 20
 /// buffers do not after 12. In between a quarter of the number of buffers.
 static constexpr int32_t kMinRounds = 12, kMaxRounds = 80;
@@ -117,9 +114,9 @@ struct Chain {
 /// Keeps the smallest arena.
 class Planner {
 public:
-  Planner(const PlanInput &input, BufferPlan &plan)
-      : input(input), plan(plan),
-        greedy(input, kPlanSteps + kPlanStepsPerBuffer * static_cast<int64_t>(input.ids.size())),
+  Planner(const PlanInput &input, const PlanEffort &effort, BufferPlan &plan)
+      : input(input), plan(plan), enough(std::max(effort.enough, input.floor + input.floor / kCloseEnough)),
+        greedy(input, effort.steps + effort.stepsPerBuffer * static_cast<int64_t>(input.ids.size())),
         offsets(input.intervals.size(), 0) {
     plan.offsets = offsets;
     plan.total = std::numeric_limits<Bytes>::max();
@@ -155,7 +152,7 @@ public:
   }
 
 private:
-  bool isCloseEnough() const { return plan.total <= input.floor + input.floor / kCloseEnough; }
+  bool isCloseEnough() const { return plan.total <= enough; }
 
   void keep(Bytes total) {
     if (total >= plan.total)
@@ -193,16 +190,17 @@ private:
 
   const PlanInput &input;
   BufferPlan &plan;
+  Bytes enough;
   GreedyPlacement greedy;
   std::vector<Bytes> offsets;
 };
 
 } // namespace
 
-BufferPlan commsched::planBuffers(llvm::ArrayRef<LiveInterval> intervals, Bytes alignment) {
+BufferPlan commsched::planBuffers(llvm::ArrayRef<LiveInterval> intervals, Bytes alignment, const PlanEffort &effort) {
   BufferPlan plan;
   plan.bound = maximumLiveBytes(intervals);
   PlanInput input(intervals, alignment);
-  Planner(input, plan).run();
+  Planner(input, effort, plan).run();
   return plan;
 }

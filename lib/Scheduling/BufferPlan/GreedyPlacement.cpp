@@ -48,8 +48,9 @@ void PlacedTree::collect(int32_t id, llvm::SmallVectorImpl<int32_t> &overlaps, i
 /// Visits leaves [begin, end) of `node` before `limit` whose life reaches `position`.
 void PlacedTree::descend(int32_t node, int32_t begin, int32_t end, int32_t limit, int32_t position,
                          llvm::SmallVectorImpl<int32_t> &overlaps, int64_t &stepsLeft) const {
-  if (begin >= limit || lastEnd[node] < position || (stepsLeft -= kTreeStep) < 0)
+  if (begin >= limit || lastEnd[node] < position || stepsLeft < 0)
     return;
+  stepsLeft -= kTreeStep;
   if (node >= leaves)
     return overlaps.push_back(input.ids[begin]);
   int32_t middle = begin + (end - begin) / 2;

@@ -128,6 +128,8 @@ private:
       defect = std::move(wrong);
       return;
     }
+    if (options.admits && !options.admits(carried, candidate.order))
+      return;
     best = std::move(candidate);
     value = offered;
   }

@@ -52,6 +52,10 @@ constexpr int64_t kExactPercent = 30, kExactLastPercent = 10;
 constexpr int64_t kMovesPercent = 60, kSlicePercent = 5;
 /// Share of the effort, in percent, that the sweep over single knobs may take; never more than half of what is left.
 constexpr int64_t kSweepPercent = 20;
+/// What a call of ScheduleOptions::admits counts as, in steps for each node: about what a plan of its buffers takes.
+constexpr int64_t kStepsToAdmit = 8;
+/// Limit on the number of times by which a slice of the moves is made smaller because its orders are not admitted.
+constexpr int64_t kMinSliceShare = 64;
 /// Seed of the climb: "CommSche" in ASCII. Any constant would do.
 constexpr uint64_t kClimbSeed = 0x436f6d6d53636865ull;
 
@@ -86,7 +90,7 @@ Order commsched::withoutBuckets(const Problem &problem, const DecodedSchedule &d
 
 Search::Search(const ScheduleFacts &facts, const ScheduleOptions &options, Order given, Bytes limit)
     : facts(facts), mode(options.collectiveOrder), slowDown(options.slowDown), observers(options.observers),
-      limit(limit), units(hasUnits(facts.problem)), executor(options.executor), decoder(facts),
+      limit(limit), units(hasUnits(facts.problem)), executor(options.executor), admits(options.admits), decoder(facts),
       climbRandom(kClimbSeed) {
   references.emplace_back(facts, std::move(given));
   incumbent.makespan = references.front().makespan;
@@ -159,7 +163,7 @@ SearchVerdict Search::offer(DecodedSchedule found, int64_t spentBefore) {
   Ns time = gatherUnits(found) ? timeOf(found) : kFailed;
   SearchVerdict verdict = SearchVerdict::Dropped;
   if (time < bestMakespan)
-    verdict = accept(found) ? SearchVerdict::Incumbent : SearchVerdict::Rejected;
+    verdict = accept(found) ? SearchVerdict::Incumbent : isRefused ? SearchVerdict::CutOff : SearchVerdict::Rejected;
   if (verdict == SearchVerdict::Incumbent)
     addReference(incumbent);
   notify(nullptr, time == kFailed ? nullptr : &found, time, verdict, spentBefore);
@@ -168,8 +172,10 @@ SearchVerdict Search::offer(DecodedSchedule found, int64_t spentBefore) {
 
 /// Moves single nodes of the incumbent's order and changes its buckets, `slice` steps at a time for as long as that
 /// helps, and goes on where it stopped if there is no other incumbent since. Slow-downs are part of no move's
-/// evaluation, so an order that is shorter without them may be refused.
+/// evaluation, so an order that is shorter without them may be refused. If an order is not admitted, the moves begin
+/// again from the incumbent, half as many at a time.
 void Search::moveNodes(int64_t slice) {
+  const int64_t least = slice / kMinSliceShare;
   if (units)
     return;
   phase = SearchPhase::Moves;
@@ -193,6 +199,11 @@ void Search::moveNodes(int64_t slice) {
       notify(nullptr, nullptr, /*makespan=*/0, SearchVerdict::CutOff, spentBefore);
     else if (offer(moves->decoded(), spentBefore) == SearchVerdict::Incumbent)
       incumbentOfMoves = numIncumbents;
+    else if (isRefused) {
+      moves.reset();
+      slice /= 2;
+      improved = slice > least;
+    }
   }
 }
 
@@ -269,8 +280,9 @@ bool Search::gatherUnits(DecodedSchedule &decoded) {
   return true;
 }
 
-/// Makes a decode the incumbent if the models and the verifier agree with it.
+/// Makes a decode the incumbent if the models and the verifier agree with it, and the caller admits it.
 bool Search::accept(const DecodedSchedule &decoded) {
+  isRefused = false;
   auto reject = [&](std::string why) {
     if (firstDefect.empty())
       firstDefect = std::move(why);
@@ -292,6 +304,12 @@ bool Search::accept(const DecodedSchedule &decoded) {
     return reject(std::move(why));
   if (makespanOf(carried, candidate.order) != decoded.makespan)
     return reject("the decode's clocks disagree with the timeline");
+  if (admits) {
+    spent += kStepsToAdmit * facts.problem.size();
+    isRefused = !admits(carried, candidate.order);
+    if (isRefused)
+      return false;
+  }
   incumbent = decoded;
   incumbent.peak = candidate.claims->peak;
   bestMakespan = makespanOf(carried, candidate.order, slowDown);
@@ -329,7 +347,7 @@ Ns Search::judge(SearchPoint &point, Trial trial, Ns cutoff) {
     bool accepted = accept(decoded);
     if (accepted)
       addReference(incumbent);
-    verdict = accepted ? SearchVerdict::Incumbent : SearchVerdict::Rejected;
+    verdict = accepted ? SearchVerdict::Incumbent : isRefused ? SearchVerdict::CutOff : SearchVerdict::Rejected;
   }
   notify(&point, fits ? &decoded : nullptr, point.makespan, verdict, spentBefore);
   return point.makespan;

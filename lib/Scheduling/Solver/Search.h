@@ -104,6 +104,9 @@ private:
   /// Whether the problem has units (Node::unit), whose nodes every answer keeps together.
   bool units;
   const Executor &executor;
+  /// ScheduleOptions::admits, and whether it refused what accept() was told last.
+  const std::function<bool(const Problem &, llvm::ArrayRef<NodeId>)> &admits;
+  bool isRefused = false;
   Decoder decoder;
   /// Decoders for further threads, and what they have decoded ahead: the next policies of the portfolio, the last one
   /// first.

@@ -10,7 +10,6 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "ArenaLimit.h"
 #include "BlockPass.h"
 #include "CommSched/Analysis/BlockNoise.h"
 #include "CommSched/Analysis/Environment.h"
@@ -19,6 +18,7 @@
 #include "CommSched/Report/Certificate.h"
 #include "CommSched/Report/Explanations.h"
 #include "CommSched/Report/SearchLog.h"
+#include "CommSched/Scheduling/Arena/ArenaLimit.h"
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "CommSched/Support/Format.h"
 #include "CommSched/Transforms/Passes.h"

@@ -47,12 +47,21 @@ std::vector<LiveInterval> liveIntervals(const Problem &problem, llvm::ArrayRef<N
 /// The largest sum of bytes that are live at one position. O(n log n).
 Bytes maximumLiveBytes(llvm::ArrayRef<LiveInterval> intervals);
 
+/// When the planner stops before it has tried everything.
+struct PlanEffort {
+  /// An arena of this many bytes is small enough.
+  Bytes enough = 0;
+  /// Steps of all greedy placements together, and of these for each buffer. The default takes half a second at most.
+  int64_t steps = int64_t(512) << 20, stepsPerBuffer = 64;
+};
+
 /// Plans an arena. The best of several rules: sweeps in time that take the tightest hole (O(n log n), always), and, if
 /// these leave more than 1/8192 above the bound, chains of greedy placements in which the buffer that ends highest is
 /// placed earlier the next time. A placement costs a step per pair of buffers, or beyond 16,384 buffers per pair
-/// that lives together; all of them end with a fixed number of steps (half a second).
+/// that lives together; all of them end with the steps of `effort`.
 /// `alignment` is a power of two. Deterministic.
-BufferPlan planBuffers(llvm::ArrayRef<LiveInterval> intervals, Bytes alignment = kBufferAlignment);
+BufferPlan planBuffers(llvm::ArrayRef<LiveInterval> intervals, Bytes alignment = kBufferAlignment,
+                       const PlanEffort &effort = {});
 
 /// Says what is wrong with a plan, or returns an empty string: an offset that is negative or not aligned, a buffer
 /// beyond the arena's end, two live buffers that overlap, a bound that is not the maximum of live bytes. Shares nothing

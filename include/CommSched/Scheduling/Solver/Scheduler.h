@@ -24,6 +24,7 @@
 #include "CommSched/Support/MemoryBudget.h"
 #include "CommSched/Support/Objective.h"
 #include <algorithm>
+#include <functional>
 
 namespace commsched {
 
@@ -47,6 +48,10 @@ struct ScheduleOptions {
   const Noise *noise = nullptr;
   /// Are told of every trial of the search, in this order; not owned.
   std::vector<SearchObserver *> observers;
+  /// A further condition on answers, such as a limit on the arena of their buffers: told the problem with the buckets
+  /// carried out, and an order of it. Empty: none. The given order is an answer whether it meets the condition or not.
+  /// A call counts as some steps of effort.
+  std::function<bool(const Problem &carried, llvm::ArrayRef<NodeId> order)> admits;
   /// Runs the first decodes, which do not depend on each other. The answer is the same for any number of threads. The
   /// functions of the problem (MergeKey::cost and the like) are then called on these threads.
   Executor executor;

@@ -7,11 +7,12 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // The order given is always a candidate. A search whose plan is too large is repeated with as many live bytes less,
-// then without buckets, then without effort.
+// then without buckets, then without effort. If the first search did not fit, another one asks for a plan of each of
+// its improvements.
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "ArenaLimit.h"
+#include "CommSched/Scheduling/Arena/ArenaLimit.h"
 #include "CommSched/Scheduling/BufferPlan/BufferPlan.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
@@ -21,13 +22,19 @@ using namespace commsched;
 /// Limit on the number of searches with equal options. In the traced graphs an arena exceeds the peak by at most 4 %,
 /// and the second search fits if any does.
 static constexpr int32_t kMaxSearches = 4;
+/// Steps of the plan of an improvement, a tenth of a second: a search plans some dozens of them.
+static constexpr int64_t kStepsOfImprovement = int64_t(96) << 20;
+
+static Bytes largestWorkspace(const Problem &problem) {
+  Bytes workspace = 0;
+  for (const Node &node : problem.nodes)
+    workspace = std::max(workspace, node.workspace);
+  return workspace;
+}
 
 Bytes commsched::arenaOf(const Problem &problem, const Schedule &schedule) {
   const Problem &carried = schedule.carriedOut(problem);
-  Bytes workspace = 0;
-  for (const Node &node : carried.nodes)
-    workspace = std::max(workspace, node.workspace);
-  return planBuffers(liveIntervals(carried, schedule.order)).total + workspace;
+  return planBuffers(liveIntervals(carried, schedule.order)).total + largestWorkspace(carried);
 }
 
 namespace {
@@ -69,33 +76,48 @@ public:
 
 } // namespace
 
-/// Searches under a falling limit on live bytes until a plan fits.
-static void searchDownwards(BestAnswer &best, ScheduleOptions options) {
+/// Searches under a falling limit on live bytes until a plan fits. Returns the number of searches.
+static int32_t searchDownwards(BestAnswer &best, ScheduleOptions options) {
   Bytes live = best.limit;
-  for (int32_t search = 0; search < kMaxSearches && live >= 0; ++search) {
+  int32_t searches = 0;
+  while (searches < kMaxSearches && live >= 0) {
+    ++searches;
     options.memory.limit = live;
     Schedule candidate = schedule(best.problem, options);
     Bytes peak = candidate.peak;
     bool isLowest = !candidate.isWithinLimit();
     Bytes arena = best.offer(std::move(candidate));
     if (arena <= best.limit || isLowest)
-      return;
+      break;
     live = std::min(live, peak) - (arena - best.limit);
   }
+  return searches;
 }
 
 Bytes commsched::scheduleWithinArena(const Problem &problem, ScheduleOptions options, Schedule &answer) {
   BestAnswer best(problem, options, answer);
+  // A plan with more steps, as arenaOf() makes, is never larger.
+  ScheduleOptions planned = options;
+  planned.admits = [limit = best.limit](const Problem &carried, llvm::ArrayRef<NodeId> order) {
+    Bytes room = limit - largestWorkspace(carried);
+    PlanEffort effort;
+    effort.enough = room;
+    effort.steps = kStepsOfImprovement;
+    return planBuffers(liveIntervals(carried, order), kBufferAlignment, effort).total <= room;
+  };
   // Fewer steps and fewer buckets give other orders, whose buffers may be easier to place.
   ScheduleOptions first = options, alone = options;
   first.effort = 0;
   alone.bucketing = false;
   ScheduleOptions firstAlone = alone;
   firstAlone.effort = 0;
+  bool isLowered = false;
   for (const ScheduleOptions &variant : {options, alone, first, firstAlone}) {
-    searchDownwards(best, variant);
+    isLowered |= searchDownwards(best, variant) > 1;
     if (best.arena <= best.limit && answer.makespan < answer.inputMakespan)
       break;
   }
+  if (isLowered)
+    best.offer(schedule(problem, planned));
   return best.arena;
 }

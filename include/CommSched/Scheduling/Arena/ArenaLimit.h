@@ -6,12 +6,13 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// A plan that gives every buffer a fixed offset may need more than the peak of live bytes. This search lowers the limit
-// on live bytes until the plan of the answer fits. Private to the passes.
+// A plan that gives every buffer a fixed offset may need more than the peak of live bytes. This search lowers the
+// limit on live bytes until the plan of the answer fits, and it plans the buffers of improvements and takes only those
+// that fit.
 //
 //===------------------------------------------------------------------------------------------===//
-#ifndef COMMSCHED_LIB_TRANSFORMS_SCHEDULING_ARENALIMIT_H
-#define COMMSCHED_LIB_TRANSFORMS_SCHEDULING_ARENALIMIT_H
+#ifndef COMMSCHED_SCHEDULING_ARENA_ARENALIMIT_H
+#define COMMSCHED_SCHEDULING_ARENA_ARENALIMIT_H
 
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 
@@ -23,10 +24,10 @@ Bytes arenaOf(const Problem &problem, const Schedule &schedule);
 
 /// Schedules like schedule(), but `options.memory` limits arenaOf(), relative to that of the order given where it is a
 /// ratio. Returns the arena of `answer`, bytes, which is above `answer.limit` if no answer was found that fits;
-/// `answer` is then the one with the smallest arena. Calls schedule() at most 16 times, half of them
-/// with the whole effort.
+/// `answer` is then the one with the smallest arena. Calls schedule() once if the plan of that answer
+/// fits, otherwise at most 17 times, 9 of them with the whole effort.
 Bytes scheduleWithinArena(const Problem &problem, ScheduleOptions options, Schedule &answer);
 
 } // namespace commsched
 
-#endif // COMMSCHED_LIB_TRANSFORMS_SCHEDULING_ARENALIMIT_H
+#endif // COMMSCHED_SCHEDULING_ARENA_ARENALIMIT_H
