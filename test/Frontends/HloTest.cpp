@@ -235,6 +235,22 @@ TEST_P(HloModules, PeakIsThatOfXla) {
   EXPECT_NEAR(ratio, 1.0, 0.03) << result.entry().peakBefore << " against XLA's " << *temporaries;
 }
 
+// Tests that random legal orders are orders, differ from each other, and have the bound below them.
+TEST_P(HloModules, Shuffled) {
+  std::string bytes = readInput(GetParam() + std::string(".pb"));
+  HloModule module = cantFail(readModule(bytes));
+  HloOptions options;
+  std::string last;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    options.shuffle = seed;
+    HloResult result = cantFail(scheduleModule(module, h100(), options));
+    EXPECT_NE(result.module, last);
+    EXPECT_GE(result.entry().makespanAfter, result.entry().bound);
+    cantFail(readModule(result.module).takeError());
+    last = result.module;
+  }
+}
+
 // Tests that equal modules get equal schedules, and that a signature tells orders apart.
 TEST_P(HloModules, Deterministic) {
   std::string bytes = readInput(GetParam() + std::string(".pb"));

@@ -105,6 +105,63 @@ def test_a_report_of_a_kept_module_warns_once(monkeypatch):
     assert len(caught) == 1
 
 
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax 0.10.2, which nobody installed here")
+def test_every_order_that_the_dependences_allow_computes_the_same():
+    """Runs on four devices of the CPU: XLA's CPU backend takes orders, although its collectives are synchronous."""
+    program = """
+        import jax, jax.numpy as jnp, numpy as np
+        import jax.extend.xla as xla
+        from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+        import commsched.jax
+
+        seed, changed = None, 0
+        def reorder(module):
+            global changed
+            if seed is None:
+                return None
+            scheduled, report = commsched.jax.schedule(module, shuffle=seed)
+            assert report["changed"], report
+            changed += scheduled != module
+            return scheduled
+
+        xla.register_hlo_module_transformation(
+            reorder, name="shuffle", stage=xla.PipelineStage.POST_SCHEDULER, platforms="cpu"
+        )
+        mesh = Mesh(np.array(jax.devices()), ("data",))
+        split, whole = NamedSharding(mesh, P("data", None)), NamedSharding(mesh, P())
+        random = np.random.default_rng(3)
+        weights = [jax.device_put((random.normal(size=(64, 64)) / 8).astype("f4"), split) for _ in range(3)]
+        deep = NamedSharding(mesh, P(None, "data"))
+        layers = jax.device_put((random.normal(size=(4, 64, 64)) / 8).astype("f4"), deep)
+        x = jax.device_put(random.normal(size=(32, 64)).astype("f4"), split)
+
+        def step(weights, layers, x):
+            def loss(weights, layers, x):
+                for w in weights:
+                    x = jnp.tanh(x @ w)
+                x, seen = jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), x.sum()), x, layers)
+                return (x * x).mean() + 0.01 * seen.sum()
+            value, gradients = jax.value_and_grad(loss, argnums=(0, 1))(weights, layers, x)
+            return jax.tree.map(lambda p, g: p - 0.1 * g, (weights, layers), gradients), value
+
+        def run():
+            jax.clear_caches()
+            compiled = jax.jit(step).lower(weights, layers, x).compile()
+            return [np.asarray(leaf) for leaf in jax.tree.leaves(compiled(weights, layers, x))]
+
+        given = run()
+        for seed in range(8):
+            assert all((a == b).all() for a, b in zip(given, run(), strict=True)), seed
+        assert changed == 8, changed
+        print("done")
+    """
+    environment = dict(os.environ, XLA_FLAGS="--xla_force_host_platform_device_count=4", JAX_PLATFORMS="cpu")
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0 and done.stdout.splitlines()[-1] == "done", done.stderr[-2000:]
+
+
 def has_plugin():
     return importlib.util.find_spec("jax") is not None and any(hook._library_of(p) for p in hook.PLUGINS)
 

@@ -205,11 +205,11 @@ KernelCost HloCosts::ofAsyncKernel(const HloInstruction &start) const {
 
 KernelCost HloCosts::ofCopy(Bytes bytes) const { return priced({0, multiply(2, bytes), ElementType::Other}); }
 
-const HloInstruction &HloCosts::wrappedBy(const HloInstruction &start) const {
-  if (!start.is("async-start") || start.called.size() != 1)
+const HloInstruction *HloCosts::wrappedBy(const HloInstruction *start) const {
+  if (!start->is("async-start") || start->called.size() != 1)
     return start;
-  const HloComputation &body = module.computations[start.called[0]];
-  return body.instructions[body.root];
+  const HloComputation &body = module.computations[start->called[0]];
+  return &body.instructions[body.root];
 }
 
 static std::optional<CollectiveKind> kindOf(StringRef opcode) {
@@ -255,7 +255,7 @@ static std::string keyOf(const SerializedGroups &groups) {
 
 Expected<std::optional<CollectiveCost>> HloCosts::ofCollective(const HloInstruction &instruction,
                                                                const HloComputation &parent) {
-  const HloInstruction &wrapped = wrappedBy(instruction);
+  const HloInstruction &wrapped = *wrappedBy(&instruction);
   std::optional<CollectiveKind> kind = kindOf(wrapped.opcode);
   if (!kind)
     return std::nullopt;

@@ -62,7 +62,7 @@ public:
   KernelCost ofCopy(Bytes bytes) const;
 
   /// The collective in an async-start; the instruction itself otherwise.
-  const HloInstruction &wrappedBy(const HloInstruction &start) const;
+  const HloInstruction *wrappedBy(const HloInstruction *start) const;
 
   const MachineModel &machine() const { return model.machine(); }
 

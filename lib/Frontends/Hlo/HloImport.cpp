@@ -211,14 +211,14 @@ static bool isMultiplied(const HloShape &given, const HloShape &result, int64_t 
 
 /// What a collective makes: its shape, but for pairs whose shape is (what they read, what they make, ...).
 SmallVector<const HloShape *, 4> Importer::resultLeavesOf(const HloInstruction &start) const {
-  const HloInstruction &wrapped = costs.wrappedBy(start);
+  const HloInstruction &wrapped = *costs.wrappedBy(&start);
   bool isPair = &wrapped == &start && isStart(start) && !start.is("all-reduce-start");
   return leavesOf(isPair && wrapped.shape.elements.size() > 1 ? wrapped.shape.elements[1] : wrapped.shape);
 }
 
 /// The dialect's form of a collective; none if it does not have one for these shapes.
 Expected<std::optional<CommForm>> Importer::formOf(const HloInstruction &start, const Scope &scope) {
-  const HloInstruction &wrapped = costs.wrappedBy(start);
+  const HloInstruction &wrapped = *costs.wrappedBy(&start);
   Expected<std::vector<std::vector<int64_t>>> groups = groupsOf(module, wrapped.groups);
   if (!groups)
     return createStringError("'" + start.name + "': " + toString(groups.takeError()));

@@ -19,6 +19,7 @@
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "HloProblem.h"
 #include "llvm/ADT/STLExtras.h"
+#include <random>
 
 using namespace llvm;
 using namespace commsched;
@@ -53,6 +54,43 @@ bool callsOthers(const HloInstruction &instruction) {
   return instruction.is("while") || instruction.is("conditional") || instruction.is("call");
 }
 
+/// A random order that respects all edges and the order of pinned nodes. O(nodes + edges).
+Order shuffled(const Problem &problem, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<int32_t> missing(problem.size());
+  NodeId lastPinned = kNone;
+  // Indexed by node: the pinned node that may run after it, or kNone.
+  std::vector<NodeId> nextPinned(problem.size(), kNone);
+  std::vector<NodeId> ready;
+  for (NodeId id = 0; id < problem.size(); ++id) {
+    missing[id] = static_cast<int32_t>(problem.preds[id].size());
+    if (problem.nodes[id].pinned) {
+      if (lastPinned != kNone) {
+        nextPinned[lastPinned] = id;
+        ++missing[id];
+      }
+      lastPinned = id;
+    }
+    if (missing[id] == 0)
+      ready.push_back(id);
+  }
+  Order order;
+  auto release = [&](NodeId id) {
+    if (--missing[id] == 0)
+      ready.push_back(id);
+  };
+  while (!ready.empty()) {
+    std::swap(ready[random() % ready.size()], ready.back());
+    NodeId id = ready.back();
+    ready.pop_back();
+    order.push_back(id);
+    llvm::for_each(problem.succs[id], release);
+    if (nextPinned[id] != kNone)
+      release(nextPinned[id]);
+  }
+  return order;
+}
+
 std::string whyKept(const HloComputation &computation) {
   for (const HloInstruction &instruction : computation.instructions)
     if (instruction.isAnnotated)
@@ -85,6 +123,18 @@ void ModuleScheduler::explainStarts(const HloGraph &graph, const LoadedComputati
 
 Error ModuleScheduler::solve(const HloGraph &graph, const LoadedComputation &loaded, ComputationResult &result) {
   const Problem &problem = loaded.problem;
+  if (options.shuffle) {
+    Schedule schedule = keepOrder(problem);
+    schedule.order = shuffled(problem, *options.shuffle);
+    measure(problem, loaded.slowDown, schedule);
+    if (std::string why = verify(problem, schedule, {kUnlimited, CollectiveOrder::Free}); !why.empty())
+      return createStringError("the random order of '" + graph.computation().name + "' does not hold: " + why);
+    result.keptBecause.clear();
+    result.sequence = graph.instructionsInOrder(schedule.order);
+    result.makespanAfter = schedule.makespan;
+    result.peakAfter = schedule.peak;
+    return Error::success();
+  }
   ScheduleOptions search;
   search.memory.limit = result.limit;
   search.bucketing = false;

@@ -200,6 +200,8 @@ Expected<TransformOptions> commsched::hlo::parseTransformOptions(StringRef text)
       options.donation = Donation::Keep;
     else if (name == "donation" && value.getAsString() == std::optional<StringRef>("drop"))
       options.donation = Donation::Drop;
+    else if (name == "shuffle" && value.getAsInteger())
+      options.schedule.shuffle = *value.getAsInteger();
     else if (name == "dump" && value.getAsString())
       options.dump = value.getAsString()->str();
     else if (name == "memory_budget_ratio" && value.getAsNumber()) {
@@ -208,8 +210,9 @@ Expected<TransformOptions> commsched::hlo::parseTransformOptions(StringRef text)
         return budget.takeError();
       options.schedule.memory = *budget;
     } else {
-      return createStringError("expected machine, memory_budget_ratio, effort, donation (keep or drop) or dump, got '" +
-                               name + "'");
+      return createStringError(
+          "expected machine, memory_budget_ratio, effort, donation (keep or drop), dump or shuffle, got '" + name +
+          "'");
     }
   }
   Expected<MachineModel> model = MachineModel::load(machine);

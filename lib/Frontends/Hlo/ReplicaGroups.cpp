@@ -58,8 +58,13 @@ std::vector<int64_t> transposed(ArrayRef<int64_t> values, ArrayRef<int64_t> dims
     for (size_t i = 0; i < dims.size(); ++i)
       offset += at[i] * strides[permutation[i]];
     result.push_back(values[offset]);
-    for (size_t i = dims.size(); i-- > 0 && ++at[i] == dims[permutation[i]];)
+    // Counts on, the last dimension first.
+    for (size_t i = dims.size(); i-- > 0;) {
+      ++at[i];
+      if (at[i] < dims[permutation[i]])
+        break;
       at[i] = 0;
+    }
   }
   return result;
 }

@@ -104,6 +104,10 @@ def reports(clear: bool = False) -> list[dict]:
 def schedule(module: bytes, **options: Any) -> tuple[bytes, dict]:
     """Schedules a serialized HloModuleProto. Needs no jax.
 
+    Args:
+        options: those of `install` but for `dump`, with donations given up by default. `shuffle`, a seed, gives a
+            random legal order in place of a good one, for tests.
+
     Returns:
         The module, which is `module` itself if it stays as it was, and the report.
     """
@@ -115,7 +119,12 @@ _DEFAULTS: dict[str, Any] = {"machine": "h100-sxm", "memory_budget_ratio": 0.0, 
 
 
 def _options(
-    machine: str, memory_budget_ratio: float, effort: int | None, donation: str, dump: str | None = None
+    machine: str,
+    memory_budget_ratio: float,
+    effort: int | None,
+    donation: str,
+    dump: str | None = None,
+    shuffle: int | None = None,
 ) -> str:
     options: dict[str, Any] = {"machine": str(machine), "memory_budget_ratio": float(memory_budget_ratio)}
     options["donation"] = donation
@@ -123,6 +132,8 @@ def _options(
         options["effort"] = int(effort)
     if dump is not None:
         options["dump"] = str(dump)
+    if shuffle is not None:
+        options["shuffle"] = int(shuffle)
     return json.dumps(options)
 
 

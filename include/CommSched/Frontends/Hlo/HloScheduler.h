@@ -25,6 +25,9 @@ struct HloOptions {
   MemoryBudget memory;
   /// Steps of the search per computation; the solver's default if negative.
   int64_t effort = -1;
+  /// If set: a seed. Every computation that runs gets a random legal order, whatever its time and peak. Tests use it to
+  /// show that each order that the dependences allow computes the same.
+  std::optional<uint64_t> shuffle = std::nullopt;
 };
 
 /// What a schedule does to one start: exposed time in ns, and why it is exposed.

@@ -36,8 +36,8 @@ struct TransformOptions {
   std::string dump;
 };
 
-/// Reads settings from JSON: {"machine", "memory_budget_ratio", "effort", "donation": "keep" or "drop", "dump"}, all
-/// of them optional. Fails, in one line, if a setting is unknown or out of range.
+/// Reads settings from JSON: {"machine", "memory_budget_ratio", "effort", "donation": "keep" or "drop", "dump",
+/// "shuffle": a seed}, all of them optional. Fails, in one line, if a setting is unknown or out of range.
 llvm::Expected<TransformOptions> parseTransformOptions(llvm::StringRef json);
 
 /// Schedules a module as the callback does. The report is a JSON object: describe()'s, or {"module", "changed": false,
