@@ -37,9 +37,7 @@ class Moment:
 class Bound:
     """Heads and tails of all moments, and the arguments that rest on them."""
 
-    def __init__(
-        self, problem: Problem, limit: int, heads: Sequence[Numbers] = (), tails: Sequence[Numbers] = ()
-    ) -> None:
+    def __init__(self, problem: Problem, limit: int, heads: Sequence[Numbers], tails: Sequence[Numbers]) -> None:
         self.problem, self.limit, self.charges = problem, limit, Charges(problem)
         self.moments: list[Moment] = []
         self.first: list[int] = []  # by node: its first and its last moment
@@ -75,14 +73,11 @@ class Bound:
 
     def one_machine(self, head_ns: int, tail_ns: int, lane: int = UNLIMITED, resource: int = UNLIMITED) -> int:
         """The work on a lane (Lemmas 1 and 5) or a resource (Lemmas 13 and 14) with such heads and tails."""
-        floating = [
-            Moment(
-                lanes=[0], load=rest, head=self.moments[self.first[cast]].head, tail=self.moments[self.last[wait]].tail
-            )
-            for cast, wait, rest in self.charges.floating
-        ]
-        parts = 0
-        for moment in self.moments + floating:
+        moments, parts = list(self.moments), 0
+        for cast, wait, rest in self.charges.floating:
+            head, tail = moments[self.first[cast]].head, moments[self.last[wait]].tail
+            moments.append(Moment(lanes=[0], load=rest, head=head, tail=tail))
+        for moment in moments:
             if moment.head >= head_ns and moment.tail >= tail_ns:
                 share = moment.needs[resource] if resource < UNLIMITED else WHOLE * (lane in moment.lanes)
                 parts += moment.load * share
@@ -93,9 +88,8 @@ class Bound:
         problem, charges = self.problem, self.charges
         user = [-1] * problem.size  # a start that needs the node's results, directly or not
         for node in reversed(range(problem.size)):
-            user[node] = (
-                node if problem.is_start[node] else max((user[succ] for succ in problem.succs[node]), default=-1)
-            )
+            later = [user[succ] for succ in problem.succs[node]]
+            user[node] = node if problem.is_start[node] else max(later, default=-1)
         before = closure(starts, problem.preds)
         total = sum(charges.compute) + sum(cost for _, _, cost in charges.floating)
         results = []
@@ -113,12 +107,12 @@ class Bound:
         problem, charges = self.problem, self.charges
         require(node not in charges.replaceable, f"a bucket may replace node {node}")
         before, after = closure([node], problem.preds), closure([node], problem.succs)
-        comparable = before | after
+        unordered = set(range(problem.size)) - before - after
         weights, given = [0] * len(problem.bytes), [list[int]() for _ in range(problem.size)]
         for buffer, users in enumerate(problem.users):
             # A packed wait does not hold the input of its start.
             users = [user for user in users if charges.released.get(user, buffer) == buffer]
-            others = [u for u in users if u not in comparable and buffer not in problem.made_by[u]]
+            others = [user for user in users if user in unordered and buffer not in problem.made_by[user]]
             if users and (buffer in problem.live_out or any(user in after for user in users)):
                 weights[buffer] = problem.bytes[buffer]
             elif others:
@@ -128,9 +122,9 @@ class Bound:
             for buffer in given[other]:
                 weights[buffer] = min(results, problem.bytes[buffer])
                 results -= weights[buffer]
-        made_later = {buffer for n in set(range(problem.size)) - before for buffer in problem.made_by[n]}
-        held = sum(weight for buffer, weight in enumerate(weights) if buffer not in made_later)
-        room, work, tail, items = max(self.limit - problem.workspace[node] - held, 0), 0, UNLIMITED, []
+        made_later = sum(weights[b] for other in unordered | after - {node} for b in problem.made_by[other])
+        room = max(self.limit - problem.workspace[node] - (sum(weights) - made_later), 0)
+        work, tail, items = 0, UNLIMITED, []
         for start in problem.starts:
             if problem.occupied[start] == [lane] and start not in before and charges.lane[start]:
                 tail = min(tail, self.moments[self.first[start] + 1].tail)
@@ -146,11 +140,9 @@ class Bound:
         return self.exit[node] + work + tail if work else 0
 
 
-def prove(
-    problem: Problem, answer: Answer, limit: int, argument: str, heads: Any = (), tails: Any = (), **at: Any
-) -> int:
-    """The bound that an argument of a certificate proves, in ns."""
-    bound = Bound(problem, limit, heads, tails)
+def prove(answer: Answer, limit: int, argument: str, heads: Any = (), tails: Any = (), **at: Any) -> int:
+    """The bound that an argument of a certificate proves of the answer's problem, in ns."""
+    bound = Bound(answer.problem, limit, heads, tails)
     for event in answer.events:
         if not isinstance(event, int) and event[0] == "start":
             bucket, charges = answer.buckets[event[1]], bound.charges

@@ -29,12 +29,10 @@ class Charges:
     def share(self, problem: Problem, key: Key) -> None:
         members = [member for member in problem.member_of.values() if member.key is key]
         sizes = sorted(m.bytes for m in members)
-        small = sum(m.output_bytes for m in members if m.output_bytes <= SMALL_UNPACK_BYTES)
+        small = [m.output_bytes for m in members if m.output_bytes <= SMALL_UNPACK_BYTES]
         collective = Samples(key.samples, min(sum(sizes), key.cap_bytes))
-        pack, small_unpack = (
-            Samples(key.pack_samples, sum(m.input_bytes for m in members)),
-            Samples(key.small_unpack_samples, small),
-        )
+        pack = Samples(key.pack_samples, sum(m.input_bytes for m in members))
+        small_unpack = Samples(key.small_unpack_samples, sum(small))
         large_unpack = dict(pairs(key.large_unpack_samples))
         reads, writes = key.pack_reads_for_writes
         for m in members:
@@ -58,9 +56,8 @@ class Samples:
 
     def __init__(self, samples: Numbers, largest: int) -> None:
         rows = pairs(samples)
-        require(
-            rows == sorted(rows, key=lambda row: row[1]) and rows == sorted(rows), "samples of a cost do not ascend"
-        )
+        ascend = rows == sorted(rows) == sorted(rows, key=lambda row: row[1])
+        require(ascend, "the samples of a cost do not ascend")
         require(not rows or rows[-1][0] >= largest, "the samples of a cost end before the largest bucket")
         self.sizes = [size for size, _ in rows]
         self.rates: list[tuple[int, int]] = []  # by sample: the least cost per byte from its size on
