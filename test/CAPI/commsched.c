@@ -12,6 +12,7 @@
 
 #include "CommSched-c/CommSched.h"
 #include "CommSched-c/Calibration.h"
+#include "CommSched-c/Hlo.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -300,6 +301,38 @@ static void testCalibration(void) {
   commschedBufferDestroy(result);
 }
 
+/* What a plugin of PJRT looks like from the beginning: a size, and a chain of extensions, here an empty one. */
+struct EmptyPlugin {
+  size_t size;
+  void *extensions;
+};
+
+static void testHlo(void) {
+  CommSchedBuffer module, report;
+  CHECK(commschedScheduleHlo("no module", 9, "{}", &module, &report) == 0);
+  CHECK(module.length == 0);
+  CHECK(strstr(report.data, "expected a module of XLA") != NULL);
+  commschedBufferDestroy(module);
+  commschedBufferDestroy(report);
+  CHECK(commschedScheduleHlo("", 0, "{\"donation\": \"some\"}", &module, &report) == 1);
+  CHECK(strstr(report.data, "donation") != NULL);
+  commschedBufferDestroy(module);
+  commschedBufferDestroy(report);
+
+  struct EmptyPlugin plugin = {sizeof(plugin), NULL};
+  CHECK(commschedXlaInstall(&plugin, &report) == 1);
+  CHECK(strcmp(report.data, "the plugin has no extension for transformations of modules") == 0);
+  commschedBufferDestroy(report);
+  CHECK(commschedXlaConfigure("{\"machine\": \"no-such\"}", &report) == 1);
+  CHECK(strstr(report.data, "no-such") != NULL);
+  commschedBufferDestroy(report);
+  CHECK(commschedXlaConfigure(NULL, &report) == 0 && report.length == 0);
+  commschedBufferDestroy(report);
+  report = commschedXlaTakeReports();
+  CHECK(strcmp(report.data, "[]") == 0);
+  commschedBufferDestroy(report);
+}
+
 int main(void) {
   CHECK(commschedGetVersion()[0] != 0);
   testRoundTrip();
@@ -308,6 +341,7 @@ int main(void) {
   testReport();
   testEnvironment();
   testCalibration();
+  testHlo();
   if (failures == 0)
     printf("all checks hold\n");
   return failures != 0;
