@@ -90,14 +90,15 @@ target_link_options(CommSchedPortable PRIVATE "LINKER:--version-script=${COMMSCH
   "LINKER:-soname,$<TARGET_SONAME_FILE_NAME:CommSched-c>")
 # lld looks archives up in any order; a linker that does not gets them as one group.
 target_link_libraries(CommSchedPortable PRIVATE CommSchedRuntimePortable CommSchedExecution CommSchedCalibration
-  CommSchedCalibrationRules CommSchedInitAll
+  CommSchedCalibrationRules CommSchedHlo CommSchedInitAll
   -Wl,--start-group ${COMMSCHED_STATIC_MLIR} ${COMMSCHED_STATIC_LLVM} -Wl,--end-group
   -lz "${COMMSCHED_ZSTD}" Threads::Threads ${CMAKE_DL_LIBS})
 list(APPEND COMMSCHED_PORTABLE_TARGETS CommSchedPortable)
 
+# The tools' files have names of their own: Ninja would take `comm-opt` for either of two files of that name.
 foreach(tool comm-opt comm-run)
   add_executable(${tool}-portable "${PROJECT_SOURCE_DIR}/tools/${tool}/Main.cpp") # without the header of MLIR
-  set_target_properties(${tool}-portable PROPERTIES EXCLUDE_FROM_ALL ON OUTPUT_NAME ${tool} LINKER_LANGUAGE CXX
+  set_target_properties(${tool}-portable PROPERTIES EXCLUDE_FROM_ALL ON OUTPUT_NAME ${tool}-portable LINKER_LANGUAGE CXX
     RUNTIME_OUTPUT_DIRECTORY "${COMMSCHED_PORTABLE_DIR}/bin" BUILD_RPATH "$ORIGIN/.." INSTALL_RPATH "$ORIGIN/.."
     INSTALL_RPATH_USE_LINK_PATH OFF)
   target_link_options(${tool}-portable PRIVATE -static-libstdc++ -s)
