@@ -144,6 +144,7 @@ def main() -> int:
     if arguments.run:
         print(json.dumps(run(arguments.run, arguments.machine)))
         return 0
+    os.environ |= {"XLA_FLAGS": XLA_FLAGS, "JAX_PLATFORMS": "cpu"}
     import jax_programs
 
     if arguments.small:
