@@ -6,17 +6,16 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// A local search over one order of activities that share resources. It moves one node at a time and plays the order
-// from a stop in front of the move to the end, to the next stop at which everything is as it was but for a shift of
-// time, or to a point at which the order is known to be longer. Private to the solver.
+// A local search over one order of activities that share resources. It moves one node at a time and keeps the moves
+// that do not lengthen the order (ContendedOrder.h). Private to the solver.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_CONTENDEDMOVES_H
 #define COMMSCHED_LIB_SCHEDULING_SOLVER_CONTENDEDMOVES_H
 
 #include "CommSched/Scheduling/Model/MoveEvaluator.h"
-#include "CommSched/Support/SplitMix64.h"
-#include "Model/ContentionPlayer.h"
+#include "ContendedOrder.h"
+#include "MoveChoice.h"
 
 namespace commsched {
 
@@ -32,34 +31,19 @@ public:
   void run(int64_t &steps, Ns target);
 
   llvm::ArrayRef<NodeId> order() const { return moves.order(); }
-  Ns makespan() const { return best; }
+  Ns makespan() const { return played.makespan(); }
 
 private:
-  /// A node's way from a position to another one.
-  struct Move {
-    int32_t from, to;
-  };
-
-  bool choose(Move &move);
-  Ns play(const Move &move, Ns cutoff, int64_t &played);
-  void placeStops(int32_t first);
-  NodeId nodeAt(int32_t position, const Move &move) const;
+  bool choose(NodeMove &move);
+  NodeId nodeAt(int32_t position, const NodeMove &move) const;
 
   const Problem &problem;
   Bytes limit;
   MoveEvaluator moves;
-  ContentionPlayer player;
+  ContendedOrder played;
   SplitMix64 random;
   /// The starts and the waits, which are moved more often than other nodes.
   std::vector<NodeId> communicating;
-  /// In front of every spacing-th position: the state of the order as it is.
-  std::vector<ContentionPlayer::Stop> stops;
-  int32_t spacing;
-  /// Indexed by position: what the compute lane needs from there on at least, ns.
-  std::vector<Ns> left;
-  Ns best = 0;
-  /// Whether a shift of time shifts all that follows: nothing arrives at a fixed time.
-  bool shifts = true;
 };
 
 } // namespace commsched

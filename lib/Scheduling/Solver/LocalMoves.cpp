@@ -23,14 +23,10 @@ constexpr uint64_t kMovesSeed = 0x6d6f766573ull;
 /// The critical nodes are found again after so many tries, or after a share 1 / kNodesPerTry of the nodes in tries if
 /// that is more: looking at a node takes far less time than a try.
 constexpr int64_t kTriesBetween = 512, kNodesPerTry = 8;
-/// Limit on the distance of a move. Its cost is linear in the distance.
-constexpr int32_t kMaxDistance = 4096;
 /// Nodes that are played in the time of one step of a decode.
 constexpr int64_t kPlayedPerStep = 16;
 /// Number of lanes up to which their clocks cost next to nothing in a try. Beyond, each lane counts as a played node.
 constexpr LaneId kFreeLanes = 32;
-/// Limit on the exponents of distances that are spread over the powers of two.
-constexpr int64_t kMaxShift = 11;
 /// One of so many tries changes buckets, or, without any that could, moves a start together with its producers.
 constexpr int64_t kTriesPerChange = 3, kTriesPerGroup = 16;
 /// One of so many moves of nodes is about an exposed wait.
@@ -60,11 +56,11 @@ void LocalMoves::findCritical() {
 
 /// Chooses a move that may shorten an exposed wait: something from behind it to its front, or its start, or what stands
 /// before its start, away.
-bool LocalMoves::chooseForExposed(Move &move) {
+bool LocalMoves::chooseForExposed(NodeMove &move) {
   NodeId wait = exposed[random.below(static_cast<int64_t>(exposed.size()))];
   const int32_t at = order.position(wait);
   auto near = [&](int32_t position, bool behind) {
-    auto distance = static_cast<int32_t>(1 + random.below(int64_t(1) << random.below(kMaxShift)));
+    int32_t distance = drawDistance(random);
     return std::clamp(behind ? position + distance : position - distance, 0, order.size() - 1);
   };
   NodeId start = order.startOf(wait);
@@ -102,33 +98,20 @@ int32_t LocalMoves::choosePosition() {
 
 /// Chooses a node and another place for it within the range that its dependences allow: an end of that range, or a
 /// distance spread over the powers of two. Returns false if the node cannot move.
-bool LocalMoves::chooseMove(Move &move) {
+bool LocalMoves::chooseMove(NodeMove &move) {
   if (!exposed.empty() && random.below(kTriesPerExposed) == 0)
     return chooseForExposed(move);
   move.from = choosePosition();
   NodeId slot = order.order()[move.from];
   if (order.isEmpty(slot))
     return false;
-  int32_t earliest = std::max(order.earliest(slot), move.from - kMaxDistance);
-  int32_t latest = std::min(order.latest(slot), move.from + kMaxDistance);
-  switch (random.below(8)) {
-  case 0:
-    move.to = earliest;
-    break;
-  case 1:
-    move.to = latest;
-    break;
-  default: {
-    auto distance = static_cast<int32_t>(1 + random.below(int64_t(1) << random.below(kMaxShift)));
-    move.to = std::clamp(move.from + (random.below(2) == 0 ? -distance : distance), earliest, latest);
-  }
-  }
+  move.to = drawPlace(random, move.from, order.earliest(slot), order.latest(slot));
   return move.to != move.from;
 }
 
 void LocalMoves::tryMove(int64_t &steps) {
   --steps;
-  Move move;
+  NodeMove move;
   if (!chooseMove(move))
     return;
   steps -= (std::abs(move.to - move.from) + 1 + laneWork) / kPlayedPerStep;

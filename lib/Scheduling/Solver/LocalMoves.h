@@ -18,6 +18,7 @@
 #define COMMSCHED_LIB_SCHEDULING_SOLVER_LOCALMOVES_H
 
 #include "BucketMoves.h"
+#include "MoveChoice.h"
 
 namespace commsched {
 
@@ -37,15 +38,10 @@ public:
   Ns makespan() const { return order.makespan(); }
 
 private:
-  /// One node's way from a position to another one.
-  struct Move {
-    int32_t from, to;
-  };
-
   void findCritical();
   int32_t choosePosition();
-  bool chooseForExposed(Move &move);
-  bool chooseMove(Move &move);
+  bool chooseForExposed(NodeMove &move);
+  bool chooseMove(NodeMove &move);
   void tryMove(int64_t &steps);
   void tryChange(int64_t &steps);
   NodeId chooseStart();

@@ -24,9 +24,6 @@ constexpr uint64_t kNoiseSeed = 0x6e6f697365ull;
 constexpr int64_t kTriesBetween = 128;
 /// Nodes that are played in the time of one step of a decode.
 constexpr int64_t kPlayedPerStep = 16;
-/// Limit on the distance of a move, and on the exponents of distances that are spread over the powers of two.
-constexpr int32_t kMaxDistance = 4096;
-constexpr int64_t kMaxShift = 11;
 
 } // namespace
 
@@ -53,19 +50,7 @@ bool NoiseMoves::chooseMove(int32_t &from, int32_t &to) {
   bool isCritical = !critical.empty() && random.below(10) < 8;
   from = isCritical ? memory.position(critical[random.below(static_cast<int64_t>(critical.size()))])
                     : static_cast<int32_t>(random.below(problem.size()));
-  int32_t earliest = std::max(memory.earliest(from, from + 1), from - kMaxDistance);
-  int32_t latest = std::min(memory.latest(from, from + 1), from + kMaxDistance);
-  auto distance = static_cast<int32_t>(1 + random.below(int64_t(1) << random.below(kMaxShift)));
-  switch (random.below(8)) {
-  case 0:
-    to = earliest;
-    break;
-  case 1:
-    to = latest;
-    break;
-  default:
-    to = std::clamp(from + (random.below(2) == 0 ? -distance : distance), earliest, latest);
-  }
+  to = drawPlace(random, from, memory.earliest(from, from + 1), memory.latest(from, from + 1));
   return to != from;
 }
 

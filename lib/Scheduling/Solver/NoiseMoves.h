@@ -16,8 +16,8 @@
 #include "CommSched/Scheduling/Model/MoveEvaluator.h"
 #include "CommSched/Scheduling/Model/Scenarios.h"
 #include "CommSched/Support/Objective.h"
-#include "CommSched/Support/SplitMix64.h"
 #include "IncrementalTimeline.h"
+#include "MoveChoice.h"
 
 namespace commsched {
 
