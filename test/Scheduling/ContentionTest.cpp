@@ -6,8 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The oracle plays an order nanosecond by nanosecond. It finds the rates of a nanosecond by pouring each resource out
-// in the smallest steps that fractions allow.
+// The oracle plays an order nanosecond by nanosecond.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -32,51 +31,6 @@ using namespace commsched;
 using namespace commsched::test;
 
 namespace {
-
-/// The rates of activities that run together, by the words of docs/Models.md: the level at which a resource is shared
-/// is raised until it is used up or everybody has what they need. Levels are fractions, level / unit.
-std::vector<int64_t> ratesByLevel(const std::vector<Demand> &demands) {
-  std::vector<int64_t> rates(demands.size(), kWhole);
-  for (unsigned resource = 0; resource < kNumResources; ++resource) {
-    // A level at which somebody is satisfied: need / weight. Between two of them, what is poured grows linearly.
-    std::vector<std::pair<Wide, Wide>> levels;
-    Wide needed = 0;
-    for (const Demand &demand : demands)
-      if (demand.share[resource] > 0) {
-        levels.emplace_back(demand.share[resource], demand.weight[resource]);
-        needed += demand.share[resource];
-      }
-    if (needed <= kWhole)
-      continue;
-    std::sort(levels.begin(), levels.end(), [](auto a, auto b) { return a.first * b.second < b.first * a.second; });
-    // The highest of these levels at which there is enough.
-    std::pair<Wide, Wide> full = {0, 1};
-    for (auto level : levels) {
-      Wide poured = 0; // times level.second
-      for (const Demand &demand : demands)
-        poured += std::min<Wide>(demand.share[resource] * level.second, demand.weight[resource] * level.first);
-      if (poured <= kWhole * level.second)
-        full = level;
-    }
-    Wide satisfied = 0, weights = 0;
-    auto isSatisfied = [&](const Demand &demand) {
-      return demand.share[resource] * full.second <= demand.weight[resource] * full.first;
-    };
-    for (const Demand &demand : demands) {
-      if (isSatisfied(demand))
-        satisfied += demand.share[resource];
-      else
-        weights += demand.weight[resource];
-    }
-    for (size_t at = 0; at < demands.size(); ++at)
-      if (!isSatisfied(demands[at])) {
-        Wide rate =
-            kWhole * (kWhole - satisfied) * demands[at].weight[resource] / (weights * demands[at].share[resource]);
-        rates[at] = std::max<int64_t>(1, std::min<int64_t>(rates[at], static_cast<int64_t>(rate)));
-      }
-  }
-  return rates;
-}
 
 /// Plays an order nanosecond by nanosecond.
 class TickByTick {

@@ -11,12 +11,14 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/Timeline.h"
+#include "RandomDemands.h"
 #include "llvm/ADT/STLExtras.h"
 #include "gtest/gtest.h"
 #include <optional>
 #include <random>
 
 using namespace commsched;
+using namespace commsched::test;
 
 namespace {
 
@@ -274,28 +276,34 @@ struct Oracle {
   std::vector<Ns> lanes;
 };
 
+/// A program on two to four streams, with all that streams may do.
+Program randomProgram(unsigned seed) {
+  std::mt19937 random(seed);
+  auto below = [&](int bound) { return static_cast<int>(random() % bound); };
+  int streams = 2 + below(3);
+  Program program(streams);
+  std::vector<NodeId> starts, records;
+  for (int left = 3 + below(20); left > 0; --left) {
+    int stream = below(streams), what = below(10);
+    if (what < 2)
+      starts.push_back(program.start(stream, 1 + below(2), below(9), below(4) == 0));
+    else if (what < 4 && !starts.empty())
+      program.wait(stream, starts[below(static_cast<int>(starts.size()))]);
+    else if (what == 4)
+      records.push_back(program.record(stream));
+    else if (what < 7 && !records.empty())
+      program.await(stream, records[below(static_cast<int>(records.size()))], below(3) == 0 ? below(5) : 0);
+    else if (what == 7)
+      program.hybrid(stream, 1 + below(2), 1 + below(5));
+    else
+      program.compute(stream, below(6));
+  }
+  return program;
+}
+
 TEST(StreamTimeline, AgreesWithTheOracleOnRandomPrograms) {
   for (unsigned seed = 0; seed < 3000; ++seed) {
-    std::mt19937 random(seed);
-    auto below = [&](int bound) { return static_cast<int>(random() % bound); };
-    int streams = 2 + below(3);
-    Program program(streams);
-    std::vector<NodeId> starts, records;
-    for (int left = 3 + below(20); left > 0; --left) {
-      int stream = below(streams), what = below(10);
-      if (what < 2)
-        starts.push_back(program.start(stream, 1 + below(2), below(9), below(4) == 0));
-      else if (what < 4 && !starts.empty())
-        program.wait(stream, starts[below(static_cast<int>(starts.size()))]);
-      else if (what == 4)
-        records.push_back(program.record(stream));
-      else if (what < 7 && !records.empty())
-        program.await(stream, records[below(static_cast<int>(records.size()))], below(3) == 0 ? below(5) : 0);
-      else if (what == 7)
-        program.hybrid(stream, 1 + below(2), 1 + below(5));
-      else
-        program.compute(stream, below(6));
-    }
+    Program program = randomProgram(seed);
     Timeline line = program.play();
     Oracle oracle(program.problem);
     oracle.run();
@@ -306,6 +314,160 @@ TEST(StreamTimeline, AgreesWithTheOracleOnRandomPrograms) {
     for (const Node &node : program.problem.nodes)
       load += node.kind == NodeKind::Compute || node.kind == NodeKind::Hybrid ? node.cost : 0;
     ASSERT_GE(line.makespan, load) << seed;
+  }
+}
+
+/// The same with contention: in each nanosecond, everything that runs does as much as its rate allows.
+struct ContendedOracle {
+  explicit ContendedOracle(const Problem &problem)
+      : problem(problem), issuedAt(problem.size(), kNone), ends(problem.size(), kNone),
+        free(problem.streams.size(), 0) {
+    for (const Node &node : problem.nodes)
+      left.push_back(static_cast<Wide>(node.cost) * kWhole);
+  }
+
+  NodeId head(int stream) const {
+    for (NodeId id = 0; id < problem.size(); ++id)
+      if (problem.nodes[id].stream == stream && issuedAt[id] == kNone)
+        return id;
+    return kNone;
+  }
+  bool isFirstOnLane(NodeId id) const {
+    for (NodeId other = 0; other < id; ++other)
+      if (ends[other] == kNone && problem.nodes[other].lane == problem.nodes[id].lane)
+        return false;
+    return true;
+  }
+  /// When an event happened; a time to come while it has not.
+  Ns timeOf(NodeId record) const {
+    Ns time = ends[record] == kNone ? kMaxTotalNs : ends[record];
+    for (NodeId id = 0; id < record; ++id)
+      if (problem.nodes[id].kind == NodeKind::Start && problem.nodes[id].stream == problem.nodes[record].stream)
+        time = std::max(time, ends[id] == kNone ? kMaxTotalNs : ends[id]);
+    return time;
+  }
+  bool runsOnItsLane(NodeId id) const {
+    return problem.nodes[id].kind == NodeKind::Start && issuedAt[id] != kNone && ends[id] == kNone && isFirstOnLane(id);
+  }
+
+  void settle() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (int stream = 0; stream < static_cast<int>(free.size()); ++stream) {
+        NodeId id = head(stream);
+        if (id == kNone || free[stream] > now || Oracle::computes(problem.nodes[id]))
+          continue;
+        const Node &node = problem.nodes[id];
+        if ((node.kind == NodeKind::Wait && ends[node.start] == kNone) ||
+            (node.event != kNone && timeOf(node.event) + node.issue > now))
+          continue;
+        issuedAt[id] = now;
+        moved = true;
+        free[stream] = now + (node.kind == NodeKind::Start ? node.issue : 0);
+        if (node.kind != NodeKind::Start)
+          ends[id] = now;
+      }
+      for (NodeId id = 0; id < problem.size(); ++id)
+        if (runsOnItsLane(id) && left[id] <= 0) {
+          ends[id] = now;
+          moved = true;
+        }
+    }
+  }
+
+  /// Begins the computation of the stream that came to it first.
+  void beginWork() {
+    for (int stream = 0; stream < static_cast<int>(free.size()); ++stream) {
+      NodeId id = head(stream);
+      if (id == kNone || free[stream] > now || !Oracle::computes(problem.nodes[id]))
+        continue;
+      if (problem.nodes[id].kind == NodeKind::Hybrid && !isFirstOnLane(id))
+        continue;
+      auto key = [&](NodeId node) { return std::make_pair(free[problem.nodes[node].stream], node); };
+      if (working == kNone || key(id) < key(working))
+        working = id;
+    }
+    if (working == kNone)
+      return;
+    issuedAt[working] = now;
+    free[problem.nodes[working].stream] = kMaxTotalNs;
+  }
+
+  void tick() {
+    std::vector<NodeId> running;
+    std::vector<Demand> demands;
+    for (NodeId id = 0; id < problem.size(); ++id)
+      if (id == working || runsOnItsLane(id)) {
+        running.push_back(id);
+        demands.push_back(problem.demandOf(problem.nodes[id]));
+      }
+    std::vector<int64_t> rates = ratesByLevel(demands);
+    ++now;
+    for (size_t at = 0; at < running.size(); ++at)
+      left[running[at]] -= rates[at];
+    if (working == kNone || left[working] > 0)
+      return;
+    ends[working] = free[problem.nodes[working].stream] = now;
+    working = kNone;
+  }
+
+  void run() {
+    while (llvm::is_contained(ends, kNone)) {
+      settle();
+      if (working == kNone)
+        beginWork();
+      if (llvm::is_contained(ends, kNone))
+        tick();
+    }
+  }
+
+  const Problem &problem;
+  Ns now = 0;
+  std::vector<Ns> issuedAt, ends;
+  /// By stream: since when it has been at its head.
+  std::vector<Ns> free;
+  std::vector<Wide> left;
+  NodeId working = kNone;
+};
+
+TEST(StreamTimeline, ContentionAgreesWithTheOracleOnRandomPrograms) {
+  int32_t slower = 0;
+  for (unsigned seed = 0; seed < 1500; ++seed) {
+    Program program = randomProgram(seed);
+    Ns undisturbed = program.play().makespan;
+    addRandomDemands(program.problem, seed);
+    if (!program.problem.hasContention())
+      continue;
+    Timeline line = program.play();
+    ContendedOracle oracle(program.problem);
+    oracle.run();
+    for (NodeId id = 0; id < program.problem.size(); ++id)
+      if (!program.problem.nodes[id].records)
+        ASSERT_EQ(line.end[id], oracle.ends[id]) << "seed " << seed << ", node " << id;
+    EXPECT_EQ(undisturbedMakespanOf(program.problem, identityOrder(program.problem)), undisturbed);
+    EXPECT_EQ(makespanOf(program.problem, identityOrder(program.problem)), line.makespan);
+    slower += line.makespan > undisturbed;
+  }
+  EXPECT_GE(slower, 300);
+}
+
+// Tests that demands that are never exceeded change nothing.
+TEST(StreamTimeline, EnoughOfEverythingChangesNothing) {
+  for (unsigned seed = 0; seed < 1500; ++seed) {
+    Program program = randomProgram(seed);
+    Timeline without = program.play();
+    for (Node &node : program.problem.nodes) {
+      Demand demand;
+      demand.set(Resource::Memory, kWhole / 4);
+      program.problem.setDemand(node, demand);
+    }
+    Timeline with = program.play();
+    ASSERT_EQ(with.start, without.start) << "seed " << seed;
+    ASSERT_EQ(with.end, without.end) << "seed " << seed;
+    ASSERT_EQ(with.exposed, without.exposed) << "seed " << seed;
+    ASSERT_EQ(with.load, without.load);
+    ASSERT_EQ(with.makespan, without.makespan);
+    ASSERT_EQ(with.exposedTotal, without.exposedTotal);
   }
 }
 

@@ -226,15 +226,20 @@ void ContentionClock::advanceTo(Ns until) {
     step(until);
 }
 
+void ContentionClock::begin(Ns cost, const Demand &demand) {
+  state.running.push_back({kNone, &demand, static_cast<Wide>(cost) * kWhole, kWhole});
+  state.shared = false;
+}
+
+bool ContentionClock::computes() const {
+  return llvm::any_of(state.running, [](const Activity &activity) { return activity.ticket == kNone; });
+}
+
 Ns ContentionClock::run(Ns cost, const Demand &demand) {
   if (cost <= 0)
     return state.time;
-  state.running.push_back({kNone, &demand, static_cast<Wide>(cost) * kWhole, kWhole});
-  state.shared = false;
-  auto runs = [&] {
-    return llvm::any_of(state.running, [](const Activity &activity) { return activity.ticket == kNone; });
-  };
-  while (runs())
+  begin(cost, demand);
+  while (computes())
     step(kMaxTotalNs);
   return state.time;
 }

@@ -66,6 +66,14 @@ public:
   void advanceTo(Ns until);
   /// Runs a computation. Returns when it ends, ns.
   Ns run(Ns cost, const Demand &demand);
+  /// Begins a computation, which has not ended before computes() is false; one at a time. `demand` is kept as a
+  /// reference until then.
+  void begin(Ns cost, const Demand &demand);
+  bool computes() const;
+  /// Lets time pass until something ends, or until `until`, ns, if that comes first.
+  void advanceToEnd(Ns until) { step(until); }
+  /// Whether nothing is in flight or queued on a lane.
+  bool isIdle(LaneId lane) const { return state.over[lane] == lanes[lane].queue.size(); }
   /// Lets time pass until a collective is over.
   void finish(Ticket ticket);
   /// Lets time pass until nothing of a lane is left.

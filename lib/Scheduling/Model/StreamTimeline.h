@@ -19,6 +19,10 @@ namespace commsched {
 /// Plays `order` on the streams of its nodes. O(N x streams); with slow-downs as simulate().
 Timeline simulateStreams(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown);
 
+/// The same with contention (docs/Models.md), on the clock that a single stream is played with. O(N x (streams +
+/// activities in flight)).
+Timeline simulateContendedStreams(const Problem &problem, llvm::ArrayRef<NodeId> order);
+
 } // namespace commsched
 
 #endif // COMMSCHED_LIB_SCHEDULING_MODEL_STREAMTIMELINE_H

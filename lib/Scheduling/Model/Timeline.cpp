@@ -143,7 +143,8 @@ Timeline commsched::simulate(const Problem &problem, llvm::ArrayRef<NodeId> orde
   if (problem.numLanes() == 0)
     return {};
   if (problem.hasStreams())
-    return simulateStreams(problem, order, slowDown);
+    return problem.hasContention() ? simulateContendedStreams(problem, order)
+                                   : simulateStreams(problem, order, slowDown);
   if (problem.hasContention())
     return simulateContention(problem, order);
   Player player(problem, slowDown);
@@ -154,7 +155,7 @@ Timeline commsched::simulate(const Problem &problem, llvm::ArrayRef<NodeId> orde
 
 Ns commsched::makespanOf(const Problem &problem, llvm::ArrayRef<NodeId> order) {
   if (problem.hasStreams())
-    return simulateStreams(problem, order, {}).makespan;
+    return simulate(problem, order).makespan;
   return problem.hasContention() ? contendedMakespanOf(problem, order) : undisturbedMakespanOf(problem, order);
 }
 
