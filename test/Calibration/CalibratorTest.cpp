@@ -384,19 +384,40 @@ TEST(CalibratorTest, CompiledCodeRunsOnAllRanksOrNone) {
     });
 }
 
+/// A calibrator of contention that prints nothing.
+struct QuietContention {
+  QuietContention(TruthBench &bench, Ns budget)
+      : options(optionsOf(budget)), sampler(bench, options), store(bench, nullptr, ""),
+        calibrator(bench, sampler, store, quiet) {}
+
+  static CalibratorOptions optionsOf(Ns budget) {
+    CalibratorOptions options;
+    options.budget = budget;
+    return options;
+  }
+
+  CalibratorOptions options;
+  Sampler sampler;
+  EstimateStore store;
+  std::function<void(const std::string &)> quiet = [](const std::string &) {};
+  ContentionCalibrator calibrator;
+};
+
+/// A mebibyte, summed by two ranks of one node.
+CollectiveProbe reduceOfTwo() {
+  CollectiveProbe collective = kAllReduce;
+  collective.shape = {2, 1, 2};
+  collective.bytes = kMiB;
+  return collective;
+}
+
 /// With time enough what was put in is found; otherwise the time is kept and the reason is said.
 TEST(ContentionTest, FindsSlowdownsWithinTheTime) {
   for (Ns budget : {Ns(0), Ns(5'000'000), Ns(20'000'000)}) {
     onRanks(2, Truth(), [&](TruthBench &bench) {
-      CalibratorOptions options;
-      options.budget = budget;
-      Sampler sampler(bench, options);
-      EstimateStore store(bench, nullptr, "");
-      auto quiet = [](const std::string &) {};
-      ContentionCalibrator calibrator(bench, sampler, store, quiet);
-      CollectiveProbe collective = kAllReduce;
-      collective.shape = {2, 1, 2};
-      collective.bytes = kMiB;
+      QuietContention quiet(bench, budget);
+      ContentionCalibrator &calibrator = quiet.calibrator;
+      CollectiveProbe collective = reduceOfTwo();
       ContentionPoint point =
           llvm::cantFail(calibrator.measure({collective, 0, Against::Matrix, productProbe(256, ElementType::F32)}));
       if (budget == 0) {
@@ -417,15 +438,9 @@ TEST(ContentionTest, FindsSlowdownsWithinTheTime) {
 TEST(ContentionTest, FindsWhatPairsDoToEachOther) {
   for (Ns budget : {Ns(0), Ns(1'000'000)})
     onRanks(2, Truth(), [&](TruthBench &bench) {
-      CalibratorOptions options;
-      options.budget = budget;
-      Sampler sampler(bench, options);
-      EstimateStore store(bench, nullptr, "");
-      auto quiet = [](const std::string &) {};
-      ContentionCalibrator calibrator(bench, sampler, store, quiet);
-      CollectiveProbe collective = kAllReduce;
-      collective.shape = {2, 1, 2};
-      collective.bytes = kMiB;
+      QuietContention quiet(bench, budget);
+      ContentionCalibrator &calibrator = quiet.calibrator;
+      CollectiveProbe collective = reduceOfTwo();
       PairPoint pair = llvm::cantFail(calibrator.measurePair(collective));
       Calibration calibration;
       calibration.pairs = {pair};
