@@ -58,16 +58,18 @@ public:
     loadBuffers();
     if (usesStreams(nodes.getBlock())) {
       loadStreams();
-      result.ignoresContention = problem.hasContention();
     }
-    // One activity at a time disturbs nothing, and several streams have no contention model.
-    if (result.ignoresContention || problem.numLanes() == 1) {
+    // One activity at a time disturbs nothing.
+    if (problem.numLanes() == 1) {
       problem.demands.clear();
       for (Node &node : problem.nodes)
         node.demand = kNone;
     }
     loadArgumentsInFlight();
     limitSums();
+    // Streams are chosen last, and times that are cut leave nothing to choose.
+    if (problem.hasStreams() || result.cutValues > 0)
+      dropVariants();
     problem.joinsAtEnd = isa<LoopLikeOpInterface>(nodes.getBlock().getParentOp());
     problem.preds = computeDependences(nodes, storage, options.order);
     if (options.bucketing)
@@ -87,12 +89,15 @@ public:
 private:
   void loadNode(NodeId id);
   void loadStart(Node &node, CollectiveOpInterface start);
+  void loadVariants(Node &node, CollectiveOpInterface start);
+  int32_t nameOf(const CollectiveVariant &variant);
+  void dropVariants();
   void loadWait(Node &node, WaitOp wait);
   void loadCompute(Node &node, Operation *op);
   void loadRegionWork(Node &node, const NestedWork &nested, const FutureOrigins &awaited);
   NestedWork workNestedIn(Operation *op);
   NestedWork workOfBlocks(Region &region);
-  void setDemand(Node &node, const Demand &demand);
+  int32_t indexOf(const Demand &demand);
   LaneId laneOf(FlatSymbolRefAttr group);
   int32_t groupOf(Attribute group);
 
@@ -108,6 +113,7 @@ private:
   void dropImpliedOfWaits();
   void loadMergeKeys();
   int32_t mergeKeyOf(CollectiveOpInterface start, LaneId lane);
+  void loadVariants(MergeKey &key, CollectiveOpInterface start, Ns largest);
   bool loadMember(CollectiveOpInterface start, MergeMember &member);
   BufferId bufferOf(Value value) const;
 
@@ -152,13 +158,13 @@ int32_t Loader::groupOf(Attribute group) {
 }
 
 /// Equal demands are kept once.
-void Loader::setDemand(Node &node, const Demand &demand) {
+int32_t Loader::indexOf(const Demand &demand) {
   if (!demand.any())
-    return;
+    return kNone;
   auto [known, isNew] = knownDemands.try_emplace({demand.share, demand.weight}, problem.demands.size());
   if (isNew)
     problem.demands.push_back(demand);
-  node.demand = known->second;
+  return known->second;
 }
 
 void Loader::loadNode(NodeId id) {
@@ -184,11 +190,45 @@ void Loader::loadStart(Node &node, CollectiveOpInterface start) {
   node.workspace = cost.workspace;
   node.issue = costs.machine().issue;
   if (needs.any())
-    setDemand(node, needs.ofCollective(start, node.bytes, node.cost));
+    node.demand = indexOf(needs.ofCollective(start, node.bytes, node.cost));
   // Groups within a node share one link. Groups across nodes share the other.
   result.slowDown.linkOfLane.resize(problem.laneNames.size(), kNone);
   result.slowDown.linkOfLane[node.lane] = costs.shapeOf(start).nodes > 1;
   result.unknownCosts += !cost.known();
+  // A time that was given is that of one way, and a way that was chosen stays.
+  bool isModelled = cost.source == OpCostSource::Collective && !start->hasAttr("one_shot");
+  if (isModelled && cost.time > 0 && !start->hasAttr(CommDialect::kVariantAttrName))
+    loadVariants(node, start);
+}
+
+int32_t Loader::nameOf(const CollectiveVariant &variant) {
+  auto known = llvm::find(problem.variantNames, variant.name);
+  if (known == problem.variantNames.end())
+    known = problem.variantNames.insert(known, variant.name);
+  return static_cast<int32_t>(known - problem.variantNames.begin());
+}
+
+/// Loads the other ways to carry out a start.
+void Loader::loadVariants(Node &node, CollectiveOpInterface start) {
+  std::vector<StartVariant> list;
+  for (const CollectiveVariant &variant : costs.machine().variants) {
+    if (variant.kind != node.collective)
+      continue;
+    Ns time = costs.curveOf(start, variant)(node.bytes, static_cast<int64_t>(start.getCollectiveInputs().size()));
+    int32_t demand = needs.any() ? indexOf(needs.ofVariant(variant, start, node.bytes, time)) : kNone;
+    list.push_back({nameOf(variant), time, demand});
+  }
+  if (list.empty())
+    return;
+  node.variants = static_cast<int32_t>(problem.startVariants.size());
+  problem.startVariants.push_back(std::move(list));
+}
+
+void Loader::dropVariants() {
+  problem.variantNames.clear();
+  problem.startVariants.clear();
+  for (Node &node : problem.nodes)
+    node.variants = kNone;
 }
 
 void Loader::loadWait(Node &node, WaitOp wait) {
@@ -216,7 +256,7 @@ void Loader::loadCompute(Node &node, Operation *op) {
   node.cost = !nested.groups.empty() && !measured ? nested.time : cost.time;
   node.workspace = std::max(cost.workspace, nested.peak - resultBytes);
   if (needs.any())
-    setDemand(node, nested.groups.empty() ? needs.ofKernel(op, node.cost) : nested.demand);
+    node.demand = indexOf(nested.groups.empty() ? needs.ofKernel(op, node.cost) : nested.demand);
   result.unknownCosts += !cost.known();
   if (auto group = op->getAttrOfType<FlatSymbolRefAttr>(CommDialect::kHybridAttrName)) {
     node.kind = NodeKind::Hybrid;
@@ -360,7 +400,11 @@ void Loader::limitSums() {
   };
   Wide time = 0, bytes = 0, traffic = 0;
   for (const Node &node : problem.nodes) {
-    time += static_cast<Wide>(node.cost) + node.issue;
+    Ns cost = node.cost;
+    if (node.variants != kNone)
+      for (const StartVariant &variant : problem.startVariants[node.variants])
+        cost = std::max(cost, variant.cost);
+    time += static_cast<Wide>(cost) + node.issue;
     bytes += node.workspace;
     traffic += node.bytes;
   }
@@ -525,8 +569,29 @@ int32_t Loader::mergeKeyOf(CollectiveOpInterface start, LaneId lane) {
     };
     key.leastDemand = model->leastOfCollective(key.kind);
   }
+  if (problem.hasVariants())
+    loadVariants(key, start, largest);
   problem.mergeKeys.push_back(std::move(key));
   return it->second;
+}
+
+/// Loads the other ways to carry out a bucket. Its members have the same.
+void Loader::loadVariants(MergeKey &key, CollectiveOpInterface start, Ns largest) {
+  const ContentionModel *model = &costs.contention();
+  for (const CollectiveVariant &variant : costs.machine().variants) {
+    if (variant.kind != key.kind)
+      continue;
+    KeyVariant way;
+    way.name = nameOf(variant);
+    way.cost = [curve = costs.curveOf(start, variant), largest](Bytes bytes, int32_t members) {
+      return std::min(curve(bytes, members), largest);
+    };
+    if (needs.any())
+      way.demand = [model, &variant, shape = costs.shapeOf(start)](Bytes bytes, Ns time) {
+        return model->ofVariant(variant, bytes, shape, time);
+      };
+    key.variants.push_back(std::move(way));
+  }
 }
 
 StringRef commsched::findMergeObstacle(CollectiveOpInterface start) {
@@ -544,6 +609,8 @@ StringRef commsched::findMergeObstacle(CollectiveOpInterface start) {
     return "it runs along a dimension other than the first";
   if (start->hasAttr("one_shot"))
     return "it is a one-shot all-reduce";
+  if (start->hasAttr(CommDialect::kVariantAttrName))
+    return "the way to carry it out is fixed (comm.variant)";
   Value future = start.getCollectiveFuture();
   auto wait = future.hasOneUse() ? dyn_cast<WaitOp>(*future.user_begin()) : WaitOp();
   if (!wait)

@@ -34,6 +34,8 @@ static std::string describe(CollectiveOpInterface start) {
     os << " " << stringifyReductionKind(*reduction);
   for (Value input : start.getCollectiveInputs())
     describeType(input.getType(), os);
+  if (auto variant = start->getAttrOfType<StringAttr>(CommDialect::kVariantAttrName))
+    os << " " << variant.getValue();
   return line;
 }
 

@@ -137,6 +137,7 @@ Expected<std::unique_ptr<Program>> Program::load(mlir::MLIRContext &context, con
     return createStringError("'" + source.name + "': " + toString(std::move(error)));
   if (Error error = program->readEntry(*module, options))
     return error;
+  program->groupVariants.add(*module);
   program->captures = options.graph;
   if (options.graph && mlir::failed(checkCapturable(*module)))
     return failed("captured into a graph");

@@ -38,9 +38,13 @@ std::pair<int64_t, int64_t> commsched::demandOfPair(int64_t computePermille, int
 }
 
 bool ContentionModel::any() const {
-  return machine.resources || llvm::any_of(machine.contention, [](const ContentionEntry &entry) {
-           return entry.computePermille > 0 || entry.collectivePermille > 0;
-         });
+  auto anyOf = [](llvm::ArrayRef<ContentionEntry> entries) {
+    return llvm::any_of(entries, [](const ContentionEntry &entry) {
+      return entry.computePermille > 0 || entry.collectivePermille > 0;
+    });
+  };
+  return machine.resources || anyOf(machine.contention) ||
+         llvm::any_of(machine.variants, [&](const CollectiveVariant &variant) { return anyOf(variant.contention); });
 }
 
 bool ContentionModel::isMeasured(CollectiveKind kind) const {
@@ -48,7 +52,8 @@ bool ContentionModel::isMeasured(CollectiveKind kind) const {
 }
 
 /// The entry of a kind whose thread blocks and then whose bytes are nearest; null without an entry.
-const ContentionEntry *ContentionModel::find(CollectiveKind kind, Against against, Bytes bytes, int64_t ctas) const {
+static const ContentionEntry *find(llvm::ArrayRef<ContentionEntry> entries, CollectiveKind kind, Against against,
+                                   Bytes bytes, int64_t ctas) {
   auto offBlocks = [&](const ContentionEntry &entry) { return std::abs(entry.ctas - ctas); };
   // Ratios of sizes, as fractions of at least 1.
   auto isNearer = [&](const ContentionEntry &a, const ContentionEntry &b) {
@@ -57,7 +62,7 @@ const ContentionEntry *ContentionModel::find(CollectiveKind kind, Against agains
            0;
   };
   const ContentionEntry *best = nullptr;
-  for (const ContentionEntry &entry : machine.contention) {
+  for (const ContentionEntry &entry : entries) {
     if (entry.kind != kind || entry.against != against)
       continue;
     if (!best || offBlocks(entry) < offBlocks(*best) ||
@@ -123,16 +128,11 @@ static Traffic trafficOf(CollectiveKind kind, Bytes bytes, GroupShape shape) {
   return {local > 1 ? moved : 0, moved / local};
 }
 
-Demand ContentionModel::ofCollective(CollectiveKind kind, Bytes bytes, GroupShape shape, Ns time, int64_t ctas) const {
-  Demand demand;
-  if (time <= 0 || shape.ranks <= 1)
-    return demand;
+/// The parts of memory and links, as far as the profile says.
+void ContentionModel::addTraffic(Demand &demand, CollectiveKind kind, Bytes bytes, GroupShape shape, Ns time) const {
   Traffic traffic = trafficOf(kind, bytes, shape);
   if (machine.resources) {
-    const MachineResources &resources = *machine.resources;
-    int64_t blocks = ctas > 0 ? ctas : resources.ctas;
-    demand.set(Resource::ComputeUnits, mulDiv(kWhole, blocks, resources.computeUnits));
-    Wide inMemory = (traffic.inside + traffic.outside) * resources.trafficPermille / kPermille;
+    Wide inMemory = (traffic.inside + traffic.outside) * machine.resources->trafficPermille / kPermille;
     demand.set(Resource::Memory, shareOfBandwidth(inMemory, time, machine.memoryBytesPerSecond));
     demand.set(Resource::NodeLinks, shareOfBandwidth(traffic.inside, time, machine.intra.bytesPerSecond));
     demand.set(Resource::Network, shareOfBandwidth(traffic.outside, time, machine.inter.bytesPerSecond));
@@ -141,6 +141,16 @@ Demand ContentionModel::ofCollective(CollectiveKind kind, Bytes bytes, GroupShap
     int64_t part = std::min<int64_t>(kWhole, (kPermille + machine.linkSlowdownPermille) * (kWhole / kPermille) / 2);
     demand.set(shape.nodes > 1 ? Resource::Network : Resource::NodeLinks, part);
   }
+}
+
+Demand ContentionModel::ofCollective(CollectiveKind kind, Bytes bytes, GroupShape shape, Ns time, int64_t ctas) const {
+  Demand demand;
+  if (time <= 0 || shape.ranks <= 1)
+    return demand;
+  if (machine.resources)
+    demand.set(Resource::ComputeUnits,
+               mulDiv(kWhole, ctas > 0 ? ctas : machine.resources->ctas, machine.resources->computeUnits));
+  addTraffic(demand, kind, bytes, shape, time);
   CollectiveKind measured = kind;
   if (!isMeasured(kind)) {
     if (machine.resources)
@@ -159,7 +169,32 @@ Demand ContentionModel::ofCollective(CollectiveKind kind, Bytes bytes, GroupShap
                        });
   for (auto [against, resource] :
        {std::pair(Against::Matrix, Resource::ComputeUnits), std::pair(Against::Memory, Resource::Memory)})
-    if (const ContentionEntry *entry = find(measured, against, bytes, choosesItself ? 0 : blocks)) {
+    if (const ContentionEntry *entry = find(machine.contention, measured, against, bytes, choosesItself ? 0 : blocks)) {
+      auto [share, weight] = demandOfPair(entry->computePermille, entry->collectivePermille);
+      demand.set(resource, share, weight);
+    }
+  return demand;
+}
+
+Demand ContentionModel::ofVariant(const CollectiveVariant &variant, Bytes bytes, GroupShape shape, Ns time) const {
+  Demand demand;
+  if (time <= 0 || shape.ranks <= 1)
+    return demand;
+  if (variant.name.means == VariantName::CopyEngine) {
+    addTraffic(demand, variant.kind, bytes, shape, time);
+    // They read what is sent and write what is received, whether or not the profile says what devices share.
+    if (!machine.resources) {
+      Traffic traffic = trafficOf(variant.kind, bytes, shape);
+      Wide inMemory = (traffic.inside + traffic.outside) * kTrafficPermille / kPermille;
+      demand.set(Resource::Memory, shareOfBandwidth(inMemory, time, machine.memoryBytesPerSecond));
+    }
+    demand.set(Resource::CopyEngines, kWhole);
+  } else {
+    demand = ofCollective(variant.kind, bytes, shape, time, variant.name.ctas);
+  }
+  for (auto [against, resource] :
+       {std::pair(Against::Matrix, Resource::ComputeUnits), std::pair(Against::Memory, Resource::Memory)})
+    if (const ContentionEntry *entry = find(variant.contention, variant.kind, against, bytes, variant.name.ctas)) {
       auto [share, weight] = demandOfPair(entry->computePermille, entry->collectivePermille);
       demand.set(resource, share, weight);
     }

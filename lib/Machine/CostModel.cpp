@@ -30,6 +30,46 @@ std::shared_ptr<const CollectiveCurve> CostModel::curve(CollectiveKind kind, Gro
   return curve;
 }
 
+Ns VariantCurve::changed(Ns time) const {
+  if (time == 0)
+    return 0;
+  return addNs(std::min<Wide>(kMaxNs, (static_cast<Wide>(time) * timePermille + kPermille - 1) / kPermille), latency);
+}
+
+CostEstimate VariantCurve::estimate(Bytes bytes, int64_t parts) const {
+  CostEstimate result = curve->estimate(bytes, parts);
+  for (Ns *time : {&result.ns, &result.lo, &result.hi})
+    *time = changed(*time);
+  return result;
+}
+
+const CollectiveVariant *CostModel::findVariant(CollectiveKind kind, const VariantName &name) const {
+  auto found = llvm::find_if(
+      model.variants, [&](const CollectiveVariant &variant) { return variant.kind == kind && variant.name == name; });
+  return found == model.variants.end() ? nullptr : &*found;
+}
+
+VariantCurve CostModel::curve(const CollectiveVariant &variant, GroupShape shape, ElementType element,
+                              llvm::StringRef group) const {
+  std::shared_ptr<const CollectiveCurve> usual = curve(variant.kind, shape, element, group);
+  if (variant.curves.empty() || shape.ranks <= 1)
+    return {std::move(usual), variant.timePermille, variant.latency};
+  CurveKey key{variant.kind, shape, element, group.str()};
+  std::lock_guard<std::mutex> lock(mutex);
+  auto [own, isNew] = ownCurves.try_emplace({&variant, key});
+  if (isNew) {
+    MachineModel machine = model;
+    machine.collectives = variant.curves;
+    auto measured = std::make_shared<const CollectiveCurve>(
+        CollectiveCurve::get(machine, variant.kind, shape, element, group, ends.collectives));
+    if (measured->source() == CostSource::Measured || measured->source() == CostSource::Scaled)
+      own->second = std::move(measured);
+  }
+  if (own->second)
+    return {own->second};
+  return {std::move(usual), variant.timePermille, variant.latency};
+}
+
 Ns CostModel::costOfOneShot(Bytes bytes, GroupShape shape) const {
   if (shape.ranks <= 1)
     return 0;

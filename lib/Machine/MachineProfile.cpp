@@ -35,9 +35,8 @@ constexpr double kMaxRate = 1e18;
 constexpr int64_t kMaxInteger = int64_t(1) << 53;
 /// Largest slow-down, permille: a thousand times longer.
 constexpr int64_t kMaxSlowdownPermille = 1000000;
-/// Bytes in memory for every byte of a collective on a link, permille, if the profile does not say: a ring reads what
-/// it sends and writes what it receives, and a reduction reads once more. And the largest value.
-constexpr int64_t kTrafficPermille = 2500, kMaxTrafficPermille = 100000;
+/// Largest `traffic_permille`.
+constexpr int64_t kMaxTrafficPermille = 100000;
 
 /// One object of the document, its path, and the first error of the whole document.
 class Reader {
@@ -260,13 +259,21 @@ NcclParameters readNccl(Reader nccl) {
   return result;
 }
 
-CollectiveTable readCollective(Reader entry) {
-  entry.only({"kind", "group", "ranks", "nodes", "element", "points", "flags"});
-  CollectiveTable table;
-  if (std::optional<CollectiveKind> kind = parseCollectiveKind(entry.string("kind")))
-    table.kind = *kind;
-  else
+CollectiveKind readKind(Reader entry) {
+  std::optional<CollectiveKind> kind = parseCollectiveKind(entry.string("kind"));
+  if (!kind)
     entry.fail("kind", "expected a kind of collective, such as all_gather");
+  return kind.value_or(CollectiveKind::AllReduce);
+}
+
+/// A table of its own kind, or of `kind`, which it then does not repeat.
+CollectiveTable readCollective(Reader entry, std::optional<CollectiveKind> kind = std::nullopt) {
+  llvm::SmallVector<llvm::StringRef> known = {"group", "ranks", "nodes", "element", "points", "flags"};
+  if (!kind)
+    known.push_back("kind");
+  entry.only(known);
+  CollectiveTable table;
+  table.kind = kind ? *kind : readKind(entry);
   if (entry.has("group")) {
     table.group = entry.string("group");
   } else {
@@ -309,15 +316,16 @@ OpTime readOp(Reader entry) {
   return op;
 }
 
-ContentionEntry readContention(Reader entry) {
-  entry.only({"kind", "bytes", "ctas", "against", "compute_permille", "collective_permille", "flags"});
+/// An entry of its own kind, or of `variant`, whose kind and thread blocks it then does not repeat.
+ContentionEntry readContention(Reader entry, const CollectiveVariant *variant = nullptr) {
+  llvm::SmallVector<llvm::StringRef> known = {"bytes", "against", "compute_permille", "collective_permille", "flags"};
+  if (!variant)
+    known.append({"kind", "ctas"});
+  entry.only(known);
   ContentionEntry result;
-  if (std::optional<CollectiveKind> kind = parseCollectiveKind(entry.string("kind")))
-    result.kind = *kind;
-  else
-    entry.fail("kind", "expected a kind of collective, such as all_gather");
+  result.kind = variant ? variant->kind : readKind(entry);
   result.bytes = entry.integer("bytes", 0);
-  result.ctas = entry.integer("ctas", 0, 0);
+  result.ctas = variant ? variant->name.ctas : entry.integer("ctas", 0, 0);
   std::string against = entry.string("against");
   if (against != "matrix" && against != "memory")
     entry.fail("against", "expected one of matrix, memory");
@@ -325,6 +333,46 @@ ContentionEntry readContention(Reader entry) {
   result.computePermille = entry.permille("compute_permille");
   result.collectivePermille = entry.permille("collective_permille");
   return result;
+}
+
+/// Whether copy engines can carry out a kind: what is received is what was sent.
+bool onlyMoves(CollectiveKind kind) {
+  return kind != CollectiveKind::AllReduce && kind != CollectiveKind::ReduceScatter && kind != CollectiveKind::Reduce;
+}
+
+CollectiveVariant readVariant(Reader entry, const MachineModel &machine) {
+  entry.only({"kind", "means", "ctas", "time_permille", "latency_ns", "curves", "contention"});
+  CollectiveVariant variant;
+  variant.kind = readKind(entry);
+  std::string means = entry.string("means");
+  auto parsed = llvm::StringSwitch<std::optional<VariantName::Means>>(means)
+                    .Case("ring", VariantName::Ring)
+                    .Case("copy_engine", VariantName::CopyEngine)
+                    .Case("symmetric", VariantName::Symmetric)
+                    .Default(std::nullopt);
+  if (!parsed)
+    entry.fail("means", "expected one of ring, copy_engine, symmetric");
+  variant.name = {parsed.value_or(VariantName::Ring), entry.integer("ctas", 0, 0)};
+  if (parsed == VariantName::CopyEngine && !onlyMoves(variant.kind))
+    entry.fail("means", "copy engines cannot reduce, so they carry out no " + stringify(variant.kind));
+  if (parsed && !variant.name.isValid())
+    entry.fail("ctas", parsed == VariantName::CopyEngine
+                           ? llvm::Twine("expected none, since copy engines take no thread blocks")
+                           : "expected 1 to " + llvm::Twine(kMaxCtas) + ", got " + llvm::Twine(variant.name.ctas));
+  if (llvm::any_of(machine.variants, [&](const CollectiveVariant &other) {
+        return other.kind == variant.kind && other.name == variant.name;
+      }))
+    entry.fail("means", "there is another variant " + variant.name.text() + " of " + stringify(variant.kind));
+  variant.timePermille = entry.integer("time_permille", 1, kPermille);
+  if (variant.timePermille > kMaxSlowdownPermille)
+    entry.fail("time_permille",
+               "expected at most " + llvm::Twine(kMaxSlowdownPermille) + ", got " + llvm::Twine(variant.timePermille));
+  variant.latency = entry.integer("latency_ns", 0, 0);
+  entry.each("curves", [&](Reader curve) { variant.curves.push_back(readCollective(curve, variant.kind)); });
+  entry.each("contention", [&](Reader own) { variant.contention.push_back(readContention(own, &variant)); });
+  if (!variant.contention.empty() && !machine.resources && machine.contention.empty())
+    entry.fail("contention", "expected a profile with contention or resources");
+  return variant;
 }
 
 MachineResources readResources(Reader entry, const MachineModel &machine) {
@@ -343,7 +391,7 @@ MachineResources readResources(Reader entry, const MachineModel &machine) {
 
 void readMachine(Reader root, MachineModel &machine) {
   root.only({"schema_version", "name", "description", "node", "memory", "compute", "copy", "overheads", "lanes",
-             "links", "nccl", "slowdown", "resources", "collectives", "ops", "contention", "calibration"});
+             "links", "nccl", "slowdown", "resources", "collectives", "ops", "contention", "variants", "calibration"});
   if (root.integer("schema_version", 1) != kSchemaVersion)
     root.fail("schema_version", "expected " + llvm::Twine(kSchemaVersion));
   machine.name = root.string("name");
@@ -399,6 +447,7 @@ void readMachine(Reader root, MachineModel &machine) {
   root.each("collectives", [&](Reader entry) { machine.collectives.push_back(readCollective(entry)); });
   root.each("ops", [&](Reader entry) { machine.ops.push_back(readOp(entry)); });
   root.each("contention", [&](Reader entry) { machine.contention.push_back(readContention(entry)); });
+  root.each("variants", [&](Reader entry) { machine.variants.push_back(readVariant(entry, machine)); });
 }
 
 /// Prints a value with sorted keys and the shortest digits that read back exactly.

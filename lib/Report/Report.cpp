@@ -60,6 +60,8 @@ static std::vector<CollectiveRow> makeRows(const LoadedBlock &block, const Opera
     row.element = costs.elementOf(collective);
     row.parts = std::max<int64_t>(1, static_cast<int64_t>(collective.getCollectiveInputs().size()));
     row.isOneShot = op->hasAttr("one_shot");
+    if (auto variant = op->getAttrOfType<StringAttr>(CommDialect::kVariantAttrName))
+      row.variant = variant.str();
     row.bytes = start.bytes;
     row.cost = start.cost;
     row.exposed = outcome.exposedAfter;
@@ -120,7 +122,6 @@ BlockSnapshot commsched::measureBlock(Block &block, const OperationCosts &costs,
   snapshot.cutValues = loaded.cutValues;
   snapshot.unknownLanes = loaded.unknownLanes;
   snapshot.defect = loaded.defect;
-  snapshot.ignoresContention = loaded.ignoresContention;
   snapshot.contention = measureContention(problem, timeline);
   snapshot.lanes = problem.laneNames;
   snapshot.laneLoads = timeline.load;
@@ -290,6 +291,8 @@ static llvm::json::Array rowsToJSON(const BlockReport &block) {
         {"cost_ns", row.cost},
         {"exposed_ns", llvm::json::Object{{"before", takeExposedBefore(row, exposedBefore)}, {"after", row.exposed}}},
         {"limiting_factor", row.limitingFactor}};
+    if (!row.variant.empty())
+      entry["variant"] = row.variant;
     if (block.after.errorBars)
       addCostToJSON(block.after.errorBars->starts[index], entry);
     rows.push_back(std::move(entry));
@@ -377,8 +380,6 @@ llvm::json::Value Report::toJSON() const {
       function["scenarios"] = scenariosToJSON(*this, block);
     if (before.contention || after.contention)
       function["contention"] = contentionToJSON(block);
-    if (before.ignoresContention || after.ignoresContention)
-      function["ignores_contention"] = true;
     functions.push_back(std::move(function));
   }
   return llvm::json::Object{{"schema_version", 1},

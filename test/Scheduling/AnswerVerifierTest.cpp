@@ -32,7 +32,7 @@ struct Answer {
   ScheduleRequirements requirements;
   ScheduleClaims claims;
 
-  std::string verify() const { return verifyAnswer(given, buckets, events, requirements, claims); }
+  std::string verify() const { return verifyAnswer(given, buckets, {}, events, requirements, claims); }
 };
 
 Answer solved(uint64_t seed) {
@@ -204,7 +204,7 @@ std::string verifyTurned(const Problem &problem, CollectiveOrder mode) {
   events[0].node = 1, events[1].node = 0;
   ScheduleRequirements requirements;
   requirements.collectiveOrder = mode;
-  return verifyAnswer(problem, {}, events, requirements, ScheduleClaims{10, 0});
+  return verifyAnswer(problem, {}, {}, events, requirements, ScheduleClaims{10, 0});
 }
 
 TEST(AnswerVerifier, OrdersDoNotNeedEdges) {

@@ -438,6 +438,26 @@ static int runOnOther(mlir::MLIRContext &context, const Session &session, const 
   return code;
 }
 
+/// Lets NCCL carry out collectives as `comm.variant` asks for, unless the user says how groups do it. All programs of a
+/// job share its communicators.
+static void obeyVariants(ArrayRef<std::unique_ptr<Program>> programs) {
+  static constexpr const char *variable = "COMMRT_NCCL_GROUPS";
+  static const bool isGiven = !ncclGroups.empty() || getenv(variable);
+  if (isGiven)
+    return;
+  GroupVariants variants;
+  for (const std::unique_ptr<Program> &program : programs)
+    variants.add(program->variants());
+  errs().SetBuffered();
+  for (const std::string &line : variants.refused())
+    WithColor::warning(errs(), "comm-run") << line << "\n";
+  errs().SetUnbuffered();
+  if (std::string options = variants.options(); options.empty())
+    unsetenv(variable);
+  else
+    setenv(variable, options.c_str(), 1);
+}
+
 static int runParts(mlir::MLIRContext &context, ArrayRef<std::vector<Source>> parts) {
   if (!ncclGroups.empty())
     setenv("COMMRT_NCCL_GROUPS", ncclGroups.c_str(), 1);
@@ -461,6 +481,8 @@ static int runParts(mlir::MLIRContext &context, ArrayRef<std::vector<Source>> pa
     if (!programs) {
       partCode = report(programs.takeError());
     } else {
+      if (isForDevice)
+        obeyVariants(*programs);
       int64_t wanted = 1;
       for (const std::unique_ptr<Program> &program : *programs)
         wanted = std::max(wanted, program->ranks());

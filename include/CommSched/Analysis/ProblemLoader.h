@@ -54,8 +54,6 @@ struct LoadedBlock {
   std::vector<mlir::FlatSymbolRefAttr> laneGroups;
   /// The machine's slow-downs, for simulate() and ScheduleOptions::slowDown; none if the problem has demands.
   SlowDown slowDown;
-  /// Whether demands were left out because operations are on several streams.
-  bool ignoresContention = false;
   /// Numbers of values of dynamic size without a hint (they count as 0 bytes), and of operations of unknown cost.
   int64_t unknownSizes = 0, unknownCosts = 0;
   /// The values of unknown size. A future stands for its values in flight.

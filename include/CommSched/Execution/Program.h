@@ -13,6 +13,7 @@
 #ifndef COMMSCHED_EXECUTION_PROGRAM_H
 #define COMMSCHED_EXECUTION_PROGRAM_H
 
+#include "CommSched/Execution/GroupVariants.h"
 #include "CommSched/Execution/HostValue.h"
 #include "CommSched/Execution/JitMemory.h"
 #include "CommSched/Report/Report.h"
@@ -71,6 +72,8 @@ public:
   int64_t ranks() const { return worldSize; }
   /// The names of the groups, and their ranks.
   const llvm::StringMap<std::string> &groups() const { return groupTexts; }
+  /// The ways to carry out collectives that the program asks for.
+  const GroupVariants &variants() const { return groupVariants; }
   /// Returns true if the program frees the storage of argument `index` at its end (comm.resize_storage to 0). The
   /// argument then has no contents.
   bool freesArgument(size_t index) const { return freedArguments[index]; }
@@ -102,6 +105,7 @@ private:
   bool onDevice = false;
   bool captures = false;
   llvm::StringMap<std::string> groupTexts;
+  GroupVariants groupVariants;
   std::optional<BlockSnapshot> prediction;
   /// Owned by the engine, and destroyed after it.
   std::unique_ptr<JitMemory> memory;

@@ -36,11 +36,14 @@ public:
   /// A collective over `bytes` (as in CollectiveCurve) that takes `time` ns, with `ctas` thread blocks; 0: the library
   /// chooses. O(entries of the contention table).
   Demand ofCollective(CollectiveKind kind, Bytes bytes, GroupShape shape, Ns time, int64_t ctas = 0) const;
+  /// As ofCollective(), carried out by a variant. Without entries of its own, a ring or symmetric kernels need what the
+  /// collective needs on as many thread blocks; copy engines need themselves, memory and links.
+  Demand ofVariant(const CollectiveVariant &variant, Bytes bytes, GroupShape shape, Ns time) const;
   /// What every collective of a kind needs at least, whatever its size.
   Shares leastOfCollective(CollectiveKind kind) const;
 
 private:
-  const ContentionEntry *find(CollectiveKind kind, Against against, Bytes bytes, int64_t ctas) const;
+  void addTraffic(Demand &demand, CollectiveKind kind, Bytes bytes, GroupShape shape, Ns time) const;
   bool isMeasured(CollectiveKind kind) const;
 
   const MachineModel &machine;

@@ -29,6 +29,21 @@ namespace commsched {
 /// The units that a kernel computes on.
 enum class ComputeUnits : uint8_t { Matrix, Vector };
 
+/// The cost of a variant over bytes.
+struct VariantCurve {
+  std::shared_ptr<const CollectiveCurve> curve;
+  /// By how much its times differ from the curve's.
+  int64_t timePermille = kPermille;
+  Ns latency = 0;
+
+  /// As CollectiveCurve: monotone, at most kMaxNs, 0 for one rank.
+  Ns operator()(Bytes bytes, int64_t parts = 1) const { return changed((*curve)(bytes, parts)); }
+  CostEstimate estimate(Bytes bytes, int64_t parts = 1) const;
+
+private:
+  Ns changed(Ns time) const;
+};
+
 /// Costs on one machine. Immutable except for a cache; several threads may use it at once.
 class CostModel {
 public:
@@ -50,6 +65,14 @@ public:
                       llvm::StringRef group = "") const {
     return (*curve(kind, shape, element, group))(bytes);
   }
+
+  /// The variant of a kind of collective with this name; null if the profile has none. O(variants).
+  const CollectiveVariant *findVariant(CollectiveKind kind, const VariantName &name) const;
+  /// The cost of one of the machine's variants on a group as a function of its bytes: its own table where that is
+  /// measured or scaled from another shape, or else the kind's curve with the variant's factor. O(log curves +
+  /// variants) after the first query.
+  VariantCurve curve(const CollectiveVariant &variant, GroupShape shape, ElementType element,
+                     llvm::StringRef group = "") const;
 
   /// A one-shot sum of `bytes`, ns: one kernel per rank reads the inputs of all other ranks, between two barriers. The
   /// cost is launch + 2 x hop + (R - 1) x bytes / bandwidth, with the links inside and outside of the node used at the
@@ -88,6 +111,8 @@ private:
   llvm::StringSet<> namesWithForms;
   mutable std::mutex mutex;
   mutable std::map<CurveKey, std::shared_ptr<const CollectiveCurve>> curves;
+  /// By variant: its own curves, or null if its tables do not apply.
+  mutable std::map<std::pair<const CollectiveVariant *, CurveKey>, std::shared_ptr<const CollectiveCurve>> ownCurves;
 };
 
 } // namespace commsched

@@ -14,7 +14,9 @@
 #ifndef COMMSCHED_MACHINE_MACHINEMODEL_H
 #define COMMSCHED_MACHINE_MACHINEMODEL_H
 
+#include "CommSched/Support/Arithmetic.h"
 #include "CommSched/Support/CollectiveKind.h"
+#include "CommSched/Support/CollectiveVariant.h"
 #include "CommSched/Support/Units.h"
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
@@ -158,9 +160,25 @@ struct ContentionEntry {
   int32_t computePermille = 0, collectivePermille = 0;
 };
 
+/// Another way to carry out a kind of collective, which `comm.variant` chooses.
+struct CollectiveVariant {
+  CollectiveKind kind = CollectiveKind::AllReduce;
+  VariantName name;
+  /// Its time where `curves` do not apply: that of the kind's own curve, times `timePermille`, and `latency` more, ns.
+  int64_t timePermille = kPermille;
+  Ns latency = 0;
+  /// Its own measured tables; all are of its kind.
+  std::vector<CollectiveTable> curves;
+  /// What it and kernels do to each other, measured; all are of its kind. Empty: derived from its means.
+  std::vector<ContentionEntry> contention;
+};
+
 /// The share of the compute units, permille, that a kernel takes which is no matrix product, if the profile does not
 /// say: such a kernel is bound by memory and leaves units idle.
 inline constexpr int64_t kVectorUnitsPermille = 500;
+/// Bytes in memory for every byte of a collective on a link, permille, if the profile does not say: a ring reads what
+/// it sends and writes what it receives, and a reduction reads once more.
+inline constexpr int64_t kTrafficPermille = 2500;
 
 /// What the contention model derives from data sheets where nothing was measured.
 struct MachineResources {
@@ -247,6 +265,8 @@ public:
   /// Resources that activities share (ContentionModel); none if the profile does not say.
   std::optional<MachineResources> resources;
   std::vector<ContentionEntry> contention;
+  /// Of one kind, names differ.
+  std::vector<CollectiveVariant> variants;
 
 private:
   /// The profile as it was read.

@@ -43,6 +43,8 @@ struct CollectiveRow {
   /// Collectives in its start (more than one in the coalesced form), and whether it is a one-shot sum.
   int64_t parts = 1;
   bool isOneShot = false;
+  /// `comm.variant`; empty without.
+  std::string variant;
   Bytes bytes = 0;
   Ns cost = 0;
   /// Time for which the compute lane waits for it, ns.
@@ -148,7 +150,6 @@ struct BlockSnapshot {
   Ns nestedTimes = 0;
   /// See LoadedBlock.
   int64_t cutValues = 0, unknownLanes = 0;
-  bool ignoresContention = false;
   /// Filled in if the block has demands.
   std::optional<BlockContention> contention;
   std::string defect;

@@ -42,6 +42,7 @@ bool commsched::isMeasured(CollectiveOpInterface start) {
 MergeKey commsched::scaledKey(const MergeKey &key, Ns measured, Ns modelled) {
   auto scale = [=](Ns cost) { return saturate((Wide(cost) * measured + modelled - 1) / modelled); };
   MergeKey result = key;
+  result.variants.clear();
   result.cost = [scale, cost = key.cost](Bytes bytes) { return scale(cost(bytes)); };
   result.groupCost = [scale, key](Bytes bytes, int32_t members) { return scale(key.coalescedCost(bytes, members)); };
   return result;

@@ -31,9 +31,15 @@ public:
   Demand ofKernel(mlir::Operation *op, Ns time);
   /// A kernel of a bucket.
   Demand ofCopy() const { return model.ofCopy(); }
-  /// A collective over `bytes` that takes `time` ns.
+  /// A collective over `bytes` that takes `time` ns, carried out as its `comm.variant` says.
   Demand ofCollective(comm::CollectiveOpInterface start, Bytes bytes, Ns time) const {
+    if (const CollectiveVariant *variant = costs.variantOf(start))
+      return ofVariant(*variant, start, bytes, time);
     return model.ofCollective(start.getCollectiveKind(), bytes, costs.shapeOf(start), time);
+  }
+  /// The same, carried out by a variant of its kind.
+  Demand ofVariant(const CollectiveVariant &variant, comm::CollectiveOpInterface start, Bytes bytes, Ns time) const {
+    return model.ofVariant(variant, bytes, costs.shapeOf(start), time);
   }
 
 private:

@@ -68,6 +68,16 @@ std::shared_ptr<const CollectiveCurve> OperationCosts::curveOf(CollectiveOpInter
   return costs.curve(start.getCollectiveKind(), shapeOf(start), elementOf(start), start.getGroupAttr().getValue());
 }
 
+VariantCurve OperationCosts::curveOf(CollectiveOpInterface start, const CollectiveVariant &variant) const {
+  return costs.curve(variant, shapeOf(start), elementOf(start), start.getGroupAttr().getValue());
+}
+
+const CollectiveVariant *OperationCosts::variantOf(CollectiveOpInterface start) const {
+  auto text = start->getAttrOfType<StringAttr>(CommDialect::kVariantAttrName);
+  std::optional<VariantName> name = text ? VariantName::parse(text.getValue()) : std::nullopt;
+  return name ? costs.findVariant(start.getCollectiveKind(), *name) : nullptr;
+}
+
 //===-----------------------------------------------------------------------------------------===//
 // Kernels
 //===-----------------------------------------------------------------------------------------===//
@@ -198,9 +208,11 @@ OpWork OperationCosts::resolve(Operation *op, OpCostSource &source) const {
     auto parts = static_cast<int64_t>(start.getCollectiveInputs().size());
     Bytes bytes = getCollectiveBytes(start);
     auto allReduce = dyn_cast<AllReduceOp>(op);
+    const CollectiveVariant *variant = variantOf(start);
     work = timed(allReduce && allReduce.getOneShot() ? costs.costOfOneShot(bytes, shapeOf(start))
+                 : variant                           ? curveOf(start, *variant)(bytes, parts)
                                                      : (*curveOf(start))(bytes, parts));
-    work.known = hasKnownBytes(start);
+    work.known = hasKnownBytes(start) && (variant || !op->hasAttr(CommDialect::kVariantAttrName));
   } else if ((entry = findEntry(op))) {
     source = OpCostSource::Table;
     work = timed(costs.timeOf(*entry));
@@ -264,8 +276,10 @@ std::optional<CostEstimate> OperationCosts::estimateOf(Operation *op) const {
     if (auto attr = op->getAttrOfType<CostAttr>(CommDialect::kCostAttrName); attr && attr.getTimeLo())
       std::tie(result.lo, result.hi) = std::pair(*attr.getTimeLo(), *attr.getTimeHi());
   } else if (cost.source == OpCostSource::Collective && !op->hasAttr("one_shot")) {
-    result =
-        curveOf(start)->estimate(getCollectiveBytes(start), static_cast<int64_t>(start.getCollectiveInputs().size()));
+    Bytes bytes = getCollectiveBytes(start);
+    auto parts = static_cast<int64_t>(start.getCollectiveInputs().size());
+    const CollectiveVariant *variant = variantOf(start);
+    result = variant ? curveOf(start, *variant).estimate(bytes, parts) : curveOf(start)->estimate(bytes, parts);
   } else if (cost.source == OpCostSource::Table) {
     const OpTime *entry = findEntry(op);
     entry = entry ? entry : costs.findOp(getTableName(op));

@@ -7,6 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Dialect/Comm/CommDialect.h"
+#include "CommSched/Support/CollectiveVariant.h"
 #include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -73,6 +74,22 @@ static LogicalResult verifyStream(Operation *op, Attribute value) {
                          << ", got " << value;
 }
 
+static LogicalResult verifyVariant(Operation *op, Attribute value) {
+  StringRef name = CommDialect::kVariantAttrName;
+  auto start = dyn_cast<CollectiveOpInterface>(op);
+  if (!start || op->hasAttr("one_shot"))
+    return op->emitError() << "expected '" << name << "' on the start of a collective that is not a one-shot sum";
+  auto text = dyn_cast<StringAttr>(value);
+  std::optional<VariantName> variant = text ? VariantName::parse(text.getValue()) : std::nullopt;
+  if (!variant)
+    return op->emitError() << "expected '" << name << "' to be " << VariantName::expected() << ", got " << value;
+  if (variant->means == VariantName::CopyEngine && start.getCollectiveReduction())
+    return op->emitError() << "expected '" << name
+                           << "' of a reduction not to be \"copy-engine\": copy engines cannot "
+                              "reduce";
+  return success();
+}
+
 /// The rank of a tensor, or of the only tensor of a future; 0 for other types.
 static int64_t rankOf(Type type) {
   if (auto future = dyn_cast<FutureType>(type))
@@ -119,6 +136,8 @@ LogicalResult CommDialect::verifyOperationAttribute(Operation *op, NamedAttribut
   }
   if (name == kStreamAttrName)
     return verifyStream(op, value);
+  if (name == kVariantAttrName)
+    return verifyVariant(op, value);
   if (name == kBytesHintAttrName)
     return require(isBytesHint(op, value), "an i64 array with one non-negative size per result");
   if (name == kHybridAttrName) {

@@ -15,6 +15,7 @@
 #include "BucketShares.h"
 #include "CommSched/Scheduling/Bounds/BoundWitness.h"
 #include "CommSched/Scheduling/Model/Bucketing.h"
+#include "CommSched/Scheduling/Model/Variants.h"
 #include "DeferralBound.h"
 #include "HeadsAndTails.h"
 #include "MemoryLimitedBound.h"
@@ -271,10 +272,14 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
 } // namespace
 
 LowerBound commsched::lowerBound(const Problem &problem, const BoundOptions &options) {
+  if (problem.hasVariants())
+    return lowerBound(withLeastVariants(problem), options);
   return boundWith(problem, costsAsGiven(problem), options, /*bucketing=*/false);
 }
 
 LowerBound commsched::jointLowerBound(const Problem &problem, const BoundOptions &options) {
+  if (problem.hasVariants())
+    return jointLowerBound(withLeastVariants(problem), options);
   return boundWith(problem, costsInBuckets(problem, bucketShares(problem)), options, /*bucketing=*/true);
 }
 

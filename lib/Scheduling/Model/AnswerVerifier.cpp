@@ -35,17 +35,18 @@ struct BucketPlaces {
 
 class AnswerVerifier {
 public:
-  AnswerVerifier(const Problem &given, llvm::ArrayRef<Bucket> buckets, llvm::ArrayRef<AnswerEvent> events,
-                 const ScheduleRequirements &requirements, const std::optional<ScheduleClaims> &claims)
-      : given(given), buckets(buckets), events(events), requirements(requirements), claims(claims),
+  AnswerVerifier(const Problem &given, llvm::ArrayRef<Bucket> buckets, llvm::ArrayRef<VariantChoice> variants,
+                 llvm::ArrayRef<AnswerEvent> events, const ScheduleRequirements &requirements,
+                 const std::optional<ScheduleClaims> &claims)
+      : given(given), buckets(buckets), variants(variants), events(events), requirements(requirements), claims(claims),
         places(buckets.size()), bucketOf(given.size(), kNone), begins(given.size(), kNone), ends(given.size(), kNone),
         issues(given.size(), kNone) {}
 
   std::string run() {
     using Check = std::string (AnswerVerifier::*)();
-    for (Check check : {&AnswerVerifier::checkBuckets, &AnswerVerifier::placeEvents, &AnswerVerifier::placeMembers,
-                        &AnswerVerifier::checkEdges, &AnswerVerifier::checkOrders, &AnswerVerifier::checkPeak,
-                        &AnswerVerifier::checkMakespan})
+    for (Check check : {&AnswerVerifier::checkBuckets, &AnswerVerifier::checkVariants, &AnswerVerifier::placeEvents,
+                        &AnswerVerifier::placeMembers, &AnswerVerifier::checkEdges, &AnswerVerifier::checkOrders,
+                        &AnswerVerifier::checkPeak, &AnswerVerifier::checkMakespan})
       if (std::string wrong = (this->*check)(); !wrong.empty())
         return wrong;
     return {};
@@ -53,6 +54,7 @@ public:
 
 private:
   std::string checkBuckets();
+  std::string checkVariants();
   std::string placeEvents();
   std::string placeBucketEvent(const AnswerEvent &event, int32_t at);
   std::string placeMembers();
@@ -61,6 +63,7 @@ private:
   std::string checkPeak();
   std::string checkMakespan();
   Ns durationOf(const AnswerEvent &event) const;
+  Bytes bytesOf(const Bucket &bucket) const;
   Demand demandOf(const AnswerEvent &event, Ns duration) const;
   Ns undisturbedMakespan() const;
   Ns contendedMakespan() const;
@@ -74,6 +77,7 @@ private:
 
   const Problem &given;
   llvm::ArrayRef<Bucket> buckets;
+  llvm::ArrayRef<VariantChoice> variants;
   llvm::ArrayRef<AnswerEvent> events;
   const ScheduleRequirements &requirements;
   const std::optional<ScheduleClaims> &claims;
@@ -85,6 +89,9 @@ private:
   std::vector<int32_t> begins, ends, issues;
   /// By node of the given problem: whether an event runs it.
   std::vector<char> ran;
+  /// By start of the given problem, and by bucket: the variant that was chosen; those without a choice have none.
+  std::map<NodeId, const StartVariant *> startVariant;
+  std::map<int32_t, const KeyVariant *> bucketVariant;
 };
 
 std::string AnswerVerifier::checkBuckets() {
@@ -113,6 +120,36 @@ std::string AnswerVerifier::checkBuckets() {
     place.isPacked = bucket.form == BucketForm::Packed;
     place.gathers = merge.kind == CollectiveKind::AllGather;
     place.scatters = merge.kind == CollectiveKind::ReduceScatter;
+  }
+  return {};
+}
+
+std::string AnswerVerifier::checkVariants() {
+  for (auto [start, name] : variants) {
+    std::string where = "the variant of node " + text(start) + ": ";
+    if (start < 0 || start >= given.size() || given.nodes[start].kind != NodeKind::Start)
+      return where + "it is not a start";
+    int32_t bucket = bucketOf[start];
+    if (startVariant.count(start) || (bucket != kNone && bucketVariant.count(bucket)))
+      return where + "there are two";
+    auto isAsked = [chosen = name](const auto &variant) { return variant.name == chosen; };
+    auto offers = [&](NodeId node) {
+      return given.nodes[node].variants != kNone &&
+             llvm::any_of(given.startVariants[given.nodes[node].variants], isAsked);
+    };
+    if (bucket == kNone) {
+      if (!offers(start))
+        return where + "the start does not have it";
+      startVariant[start] = &*llvm::find_if(given.startVariants[given.nodes[start].variants], isAsked);
+      continue;
+    }
+    if (buckets[bucket].members.front() != start)
+      return where + "it is not the first member of its bucket";
+    const std::vector<KeyVariant> &ofKey = given.mergeKeys[given.nodes[start].mergeKey].variants;
+    auto found = llvm::find_if(ofKey, isAsked);
+    if (found == ofKey.end() || !llvm::all_of(buckets[bucket].members, offers))
+      return where + "the bucket or a member of it does not have it";
+    bucketVariant[bucket] = &*found;
   }
   return {};
 }
@@ -335,6 +372,13 @@ std::string AnswerVerifier::checkPeak() {
   return {};
 }
 
+Bytes AnswerVerifier::bytesOf(const Bucket &bucket) const {
+  Bytes bytes = 0;
+  for (NodeId member : bucket.members)
+    bytes += given.nodes[member].bytes;
+  return bytes;
+}
+
 /// How long the event of a bucket holds compute, or, of a start, its lane.
 Ns AnswerVerifier::durationOf(const AnswerEvent &event) const {
   const BucketPlaces &place = places[event.bucket];
@@ -349,9 +393,11 @@ Ns AnswerVerifier::durationOf(const AnswerEvent &event) const {
     return given.copyCost(bytes, bytes);
   case AnswerEvent::Start: {
     const MergeKey &key = given.mergeKeys[given.nodes[bucket.members.front()].mergeKey];
-    for (NodeId member : bucket.members)
-      bytes += given.nodes[member].bytes;
-    return place.isPacked ? key.cost(bytes) : key.coalescedCost(bytes, static_cast<int32_t>(bucket.members.size()));
+    auto members = static_cast<int32_t>(bucket.members.size());
+    bytes = bytesOf(bucket);
+    if (auto chosen = bucketVariant.find(event.bucket); chosen != bucketVariant.end())
+      return chosen->second->cost(bytes, place.isPacked ? 1 : members);
+    return place.isPacked ? key.cost(bytes) : key.coalescedCost(bytes, members);
   }
   default:
     return 0;
@@ -363,9 +409,9 @@ Demand AnswerVerifier::demandOf(const AnswerEvent &event, Ns duration) const {
   if (event.kind != AnswerEvent::Start)
     return given.copyDemand;
   const MergeKey &key = given.mergeKeys[given.nodes[buckets[event.bucket].members.front()].mergeKey];
-  Bytes bytes = 0;
-  for (NodeId member : buckets[event.bucket].members)
-    bytes += given.nodes[member].bytes;
+  Bytes bytes = bytesOf(buckets[event.bucket]);
+  if (auto chosen = bucketVariant.find(event.bucket); chosen != bucketVariant.end())
+    return chosen->second->demand ? chosen->second->demand(bytes, duration) : Demand();
   return key.demandOf(bytes, duration);
 }
 
@@ -400,9 +446,12 @@ Ns AnswerVerifier::contendedMakespan() const {
       continue;
     }
     const Node &node = given.nodes[event.node];
-    Demand demand = node.demand == kNone ? Demand() : given.demands[node.demand];
+    auto chosen = startVariant.find(event.node);
+    int32_t needs = chosen == startVariant.end() ? node.demand : chosen->second->demand;
+    Demand demand = needs == kNone ? Demand() : given.demands[needs];
     if (node.kind == NodeKind::Start) {
-      work[event.node] = clock.put(node.lane, node.cost, demand);
+      Ns cost = chosen == startVariant.end() ? node.cost : chosen->second->cost;
+      work[event.node] = clock.put(node.lane, cost, demand);
       clock.passUntil(clock.now() + node.issue);
       continue;
     }
@@ -476,7 +525,8 @@ Ns AnswerVerifier::undisturbedMakespan() const {
       begin = std::max(begin, done[node.start]);
     for (LaneId lane : lanes)
       begin = std::max(begin, clock[lane]);
-    done[event.node] = begin + node.cost;
+    auto chosen = startVariant.find(event.node);
+    done[event.node] = begin + (chosen == startVariant.end() ? node.cost : chosen->second->cost);
     compute = node.kind == NodeKind::Start ? compute + node.issue : done[event.node];
     for (LaneId lane : lanes)
       clock[lane] = done[event.node];
@@ -487,7 +537,8 @@ Ns AnswerVerifier::undisturbedMakespan() const {
 } // namespace
 
 std::string commsched::verifyAnswer(const Problem &given, llvm::ArrayRef<Bucket> buckets,
-                                    llvm::ArrayRef<AnswerEvent> events, const ScheduleRequirements &requirements,
+                                    llvm::ArrayRef<VariantChoice> variants, llvm::ArrayRef<AnswerEvent> events,
+                                    const ScheduleRequirements &requirements,
                                     const std::optional<ScheduleClaims> &claims) {
-  return AnswerVerifier(given, buckets, events, requirements, claims).run();
+  return AnswerVerifier(given, buckets, variants, events, requirements, claims).run();
 }

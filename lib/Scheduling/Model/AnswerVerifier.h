@@ -25,9 +25,11 @@ namespace commsched {
 /// itself or in its bucket; buckets have the form that Bucketing.h describes; every edge of the given problem is kept
 /// (of a member's start by the pack and the start, of its wait by the unpack); collectives, messages and pinned nodes
 /// keep their order; live bytes and clocks, counted from Bucketing.h's rules, are within the limit and equal to the
-/// claims, if there are any. O((N + E + touches) log N).
-std::string verifyAnswer(const Problem &given, llvm::ArrayRef<Bucket> buckets, llvm::ArrayRef<AnswerEvent> events,
-                         const ScheduleRequirements &requirements, const std::optional<ScheduleClaims> &claims);
+/// claims, if there are any; each of `variants` is one that its start, or its bucket and all members of it, have. O((N
+/// + E + touches) log N).
+std::string verifyAnswer(const Problem &given, llvm::ArrayRef<Bucket> buckets, llvm::ArrayRef<VariantChoice> variants,
+                         llvm::ArrayRef<AnswerEvent> events, const ScheduleRequirements &requirements,
+                         const std::optional<ScheduleClaims> &claims);
 
 } // namespace commsched
 

@@ -27,7 +27,7 @@ static Node mergedStart(const Problem &problem, const Bucket &bucket) {
   start.cost = bucket.form == BucketForm::Packed
                    ? key.cost(start.bytes)
                    : key.coalescedCost(start.bytes, static_cast<int32_t>(bucket.members.size()));
-  start.mergeKey = start.demand = kNone;
+  start.mergeKey = start.demand = start.variants = kNone;
   return start;
 }
 

@@ -321,7 +321,7 @@ void Expansion::renumber() {
   };
   for (NodeId node : finalOrder) {
     Node copy = draft.problem.nodes[node];
-    copy.mergeKey = kNone;
+    copy.mergeKey = copy.variants = kNone;
     if (copy.start != kNone)
       copy.start = rank[copy.start];
     target.nodes.push_back(copy);

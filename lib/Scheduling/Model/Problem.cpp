@@ -76,12 +76,31 @@ std::string checkRegion(const Problem &problem, NodeId id) {
   return {};
 }
 
+/// Whether the variants of starts and buckets name variants, demands and times.
+std::string checkVariants(const Problem &problem) {
+  auto isNamed = [&](int32_t name) { return name >= 0 && name < static_cast<int32_t>(problem.variantNames.size()); };
+  for (const std::vector<StartVariant> &list : problem.startVariants)
+    for (const StartVariant &variant : list)
+      if (!isNamed(variant.name) || variant.cost < 0 || variant.demand < kNone ||
+          variant.demand >= static_cast<int32_t>(problem.demands.size()))
+        return "a variant is out of range";
+  for (const MergeKey &key : problem.mergeKeys)
+    for (const KeyVariant &variant : key.variants)
+      if (!isNamed(variant.name) || !variant.cost)
+        return "a variant of a merge key is out of range";
+  return {};
+}
+
 /// Whether solvers can add up all times and all sizes.
 std::string checkSums(const Problem &problem) {
   Wide time = 0, bytes = 0, traffic = 0;
   Ns ready = 0;
   for (const Node &node : problem.nodes) {
-    time += static_cast<Wide>(node.cost) + node.issue;
+    Ns cost = node.cost;
+    if (node.variants != kNone)
+      for (const StartVariant &variant : problem.startVariants[node.variants])
+        cost = std::max(cost, variant.cost);
+    time += static_cast<Wide>(cost) + node.issue;
     ready = std::max(ready, node.ready);
     bytes += node.workspace;
     traffic += node.bytes;
@@ -122,6 +141,9 @@ std::string checkNode(const Problem &problem, NodeId id) {
     return where + "waits for no earlier event";
   if (node.demand != kNone && (node.demand < 0 || node.demand >= static_cast<int32_t>(problem.demands.size())))
     return where + "demand out of range";
+  if (node.variants != kNone && (node.kind != NodeKind::Start || node.variants < 0 ||
+                                 node.variants >= static_cast<int32_t>(problem.startVariants.size())))
+    return where + "variants out of range";
   if (std::string wrong = checkRegion(problem, id); !wrong.empty())
     return where + wrong;
   for (NodeId pred : problem.preds[id])
@@ -176,6 +198,8 @@ std::string Problem::validate() const {
   };
   if (!llvm::all_of(demands, isValid) || !isValid(copyDemand))
     return "a demand is out of range";
+  if (std::string wrong = checkVariants(*this); !wrong.empty())
+    return wrong;
   if (!mergeKeys.empty() && members.size() != nodes.size())
     return "merge keys without members";
   return {};

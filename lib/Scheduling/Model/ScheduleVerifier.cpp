@@ -21,10 +21,12 @@ std::string commsched::verify(const Problem &problem, const Schedule &schedule,
                               const ScheduleRequirements &requirements) {
   if (!schedule.buckets.empty() && !schedule.isExpanded())
     return "the buckets were not carried out";
+  if (!schedule.variants.empty() && !schedule.isExpanded())
+    return "the variants were not carried out";
   if (std::string wrong = verifyOrder(schedule.carriedOut(problem), schedule.order, requirements); !wrong.empty())
     return wrong;
   // What the first check has seen is all that there is if nothing was carried out and nothing is claimed.
   if (!schedule.isExpanded() && !schedule.claims)
     return {};
-  return verifyAnswer(problem, schedule.buckets, eventsOf(schedule), requirements, schedule.claims);
+  return verifyAnswer(problem, schedule.buckets, schedule.variants, eventsOf(schedule), requirements, schedule.claims);
 }

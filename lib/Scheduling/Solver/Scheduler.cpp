@@ -19,6 +19,7 @@
 #include "NoiseSearch.h"
 #include "PeakReducer.h"
 #include "Search.h"
+#include "VariantSearch.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 #include <memory>
@@ -29,6 +30,8 @@ namespace {
 
 /// Share of the effort, in percent, that may be spent to bring the given order below the limit.
 constexpr int64_t kReducePercent = 50;
+/// Share of the effort, in percent, that the choice between variants may take in addition.
+constexpr int64_t kVariantPercent = 50;
 /// A search ends at an answer that exceeds a lower bound by at most this much, in millionths.
 constexpr int64_t kCloseEnoughPpm = 200;
 /// Computing a bound takes the time of about N * N / kBoundDivisor steps (measured). It is computed if that is at most
@@ -90,6 +93,7 @@ public:
     } else {
       take(alone);
     }
+    chooseVariants();
     return std::move(result);
   }
 
@@ -122,6 +126,19 @@ private:
     count(plan->search);
     search.adoptUndisturbed(plan->search.best());
     lastPlan = std::move(plan);
+  }
+
+  /// Lets the answer carry out collectives in other ways. A first answer leaves them as they are.
+  void chooseVariants() {
+    if (!problem.hasVariants() || effort == 0)
+      return;
+    VariantSearch search(problem, options, limit, result);
+    search.run(mulDiv(effort, kVariantPercent, 100));
+    std::string defect = result.defect.empty() ? search.defect() : result.defect;
+    int64_t steps = result.steps + search.steps();
+    result = search.best();
+    result.steps = steps;
+    result.defect = std::move(defect);
   }
 
   /// An order within the limit, or as close to it as the share of the effort for that allows.

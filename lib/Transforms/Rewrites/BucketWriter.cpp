@@ -287,6 +287,18 @@ private:
 
 } // namespace
 
+/// Fixes the way to carry out a collective. Symmetric kernels need buffers in symmetric memory.
+static void setVariant(Operation *op, const VariantName &name) {
+  Builder builder(op->getContext());
+  op->setAttr(CommDialect::kVariantAttrName, builder.getStringAttr(name.text()));
+  if (name.means != VariantName::Symmetric || op->hasAttr(CommDialect::kSymmetricAttrName))
+    return;
+  auto start = cast<CollectiveOpInterface>(op);
+  size_t buffers =
+      start.getCollectiveInputs().size() + cast<FutureType>(start.getCollectiveFuture().getType()).getTypes().size();
+  op->setAttr(CommDialect::kSymmetricAttrName, builder.getDenseBoolArrayAttr(SmallVector<bool>(buffers, true)));
+}
+
 void commsched::applySchedule(const LoadedBlock &loaded, const Schedule &schedule) {
   const ExpandedProblem &expanded = schedule.expanded;
   std::vector<Operation *> opOf(schedule.order.size(), nullptr);
@@ -295,6 +307,8 @@ void commsched::applySchedule(const LoadedBlock &loaded, const Schedule &schedul
       opOf[node] = loaded.nodes[origin];
   for (auto [bucket, nodes] : llvm::zip_equal(schedule.buckets, expanded.buckets))
     BucketWriter(loaded, bucket, nodes, expanded.problem.nodes[nodes.start].cost, opOf).write();
+  for (auto [start, name] : schedule.variants)
+    setVariant(opOf[schedule.imageOf(start)], loaded.problem.variantNames[name]);
   std::vector<Operation *> ops;
   for (NodeId node : schedule.order)
     ops.push_back(opOf[node]);

@@ -121,7 +121,7 @@ private:
 
   LogicalResult apply(const BlockWork &work) {
     const Schedule &schedule = work.schedule;
-    if (schedule.buckets.empty() && llvm::is_sorted(schedule.order))
+    if (schedule.buckets.empty() && schedule.variants.empty() && llvm::is_sorted(schedule.order))
       return success();
     outcome.changed = true;
     Block &block = work.loaded.nodes.getBlock();

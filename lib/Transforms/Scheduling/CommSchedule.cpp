@@ -76,9 +76,16 @@ void sayOutcome(const BlockWork &work, const StartOutcome &outcome, BlockVoice &
   }
   Operation *start = work.loaded.nodes[outcome.start];
   std::string text = describeMove(nameOperation(start), outcome);
+  std::string variant;
+  auto chosen =
+      llvm::find_if(work.schedule.variants, [&](const VariantChoice &choice) { return choice.start == outcome.start; });
+  if (chosen != work.schedule.variants.end())
+    variant = work.loaded.problem.variantNames[chosen->name].text();
   if (merged)
     text += "; merged with " + merged->others;
-  voice.say([outcome, merged, loc = start->getLoc(), kind = remarkKind(start), text = std::move(text),
+  if (!variant.empty())
+    text += "; carried out by " + variant;
+  voice.say([outcome, merged, variant, loc = start->getLoc(), kind = remarkKind(start), text = std::move(text),
              reason = describe(work.loaded, outcome.reason)] {
     auto options = remark::RemarkOpts::name("schedule").category("comm-schedule");
     bool better = outcome.exposedAfter < outcome.exposedBefore;
@@ -92,6 +99,8 @@ void sayOutcome(const BlockWork &work, const StartOutcome &outcome, BlockVoice &
     if (merged)
       remark << remark::metric("BucketSize", merged->size) << remark::metric("BucketForm", merged->form)
              << remark::metric("MergedWith", merged->others);
+    if (!variant.empty())
+      remark << remark::metric("Variant", variant);
     describeRemark(remark, kind, reason, text + "; " + reason);
   });
 }
@@ -220,6 +229,11 @@ private:
     Block &block = work.loaded.nodes.getBlock();
     if (PassJournal *journal = journalOf(block.getParentOp()->getContext()); journal->certifies) {
       const Problem &problem = work.loaded.problem;
+      if (problem.hasVariants()) {
+        emitWarning(block.getParentOp()->getLoc())
+            << "no certificate: collectives may be carried out in several ways, and certificates know one";
+        return voice.write(std::move(record));
+      }
       CertificateOptions options = {bucketing};
       options.reasons = explainDependences(work.loaded.nodes, StorageMap(block), collectiveOrder, problem.preds);
       options.collectives = noteCollectives(work.loaded.nodes);

@@ -5,9 +5,11 @@
 # See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Copies a profile and adds entries to its contention table; "resources" adds the defaults of that object.
+# Copies a profile and adds entries to its contention table; "resources" adds the defaults of that object, and "variant"
+# another way to carry out a kind of collective.
 #
 #   with_contention.py FROM.json TO.json KIND:AGAINST:COMPUTE_PERMILLE:COLLECTIVE_PERMILLE... [resources]
+#                      variant:KIND:MEANS:CTAS:TIME_PERMILLE...
 #
 #===-------------------------------------------------------------------------------------------------------------===#
 
@@ -18,6 +20,11 @@ profile = json.load(open(sys.argv[1]))
 for word in sys.argv[3:]:
     if word == "resources":
         profile["resources"] = {"compute_units": 132}
+        continue
+    if word.startswith("variant:"):
+        _, kind, means, ctas, time = word.split(":")
+        variant = {"kind": kind, "means": means, "ctas": int(ctas), "time_permille": int(time)}
+        profile.setdefault("variants", []).append(variant)
         continue
     kind, against, compute, collective = word.split(":")
     profile.setdefault("contention", []).append(

@@ -113,8 +113,13 @@ public:
   /// Results of loading function bodies, for the loader. Indexed by body; none while the loading is in progress.
   llvm::DenseMap<mlir::Region *, std::optional<NestedWork>> &nestedWork() const { return bodies; }
 
-  /// The cost of a collective like `start` as a function of its bytes.
+  /// The cost of a collective like `start` as a function of its bytes, if the library chooses how to carry it out.
   std::shared_ptr<const CollectiveCurve> curveOf(comm::CollectiveOpInterface start) const;
+  /// The same if it is carried out by a variant of its kind.
+  VariantCurve curveOf(comm::CollectiveOpInterface start, const CollectiveVariant &variant) const;
+  /// The machine's variant that `comm.variant` names; null without the attribute, and if the machine has none of that
+  /// name, in which case the cost is a guess.
+  const CollectiveVariant *variantOf(comm::CollectiveOpInterface start) const;
 
 private:
   /// The entry of the machine's table for the name, the operand types and the form of `op`, or else for the first two;

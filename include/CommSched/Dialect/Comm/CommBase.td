@@ -87,6 +87,7 @@ def Comm_Dialect : Dialect {
     | `comm.bytes_hint = N : i64` | argument of a function | bytes of the argument, for a dynamic size |
     | `comm.ready_ns = N : i64` | future as argument of a function | time in nanoseconds at which the data arrives (default 0) |
     | `comm.symmetric = array<i1: ...>` | collective | marks the inputs, then the outputs, that shall be in symmetric memory; passes set and apply it |
+    | `comm.variant = "..."` | start, not of a one-shot sum | the way to carry out the collective: `"ring-N"` on N thread blocks, `"copy-engine"`, `"symmetric"` or `"symmetric-N"`; without the attribute the library chooses (docs/MachineModel.md) |
     | `comm.schedule_signature = "..."` | function | hash of the sequence of collectives; passes set it |
 
     ### Streams
@@ -123,6 +124,7 @@ def Comm_Dialect : Dialect {
     "::mlir::ArrayAttr":$split,
     "::mlir::DenseI64ArrayAttr":$rows,
     "::mlir::DenseBoolArrayAttr":$symmetric,
+    "::mlir::StringAttr":$variant,
     "::mlir::StringAttr":$schedule_signature
   );
   let extraClassDeclaration = [{
@@ -140,6 +142,7 @@ def Comm_Dialect : Dialect {
     static constexpr ::llvm::StringLiteral kSplitAttrName = "comm.split";
     static constexpr ::llvm::StringLiteral kRowsAttrName = "comm.rows";
     static constexpr ::llvm::StringLiteral kSymmetricAttrName = "comm.symmetric";
+    static constexpr ::llvm::StringLiteral kVariantAttrName = "comm.variant";
     static constexpr ::llvm::StringLiteral kSignatureAttrName = "comm.schedule_signature";
 
     /// Streams are numbered from 0 to kMaxStreams - 1 in `comm.stream`: analyses keep a few bytes per operation and

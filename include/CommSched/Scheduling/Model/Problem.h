@@ -16,6 +16,7 @@
 
 #include "CommSched/Support/Arithmetic.h"
 #include "CommSched/Support/CollectiveKind.h"
+#include "CommSched/Support/CollectiveVariant.h"
 #include "CommSched/Support/Demand.h"
 #include "CommSched/Support/Units.h"
 #include "llvm/ADT/ArrayRef.h"
@@ -104,6 +105,17 @@ struct Node {
   bool records = false;
   /// Index into Problem::demands of what the node's work needs; kNone if it needs nothing that others use.
   int32_t demand = kNone;
+  /// Of a start that may be carried out in other ways: index into Problem::startVariants; kNone otherwise.
+  int32_t variants = kNone;
+};
+
+/// Another way to carry out the collective of one start.
+struct StartVariant {
+  /// Index into Problem::variantNames.
+  int32_t name = kNone;
+  /// As Node::cost and Node::demand.
+  Ns cost = 0;
+  int32_t demand = kNone;
 };
 
 /// An alias class of values with one storage. Arguments that live throughout are no buffers of a Problem: no order
@@ -142,6 +154,16 @@ private:
   std::vector<int32_t> values;
 };
 
+/// Another way to carry out the merged collectives of one key.
+struct KeyVariant {
+  /// Index into Problem::variantNames.
+  int32_t name = kNone;
+  /// As MergeKey::cost, or MergeKey::coalescedCost with more than one member.
+  std::function<Ns(Bytes bytes, int32_t members)> cost;
+  /// As MergeKey::demand.
+  std::function<Demand(Bytes bytes, Ns cost)> demand;
+};
+
 /// Starts of one key may be merged: same kind, group, element type and reduction.
 struct MergeKey {
   CollectiveKind kind = CollectiveKind::AllGather;
@@ -160,6 +182,8 @@ struct MergeKey {
   /// `leastDemand`.
   std::function<Demand(Bytes bytes, Ns cost)> demand;
   Shares leastDemand{};
+  /// Other ways to carry out a merged collective.
+  std::vector<KeyVariant> variants = {};
 
   Ns coalescedCost(Bytes bytes, int32_t members) const { return groupCost ? groupCost(bytes, members) : cost(bytes); }
   Demand demandOf(Bytes bytes, Ns cost) const { return demand ? demand(bytes, cost) : Demand(); }
@@ -217,6 +241,10 @@ struct Problem {
   std::vector<Demand> demands;
   /// What a kernel needs that packs or unpacks a bucket.
   Demand copyDemand;
+  /// The ways in which starts may be carried out other than as their cost says, and the lists of them that
+  /// Node::variants names; empty if there is no choice. A schedule chooses (Schedule::variants).
+  std::vector<VariantName> variantNames;
+  std::vector<std::vector<StartVariant>> startVariants;
   /// Arguments that live throughout, in bytes; not part of any peak of this folder.
   Bytes argumentBytes = 0;
 
@@ -226,6 +254,8 @@ struct Problem {
   bool hasStreams() const { return streams.size() > 1; }
   /// Whether activities that run together may slow each other down (docs/Models.md, "Contention").
   bool hasContention() const { return !demands.empty(); }
+  /// Whether collectives may be carried out in several ways.
+  bool hasVariants() const { return !variantNames.empty(); }
   /// What a node's work needs.
   const Demand &demandOf(const Node &node) const {
     static const Demand nothing;

@@ -45,11 +45,21 @@ struct ScheduleClaims {
   Bytes peak = 0;
 };
 
+/// The way in which a collective is carried out.
+struct VariantChoice {
+  /// The start of the given problem; of a bucket, its first member.
+  NodeId start = kNone;
+  /// Index into Problem::variantNames.
+  int32_t name = kNone;
+};
+
 /// An answer for one Problem.
 struct Schedule {
   /// The merged collectives; empty if nothing is merged.
   std::vector<Bucket> buckets;
-  /// The problem with `buckets` carried out. It may be left empty if there are none.
+  /// The collectives that are not carried out as without a choice (Variants.h), ascending by start; empty if all are.
+  std::vector<VariantChoice> variants;
+  /// The problem with `buckets` and `variants` carried out. It may be left empty if there are neither.
   ExpandedProblem expanded;
   /// The nodes of carriedOut() in the order in which they run.
   Order order;
