@@ -16,6 +16,7 @@
 #include "CommSched/Scheduling/Model/AnswerEvents.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/JSON.h"
+#include <array>
 #include <map>
 
 using namespace llvm;
@@ -217,9 +218,11 @@ private:
       nodeDemands.push_back(numberOf(problem.demandOf(node)));
     copyDemand = numberOf(problem.copyDemand);
     bucketDemands.resize(answer.buckets.size());
-    for (auto [event, node] : zip_equal(events, answer.order))
+    for (auto [event, node] : zip_equal(events, answer.order)) {
+      eventDemands.push_back(numberOf(carriedOut.demandOf(carriedOut.nodes[node])));
       if (event.kind == AnswerEvent::Start)
-        bucketDemands[event.bucket] = numberOf(carriedOut.demandOf(carriedOut.nodes[node]));
+        bucketDemands[event.bucket] = eventDemands.back();
+    }
   }
 
   /// What may be merged: only starts that every bucket rule accepts are members.
@@ -273,6 +276,7 @@ private:
             json.attribute("demand", bucketDemands[index]);
         });
     });
+    writeChoices(json);
     // A node that runs by itself is its number; an event of a bucket has its own duration.
     json.attributeArray("events", [&] {
       static constexpr StringRef names[] = {"run", "pack", "start", "wait", "unpack", "view"};
@@ -289,6 +293,23 @@ private:
           for_each(event.members, [&](NodeId member) { json.value(member); });
         });
       }
+    });
+  }
+
+  /// Nodes that run with another cost or demand than the problem's, which are then the least that they can have.
+  void writeChoices(json::OStream &json) const {
+    const Problem &carriedOut = answer.carriedOut(problem);
+    SmallVector<std::array<int64_t, 3>> rows;
+    for (auto [event, id, demand] : zip_equal(events, answer.order, eventDemands))
+      if (Ns cost = carriedOut.nodes[id].cost;
+          event.kind == AnswerEvent::Run &&
+          (cost != problem.nodes[event.node].cost || demand != nodeDemands[event.node]))
+        rows.push_back({event.node, cost, demand});
+    if (rows.empty())
+      return;
+    json.attributeArray("chosen", [&] {
+      for_each(rows,
+               [&](const auto &row) { json.array([&] { for_each(row, [&](int64_t value) { json.value(value); }); }); });
     });
   }
 
@@ -356,8 +377,8 @@ private:
   /// The different demands, and their numbers, which begin at 1.
   std::vector<Demand> demands;
   std::map<std::pair<Shares, Shares>, int64_t> demandNumbers;
-  /// The numbers of demands, by node, by bucket, and of packs and unpacks.
-  std::vector<int64_t> nodeDemands, bucketDemands;
+  /// The numbers of demands, by node, by bucket, by event, and of packs and unpacks.
+  std::vector<int64_t> nodeDemands, bucketDemands, eventDemands;
   int64_t copyDemand = 0;
   raw_ostream &os;
 };

@@ -30,12 +30,13 @@ def check(name: str, problem: Any, answer: Any, claims: dict[str, int], bound: A
     proven = prove(found, limit, **bound)
     require(proven >= least, f"the argument proves a bound of {proven} ns, not {least}")
     require(makespan >= least, "the answer is faster than the bound")
+    freedoms = ["order", *(["bucketing"] if given.keys else []), *(["choice"] if "chosen" in answer else [])]
     reasons = Counter((given.reason_names or {})[letter] for letter in given.reasons)
     return (
         f"{name}: proven: the answer keeps {sum(map(len, given.preds))} dependences of {given.size} nodes;\n"
         f"  its makespan is {makespan} ns and its peak {peak} bytes"
         f"{f', within the limit of {limit}' if limit < UNLIMITED else ''};\n"
-        f"  no {'order and bucketing' if given.keys else 'order'} is faster than {least} ns, so it is at most "
+        f"  no {' and '.join(freedoms)} is faster than {least} ns, so it is at most "
         f"{100 * (makespan - least) / max(least, 1):.2f} % from optimal\n"
         f"{name}: believed: costs{' and demands' if given.demands else ''} of nodes, buckets and samples; that cost "
         f"functions are monotone;\n  sizes and aliases; that these are all dependences"

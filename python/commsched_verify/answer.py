@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -34,8 +35,17 @@ class Bucket:
 class Answer:
     """The schedule as events: a node that runs, or what happens to a bucket: its name, the bucket, and its duration."""
 
-    def __init__(self, problem: Problem, buckets: list[dict[str, Any]], events: list[Any]) -> None:
+    def __init__(
+        self, problem: Problem, buckets: list[dict[str, Any]], events: list[Any], chosen: Sequence[Numbers] = ()
+    ) -> None:
         self.problem, self.events = problem, events
+        # Where there was a choice, the problem has the least cost and demand, and the answer has its own.
+        self.costs = dict(enumerate(zip(problem.cost_ns, problem.needs)))
+        for node, cost, number in chosen:
+            (least, needs), demand = self.costs[node], problem.demand_of[number]
+            enough = cost >= least and all(map(int.__ge__, demand[::2], needs[::2]))
+            require(enough, f"node {node} is carried out with less than the least cost or demand")
+            self.costs[node] = cost, demand
         self.buckets = [Bucket(problem, **row) for row in buckets]
         self.bucket_of = {node: b for b in self.buckets for m in b.members for node in (m.start, m.wait)}
         # By node: the event before which all that it depends on is done, and the one at which it is done itself.
@@ -97,7 +107,7 @@ class Answer:
         problem, clock, work = self.problem, Clock(self.problem), dict[int | Bucket, Work]()
         for event in self.events:
             if isinstance(event, int):
-                lanes, cost, demand = problem.occupied[event], problem.cost_ns[event], problem.needs[event]
+                lanes, (cost, demand) = problem.occupied[event], self.costs[event]
                 if problem.is_start[event]:
                     work[event] = clock.put(lanes[0], cost, demand)
                     clock.run(0, problem.issue[event])
