@@ -152,6 +152,37 @@ def forced(gm, options):
     return made
 
 
+class Region(torch.autograd.Function):
+    """The reduction behind a tensor-parallel layer: forward it sums, backward it passes gradients on."""
+
+    @staticmethod
+    def forward(ctx, x, group):
+        return reduced(x, group)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, None
+
+
+def test_a_joint_graph_is_split():
+    """One graph with forward and backward: activations are split in both, and gradients of weights are whole."""
+
+    def step(x, *weights):
+        weights = [w.detach().requires_grad_() for w in weights]
+        y = x
+        for up, down in zip(weights[::2], weights[1::2]):
+            y = y + Region.apply(torch.relu(y @ up) @ down, group)
+        return [y, *torch.autograd.grad((y * y).sum(), weights)]
+
+    with world_of(2) as group:
+        inputs = [torch.randint(-2, 3, s).double() for s in [(16, 8)] + 2 * [(8, 4), (4, 8)]]
+        gm = make_fx(step, tracing_mode="fake")(*inputs)
+        for options in FORCED[:3]:
+            made = forced(gm, options)
+            assert targets(made).count(c10d.all_reduce.default) > targets(gm).count(c10d.all_reduce.default)
+            assert all(map(torch.equal, made(*inputs), gm(*inputs)))
+
+
 def _everywhere(node, operands, results):
     """A wrong rule: every dimension of everything divides."""
     return [[d] * (len(operands) + len(results)) for d in range(min(map(len, (*operands, *results))))]
