@@ -128,12 +128,17 @@ def test_graphs_of_one_program_are_split_alike():
         small, large = (lambda: traced_chain(group, 16)), (lambda: traced_chain(group))
         assert ct.schedule_overlap(small(), strands="auto")[1]["strands"]["parts"] == 1
         again = ct.schedule_overlap(large(), strands="auto")[1]["strands"]
-        assert again["reason"] == "an earlier graph of this program was not split"
+        assert again == {"parts": 1, "reason": f"{decision.OTHER} of this program was not split"}
         decision._decided.clear()
         parts = ct.schedule_overlap(large(), strands="auto")[1]["strands"]["parts"]
         assert parts > 1
-        assert ct.schedule_overlap(large(), strands="auto")[1]["strands"]["parts"] == parts
-        assert ct.schedule_overlap(small(), strands="auto")[1]["strands"]["parts"] == 1
+        decision._decided.clear()
+        first, report = ct.schedule_overlap(large(), strands="auto")
+        later, report = ct.schedule_overlap(small(), strands="auto")
+        assert report["strands"]["decided_by"] == decision.OTHER
+        assert targets(later).count(aten.mm.default) == targets(first).count(aten.mm.default) > 6
+        odd, report = ct.schedule_overlap(traced_chain(group, 7), strands="auto")
+        assert report["strands"]["parts"] == 1 and "does not divide" in report["strands"]["reason"]
 
 
 FORCED = ("max-strands=2", "max-strands=2 stagger=3", "max-strands=4 stagger=1", "max-strands=2 dimension=1")
@@ -373,10 +378,24 @@ def _code_in_strands(rank, ranks, machine):
                 assert reports["kernels"]["adjacent"] < 2
 
 
+def _one_rank_decides(rank, ranks):
+    """Ranks of other sizes: what the first one decides holds for both."""
+    group = torch.distributed.group.WORLD.group_name
+    for rows, layers, parts in (((4096, 16), 2, 2), ((16, 4096), 3, 1)):
+        gm = traced_chain(group, rows[rank], layers)
+        for turn in range(ranks):
+            if turn == rank:
+                _, report = ct.schedule_overlap(gm, strands=2)
+                assert report["strands"]["parts"] == parts, report["strands"]
+                assert (decision.OTHER in str(report["strands"])) == (rank == 1)
+            torch.distributed.barrier()
+
+
 def _all_of_a_step(rank, ranks, machine):
     _same_step_on_all_ranks(rank, ranks, machine, Layer, exact=True)
     _same_step_on_all_ranks(rank, ranks, machine, Block, exact=False)
     _code_in_strands(rank, ranks, machine)
+    _one_rank_decides(rank, ranks)
 
 
 def test_a_tensor_parallel_step_is_equal_on_two_ranks(slow):

@@ -11,6 +11,7 @@ what is there, or leaves its own. A rank that finds its code in a cache does nei
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import torch.distributed as dist
 
@@ -33,15 +34,19 @@ def settled(program: str, own: Decision | None = None) -> Decision | None:
     Args:
         program: what graphs of one program have in common on all ranks: a hash without names of groups.
     """
+    found = first_of(f"decided/{program}", own)
+    return None if found is None else tuple((tuple(members), packed) for members, packed in found)
+
+
+def first_of(question: str, own: Any) -> Any:
+    """The answer of the first rank that had one, as JSON reads it: `own` if there was none before. None if there is
+    none.
+    """
     if not (dist.is_available() and dist.is_initialized()) or dist.get_backend() == "fake":
         return own
     if dist.get_world_size() == 1:
         return own
-    store, key = dist.distributed_c10d._get_default_store(), f"commsched/decided/{program}"
+    store, key = dist.distributed_c10d._get_default_store(), f"commsched/{question}"
     if store.check([key]):
-        found = store.get(key)
-    elif own is None:
-        return None
-    else:
-        found = store.compare_set(key, "", json.dumps(own))
-    return tuple((tuple(members), packed) for members, packed in json.loads(found))
+        return json.loads(store.get(key))
+    return None if own is None else json.loads(store.compare_set(key, "", json.dumps(own)))

@@ -11,6 +11,7 @@ Copies of the graph are scheduled to find out, so a refusal leaves the graph as 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -19,17 +20,21 @@ import torch.fx as fx
 from ..importer.state import SplitRules
 from ..options import Options, option_value
 from ..ranks.agreement import shape_of, symbolic
+from ..ranks.consensus import first_of
 from ..reporting import Unscheduled, log, strict
 from ..solving import FUNCTION, imported
 from .axes import draws_nothing, split_axes
-from .recipe import Recipe, RecipeError, read_recipe
+from .recipe import Recipe, RecipeError, read_recipe, recipe_for
 from .rewrite import split_nodes
 
 Run = Callable[[fx.Graph, Options], dict]
 PASS = "comm-split-strands"
 RULES = SplitRules(split_axes, draws_nothing)
-# Indexed by program: the program that splitting makes of it. None: it is not split.
-_decided: dict[str, str | None] = {}
+# The decision not to split.
+WHOLE: dict[str, Any] = {"parts": 1}
+OTHER = "an earlier graph, or that of another rank,"
+# Indexed by program: what was decided, as `Recipe.portable`.
+_decided: dict[str, dict[str, Any]] = {}
 
 
 class Refused(Exception):
@@ -64,29 +69,64 @@ def in_strands(graph: fx.Graph, options: Options, run: Run) -> tuple[dict, Optio
 def _decided_split(graph: fx.Graph, options: Options, run: Run) -> tuple[Recipe, dict, Options]:
     """The split of a graph, what the report says of it, and the options with its limit.
 
-    A program that was left whole once stays whole: all ranks and all graphs of a program have to issue the same
-    collectives. One that was split has to become the same program again.
+    All ranks and all graphs of a program have to issue the same collectives. So the first graph of a program decides,
+    and the first rank, which leaves its decision in the store of the process groups (`consensus`).
+
+    Raises:
+        Refused: the graph is not split.
+    """
+    program = _program(graph, options)
+    question = f"strands/{program}"
+    known = _decided.get(program) or first_of(question, None)
+    if known is None:
+        refusal, found = None, None
+        try:
+            found = _found(graph, options, run)
+        except Refused as error:
+            refusal = error
+        mine = WHOLE if found is None else found[0].portable()
+        known = first_of(question, mine)
+        _decided[program] = known
+        if known == mine:
+            if found is None:
+                raise refusal or Refused("")
+            return found
+    _decided[program] = known
+    return _imposed(graph, known), {"parts": known["parts"], "nodes": len(known["nodes"]), "decided_by": OTHER}, options
+
+
+def _program(graph: fx.Graph, options: Options) -> str:
+    """A hash of the nodes of a graph and its collectives, without sizes. All ranks that run the program have it."""
+    lines = [shape_of(graph, options).structure(), *(f"{n.op} {n.name} {n.target}" for n in graph.nodes)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def _found(graph: fx.Graph, options: Options, run: Run) -> tuple[Recipe, dict, Options]:
+    """The best split of a graph, if it is faster than the graph as it is.
 
     Raises:
         Refused: the graph is not split.
     """
     if symbolic(graph):
         raise Refused("an input has a size that is a symbol")
-    program = shape_of(graph, options).program()
-    if _decided.get(program, program) is None:
-        raise Refused("an earlier graph of this program was not split")
+    recipe = recipe_of(graph, options)
+    return (recipe, *_compare(graph, copied(graph, recipe), recipe, options, run))
+
+
+def _imposed(graph: fx.Graph, known: dict[str, Any]) -> Recipe:
+    """The split that was decided before.
+
+    Raises:
+        Refused: the graph was not to be split, or its sizes do not allow it.
+    """
+    if known == WHOLE:
+        raise Refused(f"{OTHER} of this program was not split")
     try:
-        recipe = recipe_of(graph, options)
-        candidate = copied(graph, recipe)
-        after = shape_of(candidate, options).program()
-        if _decided.get(program, after) != after:
-            raise Refused("an earlier graph of this program was split in another way")
-        numbers, limit = _compare(graph, candidate, recipe, options, run)
-    except Refused:
-        _decided.setdefault(program, None)
-        raise
-    _decided[program] = after
-    return recipe, numbers, limit
+        recipe = recipe_for(graph, known)
+    except RecipeError as error:
+        raise Refused(f"{OTHER} was split otherwise: {error}") from error
+    copied(graph, recipe)
+    return recipe
 
 
 def recipe_of(graph: fx.Graph, options: Options, passes: str = "") -> Recipe:

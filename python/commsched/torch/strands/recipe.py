@@ -10,6 +10,9 @@ dimensions follow from the sizes alone, before and after.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
+
+import torch.fx as fx
 
 from ...program import Dataflow, DataflowOperation, Shape
 
@@ -49,6 +52,38 @@ class Recipe:
     parts: int
     nodes: dict[str, NodeSplit]
     place: dict[tuple[str, int], int]
+
+    def portable(self) -> dict[str, Any]:
+        """The recipe without sizes, for graphs of the same program on other ranks. JSON keeps it as it is."""
+        return {
+            "parts": self.parts,
+            "nodes": {name: [list(split.operands), list(split.results)] for name, split in self.nodes.items()},
+            "place": [[name, strand, at] for (name, strand), at in self.place.items()],
+        }
+
+
+def recipe_for(graph: fx.Graph, portable: dict[str, Any]) -> Recipe:
+    """The recipe `portable` for the sizes of `graph`.
+
+    Raises:
+        RecipeError: the graph has no such nodes, or a size does not divide into the strands.
+    """
+    parts, by_name = portable["parts"], {n.name: n for n in graph.nodes}
+    recipe = Recipe(parts, {}, {(name, strand): at for name, strand, at in portable["place"]})
+    for name, (operands, results) in portable["nodes"].items():
+        val = by_name[name].meta.get("val") if name in by_name else None
+        wholes = [v for v in (val if isinstance(val, (list, tuple)) else [val]) if v is not None]
+        if name in by_name and len(wholes) != len(results):
+            raise RecipeError(f"{name} has {len(wholes)} results, and {len(results)} were split")
+        shapes = []
+        for whole, dim in zip(wholes, results):
+            shape = list(whole.shape)
+            if dim >= len(shape) or type(shape[dim]) is not int or shape[dim] % parts:
+                raise RecipeError(f"{name} does not divide into {parts} strands")
+            shape[dim] //= parts
+            shapes.append(tuple(shape))
+        recipe.nodes[name] = NodeSplit(tuple(operands), tuple(results), tuple(shapes))
+    return recipe
 
 
 class _Function:
