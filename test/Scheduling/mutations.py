@@ -9,6 +9,8 @@
                                     which SchedulingTests and comm-opt are up to date
         --only 13,21                these alone
         --jobs 2                    so many at a time
+        --first                     names the first test that fails alone, which is several times faster
+        --filter 'Bounds*'          these tests alone, as gtest's filter has it
 
 A mutation is a list of textual edits of one source file. The source tree and the build folder stay as they are: the
 mutated copy is compiled with the command of the original, and its object is linked in front of the library, so that the
@@ -155,7 +157,7 @@ MUTATIONS = [
     mutation(
         "all dry lanes are looked at before each compute",
         "Solver/CollectiveIssuer.cpp",
-        ("++refused == kMaxRefusedLanes", "++refused < 0"),
+        ("refused += issued ? 0 : 1;", "refused += 0;"),
     ),
     # Bounds.
     mutation(
@@ -262,8 +264,8 @@ def mutated(change: Mutation) -> str:
 class Workshop:
     """Makes and tries mutants beside a build folder."""
 
-    def __init__(self, build: pathlib.Path, scratch: pathlib.Path) -> None:
-        self.build, self.scratch = build, scratch
+    def __init__(self, build: pathlib.Path, scratch: pathlib.Path, options: list[str]) -> None:
+        self.build, self.scratch, self.options = build, scratch, options
         entries = json.loads((build / "compile_commands.json").read_text())
         self.commands = {entry["file"]: entry["command"] for entry in entries}
         self.links = {target: self.link_command(target) for target in ("SchedulingTests", "comm-opt")}
@@ -303,7 +305,7 @@ class Workshop:
     def tests_that_fail(self, program: pathlib.Path) -> list[str]:
         """The tests that fail, the one that runs when the program dies included."""
         try:
-            done = subprocess.run([program], capture_output=True, text=True, errors="replace", timeout=ENDLESS)
+            done = subprocess.run([program, *self.options], capture_output=True, text=True, errors="replace", timeout=ENDLESS)
         except subprocess.TimeoutExpired as expired:
             output = expired.stdout or b""
             text = output if isinstance(output, str) else output.decode(errors="replace")
@@ -347,9 +349,9 @@ class Workshop:
         return f"{index:2} {change.name}: " + (f"killed by {killers}" if failed else "SURVIVES")
 
 
-def run(build: pathlib.Path, chosen: list[int], jobs: int) -> int:
+def run(build: pathlib.Path, chosen: list[int], jobs: int, options: list[str]) -> int:
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(jobs) as pool:
-        workshop = Workshop(build.resolve(), pathlib.Path(scratch))
+        workshop = Workshop(build.resolve(), pathlib.Path(scratch), options)
         lines = []
         for line in pool.map(workshop.verdict, chosen):
             print(line, flush=True)
@@ -367,13 +369,16 @@ def main() -> int:
     runs.add_argument("--build", type=pathlib.Path, required=True)
     runs.add_argument("--only", default=",".join(map(str, range(len(MUTATIONS)))))
     runs.add_argument("--jobs", type=int, default=1)
+    runs.add_argument("--first", action="store_true")
+    runs.add_argument("--filter", default="*")
     arguments = parser.parse_args()
     for change in MUTATIONS:
         mutated(change)
     if arguments.command == "check":
         print(f"{len(MUTATIONS)} mutations apply")
         return 0
-    return run(arguments.build, [int(index) for index in arguments.only.split(",")], arguments.jobs)
+    options = [f"--gtest_filter={arguments.filter}"] + (["--gtest_fail_fast"] if arguments.first else [])
+    return run(arguments.build, [int(index) for index in arguments.only.split(",")], arguments.jobs, options)
 
 
 if __name__ == "__main__":

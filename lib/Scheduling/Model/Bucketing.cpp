@@ -384,6 +384,39 @@ llvm::Expected<ExpandedProblem> Expansion::run() {
 
 } // namespace
 
+/// What an Expansion without buckets gives, in a third of the time and without its lists of lists: the given numbers.
+static ExpandedProblem expandNothing(const Problem &problem) {
+  ExpandedProblem result;
+  Problem &target = result.problem;
+  target.nodes = problem.nodes;
+  for (Node &node : target.nodes)
+    node.mergeKey = kNone;
+  target.buffers = problem.buffers;
+  target.preds = problem.preds;
+  target.succs = problem.succs;
+  target.users = problem.users;
+  target.touches.reserve(problem.size(), problem.touches.numValues());
+  llvm::SmallVector<BufferId, 8> touches;
+  for (NodeId node = 0; node < problem.size(); ++node) {
+    touches.assign(problem.touches[node].begin(), problem.touches[node].end());
+    llvm::sort(touches);
+    target.touches.append(touches);
+  }
+  target.laneNames = problem.laneNames;
+  target.demands = problem.demands;
+  target.copyDemand = problem.copyDemand;
+  target.busyUntil = problem.busyUntil;
+  target.joinsAtEnd = problem.joinsAtEnd;
+  target.regions = problem.regions;
+  target.argumentBytes = problem.argumentBytes;
+  target.copyCost = problem.copyCost;
+  result.origin = result.image = identityOrder(problem);
+  result.bucketOf.assign(problem.size(), kNone);
+  return result;
+}
+
 llvm::Expected<ExpandedProblem> commsched::expandBuckets(const Problem &problem, llvm::ArrayRef<Bucket> buckets) {
+  if (buckets.empty())
+    return expandNothing(problem);
   return Expansion(problem, buckets).run();
 }

@@ -22,29 +22,60 @@ static constexpr int32_t kTrialsPerStep = 2;
 /// Number of dry lanes that may be looked at in vain before one compute: with thousands of lanes and full memory,
 /// nearly all of them would be. The next compute goes on with the lanes behind these.
 static constexpr int32_t kMaxRefusedLanes = 32;
+/// Limit on the number of lanes that are looked at by need before one compute.
+static constexpr size_t kMaxLookedAt = 4 * kMaxRefusedLanes;
 
 bool CollectiveIssuer::issueReadyCollectives(Ns until, NodeId nextCompute) {
   upcoming = nextCompute;
   LaneId begin = std::exchange(firstLane, kComputeLane + 1);
   int32_t refused = 0;
-  bool any = issueOnLanes(begin, problem.numLanes(), until, refused);
+  bool any = schedule.hasManyLanes() && issueByNeed(until, refused);
+  if (refused < kMaxRefusedLanes)
+    any |= issueOnLanes(begin, problem.numLanes(), until, refused);
   return (refused < kMaxRefusedLanes && issueOnLanes(kComputeLane + 1, begin, until, refused)) || any;
+}
+
+bool CollectiveIssuer::isDry(LaneId lane, Ns until) const {
+  const Clock &clock = schedule.clock;
+  return clock.freeAt(lane) < until + schedule.packLead(lane) || clock.freeAt(lane) <= clock.now();
+}
+
+/// Issues on a lane until it is not dry any more. Returns whether anything was issued; if not, counts a refusal.
+bool CollectiveIssuer::fill(LaneId lane, Ns until, int32_t &refused) {
+  bool issued = false;
+  while (isDry(lane, until) && issueOnLane(lane, /*urgent=*/false))
+    issued = true;
+  refused += issued ? 0 : 1;
+  return issued;
+}
+
+/// Issues on dry lanes, the one whose start is due first before the others, until kMaxRefusedLanes have issued nothing
+/// or kMaxLookedAt were looked at: memory is for those that are needed first.
+bool CollectiveIssuer::issueByNeed(Ns until, int32_t &refused) {
+  bool any = false;
+  served.clear();
+  while (refused < kMaxRefusedLanes && served.size() < kMaxLookedAt) {
+    LaneId lane = schedule.neediestLane();
+    if (lane == kNone)
+      break;
+    if (isDry(lane, until))
+      any |= fill(lane, until, refused);
+    schedule.hideNeed(lane);
+    served.push_back(lane);
+  }
+  for (LaneId lane : served)
+    schedule.noteNeed(lane);
+  return any;
 }
 
 /// Issues on the dry ones of the lanes [first, last) until kMaxRefusedLanes have issued nothing.
 bool CollectiveIssuer::issueOnLanes(LaneId first, LaneId last, Ns until, int32_t &refused) {
   const Clock &clock = schedule.clock;
-  auto isDry = [&](LaneId lane) {
-    return clock.freeAt(lane) < until + schedule.packLead(lane) || clock.freeAt(lane) <= clock.now();
-  };
   auto next = [&](LaneId lane) { return schedule.nextDryLane(lane, std::max(until, clock.now() + 1)); };
   bool any = false;
   for (LaneId lane = next(first); lane != kNone && lane < last; lane = next(lane + 1)) {
-    bool issued = false;
-    while (isDry(lane) && issueOnLane(lane, /*urgent=*/false))
-      issued = true;
-    any |= issued;
-    if (!issued && ++refused == kMaxRefusedLanes) {
+    any |= fill(lane, until, refused);
+    if (refused >= kMaxRefusedLanes) {
       firstLane = lane + 1;
       return any;
     }

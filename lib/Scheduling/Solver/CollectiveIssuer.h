@@ -34,7 +34,10 @@ public:
   bool issueOnLane(LaneId lane, bool urgent);
 
 private:
+  bool issueByNeed(Ns until, int32_t &refused);
   bool issueOnLanes(LaneId first, LaneId last, Ns until, int32_t &refused);
+  bool isDry(LaneId lane, Ns until) const;
+  bool fill(LaneId lane, Ns until, int32_t &refused);
   void collectCandidates(LaneId lane, bool urgent);
   bool isHeldBack(const LaneQueue &queue, const BucketCandidate &candidate) const;
   bool waitsForCompany(const BucketCandidate &candidate) const;
@@ -53,6 +56,8 @@ private:
   Ns begin = 0;
   /// The compute that runs next, or kNone.
   NodeId upcoming = kNone;
+  /// Lanes that have had their turn before the next compute.
+  std::vector<LaneId> served;
   /// The best candidate of each queue of that lane.
   std::vector<BucketCandidate> candidates;
 };

@@ -58,6 +58,9 @@ public:
     return static_cast<LaneId>(at - leaves);
   }
 
+  /// The lane with the earliest time, the first of several, or kNone if all are kNever. O(log lanes).
+  LaneId earliestLane() const { return earliest[1] == kNever ? kNone : next(0, earliest[1] + 1); }
+
 private:
   /// A power of two.
   LaneId leaves = 1;

@@ -39,6 +39,7 @@ bool MemoryAdmission::reset(llvm::ArrayRef<NodeId> reference, llvm::ArrayRef<int
   addedTouches.assign(size, -1);
   lastRefusal.assign(size, -1);
   buffers.clear();
+  buffers.reserve(problem.buffers.size());
   for (const Buffer &buffer : problem.buffers) {
     BufferState state;
     state.bytes = buffer.bytes;

@@ -40,6 +40,7 @@ bool PartialSchedule::reset(const Reference &reference, const Policy &policy, By
   packTime.assign(problem.numLanes(), 0);
   dry.reset(problem.numLanes());
   dryPacking.reset(problem.numLanes());
+  needs.reset(hasManyLanes() ? problem.numLanes() : 1);
   bucketOf.assign(problem.size(), kNone);
   unpackCost.assign(problem.size(), 0);
   issued.clear();
@@ -91,6 +92,16 @@ void PartialSchedule::updateDryness(LaneId lane) {
   dry.set(lane, time);
   if (packTime[lane] > 0)
     dryPacking.set(lane, time);
+  if (hasManyLanes())
+    noteNeed(lane);
+}
+
+void PartialSchedule::noteNeed(LaneId lane) {
+  Ns due = DryLanes::kNever;
+  for (int32_t index : starts.ofLane(lane))
+    if (const LaneQueue &queue = starts[index]; !queue.ready.empty())
+      due = std::min(due, starts.dueOf(queue.byRank[queue.ready.first()]));
+  needs.set(lane, due);
 }
 
 /// Counts down the edges that leave a node whose result is there.

@@ -23,6 +23,10 @@
 
 namespace commsched {
 
+/// Up to this number of lanes they are served in the order of their numbers; with more of them the order of need
+/// counts.
+inline constexpr LaneId kManyLanes = 32;
+
 /// The state of one decode. Its arrays are kept from one decode to the next.
 class PartialSchedule {
 public:
@@ -57,6 +61,13 @@ public:
   LaneId nextDryLane(LaneId lane, Ns until) const { return dry.next(lane, until); }
   /// The same among the lanes with a lead.
   LaneId nextDryPackingLane(LaneId lane, Ns until) const { return dryPacking.next(lane, until); }
+  /// With more than kManyLanes lanes: the lane whose most urgent ready start is due first, or kNone. O(log lanes).
+  LaneId neediestLane() const { return needs.earliestLane(); }
+  /// Takes a lane out of those that neediestLane() knows, until noteNeed() or until one of its starts becomes ready or
+  /// is issued. O(log lanes).
+  void hideNeed(LaneId lane) { needs.set(lane, DryLanes::kNever); }
+  void noteNeed(LaneId lane);
+  bool hasManyLanes() const { return problem.numLanes() > kManyLanes; }
   /// How long the compute lane would be busy with a candidate of `computes`, ns.
   Ns durationOf(NodeId node) const {
     return problem.nodes[node].kind == NodeKind::Wait ? unpackCost[node] : clock.durationOf(node);
@@ -127,6 +138,8 @@ private:
   std::vector<Ns> packTime;
   /// The lanes with ready starts, and those of them with a lead.
   DryLanes dry, dryPacking;
+  /// With many lanes: when each lane's most urgent ready start is due, ns.
+  DryLanes needs;
   /// Indexed by node, for starts and waits: the bucket, or kNone.
   std::vector<int32_t> bucketOf;
   /// Indexed by node: the duration of the unpack that the wait has become, ns.

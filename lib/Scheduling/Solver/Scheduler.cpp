@@ -76,22 +76,24 @@ public:
     given = belowLimit(std::move(given));
     limit = std::max(result.limit, peakOf(problem, given));
 
-    ScheduleFacts orderOnly(problem, /*bucketing=*/false);
-    Search alone(orderOnly, options, given, limit);
-    adoptUndisturbed(alone, given, /*bucketing=*/false);
-    alone.run(effort, targetOf(/*bucketing=*/false));
-    count(alone);
+    auto orderOnly = std::make_unique<ScheduleFacts>(problem, /*bucketing=*/false);
+    auto alone = std::make_unique<Search>(*orderOnly, options, given, limit);
+    adoptUndisturbed(*alone, given, /*bucketing=*/false);
+    alone->run(effort, targetOf(/*bucketing=*/false));
+    count(*alone);
     ScheduleFacts withBuckets(problem, options.bucketing);
     if (llvm::is_contained(withBuckets.mergeable, true)) {
       // Whatever the order alone reaches is an answer with buckets too, so that allowing them never costs time.
       Search joint(withBuckets, options, given, limit);
-      joint.adopt(alone);
+      joint.adopt(*alone);
+      alone.reset();
+      orderOnly.reset();
       adoptUndisturbed(joint, given, /*bucketing=*/true);
       joint.run(effort, targetOf(/*bucketing=*/true));
       count(joint);
       take(joint);
     } else {
-      take(alone);
+      take(*alone);
     }
     chooseVariants();
     return std::move(result);
