@@ -103,7 +103,9 @@ def _ragged(rank, ranks):
     assert all(map(torch.equal, expected, got))
     graphs = [r for r in ct.reports() if r["place"] == "graph"]
     assert len(graphs) == (2, 4)[rank] and any(r["buckets"] for r in graphs)  # The first two were free, and merged.
-    assert [r.get("decided_by") for r in graphs] == [None, None] + ["an earlier graph"] * (len(graphs) - 2)
+    decided_by = [r.get("decided_by") for r in graphs]
+    assert set(decided_by[:2]) <= {None, "another rank"}  # Whichever rank comes first decides.
+    assert decided_by[2:] == ["an earlier graph"] * (len(graphs) - 2)
 
 
 def _symbolic(rank, ranks):
