@@ -4,6 +4,7 @@
 """Ranks compare their collectives when compiled code first runs, by themselves, and never inside a hook."""
 
 import contextlib
+import dataclasses
 import os
 
 import pytest
@@ -103,9 +104,7 @@ def _ragged(rank, ranks):
     assert all(map(torch.equal, expected, got))
     graphs = [r for r in ct.reports() if r["place"] == "graph"]
     assert len(graphs) == (2, 4)[rank] and any(r["buckets"] for r in graphs)  # The first two were free, and merged.
-    decided_by = [r.get("decided_by") for r in graphs]
-    assert set(decided_by[:2]) <= {None, "another rank"}  # Whichever rank comes first decides.
-    assert decided_by[2:] == ["an earlier graph"] * (len(graphs) - 2)
+    assert [r.get("decided_by") for r in graphs] == [None, None] + ["an earlier graph"] * (len(graphs) - 2)
 
 
 def _symbolic(rank, ranks):
@@ -121,8 +120,8 @@ def _symbolic(rank, ranks):
     assert graphs and not any(r["buckets"] for r in graphs)
 
 
-def _step_of(rank, ranks, rows):
-    """Compiles a step for batches of this size, compares its results with eager ones, and returns its reports.
+def _step_of(rank, ranks):
+    """Compiles a step, compares its results with eager ones, and returns its reports. Merging its gathers pays.
 
     Rank 1 compiles when rank 0 has decided, so that it is known who decides.
     """
@@ -135,22 +134,32 @@ def _step_of(rank, ranks, rows):
 
     c10d, group = torch.ops._c10d_functional, torch.distributed.group.WORLD.group_name
     torch.manual_seed(0)
-    x, shards = torch.randn(rows, 64), [torch.randn(64 // ranks, 64) / 8 for _ in range(3)]
+    x, shards = torch.randn(4, 64), [torch.randn(64 // ranks, 64) / 8 for _ in range(4)]
     expected = step(x, *shards)
     store = torch.distributed.distributed_c10d._get_default_store()
     if rank == 1:
         store.wait(["decided"])
-    compiled = _compile(step, memory_budget_ratio=1.0)
+    with ct.enabled(machine="h100-sxm", memory_budget_ratio=5.0):
+        compiled = torch.compile(step)
     with _told_when_decided(store), torch._inductor.config.patch(force_disable_caches=True, fallback_by_default=True):
         got = compiled(x, *shards)
     assert torch.equal(expected, got)
     return [r for r in ct.reports() if r["place"] == "graph"]
 
 
-def _other_sizes(rank, ranks):
-    """The batches of the first step differ so much that the ranks would decide otherwise. The first decision holds."""
-    (report,) = _step_of(rank, ranks, (4, 65536)[rank])
-    assert report.get("decided_by") == (None, "another rank")[rank]
+def _decides_otherwise(rank, ranks):
+    """Merging does not pay for the rank that comes first. The other one would merge, and keeps its gathers apart."""
+    from commsched.torch.inductor import passes
+
+    schedule_graph = passes.schedule_graph
+
+    def merges_nothing(graph, options, **more):
+        return schedule_graph(graph, dataclasses.replace(options, bucketing=False), **more)
+
+    if rank == 0:
+        passes.schedule_graph = merges_nothing
+    (report,) = _step_of(rank, ranks)
+    assert report.get("decided_by") == (None, "another rank")[rank] and not report["buckets"]
 
 
 def _fails_first(rank, ranks):
@@ -158,7 +167,7 @@ def _fails_first(rank, ranks):
     from commsched.torch.inductor import passes
 
     if rank == 1:
-        (report,) = _step_of(rank, ranks, 4)
+        (report,) = _step_of(rank, ranks)
         assert report["decided_by"] == "another rank" and not report["buckets"]
         return
 
@@ -168,7 +177,7 @@ def _fails_first(rank, ranks):
     passes.schedule_graph = fails
     os.environ["COMMSCHED_STRICT"] = "0"
     with pytest.warns(UserWarning, match="keeps PyTorch's order: no schedule today"):
-        assert _step_of(rank, ranks, 4) == []
+        assert _step_of(rank, ranks) == []
 
 
 @contextlib.contextmanager
@@ -178,17 +187,16 @@ def _told_when_decided(store):
 
     settled = agreement.settled
 
-    def told(program, own=None):
+    def told(program, own):
         result = settled(program, own)
-        if own is not None:
-            store.set("decided", "1")
+        store.set("decided", "1")
         return result
 
     agreement.settled = told
     yield
 
 
-CASES = [_agree, _disagree, _missing, _ragged, _symbolic, _other_sizes, _fails_first]
+CASES = [_agree, _disagree, _missing, _ragged, _symbolic, _decides_otherwise, _fails_first]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda f: f.__name__)

@@ -155,10 +155,9 @@ def schedule(graph: fx.Graph, options: Options, run: Callable) -> dict:
     as_given: Decision = tuple(((i,), False) for i in range(count))
     decision = known
     decided_by = "an earlier graph"
-    if known is None:
-        mine = as_given if symbolic(graph) else None
-        decision = settled(shape.structure(), mine)
-        decided_by = "program" if decision == mine else "another rank"
+    if known is None and symbolic(graph):
+        decision = settled(shape.structure(), as_given)
+        decided_by = "program" if decision == as_given else "another rank"
     _note(graph, shape, as_given if decision is None else decision)
     if decision is None:
         try:
@@ -184,7 +183,7 @@ def _decide(graph: fx.Graph, options: Options, shape: Shape, run: Callable) -> d
 
     def agree(decision: Decision) -> None:
         first = settled(shape.structure(), decision)
-        if first is not None and first != decision:
+        if first != decision:
             raise Disagreed(first)
 
     try:

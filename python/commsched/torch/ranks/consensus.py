@@ -4,8 +4,10 @@
 """One decision for ranks whose first graphs of a program differ: the rank that decides first decides for all.
 
 Ranks with equal graphs decide alike by themselves. Ranks with other sizes, or one on which scheduling fails, may not.
-So every decision is left in the store of the process groups before it is carried out. Nobody waits there: a rank reads
-what is there, or leaves its own. A rank that finds its code in a cache does neither. `comparison` checks the result.
+So every decision is left in the store of the process groups before it is carried out. Nobody waits there: a rank
+leaves its decision, or takes over the one that is there. If both are equal, the rank carries out its own schedule, so
+that what ranks with equal graphs run does not depend on which of them came first. A rank that finds its code in a cache
+does neither. `comparison` checks the result.
 """
 
 from __future__ import annotations
@@ -28,14 +30,13 @@ class Disagreed(Exception):
         self.decision = decision
 
 
-def settled(program: str, own: Decision | None = None) -> Decision | None:
-    """The decision of the first rank that had one, which is `own` if there was none before. None if there is none.
+def settled(program: str, own: Decision) -> Decision:
+    """The decision of the first rank that had one, which is `own` if there was none before.
 
     Args:
         program: what graphs of one program have in common on all ranks: a hash without names of groups.
     """
-    found = first_of(f"decided/{program}", own)
-    return None if found is None else tuple((tuple(members), packed) for members, packed in found)
+    return tuple((tuple(members), packed) for members, packed in first_of(f"decided/{program}", own))
 
 
 def first_of(question: str, own: Any) -> Any:
