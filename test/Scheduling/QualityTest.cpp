@@ -70,8 +70,8 @@ INSTANTIATE_TEST_SUITE_P(
                       GapCase{8, true, false, 250000, 0, 3000}, GapCase{8, false, true, 250000, 0, 3200},
                       GapCase{3, false, false, 0, 0, 2800}, GapCase{3, false, true, 0, 0, 36700},
                       GapCase{3, true, false, 250000, 0, 2800}, GapCase{3, true, true, 250000, 0, 25800},
-                      GapCase{8, false, false, 0, 400000, 11000}, GapCase{8, true, true, 0, 400000, 10900},
-                      GapCase{3, false, true, 0, 400000, 34200}, GapCase{3, true, true, 250000, 400000, 23900}));
+                      GapCase{8, false, false, 0, 400000, 11000}, GapCase{8, true, true, 0, 400000, 9700},
+                      GapCase{3, false, true, 0, 400000, 33500}, GapCase{3, true, true, 250000, 400000, 22500}));
 
 /// A decode without a limit on memory.
 DecodedSchedule decode(const ScheduleFacts &facts, const Policy &policy) {

@@ -69,6 +69,8 @@ void BucketedOrder::placeWait(const LiveBucket &bucket) {
       if (NodeId other = given.members[member].wait; keyOf(other) > keyOf(last))
         last = other;
     shiftBehind(wait, last);
+    if (keyOf(wait) <= keyOf(bucket.leader))
+      shiftBehind(wait, bucket.leader);
   }
   if (Key behind = keyBehind(wait); keyOf(wait) >= behind)
     shiftTo(wait, behind - kBefore + numShifts);
@@ -106,7 +108,9 @@ void BucketedOrder::placeAlone(NodeId start, const LiveBucket &from, BucketChang
   }
   if (castReturns && (keyOf(cast) <= keyBefore(cast) || keyOf(cast) >= keyOf(start)))
     shiftBefore(cast, start);
-  if (afterUntilNow[wait] != wait)
+  // A wait that moves along has its place.
+  bool isCarried = keys[wait] != kUnmoved && keyOf(wait) > keyOf(start);
+  if (afterUntilNow[wait] != wait && !isCarried)
     shiftBehind(wait, afterUntilNow[wait]);
   if (keyOf(wait) <= keyOf(start))
     shiftBehind(wait, waitOf(from));

@@ -24,15 +24,28 @@ static constexpr int64_t kMaxPassed = 3;
 
 /// A start with more producers than this moves without them.
 static constexpr size_t kMaxCarried = 64;
+/// Limit on the exponent of the distance, spread over the powers of two, from which a start is put off.
+static constexpr int64_t kMaxPutOffShift = 13;
+/// Limit on the exponent of the number of starts that are put off together.
+static constexpr int64_t kMaxTakenShift = 5;
 
 BucketMoves::BucketMoves(const ScheduleFacts &facts, const BucketedOrder &order, SplitMix64 &random)
-    : problem(facts.problem), order(order), random(random) {
+    : problem(facts.problem), startOfProducer(facts.exclusiveStart), order(order), random(random) {
   std::vector<std::vector<NodeId>> lists(problem.size());
   for (NodeId node = 0; node < problem.size(); ++node)
     if (NodeId start = facts.exclusiveStart[node]; start != kNone)
       lists[start].push_back(node);
   for (const std::vector<NodeId> &list : lists)
     producers.append(list);
+  // Whether a compute needs the node.
+  std::vector<char> isNeeded(problem.size(), 0);
+  for (NodeId node = problem.size() - 1; node >= 0; --node) {
+    isNeeded[node] = llvm::any_of(problem.succs[node], [&](NodeId user) {
+      return isNeeded[user] || (problem.nodes[user].kind != NodeKind::Wait && problem.nodes[user].cost > 0);
+    });
+    if (!isNeeded[node] && !lists[node].empty())
+      withProducers.push_back(node);
+  }
 }
 
 /// Lets what only `start` needs move along.
@@ -204,6 +217,86 @@ bool BucketMoves::dropTo(int32_t index, NodeId other, BucketChange &change) {
   change.dissolved.push_back(index);
   form(change, index, members, bucket.form);
   return moveAlone(member, other, change);
+}
+
+/// Lets what depends on a start move along, as far as it stands before the position `before`. Fails if that is much.
+bool BucketMoves::carryFollowers(NodeId start, int32_t before, BucketChange &change) {
+  size_t first = change.carried.size();
+  change.carried.push_back(start);
+  for (size_t at = first; at < change.carried.size(); ++at)
+    for (NodeId node : problem.succs[change.carried[at]]) {
+      bool isBehind = !order.isEmpty(node) && order.position(node) > before;
+      if (isBehind || llvm::is_contained(llvm::ArrayRef(change.carried).drop_front(first), node))
+        continue;
+      bool isElsewhere = order.bucketOf(node) != kNone && node != problem.members[start].wait;
+      if (isElsewhere || change.carried.size() >= kMaxCarried)
+        return false;
+      change.carried.push_back(node);
+    }
+  std::sort(change.carried.begin() + static_cast<int64_t>(first) + 1, change.carried.end());
+  return true;
+}
+
+/// Takes a few starts out of the order that one bucket can put off together: members of one bucket, or starts of one
+/// key that are alone and near each other.
+std::vector<NodeId> BucketMoves::takeSome(NodeId start, BucketChange &change, int64_t &work) {
+  std::vector<NodeId> taken = {start};
+  const size_t number = 1 + static_cast<size_t>(random.below(int64_t(1) << random.below(kMaxTakenShift)));
+  if (int32_t index = order.bucketOf(start); index != kNone) {
+    std::vector<NodeId> members = order.bucket(index).members;
+    llvm::erase(members, start);
+    for (; taken.size() < number && !members.empty();) {
+      auto chosen = members.begin() + random.below(static_cast<int64_t>(members.size()));
+      taken.push_back(*chosen);
+      members.erase(chosen);
+    }
+    change.dissolved.push_back(index);
+    form(change, index, members, order.bucket(index).form);
+    return taken;
+  }
+  const int32_t step = random.below(2) == 0 ? -1 : 1, from = order.position(start);
+  if (order.mayMerge(start))
+    for (int32_t scanned = 1; scanned <= kMaxScan && taken.size() < number; ++scanned, ++work) {
+      int32_t at = from + step * scanned;
+      if (at < 0 || at >= order.size())
+        break;
+      NodeId other = order.order()[at];
+      if (other < problem.size() && problem.nodes[other].kind == NodeKind::Start && order.startAt(at) == other &&
+          order.bucketOf(other) == kNone && order.mayMerge(other) &&
+          problem.nodes[other].mergeKey == problem.nodes[start].mergeKey)
+        taken.push_back(other);
+    }
+  return taken;
+}
+
+bool BucketMoves::choosePutOff(NodeId last, BucketChange &change, int64_t &work) {
+  if (withProducers.empty())
+    return false;
+  const int32_t to = order.position(last);
+  NodeId start = withProducers[random.below(static_cast<int64_t>(withProducers.size()))];
+  if (random.below(2) == 0) {
+    auto distance = static_cast<int32_t>(1 + random.below(int64_t(1) << random.below(kMaxPutOffShift)));
+    NodeId slot = order.order()[std::max(to - distance, 0)];
+    start = slot < problem.size() ? startOfProducer[slot] : kNone;
+  }
+  if (start == kNone || start == last)
+    return false;
+  int32_t index = order.bucketOf(start);
+  NodeId leader = index == kNone ? start : order.leaderOf(index);
+  if (leader == last || order.position(leader) > to)
+    return false;
+  std::vector<NodeId> taken = takeSome(start, change, work);
+  for (NodeId member : taken)
+    carry(member, change);
+  carryBefore(last, change);
+  change.anchor = last;
+  change.isBehind = true;
+  if (taken.size() == 1)
+    return carryFollowers(start, to, change);
+  if (!fits(taken) || llvm::is_contained(taken, last))
+    return false;
+  change.formed.push_back({{std::move(taken), anyForm()}, start, last});
+  return true;
 }
 
 void BucketMoves::changeForm(int32_t index, BucketChange &change) {

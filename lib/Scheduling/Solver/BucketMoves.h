@@ -32,6 +32,11 @@ public:
   /// positions that were looked at.
   bool choose(NodeId start, BucketChange &change, int64_t &work);
 
+  /// Draws a start with producers that are placed before `last`, a start that is alone or leads a bucket, and puts it
+  /// off behind `last` with all that only it needs and all that needs it: its producers can then run beside the
+  /// collective of `last`. Returns false if there is none.
+  bool choosePutOff(NodeId last, BucketChange &change, int64_t &work);
+
 private:
   NodeId neighbourOf(NodeId start, bool sameKey, int64_t &work);
   bool fits(llvm::ArrayRef<NodeId> members) const;
@@ -46,10 +51,15 @@ private:
   bool moveAlone(NodeId start, NodeId other, BucketChange &change);
   bool dropTo(int32_t index, NodeId other, BucketChange &change);
   void changeForm(int32_t index, BucketChange &change);
+  std::vector<NodeId> takeSome(NodeId start, BucketChange &change, int64_t &work);
+  bool carryFollowers(NodeId start, int32_t before, BucketChange &change);
 
   const Problem &problem;
   /// Indexed by start: the computes that only it needs (ScheduleFacts::exclusiveStart), ascending.
   IndexLists producers;
+  /// Indexed by node: the start that alone needs it, or kNone; and the starts that have producers.
+  llvm::ArrayRef<NodeId> startOfProducer;
+  std::vector<NodeId> withProducers;
   const BucketedOrder &order;
   SplitMix64 &random;
 };

@@ -29,6 +29,9 @@ constexpr int64_t kPlayedPerStep = 16;
 constexpr LaneId kFreeLanes = 32;
 /// One of so many tries changes buckets, or, without any that could, moves a start together with its producers.
 constexpr int64_t kTriesPerChange = 3, kTriesPerGroup = 16;
+/// One of so many changes puts something off behind the start of an exposed wait; fewer after kFruitless of them have
+/// not shortened the order.
+constexpr int64_t kChangesPerPutOff = 4, kChangesPerRarePutOff = 16, kFruitless = 256;
 /// One of so many moves of nodes is about an exposed wait.
 constexpr int64_t kTriesPerExposed = 3;
 
@@ -129,11 +132,23 @@ NodeId LocalMoves::chooseStart() {
   return bucket == kNone ? start : order.leaderOf(bucket);
 }
 
+/// Chooses something that can run beside the collective of an exposed wait instead of before it.
+bool LocalMoves::choosePutOff(BucketChange &change, int64_t &work) {
+  NodeId start = order.startOf(exposed[random.below(static_cast<int64_t>(exposed.size()))]);
+  return start != kNone && buckets.choosePutOff(start, change, work);
+}
+
 void LocalMoves::tryChange(int64_t &steps) {
   BucketChange change;
   int64_t work = 0;
-  if (buckets.choose(chooseStart(), change, work))
-    order.tryChange(change, order.makespan(), work);
+  const Ns before = order.makespan();
+  const int64_t perPutOff = fruitless < kFruitless ? kChangesPerPutOff : kChangesPerRarePutOff;
+  const bool mayMerge = order.mergeableStarts().size() > 1;
+  bool putsOff = mayMerge && !exposed.empty() && random.below(perPutOff) == 0;
+  if (putsOff ? choosePutOff(change, work) : buckets.choose(chooseStart(), change, work))
+    order.tryChange(change, before, work);
+  if (putsOff)
+    fruitless = order.makespan() < before ? 0 : fruitless + 1;
   steps -= 1 + (work + laneWork) / kPlayedPerStep;
 }
 

@@ -45,6 +45,7 @@ private:
   void tryMove(int64_t &steps);
   void tryChange(int64_t &steps);
   NodeId chooseStart();
+  bool choosePutOff(BucketChange &change, int64_t &work);
 
   BucketedOrder order;
   /// What the lanes add to the cost of a try, in played nodes.
@@ -57,6 +58,8 @@ private:
   std::vector<NodeId> critical;
   /// The waits at which compute stood still then, on the critical path.
   std::vector<NodeId> exposed;
+  /// Number of changes that put something off since the last one of them that shortened the order.
+  int64_t fruitless = 0;
 };
 
 } // namespace commsched

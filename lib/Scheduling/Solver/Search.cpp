@@ -44,14 +44,17 @@ constexpr int64_t kEstimates[] = {960, 920, 980, 990};
 constexpr size_t kDecodesBeforeDeadlines = 4;
 /// Limit on the number of rounds over kEstimates; a round that does not help is the last one.
 constexpr int32_t kDeadlineRounds = 3;
+/// With buckets, policies that come after the deadlines are given up if they exceed the best makespan by more than
+/// this, in permille: memory makes some of them far longer, and their steps are better spent on moves.
+constexpr int64_t kWorthwhilePermille = 20;
 /// Shares of the effort, in percent: for the exact search of a small problem, and for the exact search of the order of
 /// the buckets that were found.
 constexpr int64_t kExactPercent = 30, kExactLastPercent = 10;
-/// Shares of the effort, in percent: that moves of single nodes may take before the sweep, and of one turn of the moves
-/// or of the climb.
-constexpr int64_t kMovesPercent = 60, kSlicePercent = 5;
+/// Shares of the effort, in percent: that moves of single nodes may take before the sweep, without and with buckets,
+/// and of one turn of the moves or of the climb.
+constexpr int64_t kMovesPercent = 60, kMovesWithBucketsPercent = 50, kSlicePercent = 5;
 /// Share of the effort, in percent, that the sweep over single knobs may take; never more than half of what is left.
-constexpr int64_t kSweepPercent = 20;
+constexpr int64_t kSweepPercent = 20, kSweepWithBucketsPercent = 10;
 /// What a call of ScheduleOptions::admits counts as, in steps for each node: about what a plan of its buffers takes.
 constexpr int64_t kStepsToAdmit = 8;
 /// Limit on the number of times by which a slice of the moves is made smaller because its orders are not admitted.
@@ -423,8 +426,10 @@ void Search::improve(int64_t effort, Ns bound) {
   target = bound;
   std::vector<Policy> policies = portfolio(facts, limit);
   for (size_t index = 0; index < policies.size(); ++index) {
-    if (points.size() == kDecodesBeforeDeadlines && facts.bucketing)
+    if (points.size() == kDecodesBeforeDeadlines && facts.bucketing) {
       setDeadlines();
+      worthwhile = bestMakespan + mulDiv(bestMakespan, kWorthwhilePermille, 1000);
+    }
     if (shouldStop())
       return;
     phase = SearchPhase::Portfolio;
@@ -438,10 +443,12 @@ void Search::improve(int64_t effort, Ns bound) {
   llvm::stable_sort(points, [](const SearchPoint &a, const SearchPoint &b) { return a.makespan < b.makespan; });
   bool isSmall = facts.problem.size() <= ExactSearch::kMaxNodes;
   int64_t forLast = isSmall ? mulDiv(effort, kExactLastPercent, 100) : 0, slice = mulDiv(effort, kSlicePercent, 100);
-  budget = std::min(std::max(mulDiv(effort, kMovesPercent, 100), spent + slice), effort - forLast);
+  int64_t forMoves = mulDiv(effort, facts.bucketing ? kMovesWithBucketsPercent : kMovesPercent, 100);
+  budget = std::min(std::max(forMoves, spent + slice), effort - forLast);
   moveNodes(slice);
   SearchPoint best = points.front();
-  budget = std::min(spent + mulDiv(effort, kSweepPercent, 100), spent + (effort - forLast - spent) / 2);
+  int64_t forSweep = mulDiv(effort, facts.bucketing ? kSweepWithBucketsPercent : kSweepPercent, 100);
+  budget = std::min(spent + forSweep, spent + (effort - forLast - spent) / 2);
   sweep(best);
   points.push_back(best);
   for (int64_t spentBefore = -1; spent > spentBefore && spent < effort - forLast && bestMakespan > target;) {
@@ -459,12 +466,14 @@ void Search::improve(int64_t effort, Ns bound) {
 void Search::decodePolicy(const Policy &policy) {
   SearchPoint point;
   point.policy = policy;
-  if (phase != SearchPhase::Portfolio || ahead.empty()) {
+  if (phase != SearchPhase::Portfolio) {
     decode(point, kFailed);
+  } else if (ahead.empty()) {
+    decode(point, worthwhile);
   } else {
     Trial trial = std::move(ahead.back());
     ahead.pop_back();
-    judge(point, std::move(trial), kFailed);
+    judge(point, std::move(trial), worthwhile);
   }
   points.push_back(std::move(point));
 }
@@ -490,7 +499,7 @@ void Search::decodeAhead(llvm::ArrayRef<Policy> policies) {
   executor.run(count, [&](size_t index) {
     SearchPoint point;
     point.policy = policies[index];
-    ahead[count - 1 - index] = attempt(*moreDecoders[index], point, kFailed);
+    ahead[count - 1 - index] = attempt(*moreDecoders[index], point, worthwhile);
   });
 }
 

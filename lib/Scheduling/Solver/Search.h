@@ -112,6 +112,8 @@ private:
   /// first.
   std::vector<std::unique_ptr<Decoder>> moreDecoders;
   std::vector<Trial> ahead;
+  /// Decodes of the portfolio that take longer are given up, ns.
+  Ns worthwhile = INT64_MAX;
   /// The given order, and the order of the incumbent without its buckets if it fits the limit.
   std::vector<Reference> references;
   DecodedSchedule incumbent;
