@@ -12,6 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Bounds/Bounds.h"
+#include "BatchBound.h"
 #include "BucketShares.h"
 #include "CommSched/Scheduling/Bounds/BoundWitness.h"
 #include "CommSched/Scheduling/Model/Bucketing.h"
@@ -167,9 +168,26 @@ void findCriticalJobs(std::vector<Job> jobs, BoundWitness &witness) {
   }
 }
 
+/// The spans of a lane at which Lemma 17 is tried: where the lane's jobs all are, and where the critical ones are,
+/// which make the one-machine bound.
+std::array<LaneSpan, 2> spansOf(LaneId lane, const std::vector<Job> &jobs, Ns makespan, Ns lastTail) {
+  LaneSpan all = {lane, INT64_MAX, INT64_MAX};
+  for (const Job &job : jobs) {
+    all.head = std::min(all.head, job.head);
+    all.tail = std::min(all.tail, job.tail);
+  }
+  BoundWitness critical;
+  critical.makespan = makespan;
+  critical.tail = lastTail;
+  findCriticalJobs(jobs, critical);
+  return {all, {lane, critical.head, critical.tail}};
+}
+
 /// The combined bound. `witness`, unless it is null, becomes the strongest argument of those that a certificate knows.
-LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const BoundOptions &options, bool bucketing,
-                     BoundWitness *witness = nullptr) {
+/// With bucketing there are `shares`.
+LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const BoundOptions &options,
+                     const BucketShares *shares, BoundWitness *witness = nullptr) {
+  const bool bucketing = shares != nullptr;
   LowerBound bound;
   auto prove = [&](Ns makespan, BoundWitness::Argument argument, LaneId lane, NodeId node = kNone) {
     if (!witness || makespan <= witness->makespan)
@@ -226,9 +244,12 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
     proveMachine(load[lane], lane);
   }
   raise(times.longestPath, BoundArgument::CriticalPath, kNone);
+  std::vector<LaneSpan> spans;
   for (LaneId lane = 0; lane < problem.numLanes(); ++lane) {
     Ns lastTail = 0, makespan = oneMachine(jobs[lane], lastTail);
     raise(makespan, BoundArgument::OneMachine, lane);
+    if (bucketing && lane != kComputeLane && !jobs[lane].empty())
+      llvm::append_range(spans, spansOf(lane, jobs[lane], makespan, lastTail));
     if (proveMachine(makespan, lane)) {
       witness->tail = lastTail;
       findCriticalJobs(jobs[lane], *witness);
@@ -253,6 +274,11 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
     if (bound.makespan > before)
       bound.resource = static_cast<Resource>(resource);
   }
+  if (bucketing) {
+    // Certificates do not know this argument.
+    BatchBound batches = batchBound(problem, costs, times, *shares, spans, bound.makespan);
+    raise(batches.makespan, BoundArgument::OneMachine, batches.lane);
+  }
   DeferralBound deferral = deferralBound(problem, costs);
   raise(deferral.makespan, BoundArgument::OneMachine, deferral.lane);
   if (prove(deferral.makespan, BoundWitness::Deferral, deferral.lane))
@@ -265,6 +291,13 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
       bound.limitLane = limited.lane;
     }
     prove(limited.makespan, BoundWitness::MemoryLimit, limited.lane, limited.node);
+    if (bucketing) {
+      limited = memoryLimitedBatches(problem, costs, times, *shares, options.limit, limited);
+      if (limited.makespan > std::max(bound.makespan, bound.withLimit)) {
+        bound.withLimit = limited.makespan;
+        bound.limitLane = limited.lane;
+      }
+    }
   }
   return bound;
 }
@@ -274,23 +307,24 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
 LowerBound commsched::lowerBound(const Problem &problem, const BoundOptions &options) {
   if (problem.hasVariants())
     return lowerBound(withLeastVariants(problem), options);
-  return boundWith(problem, costsAsGiven(problem), options, /*bucketing=*/false);
+  return boundWith(problem, costsAsGiven(problem), options, /*shares=*/nullptr);
 }
 
 LowerBound commsched::jointLowerBound(const Problem &problem, const BoundOptions &options) {
   if (problem.hasVariants())
     return jointLowerBound(withLeastVariants(problem), options);
-  return boundWith(problem, costsInBuckets(problem, bucketShares(problem)), options, /*bucketing=*/true);
+  BucketShares shares = bucketShares(problem);
+  return boundWith(problem, costsInBuckets(problem, shares), options, &shares);
 }
 
 BoundWitness commsched::proveBound(const Problem &problem, const BoundOptions &options, bool bucketing) {
   BoundWitness witness;
   if (!bucketing) {
-    boundWith(problem, costsAsGiven(problem), options, bucketing, &witness);
+    boundWith(problem, costsAsGiven(problem), options, /*shares=*/nullptr, &witness);
     return witness;
   }
   BucketShares shares = bucketShares(problem);
-  boundWith(problem, costsInBuckets(problem, shares), options, bucketing, &witness);
+  boundWith(problem, costsInBuckets(problem, shares), options, &shares, &witness);
   witness.laneCharges = std::move(shares.lane);
   witness.castCharges = std::move(shares.cast);
   witness.unpackCharges = std::move(shares.unpack);

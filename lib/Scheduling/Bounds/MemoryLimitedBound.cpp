@@ -59,13 +59,39 @@ public:
   void tighten(NodeId node, MemoryLimitedBound &bound) {
     classify(node);
     weigh();
-    Bytes room = limit - problem.nodes[node].workspace;
-    for (BufferId id = 0; id < static_cast<BufferId>(problem.buffers.size()); ++id) {
-      NodeId def = problem.buffers[id].def;
-      if (def == kNone || relations[def] == Relation::Ancestor || relations[def] == Relation::Self)
-        room -= weights[id];
+    fillKnapsacks(node, roomAt(node), bound);
+  }
+
+  /// The bound at the node that was looked at last for one lane, with the costs as they are now.
+  Ns boundOf(NodeId node, LaneId lane) {
+    MemoryLimitedBound bound;
+    fillKnapsacks(node, roomAt(node), bound, lane);
+    return bound.makespan;
+  }
+
+  /// Of the node that was looked at last: how another node is related to it.
+  Relation relationOf(NodeId other) const { return relations[other]; }
+
+  /// Of the starts of one lane, which are not related to the node that was looked at last: the largest sum of the
+  /// `bytes` of collectives that may come before it.
+  Bytes mostBefore(NodeId node, llvm::ArrayRef<NodeId> unrelated) const {
+    Bytes most = 0, left = roomAt(node);
+    std::vector<Item> held;
+    for (NodeId start : unrelated)
+      if (Bytes bytes = heldBy(start); bytes > 0)
+        held.push_back({start, bytes});
+      else
+        most += problem.nodes[start].bytes;
+    llvm::sort(held, [&](const Item &a, const Item &b) {
+      int densities = compareProducts(problem.nodes[a.start].bytes, b.bytes, problem.nodes[b.start].bytes, a.bytes);
+      return densities != 0 ? densities > 0 : a.start < b.start;
+    });
+    for (const Item &item : held) {
+      Bytes fits = std::min(left, item.bytes);
+      left -= fits;
+      most += mulDivUp(problem.nodes[item.start].bytes, fits, item.bytes);
     }
-    fillKnapsacks(node, std::max<Bytes>(room, 0), bound);
+    return most;
   }
 
 private:
@@ -73,6 +99,27 @@ private:
     NodeId start;
     Bytes bytes;
   };
+
+  /// What the starts that come before the node may hold, bytes.
+  Bytes roomAt(NodeId node) const {
+    Bytes room = limit - problem.nodes[node].workspace;
+    for (BufferId id = 0; id < static_cast<BufferId>(problem.buffers.size()); ++id) {
+      NodeId def = problem.buffers[id].def;
+      if (def == kNone || relations[def] == Relation::Ancestor || relations[def] == Relation::Self)
+        room -= weights[id];
+    }
+    return std::max<Bytes>(room, 0);
+  }
+
+  /// What a start adds to the sum of Lemma 10.
+  Bytes heldBy(NodeId start) const {
+    Bytes bytes = 0;
+    for (BufferId id : defines[start])
+      bytes += weights[id];
+    for (BufferId id : given[start])
+      bytes -= weights[id];
+    return bytes;
+  }
 
   static IndexLists definitions(const Problem &problem) {
     std::vector<std::vector<int32_t>> lists(problem.size());
@@ -134,7 +181,7 @@ private:
 
   /// The starts that are not ancestors of the node fill the room of their lane. The work that does not fit begins after
   /// the node (Lemma 11).
-  void fillKnapsacks(NodeId node, Bytes room, MemoryLimitedBound &bound) {
+  void fillKnapsacks(NodeId node, Bytes room, MemoryLimitedBound &bound, LaneId only = kNone) {
     llvm::SmallVector<Ns, 8> work(problem.numLanes(), 0), tail(problem.numLanes(), INT64_MAX);
     items.clear();
     for (NodeId start : starts) {
@@ -146,12 +193,7 @@ private:
         work[lane] += costs.lane[start];
         continue;
       }
-      Bytes bytes = 0;
-      for (BufferId id : defines[start])
-        bytes += weights[id];
-      for (BufferId id : given[start])
-        bytes -= weights[id];
-      if (bytes > 0)
+      if (Bytes bytes = heldBy(start); bytes > 0)
         items.push_back({start, bytes});
     }
     llvm::sort(items, [&](const Item &a, const Item &b) {
@@ -166,7 +208,8 @@ private:
       work[lane] += mulDiv(costs.lane[item.start], item.bytes - fits, item.bytes);
     }
     for (LaneId lane = 1; lane < problem.numLanes(); ++lane)
-      if (work[lane] > 0 && times.exit[node] + work[lane] + tail[lane] > bound.makespan)
+      if ((only == kNone || lane == only) && work[lane] > 0 &&
+          times.exit[node] + work[lane] + tail[lane] > bound.makespan)
         bound = {times.exit[node] + work[lane] + tail[lane], lane, node};
   }
 
@@ -207,5 +250,118 @@ MemoryLimitedBound commsched::memoryLimitedBound(const Problem &problem, const B
   nodes.resize(std::min<size_t>(nodes.size(), static_cast<size_t>(most)));
   for (NodeId node : nodes)
     bounder.tighten(node, bound);
+  return bound;
+}
+
+namespace {
+
+/// The members of one key that do not come before a node.
+struct MembersAfter {
+  /// The descendants of the node; and all that have to come after it at least.
+  std::vector<Release> atHead, atTail, restAtTail;
+  Ns leastTail = INT64_MAX;
+};
+
+/// Forgets the last `bytes` of what is released.
+void dropLast(std::vector<Release> &releases, Bytes bytes) {
+  for (; bytes > 0 && !releases.empty(); releases.pop_back()) {
+    Bytes dropped = std::min(bytes, releases.back().bytes);
+    bytes -= dropped;
+    releases.back().bytes -= dropped;
+    if (releases.back().bytes > 0)
+      return;
+  }
+}
+
+/// Lemma 17 at a node at which memory is scarce.
+class BatchesAfterNode {
+public:
+  BatchesAfterNode(const Problem &problem, const BoundCosts &costs, const HeadsAndTails &times,
+                   const BucketShares &shares, Bytes limit, const MemoryLimitedBound &limited)
+      : problem(problem), times(times), limited(limited), lineCosts(costs),
+        bounder(problem, lineCosts, times, limit, /*bucketing=*/true) {
+    MemoryLimitedBound unused;
+    bounder.tighten(limited.node, unused);
+    auto isAfter = [&](NodeId id) { return costs.lane[id] > 0 && bounder.relationOf(id) != Relation::Ancestor; };
+    members = membersToBatch(problem, shares, limited.lane, isAfter);
+    for (NodeId id = 0; id < problem.size(); ++id)
+      if (problem.nodes[id].lane == limited.lane && shares.lane[id] != kNone &&
+          !members[problem.nodes[id].mergeKey].empty())
+        lineCosts.lane[id] = 0;
+    for (auto [index, key] : llvm::enumerate(problem.mergeKeys))
+      if (!members[index].empty()) {
+        keys.emplace_back(problem, key, members[index]);
+        add(members[index]);
+      }
+    llvm::erase_if(members, [](const std::vector<NodeId> &list) { return list.empty(); });
+  }
+
+  Ns raise() {
+    return raiseByBatches(keys, limited.makespan, [&] { setCosts(); }, [&](Ns makespan) { return fits(makespan); });
+  }
+
+private:
+  void add(llvm::ArrayRef<NodeId> list) {
+    MembersAfter &after = sorted.emplace_back();
+    std::vector<NodeId> unrelated;
+    for (NodeId id : list) {
+      Bytes bytes = problem.nodes[id].bytes;
+      after.restAtTail.push_back({times.laneTail[id], bytes});
+      if (bounder.relationOf(id) == Relation::Incomparable) {
+        unrelated.push_back(id);
+        continue;
+      }
+      after.atHead.push_back({times.begin[id], bytes});
+      after.atTail.push_back({times.laneTail[id], bytes});
+      after.leastTail = std::min(after.leastTail, times.laneTail[id]);
+    }
+    for (std::vector<Release> *releases : {&after.atHead, &after.atTail, &after.restAtTail})
+      llvm::stable_sort(*releases, [](const Release &a, const Release &b) { return a.time < b.time; });
+    dropLast(after.restAtTail, bounder.mostBefore(limited.node, unrelated));
+  }
+
+  /// Charges the members what the lines say, and computes the bound without latencies.
+  void setCosts() {
+    for (auto [key, list] : llvm::zip_equal(keys, members))
+      for (NodeId id : list)
+        lineCosts.lane[id] = key.costOf(problem.nodes[id].bytes);
+    withoutLatencies = bounder.boundOf(limited.node, limited.lane);
+  }
+
+  bool fits(Ns makespan) const {
+    Wide least = withoutLatencies;
+    for (auto [key, after] : llvm::zip_equal(keys, sorted)) {
+      Ns exit = times.exit[limited.node];
+      std::optional<int64_t> fromHeads =
+          after.atHead.empty() ? 0 : key.batches(after.atHead, makespan - after.leastTail);
+      std::optional<int64_t> fromTails = key.batches(after.atTail, makespan - exit);
+      std::optional<int64_t> rest = key.batches(after.restAtTail, makespan - exit);
+      if (!fromHeads || !fromTails || !rest)
+        return false;
+      least += Wide(std::max({*fromHeads, *fromTails, *rest})) * key.latency();
+    }
+    return least <= makespan;
+  }
+
+  const Problem &problem;
+  const HeadsAndTails &times;
+  const MemoryLimitedBound &limited;
+  /// With the charges of the lines.
+  BoundCosts lineCosts;
+  MemoryLimitedBounder bounder;
+  std::vector<std::vector<NodeId>> members;
+  std::vector<KeyBatches> keys;
+  std::vector<MembersAfter> sorted;
+  Ns withoutLatencies = 0;
+};
+
+} // namespace
+
+MemoryLimitedBound commsched::memoryLimitedBatches(const Problem &problem, const BoundCosts &costs,
+                                                   const HeadsAndTails &times, const BucketShares &shares, Bytes limit,
+                                                   const MemoryLimitedBound &limited) {
+  MemoryLimitedBound bound = limited;
+  if (limited.node != kNone)
+    bound.makespan = BatchesAfterNode(problem, costs, times, shares, limit, limited).raise();
   return bound;
 }

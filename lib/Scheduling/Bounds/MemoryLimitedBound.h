@@ -13,7 +13,7 @@
 #ifndef COMMSCHED_LIB_SCHEDULING_BOUNDS_MEMORYLIMITEDBOUND_H
 #define COMMSCHED_LIB_SCHEDULING_BOUNDS_MEMORYLIMITEDBOUND_H
 
-#include "HeadsAndTails.h"
+#include "BatchBound.h"
 
 namespace commsched {
 
@@ -29,6 +29,11 @@ struct MemoryLimitedBound {
 /// every bucketing. O(N + touches + S log S) for each of at most 256 nodes, S starts.
 MemoryLimitedBound memoryLimitedBound(const Problem &problem, const BoundCosts &costs, const HeadsAndTails &times,
                                       llvm::ArrayRef<Bytes> mandatory, Bytes limit, bool bucketing);
+
+/// The bound of Lemma 17 at the node and the lane of `limited`, which is memoryLimitedBound()'s with bucketing; at
+/// least its makespan. O(N + touches + S log S) for each line that is tried.
+MemoryLimitedBound memoryLimitedBatches(const Problem &problem, const BoundCosts &costs, const HeadsAndTails &times,
+                                        const BucketShares &shares, Bytes limit, const MemoryLimitedBound &limited);
 
 } // namespace commsched
 

@@ -1,0 +1,228 @@
+//===- BatchBound.cpp - How many buckets a lane needs -----------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Lemma 17 of docs/Bounds.md. A bucket takes at least a latency and a time in proportion to its bytes. Within a
+// makespan T, members are ready one after the other, so a lane needs some number of buckets for them; the bound is the
+// smallest T at which their latencies, and all other work of the lane, fit.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "BatchBound.h"
+#include "llvm/ADT/STLExtras.h"
+#include <algorithm>
+
+using namespace commsched;
+
+/// Number of cells of sizes in which a cost function is evaluated: enough to lose little of a latency.
+static constexpr int64_t kBatchCells = 4096;
+/// Members of less than this share of the largest member do not count.
+static constexpr Bytes kSmallShare = 16;
+
+KeyBatches::KeyBatches(const Problem &problem, const MergeKey &key, llvm::ArrayRef<NodeId> members) : cap(key.cap) {
+  Bytes total = 0;
+  for (NodeId id : members) {
+    total += problem.nodes[id].bytes;
+    // A member may stay alone, with its own cost.
+    points.push_back({problem.nodes[id].bytes, problem.nodes[id].cost});
+  }
+  sample(key, total);
+}
+
+/// Of the sizes between two evaluations, the larger one has at least the smaller one's cost.
+void KeyBatches::sample(const MergeKey &key, Bytes total) {
+  auto isSmaller = [](const CostSample &a, const CostSample &b) { return a.bytes < b.bytes; };
+  Bytes first = llvm::min_element(points, isSmaller)->bytes;
+  Bytes last = std::max(first, cap > 0 ? std::min(total, cap) : total);
+  const int64_t cells = std::min<int64_t>(kBatchCells, last - first);
+  auto border = [&](int64_t cell) { return first + (cells == 0 ? 0 : mulDiv(last - first, cell, cells)); };
+  for (int64_t cell = 0; cell < std::max<int64_t>(cells, 1); ++cell)
+    points.push_back({border(cell + 1), std::max<Ns>(key.cost(border(cell)), 0)});
+  // Where the line through the smallest and the largest size begins.
+  auto [small, large] = std::minmax_element(points.begin(), points.end(), isSmaller);
+  largestLatency = small->cost;
+  if (small->bytes < large->bytes && small->cost < large->cost)
+    largestLatency -= mulDiv(large->cost - small->cost, small->bytes, large->bytes - small->bytes);
+  for (const CostSample &point : points)
+    largestLatency = std::min(largestLatency, point.cost);
+  largestLatency = std::max<Ns>(largestLatency, 0);
+}
+
+/// The steepest line of a latency below all points.
+KeyBatches::Line KeyBatches::through(Ns latency) const {
+  Line result = {latency, INT64_MAX, 1};
+  for (const CostSample &point : points)
+    if (Ns cost = point.cost - latency; compareProducts(cost, result.bytes, result.cost, point.bytes) < 0) {
+      result.cost = cost;
+      result.bytes = point.bytes;
+    }
+  return result;
+}
+
+/// The last bucket takes as many bytes as it can, then the one before it.
+std::optional<int64_t> KeyBatches::batches(llvm::ArrayRef<Release> releases, Ns time) const {
+  Bytes total = 0;
+  for (const Release &release : releases)
+    total += release.bytes;
+  int64_t number = 0;
+  // releases[0, last) have `before` bytes.
+  size_t last = releases.size();
+  Bytes left = total, before = total;
+  while (left > 0) {
+    ++number;
+    for (; before >= left && last > 0; before -= releases[last].bytes)
+      --last;
+    // The last byte that is left is released here. What is left of this release may be asked for again.
+    Wide room = Wide(time) - releases[last].time - Wide(number) * line.latency;
+    before += releases[last++].bytes;
+    if (room < 0)
+      return std::nullopt;
+    Wide covered = line.cost == 0 ? Wide(total) : std::min<Wide>(total, room * line.bytes / line.cost + 1);
+    if (covered <= total - left)
+      return std::nullopt;
+    left = total - static_cast<Bytes>(covered);
+  }
+  return cap > 0 ? std::max<int64_t>(number, (total + cap - 1) / cap) : number;
+}
+
+std::vector<std::vector<NodeId>> commsched::membersToBatch(const Problem &problem, const BucketShares &shares,
+                                                           LaneId lane, llvm::function_ref<bool(NodeId)> isWanted) {
+  std::vector<std::vector<NodeId>> members(problem.mergeKeys.size());
+  std::vector<Bytes> largest(problem.mergeKeys.size(), 0);
+  std::vector<char> isOrdered(problem.mergeKeys.size(), 0);
+  for (NodeId id = 0; id < problem.size(); ++id) {
+    const Node &node = problem.nodes[id];
+    if (node.mergeKey != kNone)
+      isOrdered[node.mergeKey] |= llvm::any_of(problem.preds[id], [&](NodeId pred) {
+        return problem.nodes[pred].kind == NodeKind::Start && problem.nodes[pred].mergeKey == node.mergeKey;
+      });
+    if (node.lane != lane || shares.lane[id] == kNone || node.bytes == 0 || !isWanted(id))
+      continue;
+    members[node.mergeKey].push_back(id);
+    largest[node.mergeKey] = std::max(largest[node.mergeKey], node.bytes);
+  }
+  for (auto [list, most, ordered] : llvm::zip_equal(members, largest, isOrdered))
+    llvm::erase_if(list, [&, most = most, ordered = ordered](NodeId id) {
+      return ordered || problem.nodes[id].bytes < most / kSmallShare;
+    });
+  return members;
+}
+
+/// The smallest makespan of at least `floor` in which everything fits, ns; `floor` if none is found.
+static Ns smallestMakespan(Ns floor, llvm::function_ref<bool(Ns)> fits) {
+  Ns low = floor - 1, high = floor;
+  for (Ns step = 1; !fits(high); step *= 2) {
+    if (step >= kLargestAmount / 4)
+      return floor;
+    low = high;
+    high = floor + step;
+  }
+  while (high - low > 1) {
+    Ns middle = low + (high - low) / 2;
+    (fits(middle) ? high : low) = middle;
+  }
+  return high;
+}
+
+Ns commsched::raiseByBatches(llvm::MutableArrayRef<KeyBatches> keys, Ns floor, llvm::function_ref<void()> changed,
+                             llvm::function_ref<bool(Ns)> fits) {
+  for (KeyBatches &key : keys)
+    key.setLatency(0);
+  for (KeyBatches &key : keys) {
+    int64_t best = 0;
+    for (int64_t share = 0; share <= KeyBatches::kLatencies; ++share) {
+      key.setLatency(share);
+      changed();
+      if (Ns makespan = smallestMakespan(floor, fits); makespan > floor) {
+        floor = makespan;
+        best = share;
+      }
+    }
+    key.setLatency(best);
+  }
+  return floor;
+}
+
+namespace {
+
+/// The members of one key in a span.
+struct SpanMembers {
+  std::vector<Release> atHead, atTail;
+  Bytes total = 0;
+};
+
+/// The bound of one span.
+class SpanBound {
+public:
+  SpanBound(const Problem &problem, const BoundCosts &costs, const HeadsAndTails &times, const BucketShares &shares,
+            const LaneSpan &span)
+      : span(span) {
+    auto isInside = [&](NodeId id) {
+      Ns tail = problem.nodes[id].lane == span.lane ? times.laneTail[id] : times.tail[id];
+      return costs.lane[id] > 0 && times.begin[id] >= span.head && tail >= span.tail;
+    };
+    std::vector<std::vector<NodeId>> members = membersToBatch(problem, shares, span.lane, isInside);
+    for (auto [index, key] : llvm::enumerate(problem.mergeKeys))
+      if (!members[index].empty())
+        add(problem, key, members[index], times);
+    for (NodeId id = 0; id < problem.size(); ++id) {
+      const Node &node = problem.nodes[id];
+      bool isOnLane = node.lane == span.lane ||
+                      (node.region != kNone && llvm::is_contained(problem.regions[node.region].lanes, span.lane));
+      // Of a key with large members, the small ones do not count.
+      bool isApart = shares.lane[id] == kNone || members[node.mergeKey].empty();
+      if (isOnLane && isApart && isInside(id))
+        others += costs.lane[id];
+    }
+  }
+
+  Ns raise(Ns floor) {
+    return raiseByBatches(keys, floor, [] {}, [&](Ns makespan) { return fits(makespan); });
+  }
+
+private:
+  void add(const Problem &problem, const MergeKey &key, llvm::ArrayRef<NodeId> members, const HeadsAndTails &times) {
+    keys.emplace_back(problem, key, members);
+    SpanMembers &inside = inSpan.emplace_back();
+    for (NodeId id : members) {
+      inside.atHead.push_back({times.begin[id], problem.nodes[id].bytes});
+      inside.atTail.push_back({times.laneTail[id], problem.nodes[id].bytes});
+      inside.total += problem.nodes[id].bytes;
+    }
+    for (std::vector<Release> *releases : {&inside.atHead, &inside.atTail})
+      llvm::stable_sort(*releases, [](const Release &a, const Release &b) { return a.time < b.time; });
+  }
+
+  bool fits(Ns makespan) const {
+    Wide work = Wide(span.head) + others + span.tail;
+    for (auto [key, inside] : llvm::zip_equal(keys, inSpan)) {
+      std::optional<int64_t> fromHeads = key.batches(inside.atHead, makespan - span.tail);
+      std::optional<int64_t> fromTails = key.batches(inside.atTail, makespan - span.head);
+      if (!fromHeads || !fromTails)
+        return false;
+      work += Wide(std::max(*fromHeads, *fromTails)) * key.latency() + key.costOf(inside.total);
+    }
+    return work <= makespan;
+  }
+
+  const LaneSpan &span;
+  /// What cannot be merged, ns.
+  Ns others = 0;
+  std::vector<KeyBatches> keys;
+  std::vector<SpanMembers> inSpan;
+};
+
+} // namespace
+
+BatchBound commsched::batchBound(const Problem &problem, const BoundCosts &costs, const HeadsAndTails &times,
+                                 const BucketShares &shares, llvm::ArrayRef<LaneSpan> spans, Ns floor) {
+  BatchBound bound = {floor, kNone};
+  for (const LaneSpan &span : spans)
+    if (Ns makespan = SpanBound(problem, costs, times, shares, span).raise(bound.makespan); makespan > bound.makespan)
+      bound = {makespan, span.lane};
+  return bound;
+}
