@@ -390,7 +390,7 @@ static ExpandedProblem expandNothing(const Problem &problem) {
   Problem &target = result.problem;
   target.nodes = problem.nodes;
   for (Node &node : target.nodes)
-    node.mergeKey = kNone;
+    node.mergeKey = node.variants = kNone;
   target.buffers = problem.buffers;
   target.preds = problem.preds;
   target.succs = problem.succs;
