@@ -141,6 +141,16 @@ def test_random_numbers_keep_their_order(world):
     assert "comm.pinned" in ops["rand_like"] and "comm.pinned" in ops["bernoulli"]
 
 
+def test_attention_without_dropout_draws_nothing(world):
+    def f(x):
+        attention = aten._scaled_dot_product_flash_attention_for_cpu.default
+        return attention(x, x, x)[0], attention(x, x, x, 0.0, True)[0], attention(x, x, x, 0.25)[0]
+
+    _, ops = exported(trace(f, (1, 2, 8, 4)))
+    pinned = ["comm.pinned" in line for name, line in ops.items() if name.startswith("_scaled_dot_product")]
+    assert pinned == [False, False, True]
+
+
 def test_symbolic_sizes_have_hints(world):
     gm = trace(lambda x: c10d.wait_tensor(c10d.all_gather_into_tensor(x * 2, RANKS, world)), (4, 8), symbolic=True)
     text, ops = exported(gm)

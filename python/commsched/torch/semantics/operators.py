@@ -152,6 +152,12 @@ class Spec:
             spec.hybrid |= s.hybrid or s.is_wait or s.start is not None or s.op == "shard_dim_alltoall"
         return spec
 
+    def unordered(self) -> Spec:
+        """This spec for a call that draws no random numbers: attention without dropout."""
+        spec = copy.copy(self)
+        spec.ordered = False
+        return spec
+
     def opaque(self) -> Spec:
         """This spec for a call that is imported as an opaque operation, of which only the operands are known.
 
@@ -210,6 +216,8 @@ def spec_of(node: fx.Node) -> Spec:
             inner += [_spec_of_target(a) for a in node.args if isinstance(a, torch._ops.OpOverload)]
         if inner:
             return spec.with_inner(inner)
+    if spec.ordered and "dropout_p" in spec.arguments and argument(node, spec, "dropout_p", 0.0) == 0.0:
+        return spec.unordered()
     return spec
 
 
