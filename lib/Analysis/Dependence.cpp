@@ -85,6 +85,8 @@ public:
   std::vector<llvm::SmallVector<Access, 2>> accesses;
   /// Indexed by node: unknown effects. No operation with effects and no collective may cross it.
   std::vector<bool> barrier;
+  /// The operations that come before `op` because they allocate storage of which it writes a part.
+  ArrayRef<Operation *> allocatorsOfPlaces(Operation *op) const { return storage.allocatorsOfPlaces(op); }
   int32_t numPlaces() const { return static_cast<int32_t>(storage.classes().size() + 1 + resources.size()); }
 
 private:
@@ -306,6 +308,8 @@ private:
       for (Value operand : op->getOperands())
         if (NodeId def = nodes.find(operand.getDefiningOp()); def != id)
           addPred(def, DependenceReason::Data);
+      for (Operation *allocator : collected.allocatorsOfPlaces(op))
+        addPred(nodes.find(allocator), DependenceReason::Data);
     });
   }
 

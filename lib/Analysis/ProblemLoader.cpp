@@ -634,6 +634,9 @@ bool Loader::loadMember(CollectiveOpInterface start, MergeMember &member) {
   Value input = start.getCollectiveInputs().front(), output = wait->getResult(0);
   if (storage.of(input).size() != 1 || storage.of(output).size() != 1)
     return false;
+  // The result of a bucket is a buffer of its own. This one may be written into its place in a larger one.
+  if (storage.classes()[storage.of(output).front()].bytes != *getStaticBytes(output.getType()))
+    return false;
   member.wait = nodes.find(wait);
   member.input = bufferOf(input);
   member.output = bufferOf(output);

@@ -31,9 +31,14 @@ using namespace commsched::detail;
 // Storage of one operation
 //===-----------------------------------------------------------------------------------------===//
 
+/// Returns true for an insertion of a source that is computed in its place.
+static bool isInPlace(Operation *op) { return isa<tensor::InsertSliceOp>(op) && op->hasAttr(kInPlaceAttrName); }
+
 /// The operand of which a result is a view, even if the operation overwrites its contents; null for other results.
 static Value getViewedValue(OpResult result) {
   Operation *op = result.getOwner();
+  if (isInPlace(op))
+    return cast<tensor::InsertSliceOp>(op).getSource();
   if (auto storage = dyn_cast<StorageOpInterface>(op)) {
     std::optional<unsigned> operand = storage.getAliasedOperand(result.getResultNumber());
     return operand ? op->getOperand(*operand) : Value();
@@ -59,6 +64,8 @@ static Value getStorageSource(OpResult result) {
 /// use, is not an argument, and is a view only of such values. O(views that lead to it).
 static bool isLastAlias(Value value) {
   while (value.hasOneUse() && value.getDefiningOp()) {
+    if (isInPlace(value.getDefiningOp())) // There are other ways, through the other parts.
+      return false;
     auto wait = value.getDefiningOp<WaitOp>();
     if (wait && !wait.getFuture().hasOneUse())
       return false;
@@ -86,6 +93,8 @@ Value commsched::getAliasedValue(OpResult result) {
 }
 
 bool commsched::mutatesOperand(OpOperand &operand) {
+  if (isInPlace(operand.getOwner()))
+    return false;
   if (auto storage = dyn_cast<StorageOpInterface>(operand.getOwner()))
     return storage.mutatesOperand(operand.getOperandNumber());
   auto op = dyn_cast<DestinationStyleOpInterface>(operand.getOwner());
@@ -100,6 +109,7 @@ bool commsched::mutatesOperand(OpOperand &operand) {
 
 StorageMap::StorageMap(Block &block) {
   slices.reserve(2 * block.getOperations().size());
+  findPlaces(block);
   for (BlockArgument argument : block.getArguments())
     if (isa<ShapedType, FutureType>(argument.getType()))
       addArgument(argument);
@@ -133,6 +143,56 @@ StorageId StorageMap::allocate(Operation *def, Bytes bytes, bool nested) {
   entry.inner = nested;
   storage.push_back(entry);
   return static_cast<StorageId>(storage.size()) - 1;
+}
+
+StorageId StorageMap::allocate(Operation *def, Value value, Bytes bytes, bool nested) {
+  auto known = nested ? wholeOf.end() : wholeOf.find(value);
+  if (known == wholeOf.end())
+    return allocate(def, bytes, nested);
+  Whole &whole = wholes[known->second];
+  if (whole.id < 0)
+    whole.id = allocate(def, whole.bytes, nested);
+  else if (storage[whole.id].def != def)
+    allocators[def].push_back(storage[whole.id].def);
+  return whole.id;
+}
+
+ArrayRef<Operation *> StorageMap::allocatorsOfPlaces(Operation *op) const {
+  auto it = allocators.find(op);
+  return it == allocators.end() ? ArrayRef<Operation *>() : it->second;
+}
+
+/// The value, or future, whose operation allocates the storage of `value`; null for an argument.
+static Value findAllocated(Value value) {
+  while (auto result = dyn_cast_if_present<OpResult>(value)) {
+    if (auto wait = dyn_cast<WaitOp>(result.getOwner())) {
+      auto start = wait.getFuture().getDefiningOp<CollectiveOpInterface>();
+      return start && start.getCollectiveDests().empty() && start.getCollectiveInputs().size() == 1 ? wait.getFuture()
+                                                                                                    : Value();
+    }
+    Value source = getAliasedValue(result);
+    if (!source)
+      return result;
+    value = source;
+  }
+  return {};
+}
+
+/// Finds the chains of insertions in place, and what is computed in its place.
+void StorageMap::findPlaces(Block &block) {
+  // Indexed by value: the whole of which it is an intermediate state.
+  llvm::DenseMap<Value, int32_t> chains;
+  for (auto insert : block.getOps<tensor::InsertSliceOp>()) {
+    if (!isInPlace(insert))
+      continue;
+    auto [known, isNew] = chains.try_emplace(insert.getDest(), static_cast<int32_t>(wholes.size()));
+    if (isNew)
+      wholes.push_back({std::min(getStaticBytes(insert.getType()).value_or(0), INT64_MAX / 2), -1});
+    int32_t whole = known->second;
+    chains[insert.getResult()] = whole;
+    if (Value allocated = findAllocated(insert.getSource()))
+      wholeOf.try_emplace(allocated, whole);
+  }
 }
 
 StorageMap::Slice StorageMap::addSlice(ArrayRef<StorageId> ids) {
@@ -270,7 +330,7 @@ void StorageMap::visitStart(CollectiveOpInterface start, bool nested) {
     if (!start.getCollectiveDests().empty())
       ids = llvm::to_vector<2>(of(start.getCollectiveDests()[index]));
     else
-      ids.push_back(allocate(start, bytesOf(future, getKnownFutureBytes(start, index)), nested));
+      ids.push_back(allocate(start, future, bytesOf(future, getKnownFutureBytes(start, index)), nested));
     values.push_back(addSlice(ids));
     llvm::append_range(inFlight, ids);
   }
@@ -324,7 +384,10 @@ void StorageMap::visitResult(OpResult result, bool nested) {
     storage[id].unknownOrigin = true;
     return refer(result, id);
   }
-  refer(result, allocate(op, bytesOf(result, getKnownBytes(result)), nested));
+  // What a chain of insertions in place begins with is no storage of its own.
+  if (isa<tensor::EmptyOp>(op) && !result.use_empty() && llvm::all_of(result.getUsers(), isInPlace))
+    return;
+  refer(result, allocate(op, result, bytesOf(result, getKnownBytes(result)), nested));
 }
 
 /// A future from an operation that starts no collective itself is one of its operands, or one that its regions return.

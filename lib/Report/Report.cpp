@@ -99,6 +99,23 @@ static void measureScenarios(BlockSnapshot &snapshot, const LoadedBlock &loaded,
                                                    : snapshot.sampledOrderBound;
 }
 
+/// Takes over what comm-split-strands left at the function.
+static void readStrands(Block &block, BlockSnapshot &snapshot) {
+  Operation *function = block.getParentOp();
+  auto facts = function ? function->getAttrOfType<DictionaryAttr>(kStrandsAttrName) : DictionaryAttr();
+  if (!facts)
+    return;
+  auto number = [&](StringRef name, int64_t otherwise) {
+    auto attr = facts.getAs<IntegerAttr>(name);
+    return attr && attr.getType().isSignlessInteger(64) ? attr.getInt() : otherwise;
+  };
+  snapshot.splitBound = number(kSplitBoundName, 0);
+  snapshot.unsplit = number(kUnsplitName, 0);
+  snapshot.breakEvenPermille = number(kBreakEvenName, -1);
+  if (auto by = facts.getAs<StringAttr>(kSplitBoundByName))
+    snapshot.splitBoundBy = by.getValue();
+}
+
 BlockSnapshot commsched::measureBlock(Block &block, const OperationCosts &costs, const MeasureOptions &options) {
   LoadedBlock loaded = loadBlock(block, costs, options.load);
   const Problem &problem = loaded.problem;
@@ -147,6 +164,7 @@ BlockSnapshot commsched::measureBlock(Block &block, const OperationCosts &costs,
     snapshot.anyLimitBound = any.withLimit;
     snapshot.anyLimitBoundBy = any.describeWithLimit(problem);
   }
+  readStrands(block, snapshot);
   countChangeable(snapshot, loaded);
   snapshot.rows = makeRows(loaded, costs, options.factorBudget.limitFor(memory.peak));
   snapshot.collectives = snapshot.rows.size();
@@ -342,6 +360,18 @@ Objective Report::objectiveOf(const BlockReport &block) const {
   return objective;
 }
 
+/// Adds what comm-split-strands found, if it ran.
+static void addStrands(const BlockSnapshot &after, llvm::json::Object &function) {
+  if (after.splitBound == 0)
+    return;
+  llvm::json::Object &makespan = *function.getObject("makespan_ns");
+  makespan["split_lower_bound"] = after.splitBound;
+  makespan["split_lower_bound_by"] = after.splitBoundBy;
+  makespan["unsplit"] = after.unsplit;
+  if (after.breakEvenPermille >= 0)
+    function["split_break_even_permille"] = after.breakEvenPermille;
+}
+
 llvm::json::Value Report::toJSON() const {
   llvm::json::Array functions;
   for (const BlockReport &block : blocks) {
@@ -380,6 +410,7 @@ llvm::json::Value Report::toJSON() const {
       function["scenarios"] = scenariosToJSON(*this, block);
     if (before.contention || after.contention)
       function["contention"] = contentionToJSON(block);
+    addStrands(after, function);
     functions.push_back(std::move(function));
   }
   return llvm::json::Object{{"schema_version", 1},

@@ -168,6 +168,16 @@ static void printBlock(const Report &report, const BlockReport &block, raw_ostre
               formatv("{0}; at most {1} from optimal", before.jointBoundBy, formatAtMost(block.gap())).str());
   else
     printLine(os, "lower bound", "", "", before.jointBoundBy);
+  if (after.splitBound > 0) {
+    Ns best = std::min(after.makespan, after.unsplit);
+    printLine(os, "any split", "", formatNs(after.splitBound),
+              formatv("{0}; at most {1:f2} % from optimal", after.splitBoundBy,
+                      100.0 * static_cast<double>(best - after.splitBound) / static_cast<double>(after.splitBound))
+                  .str());
+    if (after.breakEvenPermille >= 0)
+      printLine(os, "break-even", "", formatv("{0:f1} %", static_cast<double>(after.breakEvenPermille) / 10).str(),
+                "slower strands would take as long as the unsplit program");
+  }
   if (before.limitBound > before.jointBound)
     printLine(os, "within the limit", "", formatNs(before.limitBound), before.limitBoundBy);
   if (before.orderBound != before.jointBound)

@@ -96,3 +96,22 @@ func.func @storage_that_is_written(%x: tensor<8x16xf32>, %y: tensor<8x16xf32>) -
   comm.compute "aten.add_"(%a, %s) mutates [0] : (tensor<8x16xf32>, tensor<8x16xf32>) -> ()
   return %a : tensor<8x16xf32>
 }
+
+// -----
+
+// Tests that parts are computed in their places in the whole, and that a view of a joined value is a view of the whole.
+comm.group @tp #comm.iota<[1, 2]>
+// CHECK-LABEL: func @joined_views
+func.func @joined_views(%x: tensor<8x16xf32>) -> (tensor<8x16xf32>, tensor<2x4x16xf32>) {
+  // CHECK: comm.compute "aten.relu"(%{{.*}}) : (tensor<4x16xf32>) -> tensor<4x16xf32>
+  // CHECK: comm.compute "aten.relu"(%{{.*}}) : (tensor<4x16xf32>) -> tensor<4x16xf32>
+  // CHECK: tensor.insert_slice {{.*}} {in_place}
+  // CHECK: %[[J:.*]] = tensor.insert_slice {{.*}} {in_place}
+  // CHECK: %[[V:.*]] = comm.compute "aten.view"(%[[J]]) aliases [0] : (tensor<8x16xf32>) -> tensor<2x4x16xf32>
+  // CHECK: return %[[J]], %[[V]]
+  %f = comm.all_reduce sum %x on @tp : (tensor<8x16xf32>) -> !comm.future<tensor<8x16xf32>>
+  %s = comm.wait %f : !comm.future<tensor<8x16xf32>>
+  %r = comm.compute "aten.relu"(%s) : (tensor<8x16xf32>) -> tensor<8x16xf32>
+  %v = comm.compute "aten.view"(%r) aliases [0] : (tensor<8x16xf32>) -> tensor<2x4x16xf32>
+  return %r, %v : tensor<8x16xf32>, tensor<2x4x16xf32>
+}

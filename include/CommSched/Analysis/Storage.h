@@ -26,6 +26,11 @@ namespace commsched {
 /// Index of a storage class within a StorageMap.
 using StorageId = int32_t;
 
+/// On a tensor.insert_slice: the operation that computes the source writes it into its place in the destination. The
+/// sources of a chain of such insertions and its result share one storage, and the insertions are views. The chain
+/// begins with a tensor.empty.
+inline constexpr llvm::StringLiteral kInPlaceAttrName = "in_place";
+
 /// Storage that one operation allocates. A value refers to one class, or (a select, an unknown memref) to several.
 struct StorageClass {
   Bytes bytes = 0;
@@ -63,6 +68,10 @@ public:
   /// The start of a future, if it is in the block or in one of its regions; null for a future from outside.
   mlir::Operation *startOf(mlir::Value future) const { return starts.lookup(future); }
 
+  /// The operations that allocate the storage into which `op` writes parts of it (see kInPlaceAttrName), if `op` does
+  /// not allocate it itself. They come before `op` in every order.
+  llvm::ArrayRef<mlir::Operation *> allocatorsOfPlaces(mlir::Operation *op) const;
+
   /// Bytes of the block's arguments that are live throughout.
   Bytes argumentBytes() const { return numArgumentBytes; }
 
@@ -73,6 +82,7 @@ private:
   /// A range of `pool`.
   using Slice = std::pair<int32_t, int32_t>;
 
+  void findPlaces(mlir::Block &block);
   void addRegionValues(mlir::Operation *op);
   void addArgument(mlir::BlockArgument argument);
   void addCaptured(mlir::Value value);
@@ -85,6 +95,8 @@ private:
   void visitTerminator(mlir::Operation *terminator);
 
   StorageId allocate(mlir::Operation *def, Bytes bytes, bool nested);
+  /// The storage of a new value, or future, of the block: its own, or that of the whole in which it has its place.
+  StorageId allocate(mlir::Operation *def, mlir::Value value, Bytes bytes, bool nested);
   /// Records `value` if its size is unknown.
   Bytes bytesOf(mlir::Value value, std::optional<Bytes> known);
   Slice addSlice(llvm::ArrayRef<StorageId> ids);
@@ -99,6 +111,18 @@ private:
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Slice, 1>> futureValues;
   Bytes numArgumentBytes = 0;
   std::vector<mlir::Value> unknown;
+
+  /// Storage that several operations write, each its part.
+  struct Whole {
+    Bytes bytes = 0;
+    /// -1 until the first part has been visited.
+    StorageId id = -1;
+  };
+  std::vector<Whole> wholes;
+  /// Indexed by value, or future, that is computed in its place: the index in `wholes`.
+  llvm::DenseMap<mlir::Value, int32_t> wholeOf;
+  /// Indexed by operation: see allocatorsOfPlaces().
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<mlir::Operation *, 1>> allocators;
 };
 
 /// The operand whose storage a result shares, from the operation itself: its StorageOpInterface, a view, or a

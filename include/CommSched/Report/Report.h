@@ -128,6 +128,11 @@ struct BlockSnapshot {
   /// Bytes of one arena that holds all buffers of the block at fixed offsets (Scheduling/BufferPlan.h), and the largest
   /// sum of bytes that are live at once, a lower bound for every arena. Workspaces are not included.
   Bytes arena = 0, arenaBound = 0;
+  /// What comm-split-strands found for the function; splitBound is 0 if it did not run. ns, words, ns, and thousandths
+  /// (-1 if the function was not split).
+  int64_t splitBound = 0;
+  std::string splitBoundBy;
+  int64_t unsplit = 0, breakEvenPermille = -1;
   /// Lower bounds on the makespan, ns: for any order of these operations, and for any bucketing and order; and the
   /// resource that determines each ("compute lane", "lane of group @dp", "critical path"). Equal if bucketing is not
   /// allowed.
@@ -187,6 +192,15 @@ struct MeasureOptions {
   /// The peak limit for limiting factors. Ratios refer to the peak of the block.
   MemoryBudget factorBudget;
 };
+
+/// On a function: what comm-split-strands found, for the report. A dictionary of these names.
+inline constexpr llvm::StringLiteral kStrandsAttrName = "strands";
+/// The bound for every split, ns, and its argument in words.
+inline constexpr llvm::StringLiteral kSplitBoundName = "lower_bound", kSplitBoundByName = "lower_bound_by";
+/// The best makespan without a split, ns.
+inline constexpr llvm::StringLiteral kUnsplitName = "unsplit";
+/// By how much parts of computations may be slower than the model says until the split no longer pays, thousandths.
+inline constexpr llvm::StringLiteral kBreakEvenName = "break_even_permille";
 
 /// Measures `block` in its current order. O((operations + edges) log operations), apart from the bounds.
 BlockSnapshot measureBlock(mlir::Block &block, const OperationCosts &costs, const MeasureOptions &options = {});

@@ -104,13 +104,15 @@ def CommSplitStrands : Pass<"comm-split-strands", "::mlir::ModuleOp"> {
     `k` strands. While one strand communicates, another one computes. Weights and their collectives stay whole. Operations
     that mix the rows of the dimension, or that no rule describes, stay whole, too: the strands are joined before them.
 
-    The pass tries every number of strands up to `max-strands`, each dimension that collectives carry, and several
-    distances between the strands (the stagger). It schedules each candidate as `comm-schedule` does, under the limit of
-    the input, and takes the fastest. The input itself, scheduled, is always a candidate: a block that would not be faster
-    stays unchanged. A block that is split also gets the order and the buckets of its schedule. The results of the program
+    The pass searches over the dimensions that collectives carry, how much work around each collective is split (the
+    window), the number of strands up to `max-strands`, the distance between the strands (the stagger), and the regions
+    that stay whole. It schedules each candidate as `comm-schedule` does, under the limit of the input, and takes the
+    fastest. The input itself, scheduled, is always a candidate: a block that would not be faster stays unchanged. So does
+    a block for which a lower bound over all splits says that none gains 0.2 % (`docs/Bounds.md`, Lemma 17). A block that is split also gets the order and the buckets of its schedule. The results of the program
     do not change, bit for bit, if the kernels compute a row regardless of the number of rows. See `docs/Strands.md`.
 
-    Remarks: one per block, and one per region of connected operations, split or not, with the numbers.
+    Remarks: one per block, one per region of connected operations, split or not, and one per candidate, with the numbers.
+    The attribute `strands` of the function holds the bound, the time without a split and the break-even for the report.
   }];
   let options = [
     MachineOption, CollectiveOrderOption, MemoryBudgetRatioOption, MemoryLimitBytesOption,
@@ -119,6 +121,8 @@ def CommSplitStrands : Pass<"comm-split-strands", "::mlir::ModuleOp"> {
            "split into exactly max-strands strands, faster or not, and keep the order of the program; for tests">,
     Option<"stagger", "stagger", "int64_t", "-1",
            "split operations by which each strand is behind the one before it; negative: search">,
+    Option<"window", "window", "int64_t", "-1",
+           "work to split on each side of a collective, in percent of the collective's time; 0: all; negative: search">,
     Option<"dimension", "dimension", "int64_t", "-1",
            "number of the only dimension to split, in the order in which they are tried; negative: search">,
     Option<"splitPinned", "split-pinned", "bool", "false",

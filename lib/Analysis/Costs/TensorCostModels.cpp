@@ -12,6 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Costs/OperationCosts.h"
+#include "CommSched/Analysis/Storage.h"
 #include "CommSched/Machine/Rounding.h"
 #include "CostModels.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -20,8 +21,10 @@ using namespace mlir;
 using namespace commsched;
 using namespace commsched::detail;
 
-/// The piece is read and written. The rest of the destination does not move.
+/// The piece is read and written, unless it is computed in its place. The rest of the destination does not move.
 template <typename Insert> static OpWork insertSlice(Insert op, const OperationCosts &) {
+  if (op->hasAttr(kInPlaceAttrName))
+    return OpWork::view();
   return OpWork::copy(bytesOf(op.getSource()), bytesOf(op.getSource()));
 }
 

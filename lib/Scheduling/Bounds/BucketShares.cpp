@@ -206,6 +206,16 @@ void shareUnpacks(const Problem &problem, llvm::ArrayRef<NodeId> members, std::v
 
 } // namespace
 
+std::vector<Ns> commsched::leastCharges(const std::function<Ns(Bytes)> &cost, llvm::ArrayRef<Bytes> sizes,
+                                        Bytes largest) {
+  Bytes smallest = std::max<Bytes>(smallestAndTotal(sizes).first, 1);
+  RateFloor floor(cost, smallest, std::max(largest, smallest));
+  std::vector<Ns> charges;
+  for (Bytes bytes : sizes)
+    charges.push_back(bytes == 0 ? 0 : floor.from(bytes).of(bytes));
+  return charges;
+}
+
 BucketShares commsched::bucketShares(const Problem &problem) {
   BucketShares shares;
   shares.lane.assign(problem.nodes.size(), kNone);

@@ -36,6 +36,10 @@ struct BucketShares {
 /// key.
 BucketShares bucketShares(const Problem &problem);
 
+/// The least that each of `sizes` adds to the cost of a collective whose bytes are from its own size to `largest`
+/// (Lemma 7). `cost` is monotone. O(sizes log sizes) and kMaxShareSamples evaluations.
+std::vector<Ns> leastCharges(const std::function<Ns(Bytes)> &cost, llvm::ArrayRef<Bytes> sizes, Bytes largest);
+
 /// A charge is exact to within 1/kShareTolerance, unless kMaxShareSamples evaluations of its cost function were not
 /// enough for that.
 inline constexpr int64_t kShareTolerance = 1024;

@@ -13,6 +13,7 @@
 #include "CommSched/Analysis/Locations.h"
 #include "CommSched/Analysis/Remarks.h"
 #include "CommSched/Analysis/ScheduleSignature.h"
+#include "CommSched/Report/Report.h"
 #include "CommSched/Scheduling/Model/ScheduleVerifier.h"
 #include "CommSched/Support/Format.h"
 #include "CommSched/Transforms/Passes.h"
@@ -78,15 +79,17 @@ private:
     Block &block = function->getRegion(0).front();
     if (llvm::none_of(block, [](Operation &op) { return isa<CollectiveOpInterface>(op); }))
       return success();
-    SplitSpace space(block, {splitPinned, dimension});
+    SplitSpace space(block, OperationCosts(*model), {splitPinned, dimension});
     if (force)
       return splitByForce(function, space);
     if (maxStrands == 1)
       return success();
     StrandOutcome outcome =
-        searchStrands(function, space, *model, StrandSearchOptions{maxStrands, stagger, solverOptions()});
+        searchStrands(function, space, *model, StrandSearchOptions{maxStrands, stagger, window, solverOptions()});
     sayCandidates(space, outcome);
+    sayRegions(space, outcome);
     sayBlock(function, space, outcome);
+    note(function, outcome);
     return outcome.splits() ? carryOut(function, outcome.trials.front()) : success();
   }
 
@@ -94,7 +97,7 @@ private:
   LogicalResult splitByForce(Operation *function, const SplitSpace &space) {
     Block &block = function->getRegion(0).front();
     for (const TokenDimension &dimension : space.dimensions()) {
-      StrandPlan plan = space.plan(dimension.id, maxStrands);
+      StrandPlan plan = space.plan(dimension.id, maxStrands, {window > 0 ? window : -1, nullptr});
       if (maxStrands == 1 || plan.isEmpty())
         continue;
       TrafficCheck before(block);
@@ -123,6 +126,19 @@ private:
     return success();
   }
 
+  /// Leaves the numbers that a report shows at the function.
+  void note(Operation *function, const StrandOutcome &outcome) {
+    Builder builder(function->getContext());
+    SmallVector<NamedAttribute> facts = {
+        builder.getNamedAttr(kSplitBoundName, builder.getI64IntegerAttr(outcome.lowerBound)),
+        builder.getNamedAttr(kSplitBoundByName, builder.getStringAttr(outcome.lowerBoundBy)),
+        builder.getNamedAttr(kUnsplitName, builder.getI64IntegerAttr(outcome.unsplit.makespan)),
+    };
+    if (outcome.splits())
+      facts.push_back(builder.getNamedAttr(kBreakEvenName, builder.getI64IntegerAttr(outcome.breakEvenPermille)));
+    function->setAttr(kStrandsAttrName, builder.getDictionaryAttr(facts));
+  }
+
   /// What the first answers of the solver say about each dimension and number of strands, at their best stagger.
   void sayCandidates(const SplitSpace &space, const StrandOutcome &outcome) {
     for (const TokenDimension &dimension : space.dimensions()) {
@@ -146,11 +162,72 @@ private:
 
   void addNumbers(remark::detail::InFlightRemark &remark, const StrandTrial &trial) {
     remark << remark::metric("Strands", trial.candidate.parts) << remark::metric("Stagger", trial.candidate.stagger)
+           << remark::metric("WindowPercent", trial.candidate.window) << remark::metric("AddedNs", trial.addedWork)
            << remark::metric("Collectives", trial.plan.numStarts)
            << remark::metric("Operations", static_cast<int64_t>(trial.plan.axes.size()))
            << remark::metric("Regions", static_cast<int64_t>(trial.plan.numRegions))
            << remark::metric("Slices", trial.slices) << remark::metric("Joins", trial.joins)
-           << remark::metric("MakespanNs", trial.schedule.makespan);
+           << remark::metric("JoinsInPlace", trial.inPlace) << remark::metric("MakespanNs", trial.schedule.makespan);
+  }
+
+  /// Why each region of the best candidate was or was not split.
+  void sayRegions(const SplitSpace &space, const StrandOutcome &outcome) {
+    if (outcome.trials.empty())
+      return;
+    const StrandTrial &best = outcome.trials.front();
+    StrandPlan plan = space.plan(best.candidate.dimension, best.candidate.parts, {best.candidate.window, nullptr});
+    std::vector<RegionNumbers> regions(plan.numRegions);
+    for (auto [index, op] : llvm::enumerate(space.operations()))
+      if (int32_t region = plan.regionOf[index]; region >= 0)
+        regions[region].add(op, space.times()[index]);
+    for (auto [index, numbers] : llvm::enumerate(regions))
+      sayRegion(numbers, plan.classOf[index], outcome);
+  }
+
+  struct RegionNumbers {
+    Operation *firstStart = nullptr;
+    int64_t operations = 0, starts = 0;
+    Ns computation = 0, communication = 0;
+
+    void add(Operation *op, Ns time) {
+      bool isStart = isa<CollectiveOpInterface>(op);
+      if (isStart && !firstStart)
+        firstStart = op;
+      ++operations;
+      starts += isStart;
+      (isStart ? communication : computation) += time;
+    }
+  };
+
+  void sayRegion(const RegionNumbers &numbers, int32_t regionClass, const StrandOutcome &outcome) {
+    if (!numbers.firstStart)
+      return;
+    const StrandTrial &best = outcome.trials.front();
+    bool isDropped = regionClass == best.candidate.droppedClass;
+    bool isSplit = outcome.splits() && !isDropped;
+    auto options = remark::RemarkOpts::name("region").category(getArgument());
+    Location loc = numbers.firstStart->getLoc();
+    auto remark = isSplit ? remark::passed(loc, options) : remark::missed(loc, options);
+    if (!remark)
+      return;
+    remark << remark::metric("Strands", best.candidate.parts) << remark::metric("Collectives", numbers.starts)
+           << remark::metric("Operations", numbers.operations) << remark::metric("ComputationNs", numbers.computation)
+           << remark::metric("CommunicationNs", numbers.communication) << remark::metric("Class", regionClass)
+           << remark::metric("MakespanNs", best.schedule.makespan);
+    std::string text = std::to_string(numbers.operations) + " operations of " + formatNs(numbers.computation) +
+                       " around " + std::to_string(numbers.starts) + " collectives of " +
+                       formatNs(numbers.communication);
+    for (const StrandTrial &other : outcome.trials)
+      if (other.candidate.droppedClass == regionClass && &other != &best) {
+        remark << remark::metric("MakespanNsWithout", other.schedule.makespan);
+        text += "; without regions of this class the block takes " + formatNs(other.schedule.makespan);
+        break;
+      }
+    StringRef reason = isSplit                ? StringRef(kNoLimitingFactor)
+                       : isDropped            ? "the block is faster if regions of this class stay whole"
+                       : best.isWithinLimit() ? "the best split is not faster"
+                                              : "no split is within the memory limit";
+    describeRemark(remark, remarkKind(numbers.firstStart), reason, (isSplit ? "split: " : "not split: ") + text);
   }
 
   /// The decision for a block, in numbers.
@@ -160,8 +237,13 @@ private:
     if (outcome.trials.empty()) {
       auto remark = remark::missed(loc, options);
       std::string reason = space.dimensions().empty() ? "no collective carries a dimension that the rules can split"
+                           : outcome.isHopeless()     ? "no split can gain 0.2 %"
                                                       : "no dimension of a collective divides into the strands";
-      describeRemark(remark, "block", reason, "not split: " + reason);
+      remark << remark::metric("MakespanNsUnsplit", outcome.unsplit.makespan)
+             << remark::metric("SplitLowerBoundNs", outcome.lowerBound);
+      describeRemark(remark, "block", reason,
+                     "not split: " + reason + "; " + formatNs(outcome.unsplit.makespan) + " unsplit, at least " +
+                         formatNs(outcome.lowerBound) + " in any split (" + outcome.lowerBoundBy + ")");
       return;
     }
     const StrandTrial &best = outcome.trials.front();
@@ -169,9 +251,13 @@ private:
     if (!remark)
       return;
     addNumbers(remark, best);
-    remark << remark::metric("Tried", outcome.tried) << remark::metric("MakespanNsUnsplit", outcome.unsplit.makespan);
+    remark << remark::metric("Tried", outcome.tried) << remark::metric("MakespanNsUnsplit", outcome.unsplit.makespan)
+           << remark::metric("SplitLowerBoundNs", outcome.lowerBound);
+    if (outcome.splits())
+      remark << remark::metric("BreakEvenPermille", outcome.breakEvenPermille);
     std::string numbers = formatNs(best.schedule.makespan) + " in " + std::to_string(best.candidate.parts) +
-                          " strands, " + formatNs(outcome.unsplit.makespan) + " unsplit";
+                          " strands, " + formatNs(outcome.unsplit.makespan) + " unsplit, at least " +
+                          formatNs(outcome.lowerBound) + " in any split (" + outcome.lowerBoundBy + ")";
     if (outcome.splits())
       return describeRemark(remark, "block", kNoLimitingFactor, "split: " + numbers);
     std::string reason = best.isWithinLimit() ? "the best split is not faster" : "no split is within the memory limit";

@@ -10,6 +10,7 @@
 #include "CommSched/Analysis/Storage.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "llvm/ADT/EquivalenceClasses.h"
+#include "llvm/ADT/Hashing.h"
 #include "llvm/ADT/MapVector.h"
 #include <tuple>
 
@@ -17,10 +18,13 @@ using namespace mlir;
 using namespace commsched;
 using namespace commsched::comm;
 
-SplitSpace::SplitSpace(Block &block, SplitSpaceOptions options) : block(block) {
-  for (Operation &op : block)
+SplitSpace::SplitSpace(Block &block, const OperationCosts &costs, SplitSpaceOptions options) : block(block) {
+  for (Operation &op : block) {
     ops.push_back(&op);
+    timeOf.push_back(costs.costOf(&op).time);
+  }
   findAxes(options);
+  keepParameterGathers();
   connect();
   findDimensions();
   if (options.dimension >= 0) {
@@ -59,6 +63,39 @@ void SplitSpace::findAxes(SplitSpaceOptions options) {
       continue;
     axes = getSplitAxes(op);
   }
+}
+
+/// A gather of a parameter can start at any time, so it stays whole: an all-gather that depends on no collective, and
+/// on less work than the gather itself takes. If the block has no other collectives, these are split.
+void SplitSpace::keepParameterGathers() {
+  // Indexed by operation: the work on the longest path to its end, or none if a collective is on a path.
+  llvm::DenseMap<Operation *, std::optional<Ns>> workOf;
+  std::vector<size_t> gathers;
+  int64_t others = 0;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    std::optional<Ns> before = 0;
+    for (Value operand : ops[i]->getOperands())
+      if (Operation *def = operand.getDefiningOp(); def && before) {
+        auto known = workOf.find(def);
+        bool depends = isa<CollectiveOpInterface>(def) || known == workOf.end() || !known->second;
+        before = depends ? std::nullopt : std::optional<Ns>(std::max(*before, *known->second));
+      }
+    workOf[ops[i]] = before ? std::optional<Ns>(*before + timeOf[i]) : std::nullopt;
+    if (isa<AllGatherOp>(ops[i]) && before && *before < timeOf[i])
+      gathers.push_back(i);
+    else
+      others += isa<CollectiveOpInterface>(ops[i]);
+  }
+  if (others == 0)
+    return;
+  llvm::DenseSet<Operation *> whole;
+  for (size_t i : gathers) {
+    whole.insert(ops[i]);
+    axesOf[i].clear();
+  }
+  for (auto [op, axes] : llvm::zip_equal(ops, axesOf))
+    if (auto wait = dyn_cast<WaitOp>(op); wait && whole.contains(wait.getFuture().getDefiningOp()))
+      axes.clear();
 }
 
 //===-----------------------------------------------------------------------------------------===//
@@ -161,7 +198,7 @@ namespace {
 /// Makes one plan.
 class Planner {
 public:
-  Planner(ArrayRef<Operation *> ops, int64_t parts) : ops(ops) {
+  Planner(ArrayRef<Operation *> ops, ArrayRef<Ns> times, int64_t parts) : ops(ops), times(times) {
     plan.parts = parts;
     plan.axisOf.assign(ops.size(), -1);
     plan.regionOf.assign(ops.size(), -1);
@@ -191,29 +228,39 @@ public:
       dimOf[result] = dim;
   }
 
-  /// Keeps what a collective follows or precedes through split values, and numbers the regions.
-  StrandPlan finish(const llvm::BitVector *kept) {
-    std::vector<bool> precedes(ops.size()), follows(ops.size());
+  /// Keeps what a collective follows or precedes through split values, within `extent`, and numbers the regions.
+  StrandPlan finish(PlanExtent extent) {
+    // Indexed by operation: the work that may still be split behind, and before, the operation.
+    std::vector<Ns> behind(ops.size(), -1), before(ops.size(), -1);
     std::vector<std::pair<int32_t, int32_t>> edges;
+    auto reach = [&](std::vector<Ns> &left, int32_t from, int32_t to) {
+      Ns here = isStart(from) ? reachOf(from, extent.window) : left[from] - times[from];
+      left[to] = std::max(left[to], here);
+    };
     forEachEdge([&](int32_t from, int32_t to) {
       edges.emplace_back(from, to);
-      follows[to] = follows[to] || follows[from] || isStart(from);
+      reach(behind, from, to);
     });
     for (auto [from, to] : llvm::reverse(edges))
-      precedes[from] = precedes[from] || precedes[to] || isStart(to);
+      reach(before, to, from);
     for (size_t i = 0; i < ops.size(); ++i)
-      if (plan.axisOf[i] >= 0 && !precedes[i] && !follows[i] && !isStart(i))
+      if (plan.axisOf[i] >= 0 && behind[i] < 0 && before[i] < 0 && !isStart(i))
         drop(i);
     numberRegions();
-    if (kept)
+    if (extent.kept)
       for (size_t i = 0; i < ops.size(); ++i)
-        if (plan.axisOf[i] >= 0 && !kept->test(plan.regionOf[i]))
+        if (plan.axisOf[i] >= 0 && !extent.kept->test(plan.regionOf[i]))
           drop(i);
     return compact();
   }
 
 private:
   bool isStart(size_t index) const { return isa<CollectiveOpInterface>(ops[index]); }
+
+  /// The work that may be split on each side of a start.
+  Ns reachOf(size_t start, int64_t window) const {
+    return window < 0 ? INT64_MAX / 2 : static_cast<Ns>(static_cast<__int128>(times[start]) * window / 100);
+  }
 
   bool isSplitAlong(Value value, int64_t dim) const {
     auto it = dimOf.find(value);
@@ -252,6 +299,26 @@ private:
         plan.regionOf[i] = numbers.try_emplace(leader, static_cast<int32_t>(numbers.size())).first->second;
       }
     plan.numRegions = static_cast<int32_t>(numbers.size());
+    classifyRegions();
+  }
+
+  /// Regions are of one class if their operations have the same names, types and axes, in the same order.
+  void classifyRegions() {
+    std::vector<llvm::hash_code> hashes(plan.numRegions, llvm::hash_code(0));
+    for (size_t i = 0; i < ops.size(); ++i) {
+      if (plan.axisOf[i] < 0)
+        continue;
+      llvm::hash_code &hash = hashes[plan.regionOf[i]];
+      hash = llvm::hash_combine(hash, ops[i]->getName().getStringRef(), times[i]);
+      if (auto compute = dyn_cast<ComputeOp>(ops[i]))
+        hash = llvm::hash_combine(hash, compute.getName());
+      for (int64_t dim : plan.axes[plan.axisOf[i]].results)
+        hash = llvm::hash_combine(hash, dim);
+    }
+    llvm::DenseMap<size_t, int32_t> classes;
+    for (llvm::hash_code hash : hashes)
+      plan.classOf.push_back(classes.try_emplace(static_cast<size_t>(hash) >> 1, classes.size()).first->second);
+    plan.numClasses = static_cast<int32_t>(classes.size());
   }
 
   /// Leaves out the axes of operations that were dropped.
@@ -268,6 +335,7 @@ private:
   }
 
   ArrayRef<Operation *> ops;
+  ArrayRef<Ns> times;
   StrandPlan plan;
   llvm::DenseMap<Operation *, int32_t> indexOf;
   /// Indexed by value: the dimension along which it is split.
@@ -276,8 +344,8 @@ private:
 
 } // namespace
 
-StrandPlan SplitSpace::plan(int32_t dimension, int64_t parts, const llvm::BitVector *kept) const {
-  Planner planner(ops, parts);
+StrandPlan SplitSpace::plan(int32_t dimension, int64_t parts, PlanExtent extent) const {
+  Planner planner(ops, timeOf, parts);
   for (size_t i = 0; i < ops.size(); ++i) {
     SmallVector<const SplitAxis *, 4> axes;
     for (const SplitAxis &axis : axesOf[i])
@@ -285,5 +353,5 @@ StrandPlan SplitSpace::plan(int32_t dimension, int64_t parts, const llvm::BitVec
         axes.push_back(&axis);
     planner.choose(i, axes);
   }
-  return planner.finish(kept);
+  return planner.finish(extent);
 }

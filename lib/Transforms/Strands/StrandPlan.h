@@ -14,6 +14,7 @@
 #ifndef COMMSCHED_LIB_TRANSFORMS_STRANDS_STRANDPLAN_H
 #define COMMSCHED_LIB_TRANSFORMS_STRANDS_STRANDPLAN_H
 
+#include "CommSched/Analysis/Costs/OperationCosts.h"
 #include "CommSched/Analysis/Split/SplitInterface.h"
 #include "CommSched/Support/Units.h"
 #include "mlir/IR/Block.h"
@@ -46,6 +47,9 @@ struct StrandPlan {
   /// values; -1 for an operation that stays whole.
   std::vector<int32_t> regionOf;
   int32_t numRegions = 0;
+  /// Indexed by region: its class. Regions of one class have the same operations on the same types.
+  std::vector<int32_t> classOf;
+  int32_t numClasses = 0;
   /// Collectives that are split.
   int64_t numStarts = 0;
 
@@ -60,18 +64,29 @@ struct SplitSpaceOptions {
   int64_t dimension = -1;
 };
 
+/// Which operations of a dimension a plan splits.
+struct PlanExtent {
+  /// Of the work before and after each collective, on every path, as much as this many percent of the time of the
+  /// collective; everything if negative.
+  int64_t window = -1;
+  /// If given, only these regions; they are numbered as without it. Not owned.
+  const llvm::BitVector *kept = nullptr;
+};
+
 /// The ways to split one block. Holds for the block as it is; O(operations x operands x dimensions).
 class SplitSpace {
 public:
-  SplitSpace(mlir::Block &block, SplitSpaceOptions options = {});
+  SplitSpace(mlir::Block &block, const OperationCosts &costs, SplitSpaceOptions options = {});
 
   /// The dimensions that collectives carry, those of most dependent collectives first.
   llvm::ArrayRef<TokenDimension> dimensions() const { return found; }
 
-  /// The plan that splits everything along a dimension that can be split into `parts`, except operations that no
-  /// collective of theirs follows or precedes. Empty if no collective can be split. If `kept` is given, only regions
-  /// in it are split; they are numbered as without it.
-  StrandPlan plan(int32_t dimension, int64_t parts, const llvm::BitVector *kept = nullptr) const;
+  /// The plan that splits what can be split along a dimension into `parts`, within `extent`, except operations that no
+  /// collective of theirs follows or precedes. Empty if no collective can be split.
+  StrandPlan plan(int32_t dimension, int64_t parts, PlanExtent extent = {}) const;
+
+  /// Indexed by operation: what it costs as it is, ns.
+  llvm::ArrayRef<Ns> times() const { return timeOf; }
 
   /// The operations of the block, in their order.
   llvm::ArrayRef<mlir::Operation *> operations() const { return ops; }
@@ -80,6 +95,7 @@ private:
   using Place = std::pair<mlir::Value, int64_t>;
 
   void findAxes(SplitSpaceOptions options);
+  void keepParameterGathers();
   void connect();
   void findDimensions();
   /// The TokenDimension::id of a dimension of a value; -1 if no collective carries it.
@@ -89,6 +105,7 @@ private:
 
   mlir::Block &block;
   std::vector<mlir::Operation *> ops;
+  std::vector<Ns> timeOf;
   /// Indexed by operation: the axes.
   std::vector<llvm::SmallVector<SplitAxis>> axesOf;
   llvm::DenseMap<Place, int32_t> ids;

@@ -7,7 +7,10 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "StrandSearch.h"
+#include "CommSched/Dialect/Comm/CommSizes.h"
+#include "CommSched/Scheduling/Bounds/SplitBound.h"
 #include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Model/Timeline.h"
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"
 
 using namespace mlir;
@@ -15,11 +18,24 @@ using namespace commsched;
 
 /// Dimensions that the search tries: those of most collectives. Others have at most as many, and a block has few that
 /// mean different splits.
-static constexpr size_t kTriedDimensions = 4;
-/// Staggers that are tried first, in quarters of the distance between two collectives of one strand.
-static constexpr int64_t kTriedStaggers[] = {0, 2, 4, 6, 8};
+static constexpr size_t kTriedDimensions = 3;
+/// Windows that are tried, in percent of the time of a collective. A collective is hidden by as much work as it takes
+/// itself; more work on either side bridges what cannot be split.
+static constexpr int64_t kTriedWindows[] = {60, 120, 240, -1};
+/// Windows that are tried around the best one, in percent of it.
+static constexpr int64_t kNextWindows[] = {75, 140};
+/// Staggers that are tried, in quarters of the distance between two collectives of one strand.
+static constexpr int64_t kTriedStaggers[] = {2, 4};
+/// Classes of regions that are tried without: those of most collectives.
+static constexpr int32_t kTriedClasses = 4;
 /// Candidates that are searched with the whole effort.
 static constexpr size_t kSearchedInFull = 2;
+/// A block is not split if no split gains this share of its time, in thousandths.
+static constexpr int64_t kLeastGainPermille = 2;
+
+bool StrandOutcome::isHopeless() const {
+  return unsplit.isWithinLimit() && (unsplit.makespan - lowerBound) * 1000 < unsplit.makespan * kLeastGainPermille;
+}
 
 bool StrandOutcome::splits() const {
   return !trials.empty() && trials.front().isWithinLimit() &&
@@ -74,15 +90,20 @@ public:
     LoadedBlock given = loadBlock(function->getRegion(0).front(), costs, options.solver.load);
     outcome.unsplit = solve(given, solver);
     limit = outcome.unsplit.limit;
-    for (const TokenDimension &dimension : space.dimensions().take_front(kTriedDimensions))
-      for (int64_t parts = 2; parts <= options.maxStrands; ++parts)
-        tryDimension(dimension.id, parts);
+    for (Ns time : space.times())
+      unsplitWork += time;
+    findBound();
+    if (outcome.isHopeless())
+      return std::move(outcome);
+    tryCandidates();
     sortTrials();
     size_t searched = std::min(kSearchedInFull, outcome.trials.size());
     if (solver.effort != 0)
       for (size_t i = 0; i < searched; ++i)
-        outcome.trials[i] = tryCandidate(outcome.trials[i].candidate, outcome.trials[i].plan, solver.effort);
+        outcome.trials[i] = tryCandidate(outcome.trials[i].candidate, solver.effort);
     std::stable_sort(outcome.trials.begin(), outcome.trials.begin() + searched, isBetter);
+    if (outcome.splits())
+      findBreakEven();
     return std::move(outcome);
   }
 
@@ -98,31 +119,191 @@ private:
     return schedule(loaded.problem, solver);
   }
 
-  void tryDimension(int32_t dimension, int64_t parts) {
-    StrandPlan plan = space.plan(dimension, parts);
-    if (plan.isEmpty())
+  ArrayRef<TokenDimension> dimensions() const { return space.dimensions().take_front(kTriedDimensions); }
+
+  //===---------------------------------------------------------------------------------------===//
+  // Candidates
+  //===---------------------------------------------------------------------------------------===//
+
+  StrandPlan planOf(const StrandCandidate &candidate) const {
+    StrandPlan plan = space.plan(candidate.dimension, candidate.parts, {candidate.window, nullptr});
+    if (candidate.droppedClass < 0)
+      return plan;
+    llvm::BitVector kept(plan.numRegions, true);
+    for (int32_t region = 0; region < plan.numRegions; ++region)
+      if (plan.classOf[region] == candidate.droppedClass)
+        kept.reset(region);
+    return space.plan(candidate.dimension, candidate.parts, {candidate.window, &kept});
+  }
+
+  /// The windows to try: one if the options give one.
+  SmallVector<int64_t> windows() const {
+    if (options.window >= 0)
+      return {options.window == 0 ? -1 : options.window};
+    return SmallVector<int64_t>(std::begin(kTriedWindows), std::end(kTriedWindows));
+  }
+
+  /// Coordinate by coordinate: the dimension and the window with the fewest strands, then the number of strands, the
+  /// window again and the stagger, then the regions.
+  void tryCandidates() {
+    int64_t stagger = options.stagger >= 0 ? options.stagger : kPhases;
+    for (const TokenDimension &dimension : dimensions())
+      for (int64_t parts = 2, found = 0; parts <= options.maxStrands && !found; ++parts)
+        for (int64_t window : windows())
+          found += tryNext({dimension.id, parts, stagger, window, -1});
+    if (outcome.trials.empty())
       return;
-    int64_t distance = std::max<int64_t>(1, static_cast<int64_t>(plan.axes.size()) / plan.numStarts);
-    if (options.stagger >= 0)
-      return keep(tryCandidate({dimension, parts, options.stagger}, plan, 0));
-    for (int64_t quarters : kTriedStaggers)
-      keep(tryCandidate({dimension, parts, distance * quarters / 4}, plan, 0));
+    tryVariants([&](StrandCandidate best, auto consider) {
+      for (best.parts += 1; best.parts <= options.maxStrands; ++best.parts)
+        consider(best);
+    });
+    if (options.window < 0)
+      tryVariants([&](StrandCandidate best, auto consider) {
+        for (int64_t percent : kNextWindows)
+          if (StrandCandidate next = best; best.window > 0) {
+            next.window = best.window * percent / 100;
+            consider(next);
+          }
+      });
+    if (options.stagger < 0)
+      tryVariants([&](StrandCandidate best, auto consider) {
+        StrandPlan plan = planOf(best);
+        int64_t distance = std::max<int64_t>(1, static_cast<int64_t>(plan.axes.size()) / plan.numStarts);
+        for (int64_t quarters : kTriedStaggers) {
+          best.stagger = distance * quarters / 4;
+          consider(best);
+        }
+      });
+    tryVariants([&](StrandCandidate best, auto consider) {
+      int32_t classes = planOf(best).numClasses;
+      for (int32_t dropped = 0; classes > 1 && dropped < std::min(classes, kTriedClasses); ++dropped) {
+        best.droppedClass = dropped;
+        consider(best);
+      }
+    });
   }
 
-  void keep(StrandTrial trial) {
+  /// Calls `vary` with the best candidate so far and a function that tries another one.
+  template <typename Vary> void tryVariants(Vary vary) {
+    vary(bestCandidate(), [&](const StrandCandidate &next) { tryNext(next); });
+  }
+
+  StrandCandidate bestCandidate() {
+    return std::min_element(outcome.trials.begin(), outcome.trials.end(), isBetter)->candidate;
+  }
+
+  /// Returns false if nothing can be split so.
+  bool tryNext(const StrandCandidate &candidate) {
+    if (outcome.tried >= kMostCandidates || planOf(candidate).isEmpty())
+      return false;
     ++outcome.tried;
-    outcome.trials.push_back(std::move(trial));
+    outcome.trials.push_back(tryCandidate(candidate, 0));
+    return true;
   }
 
-  StrandTrial tryCandidate(StrandCandidate candidate, const StrandPlan &plan, int64_t effort) const {
+  StrandTrial tryCandidate(const StrandCandidate &candidate, int64_t effort) const {
     FunctionCopy copy(function);
-    WrittenStrands written = writeAndArrange(copy.block(), plan, candidate.stagger, model, options.solver.load);
+    StrandTrial trial{candidate, planOf(candidate), {}};
+    WrittenStrands written = writeAndArrange(copy.block(), trial.plan, candidate.stagger, model, options.solver.load);
     OperationCosts costs(model);
     LoadedBlock loaded = loadBlock(copy.block(), costs, options.solver.load);
     ScheduleOptions solver = options.solver.schedule;
     solver.effort = effort;
     solver.memory.limit = limit;
-    return {candidate, plan, solve(loaded, solver), written.slices, written.joins};
+    trial.schedule = solve(loaded, solver);
+    trial.slices = written.slices;
+    trial.joins = written.joins;
+    trial.inPlace = written.inPlace;
+    for (const Node &node : loaded.problem.nodes)
+      trial.addedWork += node.kind == NodeKind::Wait ? 0 : node.cost;
+    trial.addedWork -= unsplitWork;
+    return trial;
+  }
+
+  //===---------------------------------------------------------------------------------------===//
+  // The bound
+  //===---------------------------------------------------------------------------------------===//
+
+  void findBound() {
+    Block &block = function->getRegion(0).front();
+    OperationCosts costs(model);
+    LoadOptions load = options.solver.load;
+    load.order = CollectiveOrder::Free;
+    LoadedBlock loaded = loadBlock(block, costs, load);
+    LowerBound bound = splitLowerBound(loaded.problem, partCosts(loaded.problem));
+    outcome.lowerBound = bound.makespan;
+    outcome.lowerBoundBy = bound.describe(loaded.problem);
+  }
+
+  /// The least that the parts of each node cost, over all dimensions and numbers of strands that the search may choose.
+  std::vector<PartCosts> partCosts(const Problem &problem) const {
+    std::vector<PartCosts> result(problem.size());
+    for (const TokenDimension &dimension : dimensions())
+      for (int64_t parts = 2; parts <= options.maxStrands; ++parts) {
+        StrandPlan plan = space.plan(dimension.id, parts);
+        if (!plan.isEmpty())
+          addPartCosts(plan, problem, result);
+      }
+    return result;
+  }
+
+  void addPartCosts(const StrandPlan &plan, const Problem &problem, std::vector<PartCosts> &result) const {
+    FunctionCopy copy(function);
+    OperationCosts costs(model);
+    WrittenStrands written = writeStrands(copy.block(), plan, costs);
+    OperationCosts after(model);
+    // Indexed by node: the sum over its parts.
+    std::vector<Ns> sums(problem.size(), 0);
+    for (Operation &op : copy.block()) {
+      auto origin = written.originOf.find(&op);
+      if (origin == written.originOf.end())
+        continue;
+      const Node &node = problem.nodes[origin->second];
+      PartCosts &part = result[origin->second];
+      Ns time = after.costOf(&op).time;
+      if (!part.splits)
+        part = {true, node.cost, node.cost, node.bytes};
+      sums[origin->second] += time;
+      part.part = std::min(part.part, time);
+      if (auto start = dyn_cast<comm::CollectiveOpInterface>(op))
+        part.bytes = std::min(part.bytes, comm::getCollectiveBytes(start));
+    }
+    for (auto [sum, part] : llvm::zip_equal(sums, result))
+      if (sum > 0)
+        part.total = std::min(part.total, sum);
+  }
+
+  //===---------------------------------------------------------------------------------------===//
+  // The break-even inefficiency
+  //===---------------------------------------------------------------------------------------===//
+
+  /// Bisects over the inefficiency and plays the answer, whose order and buckets stay as they are.
+  void findBreakEven() {
+    const StrandTrial &best = outcome.trials.front();
+    FunctionCopy copy(function);
+    WrittenStrands written =
+        writeAndArrange(copy.block(), best.plan, best.candidate.stagger, model, options.solver.load);
+    OperationCosts costs(model);
+    LoadedBlock loaded = loadBlock(copy.block(), costs, options.solver.load);
+    const Problem &given = best.schedule.carriedOut(loaded.problem);
+    std::vector<NodeId> slowed;
+    for (NodeId node = 0; node < loaded.problem.size(); ++node)
+      if (loaded.problem.nodes[node].kind == NodeKind::Compute && written.originOf.contains(loaded.nodes[node]))
+        slowed.push_back(best.schedule.imageOf(node));
+    llvm::erase(slowed, kNone);
+    Problem played = given;
+    auto pays = [&](int64_t permille) {
+      for (NodeId node : slowed)
+        played.nodes[node].cost = given.nodes[node].cost + given.nodes[node].cost * permille / 1000;
+      return makespanOf(played, best.schedule.order, loaded.slowDown) < outcome.unsplit.makespan;
+    };
+    int64_t low = 0, high = kLargestInefficiency;
+    while (low < high)
+      if (int64_t middle = (low + high + 1) / 2; pays(middle))
+        low = middle;
+      else
+        high = middle - 1;
+    outcome.breakEvenPermille = low;
   }
 
   Operation *function;
@@ -130,6 +311,8 @@ private:
   const CostModel &model;
   const StrandSearchOptions &options;
   StrandOutcome outcome;
+  /// All computations and collectives of the block as it is, ns.
+  Ns unsplitWork = 0;
   /// What the peak of every candidate may be, bytes.
   Bytes limit = kUnlimited;
 };

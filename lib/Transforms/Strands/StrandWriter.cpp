@@ -7,11 +7,13 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "StrandWriter.h"
+#include "CommSched/Analysis/Storage.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Machine/Rounding.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Interfaces/DestinationStyleOpInterface.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -34,8 +36,10 @@ public:
   }
 
   WrittenStrands run() {
+    written.parts = plan.parts;
     for (size_t i = 0; i < ops.size(); ++i)
       if (plan.axisOf[i] >= 0) {
+        original = static_cast<int32_t>(i);
         writeParts(ops[i], plan.axes[plan.axisOf[i]]);
         ++position;
       }
@@ -48,12 +52,26 @@ public:
           result.replaceUsesWithIf(join(result), [&](OpOperand &use) { return !isReplaced(use.getOwner()); });
     }
     for (Operation *op : llvm::reverse(ops))
-      if (isReplaced(op))
+      if (isReplaced(op)) {
+        eraseUnusedViews(op);
         op->erase();
+      }
     return std::move(written);
   }
 
 private:
+  /// Erases the parts of a view of which only the whole is used.
+  void eraseUnusedViews(Operation *op) {
+    if (op->getNumResults() != 1 || !isa<ComputeOp>(op) || !getAliasedValue(op->getResult(0)))
+      return;
+    for (Value part : parts.lookup(op->getResult(0)))
+      if (part.use_empty()) {
+        written.places.erase(part.getDefiningOp());
+        written.originOf.erase(part.getDefiningOp());
+        part.getDefiningOp()->erase();
+      }
+  }
+
   bool isReplaced(Operation *op) const { return replaced.contains(op); }
 
   void writeParts(Operation *op, const SplitAxis &axis) {
@@ -73,6 +91,7 @@ private:
         setRows(part, op->getResult(0), axis.results[0]);
       scaleCost(op, part, axis);
       note(part);
+      written.originOf[part] = original;
       for (auto [result, made] : llvm::zip_equal(op->getResults(), part->getResults()))
         parts[result].push_back(made);
     }
@@ -166,13 +185,41 @@ private:
     return made->getResult(0);
   }
 
-  /// Puts the strands of `value` into one buffer, directly after the last of them.
+  /// The whole of a value of which there are strands. A view is a view of the whole of its source.
   Value join(Value value) {
-    Value &joined = joins[value];
-    if (joined)
+    if (Value joined = joins.lookup(value))
       return joined;
-    ++written.joins;
+    auto result = cast<OpResult>(value);
+    Value source = getAliasedValue(result);
+    if (!source || isa<WaitOp, DestinationStyleOpInterface>(result.getOwner()))
+      return joins[value] = joinParts(value);
+    Operation *op = result.getOwner();
+    SmallVector<Value> operands;
+    for (Value operand : op->getOperands())
+      operands.push_back(getWhole(operand));
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointAfterValue(parts[value].back());
+    Operation *whole = builder.clone(*op);
+    whole->setOperands(operands);
+    for (auto [old, made] : llvm::zip_equal(op->getResults(), whole->getResults()))
+      joins[old] = made;
+    return joins[value];
+  }
+
+  /// Returns true if each operation that computes a part can write it directly into its place in the whole. Kernels
+  /// write with any strides; a collective writes contiguous memory.
+  bool writesInPlace(Value value, int64_t dim) const {
+    auto result = cast<OpResult>(value);
+    if (isa<WaitOp>(result.getOwner()))
+      return countBefore(cast<RankedTensorType>(value.getType()), dim) == 1;
+    return isa<ComputeOp, DestinationStyleOpInterface>(result.getOwner());
+  }
+
+  /// Puts the strands of `value` into one buffer, directly after the last of them.
+  Value joinParts(Value value) {
     int64_t dim = dimOf.lookup(value);
+    bool inPlace = writesInPlace(value, dim);
+    ++(inPlace ? written.inPlace : written.joins);
     auto type = cast<RankedTensorType>(value.getType());
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointAfterValue(parts[value].back());
@@ -180,11 +227,14 @@ private:
     for (auto [index, part] : llvm::enumerate(parts[value])) {
       auto partType = cast<RankedTensorType>(part.getType());
       SmallVector<OpFoldResult> strides(type.getRank(), builder.getIndexAttr(1));
-      whole = tensor::InsertSliceOp::create(
+      auto insert = tensor::InsertSliceOp::create(
           builder, value.getLoc(), part, whole,
           offsetsOf(type, dim, static_cast<int64_t>(index) * partType.getDimSize(dim)), sizesOf(partType), strides);
+      if (inPlace)
+        insert->setAttr(kInPlaceAttrName, builder.getUnitAttr());
+      whole = insert;
     }
-    return joined = whole;
+    return whole;
   }
 
   //===---------------------------------------------------------------------------------------===//
@@ -239,7 +289,7 @@ private:
   llvm::DenseMap<Value, Value> joins;
   /// Indexed by whole value and dimension: its slices, null if not made.
   llvm::DenseMap<std::pair<Value, int64_t>, SmallVector<Value>> slices;
-  int32_t position = 0;
+  int32_t position = 0, original = 0;
   int32_t strand = 0;
 };
 
@@ -249,7 +299,43 @@ WrittenStrands commsched::writeStrands(Block &block, const StrandPlan &plan, con
   return StrandWriter(block, plan, costs).run();
 }
 
+/// Sorts the nodes by `keys`, the given order among equal ones. A key is at least that of every predecessor.
+static Order orderByKeys(const Problem &problem, ArrayRef<int64_t> keys) {
+  Order order = identityOrder(problem);
+  llvm::stable_sort(order, [&](NodeId a, NodeId b) { return keys[a] < keys[b]; });
+  return order;
+}
+
+/// Strand by strand through the phases, which collectives separate: a wait begins the next phase of its strand. Then a
+/// collective of one strand flies while the other strands compute what precedes theirs.
+static Order phasedOrder(const LoadedBlock &loaded, const WrittenStrands &written) {
+  const Problem &problem = loaded.problem;
+  // Indexed by node: the phase times the number of strands, plus the strand.
+  std::vector<int64_t> keys(problem.size());
+  int64_t now = 0;
+  for (NodeId node = 0; node < problem.size(); ++node) {
+    int64_t key = 0;
+    for (NodeId before : problem.preds[node])
+      key = std::max(key, keys[before]);
+    auto place = written.places.find(loaded.nodes[node]);
+    if (place == written.places.end()) {
+      keys[node] = std::max(key, now);
+      continue;
+    }
+    NodeId start = problem.nodes[node].start;
+    if (start != kNone)
+      key = std::max(key, keys[start] + written.parts);
+    int64_t strand = std::max(place->second.strand, 0);
+    key += (strand - key % written.parts + written.parts) % written.parts;
+    keys[node] = key;
+    now = key - strand;
+  }
+  return orderByKeys(problem, keys);
+}
+
 Order commsched::staggeredOrder(const LoadedBlock &loaded, const WrittenStrands &written, int64_t stagger) {
+  if (stagger == kPhases)
+    return phasedOrder(loaded, written);
   const Problem &problem = loaded.problem;
   std::vector<int64_t> keys(problem.size());
   int64_t position = 0;
@@ -261,7 +347,5 @@ Order commsched::staggeredOrder(const LoadedBlock &loaded, const WrittenStrands 
     for (NodeId before : problem.preds[node])
       keys[node] = std::max(keys[node], keys[before]);
   }
-  Order order = identityOrder(problem);
-  llvm::stable_sort(order, [&](NodeId a, NodeId b) { return keys[a] < keys[b]; });
-  return order;
+  return orderByKeys(problem, keys);
 }

@@ -26,12 +26,18 @@ struct StrandPlace {
   int32_t strand = -1;
 };
 
+/// As a stagger: each strand is a phase behind the one before it. Collectives of the strands separate the phases.
+inline constexpr int64_t kPhases = -1;
+
 /// What was written.
 struct WrittenStrands {
   /// The place of every operation that is part of a strand.
   llvm::DenseMap<mlir::Operation *, StrandPlace> places;
-  /// Copies that slices and joins need, and views.
-  int64_t slices = 0, joins = 0;
+  /// Indexed by part: the index of its operation in the original block.
+  llvm::DenseMap<mlir::Operation *, int32_t> originOf;
+  int64_t parts = 1;
+  /// Slices, some of which are views; joins by copies; joins whose parts are computed in their places.
+  int64_t slices = 0, joins = 0, inPlace = 0;
 };
 
 /// Carries out `plan`, which was made for `block` as it is. The strands of one operation are consecutive. `costs`
@@ -39,8 +45,8 @@ struct WrittenStrands {
 /// model's cost of the whole. O(operations x parts).
 WrittenStrands writeStrands(mlir::Block &block, const StrandPlan &plan, const OperationCosts &costs);
 
-/// The order in which strand i is `stagger` split operations behind strand i - 1. Every dependence holds. O(N log N +
-/// E).
+/// The order in which strand i is `stagger` split operations, or a phase, behind strand i - 1. Every dependence holds.
+/// O(N log N + E).
 Order staggeredOrder(const LoadedBlock &loaded, const WrittenStrands &written, int64_t stagger);
 
 } // namespace commsched

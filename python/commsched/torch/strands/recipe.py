@@ -135,6 +135,10 @@ def read_recipe(before: Dataflow, after: Dataflow) -> Recipe | None:
         found = new.of_node.get(name)
         if not found:
             raise RecipeError(f"{name} has no operation any more")
+        if len(operations) == 1:
+            # A view has parts, and may also be made of the joined parts of its source.
+            parts = [(place, op) for place, op in found if op.shapes != operations[0][1].shapes]
+            found = parts or found
         if len(found) == len(operations) and all(a.shapes == b.shapes for (_, a), (_, b) in zip(operations, found)):
             for strand, (place, _) in enumerate(found):
                 recipe.place[name, strand] = place

@@ -242,6 +242,11 @@ class _Splitter:
             self.slots[node] = at
         for made in [n for cut in self.slices.values() for n in cut]:
             self._delay(made)
+        # The library joins a view by a view of what is joined; here its parts are joined, which may be later.
+        for node in self.graph.nodes:
+            if node in self.slots:
+                sources = [self.slots[n] for n in node.all_input_nodes if n in self.slots]
+                self.slots[node] = max([self.slots[node], *sources])
         pairs = effects.edges(self.graph)
         relink(self.graph, self.slots)
         index = {n: i for i, n in enumerate(self.graph.nodes)}
