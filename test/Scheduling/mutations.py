@@ -18,7 +18,7 @@ linker does not take the original from there. SchedulingTests run first; a mutat
 comm-opt, and the gaps on the training graphs (test/Graphs/schedule.test) are looked at. `run` returns 1 if any mutation
 survives.
 
-All 33 were killed on one build, each by the first of these tests that fails (--first; the parts of the run had filters):
+All 33 were killed on one build, each by the first of these tests that fails (--first, in parts with filters):
 
     0            Decoder.DecodesAgreeWithTheModels
     1-5, 16      AnswerVerifier.GoodAnswersPass
@@ -331,7 +331,8 @@ class Workshop:
     def tests_that_fail(self, program: pathlib.Path) -> list[str]:
         """The tests that fail, the one that runs when the program dies included."""
         try:
-            done = subprocess.run([program, *self.options], capture_output=True, text=True, errors="replace", timeout=ENDLESS)
+            command = [program, *self.options]
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=ENDLESS)
         except subprocess.TimeoutExpired as expired:
             output = expired.stdout or b""
             text = output if isinstance(output, str) else output.decode(errors="replace")
