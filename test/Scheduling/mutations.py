@@ -205,10 +205,7 @@ MUTATIONS = [
     mutation(
         "half of the room under a limit",
         "Bounds/MemoryLimitedBound.cpp",
-        (
-            "fillKnapsacks(node, std::max<Bytes>(room, 0), bound);",
-            "fillKnapsacks(node, std::max<Bytes>(room, 0) / 2, bound);",
-        ),
+        ("return std::max<Bytes>(room, 0);", "return std::max<Bytes>(room, 0) / 2;"),
     ),
     mutation(
         "no deferral bound",
