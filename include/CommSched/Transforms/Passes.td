@@ -108,7 +108,7 @@ def CommSplitStrands : Pass<"comm-split-strands", "::mlir::ModuleOp"> {
     window), the number of strands up to `max-strands`, the distance between the strands (the stagger), and the regions
     that stay whole. It schedules each candidate as `comm-schedule` does, under the limit of the input, and takes the
     fastest. The input itself, scheduled, is always a candidate: a block that would not be faster stays unchanged. So does
-    a block for which a lower bound over all splits says that none gains 0.2 % (`docs/Bounds.md`, Lemma 17). A block that is split also gets the order and the buckets of its schedule. The results of the program
+    a block for which a lower bound over all splits says that none gains 0.2 % (`docs/Bounds.md`, Lemma 19). A block that is split also gets the order and the buckets of its schedule. The results of the program
     do not change, bit for bit, if the kernels compute a row regardless of the number of rows. See `docs/Strands.md`.
 
     Remarks: one per block, one per region of connected operations, split or not, and one per candidate, with the numbers.
