@@ -27,8 +27,8 @@ namespace {
 class CertificateWriter {
 public:
   CertificateWriter(const Problem &problem, const Schedule &answer, const CertificateOptions &options, raw_ostream &os)
-      : problem(problem), answer(answer), options(options), witness(prove(problem, answer, options)),
-        events(eventsOf(answer)), os(os) {
+      : problem(options.least ? *options.least : problem), answer(answer), carriedOut(answer.carriedOut(problem)),
+        options(options), witness(prove(this->problem, answer, options)), events(eventsOf(answer)), os(os) {
     numberDemands();
   }
 
@@ -213,7 +213,6 @@ private:
   }
 
   void numberDemands() {
-    const Problem &carriedOut = answer.carriedOut(problem);
     for (const Node &node : problem.nodes)
       nodeDemands.push_back(numberOf(problem.demandOf(node)));
     copyDemand = numberOf(problem.copyDemand);
@@ -280,7 +279,6 @@ private:
     // A node that runs by itself is its number; an event of a bucket has its own duration.
     json.attributeArray("events", [&] {
       static constexpr StringRef names[] = {"run", "pack", "start", "wait", "unpack", "view"};
-      const Problem &carriedOut = answer.carriedOut(problem);
       for (auto [event, node] : zip_equal(events, answer.order)) {
         if (event.kind == AnswerEvent::Run) {
           json.value(event.node);
@@ -298,7 +296,6 @@ private:
 
   /// Nodes that run with another cost or demand than the problem's, which are then the least that they can have.
   void writeChoices(json::OStream &json) const {
-    const Problem &carriedOut = answer.carriedOut(problem);
     SmallVector<std::array<int64_t, 3>> rows;
     for (auto [event, id, demand] : zip_equal(events, answer.order, eventDemands))
       if (Ns cost = carriedOut.nodes[id].cost;
@@ -371,6 +368,8 @@ private:
 
   const Problem &problem;
   const Schedule &answer;
+  /// The problem whose nodes the answer's order names.
+  const Problem &carriedOut;
   const CertificateOptions &options;
   const BoundWitness witness;
   const std::vector<AnswerEvent> events;

@@ -27,10 +27,8 @@ static llvm::cl::opt<int32_t> nodes(llvm::cl::Positional, llvm::cl::Required, ll
 static llvm::cl::opt<bool> contention("contention", llvm::cl::desc("Let activities share resources"));
 static llvm::cl::opt<bool> choices("choices", llvm::cl::desc("Let the problem have cheaper ways than the answer's"));
 
-/// The problem with cheaper collectives, as if the answer had chosen dearer ones. Makes the answer have its own costs.
-static Problem withCheaperChoices(const Problem &problem, Schedule &answer) {
-  if (!answer.isExpanded())
-    answer.expanded = llvm::cantFail(expandBuckets(problem, {}));
+/// The problem with cheaper collectives, as if the answer had chosen dearer ways to carry them out.
+static Problem withCheaperChoices(const Problem &problem) {
   Problem least = problem;
   for (NodeId id = 0; id < problem.size(); ++id) {
     Node &node = least.nodes[id];
@@ -75,9 +73,13 @@ static bool certify(uint64_t seed, llvm::raw_ostream &os) {
     answer.claims = {makespanOf(problem, answer.order), answer.peak};
   if (!answer.isWithinLimit() || !answer.defect.empty())
     return false;
-  if (choices)
-    problem = withCheaperChoices(problem, answer);
-  writeCertificate("seed " + llvm::utostr(seed), problem, answer, {options.bucketing}, os);
+  CertificateOptions certificate = {options.bucketing};
+  Problem least;
+  if (choices) {
+    least = withCheaperChoices(problem);
+    certificate.least = &least;
+  }
+  writeCertificate("seed " + llvm::utostr(seed), problem, answer, certificate, os);
   return true;
 }
 

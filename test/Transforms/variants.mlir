@@ -23,12 +23,14 @@
 // RUN: comm-opt %s --comm-schedule="machine=%t.machine.json" --remark-policy=all --remarks-filter=comm-schedule -o /dev/null 2>&1 | FileCheck %s --check-prefix=REMARK
 // REMARK: carried out by copy-engine
 
-// Certificates know one way of each collective, so there is none.
-// RUN: comm-opt %s --reorder-comm-overlap="machine=%t.machine.json table=false certificate-file=%t.cert" -o /dev/null 2>&1 | FileCheck %s --check-prefix=CERTIFICATE
-// CERTIFICATE: warning: no certificate: collectives may be carried out in several ways, and certificates know one
-// RUN: FileCheck %s --input-file=%t.cert --check-prefix=HEADER
-// HEADER: "blocks":2
-// HEADER-NOT: "name":"{{choose|alone}}"
+// A certificate has what was chosen, and its bound is one for any choice.
+// RUN: comm-opt %s --reorder-comm-overlap="machine=%t.machine.json table=false certificate-file=%t.cert" -o /dev/null 2>&1 | count 0
+// RUN: env PYTHONPATH=%commsched_src_root/python %python -m commsched_verify --spmd %t.cert %t.cert | FileCheck %s --check-prefix=CERTIFICATE
+// RUN: FileCheck %s --input-file=%t.cert --check-prefix=CHOSEN
+// CERTIFICATE: choose: proven:
+// CERTIFICATE: no order and bucketing and choice is faster than
+// CERTIFICATE: the ranks agree
+// CHOSEN: "name":"choose"{{.*}}"chosen":{{.*}}"collectives":{{.*}} by copy-engine"
 
 // A wrong entry is an error that names it.
 // RUN: %python %S/Inputs/with_contention.py %commsched_src_root/machines/h100-sxm.json %t.wrong.json variant:all_reduce:copy_engine:0:1

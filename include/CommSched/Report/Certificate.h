@@ -37,12 +37,13 @@ struct CertificateOptions {
   std::vector<DependenceReason> reasons = {};
   /// The collectives, for the comparison with other ranks.
   std::vector<CollectiveNote> collectives = {};
+  /// If nodes may be carried out in several ways: the problem with the least cost and demand of each node; the bound is
+  /// one for any choice. Null: the problem as given.
+  const Problem *least = nullptr;
 };
 
 /// Writes the certificate of one block as JSON lines: the problem, the answer, the claims and the witness of the bound.
-/// `block` is the block's name in reports. `answer` has claims. If it carries nodes
-/// out with other costs or demands than the problem's, these are the least that they can have, and the bound is one for
-/// any choice. Equal input gives equal bytes. O(N + E + touches), and
+/// `block` is the block's name in reports. `answer` has claims. Equal input gives equal bytes. O(N + E + touches), and
 /// proveBound().
 void writeCertificate(llvm::StringRef block, const Problem &problem, const Schedule &answer,
                       const CertificateOptions &options, llvm::raw_ostream &os);

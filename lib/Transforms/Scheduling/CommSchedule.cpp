@@ -19,6 +19,7 @@
 #include "CommSched/Report/Explanations.h"
 #include "CommSched/Report/SearchLog.h"
 #include "CommSched/Scheduling/Arena/ArenaLimit.h"
+#include "CommSched/Scheduling/Model/Variants.h"
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "CommSched/Support/Format.h"
 #include "CommSched/Transforms/Passes.h"
@@ -229,14 +230,18 @@ private:
     Block &block = work.loaded.nodes.getBlock();
     if (PassJournal *journal = journalOf(block.getParentOp()->getContext()); journal->certifies) {
       const Problem &problem = work.loaded.problem;
-      if (problem.hasVariants()) {
-        emitWarning(block.getParentOp()->getLoc())
-            << "no certificate: collectives may be carried out in several ways, and certificates know one";
-        return voice.write(std::move(record));
-      }
       CertificateOptions options = {bucketing};
       options.reasons = explainDependences(work.loaded.nodes, StorageMap(block), collectiveOrder, problem.preds);
       options.collectives = noteCollectives(work.loaded.nodes);
+      std::optional<Problem> least;
+      if (problem.hasVariants())
+        options.least = &least.emplace(withLeastVariants(problem));
+      DenseMap<NodeId, int32_t> chosen;
+      for (const VariantChoice &choice : work.schedule.variants)
+        chosen[choice.start] = choice.name;
+      for (CollectiveNote &note : options.collectives)
+        if (auto choice = chosen.find(note.node); choice != chosen.end())
+          note.what += " by " + problem.variantNames[choice->second].text();
       llvm::raw_string_ostream os(record.certificate);
       writeCertificate(reportNameOf(block), problem, work.schedule, options, os);
     }
