@@ -37,7 +37,7 @@ def check(name: str, problem: Any, answer: Any, claims: dict[str, int], bound: A
         f"  its makespan is {makespan} ns and its peak {peak} bytes"
         f"{f', within the limit of {limit}' if limit < UNLIMITED else ''};\n"
         f"  no {' and '.join(freedoms)} is faster than {least} ns, so it is at most "
-        f"{100 * (makespan - least) / max(least, 1):.2f} % from optimal\n"
+        f"{-(-10000 * (makespan - least) // max(least, 1)) / 100:.2f} % from optimal\n"
         f"{name}: believed: costs{' and demands' if given.demands else ''} of nodes, buckets and samples; that cost "
         f"functions are monotone;\n  sizes and aliases; that these are all dependences"
         f"{' (' + ', '.join(f'{why}: {count}' for why, count in reasons.items()) + ')' if reasons else ''}"
