@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// NCCL takes the number of thread blocks and its policy once for each communicator, and the runtime has one communicator
-// for each group. So a `comm.variant` can be obeyed if all collectives of a group have it.
+// NCCL takes the number of thread blocks and its policy once for each communicator, and the runtime has one
+// communicator for each group. So a `comm.variant` can be obeyed if all collectives of a group have it.
 //
 //===------------------------------------------------------------------------------------------===//
 

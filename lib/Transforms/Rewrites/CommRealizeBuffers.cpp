@@ -220,8 +220,7 @@ private:
   bool isSmallSum(CollectiveOpInterface start) const {
     auto allReduce = dyn_cast<AllReduceOp>(*start);
     return allReduce && allReduce.getReduction() == ReductionKind::sum && reachesPeers(start) &&
-           !start->hasAttr(CommDialect::kVariantAttrName) &&
-           getCollectiveBytes(start) <= oneShotThresholdBytes;
+           !start->hasAttr(CommDialect::kVariantAttrName) && getCollectiveBytes(start) <= oneShotThresholdBytes;
   }
 
   static bool writesAnInput(CollectiveOpInterface start, const StorageUsers &users) {
