@@ -34,7 +34,8 @@ static CommSchedBuffer toBuffer(llvm::StringRef bytes) {
 /// 0 and an empty text for success; 1 and the reason otherwise.
 static int statusOf(llvm::Error error, CommSchedBuffer *reason) {
   bool failed = static_cast<bool>(error);
-  *reason = toBuffer(failed ? llvm::toString(std::move(error)) : "");
+  std::string text = llvm::toString(std::move(error));
+  *reason = toBuffer(text);
   return failed;
 }
 
