@@ -5,7 +5,7 @@
 
 auditwheel reads which symbols of the system's libraries the wheel needs, copies into it what is not part of every Linux
 (libzstd), and gives it the oldest manylinux tag that is true. A wheel that uses the LLVM of this machine stays as it
-is: pip wheel ./python -C cmake.define.COMMSCHED_PORTABLE=OFF
+is: pip wheel ./python --config-settings=cmake.define.COMMSCHED_PORTABLE=OFF
 """
 
 from __future__ import annotations
