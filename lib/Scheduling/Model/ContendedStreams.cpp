@@ -13,6 +13,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "Model/ContentionClock.h"
+#include "Model/StreamQueues.h"
 #include "Model/StreamTimeline.h"
 #include <optional>
 #include <tuple>
@@ -72,20 +73,8 @@ public:
   }
 
 private:
-  struct Queue {
-    std::vector<NodeId> nodes;
-    /// How many of them are over.
-    size_t head = 0;
-    bool isEmpty() const { return head == nodes.size(); }
-    NodeId first() const { return nodes[head]; }
-  };
-  struct Stream : Queue {
-    Ns clock = 0;
-    bool computes = false;
-    /// The starts that were issued so far, and the latest end of each prefix all of which has ended.
-    std::vector<NodeId> starts;
-    std::vector<Ns> latestEnds = {0};
-  };
+  using Queue = NodeQueue;
+  using Stream = StreamQueue;
   struct State {
     int32_t place = kNone;
     /// Of all but starts: whether it is over. An event is over when its stream has come to it; see endOfEvent().
@@ -97,16 +86,7 @@ private:
     size_t covered = 0;
   };
 
-  template <class Visit> void forEachLane(const Node &node, Visit visit) const {
-    if (node.region != kNone)
-      std::for_each(problem.regions[node.region].lanes.begin(), problem.regions[node.region].lanes.end(), visit);
-    else if (node.lane != kComputeLane)
-      visit(node.lane);
-  }
-
-  static bool computes(const Node &node) {
-    return (node.kind == NodeKind::Compute || node.kind == NodeKind::Hybrid) && node.cost > 0;
-  }
+  template <class Visit> void forEachLane(const Node &node, Visit visit) const { forEachLaneOf(problem, node, visit); }
 
   /// When a collective ended; none if it has not.
   std::optional<Ns> endOfStart(NodeId id) const {

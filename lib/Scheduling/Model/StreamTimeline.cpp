@@ -13,6 +13,7 @@
 
 #include "Model/StreamTimeline.h"
 #include "Model/InFlight.h"
+#include "Model/StreamQueues.h"
 #include <optional>
 
 using namespace commsched;
@@ -55,20 +56,8 @@ public:
   }
 
 private:
-  struct Queue {
-    std::vector<NodeId> nodes;
-    /// How many of them are over.
-    size_t head = 0;
-    bool isEmpty() const { return head == nodes.size(); }
-    NodeId first() const { return nodes[head]; }
-  };
-  struct Stream : Queue {
-    Ns clock = 0;
-    bool computes = false;
-    /// The starts that were issued so far, and the latest end of each prefix of which all ends are known.
-    std::vector<NodeId> starts;
-    std::vector<Ns> latestEnds = {0};
-  };
+  using Queue = NodeQueue;
+  using Stream = StreamQueue;
   struct State {
     int32_t place = kNone;
     /// Whether start and end are known. An event is over when its stream has come to it; see endOfEvent().
@@ -78,17 +67,7 @@ private:
     size_t covered = 0;
   };
 
-  /// The communication lanes that a node occupies.
-  template <class Visit> void forEachLane(const Node &node, Visit visit) const {
-    if (node.region != kNone)
-      std::for_each(problem.regions[node.region].lanes.begin(), problem.regions[node.region].lanes.end(), visit);
-    else if (node.lane != kComputeLane)
-      visit(node.lane);
-  }
-
-  static bool computes(const Node &node) {
-    return (node.kind == NodeKind::Compute || node.kind == NodeKind::Hybrid) && node.cost > 0;
-  }
+  template <class Visit> void forEachLane(const Node &node, Visit visit) const { forEachLaneOf(problem, node, visit); }
 
   /// When an event happens; none if that is not known yet.
   std::optional<Ns> endOfEvent(NodeId id) const {

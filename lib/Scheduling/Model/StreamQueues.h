@@ -1,0 +1,54 @@
+//===- StreamQueues.h - Queues of streams and lanes -------------------------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// What the players of several streams have in common, with and without contention.
+//
+//===------------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_LIB_SCHEDULING_MODEL_STREAMQUEUES_H
+#define COMMSCHED_LIB_SCHEDULING_MODEL_STREAMQUEUES_H
+
+#include "CommSched/Scheduling/Model/Problem.h"
+#include <algorithm>
+#include <vector>
+
+namespace commsched {
+
+/// Nodes in the order of the program, on a stream or for a lane.
+struct NodeQueue {
+  std::vector<NodeId> nodes;
+  /// How many of them are over.
+  size_t head = 0;
+  bool isEmpty() const { return head == nodes.size(); }
+  NodeId first() const { return nodes[head]; }
+};
+
+struct StreamQueue : NodeQueue {
+  /// When the last of its nodes that are over ended, ns.
+  Ns clock = 0;
+  bool computes = false;
+  /// The starts that were issued so far, and the latest end of each prefix of which all ends are known.
+  std::vector<NodeId> starts;
+  std::vector<Ns> latestEnds = {0};
+};
+
+/// Visits the communication lanes that a node occupies.
+template <class Visit> void forEachLaneOf(const Problem &problem, const Node &node, Visit visit) {
+  if (node.region != kNone)
+    std::for_each(problem.regions[node.region].lanes.begin(), problem.regions[node.region].lanes.end(), visit);
+  else if (node.lane != kComputeLane)
+    visit(node.lane);
+}
+
+/// Whether the compute lane is busy with the node for some time.
+inline bool computes(const Node &node) {
+  return (node.kind == NodeKind::Compute || node.kind == NodeKind::Hybrid) && node.cost > 0;
+}
+
+} // namespace commsched
+
+#endif // COMMSCHED_LIB_SCHEDULING_MODEL_STREAMQUEUES_H
