@@ -49,6 +49,7 @@ public:
     answer = keepOrder(problem);
     answer.makespan = answer.inputMakespan = makespanOf(problem, answer.order, options.slowDown);
     answer.peak = answer.inputPeak = peakOf(problem, answer.order);
+    answer.claims = {answer.makespan, answer.peak};
     arena = arenaOf(problem, answer);
     limit = answer.limit = options.memory.limitFor(arena);
   }
