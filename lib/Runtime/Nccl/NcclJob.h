@@ -77,6 +77,10 @@ struct NcclFlight {
   /// In a capture, of a traced job: the timed event of its end, and `begin` is that of its begin at each launch.
   cudaEvent *ended = nullptr;
   const NcclGraph *graph = nullptr; ///< what it is a part of
+  /// A start of it failed while NCCL was in progress. Until the abort has returned NCCL may still put it on the stream,
+  /// so `done` is recorded behind the abort, and scratch memory lives until then. Own thread.
+  bool isUnsettled = false;
+  std::vector<std::pair<void *, int64_t>> scratches; ///< with their bytes; of an unsettled flight
   /// Not yet completed. Under the peer's mutex.
   std::vector<commrt_work *> works;
   /// Works that the core has not given back, and the lane's queue. Under the peer's mutex.
@@ -283,6 +287,8 @@ int32_t submitWork(NcclGroup &group, commrt_work *work);
 /// Puts the messages that wait for more of them on their lanes.
 void flushMessages(NcclPeer &peer);
 /// Puts works on their lanes, those of one communicator as one launch. Takes their completion on.
+/// Records `done` of unsettled flights. NCCL puts nothing on streams any more. Any thread that has entered the device.
+void closeUnsettled(NcclPeer &peer);
 void issueWorks(NcclPeer &peer, const std::vector<PendingWork> &works);
 /// Between the two, submitted works are kept; the second puts them on their lanes.
 int32_t beginGroup(NcclPeer &peer);

@@ -216,6 +216,11 @@ void Plan::drop() {
   scratches.clear();
 }
 
+void Plan::leave() {
+  flight.scratches.insert(flight.scratches.end(), scratches.begin(), scratches.end());
+  scratches.clear();
+}
+
 void Plan::makeAlone() {
   bool isReduction = work.kind == COMMRT_REDUCE_SCATTER || work.kind == COMMRT_ALL_REDUCE || work.kind == COMMRT_REDUCE;
   if (isReduction && work.reduction == COMMRT_SCALED_SUM)

@@ -42,6 +42,8 @@ struct Plan {
   void make();
   /// Gives the memory of a plan back that is not carried out.
   void drop();
+  /// Leaves it to the flight, until NCCL can no longer use it.
+  void leave();
   /// A message to another member.
   void makeMessage();
   /// What the rank sends to itself.

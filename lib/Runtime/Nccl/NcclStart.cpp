@@ -40,6 +40,7 @@ struct Batch {
   std::vector<NcclFlight *> flights; ///< one per lane, in the order of the lanes' first works
   std::string error;
   int32_t status = COMMRT_OK;
+  bool isUnsettled = false; ///< NCCL may still put calls on their streams; see NcclFlight
 
   explicit Batch(NcclPeer &peer) : peer(peer) {}
   void fail(int32_t with, const std::string &text) {
@@ -186,11 +187,15 @@ void Batch::runCalls(size_t phase) {
   for (size_t i = 0; i < comms.size() && status == COMMRT_OK && !peer.job->blocking; ++i)
     if (int32_t settled = settleComm(peer, comms[i], error))
       fail(settled, error);
+  isUnsettled = status != COMMRT_OK && !peer.job->blocking && !peer.capture;
 }
 
 void Batch::end() {
   Clock::time_point now = Clock::now();
   for (NcclFlight *flight : flights) {
+    flight->isUnsettled = isUnsettled;
+    if (isUnsettled)
+      continue;
     std::string text;
     // An event that is timed at each launch orders nothing within the capture.
     flight->done = recordEvent(peer, flight->lane->stream, text, peer.job->isTraced && !peer.capture);
@@ -212,7 +217,7 @@ void Batch::end() {
       lane.record.pop_front();
     lane.flights.push_back(flight);
   }
-  if (!peer.job->isSerial || flights.empty())
+  if (!peer.job->isSerial || flights.empty() || isUnsettled)
     return;
   if (peer.newest)
     dropFlightLocked(peer.newest);
@@ -269,12 +274,34 @@ void commsched::runtime::issueWorks(NcclPeer &peer, const std::vector<PendingWor
       peer.host->describe(works.front().work, text, sizeof(text));
       what = text;
       for (auto &plan : batch.plans)
-        plan->drop();
+        if (batch.isUnsettled)
+          plan->leave();
+        else
+          plan->drop();
     }
     batch.end();
   }
   if (batch.status != COMMRT_OK && !peer.failing)
     raiseError(peer, batch.status, peer.rank, "cannot start " + what + ": " + batch.error);
+}
+
+void commsched::runtime::closeUnsettled(NcclPeer &peer) {
+  std::vector<NcclFlight *> open;
+  {
+    std::lock_guard<std::mutex> lock(peer.mutex);
+    for (NcclLane *lane : peer.lanes)
+      std::copy_if(lane->flights.begin(), lane->flights.end(), std::back_inserter(open),
+                   [](const NcclFlight *flight) { return !flight->done; });
+  }
+  for (NcclFlight *flight : open) {
+    cudaStream *stream = flight->lane->stream;
+    for (auto [data, bytes] : flight->scratches)
+      peer.job->cuda().freeAsync(data, stream);
+    std::string error; // without an event the flight is given up by the deadline
+    cudaEvent *done = recordEvent(peer, stream, error, peer.job->isTraced);
+    std::lock_guard<std::mutex> lock(peer.mutex);
+    flight->done = done;
+  }
 }
 
 //===- Submitting ----------------------------------------------------------------------------===//
@@ -411,7 +438,8 @@ int32_t commsched::runtime::awaitWork(NcclPeer &peer, commrt_work *work, cudaStr
   // What was captured is ordered by each launch, and all that came before a capture was done.
   if (flight.graph != peer.capture)
     return COMMRT_OK;
-  if (!flight.done || std::find(flight.waited.begin(), flight.waited.end(), stream) != flight.waited.end())
+  if (flight.isUnsettled || !flight.done ||
+      std::find(flight.waited.begin(), flight.waited.end(), stream) != flight.waited.end())
     return COMMRT_OK;
   peer.enter();
   if (std::string text = awaitEvent(peer, stream, flight.done); !text.empty()) {

@@ -163,6 +163,7 @@ static void beginAbort(NcclPeer &peer) {
   // The job stays alive for a thread that NCCL does not let go.
   std::thread([job = peer.job->shared_from_this(), &peer] {
     abortComms(peer);
+    closeUnsettled(peer);
     std::lock_guard<std::mutex> lock(peer.mutex);
     if (peer.abort == NcclPeer::Abort::running)
       peer.abort = NcclPeer::Abort::returned;

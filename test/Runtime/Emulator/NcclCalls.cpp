@@ -11,6 +11,7 @@
 
 #include "NcclComm.h"
 #include <algorithm>
+#include <climits>
 
 namespace emulator {
 const char *nameOf(Kind kind) {
@@ -120,6 +121,11 @@ static thread_local Group group;
 static ncclResult_t issueOrDefer(ncclComm *comm, std::vector<std::pair<Call, cudaStream_t>> calls) {
   if (!comm->isBlocking) {
     Held held;
+    if (comm->isLate) {
+      comm->polls = INT_MAX;
+      comm->deferred = std::move(calls);
+      return ncclInProgress;
+    }
     if (int polls = randomPolls()) {
       comm->polls = polls - 1;
       comm->deferred = std::move(calls);
@@ -159,6 +165,7 @@ static ncclResult_t call(ncclComm *comm, const Call &given, cudaStream_t stream)
     }
     if (faultOf("remote", comm->jobRank, number))
       comm->isFailed = true;
+    comm->isLate |= faultOf("late", comm->jobRank, number) != nullptr;
     comm->isLost |= faultOf("lose", comm->jobRank, number) != nullptr;
     if (comm->isFailed)
       return ncclRemoteError;

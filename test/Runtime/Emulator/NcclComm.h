@@ -182,6 +182,7 @@ struct ncclComm {
   int rank = 0, device = 0;
   int jobRank = 0; ///< in the first communicator
   bool isBlocking = true, isFinalized = false, isLost = false;
+  bool isLate = false; ///< a fault: calls stay in progress
   bool isRevoked = false;
   std::atomic<bool> isRevoking{false}; ///< a thread lets its operations go
   std::array<int, 3> ctas{};           ///< least, most, policy

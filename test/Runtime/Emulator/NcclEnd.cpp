@@ -122,6 +122,18 @@ static void poison(ncclComm *comm) {
     shared->waiters.clear();
   }
 }
+
+/// What is in progress is put on its streams: NCCL's own thread may do so until the abort.
+static void launchDeferred(ncclComm *comm) {
+  std::vector<std::pair<Call, cudaStream_t>> deferred;
+  {
+    Held held;
+    deferred.swap(comm->deferred);
+    comm->polls = 0;
+  }
+  if (!deferred.empty())
+    launch(comm, deferred);
+}
 } // namespace emulator
 
 using namespace emulator;
@@ -173,6 +185,10 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
       while (true)
         pause();
     }
+  }
+  launchDeferred(comm);
+  {
+    Held held;
     forget(comm);
     forgetWindows(comm);
   }
@@ -197,9 +213,8 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
     if (comm->isRevoked || comm->isFinalized)
       return ncclInvalidArgument;
     comm->isRevoked = true;
-    comm->polls = 0;
-    comm->deferred.clear();
   }
+  launchDeferred(comm);
   poison(comm);
   if (faultOf("hang-revoke", comm->jobRank, 0))
     return ncclInProgress;

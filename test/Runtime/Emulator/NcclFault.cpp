@@ -10,6 +10,9 @@
 //     lose:RANK:CALL        from this call on, the rank's operations wait for ever
 //     error:RANK:CALL       this call returns ncclSystemError
 //     remote:RANK:CALL      from this call on, ncclCommGetAsyncError gives ncclRemoteError
+//     late:RANK:CALL        from this call on, calls of a communicator that does not block stay in progress, and are
+//     put
+//                           on their streams when it is revoked or aborted: by then a thread of NCCL's may do so
 //     hang-abort:RANK       ncclCommAbort does not return
 //     hang-revoke:RANK      a communicator that is revoked stays in progress
 //
@@ -29,10 +32,10 @@ static std::vector<Fault> readFaults() {
     Fault fault;
     int fields = sscanf(one.c_str(), "%31[a-z-]:%d:%llu", name, &fault.rank, &fault.call);
     fault.name = fields > 0 ? name : "";
-    bool needsCall = fault.name == "lose" || fault.name == "error" || fault.name == "remote";
+    bool needsCall = fault.name == "lose" || fault.name == "error" || fault.name == "remote" || fault.name == "late";
     if (fields != (needsCall ? 3 : 2) || (!needsCall && fault.name != "hang-abort" && fault.name != "hang-revoke"))
-      report("NCCL_EMU_FAULT: expected 'lose:RANK:CALL', 'error:RANK:CALL', 'remote:RANK:CALL', 'hang-abort:RANK' or "
-             "'hang-revoke:RANK', got '" +
+      report("NCCL_EMU_FAULT: expected 'lose:RANK:CALL', 'error:RANK:CALL', 'remote:RANK:CALL', 'late:RANK:CALL', "
+             "'hang-abort:RANK' or 'hang-revoke:RANK', got '" +
              one + "'");
     faults.push_back(fault);
     begin = end + 1;
