@@ -32,7 +32,8 @@ class SearchTest : public ::testing::Test {
 protected:
   SearchTest()
       : problem(layeredProblem(2, {6, 4, 2, false, 8})), facts(problem, /*bucketing=*/true),
-        limit(2 * peakOf(problem, identityOrder(problem))), search(facts, options, identityOrder(problem), limit) {
+        limit(2 * peakOf(problem, identityOrder(problem))),
+        search(facts, options, Reference(facts, identityOrder(problem)), limit) {
     search.run(20000, 0);
     good = search.best();
   }
@@ -90,7 +91,7 @@ TEST_F(SearchTest, RefusesAnOrderAboveTheLimit) {
   Order given = identityOrder(problem);
   Bytes peak = peakOf(problem, given);
   ASSERT_GT(good.peak, peak);
-  Search tight(facts, options, given, peak);
+  Search tight(facts, options, Reference(facts, given), peak);
   EXPECT_FALSE(SearchTestAccess::accept(tight, good));
   EXPECT_NE(tight.defect().find("limit"), std::string::npos) << tight.defect();
   EXPECT_EQ(tight.order(), given);

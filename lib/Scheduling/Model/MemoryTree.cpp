@@ -28,32 +28,43 @@ MemoryTree::MemoryTree(llvm::ArrayRef<Bytes> values) : count(static_cast<int32_t
     pull(node);
 }
 
-void MemoryTree::pull(int32_t node) { maxima[node] = std::max(maxima[2 * node], maxima[2 * node + 1]) + added[node]; }
+bool MemoryTree::pull(uint32_t node) {
+  Bytes before = maxima[node];
+  maxima[node] = std::max(maxima[2 * node], maxima[2 * node + 1]) + added[node];
+  return maxima[node] != before;
+}
 
 void MemoryTree::add(int32_t first, int32_t last, Bytes bytes) {
   if (first >= last || bytes == 0)
     return;
   assert(first >= 0 && last <= count && "positions out of range");
-  auto apply = [&](int32_t node) {
+  const auto leaves = static_cast<uint32_t>(this->leaves);
+  auto apply = [&](uint32_t node) {
     maxima[node] += bytes;
     if (node < leaves)
       added[node] += bytes;
   };
-  int32_t left = first + leaves, right = last + leaves;
-  for (int32_t l = left, r = right; l < r; l /= 2, r /= 2) {
+  // One climb: [l, r) is what remains to be covered at this level, and `low` and `high` are the ancestors of the border
+  // leaves. Only those have children that changed without them.
+  uint32_t l = first + leaves, r = last + leaves, low = l, high = r - 1;
+  while (l < r) {
     if (l & 1)
       apply(l++);
     if (r & 1)
       apply(--r);
+    l /= 2, r /= 2, low /= 2, high /= 2;
+    if (low > 0)
+      pull(low);
+    if (high != low)
+      pull(high);
   }
-  // Only the ancestors of the two border leaves have children that changed without them.
-  int32_t l = left / 2, r = (right - 1) / 2;
-  for (; l != r; l /= 2, r /= 2) {
-    pull(l);
-    pull(r);
+  // All is covered, so the climb ends where the maxima do not change.
+  for (bool changed = true; changed && low > 1;) {
+    low /= 2, high /= 2;
+    changed = pull(low);
+    if (high != low)
+      changed |= pull(high);
   }
-  for (; l > 0; l /= 2)
-    pull(l);
 }
 
 Bytes MemoryTree::max(int32_t first, int32_t last) const {

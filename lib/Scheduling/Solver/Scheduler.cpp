@@ -74,22 +74,23 @@ public:
     result.limit = options.memory.limitFor(result.inputPeak);
     effort = options.effort < 0 ? defaultEffort(problem.size()) : options.effort;
     given = belowLimit(std::move(given));
-    limit = std::max(result.limit, peakOf(problem, given));
 
     auto orderOnly = std::make_unique<ScheduleFacts>(problem, /*bucketing=*/false);
-    auto alone = std::make_unique<Search>(*orderOnly, options, given, limit);
+    Reference reference(*orderOnly, given);
+    limit = std::max(result.limit, reference.peak);
+    auto alone = std::make_unique<Search>(*orderOnly, options, reference, limit);
     adoptUndisturbed(*alone, given, /*bucketing=*/false);
-    alone->run(effort, targetOf(/*bucketing=*/false));
+    alone->run(effort, targetOf(*orderOnly));
     count(*alone);
     ScheduleFacts withBuckets(problem, options.bucketing);
     if (llvm::is_contained(withBuckets.mergeable, true)) {
       // Whatever the order alone reaches is an answer with buckets too, so that allowing them never costs time.
-      Search joint(withBuckets, options, given, limit);
-      joint.adopt(*alone);
+      Search joint(withBuckets, options, std::move(reference), limit);
+      joint.adopt(std::move(*alone));
       alone.reset();
       orderOnly.reset();
       adoptUndisturbed(joint, given, /*bucketing=*/true);
-      joint.run(effort, targetOf(/*bucketing=*/true));
+      joint.run(effort, targetOf(withBuckets));
       count(joint);
       take(joint);
     } else {
@@ -103,7 +104,7 @@ private:
   /// A search that knows nothing of contention.
   struct Undisturbed {
     Undisturbed(const Problem &problem, const ScheduleOptions &options, bool bucketing, const Order &given, Bytes limit)
-        : facts(problem, bucketing), search(facts, options, given, limit) {}
+        : facts(problem, bucketing), search(facts, options, Reference(facts, given), limit) {}
     ScheduleFacts facts;
     Search search;
   };
@@ -123,7 +124,7 @@ private:
     silent.observers = {};
     auto plan = std::make_unique<Undisturbed>(*undisturbed, silent, bucketing, given, limit);
     if (lastPlan)
-      plan->search.adopt(lastPlan->search);
+      plan->search.adopt(std::move(lastPlan->search));
     plan->search.run(effort, /*bound=*/0);
     count(plan->search);
     search.adoptUndisturbed(plan->search.best());
@@ -157,16 +158,16 @@ private:
   }
 
   /// The makespan at which a search has nothing left to do.
-  Ns targetOf(bool bucketing) const {
+  Ns targetOf(const ScheduleFacts &facts) const {
     BoundOptions bounds;
     bounds.limit = limit;
     int64_t steps = mulDiv(problem.size(), problem.size(), kBoundDivisor);
     if (steps <= mulDiv(effort, kBoundPercent, 100)) {
-      Ns bound = bucketing ? jointLowerBound(problem, bounds).withLimit : lowerBound(problem, bounds).withLimit;
+      Ns bound = facts.bucketing ? jointLowerBound(problem, bounds).withLimit : lowerBound(problem, bounds).withLimit;
       return bound + mulDiv(bound, kCloseEnoughPpm, kMillion);
     }
     // No order is shorter than the load of a lane (docs/Bounds.md, Lemma 1). Merging may lower loads.
-    return bucketing ? 0 : *llvm::max_element(ScheduleFacts(problem, /*bucketing=*/false).load);
+    return facts.bucketing ? 0 : *llvm::max_element(facts.load);
   }
 
   void count(const Search &search) {

@@ -18,6 +18,7 @@
 #include "ExactSearch.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
+#include <cassert>
 #include <limits>
 
 using namespace commsched;
@@ -91,21 +92,28 @@ Order commsched::withoutBuckets(const Problem &problem, const DecodedSchedule &d
   return order;
 }
 
-Search::Search(const ScheduleFacts &facts, const ScheduleOptions &options, Order given, Bytes limit)
+Search::Search(const ScheduleFacts &facts, const ScheduleOptions &options, Reference given, Bytes limit)
     : facts(facts), mode(options.collectiveOrder), slowDown(options.slowDown), observers(options.observers),
       limit(limit), units(hasUnits(facts.problem)), executor(options.executor), admits(options.admits), decoder(facts),
       climbRandom(kClimbSeed) {
-  references.emplace_back(facts, std::move(given));
+  references.push_back(std::move(given));
   incumbent.makespan = references.front().makespan;
   incumbent.peak = references.front().peak;
-  bestMakespan = makespanOf(facts.problem, references.front().order, slowDown);
+  bestMakespan = slowDown.any() ? makespanOf(facts.problem, references.front().order, slowDown) : incumbent.makespan;
+  incumbent.steps.reserve(references.front().order.size());
   for (NodeId node : references.front().order)
     incumbent.steps.push_back({DecodeStep::Run, node});
-  carriedOut = llvm::cantFail(expandBuckets(facts.problem, {}));
   bestOrder = references.front().order;
-  for (NodeId &node : bestOrder)
-    node = carriedOut.image[node];
   numIncumbents = 1;
+}
+
+/// Carries the given order out if it is still the incumbent, and nobody has done so yet. Without buckets, every node
+/// keeps its number.
+void Search::carryOutGiven() {
+  if (!carriedOut.image.empty())
+    return;
+  carriedOut = llvm::cantFail(expandBuckets(facts.problem, {}));
+  assert(carriedOut.image == identityOrder(facts.problem) && "nothing is merged");
 }
 
 /// Translates an order of an expanded problem into steps.
@@ -138,6 +146,7 @@ static std::vector<DecodeStep> stepsOf(const Problem &problem, llvm::ArrayRef<Bu
 /// incumbent's order is known to be the best one afterwards. Slow-downs and contention only lengthen, so an order that
 /// is not shorter without them than the incumbent is with them cannot be better.
 bool Search::searchExactly(int64_t share) {
+  carryOutGiven();
   const Problem &problem = carriedOut.problem;
   if (problem.size() > ExactSearch::kMaxNodes || exhausted())
     return false;
@@ -168,7 +177,7 @@ SearchVerdict Search::offer(DecodedSchedule found, int64_t spentBefore) {
   if (time < bestMakespan)
     verdict = accept(found) ? SearchVerdict::Incumbent : isRefused ? SearchVerdict::CutOff : SearchVerdict::Rejected;
   if (verdict == SearchVerdict::Incumbent)
-    addReference(incumbent);
+    referToIncumbent();
   notify(nullptr, time == kFailed ? nullptr : &found, time, verdict, spentBefore);
   return verdict;
 }
@@ -212,6 +221,7 @@ void Search::moveNodes(int64_t slice) {
 
 /// The same with contention: buckets stay as they are.
 void Search::moveContended(int64_t slice) {
+  carryOutGiven();
   for (bool improved = true; improved && !exhausted();) {
     int64_t spentBefore = spent;
     if (!contendedMoves || numIncumbents != incumbentOfMoves) {
@@ -313,9 +323,10 @@ bool Search::accept(const DecodedSchedule &decoded) {
     if (isRefused)
       return false;
   }
+  settleReference();
   incumbent = decoded;
   incumbent.peak = candidate.claims->peak;
-  bestMakespan = makespanOf(carried, candidate.order, slowDown);
+  bestMakespan = slowDown.any() ? makespanOf(carried, candidate.order, slowDown) : decoded.makespan;
   carriedOut = std::move(candidate.expanded);
   bestOrder = std::move(candidate.order);
   ++numIncumbents;
@@ -349,7 +360,7 @@ Ns Search::judge(SearchPoint &point, Trial trial, Ns cutoff) {
   if (fits && point.makespan < bestMakespan) {
     bool accepted = accept(decoded);
     if (accepted)
-      addReference(incumbent);
+      referToIncumbent();
     verdict = accepted ? SearchVerdict::Incumbent : isRefused ? SearchVerdict::CutOff : SearchVerdict::Rejected;
   }
   notify(&point, fits ? &decoded : nullptr, point.makespan, verdict, spentBefore);
@@ -383,10 +394,17 @@ void Search::notify(const SearchPoint *point, const DecodedSchedule *result, Ns 
     observer->observe(trial);
 }
 
-/// Adds the incumbent's order to the references of later decodes.
-void Search::addReference(const DecodedSchedule &decoded) {
-  Reference reference(facts, withoutBuckets(facts.problem, decoded));
+/// Makes the incumbent's order one of the references. Only the climb uses it, so that waits until the climb, or until
+/// there is another incumbent.
+void Search::referToIncumbent() {
+  isReferenceDue = true;
   spent += facts.problem.size();
+}
+
+void Search::settleReference() {
+  if (!std::exchange(isReferenceDue, false))
+    return;
+  Reference reference(facts, withoutBuckets(facts.problem, incumbent));
   if (reference.peak > limit)
     return;
   if (references.size() < 2)
@@ -395,20 +413,21 @@ void Search::addReference(const DecodedSchedule &decoded) {
     references.back() = std::move(reference);
 }
 
-void Search::adopt(const Search &other) {
+void Search::adopt(Search &&other) {
   if (other.bestMakespan >= bestMakespan)
     return;
-  incumbent = other.incumbent;
+  settleReference();
+  incumbent = std::move(other.incumbent);
   bestMakespan = other.bestMakespan;
-  carriedOut = other.carriedOut;
-  bestOrder = other.bestOrder;
-  addReference(incumbent);
+  carriedOut = std::move(other.carriedOut);
+  bestOrder = std::move(other.bestOrder);
+  referToIncumbent();
 }
 
 void Search::adoptUndisturbed(DecodedSchedule plan) {
   plan.makespan = play(plan);
   if (plan.makespan < bestMakespan && accept(plan))
-    addReference(incumbent);
+    referToIncumbent();
 }
 
 void Search::run(int64_t effort, Ns bound) {
@@ -416,6 +435,7 @@ void Search::run(int64_t effort, Ns bound) {
   for (SearchObserver *observer : observers)
     observer->begin(start);
   improve(effort, bound);
+  carryOutGiven();
   SearchEnd end = {bestMakespan, incumbent.peak, static_cast<int32_t>(incumbent.buckets.size()), spent};
   for (SearchObserver *observer : observers)
     observer->end(end);
@@ -603,6 +623,7 @@ void Search::climb() {
     size_t at =
         climbRandom.below(2) == 0 ? 0 : static_cast<size_t>(climbRandom.below(static_cast<int64_t>(pool.size())));
     SearchPoint next = pool[at];
+    settleReference();
     perturb(next, climbRandom);
     Ns allowed = pool[at].makespan + mulDiv(pool[at].makespan, climbRandom.below(kTolerancePpm + 1), 1000000);
     if (decode(next, allowed + 1) <= allowed)

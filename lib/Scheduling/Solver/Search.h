@@ -29,14 +29,16 @@ namespace commsched {
 /// Searches for short schedules under one memory limit.
 class Search {
 public:
-  /// `given` has to fit `limit`; it is the first incumbent. The search takes from `options` the collective order that
-  /// an answer has to keep, the slow-downs that it is timed with, and the observers.
-  Search(const ScheduleFacts &facts, const ScheduleOptions &options, Order given, Bytes limit);
+  /// `given`, a reference of these or equal facts, has to fit `limit`; it is the first incumbent. The search takes from
+  /// `options` the collective order that an answer has to keep, the slow-downs that it is timed with, and the
+  /// observers.
+  Search(const ScheduleFacts &facts, const ScheduleOptions &options, Reference given, Bytes limit);
 
   /// Searches until `effort` steps are spent, or until the makespan is at most `bound`, ns.
   void run(int64_t effort, Ns bound);
-  /// Adopts the answer of another search of the same problem under the same limit if it is shorter.
-  void adopt(const Search &other);
+  /// Takes the answer of another search of the same problem under the same limit, which has run, if it is shorter. The
+  /// other one is not to be used afterwards.
+  void adopt(Search &&other);
   /// Adopts what a search of the same problem without contention found, if it is shorter with contention, too.
   void adoptUndisturbed(DecodedSchedule plan);
 
@@ -91,7 +93,9 @@ private:
   SearchVerdict offer(DecodedSchedule found, int64_t spentBefore);
   void notify(const SearchPoint *point, const DecodedSchedule *result, Ns makespan, SearchVerdict verdict,
               int64_t spentBefore) const;
-  void addReference(const DecodedSchedule &decoded);
+  void carryOutGiven();
+  void referToIncumbent();
+  void settleReference();
   void sweep(SearchPoint &point);
   void climb();
   void perturb(SearchPoint &point, SplitMix64 &random) const;
@@ -114,11 +118,14 @@ private:
   std::vector<Trial> ahead;
   /// Decodes of the portfolio that take longer are given up, ns.
   Ns worthwhile = INT64_MAX;
-  /// The given order, and the order of the incumbent without its buckets if it fits the limit.
+  /// The given order, and the order of the incumbent without its buckets if it fits the limit; and whether the latter
+  /// is yet to be computed.
   std::vector<Reference> references;
+  bool isReferenceDue = false;
   DecodedSchedule incumbent;
   /// The incumbent's makespan with the slow-downs, ns; DecodedSchedule::makespan is without them.
   Ns bestMakespan = 0;
+  /// The incumbent carried out (not before carryOutGiven() for the given order), and its order.
   ExpandedProblem carriedOut;
   Order bestOrder;
   /// All points that were decoded in the first phases.

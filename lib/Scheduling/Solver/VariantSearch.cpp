@@ -150,7 +150,7 @@ void VariantSearch::improveOrder(int64_t effort) {
   ScheduleOptions silent = options;
   silent.observers = {};
   ScheduleFacts facts(carried, /*bucketing=*/false);
-  Search search(facts, silent, order, limit);
+  Search search(facts, silent, Reference(facts, order), limit);
   search.run(effort, *llvm::max_element(facts.load));
   spent += search.steps();
   if (firstDefect.empty())

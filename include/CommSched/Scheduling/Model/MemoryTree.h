@@ -56,7 +56,8 @@ public:
   std::vector<Bytes> values() const;
 
 private:
-  void pull(int32_t node);
+  /// Computes the maximum of an inner node from its children. Returns whether it has changed.
+  bool pull(uint32_t node);
   int32_t descend(int32_t first, int32_t last, Bytes limit, bool fromLeft) const;
 
   int32_t count = 0;
