@@ -12,6 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Frontends/Hlo/HloImport.h"
+#include "CommSched/Frontends/Hlo/HloText.h"
 #include "CommSched/InitAll.h"
 #include "CommSched/Support/OutputFile.h"
 #include "OptMain.h"
@@ -38,9 +39,9 @@ static constexpr StringLiteral kOverview =
 
 /// With this option the input is a scheduled module of XLA.
 static cl::opt<bool> &importsHlo() {
-  static cl::opt<bool> option("import-hlo",
-                              cl::desc("Read a scheduled HloModuleProto of XLA, with the costs of --comm-machine"),
-                              cl::cat(commsched::projectOptions()));
+  static cl::opt<bool> option(
+      "import-hlo", cl::desc("Read a scheduled module of XLA, serialized or as text, with the costs of --comm-machine"),
+      cl::cat(commsched::projectOptions()));
   return option;
 }
 
@@ -71,10 +72,10 @@ static Expected<std::unique_ptr<MemoryBuffer>> readHlo(StringRef path, StringRef
       commsched::MachineModel::load(machine.empty() ? StringRef(commsched::kDefaultMachine) : machine);
   if (!model)
     return model.takeError();
-  Expected<commsched::hlo::HloModule> module = commsched::hlo::readModule((*buffer)->getBuffer());
-  if (!module)
-    return createFileError(path, module.takeError());
-  Expected<std::string> text = commsched::hlo::importAsComm(*module, commsched::CostModel(std::move(*model)));
+  auto file = commsched::hlo::HloFile::read((*buffer)->getBuffer(), path);
+  if (!file)
+    return file.takeError();
+  Expected<std::string> text = commsched::hlo::importAsComm((*file)->module(), commsched::CostModel(std::move(*model)));
   if (!text)
     return createFileError(path, text.takeError());
   return MemoryBuffer::getMemBufferCopy(*text, (*buffer)->getBufferIdentifier());

@@ -6,12 +6,12 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Reads a scheduled HloModuleProto, orders its instructions, and writes the module with the new order. Everything else
-// in the file stays as it was, byte for byte.
+// Reads a scheduled module, serialized or as text, orders its instructions, and writes the module with the new order in
+// the form in which it came. Everything else in the file stays as it was, byte for byte.
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "CommSched/Frontends/Hlo/HloScheduler.h"
+#include "CommSched/Frontends/Hlo/HloText.h"
 #include "CommSched/Support/OutputFile.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -23,9 +23,10 @@ using namespace llvm;
 using namespace commsched;
 
 static cl::OptionCategory category("commsched-hlo options");
-static cl::opt<std::string> inputPath(cl::Positional, cl::desc("<module.pb>"), cl::init("-"), cl::cat(category));
+static cl::opt<std::string> inputPath(cl::Positional, cl::desc("<module.pb, .txt or .hlo>"), cl::init("-"),
+                                      cl::cat(category));
 static cl::opt<std::string> outputPath("o", cl::desc("The module that is written (default: none)"),
-                                       cl::value_desc("file.pb"), cl::cat(category));
+                                       cl::value_desc("file"), cl::cat(category));
 static cl::opt<std::string> reportPath("report", cl::desc("The report as JSON"), cl::value_desc("file.json"),
                                        cl::cat(category));
 static cl::opt<std::string> machine("machine", cl::desc("Machine profile: a name or a path (default: h100-sxm)"),
@@ -64,19 +65,20 @@ static Error run() {
   auto buffer = MemoryBuffer::getFileOrSTDIN(inputPath, /*IsText=*/false, /*RequiresNullTerminator=*/false);
   if (std::error_code code = buffer.getError())
     return createFileError(inputPath, code);
-  Expected<hlo::HloModule> module = hlo::readModule((*buffer)->getBuffer());
-  if (!module)
-    return createFileError(inputPath, module.takeError());
+  Expected<std::unique_ptr<hlo::HloFile>> file = hlo::HloFile::read((*buffer)->getBuffer(), inputPath);
+  if (!file)
+    return file.takeError();
+  const hlo::HloModule &module = (*file)->module();
   CostModel model(std::move(*profile));
   hlo::HloOptions options;
   options.memory = *budget;
   options.effort = effort;
-  Expected<hlo::HloResult> result = hlo::scheduleModule(*module, model, options);
+  Expected<hlo::HloResult> result = hlo::scheduleModule(module, model, options);
   if (!result)
     return createFileError(inputPath, result.takeError());
-  printSummary(*module, *result, outs());
+  printSummary(module, *result, outs());
   if (!reportPath.empty()) {
-    json::Value report = hlo::describe(*module, *result);
+    json::Value report = hlo::describe(module, *result);
     if (Error error = writeWhole(reportPath, [&](raw_ostream &os) {
           os << formatv("{0:2}\n", report);
           return Error::success();
@@ -85,8 +87,11 @@ static Error run() {
   }
   if (outputPath.empty())
     return Error::success();
+  Expected<std::string> written = (*file)->write(*result);
+  if (!written)
+    return createFileError(inputPath, written.takeError());
   return writeWhole(outputPath, [&](raw_ostream &os) {
-    os << result->module;
+    os << *written;
     return Error::success();
   });
 }

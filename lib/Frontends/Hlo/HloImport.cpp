@@ -464,10 +464,15 @@ Expected<std::string> Importer::run() {
   Scope entry{module.entryComputation(), HloGraph(module, module.entry, carried), {}, {}};
   entry.values.resize(entry.computation.instructions.size());
   Values arguments;
-  for (auto [at, instruction] : enumerate(entry.computation.instructions)) {
-    if (!instruction.is("parameter"))
-      continue;
-    for (const HloShape *leaf : leavesOf(instruction.shape)) {
+  const std::vector<HloInstruction> &instructions = entry.computation.instructions;
+  std::vector<int32_t> parameters;
+  for (auto [at, instruction] : enumerate(instructions))
+    if (instruction.is("parameter"))
+      parameters.push_back(static_cast<int32_t>(at));
+  stable_sort(parameters,
+              [&](int32_t a, int32_t b) { return instructions[a].parameterNumber < instructions[b].parameterNumber; });
+  for (int32_t at : parameters) {
+    for (const HloShape *leaf : leavesOf(instructions[at].shape)) {
       entry.values[at].push_back({"%p" + std::to_string(arguments.size()), typeOf(*leaf)});
       arguments.push_back(entry.values[at].back());
     }

@@ -15,6 +15,8 @@
 #include "HloFields.h"
 #include "WireFormat.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/Sequence.h"
 #include "llvm/ADT/Twine.h"
 #include <algorithm>
 
@@ -316,12 +318,20 @@ Error Reader::orderCalls() {
   enum class Visit : uint8_t { None, Open, Done };
   std::vector<Visit> visits(module.computations.size(), Visit::None);
   std::vector<std::pair<int32_t, size_t>> stack;
-  // Indexed by computation: the computations that its instructions call.
+  // Indexed by computation: the computations that its instructions call, in the order in which these run. So the result
+  // does not depend on the order in which a module happens to list its computations.
   std::vector<SmallVector<int32_t, 4>> callees(module.computations.size());
-  for (size_t i = 0; i < callees.size(); ++i)
-    for (const HloInstruction &instruction : module.computations[i].instructions)
+  for (size_t i = 0; i < callees.size(); ++i) {
+    const HloComputation &computation = module.computations[i];
+    for (size_t k = 0; k < computation.instructions.size(); ++k) {
+      const HloInstruction &instruction =
+          computation.instructions[computation.sequence.empty() ? k : computation.sequence[k]];
       callees[i].append(instruction.called.begin(), instruction.called.end());
-  for (int32_t first = 0; first < static_cast<int32_t>(visits.size()); ++first) {
+    }
+  }
+  std::vector<int32_t> roots = {module.entry};
+  append_range(roots, seq<int32_t>(0, static_cast<int32_t>(visits.size())));
+  for (int32_t first : roots) {
     if (visits[first] == Visit::None)
       stack.emplace_back(first, 0);
     while (!stack.empty()) {

@@ -105,6 +105,11 @@ void commsched::hlo::writeVarint(uint64_t value, std::string &out) {
   out.push_back(static_cast<char>(value));
 }
 
+void commsched::hlo::writeInteger(uint32_t number, int64_t value, std::string &out) {
+  writeVarint(static_cast<uint64_t>(number) << 3, out);
+  writeVarint(static_cast<uint64_t>(value), out);
+}
+
 void commsched::hlo::writeBytes(uint32_t number, StringRef bytes, std::string &out) {
   writeVarint(static_cast<uint64_t>(number) << 3 | kLengthDelimited, out);
   writeVarint(bytes.size(), out);

@@ -56,6 +56,8 @@ private:
 bool appendIntegers(const WireField &field, llvm::SmallVectorImpl<int64_t> &values);
 
 void writeVarint(uint64_t value, std::string &out);
+/// Writes a varint field.
+void writeInteger(uint32_t number, int64_t value, std::string &out);
 /// Writes a length-delimited field.
 void writeBytes(uint32_t number, llvm::StringRef bytes, std::string &out);
 
