@@ -84,7 +84,7 @@ MUTATIONS = [
     mutation(
         "a wait keeps its inputs after a pack",
         "Solver/MemoryAdmission.cpp",
-        ("      save(touches[index].buffer);\n      unlink(index);\n    });\n  }\n", "    });\n  }\n"),
+        ("        save(touches[index].buffer);\n        unlink(index);\n      });\n    }\n", "      });\n    }\n"),
     ),
     mutation(
         "a buffer's last use is one position early",
@@ -178,7 +178,7 @@ MUTATIONS = [
     mutation(
         "a bucket's issue costs nothing",
         "Solver/IssueMoves.cpp",
-        ("  clock.spend(issueCost);\n", ""),
+        ("  clock.spend(shape.start.issue);\n", ""),
     ),
     mutation(
         "all dry lanes are looked at before each compute",

@@ -10,7 +10,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
-#include "BucketShape.h"
+#include "CommSched/Scheduling/Model/BucketShape.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace commsched;
@@ -33,12 +33,11 @@ static Node mergedStart(const Problem &problem, const Bucket &bucket) {
 
 /// Adds the kernel that fills the packed buffer: it reads the inputs of the members, or what their casts read.
 static void addPack(const Problem &problem, const Bucket &bucket, BucketShape &shape) {
-  Bytes read = 0, written = 0;
+  BucketCopies copies;
   for (NodeId member : bucket.members) {
     const MergeMember &info = problem.members[member];
     NodeId cast = fusedCast(problem, member);
-    read += cast == kNone ? info.inputBytes : info.castInputBytes;
-    written += info.inputBytes;
+    copies.add(problem, member, cast);
     if (cast == kNone) {
       if (info.input != kNone)
         shape.touches.push_back(info.input);
@@ -49,14 +48,14 @@ static void addPack(const Problem &problem, const Bucket &bucket, BucketShape &s
     llvm::copy_if(problem.touches[cast], std::back_inserter(shape.touches),
                   [&](BufferId buffer) { return buffer != info.input; });
   }
-  shape.packCost = problem.copyCost(read, written);
+  shape.packCost = copies.packCost(problem);
 }
 
 /// Adds the unpacks of an all-gather: one for all small outputs, at the place of the first, and one for each other.
 static void addUnpacks(const Problem &problem, const Bucket &bucket, BucketShape &shape) {
   size_t shared = bucket.members.size();
   for (auto [index, member] : llvm::enumerate(bucket.members)) {
-    bool isSmall = problem.members[member].outputBytes <= kSmallUnpackBytes;
+    bool isSmall = BucketCopies::sharesUnpack(problem, member);
     if (isSmall && shared < shape.unpacks.size()) {
       shape.unpacks[shared].members.push_back(static_cast<int32_t>(index));
       continue;

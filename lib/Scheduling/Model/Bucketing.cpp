@@ -13,7 +13,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/Bucketing.h"
-#include "BucketShape.h"
+#include "CommSched/Scheduling/Model/BucketShape.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 

@@ -30,17 +30,11 @@ static int64_t priceOf(const Policy &policy, const MergeCost &cost) {
 
 CopyWork commsched::withMember(CopyWork work, const ScheduleFacts &facts, NodeId start) {
   const Problem &problem = facts.problem;
-  const MergeMember &member = problem.members[start];
   NodeId cast = facts.fused[start];
-  work.read += cast == kNone ? member.inputBytes : member.castInputBytes;
-  work.written += member.inputBytes;
+  work.copies.add(problem, start, cast);
   work.casts += cast == kNone ? 0 : problem.nodes[cast].cost;
   ++work.members;
-  if (problem.nodes[start].collective != CollectiveKind::AllGather)
-    return work;
-  if (member.outputBytes <= kSmallUnpackBytes)
-    work.sharedUnpack += member.outputBytes;
-  else
+  if (!BucketCopies::sharesUnpack(problem, start))
     work.unpacks += facts.ownUnpack[start];
   return work;
 }
@@ -49,8 +43,7 @@ CopyWork commsched::withMember(CopyWork work, const ScheduleFacts &facts, NodeId
 static Ns extraCompute(const Problem &problem, const CopyWork &work) {
   if (work.members < 2)
     return 0;
-  Ns shared = work.sharedUnpack > 0 ? problem.copyCost(work.sharedUnpack, work.sharedUnpack) : 0;
-  return problem.copyCost(work.read, work.written) + work.unpacks + shared - work.casts;
+  return work.copies.packCost(problem) + work.unpacks + work.copies.sharedUnpackCost(problem) - work.casts;
 }
 
 MergeCost commsched::mergeCost(const ScheduleFacts &facts, const Policy &policy, const MergeKey &key, Bytes bytes,

@@ -13,15 +13,14 @@
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_BUCKETCANDIDATES_H
 #define COMMSCHED_LIB_SCHEDULING_SOLVER_BUCKETCANDIDATES_H
 
-#include "CommSched/Scheduling/Model/Bucketing.h"
+#include "CommSched/Scheduling/Model/BucketShape.h"
 #include "LaneQueues.h"
 
 namespace commsched {
 
 /// The work of a packed bucket's copies on the compute lane. Grows member by member.
 struct CopyWork {
-  /// Bytes that the pack reads and writes, and bytes that one shared unpack copies.
-  Bytes read = 0, written = 0, sharedUnpack = 0;
+  BucketCopies copies;
   /// Time of the members' own unpacks, and of the casts that the pack makes superfluous, ns.
   Ns unpacks = 0, casts = 0;
   int32_t members = 0;

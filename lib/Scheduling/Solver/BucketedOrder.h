@@ -22,10 +22,10 @@
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_BUCKETEDORDER_H
 #define COMMSCHED_LIB_SCHEDULING_SOLVER_BUCKETEDORDER_H
 
+#include "CommSched/Scheduling/Model/BucketShape.h"
 #include "CommSched/Scheduling/Model/MoveEvaluator.h"
 #include "DecodedSchedule.h"
 #include "IncrementalTimeline.h"
-#include "Model/BucketShape.h"
 #include <optional>
 
 namespace commsched {

@@ -208,21 +208,23 @@ bool CollectiveIssuer::issueAlone(NodeId start) {
 bool CollectiveIssuer::issueBucket(BucketCandidate &candidate) {
   const ScheduleFacts &facts = schedule.facts;
   const Policy &policy = schedule.policy();
-  const MergeKey &key = problem.mergeKeys[problem.nodes[candidate.members.front()].mergeKey];
   schedule.countWork(1);
   // A cast that was placed ahead of its start cannot be fused any more, but the expansion would fuse it.
   bool packable = llvm::all_of(candidate.members, [&](NodeId start) {
     return facts.fused[start] == kNone || !schedule.isPlaced(facts.fused[start]);
   });
+  BucketForm form = BucketForm::Coalesced;
   if (packable && policy.form != FormChoice::Coalesced) {
+    const MergeKey &key = problem.mergeKeys[problem.nodes[candidate.members.front()].mergeKey];
     CopyWork work;
     for (NodeId start : candidate.members)
       work = withMember(work, facts, start);
-    MergeCost chosen = mergeCost(facts, policy, key, candidate.bytes, work);
-    candidate.cost = chosen.lane;
-    if (chosen.form == BucketForm::Packed && schedule.tryIssue(candidate, BucketForm::Packed))
-      return true;
+    form = mergeCost(facts, policy, key, candidate.bytes, work).form;
   }
-  candidate.cost = key.coalescedCost(candidate.bytes, static_cast<int32_t>(candidate.members.size()));
-  return schedule.tryIssue(candidate, BucketForm::Coalesced);
+  Bucket bucket = {std::move(candidate.members), form};
+  bool issued = form == BucketForm::Packed && schedule.tryIssue(bucket);
+  bucket.form = BucketForm::Coalesced;
+  issued = issued || schedule.tryIssue(bucket);
+  candidate.members = std::move(bucket.members);
+  return issued;
 }

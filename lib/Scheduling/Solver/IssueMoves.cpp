@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The moves of PartialSchedule on communication lanes. A bucket is described to MemoryAdmission in terms of its form:
-// which nodes run before it, which casts its pack absorbs, and what its waits become.
+// The moves of PartialSchedule on communication lanes. A bucket is played by its description (Model/BucketShape.h);
+// what a decode adds is which nodes run before it, and which waits of the reference stand for its waits.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -53,93 +53,85 @@ void PartialSchedule::issueNextOfReference() {
   leaveQueue(start, clock.occupy(info.lane, info.cost, problem.demandOf(info)));
 }
 
-bool PartialSchedule::tryIssue(const BucketCandidate &candidate, BucketForm form) {
-  CollectiveKind kind = problem.nodes[candidate.members.front()].collective;
-  bool packs = form == BucketForm::Packed, gathers = kind == CollectiveKind::AllGather;
-  bool inPlace = kind == CollectiveKind::AllReduce;
-  llvm::SmallVector<NodeId, 16> prelude, fused;
-  IssuedBucket bucket;
-  Bytes inputBytes = 0, outputBytes = 0;
-  for (NodeId start : candidate.members) {
-    for (NodeId feeder : facts.feeders[start])
-      if (!placed[feeder])
-        (packs && feeder == facts.fused[start] ? fused : prelude).push_back(feeder);
-    bucket.waits.push_back(problem.members[start].wait);
-    inputBytes += problem.members[start].inputBytes;
-    outputBytes += problem.members[start].outputBytes;
+/// What does the work of the waits of a bucket.
+PartialSchedule::IssuedBucket PartialSchedule::joinWaits(const Bucket &bucket, const BucketShape &shape) const {
+  IssuedBucket result;
+  result.unpacks = shape.unpacksOutputs;
+  result.joined.reserve(std::max<size_t>(shape.unpacks.size(), 1));
+  auto waitOf = [&](int32_t index) { return problem.members[bucket.members[index]].wait; };
+  for (const BucketShape::Unpack &unpack : shape.unpacks) {
+    result.joined.push_back({{}, unpack.cost});
+    llvm::append_range(result.joined.back().waits, llvm::map_range(unpack.members, waitOf));
   }
-  llvm::sort(bucket.waits, [&](NodeId a, NodeId b) { return theReference->position[a] < theReference->position[b]; });
-  bucket.unpacks = packs && gathers;
-  if (bucket.unpacks)
-    llvm::copy_if(bucket.waits, std::back_inserter(bucket.shared), [&](NodeId wait) {
-      return problem.members[problem.nodes[wait].start].outputBytes <= kSmallUnpackBytes;
-    });
+  if (!shape.unpacksOutputs) {
+    result.joined.emplace_back();
+    result.joined.back().waits.reserve(bucket.members.size());
+    for (int32_t index = 0; index < static_cast<int32_t>(bucket.members.size()); ++index)
+      result.joined.back().waits.push_back(waitOf(index));
+  }
+  auto precedes = [&](NodeId a, NodeId b) { return theReference->position[a] < theReference->position[b]; };
+  for (JoinedWaits &join : result.joined)
+    llvm::sort(join.waits, precedes);
+  llvm::sort(result.joined,
+             [&](const JoinedWaits &a, const JoinedWaits &b) { return precedes(a.waits.front(), b.waits.front()); });
+  return result;
+}
 
-  BucketMove move = {prelude, fused, candidate.members, bucket.waits};
-  bool admitted = !packs    ? memory.tryCoalesced(move)
-                  : gathers ? memory.tryPackedGather(move, outputBytes, bucket.shared)
-                            : memory.tryPackedReduction(move, inputBytes, inPlace ? 0 : outputBytes);
-  if (admitted)
-    issue(candidate, form, prelude, std::move(bucket));
-  return admitted;
+bool PartialSchedule::tryIssue(const Bucket &bucket) {
+  BucketShape shape = describeBucket(problem, bucket);
+  llvm::SmallVector<NodeId, 16> prelude;
+  for (NodeId start : bucket.members)
+    for (NodeId feeder : facts.feeders[start])
+      if (!placed[feeder] && !(shape.packs && feeder == facts.fused[start]))
+        prelude.push_back(feeder);
+  IssuedBucket waits = joinWaits(bucket, shape);
+  if (!memory.tryBucket({shape, prelude, bucket.members, waits.joined}))
+    return false;
+  for (NodeId node : prelude)
+    placeCompute(node);
+  issue(bucket, shape, std::move(waits));
+  return true;
 }
 
 /// Places the pack of a bucket, and sets what its unpacks will take.
-void PartialSchedule::pack(const BucketCandidate &candidate, const IssuedBucket &bucket) {
-  CopyWork work;
-  for (NodeId start : candidate.members) {
-    work = withMember(work, facts, start);
-    if (NodeId cast = facts.fused[start]; cast != kNone) {
-      clock.skipCompute(cast);
-      markPlaced(cast);
-    }
+void PartialSchedule::pack(const BucketShape &shape, const IssuedBucket &waits) {
+  for (NodeId cast : shape.casts) {
+    clock.skipCompute(cast);
+    markPlaced(cast);
   }
-  Ns cost = problem.copyCost(work.read, work.written);
-  clock.runCopy(cost);
-  packTime[problem.nodes[candidate.members.front()].lane] = mulDiv(cost, thePolicy.packAhead, kPermille);
+  clock.runCopy(shape.packCost);
+  packTime[shape.start.lane] = mulDiv(shape.packCost, thePolicy.packAhead, kPermille);
   emit(DecodeStep::Pack, static_cast<int32_t>(issued.size()));
-  if (!bucket.unpacks)
+  if (!shape.unpacksOutputs)
     return;
-  for (NodeId wait : bucket.waits) {
-    NodeId start = problem.nodes[wait].start;
-    unpackCost[wait] = problem.members[start].outputBytes > kSmallUnpackBytes ? facts.ownUnpack[start] : 0;
+  for (const JoinedWaits &join : waits.joined) {
+    unpackCost[join.waits.front()] = join.cost;
+    clock.addUnpack(join.cost);
   }
-  if (!bucket.shared.empty())
-    unpackCost[bucket.shared.front()] = problem.copyCost(work.sharedUnpack, work.sharedUnpack);
-  for (NodeId wait : bucket.waits)
-    clock.addUnpack(unpackCost[wait]);
 }
 
-/// Issues a bucket that memory has admitted.
-void PartialSchedule::issue(const BucketCandidate &candidate, BucketForm form, llvm::ArrayRef<NodeId> prelude,
-                            IssuedBucket bucket) {
+/// Issues a bucket that memory has admitted, and whose prelude has been placed.
+void PartialSchedule::issue(const Bucket &bucket, const BucketShape &shape, IssuedBucket waits) {
   int32_t index = static_cast<int32_t>(issued.size());
-  for (NodeId node : prelude)
-    placeCompute(node);
-  result->buckets.push_back({candidate.members, form});
-  if (form == BucketForm::Packed)
-    pack(candidate, bucket);
+  result->buckets.push_back(bucket);
+  if (shape.packs)
+    pack(shape, waits);
   emit(DecodeStep::Start, index);
-  const Node &first = problem.nodes[candidate.members.front()];
-  Demand demand;
-  if (problem.hasContention())
-    demand = problem.mergeKeys[first.mergeKey].demandOf(candidate.bytes, candidate.cost);
-  Ns end = clock.occupy(first.lane, candidate.cost, demand);
+  Ns end = clock.occupy(shape.start.lane, shape.start.cost, shape.demand);
 
-  // One wait stands for all members, or one unpack for those that share it; the others are absorbed.
-  for (NodeId wait : bucket.waits)
-    bucketOf[wait] = index;
-  llvm::ArrayRef<NodeId> joined = bucket.unpacks ? bucket.shared : bucket.waits;
-  for (NodeId wait : joined.empty() ? joined : joined.drop_front())
-    markPlaced(wait);
-  clock.addInFlight(end, bucket.unpacks ? kNone : bucket.waits.front(), index);
-  issued.push_back(std::move(bucket));
+  // One wait or unpack stands for all that it joins; the others are absorbed.
+  for (const JoinedWaits &join : waits.joined) {
+    for (NodeId wait : join.waits)
+      bucketOf[wait] = index;
+    for (NodeId wait : llvm::drop_begin(join.waits))
+      markPlaced(wait);
+  }
+  clock.addInFlight(end, waits.unpacks ? kNone : waits.joined.front().waits.front(), index);
+  issued.push_back(std::move(waits));
 
-  Ns issueCost = 0;
-  for (NodeId start : candidate.members) {
+  for (NodeId start : bucket.members) {
     bucketOf[start] = index;
-    issueCost = std::max(issueCost, problem.nodes[start].issue);
     leaveQueue(start, end);
   }
-  clock.spend(issueCost);
+  clock.spend(shape.start.issue);
 }

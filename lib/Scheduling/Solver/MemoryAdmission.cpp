@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // Three parts: the lists of touches and the spans that follow from them; the life of a move from its beginning to its
-// verdict; and the moves themselves, which describe in terms of lists what a placement or a bucket does to memory.
+// verdict; and the moves themselves: what a placement does to lists, and what the description of a bucket does.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -156,15 +156,17 @@ void MemoryAdmission::linkByPosition(int32_t index, int32_t notAfter) {
   link(index, after);
 }
 
-/// Moves the touches of `from` to `to`, which precedes it in the reference.
-void MemoryAdmission::absorb(NodeId from, NodeId to) {
-  forEachTouch(from, [&](int32_t index) {
-    BufferId buffer = touches[index].buffer;
-    save(buffer);
-    unlink(index);
-    linkByPosition(addTouch(to, buffer), touches[index].prev);
-  });
-  retired.push_back(from);
+/// Moves the touches of all waits but the first to the first, which precedes the others in the reference.
+void MemoryAdmission::absorb(llvm::ArrayRef<NodeId> waits) {
+  for (NodeId from : waits.drop_front()) {
+    forEachTouch(from, [&](int32_t index) {
+      BufferId buffer = touches[index].buffer;
+      save(buffer);
+      unlink(index);
+      linkByPosition(addTouch(waits.front(), buffer), touches[index].prev);
+    });
+    retired.push_back(from);
+  }
 }
 
 BufferId MemoryAdmission::addBuffer(Bytes bytes) {
@@ -224,12 +226,17 @@ bool MemoryAdmission::runInMove(NodeId node) {
 }
 
 /// Removes a node from all lists. Frees the buffers that no remaining node touches.
-void MemoryAdmission::retire(NodeId node) {
+void MemoryAdmission::detach(NodeId node) {
   forEachTouch(node, [&](int32_t index) {
     save(touches[index].buffer);
     unlink(index);
     freeUnused(touches[index].buffer);
   });
+}
+
+/// The same for a node that does not remain.
+void MemoryAdmission::retire(NodeId node) {
+  detach(node);
   retired.push_back(node);
 }
 
@@ -342,69 +349,29 @@ void MemoryAdmission::place(NodeId node) {
 /// The pack reads the inputs, so the collective does not need them: starts, fused casts, and the waits' touches of the
 /// inputs are removed. The prelude has been placed, and the packed buffer is live.
 void MemoryAdmission::readByPack(const BucketMove &move) {
-  for (NodeId wait : move.waits) {
-    BufferId output = problem.members[problem.nodes[wait].start].output;
-    forEachTouch(wait, [&](int32_t index) {
-      if (touches[index].buffer == output)
-        return;
-      save(touches[index].buffer);
-      unlink(index);
-    });
-  }
-  for (NodeId cast : move.fused)
+  for (const JoinedWaits &join : move.joined)
+    for (NodeId wait : join.waits) {
+      BufferId output = problem.members[problem.nodes[wait].start].output;
+      forEachTouch(wait, [&](int32_t index) {
+        if (touches[index].buffer == output)
+          return;
+        save(touches[index].buffer);
+        unlink(index);
+      });
+    }
+  for (NodeId cast : move.shape.casts)
     retire(cast);
   for (NodeId start : move.starts)
     retire(start);
 }
 
-bool MemoryAdmission::coalesce(const BucketMove &move) {
-  auto runs = [&](NodeId node) { return runInMove(node); };
-  if (!llvm::all_of(move.prelude, runs) || !llvm::all_of(move.starts, runs))
-    return false;
-  for (NodeId wait : move.waits.drop_front())
-    absorb(wait, move.waits.front());
-  return true;
-}
-
-bool MemoryAdmission::tryCoalesced(const BucketMove &move) {
-  beginMove();
-  return commitOrRollBack(coalesce(move), move.starts.front());
-}
-
-bool MemoryAdmission::gather(const BucketMove &move, Bytes gathered, llvm::ArrayRef<NodeId> shared) {
-  if (!llvm::all_of(move.prelude, [&](NodeId node) { return runInMove(node); }))
-    return false;
-  BufferId buffer = addBuffer(gathered);
-  if (!allocate(buffer))
-    return false;
-  readByPack(move);
-  // Both lists ascend, so one walk finds the waits that are absorbed.
-  NodeId unpacksShared = shared.empty() ? kNone : shared.front();
-  for (NodeId wait : shared)
-    if (wait != unpacksShared)
-      absorb(wait, unpacksShared);
-  for (NodeId wait : move.waits) {
-    bool isAbsorbed = !shared.empty() && wait == shared.front() && wait != unpacksShared;
-    if (!isAbsorbed)
-      link(addTouch(wait, buffer), buffers[buffer].tail);
-    if (!shared.empty() && wait == shared.front())
-      shared = shared.drop_front();
-  }
-  return true;
-}
-
-bool MemoryAdmission::tryPackedGather(const BucketMove &move, Bytes gathered, llvm::ArrayRef<NodeId> shared) {
-  beginMove();
-  return commitOrRollBack(gather(move, gathered, shared), move.starts.front());
-}
-
-/// Moves the touches of all members' outputs to `merged`.
+/// Moves the touches of all members' outputs to `merged`. The waits, which touched them, touch nothing any more.
 void MemoryAdmission::mergeOutputs(const BucketMove &move, BufferId merged) {
   std::vector<int32_t> users;
-  for (NodeId wait : move.waits) {
-    BufferId output = problem.members[problem.nodes[wait].start].output;
+  for (NodeId start : move.starts) {
+    BufferId output = problem.members[start].output;
     save(output);
-    retire(wait);
+    detach(problem.members[start].wait);
     for (int32_t index = buffers[output].head; index >= 0; index = touches[index].next)
       users.push_back(index);
     buffers[merged].liveOut |= buffers[output].liveOut;
@@ -419,27 +386,40 @@ void MemoryAdmission::mergeOutputs(const BucketMove &move, BufferId merged) {
   }
 }
 
-bool MemoryAdmission::reduce(const BucketMove &move, Bytes packedBytes, Bytes outputBytes) {
-  if (!llvm::all_of(move.prelude, [&](NodeId node) { return runInMove(node); }))
-    return false;
-  BufferId packed = addBuffer(packedBytes), merged = packed;
+/// Places the pack and the start of a packed bucket.
+bool MemoryAdmission::pack(const BucketMove &move) {
+  const BucketShape &shape = move.shape;
+  BufferId packed = addBuffer(shape.packedBytes);
   if (!allocate(packed))
     return false;
   readByPack(move);
-  NodeId wait = move.waits.front();
-  if (outputBytes > 0)
-    merged = addBuffer(outputBytes);
-  mergeOutputs(move, merged);
-  // The first wait stays: it was removed together with the other waits.
-  retired.erase(llvm::find(retired, wait));
-  link(addTouch(wait, packed), -1);
-  if (merged == packed)
-    return true;
-  link(addTouch(wait, merged), -1);
-  return allocate(merged);
+  BufferId merged = shape.definesMerged ? addBuffer(shape.mergedBytes) : packed;
+  if (shape.mergesOutputs)
+    mergeOutputs(move, merged);
+  // From the last node to the first, so that each becomes the first one that touches the buffer.
+  for (const JoinedWaits &join : llvm::reverse(move.joined)) {
+    absorb(join.waits);
+    link(addTouch(join.waits.front(), packed), -1);
+    if (merged != packed)
+      link(addTouch(join.waits.front(), merged), -1);
+  }
+  return merged == packed || allocate(merged);
 }
 
-bool MemoryAdmission::tryPackedReduction(const BucketMove &move, Bytes packedBytes, Bytes outputBytes) {
+bool MemoryAdmission::runBucket(const BucketMove &move) {
+  auto runs = [&](NodeId node) { return runInMove(node); };
+  if (!llvm::all_of(move.prelude, runs))
+    return false;
+  if (move.shape.packs)
+    return pack(move);
+  if (!llvm::all_of(move.starts, runs))
+    return false;
+  for (const JoinedWaits &join : move.joined)
+    absorb(join.waits);
+  return true;
+}
+
+bool MemoryAdmission::tryBucket(const BucketMove &move) {
   beginMove();
-  return commitOrRollBack(reduce(move, packedBytes, outputBytes), move.starts.front());
+  return commitOrRollBack(runBucket(move), move.starts.front());
 }

@@ -26,20 +26,30 @@
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_MEMORYADMISSION_H
 #define COMMSCHED_LIB_SCHEDULING_SOLVER_MEMORYADMISSION_H
 
+#include "CommSched/Scheduling/Model/BucketShape.h"
 #include "CommSched/Scheduling/Model/MemoryTree.h"
-#include "CommSched/Scheduling/Model/Problem.h"
 #include "CommSched/Support/MemoryBudget.h"
 
 namespace commsched {
 
+/// The wait of a bucket, or an unpack: it does the work of several waits.
+struct JoinedWaits {
+  /// By ascending position in the reference. The first one stands for them all, and absorbs the others.
+  llvm::SmallVector<NodeId, 1> waits;
+  /// How long an unpack takes, ns.
+  Ns cost = 0;
+};
+
 /// A bucket of ready starts, as memory sees it.
 struct BucketMove {
+  /// What vanishes and what appears.
+  const BucketShape &shape;
   /// Nodes that run first, one by one (casts that are not fused, other feeders).
   llvm::ArrayRef<NodeId> prelude;
-  /// Casts that the pack absorbs.
-  llvm::ArrayRef<NodeId> fused;
-  /// The merged starts, and their waits by ascending position in the reference.
-  llvm::ArrayRef<NodeId> starts, waits;
+  /// The merged starts.
+  llvm::ArrayRef<NodeId> starts;
+  /// What does the work of the members' waits, by ascending position of the first waits.
+  llvm::ArrayRef<JoinedWaits> joined;
 };
 
 /// The state of memory between what has been placed and what remains. In the costs, k is the number of touches of the
@@ -65,15 +75,8 @@ public:
   /// Places the first remaining node of the reference, or a node that needs no memory, without a test. O(k log n).
   void place(NodeId node);
 
-  /// Places a start over the members' own buffers. Its wait is waits.front(), which absorbs the other waits. O(k log
-  /// n).
-  bool tryCoalesced(const BucketMove &move);
-  /// Places a pack and a start. The waits become unpacks of the gathered buffer of `gathered` bytes. One unpack, at the
-  /// position of the first of them, serves all waits in `shared`. O((k + members) log n).
-  bool tryPackedGather(const BucketMove &move, Bytes gathered, llvm::ArrayRef<NodeId> shared);
-  /// The same for a reduction. The wait is waits.front(), which absorbs the other waits. The outputs become views of
-  /// one buffer of `outputBytes`, or of the packed buffer of `packedBytes` if `outputBytes` is 0 (in place).
-  bool tryPackedReduction(const BucketMove &move, Bytes packedBytes, Bytes outputBytes);
+  /// Places the prelude, pack and start of a bucket. Its waits and unpacks remain. O((k + members) log n).
+  bool tryBucket(const BucketMove &move);
 
 private:
   /// One node's touch of one buffer: a link of the buffer's list. Links are indices into `touches`, or -1.
@@ -120,18 +123,18 @@ private:
   void setNeighbours(const Touch &touch, int32_t atPrev, int32_t atNext);
   int32_t addTouch(NodeId node, BufferId buffer);
   void linkByPosition(int32_t touch, int32_t notAfter);
-  void absorb(NodeId from, NodeId to);
+  void absorb(llvm::ArrayRef<NodeId> waits);
   BufferId addBuffer(Bytes bytes);
 
   void beginMove();
   bool allocate(BufferId buffer);
   void freeUnused(BufferId buffer);
   bool runInMove(NodeId node);
+  void detach(NodeId node);
   void retire(NodeId node);
   void readByPack(const BucketMove &move);
-  bool gather(const BucketMove &move, Bytes gathered, llvm::ArrayRef<NodeId> shared);
-  bool reduce(const BucketMove &move, Bytes packedBytes, Bytes outputBytes);
-  bool coalesce(const BucketMove &move);
+  bool pack(const BucketMove &move);
+  bool runBucket(const BucketMove &move);
   void mergeOutputs(const BucketMove &move, BufferId merged);
   void collectChanges();
   bool isSafeAfter(NodeId key);

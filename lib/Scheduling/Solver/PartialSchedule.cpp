@@ -197,7 +197,7 @@ void PartialSchedule::placeWait(NodeId wait) {
   emit(DecodeStep::Wait, bucket);
   if (result->buckets[bucket].form == BucketForm::Packed)
     emit(DecodeStep::View, bucket);
-  for (NodeId member : issued[bucket].waits)
+  for (NodeId member : issued[bucket].joined.front().waits)
     completeWait(member);
 }
 
@@ -205,9 +205,10 @@ void PartialSchedule::placeUnpack(NodeId wait) {
   clock.runUnpack(unpackCost[wait]);
   emit(DecodeStep::Unpack, wait);
   markPlaced(wait);
-  const IssuedBucket &bucket = issued[bucketOf[wait]];
-  bool isShared = !bucket.shared.empty() && bucket.shared.front() == wait;
-  for (NodeId member : isShared ? llvm::ArrayRef<NodeId>(bucket.shared) : llvm::ArrayRef<NodeId>(wait))
+  auto precedes = [&](const JoinedWaits &join, NodeId other) {
+    return theReference->position[join.waits.front()] < theReference->position[other];
+  };
+  for (NodeId member : llvm::lower_bound(issued[bucketOf[wait]].joined, wait, precedes)->waits)
     completeWait(member);
 }
 
@@ -216,9 +217,8 @@ void PartialSchedule::completeEarliest() {
   if (ended.node == kNone) {
     clock.waitUntil(ended.end);
     emit(DecodeStep::Wait, ended.bucket);
-    for (NodeId wait : issued[ended.bucket].waits)
-      if (!placed[wait])
-        computes.insert(wait);
+    for (const JoinedWaits &join : issued[ended.bucket].joined)
+      computes.insert(join.waits.front());
     return;
   }
   if (placed[ended.node])

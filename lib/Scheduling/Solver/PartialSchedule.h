@@ -91,17 +91,16 @@ public:
   bool tryIssue(NodeId start);
   /// Issues the next start of the reference, which has no feeders left.
   void issueNextOfReference();
-  /// Issues the members as one bucket of `form`; the candidate's cost is that form's.
-  bool tryIssue(const BucketCandidate &candidate, BucketForm form);
+  /// Issues the members as one bucket. The casts that a pack would do the work of have not been placed.
+  bool tryIssue(const Bucket &bucket);
 
 private:
   /// A bucket that has been issued.
   struct IssuedBucket {
-    /// A packed all-gather: its waits are unpacks; one unpack serves all waits in `shared`, and the first of these
-    /// stands for it.
+    /// A packed all-gather: there are unpacks.
     bool unpacks = false;
-    /// The members' waits by position in the reference, and those that one unpack serves.
-    std::vector<NodeId> waits, shared;
+    /// See BucketMove::joined; one element if there are no unpacks.
+    std::vector<JoinedWaits> joined;
   };
 
   void makeReady(NodeId node);
@@ -116,8 +115,9 @@ private:
   void placeWait(NodeId wait);
   void completeWait(NodeId wait);
   void leaveQueue(NodeId start, Ns end);
-  void pack(const BucketCandidate &candidate, const IssuedBucket &bucket);
-  void issue(const BucketCandidate &candidate, BucketForm form, llvm::ArrayRef<NodeId> prelude, IssuedBucket bucket);
+  IssuedBucket joinWaits(const Bucket &bucket, const BucketShape &shape) const;
+  void pack(const BucketShape &shape, const IssuedBucket &waits);
+  void issue(const Bucket &bucket, const BucketShape &shape, IssuedBucket waits);
 
   MemoryAdmission memory;
   const Reference *theReference = nullptr;

@@ -8,6 +8,7 @@
 
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"
 #include "CommSched/Analysis/Costs/MeasuredKeys.h"
+#include "CommSched/Scheduling/Model/BucketShape.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 
 using namespace mlir;
@@ -88,21 +89,24 @@ public:
   /// `cost` is the cost of the bucket's start.
   BucketWriter(const LoadedBlock &loaded, const Bucket &bucket, const BucketNodes &nodes, Ns cost,
                std::vector<Operation *> &opOf)
-      : loaded(loaded), bucket(bucket), nodes(nodes), cost(cost), opOf(opOf), byteView(isByteView(loaded, bucket)),
-        builder(loaded.nodes.getBlock().getParentOp()) {
+      : loaded(loaded), bucket(bucket), shape(describeBucket(loaded.problem, bucket)), nodes(nodes), cost(cost),
+        opOf(opOf), byteView(isByteView(loaded, bucket)), builder(loaded.nodes.getBlock().getParentOp()) {
     builder.setInsertionPointToStart(&loaded.nodes.getBlock());
+    llvm::ArrayRef<NodeId> fused = shape.casts;
     for (NodeId member : bucket.members) {
+      const MergeMember &info = loaded.problem.members[member];
       starts.push_back(cast<CollectiveOpInterface>(loaded.nodes[member]));
-      waits.push_back(cast<WaitOp>(loaded.nodes[loaded.problem.members[member].wait]));
-      NodeId fused = bucket.form == BucketForm::Packed ? fusedCast(loaded.problem, member) : kNone;
-      casts.push_back(fused == kNone ? nullptr : loaded.nodes[fused]);
+      waits.push_back(cast<WaitOp>(loaded.nodes[info.wait]));
+      bool isFused = !fused.empty() && fused.front() == info.cast;
+      casts.push_back(isFused ? loaded.nodes[info.cast] : nullptr);
+      fused = fused.drop_front(isFused ? 1 : 0);
     }
   }
 
   void write() {
-    if (bucket.form == BucketForm::Coalesced)
+    if (!shape.packs)
       writeCoalesced();
-    else if (starts.front().getCollectiveKind() == CollectiveKind::AllGather)
+    else if (shape.unpacksOutputs)
       writePackedGather();
     else
       writePackedReduction();
@@ -240,7 +244,6 @@ private:
   }
 
   void writePackedReduction() {
-    bool scatter = starts.front().getCollectiveKind() == CollectiveKind::ReduceScatter;
     int64_t ranks = loaded.problem.mergeKeys[loaded.problem.nodes[bucket.members.front()].mergeKey].ranks;
     int64_t elements = 0;
     SmallVector<int64_t> sizes;
@@ -250,10 +253,11 @@ private:
       sizes.push_back(outputType(wait).getNumElements());
       types.push_back(outputType(wait));
     }
-    auto pack = FsdpChunkCatOp::create(builder, startLoc(), flat(elements), packInputs(), Value(), scatter ? ranks : 1);
+    auto pack = FsdpChunkCatOp::create(builder, startLoc(), flat(elements), packInputs(), Value(),
+                                       shape.definesMerged ? ranks : 1);
     opOf[nodes.pack] = pack;
     SmallVector<Value, 1> dests;
-    if (!scatter)
+    if (!shape.definesMerged)
       dests.push_back(pack.getResult());
     WaitOp wait = makeWait(makeStart(pack.getResult(), dests, {flat(llvm::sum_of(sizes))}));
     auto view = FsdpSplitWithSizesOp::create(builder, fuse(waits), types, wait->getResult(0),
@@ -274,6 +278,7 @@ private:
 
   const LoadedBlock &loaded;
   const Bucket &bucket;
+  BucketShape shape;
   const BucketNodes &nodes;
   Ns cost;
   std::vector<Operation *> &opOf;

@@ -7,16 +7,49 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // One description of a bucket: the nodes that vanish, those that appear, what they cost, and which buffers they touch.
-// The expansion of a problem, and the moves of buckets within an order (Solver/BucketedOrder.h), carry it out. The
-// rules are those of Bucketing.h.
+// The rules are those of Bucketing.h. Whatever carries out a bucket reads this description:
+//
+//   the expansion of a problem (Bucketing.cpp)            adds the nodes and the buffers
+//   a decode (Solver/IssueMoves.cpp, MemoryAdmission)     plays them, and counts their bytes, without expanding
+//   moves of buckets in an order (Solver/BucketedOrder)   gives its slots their work
+//   the rewrite (Transforms/Rewrites/BucketWriter)        makes their operations
+//
+// The verifier of answers (Model/AnswerVerifier.cpp) does not: it has the rules of its own, so that a fault here is
+// found.
 //
 //===------------------------------------------------------------------------------------------===//
-#ifndef COMMSCHED_LIB_SCHEDULING_MODEL_BUCKETSHAPE_H
-#define COMMSCHED_LIB_SCHEDULING_MODEL_BUCKETSHAPE_H
+#ifndef COMMSCHED_SCHEDULING_MODEL_BUCKETSHAPE_H
+#define COMMSCHED_SCHEDULING_MODEL_BUCKETSHAPE_H
 
 #include "CommSched/Scheduling/Model/Bucketing.h"
 
 namespace commsched {
+
+/// What the copies of a packed bucket read and write, in bytes. Grows member by member, so that a bucket can be priced
+/// while it is being filled.
+struct BucketCopies {
+  /// What the pack reads and writes.
+  Bytes read = 0, written = 0;
+  /// Outputs of all-gathers that are so small that one unpack serves them all.
+  Bytes shared = 0;
+
+  /// Adds a member, whose pack does the work of `cast` if that is not kNone.
+  void add(const Problem &problem, NodeId member, NodeId cast) {
+    const MergeMember &info = problem.members[member];
+    read += cast == kNone ? info.inputBytes : info.castInputBytes;
+    written += info.inputBytes;
+    if (sharesUnpack(problem, member))
+      shared += info.outputBytes;
+  }
+  /// Whether the unpack of a member serves all members with small outputs. If not, it has one of its own, or none.
+  static bool sharesUnpack(const Problem &problem, NodeId member) {
+    return problem.nodes[member].collective == CollectiveKind::AllGather &&
+           problem.members[member].outputBytes <= kSmallUnpackBytes;
+  }
+  Ns packCost(const Problem &problem) const { return problem.copyCost(read, written); }
+  /// 0 if no member shares an unpack.
+  Ns sharedUnpackCost(const Problem &problem) const { return shared > 0 ? problem.copyCost(shared, shared) : 0; }
+};
 
 /// A bucket in terms of the given problem. A packed bucket has the nodes pack, start and wait, and then either unpacks
 /// (all-gathers) or a view of cost 0 (reductions). A coalesced bucket has a start and a wait. All members' starts and
@@ -46,7 +79,7 @@ struct BucketShape {
   /// Problem::copyDemand.
   Node start;
   Demand demand;
-  /// Casts that vanish because the pack does their work, and their results.
+  /// Casts that vanish because the pack does their work, in the order of their members, and their results.
   llvm::SmallVector<NodeId, 8> casts;
   llvm::SmallVector<BufferId, 8> castResults;
   /// Packed: the buffers of the given problem that the pack reads. Coalesced: those that start and wait touch.
@@ -59,4 +92,4 @@ BucketShape describeBucket(const Problem &problem, const Bucket &bucket);
 
 } // namespace commsched
 
-#endif // COMMSCHED_LIB_SCHEDULING_MODEL_BUCKETSHAPE_H
+#endif // COMMSCHED_SCHEDULING_MODEL_BUCKETSHAPE_H
