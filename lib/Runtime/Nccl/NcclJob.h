@@ -192,8 +192,9 @@ struct NcclPeer {
   std::chrono::steady_clock::time_point lastProgress;
   enum class Abort { none, running, returned, lost } abort = Abort::none;
   std::chrono::steady_clock::time_point abortDeadline;
-  bool isQuiet = false; ///< after an abort: every work was completed or abandoned
-  bool isDone = false;  ///< left; the watchdog has nothing to do with it any more
+  bool isQuiet = false;            ///< after an abort: every work was completed or abandoned
+  std::atomic<bool> isPast{false}; ///< after an abort: its streams are past their works
+  std::atomic<bool> isDone{false}; ///< left; the watchdog has nothing to do with it any more
 
   /// "cudaMalloc failed: out of memory".
   std::string cudaError(const char *what, int result) const;

@@ -11,7 +11,8 @@
 // queued behind a computation is not late; a second clock is for streams on which nothing happens at all.
 //
 // After an error communicators are aborted by a thread of its own, because an abort may hang. Works end with the error
-// when their streams are quiet, and are abandoned when these do not become so by the deadline.
+// when the streams of all ranks of the process are quiet, and are abandoned when these do not become so by the
+// deadline.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -70,8 +71,8 @@ static void endFlight(NcclFlight *flight, int32_t status, bool isFree) {
 }
 
 void commsched::runtime::collectDone(NcclPeer &peer) {
-  // While communicators are aborted, an event that is done says nothing of the result.
-  if (peer.abort == NcclPeer::Abort::running || peer.abort == NcclPeer::Abort::lost)
+  // Once communicators are aborted, an event that is done says nothing of the result: drain() ends these works.
+  if (peer.abort != NcclPeer::Abort::none)
     return;
   std::string error;
   for (NcclLane *lane : peer.lanes)
@@ -136,21 +137,39 @@ static std::string findError(NcclPeer &peer, bool mayAsk, int32_t &status) {
   return "";
 }
 
-/// Ends works by the state of the abort. The peer's mutex is held. True once nothing is left.
-static bool drain(NcclPeer &peer) {
-  collectDone(peer);
-  bool isEmpty = true;
+/// Whether the abort has returned and the streams of all lanes are past their works. The peer's mutex is held.
+static bool isPastWorks(NcclPeer &peer) {
+  if (peer.abort != NcclPeer::Abort::returned)
+    return false;
+  std::string error;
   for (NcclLane *lane : peer.lanes)
-    isEmpty &= lane->flights.empty();
-  if (isEmpty && peer.abort == NcclPeer::Abort::returned)
+    for (NcclFlight *flight : lane->flights)
+      if (!flight->done || queryEvent(peer, flight->done, error) <= 0)
+        return false;
+  return true;
+}
+
+/// Ends works by the state of the abort. The peer's mutex is held. True once nothing is left. What a rank has aborted
+/// ends when the streams of all ranks of the process are past their works: NCCL's kernels read the buffers of other
+/// ranks of their process directly, and those of an aborted rank do not wait for them.
+static bool drain(NcclPeer &peer) {
+  if (!peer.isPast && isPastWorks(peer)) {
+    peer.isPast = true;
+    notifyWatchdog(*peer.job);
+  }
+  bool isEmpty =
+      std::all_of(peer.lanes.begin(), peer.lanes.end(), [](NcclLane *lane) { return lane->flights.empty(); });
+  if (isEmpty && peer.isPast)
     return true;
-  if (Clock::now() < peer.abortDeadline)
+  std::vector<NcclPeer *> peers = peer.job->attached();
+  bool isFree = std::all_of(peers.begin(), peers.end(), [](NcclPeer *other) { return other->isDone || other->isPast; });
+  if (!isFree && Clock::now() < peer.abortDeadline)
     return false;
   if (peer.abort == NcclPeer::Abort::running)
     peer.abort = NcclPeer::Abort::lost;
   for (NcclLane *lane : peer.lanes) {
     for (NcclFlight *flight : lane->flights)
-      endFlight(flight, peer.failing, false);
+      endFlight(flight, peer.failing, isFree);
     lane->flights.clear();
   }
   return true;
