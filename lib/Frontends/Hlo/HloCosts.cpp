@@ -268,7 +268,11 @@ Expected<std::optional<CollectiveCost>> HloCosts::ofCollective(const HloInstruct
   cost.group = groupIds.try_emplace(keyOf(wrapped.groups), groupIds.size()).first->second;
   int64_t parts = 0, element = 0;
   Bytes largest = -1;
-  for (int32_t operand : instruction.operands) {
+  // Of a ragged exchange only the first operand travels.
+  ArrayRef<int32_t> operands = instruction.operands;
+  if (wrapped.opcode.starts_with("ragged-"))
+    operands = operands.take_front();
+  for (int32_t operand : operands) {
     const HloShape &shape = parent.instructions[operand].shape;
     cost.bytes = add(cost.bytes, shape.bytes());
     parts += shape.bytes() > 0;

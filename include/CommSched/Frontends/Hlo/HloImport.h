@@ -19,7 +19,7 @@
 namespace commsched::hlo {
 
 /// The text of an MLIR module with one function, the entry computation. Times are those of `model`. Fails, in one line,
-/// if the module has control predecessors or loops nested more than kMaxNesting deep. O(size).
+/// if groups are malformed or loops nested more than kMaxNesting deep. O(size).
 llvm::Expected<std::string> importAsComm(const HloModule &module, const CostModel &model);
 
 /// XLA's programs nest two or three loops.

@@ -78,7 +78,8 @@ struct HloInstruction {
   int64_t parameterNumber = 0, tupleIndex = 0;
   /// Of a collective: the dimension that it gathers, scatters or splits.
   llvm::SmallVector<int64_t, 1> dimensions;
-  llvm::StringRef backendConfig, customCallTarget;
+  /// As they are serialized.
+  llvm::StringRef backendConfig, customCallTarget, frontendAttributes;
   llvm::SmallVector<int64_t, 2> contractedOfLhs;
   bool hasSideEffect = false;
   /// Whether a user has put it into a group (`_scheduling_group_id`).
