@@ -15,7 +15,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from .problem import require
+from .core import require
 
 Communicator = tuple[str, int]  # the name of a group, and which of its groups of ranks
 

@@ -6,27 +6,30 @@
 
 Certificates of random problems and of the repository's graphs are valid. Each mutation changes one number. What the
 checker still accepts has to be true: for small problems all orders are played here, by rules that are written down a
-third time, and the claims are compared with the best of them.
+third time, and the claims are compared with the best of them. The same holds for what is left of the checker without
+one of its modules, or with the core alone.
 """
 
 import argparse
 import ast
+import contextlib
 import copy
 import json
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 import commsched_verify
-from commsched_verify.__main__ import verify
-from commsched_verify.problem import Invalid
+from commsched_verify.core import Invalid, Problem, verify
 
 HEADER = json.dumps(
     {"format": "commsched-certificate", "version": 2, "blocks": 1, "input_sha256": "", "output_sha256": ""}
 )
+FOLDER = pathlib.Path(commsched_verify.__file__).parent
 MOST_ORDERS = 3000
 WHOLE = 1_000_000
 
@@ -201,6 +204,43 @@ def lie(block):
     return None if bound <= best else f"the bound {bound} is above the optimum {best}"
 
 
+@contextlib.contextmanager
+def without(*names):
+    """Hides modules of the checker."""
+    whole = Problem.extension
+
+    def extension(problem, name, what):
+        if name not in names:
+            return whole(problem, name, what)
+        problem.unchecked.append(what)
+        return None
+
+    Problem.extension = extension
+    try:
+        yield
+    finally:
+        Problem.extension = whole
+
+
+def lie_of_part(block, said):
+    """Why what is said to be proven of an unmerged block is not true, None if it is, or "unknown"."""
+    simulation, answer = Simulation(block), block["answer"]
+    chosen = Simulation(block, answer.get("chosen", []))
+    makespan, peak, bound = (re.search(what, said) for what in (r"span is (\d+)", r"peak (\d+)", r"than (\d+) ns"))
+    if makespan and int(makespan[1]) != chosen.makespan(answer["events"]):
+        return f"the makespan is not {makespan[1]}"
+    if int(peak[1]) != simulation.peak(answer["events"]):
+        return f"the peak is not {peak[1]}"
+    if any(not simulation.needs[node] <= set(answer["events"][:at]) for at, node in enumerate(answer["events"])):
+        return "the order breaks a dependence"
+    orders = list(simulation.orders())
+    if len(orders) > MOST_ORDERS:
+        return "unknown"
+    fits = [o for o in orders if simulation.limit is None or simulation.peak(o) <= simulation.limit]
+    best = min(map(simulation.makespan, fits))
+    return None if int(bound[1]) <= best else f"the bound {bound[1]} is above the optimum {best}"
+
+
 def random_blocks(program, first, count, nodes, *flags):
     command = [program, str(first), str(count), str(nodes), *flags]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
@@ -247,6 +287,46 @@ def check_mutations(program, count):
     assert refused > count // 4 and accepted > 0
 
 
+def check_parts(program, count):
+    """Without one of its modules, or alone, the core says what it did not check, and the rest is true."""
+    draw = random.Random(9)
+    modules = sorted(file.stem for file in FOLDER.glob("*.py"))
+    modules = [name for name in modules if name not in ("__init__", "__main__", "core", "graph", "ranks")]
+    blocks = random_blocks(program, 400_001, 60, 5) + random_blocks(program, 400_101, 60, 5, "--contention")
+    blocks += random_blocks(program, 400_201, 12, 40, "--contention", "--choices")
+    blocks += random_blocks(program, 122, 1, 5) + random_blocks(program, 176, 1, 5)
+    assert {block["bound"]["argument"] for block in blocks[-2:]} == {"memory-limit", "deferral"}
+    for hidden in [*([name] for name in modules), modules]:
+        partly = whole = refused = 0
+        with without(*hidden):
+            for index in range(count + len(blocks)):
+                block = blocks[index % len(blocks)]
+                mutant = mutate(block, draw) if index >= len(blocks) else block
+                try:
+                    said = verify(lines_of(mutant))
+                except Invalid as error:
+                    assert mutant is not block, f"without {hidden}, {block['name']} is refused: {error}"
+                    refused += 1
+                    continue
+                partly += "NOT CHECKED" in said
+                whole += "NOT CHECKED" not in said
+                if mutant["answer"]["buckets"] or len(mutant["problem"]["cost_ns"]) > 12:
+                    continue
+                why = lie_of_part(mutant, said)
+                assert why in (None, "unknown"), f"without {hidden}: {why}: {said}: {json.dumps(mutant)}"
+        print(f"without {', '.join(hidden)}: {whole} valid, {partly} valid in part, {refused} mutants refused")
+        assert partly > 0 and refused > count // 4
+
+
+def check_sizes():
+    """Whoever has to trust the checker can read it: the core in one file, each module beside it shorter."""
+    for file in FOLDER.glob("*.py"):
+        lines, most = len(file.read_text().splitlines()), 400 if file.stem == "core" else 200
+        assert lines <= most, f"{file.name} has {lines} lines, more than {most}"
+    imports = [line for line in (FOLDER / "core.py").read_text().splitlines() if line.startswith("from .")]
+    assert not imports, f"the core is not complete by itself: {imports}"
+
+
 def check_graphs(comm_opt, graphs, count):
     """Certificates of real graphs are valid and small; those with a false claim are not."""
     draw = random.Random(8)
@@ -291,7 +371,7 @@ def check_graphs(comm_opt, graphs, count):
 
 def check_independence():
     """The checker imports Python's own modules and nothing else."""
-    for file in pathlib.Path(commsched_verify.__file__).parent.glob("*.py"):
+    for file in FOLDER.glob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module] if isinstance(node, ast.ImportFrom) and node.level == 0 else []
@@ -390,10 +470,12 @@ def main():
     parser.add_argument("--mutations", type=int, default=1500)
     arguments = parser.parse_args()
     check_independence()
+    check_sizes()
     check_hand_made()
     check_malformed(arguments.random)
     check_random(arguments.random, arguments.count)
     check_mutations(arguments.random, arguments.mutations)
+    check_parts(arguments.random, arguments.mutations // 10)
     check_graphs(arguments.comm_opt, arguments.graphs, 4)
 
 

@@ -1,0 +1,90 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The makespan of an answer whose activities share the resources of a device (docs/Models.md, "Contention")."""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from .core import NOTHING, WHOLE, Numbers, Problem, Step
+
+
+def makespan(problem: Problem, steps: Sequence[Step], done: dict[int, int]) -> int:
+    """Plays the steps; `done` is the step of each start. Returns ns."""
+    clock, work = Clock(problem), dict[int, Work]()
+    for at, step in enumerate(steps):
+        if step.is_start:
+            work[at] = clock.put(step.lanes[0], step.cost, step.demand)
+            clock.run(0, step.issue)
+            continue
+        for lane in step.lanes:
+            clock.run(lane, 0)
+        for start in step.awaits:
+            clock.finish(work[done[start]])
+        clock.run(0, max(step.ready - clock.now, 0))
+        clock.run(0, step.cost, step.demand)
+    for lane in range(len(problem.lanes)):
+        clock.run(lane, 0)
+    return clock.now
+
+
+@dataclass
+class Work:
+    left: int  # millionths of a nanosecond
+    demand: Numbers
+    done: bool = False
+
+
+class Clock:
+    """Time, and the work that lies on each lane. The first one of each lane runs (docs/Models.md, "Contention")."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.now, self.lanes = 0, [deque[Work]() for _ in problem.lanes]
+        for lane, end in enumerate(problem.busy_until):
+            self.put(lane, end, NOTHING)
+        self.run(0, 0)
+
+    def put(self, lane: int, cost: int, demand: Numbers) -> Work:
+        """Puts work behind what lies on a lane."""
+        self.lanes[lane].append(work := Work(cost * WHOLE, demand))
+        self.drop_finished()
+        return work
+
+    def run(self, lane: int, cost: int, demand: Numbers = NOTHING) -> None:
+        self.finish(self.put(lane, cost, demand))
+
+    def finish(self, work: Work) -> None:
+        """Lets time pass until the work is done."""
+        while not work.done:
+            running = [lane[0] for lane in self.lanes if lane]
+            rates = rates_of(tuple(other.demand for other in running))
+            passed = min(-(-other.left // rate) for other, rate in zip(running, rates))
+            self.now += passed
+            for other, rate in zip(running, rates):
+                other.left -= rate * passed
+            self.drop_finished()
+
+    def drop_finished(self) -> None:
+        for lane in self.lanes:
+            while lane and lane[0].left <= 0:
+                lane.popleft().done = True
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def rates_of(demands: tuple[Numbers, ...]) -> Numbers:
+    """The rates of activities that run together, in millionths: weighted max-min fairness of each resource."""
+    rates = [WHOLE] * len(demands)
+    for share in range(0, len(NOTHING), 2):
+        users = [(demand[share], demand[share + 1], at) for at, demand in enumerate(demands) if demand[share]]
+        left, weights = WHOLE, sum(weight for _, weight, _ in users)
+        for need, weight, at in sorted(users, key=lambda user: Fraction(user[0], user[1])):
+            if need * weights <= left * weight:
+                left, weights = left - need, weights - weight
+            else:
+                rates[at] = max(1, min(rates[at], WHOLE * left * weight // (weights * need)))
+    return rates
