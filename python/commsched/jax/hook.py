@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import importlib.metadata
 import importlib.util
 import json
@@ -22,6 +23,7 @@ from typing import Any
 
 from .. import _commsched
 from ..program import Error
+from . import ranks as _ranks
 
 # The version whose modules and whose C API were tested. Another one gives a warning.
 TESTED_JAXLIB = "0.10.2"
@@ -38,6 +40,11 @@ _lock = threading.Lock()
 _listening = False
 # What the transformation does now, as JSON; None: nothing.
 _current: str | None = None
+# What to do if ranks differ (ranks.CHOICES), and how many seconds to wait for another rank.
+_agreement: tuple[str, float] = ("compare", 600.0)
+# How many compilations leave modules as they are for the time being.
+_paused = 0
+_wrapped = False
 _reports: list[dict] = []
 _warned: set[str] = set()
 # Plugins stay loaded for as long as the process runs.
@@ -51,6 +58,8 @@ def install(
     effort: int | None = None,
     donation: str = "keep",
     dump: str | None = None,
+    ranks: str = "compare",
+    rank_timeout: float = 600.0,
 ) -> None:
     """Schedules every module that XLA:GPU compiles from now on, for devices here or on paper.
 
@@ -60,15 +69,22 @@ def install(
         effort: steps of the search per computation. None leaves it to the library.
         donation: "keep" leaves modules with donated parameters as they are, "drop" gives up their donations.
         dump: a folder into which the modules are written that XLA hands over.
+        ranks: what to do if the processes of a program differ in its schedule. "compare" runs XLA's own order on all of
+            them, with a warning; "strict" raises an error on all of them; "off" does not compare.
+        rank_timeout: how many seconds to wait for another process that compiles the same program.
 
     Raises:
         Error: an option is wrong, or there is no plugin for CUDA that takes transformations.
     """
     options = _options(machine, memory_budget_ratio, effort, donation, dump)
+    if ranks not in _ranks.CHOICES or not rank_timeout > 0:
+        raise Error(f"expected ranks to be one of {', '.join(_ranks.CHOICES)} and a positive rank_timeout, got "
+                    f"{ranks!r} and {rank_timeout!r}")  # fmt: skip
     _warn_of_version()
     _register()
     _listen()
-    _configure(options)
+    _wrap_compiler()
+    _configure(options, (ranks, rank_timeout))
 
 
 def uninstall() -> None:
@@ -79,12 +95,12 @@ def uninstall() -> None:
 @contextlib.contextmanager
 def enabled(**options: Any) -> Iterator[None]:
     """`install` with these options for the time of a `with` statement, for all threads; then as it was before."""
-    before = _current
+    before = _current, _agreement
     install(**options)
     try:
         yield
     finally:
-        _configure(before)
+        _configure(*before)
 
 
 def reports(clear: bool = False) -> list[dict]:
@@ -137,11 +153,83 @@ def _options(
     return json.dumps(options)
 
 
-def _configure(options: str | None) -> None:
-    global _current
-    _commsched.xla_configure(options)
+def _configure(options: str | None, agreement: tuple[str, float] | None = None) -> None:
+    global _current, _agreement
     with _lock:
+        _commsched.xla_configure(None if _paused else options)
         _current = options
+        _agreement = agreement or _agreement
+
+
+@contextlib.contextmanager
+def _switched_off() -> Iterator[None]:
+    """Leaves modules as they are, on all threads."""
+    global _paused
+    with _lock:
+        _paused += 1
+        _commsched.xla_configure(None)
+    try:
+        yield
+    finally:
+        with _lock:
+            _paused -= 1
+            if not _paused:
+                _commsched.xla_configure(_current)
+
+
+def _wrap_compiler() -> None:
+    """Compares the schedules of programs that run on several processes, before they run."""
+    global _wrapped
+    with _lock:
+        first, _wrapped = not _wrapped, True
+    if not first:
+        return
+    try:
+        from jax._src import compiler
+
+        compile_or_get_cached, backend_compile = compiler.compile_or_get_cached, compiler.backend_compile_and_load
+    except (ImportError, AttributeError) as error:
+        _warn_once(f"this version of jax compiles in another way, so ranks do not compare schedules: {error}")
+        return
+
+    @functools.wraps(compile_or_get_cached)
+    def compile_alike(
+        backend: Any, computation: Any, devices: Any, options: Any, callbacks: Any, placement: Any, *rest: Any
+    ) -> Any:
+        def compile_once() -> Any:
+            return compile_or_get_cached(backend, computation, devices, options, callbacks, placement, *rest)
+
+        choice, timeout = _agreement
+        others = _processes_beside(devices, backend) if _current is not None and choice != "off" else None
+        if others is None:
+            return compile_once()
+        processes, me, store = others
+        name = str(computation.operation.attributes["sym_name"]).strip('"')
+
+        def compile_uncached() -> Any:
+            return backend_compile(backend, computation, placement, options, callbacks)
+
+        return _comparison.compile(
+            name, processes, me, store, compile_once, compile_uncached, _collect, choice, timeout
+        )
+
+    compiler.compile_or_get_cached = compile_alike
+
+
+def _processes_beside(devices: Any, backend: Any) -> tuple[list[int], int, Any] | None:
+    """The processes of a program, this one, and their store. None if there is only one, or if nothing runs here."""
+    import jax
+    from jax._src import distributed
+
+    processes = sorted({device.process_index for device in devices.flatten()})
+    store = distributed.global_state.client
+    if len(processes) < 2 or jax.config.jax_share_binary_between_hosts or not hasattr(backend, "compile_and_load"):
+        return None
+    if store is None:
+        _warn_once("there is no jax.distributed client, so ranks do not compare schedules")
+        return None
+    me = backend.process_index()
+    return (processes, me, store) if me in processes else None
 
 
 def _warn_of_version() -> None:
@@ -204,6 +292,7 @@ def _collect() -> None:
     with _lock:
         _reports.extend(new)
         del _reports[:-MAX_REPORTS]
+    _comparison.take(new)
     for report in new:
         reason = report.get("kept_because")
         if reason and reason not in QUIET:
@@ -220,3 +309,6 @@ def _warn_once(text: str) -> None:
         _warned.add(text)
     if new:
         warnings.warn(f"CommSched: {text}", stacklevel=4)
+
+
+_comparison = _ranks.Comparison(_switched_off, _warn_once)
