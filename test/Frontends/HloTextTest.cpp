@@ -13,6 +13,7 @@
 
 #include "CommSched/Frontends/Hlo/HloText.h"
 #include "CommSched/Frontends/Hlo/HloImport.h"
+#include "Hlo/WireFormat.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -148,6 +149,23 @@ TEST_P(HloTexts, WrittenBack) {
     EXPECT_EQ(namesOf(message, name), namesOf(again->module(), name));
     EXPECT_FALSE(namesOf(message, name).empty());
   }
+}
+
+// Tests that XLA's dump of a message is read, and that another order leaves the rest of it as it was.
+TEST_P(HloTexts, Dumps) {
+  std::string bytes = readInput(GetParam() + Twine(".pb")), dump, written;
+  writeBytes(1, bytes, dump);
+  writeBytes(3, "a buffer assignment", dump);
+  std::unique_ptr<HloFile> file = cantFail(HloFile::read(dump, "x.hlo.pb"));
+  HloModule module = cantFail(readModule(bytes));
+  EXPECT_EQ(reportOf(module), reportOf(file->module()));
+  HloOptions options;
+  options.shuffle = 3;
+  HloResult result = cantFail(scheduleModule(file->module(), h100(), options));
+  EXPECT_NE(result.module, bytes);
+  writeBytes(1, result.module, written);
+  writeBytes(3, "a buffer assignment", written);
+  EXPECT_EQ(cantFail(file->write(result)), written);
 }
 
 // Tests that damaged texts are refused with a place, or scheduled: 250 of each module.

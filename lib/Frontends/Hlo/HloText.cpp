@@ -13,6 +13,7 @@
 
 #include "CommSched/Frontends/Hlo/HloText.h"
 #include "HloFields.h"
+#include "WireFormat.h"
 
 using namespace llvm;
 using namespace commsched;
@@ -44,6 +45,20 @@ static bool isText(StringRef bytes, StringRef path) {
   return path.ends_with(".txt") || path.ends_with(".hlo") || bytes.ltrim().starts_with("HloModule");
 }
 
+/// HloProto.hlo_module: what --xla_dump_hlo_as_proto writes has the module in this field.
+static constexpr uint32_t kModuleInDump = 1;
+
+/// The module in a dump; empty if the bytes are not one. A module itself has its name in that field, which is not a
+/// message.
+static StringRef moduleInDump(StringRef bytes) {
+  WireReader reader(bytes);
+  WireField field, first;
+  while (reader.next(field))
+    if (field.number == kModuleInDump && !field.isVarint)
+      first = field;
+  return reader.isMalformed() ? "" : first.bytes;
+}
+
 Expected<std::unique_ptr<HloFile>> HloFile::read(StringRef bytes, StringRef path) {
   auto file = std::make_unique<HloFile>();
   file->bytes = bytes;
@@ -54,6 +69,16 @@ Expected<std::unique_ptr<HloFile>> HloFile::read(StringRef bytes, StringRef path
     file->text = std::move(*text);
   }
   Expected<HloModule> module = readModule(file->text ? StringRef(file->text->message) : bytes);
+  if (!module && !file->text) {
+    Expected<HloModule> inside = readModule(moduleInDump(bytes));
+    if (inside) {
+      consumeError(module.takeError());
+      file->isDump = true;
+      module = std::move(inside);
+    } else {
+      consumeError(inside.takeError());
+    }
+  }
   if (!module)
     return createFileError(path, module.takeError());
   file->hlo = std::move(*module);
@@ -61,6 +86,17 @@ Expected<std::unique_ptr<HloFile>> HloFile::read(StringRef bytes, StringRef path
 }
 
 Expected<std::string> HloFile::write(const HloResult &result) const {
+  if (isDump) {
+    std::string dump;
+    WireReader reader(bytes);
+    WireField field;
+    while (reader.next(field))
+      if (field.number == kModuleInDump)
+        writeBytes(kModuleInDump, result.module, dump);
+      else
+        dump += field.whole;
+    return dump;
+  }
   if (!text)
     return result.module;
   std::vector<std::vector<int32_t>> sequences(hlo.computations.size());

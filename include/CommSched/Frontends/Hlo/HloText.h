@@ -37,11 +37,12 @@ llvm::Expected<HloText> parseText(llvm::StringRef text, llvm::StringRef file);
 llvm::Expected<std::string> writeText(llvm::StringRef text, const HloText &parsed, const HloModule &module,
                                       llvm::ArrayRef<std::vector<int32_t>> sequences);
 
-/// A module in a file of either form. It points into the bytes that it was read from.
+/// A module in a file of any form. It points into the bytes that it was read from.
 class HloFile {
 public:
-  /// Reads text if the path ends in ".txt" or ".hlo" or if the bytes begin with "HloModule", and a serialized
-  /// HloModuleProto otherwise. Messages begin with the path.
+  /// Reads text if the path ends in ".txt" or ".hlo" or if the bytes begin with "HloModule". Otherwise reads a
+  /// serialized HloModuleProto, or the HloProto around one that --xla_dump_hlo_as_proto writes. Messages begin with the
+  /// path.
   static llvm::Expected<std::unique_ptr<HloFile>> read(llvm::StringRef bytes, llvm::StringRef path);
 
   const HloModule &module() const { return hlo; }
@@ -52,6 +53,8 @@ private:
   llvm::StringRef bytes;
   /// None if the file is not text.
   std::optional<HloText> text;
+  /// Whether the module is in an HloProto.
+  bool isDump = false;
   HloModule hlo;
 };
 
