@@ -103,7 +103,7 @@ class Process:
 
     def __init__(self, store, me, schedule, processes=(0, 1)):
         self.store, self.me, self.schedule, self.processes = store, me, schedule, list(processes)
-        self.off, self.warned = False, []
+        self.off, self.warned, self.reports = False, [], []
         self.comparison = ranks.Comparison(self.switched_off, self.warned.append)
 
     @contextlib.contextmanager
@@ -113,12 +113,11 @@ class Process:
         self.off = False
 
     def collect(self):
-        self.comparison.take(
-            [
-                {"module": "jit_other", "changed": True, "signature": str(self.me)},
-                {"module": "jit_step", "changed": True, "signature": self.schedule},
-            ]
-        )
+        self.reports = [
+            {"module": name, "changed": True, "signature": signature}
+            for name, signature in (("jit_other", str(self.me)), ("jit_step", self.schedule))
+        ]
+        self.comparison.take(self.reports)
 
     def once(self):
         if self.schedule is None:
@@ -150,7 +149,10 @@ def test_different_schedules_run_in_xlas_own_order_everywhere_with_a_warning():
     processes = [Process(store, p, "st"[p]) for p in range(2)]
     assert in_parallel(lambda p: processes[p].compile(), range(2)) == ["own"] * 2
     text = "the processes do not agree about the schedule of jit_step (process 0: s; process 1: t): all of them run it"
-    assert all(len(p.warned) == 1 and p.warned[0].startswith(text) for p in processes)
+    for process in processes:
+        assert len(process.warned) == 1 and process.warned[0].startswith(text)
+        other, step = process.reports
+        assert other["changed"] and not step["changed"] and text.startswith(step["kept_because"])
 
 
 def test_strict_raises_on_all_processes():

@@ -39,7 +39,7 @@ class Store(Protocol):
 
 def signature_of(reports: list[dict]) -> str:
     """What has to be equal on all ranks: of each module that was handed over, its new order, or that it has none."""
-    return "; ".join(sorted(str(r["signature"]) if r["changed"] else "XLA's own" for r in reports)) or CACHED
+    return "; ".join(sorted(str(r.get("signature")) if r["changed"] else "XLA's own" for r in reports)) or CACHED
 
 
 def decide(store: Store, key: str, processes: list[int], me: int, mine: str, timeout: float) -> str:
@@ -168,6 +168,8 @@ class Comparison:
         if choice == "strict":
             raise RuntimeError(f"CommSched: {text}")
         self._warn(f"{text}: all of them run it in XLA's own order")
+        for report in seen:
+            report |= {"changed": False, "kept_because": text}
         del executable
         with self._switched_off():
             return compile_uncached()
