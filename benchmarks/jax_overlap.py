@@ -5,6 +5,8 @@
 """Compiles training steps for H100s that are not there, with XLA's latency-hiding scheduler and CommSched after it.
 
     jax_overlap.py [--programs NAME...] [--markdown FILE]     the table of docs/results/jax.md
+    jax_overlap.py --combiners off ...                        with XLA's combiners switched off
+    jax_overlap.py --no-buckets ...                           another order alone
     jax_overlap.py --small FOLDER                             the modules of test/Frontends/Inputs
 
 XLA is the referee: it verifies every module that comes back, and its buffer assignment says what temporaries it needs.
@@ -25,6 +27,10 @@ import warnings
 
 # The latency-hiding scheduler is the peer. Autotuning would need a GPU.
 XLA_FLAGS = "--xla_gpu_autotune_level=0 --xla_gpu_enable_latency_hiding_scheduler=true"
+# XLA merges nothing with these.
+NO_COMBINERS = " ".join(
+    f"--xla_gpu_{k}_combine_threshold_bytes=0" for k in ("all_gather", "all_reduce", "reduce_scatter")
+)
 # XLA's own schedule may need this much less, in percent, and its order may be this far above the bound.
 TOLERANCE_PERCENT, GOAL_PERCENT = 1.0, 5.0
 
@@ -45,7 +51,7 @@ def compile_once(name: str) -> tuple[float, int, int]:
     return seconds, stats.temp_size_in_bytes, total + stats.temp_size_in_bytes
 
 
-def run(name: str, machine: str) -> dict:
+def run(name: str, machine: str, buckets: bool) -> dict:
     """Compiles a program with XLA's order and with CommSched's."""
     import commsched.jax
 
@@ -53,7 +59,7 @@ def run(name: str, machine: str) -> dict:
     xla_seconds, xla_temporaries, xla_total = compile_once(name)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with commsched.jax.enabled(machine=machine, donation="drop"):
+        with commsched.jax.enabled(machine=machine, donation="drop", buckets=buckets):
             seconds, temporaries, total = compile_once(name)
     report = max(commsched.jax.reports(), key=lambda r: r["makespan_ns"]["before"])
     report |= {
@@ -87,6 +93,7 @@ def row(report: dict) -> tuple[str, list[str]]:
     cells = [
         report["name"],
         str(collectives),
+        f"{report.get('taken_apart', 0)}, {report.get('buckets', 0)}",
         f"{before / 1e6:.2f}",
         f"{after / 1e6:.2f}",
         f"{bound / 1e6:.2f}",
@@ -103,24 +110,27 @@ def row(report: dict) -> tuple[str, list[str]]:
 
 
 HEADER = (
-    "| program | collectives | XLA, ms | CommSched, ms | bound, ms | faster by | above the bound | temporaries, MiB | "
-    "with CommSched, MiB | our count of XLA's, MiB | XLA compiles, s | CommSched, s | goals met |\n|" + "---|" * 13
+    "| program | collectives | taken apart, buckets | XLA, ms | CommSched, ms | bound, ms | faster by | "
+    "above the bound | temporaries, MiB | with CommSched, MiB | our count of XLA's, MiB | XLA compiles, s | "
+    "CommSched, s | goals met |\n|" + "---|" * 14
 )
 
 
-def child(arguments: list[str]) -> dict | None:
+def child(arguments: list[str], combines: bool) -> dict | None:
     """Runs this script for one program. None if it fails; its messages have been printed."""
-    environment = dict(os.environ, XLA_FLAGS=XLA_FLAGS, JAX_PLATFORMS="cpu", TF_CPP_MIN_LOG_LEVEL="3")
+    flags = XLA_FLAGS if combines else f"{XLA_FLAGS} {NO_COMBINERS}"
+    environment = dict(os.environ, XLA_FLAGS=flags, JAX_PLATFORMS="cpu", TF_CPP_MIN_LOG_LEVEL="3")
     done = subprocess.run([sys.executable, __file__, *arguments], env=environment, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
 
 
-def table(names: list[str], machine: str, markdown: pathlib.Path | None) -> int:
+def table(names: list[str], options: argparse.Namespace) -> int:
     """Prints and writes the table. Returns the number of programs that fail or miss a goal."""
     lines, missed = [HEADER], 0
     print(HEADER, flush=True)
     for name in names:
-        report = child(["--run", name, "--machine", machine])
+        buckets = [] if options.buckets else ["--no-buckets"]
+        report = child(["--run", name, "--machine", options.machine, *buckets], options.combiners == "default")
         if report is None:
             line, faults = f"| {name} | refused by XLA |", ["refused"]
         else:
@@ -128,8 +138,8 @@ def table(names: list[str], machine: str, markdown: pathlib.Path | None) -> int:
         missed += bool(faults)
         lines.append(line)
         print(line, flush=True)
-        if markdown:
-            markdown.write_text("\n".join(lines) + "\n")
+        if options.markdown:
+            options.markdown.write_text("\n".join(lines) + "\n")
     return missed
 
 
@@ -137,12 +147,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", nargs="*", help="names (default: all)")
     parser.add_argument("--machine", default="h100-sxm")
+    parser.add_argument("--combiners", choices=("default", "off"), default="default", help="those of XLA")
+    parser.add_argument("--no-buckets", dest="buckets", action="store_false", help="only order")
     parser.add_argument("--markdown", type=pathlib.Path, help="write the table here, too")
     parser.add_argument("--small", type=pathlib.Path, help="write the small modules of the tests into this folder")
     parser.add_argument("--run", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.run:
-        print(json.dumps(run(arguments.run, arguments.machine)))
+        print(json.dumps(run(arguments.run, arguments.machine, arguments.buckets)))
         return 0
     os.environ |= {"XLA_FLAGS": XLA_FLAGS, "JAX_PLATFORMS": "cpu"}
     import jax_programs
@@ -152,7 +164,7 @@ def main() -> int:
 
         return jax_modules.write_small(arguments.small)
     names = arguments.programs or [c.name for c in jax_programs.PROGRAMS]
-    return 1 if table(names, arguments.machine, arguments.markdown) else 0
+    return 1 if table(names, arguments) else 0
 
 
 if __name__ == "__main__":

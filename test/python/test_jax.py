@@ -30,13 +30,44 @@ def module_of(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_module_comes_back_in_another_order_of_the_same_size(name):
     given = module_of(name)
-    scheduled, report = commsched.jax.schedule(given)
+    scheduled, report = commsched.jax.schedule(given, buckets=False)
     assert report["changed"] and scheduled != given and len(scheduled) == len(given)
     assert report["makespan_ns"]["after"] < report["makespan_ns"]["before"]
     assert report["peak_bytes"]["after"] <= report["peak_bytes"]["limit"] == report["peak_bytes"]["before"]
     assert report["lower_bound_ns"] <= report["makespan_ns"]["after"]
     # The same bytes on another rank give the same order.
-    assert commsched.jax.schedule(given)[1]["signature"] == report["signature"]
+    assert commsched.jax.schedule(given, buckets=False)[1]["signature"] == report["signature"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_collectives_are_merged_anew_if_that_is_faster_than_another_order(name):
+    given = module_of(name)
+    order = commsched.jax.schedule(given, buckets=False)[1]
+    rewritten, report = commsched.jax.schedule(given)
+    assert report["taken_apart"] > 0 and len(rewritten) != len(given)
+    assert report["makespan_ns"]["before"] == order["makespan_ns"]["before"]
+    assert report["makespan_ns"]["after"] < order["makespan_ns"]["after"]
+    assert report["peak_bytes"]["after"] <= report["peak_bytes"]["limit"] == order["peak_bytes"]["limit"]
+    assert report["signature"] == commsched.jax.schedule(given)[1]["signature"] != order["signature"]
+    # What was written is a module whose time and peak are those of the report.
+    again = commsched.jax.schedule(rewritten, buckets=False)[1]
+    assert again["makespan_ns"]["before"] == report["makespan_ns"]["after"]
+    assert again["peak_bytes"]["before"] == report["peak_bytes"]["after"]
+
+
+def test_synchronous_collectives_become_asynchronous_if_the_user_says_so():
+    # The same length, so that the bytes around it stay right.
+    given = module_of("small-moe").replace(b'"is_sync":false,"', b'"is_sync":true ,"')
+    kept, report = commsched.jax.schedule(given)
+    assert kept is given and report["kept_because"] == "it has no asynchronous work"
+    made, report = commsched.jax.schedule(given, asynchronous=True, buckets=False)
+    assert report["changed"] and b'"is_sync":true' not in made and report["taken_apart"] == synchronous_starts(given)
+    assert report["makespan_ns"]["after"] < report["makespan_ns"]["before"]
+
+
+def synchronous_starts(module):
+    """Number of starts that were told to be synchronous."""
+    return module.count(b'"is_sync":true')
 
 
 def test_a_donated_module_stays_as_it_is_if_donations_are_to_be_kept():

@@ -11,6 +11,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "CommSched/Frontends/Hlo/HloRewriter.h"
 #include "CommSched/Frontends/Hlo/HloText.h"
 #include "CommSched/Support/OutputFile.h"
 #include "llvm/Support/CommandLine.h"
@@ -36,6 +37,12 @@ static cl::opt<double> budgetRatio("memory-budget-ratio",
                                    cl::value_desc("R"), cl::init(0), cl::cat(category));
 static cl::opt<int64_t> effort("effort", cl::desc("Steps of the search per computation (default: by its size)"),
                                cl::value_desc("N"), cl::init(-1), cl::cat(category));
+
+static cl::opt<bool> buckets("buckets", cl::desc("Take merged collectives apart, and merge collectives anew"),
+                             cl::cat(category));
+static cl::opt<bool> asynchronous("asynchronous",
+                                  cl::desc("Make collectives asynchronous that were told to be synchronous"),
+                                  cl::cat(category));
 
 static std::string microseconds(Ns time) { return formatv("{0:f1} us", static_cast<double>(time) / 1000).str(); }
 
@@ -68,6 +75,9 @@ static Error run() {
   Expected<std::unique_ptr<hlo::HloFile>> file = hlo::HloFile::read((*buffer)->getBuffer(), inputPath);
   if (!file)
     return file.takeError();
+  if ((buckets || asynchronous) && (*file)->isFromText())
+    return createFileError(inputPath, createStringError("--buckets and --asynchronous expect a serialized module, got "
+                                                        "text"));
   const hlo::HloModule &module = (*file)->module();
   CostModel model(std::move(*profile));
   hlo::HloOptions options;
@@ -77,8 +87,20 @@ static Error run() {
   if (!result)
     return createFileError(inputPath, result.takeError());
   printSummary(module, *result, outs());
+  json::Value report = hlo::describe(module, *result);
+  if (buckets || asynchronous) {
+    Expected<hlo::RewrittenModule> rewritten =
+        hlo::rewriteModule(module, model, options, {buckets, asynchronous}, *result);
+    if (rewritten) {
+      outs() << formatv("with other collectives: makespan {0}\n",
+                        microseconds(rewritten->result.entry().makespanAfter));
+      result->module = std::move(rewritten->bytes);
+      report = std::move(rewritten->report);
+    } else {
+      outs() << "with the given collectives: " << toString(rewritten.takeError()) << "\n";
+    }
+  }
   if (!reportPath.empty()) {
-    json::Value report = hlo::describe(module, *result);
     if (Error error = writeWhole(reportPath, [&](raw_ostream &os) {
           os << formatv("{0:2}\n", report);
           return Error::success();

@@ -285,8 +285,8 @@ Expected<std::optional<CollectiveCost>> HloCosts::ofCollective(const HloInstruct
     cost.bytes = instruction.shape.bytes();
   if (*kind == CollectiveKind::AllGather)
     cost.bytes = multiply(cost.bytes, cost.shape.ranks);
-  cost.time = (*model.curve(*kind, cost.shape, elementTypeOf(static_cast<int32_t>(element))))(
-      cost.bytes, std::max<int64_t>(parts, 1));
+  cost.curve = model.curve(*kind, cost.shape, elementTypeOf(static_cast<int32_t>(element)));
+  cost.time = (*cost.curve)(cost.bytes, std::max<int64_t>(parts, 1));
   if (model.contention().any())
     cost.demand = model.contention().ofCollective(*kind, cost.bytes, cost.shape, cost.time);
   return cost;

@@ -42,6 +42,8 @@ struct CollectiveCost {
   Ns time = 0;
   Demand demand;
   GroupShape shape;
+  /// What `time` is taken from.
+  std::shared_ptr<const CollectiveCurve> curve;
   /// Equal for collectives with equal groups.
   int32_t group = 0;
 };
@@ -65,6 +67,7 @@ public:
   const HloInstruction *wrappedBy(const HloInstruction *start) const;
 
   const MachineModel &machine() const { return model.machine(); }
+  const ContentionModel &contention() const { return model.contention(); }
 
 private:
   KernelWork workOf(const HloInstruction &instruction, const HloComputation &parent) const;

@@ -29,7 +29,7 @@ enum : uint32_t {
 } // namespace module_field
 
 namespace computation_field {
-enum : uint32_t { kName = 1, kInstructions = 2, kId = 5, kRootId = 6 };
+enum : uint32_t { kName = 1, kInstructions = 2, kProgramShape = 4, kId = 5, kRootId = 6 };
 } // namespace computation_field
 
 namespace instruction_field {
@@ -37,6 +37,7 @@ enum : uint32_t {
   kName = 1,
   kOpcode = 2,
   kShape = 3,
+  kMetadata = 7,
   kParameterNumber = 9,
   kTupleIndex = 13,
   kDimensions = 14,
@@ -62,6 +63,11 @@ enum : uint32_t {
 namespace shape_field {
 enum : uint32_t { kElementType = 2, kDimensions = 3, kTupleShapes = 4, kLayout = 5 };
 } // namespace shape_field
+
+/// ProgramShapeProto.
+namespace program_field {
+enum : uint32_t { kParameters = 1, kResult = 2, kParameterNames = 3 };
+} // namespace program_field
 
 namespace layout_field {
 enum : uint32_t { kMemorySpace = 8 };

@@ -13,6 +13,7 @@
 
 #include "HloProblem.h"
 #include "CommSched/Support/Arithmetic.h"
+#include "RewriteCollectives.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace llvm;
@@ -23,8 +24,10 @@ namespace {
 
 class Loader {
 public:
-  Loader(const HloGraph &graph, HloCosts &costs, ArrayRef<CalleeWork> callees, CalleeCost variant, bool isEntry)
-      : graph(graph), costs(costs), callees(callees), variant(variant), isEntry(isEntry), problem(result.problem) {}
+  Loader(const HloGraph &graph, HloCosts &costs, ArrayRef<CalleeWork> callees, CalleeCost variant, bool isEntry,
+         const MergeKeys &mergeKeys)
+      : graph(graph), costs(costs), callees(callees), variant(variant), isEntry(isEntry), mergeKeys(mergeKeys),
+        problem(result.problem) {}
 
   Expected<LoadedComputation> run();
 
@@ -35,6 +38,9 @@ private:
   void loadCall(Node &node, const HloInstruction &instruction);
   void loadKernel(Node &node, const HloInstruction &instruction);
   void loadBuffers();
+  void loadPredecessors(NodeId id);
+  void loadMerging();
+  MergeKey mergeKeyOf(NodeId start) const;
   Error checkSums() const;
 
   const HloGraph &graph;
@@ -42,6 +48,11 @@ private:
   ArrayRef<CalleeWork> callees;
   CalleeCost variant;
   bool isEntry;
+  const MergeKeys &mergeKeys;
+  /// Indexed by storage: its buffer, or kNone.
+  std::vector<BufferId> buffers;
+  /// Indexed by node: what is known of a start that is a collective.
+  std::vector<CollectiveCost> collectives;
   LoadedComputation result;
   Problem &problem;
 };
@@ -73,8 +84,9 @@ Error Loader::loadStart(Node &node, const HloInstruction &instruction) {
     return Error::success();
   }
   const CollectiveCost &collective = **cost;
-  // A collective without a done holds the compute stream until it has ended.
-  node.kind = isStart(instruction) ? NodeKind::Start : NodeKind::Hybrid;
+  // A collective without a done, or one that was told so, holds the compute stream until it has ended.
+  node.kind = isStart(instruction) && !isSynchronous(instruction) ? NodeKind::Start : NodeKind::Hybrid;
+  collectives[&node - problem.nodes.data()] = collective;
   node.lane = isPointToPoint(collective.kind) ? kMessageLane : kCollectiveLane;
   node.collective = collective.kind;
   node.bytes = node.kind == NodeKind::Start ? collective.bytes : 0;
@@ -155,12 +167,13 @@ Error Loader::loadNode(NodeId id) {
   const HloInstruction &instruction = graph.instructionOf(id);
   node.pinned = keepsItsPlace(instruction);
   if (isDone(instruction)) {
-    // What another computation started is not waited for here.
-    if (given.start == kNone)
+    // What another computation started is not waited for here, and what is synchronous has ended.
+    if (given.start == kNone) {
       node.pinned = true;
-    else
+    } else if (problem.nodes[given.start].kind == NodeKind::Start) {
       node.kind = NodeKind::Wait;
-    node.start = given.start;
+      node.start = given.start;
+    }
   } else if (calls(instruction)) {
     loadCall(node, instruction);
   } else if (Error error = loadStart(node, instruction)) {
@@ -171,8 +184,7 @@ Error Loader::loadNode(NodeId id) {
 }
 
 void Loader::loadBuffers() {
-  // Indexed by storage: its buffer, or kNone.
-  std::vector<BufferId> buffers(graph.storages.size(), kNone);
+  buffers.assign(graph.storages.size(), kNone);
   SmallVector<BufferId> touches;
   for (NodeId id = 0; id < problem.size(); ++id) {
     touches.clear();
@@ -187,6 +199,71 @@ void Loader::loadBuffers() {
     }
     sort(touches);
     problem.touches.append(touches);
+  }
+}
+
+/// Of a wait, what must come before its start is left out: it is implied, and a wait that may be merged has its start
+/// alone.
+void Loader::loadPredecessors(NodeId id) {
+  ArrayRef<NodeId> before = graph.nodes[id].predecessors;
+  NodeId start = problem.nodes[id].start;
+  if (start == kNone)
+    return problem.preds.append(before);
+  SmallVector<NodeId, 4> kept;
+  copy_if(before, std::back_inserter(kept),
+          [&](NodeId node) { return !is_contained(graph.nodes[start].predecessors, node); });
+  problem.preds.append(kept);
+}
+
+MergeKey Loader::mergeKeyOf(NodeId start) const {
+  const CollectiveCost &collective = collectives[start];
+  MergeKey key;
+  key.kind = collective.kind;
+  key.lane = problem.nodes[start].lane;
+  key.ranks = static_cast<int32_t>(collective.shape.ranks);
+  // Buckets may not overflow sums either.
+  Ns largest = kMaxTotalNs / 8 / std::max<NodeId>(problem.size(), 1);
+  key.cost = [curve = collective.curve, largest](Bytes bytes) { return std::min((*curve)(bytes), largest); };
+  key.groupCost = [curve = collective.curve, largest](Bytes bytes, int32_t members) {
+    return std::min((*curve)(bytes, members), largest);
+  };
+  if (problem.hasContention()) {
+    const ContentionModel *model = &costs.contention();
+    key.demand = [model, kind = key.kind, shape = collective.shape](Bytes bytes, Ns time) {
+      return model->ofCollective(kind, bytes, shape, time);
+    };
+    key.leastDemand = model->leastOfCollective(key.kind);
+  }
+  return key;
+}
+
+/// Tells the solver what may be merged. There is no kernel that packs: NCCL takes the members' own buffers.
+void Loader::loadMerging() {
+  if (mergeKeys.empty())
+    return;
+  problem.members.resize(problem.size());
+  // By MergeKeys' value: index into the problem's keys.
+  DenseMap<int32_t, int32_t> indexOf;
+  for (NodeId wait = 0; wait < problem.size(); ++wait) {
+    NodeId start = problem.nodes[wait].start;
+    if (start == kNone)
+      continue;
+    int32_t at = graph.nodes[start].instruction, end = graph.nodes[wait].instruction;
+    auto key = mergeKeys.find(at);
+    if (key == mergeKeys.end())
+      continue;
+    const std::vector<HloInstruction> &instructions = graph.computation().instructions;
+    int32_t operand = graph.computation().instructions[at].operands.front();
+    BufferId output = buffers[graph.storageAt(end, 0)];
+    // A result of the computation is no buffer of the problem.
+    if (output == kNone)
+      continue;
+    problem.members[start] = {wait, buffers[graph.storageAt(operand, 0)], output, instructions[operand].shape.bytes(),
+                              instructions[end].shape.bytes()};
+    auto [index, isNew] = indexOf.try_emplace(key->second, static_cast<int32_t>(problem.mergeKeys.size()));
+    if (isNew)
+      problem.mergeKeys.push_back(mergeKeyOf(start));
+    problem.nodes[start].mergeKey = index->second;
   }
 }
 
@@ -210,14 +287,16 @@ Expected<LoadedComputation> Loader::run() {
   result.slowDown.linkPermille = costs.machine().linkSlowdownPermille;
   result.slowDown.linkOfLane.assign(kNumLanes, kNone);
   problem.nodes.resize(graph.nodes.size());
+  collectives.resize(graph.nodes.size());
   for (NodeId id = 0; id < problem.size(); ++id) {
     if (Error error = loadNode(id))
       return std::move(error);
-    problem.preds.append(graph.nodes[id].predecessors);
+    loadPredecessors(id);
   }
   if (problem.hasContention())
     result.slowDown = {};
   loadBuffers();
+  loadMerging();
   problem.joinsAtEnd = !isEntry;
   if (Error error = checkSums())
     return std::move(error);
@@ -229,6 +308,6 @@ Expected<LoadedComputation> Loader::run() {
 
 Expected<LoadedComputation> commsched::hlo::loadComputation(const HloGraph &graph, HloCosts &costs,
                                                             ArrayRef<CalleeWork> callees, CalleeCost variant,
-                                                            bool isEntry) {
-  return Loader(graph, costs, callees, variant, isEntry).run();
+                                                            bool isEntry, const MergeKeys &mergeKeys) {
+  return Loader(graph, costs, callees, variant, isEntry, mergeKeys).run();
 }

@@ -46,10 +46,15 @@ struct LoadedComputation {
   CalleeWork work;
 };
 
-/// Loads a computation. `callees` is indexed by computation. Fails if it has something that is not understood. O(nodes
+/// By instruction, a start that may be merged: the number of its key.
+using MergeKeys = llvm::DenseMap<int32_t, int32_t>;
+
+/// Loads a computation. `callees` is indexed by computation. Starts with equal keys may be merged. Fails if it has
+/// something that is not understood. O(nodes
 /// + edges).
 llvm::Expected<LoadedComputation> loadComputation(const HloGraph &graph, HloCosts &costs,
-                                                  llvm::ArrayRef<CalleeWork> callees, CalleeCost variant, bool isEntry);
+                                                  llvm::ArrayRef<CalleeWork> callees, CalleeCost variant, bool isEntry,
+                                                  const MergeKeys &mergeKeys);
 
 } // namespace commsched::hlo
 

@@ -143,6 +143,7 @@ bool Reader::readDevices(StringRef bytes) {
 static bool hasSchedulingGroup(StringRef bytes) { return bytes.contains("_scheduling_group_id"); }
 
 Error Reader::readInstruction(StringRef bytes, HloInstruction &instruction, InstructionIds &ids) {
+  instruction.bytes = bytes;
   bool whole = forFields(bytes, [&](const WireField &field) {
     switch (field.number) {
     case instruction_field::kName:
@@ -220,6 +221,7 @@ Error Reader::readInstruction(StringRef bytes, HloInstruction &instruction, Inst
 
 Error Reader::readComputation(StringRef bytes) {
   HloComputation &computation = module.computations.emplace_back();
+  computation.bytes = bytes;
   std::vector<InstructionIds> &ids = neighbours.emplace_back();
   int64_t rootId = 0;
   Error error = Error::success();

@@ -18,6 +18,7 @@
 #include "CommSched/Scheduling/Model/ScheduleVerifier.h"
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "HloProblem.h"
+#include "RewriteCollectives.h"
 #include "llvm/ADT/STLExtras.h"
 #include <random>
 
@@ -31,13 +32,14 @@ class ModuleScheduler {
 public:
   ModuleScheduler(const HloModule &module, const CostModel &model, const HloOptions &options)
       : module(module), costs(module, model), options(options), carried(module.computations.size()),
-        callees(module.computations.size()) {}
+        callees(module.computations.size()), mergeKeys(module.computations.size()) {}
 
   Error run(HloResult &result);
 
 private:
   std::vector<bool> findRunning() const;
   Expected<ComputationResult> runComputation(int32_t index);
+  Error findMergeKeys();
   Error solve(const HloGraph &graph, const LoadedComputation &loaded, ComputationResult &result);
   void explainStarts(const HloGraph &graph, const LoadedComputation &loaded, const Schedule &schedule,
                      ComputationResult &result) const;
@@ -48,6 +50,11 @@ private:
   /// Indexed by computation.
   std::vector<Carried> carried;
   std::vector<CalleeWork> callees;
+  /// Indexed by computation: what may be merged, with its keys by start.
+  std::vector<std::vector<CollectivePair>> pairs;
+  std::vector<MergeKeys> mergeKeys;
+  /// The new orders, with buckets.
+  std::vector<MergedOrder> merged;
 };
 
 bool callsOthers(const HloInstruction &instruction) {
@@ -91,11 +98,37 @@ Order shuffled(const Problem &problem, uint64_t seed) {
   return order;
 }
 
+bool isAsynchronous(const HloInstruction &instruction) { return isStart(instruction) && !isSynchronous(instruction); }
+
+/// The schedule of a computation in terms of its instructions.
+MergedOrder mergedOrder(const HloGraph &graph, int32_t computation, const Schedule &schedule,
+                        ArrayRef<CollectivePair> pairs) {
+  MergedOrder result;
+  result.computation = computation;
+  DenseMap<int32_t, const CollectivePair *> pairOf;
+  for (const CollectivePair &pair : pairs)
+    pairOf[pair.start] = &pair;
+  for (const Bucket &bucket : schedule.buckets) {
+    std::vector<CollectivePair> &members = result.buckets.emplace_back();
+    for (NodeId member : bucket.members)
+      members.push_back(*pairOf.find(graph.nodes[member].instruction)->second);
+  }
+  const ExpandedProblem &expanded = schedule.expanded;
+  for (NodeId node : schedule.order) {
+    NodeId origin = schedule.isExpanded() ? expanded.origin[node] : node;
+    if (origin != kNone)
+      result.order.push_back({graph.nodes[origin].instruction, -1, false});
+    else
+      result.order.push_back({-1, expanded.bucketOf[node], node == expanded.buckets[expanded.bucketOf[node]].wait});
+  }
+  return result;
+}
+
 std::string whyKept(const HloComputation &computation) {
   for (const HloInstruction &instruction : computation.instructions)
     if (instruction.isAnnotated)
       return ("'" + instruction.name + "' is in a scheduling group of the user").str();
-  return none_of(computation.instructions, isStart) ? "it has no asynchronous work" : "";
+  return none_of(computation.instructions, isAsynchronous) ? "it has no asynchronous work" : "";
 }
 
 } // namespace
@@ -137,7 +170,7 @@ Error ModuleScheduler::solve(const HloGraph &graph, const LoadedComputation &loa
   }
   ScheduleOptions search;
   search.memory.limit = result.limit;
-  search.bucketing = false;
+  search.bucketing = !problem.mergeKeys.empty();
   search.slowDown = loaded.slowDown;
   search.effort = options.effort;
   Schedule schedule = result.keptBecause.empty() ? commsched::schedule(problem, search) : keepOrder(problem);
@@ -154,10 +187,14 @@ Error ModuleScheduler::solve(const HloGraph &graph, const LoadedComputation &loa
   } else {
     if (std::string why = verify(problem, schedule, {result.limit, CollectiveOrder::Free}); !why.empty())
       return createStringError("the new order of '" + graph.computation().name + "' does not hold: " + why);
-    result.sequence = graph.instructionsInOrder(schedule.order);
+    result.buckets = static_cast<int32_t>(schedule.buckets.size());
+    if (schedule.buckets.empty())
+      result.sequence = graph.instructionsInOrder(schedule.order);
+    if (options.buckets)
+      merged.push_back(mergedOrder(graph, result.computation, schedule, pairs[result.computation]));
   }
   result.makespanAfter = schedule.makespan;
-  result.exposedAfter = simulate(problem, schedule.order, loaded.slowDown).exposedTotal;
+  result.exposedAfter = simulate(schedule.carriedOut(problem), schedule.order, loaded.slowDown).exposedTotal;
   result.peakAfter = schedule.peak;
   explainStarts(graph, loaded, schedule, result);
   return Error::success();
@@ -173,9 +210,10 @@ Expected<ComputationResult> ModuleScheduler::runComputation(int32_t index) {
   ComputationResult result;
   result.computation = index;
   result.nodes = static_cast<int32_t>(graph.nodes.size());
-  result.keptBecause = whyKept(computation);
+  result.keptBecause = options.measureOnly ? "it is only measured" : whyKept(computation);
+  const MergeKeys &keys = mergeKeys[index];
 
-  Expected<LoadedComputation> before = loadComputation(graph, costs, callees, CalleeCost::Before, isEntry);
+  Expected<LoadedComputation> before = loadComputation(graph, costs, callees, CalleeCost::Before, isEntry, keys);
   if (!before)
     return before.takeError();
   Order given = identityOrder(before->problem);
@@ -188,17 +226,17 @@ Expected<ComputationResult> ModuleScheduler::runComputation(int32_t index) {
   result.unknownKernels = before->unknownKernels;
   result.unknownLoops = before->unknownLoops;
 
-  Expected<LoadedComputation> least = loadComputation(graph, costs, callees, CalleeCost::Bound, isEntry);
+  Expected<LoadedComputation> least = loadComputation(graph, costs, callees, CalleeCost::Bound, isEntry, keys);
   if (!least)
     return least.takeError();
   BoundOptions boundOptions;
   boundOptions.limit = result.limit;
-  LowerBound bound = lowerBound(least->problem, boundOptions);
+  LowerBound bound = options.measureOnly ? LowerBound() : jointLowerBound(least->problem, boundOptions);
   result.bound = bound.makespan;
   result.boundWithinLimit = std::max(bound.makespan, bound.withLimit);
   result.boundArgument = bound.describe(least->problem);
 
-  Expected<LoadedComputation> after = loadComputation(graph, costs, callees, CalleeCost::After, isEntry);
+  Expected<LoadedComputation> after = loadComputation(graph, costs, callees, CalleeCost::After, isEntry, keys);
   if (!after)
     return after.takeError();
   if (Error error = solve(graph, *after, result))
@@ -213,7 +251,26 @@ Expected<ComputationResult> ModuleScheduler::runComputation(int32_t index) {
   return std::move(result);
 }
 
+Error ModuleScheduler::findMergeKeys() {
+  pairs = findPairs(module);
+  StringMap<int32_t> numbers;
+  for (auto [index, list] : enumerate(pairs))
+    for (const CollectivePair &pair : list) {
+      if (!pair.elements.empty() || isSynchronous(module.computations[index].instructions[pair.start]))
+        continue;
+      Expected<std::string> key = mergeKeyOf(module, static_cast<int32_t>(index), pair);
+      if (!key)
+        return key.takeError();
+      if (!key->empty())
+        mergeKeys[index][pair.start] = numbers.try_emplace(*key, numbers.size()).first->second;
+    }
+  return Error::success();
+}
+
 Error ModuleScheduler::run(HloResult &result) {
+  if (options.buckets)
+    if (Error error = findMergeKeys())
+      return error;
   std::vector<bool> running = findRunning();
   std::vector<std::vector<int32_t>> sequences(module.computations.size());
   for (int32_t index : module.calleesFirst) {
@@ -223,8 +280,12 @@ Error ModuleScheduler::run(HloResult &result) {
     if (!one)
       return one.takeError();
     sequences[index] = one->sequence;
-    result.isChanged |= !one->sequence.empty();
+    result.isChanged |= !one->sequence.empty() || one->buckets > 0;
     result.computations.push_back(std::move(*one));
+  }
+  if (any_of(merged, [](const MergedOrder &order) { return !order.buckets.empty(); })) {
+    result.module = mergeCollectives(module, merged);
+    return Error::success();
   }
   Expected<std::string> written = writeModule(module, sequences);
   if (!written)

@@ -204,15 +204,20 @@ Expected<TransformOptions> commsched::hlo::parseTransformOptions(StringRef text)
       options.schedule.shuffle = *value.getAsInteger();
     else if (name == "dump" && value.getAsString())
       options.dump = value.getAsString()->str();
+    else if (name == "buckets" && value.getAsBoolean())
+      options.rewrite.buckets = *value.getAsBoolean();
+    else if (name == "asynchronous" && value.getAsBoolean())
+      options.rewrite.asynchronous = *value.getAsBoolean();
     else if (name == "memory_budget_ratio" && value.getAsNumber()) {
       Expected<MemoryBudget> budget = MemoryBudget::parse(*value.getAsNumber(), -1);
       if (!budget)
         return budget.takeError();
       options.schedule.memory = *budget;
     } else {
-      return createStringError(
-          "expected machine, memory_budget_ratio, effort, donation (keep or drop), dump or shuffle, got '" + name +
-          "'");
+      return createStringError("expected machine, memory_budget_ratio, effort, donation (keep or drop), buckets, "
+                               "asynchronous, dump or shuffle, "
+                               "got '" +
+                               name + "'");
     }
   }
   Expected<MachineModel> model = MachineModel::load(machine);
@@ -220,6 +225,20 @@ Expected<TransformOptions> commsched::hlo::parseTransformOptions(StringRef text)
     return model.takeError();
   options.model = std::make_shared<CostModel>(std::move(*model));
   return std::move(options);
+}
+
+/// Takes other collectives if they are faster than another order alone.
+static void useRewritten(const HloModule &module, const TransformOptions &options, const HloResult &plain,
+                         TransformResult &transformed) {
+  Expected<RewrittenModule> rewritten = rewriteModule(module, *options.model, options.schedule, options.rewrite, plain);
+  if (!rewritten) {
+    transformed.report["not_rewritten_because"] = json::fixUTF8(toString(rewritten.takeError()));
+    return;
+  }
+  rewritten->report["donated_bytes"] = donatedBytes(module);
+  rewritten->report["kept_because"] = "";
+  transformed.report = std::move(rewritten->report);
+  transformed.module = std::move(rewritten->bytes);
 }
 
 TransformResult commsched::hlo::transformModule(StringRef bytes, const TransformOptions &options) {
@@ -238,6 +257,8 @@ TransformResult commsched::hlo::transformModule(StringRef bytes, const Transform
   transformed.report["kept_because"] = result->isChanged ? "" : json::fixUTF8(result->entry().keptBecause);
   if (result->isChanged)
     transformed.module = std::move(result->module);
+  if ((options.rewrite.buckets || options.rewrite.asynchronous) && !options.schedule.shuffle)
+    useRewritten(*module, options, *result, transformed);
   return transformed;
 }
 

@@ -128,14 +128,6 @@ static Expected<HloShape> readShapeAt(TextCursor &cursor, unsigned depth) {
 
 Expected<HloShape> commsched::hlo::readShape(TextCursor &cursor) { return readShapeAt(cursor, 0); }
 
-static void writeIntegers(uint32_t number, ArrayRef<int64_t> values, std::string &out) {
-  std::string packed;
-  for (int64_t value : values)
-    writeVarint(static_cast<uint64_t>(value), packed);
-  if (!values.empty())
-    writeBytes(number, packed, out);
-}
-
 void commsched::hlo::writeShape(const HloShape &shape, uint32_t number, std::string &out) {
   std::string message;
   writeInteger(shape_field::kElementType, shape.elementType, message);

@@ -11,6 +11,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "WireFormat.h"
+#include "llvm/ADT/STLExtras.h"
 
 using namespace llvm;
 using namespace commsched::hlo;
@@ -106,8 +107,36 @@ void commsched::hlo::writeVarint(uint64_t value, std::string &out) {
 }
 
 void commsched::hlo::writeInteger(uint32_t number, int64_t value, std::string &out) {
-  writeVarint(static_cast<uint64_t>(number) << 3, out);
+  writeVarint(static_cast<uint64_t>(number) << 3 | kVarint, out);
   writeVarint(static_cast<uint64_t>(value), out);
+}
+
+void commsched::hlo::writeIntegers(uint32_t number, ArrayRef<int64_t> values, std::string &out) {
+  std::string packed;
+  for (int64_t value : values)
+    writeVarint(static_cast<uint64_t>(value), packed);
+  if (!values.empty())
+    writeBytes(number, packed, out);
+}
+
+std::string commsched::hlo::withoutFields(StringRef message, ArrayRef<uint32_t> numbers) {
+  std::string result;
+  WireReader reader(message);
+  WireField field;
+  while (reader.next(field))
+    if (!llvm::is_contained(numbers, field.number))
+      result += field.whole;
+  return result;
+}
+
+StringRef commsched::hlo::fieldOf(StringRef message, uint32_t number) {
+  StringRef found;
+  WireReader reader(message);
+  WireField field;
+  while (reader.next(field))
+    if (field.number == number)
+      found = field.bytes;
+  return found;
 }
 
 void commsched::hlo::writeBytes(uint32_t number, StringRef bytes, std::string &out) {

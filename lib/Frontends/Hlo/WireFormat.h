@@ -15,6 +15,7 @@
 #ifndef COMMSCHED_FRONTENDS_HLO_WIREFORMAT_H
 #define COMMSCHED_FRONTENDS_HLO_WIREFORMAT_H
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
@@ -56,10 +57,16 @@ private:
 bool appendIntegers(const WireField &field, llvm::SmallVectorImpl<int64_t> &values);
 
 void writeVarint(uint64_t value, std::string &out);
-/// Writes a varint field.
+/// Writes a field that is a varint.
 void writeInteger(uint32_t number, int64_t value, std::string &out);
+/// Writes a packed list of varints, or nothing if it is empty.
+void writeIntegers(uint32_t number, llvm::ArrayRef<int64_t> values, std::string &out);
 /// Writes a length-delimited field.
 void writeBytes(uint32_t number, llvm::StringRef bytes, std::string &out);
+/// The fields of a message but for those with these numbers, as they lie.
+std::string withoutFields(llvm::StringRef message, llvm::ArrayRef<uint32_t> numbers);
+/// The payload of the last field with this number; empty if there is none.
+llvm::StringRef fieldOf(llvm::StringRef message, uint32_t number);
 
 } // namespace commsched::hlo
 

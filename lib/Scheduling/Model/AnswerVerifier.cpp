@@ -100,6 +100,8 @@ std::string AnswerVerifier::checkBuckets() {
     BucketPlaces &place = places[index];
     if (bucket.members.size() < 2)
       return where + "fewer than two members";
+    if (bucket.form == BucketForm::Packed && !given.copyCost)
+      return where + "packed, and no kernel packs";
     int32_t key = given.nodes[bucket.members.front()].mergeKey;
     Bytes total = 0;
     for (NodeId member : bucket.members) {

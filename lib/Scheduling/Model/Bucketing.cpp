@@ -101,6 +101,8 @@ std::string Expansion::checkMembers() {
     std::string where = "bucket " + std::to_string(index) + ": ";
     if (bucket.members.size() < 2)
       return where + "fewer than two members";
+    if (bucket.form == BucketForm::Packed && !problem.copyCost)
+      return where + "packed, and no kernel packs";
     for (NodeId member : bucket.members) {
       if (member < 0 || member >= problem.size() || !isMergeable(problem, member))
         return where + "node " + std::to_string(member) + " cannot be merged";

@@ -48,14 +48,15 @@ static Ns extraCompute(const Problem &problem, const CopyWork &work) {
 
 MergeCost commsched::mergeCost(const ScheduleFacts &facts, const Policy &policy, const MergeKey &key, Bytes bytes,
                                const CopyWork &work) {
+  auto coalesce = [&]() -> MergeCost { return {BucketForm::Coalesced, key.coalescedCost(bytes, work.members), 0}; };
+  if (policy.form == FormChoice::Coalesced || !facts.problem.copyCost)
+    return coalesce();
   MergeCost packed = {BucketForm::Packed, key.cost(bytes), extraCompute(facts.problem, work)};
   // The same bytes in one collective take no longer than in several.
   bool isBest = packed.copies <= 0 && policy.form == FormChoice::Cheaper;
   if (policy.form == FormChoice::Packed || isBest)
     return packed;
-  MergeCost coalesced = {BucketForm::Coalesced, key.coalescedCost(bytes, work.members), 0};
-  if (policy.form == FormChoice::Coalesced)
-    return coalesced;
+  MergeCost coalesced = coalesce();
   return priceOf(policy, packed) < priceOf(policy, coalesced) ? packed : coalesced;
 }
 

@@ -302,7 +302,8 @@ bool BucketMoves::choosePutOff(NodeId last, BucketChange &change, int64_t &work)
 void BucketMoves::changeForm(int32_t index, BucketChange &change) {
   const Bucket &bucket = order.bucket(index);
   change.dissolved.push_back(index);
-  form(change, index, bucket.members, bucket.form == BucketForm::Packed ? BucketForm::Coalesced : BucketForm::Packed);
+  bool packs = bucket.form == BucketForm::Coalesced && problem.copyCost;
+  form(change, index, bucket.members, packs ? BucketForm::Packed : BucketForm::Coalesced);
 }
 
 bool BucketMoves::choose(NodeId start, BucketChange &change, int64_t &work) {

@@ -40,7 +40,9 @@ public:
 private:
   NodeId neighbourOf(NodeId start, bool sameKey, int64_t &work);
   bool fits(llvm::ArrayRef<NodeId> members) const;
-  BucketForm anyForm() { return random.below(3) == 0 ? BucketForm::Coalesced : BucketForm::Packed; }
+  BucketForm anyForm() {
+    return !problem.copyCost || random.below(3) == 0 ? BucketForm::Coalesced : BucketForm::Packed;
+  }
   void form(BucketChange &change, int32_t base, llvm::ArrayRef<NodeId> members, BucketForm form);
   void dropMembers(int32_t index, BucketChange &change);
   void split(int32_t index, BucketChange &change);

@@ -36,7 +36,7 @@ ScheduleFacts::ScheduleFacts(const Problem &problem, bool bucketing)
       fused[node] = fusedCast(problem, node);
       keyBytes[info.mergeKey] += info.bytes;
       Bytes gathered = problem.members[node].outputBytes;
-      if (info.collective == CollectiveKind::AllGather)
+      if (info.collective == CollectiveKind::AllGather && problem.copyCost)
         ownUnpack[node] = problem.copyCost(gathered, gathered);
     }
     freeToRun[node] =

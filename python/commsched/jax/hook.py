@@ -57,6 +57,8 @@ def install(
     memory_budget_ratio: float = 0.0,
     effort: int | None = None,
     donation: str = "keep",
+    buckets: bool = True,
+    asynchronous: bool = False,
     dump: str | None = None,
     ranks: str = "compare",
     rank_timeout: float = 600.0,
@@ -68,6 +70,8 @@ def install(
         memory_budget_ratio: how far the peak of each computation may rise above that of XLA's order, as a fraction.
         effort: steps of the search per computation. None leaves it to the library.
         donation: "keep" leaves modules with donated parameters as they are, "drop" gives up their donations.
+        buckets: take the collectives apart that XLA has merged, and merge collectives anew, together with the order.
+        asynchronous: make collectives asynchronous that XLA's flags made synchronous.
         dump: a folder into which the modules are written that XLA hands over.
         ranks: what to do if the processes of a program differ in its schedule. "compare" runs XLA's own order on all of
             them, with a warning; "strict" raises an error on all of them; "off" does not compare.
@@ -76,7 +80,7 @@ def install(
     Raises:
         Error: an option is wrong, or there is no plugin for CUDA that takes transformations.
     """
-    options = _options(machine, memory_budget_ratio, effort, donation, dump)
+    options = _options(machine, memory_budget_ratio, effort, donation, buckets, asynchronous, dump)
     if ranks not in _ranks.CHOICES or not rank_timeout > 0:
         raise Error(f"expected ranks to be one of {', '.join(_ranks.CHOICES)} and a positive rank_timeout, got "
                     f"{ranks!r} and {rank_timeout!r}")  # fmt: skip
@@ -132,6 +136,7 @@ def schedule(module: bytes, **options: Any) -> tuple[bytes, dict]:
 
 
 _DEFAULTS: dict[str, Any] = {"machine": "h100-sxm", "memory_budget_ratio": 0.0, "effort": None, "donation": "drop"}
+_DEFAULTS |= {"buckets": True, "asynchronous": False}
 
 
 def _options(
@@ -139,11 +144,13 @@ def _options(
     memory_budget_ratio: float,
     effort: int | None,
     donation: str,
+    buckets: bool,
+    asynchronous: bool,
     dump: str | None = None,
     shuffle: int | None = None,
 ) -> str:
     options: dict[str, Any] = {"machine": str(machine), "memory_budget_ratio": float(memory_budget_ratio)}
-    options["donation"] = donation
+    options |= {"donation": donation, "buckets": bool(buckets), "asynchronous": bool(asynchronous)}
     if effort is not None:
         options["effort"] = int(effort)
     if dump is not None:
@@ -297,10 +304,13 @@ def _collect() -> None:
         reason = report.get("kept_because")
         if reason and reason not in QUIET:
             _warn_once(f"the module {report['module']} stays as it was: {reason}")
+        reason = report.get("not_rewritten_because")
+        if reason and reason not in QUIET:
+            _warn_once(f"the module {report['module']} keeps its collectives: {reason}")
 
 
 # Reasons that are no surprise.
-QUIET = ("it has no asynchronous work", "no faster order was found")
+QUIET = ("it has no asynchronous work", "no faster order was found", "other collectives are not faster")
 
 
 def _warn_once(text: str) -> None:

@@ -68,6 +68,8 @@ struct SerializedGroups {
 };
 
 struct HloInstruction {
+  /// The serialized instruction.
+  llvm::StringRef bytes;
   llvm::StringRef name, opcode;
   HloShape shape;
   int64_t id = 0;
@@ -92,6 +94,8 @@ struct HloInstruction {
 };
 
 struct HloComputation {
+  /// The serialized computation.
+  llvm::StringRef bytes;
   llvm::StringRef name;
   int64_t id = 0;
   std::vector<HloInstruction> instructions;

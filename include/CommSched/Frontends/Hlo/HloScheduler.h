@@ -28,6 +28,10 @@ struct HloOptions {
   /// If set: a seed. Every computation that runs gets a random legal order, whatever its time and peak. Tests use it to
   /// show that each order that the dependences allow computes the same.
   std::optional<uint64_t> shuffle = std::nullopt;
+  /// Whether collectives over one operand may be merged. See rewriteModule().
+  bool buckets = false;
+  /// Whether every computation keeps its order.
+  bool measureOnly = false;
 };
 
 /// What a schedule does to one start: exposed time in ns, and why it is exposed.
@@ -42,6 +46,8 @@ struct ComputationResult {
   int32_t computation = 0;
   /// Collectives and other asynchronous work in it, not counting callees.
   int32_t collectives = 0, nodes = 0;
+  /// Merged collectives, each of two or more.
+  int32_t buckets = 0;
   /// Of one run in the given order and in the new one, ns; with callees in theirs.
   Ns makespanBefore = 0, makespanAfter = 0, exposedBefore = 0, exposedAfter = 0;
   /// No order of the computation and its callees takes less, ns; and none within the limit.
@@ -53,7 +59,7 @@ struct ComputationResult {
   std::string keptBecause;
   /// Kernels whose cost is a guess from their bytes, and loops of unknown length, which count as one iteration.
   int32_t unknownKernels = 0, unknownLoops = 0;
-  /// The new order of its instructions; empty if it stays as it is.
+  /// The new order of its instructions; empty if it stays as it is, or if it has buckets.
   std::vector<int32_t> sequence;
   /// One per start, in the given order.
   std::vector<StartReport> starts;

@@ -46,6 +46,8 @@ public:
   static llvm::Expected<std::unique_ptr<HloFile>> read(llvm::StringRef bytes, llvm::StringRef path);
 
   const HloModule &module() const { return hlo; }
+  /// Whether it was read from text, of which `module` has no more than scheduling reads.
+  bool isFromText() const { return text.has_value(); }
   /// The file with the orders of `result`, in the form in which it was read.
   llvm::Expected<std::string> write(const HloResult &result) const;
 

@@ -13,7 +13,7 @@
 #ifndef COMMSCHED_FRONTENDS_HLO_PJRTTRANSFORM_H
 #define COMMSCHED_FRONTENDS_HLO_PJRTTRANSFORM_H
 
-#include "CommSched/Frontends/Hlo/HloScheduler.h"
+#include "CommSched/Frontends/Hlo/HloRewriter.h"
 #include <memory>
 
 namespace commsched::hlo {
@@ -32,12 +32,14 @@ struct TransformOptions {
   std::shared_ptr<const CostModel> model;
   HloOptions schedule;
   Donation donation = Donation::Keep;
+  RewriteOptions rewrite;
   /// If not empty: a folder into which the callback writes the modules that XLA hands over, as NAME.NUMBER.pb.
   std::string dump;
 };
 
-/// Reads settings from JSON: {"machine", "memory_budget_ratio", "effort", "donation": "keep" or "drop", "dump",
-/// "shuffle": a seed}, all of them optional. Fails, in one line, if a setting is unknown or out of range.
+/// Reads settings from JSON: {"machine", "memory_budget_ratio", "effort", "donation": "keep" or "drop",
+/// "buckets", "asynchronous", "dump", "shuffle": a seed}, all of them optional. Fails, in one line, if a setting is
+/// unknown or out of range.
 llvm::Expected<TransformOptions> parseTransformOptions(llvm::StringRef json);
 
 /// Schedules a module as the callback does. The report is a JSON object: describe()'s, or {"module", "changed": false,

@@ -234,7 +234,8 @@ struct Problem {
   /// What may be merged; empty without bucketing. `members` has one entry per node and is empty without keys.
   std::vector<MergeKey> mergeKeys;
   std::vector<MergeMember> members;
-  /// Duration of a kernel that reads and writes this many bytes to pack or unpack a bucket, ns.
+  /// Duration of a kernel that reads and writes this many bytes to pack or unpack a bucket, ns. Empty: there is no such
+  /// kernel, and every bucket is coalesced.
   std::function<Ns(Bytes read, Bytes written)> copyCost;
   /// What nodes need of the device, see Node::demand; empty if no activity disturbs another one. A problem with demands
   /// has no other slow-downs.
