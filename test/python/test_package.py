@@ -49,6 +49,13 @@ def test_another_pytorch_is_refused_in_one_line(monkeypatch, found):
     pytorch.check()
 
 
+@pytest.mark.parametrize(("found", "lines"), [("2.12.1", "cannot work with PyTorch 2.12.1"), ("2.13.0", "no part")])
+def test_a_part_that_another_pytorch_lacks_is_one_line(monkeypatch, found, lines):
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: found)
+    error = pytorch.explained(ImportError("no part"))
+    assert lines in str(error) and "no part" in str(error) and "\n" not in str(error)
+
+
 def test_a_missing_pytorch_is_said_in_one_line(monkeypatch):
     def version(name):
         raise importlib.metadata.PackageNotFoundError(name)

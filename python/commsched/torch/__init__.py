@@ -14,13 +14,15 @@ from . import pytorch
 
 pytorch.check()
 
-# ruff: noqa: E402 - what follows imports torch
-from .calibration import Calibration, calibrate
-from .importer.export import export_mlir
-from .inductor import enabled, inductor_options, install, uninstall, verify_ranks
-from .recording import runtime_report
-from .reporting import report, reports
-from .schedule import schedule_overlap
+try:
+    from .calibration import Calibration, calibrate
+    from .importer.export import export_mlir
+    from .inductor import enabled, inductor_options, install, uninstall, verify_ranks
+    from .recording import runtime_report
+    from .reporting import report, reports
+    from .schedule import schedule_overlap
+except ImportError as error:
+    raise pytorch.explained(error) from None
 
 __all__ = [
     "Calibration",

@@ -32,3 +32,14 @@ def check() -> None:
             f"commsched.torch {__version__} needs PyTorch {SUPPORTED}, got {found}: "
             f"pip install 'torch=={SUPPORTED}.*', or set {ANY_TORCH}=1 to try it, on which nothing has been tested"
         )
+
+
+def explained(error: ImportError) -> ImportError:
+    """`error`, or one line in its place if this version of PyTorch lacks what the front end needs."""
+    found = importlib.metadata.version("torch")
+    if found.split(".")[:2] == SUPPORTED.split("."):
+        return error
+    return ImportError(
+        f"commsched.torch {__version__} cannot work with PyTorch {found}, which lacks a part that it needs ({error}): "
+        f"pip install 'torch=={SUPPORTED}.*'"
+    )
