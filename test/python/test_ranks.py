@@ -259,3 +259,18 @@ def test_a_decision_that_a_graph_does_not_allow_changes_nothing(world):
     with pytest.raises(PlanError, match="forbid the order"):
         agreement.impose(gm.graph, (((3,), False), ((0,), False), ((1,), False), ((2,), False)))
     assert [n.name for n in gm.graph.nodes] == before
+
+
+@pytest.mark.parametrize(("given", "seconds"), [(None, 30), ("", 30), ("0.5", 0.5), ("120", 120)])
+def test_the_deadline_can_be_set(monkeypatch, given, seconds):
+    monkeypatch.delenv(comparison.DEADLINE, raising=False)
+    if given is not None:
+        monkeypatch.setenv(comparison.DEADLINE, given)
+    assert comparison.deadline_s(30) == seconds
+
+
+@pytest.mark.parametrize("given", ["soon", "-1", "nan", "inf"])
+def test_a_deadline_that_is_no_time_warns_and_does_not_count(monkeypatch, given):
+    monkeypatch.setenv(comparison.DEADLINE, given)
+    with pytest.warns(UserWarning, match=f"COMMSCHED_RANKS_DEADLINE_S: expected a number of seconds.*{given}.*30 s"):
+        assert comparison.deadline_s(30) == 30

@@ -26,18 +26,33 @@ from typing import Any, NoReturn
 
 import torch.distributed as dist
 
+from .. import reporting
 from . import agreement
 
 FUNCTION = "_commsched_first_run"
-# A rank waits at most this long for the others to come to the same program, in seconds. COMMSCHED_RANKS_DEADLINE_S
-# overrides it.
+# A rank waits at most this long for the others to come to the same program, in seconds.
 DEADLINE_S = 30
+# The variable of the environment that overrides it.
+DEADLINE = "COMMSCHED_RANKS_DEADLINE_S"
 # A rank that is about to fail waits at most this long for the others to learn of it, in seconds.
 GOODBYE_S = 10
 # The comparisons of this process: (ranks of the group, program, decision).
 _checked: set[tuple[tuple[int, ...], str, str]] = set()
 # Arguments of `first_run` that have passed.
 _passed: set[tuple] = set()
+
+
+def deadline_s(default: float) -> float:
+    """How long a rank waits for the others, in seconds. A value that is not one warns once, and does not count."""
+    given = os.environ.get(DEADLINE, "")
+    try:
+        seconds = float(given or default)
+    except ValueError:
+        seconds = -1.0
+    if 0 <= seconds < float("inf"):
+        return seconds
+    reporting.warn_once(f"{DEADLINE}: expected a number of seconds, at least 0, got {given!r}; {default:g} s hold")
+    return default
 
 
 def checked() -> int:
@@ -123,7 +138,7 @@ class _Comparison:
 
     def _wait(self) -> None:
         """Waits until all ranks of the group have come to this program, or until the deadline."""
-        seconds = float(os.environ.get("COMMSCHED_RANKS_DEADLINE_S", DEADLINE_S))
+        seconds = deadline_s(DEADLINE_S)
         deadline, pause = time.monotonic() + seconds, 0.005
         while not self.store.check([f"{self.key}/all"]):
             if self.store.check([f"{self.key}/wrong"]):

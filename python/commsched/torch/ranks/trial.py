@@ -20,7 +20,6 @@ import datetime
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -30,7 +29,7 @@ import torch.fx as fx
 from .. import reporting
 from ..options import Options
 from ..recording.estimate import interval
-from . import agreement
+from . import agreement, comparison
 
 log = logging.getLogger("commsched")
 
@@ -241,7 +240,7 @@ def _key(ranks: Sequence[int], program: str, label: str) -> str:
 
 
 def _wait(store: Any, keys: list[str], ranks: Sequence[int]) -> None:
-    seconds = float(os.environ.get("COMMSCHED_RANKS_DEADLINE_S", DEADLINE_S))
+    seconds = comparison.deadline_s(DEADLINE_S)
     try:
         store.wait(keys, datetime.timedelta(seconds=seconds))
     except dist.DistStoreError as error:
