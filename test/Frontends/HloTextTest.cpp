@@ -255,6 +255,28 @@ TEST(HloTextFaults, Places) {
   EXPECT_EQ(faultOf(""), "x.txt:1:1: expected 'HloModule', got its end");
 }
 
+// Tests that a callee may be written as a list or with a comment, and that a fused one has no order either way.
+TEST(HloTextForms, FusedCallees) {
+  const std::string module = "HloModule m, is_scheduled=true\n"
+                             "%f {\n  ROOT %p = f32[8] parameter(0)\n}\n"
+                             "ENTRY %main {\n  %x = f32[8] parameter(0)\n"
+                             "  ROOT %y = f32[8] fusion(%x), kind=kLoop, calls=CALLEE\n}\n";
+  for (StringRef callee : {"%f", "f", "{%f}", "{ %f }", "/*fused*/%f", "% f"}) {
+    std::string text = module;
+    text.replace(text.find("CALLEE"), 6, callee.str());
+    Expected<std::unique_ptr<HloFile>> file = HloFile::read(text, "x.txt");
+    if (callee == "% f") {
+      EXPECT_EQ(toString(file.takeError()), "x.txt:7:50: expected a computation, got '%'");
+      continue;
+    }
+    ASSERT_TRUE(static_cast<bool>(file)) << toString(file.takeError());
+    const std::vector<HloComputation> &computations = (*file)->module().computations;
+    ASSERT_EQ(computations.size(), 2u);
+    EXPECT_TRUE(computations[0].sequence.empty()) << callee.str();
+    EXPECT_EQ(computations[1].sequence.size(), 2u);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Xla, HloTexts, testing::ValuesIn(kModules), [](const auto &info) {
   std::string name = info.param;
   name.erase(std::remove(name.begin(), name.end(), '-'), name.end());

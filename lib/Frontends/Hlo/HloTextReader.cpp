@@ -67,8 +67,7 @@ private:
   Error writeInstruction(const TextInstruction &instruction, TextComputation &computation);
   Error writeAttribute(StringRef name, StringRef value, const TextComputation &computation, std::string &message);
   Error writeCalls(const TextInstruction &instruction, std::string &message);
-  Error writeIds(uint32_t number, StringRef value, const StringMap<int64_t> &known, StringRef what,
-                 std::string &message);
+  Error readIds(StringRef value, const StringMap<int64_t> &known, StringRef what, SmallVectorImpl<int64_t> &ids);
   Error wrap(const TextInstruction &instruction, const TextComputation &computation, std::string &message);
   void finish(TextComputation &computation);
   void skipTables();
@@ -328,8 +327,8 @@ Error TextReader::readInstruction(TextComputation &computation) {
 }
 
 /// Appends ids of what a list names: "{%a, %b}", or "%a" alone.
-Error TextReader::writeIds(uint32_t number, StringRef value, const StringMap<int64_t> &known, StringRef what,
-                           std::string &message) {
+Error TextReader::readIds(StringRef value, const StringMap<int64_t> &known, StringRef what,
+                          SmallVectorImpl<int64_t> &ids) {
   TextCursor inner = cursor.within(value);
   bool isList = inner.consume("{");
   if (isList && inner.consume("}"))
@@ -341,23 +340,23 @@ Error TextReader::writeIds(uint32_t number, StringRef value, const StringMap<int
     auto found = known.find(*name);
     if (found == known.end())
       return inner.faultAt(*name, "expected " + what + " that comes before, got '" + *name + "'");
-    writeInteger(number, found->second, message);
+    ids.push_back(found->second);
   } while (isList && inner.consume(","));
   return isList ? inner.expect("}") : Error::success();
 }
 
 Error TextReader::writeCalls(const TextInstruction &instruction, std::string &message) {
+  SmallVector<int64_t, 2> ids;
   for (StringRef call : kCalls)
     for (auto [name, value] : instruction.attributes)
       if (name == call)
-        if (Error error =
-                writeIds(instruction_field::kCalledComputations, value, computations, "a computation", message))
+        if (Error error = readIds(value, computations, "a computation", ids))
           return error;
-  if (instruction.opcode != "fusion")
-    return Error::success();
-  for (auto [name, value] : instruction.attributes)
-    if (name == "calls")
-      isFused[computations.lookup(value.ltrim('%')) - 1] = true;
+  for (int64_t id : ids) {
+    writeInteger(instruction_field::kCalledComputations, id, message);
+    if (instruction.opcode == "fusion")
+      isFused[id - 1] = true;
+  }
   return Error::success();
 }
 
@@ -382,8 +381,13 @@ Error TextReader::writeAttribute(StringRef name, StringRef value, const TextComp
     return readPairs(inner, message);
   if (name == "output_to_operand_aliasing")
     return readOperandAliases(inner, message);
-  if (name == "control-predecessors")
-    return writeIds(instruction_field::kControlPredecessors, value, computation.idOf, "an instruction", message);
+  if (name == "control-predecessors") {
+    SmallVector<int64_t, 4> ids;
+    Error error = readIds(value, computation.idOf, "an instruction", ids);
+    for (int64_t id : ids)
+      writeInteger(instruction_field::kControlPredecessors, id, message);
+    return error;
+  }
   if (name == "backend_config")
     writeBytes(instruction_field::kBackendConfig, quoted ? unescaped(*quoted) : value.str(), message);
   if (name == "custom_call_target" && quoted)
