@@ -8,6 +8,7 @@
     jax_overlap.py --combiners off ...                        with XLA's combiners switched off
     jax_overlap.py --no-buckets ...                           another order alone
     jax_overlap.py --small FOLDER                             the modules of test/Frontends/Inputs
+    jax_overlap.py --text TOOLS [--programs NAME...]          compares modules with their text, for tools in a folder
 
 XLA is the referee: it verifies every module that comes back, and its buffer assignment says what temporaries it needs.
 Times are those of CommSched's timeline, for both orders. Each program runs in a process of its own. Needs jax, jaxlib,
@@ -24,6 +25,7 @@ import subprocess
 import sys
 import time
 import warnings
+from typing import Any
 
 # The latency-hiding scheduler is the peer. Autotuning would need a GPU.
 XLA_FLAGS = "--xla_gpu_autotune_level=0 --xla_gpu_enable_latency_hiding_scheduler=true"
@@ -116,7 +118,7 @@ HEADER = (
 )
 
 
-def child(arguments: list[str], combines: bool) -> dict | None:
+def child(arguments: list[str], combines: bool = True) -> Any:
     """Runs this script for one program. None if it fails; its messages have been printed."""
     flags = XLA_FLAGS if combines else f"{XLA_FLAGS} {NO_COMBINERS}"
     environment = dict(os.environ, XLA_FLAGS=flags, JAX_PLATFORMS="cpu", TF_CPP_MIN_LOG_LEVEL="3")
@@ -143,6 +145,16 @@ def table(names: list[str], options: argparse.Namespace) -> int:
     return missed
 
 
+def text_table(names: list[str], tools: pathlib.Path) -> int:
+    """Prints for each program whether its module and its text are the same to the tools. Returns how many are not."""
+    missed = 0
+    for name in names:
+        differences = child(["--text", str(tools), "--run", name])
+        missed += differences != []
+        print(f"{name}: {'failed' if differences is None else '; '.join(differences) or 'the same'}", flush=True)
+    return missed
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", nargs="*", help="names (default: all)")
@@ -151,8 +163,16 @@ def main() -> int:
     parser.add_argument("--no-buckets", dest="buckets", action="store_false", help="only order")
     parser.add_argument("--markdown", type=pathlib.Path, help="write the table here, too")
     parser.add_argument("--small", type=pathlib.Path, help="write the small modules of the tests into this folder")
+    parser.add_argument(
+        "--text", type=pathlib.Path, help="compare modules with their text; the folder of commsched-hlo"
+    )
     parser.add_argument("--run", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.run and arguments.text:
+        import jax_modules
+
+        print(json.dumps(jax_modules.compare_text(arguments.run, arguments.text)))
+        return 0
     if arguments.run:
         print(json.dumps(run(arguments.run, arguments.machine, arguments.buckets)))
         return 0
@@ -164,6 +184,8 @@ def main() -> int:
 
         return jax_modules.write_small(arguments.small)
     names = arguments.programs or [c.name for c in jax_programs.PROGRAMS]
+    if arguments.text:
+        return 1 if text_table(names, arguments.text) else 0
     return 1 if table(names, arguments) else 0
 
 
