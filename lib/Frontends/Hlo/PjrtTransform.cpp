@@ -12,6 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Frontends/Hlo/PjrtTransform.h"
+#include "CommSched/Support/Arithmetic.h"
 #include "CommSched/Support/OutputFile.h"
 #include "llvm/ADT/StringExtras.h"
 #include <chrono>
@@ -227,18 +228,31 @@ Expected<TransformOptions> commsched::hlo::parseTransformOptions(StringRef text)
   return std::move(options);
 }
 
-/// Takes other collectives if they are faster than another order alone.
-static void useRewritten(const HloModule &module, const TransformOptions &options, const HloResult &plain,
-                         TransformResult &transformed) {
-  Expected<RewrittenModule> rewritten = rewriteModule(module, *options.model, options.schedule, options.rewrite, plain);
-  if (!rewritten) {
-    transformed.report["not_rewritten_because"] = json::fixUTF8(toString(rewritten.takeError()));
-    return;
-  }
-  rewritten->report["donated_bytes"] = donatedBytes(module);
-  rewritten->report["kept_because"] = "";
-  transformed.report = std::move(rewritten->report);
-  transformed.module = std::move(rewritten->bytes);
+/// Another order alone is not tried if other collectives make the module this much faster, or come this close to their
+/// bound, in percent: it would add half of the time that scheduling takes.
+static constexpr int64_t kClearGainPercent = 5, kCloseToBoundPercent = 2;
+
+static bool isClear(const ComputationResult &entry) {
+  Wide gain = static_cast<Wide>(entry.makespanBefore) - entry.makespanAfter;
+  Wide above = static_cast<Wide>(entry.makespanAfter) - entry.bound;
+  return gain * 100 >= static_cast<Wide>(entry.makespanBefore) * kClearGainPercent ||
+         above * 100 <= static_cast<Wide>(entry.bound) * kCloseToBoundPercent;
+}
+
+/// Other collectives, if they are faster than those given in their given order.
+static Expected<RewrittenModule> tryRewriting(const HloModule &module, const TransformOptions &options) {
+  HloOptions measure = options.schedule;
+  measure.measureOnly = true;
+  Expected<HloResult> given = scheduleModule(module, *options.model, measure);
+  if (!given)
+    return given.takeError();
+  return rewriteModule(module, *options.model, options.schedule, options.rewrite, *given);
+}
+
+static TransformResult takeRewritten(const HloModule &module, RewrittenModule rewritten) {
+  rewritten.report["donated_bytes"] = donatedBytes(module);
+  rewritten.report["kept_because"] = "";
+  return {std::move(rewritten.bytes), std::move(rewritten.report)};
 }
 
 TransformResult commsched::hlo::transformModule(StringRef bytes, const TransformOptions &options) {
@@ -248,17 +262,32 @@ TransformResult commsched::hlo::transformModule(StringRef bytes, const Transform
   if (Bytes donated = donatedBytes(*module); donated > 0 && options.donation == Donation::Keep)
     return {"", kept(module->name, "XLA would forget that parameters are donated, and need " + Twine(donated) +
                                        " bytes more for results; donation=\"drop\" accepts that")};
+  std::optional<RewrittenModule> rewritten;
+  std::string whyNot;
+  if ((options.rewrite.buckets || options.rewrite.asynchronous) && !options.schedule.shuffle) {
+    Expected<RewrittenModule> answer = tryRewriting(*module, options);
+    if (!answer)
+      whyNot = toString(answer.takeError());
+    else if (isClear(answer->result.entry()))
+      return takeRewritten(*module, std::move(*answer));
+    else
+      rewritten = std::move(*answer);
+  }
   Expected<HloResult> result = scheduleModule(*module, *options.model, options.schedule);
   if (!result)
     return {"", kept(module->name, toString(result.takeError()))};
+  if (rewritten && rewritten->result.entry().makespanAfter < result->entry().makespanAfter)
+    return takeRewritten(*module, std::move(*rewritten));
+  if (rewritten)
+    whyNot = "other collectives are not faster";
   TransformResult transformed;
   transformed.report = describe(*module, *result);
   transformed.report["donated_bytes"] = donatedBytes(*module);
   transformed.report["kept_because"] = result->isChanged ? "" : json::fixUTF8(result->entry().keptBecause);
   if (result->isChanged)
     transformed.module = std::move(result->module);
-  if ((options.rewrite.buckets || options.rewrite.asynchronous) && !options.schedule.shuffle)
-    useRewritten(*module, options, *result, transformed);
+  if (!whyNot.empty())
+    transformed.report["not_rewritten_because"] = json::fixUTF8(whyNot);
   return transformed;
 }
 
