@@ -328,7 +328,7 @@ TEST_P(HloRewrites, Asynchronous) {
   EXPECT_EQ(made->result.entry().makespanAfter, asynchronous.entry().makespanAfter);
 }
 
-// Tests that collectives for which XLA has chosen a kernel of its own stay alone.
+// Tests that collectives for which XLA has chosen a kernel of its own stay as they are.
 TEST_P(HloRewrites, OtherKernels) {
   std::string text = withConfig(module, "KERNEL_STRATEGY_DEFAULT", "KERNEL_STRATEGY_TRITON_ONE_SHOT");
   HloModule other = cantFail(readModule(text));
@@ -336,6 +336,9 @@ TEST_P(HloRewrites, OtherKernels) {
     for (const CollectivePair &pair : list)
       if (pair.elements.empty())
         EXPECT_EQ(cantFail(mergeKeyOf(other, static_cast<int32_t>(index), pair)), "");
+  int32_t count = 0;
+  EXPECT_EQ(splitCollectives(other, true, false, count), text);
+  EXPECT_EQ(count, 0);
 }
 
 // Tests that damaged modules are refused, or rewritten to a module.

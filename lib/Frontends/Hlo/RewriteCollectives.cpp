@@ -135,6 +135,11 @@ const HloInstruction &collectiveOf(const HloModule &module, int32_t computation,
   return body.instructions[body.root];
 }
 
+/// Whether XLA has chosen a kernel of its own for a start instead of NCCL's.
+bool hasOwnKernel(const HloInstruction &start) {
+  return start.backendConfig.contains("kernel_strategy") && !start.backendConfig.contains("KERNEL_STRATEGY_DEFAULT");
+}
+
 /// The fields of an instruction that its neighbours determine.
 constexpr uint32_t kOwnFields[] = {instruction_field::kName, instruction_field::kShape, instruction_field::kId,
                                    instruction_field::kOperands};
@@ -345,8 +350,7 @@ Expected<std::string> commsched::hlo::mergeKeyOf(const HloModule &module, int32_
   Expected<std::vector<std::vector<int64_t>>> groups = groupsOf(module, collective.groups);
   if (!groups)
     return groups.takeError();
-  StringRef config = start.backendConfig;
-  if (config.contains("kernel_strategy") && !config.contains("KERNEL_STRATEGY_DEFAULT"))
+  if (hasOwnKernel(start))
     return "";
   std::string key = (start.opcode + "|" + collective.opcode + "|" + start.backendConfig + "|").str();
   key += std::to_string(module.computations[computation].instructions[start.operands.front()].shape.elementType);
@@ -391,7 +395,7 @@ std::string commsched::hlo::splitCollectives(const HloModule &module, bool split
     DenseMap<int32_t, SmallVector<int64_t, 4>> places;
     DenseSet<int32_t> moved;
     for (const CollectivePair &pair : pairs[index]) {
-      if (!splits || pair.elements.empty())
+      if (!splits || pair.elements.empty() || hasOwnKernel(computation.instructions[pair.start]))
         continue;
       places[pair.start] = writer.split(pair, asynchronous);
       for (int32_t element : pair.elements) {
