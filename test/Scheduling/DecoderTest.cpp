@@ -201,6 +201,9 @@ TEST(Decoder, CutoffsKnowThatPacksDoCasts) {
   ASSERT_LT(decoded.makespan, 60 + 60 + 9000);
   EXPECT_TRUE(decoder.run(reference, policy, kUnlimited, decoded.makespan + 1, {}, again));
   EXPECT_EQ(again.makespan, decoded.makespan);
+  // Behind the pack and the start, the work that is left is known, the unpacks included.
+  EXPECT_FALSE(decoder.run(reference, policy, kUnlimited, decoded.makespan, {}, again));
+  EXPECT_EQ(again.steps.size(), 2u);
 }
 
 } // namespace

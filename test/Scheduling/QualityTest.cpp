@@ -121,6 +121,29 @@ TEST(Decodes, KeepToThePrefetchBudget) {
   }
 }
 
+// Tests that a lane takes the gathers whose results are due first before the others. All of them are ready from the
+// beginning.
+TEST(Decodes, StartWhatIsDueFirst) {
+  int64_t inOrder = 0, gathers = 0;
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    Problem problem = layeredProblem(seed, {20, 6, 3, /*tensorParallel=*/seed % 2 == 1, 64});
+    ScheduleFacts facts(problem, /*bucketing=*/false);
+    Reference reference(facts, identityOrder(problem));
+    auto dueOf = [&](NodeId start) { return reference.computeBefore[reference.need[start]]; };
+    Ns last = 0;
+    for (DecodeStep step : decode(facts, Policy()).steps) {
+      const Node &node = problem.nodes[step.id];
+      if (node.kind != NodeKind::Start || node.collective != CollectiveKind::AllGather)
+        continue;
+      ++gathers;
+      inOrder += dueOf(step.id) >= last;
+      last = dueOf(step.id);
+    }
+  }
+  EXPECT_EQ(gathers, 4 * 2 * 20 * 3);
+  EXPECT_EQ(inOrder, gathers);
+}
+
 /// What a bucket costs on its lane and in copies, from the contract in Bucketing.h, for members without casts.
 Ns costOf(const Problem &problem, const Bucket &bucket) {
   const MergeKey &key = problem.mergeKeys[problem.nodes[bucket.members.front()].mergeKey];
