@@ -91,7 +91,7 @@ def kernel_time(bench, program, side, pieces, told_ns):
 
 
 def measured(bench, paths):
-    """Indexed by schedule: the elapsed times of the slowest rank in every iteration, ns. Schedules run in turn."""
+    """Indexed by program: the elapsed times of the slowest rank in every iteration, ns. Programs run in turn."""
     samples = {name: [] for name in paths}
     for repetition in range(bench.options.repetitions):
         for name in list(paths)[:: 1 if repetition % 2 == 0 else -1]:

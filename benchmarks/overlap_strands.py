@@ -23,7 +23,7 @@ import re
 import subprocess
 import sys
 
-from overlap_prediction import CALIBRATION_SECONDS, comm_opt, interval, predicted
+from overlap_prediction import CALIBRATION_SECONDS, comm_opt, interval, measured, predicted
 
 # Tokens, width of a token, and how long a kernel sleeps, in ms.
 CONFIGURATIONS = ((2048, 2048, 3.0), (2048, 2048, 5.0), (4096, 2048, 6.0), (4096, 2048, 10.0))
@@ -86,16 +86,6 @@ def split(bench, written, profile, target):
     return int(said[1])
 
 
-def in_turn(bench, paths):
-    """Indexed by program: the elapsed times of the slowest rank in every iteration, ns. The programs run in turn."""
-    samples = {name: [] for name in paths}
-    for repetition in range(bench.options.repetitions):
-        for name in list(paths)[:: 1 if repetition % 2 == 0 else -1]:
-            iterations = bench.run(paths[name], bench.options.iterations)
-            samples[name] += [max(total for total, _, _ in ranks) for ranks in iterations]
-    return samples
-
-
 def row(bench, tokens, width, sleep_ms):
     """One configuration: predicted and measured times of the chain as written, in its best order, and in strands."""
     o, told_ns = bench.options, round(sleep_ms * 1e6)
@@ -114,7 +104,7 @@ def row(bench, tokens, width, sleep_ms):
         bench.mpirun(paths["written"], f"--compare={paths[name]}")
     result = {"bytes": tokens * width * 4, "kernel_ms": sleep_ms, "strands": strands}
     result["predicted"] = {name: predicted(bench, paths[name], profile) for name in paths}
-    result["measured"] = {name: interval(samples) for name, samples in in_turn(bench, paths).items()}
+    result["measured"] = {name: interval(samples) for name, samples in measured(bench, paths).items()}
     best = min(("written", "unsplit"), key=lambda name: result["measured"][name][0])
     result["best"] = best
     result["ratio"] = result["measured"][best][0] / result["measured"]["strands"][0]

@@ -17,6 +17,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/JSON.h"
 #include <array>
+#include <cassert>
 #include <map>
 
 using namespace llvm;
@@ -29,6 +30,7 @@ public:
   CertificateWriter(const Problem &problem, const Schedule &answer, const CertificateOptions &options, raw_ostream &os)
       : problem(options.least ? *options.least : problem), answer(answer), carriedOut(answer.carriedOut(problem)),
         options(options), witness(prove(this->problem, answer, options)), events(eventsOf(answer)), os(os) {
+    assert(answer.claims && "an answer without claims has no certificate");
     numberDemands();
   }
 

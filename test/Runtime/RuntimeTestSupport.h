@@ -132,8 +132,9 @@ public:
     return isDevice() ? static_cast<T *>(device) : host.data();
   }
   const std::vector<T> &values() {
-    if (isDevice() && !isCurrent)
+    if (isDevice() && !isCurrent) {
       EXPECT_EQ(commrt_copy(context, host.data(), device, bytes(), COMMRT_COPY_FROM_DEVICE, nullptr), COMMRT_OK);
+    }
     isCurrent = true;
     return host;
   }
