@@ -121,10 +121,13 @@ TEST(Variants, CopyEnginesLeaveComputeUnits) {
   EXPECT_EQ(with.variants[0].start, 0);
   EXPECT_EQ(with.variants[0].name, 1);
   EXPECT_EQ(with.expanded.problem.nodes[with.imageOf(0)].cost, 1100);
-  // A first answer does not choose.
+  // A first answer tries each way for all collectives.
   ScheduleOptions first;
   first.effort = 0;
-  EXPECT_TRUE(schedule(problem, first).variants.empty());
+  Schedule answer = schedule(problem, first);
+  EXPECT_EQ(answer.makespan, 1100);
+  ASSERT_EQ(answer.variants.size(), 1u);
+  EXPECT_EQ(answer.variants[0].name, 1);
 }
 
 // Tests that without contention the cheapest way counts, and none if none is cheaper.
@@ -139,9 +142,14 @@ TEST(Variants, CheapestWithoutContention) {
   EXPECT_EQ(cheaper.makespan, 800);
   ASSERT_EQ(cheaper.variants.size(), 1u);
   EXPECT_EQ(cheaper.variants[0].name, 1);
+  ScheduleOptions first;
+  first.effort = 0;
+  EXPECT_EQ(schedule(problem, first).makespan, 800);
+  EXPECT_EQ(schedule(problem, first).variants.size(), 1u);
   problem.startVariants = {{{0, 1500, kNone}, {1, 1001, kNone}}};
   Schedule dearer = schedule(problem);
   EXPECT_EQ(dearer.makespan, 1000);
+  EXPECT_TRUE(schedule(problem, first).variants.empty());
   EXPECT_TRUE(dearer.variants.empty());
 }
 
@@ -168,7 +176,7 @@ TEST(Variants, VerifierKnowsChoices) {
 // collectives of buckets are among them.
 TEST(Variants, AnswersHold) {
   Random random(21);
-  int32_t chosen = 0, shorter = 0, ofBuckets = 0;
+  int32_t chosen = 0, shorter = 0, ofBuckets = 0, chosenAtFirst = 0;
   constexpr int32_t kProblems = 160;
   for (uint64_t seed = 0; seed < kProblems; ++seed) {
     RandomOptions options;
@@ -199,7 +207,14 @@ TEST(Variants, AnswersHold) {
     Schedule again = schedule(problem, solve);
     ASSERT_EQ(again.order, with.order) << "seed " << seed;
     ASSERT_EQ(again.variants.size(), with.variants.size());
+    // First answers choose, too.
+    solve.effort = 0;
+    Schedule first = schedule(problem, solve);
+    checkResult(problem, solve, first);
+    ASSERT_LE(first.makespan, schedule(withoutVariants(problem), solve).makespan) << "seed " << seed;
+    chosenAtFirst += !first.variants.empty();
   }
+  EXPECT_GE(chosenAtFirst, kProblems / 4);
   EXPECT_LE(chosen, shorter);
   EXPECT_GE(shorter, kProblems / 2);
   EXPECT_GE(ofBuckets, 10);

@@ -131,9 +131,9 @@ private:
     lastPlan = std::move(plan);
   }
 
-  /// Lets the answer carry out collectives in other ways. A first answer leaves them as they are.
+  /// Lets the answer carry out collectives in other ways.
   void chooseVariants() {
-    if (!problem.hasVariants() || effort == 0)
+    if (!problem.hasVariants())
       return;
     VariantSearch search(problem, options, limit, result);
     search.run(mulDiv(effort, kVariantPercent, 100));

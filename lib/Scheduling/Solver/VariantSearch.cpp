@@ -217,6 +217,11 @@ void VariantSearch::run(int64_t effort) {
   if (carried.hasContention())
     for (int32_t name = 0; name < names; ++name)
       tryEverywhere(name);
+  if (effort == 0) {
+    if (!carried.hasContention())
+      chooseCheapest();
+    return offer();
+  }
   improve(mulDiv(effort, kFirstPercent, 100));
   // With contention there are valleys: a collective that leaves its resources to others makes another choice pay.
   for (int32_t name = 0; carried.hasContention() && name < names; ++name) {

@@ -68,9 +68,9 @@ inline constexpr int64_t defaultEffort(NodeId nodes) {
 /// to the effort. The answer, with the slow-downs of the options, is never slower than the given order and never has a
 /// higher peak than the limit; if the given order is above the limit, the peak comes first (Schedule::isWithinLimit).
 /// With ScheduleOptions::bucketing it is never slower than without. If the problem has variants, the answer may choose
-/// some (Schedule::variants) if `effort` is not 0 and the objective is the makespan; it is then shorter than without
-/// them. With another objective than the makespan, the
-/// answer is never worse than the given order by that objective, and may be slower without noise.
+/// some (Schedule::variants) if the objective is the makespan; it is then shorter than without them. With another
+/// objective than the makespan, the answer is never worse than the given order by that objective, and may be slower
+/// without noise.
 Schedule schedule(const Problem &problem, const ScheduleOptions &options = {});
 
 } // namespace commsched
