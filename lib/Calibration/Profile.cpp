@@ -289,7 +289,12 @@ llvm::Expected<MachineModel> commsched::mergeCalibration(const MachineModel &bas
   mergeContention(calibration.contention, root);
   mergePairs(calibration.pairs, root);
   root["name"] = name;
-  root["calibration"] = describe(calibration);
+  json::Object described = describe(calibration);
+  // What is not measured anew stays.
+  if (const json::Object *old = root.getObject("calibration"); old && !described.get("pairs"))
+    if (const json::Array *pairs = old->getArray("pairs"))
+      described["pairs"] = json::Array(*pairs);
+  root["calibration"] = std::move(described);
   std::string text;
   llvm::raw_string_ostream(text) << *document;
   return MachineModel::parse(text, name);

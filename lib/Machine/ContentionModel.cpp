@@ -51,24 +51,35 @@ bool ContentionModel::isMeasured(CollectiveKind kind) const {
   return llvm::any_of(machine.contention, [&](const ContentionEntry &entry) { return entry.kind == kind; });
 }
 
+/// Whether the size `first` is nearer to `bytes` than `second`, by ratio.
+static bool isNearer(Bytes bytes, Bytes first, Bytes second) {
+  bytes = std::max<Bytes>(bytes, 1), first = std::max<Bytes>(first, 1), second = std::max<Bytes>(second, 1);
+  // Ratios of sizes, as fractions of at least 1.
+  return compareProducts(std::max(bytes, first), std::min(bytes, second), std::max(bytes, second),
+                         std::min(bytes, first)) < 0;
+}
+
 /// The entry of a kind whose thread blocks and then whose bytes are nearest; null without an entry.
 static const ContentionEntry *find(llvm::ArrayRef<ContentionEntry> entries, CollectiveKind kind, Against against,
                                    Bytes bytes, int64_t ctas) {
   auto offBlocks = [&](const ContentionEntry &entry) { return std::abs(entry.ctas - ctas); };
-  // Ratios of sizes, as fractions of at least 1.
-  auto isNearer = [&](const ContentionEntry &a, const ContentionEntry &b) {
-    Bytes own = std::max<Bytes>(bytes, 1), first = std::max<Bytes>(a.bytes, 1), second = std::max<Bytes>(b.bytes, 1);
-    return compareProducts(std::max(own, first), std::min(own, second), std::max(own, second), std::min(own, first)) <
-           0;
-  };
   const ContentionEntry *best = nullptr;
   for (const ContentionEntry &entry : entries) {
     if (entry.kind != kind || entry.against != against)
       continue;
     if (!best || offBlocks(entry) < offBlocks(*best) ||
-        (offBlocks(entry) == offBlocks(*best) && isNearer(entry, *best)))
+        (offBlocks(entry) == offBlocks(*best) && isNearer(bytes, entry.bytes, best->bytes)))
       best = &entry;
   }
+  return best;
+}
+
+/// The measured pair of a kind on the same class of links whose bytes are nearest; null without one.
+static const PairEntry *findPair(const MachineModel &machine, CollectiveKind kind, Bytes bytes, bool acrossNodes) {
+  const PairEntry *best = nullptr;
+  for (const PairEntry &entry : machine.pairs)
+    if (entry.kind == kind && entry.acrossNodes == acrossNodes && (!best || isNearer(bytes, entry.bytes, best->bytes)))
+      best = &entry;
   return best;
 }
 
@@ -128,18 +139,31 @@ static Traffic trafficOf(CollectiveKind kind, Bytes bytes, GroupShape shape) {
   return {local > 1 ? moved : 0, moved / local};
 }
 
-/// The parts of memory and links, as far as the profile says.
+/// The part of a link of two collectives that take so much longer beside each other than alone.
+static int64_t partOfPair(int64_t permille) {
+  return std::min<int64_t>(kWhole, (kPermille + permille) * (kWhole / kPermille) / 2);
+}
+
+/// The parts of memory and links, as far as the profile says. What was measured of pairs precedes what follows from
+/// bandwidths: two of them meet it on the slowest link, and do not take longer on another one.
 void ContentionModel::addTraffic(Demand &demand, CollectiveKind kind, Bytes bytes, GroupShape shape, Ns time) const {
   Traffic traffic = trafficOf(kind, bytes, shape);
+  Resource slowest = shape.nodes > 1 ? Resource::Network : Resource::NodeLinks;
+  const PairEntry *pair = findPair(machine, kind, bytes, shape.nodes > 1);
+  int64_t most = pair ? partOfPair(pair->permille) : kWhole;
   if (machine.resources) {
     Wide inMemory = (traffic.inside + traffic.outside) * machine.resources->trafficPermille / kPermille;
     demand.set(Resource::Memory, shareOfBandwidth(inMemory, time, machine.memoryBytesPerSecond));
-    demand.set(Resource::NodeLinks, shareOfBandwidth(traffic.inside, time, machine.intra.bytesPerSecond));
-    demand.set(Resource::Network, shareOfBandwidth(traffic.outside, time, machine.inter.bytesPerSecond));
-  } else if (machine.linkSlowdownPermille > 0) {
-    // Two such collectives take this much longer beside each other.
-    int64_t part = std::min<int64_t>(kWhole, (kPermille + machine.linkSlowdownPermille) * (kWhole / kPermille) / 2);
-    demand.set(shape.nodes > 1 ? Resource::Network : Resource::NodeLinks, part);
+    demand.set(Resource::NodeLinks,
+               std::min(most, shareOfBandwidth(traffic.inside, time, machine.intra.bytesPerSecond)));
+    demand.set(Resource::Network,
+               std::min(most, shareOfBandwidth(traffic.outside, time, machine.inter.bytesPerSecond)));
+  }
+  if (pair) {
+    if (pair->permille > 0)
+      demand.set(slowest, most);
+  } else if (!machine.resources && machine.linkSlowdownPermille > 0) {
+    demand.set(slowest, partOfPair(machine.linkSlowdownPermille));
   }
 }
 

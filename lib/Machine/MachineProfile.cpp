@@ -70,6 +70,7 @@ public:
   }
 
   bool has(llvm::StringRef key) const { return object.get(key); }
+  bool isObject(llvm::StringRef key) const { return object.getObject(key); }
 
   std::string string(llvm::StringRef key, std::optional<llvm::StringRef> fallback = std::nullopt) {
     if (!has(key) && fallback)
@@ -335,6 +336,16 @@ ContentionEntry readContention(Reader entry, const CollectiveVariant *variant = 
   return result;
 }
 
+PairEntry readPair(Reader entry) {
+  entry.only({"kind", "bytes", "ranks", "nodes", "alone_ns", "both_ns", "permille"});
+  PairEntry result;
+  result.kind = readKind(entry);
+  result.bytes = entry.integer("bytes", 0);
+  result.acrossNodes = entry.integer("nodes", 1) > 1;
+  result.permille = entry.permille("permille");
+  return result;
+}
+
 /// Whether copy engines can carry out a kind: what is received is what was sent.
 bool onlyMoves(CollectiveKind kind) {
   return kind != CollectiveKind::AllReduce && kind != CollectiveKind::ReduceScatter && kind != CollectiveKind::Reduce;
@@ -448,6 +459,9 @@ void readMachine(Reader root, MachineModel &machine) {
   root.each("ops", [&](Reader entry) { machine.ops.push_back(readOp(entry)); });
   root.each("contention", [&](Reader entry) { machine.contention.push_back(readContention(entry)); });
   root.each("variants", [&](Reader entry) { machine.variants.push_back(readVariant(entry, machine)); });
+  // The rest of the calibration is for people.
+  if (root.isObject("calibration"))
+    root.child("calibration").each("pairs", [&](Reader entry) { machine.pairs.push_back(readPair(entry)); });
 }
 
 /// Prints a value with sorted keys and the shortest digits that read back exactly.

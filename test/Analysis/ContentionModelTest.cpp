@@ -123,4 +123,67 @@ TEST(ContentionModel, TheNearestEntryCounts) {
   EXPECT_EQ(reduction.share, (Shares{500'000, 500'000, 0, 750'000, 0}));
 }
 
+/// By how much two collectives take longer beside each other, permille.
+int64_t slowdownOf(const Demand &first, const Demand &second) {
+  int64_t rates[2];
+  shareResources({&first, &second}, rates);
+  return std::llround(1000.0 * kWhole / static_cast<double>(std::min(rates[0], rates[1]))) - 1000;
+}
+
+// Tests that two collectives of a kind take as much longer beside each other as was measured of pairs, whatever follows
+// from bandwidths, that the nearest size on the same links counts, and that other kinds are as without pairs.
+TEST(ContentionModel, CollectivesBesideEachOtherAreAsMeasured) {
+  const char *pairs = R"(, "calibration": {"pairs": [
+    {"kind": "all_gather", "bytes": 1000, "ranks": 4, "nodes": 1, "permille": 300},
+    {"kind": "all_gather", "bytes": 1000000, "ranks": 4, "nodes": 1, "alone_ns": 1, "both_ns": 2, "permille": 900},
+    {"kind": "all_gather", "bytes": 1000, "ranks": 8, "nodes": 2, "permille": 50},
+    {"kind": "all_to_all", "bytes": 1000, "ranks": 4, "nodes": 1, "permille": 1700},
+    {"kind": "reduce_scatter", "bytes": 1000, "ranks": 4, "nodes": 1, "permille": 0}], "by": "hand"})";
+  const std::string contention =
+      R"(, "contention": [{"kind": "all_gather", "bytes": 1, "against": "matrix", "compute_permille": 1}])";
+  for (const char *more : {R"(, "slowdown": {"link_permille": 400})", R"(, "resources": {"compute_units": 10})"}) {
+    MachineModel machine = plain(contention + more + pairs), without = plain(contention + more);
+    auto pair = [](const MachineModel &of, Kind kind, Bytes bytes, GroupShape shape, Ns time) {
+      Demand demand = ContentionModel(of).ofCollective(kind, bytes, shape, time);
+      return slowdownOf(demand, demand);
+    };
+    EXPECT_EQ(pair(machine, Kind::AllGather, 4000, kInside, 1000), 300);
+    EXPECT_EQ(pair(machine, Kind::AllGather, 4000, kInside, 301), 300); // Alone it needs all of the link.
+    EXPECT_EQ(pair(machine, Kind::AllGather, 100000, kInside, 100000), 900);
+    EXPECT_EQ(pair(machine, Kind::AllGather, 4000, kAcross, 7000), 50);
+    EXPECT_EQ(pair(machine, Kind::AllGather, 4000, kAcross, 360), 50); // Links inside of nodes would slow it down more.
+    EXPECT_EQ(pair(machine, Kind::ReduceScatter, 4000, kInside, 301), 0);
+    // No more than one after the other.
+    EXPECT_EQ(pair(machine, Kind::AllToAll, 4000, kInside, 1000), 1000);
+    for (Ns time : {301, 1000})
+      EXPECT_EQ(pair(machine, Kind::AllReduce, 4000, kInside, time),
+                pair(without, Kind::AllReduce, 4000, kInside, time));
+  }
+  // Pairs alone are no contention model.
+  EXPECT_FALSE(ContentionModel(plain(pairs)).any());
+}
+
+TEST(ContentionModel, PairsAreReadStrictly) {
+  for (const auto &[pairs, wrong] :
+       {std::pair(R"([{"kind": "all_gather", "bytes": 1, "permille": 1}])", "nodes"),
+        {R"([{"kind": "gossip", "bytes": 1, "nodes": 1}])", "kind"},
+        {R"([{"kind": "all_gather", "bytes": 1, "nodes": 1, "permile": 1}])", "permile"},
+        {R"([{"kind": "all_gather", "bytes": 1, "nodes": 1, "permille": -1}])", "permille"},
+        {R"(7)", "pairs"}}) {
+    std::string text = plain().toJSON();
+    text.insert(text.rfind('}'), std::string(R"(, "calibration": {"pairs": )") + pairs + "}");
+    llvm::Expected<MachineModel> machine = MachineModel::parse(text);
+    ASSERT_FALSE(static_cast<bool>(machine)) << pairs;
+    std::string error = llvm::toString(machine.takeError());
+    EXPECT_NE(error.find("calibration.pairs"), std::string::npos) << error;
+    EXPECT_NE(error.find(wrong), std::string::npos) << error;
+  }
+  // What else a calibration says is for people.
+  for (const char *other : {R"("by hand")", R"({"when": 7})", R"([1])"}) {
+    std::string text = plain().toJSON();
+    text.insert(text.rfind('}'), std::string(R"(, "calibration": )") + other);
+    EXPECT_TRUE(llvm::cantFail(MachineModel::parse(text)).pairs.empty());
+  }
+}
+
 } // namespace

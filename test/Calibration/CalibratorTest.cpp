@@ -14,7 +14,9 @@
 #include "CommSched/Calibration/Calibrator.h"
 #include "CommSched/Calibration/Profile.h"
 #include "CommSched/Calibration/RuntimeBench.h"
+#include "CommSched/Machine/ContentionModel.h"
 #include "CommSched/Machine/CostModel.h"
+#include "CommSched/Scheduling/Model/Timeline.h"
 #include "CommSched/Support/RankThreads.h"
 #include "gtest/gtest.h"
 #include <cmath>
@@ -41,6 +43,9 @@ struct Truth {
   }
 };
 
+/// How much longer two collectives of a kind take beside each other.
+int64_t pairPermille(CollectiveKind kind) { return kind == CollectiveKind::AllReduce ? 300 : 700; }
+
 /// A runtime's bench with a truth in the place of its clock. The clock of the calibrator moves by what runs take.
 class TruthBench : public RuntimeBench {
 public:
@@ -55,7 +60,7 @@ public:
     ++prepared;
     return llvm::Error::success();
   }
-  /// Two collectives take three tenths longer than one.
+  /// Two all-reduces take three tenths longer than one, and two collectives of another kind seven.
   llvm::Error preparePair(const CollectiveProbe &wanted, bool areBoth) override {
     llvm::cantFail(prepare(wanted));
     isPair = areBoth;
@@ -108,7 +113,7 @@ public:
     if (std::uniform_int_distribution<>(0, 99)(random) < truth.outliers)
       factor *= 10;
     auto time = static_cast<Ns>(factor * static_cast<double>(truth(current.bytes)));
-    time += time * truth.skewPermille * rank() / 1000 + (isPair ? time * 3 / 10 : 0);
+    time += time * truth.skewPermille * rank() / 1000 + (isPair ? time * pairPermille(current.kind) / 1000 : 0);
     clock += time;
     return ProbeTime{time, 500};
   }
@@ -460,6 +465,52 @@ TEST(ContentionTest, FindsWhatPairsDoToEachOther) {
       }
       return llvm::Expected<CalibratedCurve>(CalibratedCurve{kAllReduce, {}, ""});
     });
+}
+
+/// The makespan of two collectives that are started at once on groups of their own, in a machine, ns.
+Ns playPair(const MachineModel &machine, const CollectiveProbe &collective, Ns alone) {
+  Problem problem;
+  problem.laneNames = {"compute", "one", "other"};
+  for (LaneId lane : {1, 2}) {
+    Node start;
+    start.kind = NodeKind::Start;
+    start.lane = lane;
+    start.cost = alone;
+    problem.setDemand(
+        start, ContentionModel(machine).ofCollective(collective.kind, collective.bytes, collective.shape, alone));
+    problem.nodes.push_back(start);
+    problem.preds.append({});
+    problem.touches.append({});
+  }
+  problem.finalize();
+  EXPECT_EQ(problem.validate(), "");
+  return makespanOf(problem, identityOrder(problem));
+}
+
+/// A plan with the profile takes as long as the machine that was measured, for each kind by itself: not for the median.
+TEST(ContentionTest, PlansWithWhatPairsDoToEachOther) {
+  onRanks(2, Truth(), [&](TruthBench &bench) {
+    QuietContention quiet(bench, /*budget=*/0);
+    Calibration calibration;
+    CollectiveProbe collective = reduceOfTwo();
+    calibration.contention = {llvm::cantFail(
+        quiet.calibrator.measure({collective, 0, Against::Matrix, productProbe(256, ElementType::F32)}))};
+    for (CollectiveKind kind : {CollectiveKind::AllReduce, CollectiveKind::AllGather}) {
+      collective.kind = kind;
+      calibration.pairs.push_back(llvm::cantFail(quiet.calibrator.measurePair(collective)));
+    }
+    MachineModel machine =
+        llvm::cantFail(mergeCalibration(llvm::cantFail(MachineModel::load("h100-sxm")), calibration, "measured"));
+    // A later calibration that measures no pairs keeps them.
+    MachineModel later = llvm::cantFail(mergeCalibration(machine, Calibration(), "later"));
+    for (CollectiveKind kind : {CollectiveKind::AllReduce, CollectiveKind::AllGather}) {
+      collective.kind = kind;
+      Ns alone = Truth()(collective.bytes), truth = alone + alone * pairPermille(kind) / 1000;
+      EXPECT_NEAR(static_cast<double>(playPair(machine, collective, alone)) / static_cast<double>(truth), 1, 0.005);
+      EXPECT_EQ(playPair(later, collective, alone), playPair(machine, collective, alone));
+    }
+    return llvm::Expected<CalibratedCurve>(CalibratedCurve{kAllReduce, {}, ""});
+  });
 }
 
 /// Two groups on threads: both collectives run, and a plain measurement afterwards runs one.

@@ -160,6 +160,17 @@ struct ContentionEntry {
   int32_t computePermille = 0, collectivePermille = 0;
 };
 
+/// What two collectives of one kind on groups of their own do to each other, measured: `calibration.pairs`.
+struct PairEntry {
+  CollectiveKind kind = CollectiveKind::AllReduce;
+  /// As in a CollectiveTable.
+  Bytes bytes = 0;
+  /// Whether the groups span nodes.
+  bool acrossNodes = false;
+  /// By how much both together take longer than one alone, permille.
+  int32_t permille = 0;
+};
+
 /// Another way to carry out a kind of collective, which `comm.variant` chooses.
 struct CollectiveVariant {
   CollectiveKind kind = CollectiveKind::AllReduce;
@@ -265,6 +276,7 @@ public:
   /// Resources that activities share (ContentionModel); none if the profile does not say.
   std::optional<MachineResources> resources;
   std::vector<ContentionEntry> contention;
+  std::vector<PairEntry> pairs;
   /// Of one kind, names differ.
   std::vector<CollectiveVariant> variants;
 
