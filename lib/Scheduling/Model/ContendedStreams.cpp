@@ -16,7 +16,6 @@
 #include "Model/StreamQueues.h"
 #include "Model/StreamTimeline.h"
 #include <optional>
-#include <tuple>
 
 using namespace commsched;
 
@@ -32,13 +31,10 @@ public:
     line.exposed.assign(problem.size(), 0);
     line.load.assign(problem.numLanes(), 0);
     clock.record(line.uses);
+    enqueue(problem, order, streams, queues);
     for (NodeId id : order) {
-      const Node &node = problem.nodes[id];
       states[id].place = left++;
       states[id].isOver = false;
-      streams[node.stream].nodes.push_back(id);
-      streams[node.stream].computes |= computes(node);
-      forEachLane(node, [&](LaneId lane) { queues[lane].nodes.push_back(id); });
     }
   }
 
@@ -139,8 +135,9 @@ private:
   /// When the node at the head of a stream takes place; none if that depends on what has not ended.
   std::optional<Ns> turnOf(NodeId id) const {
     const Node &node = problem.nodes[id];
+    bool isBusy = working != kNone && (computes(node) || problem.nodes[working].stream == node.stream);
     std::optional<Ns> awaited = awaitedEnd(id);
-    if (!awaited || (computes(node) && working != kNone))
+    if (!awaited || isBusy)
       return std::nullopt;
     Ns turn = std::max({clock.now(), streams[node.stream].clock, *awaited});
     if (node.kind == NodeKind::Start)
@@ -151,25 +148,10 @@ private:
     return isFree ? std::optional<Ns>(turn) : std::nullopt;
   }
 
-  /// As StreamPlayer::next(); kNone if nothing can take place before something ends.
+  /// kNone if nothing can take place before something ends.
   std::pair<NodeId, Ns> next() const {
-    NodeId best = kNone;
-    std::tuple<Ns, bool, Ns, int32_t> earliest = {0, false, 0, 0};
-    for (const Stream &stream : streams) {
-      bool works = working != kNone && &stream == &streams[problem.nodes[working].stream];
-      if (stream.isEmpty() || works)
-        continue;
-      NodeId id = stream.first();
-      std::optional<Ns> turn = turnOf(id);
-      if (!turn)
-        continue;
-      std::tuple<Ns, bool, Ns, int32_t> key = {*turn, computes(problem.nodes[id]), stream.clock, states[id].place};
-      if (best == kNone || key < earliest) {
-        best = id;
-        earliest = key;
-      }
-    }
-    return {best, std::get<0>(earliest)};
+    return earliestHead(
+        problem, streams, [&](NodeId id) { return turnOf(id); }, [&](NodeId id) { return states[id].place; });
   }
 
   /// Plays a node now.

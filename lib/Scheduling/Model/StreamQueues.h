@@ -14,6 +14,9 @@
 
 #include "CommSched/Scheduling/Model/Problem.h"
 #include <algorithm>
+#include <optional>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace commsched {
@@ -47,6 +50,41 @@ template <class Visit> void forEachLaneOf(const Problem &problem, const Node &no
 /// Whether the compute lane is busy with the node for some time.
 inline bool computes(const Node &node) {
   return (node.kind == NodeKind::Compute || node.kind == NodeKind::Hybrid) && node.cost > 0;
+}
+
+/// Puts the nodes of an order into the queues of their streams and lanes.
+inline void enqueue(const Problem &problem, llvm::ArrayRef<NodeId> order, std::vector<StreamQueue> &streams,
+                    std::vector<NodeQueue> &lanes) {
+  for (NodeId id : order) {
+    const Node &node = problem.nodes[id];
+    streams[node.stream].nodes.push_back(id);
+    streams[node.stream].computes |= computes(node);
+    forEachLaneOf(problem, node, [&](LaneId lane) { lanes[lane].nodes.push_back(id); });
+  }
+}
+
+/// The first node of a stream that has the earliest turn, and the turn, ns; kNone if no turn is known. Of equal turns,
+/// what takes no time comes first, because it may free others; then that of the stream that came to it first, then the
+/// first in the program. `turnOf` says when a node may take place, as an optional; `placeOf` its place in the order.
+template <class TurnOf, class PlaceOf>
+std::pair<NodeId, Ns> earliestHead(const Problem &problem, llvm::ArrayRef<StreamQueue> streams, TurnOf turnOf,
+                                   PlaceOf placeOf) {
+  NodeId best = kNone;
+  std::tuple<Ns, bool, Ns, int32_t> earliest = {0, false, 0, 0};
+  for (const StreamQueue &stream : streams) {
+    if (stream.isEmpty())
+      continue;
+    NodeId id = stream.first();
+    std::optional<Ns> turn = turnOf(id);
+    if (!turn)
+      continue;
+    std::tuple<Ns, bool, Ns, int32_t> key = {*turn, computes(problem.nodes[id]), stream.clock, placeOf(id)};
+    if (best == kNone || key < earliest) {
+      best = id;
+      earliest = key;
+    }
+  }
+  return {best, std::get<0>(earliest)};
 }
 
 } // namespace commsched

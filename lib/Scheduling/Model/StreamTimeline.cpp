@@ -30,13 +30,10 @@ public:
     line.end.assign(problem.size(), 0);
     line.exposed.assign(problem.size(), 0);
     line.load.assign(problem.numLanes(), 0);
+    enqueue(problem, order, streams, queues);
     for (NodeId id : order) {
-      const Node &node = problem.nodes[id];
       states[id].place = left++;
       states[id].isOver = false;
-      streams[node.stream].nodes.push_back(id);
-      streams[node.stream].computes |= computes(node);
-      forEachLane(node, [&](LaneId lane) { queues[lane].nodes.push_back(id); });
     }
   }
 
@@ -115,26 +112,10 @@ private:
     return isFirst ? std::optional<Ns>(turn) : std::nullopt;
   }
 
-  /// The head with the earliest turn. Of equal turns, what takes no time comes first, because it may free others; then
-  /// that of the stream that came to it first, then the first in the program. Of all that is left, the first in the
-  /// program has a known turn, so there is one.
+  /// Of all that is left, the first in the program has a known turn, so there is one.
   std::pair<NodeId, Ns> next() const {
-    NodeId best = kNone;
-    std::tuple<Ns, bool, Ns, int32_t> earliest = {0, false, 0, 0};
-    for (const Stream &stream : streams) {
-      if (stream.isEmpty())
-        continue;
-      NodeId id = stream.first();
-      std::optional<Ns> turn = turnOf(id);
-      if (!turn)
-        continue;
-      std::tuple<Ns, bool, Ns, int32_t> key = {*turn, computes(problem.nodes[id]), stream.clock, states[id].place};
-      if (best == kNone || key < earliest) {
-        best = id;
-        earliest = key;
-      }
-    }
-    return {best, std::get<0>(earliest)};
+    return earliestHead(
+        problem, streams, [&](NodeId id) { return turnOf(id); }, [&](NodeId id) { return states[id].place; });
   }
 
   void play(NodeId id, Ns turn) {
