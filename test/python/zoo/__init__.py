@@ -1,0 +1,7 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""A zoo: small copies of real models in training, on a few processes of one machine.
+
+`python -m zoo` (in the folder above) trains them with and without CommSched, compares every bit, and prints a table.
+"""
