@@ -161,7 +161,7 @@ int32_t operandsOf(const HloModule &module, StringRef opcode) {
   return most;
 }
 
-/// The module with this configuration of all starts.
+/// The module with this configuration of all starts and dones.
 std::string withConfig(const HloModule &module, StringRef from, StringRef to) {
   RewriteEditor editor(module);
   for (auto [index, computation] : enumerate(module.computations)) {
@@ -170,7 +170,7 @@ std::string withConfig(const HloModule &module, StringRef from, StringRef to) {
       const HloInstruction &instruction = computation.instructions[at];
       order.push_back(instruction.id);
       size_t found = instruction.backendConfig.find(from);
-      if (!instruction.opcode.ends_with("-start") || found == StringRef::npos)
+      if (found == StringRef::npos)
         continue;
       std::string config = instruction.backendConfig.str();
       config.replace(found, from.size(), to.str());

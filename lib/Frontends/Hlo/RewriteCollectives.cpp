@@ -152,7 +152,7 @@ std::string withShape(StringRef instruction, StringRef shape) {
 
 StringRef shapeOf(const HloInstruction &instruction) { return fieldOf(instruction.bytes, instruction_field::kShape); }
 
-/// Says in a start's configuration that it is asynchronous.
+/// Says in the configuration of a start or a done that it is asynchronous.
 std::string madeAsynchronous(StringRef fields) {
   std::string config = fieldOf(fields, instruction_field::kBackendConfig).str();
   if (size_t at = config.find(R"("is_sync":true)"); at != std::string::npos)
@@ -249,6 +249,7 @@ int64_t PairWriter::addStart(const CollectivePair &like, StringRef given, ArrayR
   return id;
 }
 
+/// Of a start or a done.
 void PairWriter::makeAsynchronous(int32_t at) {
   const HloInstruction &start = inside.instructions[at];
   SmallVector<int64_t, 4> operands;
@@ -262,12 +263,13 @@ void PairWriter::makeAsynchronous(int32_t at) {
 SmallVector<int64_t, 4> PairWriter::split(const CollectivePair &pair, bool asynchronous) {
   const HloInstruction &start = inside.instructions[pair.start], &done = inside.instructions[pair.done];
   std::string fields = asynchronous ? madeAsynchronous(start.bytes) : start.bytes.str();
+  std::string end = asynchronous && isSynchronous(done) ? madeAsynchronous(done.bytes) : done.bytes.str();
   SmallVector<int64_t, 4> ids;
   for (auto [operand, element] : zip_equal(start.operands, pair.elements)) {
     const HloInstruction &input = inside.instructions[operand];
     StringRef output = shapeOf(inside.instructions[element]);
     ids.push_back(addStart(pair, fields, {shapeOf(input)}, {output}, {input.id}));
-    editor.replace(index, element, withShape(done.bytes, output), {ids.back()});
+    editor.replace(index, element, withShape(end, output), {ids.back()});
   }
   editor.remove(index, pair.start);
   editor.remove(index, pair.done);
@@ -405,7 +407,8 @@ std::string commsched::hlo::splitCollectives(const HloModule &module, bool split
     }
     if (asynchronous)
       for (auto [other, instruction] : enumerate(computation.instructions))
-        if (isStart(instruction) && isSynchronous(instruction) && !places.contains(static_cast<int32_t>(other))) {
+        if ((isStart(instruction) || isDone(instruction)) && isSynchronous(instruction) &&
+            !places.contains(static_cast<int32_t>(other))) {
           writer.makeAsynchronous(static_cast<int32_t>(other));
           places[static_cast<int32_t>(other)] = {instruction.id};
         }
