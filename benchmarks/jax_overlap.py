@@ -61,7 +61,7 @@ def run(name: str, machine: str, buckets: bool) -> dict:
     xla_seconds, xla_temporaries, xla_total = compile_once(name)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with commsched.jax.enabled(machine=machine, donation="drop", buckets=buckets):
+        with commsched.jax.enabled(machine=machine, donation="drop", buckets=buckets, ranks="off"):
             seconds, temporaries, total = compile_once(name)
     report = max(commsched.jax.reports(), key=lambda r: r["makespan_ns"]["before"])
     report |= {
