@@ -96,6 +96,10 @@ def _flat(self, x):
     return x.reshape(x.shape[0], -1) if x.dim() == 3 else None
 
 
+def _reversed_rows(x):
+    return torch.arange(x.shape[0] - 1, -1, -1)
+
+
 STEPS = [
     RandomLayers.gather,
     RandomLayers.scatter,
@@ -112,4 +116,8 @@ STEPS = [
     lambda self, x: _round(torch.nn.functional.layer_norm(x, x.shape[-1:])),
     lambda self, x: torch.sort(x, 0)[0],
     lambda self, x: torch.cumsum(x, 0).clamp(-4, 4),
+    lambda self, x: torch.nn.functional.pad(x, (0, 0, 1, -1)),
+    lambda self, x: torch.nn.functional.pad(x, (1, 1)) if x.numel() < 2048 else None,
+    lambda self, x: x[_reversed_rows(x)],
+    lambda self, x: torch.zeros_like(x).index_put((_reversed_rows(x) // 2,), x, accumulate=True).clamp(-4, 4),
 ]

@@ -208,6 +208,7 @@ MIXING = [
     (lambda x: torch.cat([x, x + 1], 0), "cat"),
     (lambda x: x[2:6], "slice"),
     (lambda x: x.view(8, 4, 4).select(1, 2), "select"),
+    (lambda x: torch.nn.functional.pad(x, (0, 0, 1, -1)), "constant_pad_nd"),
     (lambda x: x.view(8, 4, 4).permute(0, 2, 1), "permute"),
     (lambda x: x.view(8, 4, 4).transpose(1, 2), "transpose"),
     (
@@ -237,6 +238,25 @@ def test_a_wrong_rule_is_found(mixed, name, monkeypatch):
         assert not wrong()
         monkeypatch.setitem(axes.RULES, name, _everywhere)
         assert wrong()
+
+
+def test_tokens_on_their_way_to_experts_divide_along_their_columns():
+    """Rows that are selected and replaced by number, and padded: strands read and write columns of them."""
+
+    def routed(x, rows):
+        buffer = torch.zeros(13, 16).index_put((rows,), torch.relu(x))[:-1]
+        back = torch.nn.functional.pad(reduced(buffer, group), (0, 0, 0, 1))
+        return torch.relu(back[rows]) + x
+
+    with world_of(2) as group:
+        x, rows = torch.randn(8, 16), torch.tensor([3, 0, 12, 5, 1, 7, 12, 2])
+        gm = make_fx(routed, tracing_mode="fake")(x, rows)
+        for options in ("max-strands=2 dimension=1", "max-strands=4 dimension=1"):
+            made = forced(gm, options)
+            parts = [n for n in made.graph.nodes if n.target in (aten.index_put.default, aten.index.Tensor)]
+            assert len(parts) == 2 * int(options[12]) and all(n.meta["val"].shape[1] < 16 for n in parts)
+            # Row 12 is replaced twice, in no defined order, and then dropped.
+            assert torch.equal(made(x, rows), gm(x, rows))
 
 
 def _equal_on_all_ranks(rank, ranks, first, count):

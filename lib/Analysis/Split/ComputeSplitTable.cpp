@@ -172,6 +172,64 @@ static SplitAxes embeddingAxes(Operation *op) {
   return axes;
 }
 
+/// The only dimension `d` of `whole` for which `part` has the shape of `whole` with dimension `d` replaced by `rows`;
+/// -1 if there is none, or several.
+static int64_t findIndexed(ArrayRef<int64_t> whole, ArrayRef<int64_t> rows, ArrayRef<int64_t> part) {
+  int64_t found = -1;
+  for (int64_t dim = 0; dim < static_cast<int64_t>(whole.size()); ++dim) {
+    SmallVector<int64_t> shape(whole.take_front(dim));
+    llvm::append_range(shape, rows);
+    llvm::append_range(shape, whole.drop_front(dim + 1));
+    if (part != ArrayRef<int64_t>(shape))
+      continue;
+    if (found >= 0)
+      return -1;
+    found = dim;
+  }
+  return found;
+}
+
+/// Returns true if `value` holds numbers of rows, and not a mask.
+static bool holdsNumbers(Value value) {
+  RankedTensorType type = getSplitType(value.getType());
+  return type && type.getElementType().isSignlessInteger() && type.getElementTypeBitWidth() >= 32;
+}
+
+/// Rows of a tensor that a tensor of numbers selects: the other dimensions are whole. The shapes have to tell which
+/// dimension the numbers count.
+static SplitAxes selectionAxes(Operation *op) {
+  std::optional<SmallVector<ArrayRef<int64_t>>> shapes = shapesOf(op);
+  if (!shapes || op->getNumOperands() != 2 || op->getNumResults() != 1 || !holdsNumbers(op->getOperand(1)))
+    return {};
+  ArrayRef<int64_t> whole = (*shapes)[0], numbers = (*shapes)[1];
+  int64_t indexed = findIndexed(whole, numbers, (*shapes)[2]), added = static_cast<int64_t>(numbers.size());
+  SplitAxes axes;
+  if (indexed < 0)
+    return axes;
+  for (int64_t dim = 0; dim < static_cast<int64_t>(whole.size()); ++dim)
+    if (dim != indexed)
+      addAxis(axes, op, {{0, dim}}, dim < indexed ? dim : dim + added - 1);
+  for (int64_t dim = 0; dim < added; ++dim)
+    addAxis(axes, op, {{1, dim}}, indexed + dim);
+  return axes;
+}
+
+/// A tensor of which a tensor of numbers selects the rows that others replace, or are added to. Two rows may have one
+/// number, so only the other dimensions divide.
+static SplitAxes replacementAxes(Operation *op) {
+  std::optional<SmallVector<ArrayRef<int64_t>>> shapes = shapesOf(op);
+  if (!shapes || op->getNumOperands() != 3 || op->getNumResults() != 1 || !holdsNumbers(op->getOperand(1)) ||
+      shapes->front() != shapes->back())
+    return {};
+  ArrayRef<int64_t> whole = (*shapes)[0], numbers = (*shapes)[1];
+  int64_t indexed = findIndexed(whole, numbers, (*shapes)[2]), added = static_cast<int64_t>(numbers.size());
+  SplitAxes axes;
+  for (int64_t dim = 0; indexed >= 0 && dim < static_cast<int64_t>(whole.size()); ++dim)
+    if (dim != indexed)
+      addAxis(axes, op, {{0, dim}, {2, dim < indexed ? dim : dim + added - 1}}, dim);
+  return axes;
+}
+
 /// Attention of queries [batch, heads, rows, width] to keys and values of the same batch. The first results are the
 /// mixed values [batch, heads, rows, width] and the logarithms of the sums [batch, heads, rows]. Rows of queries are
 /// independent, but a causal mask depends on their place.
@@ -280,6 +338,8 @@ static llvm::StringMap<SplitAxes (*)(Operation *)> makeTable() {
       {concatenationAxes, {"cat"}},
       {sliceAxes, {"slice", "split", "split_with_sizes", "chunk"}},
       {embeddingAxes, {"embedding"}},
+      {selectionAxes, {"index", "index_select", "_unsafe_index"}},
+      {replacementAxes, {"index_put", "_unsafe_index_put"}},
       {attentionAxes, {"_scaled_dot_product_flash_attention_for_cpu", "scaled_dot_product_attention"}},
   };
   llvm::StringMap<SplitAxes (*)(Operation *)> table;

@@ -166,8 +166,9 @@ private:
            << remark::metric("Collectives", trial.plan.numStarts)
            << remark::metric("Operations", static_cast<int64_t>(trial.plan.axes.size()))
            << remark::metric("Regions", static_cast<int64_t>(trial.plan.numRegions))
-           << remark::metric("Slices", trial.slices) << remark::metric("Joins", trial.joins)
-           << remark::metric("JoinsInPlace", trial.inPlace) << remark::metric("MakespanNs", trial.schedule.makespan);
+           << remark::metric("Slices", trial.slices) << remark::metric("SlicesCopied", trial.copies)
+           << remark::metric("Joins", trial.joins) << remark::metric("JoinsInPlace", trial.inPlace)
+           << remark::metric("MakespanNs", trial.schedule.makespan);
   }
 
   /// Why each region of the best candidate was or was not split.

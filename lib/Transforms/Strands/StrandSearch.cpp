@@ -11,7 +11,9 @@
 #include "CommSched/Scheduling/Bounds/SplitBound.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Support/Arithmetic.h"
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"
+#include <set>
 
 using namespace mlir;
 using namespace commsched;
@@ -21,15 +23,19 @@ using namespace commsched;
 static constexpr size_t kTriedDimensions = 3;
 /// Windows that are tried, in percent of the time of a collective. A collective is hidden by as much work as it takes
 /// itself; more work on either side bridges what cannot be split.
-static constexpr int64_t kTriedWindows[] = {60, 120, 240, -1};
+static constexpr int64_t kTriedWindows[] = {60, 100, 170, -1};
 /// Windows that are tried around the best one, in percent of it.
-static constexpr int64_t kNextWindows[] = {75, 140};
+static constexpr int64_t kNextWindows[] = {80, 125};
 /// Staggers that are tried, in quarters of the distance between two collectives of one strand.
 static constexpr int64_t kTriedStaggers[] = {2, 4};
 /// Classes of regions that are tried without: those of most collectives.
 static constexpr int32_t kTriedClasses = 4;
 /// Candidates that are searched with the whole effort.
 static constexpr size_t kSearchedInFull = 2;
+/// Writing and loading one operation takes the time of about this many steps of a search (measured).
+static constexpr int64_t kStepsPerOperation = 10;
+/// Share of the steps, in percent, that is left for the candidates that are searched with effort.
+static constexpr int64_t kFullPercent = 40;
 /// A block is not split if no split gains this share of its time, in thousandths.
 static constexpr int64_t kLeastGainPermille = 2;
 
@@ -48,6 +54,43 @@ static void arrange(Block &block, const LoadedBlock &loaded, const Order &order)
   for (NodeId node : order)
     ops.push_back(loaded.nodes[node]);
   applyOrder(block, ops);
+}
+
+/// The problem whose given order is `order` of `problem`. O(N + E).
+static Problem inOrder(const Problem &problem, ArrayRef<NodeId> order) {
+  Problem result = problem;
+  // Indexed by node: its place.
+  std::vector<NodeId> place(problem.size());
+  for (auto [at, node] : llvm::enumerate(order))
+    place[node] = static_cast<NodeId>(at);
+  auto move = [&](NodeId &node) { node = node == kNone ? kNone : place[node]; };
+  result.preds = result.touches = IndexLists();
+  result.preds.reserve(problem.size(), problem.preds.numValues());
+  result.touches.reserve(problem.size(), problem.touches.numValues());
+  SmallVector<NodeId> preds;
+  for (auto [at, node] : llvm::enumerate(order)) {
+    Node &moved = result.nodes[at] = problem.nodes[node];
+    move(moved.start);
+    move(moved.event);
+    preds.assign(problem.preds[node].begin(), problem.preds[node].end());
+    llvm::for_each(preds, move);
+    llvm::sort(preds);
+    result.preds.append(preds);
+    result.touches.append(problem.touches[node]);
+    if (!problem.members.empty()) {
+      MergeMember &member = result.members[at] = problem.members[node];
+      move(member.wait);
+      move(member.cast);
+    }
+  }
+  for (Buffer &buffer : result.buffers)
+    move(buffer.def);
+  for (RegionWork &region : result.regions) {
+    llvm::for_each(region.starts, move);
+    llvm::sort(region.starts);
+  }
+  result.finalize();
+  return result;
 }
 
 WrittenStrands commsched::writeAndArrange(Block &block, const StrandPlan &plan, int64_t stagger, const CostModel &model,
@@ -90,6 +133,11 @@ public:
     LoadedBlock given = loadBlock(function->getRegion(0).front(), costs, options.solver.load);
     outcome.unsplit = solve(given, solver);
     limit = outcome.unsplit.limit;
+    if (solver.effort != 0) {
+      int64_t least = mulDiv(defaultEffort(given.problem.size()), kLeastSearchPercent, 100);
+      budget = kMostTimes * std::max(outcome.unsplit.steps, least);
+      steps = outcome.unsplit.steps + kStepsPerOperation * given.problem.size() * (options.maxStrands + 1);
+    }
     for (Ns time : space.times())
       unsplitWork += time;
     findBound();
@@ -97,11 +145,7 @@ public:
       return std::move(outcome);
     tryCandidates();
     sortTrials();
-    size_t searched = std::min(kSearchedInFull, outcome.trials.size());
-    if (solver.effort != 0)
-      for (size_t i = 0; i < searched; ++i)
-        outcome.trials[i] = tryCandidate(outcome.trials[i].candidate, solver.effort);
-    std::stable_sort(outcome.trials.begin(), outcome.trials.begin() + searched, isBetter);
+    searchBest();
     if (outcome.splits())
       findBreakEven();
     return std::move(outcome);
@@ -113,6 +157,23 @@ private:
   }
 
   void sortTrials() { llvm::stable_sort(outcome.trials, isBetter); }
+
+  /// Searches the best candidates with effort: each with what is left, divided by their number.
+  void searchBest() {
+    int64_t effort = options.solver.schedule.effort;
+    size_t searched = std::min(kSearchedInFull, outcome.trials.size());
+    for (size_t i = 0; effort != 0 && i < searched; ++i) {
+      // Half of it for the order alone, and half for order and buckets.
+      int64_t left = std::max<int64_t>(0, budget - steps) / static_cast<int64_t>(searched - i) / 2;
+      int64_t wanted =
+          effort < 0 ? defaultEffort(static_cast<NodeId>(outcome.trials[i].schedule.order.size())) : effort;
+      StrandTrial first = std::move(outcome.trials[i]);
+      outcome.trials[i] = tryCandidate(first.candidate, std::min(left, wanted));
+      if (isBetter(first, outcome.trials[i]))
+        outcome.trials[i] = std::move(first);
+    }
+    std::stable_sort(outcome.trials.begin(), outcome.trials.begin() + searched, isBetter);
+  }
 
   Schedule solve(const LoadedBlock &loaded, ScheduleOptions solver) const {
     solver.slowDown = loaded.slowDown;
@@ -192,26 +253,34 @@ private:
     return std::min_element(outcome.trials.begin(), outcome.trials.end(), isBetter)->candidate;
   }
 
-  /// Returns false if nothing can be split so.
+  /// Returns false if nothing can be split so, or the same has been tried.
   bool tryNext(const StrandCandidate &candidate) {
-    if (outcome.tried >= kMostCandidates || planOf(candidate).isEmpty())
+    bool isSpent = budget > 0 && steps > mulDiv(budget, 100 - kFullPercent, 100);
+    if (outcome.tried >= kMostCandidates || (isSpent && outcome.tried > 0))
       return false;
+    StrandPlan plan = planOf(candidate);
+    if (plan.isEmpty() || !known.insert({candidate.parts, candidate.stagger, plan.axisOf}).second)
+      return !plan.isEmpty();
     ++outcome.tried;
     outcome.trials.push_back(tryCandidate(candidate, 0));
     return true;
   }
 
-  StrandTrial tryCandidate(const StrandCandidate &candidate, int64_t effort) const {
+  StrandTrial tryCandidate(const StrandCandidate &candidate, int64_t effort) {
     FunctionCopy copy(function);
     StrandTrial trial{candidate, planOf(candidate), {}};
-    WrittenStrands written = writeAndArrange(copy.block(), trial.plan, candidate.stagger, model, options.solver.load);
     OperationCosts costs(model);
+    WrittenStrands written = writeStrands(copy.block(), trial.plan, costs);
     LoadedBlock loaded = loadBlock(copy.block(), costs, options.solver.load);
+    if (loaded.defect.empty())
+      loaded.problem = inOrder(loaded.problem, staggeredOrder(loaded, written, candidate.stagger));
     ScheduleOptions solver = options.solver.schedule;
     solver.effort = effort;
     solver.memory.limit = limit;
     trial.schedule = solve(loaded, solver);
+    steps += trial.schedule.steps + kStepsPerOperation * loaded.problem.size();
     trial.slices = written.slices;
+    trial.copies = written.copies;
     trial.joins = written.joins;
     trial.inPlace = written.inPlace;
     for (const Node &node : loaded.problem.nodes)
@@ -313,6 +382,10 @@ private:
   StrandOutcome outcome;
   /// All computations and collectives of the block as it is, ns.
   Ns unsplitWork = 0;
+  /// The steps that the whole search may take, 0 for any number, and those that it has taken.
+  int64_t budget = 0, steps = 0;
+  /// Splits that have been tried: strands, stagger, StrandPlan::axisOf.
+  std::set<std::tuple<int64_t, int64_t, std::vector<int32_t>>> known;
   /// What the peak of every candidate may be, bytes.
   Bytes limit = kUnlimited;
 };

@@ -36,7 +36,7 @@ struct StrandTrial {
   StrandPlan plan;
   Schedule schedule;
   /// See WrittenStrands.
-  int64_t slices = 0, joins = 0, inPlace = 0;
+  int64_t slices = 0, copies = 0, joins = 0, inPlace = 0;
   /// Computation beyond that of the block as it is: smaller kernels, and copies, ns.
   Ns addedWork = 0;
 
@@ -79,12 +79,18 @@ struct StrandSearchOptions {
 
 /// Splits the entry block of `function`, a function of one block. `function` is not changed; copies of it are put into
 /// its module for the time of the search. Calls schedule() without effort for kMostCandidates candidates at most, and
-/// three times with effort.
+/// three times with effort. With effort, all of this takes at most kMostTimes times the steps of the block as it is, or
+/// of kLeastSearchPercent of the default effort, whichever is more.
 StrandOutcome searchStrands(mlir::Operation *function, const SplitSpace &space, const CostModel &model,
                             const StrandSearchOptions &options);
 
 /// Limit on the candidates of one block: first answers take a fraction of a whole search.
 inline constexpr int64_t kMostCandidates = 24;
+/// Limit on the steps of the search, as a multiple of those of the block as it is. Steps of first answers are cheap:
+/// the time is then less than eight times that of the block as it is (measured).
+inline constexpr int64_t kMostTimes = 10;
+/// Share of the default effort, in percent, that counts as the steps of a block whose own search ended earlier.
+inline constexpr int64_t kLeastSearchPercent = 25;
 
 /// Writes the strands of `plan` into `block` and arranges them with `stagger`.
 WrittenStrands writeAndArrange(mlir::Block &block, const StrandPlan &plan, int64_t stagger, const CostModel &model,

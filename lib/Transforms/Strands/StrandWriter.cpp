@@ -87,6 +87,8 @@ private:
         operands.push_back(dim == kWholeOperand ? getWhole(operand) : getPart(op, operand, dim));
       builder.setInsertionPoint(op);
       Operation *part = createStrand(builder, op, axis, operands, types);
+      if (keepsStrides(part) && llvm::any_of(operands, [&](Value value) { return strided.contains(value); }))
+        strided.insert_range(part->getResults());
       if (axis.positional)
         setRows(part, op->getResult(0), axis.results[0]);
       scaleCost(op, part, axis);
@@ -113,17 +115,41 @@ private:
 
   /// The part of `value` along `dim` for the current strand of `user`.
   Value getPart(Operation *user, Value value, int64_t dim) {
-    if (auto it = parts.find(value); it != parts.end() && dimOf.lookup(value) == dim)
-      return it->second[strand];
-    Value whole = getWhole(value);
-    SmallVector<Value> &known = slices[{whole, dim}];
-    if (static_cast<int64_t>(known.size()) <= strand)
+    Value part;
+    if (auto it = parts.find(value); it != parts.end() && dimOf.lookup(value) == dim) {
+      part = it->second[strand];
+    } else {
+      Value whole = getWhole(value);
+      SmallVector<Value> &known = slices[{whole, dim}];
       known.resize(plan.parts);
-    if (!known[strand]) {
-      builder.setInsertionPoint(user);
-      known[strand] = slice(whole, dim);
+      if (!known[strand]) {
+        builder.setInsertionPoint(user);
+        known[strand] = slice(whole, dim);
+      }
+      part = known[strand];
     }
-    return known[strand];
+    return strided.contains(part) && needsContiguous(user) ? contiguous(user, part) : part;
+  }
+
+  /// Returns true if `op` is a view whose result has the strides of its operand, permuted or repeated.
+  static bool keepsStrides(Operation *op) {
+    auto compute = dyn_cast<ComputeOp>(op);
+    if (!compute || op->getNumResults() == 0 || !getAliasedValue(op->getResult(0)))
+      return false;
+    StringRef name = compute.getName();
+    name.consume_front("aten.") || name.consume_front("prims.");
+    static constexpr StringRef kNames[] = {"alias", "detach",           "expand",  "permute", "select",    "slice",
+                                           "split", "split_with_sizes", "squeeze", "t",       "transpose", "unsqueeze"};
+    return llvm::is_contained(kNames, name.split('.').first);
+  }
+
+  /// Returns true if `user` takes contiguous memory only: a collective, and a view that cuts or joins dimensions.
+  /// Kernels read with any strides.
+  static bool needsContiguous(Operation *user) {
+    if (isa<CollectiveOpInterface, tensor::CollapseShapeOp, tensor::ExpandShapeOp>(user))
+      return true;
+    bool isView = isa<ComputeOp>(user) && user->getNumResults() > 0 && getAliasedValue(user->getResult(0));
+    return isView && !keepsStrides(user);
   }
 
   Value slice(Value whole, int64_t dim) {
@@ -133,14 +159,23 @@ private:
       return generate(whole.getDefiningOp(), partType);
     ++written.slices;
     Value part = extract(whole, dim, partType);
-    if (countBefore(type, dim) == 1)
-      return part;
-    Value copy = ComputeOp::create(builder, whole.getLoc(), TypeRange(partType), builder.getStringAttr("copy"),
-                                   ValueRange(part), DenseI64ArrayAttr(), DenseI64ArrayAttr(), UnitAttr())
-                     ->getResult(0);
-    int64_t bytes = bytesOf(copy);
+    if (countBefore(type, dim) != 1)
+      strided.insert(part);
+    return part;
+  }
+
+  /// A copy of `part` for `user` and for others like it.
+  Value contiguous(Operation *user, Value part) {
+    Value &copy = copies[part];
+    if (copy)
+      return copy;
+    builder.setInsertionPoint(user);
+    ++written.copies;
+    copy = ComputeOp::create(builder, part.getLoc(), TypeRange(part.getType()), builder.getStringAttr("copy"),
+                             ValueRange(part), DenseI64ArrayAttr(), DenseI64ArrayAttr(), UnitAttr())
+               ->getResult(0);
     copy.getDefiningOp()->setAttr(CommDialect::kCostAttrName,
-                                  CostAttr::get(builder.getContext(), std::nullopt, 2 * bytes, std::nullopt,
+                                  CostAttr::get(builder.getContext(), std::nullopt, 2 * bytesOf(part), std::nullopt,
                                                 std::nullopt, std::nullopt, std::nullopt));
     note(copy.getDefiningOp());
     return copy;
@@ -289,6 +324,9 @@ private:
   llvm::DenseMap<Value, Value> joins;
   /// Indexed by whole value and dimension: its slices, null if not made.
   llvm::DenseMap<std::pair<Value, int64_t>, SmallVector<Value>> slices;
+  /// Parts that are not contiguous, and contiguous copies of some.
+  llvm::DenseSet<Value> strided;
+  llvm::DenseMap<Value, Value> copies;
   int32_t position = 0, original = 0;
   int32_t strand = 0;
 };

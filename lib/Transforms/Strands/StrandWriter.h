@@ -36,8 +36,9 @@ struct WrittenStrands {
   /// Indexed by part: the index of its operation in the original block.
   llvm::DenseMap<mlir::Operation *, int32_t> originOf;
   int64_t parts = 1;
-  /// Slices, some of which are views; joins by copies; joins whose parts are computed in their places.
-  int64_t slices = 0, joins = 0, inPlace = 0;
+  /// Slices, which are views; those that are copied for a user that takes contiguous memory; joins by copies; joins
+  /// whose parts are computed in their places.
+  int64_t slices = 0, copies = 0, joins = 0, inPlace = 0;
 };
 
 /// Carries out `plan`, which was made for `block` as it is. The strands of one operation are consecutive. `costs`

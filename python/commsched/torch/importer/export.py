@@ -83,6 +83,7 @@ def export_mlir(
     runtime_estimation: Estimation | None = None,
     donated: str | Iterable[str] = "auto",
     name: str = "main",
+    split_rules: SplitRules | None = None,
 ) -> str:
     """The post-AOT graph `gm` as the text of an MLIR module. The graph must have fake-tensor metadata.
 
@@ -92,9 +93,11 @@ def export_mlir(
             Without it, and for an answer of None, flops and bytes are exported, and the machine profile decides.
         donated: "auto", or names of the placeholders that are freed after their last use.
         name: the symbol of the function.
+        split_rules: what scalars say about splitting, for a module that comm-split-strands is going to split.
 
     Raises:
         ValueError: `donated` names something that is not a placeholder.
     """
     graph = gm if isinstance(gm, fx.Graph) else gm.graph
-    return import_program(graph, runtime_estimation=runtime_estimation, donated=donated, name=name)[1]
+    rules = {"runtime_estimation": runtime_estimation, "donated": donated, "split_rules": split_rules}
+    return import_program(graph, name=name, **rules)[1]

@@ -177,6 +177,12 @@ def parse_args(argv=None) -> argparse.Namespace:
 def main(argv=None) -> int:
     a = parse_args(argv)
     from ..importer.export import export_mlir
+    from ..importer.state import SplitRules
+    from ..strands.axes import draws_nothing, split_axes
+
+    def axes(node, operands, results):
+        # The library's table splits causal attention, too, by an attribute that PyTorch's operator does not have.
+        return None if draws_nothing(node) else split_axes(node, operands, results)
 
     config = TraceConfig(a.model, a.ranks, a.tp, a.ep, a.layers, a.batch, a.seq, not a.no_reshard)
     donated = a.donated if a.donated == "auto" else [n for n in a.donated.split(",") if n not in ("", "none")]
@@ -187,7 +193,7 @@ def main(argv=None) -> int:
         print(f"traced in {time.perf_counter() - start:.1f} s", file=sys.stderr)
         for name, gm in graphs.items():
             start = time.perf_counter()
-            text = export_mlir(gm, donated=donated, name=f"{name}")
+            text = export_mlir(gm, donated=donated, name=f"{name}", split_rules=SplitRules(axes, draws_nothing))
             took = time.perf_counter() - start
             (a.out / f"{name}.mlir").write_text(text)
             if a.fx:

@@ -76,6 +76,15 @@ def _transposed(node: fx.Node, operands: Sequence[Shape], results: Sequence[Shap
     return [[dim, place] for place, dim in enumerate(order)]
 
 
+def _padded(node: fx.Node, operands: Sequence[Shape], results: Sequence[Shape]) -> list[Axis]:
+    """The pairs of widths are listed from the last dimension on. A dimension without padding is whole."""
+    pad, rank = _given(node, "pad"), len(results[0])
+    if len(operands) != 1 or any(type(width) is not int for width in pad):
+        return []
+    padded = [rank - 1 - place // 2 for place, width in enumerate(pad) if width]
+    return _everywhere(_others(results[0], padded), operands, results)
+
+
 def _selected(node: fx.Node, operands: Sequence[Shape], results: Sequence[Shape]) -> list[Axis]:
     kept = _others(operands[0], [_given(node, "dim", 0)])
     return [[dim, place] for place, dim in enumerate(kept)]
@@ -140,6 +149,7 @@ RULES: dict[str, Rule] = {
     "cat": _joined,
     "slice": _joined,
     "split_with_sizes": _joined,
+    "constant_pad_nd": _padded,
     "permute": _permuted,
     "transpose": _transposed,
     "select": _selected,

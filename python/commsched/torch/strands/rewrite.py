@@ -3,9 +3,9 @@
 
 """Carries a split out on an FX graph.
 
-Each node of the recipe is replaced by its parts. An operand that is whole is sliced; a slice along the leading
-dimension is a view, another one is copied. A node that others read whole is joined by a concatenation. Every new node
-is computed on fake tensors, and its sizes are compared with those of the recipe.
+Each node of the recipe is replaced by its parts. An operand that is whole is sliced, which is a view; a collective or a
+view that needs contiguous memory reads a copy of it. A node that others read whole is joined by a concatenation. Every
+new node is computed on fake tensors, and its sizes are compared with those of the recipe.
 """
 
 from __future__ import annotations
@@ -146,15 +146,9 @@ class _Splitter:
         return self._for_start(node, cut[strand], source)
 
     def _slice(self, user: fx.Node, whole: fx.Node, dim: int) -> list[fx.Node]:
-        shape = whole.meta["val"].shape
-        size, made = shape[dim] // self.count, []
-        for strand in range(self.count):
-            args = (whole, dim, strand * size, (strand + 1) * size)
-            part = self._call(user, aten.slice.Tensor, args, {}, whole)
-            if any(extent != 1 for extent in shape[:dim]):
-                part = self._copy(user, part, whole)
-            made.append(part)
-        return made
+        size = whole.meta["val"].shape[dim] // self.count
+        bounds = [(strand * size, (strand + 1) * size) for strand in range(self.count)]
+        return [self._call(user, aten.slice.Tensor, (whole, dim, *bound), {}, whole) for bound in bounds]
 
     def _copy(self, user: fx.Node, node: fx.Node, like: fx.Node) -> fx.Node:
         return self._call(user, aten.clone.default, (node,), {"memory_format": torch.contiguous_format}, like)
@@ -255,10 +249,8 @@ class _Splitter:
                 raise RecipeError(f"expected {after.name} behind {before.name}: one of them writes what the other uses")
 
     def _delay(self, node: fx.Node) -> None:
-        """Moves a slice to its first reader, and the view that it copies along."""
+        """Moves a slice to its first reader."""
         first = min((self.slots[u] for u in node.users if u in self.slots), default=None)
         if first is None:
             return
         self.slots[node] = first
-        if node.target is aten.clone.default:
-            self.slots[node.args[0]] = first
