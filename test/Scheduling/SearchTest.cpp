@@ -15,6 +15,7 @@
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "RandomProblem.h"
 #include "gtest/gtest.h"
+#include <set>
 
 using namespace commsched;
 using namespace commsched::test;
@@ -167,6 +168,56 @@ TEST(SearchObserver, SeesEveryTrialAndChangesNothing) {
   }
   for (bool phase : seen)
     EXPECT_TRUE(phase) << "a phase without a trial";
+}
+
+// Tests that each of the numbers that help most is a value of its knob, and changes a policy.
+TEST(Portfolio, TuningsAreValuesOfKnobs) {
+  std::set<std::pair<int32_t, int32_t>> seen;
+  for (KnobValue setting : tunings()) {
+    ASSERT_GE(setting.value, 0);
+    ASSERT_LT(setting.value, numValues(setting.knob));
+    EXPECT_TRUE(seen.insert({setting.knob, setting.value}).second) << setting.knob << ", " << setting.value;
+    Policy before, after = withKnob(before, setting.knob, setting.value, /*limit=*/Bytes(1) << 40);
+    EXPECT_TRUE(areEqual(before, before));
+    EXPECT_EQ(areEqual(before, after), areEqual(after, before));
+  }
+}
+
+/// Remembers which searches there were.
+class SearchList : public SearchObserver {
+public:
+  void begin(const SearchStart &start) override { withBuckets.push_back(start.bucketing); }
+  void observe(const SearchTrial &) override {}
+  void end(const SearchEnd &end) override { steps += end.steps; }
+  std::vector<bool> withBuckets;
+  int64_t steps = 0;
+};
+
+// Tests that the order alone is searched unless a first answer with buckets is shorter than every order: where the lane
+// of collectives binds because of their latencies.
+TEST(Scheduler, SearchesTheOrderAloneOnlyIfItCouldBeBest) {
+  for (bool binds : {false, true}) {
+    LayeredOptions shape;
+    shape.layers = 12;
+    Problem problem = layeredProblem(4, shape);
+    constexpr Ns kLatency = 1000000;
+    for (Node &node : problem.nodes)
+      if (node.kind == NodeKind::Start)
+        node.cost = binds ? kLatency : 1;
+    for (MergeKey &key : problem.mergeKeys)
+      key.cost = [binds](Bytes) { return binds ? kLatency : Ns(1); };
+    SearchList list;
+    ScheduleOptions options;
+    options.effort = 40000;
+    options.memory.ppm = 10000000;
+    options.observers = {&list};
+    Schedule together = schedule(problem, options);
+    EXPECT_EQ(llvm::is_contained(list.withBuckets, false), !binds);
+    EXPECT_EQ(list.steps, together.steps);
+    options.observers = {};
+    options.bucketing = false;
+    EXPECT_LE(together.makespan, schedule(problem, options).makespan);
+  }
 }
 
 } // namespace

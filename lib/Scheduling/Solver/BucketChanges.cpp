@@ -21,6 +21,8 @@ using namespace commsched;
 /// than kBefore before it. A change moves at most kMaxShifts slots, so that the two never meet.
 static constexpr int64_t kBehind = 1024, kBefore = 512;
 static constexpr int32_t kMaxShifts = 500;
+/// One of so many changes that do not look promising is tried all the same.
+static constexpr int64_t kTriedUnpromising = 16;
 
 //===-----------------------------------------------------------------------------------------===//
 // Places
@@ -242,18 +244,58 @@ bool BucketedOrder::takesAtMost(Ns allowed) {
   return window.empty() || timeline->makespanIfReplaced(windowFirst, window, allowed) <= allowed;
 }
 
+/// Whether a change may keep the order within `allowed`, as far as the clocks around its buckets tell. A guess: other
+/// nodes that move along, or another place for a start, may make up for more.
+bool BucketedOrder::isPromising(const BucketChange &change, llvm::ArrayRef<int32_t> formed, Ns allowed) const {
+  Ns compute = 0, lane = 0;
+  for (int32_t index : formed) {
+    compute += buckets[index].extraCompute;
+    lane += buckets[index].extraLane;
+  }
+  for (int32_t index : change.dissolved) {
+    compute -= buckets[index].extraCompute;
+    lane -= buckets[index].extraLane;
+  }
+  if (compute > 0 && compute + lane > 0 && change.carried.empty())
+    return false;
+  const Ns saved = std::min<Ns>(compute, 0);
+  // What is longer on the lane in all delays what follows.
+  for (int32_t index : change.dissolved) {
+    NodeId start = buckets[index].leader;
+    if (lane > 0 && timeline->endOf(start) + timeline->tailThrough(start) + lane + saved > allowed)
+      return false;
+  }
+  // What is longer in one place delays what waits there.
+  for (auto [index, next] : llvm::zip_equal(formed, change.formed)) {
+    NodeId place = next.place == kNone ? next.leader : next.place;
+    int32_t old = bucketOfNode[place];
+    if (old != kNone)
+      place = buckets[old].leader;
+    Ns longer = buckets[index].shape.start.cost - slots.nodes[place].cost;
+    if (longer > 0 && timeline->endOf(place) + timeline->tailOfWaiters(place) + longer + saved > allowed)
+      return false;
+  }
+  return true;
+}
+
 bool BucketedOrder::tryChange(const BucketChange &change, Ns allowed, int64_t &work) {
   changing.clear();
   changed.clear();
   moved.clear();
   numShifts = 0;
   llvm::SmallVector<int32_t, 2> formed;
-  for (int32_t index : change.dissolved)
-    collectSlots(buckets[index]);
   for (const FormedBucket &next : change.formed) {
     formed.push_back(describe(next));
-    collectSlots(buckets[formed.back()]);
+    work += static_cast<int64_t>(next.bucket.members.size());
   }
+  if (!isPromising(change, formed, allowed) && ++unpromising % kTriedUnpromising != 0) {
+    llvm::append_range(unusedBuckets, formed);
+    return false;
+  }
+  for (int32_t index : change.dissolved)
+    collectSlots(buckets[index]);
+  for (int32_t index : formed)
+    collectSlots(buckets[index]);
   llvm::append_range(changing, change.carried);
   llvm::sort(changing);
   changing.erase(std::unique(changing.begin(), changing.end()), changing.end());

@@ -22,6 +22,8 @@ static constexpr int32_t kMaxScan = 2048;
 /// Up to this many neighbours on the way are passed.
 static constexpr int64_t kMaxPassed = 3;
 
+/// One of so many changes of a bucket, and some of the others, drop members: these shorten orders most for their cost.
+static constexpr int64_t kChangesPerDrop = 2;
 /// A start with more producers than this moves without them.
 static constexpr size_t kMaxCarried = 64;
 /// Limit on the exponent of the distance, spread over the powers of two, from which a start is put off.
@@ -315,8 +317,9 @@ bool BucketMoves::choose(NodeId start, BucketChange &change, int64_t &work) {
       return false;
     return merges ? join(start, other, change) : moveAlone(start, other, change);
   }
-  int64_t kind = random.below(12);
-  if (kind < 7) {
+  constexpr int64_t kDrop = 7;
+  int64_t kind = random.below(kChangesPerDrop) == 0 ? kDrop : random.below(12);
+  if (kind < kDrop) {
     NodeId other = neighbourOf(start, /*sameKey=*/kind < 5, work);
     if (other == kNone)
       return false;

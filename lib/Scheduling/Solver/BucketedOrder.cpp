@@ -153,9 +153,18 @@ int32_t BucketedOrder::describe(const FormedBucket &formed) {
     index = unusedBuckets.back();
     unusedBuckets.pop_back();
   }
-  buckets[index].what = formed.bucket;
-  buckets[index].shape = describeBucket(given, formed.bucket);
-  buckets[index].leader = formed.leader;
+  LiveBucket &bucket = buckets[index];
+  bucket.what = formed.bucket;
+  bucket.shape = describeBucket(given, formed.bucket);
+  bucket.leader = formed.leader;
+  bucket.extraCompute = bucket.shape.packCost;
+  for (const BucketShape::Unpack &unpack : bucket.shape.unpacks)
+    bucket.extraCompute += unpack.cost;
+  for (NodeId cast : bucket.shape.casts)
+    bucket.extraCompute -= given.nodes[cast].cost;
+  bucket.extraLane = bucket.shape.start.cost;
+  for (NodeId member : bucket.what.members)
+    bucket.extraLane -= given.nodes[member].cost;
   return index;
 }
 

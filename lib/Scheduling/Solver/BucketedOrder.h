@@ -119,6 +119,8 @@ private:
     Bucket what;
     BucketShape shape;
     NodeId leader = kNone;
+    /// What the bucket adds to the times of its members alone, ns: on the compute lane and on its own.
+    Ns extraCompute = 0, extraLane = 0;
   };
   /// A place between positions: (position << kKeyBits) and a small number.
   using Key = int64_t;
@@ -144,6 +146,7 @@ private:
     return given.members[bucket.what.members[unpack.members.front()]].wait;
   }
   int32_t describe(const FormedBucket &formed);
+  bool isPromising(const BucketChange &change, llvm::ArrayRef<int32_t> formed, Ns allowed) const;
   void activate(int32_t index);
   void deactivate(int32_t index);
   void setOwn(NodeId node);
@@ -190,6 +193,9 @@ private:
   std::vector<NodeId> before, after;
   /// Indexed by given buffer: the one that stands for it.
   std::vector<BufferId> image;
+
+  /// Number of changes that did not look promising.
+  int64_t unpromising = 0;
 
   /// The change in progress: the slots that it may change, those whose times and those whose touches it changes, and
   /// those that it moves.

@@ -55,6 +55,12 @@ public:
            clocks[position + 1] + tails[position + 1] == longest;
   }
 
+  /// When the collective of a start ends, ns, and what follows that end at least: through the nodes that wait for it,
+  /// and through its lane as well.
+  Ns endOf(NodeId start) const { return ends[start]; }
+  Ns tailOfWaiters(NodeId start) const { return tailsOfEnds[start]; }
+  Ns tailThrough(NodeId start) const { return tailsThrough[start]; }
+
   llvm::ArrayRef<NodeId> order() const { return current; }
 
 private:

@@ -44,7 +44,7 @@ constexpr int64_t kMinTerminals[] = {0, 32 * kMiB, 64 * kMiB, 128 * kMiB, 256 * 
 constexpr int64_t kPackAheads[] = {0, 1000};
 constexpr int64_t kCompared[] = {0, 4, 12, 40};
 constexpr int64_t kPatiences[] = {0, 200, 400, 600, 750, 900};
-constexpr int64_t kCopyWeights[] = {0, 500, 1000, 1600, 3000, 6000};
+constexpr int64_t kCopyWeights[] = {0, 500, 1000, 1600, 3000, 6000, 20000, 100000};
 
 /// One number of a policy that the search may change.
 struct Knob {
@@ -98,6 +98,19 @@ const Knob kKnobs[] = {
     {"compared", kCompared, setField<&Policy::compared>, getField<&Policy::compared>, /*forBuckets=*/false,
      /*forContention=*/true},
 };
+
+/// The values that tunings() has of one knob, as they are in the table of the knob.
+struct TunedKnob {
+  llvm::StringLiteral name;
+  llvm::SmallVector<int64_t, 4> values;
+};
+
+/// The index of a value of a knob that has it.
+KnobValue settingOf(llvm::StringRef name, int64_t value) {
+  const Knob *knob = llvm::find_if(kKnobs, [&](const Knob &candidate) { return candidate.name == name; });
+  return {static_cast<int32_t>(knob - kKnobs),
+          static_cast<int32_t>(llvm::find(knob->values, value) - knob->values.begin())};
+}
 
 /// The indices of the knobs that matter.
 std::vector<int32_t> indicesOfKnobs(bool bucketing, bool contention) {
@@ -232,11 +245,40 @@ llvm::ArrayRef<int32_t> commsched::knobsOf(const ScheduleFacts &facts) {
   return all[facts.bucketing][facts.problem.hasContention()];
 }
 
+llvm::ArrayRef<KnobValue> commsched::tunings() {
+  static const std::vector<KnobValue> all = [] {
+    const TunedKnob tuned[] = {{"copyWeight", {0, 3000, 100000}},
+                               {"maxNeeded", {32 * kMiB, 128 * kMiB, 256 * kMiB, 4 * kGiB}},
+                               {"maxTerminal", {kGiB, 512 * kMiB, 64 * kMiB}},
+                               {"form", {1, 2}},
+                               {"freeNeeded", {8 * kMiB}},
+                               {"producerDelay", {30, 1000}},
+                               {"minTerminal", {32 * kMiB, 64 * kMiB, 256 * kMiB}},
+                               {"prefetch", {100, 50}},
+                               {"terminalSlack", {1000, 10000}},
+                               {"tailShare", {100, 300}},
+                               {"window", {30, 400}},
+                               {"terminalDelay", {2500, 40000, kLast}},
+                               {"horizon", {1000}},
+                               {"tries", {6, 60}}};
+    std::vector<KnobValue> result;
+    for (const TunedKnob &knob : tuned)
+      for (int64_t value : knob.values)
+        result.push_back(settingOf(knob.name, value));
+    return result;
+  }();
+  return all;
+}
+
 int32_t commsched::numValues(int32_t knob) { return static_cast<int32_t>(kKnobs[knob].values.size()); }
 
 Policy commsched::withKnob(Policy policy, int32_t knob, int32_t value, Bytes limit) {
   kKnobs[knob].set(policy, kKnobs[knob].values[value], limit);
   return policy;
+}
+
+bool commsched::areEqual(const Policy &a, const Policy &b) {
+  return llvm::all_of(kKnobs, [&](const Knob &knob) { return knob.get(a) == knob.get(b); });
 }
 
 void commsched::describePolicy(const Policy &policy, llvm::SmallVectorImpl<PolicyValue> &values) {

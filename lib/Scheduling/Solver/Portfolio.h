@@ -38,6 +38,18 @@ int32_t numValues(int32_t knob);
 /// The policy with a knob set to its value of index `value`.
 Policy withKnob(Policy policy, int32_t knob, int32_t value, Bytes limit);
 
+/// A knob and the index of one of its values.
+struct KnobValue {
+  int32_t knob, value;
+};
+
+/// With buckets, what a search tries first to improve on a policy: those numbers that helped most where it was
+/// measured, best guess first.
+llvm::ArrayRef<KnobValue> tunings();
+
+/// Whether all knobs have the same values.
+bool areEqual(const Policy &a, const Policy &b);
+
 /// Appends the numbers of a policy that differ from their defaults.
 void describePolicy(const Policy &policy, llvm::SmallVectorImpl<PolicyValue> &values);
 

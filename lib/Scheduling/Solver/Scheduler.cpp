@@ -16,6 +16,7 @@
 #include "CommSched/Scheduling/Model/KeepTogether.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
+#include "ExactSearch.h"
 #include "NoiseSearch.h"
 #include "PeakReducer.h"
 #include "Search.h"
@@ -75,6 +76,16 @@ public:
     effort = options.effort < 0 ? defaultEffort(problem.size()) : options.effort;
     given = belowLimit(std::move(given));
 
+    if (!searchBucketsFirst(given))
+      searchBoth(given);
+    chooseVariants();
+    return std::move(result);
+  }
+
+private:
+  /// Searches for the order alone, then for order and buckets, going on with `joint` if it has begun.
+  /// Whatever the order alone reaches is an answer with buckets too, so that allowing them never costs time.
+  void searchBoth(const Order &given) {
     auto orderOnly = std::make_unique<ScheduleFacts>(problem, /*bucketing=*/false);
     Reference reference(*orderOnly, given);
     limit = std::max(result.limit, reference.peak);
@@ -82,25 +93,47 @@ public:
     adoptUndisturbed(*alone, given, /*bucketing=*/false);
     alone->run(effort, targetOf(*orderOnly));
     count(*alone);
-    ScheduleFacts withBuckets(problem, options.bucketing);
-    if (llvm::is_contained(withBuckets.mergeable, true)) {
-      // Whatever the order alone reaches is an answer with buckets too, so that allowing them never costs time.
-      Search joint(withBuckets, options, std::move(reference), limit);
-      joint.adopt(std::move(*alone));
-      alone.reset();
-      orderOnly.reset();
-      adoptUndisturbed(joint, given, /*bucketing=*/true);
-      joint.run(effort, targetOf(withBuckets));
-      count(joint);
-      take(joint);
-    } else {
-      take(*alone);
-    }
-    chooseVariants();
-    return std::move(result);
+    if (!withBuckets)
+      withBuckets = std::make_unique<ScheduleFacts>(problem, options.bucketing);
+    if (!llvm::is_contained(withBuckets->mergeable, true))
+      return take(*alone);
+    if (!joint)
+      joint = std::make_unique<Search>(*withBuckets, options, std::move(reference), limit);
+    joint->adopt(std::move(*alone));
+    alone.reset();
+    orderOnly.reset();
+    adoptUndisturbed(*joint, given, /*bucketing=*/true);
+    finish(effort + joint->steps(), targetOf(*withBuckets));
   }
 
-private:
+  /// Begins with the first answer with buckets. If it is shorter than every order without, the search for buckets gets
+  /// all of the effort. Returns whether that is so.
+  bool searchBucketsFirst(const Order &given) {
+    if (!options.bucketing || effort == 0 || problem.size() <= ExactSearch::kMaxNodes || problem.hasContention())
+      return false;
+    withBuckets = std::make_unique<ScheduleFacts>(problem, /*bucketing=*/true);
+    // No order is shorter than the load of a lane (docs/Bounds.md, Lemma 1), and merging lowers those of collectives.
+    const Ns least = withBuckets->busiestLoad;
+    if (!llvm::is_contained(withBuckets->mergeable, true) || least <= withBuckets->load[kComputeLane])
+      return false;
+    Reference reference(*withBuckets, given);
+    limit = std::max(result.limit, reference.peak);
+    joint = std::make_unique<Search>(*withBuckets, options, std::move(reference), limit);
+    const Ns target = targetOf(*withBuckets);
+    joint->run(/*effort=*/0, target);
+    if (joint->makespan() > least)
+      return false;
+    finish(2 * effort, target);
+    return true;
+  }
+
+  /// Searches for order and buckets until all searches for them have taken `steps`, or until the makespan is `target`.
+  void finish(int64_t steps, Ns target) {
+    joint->run(steps, target);
+    count(*joint);
+    take(*joint);
+  }
+
   /// A search that knows nothing of contention.
   struct Undisturbed {
     Undisturbed(const Problem &problem, const ScheduleOptions &options, bool bucketing, const Order &given, Bytes limit)
@@ -192,6 +225,9 @@ private:
   std::unique_ptr<Problem> undisturbed;
   ScheduleOptions silent;
   std::unique_ptr<Undisturbed> lastPlan;
+  /// The search for order and buckets, once it has begun, and what it refers to.
+  std::unique_ptr<ScheduleFacts> withBuckets;
+  std::unique_ptr<Search> joint;
   Schedule result;
   int64_t effort = 0;
   Bytes limit = 0;

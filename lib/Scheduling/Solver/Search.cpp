@@ -53,9 +53,11 @@ constexpr int64_t kWorthwhilePermille = 20;
 constexpr int64_t kExactPercent = 30, kExactLastPercent = 10;
 /// Shares of the effort, in percent: that moves of single nodes may take before the sweep, without and with buckets,
 /// and of one turn of the moves or of the climb.
-constexpr int64_t kMovesPercent = 60, kMovesWithBucketsPercent = 50, kSlicePercent = 5;
+constexpr int64_t kMovesPercent = 60, kMovesWithBucketsPercent = 95, kSlicePercent = 5;
 /// Share of the effort, in percent, that the sweep over single knobs may take; never more than half of what is left.
 constexpr int64_t kSweepPercent = 20, kSweepWithBucketsPercent = 10;
+/// Shares of the effort, in percent, with buckets: for the knobs that help most, and for the rest of the portfolio.
+constexpr int64_t kTunePercent = 20, kRestPercent = 5;
 /// What a call of ScheduleOptions::admits counts as, in steps for each node: about what a plan of its buffers takes.
 constexpr int64_t kStepsToAdmit = 8;
 /// Limit on the number of times by which a slice of the moves is made smaller because its orders are not admitted.
@@ -388,7 +390,7 @@ void Search::notify(const SearchPoint *point, const DecodedSchedule *result, Ns 
     trial.buckets = static_cast<int32_t>(result->buckets.size());
   }
   trial.steps = spent - spentBefore;
-  trial.stepsSoFar = spent;
+  trial.stepsSoFar = spent - spentBeforeRun;
   trial.best = bestMakespan;
   for (SearchObserver *observer : observers)
     observer->observe(trial);
@@ -431,33 +433,32 @@ void Search::adoptUndisturbed(DecodedSchedule plan) {
 }
 
 void Search::run(int64_t effort, Ns bound) {
-  SearchStart start = {facts.bucketing, facts.problem.size(), effort, kClimbSeed, limit, bestMakespan, bound};
+  // Where a search goes on, observers see another one, which begins with the answer of the first one.
+  if (spentBeforeRun > 0)
+    ++numIncumbents;
+  SearchStart start = {facts.bucketing,
+                       facts.problem.size(),
+                       std::max<int64_t>(effort - spent, 0),
+                       kClimbSeed,
+                       limit,
+                       bestMakespan,
+                       bound};
   for (SearchObserver *observer : observers)
     observer->begin(start);
   improve(effort, bound);
   carryOutGiven();
-  SearchEnd end = {bestMakespan, incumbent.peak, static_cast<int32_t>(incumbent.buckets.size()), spent};
+  SearchEnd end = {bestMakespan, incumbent.peak, static_cast<int32_t>(incumbent.buckets.size()),
+                   spent - spentBeforeRun};
   for (SearchObserver *observer : observers)
     observer->end(end);
+  spentBeforeRun = spent;
 }
 
 void Search::improve(int64_t effort, Ns bound) {
   budget = effort;
   target = bound;
-  std::vector<Policy> policies = portfolio(facts, limit);
-  for (size_t index = 0; index < policies.size(); ++index) {
-    if (points.size() == kDecodesBeforeDeadlines && facts.bucketing) {
-      setDeadlines();
-      worthwhile = bestMakespan + mulDiv(bestMakespan, kWorthwhilePermille, 1000);
-    }
-    if (shouldStop())
-      return;
-    phase = SearchPhase::Portfolio;
-    if (ahead.empty())
-      decodeAhead(llvm::ArrayRef(policies).drop_front(index));
-    decodePolicy(policies[index]);
-  }
-  ahead.clear();
+  if (!decodePortfolio(effort))
+    return;
   if (incumbent.buckets.empty() && searchExactly(mulDiv(effort, kExactPercent, 100)) && !facts.bucketing)
     return;
   llvm::stable_sort(points, [](const SearchPoint &a, const SearchPoint &b) { return a.makespan < b.makespan; });
@@ -480,6 +481,31 @@ void Search::improve(int64_t effort, Ns bound) {
   }
   budget = effort;
   searchExactly(effort);
+}
+
+/// Decodes the policies of the portfolio that have not been decoded. With buckets, deadlines come after the first few,
+/// then the numbers that help most. Returns whether the search goes on.
+bool Search::decodePortfolio(int64_t effort) {
+  std::vector<Policy> policies = portfolio(facts, limit);
+  for (; nextPolicy < policies.size(); ++nextPolicy) {
+    if (nextPolicy == kDecodesBeforeDeadlines && facts.bucketing && !isTuned) {
+      budget = std::min(effort, spent + mulDiv(effort, kTunePercent, 100));
+      setDeadlines();
+      tune();
+      isTuned = effort > 0;
+      budget = std::min(effort, spent + mulDiv(effort, kRestPercent, 100));
+      worthwhile = bestMakespan + mulDiv(bestMakespan, kWorthwhilePermille, 1000);
+    }
+    if (shouldStop())
+      break;
+    phase = SearchPhase::Portfolio;
+    if (ahead.empty())
+      decodeAhead(llvm::ArrayRef(policies).drop_front(nextPolicy));
+    decodePolicy(policies[nextPolicy]);
+  }
+  ahead.clear();
+  budget = effort;
+  return !shouldStop();
 }
 
 /// Decodes a policy, unless that was done ahead, and keeps the result as a point of the local search.
@@ -553,6 +579,42 @@ void Search::setDeadlines() {
     }
 }
 
+/// Sets a knob of a point, and keeps that if the schedule becomes shorter.
+bool Search::tryKnob(SearchPoint &point, KnobValue setting) {
+  if (setting.value < 0 || setting.value >= numValues(setting.knob))
+    return false;
+  SearchPoint next = point;
+  next.policy = withKnob(point.policy, setting.knob, setting.value, limit);
+  if (areEqual(next.policy, point.policy))
+    return false;
+  bool isShorter = decode(next, point.makespan) < point.makespan;
+  if (!isTuned)
+    points.push_back(next);
+  if (isShorter)
+    point = std::move(next);
+  return isShorter;
+}
+
+/// Sets those knobs of the best point that help most, and where one helped, its neighbouring values.
+void Search::tune() {
+  phase = SearchPhase::Sweep;
+  SearchPoint best =
+      *llvm::min_element(points, [](const SearchPoint &a, const SearchPoint &b) { return a.makespan < b.makespan; });
+  for (bool improved = true; improved;) {
+    improved = false;
+    for (KnobValue setting : tunings()) {
+      if (shouldStop())
+        return;
+      if (!tryKnob(best, setting))
+        continue;
+      improved = true;
+      for (int32_t step : {-1, 1})
+        for (int32_t value = setting.value + step; !shouldStop() && tryKnob(best, {setting.knob, value});)
+          value += step;
+    }
+  }
+}
+
 /// Coordinate descent: sets one knob after another to each of its values, and keeps what shortens the schedule, until
 /// nothing does.
 void Search::sweep(SearchPoint &point) {
@@ -563,12 +625,7 @@ void Search::sweep(SearchPoint &point) {
       for (int32_t value = 0; value < numValues(knob); ++value) {
         if (exhausted())
           return;
-        SearchPoint next = point;
-        next.policy = withKnob(point.policy, knob, value, limit);
-        if (decode(next, point.makespan) >= point.makespan)
-          continue;
-        point = std::move(next);
-        improved = true;
+        improved |= tryKnob(point, {knob, value});
       }
   }
 }

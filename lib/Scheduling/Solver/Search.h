@@ -34,7 +34,7 @@ public:
   /// observers.
   Search(const ScheduleFacts &facts, const ScheduleOptions &options, Reference given, Bytes limit);
 
-  /// Searches until `effort` steps are spent, or until the makespan is at most `bound`, ns.
+  /// Searches until `effort` steps are spent, with those of calls before, or until the makespan is at most `bound`, ns.
   void run(int64_t effort, Ns bound);
   /// Takes the answer of another search of the same problem under the same limit, which has run, if it is shorter. The
   /// other one is not to be used afterwards.
@@ -79,7 +79,10 @@ private:
   void improve(int64_t effort, Ns bound);
   void decodePolicy(const Policy &policy);
   void decodeAhead(llvm::ArrayRef<Policy> policies);
+  bool decodePortfolio(int64_t effort);
   void setDeadlines();
+  void tune();
+  bool tryKnob(SearchPoint &point, KnobValue setting);
   Ns decode(SearchPoint &point, Ns cutoff);
   Trial attempt(Decoder &with, const SearchPoint &point, Ns cutoff) const;
   Ns judge(SearchPoint &point, Trial trial, Ns cutoff);
@@ -112,6 +115,10 @@ private:
   const std::function<bool(const Problem &, llvm::ArrayRef<NodeId>)> &admits;
   bool isRefused = false;
   Decoder decoder;
+  /// The next policy of the portfolio, by index.
+  size_t nextPolicy = 0;
+  /// Whether deadlines and knobs of the best policies of the portfolio were tried.
+  bool isTuned = false;
   /// Decoders for further threads, and what they have decoded ahead: the next policies of the portfolio, the last one
   /// first.
   std::vector<std::unique_ptr<Decoder>> moreDecoders;
@@ -136,7 +143,7 @@ private:
   std::unique_ptr<ContendedMoves> contendedMoves;
   int32_t incumbentOfMoves = 0;
   SearchPhase phase = SearchPhase::Portfolio;
-  int64_t spent = 0, budget = 0;
+  int64_t spent = 0, spentBeforeRun = 0, budget = 0;
   Ns target = 0;
   int32_t numIncumbents = 0;
   std::string firstDefect;
