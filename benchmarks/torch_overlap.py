@@ -147,11 +147,14 @@ def in_and_out(node) -> int:
 def estimator(gm, machine: str):
     """The estimator that both schedulers get: the costs by the profile's cost model.
 
-    A node of the graph has its own duration. A collective of another size, or one that a scheduler made, is read off
-    the model's curve.
+    A node of the graph has its own duration, or its share in that of the kernel that Inductor makes. A collective of
+    another size, or one that a scheduler made, is read off the model's curve.
     """
     text, importer = import_graph(gm.graph)
     by_name, curves = durations(text, machine), curves_of(importer, machine)
+    # What is fused into the kernel of another node takes no time of its own.
+    calls = [n for n in gm.graph.nodes if n.op == "call_function"]
+    computations = {n.name for n in calls if "c10d_functional" not in str(n.target)}
     keys = {}  # Indexed by target and group argument: the curve.
 
     def base(node):
@@ -168,7 +171,7 @@ def estimator(gm, machine: str):
         return keys.get((*base(node), (val[0] if isinstance(val, (list, tuple)) else val).dtype))
 
     def estimate(node, override=None):
-        ms = by_name.get(node.name)
+        ms = by_name.get(node.name, 0.0 if node.name in computations else None)
         if ms is not None and override is None:
             return ms
         curve = curve_of(node)

@@ -56,6 +56,7 @@ class OptionArguments(TypedDict, total=False):
     passes: Sequence[str]
     donated: str | Sequence[str]
     runtime_estimation: Estimation | None
+    fusion: bool
     tune: str | None
     tune_runs: int
     record: bool
@@ -88,6 +89,7 @@ class Options:
     passes: Sequence[str] = ()
     donated: str | Sequence[str] = "auto"
     runtime_estimation: Estimation | None = None
+    fusion: bool = True
     tune: str | None = None
     tune_runs: int = 10
     record: bool = False

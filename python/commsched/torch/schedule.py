@@ -74,6 +74,7 @@ def schedule_graph(graph: fx.Graph, options: Options, fused: bool = False, agree
 
 
 def _schedule_once(graph: fx.Graph, options: Options, fused: bool, agree: Agree | None) -> dict:
+    fused = fused and options.fusion
     module = imported(graph, options, fused)
     began = time.process_time_ns()
     report = module.run(options, options.pipeline)
@@ -156,6 +157,8 @@ def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> 
         runtime_estimation: `(node, override_bytes=None) -> milliseconds | None`, as PyTorch's scheduler takes it.
             Without
             it, and for an answer of None, the machine profile decides.
+        fusion: whether nodes that Inductor fuses into one kernel cost together what that kernel does. The default is
+            True. Use False for a graph that runs node by node.
 
     Returns:
         `gm`, and the report. The report holds the fields of a function in the JSON report of comm-opt, the buckets by

@@ -81,7 +81,8 @@ def imported(graph: fx.Graph, options: Options, fused: bool, split_rules: SplitR
             runtime_estimation=options.runtime_estimation,
             donated=donated,
             name=FUNCTION,
-            fused=fused,
+            fused=fused and options.fusion,
+            fusion=options.fusion and split_rules is None,  # The parts of a split node need costs of their own.
             split_rules=split_rules,
         )
     except Exception as error:  # No graph, however odd, may break a compilation.

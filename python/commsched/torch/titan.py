@@ -14,6 +14,7 @@ Importing this module needs torchtitan 0.3, whose registries and names of passes
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -77,10 +78,10 @@ def _name(graph_pass: Callable) -> str:
 
 
 def commsched_pass(gm: fx.GraphModule, example_inputs: Any = None, *, options: Options) -> fx.GraphModule:
-    """Schedules the graph of a whole step. The graph runs as it stands, so the report of the graph holds."""
+    """Schedules the graph of a whole step. It runs as it stands, without fusion, and its report holds."""
     reporting.begins("step", len(gm.graph.nodes))
     try:
-        report = schedule_graph(gm.graph, options)
+        report = schedule_graph(gm.graph, dataclasses.replace(options, fusion=False))
     except Exception as error:  # A job must not fail for want of a schedule.
         reporting.survive(f"a graph of {len(gm.graph.nodes)} nodes keeps torchtitan's order", error)
         return gm

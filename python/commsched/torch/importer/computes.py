@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -157,6 +158,8 @@ class ComputeImports(ImportState):
         node = parts[-1]
         if spec.is_wait:
             return FREE
+        if node in self.shares:
+            return cost_attribute(None, self.shares[node], None) if self.shares[node] else FREE
         tensors = [v for v in inputs if v.storage]
         if not tensors and not any(v.storage for v in results):
             return FREE
@@ -167,7 +170,10 @@ class ComputeImports(ImportState):
         if spec.op in flops.OVERWRITING:  # The old value is not read.
             tensors = tensors[1:]
         if spec.op in flops.GATHERING and tensors:
-            read = sum(v.traffic for v in tensors) - tensors[0].traffic + min(tensors[0].traffic, written)
+            read = sum(v.traffic for v in tensors[1:]) + min(tensors[0].traffic, written)
+        elif spec.op in flops.SUMMING_ROWS and len(tensors) > 1:
+            rows, row = math.prod(tensors[1].shape), tensors[0].bytes // max(1, tensors[0].shape[0])
+            read = sum(v.traffic for v in tensors[1:]) + min(tensors[0].traffic, rows * row)
         else:
             read = sum(v.traffic for v in tensors)
         count = 0

@@ -29,6 +29,7 @@ def import_graph(
     name: str = "main",
     opaque: dict[str, str] | None = None,
     fused: bool = False,
+    fusion: bool = True,
     split_rules: SplitRules | None = None,
 ) -> tuple[str, Importer]:
     """The module's text, and the importer, which knows the groups and which nodes to ask for estimates.
@@ -39,10 +40,13 @@ def import_graph(
         name: the symbol of the function.
         opaque: nodes to import as opaque operations, each with the reason.
         fused: nodes that Inductor is going to fuse into one kernel become one operation.
+        fusion: such nodes cost together what their kernel does. Otherwise, each costs as a kernel of its own.
         split_rules: what scalars say about splitting, if the module is going to be split into strands.
     """
     world = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-    importer = Importer(graph, name, donated_placeholders(graph, donated), runtime_estimation, world, opaque, fused)
+    importer = Importer(
+        graph, name, donated_placeholders(graph, donated), runtime_estimation, world, opaque, fused, fusion
+    )
     importer.split_rules = split_rules
     return importer.run(), importer
 
@@ -84,6 +88,7 @@ def export_mlir(
     donated: str | Iterable[str] = "auto",
     name: str = "main",
     split_rules: SplitRules | None = None,
+    fusion: bool = True,
 ) -> str:
     """The post-AOT graph `gm` as the text of an MLIR module. The graph must have fake-tensor metadata.
 
@@ -94,10 +99,17 @@ def export_mlir(
         donated: "auto", or names of the placeholders that are freed after their last use.
         name: the symbol of the function.
         split_rules: what scalars say about splitting, for a module that comm-split-strands is going to split.
+        fusion: whether nodes that Inductor fuses into one kernel cost together what that kernel does. Not with
+            `split_rules`.
 
     Raises:
         ValueError: `donated` names something that is not a placeholder.
     """
     graph = gm if isinstance(gm, fx.Graph) else gm.graph
-    rules = {"runtime_estimation": runtime_estimation, "donated": donated, "split_rules": split_rules}
-    return import_program(graph, name=name, **rules)[1]
+    given: dict[str, Any] = {
+        "runtime_estimation": runtime_estimation,
+        "donated": donated,
+        "split_rules": split_rules,
+        "fusion": fusion and split_rules is None,
+    }
+    return import_program(graph, name=name, **given)[1]

@@ -61,10 +61,16 @@ ATTENTION_BACKWARD = dict.fromkeys(
     ),
     1,
 ) | {"flex_attention_backward": 0}
+# Attention that computes all products and masks them afterwards.
+WHOLE = {"_scaled_dot_product_attention_math"}
+# Products of scaled operands, whose formula is that of a plain product.
+SCALED = {"_scaled_mm", "_scaled_mm_v2"}
 # Products by groups that share a dimension.
 GROUPED = {"_grouped_mm", "_scaled_grouped_mm", "_scaled_grouped_mm_v2"}
-# Operators that read some rows of their first tensor argument, not all of it.
-GATHERING = {"embedding", "index_select", "gather", "index", "_unsafe_index", "take"}
+# Operators that read some rows, or elements, of their first tensor argument: about as many as they give.
+GATHERING = {"embedding", "index_select", "gather", "index", "_unsafe_index", "take", "nll_loss_forward"}
+# Operators that read as many rows of their first tensor argument as their second one has elements, and add them up.
+SUMMING_ROWS = {"_embedding_bag", "_embedding_bag_forward_only"}
 # Operators that write their first tensor argument without reading it.
 OVERWRITING = {"copy_", "fill_", "zero_"}
 # Operators that allocate without touching memory, or read sizes only.
@@ -84,7 +90,7 @@ UNTOUCHED = {
 
 def node_flops(packet: Any, name: str, shapes: list[Shape], node: fx.Node) -> int:
     """Floating-point operations of a node. `shapes` are those of its tensor arguments in order."""
-    if name == "mm":
+    if name == "mm" or name in SCALED:
         (m, k), (_, n) = shapes[0], shapes[1]
         return 2 * m * k * n
     if name == "bmm":
@@ -97,7 +103,8 @@ def node_flops(packet: Any, name: str, shapes: list[Shape], node: fx.Node) -> in
         return _grouped(shapes[0], shapes[1])
     if name in ATTENTION_FORWARD or name in ATTENTION_BACKWARD:
         formula, at = (_FORWARD, 0) if name in ATTENTION_FORWARD else (_BACKWARD, ATTENTION_BACKWARD[name])
-        return round(formula(*shapes[at : at + 3]) * (1 - _sparsity(node)))
+        query, key, value = shapes[at : at + 3]
+        return round(formula(query, key, value) * _computed_part(name, node, query[-2], key[-2]))
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda n: n.meta.get("val"))
     try:
         return hint(flop_registry[packet](*args, **kwargs, out_val=node.meta["val"]))
@@ -127,15 +134,71 @@ def _grouped(a: Shape, b: Shape) -> int:
     return 2 * m * k * n * (a[0] if len(a) == len(b) == 3 else 1)
 
 
-def _sparsity(node: fx.Node) -> float:
-    """The part of an attention's blocks that its mask leaves out, if the program tells it in PyTorch's way."""
-    return max(0.0, min(1.0, (node.meta.get("custom") or {}).get("sparsity_hint", 0.0)))
+def _computed_part(name: str, node: fx.Node, rows: int, cols: int) -> float:
+    """The part of its products that an attention kernel computes. It leaves out the blocks that its mask hides.
+
+    The program may tell the part in PyTorch's way (`sparsity_hint`). A causal mask hides what is right of the diagonal.
+    """
+    told = (node.meta.get("custom") or {}).get("sparsity_hint")
+    if told is not None:
+        return 1 - max(0.0, min(1.0, told))
+    if name not in WHOLE and rows and cols and (_causal_mask(node) if "flex" in name else _is_causal(node)):
+        full = min(rows, cols)  # These rows see one more column each, and the rows after them see all columns.
+        return (full * (full + 1) // 2 + (rows - full) * cols) / (rows * cols)
+    return 1.0
+
+
+def _is_causal(node: fx.Node) -> bool:
+    """The argument `is_causal` of an attention operator."""
+    schema = getattr(node.target, "_schema", None)
+    names = [a.name for a in schema.arguments] if schema is not None else []
+    if "is_causal" not in names:
+        return False
+    at = names.index("is_causal")
+    return bool(node.args[at] if at < len(node.args) else node.kwargs.get("is_causal", False))
+
+
+def _causal_mask(node: fx.Node) -> bool:
+    """Whether the mask of a flex attention demands that a query's index is at least the key's.
+
+    The mask is a graph over the batch, the head, the query's index and the key's. Its result is that comparison, or a
+    conjunction that holds it.
+    """
+    owner = node.graph.owning_module
+    masks = [
+        getattr(owner, a.target)
+        for arg in node.args
+        if isinstance(arg, (tuple, list))
+        for a in arg
+        if isinstance(a, fx.Node) and a.op == "get_attr" and isinstance(getattr(owner, a.target, None), fx.GraphModule)
+    ]
+    return any(_demands_order(m.graph) for m in masks)
+
+
+def _demands_order(mask: fx.Graph) -> bool:
+    places = [n for n in mask.nodes if n.op == "placeholder"]
+    if len(places) < 4:
+        return False
+    query, key = places[2:4]
+    result = mask.output_node().args[0]
+    left = [result[0] if isinstance(result, (tuple, list)) else result]
+    while left:
+        node = left.pop()
+        if not isinstance(node, fx.Node) or not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        name, args = node.target._schema.name.split("::")[1], node.args[:2]
+        if name in ("ge", "gt") and args == (query, key) or name in ("le", "lt") and args == (key, query):
+            return True
+        if name in ("bitwise_and", "logical_and", "__and__"):
+            left += args
+    return False
 
 
 def has_formula(packet: Any, name: str) -> bool:
     """Whether `node_flops` knows an operator."""
     return (
         name in ("mm", "bmm", "addmm")
+        or name in SCALED
         or name in ATTENTION_FORWARD
         or name in ATTENTION_BACKWARD
         or name in GROUPED

@@ -62,6 +62,7 @@ class Importer(FsdpImports, RegionImports):
         world: the number of ranks of the job.
         opaque: nodes to import as opaque operations, each with the reason.
         fused: nodes that Inductor is going to fuse into one kernel become one operation.
+        fusion: such nodes cost together what their kernel does. Otherwise, each costs as a kernel of its own.
     """
 
     def __init__(
@@ -73,9 +74,10 @@ class Importer(FsdpImports, RegionImports):
         world: int,
         opaque: dict[str, str] | None = None,
         fused: bool = False,
+        fusion: bool = True,
     ):
         super().__init__(graph, name, estimation, world, opaque)
-        self.donated, self.fused = donated, fused
+        self.donated, self.fused, self.fusion = donated, fused, fusion
 
     def run(self) -> str:
         """The module's text."""
@@ -86,8 +88,8 @@ class Importer(FsdpImports, RegionImports):
         waited = self._futures_that_enter()
         packs = find_packs(self.graph)
         packed = {n for pack in packs.values() for n in pack.parts}
-        if self.fused:
-            self.find_regions(packed)
+        if self.fused or self.fusion:
+            self.find_regions(packed, self.fused)
         for node in self.graph.nodes:
             if node in self.regions:
                 continue  # It becomes an operation when a node outside of its region needs it.

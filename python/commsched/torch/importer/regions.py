@@ -8,17 +8,12 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-import torch
 import torch.fx as fx
 
-from ..options import to_ns
 from ..semantics import operators
-from ..semantics.operators import bytes_of
-from . import flops
 from .computes import ComputeImports
-from .fusion import Region, find_regions
+from .fusion import Region, find_regions, in_levels, is_element, is_free, shares
 from .mlir_text import FREE, cost_attribute
-from .values import Value, flat_values
 
 
 class RegionImports(ComputeImports):
@@ -29,23 +24,37 @@ class RegionImports(ComputeImports):
         # Indexed by node: the region that it is in.
         self.regions: dict[fx.Node, Region] = {}
 
-    def find_regions(self, packed: set[fx.Node]) -> None:
-        """Finds the regions of the graph.
+    def find_regions(self, packed: set[fx.Node], merged: bool) -> None:
+        """Finds the regions of the graph, and the share that each node has in the work of its region.
 
         A region is moved as a whole. So a node whose order shows, or that uses memory that is written, is in none.
+        Nodes with a user's estimate and nodes without one are not in the same region: what the user says is all that
+        such a region costs.
+
+        Args:
+            packed: nodes of packs, which are in no region.
+            merged: a region becomes one operation, at a place of the graph's order.
         """
 
-        def stays_alone(node: fx.Node) -> bool:
-            if node in packed:
-                return True
+        def kind(node: fx.Node) -> bool | None:
+            if node in packed or is_free(node) and self.estimated_ns([node]):
+                return None
             if node.target is operator.getitem:
                 return False
             spec = operators.spec_of(node)
             if spec.ordered or spec.mutated or spec.hybrid or spec.start or spec.is_wait:
-                return True
-            return any(self.is_written(n) for n in (node, *node.all_input_nodes))
+                return None
+            if any(self.is_written(n) for n in (node, *node.all_input_nodes)):
+                return None
+            return self._is_estimated(node)
 
-        self.regions = find_regions(self.graph, stays_alone)
+        regions = find_regions(list(self.graph.nodes) if merged else in_levels(self.graph), kind)
+        self.shares = shares(regions, self.graph)
+        self.regions = regions if merged else {}
+
+    def _is_estimated(self, node: fx.Node) -> bool:
+        """Whether the user says something of a node, or of an element of its results."""
+        return self.estimated_ns([node, *filter(is_element, node.users)]) is not None
 
     def regions_before(self, node: fx.Node) -> None:
         """Emits the operations of the regions that `node` reads."""
@@ -76,7 +85,7 @@ class RegionImports(ComputeImports):
             self.bind(n, f"%{ssa}#{i}" if count > 1 else f"%{ssa}", n.meta["val"]) for i, n in enumerate(region.results)
         ]
         types = results[0].type if count == 1 else f"({', '.join(v.type for v in results)})"
-        attrs = [f"comm.cost = {self._region_cost(region, inside, results)}"]
+        attrs = [f"comm.cost = {self._region_cost(region)}"]
         self.printer.operation(
             ssa,
             count,
@@ -95,26 +104,13 @@ class RegionImports(ComputeImports):
             else:
                 self.compute(view, operators.spec_of(view))
 
-    def _region_cost(self, region: Region, inside: set[fx.Node], results: list[Value]) -> str:
-        """The cost of one launch that moves what enters and what leaves; or the sum of the user's estimates."""
-        if self.estimation is not None:
-            known = [ms for n in region.computed if (ms := self.estimation(n)) is not None]
-            if known:
-                return cost_attribute(None, None, to_ns(sum(known)))
-        traffic: dict[str, int] = {}
-        for node in region.members:
-            gathers = node.target is not operator.getitem and operators.spec_of(node).op in flops.GATHERING
-            for i, n in enumerate(node.all_input_nodes):
-                for v in [] if n in inside else flat_values(self.values.get(n)):
-                    moved = v.traffic
-                    if gathers and i == 0:
-                        moved = min(moved, _bytes_of_results(node))
-                    traffic[v.ssa] = max(traffic.get(v.ssa, 0), moved)
-        moved = sum(traffic.values()) + sum(v.bytes for v in results)
+    def _region_cost(self, region: Region) -> str:
+        """The cost of one launch that moves what enters and what leaves; or the sum of the user's estimates.
+
+        The estimates of views that are needed outside are those of their own operations.
+        """
+        ns = self.estimated_ns([n for n in region.members if n not in region.views])
+        if ns is not None and self._is_estimated(region.computed[0]):
+            return cost_attribute(None, None, ns)
+        moved = sum(self.shares[n] for n in region.computed)
         return cost_attribute(None, moved, None) if moved else FREE
-
-
-def _bytes_of_results(node: fx.Node) -> int:
-    """Bytes of the tensors that a node gives."""
-    leaves = torch.utils._pytree.tree_leaves(node.meta.get("val"))
-    return sum(bytes_of(v) for v in leaves if isinstance(v, torch.Tensor))

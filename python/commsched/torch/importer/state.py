@@ -70,6 +70,8 @@ class ImportState:
         self.indices: dict[str, str] = {}
         # Only if the module is going to be split into strands.
         self.split_rules: SplitRules | None = None
+        # Indexed by node that is fused with others: the bytes of its kernel that it stands for.
+        self.shares: dict[fx.Node, int] = {}
         self._written: tuple[effects.Aliases, set[int]] | None = None
         self._names = 0
 
