@@ -366,7 +366,7 @@ MUTATIONS = [
     mutation(
         "the search with buckets begins from nothing",
         "Solver/Scheduler.cpp",
-        ("      joint.adopt(std::move(*alone));\n", ""),
+        ("    joint->adopt(std::move(*alone));\n", ""),
     ),
     mutation(
         "a search ends at two percent",
