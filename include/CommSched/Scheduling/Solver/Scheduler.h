@@ -40,8 +40,9 @@ struct ScheduleOptions {
   /// The machine's slow-downs. Decodes plan without them; every answer is timed and chosen with them.
   SlowDown slowDown;
   /// Steps (nodes placed and placements refused) that a search may spend; defaultEffort() where negative. 0 gives the
-  /// first answer. With bucketing, the order alone is searched as well, with the same effort, so that buckets never cost
-  /// time; if the first answer with buckets is shorter than any order alone, the search for buckets gets that effort.
+  /// first answer. With bucketing, the order alone is searched as well, with the same effort, so that buckets never
+  /// cost time; if the first answer with buckets is shorter than any order alone, the search for buckets gets that
+  /// effort.
   int64_t effort = -1;
   /// What is minimized. All but the makespan need `noise`, with at least one scenario; not owned.
   Objective objective = Objective::Makespan;
