@@ -243,7 +243,9 @@ static void finishWaited(NcclPeer &peer) {
 
 /// Tells the ranks of this process that the rank has left, if that makes them fail.
 static void announceLeave(NcclPeer &peer, bool isOpen) {
-  if (!peer.job->matcher)
+  // After an error everybody leaves. A rank whose own deadline comes at the same time still says whom it waited for,
+  // and what that one had started.
+  if (!peer.job->matcher || peer.job->hasFailed)
     return;
   Refusal refusal = peer.job->matcher->leave(peer.rank);
   if (isOpen && refusal.status == COMMRT_OK)

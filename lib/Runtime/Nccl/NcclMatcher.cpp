@@ -150,11 +150,6 @@ Refusal Matcher::leave(int32_t rank) {
   return {};
 }
 
-bool Matcher::hasLeft() {
-  std::lock_guard<std::mutex> lock(mutex);
-  return std::find(left.begin(), left.end(), true) != left.end();
-}
-
 std::string Matcher::describeMissing(int32_t rank) {
   constexpr int shown = 3, shownRanks = 4;
   std::string report;

@@ -77,8 +77,6 @@ public:
   Refusal leave(int32_t rank);
   /// Who has not started what the rank has: "all_reduce ... waits for rank 2 (last started ...)". Empty if nobody.
   std::string describeMissing(int32_t rank);
-  /// Whether a rank has left.
-  bool hasLeft();
 
 private:
   Refusal presentCollective(Meeting &meeting, int32_t member, const commrt_work &work);
