@@ -14,6 +14,7 @@
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "RandomProblem.h"
+#include "Solver/Portfolio.h"
 #include "gtest/gtest.h"
 #include <set>
 
@@ -180,6 +181,40 @@ TEST(Portfolio, TuningsAreValuesOfKnobs) {
     Policy before, after = withKnob(before, setting.knob, setting.value, /*limit=*/Bytes(1) << 40);
     EXPECT_TRUE(areEqual(before, before));
     EXPECT_EQ(areEqual(before, after), areEqual(after, before));
+  }
+}
+
+/// Counts the trials whose policy caps buckets that computes need at `cap`.
+class CapCounter : public SearchObserver {
+public:
+  explicit CapCounter(Bytes cap) : cap(cap) {}
+  void begin(const SearchStart &) override {}
+  void observe(const SearchTrial &trial) override {
+    count += llvm::any_of(trial.policy,
+                          [&](const PolicyValue &number) { return number.name == "maxNeeded" && number.value == cap; });
+  }
+  void end(const SearchEnd &) override {}
+  Bytes cap;
+  int64_t count = 0;
+};
+
+// Tests that a search tries small buckets, that a first answer does not take the time for that, and that small ones are
+// never larger than others.
+TEST(Portfolio, SmallBucketsAreAPartOfTheLimit) {
+  EXPECT_EQ(smallBucketPolicy(Bytes(64) << 30).maxNeeded, Policy().maxNeeded);
+  EXPECT_EQ(smallBucketPolicy(Bytes(1) << 50).maxNeeded, Policy().maxNeeded);
+  EXPECT_EQ(smallBucketPolicy(Bytes(32) << 30).maxNeeded, Bytes(512) << 20);
+  Problem problem = layeredProblem(2, {6, 4, 2, false, 8});
+  ScheduleFacts facts(problem, /*bucketing=*/true);
+  Order given = identityOrder(problem);
+  const Bytes limit = 64 * peakOf(problem, given);
+  for (int64_t effort : {0, 40000}) {
+    CapCounter counter(limit / 64);
+    ScheduleOptions options;
+    options.observers = {&counter};
+    Search search(facts, options, Reference(facts, given), limit);
+    search.run(effort, /*bound=*/0);
+    EXPECT_EQ(counter.count > 0, effort > 0);
   }
 }
 

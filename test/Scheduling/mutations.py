@@ -63,6 +63,7 @@ These were tried with those tests alone that concern them, and otherwise with th
     53           AnswerVerifier.NoEdgeMayBeTurned
     54, 55       AnswerVerifier.NoCorruptionPasses
     56           AnswerVerifier.OrdersDoNotNeedEdges
+    57           Portfolio.SmallBucketsAreAPartOfTheLimit
 """
 
 from __future__ import annotations
@@ -413,6 +414,11 @@ MUTATIONS = [
         "answers are verified without the order of collectives",
         "Model/AnswerVerifier.cpp",
         ("if (!isFirst && issues[entry->second] > issues[node])", "if (false)"),
+    ),
+    mutation(
+        "small buckets are not tried",
+        "Solver/Search.cpp",
+        ("        trySmallBuckets();\n", "        spent += 0;\n"),
     ),
 ]
 

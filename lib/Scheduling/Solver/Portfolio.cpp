@@ -23,6 +23,9 @@ constexpr int32_t kEverything = INT32_MAX / 2;
 constexpr int64_t kLast = int64_t(1) << 40;
 constexpr Bytes kMiB = Bytes(1) << 20, kGiB = Bytes(1) << 30;
 
+/// The cap of smallBucketPolicy(), as a part of the limit.
+constexpr Bytes kPartsOfLimit = 64;
+
 /// The values that the search tries for each knob. Sizes are in bytes, except those in permille of the limit.
 constexpr int64_t kTailShares[] = {0, 100, 200, 300, 500, 700, 1000};
 constexpr int64_t kWindows[] = {30, 100, 400, 1500, kEverything};
@@ -130,6 +133,13 @@ Policy ordering(int32_t tailShare, int32_t window, int64_t terminalDelay, int32_
   return policy;
 }
 
+/// A policy that puts off what only terminal starts need.
+Policy puttingOff() {
+  Policy policy = ordering(100, kEverything, 10000);
+  policy.producerDelay = 1000;
+  return policy;
+}
+
 /// Start policies for the order alone. The bottleneck decides which comes first.
 std::vector<Policy> orderings(const ScheduleFacts &facts, Bytes limit) {
   Policy forLanes = ordering(0, 100, 10000), forCompute = ordering(300, kEverything, 10000);
@@ -204,8 +214,7 @@ std::vector<Policy> commsched::portfolio(const ScheduleFacts &facts, Bytes limit
   std::vector<Policy> result = {alone, first.front()}, second = bucketings(facts, limit);
   if (facts.load[kComputeLane] < facts.busiestLoad)
     std::swap(result[0], result[1]);
-  Policy putsOff = ordering(100, kEverything, 10000);
-  putsOff.producerDelay = 1000;
+  Policy putsOff = puttingOff();
   result.push_back(putsOff);
   putsOff.packAhead = 0;
   result.push_back(putsOff);
@@ -237,6 +246,12 @@ Policy commsched::nudged(Policy policy, SplitMix64 &random) {
 }
 
 Policy commsched::deadlinePolicy() { return ordering(0, 400, 10000); }
+
+Policy commsched::smallBucketPolicy(Bytes limit) {
+  Policy policy = puttingOff();
+  policy.maxNeeded = std::min(policy.maxNeeded, limit / kPartsOfLimit);
+  return policy;
+}
 
 llvm::ArrayRef<int32_t> commsched::knobsOf(const ScheduleFacts &facts) {
   static const std::vector<int32_t> all[2][2] = {

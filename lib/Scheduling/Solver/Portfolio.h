@@ -29,6 +29,10 @@ Policy nudged(Policy policy, SplitMix64 &random);
 /// A policy whose deadlines are to be set by an estimate of the makespan.
 Policy deadlinePolicy();
 
+/// A policy with buckets that leave room under `limit` for others: at most 1/64 of it if a compute needs them.
+/// Deadlines that suit large buckets do not suit small ones, so changing the size alone does not lead there.
+Policy smallBucketPolicy(Bytes limit);
+
 /// The knobs that matter for a problem, by index into the table of all knobs. Knobs for buckets do not matter without
 /// bucketing.
 llvm::ArrayRef<int32_t> knobsOf(const ScheduleFacts &facts);

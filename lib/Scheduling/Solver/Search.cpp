@@ -483,13 +483,15 @@ void Search::improve(int64_t effort, Ns bound) {
   searchExactly(effort);
 }
 
-/// Decodes the policies of the portfolio that have not been decoded. With buckets, deadlines come after the first few,
-/// then the numbers that help most. Returns whether the search goes on.
+/// Decodes the policies of the portfolio that have not been decoded. With buckets, small ones and deadlines come after
+/// the first few, then the numbers that help most. Returns whether the search goes on.
 bool Search::decodePortfolio(int64_t effort) {
   std::vector<Policy> policies = portfolio(facts, limit);
   for (; nextPolicy < policies.size(); ++nextPolicy) {
     if (nextPolicy == kDecodesBeforeDeadlines && facts.bucketing && !isTuned) {
       budget = std::min(effort, spent + mulDiv(effort, kTunePercent, 100));
+      if (effort > 0)
+        trySmallBuckets();
       setDeadlines();
       tune();
       isTuned = effort > 0;
@@ -555,6 +557,14 @@ bool Search::shouldStop() const {
     return false;
   int64_t next = spent / static_cast<int64_t>(points.size());
   return bestMakespan <= target || points.size() >= kFirstDecodes || spent + next > kFirstSteps;
+}
+
+/// Decodes with small buckets. Deadlines are then set for that policy if it is the best one.
+void Search::trySmallBuckets() {
+  if (shouldStop())
+    return;
+  phase = SearchPhase::Sweep;
+  decodePolicy(smallBucketPolicy(limit));
 }
 
 /// Decodes with deadlines. Deadlines help only if they follow from a makespan that can be reached and is shorter than

@@ -80,6 +80,7 @@ private:
   void decodePolicy(const Policy &policy);
   void decodeAhead(llvm::ArrayRef<Policy> policies);
   bool decodePortfolio(int64_t effort);
+  void trySmallBuckets();
   void setDeadlines();
   void tune();
   bool tryKnob(SearchPoint &point, KnobValue setting);
