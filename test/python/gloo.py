@@ -31,10 +31,18 @@ def _main(rank, ranks, port, function, args):
     os._exit(0)
 
 
+def running(ranks, function, *args, every_s=None):
+    """Like `run`, but yields while ranks run: after each that ends and, if `every_s` is given, after that time."""
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # It outlives all ranks.
+    processes = mp.spawn(_main, (ranks, store.port, function, args), nprocs=ranks, join=False)
+    while not processes.join(every_s):
+        yield
+
+
 def run(ranks, function, *args):
     """Calls `function(rank, ranks, *args)` on every rank. An exception of one rank is raised here."""
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # It outlives all ranks.
-    mp.spawn(_main, (ranks, store.port, function, args), nprocs=ranks)
+    for _ in running(ranks, function, *args):
+        pass
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import commsched.torch as ct
 from commsched.torch.importer.export import import_graph
-from commsched.torch.importer.fusion import find_regions, in_levels, is_free, shares
+from commsched.torch.importer.fusion import Region, find_regions, in_levels, is_free, loops, shares
 from commsched.torch.importer.spaces import Space, together
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks"))
@@ -104,6 +104,7 @@ def _random_graph(draw):
                 lambda: a @ b,
                 lambda: a * b.sum(-1, True),
                 lambda: a.t() + b,
+                lambda: a + x[0].exp(),
             )
             values.append(draw.choice(makers)())
         return values[-3:]
@@ -113,7 +114,10 @@ def _random_graph(draw):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_every_region_can_run_before_its_first_reader(seed):
-    """Random graphs in random orders: no region needs its own results, or something that comes after its readers."""
+    """Random graphs in random orders: no region needs its own results, or something that comes after its readers.
+
+    Single loops, and views of them, are not bound to their places.
+    """
     graph = _shuffled(_random_graph(random.Random(seed)), seed)
     for nodes in (list(graph.nodes), in_levels(graph)):
         regions = find_regions(nodes, lambda node: 0 if node.op == "call_function" else None)
@@ -125,17 +129,34 @@ def test_every_region_can_run_before_its_first_reader(seed):
                 for source in n.all_input_nodes:
                     if source in regions and source not in have and regions[source] is not region:
                         emit(regions[source], open_=(*open_, region))
+                    elif source not in regions and source not in have and (loops(source) or is_free(source)):
+                        emit(Region.of([source]), open_=(*open_, region))
             outside = {i for n in region.members for i in n.all_input_nodes} - set(region.members)
             assert outside <= have, f"{outside - have} come after the readers of {region.members}"
             have.update(region.members)
 
         for node in nodes:
-            if node not in regions:
+            if node not in regions and node not in have:
                 for source in node.all_input_nodes:
                     if source not in have:
                         emit(regions[source])
                 have.add(node)
         assert any(len(r.computed) > 2 for r in regions.values())
+
+
+def test_a_region_reads_a_loop_that_comes_later():
+    """`late` is in no region. A region reads it and runs before the second product, which comes before `late`."""
+
+    def f(x, p, w):
+        a = x @ w * 2 + 1
+        b, late = a @ w, p.exp()
+        return b, a * late, w @ late
+
+    gm = trace(f, (64, 32), (32,), (32, 32))
+    lines = [line for line in import_graph(gm.graph, fused=True)[0].splitlines() if "comm.compute" in line]
+    at = {name: i for name in ("exp", "mul_1", "mm_1") for i, line in enumerate(lines) if f'"{name}"' in line}
+    assert at["exp"] < at["mul_1"] < at["mm_1"] and "(%mm, %exp)" in lines[at["mul_1"]], lines
+    assert sum('loc("exp")' in line for line in lines) == 1
 
 
 def test_sizes_that_are_symbols_are_in_no_region():

@@ -220,20 +220,27 @@ MIXING = [
 
 @pytest.mark.parametrize("mixed, name", MIXING, ids=[name for _, name in MIXING])
 def test_a_wrong_rule_is_found(mixed, name, monkeypatch):
-    """With the right rule, the results of both graphs are equal. With a wrong one, they are not, or the split fails."""
+    """With the right rule, the results of both graphs are equal. With a wrong one, they are not, or the split fails.
+
+    Equal means up to rounding: the kernel of a softmax along rows computes full vectors of columns in another way than
+    the last columns, so that the bits depend on the number of columns, and of threads. Wrong rules err by 0.1 and more.
+    """
+
+    def equal(a, b):
+        return a.shape == b.shape and torch.allclose(a, b, rtol=1e-6, atol=1e-7)
 
     def wrong():
         for options in FORCED[:1] + FORCED[3:] + ("max-strands=2 dimension=2",):
             try:
                 made = forced(gm, options)
-                if made is not None and not all(map(torch.equal, made(x), gm(x))):
+                if made is not None and not all(map(equal, made(x), gm(x))):
                     return True
             except (decision.Refused, RecipeError, RuntimeError):
                 return True
         return False
 
     with world_of(2) as group:
-        x = torch.randn(8, 16)
+        x = torch.randn(8, 16, generator=torch.Generator().manual_seed(0))
         gm = make_fx(lambda x: [reduced(mixed(reduced(x, group)).contiguous(), group)], tracing_mode="fake")(x)
         assert not wrong()
         monkeypatch.setitem(axes.RULES, name, _everywhere)

@@ -23,28 +23,41 @@ from .training import MODELS, MODES, on_rank
 
 
 def results_of(cells, kernels, options):
-    """Yields (cell, results of all ranks, seconds) for cells (model, mode) of one number of ranks.
+    """Yields (cell, results of all ranks, seconds) for cells (model, mode) of one number of ranks, as each ends.
 
     They run one after the other in the same processes. If a cell fails, the next ones get new processes.
     """
-    ranks = MODELS[cells[0][0]][1]
-    while cells:
-        with tempfile.TemporaryDirectory() as folder:
-            error = None
-            try:
-                gloo.run(ranks, on_rank, cells, kernels, options, folder)
-            except Exception as raised:
-                error = str(raised).strip().splitlines()[-1]
-            for done, cell in enumerate(cells):
-                files = [pathlib.Path(folder, f"{done}-{r}") for r in range(ranks)]
-                results = [json.loads(f.read_text()) for f in files if f.is_file()]
-                whole = len(results) == ranks and not any("seconds" not in r for r in results)
-                if not whole:
-                    results.append({"faults": [error], "graphs": [], "values": 0})
-                yield cell, results, results[0].get("seconds", 0)
-                if not whole:
-                    break
-        cells = cells[done + 1 :]
+    done = 0
+    while done < len(cells):
+        for found in _until_a_failure(cells[done:], kernels, options):
+            yield found
+            done += 1
+
+
+def _until_a_failure(cells, kernels, options):
+    """What `results_of` yields, up to the first cell that fails. The last result of such a cell says why."""
+    ranks, done, error = MODELS[cells[0][0]][1], 0, "the ranks ended early"
+    with tempfile.TemporaryDirectory() as folder:
+
+        def results():
+            files = [pathlib.Path(folder, f"{done}-{r}") for r in range(ranks)]
+            return [json.loads(f.read_text()) for f in files if f.is_file()]
+
+        def ended():
+            """Yields what cells gave that ended without an exception since the last call."""
+            nonlocal done
+            while done < len(cells) and sum("seconds" in r for r in results()) == ranks:
+                yield cells[done], results(), results()[0]["seconds"]
+                done += 1
+
+        try:
+            for _ in gloo.running(ranks, on_rank, cells, kernels, options, folder, every_s=0.5):
+                yield from ended()
+        except Exception as raised:
+            error = str(raised).strip().splitlines()[-1]
+        yield from ended()
+        if done < len(cells):
+            yield cells[done], results() + [{"faults": [error], "graphs": [], "values": 0}], 0
 
 
 def _change(graphs, name):
@@ -59,7 +72,7 @@ def row(name, mode, results, seconds):
     return [
         name,
         mode,
-        str(len(results)),
+        str(MODELS[name][1]),
         str(sum(bool(g["collectives"]) for g in graphs)),
         str(sum(g["collectives"] for g in graphs)),
         str(sum(len(g.get("buckets", ())) for g in graphs)),

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable
 
 import torch
@@ -85,7 +86,7 @@ def block(f, *args):
         return f(*args)
     more = {}
     if checkpoints == "selective":
-        more["context_fn"] = lambda: create_selective_checkpoint_contexts(_saved)
+        more["context_fn"] = functools.partial(create_selective_checkpoint_contexts, _saved)
     return checkpoint(f, *args, use_reentrant=False, **more)
 
 
@@ -110,7 +111,7 @@ def rotated(t, first=0):
     half = t.shape[-1] // 2
     angle = (first + torch.arange(t.shape[-2])).unsqueeze(1) * 0.1 ** torch.arange(half)
     a, b = t[..., :half], t[..., half:]
-    return torch.cat([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], -1)
+    return torch.cat([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], -1).to(t.dtype)
 
 
 class Mlp(nn.Module):

@@ -241,7 +241,9 @@ def on_rank(rank, ranks, cells, kernels, options, folder):
                 result |= {"faults": faults(result), "seconds": time.perf_counter() - start}
             except Exception:
                 result = {"faults": [traceback.format_exc()], "graphs": [], "values": 0}
-            pathlib.Path(folder, f"{number}-{rank}").write_text(json.dumps(result, default=str))
+            written = pathlib.Path(folder, f"{number}-{rank}-written")  # Its name changes once it is whole.
+            written.write_text(json.dumps(result, default=str))
+            written.rename(pathlib.Path(folder, f"{number}-{rank}"))
             print(rank, name, mode, f"{time.perf_counter() - start:.1f} s", file=sys.stderr, flush=True)
             if "seconds" not in result:
                 raise RuntimeError(f"{name}: see {folder}")

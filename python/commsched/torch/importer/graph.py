@@ -91,9 +91,10 @@ class Importer(FsdpImports, RegionImports):
         if self.fused or self.fusion:
             self.find_regions(packed, self.fused)
         for node in self.graph.nodes:
-            if node in self.regions:
-                continue  # It becomes an operation when a node outside of its region needs it.
+            if node in self.regions or node in self.emitted:
+                continue  # A region becomes an operation when a node outside of it needs it.
             self.regions_before(node)
+            self.emitted.add(node)
             if node in packed:
                 if node in packs:
                     pack = packs[node]
@@ -101,7 +102,7 @@ class Importer(FsdpImports, RegionImports):
                 continue
             op = node.op
             if op == "call_function":
-                self._call(node)
+                self.call(node)
             elif op == "placeholder":
                 self._placeholder(node, node in waited)
             elif op == "get_attr":
@@ -112,7 +113,7 @@ class Importer(FsdpImports, RegionImports):
                 self.compute(node, operators.Spec(node.op))
         return self.printer.text()
 
-    def _call(self, node: fx.Node) -> None:
+    def call(self, node: fx.Node) -> None:
         """Imports a call. If that fails, the call becomes an opaque operation by itself."""
         length = len(self.printer.lines)
         self.printer.current = node.name

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch.fx as fx
@@ -23,6 +24,8 @@ class RegionImports(ComputeImports):
         super().__init__(*args)
         # Indexed by node: the region that it is in.
         self.regions: dict[fx.Node, Region] = {}
+        # The nodes outside of regions that have become operations.
+        self.emitted: set[fx.Node] = set()
 
     def find_regions(self, packed: set[fx.Node], merged: bool) -> None:
         """Finds the regions of the graph, and the share that each node has in the work of its region.
@@ -57,23 +60,40 @@ class RegionImports(ComputeImports):
         return self.estimated_ns([node, *filter(is_element, node.users)]) is not None
 
     def regions_before(self, node: fx.Node) -> None:
-        """Emits the operations of the regions that `node` reads."""
-        stack = [r for n in node.all_input_nodes if (r := self.regions.get(n)) is not None and not r.done]
+        """Emits the operations of the regions that `node` reads, and of what these read.
+
+        A region may read a loop that is in no region and comes later in the graph's order. Such a loop is emitted
+        before its turn.
+        """
+        stack = list(self._missing(node.all_input_nodes))
         while stack:
-            region = stack[-1]
-            pending = [
-                r
-                for m in region.members
-                for n in m.all_input_nodes
-                if (r := self.regions.get(n)) is not None and r is not region and not r.done
-            ]
+            unit = stack[-1]
+            members = unit.members if isinstance(unit, Region) else [unit]
+            pending = [m for n in members for m in self._missing(n.all_input_nodes) if m is not unit]
             if pending:
                 stack.extend(pending)
                 continue
             stack.pop()
-            if not region.done:
-                region.done = True
-                self._region(region)
+            if isinstance(unit, Region):
+                if not unit.done:
+                    unit.done = True
+                    self._region(unit)
+            elif unit not in self.emitted:
+                self.emitted.add(unit)
+                self.call(unit)
+
+    def _missing(self, nodes: Iterable[fx.Node]) -> Iterator[Region | fx.Node]:
+        """The regions of some nodes, or the nodes themselves if they are in none, that have not been emitted."""
+        for node in nodes:
+            region = self.regions.get(node)
+            if region is None and node not in self.emitted:
+                yield node
+            elif region is not None and not region.done:
+                yield region
+
+    def call(self, node: fx.Node) -> None:
+        """Emits the operation of a call."""
+        raise NotImplementedError
 
     def _region(self, region: Region) -> None:
         inside = set(region.members)
