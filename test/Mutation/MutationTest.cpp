@@ -123,10 +123,12 @@ std::string makeMutation(const std::vector<Program> &programs, MLIRContext *cont
 /// of dimensions that cannot be read for one that is there.
 bool killsLinalgParser(StringRef input) {
   static const llvm::Regex list("^(array<|\\[ *(-?[0-9]+ *(, *-?[0-9]+ *)*)?\\])");
-  for (StringRef name : {"dimensions = ", "permutation = "})
-    for (size_t at = input.find(name); at != StringRef::npos; at = input.find(name, at + 1))
-      if (!list.match(input.drop_front(at + name.size())))
+  for (StringRef name : {"dimensions", "permutation"})
+    for (size_t at = input.find(name); at != StringRef::npos; at = input.find(name, at + 1)) {
+      StringRef rest = input.drop_front(at + name.size()).ltrim();
+      if (rest.consume_front("=") && !list.match(rest.ltrim()))
         return true;
+    }
   return false;
 }
 
