@@ -86,3 +86,28 @@ def test_a_graph_whose_results_are_all_too_large_stays(world, monkeypatch):
     with pytest.warns(UserWarning, match="limit"):
         gm, report = ct.schedule_overlap(gm)
     assert "error" in report and [n.name for n in gm.graph.nodes] == before
+
+
+def test_casts_that_a_pack_takes_over_have_no_memory_before_it(world):
+    """Two gradients are cast and scattered, one before and one behind the peak.
+
+    Merged, both casts are in the pack behind the peak. It reads arguments that live throughout, so that there is no
+    memory for a cast at the peak.
+    """
+
+    def f(x, a, b):
+        def scattered(g):
+            wide = g.to(torch.float32)
+            return c10d.wait_tensor(c10d.reduce_scatter_tensor(wide, "sum", RANKS, world))
+
+        first = scattered(a)
+        y = (x.cos() @ x).sum()  # the peak
+        return first, y, scattered(b)
+
+    gm, report = ct.schedule_overlap(trace(f, (256, 256), (64, 64), (64, 64), dtype=torch.bfloat16), donated=())
+    peaks = report["peak_bytes"]
+    assert "recounted" not in report and len(report["buckets"]) == 1
+    assert memory.peak_bytes(gm.graph, set()) == peaks["after"] <= peaks["limit"]
+    calls = [str(n.target) for n in gm.graph.nodes if n.op == "call_function"]
+    assert calls.count("aten._to_copy.default") == 2
+    assert calls.index("aten.mm.default") < calls.index("aten._to_copy.default")

@@ -37,8 +37,9 @@ def peak_bytes(graph: fx.Graph, donated: set[str], without: Sequence[fx.Node] = 
         donated: placeholders that die after their last reader.
         without: nodes that are about to be erased.
     """
-    shared, packs = Aliases(graph), find_packs(graph)
-    within = {n for p in packs.values() for n in p.parts} - packs.keys() | set(without)
+    erased = frozenset(without)
+    shared, packs = Aliases(graph), find_packs(graph, erased)
+    within = {n for p in packs.values() for n in p.parts} - packs.keys() | erased
     nodes = [n for n in graph.nodes if n not in within]
     size: dict[int, int] = {}
     first: dict[int, int] = {}

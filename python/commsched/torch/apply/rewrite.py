@@ -15,8 +15,12 @@ from collections.abc import Callable, Sequence
 import torch.fx as fx
 
 from ..semantics import effects
+from ..semantics.packs import CASTS, VIEWS
 from . import buckets
 from .plan import Bucket, Plan, PlanError
+
+# The calls that a pack may take over. They become a part of its kernel.
+COPIES = (*CASTS, *VIEWS)
 
 
 def apply_plan(
@@ -64,10 +68,10 @@ def _slots(graph: fx.Graph, plan: Plan) -> dict[fx.Node, int]:
     """Indexed by call: the index of the operation that does its work.
 
     A call without an operation follows the last of its operands. These are elements of lists, and calls that the passes
-    found to be useless.
+    found to be useless. A cast or view that a pack took over is with the pack: before it, only its source has memory.
     """
     slots: dict[fx.Node, int] = {}
-    position = plan.position
+    position = plan.position | _packed_inputs(plan)
     for node in graph.nodes:
         if node.op in ("placeholder", "get_attr", "output"):
             continue
@@ -76,6 +80,19 @@ def _slots(graph: fx.Graph, plan: Plan) -> dict[fx.Node, int]:
             at = max((slots[n] for n in node.all_input_nodes if n in slots), default=-1)
         slots[node] = at
     return slots
+
+
+def _packed_inputs(plan: Plan) -> dict[fx.Node, int]:
+    """The calls between the sources of packs and the members of their buckets. Indexed by call: the pack."""
+    inputs: dict[fx.Node, int] = {}
+    for bucket in plan.buckets:
+        for member in bucket.members if bucket.packed else ():
+            node = member.args[0]
+            while isinstance(node, fx.Node) and node.target in COPIES and node not in plan.position:
+                if len(node.users) != 1:
+                    break
+                inputs[node], node = bucket.pack, node.args[0]
+    return inputs
 
 
 def _check(graph: fx.Graph, plan: Plan, slots: dict[fx.Node, int]) -> None:

@@ -11,6 +11,7 @@ Imported one by one, they would cost about twice the time and memory.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 
 import torch
 import torch.fx as fx
@@ -36,16 +37,20 @@ class Pack:
     parts: list[fx.Node]
 
 
-def find_packs(graph: fx.Graph) -> dict[fx.Node, Pack]:
-    """The packs of a graph. Indexed by the last node of each pack."""
+def find_packs(graph: fx.Graph, without: Collection[fx.Node] = frozenset()) -> dict[fx.Node, Pack]:
+    """The packs of a graph. Indexed by the last node of each pack.
+
+    Args:
+        without: nodes that are about to be erased. They do not count as readers. Lookups in it must take constant time.
+    """
     packs = {}
     for cat in graph.find_nodes(op="call_function", target=aten.cat.default):
-        last = _end(cat)
+        last = None if cat in without else _end(cat, without)
         if last is None:
             continue
         pack = Pack([], [])
         for piece in cat.args[0]:
-            pack.sources.append(_source(piece, pack.parts))
+            pack.sources.append(_source(piece, pack.parts, without))
         pack.parts += [cat] if last is cat else [cat, last]
         packs[last] = pack
     if packs:  # A part that reads overwritten memory must read it at its own place, not at that of the pack.
@@ -55,24 +60,25 @@ def find_packs(graph: fx.Graph) -> dict[fx.Node, Pack]:
     return packs
 
 
-def _only_reader(node: fx.Node) -> fx.Node | None:
-    return next(iter(node.users)) if len(node.users) == 1 else None
+def _only_reader(node: fx.Node, without: Collection[fx.Node]) -> fx.Node | None:
+    readers = [u for u in node.users if u not in without]
+    return readers[0] if len(readers) == 1 else None
 
 
-def _end(cat: fx.Node) -> fx.Node | None:
+def _end(cat: fx.Node, without: Collection[fx.Node]) -> fx.Node | None:
     """The last node of the pack that `cat` belongs to: `cat` itself, or the copy into a slice.
 
     None if the node feeds no collective.
     """
     if not all(isinstance(n, fx.Node) for n in cat.args[0]):
         return None
-    reader = _only_reader(cat)
+    reader = _only_reader(cat, without)
     if reader is not None and reader.target is aten.copy_.default and reader.args[1] is cat:
         target = reader.args[0]
         feeds = isinstance(target, fx.Node) and any(_is_start(u) for u in target.users)
         return reader if feeds and not reader.users and target.meta["val"].shape == cat.meta["val"].shape else None
     while reader is not None and reader.target in VIEWS:
-        reader = _only_reader(reader)
+        reader = _only_reader(reader, without)
     return cat if reader is not None and _is_start(reader) else None
 
 
@@ -80,13 +86,15 @@ def _is_start(node: fx.Node) -> bool:
     return isinstance(node.target, torch._ops.OpOverload) and spec_of(node).start is not None
 
 
-def _source(piece: fx.Node, parts: list[fx.Node]) -> fx.Node:
+def _source(piece: fx.Node, parts: list[fx.Node], without: Collection[fx.Node]) -> fx.Node:
     """The value that a piece is made of: what its view and its cast read, if only the pack reads them.
 
     That view and that cast join `parts`.
     """
     node, chain = piece, []
-    while len(node.users) == 1 and node.op == "call_function" and node.args and isinstance(node.args[0], fx.Node):
+    while node.op == "call_function" and node.args and isinstance(node.args[0], fx.Node):
+        if _only_reader(node, without) is None:
+            break
         if node.target in CASTS and node.args[0].meta["val"].device == node.meta["val"].device:
             chain.append(node)
         elif node.target in VIEWS:
