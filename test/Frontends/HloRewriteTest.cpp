@@ -17,8 +17,8 @@
 #include "Hlo/HloFields.h"
 #include "Hlo/RewriteCollectives.h"
 #include "Hlo/WireFormat.h"
+#include "HloTestSupport.h"
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/xxhash.h"
 #include "gtest/gtest.h"
 #include <map>
@@ -28,20 +28,9 @@
 using namespace llvm;
 using namespace commsched;
 using namespace commsched::hlo;
+using namespace commsched::hlo::test;
 
 namespace {
-
-constexpr const char *kModules[] = {"small-fsdp", "small-scan", "small-moe"};
-
-std::string readInput(StringRef name) {
-  auto buffer = MemoryBuffer::getFile((COMMSCHED_HLO_INPUTS "/" + name).str(), false, false);
-  return buffer ? (*buffer)->getBuffer().str() : "";
-}
-
-const CostModel &h100() {
-  static CostModel model(cantFail(MachineModel::load("h100-sxm")));
-  return model;
-}
 
 Expected<RewrittenModule> rewrite(const HloModule &module, const RewriteOptions &rewrite = {}) {
   HloResult plain = cantFail(scheduleModule(module, h100(), {}));

@@ -14,28 +14,17 @@
 #include "CommSched/Frontends/Hlo/HloImport.h"
 #include "CommSched/Frontends/Hlo/HloScheduler.h"
 #include "Hlo/WireFormat.h"
+#include "HloTestSupport.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "gtest/gtest.h"
 #include <random>
 
 using namespace llvm;
 using namespace commsched;
 using namespace commsched::hlo;
+using namespace commsched::hlo::test;
 
 namespace {
-
-constexpr const char *kModules[] = {"small-fsdp", "small-scan", "small-moe"};
-
-std::string readInput(StringRef name) {
-  auto buffer = MemoryBuffer::getFile((COMMSCHED_HLO_INPUTS "/" + name).str(), false, false);
-  return buffer ? (*buffer)->getBuffer().str() : "";
-}
-
-const CostModel &h100() {
-  static CostModel model(cantFail(MachineModel::load("h100-sxm")));
-  return model;
-}
 
 /// The fields of a message but for one number, one after the other.
 std::string without(StringRef message, uint32_t number) {

@@ -14,29 +14,20 @@
 #include "CommSched/Frontends/Hlo/HloText.h"
 #include "CommSched/Frontends/Hlo/HloImport.h"
 #include "Hlo/WireFormat.h"
+#include "HloTestSupport.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "gtest/gtest.h"
 #include <random>
 
 using namespace llvm;
 using namespace commsched;
 using namespace commsched::hlo;
+using namespace commsched::hlo::test;
 
 namespace {
 
-constexpr const char *kModules[] = {"small-fsdp", "small-scan", "small-moe", "forms"};
-
-std::string readInput(const Twine &name) {
-  auto buffer = MemoryBuffer::getFile(COMMSCHED_HLO_INPUTS "/" + name, false, false);
-  return buffer ? (*buffer)->getBuffer().str() : "";
-}
-
-const CostModel &h100() {
-  static CostModel model(cantFail(MachineModel::load("h100-sxm")));
-  return model;
-}
+constexpr const char *kTexts[] = {"small-fsdp", "small-scan", "small-moe", "forms"};
 
 /// The report of a schedule and the import of a module, or why there is none.
 std::string reportOf(const HloModule &module, const HloOptions &options = {}) {
@@ -277,7 +268,7 @@ TEST(HloTextForms, FusedCallees) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Xla, HloTexts, testing::ValuesIn(kModules), [](const auto &info) {
+INSTANTIATE_TEST_SUITE_P(Xla, HloTexts, testing::ValuesIn(kTexts), [](const auto &info) {
   std::string name = info.param;
   name.erase(std::remove(name.begin(), name.end(), '-'), name.end());
   return name;

@@ -144,6 +144,13 @@ void commsched::hlo::writeShape(const HloShape &shape, uint32_t number, std::str
 
 //===- Groups of devices ----------------------------------------------------------------------===//
 
+/// A transposed sequence of devices: "[4,2]T(1,0)", or "[8]" as it is.
+static Error readIota(TextCursor &cursor, SmallVectorImpl<int64_t> &dims, SmallVectorImpl<int64_t> &permutation) {
+  if (Error error = cursor.readIntegers('[', ']', dims))
+    return error;
+  return cursor.consume("T") ? cursor.readIntegers('(', ')', permutation) : Error::success();
+}
+
 /// "[2,4]<=[4,2]T(1,0)", as an IotaReplicaGroupListProto.
 static Error readIotaGroups(TextCursor &cursor, std::string &instruction) {
   SmallVector<int64_t, 2> sizes;
@@ -155,11 +162,8 @@ static Error readIotaGroups(TextCursor &cursor, std::string &instruction) {
                         " numbers");
   if (Error error = cursor.expect("<="))
     return error;
-  if (Error error = cursor.readIntegers('[', ']', dims))
+  if (Error error = readIota(cursor, dims, permutation))
     return error;
-  if (cursor.consume("T"))
-    if (Error error = cursor.readIntegers('(', ')', permutation))
-      return error;
   std::string message;
   writeInteger(1, sizes[0], message);
   writeInteger(2, sizes[1], message);
@@ -195,11 +199,8 @@ static Error readMeshDevices(TextCursor &cursor, std::string &mesh) {
   SmallVector<int64_t, 4> dims, permutation;
   if (Error error = cursor.expect("("))
     return error;
-  if (Error error = cursor.readIntegers('[', ']', dims))
+  if (Error error = readIota(cursor, dims, permutation))
     return error;
-  if (cursor.consume("T"))
-    if (Error error = cursor.readIntegers('(', ')', permutation))
-      return error;
   std::string iota;
   writeIntegers(1, dims, iota);
   writeIntegers(2, permutation, iota);
