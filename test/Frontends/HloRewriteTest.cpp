@@ -292,8 +292,9 @@ TEST_P(HloRewrites, ByteForByte) {
   for (const HloComputation &computation : read.computations)
     for (const HloInstruction &instruction : computation.instructions)
       if (!instruction.name.contains("commsched") && !instruction.is("get-tuple-element") &&
-          !instruction.opcode.ends_with("-done"))
+          !instruction.opcode.ends_with("-done")) {
         EXPECT_TRUE(given.count(instruction.bytes)) << instruction.name.str();
+      }
   auto rest = [](StringRef message) {
     return withoutFields(message, {module_field::kComputations, module_field::kSchedule});
   };
@@ -323,8 +324,9 @@ TEST_P(HloRewrites, OtherKernels) {
   HloModule other = cantFail(readModule(text));
   for (auto [index, list] : enumerate(findPairs(other)))
     for (const CollectivePair &pair : list)
-      if (pair.elements.empty())
+      if (pair.elements.empty()) {
         EXPECT_EQ(cantFail(mergeKeyOf(other, static_cast<int32_t>(index), pair)), "");
+      }
   int32_t count = 0;
   EXPECT_EQ(splitCollectives(other, true, false, count), text);
   EXPECT_EQ(count, 0);

@@ -100,8 +100,9 @@ TEST_P(HloTexts, SameInstructions) {
       EXPECT_EQ(a.hasSideEffect, b.hasSideEffect) << name;
       EXPECT_EQ(a.aliases.size(), b.aliases.size()) << name;
       EXPECT_EQ(a.contractedOfLhs, b.contractedOfLhs) << name;
-      if (a.is("parameter"))
+      if (a.is("parameter")) {
         EXPECT_EQ(a.parameterNumber, b.parameterNumber) << name;
+      }
       if (a.opcode.starts_with("all-") || a.opcode.starts_with("collective-")) {
         EXPECT_EQ(a.dimensions, b.dimensions) << name;
         EXPECT_EQ(a.channel, b.channel) << name;
