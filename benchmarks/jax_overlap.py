@@ -7,6 +7,7 @@
     jax_overlap.py [--programs NAME...] [--markdown FILE]     the table of docs/results/jax.md
     jax_overlap.py --combiners off ...                        with XLA's combiners switched off
     jax_overlap.py --no-buckets ...                           another order alone
+    jax_overlap.py --donates ...                              the steps donate their parameters and moments
     jax_overlap.py --small FOLDER                             the modules of test/Frontends/Inputs
     jax_overlap.py --text TOOLS [--programs NAME...]          compares modules with their text, for tools in a folder
 
@@ -18,6 +19,7 @@ jax-cuda12-plugin and jax-cuda12-pjrt 0.10.2, and no GPU; a program takes about 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import pathlib
@@ -37,12 +39,22 @@ NO_COMBINERS = " ".join(
 TOLERANCE_PERCENT, GOAL_PERCENT = 1.0, 5.0
 
 
-def compile_once(name: str) -> tuple[float, int, int]:
-    """Compiles a program: seconds, temporaries in bytes, and bytes of arguments, results and temporaries together."""
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """XLA's own numbers about a program: seconds of its compilation, and bytes per device."""
+
+    seconds: float
+    temporaries: int
+    aliased: int
+    total: int  # arguments, results and temporaries together
+
+
+def compile_once(name: str, donates: bool) -> Compiled:
+    """Compiles a program."""
     import jax
     import jax_programs
 
-    step, arguments = jax_programs.training_step(jax_programs.find(name))
+    step, arguments = jax_programs.training_step(dataclasses.replace(jax_programs.find(name), donates=donates))
     lowered = step.trace(*arguments).lower(lowering_platforms=("cuda",))
     begin = time.perf_counter()
     compiled = lowered.compile()
@@ -50,28 +62,22 @@ def compile_once(name: str) -> tuple[float, int, int]:
     stats = compiled.memory_analysis()
     total = stats.argument_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes
     jax.clear_caches()
-    return seconds, stats.temp_size_in_bytes, total + stats.temp_size_in_bytes
+    temporaries = stats.temp_size_in_bytes
+    return Compiled(seconds, temporaries, stats.alias_size_in_bytes, total + temporaries)
 
 
-def run(name: str, machine: str, buckets: bool) -> dict:
+def run(name: str, machine: str, buckets: bool, donates: bool) -> dict:
     """Compiles a program with XLA's order and with CommSched's."""
     import commsched.jax
 
-    compile_once("small-fsdp")  # What the first compilation of a process takes on top is no part of the comparison.
-    xla_seconds, xla_temporaries, xla_total = compile_once(name)
+    compile_once("small-fsdp", True)  # What the first compilation takes on top is no part of the comparison.
+    own = compile_once(name, donates)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with commsched.jax.enabled(machine=machine, donation="drop", buckets=buckets, ranks="off"):
-            seconds, temporaries, total = compile_once(name)
+        with commsched.jax.enabled(machine=machine, buckets=buckets, ranks="off"):
+            ours = compile_once(name, donates)
     report = max(commsched.jax.reports(), key=lambda r: r["makespan_ns"]["before"])
-    report |= {
-        "name": name,
-        "xla_seconds": xla_seconds,
-        "seconds_with": seconds,
-        "temporaries": {"xla": xla_temporaries, "commsched": temporaries},
-        "total": {"xla": xla_total, "commsched": total},
-    }
-    return report
+    return report | {"name": name, "xla": dataclasses.asdict(own), "commsched": dataclasses.asdict(ours)}
 
 
 def row(report: dict) -> tuple[str, list[str]]:
@@ -80,7 +86,8 @@ def row(report: dict) -> tuple[str, list[str]]:
     bound = report["lower_bound_ns"]
     gain = 100 * (before - after) / before
     above = [100 * (t - bound) / bound for t in (before, after)]
-    grown = 100 * (report["temporaries"]["commsched"] / report["temporaries"]["xla"] - 1)
+    own, ours = report["xla"], report["commsched"]
+    grown = 100 * (ours["temporaries"] / own["temporaries"] - 1)
     faults = []
     if after > before:
         faults.append("slower than XLA's order")
@@ -88,7 +95,9 @@ def row(report: dict) -> tuple[str, list[str]]:
         faults.append(f"less than {GOAL_PERCENT:.0f} % faster")
     if grown > TOLERANCE_PERCENT:
         faults.append(f"temporaries grew by {grown:.1f} %")
-    share = 100 * report["seconds"] / report["xla_seconds"]
+    if ours["aliased"] != own["aliased"]:
+        faults.append(f"{(own['aliased'] - ours['aliased']) / 2**20:.0f} MiB of donations were lost")
+    share = 100 * report["seconds"] / own["seconds"]
     if share > GOAL_PERCENT:
         faults.append(f"{share:.1f} % of XLA's time")
     collectives = sum(c["collectives"] for c in report["computations"])
@@ -101,11 +110,13 @@ def row(report: dict) -> tuple[str, list[str]]:
         f"{bound / 1e6:.2f}",
         f"{gain:.1f} %",
         f"{above[0]:.1f} % -> {above[1]:.1f} %",
-        f"{report['temporaries']['xla'] / 2**20:.0f}",
-        f"{report['temporaries']['commsched'] / 2**20:.0f} ({grown:+.1f} %)",
+        f"{ours['aliased'] / 2**20:.0f}",
+        f"{own['temporaries'] / 2**20:.0f}",
+        f"{ours['temporaries'] / 2**20:.0f} ({grown:+.1f} %)",
         f"{report['peak_bytes']['before'] / 2**20:.0f}",
-        f"{report['xla_seconds']:.1f}",
+        f"{own['seconds']:.1f}",
         f"{report['seconds']:.2f} ({share:.1f} %)",
+        f"{ours['seconds']:.1f}",
         "; ".join(faults) or "yes",
     ]
     return "| " + " | ".join(cells) + " |", faults
@@ -113,8 +124,8 @@ def row(report: dict) -> tuple[str, list[str]]:
 
 HEADER = (
     "| program | collectives | taken apart, buckets | XLA, ms | CommSched, ms | bound, ms | faster by | "
-    "above the bound | temporaries, MiB | with CommSched, MiB | our count of XLA's, MiB | XLA compiles, s | "
-    "CommSched, s | goals met |\n|" + "---|" * 14
+    "above the bound | donated, MiB | temporaries, MiB | with CommSched, MiB | our count of XLA's, MiB | "
+    "XLA compiles, s | CommSched, s | together, s | goals met |\n|" + "---|" * 16
 )
 
 
@@ -131,8 +142,8 @@ def table(names: list[str], options: argparse.Namespace) -> int:
     lines, missed = [HEADER], 0
     print(HEADER, flush=True)
     for name in names:
-        buckets = [] if options.buckets else ["--no-buckets"]
-        report = child(["--run", name, "--machine", options.machine, *buckets], options.combiners == "default")
+        flags = [flag for flag, on in (("--no-buckets", not options.buckets), ("--donates", options.donates)) if on]
+        report = child(["--run", name, "--machine", options.machine, *flags], options.combiners == "default")
         if report is None:
             line, faults = f"| {name} | refused by XLA |", ["refused"]
         else:
@@ -161,6 +172,7 @@ def main() -> int:
     parser.add_argument("--machine", default="h100-sxm")
     parser.add_argument("--combiners", choices=("default", "off"), default="default", help="those of XLA")
     parser.add_argument("--no-buckets", dest="buckets", action="store_false", help="only order")
+    parser.add_argument("--donates", action="store_true", help="the steps donate their parameters and moments")
     parser.add_argument("--markdown", type=pathlib.Path, help="write the table here, too")
     parser.add_argument("--small", type=pathlib.Path, help="write the small modules of the tests into this folder")
     parser.add_argument(
@@ -174,7 +186,7 @@ def main() -> int:
         print(json.dumps(jax_modules.compare_text(arguments.run, arguments.text)))
         return 0
     if arguments.run:
-        print(json.dumps(run(arguments.run, arguments.machine, arguments.buckets)))
+        print(json.dumps(run(arguments.run, arguments.machine, arguments.buckets, arguments.donates)))
         return 0
     os.environ |= {"XLA_FLAGS": XLA_FLAGS, "JAX_PLATFORMS": "cpu"}
     import jax_programs

@@ -22,8 +22,8 @@ extern "C" {
 
 /**
  * Schedules a serialized HloModuleProto. `options` is JSON: "machine" (a name or a path), "memory_budget_ratio",
- * "effort", "donation" ("keep": a module with donated parameters stays as it is; "drop": it is scheduled), and "dump"
- * (a folder into which the transformation of commschedXlaInstall writes the modules that XLA hands over), and "shuffle"
+ * "effort", "donation" ("keep" or "drop" the donations of a scheduled module; matters to commschedXlaInstall alone), and
+ * "dump" (a folder into which the transformation of commschedXlaInstall writes the modules that XLA hands over), and "shuffle"
  * (a seed: a random legal order in place of a good one, for tests). Returns 0, the module as `*module` and a JSON
  * object as `*report`. If the module stays as it was, `*module` is empty and the report's "kept_because" says why.
  * Returns 1 and the reason as `*report` if the options are wrong. Destroy both buffers in both cases.

@@ -21,10 +21,12 @@ namespace module_field {
 enum : uint32_t {
   kName = 1,
   kComputations = 3,
+  kHostProgramShape = 4,
   kEntryId = 6,
   kSchedule = 7,
   kInputOutputAlias = 8,
   kDeviceAssignment = 15,
+  kBufferDonor = 18,
 };
 } // namespace module_field
 

@@ -6,14 +6,17 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The layouts below are those of PJRT's C API and of its extension for transformations (xla/pjrt/c), version 1. The C
-// API never changes the layout of what it has: structs begin with their size and grow at the end.
+// XLA calls the callback once per compilation, after it has scheduled the module, on the thread that compiles. A module
+// with another order goes back to XLA; if it has donated parameters, which XLA would forget, the callback ends the
+// compilation instead, and the wrapper around it compiles the module anew (PjrtCompile.cpp).
 //
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Frontends/Hlo/PjrtTransform.h"
 #include "CommSched/Support/Arithmetic.h"
 #include "CommSched/Support/OutputFile.h"
+#include "PjrtApi.h"
+#include "PjrtCompile.h"
 #include "llvm/ADT/StringExtras.h"
 #include <chrono>
 #include <cstddef>
@@ -26,65 +29,13 @@ using namespace commsched::hlo;
 
 namespace {
 
-//===- The C API ------------------------------------------------------------------------------===//
-
-struct PjrtExtension {
-  size_t structSize;
-  int type;
-  PjrtExtension *next;
-};
-
-struct PjrtApi {
-  size_t structSize;
-  PjrtExtension *firstExtension;
-};
-
-struct PjrtString {
-  const char *data;
-  size_t size;
-};
-
-struct TransformHeader {
-  int64_t apiVersion;
-  void *data;
-  void (*cleanUp)(void *data);
-  bool hasError;
-  int code;
-  PjrtString message;
-};
-
-struct TransformArguments {
-  size_t structSize;
-  TransformHeader header;
-  PjrtString module;
-  PjrtString transformed;
-  bool isChanged;
-};
-
-/// Arguments of functions are untyped here: the plugin has types of its own for the same layouts.
-struct TransformCallbacks {
-  int64_t version;
-  void (*destroy)(void *callbacks);
-  void (*transform)(void *callbacks, void *arguments);
-};
-
-struct RegisterArguments {
-  size_t structSize;
-  const char *name;
-  size_t nameSize;
-  int stage;
-  TransformCallbacks *callbacks;
-};
-
-struct TransformExtension {
-  PjrtExtension base;
-  void *(*registerTransform)(void *arguments);
-};
-
 /// PJRT_Extension_Type_XlaTransform, and the version and the stage after scheduling.
 constexpr int kTransformExtension = 24;
 constexpr int64_t kTransformVersion = 1;
 constexpr int kPostScheduler = 1;
+/// absl::StatusCode::kCancelled: how the callback ends a compilation, with a message that only XLA's log shows.
+constexpr int kCancelled = 1;
+constexpr StringLiteral kAnew = "CommSched lets XLA's backend compile the scheduled module anew";
 constexpr StringLiteral kName = "commsched";
 /// What has to be there of the arguments: up to the end of the last member, without padding.
 constexpr size_t kArgumentsSize = offsetof(TransformArguments, isChanged) + sizeof(bool);
@@ -123,11 +74,45 @@ std::string dump(StringRef folder, StringRef module, int64_t number) {
 
 void destroyString(void *data) { delete static_cast<std::string *>(data); }
 
+json::Object kept(StringRef name, const Twine &reason) {
+  return json::Object{
+      {"module", json::fixUTF8(name)}, {"changed", false}, {"kept_because", json::fixUTF8(reason.str())}};
+}
+
+void addReport(json::Object report) {
+  std::lock_guard<std::mutex> lock(state().mutex);
+  std::vector<json::Object> &reports = state().reports;
+  if (reports.size() == kMaxReports)
+    reports.erase(reports.begin());
+  reports.push_back(std::move(report));
+}
+
+/// The end of a compilation by the backend alone.
+void finishCompilation(json::Object report, StringRef whyNot) {
+  if (whyNot.empty())
+    report["donations_kept"] = true;
+  else
+    report = kept(report.getString("module").value_or(""),
+                  "XLA's backend could not compile it with its donations: " + whyNot);
+  addReport(std::move(report));
+}
+
+void returnModule(TransformArguments &arguments, std::string module) {
+  auto *changed = new std::string(std::move(module));
+  arguments.transformed = {changed->data(), changed->size()};
+  arguments.isChanged = true;
+  arguments.header.data = changed;
+  arguments.header.cleanUp = destroyString;
+}
+
 void transform(void *, void *opaque) {
   auto *arguments = static_cast<TransformArguments *>(opaque);
   if (arguments->structSize < kArgumentsSize || arguments->header.apiVersion != kTransformVersion)
     return;
   arguments->isChanged = false;
+  PjrtCompilation *compilation = currentCompilation();
+  if (compilation && compilation->isDecided)
+    return;
   std::optional<TransformOptions> options;
   int64_t number = 0;
   {
@@ -140,31 +125,30 @@ void transform(void *, void *opaque) {
   auto begin = std::chrono::steady_clock::now();
   StringRef module(arguments->module.data, arguments->module.size);
   TransformResult result = transformModule(module, *options);
+  bool keepsDonations = !result.module.empty() && result.donated > 0 && options->donation == Donation::Keep;
+  if (keepsDonations && !compilation)
+    result = {"", kept(result.report.getString("module").value_or(""),
+                       "XLA would forget that parameters are donated, and need " + Twine(result.donated) +
+                           " bytes more for results; donation=\"drop\" accepts that")};
   if (!options->dump.empty())
     if (std::string why = dump(options->dump, module, number); !why.empty())
       result.report["dump_failed"] = json::fixUTF8(why);
   std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   result.report["seconds"] = seconds.count();
-  if (!result.module.empty()) {
-    auto *changed = new std::string(std::move(result.module));
-    arguments->transformed = {changed->data(), changed->size()};
-    arguments->isChanged = true;
-    arguments->header.data = changed;
-    arguments->header.cleanUp = destroyString;
+  if (keepsDonations && compilation) {
+    compilation->module = std::move(result.module);
+    compilation->report = std::move(result.report);
+    arguments->header.hasError = true;
+    arguments->header.code = kCancelled;
+    arguments->header.message = {kAnew.data(), kAnew.size()};
+    return;
   }
-  std::lock_guard<std::mutex> lock(state().mutex);
-  std::vector<json::Object> &reports = state().reports;
-  if (reports.size() == kMaxReports)
-    reports.erase(reports.begin());
-  reports.push_back(std::move(result.report));
+  if (!result.module.empty())
+    returnModule(*arguments, std::move(result.module));
+  addReport(std::move(result.report));
 }
 
 TransformCallbacks callbacks = {kTransformVersion, nullptr, transform};
-
-json::Object kept(StringRef name, const Twine &reason) {
-  return json::Object{
-      {"module", json::fixUTF8(name)}, {"changed", false}, {"kept_because", json::fixUTF8(reason.str())}};
-}
 
 /// Bytes of the results that are in memory of donated parameters.
 Bytes donatedBytes(const HloModule &module) {
@@ -249,19 +233,18 @@ static Expected<RewrittenModule> tryRewriting(const HloModule &module, const Tra
   return rewriteModule(module, *options.model, options.schedule, options.rewrite, *given);
 }
 
-static TransformResult takeRewritten(const HloModule &module, RewrittenModule rewritten) {
-  rewritten.report["donated_bytes"] = donatedBytes(module);
+static TransformResult takeRewritten(RewrittenModule rewritten, Bytes donated) {
+  rewritten.report["donated_bytes"] = donated;
+  rewritten.report["donations_kept"] = false;
   rewritten.report["kept_because"] = "";
-  return {std::move(rewritten.bytes), std::move(rewritten.report)};
+  return {std::move(rewritten.bytes), std::move(rewritten.report), donated};
 }
 
 TransformResult commsched::hlo::transformModule(StringRef bytes, const TransformOptions &options) {
   Expected<HloModule> module = readModule(bytes);
   if (!module)
     return {"", kept("", toString(module.takeError()))};
-  if (Bytes donated = donatedBytes(*module); donated > 0 && options.donation == Donation::Keep)
-    return {"", kept(module->name, "XLA would forget that parameters are donated, and need " + Twine(donated) +
-                                       " bytes more for results; donation=\"drop\" accepts that")};
+  Bytes donated = donatedBytes(*module);
   std::optional<RewrittenModule> rewritten;
   std::string whyNot;
   if ((options.rewrite.buckets || options.rewrite.asynchronous) && !options.schedule.shuffle) {
@@ -269,7 +252,7 @@ TransformResult commsched::hlo::transformModule(StringRef bytes, const Transform
     if (!answer)
       whyNot = toString(answer.takeError());
     else if (isClear(answer->result.entry()))
-      return takeRewritten(*module, std::move(*answer));
+      return takeRewritten(std::move(*answer), donated);
     else
       rewritten = std::move(*answer);
   }
@@ -277,12 +260,14 @@ TransformResult commsched::hlo::transformModule(StringRef bytes, const Transform
   if (!result)
     return {"", kept(module->name, toString(result.takeError()))};
   if (rewritten && rewritten->result.entry().makespanAfter < result->entry().makespanAfter)
-    return takeRewritten(*module, std::move(*rewritten));
+    return takeRewritten(std::move(*rewritten), donated);
   if (rewritten)
     whyNot = "other collectives are not faster";
   TransformResult transformed;
   transformed.report = describe(*module, *result);
-  transformed.report["donated_bytes"] = donatedBytes(*module);
+  transformed.donated = donated;
+  transformed.report["donated_bytes"] = donated;
+  transformed.report["donations_kept"] = !result->isChanged;
   transformed.report["kept_because"] = result->isChanged ? "" : json::fixUTF8(result->entry().keptBecause);
   if (result->isChanged)
     transformed.module = std::move(result->module);
@@ -306,6 +291,7 @@ Error commsched::hlo::installTransform(const void *api) {
     state().plugins.erase(api);
     return createStringError("the plugin refused to register a transformation");
   }
+  wrapCompilations(const_cast<PjrtApi *>(static_cast<const PjrtApi *>(api)), finishCompilation);
   return Error::success();
 }
 

@@ -4,7 +4,7 @@
 """Switches CommSched on inside XLA's plugins for CUDA, and collects its reports.
 
 The transformation itself is C++ inside libCommSched-c.so: XLA calls it with every module after scheduling, on whatever
-thread compiles, and it takes no lock of Python's.
+thread compiles, and it takes no lock of Python's. So is the second compilation of modules with donated parameters.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def install(
         machine: machine profile, by name or path.
         memory_budget_ratio: how far the peak of each computation may rise above that of XLA's order, as a fraction.
         effort: steps of the search per computation. None leaves it to the library.
-        donation: "keep" leaves modules with donated parameters as they are, "drop" gives up their donations.
+        donation: "keep" keeps the donations of a scheduled module: XLA's backend compiles it by itself. "drop" hands
+            the module back to the compilation that XLA is in, which forgets them.
         buckets: take the collectives apart that XLA has merged, and merge collectives anew, together with the order.
         asynchronous: make collectives asynchronous that XLA's flags made synchronous.
         dump: a folder into which the modules are written that XLA hands over.
@@ -125,8 +126,8 @@ def schedule(module: bytes, **options: Any) -> tuple[bytes, dict]:
     """Schedules a serialized HloModuleProto. Needs no jax.
 
     Args:
-        options: those of `install` but for `dump`, with donations given up by default. `shuffle`, a seed, gives a
-            random legal order in place of a good one, for tests.
+        options: those of `install` but for `dump`; `donation` matters to compilations alone. `shuffle`, a seed, gives
+            a random legal order in place of a good one, for tests.
 
     Returns:
         The module, which is `module` itself if it stays as it was, and the report.

@@ -18,12 +18,14 @@
 
 namespace commsched::hlo {
 
-/// What to do with modules whose parameters are donated. XLA forgets all donations of a module that a transformation
-/// changes (HloModule::ReplaceEntryComputation, as of jaxlib 0.10.2), so results then need memory of their own.
+/// What the callback does with modules whose parameters are donated. XLA forgets all donations of a module that a
+/// transformation returns (HloModule::ReplaceEntryComputation, as of jaxlib 0.10.2), so results would need memory of
+/// their own.
 enum class Donation : uint8_t {
-  /// Leave such modules as they are.
+  /// Let XLA's backend compile the scheduled module by itself, which keeps them. If that cannot be done, leave such
+  /// modules as they are.
   Keep,
-  /// Schedule them, and give up the donations.
+  /// Return the scheduled module to XLA, and give up the donations.
   Drop,
 };
 
@@ -42,18 +44,20 @@ struct TransformOptions {
 /// unknown or out of range.
 llvm::Expected<TransformOptions> parseTransformOptions(llvm::StringRef json);
 
-/// Schedules a module as the callback does. The report is a JSON object: describe()'s, or {"module", "changed": false,
-/// "kept_because"} if the module stays as it was.
+/// Schedules a module as the callback does, whether or not parameters are donated. The report is a JSON object:
+/// describe()'s, or {"module", "changed": false, "kept_because"} if the module stays as it was.
 struct TransformResult {
   /// The module; empty if it stays as it was.
   std::string module;
   llvm::json::Object report;
+  /// Bytes of the results that are in memory of donated parameters.
+  Bytes donated = 0;
 };
 TransformResult transformModule(llvm::StringRef bytes, const TransformOptions &options);
 
 /// Registers the callback with a plugin for the rest of the process; a second call with the same plugin does nothing.
-/// `api` is its `const PJRT_Api *`. Fails, in one line, if the plugin has no such extension. The callback changes
-/// nothing before setTransformOptions().
+/// `api` is its `const PJRT_Api *`. Wraps the plugin's compilations too, where that can be done: Donation::Keep needs
+/// it. Fails, in one line, if the plugin has no such extension. Nothing changes before setTransformOptions().
 llvm::Error installTransform(const void *api);
 
 /// Sets what the callback does from now on; none: nothing.

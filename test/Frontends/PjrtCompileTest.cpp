@@ -1,0 +1,449 @@
+//===- PjrtCompileTest.cpp - Compile a scheduled module with its donations --------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// A plugin of our own stands in for XLA's. It calls back once per compilation, forgets the donations of a module that
+// comes back, keeps those of a module that it is given, and can be told to fail. The layouts and the positions in the
+// table of functions are written here a second time, from PJRT's header.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "Hlo/PjrtCompile.h"
+#include "CommSched/Frontends/Hlo/PjrtTransform.h"
+#include "Hlo/HloFields.h"
+#include "Hlo/WireFormat.h"
+#include "HloTestSupport.h"
+#include "gtest/gtest.h"
+#include <memory>
+#include <thread>
+
+using namespace llvm;
+using namespace commsched;
+using namespace commsched::hlo;
+
+namespace {
+
+//===- A plugin -------------------------------------------------------------------------------===//
+
+extern "C" {
+struct FakeText {
+  const char *data;
+  size_t size;
+};
+struct FakeProgram {
+  size_t struct_size;
+  void *extension_start;
+  char *code;
+  size_t code_size;
+  FakeText format;
+};
+struct FakeClientCompile {
+  size_t struct_size;
+  void *extension_start;
+  void *client;
+  const FakeProgram *program;
+  FakeText options;
+  void *executable;
+};
+struct FakeCompile {
+  size_t struct_size;
+  void *extension_start;
+  const void *topology;
+  const FakeProgram *program;
+  FakeText options;
+  void *client;
+  void *executable;
+};
+struct FakeObject {
+  size_t struct_size;
+  void *extension_start;
+  void *object;
+  FakeText message;
+};
+struct FakeGetExecutable {
+  size_t struct_size;
+  void *extension_start;
+  void *loaded;
+  void *executable;
+};
+struct FakeOptimized {
+  size_t struct_size;
+  void *extension_start;
+  void *executable;
+  FakeProgram *program;
+};
+struct FakeTransformed {
+  size_t struct_size;
+  int64_t api_version;
+  void *data;
+  void (*cleanup_fn)(void *);
+  bool has_error;
+  int code;
+  FakeText error_msg;
+  FakeText hlo_module;
+  FakeText transformed_hlo_module;
+  bool changed;
+};
+struct FakeCallbacks {
+  int64_t version;
+  void (*dtor)(void *);
+  void (*transform_hlo_module)(void *, void *);
+};
+struct FakeRegistration {
+  size_t struct_size;
+  const char *name;
+  size_t name_size;
+  int stage;
+  FakeCallbacks *callbacks;
+};
+struct FakeExtension {
+  size_t struct_size;
+  int type;
+  void *next;
+  void *(*register_xla_transform)(void *);
+};
+struct FakeApi {
+  size_t struct_size;
+  FakeExtension *extension_start;
+  size_t version_size;
+  void *version_extension;
+  int major, minor;
+  void *(*functions[138])(void *);
+};
+}
+
+/// What a compilation gave: the module as XLA optimized it.
+struct Executable {
+  std::string module;
+  std::string options;
+};
+
+/// What the plugin is told to do, and what it has seen.
+struct Behaviour {
+  bool isBackendBroken = false;
+  bool backendForgets = false;
+  bool callsFromAnotherThread = false;
+  bool goesOn = false;
+  std::vector<std::string> formats;
+  int errors = 0, executables = 0, loaded = 0;
+} behaviour;
+
+FakeCallbacks *callbacks = nullptr;
+
+void *fail(StringRef message) {
+  ++behaviour.errors;
+  return new std::string(message);
+}
+
+void *errorDestroy(void *opaque) {
+  --behaviour.errors;
+  delete static_cast<std::string *>(static_cast<FakeObject *>(opaque)->object);
+  return nullptr;
+}
+
+void *errorMessage(void *opaque) {
+  auto *arguments = static_cast<FakeObject *>(opaque);
+  auto *text = static_cast<std::string *>(arguments->object);
+  arguments->message = {text->data(), text->size()};
+  return nullptr;
+}
+
+/// XLA's passes and its backend. Returns an error; otherwise the executable is in `executable`.
+void *runXla(const FakeProgram &program, FakeText options, void *&executable) {
+  StringRef format(program.format.data, program.format.size);
+  behaviour.formats.push_back(format.str());
+  bool backendOnly = format == "hlo";
+  EXPECT_EQ(fieldOf(fieldOf(StringRef(options.data, options.size), 3), 11).empty(), true);
+  if (backendOnly && behaviour.isBackendBroken)
+    return fail("RESOURCE_EXHAUSTED: no registers\nand a second line");
+  FakeTransformed arguments = {};
+  arguments.struct_size = 89;
+  arguments.api_version = 1;
+  arguments.hlo_module = {program.code, program.code_size};
+  auto callBack = [&] { callbacks->transform_hlo_module(callbacks, &arguments); };
+  if (behaviour.callsFromAnotherThread)
+    std::thread(callBack).join();
+  else
+    callBack();
+  if (arguments.has_error && !behaviour.goesOn)
+    return fail(StringRef(arguments.error_msg.data, arguments.error_msg.size));
+  std::string module(program.code, program.code_size);
+  if (arguments.changed)
+    module =
+        withoutFields(StringRef(arguments.transformed_hlo_module.data, arguments.transformed_hlo_module.size), {8, 18});
+  else if (backendOnly && behaviour.backendForgets)
+    module = withoutFields(module, {8});
+  if (arguments.cleanup_fn)
+    arguments.cleanup_fn(arguments.data);
+  executable = new Executable{module, std::string(options.data, options.size)};
+  return nullptr;
+}
+
+void *clientCompile(void *opaque) {
+  auto *arguments = static_cast<FakeClientCompile *>(opaque);
+  void *error = runXla(*arguments->program, arguments->options, arguments->executable);
+  behaviour.loaded += !error;
+  return error;
+}
+
+void *compileOnly(void *opaque) {
+  auto *arguments = static_cast<FakeCompile *>(opaque);
+  void *error = runXla(*arguments->program, arguments->options, arguments->executable);
+  behaviour.executables += !error;
+  return error;
+}
+
+void *executableDestroy(void *opaque) {
+  --behaviour.executables;
+  delete static_cast<Executable *>(static_cast<FakeObject *>(opaque)->object);
+  return nullptr;
+}
+
+void *loadedDestroy(void *opaque) {
+  --behaviour.loaded;
+  delete static_cast<Executable *>(static_cast<FakeObject *>(opaque)->object);
+  return nullptr;
+}
+
+void *getExecutable(void *opaque) {
+  auto *arguments = static_cast<FakeGetExecutable *>(opaque);
+  ++behaviour.executables;
+  arguments->executable = new Executable(*static_cast<Executable *>(arguments->loaded));
+  return nullptr;
+}
+
+void *optimizedProgram(void *opaque) {
+  auto *arguments = static_cast<FakeOptimized *>(opaque);
+  std::string code;
+  writeBytes(1, static_cast<Executable *>(arguments->executable)->module, code);
+  if (arguments->program->code)
+    memcpy(arguments->program->code, code.data(), code.size());
+  arguments->program->code_size = code.size();
+  return nullptr;
+}
+
+void *takeRegistration(void *opaque) {
+  callbacks = static_cast<FakeRegistration *>(opaque)->callbacks;
+  return nullptr;
+}
+
+FakeExtension extension = {sizeof(FakeExtension), 24, nullptr, takeRegistration};
+
+/// The plugin's table, with CommSched installed. One per process, as in XLA's plugin.
+FakeApi &api() {
+  static FakeApi *table = [] {
+    auto *made = new FakeApi{sizeof(FakeApi), &extension, 24, nullptr, 0, 112, {}};
+    made->functions[0] = errorDestroy;
+    made->functions[1] = errorMessage;
+    made->functions[20] = clientCompile;
+    made->functions[40] = executableDestroy;
+    made->functions[48] = optimizedProgram;
+    made->functions[50] = loadedDestroy;
+    made->functions[51] = getExecutable;
+    made->functions[89] = compileOnly;
+    cantFail(installTransform(made));
+    return made;
+  }();
+  return *table;
+}
+
+//===- A program that uses it -----------------------------------------------------------------===//
+
+/// Compiles a module as jax does, and destroys what it got.
+template <typename Arguments> Executable compileAs(size_t function, size_t destroyer, std::string module) {
+  FakeProgram program = {sizeof(FakeProgram), nullptr, module.data(), module.size(), {"mlir", 4}};
+  std::string options;
+  writeInteger(2, 1, options);
+  Arguments arguments = {};
+  arguments.struct_size = sizeof(Arguments);
+  arguments.program = &program;
+  arguments.options = {options.data(), options.size()};
+  if (void *error = api().functions[function](&arguments)) {
+    ADD_FAILURE() << *static_cast<std::string *>(error);
+    FakeObject object = {sizeof(FakeObject), nullptr, error, {}};
+    errorDestroy(&object);
+    return {};
+  }
+  Executable result = *static_cast<Executable *>(arguments.executable);
+  FakeObject object = {24, nullptr, arguments.executable, {}};
+  api().functions[destroyer](&object);
+  return result;
+}
+
+Executable compile(const std::string &module) { return compileAs<FakeCompile>(89, 40, module); }
+Executable compileForClient(const std::string &module) { return compileAs<FakeClientCompile>(20, 50, module); }
+
+/// Sets options and behaviour; checks in the end that nothing is left over.
+class PjrtCompile : public ::testing::Test {
+protected:
+  void SetUp() override {
+    behaviour = {};
+    api();
+    takeTransformReports();
+    setTransformOptions(cantFail(parseTransformOptions("{}")));
+  }
+  void TearDown() override {
+    setTransformOptions(std::nullopt);
+    EXPECT_EQ(behaviour.errors, 0);
+    EXPECT_EQ(behaviour.executables, 0);
+    EXPECT_EQ(behaviour.loaded, 0);
+  }
+  /// The only report since the last call.
+  static json::Object takeReport() {
+    std::vector<json::Object> reports = takeTransformReports();
+    EXPECT_EQ(reports.size(), 1u);
+    return reports.empty() ? json::Object() : std::move(reports[0]);
+  }
+  std::string module = test::readInput("small-moe.pb");
+  /// The same with the shapes of its program (field 4): parameters, the result, and names.
+  std::string shaped = [&] {
+    std::string program, whole = module;
+    for (StringRef parameter : {"first", "second"})
+      writeBytes(1, parameter, program);
+    writeBytes(2, "result", program);
+    writeBytes(3, "name", program);
+    writeBytes(4, program, whole);
+    return whole;
+  }();
+  std::string scheduled = transformModule(module, cantFail(parseTransformOptions("{}"))).module;
+};
+
+using Formats = std::vector<std::string>;
+
+} // namespace
+
+// Tests that the caller gets the scheduled module with its donations, compiled by the backend, for paper and for
+// devices.
+TEST_F(PjrtCompile, KeepsDonations) {
+  ASSERT_FALSE(scheduled.empty());
+  for (auto run : {compile, compileForClient}) {
+    behaviour.formats.clear();
+    Executable executable = run(module);
+    EXPECT_TRUE(executable.module == scheduled);
+    EXPECT_FALSE(fieldOf(executable.module, module_field::kInputOutputAlias).empty());
+    EXPECT_EQ(executable.options, backendOptions(StringRef("\x10\x01", 2), scheduled));
+    EXPECT_EQ(behaviour.formats, (Formats{"mlir", "hlo"}));
+    json::Object report = takeReport();
+    EXPECT_EQ(report.getBoolean("changed"), true);
+    EXPECT_EQ(report.getBoolean("donations_kept"), true);
+    EXPECT_GT(report.getInteger("donated_bytes"), 0);
+  }
+}
+
+// Tests that the program is compiled as the caller asked if the backend fails or forgets donations, with the reason.
+TEST_F(PjrtCompile, FallsBack) {
+  for (auto run : {compile, compileForClient})
+    for (auto [broken, reason] :
+         {std::pair(true, "RESOURCE_EXHAUSTED: no registers"), std::pair(false, "XLA did not keep its donations")}) {
+      behaviour.isBackendBroken = broken;
+      behaviour.backendForgets = !broken;
+      behaviour.formats.clear();
+      EXPECT_TRUE(run(module).module == module);
+      EXPECT_EQ(behaviour.formats, (Formats{"mlir", "hlo", "mlir"}));
+      json::Object report = takeReport();
+      EXPECT_EQ(report.getBoolean("changed"), false);
+      EXPECT_EQ(report.getString("kept_because")->str(),
+                std::string("XLA's backend could not compile it with its donations: ") + reason);
+    }
+}
+
+// Tests that what XLA compiled is used if XLA does not stop when the callback says so.
+TEST_F(PjrtCompile, XlaGoesOn) {
+  behaviour.goesOn = true;
+  EXPECT_TRUE(compile(module).module == module);
+  EXPECT_EQ(behaviour.formats, Formats{"mlir"});
+  EXPECT_TRUE(
+      takeReport().getString("kept_because")->ends_with("XLA did not stop the compilation when it was asked to"));
+}
+
+// Tests that a module stays as it is if XLA calls back on a thread that compiles nothing.
+TEST_F(PjrtCompile, AnotherThread) {
+  behaviour.callsFromAnotherThread = true;
+  EXPECT_TRUE(compile(module).module == module);
+  EXPECT_EQ(behaviour.formats, Formats{"mlir"});
+  EXPECT_TRUE(takeReport().getString("kept_because")->contains("forget that parameters are donated"));
+}
+
+// Tests that nothing is compiled twice if donations are given up, if there are none, or if CommSched is switched off.
+TEST_F(PjrtCompile, Once) {
+  setTransformOptions(cantFail(parseTransformOptions(R"({"donation": "drop"})")));
+  EXPECT_TRUE(compile(module).module == withoutFields(scheduled, {8, 18}));
+  EXPECT_EQ(takeReport().getBoolean("donations_kept"), false);
+  setTransformOptions(cantFail(parseTransformOptions("{}")));
+  std::string undonated = withoutFields(module, {8, 18});
+  EXPECT_TRUE(compile(undonated).module == transformModule(undonated, cantFail(parseTransformOptions("{}"))).module);
+  EXPECT_EQ(takeReport().getBoolean("changed"), true);
+  EXPECT_EQ(compile("no module").module, "no module");
+  EXPECT_EQ(takeReport().getBoolean("changed"), false);
+  setTransformOptions(std::nullopt);
+  EXPECT_TRUE(compileForClient(module).module == module);
+  EXPECT_TRUE(takeTransformReports().empty());
+  EXPECT_EQ(behaviour.formats, (Formats{"mlir", "mlir", "mlir", "mlir"}));
+}
+
+// Tests that the backend's options have the module's layouts and nothing twice, and keep all others.
+TEST_F(PjrtCompile, Options) {
+  std::string given;
+  writeBytes(1, "a layout of before", given);
+  std::string build;
+  writeBytes(2, "a result of before", build);
+  writeInteger(4, 8, build);
+  writeBytes(3, build, given);
+  writeInteger(5, 7, given);
+  std::string made = backendOptions(given, shaped);
+  std::vector<std::string> layouts;
+  WireReader reader(made);
+  WireField field;
+  while (reader.next(field))
+    if (field.number == 1)
+      layouts.push_back(field.bytes.str());
+  EXPECT_FALSE(reader.isMalformed());
+  EXPECT_EQ(layouts, (std::vector<std::string>{"first", "second"}));
+  std::string rest;
+  writeInteger(4, 8, rest);
+  writeBytes(2, "result", rest);
+  writeInteger(11, 1, rest);
+  EXPECT_EQ(fieldOf(made, 3), rest);
+  EXPECT_EQ(withoutFields(made, {1, 3}), withoutFields(given, {1, 3}));
+}
+
+// Tests that lost donations and other layouts are noticed, and that names of parameters do not matter.
+TEST_F(PjrtCompile, Loss) {
+  EXPECT_EQ(findLoss(shaped, shaped), "");
+  EXPECT_EQ(findLoss(shaped, withoutFields(shaped, {8})), "XLA did not keep its donations");
+  std::string donors = shaped;
+  writeBytes(18, "x", donors);
+  EXPECT_EQ(findLoss(donors, shaped), "XLA did not keep its donations");
+  std::string others = withoutFields(shaped, {4});
+  writeBytes(4, withoutFields(fieldOf(shaped, 4), {3}), others);
+  EXPECT_EQ(findLoss(shaped, others), "");
+  writeBytes(4, withoutFields(fieldOf(shaped, 4), {2}), others);
+  EXPECT_EQ(findLoss(shaped, others), "XLA did not keep the layouts of its parameters and results");
+}
+
+// Tests that a table of functions is left alone if it is shorter, of another version, read only, or a second one.
+TEST(PjrtCompileTable, LeftAlone) {
+  FakeApi copy = api();
+  auto isKnown = [&] { return canWrap(reinterpret_cast<PjrtApi *>(&copy)); };
+  EXPECT_TRUE(isKnown());
+  copy.struct_size = 40 + 89 * sizeof(void *);
+  EXPECT_FALSE(isKnown());
+  copy.struct_size = sizeof(FakeApi);
+  copy.major = 1;
+  EXPECT_FALSE(isKnown());
+  // Constant data without relocations lies in pages that are read only.
+  static const FakeApi constant = {sizeof(FakeApi), nullptr, 24, nullptr, 0, 112, {}};
+  EXPECT_FALSE(canWrap(reinterpret_cast<const PjrtApi *>(&constant)));
+
+  copy.major = 0;
+  copy.functions[20] = clientCompile;
+  auto sink = [](json::Object, StringRef) {};
+  EXPECT_FALSE(wrapCompilations(reinterpret_cast<PjrtApi *>(&copy), sink));
+  EXPECT_EQ(copy.functions[20], clientCompile);
+  EXPECT_TRUE(wrapCompilations(reinterpret_cast<PjrtApi *>(&api()), sink));
+  EXPECT_NE(api().functions[20], clientCompile);
+}
