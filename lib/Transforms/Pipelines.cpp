@@ -88,6 +88,7 @@ std::unique_ptr<Pass> makeSplitStrands(const OverlapOptions &options) {
   passOptions.bucketing = options.bucketing;
   passOptions.bucketCapBytes = options.bucketCapBytes;
   passOptions.effort = options.effort;
+  passOptions.allowReassociation = options.allowReassociation;
   if (options.strands != "off")
     passOptions.maxStrands = maxStrandsOf(options.strands).value_or(passOptions.maxStrands);
   return createCommSplitStrands(passOptions);

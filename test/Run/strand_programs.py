@@ -10,6 +10,8 @@
 #
 #   strand_programs.py --bin FOLDER [--count 40] [--first 0] [--ranks 2,4,8]
 #
+# With --sums the programs have sums over rows, and --comm-split-strands gets allow-reassociation: programs whose
+# sums f64 holds exactly have to be equal bit for bit, and programs of f32 within --roundings.
 # With --wrong it plants wrong rules instead, by `comm.split`, and expects that each changes the results.
 #
 #===-------------------------------------------------------------------------------------------------------------===#
@@ -26,12 +28,13 @@ MARKER = "// -----\n"
 # Options of the pass that each program is put through.
 VARIANTS = ["force max-strands=2", "force max-strands=2 stagger=4", "force max-strands=4 stagger=2",
             "force max-strands=3 stagger=50", "force max-strands=2 dimension=1", "effort=2000"]
+SUMS = [options + " allow-reassociation" for options in VARIANTS]
 UNARY = ["relu", "tanh", "neg", "sigmoid", "abs", "clone"]
 BINARY = ["add", "mul", "sub", "maximum"]
 
 
-def text(shape):
-    return "tensor<" + "".join(f"{extent}x" for extent in shape) + "f32>"
+def text(shape, element="f32"):
+    return "tensor<" + "".join(f"{extent}x" for extent in shape) + element + ">"
 
 
 class Program:
@@ -185,6 +188,122 @@ class Program:
                           *("  " + line for line in self.lines), f"  return {', '.join(results)} : {types}", "}"]) + "\n"
 
 
+# What `comm-run` fills inputs with: at most 128 in units of 2 to the power of -7.
+INPUT = (128, 7)
+
+
+class Sums(Program):
+    """A random program with gradients of weights and biases, which are sums over rows. Nothing reads them, because
+    functions of rounded numbers may differ by more than roundings.
+
+    Elements of f64 are multiples of a power of 2, and so few that no sum of them is rounded. `most` is indexed by
+    value: the largest multiple, and the exponent of the power.
+    """
+
+    def __init__(self, seed, ranks, element):
+        self.element, self.most, self.leaves = element, {}, []
+        super().__init__(seed, ranks)
+        for _ in range(2):
+            self.gradient()
+
+    def fits(self, bound):
+        return self.element != "f64" or bound[0] < 2**50
+
+    def times(self, x, y, terms):
+        """The bound of sums of so many products."""
+        return self.most[x][0] * y[0] * terms, self.most[x][1] + y[1]
+
+    def plus(self, x, y):
+        exponent = max(self.most[x][1], self.most[y][1])
+        return sum(most << (exponent - own) for most, own in (self.most[x], self.most[y])), exponent
+
+    def argument(self, shape):
+        name = super().argument(shape)
+        self.most[name] = INPUT
+        return name
+
+    def emit(self, form, shape, *operands):
+        self.count += 1
+        name = f"%v{self.count}"
+        types = ", ".join(text(self.shapes[v], self.element) for v in operands)
+        self.lines.append(f"{name} = " + form.format(*operands, types=types, result=text(shape, self.element)))
+        self.shapes[name] = shape
+        self.used.update(operands)
+        return name
+
+    def bounded(self, bound, name, shape, *operands, clause=""):
+        made = self.compute(name, shape, *operands, clause=clause)
+        self.most[made] = bound
+        return made
+
+    def step(self):
+        self.rng.choice([self.product, self.elementwise, self.collective, self.gradient, self.reshape])()
+
+    def product(self):
+        x = self.pick(lambda shape: len(shape) == 2)
+        bound = self.times(x, INPUT, self.shapes[x][1])
+        if self.fits(bound) and elements(self.shapes[x]) <= 8192:
+            width = self.rng.choice([4, 8, 16])
+            self.bounded(bound, "mm", (self.shapes[x][0], width), x, self.argument((self.shapes[x][1], width)))
+
+    def elementwise(self):
+        x = self.pick()
+        y = self.pick(lambda shape: shape == self.shapes[x])
+        if self.rng.random() < 0.5:
+            self.bounded(self.most[x], self.rng.choice(["relu", "neg", "abs"]), self.shapes[x], x)
+        elif self.fits(self.plus(x, y)):
+            self.bounded(self.plus(x, y), self.rng.choice(["add", "sub"]) + ".Tensor", self.shapes[x], x, y)
+
+    def collective(self):
+        x = self.pick()
+        bound = self.times(x, (1, 0), self.ranks)
+        if self.fits(bound):
+            shape = text(self.shapes[x], self.element)
+            self.count += 1
+            self.lines.append(f"%v{self.count} = comm.all_reduce sum {x} on @tp : ({shape}) -> !comm.future<{shape}>")
+            self.lines.append(f"%v{self.count}w = comm.wait %v{self.count} : !comm.future<{shape}>")
+            self.shapes[f"%v{self.count}w"], self.most[f"%v{self.count}w"] = self.shapes[x], bound
+            self.used.add(x)
+
+    def reshape(self):
+        x = self.pick(lambda shape: len(shape) == 2)
+        rows, columns = self.shapes[x]
+        if columns % 4 == 0:
+            made = self.bounded(self.most[x], "view", (rows, 4, columns // 4), x, clause=" aliases [0]")
+            self.bounded(self.most[x], "view", (rows, columns), made, clause=" aliases [0]")
+
+    def gradient(self):
+        x = self.pick(lambda shape: len(shape) == 2)
+        rows, columns = self.shapes[x]
+        y = self.pick(lambda shape: len(shape) == 2 and shape[0] == rows)
+        kind = self.rng.choice(["mm", "mm", "sum", "matmul"])
+        if kind == "sum" and self.fits(self.times(x, (1, 0), rows)) and rows != columns:
+            self.leaf(self.compute("sum.dim_IntList", (columns,), x))
+        elif kind == "mm" and self.fits(self.times(x, self.most[y], rows)):
+            turned = self.compute("t", (columns, rows), x)
+            self.leaf(self.compute("mm", (columns, self.shapes[y][1]), turned, y))
+            self.shapes.pop(turned)
+        elif kind == "matmul" and self.fits(self.times(x, self.most[y], rows)):
+            shape = (columns, self.shapes[y][1])
+            zero = self.hidden("arith.constant dense<0.0> : {result}", shape)
+            types = ", ".join(text(self.shapes[v], self.element) for v in (x, y))
+            self.leaf(self.emit("linalg.matmul indexing_maps = [affine_map<(a, b, c) -> (c, a)>, "
+                                "affine_map<(a, b, c) -> (c, b)>, affine_map<(a, b, c) -> (a, b)>] "
+                                f"ins({{0}}, {{1}} : {types}) outs({zero} : {{result}}) -> {{result}}", shape, x, y))
+
+    def leaf(self, name):
+        self.leaves.append((name, self.shapes.pop(name)))
+
+    def module(self):
+        results = [v for v in self.shapes if v not in self.arguments and v not in self.used]
+        shapes = {**self.shapes, **dict(self.leaves)}
+        results += [v for v, _ in self.leaves]
+        listed = ", ".join(f"{v}: {text(self.shapes[v], self.element)}" for v in self.arguments)
+        types = ", ".join(text(shapes[v], self.element) for v in results)
+        return "\n".join([f"comm.group @tp #comm.iota<[1, {self.ranks}]>", f"func.func @main({listed}) -> ({types}) {{",
+                          *("  " + line for line in self.lines), f"  return {', '.join(results)} : {types}", "}"]) + "\n"
+
+
 def elements(shape):
     total = 1
     for extent in shape:
@@ -194,6 +313,9 @@ def elements(shape):
 
 # Wrong rules: an operation on %x and %y, both 8 x 8, with the dimensions of its operands and its result.
 WRONG = [
+    ("a mean as the sum of means", 'comm.compute "aten.mean.dim"(%x)', "0, -1", 1),
+    ("a product with a bias, which every part adds", 'comm.compute "aten.addmm"(%y, %y, %x)', "-1, 1, 0, -1", 3),
+    ("a sum of products of which one operand stays whole", 'comm.compute "aten.mm"(%y, %x)', "-1, 0, -1", 2),
     ("a softmax along its own dimension", 'comm.compute "aten._softmax"(%x)', "1, 1", 1),
     ("a transposition that keeps its dimensions", 'comm.compute "aten.t"(%x)', "0, 0", 1),
     ("an elementwise operation that exchanges them", 'comm.compute "aten.relu"(%x)', "0, 1", 1),
@@ -213,7 +335,7 @@ WRONG = [
 def wrong_module(operation, rule, operands):
     """A reduction, the operation with the rule, and the reduction of its result, so that the rule connects the two."""
     types = ", ".join(["tensor<8x8xf32>"] * operands)
-    gathered = {"comm.all_gather": 16, "comm.reduce_scatter": 4}.get(operation.split(" ")[0], 8)
+    gathered = {"comm.all_gather": 16, "comm.reduce_scatter": 4}.get(operation.split(" ")[0], 1 if "mean" in operation else 8)
     result = f"tensor<{gathered}x8xf32>"
     start = operation.startswith("comm.a") or operation.startswith("comm.r")
     made = f"!comm.future<{result}>" if start else result
@@ -248,12 +370,12 @@ class Runner:
     def split(self, source, options, target):
         return self.run(self.opt, "--split-input-file", source, f"--comm-split-strands={options}", "-o", target)
 
-    def compare(self, modules, ranks, seed):
+    def compare(self, modules, ranks, seed, variants=VARIANTS, *flags):
         """Puts the modules through every variant. Returns what was said if one differs, and how many were changed."""
         given, changed, files = self.path("given.mlir"), 0, []
         with open(given, "w") as file:
             file.write(MARKER.join(modules))
-        for number, options in enumerate(VARIANTS):
+        for number, options in enumerate(variants):
             target = self.path(f"strands{number}.mlir")
             code, said = self.split(given, options, target)
             if code:
@@ -261,7 +383,7 @@ class Runner:
             changed += sum("tensor.extract_slice" in part for part in open(target).read().split(MARKER))
             files += ["--compare", target]
         code, said = self.run(self.runner, "--split-input-file", given, *files, "--ranks", str(ranks), "--seed", str(seed),
-                              "--timeout-ms", "20000")
+                              "--timeout-ms", "20000", *flags)
         return (said if code else None), changed
 
 
@@ -292,13 +414,34 @@ def check_random(runner, options):
     return 0
 
 
+def check_sums(runner, options):
+    ranks, added = [int(n) for n in options.ranks.split(",")], 0
+    for batch, first in enumerate(range(options.first, options.first + options.count, options.batch)):
+        number, element = ranks[batch % len(ranks)], ("f64", "f32")[batch // len(ranks) % 2]
+        seeds = range(first, min(options.first + options.count, first + options.batch))
+        modules = [Sums(seed, number, element).module() for seed in seeds]
+        flags = [] if element == "f64" else ["--tolerance", str(options.roundings)]
+        said, _ = runner.compare(modules, number, first, SUMS, *flags)
+        if said:
+            print(f"programs {first} to {seeds[-1]} of {element} on {number} ranks:\n{said}")
+            return 1
+        for target in range(len(SUMS)):
+            added += sum("arith.add" in part for part in open(runner.path(f"strands{target}.mlir")).read().split(MARKER))
+    # Programs without a sum of partial results would agree, too.
+    if added < options.count:
+        print(f"only {added} sums of {options.count} programs were split")
+        return 1
+    print(f"{options.count} programs, sums split {added} times: equal where exact, else within {options.roundings} roundings")
+    return 0
+
+
 def find_wrong(runner, module):
     """What shows that a module with a wrong rule is wrong: a message, or None."""
     given, target = runner.path("right.mlir"), runner.path("wrong.mlir")
     with open(given, "w") as file:
         file.write(module)
     for dimension in (0, 1):
-        code, said = runner.split(given, f"force max-strands=2 dimension={dimension}", target)
+        code, said = runner.split(given, f"force max-strands=2 allow-reassociation dimension={dimension}", target)
         if code == 0:
             code, said = runner.run(runner.runner, given, "--compare", target)
         if code == 2 or "must have" in said or "expected" in said:
@@ -330,11 +473,15 @@ def main():
     parser.add_argument("--first", type=int, default=0, help="seed of the first program")
     parser.add_argument("--batch", type=int, default=20, help="programs per process")
     parser.add_argument("--ranks", default="2,4,8")
+    parser.add_argument("--sums", action="store_true")
+    parser.add_argument("--roundings", type=int, default=8, help="with --sums: what floating-point sums may differ by")
     parser.add_argument("--wrong", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         runner = Runner(options, folder)
-        return check_wrong(runner) if options.wrong else check_random(runner, options)
+        if options.wrong:
+            return check_wrong(runner)
+        return check_sums(runner, options) if options.sums else check_random(runner, options)
 
 
 if __name__ == "__main__":

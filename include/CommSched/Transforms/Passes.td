@@ -109,7 +109,9 @@ def CommSplitStrands : Pass<"comm-split-strands", "::mlir::ModuleOp"> {
     that stay whole. It schedules each candidate as `comm-schedule` does, under the limit of the input, and takes the
     fastest. The input itself, scheduled, is always a candidate: a block that would not be faster stays unchanged. So does
     a block for which a lower bound over all splits says that none gains 0.2 % (`docs/Bounds.md`, Lemma 19). A block that is split also gets the order and the buckets of its schedule. The results of the program
-    do not change, bit for bit, if the kernels compute a row regardless of the number of rows. See `docs/Strands.md`.
+    do not change, bit for bit, if the kernels compute a row regardless of the number of rows. With `allow-reassociation`, sums
+    over the split dimension are split, too: every strand adds what it has to one buffer. Then the sums of floating-point
+    numbers may round differently; those of integers are always split. See `docs/Strands.md`.
 
     Remarks: one per block, one per region of connected operations, split or not, and one per candidate, with the numbers.
     The attribute `strands` of the function holds the bound, the time without a split and the break-even for the report.
@@ -127,6 +129,8 @@ def CommSplitStrands : Pass<"comm-split-strands", "::mlir::ModuleOp"> {
            "number of the only dimension to split, in the order in which they are tried; negative: search">,
     Option<"splitPinned", "split-pinned", "bool", "false",
            "split operations with comm.pinned, too; those that draw random numbers then draw others">,
+    Option<"allowReassociation", "allow-reassociation", "bool", "false",
+           "split sums over the dimension, too, such as gradients of weights: their terms are added in another order">,
   ] # solverOptions;
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect",
                            "::commsched::comm::CommDialect"];

@@ -64,6 +64,9 @@ struct OverlapOptions : public mlir::PassPipelineOptions<OverlapOptions> {
       llvm::cl::desc(
           "run comm-split-strands before all other passes: off, auto (up to 4 strands), or the largest number "
           "of strands")};
+  Option<bool> allowReassociation{
+      *this, "allow-reassociation", llvm::cl::init(false),
+      llvm::cl::desc("let comm-split-strands add the terms of a floating-point sum in another order")};
   Option<bool> multiStream{*this, "multi-stream", llvm::cl::init(false),
                            llvm::cl::desc("run comm-multi-stream after all other passes")};
   Option<int64_t> effort{

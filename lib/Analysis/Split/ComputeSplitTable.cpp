@@ -49,7 +49,8 @@ static std::optional<SmallVector<ArrayRef<int64_t>>> shapesOf(Operation *op) {
   return shapes;
 }
 
-/// Left x right: rows of the left, columns of the right operand; with three dimensions, the first counts products.
+/// Left x right: rows of the left, columns of the right operand, and what it sums over; with three dimensions, the
+/// first counts products.
 static SplitAxes productOf(Operation *op, unsigned left, unsigned right, bool transposed) {
   std::optional<SmallVector<ArrayRef<int64_t>>> shapes = shapesOf(op);
   if (!shapes || op->getNumResults() != 1)
@@ -64,6 +65,7 @@ static SplitAxes productOf(Operation *op, unsigned left, unsigned right, bool tr
       addAxis(axes, op, {{left, dim}, {right, dim}}, dim);
   addAxis(axes, op, {{left, rank - 2}}, rank - 2);
   addAxis(axes, op, {{right, transposed ? rank - 2 : rank - 1}}, rank - 1);
+  addAxis(axes, op, {{left, rank - 1}, {right, transposed ? rank - 1 : rank - 2}}, kPartialResult);
   return axes;
 }
 
@@ -76,6 +78,8 @@ static SplitAxes biasedProductAxes(Operation *op) {
   if (op->getNumOperands() != 3)
     return {};
   SplitAxes axes = productOf(op, 1, 2, /*transposed=*/false);
+  // Every part would add the bias.
+  llvm::erase_if(axes, [](const SplitAxis &axis) { return axis.hasPartialResults(); });
   std::optional<ArrayRef<int64_t>> bias = shapeOf(op->getOperand(0)), result = shapeOf(op->getResult(0));
   for (SplitAxis &axis : axes) {
     int64_t own = axis.results[0] - static_cast<int64_t>(result->size() - bias->size());
@@ -100,6 +104,8 @@ static SplitAxes linearAxes(Operation *op) {
   addAxis(axes, op, {{1, 0}}, last);
   if (op->getNumOperands() == 3)
     axes.back().operands[2] = 0;
+  else
+    addAxis(axes, op, {{0, last}, {1, 1}}, kPartialResult);
   return axes;
 }
 
@@ -120,6 +126,35 @@ static SplitAxes reductionAxes(Operation *op) {
       axes.back().otherSizes.assign(from.begin(), from.end());
     }
   }
+  return axes;
+}
+
+/// A sum: parts along the dimensions that it is known to run over are added.
+static SplitAxes sumAxes(Operation *op) {
+  SplitAxes axes = reductionAxes(op);
+  std::optional<SmallVector<ArrayRef<int64_t>>> shapes = shapesOf(op);
+  if (!shapes || op->getNumOperands() != 1 || op->getNumResults() != 1)
+    return axes;
+  ArrayRef<int64_t> from = shapes->front(), to = shapes->back();
+  for (auto [index, size] : llvm::enumerate(from)) {
+    int64_t dim = static_cast<int64_t>(index);
+    bool isSummed = from.size() == to.size() ? to[dim] == 1 : !llvm::is_contained(to, size);
+    if (size == 1 || !isSummed)
+      continue;
+    addAxis(axes, op, {{0, dim}}, kPartialResult);
+    axes.back().otherSizes.assign(from.begin(), from.end());
+  }
+  return axes;
+}
+
+/// The gradient of a table of rows: columns alone, because a row may be the sum of several, weighted by their number.
+static SplitAxes embeddingGradientAxes(Operation *op) {
+  std::optional<SmallVector<ArrayRef<int64_t>>> shapes = shapesOf(op);
+  if (!shapes || shapes->size() != 3 || (*shapes)[2].size() != 2 || (*shapes)[0].size() != (*shapes)[1].size() + 1 ||
+      (*shapes)[0].back() != (*shapes)[2].back())
+    return {};
+  SplitAxes axes;
+  addAxis(axes, op, {{0, static_cast<int64_t>((*shapes)[1].size())}}, 1);
   return axes;
 }
 
@@ -331,13 +366,15 @@ static llvm::StringMap<SplitAxes (*)(Operation *)> makeTable() {
       {productAxes, {"mm", "bmm", "matmul"}},
       {biasedProductAxes, {"addmm", "baddbmm"}},
       {linearAxes, {"linear"}},
-      {reductionAxes, {"sum", "mean", "amax", "amin", "prod", "var"}},
+      {reductionAxes, {"mean", "amax", "amin", "prod", "var"}},
+      {sumAxes, {"sum"}},
       {reshapeAxes, {"view", "_unsafe_view", "reshape", "unsqueeze", "squeeze"}},
       {permutationAxes, {"permute", "transpose"}},
       {transpositionAxes, {"t"}},
       {concatenationAxes, {"cat"}},
       {sliceAxes, {"slice", "split", "split_with_sizes", "chunk"}},
       {embeddingAxes, {"embedding"}},
+      {embeddingGradientAxes, {"embedding_dense_backward"}},
       {selectionAxes, {"index", "index_select", "_unsafe_index"}},
       {replacementAxes, {"index_put", "_unsafe_index_put"}},
       {attentionAxes, {"_scaled_dot_product_flash_attention_for_cpu", "scaled_dot_product_attention"}},

@@ -48,16 +48,19 @@ static SplitAxes linalgAxes(Operation *op) {
     return {};
   SplitAxes axes;
   for (auto [loop, type] : llvm::enumerate(structured.getIteratorTypesArray())) {
-    if (type != utils::IteratorType::parallel || readsIndex(structured, loop))
+    bool isReduction = type == utils::IteratorType::reduction;
+    if ((type != utils::IteratorType::parallel && !isReduction) || readsIndex(structured, loop))
       continue;
     SplitAxis axis = makeAxis(op);
     bool divides = true;
     for (OpOperand &operand : op->getOpOperands()) {
       std::optional<int64_t> dim = dimOfLoop(structured.getMatchingIndexingMap(&operand), loop);
-      divides &= dim.has_value() && (!structured.isDpsInit(&operand) || *dim != kWholeOperand);
+      // A parallel loop runs over a dimension of every result, and a reduction over none.
+      divides &= dim.has_value() && (!structured.isDpsInit(&operand) || (*dim == kWholeOperand) == isReduction);
       axis.operands[operand.getOperandNumber()] = dim.value_or(kWholeOperand);
       if (structured.isDpsInit(&operand))
-        axis.results[structured.getTiedOpResult(&operand).getResultNumber()] = dim.value_or(kWholeOperand);
+        axis.results[structured.getTiedOpResult(&operand).getResultNumber()] =
+            isReduction ? kPartialResult : dim.value_or(kWholeOperand);
     }
     if (divides)
       axes.push_back(std::move(axis));

@@ -139,16 +139,27 @@ SplitAxes commsched::detail::sameSizeAxes(Operation *op) {
 // Any operation
 //===-----------------------------------------------------------------------------------------===//
 
-/// The axes that the attribute `comm.split` lists. The dialect has verified it.
+/// The axes that the attribute `comm.split` lists. The dialect has verified it. There, -1 also says that a result is a
+/// sum.
 static SplitAxes axesOfAttribute(Operation *op, ArrayAttr ways) {
   SplitAxes axes;
   for (Attribute way : ways) {
     ArrayRef<int64_t> dims = cast<DenseI64ArrayAttr>(way).asArrayRef();
     SplitAxis &axis = axes.emplace_back();
     llvm::append_range(axis.operands, dims.take_front(op->getNumOperands()));
-    llvm::append_range(axis.results, dims.drop_front(op->getNumOperands()));
+    for (int64_t dim : dims.drop_front(op->getNumOperands()))
+      axis.results.push_back(dim < 0 ? kPartialResult : dim);
   }
   return axes;
+}
+
+/// Returns true if partial results of this type can be added.
+static bool isSummable(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (!tensor || !getSplitType(tensor))
+    return false;
+  Type element = tensor.getElementType();
+  return isa<FloatType>(element) || (element.isSignlessInteger() && !element.isInteger(1));
 }
 
 /// Returns the greatest common divisor of the sizes that are split along `axis`, and of its units; 0 if a value cannot
@@ -166,7 +177,7 @@ static int64_t countUnits(Operation *op, const SplitAxis &axis) {
     if (dim != kWholeOperand && !visit(operand, dim))
       return 0;
   for (auto [result, dim] : llvm::zip_equal(op->getResults(), axis.results))
-    if (dim == kWholeOperand || !visit(result, dim))
+    if (dim == kPartialResult ? !isSummable(result.getType()) : dim == kWholeOperand || !visit(result, dim))
       return 0;
   return units;
 }
@@ -191,8 +202,18 @@ SplitAxes commsched::getSplitAxes(Operation *op) {
     axes = splittable.getSplitAxes();
   for (SplitAxis &axis : axes)
     axis.units = countUnits(op, axis);
-  llvm::erase_if(axes, [](const SplitAxis &axis) { return axis.units < 2; });
+  // What a collective moves is no sum of what it moves for parts: the parts are added before it.
+  bool communicates = isa<CollectiveOpInterface, WaitOp>(op);
+  llvm::erase_if(axes,
+                 [&](const SplitAxis &axis) { return axis.units < 2 || (communicates && axis.hasPartialResults()); });
   return axes;
+}
+
+bool commsched::isExact(Operation *op, const SplitAxis &axis) {
+  return llvm::all_of(llvm::zip_equal(op->getResults(), axis.results), [](auto entry) {
+    auto [result, dim] = entry;
+    return dim != kPartialResult || getElementTypeOrSelf(result).isInteger();
+  });
 }
 
 Operation *commsched::createStrand(OpBuilder &builder, Operation *op, const SplitAxis &axis, ValueRange operands,

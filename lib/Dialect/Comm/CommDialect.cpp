@@ -109,7 +109,7 @@ static bool isSplit(Operation *op, Attribute value) {
              bool isOperand = index < op->getNumOperands();
              Type type =
                  isOperand ? op->getOperand(index).getType() : op->getResult(index - op->getNumOperands()).getType();
-             if (dim < (isOperand ? -1 : 0) || dim >= rankOf(type))
+             if (dim < -1 || dim >= rankOf(type))
                return false;
            }
            return true;
@@ -155,8 +155,8 @@ LogicalResult CommDialect::verifyOperationAttribute(Operation *op, NamedAttribut
                    "an i1 array on a collective, with one entry per input and per value of its future");
   }
   if (name == kSplitAttrName)
-    return require(isSplit(op, value), "an array of i64 arrays, each with a dimension, or -1, for each operand and a "
-                                       "dimension for each result");
+    return require(isSplit(op, value), "an array of i64 arrays, each with a dimension, or -1, for each operand and "
+                                       "each result");
   if (name == kRowsAttrName) {
     auto rows = dyn_cast<DenseI64ArrayAttr>(value);
     return require(rows && rows.size() == 2 && rows[0] >= 0 && rows[0] < rows[1],

@@ -58,7 +58,7 @@ private:
   void splitWaits() {
     for (NodeId id = 0; id < given.size(); ++id)
       if (NodeId start = given.nodes[id].start; given.nodes[id].kind == NodeKind::Wait)
-        costs[id] = {start != kNone && costs[start].splits && costs[id].splits, 0, 0, 0};
+        costs[id] = {start != kNone && costs[start].splits && costs[id].splits, 0, 0, 0, {}};
   }
 
   /// If a start of a merge key may be split, all starts of the key get charges in place of costs, because a bucket may
@@ -147,7 +147,7 @@ private:
     NodeId start = node.start;
     llvm::SmallVector<NodeId> preds;
     for (NodeId pred : given.preds[id])
-      preds.push_back(first[pred]);
+      preds.push_back(llvm::is_contained(costs[id].wholePreds, pred) ? last[pred] : first[pred]);
     node.mergeKey = kNone;
     node.cost = node.kind == NodeKind::Wait ? 0 : piece;
     node.start = start == kNone ? kNone : first[start];

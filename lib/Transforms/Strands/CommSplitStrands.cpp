@@ -79,7 +79,7 @@ private:
     Block &block = function->getRegion(0).front();
     if (llvm::none_of(block, [](Operation &op) { return isa<CollectiveOpInterface>(op); }))
       return success();
-    SplitSpace space(block, OperationCosts(*model), {splitPinned, dimension});
+    SplitSpace space(block, OperationCosts(*model), {splitPinned, allowReassociation, dimension});
     if (force)
       return splitByForce(function, space);
     if (maxStrands == 1)
@@ -168,7 +168,7 @@ private:
            << remark::metric("Regions", static_cast<int64_t>(trial.plan.numRegions))
            << remark::metric("Slices", trial.slices) << remark::metric("SlicesCopied", trial.copies)
            << remark::metric("Joins", trial.joins) << remark::metric("JoinsInPlace", trial.inPlace)
-           << remark::metric("MakespanNs", trial.schedule.makespan);
+           << remark::metric("Sums", trial.sums) << remark::metric("MakespanNs", trial.schedule.makespan);
   }
 
   /// Why each region of the best candidate was or was not split.
@@ -176,7 +176,8 @@ private:
     if (outcome.trials.empty())
       return;
     const StrandTrial &best = outcome.trials.front();
-    StrandPlan plan = space.plan(best.candidate.dimension, best.candidate.parts, {best.candidate.window, nullptr});
+    StrandPlan plan = space.plan(best.candidate.dimension, best.candidate.parts,
+                                 {best.candidate.window, nullptr, best.candidate.sums});
     std::vector<RegionNumbers> regions(plan.numRegions);
     for (auto [index, op] : llvm::enumerate(space.operations()))
       if (int32_t region = plan.regionOf[index]; region >= 0)

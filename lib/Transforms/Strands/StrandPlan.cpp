@@ -62,7 +62,14 @@ void SplitSpace::findAxes(SplitSpaceOptions options) {
         llvm::any_of(op->getResults(), isWritten))
       continue;
     axes = getSplitAxes(op);
+    llvm::erase_if(axes, [&, op = op](const SplitAxis &axis) { return !options.reassociation && !isExact(op, axis); });
   }
+}
+
+bool SplitSpace::hasSums() const {
+  return llvm::any_of(axesOf, [](ArrayRef<SplitAxis> axes) {
+    return llvm::any_of(axes, [](const SplitAxis &axis) { return axis.hasPartialResults(); });
+  });
 }
 
 /// A gather of a parameter can start at any time, so it stays whole: an all-gather that depends on no collective, and
@@ -122,7 +129,8 @@ template <typename Visit> static void forEachPlace(Operation *op, const SplitAxi
     if (dim != kWholeOperand && !isGenerator(operand.getDefiningOp()))
       visit(operand, dim);
   for (auto [result, dim] : llvm::zip_equal(op->getResults(), axis.results))
-    visit(result, dim);
+    if (dim != kPartialResult)
+      visit(result, dim);
 }
 
 void SplitSpace::connect() {
@@ -145,6 +153,14 @@ int32_t SplitSpace::findDimension(Value value, int64_t dim) const {
     return -1;
   auto dimension = dimensionOf.find(findRoot(it->second));
   return dimension == dimensionOf.end() ? -1 : dimension->second;
+}
+
+/// The TokenDimension::id of what `axis` splits; -1 if no collective carries it.
+int32_t SplitSpace::dimensionOfAxis(Operation *op, const SplitAxis &axis) const {
+  // All places of an axis are connected.
+  std::optional<Place> place;
+  forEachPlace(op, axis, [&](Value value, int64_t dim) { place = Place(value, dim); });
+  return place ? findDimension(place->first, place->second) : -1;
 }
 
 /// Indexed by operation: true if its operands depend on a collective of the block.
@@ -215,7 +231,8 @@ public:
       int64_t taken = 0;
       for (auto [operand, dim] : llvm::zip_equal(ops[index]->getOperands(), axis->operands))
         taken += dim != kWholeOperand && isSplitAlong(operand, dim);
-      if (taken > most) {
+      // A sum of parts pays only if its operands come in parts.
+      if (taken > most && !(taken == 0 && axis->hasPartialResults())) {
         most = taken;
         best = axis;
       }
@@ -225,7 +242,8 @@ public:
     plan.axisOf[index] = static_cast<int32_t>(plan.axes.size());
     plan.axes.push_back(*best);
     for (auto [result, dim] : llvm::zip_equal(ops[index]->getResults(), best->results))
-      dimOf[result] = dim;
+      if (dim != kPartialResult)
+        dimOf[result] = dim;
   }
 
   /// Keeps what a collective follows or precedes through split values, within `extent`, and numbers the regions.
@@ -349,7 +367,8 @@ StrandPlan SplitSpace::plan(int32_t dimension, int64_t parts, PlanExtent extent)
   for (size_t i = 0; i < ops.size(); ++i) {
     SmallVector<const SplitAxis *, 4> axes;
     for (const SplitAxis &axis : axesOf[i])
-      if (axis.dividesInto(parts) && findDimension(ops[i]->getResult(0), axis.results.front()) == dimension)
+      if (axis.dividesInto(parts) && (extent.sums || !axis.hasPartialResults()) &&
+          dimensionOfAxis(ops[i], axis) == dimension)
         axes.push_back(&axis);
     planner.choose(i, axes);
   }

@@ -60,6 +60,9 @@ struct StrandPlan {
 struct SplitSpaceOptions {
   /// Split pinned operations, too. A pinned operation may draw random numbers, and its parts would draw others.
   bool pinned = false;
+  /// Split sums over the dimension, too, whose partial results are added in another order than in the whole. Sums of
+  /// integers are split in any case.
+  bool reassociation = false;
   /// Only the dimension of this number, in the order of SplitSpace::dimensions(), if it is not negative.
   int64_t dimension = -1;
 };
@@ -71,6 +74,8 @@ struct PlanExtent {
   int64_t window = -1;
   /// If given, only these regions; they are numbered as without it. Not owned.
   const llvm::BitVector *kept = nullptr;
+  /// Also sums over the dimension.
+  bool sums = true;
 };
 
 /// The ways to split one block. Holds for the block as it is; O(operations x operands x dimensions).
@@ -88,6 +93,9 @@ public:
   /// Indexed by operation: what it costs as it is, ns.
   llvm::ArrayRef<Ns> times() const { return timeOf; }
 
+  /// Returns true if a sum may be split.
+  bool hasSums() const;
+
   /// The operations of the block, in their order.
   llvm::ArrayRef<mlir::Operation *> operations() const { return ops; }
 
@@ -95,6 +103,7 @@ private:
   using Place = std::pair<mlir::Value, int64_t>;
 
   void findAxes(SplitSpaceOptions options);
+  int32_t dimensionOfAxis(mlir::Operation *op, const SplitAxis &axis) const;
   void keepParameterGathers();
   void connect();
   void findDimensions();

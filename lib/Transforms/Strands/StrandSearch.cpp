@@ -7,6 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "StrandSearch.h"
+#include "CommSched/Analysis/Storage.h"
 #include "CommSched/Dialect/Comm/CommSizes.h"
 #include "CommSched/Scheduling/Bounds/SplitBound.h"
 #include "CommSched/Scheduling/Model/Memory.h"
@@ -125,7 +126,10 @@ private:
 class StrandSearch {
 public:
   StrandSearch(Operation *function, const SplitSpace &space, const CostModel &model, const StrandSearchOptions &options)
-      : function(function), space(space), model(model), options(options) {}
+      : function(function), space(space), model(model), options(options) {
+    for (auto [index, op] : llvm::enumerate(space.operations()))
+      indexOf[op] = static_cast<NodeId>(index);
+  }
 
   StrandOutcome run() {
     ScheduleOptions solver = options.solver.schedule;
@@ -187,14 +191,14 @@ private:
   //===---------------------------------------------------------------------------------------===//
 
   StrandPlan planOf(const StrandCandidate &candidate) const {
-    StrandPlan plan = space.plan(candidate.dimension, candidate.parts, {candidate.window, nullptr});
+    StrandPlan plan = space.plan(candidate.dimension, candidate.parts, {candidate.window, nullptr, candidate.sums});
     if (candidate.droppedClass < 0)
       return plan;
     llvm::BitVector kept(plan.numRegions, true);
     for (int32_t region = 0; region < plan.numRegions; ++region)
       if (plan.classOf[region] == candidate.droppedClass)
         kept.reset(region);
-    return space.plan(candidate.dimension, candidate.parts, {candidate.window, &kept});
+    return space.plan(candidate.dimension, candidate.parts, {candidate.window, &kept, candidate.sums});
   }
 
   /// The windows to try: one if the options give one.
@@ -211,9 +215,14 @@ private:
     for (const TokenDimension &dimension : dimensions())
       for (int64_t parts = 2, found = 0; parts <= options.maxStrands && !found; ++parts)
         for (int64_t window : windows())
-          found += tryNext({dimension.id, parts, stagger, window, -1});
+          found += tryNext({dimension.id, parts, stagger, window, -1, true});
     if (outcome.trials.empty())
       return;
+    if (space.hasSums())
+      tryVariants([&](StrandCandidate best, auto consider) {
+        best.sums = false;
+        consider(best);
+      });
     tryVariants([&](StrandCandidate best, auto consider) {
       for (best.parts += 1; best.parts <= options.maxStrands; ++best.parts)
         consider(best);
@@ -253,13 +262,26 @@ private:
     return std::min_element(outcome.trials.begin(), outcome.trials.end(), isBetter)->candidate;
   }
 
+  /// What tells plans apart: the axis of each operation.
+  static std::vector<int64_t> formOf(const StrandPlan &plan) {
+    std::vector<int64_t> form;
+    for (int32_t index : plan.axisOf) {
+      form.push_back(index < 0 ? 0 : 1);
+      if (index < 0)
+        continue;
+      llvm::append_range(form, plan.axes[index].operands);
+      llvm::append_range(form, plan.axes[index].results);
+    }
+    return form;
+  }
+
   /// Returns false if nothing can be split so, or the same has been tried.
   bool tryNext(const StrandCandidate &candidate) {
     bool isSpent = budget > 0 && steps > mulDiv(budget, 100 - kFullPercent, 100);
     if (outcome.tried >= kMostCandidates || (isSpent && outcome.tried > 0))
       return false;
     StrandPlan plan = planOf(candidate);
-    if (plan.isEmpty() || !known.insert({candidate.parts, candidate.stagger, plan.axisOf}).second)
+    if (plan.isEmpty() || !known.insert({candidate.parts, candidate.stagger, formOf(plan)}).second)
       return !plan.isEmpty();
     ++outcome.tried;
     outcome.trials.push_back(tryCandidate(candidate, 0));
@@ -283,6 +305,7 @@ private:
     trial.copies = written.copies;
     trial.joins = written.joins;
     trial.inPlace = written.inPlace;
+    trial.sums = written.sums;
     for (const Node &node : loaded.problem.nodes)
       trial.addedWork += node.kind == NodeKind::Wait ? 0 : node.cost;
     trial.addedWork -= unsplitWork;
@@ -293,27 +316,72 @@ private:
   // The bound
   //===---------------------------------------------------------------------------------------===//
 
+  /// A split has one dimension and one number of strands. So the least of the bounds for each of these holds.
   void findBound() {
     Block &block = function->getRegion(0).front();
     OperationCosts costs(model);
     LoadOptions load = options.solver.load;
     load.order = CollectiveOrder::Free;
     LoadedBlock loaded = loadBlock(block, costs, load);
-    LowerBound bound = splitLowerBound(loaded.problem, partCosts(loaded.problem));
-    outcome.lowerBound = bound.makespan;
-    outcome.lowerBoundBy = bound.describe(loaded.problem);
-  }
-
-  /// The least that the parts of each node cost, over all dimensions and numbers of strands that the search may choose.
-  std::vector<PartCosts> partCosts(const Problem &problem) const {
-    std::vector<PartCosts> result(problem.size());
+    bool isFirst = true;
+    auto consider = [&](ArrayRef<PartCosts> parts) {
+      LowerBound bound = splitLowerBound(loaded.problem, parts);
+      if (!isFirst && bound.makespan >= outcome.lowerBound)
+        return;
+      isFirst = false;
+      outcome.lowerBound = bound.makespan;
+      outcome.lowerBoundBy = bound.describe(loaded.problem);
+    };
     for (const TokenDimension &dimension : dimensions())
       for (int64_t parts = 2; parts <= options.maxStrands; ++parts) {
-        StrandPlan plan = space.plan(dimension.id, parts);
-        if (!plan.isEmpty())
-          addPartCosts(plan, problem, result);
+        std::vector<PartCosts> costsOfParts(loaded.problem.size());
+        llvm::DenseSet<std::pair<NodeId, NodeId>> partwise;
+        for (bool sums : {true, false})
+          if (StrandPlan plan = space.plan(dimension.id, parts, {-1, nullptr, sums});
+              !plan.isEmpty() && (sums || space.hasSums())) {
+            addPartCosts(plan, loaded.problem, costsOfParts);
+            addPartwiseUses(plan, partwise);
+          }
+        addWholeUses(partwise, loaded.problem, costsOfParts);
+        consider(costsOfParts);
       }
-    return result;
+    if (isFirst)
+      consider(std::vector<PartCosts>(loaded.problem.size()));
+  }
+
+  /// Adds the pairs of nodes of which a part of the second reads one part of the first alone.
+  void addPartwiseUses(const StrandPlan &plan, llvm::DenseSet<std::pair<NodeId, NodeId>> &uses) const {
+    llvm::DenseMap<Value, int64_t> dimOf;
+    ArrayRef<Operation *> ops = space.operations();
+    for (size_t i = 0; i < ops.size(); ++i) {
+      if (plan.axisOf[i] < 0)
+        continue;
+      const SplitAxis &axis = plan.axes[plan.axisOf[i]];
+      for (auto [operand, dim] : llvm::zip_equal(ops[i]->getOperands(), axis.operands))
+        if (auto known = dimOf.find(operand); known != dimOf.end() && known->second == dim)
+          uses.insert({indexOf.lookup(operand.getDefiningOp()), static_cast<NodeId>(i)});
+      for (auto [result, dim] : llvm::zip_equal(ops[i]->getResults(), axis.results))
+        if (dim != kPartialResult)
+          dimOf[result] = dim;
+    }
+  }
+
+  /// All other nodes whose operation reads a result read all parts. What reads the whole of a view reads the whole of
+  /// what the view shows, so views count only if they cost nothing.
+  void addWholeUses(const llvm::DenseSet<std::pair<NodeId, NodeId>> &partwise, const Problem &problem,
+                    std::vector<PartCosts> &result) const {
+    // The terminator is no node.
+    for (auto [index, op] : llvm::enumerate(space.operations().take_front(problem.size()))) {
+      auto node = static_cast<NodeId>(index);
+      for (Value operand : op->getOperands()) {
+        auto def = indexOf.find(operand.getDefiningOp());
+        if (def == indexOf.end() || partwise.contains({def->second, node}))
+          continue;
+        bool isView = getAliasedValue(cast<OpResult>(operand)) != nullptr;
+        if (result[def->second].splits && !(isView && problem.nodes[def->second].cost > 0))
+          result[node].wholePreds.push_back(def->second);
+      }
+    }
   }
 
   void addPartCosts(const StrandPlan &plan, const Problem &problem, std::vector<PartCosts> &result) const {
@@ -379,13 +447,15 @@ private:
   const SplitSpace &space;
   const CostModel &model;
   const StrandSearchOptions &options;
+  /// Indexed by operation: its place in the block, which is its node.
+  llvm::DenseMap<Operation *, NodeId> indexOf;
   StrandOutcome outcome;
   /// All computations and collectives of the block as it is, ns.
   Ns unsplitWork = 0;
   /// The steps that the whole search may take, 0 for any number, and those that it has taken.
   int64_t budget = 0, steps = 0;
-  /// Splits that have been tried: strands, stagger, StrandPlan::axisOf.
-  std::set<std::tuple<int64_t, int64_t, std::vector<int32_t>>> known;
+  /// Splits that have been tried: strands, stagger, form.
+  std::set<std::tuple<int64_t, int64_t, std::vector<int64_t>>> known;
   /// What the peak of every candidate may be, bytes.
   Bytes limit = kUnlimited;
 };

@@ -28,6 +28,8 @@ struct StrandCandidate {
   int64_t window = -1;
   /// The class of regions that stays whole, or -1.
   int32_t droppedClass = -1;
+  /// See PlanExtent.
+  bool sums = true;
 };
 
 /// A candidate with its schedule.
@@ -36,7 +38,7 @@ struct StrandTrial {
   StrandPlan plan;
   Schedule schedule;
   /// See WrittenStrands.
-  int64_t slices = 0, copies = 0, joins = 0, inPlace = 0;
+  int64_t slices = 0, copies = 0, joins = 0, inPlace = 0, sums = 0;
   /// Computation beyond that of the block as it is: smaller kernels, and copies, ns.
   Ns addedWork = 0;
 

@@ -77,8 +77,11 @@ private:
   void writeParts(Operation *op, const SplitAxis &axis) {
     SmallVector<Type> types;
     for (auto [result, dim] : llvm::zip_equal(op->getResults(), axis.results)) {
-      types.push_back(getPartType(result.getType(), dim, plan.parts));
-      dimOf[result] = dim;
+      types.push_back(dim == kPartialResult ? result.getType() : getPartType(result.getType(), dim, plan.parts));
+      if (dim != kPartialResult)
+        dimOf[result] = dim;
+      else
+        ++written.sums;
     }
     for (strand = 0; strand < plan.parts; ++strand) {
       SmallVector<Value> operands;
@@ -86,6 +89,7 @@ private:
       for (auto [operand, dim] : llvm::zip_equal(op->getOperands(), axis.operands))
         operands.push_back(dim == kWholeOperand ? getWhole(operand) : getPart(op, operand, dim));
       builder.setInsertionPoint(op);
+      setAccumulators(op, axis, operands);
       Operation *part = createStrand(builder, op, axis, operands, types);
       if (keepsStrides(part) && llvm::any_of(operands, [&](Value value) { return strided.contains(value); }))
         strided.insert_range(part->getResults());
@@ -94,8 +98,11 @@ private:
       scaleCost(op, part, axis);
       note(part);
       written.originOf[part] = original;
-      for (auto [result, made] : llvm::zip_equal(op->getResults(), part->getResults()))
-        parts[result].push_back(made);
+      for (auto [result, made, dim] : llvm::zip_equal(op->getResults(), part->getResults(), axis.results))
+        if (dim == kPartialResult)
+          accumulate(result, made);
+        else
+          parts[result].push_back(made);
     }
     replaced.insert(op);
   }
@@ -108,10 +115,46 @@ private:
   void note(Operation *op) { written.places[op] = {position, strand}; }
 
   //===---------------------------------------------------------------------------------------===//
+  // Sums
+  //===---------------------------------------------------------------------------------------===//
+
+  /// The destinations of sums in destination-passing style: what the parts before this one have summed up.
+  void setAccumulators(Operation *op, const SplitAxis &axis, MutableArrayRef<Value> operands) const {
+    auto style = dyn_cast<DestinationStyleOpInterface>(op);
+    if (!style || strand == 0)
+      return;
+    for (auto [result, dim] : llvm::zip_equal(op->getResults(), axis.results))
+      if (dim == kPartialResult)
+        operands[style.getTiedOpOperand(result)->getOperandNumber()] = joins.lookup(result);
+  }
+
+  /// Adds what a part gives to the sum of the parts before it, in the storage of that sum.
+  void accumulate(OpResult result, Value made) {
+    Value &sum = joins[result];
+    sum = sum && !isa<DestinationStyleOpInterface>(result.getOwner()) ? add(sum, made) : made;
+  }
+
+  Value add(Value sum, Value part) {
+    auto type = cast<RankedTensorType>(sum.getType());
+    AffineMap map = builder.getMultiDimIdentityMap(type.getRank());
+    SmallVector<utils::IteratorType> loops(type.getRank(), utils::IteratorType::parallel);
+    auto body = [](OpBuilder &inner, Location loc, ValueRange elements) {
+      Value added = isa<FloatType>(elements[0].getType())
+                        ? arith::AddFOp::create(inner, loc, elements[1], elements[0]).getResult()
+                        : arith::AddIOp::create(inner, loc, elements[1], elements[0]).getResult();
+      linalg::YieldOp::create(inner, loc, added);
+    };
+    auto op = linalg::GenericOp::create(builder, part.getLoc(), TypeRange(type), ValueRange(part), ValueRange(sum),
+                                        ArrayRef<AffineMap>{map, map}, loops, body);
+    note(op);
+    return op.getResult(0);
+  }
+
+  //===---------------------------------------------------------------------------------------===//
   // Slices and joins
   //===---------------------------------------------------------------------------------------===//
 
-  Value getWhole(Value value) { return parts.contains(value) ? join(value) : value; }
+  Value getWhole(Value value) { return parts.contains(value) || joins.contains(value) ? join(value) : value; }
 
   /// The part of `value` along `dim` for the current strand of `user`.
   Value getPart(Operation *user, Value value, int64_t dim) {
@@ -277,12 +320,15 @@ private:
   //===---------------------------------------------------------------------------------------===//
 
   /// Bytes that a part moves, of `bytes` of the whole. Operands that are whole are read by every part if the number
-  /// for the whole includes them; if it does not, the operation reads a selection that is in proportion.
+  /// for the whole includes them; if it does not, the operation reads a selection that is in proportion. Partial
+  /// results are as large as the whole.
   int64_t bytesOfPart(Operation *op, const SplitAxis &axis, int64_t bytes) const {
-    int64_t split = bytesOf(op->getResults()), whole = 0;
+    int64_t split = 0, whole = 0, partial = 0;
+    for (auto [result, dim] : llvm::zip_equal(op->getResults(), axis.results))
+      (dim == kPartialResult ? partial : split) += bytesOf(result);
     for (auto [operand, dim] : llvm::zip_equal(op->getOperands(), axis.operands))
       (dim == kWholeOperand ? whole : split) += bytesOf(operand);
-    int64_t shared = bytes - split >= whole ? whole : 0;
+    int64_t shared = std::min(bytes, partial + (bytes - split - partial >= whole ? whole : 0));
     return shared + llvm::divideCeil(bytes - shared, plan.parts);
   }
 

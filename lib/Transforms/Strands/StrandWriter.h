@@ -39,6 +39,8 @@ struct WrittenStrands {
   /// Slices, which are views; those that are copied for a user that takes contiguous memory; joins by copies; joins
   /// whose parts are computed in their places.
   int64_t slices = 0, copies = 0, joins = 0, inPlace = 0;
+  /// Results that are sums of what their parts give.
+  int64_t sums = 0;
 };
 
 /// Carries out `plan`, which was made for `block` as it is. The strands of one operation are consecutive. `costs`

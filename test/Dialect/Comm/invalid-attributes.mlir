@@ -166,7 +166,7 @@ func.func @symmetric_c1_other(%x: tensor<4xf32>) {
 // -----
 
 func.func @split_of_other_length(%x: tensor<4xf32>) {
-  // expected-error @+1 {{expected 'comm.split' to be an array of i64 arrays, each with a dimension, or -1, for each operand and a dimension for each result, got [array<i64: 0>]}}
+  // expected-error @+1 {{expected 'comm.split' to be an array of i64 arrays, each with a dimension, or -1, for each operand and each result, got [array<i64: 0>]}}
   %y = comm.compute "c"(%x) {comm.split = [array<i64: 0>]} : (tensor<4xf32>) -> tensor<4xf32>
   return
 }
@@ -181,9 +181,9 @@ func.func @split_out_of_range(%x: tensor<4xf32>) {
 
 // -----
 
-func.func @split_of_a_whole_result(%x: tensor<4xf32>) {
+func.func @split_of_no_dimension(%x: tensor<4xf32>) {
   // expected-error @+1 {{expected 'comm.split' to be an array of i64 arrays}}
-  %y = comm.compute "c"(%x) {comm.split = [array<i64: 0, -1>]} : (tensor<4xf32>) -> tensor<4xf32>
+  %y = comm.compute "c"(%x) {comm.split = [array<i64: 0, -2>]} : (tensor<4xf32>) -> tensor<4xf32>
   return
 }
 

@@ -25,13 +25,17 @@ namespace commsched {
 
 /// Of an operand: every part needs all of it.
 inline constexpr int64_t kWholeOperand = -1;
+/// Of a result: every part gives a tensor of the whole size, and the result is the sum of these. An operation in
+/// destination-passing style adds to its destination: the first part gets that of the whole, every other one the
+/// result of the part before it.
+inline constexpr int64_t kPartialResult = -2;
 
 /// One way to split an operation: part i of every result depends only on part i of the operands that are split, and on
 /// all of the other operands.
 struct SplitAxis {
   /// Indexed by operand: the dimension that is split, or kWholeOperand. A future has the dimensions of its only tensor.
   llvm::SmallVector<int64_t, 4> operands;
-  /// Indexed by result: the dimension that is split.
+  /// Indexed by result: the dimension that is split, or kPartialResult.
   llvm::SmallVector<int64_t, 2> results;
   /// The number of parts must divide this, in addition to all sizes along the split dimensions.
   int64_t units = 0;
@@ -45,6 +49,9 @@ struct SplitAxis {
   bool dividesInto(int64_t parts) const {
     return units > 0 && units % parts == 0 && !llvm::is_contained(otherSizes, units / parts);
   }
+
+  /// Returns true if a result is a sum over the dimension that is split.
+  bool hasPartialResults() const { return llvm::is_contained(results, kPartialResult); }
 };
 
 /// The tensor that a value is or, for a future of one tensor, will be; null for other values and for tensors of dynamic
@@ -57,6 +64,10 @@ mlir::Type getPartType(mlir::Type type, int64_t dim, int64_t parts);
 /// The ways to split `op`: those of `comm.split` if it has this attribute, or else those of its interface. Only tensors
 /// of static size are split. Empty for an operation that writes storage. O(operands x dimensions).
 llvm::SmallVector<SplitAxis> getSplitAxes(mlir::Operation *op);
+
+/// Returns true if `axis` of `op` gives the same bits in any order of the partial results: there are none, or all are
+/// integers, whose sums wrap around.
+bool isExact(mlir::Operation *op, const SplitAxis &axis);
 
 /// Makes the part of `op` that computes `types` from `operands`.
 mlir::Operation *createStrand(mlir::OpBuilder &builder, mlir::Operation *op, const SplitAxis &axis,

@@ -18,8 +18,8 @@ include "mlir/IR/OpBase.td"
 def SplittableOpInterface : OpInterface<"SplittableOpInterface"> {
   let cppNamespace = "::commsched";
   let description = [{
-    Along which dimensions an operation divides into parts that give the parts of its results, bit for bit. An operation
-    without the interface is never divided.
+    Along which dimensions an operation divides into parts that give the parts of its results, bit for bit, or partial
+    results whose sum is a result. An operation without the interface is never divided.
   }];
   let methods = [
     InterfaceMethod<"The dimensions along which the operation divides. Empty if it does not.",

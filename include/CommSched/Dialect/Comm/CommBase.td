@@ -81,7 +81,7 @@ def Comm_Dialect : Dialect {
     | `comm.after_unit = N : i64` | operation with `comm.unit` | the operation's unit comes after the nearest preceding unit N |
     | `comm.stream = N : i64` | operation that does work on one stream | the stream that runs it, from 0 to 63; stream 0 without the attribute |
     | `comm.bytes_hint = array<i64: ...>` | any operation | bytes of each result, for dynamic sizes |
-    | `comm.split = [array<i64: ...>, ...]` | any operation | the ways to split the operation: one dimension per operand, then one per result, -1 for a whole operand |
+    | `comm.split = [array<i64: ...>, ...]` | any operation | the ways to split the operation: one dimension per operand, then one per result; -1 for a whole operand, and for a result that is the sum of what the parts give |
     | `comm.rows = array<i64: first, total>` | any operation | the operation computes a part of the rows of a larger one, and the place matters (docs/Strands.md) |
     | `comm.donated` | argument of a function | the argument's storage may be freed after its last use |
     | `comm.bytes_hint = N : i64` | argument of a function | bytes of the argument, for a dynamic size |

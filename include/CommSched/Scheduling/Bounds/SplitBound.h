@@ -29,6 +29,8 @@ struct PartCosts {
   Ns part = 0;
   /// Of a start: the least bytes of one part (Node::bytes).
   Bytes bytes = 0;
+  /// Predecessors of which every part of this node, or the whole node, needs all parts.
+  llvm::SmallVector<NodeId, 0> wholePreds = {};
 };
 
 /// The problem whose bound holds for every split of `problem`. `costs` is indexed by node. `problem` has no order of
