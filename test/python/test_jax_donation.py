@@ -63,7 +63,7 @@ def test_xla_forgets_donations_of_a_returned_module(stage, change, aliased):
     assert json.loads(done.stdout.splitlines()[-1]) == aliased
 
 
-KEPT = """
+PRELUDE = """
     import pathlib, sys, tempfile, warnings
     sys.path.insert(0, sys.argv[1])
     import jax, jax.numpy as jnp
@@ -118,6 +118,9 @@ KEPT = """
         return found
 
     form = sys.argv[2]
+"""
+
+KEPT = """
     own = compile(form)
     jax.clear_caches()
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
@@ -146,19 +149,73 @@ KEPT = """
     print("done")
 """
 
+# XLA gets only the first bytes of the scheduled module, and says what it thinks of them.
+BROKEN = """
+    import ctypes
+    from commsched.jax import hook
+
+    own = compile(form)
+    jax.clear_caches()
+    plugin = ctypes.CDLL(str(next(filter(None, map(hook._library_of, hook.PLUGINS)))))
+    plugin.GetPjrtApi.restype = ctypes.c_void_p
+    entry = ctypes.c_void_p.from_address(plugin.GetPjrtApi() + 40 + 89 * 8)  # PJRT_Compile
+    Function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+    original, formats = Function(entry.value), []
+
+    def interpose(arguments):
+        program = ctypes.c_void_p.from_address(arguments + 24).value
+        size, text, length = (ctypes.c_size_t.from_address(program + at) for at in (24, 32, 40))
+        formats.append(ctypes.string_at(text.value, length.value).decode())
+        if formats[-1] == "hlo":
+            size.value = 10
+        return original(arguments)
+
+    interposed = Function(interpose)
+    entry.value = ctypes.cast(interposed, ctypes.c_void_p).value
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with commsched.jax.enabled():
+            kept = compile(form)
+    assert formats == ["mlir", "hlo", "mlir"], formats
+    (report,) = commsched.jax.reports()
+    reason = "XLA's backend could not compile it with its donations: "
+    assert not report["changed"] and report["kept_because"].startswith(reason), report
+    assert len(report["kept_because"]) > len(reason)
+    assert [reason in str(w.message) for w in caught] == [True], caught
+    texts = [compiled.as_text() for compiled in (own, kept)]
+    assert instructions(texts[0]) == instructions(texts[1])
+    assert texts[0].splitlines()[0] == texts[1].splitlines()[0]
+    for what in ("alias_size_in_bytes", "temp_size_in_bytes"):
+        assert getattr(kept.memory_analysis(), what) == getattr(own.memory_analysis(), what) > 0, what
+    print("done")
+"""
+
 
 def has_plugin():
     return importlib.util.find_spec("jax") is not None and any(hook._library_of(p) for p in hook.PLUGINS)
 
 
-@pytest.mark.skipif(
-    not has_plugin(), reason="needs jax and jax-cuda12-plugin 0.10.2, which the project does not install"
-)
-@pytest.mark.parametrize("form", ["plain", "transposed", "host"])
-def test_a_scheduled_module_keeps_its_donations(form):
+def compile_for_h100(program, form):
     # The pass would make collectives synchronous that have nothing to hide behind, and move them, after any scheduler.
     flags = "--xla_gpu_autotune_level=0 --xla_disable_hlo_passes=gpu-convert-async-collectives-to-sync"
     environment = dict(os.environ, XLA_FLAGS=flags, JAX_PLATFORMS="cpu")
-    command = [sys.executable, "-c", textwrap.dedent(KEPT), str(ROOT / "benchmarks"), form]
+    code = textwrap.dedent(PRELUDE) + textwrap.dedent(program)
+    command = [sys.executable, "-c", code, str(ROOT / "benchmarks"), form]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.splitlines()[-1] == "done", done.stderr[-2000:]
+
+
+needs_plugin = pytest.mark.skipif(
+    not has_plugin(), reason="needs jax and jax-cuda12-plugin 0.10.2, which the project does not install"
+)
+
+
+@needs_plugin
+@pytest.mark.parametrize("form", ["plain", "transposed", "host"])
+def test_a_scheduled_module_keeps_its_donations(form):
+    compile_for_h100(KEPT, form)
+
+
+@needs_plugin
+def test_a_program_stays_as_xla_compiles_it_if_the_backend_refuses_the_scheduled_module():
+    compile_for_h100(BROKEN, "plain")
