@@ -185,6 +185,9 @@ Demand ContentionModel::ofCollective(CollectiveKind kind, Bytes bytes, GroupShap
       demand.set(Resource::Memory, share, weight);
       return demand;
     }
+    // Nothing is measured where variants alone have tables.
+    if (machine.contention.empty())
+      return demand;
     measured = machine.contention.front().kind;
   }
   int64_t blocks = ctas > 0 || !machine.resources ? ctas : machine.resources->ctas;

@@ -70,6 +70,9 @@ TEST(ContentionModel, ProfilesWithoutNumbersHaveNone) {
   EXPECT_TRUE(ContentionModel(some).any());
   MachineModel resources = plain(R"(, "resources": {"compute_units": 10})");
   EXPECT_TRUE(ContentionModel(resources).any());
+  // Without a table no kind stands for another one.
+  MachineModel nothing = plain();
+  EXPECT_FALSE(ContentionModel(nothing).ofCollective(Kind::AllGather, 4000, kInside, 1000).any());
 }
 
 TEST(ContentionModel, KernelsByRoofline) {
