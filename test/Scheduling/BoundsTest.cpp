@@ -12,6 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Bounds/Bounds.h"
+#include "Bucketings.h"
 #include "CommSched/Scheduling/Bounds/BoundWitness.h"
 #include "CommSched/Scheduling/Model/Bucketing.h"
 #include "CommSched/Scheduling/Model/Memory.h"
@@ -374,50 +375,6 @@ TEST(Bounds, WhatIsPutOffCosts) {
             1150);
   EXPECT_EQ(lowerBound(problem).makespan, 1150);
 }
-
-/// All ways to put pairwise independent mergeable starts into buckets of both forms, at most `limit` of them.
-class Bucketings {
-public:
-  Bucketings(const Problem &problem, size_t limit) : problem(problem), limit(limit) { extend(0, {}); }
-  std::vector<std::vector<Bucket>> all;
-
-private:
-  void extend(NodeId id, std::vector<Bucket> chosen) {
-    if (all.size() >= limit)
-      return;
-    while (id < problem.size() && problem.nodes[id].mergeKey == kNone)
-      ++id;
-    if (id == problem.size()) {
-      std::vector<Bucket> buckets;
-      for (const Bucket &bucket : chosen)
-        if (bucket.members.size() > 1)
-          buckets.push_back(bucket);
-      if (!buckets.empty())
-        all.push_back(buckets);
-      return;
-    }
-    for (Bucket &bucket : chosen)
-      if (problem.nodes[bucket.members.front()].mergeKey == problem.nodes[id].mergeKey && fits(bucket, id)) {
-        bucket.members.push_back(id);
-        extend(id + 1, chosen);
-        bucket.members.pop_back();
-      }
-    for (BucketForm form : {BucketForm::Packed, BucketForm::Coalesced}) {
-      chosen.push_back({{id}, form});
-      extend(id + 1, chosen);
-      chosen.pop_back();
-    }
-  }
-  bool fits(const Bucket &bucket, NodeId more) const {
-    Bytes bytes = problem.nodes[more].bytes, cap = problem.mergeKeys[problem.nodes[more].mergeKey].cap;
-    for (NodeId member : bucket.members)
-      bytes += problem.nodes[member].bytes;
-    return cap < 0 || bytes <= cap;
-  }
-
-  const Problem &problem;
-  size_t limit;
-};
 
 TEST(Bounds, NoBucketingIsBelowTheJointBound) {
   int32_t bucketings = 0, lower = 0;

@@ -8,7 +8,8 @@
 //
 // Lemma 17 of docs/Bounds.md. A bucket takes at least a latency and a time in proportion to its bytes. Within a
 // makespan T, members are ready one after the other, so a lane needs some number of buckets for them; the bound is the
-// smallest T at which their latencies, and all other work of the lane, fit.
+// smallest T at which their latencies, and all other work of the lane, fit. Lemma 21 adds that who is not packed
+// exceeds the line of latency and bytes, and that who is packed exceeds what the compute lane has to do anyway.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -23,7 +24,22 @@ static constexpr int64_t kBatchCells = 4096;
 /// Members of less than this share of the largest member do not count.
 static constexpr Bytes kSmallShare = 16;
 
-KeyBatches::KeyBatches(const Problem &problem, const MergeKey &key, llvm::ArrayRef<NodeId> members) : cap(key.cap) {
+/// Limit on the number of evaluations for coalesced buckets.
+static constexpr int64_t kGroupCells = 8192;
+/// Limit on the cells of sizes for one number of members, and how many numbers a cell may have: one of so many.
+static constexpr int64_t kSizesOfGroup = 64, kFineness = 32;
+/// Limits on the nodes of problems for which all prices are tried, and more than one.
+static constexpr NodeId kAllPrices = 50000, kSomePrices = 300000;
+
+llvm::ArrayRef<CopyPrice> commsched::copyPrices(const Problem &problem) {
+  static constexpr CopyPrice prices[] = {{2, 1}, {1, 1}, {4, 1}, {1, 2}, {1, 4},  {3, 4},
+                                         {3, 2}, {5, 2}, {3, 1}, {8, 1}, {16, 1}, {32, 1}};
+  size_t count = problem.size() <= kAllPrices ? std::size(prices) : problem.size() <= kSomePrices ? 3 : 1;
+  return llvm::ArrayRef<CopyPrice>(prices).take_front(count);
+}
+
+KeyBatches::KeyBatches(const Problem &problem, const MergeKey &key, llvm::ArrayRef<NodeId> members)
+    : cap(key.cap), key(key), members(members) {
   Bytes total = 0;
   for (NodeId id : members) {
     total += problem.nodes[id].bytes;
@@ -31,6 +47,8 @@ KeyBatches::KeyBatches(const Problem &problem, const MergeKey &key, llvm::ArrayR
     points.push_back({problem.nodes[id].bytes, problem.nodes[id].cost});
   }
   sample(key, total);
+  for (int64_t share = 0; share <= kLatencies; ++share)
+    lines.push_back(through(mulDiv(largestLatency, share, kLatencies)));
 }
 
 /// Of the sizes between two evaluations, the larger one has at least the smaller one's cost.
@@ -54,13 +72,64 @@ void KeyBatches::sample(const MergeKey &key, Bytes total) {
 
 /// The steepest line of a latency below all points.
 KeyBatches::Line KeyBatches::through(Ns latency) const {
-  Line result = {latency, INT64_MAX, 1};
+  Line result = {latency, INT64_MAX, 1, 0};
   for (const CostSample &point : points)
     if (Ns cost = point.cost - latency; compareProducts(cost, result.bytes, result.cost, point.bytes) < 0) {
       result.cost = cost;
       result.bytes = point.bytes;
     }
   return result;
+}
+
+/// Of each number of members, the smallest and the largest ones bound the bytes. Neighbouring numbers share cells.
+std::vector<KeyBatches::Group> KeyBatches::sampleGroups(const Problem &problem) const {
+  std::vector<Bytes> sizes;
+  for (NodeId id : members)
+    sizes.push_back(problem.nodes[id].bytes);
+  llvm::sort(sizes);
+  const auto count = static_cast<int64_t>(sizes.size());
+  std::vector<Bytes> least(1, 0), most(1, 0);
+  for (int64_t index = 0; index < count; ++index) {
+    least.push_back(least.back() + sizes[index]);
+    most.push_back(most.back() + sizes[count - 1 - index]);
+  }
+  std::vector<std::pair<int64_t, int64_t>> ranges;
+  for (int64_t few = 2; few <= count; few = ranges.back().second + 1)
+    ranges.push_back({few, std::min(count, few + few / kFineness)});
+  std::vector<Group> groups;
+  for (auto [few, many] : ranges) {
+    Bytes low = least[few], high = cap > 0 ? std::min(most[many], cap) : most[many];
+    if (low > high)
+      break;
+    int64_t perRange = std::max<int64_t>(1, kGroupCells / static_cast<int64_t>(ranges.size()));
+    int64_t cells = std::clamp<int64_t>(high - low, 1, std::min(kSizesOfGroup, perRange));
+    auto border = [&, low = low](int64_t cell) { return low + mulDiv(high - low, cell, cells); };
+    for (int64_t cell = 0; cell < cells; ++cell)
+      groups.push_back({static_cast<int32_t>(many), border(cell + 1),
+                        std::max<Ns>(key.coalescedCost(border(cell), static_cast<int32_t>(few)), 0)});
+  }
+  return groups;
+}
+
+void KeyBatches::samplePrices(const Problem &problem) {
+  if (!alone.empty())
+    return;
+  for (NodeId id : members) {
+    const Node &node = problem.nodes[id];
+    alone.push_back({node.bytes, std::min(node.cost, std::max<Ns>(key.cost(node.bytes), 0))});
+  }
+  std::vector<Group> groups = sampleGroups(problem);
+  for (Line &each : lines) {
+    each.perMember = INT64_MAX;
+    for (const Group &group : groups)
+      each.perMember = std::min(each.perMember, (group.cost - each.latency - each.costUp(group.bytes)) / group.members);
+    each.perMember = std::max<Ns>(each.perMember, 0);
+  }
+}
+
+Ns KeyBatches::leastExcess(size_t index, Ns priced) const {
+  const auto &[bytes, cost] = alone[index];
+  return std::max<Ns>(std::min({priced, cost - line.latency - line.costUp(bytes), line.perMember}), 0);
 }
 
 /// The last bucket takes as many bytes as it can, then the one before it.
@@ -151,8 +220,11 @@ namespace {
 
 /// The members of one key in a span.
 struct SpanMembers {
+  std::vector<NodeId> members;
   std::vector<Release> atHead, atTail;
   Bytes total = 0;
+  /// What the members exceed the line by, ns; 0 without a price.
+  Ns excess = 0;
 };
 
 /// The bound of one span.
@@ -160,7 +232,7 @@ class SpanBound {
 public:
   SpanBound(const Problem &problem, const BoundCosts &costs, const HeadsAndTails &times, const BucketShares &shares,
             const LaneSpan &span)
-      : span(span) {
+      : problem(problem), span(span) {
     auto isInside = [&](NodeId id) {
       Ns tail = problem.nodes[id].lane == span.lane ? times.laneTail[id] : times.tail[id];
       return costs.lane[id] > 0 && times.begin[id] >= span.head && tail >= span.tail;
@@ -168,7 +240,7 @@ public:
     std::vector<std::vector<NodeId>> members = membersToBatch(problem, shares, span.lane, isInside);
     for (auto [index, key] : llvm::enumerate(problem.mergeKeys))
       if (!members[index].empty())
-        add(problem, key, members[index], times);
+        add(key, members[index], times);
     for (NodeId id = 0; id < problem.size(); ++id) {
       const Node &node = problem.nodes[id];
       bool isOnLane = node.lane == span.lane ||
@@ -180,14 +252,45 @@ public:
     }
   }
 
-  Ns raise(Ns floor) {
-    return raiseByBatches(keys, floor, [] {}, [&](Ns makespan) { return fits(makespan); });
+  Ns raise(Ns floor, llvm::ArrayRef<ComputeLoad> loads) {
+    auto fitsInto = [&](Ns makespan) { return fits(makespan); };
+    floor = raiseByBatches(keys, floor, [] {}, fitsInto);
+    for (const ComputeLoad &given : loads) {
+      if (!mayRaise(given, floor))
+        continue;
+      load = &given;
+      for (KeyBatches &key : keys)
+        key.samplePrices(problem);
+      for (CopyPrice each : copyPrices(problem)) {
+        price = each;
+        floor = raiseByBatches(keys, floor, [&] { setExcess(); }, fitsInto);
+      }
+    }
+    return floor;
   }
 
 private:
-  void add(const Problem &problem, const MergeKey &key, llvm::ArrayRef<NodeId> members, const HeadsAndTails &times) {
+  /// Whether the compute lane has more to do than `floor` if all members are packed.
+  bool mayRaise(const ComputeLoad &given, Ns floor) const {
+    Wide all = given.makespan;
+    for (const SpanMembers &inside : inSpan)
+      for (NodeId id : inside.members)
+        all += given.copies[id];
+    return all > floor;
+  }
+
+  void setExcess() {
+    for (auto [key, inside] : llvm::zip_equal(keys, inSpan)) {
+      inside.excess = 0;
+      for (auto [index, id] : llvm::enumerate(inside.members))
+        inside.excess += key.leastExcess(index, mulDiv(load->copies[id], price.ns, price.per));
+    }
+  }
+
+  void add(const MergeKey &key, llvm::ArrayRef<NodeId> members, const HeadsAndTails &times) {
     keys.emplace_back(problem, key, members);
     SpanMembers &inside = inSpan.emplace_back();
+    inside.members = members.vec();
     for (NodeId id : members) {
       inside.atHead.push_back({times.begin[id], problem.nodes[id].bytes});
       inside.atTail.push_back({times.laneTail[id], problem.nodes[id].bytes});
@@ -204,12 +307,16 @@ private:
       std::optional<int64_t> fromTails = key.batches(inside.atTail, makespan - span.head);
       if (!fromHeads || !fromTails)
         return false;
-      work += Wide(std::max(*fromHeads, *fromTails)) * key.latency() + key.costOf(inside.total);
+      work += Wide(std::max(*fromHeads, *fromTails)) * key.latency() + key.costOf(inside.total) + inside.excess;
     }
-    return work <= makespan;
+    return work <= makespan + price.of(makespan, load);
   }
 
+  const Problem &problem;
   const LaneSpan &span;
+  /// What copies count, if `load` is not null.
+  const ComputeLoad *load = nullptr;
+  CopyPrice price;
   /// What cannot be merged, ns.
   Ns others = 0;
   std::vector<KeyBatches> keys;
@@ -219,10 +326,12 @@ private:
 } // namespace
 
 BatchBound commsched::batchBound(const Problem &problem, const BoundCosts &costs, const HeadsAndTails &times,
-                                 const BucketShares &shares, llvm::ArrayRef<LaneSpan> spans, Ns floor) {
+                                 const BucketShares &shares, llvm::ArrayRef<LaneSpan> spans, Ns floor,
+                                 llvm::ArrayRef<ComputeLoad> loads) {
   BatchBound bound = {floor, kNone};
   for (const LaneSpan &span : spans)
-    if (Ns makespan = SpanBound(problem, costs, times, shares, span).raise(bound.makespan); makespan > bound.makespan)
+    if (Ns makespan = SpanBound(problem, costs, times, shares, span).raise(bound.makespan, loads);
+        makespan > bound.makespan)
       bound = {makespan, span.lane};
   return bound;
 }

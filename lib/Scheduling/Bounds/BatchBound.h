@@ -8,7 +8,8 @@
 //
 // The shares of Lemma 7 let every member be in the best of all buckets. But a bucket begins after all of its members
 // are ready, and all that needs one of them comes after its end. So few buckets take long, and many pay their latency
-// many times (docs/Bounds.md, Lemma 17). Internal to Bounds.cpp.
+// many times (docs/Bounds.md, Lemma 17). Those that are not packed save their copies, but take longer on the lane
+// (Lemma 21). Internal to Bounds.cpp.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_BOUNDS_BATCHBOUND_H
@@ -28,6 +29,26 @@ struct Release {
   Bytes bytes;
 };
 
+/// A bound on the makespan from what runs on the compute lane, and what packed buckets add to it.
+struct ComputeLoad {
+  /// ns.
+  Ns makespan = 0;
+  /// Indexed by start: by how much `makespan` grows at least if the start is in a packed bucket, ns.
+  std::vector<Ns> copies;
+};
+
+/// How much a nanosecond of copies counts on a communication lane: the quotient of both numbers.
+struct CopyPrice {
+  int64_t ns = 0, per = 1;
+  /// What the time that `load` leaves for copies within a makespan counts, ns, rounded up; nothing without a load.
+  Wide of(Ns makespan, const ComputeLoad *load) const {
+    return load ? (Wide(makespan - load->makespan) * ns + per - 1) / per : 0;
+  }
+};
+
+/// The prices at which Lemma 21 is tried: fewer for large problems, whose bounds are dear.
+llvm::ArrayRef<CopyPrice> copyPrices(const Problem &problem);
+
 /// Members of one key that are to be put into buckets. A bucket over S bytes of them takes at least `latency` + S *
 /// `cost` / `bytes` ns; of several such lines one is chosen.
 class KeyBatches {
@@ -36,7 +57,7 @@ public:
   KeyBatches(const Problem &problem, const MergeKey &key, llvm::ArrayRef<NodeId> members);
 
   /// Sets the line of a latency: a share, of kLatencies, of the largest latency that may pay.
-  void setLatency(int64_t share) { line = through(mulDiv(largestLatency, share, kLatencies)); }
+  void setLatency(int64_t share) { line = lines[share]; }
   Ns latency() const { return line.latency; }
   /// What `part` bytes take at least, without a latency, ns.
   Ns costOf(Bytes part) const { return mulDiv(part, line.cost, line.bytes); }
@@ -45,6 +66,13 @@ public:
   /// that cannot be. `releases` ascend. O(releases).
   std::optional<int64_t> batches(llvm::ArrayRef<Release> releases, Ns time) const;
 
+  /// Evaluates what members cost that are not packed, once: kGroupCells evaluations for coalesced buckets, and one for
+  /// each member.
+  void samplePrices(const Problem &problem);
+  /// By how much a member exceeds the line if it is not in a packed bucket, or `priced`, ns: the smaller one. `index`
+  /// is the one of the constructor's `members`. After samplePrices() only.
+  Ns leastExcess(size_t index, Ns priced) const;
+
   const Bytes cap;
   static constexpr int64_t kLatencies = 8;
 
@@ -52,10 +80,26 @@ private:
   struct Line {
     Ns latency = 0, cost = 0;
     Bytes bytes = 1;
+    /// By how much a coalesced bucket exceeds the line for each of its members, ns.
+    Ns perMember = 0;
+    Ns costUp(Bytes part) const { return mulDivUp(part, cost, bytes); }
+  };
+  /// Coalesced buckets of at most so many members and bytes that take at least `cost`.
+  struct Group {
+    int32_t members;
+    Bytes bytes;
+    Ns cost;
   };
   void sample(const MergeKey &key, Bytes total);
   Line through(Ns latency) const;
+  std::vector<Group> sampleGroups(const Problem &problem) const;
 
+  const MergeKey &key;
+  const std::vector<NodeId> members;
+  /// By member: its bytes and the least that it takes alone, ns. Empty before samplePrices().
+  std::vector<CostSample> alone;
+  /// By share of the largest latency.
+  std::vector<Line> lines;
   /// Points on or below the cost function.
   std::vector<CostSample> points;
   Ns largestLatency = 0;
@@ -87,9 +131,10 @@ struct LaneSpan {
 
 /// The bound of Lemma 17 for the work of each span that has at least its head and at least its tail, or `floor`, a
 /// bound that is known, ns. `costs` and `times` are those of Lemma 8. O(N + S log S + samples), S starts, for each
-/// span.
+/// span. With each of the `loads` Lemma 21 is tried.
 BatchBound batchBound(const Problem &problem, const BoundCosts &costs, const HeadsAndTails &times,
-                      const BucketShares &shares, llvm::ArrayRef<LaneSpan> spans, Ns floor);
+                      const BucketShares &shares, llvm::ArrayRef<LaneSpan> spans, Ns floor,
+                      llvm::ArrayRef<ComputeLoad> loads);
 
 } // namespace commsched
 

@@ -183,6 +183,35 @@ std::array<LaneSpan, 2> spansOf(LaneId lane, const std::vector<Job> &jobs, Ns ma
   return {all, {lane, critical.head, critical.tail}};
 }
 
+/// What all of the compute lane's jobs, or the critical ones, say of the makespan, and what copies add (Lemma 21).
+ComputeLoad loadOf(const Problem &problem, const HeadsAndTails &times, const BucketShares &shares, Ns makespan, Ns head,
+                   Ns tail) {
+  ComputeLoad load = {makespan, std::vector<Ns>(problem.size(), 0)};
+  for (NodeId id = 0; id < problem.size(); ++id) {
+    if (shares.copies[id] == 0)
+      continue;
+    NodeId cast = fusedCast(problem, id);
+    Ns turn = cast == kNone ? 0 : times.head[cast];
+    // An order of issues holds the bucket's start back, not its pack.
+    for (NodeId pred : cast == kNone ? problem.preds[id] : llvm::ArrayRef<NodeId>())
+      if (problem.nodes[pred].kind != NodeKind::Start)
+        turn = std::max(turn, times.exit[pred]);
+    if (turn >= head && times.tail[problem.members[id].wait] >= tail)
+      load.copies[id] = shares.copies[id];
+  }
+  return load;
+}
+
+/// The same for a bound from deferral: copies come before the last start if the wait has to.
+ComputeLoad loadOf(const Problem &problem, const BucketShares &shares, const DeferralBound &deferral) {
+  ComputeLoad load = {deferral.makespan, std::vector<Ns>(problem.size(), 0)};
+  std::vector<char> before = ancestorsOf(problem, deferral.starts);
+  for (NodeId id = 0; id < problem.size(); ++id)
+    if (shares.copies[id] > 0 && before[problem.members[id].wait])
+      load.copies[id] = shares.copies[id];
+  return load;
+}
+
 /// The combined bound. `witness`, unless it is null, becomes the strongest argument of those that a certificate knows.
 /// With bucketing there are `shares`.
 LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const BoundOptions &options,
@@ -245,10 +274,16 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
   }
   raise(times.longestPath, BoundArgument::CriticalPath, kNone);
   std::vector<LaneSpan> spans;
+  // The one-machine bound of the compute lane.
+  BoundWitness onCompute;
   for (LaneId lane = 0; lane < problem.numLanes(); ++lane) {
     Ns lastTail = 0, makespan = oneMachine(jobs[lane], lastTail);
     raise(makespan, BoundArgument::OneMachine, lane);
-    if (bucketing && lane != kComputeLane && !jobs[lane].empty())
+    if (lane == kComputeLane) {
+      onCompute.makespan = makespan;
+      onCompute.tail = lastTail;
+      findCriticalJobs(jobs[lane], onCompute);
+    } else if (bucketing && !jobs[lane].empty())
       llvm::append_range(spans, spansOf(lane, jobs[lane], makespan, lastTail));
     if (proveMachine(makespan, lane)) {
       witness->tail = lastTail;
@@ -274,15 +309,20 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
     if (bound.makespan > before)
       bound.resource = static_cast<Resource>(resource);
   }
-  if (bucketing) {
-    // Certificates do not know this argument.
-    BatchBound batches = batchBound(problem, costs, times, *shares, spans, bound.makespan);
+  DeferralBounds deferral = deferralBounds(problem, costs, shares);
+  raise(deferral.withLatencies.makespan, BoundArgument::OneMachine, deferral.withLatencies.lane);
+  if (prove(deferral.plain.makespan, BoundWitness::Deferral, deferral.plain.lane))
+    witness->starts = std::move(deferral.plain.starts);
+  std::vector<ComputeLoad> loads;
+  if (bucketing && !load.empty()) {
+    loads.push_back(loadOf(problem, times, *shares, load[kComputeLane], 0, 0));
+    loads.push_back(loadOf(problem, times, *shares, onCompute.makespan, onCompute.head, onCompute.tail));
+    if (deferral.withLatencies.makespan > 0)
+      loads.push_back(loadOf(problem, *shares, deferral.withLatencies));
+    // Certificates do not know these arguments.
+    BatchBound batches = batchBound(problem, costs, times, *shares, spans, bound.makespan, loads);
     raise(batches.makespan, BoundArgument::OneMachine, batches.lane);
   }
-  DeferralBound deferral = deferralBound(problem, costs);
-  raise(deferral.makespan, BoundArgument::OneMachine, deferral.lane);
-  if (prove(deferral.makespan, BoundWitness::Deferral, deferral.lane))
-    witness->starts = std::move(deferral.starts);
   if (options.limit < kUnlimited) {
     MemoryLimitedBound limited = memoryLimitedBound(problem, costs, times, mandatoryBytes(problem, options, bucketing),
                                                     options.limit, bucketing);
@@ -292,7 +332,7 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
     }
     prove(limited.makespan, BoundWitness::MemoryLimit, limited.lane, limited.node);
     if (bucketing) {
-      limited = memoryLimitedBatches(problem, costs, times, *shares, options.limit, limited);
+      limited = memoryLimitedBatches(problem, costs, times, *shares, options.limit, limited, bound.withLimit, loads);
       if (limited.makespan > std::max(bound.makespan, bound.withLimit)) {
         bound.withLimit = limited.makespan;
         bound.limitLane = limited.lane;

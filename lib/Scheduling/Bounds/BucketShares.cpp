@@ -142,8 +142,8 @@ void shareLane(const Problem &problem, const MergeKey &key, llvm::ArrayRef<NodeI
   samples.lane = floor.takeSamples();
 }
 
-/// Charges the casts that packs of one merge key can absorb.
-void shareCasts(const Problem &problem, llvm::ArrayRef<NodeId> members, std::vector<Ns> &shares, KeySamples &samples) {
+/// Charges the casts that packs of one merge key can absorb, and all members for their packs.
+void sharePacks(const Problem &problem, llvm::ArrayRef<NodeId> members, BucketShares &shares, KeySamples &samples) {
   std::vector<Bytes> written;
   // The smallest ratio of read to written bytes. A pack absorbs every cast that it can.
   Bytes read = 0, wrote = 0;
@@ -157,7 +157,7 @@ void shareCasts(const Problem &problem, llvm::ArrayRef<NodeId> members, std::vec
     if (writes > 0 && (wrote == 0 || compareProducts(reads, wrote, read, writes) < 0))
       read = reads, wrote = writes;
   }
-  if (!any || !problem.copyCost)
+  if (!problem.copyCost)
     return;
   // Without a byte to write there is no rate: wrote stays 0, and every cast counts nothing.
   wrote = std::max<Bytes>(wrote, 1);
@@ -166,20 +166,21 @@ void shareCasts(const Problem &problem, llvm::ArrayRef<NodeId> members, std::vec
     return problem.copyCost(mulDiv(bytes, read, wrote), bytes);
   };
   RateFloor floor(cost, std::max<Bytes>(smallest, 1), std::max<Bytes>(total, 1));
-  for (NodeId id : members)
-    if (NodeId cast = fusedCast(problem, id); cast != kNone) {
-      Bytes bytes = problem.members[id].inputBytes;
-      shares[cast] = bytes == 0 ? 0 : std::min(problem.nodes[cast].cost, floor.from(bytes).of(bytes));
-    }
+  for (NodeId id : members) {
+    Bytes bytes = problem.members[id].inputBytes;
+    shares.copies[id] = bytes == 0 ? 0 : floor.from(bytes).of(bytes);
+    if (NodeId cast = fusedCast(problem, id); cast != kNone)
+      shares.cast[cast] = std::min(problem.nodes[cast].cost, shares.copies[id]);
+  }
+  if (!any)
+    return;
   samples.pack = floor.takeSamples();
   samples.read = read;
   samples.wrote = wrote;
 }
 
-/// Charges the unpacks of one merge key to the members whose casts a pack can absorb: a large output has an unpack of
-/// its own, small ones share one.
-void shareUnpacks(const Problem &problem, llvm::ArrayRef<NodeId> members, std::vector<Ns> &shares,
-                  KeySamples &samples) {
+/// Charges the unpacks of one merge key to the members: a large output has an unpack of its own, small ones share one.
+void shareUnpacks(const Problem &problem, llvm::ArrayRef<NodeId> members, BucketShares &shares, KeySamples &samples) {
   if (!problem.copyCost || problem.nodes[members.front()].collective != CollectiveKind::AllGather)
     return;
   std::function<Ns(Bytes)> cost = [&](Bytes bytes) { return problem.copyCost(bytes, bytes); };
@@ -190,13 +191,16 @@ void shareUnpacks(const Problem &problem, llvm::ArrayRef<NodeId> members, std::v
       sizes.push_back(problem.members[id].outputBytes);
   auto [smallest, total] = smallestAndTotal(sizes);
   RateFloor floor(cost, std::max<Bytes>(smallest, 1), std::max<Bytes>(total, 1));
-  for (NodeId id : members)
-    if (fusedCast(problem, id) != kNone) {
-      Bytes bytes = problem.members[id].outputBytes;
-      shares[id] = !isSmall(id) ? std::max<Ns>(cost(bytes), 0) : bytes == 0 ? 0 : floor.from(bytes).of(bytes);
-      if (!isSmall(id))
-        samples.largeUnpacks.push_back({bytes, shares[id]});
-    }
+  for (NodeId id : members) {
+    Bytes bytes = problem.members[id].outputBytes;
+    Ns share = !isSmall(id) ? std::max<Ns>(cost(bytes), 0) : bytes == 0 ? 0 : floor.from(bytes).of(bytes);
+    shares.copies[id] += share;
+    if (fusedCast(problem, id) == kNone)
+      continue;
+    shares.unpack[id] = share;
+    if (!isSmall(id))
+      samples.largeUnpacks.push_back({bytes, share});
+  }
   samples.smallUnpacks = floor.takeSamples();
   auto isLess = [](const CostSample &a, const CostSample &b) { return a.bytes < b.bytes; };
   llvm::sort(samples.largeUnpacks, isLess);
@@ -221,6 +225,7 @@ BucketShares commsched::bucketShares(const Problem &problem) {
   shares.lane.assign(problem.nodes.size(), kNone);
   shares.cast.assign(problem.nodes.size(), kNone);
   shares.unpack.assign(problem.nodes.size(), kNone);
+  shares.copies.assign(problem.nodes.size(), 0);
   shares.samples.resize(problem.mergeKeys.size());
   std::vector<std::vector<NodeId>> members(problem.mergeKeys.size());
   for (NodeId id = 0; id < problem.size(); ++id)
@@ -230,8 +235,12 @@ BucketShares commsched::bucketShares(const Problem &problem) {
     if (members[index].size() < 2 || !key.cost)
       continue;
     shareLane(problem, key, members[index], shares.lane, shares.samples[index]);
-    shareCasts(problem, members[index], shares.cast, shares.samples[index]);
-    shareUnpacks(problem, members[index], shares.unpack, shares.samples[index]);
+    sharePacks(problem, members[index], shares, shares.samples[index]);
+    shareUnpacks(problem, members[index], shares, shares.samples[index]);
+    // Where a pack can do the work of a cast, the charges say that the smaller of both is done.
+    for (NodeId id : members[index])
+      if (NodeId cast = fusedCast(problem, id); cast != kNone)
+        shares.copies[id] = std::max<Ns>(shares.copies[id] - problem.nodes[cast].cost, 0);
   }
   return shares;
 }

@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Lemma 9 of docs/Bounds.md. The code bounds the compute time that deferral can save: the work of exclusive producers
-// counts only as far as it exceeds the collective that is deferred with it.
+// Lemmas 9 and 20 of docs/Bounds.md. The code bounds the compute time that deferral can save: the work of exclusive
+// producers counts only as far as it exceeds the collective that is deferred with it.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -37,9 +37,88 @@ std::vector<NodeId> exclusiveStarts(const Problem &problem) {
   return exclusiveStart;
 }
 
-/// The largest compute time that can be saved by deferral behind the last one of `starts`, ns, if that is `last`.
-Ns mostSaved(const Problem &problem, const BoundCosts &costs, llvm::ArrayRef<NodeId> exclusiveStart,
-             llvm::ArrayRef<NodeId> starts, NodeId last) {
+/// What can be saved by deferral, ns.
+class Savings {
+public:
+  Savings(const Problem &problem, const BoundCosts &costs, const BucketShares *shares)
+      : problem(problem), costs(costs), exclusiveStart(exclusiveStarts(problem)), ofStart(problem.size(), 0) {
+    if (!shares)
+      return;
+    members.resize(problem.mergeKeys.size());
+    for (NodeId id = 0; id < problem.size(); ++id)
+      if (shares->lane[id] != kNone)
+        members[problem.nodes[id].mergeKey].push_back(id);
+    for (auto [key, list] : llvm::zip_equal(problem.mergeKeys, members))
+      batches.push_back(list.empty() ? std::nullopt : std::optional<KeyBatches>(std::in_place, problem, key, list));
+  }
+
+  struct Most {
+    Ns plain = 0, withLatencies = 0;
+  };
+
+  /// The largest compute time that can be saved by deferral behind the last one of the starts whose ancestors, with
+  /// themselves, are `before`, if that is `last`.
+  Most mostSaved(llvm::ArrayRef<char> before, NodeId last) {
+    ofStart.assign(problem.size(), 0);
+    Ns saved = 0;
+    for (NodeId node = 0; node < problem.size(); ++node) {
+      if (before[node])
+        continue;
+      NodeId start = exclusiveStart[node];
+      bool sameLane = start != kNone && problem.nodes[start].lane == problem.nodes[last].lane;
+      (sameLane ? ofStart[start] : saved) += costs.compute[node];
+    }
+    // Additional work of a gather is certain to come before `last` only if what waits for the gather does.
+    for (const BoundCosts::Floating &piece : costs.floating)
+      if (!before[piece.last])
+        saved += piece.cost;
+    Ns withStarts = saved;
+    for (NodeId start = 0; start < problem.size(); ++start)
+      withStarts += std::max<Ns>(ofStart[start] - costs.lane[start], 0);
+    if (members.empty())
+      return {withStarts, withStarts};
+    return {withStarts, std::min(withStarts, saved + mostWithLatencies())};
+  }
+
+private:
+  /// What deferring starts saves at most, if each key has one latency for all that is deferred.
+  Ns mostWithLatencies() {
+    std::vector<char> isMember(problem.size(), 0);
+    Ns saved = 0;
+    for (auto [key, list] : llvm::zip_equal(batches, members)) {
+      if (!key)
+        continue;
+      Ns least = INT64_MAX;
+      for (int64_t share = 0; share <= KeyBatches::kLatencies; ++share) {
+        key->setLatency(share);
+        Ns sum = -key->latency();
+        for (NodeId id : list)
+          sum += std::max<Ns>(ofStart[id] - key->costOf(problem.nodes[id].bytes), 0);
+        least = std::min(least, std::max<Ns>(sum, 0));
+      }
+      saved += least;
+      for (NodeId id : list)
+        isMember[id] = 1;
+    }
+    for (NodeId id = 0; id < problem.size(); ++id)
+      if (!isMember[id])
+        saved += std::max<Ns>(ofStart[id] - costs.lane[id], 0);
+    return saved;
+  }
+
+  const Problem &problem;
+  const BoundCosts &costs;
+  const std::vector<NodeId> exclusiveStart;
+  /// Indexed by start: the work on the compute lane that may be deferred with it, ns.
+  std::vector<Ns> ofStart;
+  /// By merge key. Empty without bucketing; a key without members has no batches.
+  std::vector<std::vector<NodeId>> members;
+  std::vector<std::optional<KeyBatches>> batches;
+};
+
+} // namespace
+
+std::vector<char> commsched::ancestorsOf(const Problem &problem, llvm::ArrayRef<NodeId> starts) {
   std::vector<char> before(problem.size(), 0);
   for (NodeId start : starts)
     before[start] = 1;
@@ -47,27 +126,10 @@ Ns mostSaved(const Problem &problem, const BoundCosts &costs, llvm::ArrayRef<Nod
     if (before[node])
       for (NodeId pred : problem.preds[node])
         before[pred] = 1;
-  std::vector<Ns> ofStart(problem.size(), 0);
-  Ns saved = 0;
-  for (NodeId node = 0; node < problem.size(); ++node) {
-    if (before[node])
-      continue;
-    NodeId start = exclusiveStart[node];
-    bool sameLane = start != kNone && problem.nodes[start].lane == problem.nodes[last].lane;
-    (sameLane ? ofStart[start] : saved) += costs.compute[node];
-  }
-  // Additional work of a gather is certain to come before `last` only if what waits for the gather does.
-  for (const BoundCosts::Floating &piece : costs.floating)
-    if (!before[piece.last])
-      saved += piece.cost;
-  for (NodeId start = 0; start < problem.size(); ++start)
-    saved += std::max<Ns>(ofStart[start] - costs.lane[start], 0);
-  return saved;
+  return before;
 }
 
-} // namespace
-
-DeferralBound commsched::deferralBound(const Problem &problem, const BoundCosts &costs) {
+DeferralBounds commsched::deferralBounds(const Problem &problem, const BoundCosts &costs, const BucketShares *shares) {
   std::vector<NodeId> starts;
   Ns compute = 0;
   for (NodeId node = 0; node < problem.size(); ++node) {
@@ -80,26 +142,30 @@ DeferralBound commsched::deferralBound(const Problem &problem, const BoundCosts 
   llvm::stable_sort(starts, [&](NodeId a, NodeId b) { return costs.path[a] > costs.path[b]; });
   starts.resize(std::min(starts.size(), kLongest));
 
-  DeferralBound bound;
-  std::vector<NodeId> exclusiveStart = exclusiveStarts(problem);
+  DeferralBounds bounds;
+  Savings savings(problem, costs, shares);
   auto raise = [&](llvm::ArrayRef<NodeId> chosen) {
-    DeferralBound weakest = {INT64_MAX, kNone, chosen.vec()};
+    DeferralBound plain = {INT64_MAX, kNone, chosen.vec()}, withLatencies = plain;
+    std::vector<char> before = ancestorsOf(problem, chosen);
     for (NodeId last : chosen) {
       // The start's own issue cost follows the beginning of its collective.
-      Ns makespan =
-          compute - costs.compute[last] + costs.path[last] - mostSaved(problem, costs, exclusiveStart, chosen, last);
-      if (makespan < weakest.makespan) {
-        weakest.makespan = makespan;
-        weakest.lane = problem.nodes[last].lane;
-      }
+      Ns all = compute - costs.compute[last] + costs.path[last];
+      Savings::Most most = savings.mostSaved(before, last);
+      for (auto [weakest, saved] : {std::pair(&plain, most.plain), std::pair(&withLatencies, most.withLatencies)})
+        if (all - saved < weakest->makespan) {
+          weakest->makespan = all - saved;
+          weakest->lane = problem.nodes[last].lane;
+        }
     }
-    if (weakest.makespan > bound.makespan)
-      bound = std::move(weakest);
+    if (plain.makespan > bounds.plain.makespan)
+      bounds.plain = std::move(plain);
+    if (withLatencies.makespan > bounds.withLatencies.makespan)
+      bounds.withLatencies = std::move(withLatencies);
   };
   for (size_t index = 0; index < starts.size(); ++index) {
     raise(starts[index]);
     if (index > 0)
       raise(llvm::ArrayRef<NodeId>(starts).take_front(index + 1));
   }
-  return bound;
+  return bounds;
 }

@@ -7,13 +7,13 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // A long collective at the end of a block is exposed, unless computes that it does not depend on are deferred behind
-// its start. This bound says how much that can hide at most (docs/Bounds.md, Lemma 9). Internal to Bounds.cpp.
+// its start. This bound says how much that can hide at most (docs/Bounds.md, Lemmas 9 and 20). Internal to Bounds.cpp.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_BOUNDS_DEFERRALBOUND_H
 #define COMMSCHED_LIB_SCHEDULING_BOUNDS_DEFERRALBOUND_H
 
-#include "HeadsAndTails.h"
+#include "BatchBound.h"
 
 namespace commsched {
 
@@ -24,9 +24,19 @@ struct DeferralBound {
   std::vector<NodeId> starts;
 };
 
-/// The bound of Lemma 9 for the longest starts, one by one, and for sets of them, one of which is the last. Holds with
-/// the costs of buckets too. O(k^2 (N + E)) for k = 8 starts.
-DeferralBound deferralBound(const Problem &problem, const BoundCosts &costs);
+/// The bound of Lemma 9 for the longest starts, one by one, and for sets of them, one of which is the last.
+struct DeferralBounds {
+  /// With the costs given; with those of buckets it holds for every bucketing.
+  DeferralBound plain;
+  /// With the latencies of the buckets that are put off, too (Lemma 20); at least `plain`.
+  DeferralBound withLatencies;
+};
+
+/// `shares` is null without bucketing. O(k^2 (N + E)) for k = 8 starts, and the evaluations of KeyBatches for each key.
+DeferralBounds deferralBounds(const Problem &problem, const BoundCosts &costs, const BucketShares *shares);
+
+/// Indexed by node: whether it comes before the last one of `starts`, whichever that is. O(N + E).
+std::vector<char> ancestorsOf(const Problem &problem, llvm::ArrayRef<NodeId> starts);
 
 } // namespace commsched
 

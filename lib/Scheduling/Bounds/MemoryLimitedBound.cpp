@@ -296,11 +296,34 @@ public:
     llvm::erase_if(members, [](const std::vector<NodeId> &list) { return list.empty(); });
   }
 
-  Ns raise() {
-    return raiseByBatches(keys, limited.makespan, [&] { setCosts(); }, [&](Ns makespan) { return fits(makespan); });
+  Ns raise(Ns floor, llvm::ArrayRef<ComputeLoad> loads) {
+    auto setAll = [&] { setCosts(); };
+    auto fitsInto = [&](Ns makespan) { return fits(makespan); };
+    floor = raiseByBatches(keys, floor, setAll, fitsInto);
+    for (const ComputeLoad &given : loads) {
+      if (!mayRaise(given, floor))
+        continue;
+      load = &given;
+      for (KeyBatches &key : keys)
+        key.samplePrices(problem);
+      for (CopyPrice each : copyPrices(problem)) {
+        price = each;
+        floor = raiseByBatches(keys, floor, setAll, fitsInto);
+      }
+    }
+    return floor;
   }
 
 private:
+  /// Whether the compute lane has more to do than `floor` if all members are packed.
+  bool mayRaise(const ComputeLoad &given, Ns floor) const {
+    Wide all = given.makespan;
+    for (llvm::ArrayRef<NodeId> list : members)
+      for (NodeId id : list)
+        all += given.copies[id];
+    return all > floor;
+  }
+
   void add(llvm::ArrayRef<NodeId> list) {
     MembersAfter &after = sorted.emplace_back();
     std::vector<NodeId> unrelated;
@@ -320,11 +343,14 @@ private:
     dropLast(after.restAtTail, bounder.mostBefore(limited.node, unrelated));
   }
 
-  /// Charges the members what the lines say, and computes the bound without latencies.
+  /// Charges the members what the lines say, and what they exceed them by, and computes the bound without latencies.
   void setCosts() {
     for (auto [key, list] : llvm::zip_equal(keys, members))
-      for (NodeId id : list)
+      for (auto [index, id] : llvm::enumerate(list)) {
         lineCosts.lane[id] = key.costOf(problem.nodes[id].bytes);
+        if (load)
+          lineCosts.lane[id] += key.leastExcess(index, mulDiv(load->copies[id], price.ns, price.per));
+      }
     withoutLatencies = bounder.boundOf(limited.node, limited.lane);
   }
 
@@ -340,7 +366,7 @@ private:
         return false;
       least += Wide(std::max({*fromHeads, *fromTails, *rest})) * key.latency();
     }
-    return least <= makespan;
+    return least <= makespan + price.of(makespan, load);
   }
 
   const Problem &problem;
@@ -353,15 +379,20 @@ private:
   std::vector<KeyBatches> keys;
   std::vector<MembersAfter> sorted;
   Ns withoutLatencies = 0;
+  /// What copies count, if `load` is not null.
+  const ComputeLoad *load = nullptr;
+  CopyPrice price;
 };
 
 } // namespace
 
 MemoryLimitedBound commsched::memoryLimitedBatches(const Problem &problem, const BoundCosts &costs,
                                                    const HeadsAndTails &times, const BucketShares &shares, Bytes limit,
-                                                   const MemoryLimitedBound &limited) {
+                                                   const MemoryLimitedBound &limited, Ns floor,
+                                                   llvm::ArrayRef<ComputeLoad> loads) {
   MemoryLimitedBound bound = limited;
   if (limited.node != kNone)
-    bound.makespan = BatchesAfterNode(problem, costs, times, shares, limit, limited).raise();
+    bound.makespan =
+        BatchesAfterNode(problem, costs, times, shares, limit, limited).raise(std::max(floor, limited.makespan), loads);
   return bound;
 }

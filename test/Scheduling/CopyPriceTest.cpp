@@ -1,0 +1,226 @@
+//===- CopyPriceTest.cpp - Tests of bounds with copies and latencies ------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Problems in which the compute lane and the lane of collectives have about the same to do, so that it matters whether
+// a bucket is packed. The optimum is that of all bucketings and all orders.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "Bucketings.h"
+#include "CommSched/Scheduling/Bounds/BoundWitness.h"
+#include "CommSched/Scheduling/Bounds/Bounds.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Model/Timeline.h"
+#include "RandomProblem.h"
+#include "Solver/ExactSearch.h"
+#include "gtest/gtest.h"
+
+using namespace commsched;
+using namespace commsched::test;
+
+namespace {
+
+/// Builds problems of gathers and reduce-scatters without casts: packing only adds to the compute lane.
+class Builder {
+public:
+  Builder() { problem.laneNames = {"compute", "@dp"}; }
+
+  NodeId compute(Ns cost, std::vector<NodeId> preds, std::vector<BufferId> touches) {
+    Node node;
+    node.cost = cost;
+    return add(node, std::move(preds), std::move(touches));
+  }
+
+  BufferId buffer(Bytes bytes, NodeId def, bool liveOut = false) {
+    problem.buffers.push_back({bytes, def, liveOut});
+    return static_cast<BufferId>(problem.buffers.size() - 1);
+  }
+
+  /// A start that may be merged and its wait, which is returned. `input` may be kNone.
+  NodeId collective(int32_t key, Bytes bytes, BufferId input, Bytes inputBytes, Bytes outputBytes, bool isReturned,
+                    std::vector<NodeId> preds) {
+    NodeId id = problem.size();
+    Node start, wait;
+    start.kind = NodeKind::Start;
+    start.lane = 1;
+    start.collective = problem.mergeKeys[key].kind;
+    start.cost = problem.mergeKeys[key].cost(bytes);
+    start.bytes = bytes;
+    start.mergeKey = key;
+    wait.kind = NodeKind::Wait;
+    wait.start = id;
+    BufferId output = buffer(outputBytes, id, isReturned);
+    std::vector<BufferId> touches = {output};
+    if (input != kNone)
+      touches.insert(touches.begin(), input);
+    add(start, std::move(preds), touches);
+    add(wait, {id}, touches);
+    problem.members[id] = {id + 1, input, output, inputBytes, outputBytes, kNone, 0};
+    return id + 1;
+  }
+
+  Problem take() {
+    problem.finalize();
+    EXPECT_EQ(problem.validate(), "");
+    return std::move(problem);
+  }
+
+  Problem problem;
+
+private:
+  NodeId add(const Node &node, std::vector<NodeId> preds, std::vector<BufferId> touches) {
+    problem.nodes.push_back(node);
+    problem.preds.append(preds);
+    problem.touches.append(touches);
+    problem.members.emplace_back();
+    return problem.size() - 1;
+  }
+};
+
+/// The shortest makespan within the limit of all bucketings, if it is below `cutoff`; `cutoff` otherwise.
+Ns optimum(const Problem &problem, Bytes limit, Ns cutoff, size_t bucketings) {
+  std::vector<std::vector<Bucket>> all = Bucketings(problem, bucketings).all;
+  all.emplace_back();
+  for (const std::vector<Bucket> &buckets : all) {
+    llvm::Expected<ExpandedProblem> merged = expandBuckets(problem, buckets);
+    if (!merged) {
+      llvm::consumeError(merged.takeError());
+      continue;
+    }
+    ExactSearch exact(merged->problem, limit, cutoff);
+    int64_t steps = 20000;
+    exact.run(steps);
+    cutoff = std::min(cutoff, exact.makespan());
+  }
+  return cutoff;
+}
+
+/// A chain of computes that use gathers and have their gradients reduced, and computes beside it.
+Problem drawProblem(uint64_t seed) {
+  Random random(seed);
+  Builder builder;
+  Problem &problem = builder.problem;
+  Ns latency = random.between(2, 20), perMember = random.between(0, latency), launch = random.between(0, 4);
+  Bytes rate = random.between(1, 6);
+  problem.copyCost = [=](Bytes read, Bytes written) { return launch + (read + written) / (16 * rate); };
+  for (CollectiveKind kind : {CollectiveKind::AllGather, CollectiveKind::ReduceScatter}) {
+    MergeKey key;
+    key.kind = kind;
+    key.lane = 1;
+    key.ranks = 4;
+    key.cost = [=](Bytes bytes) { return latency + bytes / 16; };
+    key.groupCost = [=](Bytes bytes, int32_t members) { return latency + perMember * members + bytes / 16; };
+    problem.mergeKeys.push_back(key);
+  }
+  int64_t gathers = random.between(2, 4), reduces = random.between(0, 2);
+  bool isEqual = random.percent(60);
+  NodeId chain = kNone;
+  BufferId held = builder.buffer(64 * random.between(1, 12), 0);
+  if (random.percent(60))
+    chain = builder.compute(random.between(1, 20), {}, {held});
+  else
+    problem.buffers[held].def = kNone;
+  for (int64_t index = 0; index < gathers; ++index) {
+    Bytes bytes = 64 * (isEqual ? 4 : random.between(1, 8));
+    NodeId wait = builder.collective(0, bytes, kNone, bytes / 4, bytes, false, {});
+    std::vector<NodeId> preds = {wait};
+    if (chain != kNone)
+      preds.insert(preds.begin(), chain);
+    BufferId gradient = index < reduces ? builder.buffer(bytes, problem.size()) : kNone;
+    std::vector<BufferId> touches = {static_cast<BufferId>(problem.members[wait - 1].output)};
+    if (index + 1 == gathers || random.percent(50))
+      touches.insert(touches.begin(), held);
+    if (gradient != kNone)
+      touches.push_back(gradient);
+    chain = builder.compute(random.between(1, 60), preds, touches);
+    if (gradient != kNone)
+      builder.collective(1, bytes, gradient, bytes, bytes / 4, true, {chain});
+  }
+  for (int64_t index = random.between(0, 2); index > 0; --index)
+    builder.compute(random.between(1, 60), {}, {});
+  return builder.take();
+}
+
+// Tests against all bucketings and orders of small problems that copies never count too much, without a limit and with
+// one.
+TEST(CopyPrice, NoBucketingIsBelow) {
+  int32_t raised = 0, raisedWithin = 0, met = 0;
+  for (uint64_t seed = 0; seed < 3000; ++seed) {
+    Problem problem = drawProblem(seed);
+    BoundOptions limited;
+    limited.limit = peakOf(problem, identityOrder(problem));
+    LowerBound bound = jointLowerBound(problem, limited);
+    for (Bytes limit : {kUnlimited, limited.limit}) {
+      Ns below = limit == kUnlimited ? bound.makespan : bound.withLimit;
+      ASSERT_EQ(optimum(problem, limit, below, 80), below) << "seed " << seed;
+    }
+    // Without casts, copies are part of no other argument.
+    Problem isFree = problem;
+    isFree.copyCost = [](Bytes, Bytes) { return Ns(0); };
+    LowerBound less = jointLowerBound(isFree, limited);
+    ASSERT_GE(bound.makespan, less.makespan) << "seed " << seed;
+    raised += bound.makespan > less.makespan;
+    raisedWithin += bound.withLimit > less.withLimit;
+    met += seed < 300 && optimum(problem, kUnlimited, bound.makespan + 1, 80) == bound.makespan;
+  }
+  EXPECT_GE(raised, 150);
+  EXPECT_GE(raisedWithin, 50);
+  EXPECT_GE(met, 20);
+}
+
+// Four gathers of 100 bytes beside a compute of 480 ns. In one packed bucket they take 440 ns, but then copies take 248
+// ns; alone they take 560 ns; the best answer is a coalesced bucket of 520 ns.
+TEST(CopyPrice, PackingIsNotFree) {
+  Builder builder;
+  Problem &problem = builder.problem;
+  problem.copyCost = [](Bytes, Bytes written) { return written / 2; };
+  MergeKey key;
+  key.lane = 1;
+  key.ranks = 4;
+  key.cost = [](Bytes bytes) { return Ns(40 + bytes); };
+  key.groupCost = [](Bytes bytes, int32_t members) { return Ns(40 + bytes + 20 * members); };
+  problem.mergeKeys.push_back(key);
+  builder.compute(480, {}, {});
+  for (int32_t index = 0; index < 4; ++index)
+    builder.collective(0, 100, kNone, 25, 100, true, {});
+  Problem taken = builder.take();
+  EXPECT_EQ(optimum(taken, kUnlimited, 1000, 1000), 520);
+  Ns bound = jointLowerBound(taken).makespan;
+  EXPECT_GE(bound, 503);
+  EXPECT_LE(bound, 520);
+  taken.copyCost = [](Bytes, Bytes) { return Ns(0); };
+  EXPECT_EQ(jointLowerBound(taken).makespan, 480);
+}
+
+// A collective of 100 ns behind a compute of 1,000 ns, and four of 5 ns behind computes of 10 ns. The four computes
+// hide behind the long collective, and then their collectives follow it, in a bucket of 8 ns: 4 ns more than the shares
+// say.
+TEST(CopyPrice, WhatIsPutOffHasALatency) {
+  Builder builder;
+  Problem &problem = builder.problem;
+  MergeKey key;
+  key.kind = CollectiveKind::ReduceScatter;
+  key.lane = 1;
+  key.ranks = 4;
+  key.cost = [](Bytes bytes) { return Ns(4 + bytes); };
+  problem.mergeKeys.push_back(key);
+  for (int32_t index = 0; index < 5; ++index) {
+    BufferId gradient = builder.buffer(64, problem.size());
+    NodeId compute = builder.compute(index == 0 ? 1000 : 10, {}, {gradient});
+    builder.collective(0, index == 0 ? 96 : 1, gradient, 64, 16, true, {compute});
+  }
+  Problem taken = builder.take();
+  EXPECT_EQ(optimum(taken, kUnlimited, 2000, 1000), 1108);
+  Ns bound = jointLowerBound(taken).makespan;
+  EXPECT_GE(bound, 1107);
+  EXPECT_LE(bound, 1108);
+  // The certificate's argument has no latencies.
+  EXPECT_EQ(proveBound(taken, {}, /*bucketing=*/true).makespan, 1104);
+}
+
+} // namespace
