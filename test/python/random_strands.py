@@ -114,6 +114,8 @@ STEPS = [
     lambda self, x: x.narrow(self.rng.randrange(x.dim()), 0, 4) if min(x.shape) >= 4 else None,
     lambda self, x: x.select(0, 0) if x.dim() == 3 else None,
     lambda self, x: _round(torch.nn.functional.layer_norm(x, x.shape[-1:])),
+    lambda self, x: torch.clamp(x.t() @ torch.relu(x), -4, 4) if x.dim() == 2 else None,
+    lambda self, x: torch.clamp(x + x.sum(0), -4, 4),
     lambda self, x: torch.sort(x, 0)[0],
     lambda self, x: torch.cumsum(x, 0).clamp(-4, 4),
     lambda self, x: torch.nn.functional.pad(x, (0, 0, 1, -1)),

@@ -142,6 +142,7 @@ def test_graphs_of_one_program_are_split_alike():
 
 
 FORCED = ("max-strands=2", "max-strands=2 stagger=3", "max-strands=4 stagger=1", "max-strands=2 dimension=1")
+SUMS = tuple(f"{options} allow-reassociation" for options in FORCED)
 
 
 def forced(gm, options):
@@ -186,6 +187,73 @@ def test_a_joint_graph_is_split():
             made = forced(gm, options)
             assert targets(made).count(c10d.all_reduce.default) > targets(gm).count(c10d.all_reduce.default)
             assert all(map(torch.equal, made(*inputs), gm(*inputs)))
+
+
+def test_gradients_of_weights_are_sums_of_partial_results():
+    """A joint graph with a norm, a bias and a table: each sum over the tokens is one sum of what the strands give."""
+
+    def step(numbers, *weights):
+        table, up, bias, down, scale, shift = (w.detach().requires_grad_() for w in weights)
+        x = torch.nn.functional.embedding(numbers, table)
+        y = Region.apply(torch.relu(x @ up + bias) @ down, group)
+        y = torch.nn.functional.layer_norm(x + y, (8,), scale, shift)
+        weights = (table, up, bias, down, scale, shift)
+        return [y, *torch.autograd.grad((y * y).sum(), weights)]
+
+    with world_of(2) as group:
+        generator = torch.Generator().manual_seed(3)
+        shapes = [(20, 8), (8, 4), (4,), (4, 8), (8,), (8,)]
+        inputs = [torch.randint(0, 20, (16,)), *(torch.randn(s, generator=generator).double() for s in shapes)]
+        gm = make_fx(step, tracing_mode="fake")(*inputs)
+        whole, expected = forced(gm, FORCED[0]), gm(*inputs)
+        for options in SUMS[:3]:
+            made = forced(gm, options)
+            assert targets(made).count(aten.add.Tensor) > targets(whole).count(aten.add.Tensor)
+            assert targets(made).count(aten.native_layer_norm_backward.default) == int(options[12])
+            assert targets(made).count(aten.embedding_dense_backward.default) == int(options[12])
+            for a, b in zip(made(*inputs), expected):
+                torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["mean", "amax", "prod", "_softmax", "var"])
+def test_a_wrong_sum_is_found(name, monkeypatch):
+    """What is no sum is claimed to be the sum of what its parts give."""
+
+    def reduction(x):
+        if name == "_softmax":
+            return torch.softmax(x, 0)
+        return x.amax(0) if name == "amax" else getattr(x, name)(0)
+
+    with world_of(2) as group:
+        x = torch.randn(8, 16, generator=torch.Generator().manual_seed(0))
+        gm = make_fx(lambda x: [reduction(reduced(x, group))], tracing_mode="fake")(x)
+        assert all(map(torch.equal, forced(gm, SUMS[0])(x), gm(x)))
+        monkeypatch.setitem(axes.RULES, name, lambda node, operands, results: [[0, axes.SUM]])
+        try:
+            assert not all(map(torch.equal, forced(gm, SUMS[0])(x), gm(x)))
+        except RecipeError:
+            assert name == "_softmax"
+
+
+def test_sums_are_split_by_option_alone():
+    """A gradient behind a reduction, whose other dimension does not divide."""
+
+    def step(x, y, w):
+        return x @ reduced(y @ w, group)
+
+    def made(**options):
+        shapes = (4096, 8192), (8192, 1792), (1792, 4093)
+        return ct.schedule_overlap(trace(step, *shapes, dtype=torch.bfloat16), strands="auto", **options)
+
+    with world_of(8) as group:
+        whole, before = made()
+        decision._decided.clear()
+        gm, report = made(allow_reassociation=True)
+    assert aten.add.Tensor not in targets(whole) and aten.add.Tensor in targets(gm)
+    parts = report["strands"]["parts"]
+    assert targets(gm).count(aten.mm.default) == 2 * parts
+    assert report["makespan_ns"]["after"] < 0.9 * before["makespan_ns"]["after"]
+    assert report["peak_bytes"]["after"] <= report["peak_bytes"]["limit"]
 
 
 def _everywhere(node, operands, results):
@@ -273,7 +341,7 @@ def _equal_on_all_ranks(rank, ranks, first, count):
         inputs = layers.inputs(rank)
         gm = make_fx(layers, tracing_mode="fake")(*inputs)
         expected = gm(*inputs)
-        for options in FORCED:
+        for options in FORCED + SUMS[:1]:
             made = forced(gm, options)
             if made is None:
                 continue

@@ -53,6 +53,7 @@ class OptionArguments(TypedDict, total=False):
     compute_spread_permille: int
     solver: str
     strands: str | int
+    allow_reassociation: bool
     passes: Sequence[str]
     donated: str | Sequence[str]
     runtime_estimation: Estimation | None
@@ -86,6 +87,7 @@ class Options:
     compute_spread_permille: int = 0
     solver: str = "schedule"
     strands: str | int = "off"
+    allow_reassociation: bool = False
     passes: Sequence[str] = ()
     donated: str | Sequence[str] = "auto"
     runtime_estimation: Estimation | None = None

@@ -17,10 +17,12 @@ import torch.fx as fx
 from ..semantics.operators import argument, spec_of
 
 Shape = tuple[int, ...]
-# A dimension for each operand, or WHOLE, and one for each result.
+# A dimension for each operand, or WHOLE, and one for each result, or SUM.
 Axis = list[int]
 Rule = Callable[[fx.Node, Sequence[Shape], Sequence[Shape]], "list[Axis]"]
 WHOLE = -1
+# Of a result: it is the sum of what the parts give.
+SUM = -1
 
 
 def split_axes(node: fx.Node, operands: Sequence[Shape], results: Sequence[Shape]) -> list[Axis] | None:
@@ -101,6 +103,36 @@ def _reduced(node: fx.Node, operands: Sequence[Shape], results: Sequence[Shape])
     return [[dim, *[dim if keeps else place] * len(results)] for place, dim in enumerate(kept)]
 
 
+def _summed(node: fx.Node, operands: Sequence[Shape], results: Sequence[Shape]) -> list[Axis]:
+    """Sums also divide along what they run over: everything if no dimension is given."""
+    dims = _given(node, "dim")
+    dims = [dims] if isinstance(dims, int) else dims or range(len(operands[0]))
+    added = sorted({d % len(operands[0]) for d in dims} if operands[0] else ())
+    return _reduced(node, operands, results) + [[d, *[SUM] * len(results)] for d in added]
+
+
+def _rows_added(node: fx.Node, operands: Sequence[Shape], results: Sequence[Shape]) -> list[Axis]:
+    """The gradient of a table: the gradients of its rows, added at the rows' numbers."""
+    gradients, numbers = operands
+    columns = [[len(numbers), WHOLE, 1]]
+    if _given(node, "scale_grad_by_freq", False):
+        return columns  # How often a number occurs in all tokens.
+    return columns + [[d, d, SUM] for d in range(len(numbers))]
+
+
+def _norm_backward(node: fx.Node, operands: Sequence[Shape], results: Sequence[Shape]) -> list[Axis]:
+    """The backward of a norm: gradients of rows, and of weights and biases, which are sums over rows."""
+    rowwise = 4 if spec_of(node).op == "native_layer_norm_backward" else 3  # Gradient, input, (mean,) deviation.
+    leading = len(operands[0]) - len(_given(node, "normalized_shape"))
+    arguments = [a for a in node.args if isinstance(a, fx.Node)]
+    if not _given(node, "output_mask")[0] or len(arguments) != len(operands) or len(operands) < rowwise:
+        return []
+    if any(shape[:leading] != operands[0][:leading] for shape in (*operands[:rowwise], results[0])):
+        return []
+    others = [*[WHOLE] * (len(operands) - rowwise)], [*[SUM] * (len(results) - 1)]
+    return [[*[d] * rowwise, *others[0], d, *others[1]] for d in range(leading)]
+
+
 def _normalized(node: fx.Node, operands: Sequence[Shape], results: Sequence[Shape]) -> list[Axis]:
     """A norm of the last dimensions. Results are the normal tensor and numbers per row."""
     leading = len(operands[0]) - len(_given(node, "normalized_shape"))
@@ -153,7 +185,7 @@ RULES: dict[str, Rule] = {
     "permute": _permuted,
     "transpose": _transposed,
     "select": _selected,
-    "sum": _reduced,
+    "sum": _summed,
     "mean": _reduced,
     "amax": _reduced,
     "amin": _reduced,
@@ -161,6 +193,9 @@ RULES: dict[str, Rule] = {
     "var_mean": _reduced,
     "native_layer_norm": _normalized,
     "_fused_rms_norm": _normalized,
+    "native_layer_norm_backward": _norm_backward,
+    "_fused_rms_norm_backward": _norm_backward,
+    "embedding_dense_backward": _rows_added,
     "_scaled_dot_product_flash_attention_for_cpu": _attention,
     "_scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
     "prod": _barrier,

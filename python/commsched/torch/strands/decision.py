@@ -161,6 +161,7 @@ def pipeline_of(options: Options, machine: str | None = None) -> str:
         "memory-budget-ratio": options.memory_budget_ratio,
         "memory-limit-bytes": options.memory_limit_bytes,
         "effort": options.effort,
+        "allow-reassociation": "true" if options.allow_reassociation else None,
     }
     return f"{PASS}{{{' '.join(f'{name}={value}' for name, value in given.items() if value is not None)}}}"
 

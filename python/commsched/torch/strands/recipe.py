@@ -16,8 +16,8 @@ import torch.fx as fx
 
 from ...program import Dataflow, DataflowOperation, Shape
 
-# Operations on slices and joins bear the name of the value that they cut or join.
-HELPERS = ("tensor.", "arith.")
+# Operations on slices, joins and sums bear the name of the value that they cut, join or add to.
+HELPERS = ("tensor.", "arith.", "linalg.")
 
 
 class RecipeError(ValueError):
@@ -30,12 +30,12 @@ class NodeSplit:
 
     Args:
         operands: indexed by operand of its operation: the dimension, or None for an operand that all parts take whole.
-        results: indexed by result: the dimension.
+        results: indexed by result: the dimension, or None for the sum of what the parts give.
         shapes: indexed by result: the sizes of a part.
     """
 
     operands: tuple[int | None, ...]
-    results: tuple[int, ...]
+    results: tuple[int | None, ...]
     shapes: tuple[tuple[int, ...], ...]
 
 
@@ -78,6 +78,9 @@ def recipe_for(graph: fx.Graph, portable: dict[str, Any]) -> Recipe:
         shapes = []
         for whole, dim in zip(wholes, results):
             shape = list(whole.shape)
+            if dim is None:
+                shapes.append(tuple(shape))
+                continue
             if dim >= len(shape) or type(shape[dim]) is not int or shape[dim] % parts:
                 raise RecipeError(f"{name} does not divide into {parts} strands")
             shape[dim] //= parts
@@ -167,13 +170,13 @@ def _read_node(
         )
         results = tuple(_cut(a, b, recipe.parts, name) for a, b in zip(whole.shapes, part.shapes))
         shapes = tuple(shape for shape in part.shapes if shape is not None)
-        splits.add(NodeSplit(operands, tuple(d for d in results if d is not None), shapes))
+        splits.add(NodeSplit(operands, results, shapes))
         strand = next((new.strand[v] for v in part.operands if v in new.strand), number)
         if (name, strand) in recipe.place:
             raise RecipeError(f"{name} has two parts in strand {strand}")
         recipe.place[name, strand] = place
     split = splits.pop()
-    if splits or len(split.results) != len(whole.results) or len(split.shapes) != len(whole.results):
+    if splits or len(split.shapes) != len(whole.results):
         raise RecipeError(f"the parts of {name} differ")
     recipe.nodes[name] = split
 

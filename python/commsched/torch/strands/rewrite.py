@@ -56,8 +56,8 @@ class _Splitter:
         self.whole = list(graph.nodes)
         # Indexed by node: its parts. An element of a list has its own.
         self.parts: dict[fx.Node, list[fx.Node]] = {}
-        # Indexed by node: the dimension of its parts; for a node of several results, one each.
-        self.dims: dict[fx.Node, tuple[int, ...]] = {}
+        # Indexed by node: the dimension of its parts, None for a sum; for a node of several results, one each.
+        self.dims: dict[fx.Node, tuple[int | None, ...]] = {}
         self.slices: dict[tuple[fx.Node, int], list[fx.Node]] = {}
         self.joins: dict[fx.Node, fx.Node] = {}
         # Indexed by call: the index of the operation that does its work.
@@ -175,7 +175,7 @@ class _Splitter:
         self.parts[node], self.dims[node] = parts, (self.dims[source][position],)
 
     def _join(self, node: fx.Node) -> fx.Node:
-        """The concatenation of a node's parts, directly after the last of them."""
+        """The concatenation of a node's parts, or their sum, directly after the last of them."""
         known = self.joins.get(node)
         if known is not None:
             return known
@@ -183,12 +183,27 @@ class _Splitter:
             raise RecipeError(f"{node.name} cannot be joined")
         parts = self.parts[node]
         after = parts[-1].next
+        if self.dims[node] == (None,):
+            return self._sum(node, after)
         joined = self._call(after, aten.cat.default, (parts, self.dims[node][0]), {}, node)
         if joined.meta["val"].shape != node.meta["val"].shape:
             raise RecipeError(f"the strands of {node.name} have {tuple(joined.meta['val'].shape)} together")
         self.slots[joined] = max(self.slots[part] for part in parts)
         self.joins[node] = joined
         return joined
+
+    def _sum(self, node: fx.Node, after: fx.Node) -> fx.Node:
+        """Each part is added as soon as it is there, so that one sum and one part are live."""
+        total, *others = self.parts[node]
+        for part in others:
+            slot = max(self.slots[total], self.slots[part])
+            total = self._call(after, aten.add.Tensor, (total, part), {}, node)
+            self.slots[total] = slot
+        val, whole = total.meta["val"], node.meta["val"]
+        if val.shape != whole.shape or val.dtype != whole.dtype:
+            raise RecipeError(f"the strands of {node.name} give {val.dtype} of {tuple(val.shape)}")
+        self.joins[node] = total
+        return total
 
     # New nodes
 
