@@ -97,8 +97,38 @@ Ns CostModel::costOfWork(int64_t flops, Bytes bytes, ElementType element, Comput
                   timeAtRate(std::max<Bytes>(0, bytes), model.memoryBytesPerSecond));
 }
 
-Ns CostModel::costOfKernel(int64_t flops, Bytes bytes, ElementType element, ComputeUnits units) const {
-  return flops <= 0 && bytes <= 0 ? 0 : addNs(model.launch, costOfWork(flops, bytes, element, units));
+/// The most work whose time can be computed in 128 bits.
+static constexpr Wide kMostWork = (Wide(1) << 125) / 1'000'000'000;
+
+static int64_t divideUp(int64_t amount, int64_t by) { return amount / by + (amount % by != 0); }
+
+Ns CostModel::costOfTiles(int64_t flops, ElementType element, ProductShape product) const {
+  if (!model.tiles || !product || flops <= 0)
+    return 0;
+  const MatrixTiles &tiles = *model.tiles;
+  int64_t elements = multiplyAmounts(multiplyAmounts(product.rows, product.columns), product.batches);
+  // A fused multiply-add counts as two operations.
+  int64_t depth = addAmounts(divideUp(divideUp(flops, std::max<int64_t>(1, elements)), 2), tiles.depth);
+  Ns best = kMaxNs;
+  for (const TileSize &size : tiles.sizes) {
+    int64_t count = multiplyAmounts(divideUp(product.rows, size.rows), divideUp(product.columns, size.columns));
+    int64_t waves = divideUp(multiplyAmounts(count, product.batches), tiles.units);
+    // In a wave, every unit takes the time of a whole tile, whether it has one or not.
+    Wide wave = Wide(2) * multiplyAmounts(multiplyAmounts(size.rows, size.columns), tiles.units) * depth;
+    Wide rate = std::max<Wide>(1, Wide(model.matrixPeak(element)) * size.permille / kPermille);
+    if (waves <= kMostWork / wave)
+      best = std::min(best, timeAtRate(waves * wave, rate));
+  }
+  return best;
+}
+
+Ns CostModel::costOfKernel(int64_t flops, Bytes bytes, ElementType element, ComputeUnits units,
+                           ProductShape product) const {
+  if (flops <= 0 && bytes <= 0)
+    return 0;
+  Ns work = costOfWork(flops, bytes, element, units);
+  Ns inWaves = units == ComputeUnits::Matrix ? costOfTiles(flops, element, product) : 0;
+  return addNs(model.launch, std::max(work, inWaves));
 }
 
 /// The key of a measured operation: its name, operand types and form. Neither of them has an end of line.

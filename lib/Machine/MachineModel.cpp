@@ -121,6 +121,8 @@ bool MachineModel::hasErrorBars() const {
 
 int64_t MachineModel::matrixRate(ElementType type) const { return lookup(sustainedRates, type); }
 
+int64_t MachineModel::matrixPeak(ElementType type) const { return lookup(peakRates, type); }
+
 int64_t MachineModel::matrixHalfFlops(ElementType type) const { return lookup(halfFlops, type); }
 
 int64_t MachineModel::vectorRate(ElementType type) const {

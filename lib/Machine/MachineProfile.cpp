@@ -189,8 +189,33 @@ void readRates(Reader compute, llvm::StringRef key, RateTable &rates) {
   table.only(types);
 }
 
+MatrixTiles readTiles(Reader entry) {
+  // The largest tile, number of units and depth, by far.
+  constexpr int64_t kMost = 1 << 20;
+  auto bounded = [](Reader reader, llvm::StringRef key, int64_t least, std::optional<int64_t> fallback, int64_t most) {
+    int64_t value = reader.integer(key, least, fallback);
+    if (value > most)
+      reader.fail(key, "expected at most " + llvm::Twine(most) + ", got " + llvm::Twine(value));
+    return std::min(value, most);
+  };
+  entry.only({"units", "depth", "sizes"});
+  MatrixTiles tiles;
+  tiles.units = bounded(entry, "units", 1, std::nullopt, kMost);
+  tiles.depth = bounded(entry, "depth", 0, 0, kMost);
+  entry.each("sizes", [&](Reader size) {
+    size.only({"rows", "columns", "permille"});
+    tiles.sizes.push_back({bounded(size, "rows", 1, std::nullopt, kMost),
+                           bounded(size, "columns", 1, std::nullopt, kMost),
+                           bounded(size, "permille", 1, kPermille, kPermille)});
+  });
+  if (tiles.sizes.empty())
+    entry.fail("sizes", "expected at least one size");
+  return tiles;
+}
+
 void readCompute(Reader compute, MachineModel &machine) {
-  compute.only({"peak_tflops", "sustained_tflops", "vector_tflops", "half_flops", "efficiency_permille", "launch_ns"});
+  compute.only({"peak_tflops", "sustained_tflops", "vector_tflops", "half_flops", "matmul_tiles", "efficiency_permille",
+                "launch_ns"});
   if (!compute.has("peak_tflops"))
     compute.fail("peak_tflops", "expected an object, got none");
   readRates(compute, "peak_tflops", machine.peakRates);
@@ -203,6 +228,8 @@ void readCompute(Reader compute, MachineModel &machine) {
     if (peak && !sustained)
       sustained = std::max<int64_t>(1, peak / 1000 * efficiency);
   machine.launch = compute.integer("launch_ns", 0, 0);
+  if (compute.has("matmul_tiles"))
+    machine.tiles = readTiles(compute.child("matmul_tiles"));
   if (!compute.has("half_flops"))
     return;
   Reader half = compute.child("half_flops");

@@ -10,6 +10,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "CommSched/Analysis/Costs/MatrixProducts.h"
 #include "CommSched/Analysis/Costs/OperationCosts.h"
 #include "CommSched/Analysis/ProblemLoader.h"
 #include "CommSched/InitAll.h"
@@ -142,6 +143,74 @@ TEST_F(CostInterfaceTest, Linalg) {
   expectCost("%a: tensor<100x100xf32>", "%b = tensor.empty() : tensor<100x100xf32>\n" + generic, 7 + 800,
              OpCostSource::Roofline);
   expectCost("%a: tensor<100x100xf32>, %b: tensor<100x100xf32>", generic, 7 + 1200, OpCostSource::Roofline);
+}
+
+/// Tests which shapes matrix products have by their names and types.
+TEST_F(CostInterfaceTest, ShapesOfProducts) {
+  auto expectShape = [&](const std::string &name, const std::string &types, ProductShape expected) {
+    std::string operands = StringRef(types).count("tensor") == 3 ? "%a, %b" : "%a, %b, %c";
+    std::string inputs = StringRef(types).split(" -> ").first.drop_front().drop_back().str();
+    SmallVector<StringRef> each;
+    StringRef(inputs).split(each, ", ");
+    std::string arguments;
+    for (auto [index, type] : llvm::enumerate(each))
+      arguments += (index ? ", %" : "%") + std::string(1, static_cast<char>('a' + index)) + ": " + type.str();
+    Operation *op = parse(arguments, "%0 = comm.compute \"" + name + "\"(" + operands + ") {test} : " + types);
+    ASSERT_TRUE(op);
+    ProductShape shape = getProductShape(op);
+    EXPECT_EQ(shape.batches, expected.batches) << name;
+    EXPECT_EQ(shape.rows, expected.rows) << name;
+    EXPECT_EQ(shape.columns, expected.columns) << name;
+  };
+  expectShape("aten.mm.default", "(tensor<4x5xf32>, tensor<5x6xf32>) -> tensor<4x6xf32>", {1, 4, 6});
+  expectShape("aten.addmm", "(tensor<6xf32>, tensor<4x5xf32>, tensor<5x6xf32>) -> tensor<4x6xf32>", {1, 4, 6});
+  expectShape("aten.bmm.default", "(tensor<3x4x5xf32>, tensor<3x5x6xf32>) -> tensor<3x4x6xf32>", {3, 4, 6});
+  // All rows of a linear layer meet one matrix.
+  expectShape("aten.linear", "(tensor<3x4x5xf32>, tensor<6x5xf32>) -> tensor<3x4x6xf32>", {1, 12, 6});
+  expectShape("aten._scaled_dot_product_flash_attention.default",
+              "(tensor<2x3x8x4xf32>, tensor<2x3x9x4xf32>, tensor<2x3x9x4xf32>) -> tensor<2x3x8x4xf32>", {6, 8, 4});
+  expectShape("aten.einsum", "(tensor<4x5xf32>, tensor<5x6xf32>) -> tensor<4x6xf32>", {1, 0, 0});
+  expectShape("aten.convolution", "(tensor<1x2x4x5xf32>, tensor<3x2x1x1xf32>) -> tensor<1x3x4x5xf32>", {1, 0, 0});
+  expectShape("aten.mul.Tensor", "(tensor<4x5xf32>, tensor<4x5xf32>) -> tensor<4x5xf32>", {1, 0, 0});
+}
+
+/// Tests that products take waves of tiles on a machine that has them, and that the model without measurements is told.
+TEST_F(CostInterfaceTest, ProductsInWavesOfTiles) {
+  MachineModel machine = llvm::cantFail(MachineModel::parse(kMachine));
+  machine.tiles = MatrixTiles{2, 0, {{4, 4, 1000}}};
+  CostModel tiled(machine);
+  OperationCosts inWaves(tiled);
+  std::string matrices = "%a: tensor<10x2000xf32>, %b: tensor<2000x4xf32>";
+  // 2 x 10 x 4 x 2000 operations take 160 ns. Three tiles take two waves of 2 x 4 x 4 x 2 x 2000 operations: 256 ns.
+  // The bytes of the attribute take less.
+  Operation *product = parse(
+      matrices,
+      R"(%0 = comm.compute "aten.mm"(%a, %b) {test, comm.cost = #comm.cost<flops = 160000, bytes = 100>} : (tensor<10x2000xf32>, tensor<2000x4xf32>) -> tensor<10x4xf32>)");
+  EXPECT_EQ(costs.costOf(product).time, 7 + 160);
+  EXPECT_EQ(inWaves.costOf(product).time, 7 + 256);
+  // linalg tells its shape itself: 2 batches of 3 tiles are three waves, which take 384 ns. The attribute replaces
+  // flops and bytes.
+  Operation *batch = parse(
+      "%a: tensor<2x10x2000xf32>, %b: tensor<2x2000x4xf32>, %c: tensor<2x10x4xf32>",
+      R"(%0 = linalg.batch_matmul {test, comm.cost = #comm.cost<bytes = 100>} ins(%a, %b : tensor<2x10x2000xf32>, tensor<2x2000x4xf32>)
+                          outs(%c : tensor<2x10x4xf32>) -> tensor<2x10x4xf32>)");
+  EXPECT_EQ(costs.costOf(batch).time, 7 + 320);
+  EXPECT_EQ(inWaves.costOf(batch).time, 7 + 384);
+  // A given time and an entry of the table precede the model, which modelledTimeOf() asks nevertheless.
+  product->setAttr("comm.cost",
+                   comm::CostAttr::get(&context, 160000, 100, std::nullopt, 999, std::nullopt, std::nullopt));
+  EXPECT_EQ(inWaves.costOf(product).time, 999);
+  EXPECT_EQ(inWaves.modelledTimeOf(product), 7 + 256);
+  Operation *measured =
+      parse("%a: tensor<8x8xf32>",
+            "%0 = linalg.matmul {test} ins(%a, %a : tensor<8x8xf32>, tensor<8x8xf32>) outs(%a : tensor<8x8xf32>) -> "
+            "tensor<8x8xf32>");
+  EXPECT_EQ(inWaves.costOf(measured).time, 4242);
+  // 4 x 256 bytes.
+  EXPECT_EQ(inWaves.modelledTimeOf(measured), 7 + 10);
+  // An operation without work has no time of its own.
+  Operation *view = parse("%a: tensor<8x8xf32>", "%0 = tensor.cast %a {test} : tensor<8x8xf32> to tensor<?x8xf32>");
+  EXPECT_EQ(inWaves.modelledTimeOf(view), 0);
 }
 
 TEST_F(CostInterfaceTest, TensorsAndElementwise) {

@@ -435,6 +435,125 @@ TEST(Roofline, DoesNotOverflow) {
 }
 
 //===-----------------------------------------------------------------------------------------===//
+// Waves of tiles
+//===-----------------------------------------------------------------------------------------===//
+
+/// A machine of four units with these sizes of tiles. A tile takes as long as 10 more in depth.
+MachineModel tiled(std::vector<TileSize> sizes) {
+  MachineModel machine = plain();
+  machine.tiles = MatrixTiles{4, 10, std::move(sizes)};
+  return machine;
+}
+
+/// Operations of a product.
+int64_t flopsOf(ProductShape shape, int64_t depth) { return 2 * shape.batches * shape.rows * shape.columns * depth; }
+
+TEST(Tiles, ByHand) {
+  CostModel costs(tiled({{2, 4, 1000}, {1, 1, 250}}));
+  auto time = [&](ProductShape shape) { return costs.costOfTiles(flopsOf(shape, 99'990), E::F32, shape); };
+  // Four tiles of 2 x 4 are one wave: 2 x 2 x 4 x 4 units x 100,000 operations at 1 per ps.
+  EXPECT_EQ(time({1, 4, 8}), 6400);
+  // One row more makes six tiles, which take two waves, and so do eight.
+  EXPECT_EQ(time({1, 5, 8}), 12800);
+  EXPECT_EQ(time({1, 8, 8}), 12800);
+  // Two batches are twice as many tiles.
+  EXPECT_EQ(time({2, 4, 8}), 12800);
+  // A single element is computed faster by one small tile, at a quarter of the rate: 2 x 4 x 100,000 / 0.25.
+  EXPECT_EQ(time({1, 1, 1}), 3200);
+  // The kernel takes a launch, and at least its operations at the sustained rate, and its bytes.
+  int64_t flops = flopsOf({1, 5, 8}, 99'990);
+  EXPECT_EQ(costs.costOfKernel(flops, 0, E::F32, ComputeUnits::Matrix, {1, 5, 8}), 7 + 12800);
+  EXPECT_EQ(costs.costOfKernel(flops, 0, E::F32, ComputeUnits::Matrix), 7 + 7999);
+  EXPECT_EQ(costs.costOfKernel(flops, 2'000'000, E::F32, ComputeUnits::Matrix, {1, 5, 8}), 7 + 20000);
+  // Other units have no tiles, a machine without tiles has no waves, and neither has a product of unknown shape.
+  EXPECT_EQ(costs.costOfKernel(flops, 0, E::F32, ComputeUnits::Vector, {1, 5, 8}), 7 + 15998);
+  EXPECT_EQ(CostModel(plain()).costOfTiles(flops, E::F32, {1, 5, 8}), 0);
+  EXPECT_EQ(costs.costOfTiles(flops, E::F32, {}), 0);
+}
+
+// Whatever the sizes: the number of waves is that of handing out tile after tile, a larger product never takes less,
+// and the parts of a product never take less together than the whole.
+TEST(Tiles, RandomProducts) {
+  std::mt19937_64 random(5);
+  auto draw = [&](int64_t low, int64_t high) { return low + static_cast<int64_t>(random() % (high - low + 1)); };
+  for (int round = 0; round < 500; ++round) {
+    TileSize size{draw(1, 9), draw(1, 9), draw(100, 1000)};
+    CostModel one(tiled({size})), several(tiled({size, {draw(1, 9), draw(1, 9), draw(100, 1000)}}));
+    ProductShape shape{draw(1, 3), draw(1, 60), draw(1, 60)};
+    int64_t depth = draw(1, 100'000), waves = 0, taken = 4;
+    for (int64_t batch = 0; batch < shape.batches; ++batch)
+      for (int64_t row = 0; row < shape.rows; row += size.rows)
+        for (int64_t column = 0; column < shape.columns; column += size.columns)
+          if (++taken > 4) {
+            taken = 1;
+            ++waves;
+          }
+    double expected = static_cast<double>(waves * 2 * size.rows * size.columns * 4 * (depth + 10)) / 1000 * 1000 /
+                      static_cast<double>(size.permille);
+    ASSERT_NEAR(static_cast<double>(one.costOfTiles(flopsOf(shape, depth), E::F32, shape)), expected,
+                1 + expected / 1e6)
+        << "round " << round;
+    auto time = [&](ProductShape part) { return several.costOfTiles(flopsOf(part, depth), E::F32, part); };
+    ASSERT_LE(time(shape), one.costOfTiles(flopsOf(shape, depth), E::F32, shape));
+    ASSERT_LE(time(shape), time({shape.batches, shape.rows + 1, shape.columns}));
+    ASSERT_LE(time(shape), time({shape.batches, shape.rows, shape.columns + 1}));
+    ASSERT_LE(time(shape), time({shape.batches + 1, shape.rows, shape.columns}));
+    int64_t parts = draw(2, 4);
+    ProductShape part{shape.batches, (shape.rows + parts - 1) / parts, shape.columns};
+    ASSERT_LE(time(shape), parts * time(part) + parts) << "round " << round;
+  }
+}
+
+TEST(Tiles, DoNotOverflow) {
+  CostModel costs = model("h100-sxm-tiles");
+  constexpr int64_t most = std::numeric_limits<int64_t>::max();
+  for (int64_t size : {int64_t(1), kPetabyte, most})
+    for (int64_t flops : {int64_t(1), most}) {
+      Ns time = costs.costOfTiles(flops, E::BF16, {size, size, size});
+      EXPECT_GT(time, 0);
+      EXPECT_LE(time, kMaxNs);
+    }
+}
+
+// With the clock, the start and the end of tiles that NVIDIA's predictor nvMatmulHeuristics 0.1.0.27 assumes for an
+// H100 SXM, the model gives its times of bf16 products (CUTLASS 3, rows x columns x depth): steps of waves of 132
+// units.
+TEST(Tiles, AgreeWithTheVendorsPredictor) {
+  MachineModel machine = llvm::cantFail(MachineModel::load("h100-sxm-tiles"));
+  machine.peakRates[static_cast<unsigned>(E::BF16)] = 1'070'000'000'000'000;
+  machine.tiles->depth = 700;
+  CostModel costs(machine);
+  struct Prediction {
+    int64_t rows, columns, depth;
+    double us;
+  };
+  // One to four waves of 128 x 256; small depths; slim results.
+  const Prediction predictions[] = {{1792, 2048, 4096, 48.2},  {3328, 2048, 4096, 86.4},  {3840, 2048, 4096, 86.3},
+                                    {5376, 2048, 4096, 124.2}, {5888, 2048, 4096, 124.5}, {7936, 2048, 4096, 162.6},
+                                    {4096, 4096, 64, 32.3},    {4096, 4096, 512, 46.8},   {4096, 4096, 2048, 96.4},
+                                    {4096, 4096, 8192, 295.0}, {8192, 768, 4096, 69.4},   {4096, 768, 4096, 39.7},
+                                    {2048, 768, 4096, 32.1},   {8192, 4096, 512, 94.4},   {2048, 4096, 512, 28.4}};
+  for (const Prediction &p : predictions) {
+    ProductShape shape{1, p.rows, p.columns};
+    double us = 9.2 + static_cast<double>(costs.costOfTiles(flopsOf(shape, p.depth), E::BF16, shape)) / 1e3;
+    EXPECT_NEAR(us, p.us, p.us * 0.1) << p.rows << " x " << p.columns << " x " << p.depth;
+  }
+}
+
+// The shipped profile does not contradict what was measured on H100 SXM devices: 792.1 and 821.2 TFLOP/s (80 GB) and
+// 807.1 TFLOP/s (96 GB), in the tables of stas00/ml-engineering and mag-/gpu_benchmark.
+TEST(Tiles, AgreeWithMeasuredRates) {
+  CostModel costs = model("h100-sxm-tiles");
+  auto tflops = [&](ProductShape shape, int64_t depth) {
+    int64_t flops = flopsOf(shape, depth);
+    return static_cast<double>(flops) / 1e3 /
+           static_cast<double>(costs.costOfKernel(flops, 0, E::BF16, ComputeUnits::Matrix, shape));
+  };
+  EXPECT_NEAR(tflops({1, 6144, 17920}, 2816), 806.7, 15);
+  EXPECT_NEAR(tflops({1, 16896, 15680}, 1024), 807.1, 15);
+}
+
+//===-----------------------------------------------------------------------------------------===//
 // Every profile, kind and shape
 //===-----------------------------------------------------------------------------------------===//
 

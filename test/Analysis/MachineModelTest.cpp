@@ -132,6 +132,20 @@ TEST(MachineModel, NamesTheEntryOfATableThatIsWrong) {
             "machine 'x.json': field 'resources.sms': unknown field");
   EXPECT_EQ(errorOf(edited("compute.half_flops", json::Object{{"f31", 1}})),
             "machine 'x.json': field 'compute.half_flops.f31': unknown field");
+  auto tiles = [](json::Object size) {
+    return edited("compute.matmul_tiles", json::Object{{"units", 2}, {"sizes", json::Array{std::move(size)}}});
+  };
+  EXPECT_EQ(errorOf(tiles(json::Object{{"rows", 4}, {"columns", 4}, {"permille", 900}})), "no error");
+  EXPECT_EQ(errorOf(tiles(json::Object{{"rows", 4}, {"columns", 4}, {"permille", 1001}})),
+            "machine 'x.json': field 'compute.matmul_tiles.sizes[0].permille': expected at most 1000, got 1001");
+  EXPECT_EQ(errorOf(tiles(json::Object{{"rows", 1 << 21}, {"columns", 4}})),
+            "machine 'x.json': field 'compute.matmul_tiles.sizes[0].rows': expected at most 1048576, got 2097152");
+  EXPECT_EQ(errorOf(tiles(json::Object{{"rows", 4}})),
+            "machine 'x.json': field 'compute.matmul_tiles.sizes[0].columns': expected an integer of at least 1");
+  EXPECT_EQ(errorOf(edited("compute.matmul_tiles", json::Object{{"units", 2}})),
+            "machine 'x.json': field 'compute.matmul_tiles.sizes': expected at least one size");
+  EXPECT_EQ(errorOf(edited("compute.matmul_tiles", json::Object{{"depth", 2}})),
+            "machine 'x.json': field 'compute.matmul_tiles.units': expected an integer of at least 1");
   EXPECT_EQ(errorOf(edited("overheads", json::Object{{"hop_ns", -1}})),
             "machine 'x.json': field 'overheads.hop_ns': expected an integer of at least 0");
 }
@@ -221,7 +235,7 @@ void checkSources(const json::Value &value, const std::string &path) {
 
 TEST(MachineModel, ShippedProfilesAreCanonicalAndGiveTheirSources) {
   std::vector<std::string> names = MachineModel::available();
-  for (const char *name : {"a100-sxm", "b200-sxm", "cpu-mpi", "h100-sxm", "h200-sxm"})
+  for (const char *name : {"a100-sxm", "b200-sxm", "cpu-mpi", "h100-sxm", "h100-sxm-tiles", "h200-sxm"})
     EXPECT_TRUE(llvm::is_contained(names, name)) << name;
   for (const std::string &name : names) {
     llvm::Expected<MachineModel> machine = MachineModel::load(name);
@@ -236,6 +250,19 @@ TEST(MachineModel, ShippedProfilesAreCanonicalAndGiveTheirSources) {
   auto file = llvm::MemoryBuffer::getFile(path);
   ASSERT_TRUE(static_cast<bool>(file));
   EXPECT_EQ(llvm::cantFail(MachineModel::load(path)).toJSON(), (*file)->getBuffer().str());
+}
+
+// The profile with waves of tiles is the other one in everything else.
+TEST(MachineModel, TheProfileWithTilesDiffersInThemAlone) {
+  auto document = [](const char *name) {
+    return llvm::cantFail(json::parse(llvm::cantFail(MachineModel::load(name)).toJSON()));
+  };
+  json::Value with = document("h100-sxm-tiles"), without = document("h100-sxm");
+  json::Object &object = *with.getAsObject();
+  EXPECT_TRUE(object.getObject("compute")->erase("matmul_tiles"));
+  for (const char *key : {"name", "description"})
+    object[key] = *without.getAsObject()->getString(key);
+  EXPECT_EQ(with, without);
 }
 
 } // namespace

@@ -82,11 +82,17 @@ public:
   /// A kernel that packs or unpacks buffers and reads and writes `bytes` in total, ns. 0 for no bytes.
   Ns costOfCopy(Bytes read, Bytes written) const;
 
-  /// A kernel by roofline: launch + max(flops / rate, bytes / memory bandwidth), ns. 0 for no work.
-  Ns costOfKernel(int64_t flops, Bytes bytes, ElementType element, ComputeUnits units) const;
+  /// A kernel by roofline: launch + max(flops / rate, waves of tiles, bytes / memory bandwidth), ns. 0 for no work.
+  /// Monotone in flops and bytes, and in each size of `product` if the depth stays the same. O(sizes of tiles).
+  Ns costOfKernel(int64_t flops, Bytes bytes, ElementType element, ComputeUnits units, ProductShape product = {}) const;
 
-  /// The same roofline without the launch, for work that is part of a larger kernel.
+  /// The same roofline without the launch and the waves, for work that is part of a larger kernel.
   Ns costOfWork(int64_t flops, Bytes bytes, ElementType element, ComputeUnits units) const;
+
+  /// A product of `flops` operations in waves of the machine's tiles, ns: the number of waves, rounded up, times the
+  /// time of a tile, for the size of tiles that is the fastest. 0 if the profile has no tiles or the shape is not
+  /// known. After the section on wave quantization of NVIDIA's guide "Matrix Multiplication Background".
+  Ns costOfTiles(int64_t flops, ElementType element, ProductShape product) const;
 
   /// The measured time of an operation with these operand types ("4096x4096xbf16"), or by name alone if no types are
   /// given. None if the profile has no such entry.

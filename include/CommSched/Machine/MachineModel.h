@@ -65,6 +65,33 @@ struct NcclGraph {
   double channelGBps = 0;
 };
 
+/// A size of tiles that kernels for matrix products are written for.
+struct TileSize {
+  /// Rows and columns of the result that one compute unit computes at a time.
+  int64_t rows = 1, columns = 1;
+  /// Share of the peak rate that the unit reaches with it, permille: the smaller a tile, the more operands are read
+  /// for every operation.
+  int64_t permille = kPermille;
+};
+
+/// How matrix products are cut into tiles, which the compute units process in waves.
+struct MatrixTiles {
+  /// Compute units, of which each has one tile in work.
+  int64_t units = 1;
+  /// What a tile takes for its start and its end, as a number of products that are summed up (see ProductShape).
+  int64_t depth = 0;
+  /// At least one. The library takes the fastest.
+  std::vector<TileSize> sizes;
+};
+
+/// The shape of a matrix product: `batches` results of `rows` x `columns`. How many products are summed up for each
+/// element, the depth, follows from the operations. Not known if `rows` is 0.
+struct ProductShape {
+  int64_t batches = 1, rows = 0, columns = 0;
+
+  explicit operator bool() const { return rows > 0; }
+};
+
 /// Inputs of NCCL's tuning model.
 struct NcclParameters {
   NcclGeneration generation = NcclGeneration::Ampere;
@@ -226,6 +253,8 @@ public:
   int64_t matrixRate(ElementType type) const;
   /// Operations that a matrix product loses to its start and end, at that rate (see halfFlops).
   int64_t matrixHalfFlops(ElementType type) const;
+  /// Operations per second of the matrix units while all of them compute: the peak, with the same fall-backs.
+  int64_t matrixPeak(ElementType type) const;
   /// Operations per second of all other units.
   int64_t vectorRate(ElementType type) const;
 
@@ -245,6 +274,8 @@ public:
   /// Operations of a matrix product that reaches half of the sustained rate (Hockney's n 1/2), by element type. A
   /// product takes as long as one with so many operations more at the full rate. 0 if the profile has none.
   RateTable halfFlops{};
+  /// Waves of tiles; none if the profile does not say, in which case a product costs its operations only.
+  std::optional<MatrixTiles> tiles;
   /// Time of every kernel in addition to its roofline, ns.
   Ns launch = 0;
 

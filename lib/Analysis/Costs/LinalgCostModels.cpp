@@ -30,6 +30,23 @@ static int64_t countPoints(linalg::LinalgOp op) {
   return points;
 }
 
+/// The shape of a contraction; unknown if a range is dynamic.
+static ProductShape productOf(linalg::LinalgOp op) {
+  FailureOr<linalg::ContractionDimensions> dims = linalg::inferContractionDims(op);
+  if (failed(dims))
+    return {};
+  SmallVector<int64_t> ranges = op.getStaticLoopRanges();
+  if (llvm::any_of(ranges, ShapedType::isDynamic))
+    return {};
+  auto sizeOf = [&](ArrayRef<unsigned> loops) {
+    int64_t size = 1;
+    for (unsigned loop : loops)
+      size = multiplyAmounts(size, ranges[loop]);
+    return size;
+  };
+  return {sizeOf(dims->batch), sizeOf(dims->m), sizeOf(dims->n)};
+}
+
 static OpWork structured(Operation *operation, const OperationCosts &) {
   auto op = cast<linalg::LinalgOp>(operation);
   OpWork work;
@@ -49,6 +66,8 @@ static OpWork structured(Operation *operation, const OperationCosts &) {
     work.element = elementTypeOf(op.getDpsInputOperand(0)->get().getType());
   if (linalg::isaContractionOpInterface(op) || linalg::isaConvolutionOpInterface(op))
     work.units = ComputeUnits::Matrix;
+  if (work.units == ComputeUnits::Matrix)
+    work.product = productOf(op);
   return work;
 }
 

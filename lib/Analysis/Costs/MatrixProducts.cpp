@@ -9,69 +9,99 @@
 #include "CommSched/Analysis/Costs/MatrixProducts.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/StringMap.h"
 
 using namespace mlir;
 using namespace commsched;
 using namespace commsched::comm;
 
-bool commsched::isMatrixProductName(StringRef name) {
+namespace {
+
+/// What the name of an operation says of its result.
+enum class ProductName : uint8_t { None, Matrix, Attention, Other };
+
+} // namespace
+
+static ProductName classify(StringRef name) {
   // PyTorch's operators with a flop formula, and the names of the same operations in other frameworks.
-  static const llvm::StringSet<> known = {"mm",
-                                          "bmm",
-                                          "addmm",
-                                          "addbmm",
-                                          "baddbmm",
-                                          "_scaled_mm",
-                                          "_int_mm",
-                                          "_grouped_mm",
-                                          "_scaled_grouped_mm",
-                                          "_weight_int8pack_mm",
-                                          "_weight_int4pack_mm",
-                                          "matmul",
-                                          "batch_matmul",
-                                          "linear",
-                                          "gemm",
-                                          "batched_gemm",
-                                          "grouped_gemm",
-                                          "einsum",
-                                          "tensordot",
-                                          "dot",
-                                          "dot_general",
-                                          "contract",
-                                          "conv",
-                                          "conv1d",
-                                          "conv2d",
-                                          "conv3d",
-                                          "convolution",
-                                          "_convolution",
-                                          "cudnn_convolution",
-                                          "attention",
-                                          "flash_attention",
-                                          "flex_attention",
-                                          "scaled_dot_product_attention",
-                                          "_scaled_dot_product_flash_attention",
-                                          "_scaled_dot_product_flash_attention_for_cpu",
-                                          "_scaled_dot_product_efficient_attention",
-                                          "_scaled_dot_product_cudnn_attention",
-                                          "_scaled_dot_product_fused_attention_overrideable",
-                                          "_flash_attention_forward",
-                                          "_flash_attention",
-                                          "_efficient_attention_forward",
-                                          "_efficient_attention",
-                                          "_cudnn_attention_forward",
-                                          "_cudnn_attention"};
+  using N = ProductName;
+  static const llvm::StringMap<ProductName> known = {{"mm", N::Matrix},
+                                                     {"bmm", N::Matrix},
+                                                     {"addmm", N::Matrix},
+                                                     {"addbmm", N::Other},
+                                                     {"baddbmm", N::Matrix},
+                                                     {"_scaled_mm", N::Matrix},
+                                                     {"_int_mm", N::Matrix},
+                                                     {"_grouped_mm", N::Other},
+                                                     {"_scaled_grouped_mm", N::Other},
+                                                     {"_weight_int8pack_mm", N::Matrix},
+                                                     {"_weight_int4pack_mm", N::Matrix},
+                                                     {"matmul", N::Matrix},
+                                                     {"batch_matmul", N::Matrix},
+                                                     {"linear", N::Matrix},
+                                                     {"gemm", N::Matrix},
+                                                     {"batched_gemm", N::Matrix},
+                                                     {"grouped_gemm", N::Other},
+                                                     {"einsum", N::Other},
+                                                     {"tensordot", N::Other},
+                                                     {"dot", N::Matrix},
+                                                     {"dot_general", N::Matrix},
+                                                     {"contract", N::Other},
+                                                     {"conv", N::Other},
+                                                     {"conv1d", N::Other},
+                                                     {"conv2d", N::Other},
+                                                     {"conv3d", N::Other},
+                                                     {"convolution", N::Other},
+                                                     {"_convolution", N::Other},
+                                                     {"cudnn_convolution", N::Other},
+                                                     {"attention", N::Attention},
+                                                     {"flash_attention", N::Attention},
+                                                     {"flex_attention", N::Attention},
+                                                     {"scaled_dot_product_attention", N::Attention},
+                                                     {"_scaled_dot_product_flash_attention", N::Attention},
+                                                     {"_scaled_dot_product_flash_attention_for_cpu", N::Attention},
+                                                     {"_scaled_dot_product_efficient_attention", N::Attention},
+                                                     {"_scaled_dot_product_cudnn_attention", N::Attention},
+                                                     {"_scaled_dot_product_fused_attention_overrideable", N::Attention},
+                                                     {"_flash_attention_forward", N::Attention},
+                                                     {"_flash_attention", N::Attention},
+                                                     {"_efficient_attention_forward", N::Attention},
+                                                     {"_efficient_attention", N::Attention},
+                                                     {"_cudnn_attention_forward", N::Attention},
+                                                     {"_cudnn_attention", N::Attention}};
   SmallVector<StringRef> parts;
   for (StringRef outer : llvm::split(name, '.'))
     outer.split(parts, ':', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
-  return llvm::any_of(parts, [](StringRef part) {
-    // The number that distinguishes equal nodes of a graph is not part of the name.
+  for (StringRef part : parts) {
     part.consume_back("_backward");
-    if (known.contains(part))
-      return true;
+    if (auto found = known.find(part); found != known.end())
+      return found->second;
+    // The number that distinguishes equal nodes of a graph is not part of the name.
     StringRef stem = part.rtrim("0123456789");
-    return stem != part && known.contains(stem.rtrim('_'));
-  });
+    if (auto found = known.find(stem.rtrim('_')); stem != part && found != known.end())
+      return found->second;
+  }
+  return N::None;
+}
+
+bool commsched::isMatrixProductName(StringRef name) { return classify(name) != ProductName::None; }
+
+ProductShape commsched::getProductShape(Operation *op) {
+  auto compute = dyn_cast<ComputeOp>(op);
+  ProductName name = classify(compute ? compute.getName() : op->getName().getStringRef());
+  if (name != ProductName::Matrix && name != ProductName::Attention)
+    return {};
+  auto type = op->getNumResults() > 0 ? dyn_cast<ShapedType>(op->getResult(0).getType()) : ShapedType();
+  if (!type || !type.hasStaticShape() || type.getRank() < 2 || type.getNumElements() == 0)
+    return {};
+  ArrayRef<int64_t> shape = type.getShape();
+  int64_t outer = ShapedType::getNumElements(shape.drop_back(2));
+  bool isShared = name == ProductName::Matrix && llvm::any_of(op->getOperandTypes(), [](Type operand) {
+                    auto matrix = dyn_cast<ShapedType>(operand);
+                    return matrix && matrix.hasRank() && matrix.getRank() == 2;
+                  });
+  int64_t rows = shape[shape.size() - 2], columns = shape.back();
+  return isShared ? ProductShape{1, outer * rows, columns} : ProductShape{outer, rows, columns};
 }
 
 bool MatrixProducts::isProduct(Operation *op) const {

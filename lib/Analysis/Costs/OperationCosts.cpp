@@ -7,6 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Costs/OperationCosts.h"
+#include "CommSched/Analysis/Costs/MatrixProducts.h"
 #include "CommSched/Analysis/Costs/OperationForm.h"
 #include "CommSched/Analysis/Environment.h"
 #include "CommSched/Analysis/Storage.h"
@@ -193,10 +194,46 @@ static Ns givenTime(Operation *op, CostAttr attr, CostScenario scenario) {
                attr.getTimeLo().value_or(time), attr.getTimeHi().value_or(time));
 }
 
+OpWork OperationCosts::workOfCollective(CollectiveOpInterface start) const {
+  auto parts = static_cast<int64_t>(start.getCollectiveInputs().size());
+  Bytes bytes = getCollectiveBytes(start);
+  auto allReduce = dyn_cast<AllReduceOp>(start.getOperation());
+  const CollectiveVariant *variant = variantOf(start);
+  OpWork work = timed(allReduce && allReduce.getOneShot() ? costs.costOfOneShot(bytes, shapeOf(start))
+                      : variant                           ? curveOf(start, *variant)(bytes, parts)
+                                                          : (*curveOf(start))(bytes, parts));
+  work.known = hasKnownBytes(start) && (variant || !start->hasAttr(CommDialect::kVariantAttrName));
+  return work;
+}
+
+OpWork OperationCosts::learnWithAttribute(Operation *op, OpCostSource &source) const {
+  OpWork work = learn(op, source);
+  auto attr = op->getAttrOfType<CostAttr>(CommDialect::kCostAttrName);
+  if (!attr || (!attr.getFlops() && !attr.getBytes()))
+    return work;
+  // The attribute replaces the numbers of other sources. Without a model, its operations count as those of a matrix
+  // product.
+  if (!isa<CostOpInterface>(op)) {
+    work = OpWork::copy(bytesOf(op->getOperands()), bytesOf(op->getResults()));
+    work.units = ComputeUnits::Matrix;
+    work.element = op->getNumOperands() > 0 ? elementTypeOf(op->getOperand(0).getType()) : ElementType::Other;
+    if (costs.machine().tiles)
+      work.product = getProductShape(op);
+  }
+  work.flops = attr.getFlops().value_or(work.flops);
+  if (attr.getBytes()) {
+    work.bytesRead = *attr.getBytes();
+    work.bytesWritten = 0;
+  }
+  work.inlined = work.isView = false;
+  work.known = true;
+  source = OpCostSource::Roofline;
+  return work;
+}
+
 OpWork OperationCosts::resolve(Operation *op, OpCostSource &source) const {
   auto attr = op->getAttrOfType<CostAttr>(CommDialect::kCostAttrName);
   OpWork work;
-  const OpTime *entry = nullptr;
   if (attr && attr.getTime()) {
     source = OpCostSource::Measured;
     work = timed(givenTime(op, attr, costs.scenario()));
@@ -205,36 +242,12 @@ OpWork OperationCosts::resolve(Operation *op, OpCostSource &source) const {
     work = timed(*estimate);
   } else if (auto start = dyn_cast<CollectiveOpInterface>(op)) {
     source = OpCostSource::Collective;
-    auto parts = static_cast<int64_t>(start.getCollectiveInputs().size());
-    Bytes bytes = getCollectiveBytes(start);
-    auto allReduce = dyn_cast<AllReduceOp>(op);
-    const CollectiveVariant *variant = variantOf(start);
-    work = timed(allReduce && allReduce.getOneShot() ? costs.costOfOneShot(bytes, shapeOf(start))
-                 : variant                           ? curveOf(start, *variant)(bytes, parts)
-                                                     : (*curveOf(start))(bytes, parts));
-    work.known = hasKnownBytes(start) && (variant || !op->hasAttr(CommDialect::kVariantAttrName));
-  } else if ((entry = findEntry(op))) {
+    work = workOfCollective(start);
+  } else if (const OpTime *entry = findEntry(op)) {
     source = OpCostSource::Table;
     work = timed(costs.timeOf(*entry));
   } else {
-    work = learn(op, source);
-    if (attr && (attr.getFlops() || attr.getBytes())) {
-      // The attribute replaces the numbers of other sources. Without a model, its operations count as those of a matrix
-      // product.
-      if (!isa<CostOpInterface>(op)) {
-        work = OpWork::copy(bytesOf(op->getOperands()), bytesOf(op->getResults()));
-        work.units = ComputeUnits::Matrix;
-        work.element = op->getNumOperands() > 0 ? elementTypeOf(op->getOperand(0).getType()) : ElementType::Other;
-      }
-      work.flops = attr.getFlops().value_or(work.flops);
-      if (attr.getBytes()) {
-        work.bytesRead = *attr.getBytes();
-        work.bytesWritten = 0;
-      }
-      work.inlined = work.isView = false;
-      work.known = true;
-      source = OpCostSource::Roofline;
-    }
+    work = learnWithAttribute(op, source);
   }
   if (attr)
     work.workspace = attr.getWorkspace().value_or(work.workspace);
@@ -246,18 +259,29 @@ OpWork OperationCosts::resolve(Operation *op, OpCostSource &source) const {
 }
 
 Ns OperationCosts::timeOf(const OpWork &work) const {
-  return addNs(work.time, costs.costOfKernel(work.flops, work.bytes(), work.element, work.units));
+  return addNs(work.time, costs.costOfKernel(work.flops, work.bytes(), work.element, work.units, work.product));
+}
+
+Ns OperationCosts::timeOf(Operation *op, const OpWork &work) const {
+  if (work.isView)
+    return 0;
+  // Scalars outside of every kernel run on the host. Loops and calls over them form a kernel.
+  bool scalar = work.inlined && op->getNumRegions() == 0 && !isa<CallOpInterface>(op);
+  return scalar ? work.time : timeOf(work);
+}
+
+Ns OperationCosts::modelledTimeOf(Operation *op) const {
+  OpCostSource source;
+  auto start = dyn_cast<CollectiveOpInterface>(op);
+  return timeOf(op, start ? workOfCollective(start) : learnWithAttribute(op, source));
 }
 
 OpCost OperationCosts::costOf(Operation *op) const {
   OpCost cost;
   OpWork work = resolve(op, cost.source);
   cost.workspace = work.workspace;
-  if (work.isView)
-    return cost;
-  // Scalars outside of every kernel run on the host. Loops and calls over them form a kernel.
+  cost.time = timeOf(op, work);
   bool scalar = work.inlined && op->getNumRegions() == 0 && !isa<CallOpInterface>(op);
-  cost.time = scalar ? work.time : timeOf(work);
   if (cost.time == 0 && scalar && cost.source == OpCostSource::Roofline)
     cost.source = OpCostSource::Free;
   return cost;
@@ -318,7 +342,7 @@ public:
     sum.workspace = std::max(sum.workspace, work.workspace);
     sum.known &= work.known;
     if (!work.inlined) {
-      now = addNs(now, costs.model().costOfKernel(work.flops, work.bytes(), work.element, work.units));
+      now = addNs(now, costs.model().costOfKernel(work.flops, work.bytes(), work.element, work.units, work.product));
       return;
     }
     // The units with the most work represent the block.

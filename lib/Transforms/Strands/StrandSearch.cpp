@@ -28,7 +28,7 @@ static constexpr int64_t kTriedWindows[] = {60, 100, 170, -1};
 /// Windows that are tried around the best one, in percent of it.
 static constexpr int64_t kNextWindows[] = {80, 125};
 /// Staggers that are tried, in quarters of the distance between two collectives of one strand.
-static constexpr int64_t kTriedStaggers[] = {2, 4};
+static constexpr int64_t kTriedStaggers[] = {4, 2};
 /// Classes of regions that are tried without: those of most collectives.
 static constexpr int32_t kTriedClasses = 4;
 /// Candidates that are searched with the whole effort.
@@ -209,7 +209,7 @@ private:
   }
 
   /// Coordinate by coordinate: the dimension and the window with the fewest strands, then the number of strands, the
-  /// window again and the stagger, then the regions.
+  /// stagger and the window again, then the regions.
   void tryCandidates() {
     int64_t stagger = options.stagger >= 0 ? options.stagger : kPhases;
     for (const TokenDimension &dimension : dimensions())
@@ -227,14 +227,6 @@ private:
       for (best.parts += 1; best.parts <= options.maxStrands; ++best.parts)
         consider(best);
     });
-    if (options.window < 0)
-      tryVariants([&](StrandCandidate best, auto consider) {
-        for (int64_t percent : kNextWindows)
-          if (StrandCandidate next = best; best.window > 0) {
-            next.window = best.window * percent / 100;
-            consider(next);
-          }
-      });
     if (options.stagger < 0)
       tryVariants([&](StrandCandidate best, auto consider) {
         StrandPlan plan = planOf(best);
@@ -243,6 +235,14 @@ private:
           best.stagger = distance * quarters / 4;
           consider(best);
         }
+      });
+    if (options.window < 0)
+      tryVariants([&](StrandCandidate best, auto consider) {
+        for (int64_t percent : kNextWindows)
+          if (StrandCandidate next = best; best.window > 0) {
+            next.window = best.window * percent / 100;
+            consider(next);
+          }
       });
     tryVariants([&](StrandCandidate best, auto consider) {
       int32_t classes = planOf(best).numClasses;

@@ -334,28 +334,39 @@ private:
 
   void scaleCost(Operation *op, Operation *part, const SplitAxis &axis) {
     auto cost = op->getAttrOfType<CostAttr>(CommDialect::kCostAttrName);
-    if (!cost)
-      return;
     auto scaled = [&](std::optional<int64_t> amount) -> std::optional<int64_t> {
       return amount ? std::optional<int64_t>(llvm::divideCeil(*amount, plan.parts)) : std::nullopt;
     };
-    std::optional<int64_t> bytes = cost.getBytes();
-    if (bytes)
-      bytes = bytesOfPart(op, axis, *bytes);
-    auto set = [&](Operation *target, std::optional<int64_t> flops, std::optional<int64_t> moved,
-                   std::optional<int64_t> time) {
-      target->setAttr(CommDialect::kCostAttrName, CostAttr::get(op->getContext(), flops, moved, cost.getWorkspace(),
-                                                                time, std::nullopt, std::nullopt));
+    std::optional<int64_t> flops, bytes, workspace;
+    if (cost) {
+      flops = scaled(cost.getFlops());
+      if (cost.getBytes())
+        bytes = bytesOfPart(op, axis, *cost.getBytes());
+      workspace = cost.getWorkspace();
+    }
+    auto set = [&](std::optional<int64_t> time) {
+      part->setAttr(CommDialect::kCostAttrName,
+                    CostAttr::get(op->getContext(), flops, bytes, workspace, time, std::nullopt, std::nullopt));
     };
-    set(part, scaled(cost.getFlops()), bytes, std::nullopt);
-    if (!cost.getTime())
-      return;
+    if (cost)
+      set(std::nullopt);
     // The model's ratio of part to whole, for a measured time.
-    set(op, cost.getFlops(), cost.getBytes(), std::nullopt);
-    __int128 partTime = costs.costOf(part).time, wholeTime = std::max<Ns>(1, costs.costOf(op).time);
-    op->setAttr(CommDialect::kCostAttrName, cost);
-    auto time = static_cast<int64_t>((*cost.getTime() * partTime + wholeTime - 1) / wholeTime);
-    set(part, scaled(cost.getFlops()), bytes, std::min(time, *cost.getTime()));
+    if (std::optional<Ns> time = measuredTime(op, part)) {
+      __int128 partTime = costs.modelledTimeOf(part), wholeTime = std::max<Ns>(1, costs.modelledTimeOf(op));
+      set(std::min(static_cast<int64_t>((*time * partTime + wholeTime - 1) / wholeTime), *time));
+    }
+  }
+
+  /// The time that was measured of the whole, if none was of the part: from `comm.cost`, or from the machine's table.
+  std::optional<Ns> measuredTime(Operation *op, Operation *part) const {
+    auto cost = op->getAttrOfType<CostAttr>(CommDialect::kCostAttrName);
+    if (cost && cost.getTime())
+      return cost.getTime();
+    if (!costs.model().hasMeasuredOps())
+      return std::nullopt;
+    OpCost whole = costs.costOf(op);
+    bool isScaled = whole.source == OpCostSource::Table && costs.costOf(part).source != OpCostSource::Table;
+    return isScaled ? std::optional<Ns>(whole.time) : std::nullopt;
   }
 
   const StrandPlan &plan;

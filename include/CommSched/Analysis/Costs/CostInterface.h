@@ -30,6 +30,8 @@ struct OpWork {
   int64_t flops = 0;
   ElementType element = ElementType::F32;
   ComputeUnits units = ComputeUnits::Vector;
+  /// The shape of the one matrix product that the work consists of, if it is one of known shape.
+  ProductShape product;
   /// Bytes moved between memory and the processor.
   Bytes bytesRead = 0, bytesWritten = 0;
   /// Bytes that are live only while the operation runs.

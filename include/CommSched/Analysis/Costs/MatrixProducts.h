@@ -46,6 +46,13 @@ private:
 /// match. A match is a part in a closed list ("aten.mm.default", "extern_kernels.addmm", "matmul_3").
 bool isMatrixProductName(llvm::StringRef name);
 
+/// The shape of the matrix product that an operation without a cost model is by its name (isMatrixProductName); not
+/// known if the name says nothing of the shape of the result (convolutions, einsum), or if a size is dynamic. The first
+/// result tells it: its last two dimensions are the rows and the columns. The others are batches, or rows as well if an
+/// operand is a matrix that all of them share. Attention is one product per batch and head, whose columns are the width
+/// of a head. O(operands).
+ProductShape getProductShape(mlir::Operation *op);
+
 } // namespace commsched
 
 #endif // COMMSCHED_ANALYSIS_COSTS_MATRIXPRODUCTS_H

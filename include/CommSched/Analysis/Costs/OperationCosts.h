@@ -87,6 +87,11 @@ public:
   /// The cost of `op`, regions included. At most kMaxNs. O(operands), or O(nested operations).
   OpCost costOf(mlir::Operation *op) const;
 
+  /// The time of `op` by its work alone, ns: what costOf() would answer without a time in `comm.cost`, the embedder's
+  /// estimate, and entries of the machine's table for its operands. The ratio of two such times carries over a measured
+  /// time from one shape to another. O(operands), or O(nested operations).
+  Ns modelledTimeOf(mlir::Operation *op) const;
+
   /// The cost of `op` with its error bar and where it comes from; none if it costs nothing by its nature (a view, a
   /// wait, a collective of one rank). An operation with regions has no error bar of its own: load its blocks in other
   /// scenarios. O(operands), or O(nested operations).
@@ -127,8 +132,14 @@ private:
   const OpTime *findEntry(mlir::Operation *op) const;
   /// The work of `op` itself, without its `comm.cost`.
   OpWork learn(mlir::Operation *op, OpCostSource &source) const;
+  /// The work of `op` itself with the numbers of its `comm.cost` other than the time.
+  OpWork learnWithAttribute(mlir::Operation *op, OpCostSource &source) const;
+  /// The time of a collective by its curve.
+  OpWork workOfCollective(comm::CollectiveOpInterface start) const;
   /// The work of `op`, and its source.
   OpWork resolve(mlir::Operation *op, OpCostSource &source) const;
+  /// The time of `op` whose work is `work`.
+  Ns timeOf(mlir::Operation *op, const OpWork &work) const;
   /// The embedder's estimate, ns, limited to what this model can represent.
   std::optional<Ns> askEmbedder(mlir::Operation *op) const;
   /// The time of work that forms a kernel of its own.
