@@ -309,7 +309,7 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
     if (bound.makespan > before)
       bound.resource = static_cast<Resource>(resource);
   }
-  DeferralBounds deferral = deferralBounds(problem, costs, shares);
+  DeferralBounds deferral = deferralBounds(problem, costs, shares, bound.makespan);
   raise(deferral.withLatencies.makespan, BoundArgument::OneMachine, deferral.withLatencies.lane);
   if (prove(deferral.plain.makespan, BoundWitness::Deferral, deferral.plain.lane))
     witness->starts = std::move(deferral.plain.starts);

@@ -42,14 +42,14 @@ class Savings {
 public:
   Savings(const Problem &problem, const BoundCosts &costs, const BucketShares *shares)
       : problem(problem), costs(costs), exclusiveStart(exclusiveStarts(problem)), ofStart(problem.size(), 0) {
-    if (!shares)
-      return;
     members.resize(problem.mergeKeys.size());
-    for (NodeId id = 0; id < problem.size(); ++id)
-      if (shares->lane[id] != kNone)
+    for (NodeId id = 0; id < problem.size(); ++id) {
+      bool isMember = shares && shares->lane[id] != kNone;
+      if (isMember)
         members[problem.nodes[id].mergeKey].push_back(id);
-    for (auto [key, list] : llvm::zip_equal(problem.mergeKeys, members))
-      batches.push_back(list.empty() ? std::nullopt : std::optional<KeyBatches>(std::in_place, problem, key, list));
+      else if (problem.nodes[id].kind == NodeKind::Start)
+        apart.push_back(id);
+    }
   }
 
   struct Most {
@@ -57,8 +57,8 @@ public:
   };
 
   /// The largest compute time that can be saved by deferral behind the last one of the starts whose ancestors, with
-  /// themselves, are `before`, if that is `last`.
-  Most mostSaved(llvm::ArrayRef<char> before, NodeId last) {
+  /// themselves, are `before`, if that is `last`. Latencies are looked at only if a saving below `enough` may result.
+  Most mostSaved(llvm::ArrayRef<char> before, NodeId last, Ns enough) {
     ofStart.assign(problem.size(), 0);
     Ns saved = 0;
     for (NodeId node = 0; node < problem.size(); ++node) {
@@ -72,37 +72,39 @@ public:
     for (const BoundCosts::Floating &piece : costs.floating)
       if (!before[piece.last])
         saved += piece.cost;
-    Ns withStarts = saved;
-    for (NodeId start = 0; start < problem.size(); ++start)
-      withStarts += std::max<Ns>(ofStart[start] - costs.lane[start], 0);
-    if (members.empty())
-      return {withStarts, withStarts};
-    return {withStarts, std::min(withStarts, saved + mostWithLatencies())};
+    auto withStarts = [&](llvm::ArrayRef<NodeId> starts) {
+      Ns sum = 0;
+      for (NodeId start : starts)
+        sum += std::max<Ns>(ofStart[start] - costs.lane[start], 0);
+      return sum;
+    };
+    saved += withStarts(apart);
+    Most most = {saved, saved};
+    for (llvm::ArrayRef<NodeId> list : members)
+      most.plain += withStarts(list);
+    most.withLatencies = saved < enough ? std::min(most.plain, saved + mostWithLatencies()) : most.plain;
+    return most;
   }
 
 private:
-  /// What deferring starts saves at most, if each key has one latency for all that is deferred.
+  /// What deferring members saves at most, if each key has one latency for all that is deferred.
   Ns mostWithLatencies() {
-    std::vector<char> isMember(problem.size(), 0);
+    if (batches.empty())
+      for (auto [key, list] : llvm::zip_equal(problem.mergeKeys, members))
+        batches.push_back(list.empty() ? std::nullopt : std::optional<KeyBatches>(std::in_place, problem, key, list));
     Ns saved = 0;
     for (auto [key, list] : llvm::zip_equal(batches, members)) {
-      if (!key)
-        continue;
-      Ns least = INT64_MAX;
-      for (int64_t share = 0; share <= KeyBatches::kLatencies; ++share) {
+      Ns least = key ? INT64_MAX : 0;
+      for (int64_t share = 0; key && share <= KeyBatches::kLatencies; ++share) {
         key->setLatency(share);
         Ns sum = -key->latency();
         for (NodeId id : list)
-          sum += std::max<Ns>(ofStart[id] - key->costOf(problem.nodes[id].bytes), 0);
+          if (ofStart[id] > 0)
+            sum += std::max<Ns>(ofStart[id] - key->costOf(problem.nodes[id].bytes), 0);
         least = std::min(least, std::max<Ns>(sum, 0));
       }
       saved += least;
-      for (NodeId id : list)
-        isMember[id] = 1;
     }
-    for (NodeId id = 0; id < problem.size(); ++id)
-      if (!isMember[id])
-        saved += std::max<Ns>(ofStart[id] - costs.lane[id], 0);
     return saved;
   }
 
@@ -111,7 +113,9 @@ private:
   const std::vector<NodeId> exclusiveStart;
   /// Indexed by start: the work on the compute lane that may be deferred with it, ns.
   std::vector<Ns> ofStart;
-  /// By merge key. Empty without bucketing; a key without members has no batches.
+  /// Starts that cannot be merged.
+  std::vector<NodeId> apart;
+  /// By merge key: the members, none without bucketing; and, once they are needed, their lines, none without members.
   std::vector<std::vector<NodeId>> members;
   std::vector<std::optional<KeyBatches>> batches;
 };
@@ -129,7 +133,8 @@ std::vector<char> commsched::ancestorsOf(const Problem &problem, llvm::ArrayRef<
   return before;
 }
 
-DeferralBounds commsched::deferralBounds(const Problem &problem, const BoundCosts &costs, const BucketShares *shares) {
+DeferralBounds commsched::deferralBounds(const Problem &problem, const BoundCosts &costs, const BucketShares *shares,
+                                         Ns floor) {
   std::vector<NodeId> starts;
   Ns compute = 0;
   for (NodeId node = 0; node < problem.size(); ++node) {
@@ -150,7 +155,7 @@ DeferralBounds commsched::deferralBounds(const Problem &problem, const BoundCost
     for (NodeId last : chosen) {
       // The start's own issue cost follows the beginning of its collective.
       Ns all = compute - costs.compute[last] + costs.path[last];
-      Savings::Most most = savings.mostSaved(before, last);
+      Savings::Most most = savings.mostSaved(before, last, all - floor);
       for (auto [weakest, saved] : {std::pair(&plain, most.plain), std::pair(&withLatencies, most.withLatencies)})
         if (all - saved < weakest->makespan) {
           weakest->makespan = all - saved;

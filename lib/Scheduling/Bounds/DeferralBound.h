@@ -32,8 +32,9 @@ struct DeferralBounds {
   DeferralBound withLatencies;
 };
 
-/// `shares` is null without bucketing. O(k^2 (N + E)) for k = 8 starts, and the evaluations of KeyBatches for each key.
-DeferralBounds deferralBounds(const Problem &problem, const BoundCosts &costs, const BucketShares *shares);
+/// `shares` is null without bucketing. Latencies are left out where they cannot give more than `floor`, a bound that is
+/// known, ns. O(k^2 (N + E)) for k = 8 starts, and the evaluations of KeyBatches for each key.
+DeferralBounds deferralBounds(const Problem &problem, const BoundCosts &costs, const BucketShares *shares, Ns floor);
 
 /// Indexed by node: whether it comes before the last one of `starts`, whichever that is. O(N + E).
 std::vector<char> ancestorsOf(const Problem &problem, llvm::ArrayRef<NodeId> starts);

@@ -391,7 +391,14 @@ MemoryLimitedBound commsched::memoryLimitedBatches(const Problem &problem, const
                                                    const MemoryLimitedBound &limited, Ns floor,
                                                    llvm::ArrayRef<ComputeLoad> loads) {
   MemoryLimitedBound bound = limited;
-  if (limited.node != kNone)
+  if (limited.node == kNone)
+    return bound;
+  // No member counts more than what it takes alone.
+  Wide most = limited.makespan;
+  for (NodeId id = 0; id < problem.size(); ++id)
+    if (shares.lane[id] != kNone && problem.nodes[id].lane == limited.lane)
+      most += std::max<Ns>(problem.nodes[id].cost - costs.lane[id], 0);
+  if (most > floor)
     bound.makespan =
         BatchesAfterNode(problem, costs, times, shares, limit, limited).raise(std::max(floor, limited.makespan), loads);
   return bound;
