@@ -15,16 +15,18 @@ from collections.abc import Callable, Iterator, Sequence
 import torch.fx as fx
 from typing_extensions import Unpack
 
-from .apply.memory import OverLimit, peak_bytes
-from .apply.plan import PlanError, read_plan
+from .apply.memory import OverLimit, peak_of
+from .apply.plan import Bucket, Plan, PlanError, read_plan
 from .apply.rewrite import apply_plan
 from .options import OptionArguments, Options
 from .ranks.agreement import sequence, starts_of
 from .ranks.consensus import Decision, Disagreed
 from .reporting import Unscheduled, strict
-from .solving import FUNCTION, imported
+from .solving import FUNCTION, Imported, imported
 from .strands.decision import in_strands
 
+# How often the collectives of the largest buckets at a peak above the limit are kept apart. Each time costs a schedule.
+MOST_APART = 3
 # Takes a decision about a program.
 Agree = Callable[[Decision], None]
 
@@ -49,7 +51,7 @@ def schedule_graph(graph: fx.Graph, options: Options, fused: bool = False, agree
     """Schedules `graph` in place and returns its report.
 
     The memory of the result is counted once more, from its nodes. If it is above the limit, the graph is scheduled
-    again with a limit that is lower by the difference, and then without merging.
+    again in other ways (`_again`).
 
     Args:
         fused: Inductor is going to fuse nodes of the graph into kernels. They are scheduled as kernels, and their
@@ -63,30 +65,59 @@ def schedule_graph(graph: fx.Graph, options: Options, fused: bool = False, agree
     try:
         return _schedule_once(graph, options, fused, agree)
     except OverLimit as error:
-        lower = dataclasses.replace(options, memory_limit_bytes=max(0, error.limit - error.excess))
-        last = dataclasses.replace(options, bucketing=False)
-    for again in (lower, last):
+        refused = error
+    reason: Exception = refused
+    apart: frozenset[str] = frozenset()
+    for again in _again(options, refused):
+        if again is options:
+            if refused.merged <= apart:
+                continue  # Nothing else can be kept apart.
+            apart |= refused.merged
         try:
-            return {**_schedule_once(graph, again, fused, agree), "recounted": True}
-        except (OverLimit, Unscheduled) as error:
+            report = _schedule_once(graph, again, fused, agree, apart if again is options else frozenset())
+            return {**report, "recounted": True, "kept_apart": sorted(apart) if again is options else []}
+        except OverLimit as error:
+            reason = refused = error
+        except Unscheduled as error:
             reason = error
     raise Unscheduled(f"the schedule was refused: {reason}") from reason
 
 
-def _schedule_once(graph: fx.Graph, options: Options, fused: bool, agree: Agree | None) -> dict:
+def _again(options: Options, refused: OverLimit) -> list[Options]:
+    """The options to schedule a graph again with, in order, when a result was above the limit.
+
+    A limit that is lower by the difference costs little as long as it is not below the peak of the graph as it is.
+    Otherwise, the collectives of the largest buckets at the peak are kept apart first: `options` itself stands for
+    that. At last, nothing is merged. All of it follows from the graph and the options, so ranks with equal graphs do
+    the same.
+    """
+    lowered = refused.limit - refused.excess
+    lower = dataclasses.replace(options, memory_limit_bytes=max(0, lowered))
+    apart, alone = [options] * MOST_APART, dataclasses.replace(options, bucketing=False)
+    return [lower, *apart, alone] if lowered >= refused.given else [*apart, lower, alone]
+
+
+def _schedule_once(
+    graph: fx.Graph, options: Options, fused: bool, agree: Agree | None, apart: frozenset[str] = frozenset()
+) -> dict:
+    """Schedules `graph` in place.
+
+    Args:
+        apart: the names of collectives that are not merged.
+
+    Raises:
+        Disagreed, OverLimit, Unscheduled. The graph is unchanged.
+    """
     fused = fused and options.fusion
-    module = imported(graph, options, fused)
+    module = imported(graph, options, fused, apart=apart)
     began = time.process_time_ns()
     report = module.run(options, options.pipeline)
-    program, donated = module.program, module.donated
+    program = module.program
     solved = time.process_time_ns()
-    starts = starts_of(graph)
     try:
         plan = read_plan(graph, program.operations()[FUNCTION])
-        decision = sequence(starts, plan)
-        if agree is not None:
-            agree(decision)
-        apply_plan(graph, plan, None if fused else _within(graph, donated, report))
+        decision = sequence(starts_of(graph), plan)
+        _carry_out(graph, plan, None if fused else report, module, lambda: agree and agree(decision))
     except (OverLimit, Disagreed):
         raise
     except PlanError as error:
@@ -105,20 +136,50 @@ def _schedule_once(graph: fx.Graph, options: Options, fused: bool, agree: Agree 
     return report
 
 
-def _within(graph: fx.Graph, donated: set[str], report: dict) -> Callable[[fx.Graph, Sequence[fx.Node]], None] | None:
-    """A check that refuses a result above the memory limit. If the graph was above the limit, its own peak is the
-    limit.
+def _largest(merged: Sequence[Bucket], held: Sequence[int], excess: int) -> list[str]:
+    """The names of the collectives in the buckets that hold the most bytes, until these are as many as the excess."""
+    names: list[str] = []
+    for i in sorted(range(len(merged)), key=lambda i: -held[i]):
+        if excess > 0 and held[i]:
+            excess -= held[i]
+            names += [m.name for m in merged[i].members]
+    return names
+
+
+def _carry_out(graph: fx.Graph, plan: Plan, report: dict | None, module: Imported, agree: Callable[[], object]) -> None:
+    """Applies a plan, unless the memory of the result is above the limit.
+
+    If the graph was above the limit, its own peak is the limit.
+
+    Args:
+        report: holds the limit. None: the memory is not counted.
+        agree: is called when nothing stands against the result, before it is final.
+
+    Raises:
+        OverLimit: the result is above the limit. The graph is unchanged.
     """
-    if "peak_bytes" not in report:
-        return None
-    limit = max(report["peak_bytes"]["limit"], peak_bytes(graph, donated))
+    donated, aliases = module.donated, module.importer.aliases
+    peaks = {} if report is None else report.get("peak_bytes", {})
+    limit, before = peaks.get("limit"), peaks.get("before", 0)
 
-    def accept(changed: fx.Graph, replaced: Sequence[fx.Node]) -> None:
-        peak = peak_bytes(changed, donated, replaced)
-        if peak > limit:
-            raise OverLimit(peak, limit)
+    def accept(changed: fx.Graph, replaced: Sequence[fx.Node], made: list[list[fx.Node]]) -> None:
+        if limit is not None:
+            peak = peak_of(changed, donated, replaced)
+            if peak.bytes > limit:
+                held = [peak.held_by(nodes) for nodes in made]
+                raise OverLimit(peak.bytes, limit, before, _largest(plan.buckets, held, peak.bytes - limit))
+        agree()
 
-    return accept
+    try:
+        apply_plan(graph, plan, accept, aliases)
+    except OverLimit as error:
+        given = peak_of(graph, donated, aliases=aliases).bytes
+        if given <= error.limit:
+            raise
+        if error.peak > given:
+            raise OverLimit(error.peak, given, given, error.merged) from error
+        limit = given
+        apply_plan(graph, plan, accept, aliases)
 
 
 def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> tuple[fx.GraphModule, dict]:

@@ -66,8 +66,17 @@ class Imported:
             return function_report(report_file)
 
 
-def imported(graph: fx.Graph, options: Options, fused: bool, split_rules: SplitRules | None = None) -> Imported:
+def imported(
+    graph: fx.Graph,
+    options: Options,
+    fused: bool,
+    split_rules: SplitRules | None = None,
+    apart: frozenset[str] = frozenset(),
+) -> Imported:
     """Imports `graph`, after its stale fake values are computed anew.
+
+    Args:
+        apart: the names of collectives that are not to be merged.
 
     Raises:
         Unscheduled: the graph cannot be imported.
@@ -84,6 +93,7 @@ def imported(graph: fx.Graph, options: Options, fused: bool, split_rules: SplitR
             fused=fused and options.fusion,
             fusion=options.fusion and split_rules is None,  # The parts of a split node need costs of their own.
             split_rules=split_rules,
+            apart=apart,
         )
     except Exception as error:  # No graph, however odd, may break a compilation.
         if strict():

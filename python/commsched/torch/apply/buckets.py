@@ -129,7 +129,7 @@ def cast_of(bucket: Bucket, member: fx.Node) -> fx.Node | None:
     node = member.args[0]
     if not bucket.packed or bucket.kind != "all_gather" or not isinstance(node, fx.Node):
         return None
-    if node.target not in CASTS or len(node.users) != 1:
+    if node.target not in CASTS or len(node.users) != 1 or node in bucket.apart:
         return None
     old, new = node.args[0].meta["val"], node.meta["val"]
     exact = old.device == new.device and old.dtype in WIDENING and new.dtype in WIDENING

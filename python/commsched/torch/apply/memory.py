@@ -11,8 +11,10 @@ tensors that the graph holds by name.
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch.fx as fx
 
@@ -23,52 +25,86 @@ from .plan import PlanError
 
 
 class OverLimit(PlanError):
-    """The graph of a plan needs `excess` bytes more than `limit`."""
+    """The graph of a plan needs `excess` bytes more than `limit`.
 
-    def __init__(self, peak: int, limit: int):
+    Args:
+        peak: what it needs, in bytes.
+        given: the peak of the graph before, in bytes.
+        merged: the names of merged collectives whose buckets hold the most memory at the peak.
+    """
+
+    def __init__(self, peak: int, limit: int, given: int, merged: Iterable[str] = ()):
         super().__init__(f"expected a peak within the limit of {limit} bytes, got {peak} bytes from the graph's nodes")
-        self.limit, self.excess = limit, peak - limit
+        self.peak, self.limit, self.excess, self.given = peak, limit, peak - limit, given
+        self.merged = frozenset(merged)
 
 
-def peak_bytes(graph: fx.Graph, donated: set[str], without: Sequence[fx.Node] = ()) -> int:
-    """The most bytes that are live at any node. Near-linear.
+@dataclasses.dataclass
+class Peak:
+    """The first place of a graph at which the most bytes are live.
+
+    Args:
+        bytes: how many.
+        live: indexed by memory that is live there, as `aliases` numbers it: its bytes.
+    """
+
+    bytes: int
+    live: dict[int, int]
+    aliases: Aliases
+
+    def held_by(self, nodes: Iterable[fx.Node]) -> int:
+        """The bytes of the results of these nodes that are live at the peak."""
+        return sum(self.live.get(memory, 0) for memory in set().union(*map(self.aliases.of, nodes)))
+
+
+def peak_bytes(
+    graph: fx.Graph, donated: set[str], without: Sequence[fx.Node] = (), aliases: Aliases | None = None
+) -> int:
+    """The most bytes that are live at any node: `peak_of(...).bytes`."""
+    return peak_of(graph, donated, without, aliases).bytes
+
+
+def peak_of(
+    graph: fx.Graph, donated: set[str], without: Sequence[fx.Node] = (), aliases: Aliases | None = None
+) -> Peak:
+    """Counts the bytes that are live at each node. Near-linear.
 
     Args:
         donated: placeholders that die after their last reader.
         without: nodes that are about to be erased.
+        aliases: those of the graph, if somebody has read them already.
     """
     erased = frozenset(without)
-    shared, packs = Aliases(graph), find_packs(graph, erased)
+    shared = aliases or Aliases(graph)
+    packs = find_packs(graph, erased, shared)
     within = {n for p in packs.values() for n in p.parts} - packs.keys() | erased
     nodes = [n for n in graph.nodes if n not in within]
     size: dict[int, int] = {}
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     for at, node in enumerate(nodes):
-        pack = packs.get(node)
-        reads = shared.of_all(pack.sources if pack else list(node.all_input_nodes))
-        if node.op == "call_function" and spec_of(node).is_wait:
-            start = start_of(node)
-            if isinstance(start, fx.Node):
-                reads |= shared.of_all(list(start.all_input_nodes))
-        gives = shared.of(node)
-        for memory in reads | gives:
-            last[memory] = len(nodes) if node.op == "output" else at
-        throughout = node.op == "get_attr" or node.op == "placeholder" and node.name not in donated
-        if node.target is not operator.getitem and node.op != "output":
-            for memory, bytes_ in _sizes(node, shared):
-                if memory not in first:
-                    first[memory], size[memory] = at, 0 if throughout else bytes_
-    return _peak(len(nodes), size, first, last)
+        op, pack = node.op, packs.get(node)
+        until = len(nodes) if op == "output" else at
+        for source in pack.sources if pack else node.all_input_nodes:
+            for memory in shared.of(source):
+                last[memory] = until
+        if op == "call_function" and spec_of(node).is_wait and isinstance(start := start_of(node), fx.Node):
+            for memory in shared.of_all(start.all_input_nodes):
+                last[memory] = until
+        for memory in shared.of(node):
+            last[memory] = until
+        if node.target is operator.getitem or op == "output":
+            continue
+        throughout = op == "get_attr" or op == "placeholder" and node.name not in donated
+        for memory, val in shared.pairs(node, node.meta.get("val")):
+            if memory not in first:
+                first[memory], size[memory] = at, 0 if throughout else bytes_of(val)
+    most, at = _peak(len(nodes), size, first, last)
+    return Peak(most, {m: bytes_ for m, bytes_ in size.items() if first[m] <= at <= last[m]}, shared)
 
 
-def _sizes(node: fx.Node, shared: Aliases) -> list[tuple[int, int]]:
-    """The memory that a node gives, with the bytes of its tensors."""
-    return [(memory, bytes_of(val)) for memory, val in shared.pairs(node, node.meta.get("val"))]
-
-
-def _peak(count: int, size: dict[int, int], first: dict[int, int], last: dict[int, int]) -> int:
-    """The largest sum of sizes at one position.
+def _peak(count: int, size: dict[int, int], first: dict[int, int], last: dict[int, int]) -> tuple[int, int]:
+    """The largest sum of sizes at one position, and the first such position.
 
     Args:
         count: the number of positions.
@@ -80,8 +116,6 @@ def _peak(count: int, size: dict[int, int], first: dict[int, int], last: dict[in
     for memory, bytes_ in size.items():
         change[first[memory]] += bytes_
         change[last[memory] + 1] -= bytes_
-    live = peak = 0
-    for delta in change:
-        live += delta
-        peak = max(peak, live)
-    return peak
+    sums = list(itertools.accumulate(change))
+    most = max(sums)
+    return most, sums.index(most)

@@ -35,6 +35,7 @@ class Bucket:
         members: the merged starts.
         packed: whether the members are packed into one buffer.
         unpacks: indexed by member: the position of its unpack, or of the wait.
+        apart: inputs of members that the pack must not take over: their memory may be written before the pack.
     """
 
     kind: str
@@ -44,6 +45,7 @@ class Bucket:
     start: int
     wait: int
     unpacks: list[int]
+    apart: frozenset[fx.Node] = frozenset()
 
 
 @dataclasses.dataclass

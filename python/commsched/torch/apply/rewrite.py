@@ -21,37 +21,44 @@ from .plan import Bucket, Plan, PlanError
 
 # The calls that a pack may take over. They become a part of its kernel.
 COPIES = (*CASTS, *VIEWS)
+# Takes a result, the nodes that are still to be erased, and indexed by bucket: its new nodes.
+Accept = Callable[[fx.Graph, Sequence[fx.Node], "list[list[fx.Node]]"], None]
 
 
 def apply_plan(
-    graph: fx.Graph, plan: Plan, accept: Callable[[fx.Graph, Sequence[fx.Node]], None] | None = None
+    graph: fx.Graph,
+    plan: Plan,
+    accept: Accept | None = None,
+    aliases: effects.Aliases | None = None,
 ) -> None:
     """Reorders `graph` in place and merges the plan's buckets. Near-linear.
 
     Args:
-        accept: is given the result, and those of its nodes that are still to be erased. If it raises,
-            everything is undone.
+        accept: is given the result, those of its nodes that are still to be erased, and indexed by bucket: its new
+            nodes. If it raises, everything is undone, and what it raises is passed on.
+        aliases: those of the graph, if somebody has read them already.
 
     Raises:
         PlanError: the plan breaks a dependence, or a bucket cannot be carried out. The graph is unchanged.
     """
-    slots = _slots(graph, plan)
-    _check(graph, plan, slots)
+    slots, aliases = _slots(graph, plan), aliases or effects.Aliases(graph)
+    _keep_apart(plan, aliases)
+    _check(graph, plan, slots, aliases)
     before = list(graph.nodes)
-    merger = buckets.Merger(graph, graph.output_node())
+    merger, carried_out = buckets.Merger(graph, graph.output_node()), False
     try:
-        for bucket in plan.buckets:
-            _merge(merger, bucket, slots)
+        made = [_merge(merger, bucket, slots) for bucket in plan.buckets]
         for node in merger.replaced:  # They have no readers any more, so they move to the end.
             slots[node] = plan.length
         relink(graph, slots)
         graph.lint()
+        carried_out = True
         if accept is not None:
-            accept(graph, merger.replaced)
+            accept(graph, merger.replaced, made)
     except Exception as error:  # Whatever happened, half a schedule must not stay.
         merger.undo()
         _restore_order(graph, before)
-        if isinstance(error, PlanError):
+        if carried_out or isinstance(error, PlanError):
             raise
         raise PlanError(f"the schedule cannot be carried out: {type(error).__name__}: {error}") from error
     merger.finish()
@@ -95,7 +102,16 @@ def _packed_inputs(plan: Plan) -> dict[fx.Node, int]:
     return inputs
 
 
-def _check(graph: fx.Graph, plan: Plan, slots: dict[fx.Node, int]) -> None:
+def _keep_apart(plan: Plan, aliases: effects.Aliases) -> None:
+    """Leaves a cast to its own operation, if it has one, when it reads memory that some node writes."""
+    for bucket in plan.buckets:
+        inputs = [m.args[0] for m in bucket.members if isinstance(m.args[0], fx.Node)]
+        own = [n for n in inputs if plan.position.get(n, bucket.pack) != bucket.pack]
+        written = aliases.written()
+        bucket.apart = frozenset(n for n in own if not written.isdisjoint(aliases.of_all(n.all_input_nodes)))
+
+
+def _check(graph: fx.Graph, plan: Plan, slots: dict[fx.Node, int], aliases: effects.Aliases) -> None:
     """Compares the slots with every dependence.
 
     A node occupies an interval [begin, end]. That of a bucket's member begins with the pack.
@@ -122,21 +138,25 @@ def _check(graph: fx.Graph, plan: Plan, slots: dict[fx.Node, int]) -> None:
         return end[before] == begin[after] and index[before] < index[after]
 
     for node in graph.nodes:
+        from_here = begin.get(node)
+        if from_here is None:
+            continue
         for source in node.all_input_nodes:
-            if not ordered(source, node):
+            if source in end and end[source] >= from_here and not ordered(source, node):
                 raise PlanError(f"expected {node.name} behind {source.name}, which it reads")
-    for before, after in effects.edges(graph):
+    for before, after in effects.edges(graph, aliases):
         if not ordered(before, after):
             raise PlanError(f"expected {after.name} behind {before.name}: one of them writes what the other uses")
 
 
-def _merge(merger: buckets.Merger, bucket: Bucket, slots: dict[fx.Node, int]) -> None:
-    """Carries out a bucket. Its new nodes take the places of its parts."""
+def _merge(merger: buckets.Merger, bucket: Bucket, slots: dict[fx.Node, int]) -> list[fx.Node]:
+    """Carries out a bucket. Its new nodes, which it returns, take the places of its parts."""
     merged = merger.merge(bucket)
     for nodes, at in ((merged.pack, bucket.pack), (merged.start, bucket.start), (merged.wait, bucket.wait)):
         slots.update((n, at) for n in nodes)
     for nodes, at in zip(merged.outputs, bucket.unpacks):
         slots.update((n, at) for n in nodes)
+    return list(merged.nodes())
 
 
 def relink(graph: fx.Graph, slots: dict[fx.Node, int]) -> None:

@@ -60,6 +60,8 @@ class CollectiveImports(ComputeImports):
                 attrs.append(f"comm.cost = {cost_attribute(None, None, to_ns(ms))}")
         if any(v.dynamic for v in results):
             attrs.append(f"comm.bytes_hint = array<i64: {sum(v.bytes for v in results)}>")
+        if node.name in self.apart:  # A unit of its own can be moved, but is not merged.
+            attrs.append(f"comm.unit = {self.number()} : i64")
         self.printer.operation(
             node.name,
             1,

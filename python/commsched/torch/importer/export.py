@@ -31,6 +31,7 @@ def import_graph(
     fused: bool = False,
     fusion: bool = True,
     split_rules: SplitRules | None = None,
+    apart: frozenset[str] = frozenset(),
 ) -> tuple[str, Importer]:
     """The module's text, and the importer, which knows the groups and which nodes to ask for estimates.
 
@@ -42,12 +43,13 @@ def import_graph(
         fused: nodes that Inductor is going to fuse into one kernel become one operation.
         fusion: such nodes cost together what their kernel does. Otherwise, each costs as a kernel of its own.
         split_rules: what scalars say about splitting, if the module is going to be split into strands.
+        apart: the names of collectives that are not to be merged.
     """
     world = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
     importer = Importer(
         graph, name, donated_placeholders(graph, donated), runtime_estimation, world, opaque, fused, fusion
     )
-    importer.split_rules = split_rules
+    importer.split_rules, importer.apart = split_rules, apart
     return importer.run(), importer
 
 

@@ -19,17 +19,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import operator
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from operator import attrgetter
 
-import torch
 import torch.fx as fx
-from torch._inductor.fx_passes.fusion_regions import is_fusible_node, is_view_node
 
-from ..semantics.operators import hint, storage_of
+from ..semantics.operators import spec_of, storage_of
 from . import flops
+from .facts import Facts, is_element, is_free
 from .spaces import Space, space_of, together
-from .values import tensor_value
+
+__all__ = ["Region", "find_regions", "in_levels", "is_element", "is_free", "loops", "shares"]
 
 # Neighbours are fused only within this many nodes, as in Inductor's scheduler (`are_long_distant_nodes`).
 NEIGHBOURHOOD = 64
@@ -54,40 +54,24 @@ class Region:
     done: bool = False
 
     @staticmethod
-    def of(members: list[fx.Node]) -> Region:
+    def of(members: list[fx.Node], facts: Facts) -> Region:
         """The region of these nodes, once all their readers are known."""
         inside, needed = set(members), set()
         for node in reversed(members):
-            if any(u not in inside or u in needed and is_free(u) for u in node.users):
-                needed.add(node)
-        computed = [n for n in members if not is_free(n)]
-        views = [n for n in members if n in needed and is_free(n) and not is_element(n)]
-        tensors = [n for n in members if isinstance(n.meta["val"], torch.Tensor)]
-        results = [n for n in tensors if n in needed and (not is_free(n) or is_element(n))]
+            for user in node.users:
+                if user not in inside or user in needed and facts[user].is_free:
+                    needed.add(node)
+                    break
+        computed = [n for n in members if not facts[n].is_free]
+        views = [n for n in members if n in needed and (f := facts[n]).is_free and not f.is_element]
+        tensors = [n for n in members if n in needed and facts[n].tensor is not None]
+        results = [n for n in tensors if not (f := facts[n]).is_free or f.is_element]
         return Region(members, computed, results, views)
-
-
-def is_free(node: fx.Node) -> bool:
-    """Whether a node is a view or an element of a list."""
-    return node.target is operator.getitem or is_view_node(node)
-
-
-def is_element(node: fx.Node) -> bool:
-    """Whether a node is an element of an operator's results: a tensor of its own, unless the operator is a view."""
-    return node.target is operator.getitem and not is_view_node(node.args[0])
 
 
 def loops(node: fx.Node) -> bool:
     """Whether Inductor makes a loop of the node, which other nodes can be fused with."""
-    if not is_fusible_node(node):
-        return False
-    val = node.meta.get("val")
-    results = val if isinstance(val, (list, tuple)) else [val]
-    sources = [v for i in node.all_input_nodes if isinstance(v := i.meta.get("val"), torch.Tensor)]
-    return bool(results) and all(
-        isinstance(v, torch.Tensor) and v.device == results[0].device and all(type(d) is int for d in v.shape)
-        for v in (*results, *sources)
-    )
+    return Facts().loops(node)
 
 
 class _Group:
@@ -135,7 +119,7 @@ class _Group:
                 group.until = position
                 stack += group.sources
 
-    def join(self, other: _Group, edges: int, others: Iterable[_Group]) -> _Group:
+    def join(self, other: _Group, edges: int, others: Sequence[_Group]) -> _Group:
         """Both groups as one, if that is one kernel and needs none of its own results; else `other`.
 
         Args:
@@ -148,14 +132,17 @@ class _Group:
             space = together(self.space, other.space, only_reader and not self.is_read, not self.is_read)
         if space is None:
             return other
-        top = max([self.top, other.top, *(o.depth for o in others)])
-        ready = max([self.ready, other.ready, *(o.ready for o in others)])
+        top = max([self.top, other.top, *[o.depth for o in others]])
+        ready = max([self.ready, other.ready, *[o.ready for o in others]])
         read = [g for g in (self, other) if g.is_read]
         until = min(self.until, other.until)
         # A kernel between the two would be deeper than the one of them that it reads. And a group cannot become ready
         # later than its readers know.
-        if ready >= until or any(top >= g.depth or ready > g.ready for g in read):
+        if ready >= until:
             return other
+        for group in read:
+            if top >= group.depth or ready > group.ready:
+                return other
         for group in (self, other):
             group.needed(until)
         large, small = (self, other) if len(self.members) >= len(other.members) else (other, self)
@@ -171,8 +158,8 @@ class _Group:
 class _Growth:
     """One walk over a graph that puts every loop into a group."""
 
-    def __init__(self, nodes: Sequence[fx.Node], kind: Callable[[fx.Node], Hashable | None]):
-        self.nodes, self.kind = nodes, kind
+    def __init__(self, nodes: Sequence[fx.Node], kind: Callable[[fx.Node], Hashable | None], facts: Facts):
+        self.nodes, self.kind, self.facts = nodes, kind, facts
         self.group: dict[fx.Node, _Group] = {}
         # Indexed by node outside of every group: its position and its depth.
         self.position: dict[fx.Node, int] = {}
@@ -185,43 +172,58 @@ class _Growth:
         order = {}
         for position, node in enumerate(self.nodes):
             order[node] = position
-            sources = list(dict.fromkeys(self.group[n].root() for n in node.all_input_nodes if n in self.group))
-            if node.op == "call_function" and (self._follows(node, sources) or self._grows(node, position, sources)):
-                continue
+            # Indexed by group that the node reads: what it reads of it. And what it reads of no group.
+            edges: dict[_Group, list[fx.Node]] = {}
+            outside: list[fx.Node] = []
+            for source in self.facts[node].inputs:
+                group = self.group.get(source)
+                if group is None:
+                    outside.append(source)
+                else:
+                    edges.setdefault(group if group.into is group else group.root(), []).append(source)
+            if node.op == "call_function":
+                if self._follows(node, edges) or self._grows(node, position, edges, outside):
+                    continue
             self.position[node] = position
-            self.depth[node] = 1 + max([self._depth_of(n) for n in node.all_input_nodes], default=0)
-            for source in sources:
-                source.is_read = True
-                source.needed(position)
-        groups = dict.fromkeys(g.root() for g in self.group.values())
+            self.depth[node] = 1 + max([0, *[self.depth[n] for n in outside], *[g.depth for g in edges]])
+            for group in edges:
+                group.is_read = True
+                group.needed(position)
+        groups = dict.fromkeys([g.root() for g in self.group.values()])
         return [sorted(g.members, key=order.__getitem__) for g in groups]
 
-    def _depth_of(self, node: fx.Node) -> int:
-        return self.group[node].root().depth if node in self.group else self.depth[node]
-
-    def _follows(self, node: fx.Node, sources: list[_Group]) -> bool:
+    def _follows(self, node: fx.Node, edges: dict[_Group, list[fx.Node]]) -> bool:
         """Puts a view, or an element, of what a group makes into that group."""
-        if not is_free(node) or len(sources) != 1 or len(node.all_input_nodes) != 1:
+        fact = self.facts[node]
+        if not fact.is_free or len(edges) != 1 or len(fact.inputs) != 1:
             return False
-        if not is_element(node) and self.kind(node) is None:
+        if not fact.is_element and self.kind(node) is None:
             return False
-        group = self.group[node] = sources[0]
+        (group,) = edges
+        self.group[node] = group
         group.members.append(node)
         group.pending += len(node.users) - 1
         return True
 
-    def _grows(self, node: fx.Node, position: int, sources: list[_Group]) -> bool:
-        """Puts a loop into a group of its own, and joins it with others."""
-        if is_free(node) or not loops(node) or is_constant(node) or (kind := self.kind(node)) is None:
+    def _grows(self, node: fx.Node, position: int, edges: dict[_Group, list[fx.Node]], outside: list[fx.Node]) -> bool:
+        """Puts a loop into a group of its own, and joins it with others.
+
+        Args:
+            edges: indexed by group that the node reads: what it reads of it.
+            outside: what it reads of no group.
+        """
+        facts = self.facts
+        if facts[node].is_free or not facts.loops(node) or facts.is_constant(node) or (kind := self.kind(node)) is None:
             return False
-        outside = [n for n in node.all_input_nodes if n not in self.group]
         top, ready = (max([of[n] for n in outside], default=0) for of in (self.depth, self.position))
         group = self.group[node] = _Group(node, kind, space_of(node), top, ready)
-        left = sorted(sources, key=lambda g: -max(_elements(n) for n in self._edges(node, g)))
+        left = list(edges)
+        if len(left) > 1:
+            left.sort(key=lambda g: -max(facts[n].elements for n in edges[g]))
         kept: list[_Group] = []
         while left:
             source = left.pop(0)
-            joined = source.join(group, len(self._edges(node, source)), left + kept)
+            joined = source.join(group, len(edges[source]), left + kept)
             if joined is group and source.root() is not group:
                 kept.append(source)
             group = joined
@@ -229,14 +231,16 @@ class _Growth:
             source.read_by(group)
         if not group.is_read:
             group.depth = group.top + 1
-        largest = max(outside, key=_elements, default=None)
-        if largest is not None and _elements(largest) > 1:
-            self._meets_neighbour(_origin(largest), group, position)
+        largest = max(outside, key=lambda n: facts[n].elements, default=None)
+        if largest is not None and facts[largest].elements > 1:
+            self._meets_neighbour(self._origin(largest), group, position)
         return True
 
-    def _edges(self, node: fx.Node, group: _Group) -> list[fx.Node]:
-        """What the node reads of a group."""
-        return [n for n in node.all_input_nodes if n in self.group and self.group[n].root() is group]
+    def _origin(self, node: fx.Node) -> fx.Node:
+        """The tensor that a chain of views starts from."""
+        while node.op == "call_function" and self.facts[node].is_free and isinstance(node.args[0], fx.Node):
+            node = node.args[0]
+        return node
 
     def _meets_neighbour(self, tensor: fx.Node, group: _Group, position: int) -> None:
         """Joins a group with the one that has read the same tensor shortly before."""
@@ -247,63 +251,56 @@ class _Growth:
         self.neighbours[tensor] = group, position
 
 
-def _elements(node: fx.Node) -> int:
-    val = node.meta.get("val")
-    return math.prod(map(hint, val.shape)) if isinstance(val, torch.Tensor) else 0
-
-
-def _origin(node: fx.Node) -> fx.Node:
-    """The tensor that a chain of views starts from."""
-    while node.op == "call_function" and is_free(node) and isinstance(node.args[0], fx.Node):
-        node = node.args[0]
-    return node
-
-
-def in_levels(graph: fx.Graph) -> list[fx.Node]:
+def in_levels(graph: fx.Graph, facts: Facts | None = None) -> list[fx.Node]:
     """The nodes in an order that depends on the data alone: by the longest path to them, then by name."""
+    facts = Facts() if facts is None else facts
     level: dict[fx.Node, int] = {}
+    levels: list[list[fx.Node]] = []
     for node in graph.nodes:
-        level[node] = 1 + max([level[n] for n in node.all_input_nodes], default=0)
-    return sorted(level, key=lambda n: (level[n], n.name))
+        at = level[node] = max([level[n] + 1 for n in facts[node].inputs], default=0)
+        if at == len(levels):
+            levels.append([])
+        levels[at].append(node)
+    for nodes in levels:
+        nodes.sort(key=attrgetter("name"))
+    return [n for nodes in levels for n in nodes]
 
 
-def find_regions(nodes: Sequence[fx.Node], kind: Callable[[fx.Node], Hashable | None]) -> dict[fx.Node, Region]:
+def find_regions(
+    nodes: Sequence[fx.Node], kind: Callable[[fx.Node], Hashable | None], facts: Facts | None = None
+) -> dict[fx.Node, Region]:
     """The regions of at least two nodes that are not views. Indexed by node. Near-linear.
 
     Args:
         nodes: all nodes of a graph, each after what it reads. Every region can run as a whole in this order.
         kind: what only nodes of one region have in common. None if the node, or the view, must keep a place of its own,
             because its order shows or because it uses memory that is written.
+        facts: those of the graph, if somebody has read them already.
     """
+    facts = Facts() if facts is None else facts
     regions: dict[fx.Node, Region] = {}
-    for members in _Growth(nodes, kind).groups():
-        if sum(not is_free(n) for n in members) > 1:
-            regions.update(dict.fromkeys(members, Region.of(members)))
+    for members in _Growth(nodes, kind, facts).groups():
+        if len(members) > 1 and sum(not facts[n].is_free for n in members) > 1:
+            regions.update(dict.fromkeys(members, Region.of(members, facts)))
     return regions
 
 
-def is_constant(node: fx.Node) -> bool:
-    """Whether a loop makes its elements of nothing. Every kernel that reads it computes what it needs."""
-    return not any(isinstance(n.meta.get("val"), torch.Tensor) for n in node.all_input_nodes)
-
-
-def _is_made_in_place(node: fx.Node) -> bool:
-    """Whether a node is a constant that loops make where they need it."""
-    return node.op == "call_function" and is_constant(node) and loops(node)
-
-
-def shares(regions: dict[fx.Node, Region], graph: fx.Graph) -> dict[fx.Node, int]:
+def shares(regions: dict[fx.Node, Region], graph: fx.Graph, facts: Facts | None = None) -> dict[fx.Node, int]:
     """The bytes that each node of a region moves. Indexed by node.
 
     A kernel reads once what enters the region, and writes what leaves it. Each result has its own bytes, and a part of
     what is read in proportion to them. All other nodes have 0. So the sum does not depend on the order of the nodes,
     and a reader of one result never finds it for free. A constant that only loops read has 0, too.
+
+    Args:
+        facts: those of the graph, if somebody has read them already.
     """
+    facts = Facts() if facts is None else facts
     moved: dict[fx.Node, int] = {}
     for region in {id(r): r for r in regions.values()}.values():
         moved.update(dict.fromkeys(region.computed, 0))
-        read, written = _bytes_read(region), [tensor_value("", n.meta["val"], 0).bytes for n in region.results]
-        results = [n.args[0] if is_element(n) else n for n in region.results] or [region.computed[-1]]
+        read, written = _bytes_read(region, facts), [facts[n].bytes() for n in region.results]
+        results = [n.args[0] if facts[n].is_element else n for n in region.results] or [region.computed[-1]]
         total, so_far, given = sum(written), 0, 0
         for node, size in zip(results, written or [0]):
             so_far += size
@@ -311,23 +308,24 @@ def shares(regions: dict[fx.Node, Region], graph: fx.Graph) -> dict[fx.Node, int
             moved[node] += size + part - given
             given = part
     for node in graph.nodes:
-        if _is_made_in_place(node) and all(u in regions or loops(u) for u in node.users):
+        if facts.is_made_in_place(node) and all(u in regions or facts.loops(u) for u in node.users):
             moved[node] = 0
     return moved
 
 
-def _bytes_read(region: Region) -> int:
+def _bytes_read(region: Region, facts: Facts) -> int:
     """Bytes of what enters a region. Rows that are gathered count as far as they are used, and memory counts once."""
     inside, traffic = set(region.members), dict[int, dict[fx.Node, int]]()
     for node in region.computed:
-        gathers = node.target._schema.name.split("::")[1] in flops.GATHERING
-        for i, source in enumerate(node.all_input_nodes):
-            val = source.meta.get("val")
-            if source in inside or not isinstance(val, torch.Tensor) or _is_made_in_place(source):
+        gathers = spec_of(node).op in flops.GATHERING
+        for i, source in enumerate(facts[node].inputs):
+            given = facts[source]
+            if source in inside or given.tensor is None or facts.is_made_in_place(source):
                 continue
-            size = tensor_value("", val, 0).traffic
+            size = given.traffic()
             if gathers and i == 0:
-                size = min(size, tensor_value("", node.meta["val"], 0).bytes)
-            views = traffic.setdefault(storage_of(val), {})
+                size = min(size, facts[node].bytes())
+            views = traffic.setdefault(storage_of(given.tensor), {})
             views[source] = max(views.get(source, 0), size)
-    return sum(min(sum(v.values()), max(n.meta["val"].untyped_storage().nbytes() for n in v)) for v in traffic.values())
+    limits = [max(n.meta["val"].untyped_storage().nbytes() for n in views) for views in traffic.values()]
+    return sum(min(sum(views.values()), limit) for views, limit in zip(traffic.values(), limits))

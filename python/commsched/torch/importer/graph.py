@@ -86,15 +86,16 @@ class Importer(FsdpImports, RegionImports):
 
     def _run(self) -> str:
         waited = self._futures_that_enter()
-        packs = find_packs(self.graph)
+        packs = find_packs(self.graph, aliases=self.aliases)
         packed = {n for pack in packs.values() for n in pack.parts}
         if self.fused or self.fusion:
             self.find_regions(packed, self.fused)
         for node in self.graph.nodes:
             if node in self.regions or node in self.emitted:
                 continue  # A region becomes an operation when a node outside of it needs it.
-            self.regions_before(node)
-            self.emitted.add(node)
+            if self.regions:
+                self.regions_before(node)
+                self.emitted.add(node)
             if node in packed:
                 if node in packs:
                     pack = packs[node]

@@ -9,11 +9,13 @@ import operator
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import torch
 import torch.fx as fx
 
 from ..semantics import operators
 from .computes import ComputeImports
-from .fusion import Region, find_regions, in_levels, is_element, is_free, shares
+from .facts import Facts, is_element
+from .fusion import Region, find_regions, in_levels, shares
 from .mlir_text import FREE, cost_attribute
 
 
@@ -39,25 +41,40 @@ class RegionImports(ComputeImports):
             merged: a region becomes one operation, at a place of the graph's order.
         """
 
+        if not merged and self._is_all_estimated():
+            return  # Nothing costs what its bytes say.
+        facts, written, of = Facts(), self.aliases.written(), self.aliases.of
+
         def kind(node: fx.Node) -> bool | None:
-            if node in packed or is_free(node) and self.estimated_ns([node]):
+            fact = facts[node]
+            if node in packed or fact.is_free and self.estimated_ns([node]):
                 return None
             if node.target is operator.getitem:
                 return False
             spec = operators.spec_of(node)
             if spec.ordered or spec.mutated or spec.hybrid or spec.start or spec.is_wait:
                 return None
-            if any(self.is_written(n) for n in (node, *node.all_input_nodes)):
+            if written and not all(written.isdisjoint(of(n)) for n in (node, *fact.inputs)):
                 return None
             return self._is_estimated(node)
 
-        regions = find_regions(list(self.graph.nodes) if merged else in_levels(self.graph), kind)
-        self.shares = shares(regions, self.graph)
+        regions = find_regions(list(self.graph.nodes) if merged else in_levels(self.graph, facts), kind, facts)
+        self.shares = shares(regions, self.graph, facts)
         self.regions = regions if merged else {}
+
+    def _is_all_estimated(self) -> bool:
+        """Whether the user says something of every call that may be part of a kernel."""
+        if self.estimation is None:
+            return False
+        calls = [n for n in self.graph.nodes if n.op == "call_function" and n.target is not operator.getitem]
+        return all(operators.spec_of(n).start is not None or self._is_estimated(n) for n in calls)
 
     def _is_estimated(self, node: fx.Node) -> bool:
         """Whether the user says something of a node, or of an element of its results."""
-        return self.estimated_ns([node, *filter(is_element, node.users)]) is not None
+        if self.estimation is None:
+            return False
+        elements = [] if isinstance(node.meta.get("val"), torch.Tensor) else filter(is_element, node.users)
+        return self.estimated_ns([node, *elements]) is not None
 
     def regions_before(self, node: fx.Node) -> None:
         """Emits the operations of the regions that `node` reads, and of what these read.

@@ -34,6 +34,22 @@ class SplitRules(NamedTuple):
     draws_nothing: Callable[[fx.Node], bool]
 
 
+class AskedOnce:
+    """A user's estimator that is asked about each node of a graph once."""
+
+    def __init__(self, estimation: Estimation):
+        self._estimation = estimation
+        self._known: dict[fx.Node, float | None] = {}
+
+    def __call__(self, node: fx.Node, override_bytes: int | None = None) -> float | None:
+        """The estimate in milliseconds; None if the user has none."""
+        if override_bytes is not None:
+            return self._estimation(node, override_bytes)
+        if node not in self._known:
+            self._known[node] = self._estimation(node)
+        return self._known[node]
+
+
 class ImportState:
     """The state of one import, and the operations that all parts of the importer share.
 
@@ -48,7 +64,8 @@ class ImportState:
     def __init__(
         self, graph: fx.Graph, name: str, estimation: Estimation | None, world: int, opaque: dict[str, str] | None
     ):
-        self.graph, self.printer, self.estimation = graph, Printer(name), estimation
+        self.graph, self.printer = graph, Printer(name)
+        self.estimation = None if estimation is None else AskedOnce(estimation)
         self.groups = Groups(self.printer, world)
         self.values: dict[fx.Node, Result] = {}
         # Indexed by storage: the storage that stands for it. A wait's result stands for the result of its start.
@@ -70,9 +87,11 @@ class ImportState:
         self.indices: dict[str, str] = {}
         # Only if the module is going to be split into strands.
         self.split_rules: SplitRules | None = None
+        # The names of collectives that are not to be merged.
+        self.apart: frozenset[str] = frozenset()
         # Indexed by node that is fused with others: the bytes of its kernel that it stands for.
         self.shares: dict[fx.Node, int] = {}
-        self._written: tuple[effects.Aliases, set[int]] | None = None
+        self._read_aliases: effects.Aliases | None = None
         self._names = 0
 
     def bind(self, node: fx.Node, ssa: str, val: Any, single: str | None = None) -> Result:
@@ -147,12 +166,17 @@ class ImportState:
         self._names += 1
         return self._names
 
+    @property
+    def aliases(self) -> effects.Aliases:
+        """Which tensors of the graph may share memory, by the operators' schemas."""
+        if self._read_aliases is None:
+            self._read_aliases = effects.Aliases(self.graph)
+        return self._read_aliases
+
     def is_written(self, node: fx.Node) -> bool:
         """Whether the results of a node may be memory that some node writes."""
-        if self._written is None:
-            shared = effects.Aliases(self.graph)
-            self._written = shared, effects.written_memory(self.graph, shared)
-        return not self._written[0].of(node).isdisjoint(self._written[1])
+        aliases = self.aliases
+        return not aliases.written().isdisjoint(aliases.of(node))
 
 
 def _leaves(val: Iterable[Any]) -> Iterator[Any]:

@@ -70,10 +70,10 @@ Described = tuple[str, tuple[int, ...], int, int, bool]
 _types: dict[tuple, Described] = {}
 
 
-def _describe(val: torch.Tensor) -> Described:
+def describe(val: torch.Tensor) -> Described:
     """The type, shape, bytes, traffic and dynamism of a tensor. Cached by shape, zero strides, and element type."""
-    shape, dtype = tuple(val.shape), val.dtype
-    static = all(type(d) is int for d in shape)
+    shape, dtype = val.shape, val.dtype
+    static = not val._has_symbolic_sizes_strides or all(type(d) is int for d in shape)
     strides = val.stride() if static and val.layout is torch.strided else ()
     key = (shape, dtype, 0 in strides and strides)
     if static:
@@ -96,7 +96,7 @@ def _describe(val: torch.Tensor) -> Described:
 
 def tensor_value(ssa: str, val: torch.Tensor, storage: int) -> Value:
     """The value of a tensor."""
-    type_, sizes, bytes_, traffic, dynamic = _describe(val)
+    type_, sizes, bytes_, traffic, dynamic = describe(val)
     return Value(ssa, type_, sizes, bytes_, traffic, storage, dynamic)
 
 

@@ -12,7 +12,7 @@ checked against a reading that shares nothing with the one that it was made from
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -27,16 +27,17 @@ UNMARKED_VIEWS = {
     "_c10d_functional::irecv",
     "_c10d_functional::isend",
 }
-# Indexed by target: the arguments that its results may share memory with, by position or name.
-_signatures: dict[Any, list[int | str]] = {}
+# Indexed by identity of a target: the arguments that its results may share memory with, by position or name; and the
+# target, which stays alive. Hashing an OpOverload runs Python code.
+_signatures: dict[int, tuple[list[int | str], Any]] = {}
 
 
 def _signature(target: Any) -> list[int | str]:
     """The arguments of an operator that its results may be views of, by position or name."""
-    known = _signatures.get(target)
-    if known is None:
+    entry = _signatures.get(id(target))
+    if entry is None:
         schema = target._schema
-        known = []
+        known: list[int | str] = []
         if schema.name in UNMARKED_ALIASES:
             known.append(UNMARKED_ALIASES[schema.name])
         elif schema.name in UNMARKED_VIEWS:
@@ -48,8 +49,8 @@ def _signature(target: Any) -> list[int | str]:
             own = a.alias_info.before_set  # It is empty for a list: PyTorch does not tell its elements apart.
             if any(not own or not other or own & other for other in returned):
                 known.append(a.name if a.kwarg_only else i)
-        _signatures[target] = known
-    return known
+        entry = _signatures[id(target)] = known, target
+    return entry[0]
 
 
 def may_alias(node: fx.Node) -> list:
@@ -60,7 +61,8 @@ def may_alias(node: fx.Node) -> list:
     """
     target = node.target
     if isinstance(target, torch._ops.OpOverload):
-        return [a for where in _signature(target) if (a := argument_at(node, where)) is not None]
+        signature = _signature(target)
+        return [a for where in signature if (a := argument_at(node, where)) is not None] if signature else []
     if isinstance(target, torch._ops.HigherOrderOperator) and _has_views(node):
         return [list(node.all_input_nodes)]
     return [list(node.all_input_nodes)] if is_function(node) else []
@@ -86,41 +88,62 @@ def _has_views(node: fx.Node) -> bool:
 
 
 class Aliases:
-    """A number for each tensor of a graph, equal for tensors that may share memory. Near-linear."""
+    """A number for each tensor of a graph, equal for tensors that may share memory. Near-linear.
+
+    It stays valid until the graph's calls or their arguments change. Another order of the nodes changes nothing.
+    """
 
     def __init__(self, graph: fx.Graph):
+        self._graph = graph
         self._parent: list[int] = []
         self._values: dict[fx.Node, object] = {}
+        # Indexed by node: the answer of `of`.
+        self._known: dict[fx.Node, frozenset[int]] = {}
+        self._written: set[int] | None = None
         # Indexed by storage of an input. Two arguments may be views of one tensor.
         inputs: dict[int, int] = {}
+        values = self._values
         for node in graph.nodes:
-            if node.op == "output":
+            op = node.op
+            if op == "output":
                 continue
             if node.target is operator.getitem:
-                self._values[node] = self._element(node)
+                values[node] = self._element(node)
                 continue
-            value = self._values[node] = self._fresh(node.meta.get("val"))
-            if node.op in ("placeholder", "get_attr"):
-                if isinstance(value, int):
-                    self._unite(value, inputs.setdefault(storage_of(node.meta["val"]), value))
-            elif node.op == "call_function":
+            value = values[node] = self._fresh(node.meta.get("val"))
+            if op == "call_function":
                 for argument in may_alias(node):
                     self._share(value, argument)
+            elif op in ("placeholder", "get_attr"):
+                if isinstance(value, int):
+                    self._unite(value, inputs.setdefault(storage_of(node.meta["val"]), value))
             else:
                 self._share(value, list(node.all_input_nodes))
 
-    def of(self, node: fx.Node) -> set[int]:
+    def of(self, node: fx.Node) -> frozenset[int]:
         """The numbers of all tensors of a node's value."""
-        return {self._find(i) for i in _leaves(self._values.get(node))}
+        known = self._known.get(node)
+        if known is None:
+            known = self._known[node] = frozenset([self._find(i) for i in _leaves(self._values.get(node))])
+        return known
 
     def pairs(self, node: fx.Node, val: Any) -> list[tuple[int, torch.Tensor]]:
         """The numbers of a node's tensors, each with its tensor in the fake value `val`."""
+        value = self._values.get(node)
+        if isinstance(value, int) and isinstance(val, torch.Tensor):
+            return [(self._find(value), val)]
         tensors = [v for v in torch.utils._pytree.tree_leaves(val) if isinstance(v, torch.Tensor)]
-        return [(self._find(i), v) for i, v in zip(_leaves(self._values.get(node)), tensors)]
+        return [(self._find(i), v) for i, v in zip(_leaves(value), tensors)]
 
     def of_all(self, argument: Any) -> set[int]:
         """The numbers of all tensors in a (nested) argument."""
-        return {i for n in nodes_in(argument) for i in self.of(n)}
+        return set().union(*map(self.of, nodes_in(argument)))
+
+    def written(self) -> set[int]:
+        """The memory that some node of the graph writes."""
+        if self._written is None:
+            self._written = written_memory(self._graph, self)
+        return self._written
 
     def _fresh(self, val: Any) -> Any:
         if isinstance(val, torch.Tensor):
@@ -142,8 +165,13 @@ class Aliases:
 
     def _share(self, value: Any, argument: Any) -> None:
         """Two lists of one length share one for one, as those of coalesced operators. Otherwise all share with all."""
-        results = list(_leaves(value))
-        sources = [list(_leaves(self._values.get(n))) for n in nodes_in(argument)]
+        if isinstance(value, int) and isinstance(argument, fx.Node):
+            source = self._values.get(argument)
+            if isinstance(source, int):
+                self._unite(value, source)
+                return
+        results = _leaves(value)
+        sources = [_leaves(self._values.get(n)) for n in nodes_in(argument)]
         if isinstance(argument, (list, tuple)) and len(results) == len(sources) and all(len(s) == 1 for s in sources):
             for r, (s,) in zip(results, sources):
                 self._unite(r, s)
@@ -162,12 +190,12 @@ class Aliases:
         self._parent[self._find(a)] = self._find(b)
 
 
-def _leaves(value: Any) -> Iterator[int]:
+def _leaves(value: Any) -> Sequence[int]:
     if isinstance(value, int):
-        yield value
-    elif isinstance(value, (list, dict)):
-        for v in value.values() if isinstance(value, dict) else value:
-            yield from _leaves(v)
+        return (value,)
+    if isinstance(value, (list, dict)):
+        return [i for v in (value.values() if isinstance(value, dict) else value) for i in _leaves(v)]
+    return ()
 
 
 class _Access:
@@ -183,10 +211,10 @@ class _Access:
 class _Edges:
     """Collects the pairs (earlier, later) of one graph, node by node."""
 
-    def __init__(self, graph: fx.Graph):
+    def __init__(self, aliases: Aliases):
         self.pairs: list[tuple[fx.Node, fx.Node]] = []
-        self.aliases = Aliases(graph)
-        self.written = written_memory(graph, self.aliases)
+        self.aliases = aliases
+        self.written = aliases.written()
         self.accesses: dict[int, _Access] = {}
         # Indexed by start: the memory that it reads and writes until its wait.
         self.in_flight: dict[fx.Node, tuple[set[int], set[int]]] = {}
@@ -197,7 +225,11 @@ class _Edges:
 
     def visit(self, node: fx.Node) -> None:
         spec = spec_of(node)
-        reads = {i for n in node.all_input_nodes for i in self.aliases.of(n)}
+        reads = set().union(*map(self.aliases.of, node.all_input_nodes))
+        if not (spec.mutated or spec.start or spec.is_wait or spec.ordered or spec.hybrid):
+            for memory in reads & self.written:
+                self._read(node, memory)
+            return
         writes = writes_of(node, spec, self.aliases)
         if spec.start is not None:
             self.in_flight[node] = (reads, writes)
@@ -247,9 +279,13 @@ class _Edges:
             self.communication.append(node)
 
 
-def edges(graph: fx.Graph) -> list[tuple[fx.Node, fx.Node]]:
-    """Pairs (earlier, later) that every legal order keeps, besides those of the arguments. O(nodes + edges)."""
-    found = _Edges(graph)
+def edges(graph: fx.Graph, aliases: Aliases | None = None) -> list[tuple[fx.Node, fx.Node]]:
+    """Pairs (earlier, later) that every legal order keeps, besides those of the arguments. O(nodes + edges).
+
+    Args:
+        aliases: those of the graph, if somebody has read them already.
+    """
+    found = _Edges(aliases or Aliases(graph))
     for node in graph.nodes:
         if node.op == "output":
             if found.last_barrier is not None:
@@ -287,7 +323,8 @@ def written_memory(graph: fx.Graph, aliases: Aliases) -> set[int]:
             continue
         spec = spec_of(node)
         if not spec.is_wait:
-            written |= writes_of(node, spec, aliases)
+            if spec.mutated or spec.start is not None:
+                written |= writes_of(node, spec, aliases)
             continue
         start = start_of(node)
         if not isinstance(start, fx.Node) or start.op != "call_function" or spec_of(start).start is None:

@@ -116,14 +116,29 @@ MUTATING_HIGHER_ORDER = {"triton_kernel_wrapper_mutation", "run_with_rng_state_i
 class Spec:
     """What the target of a call means. It is worked out once per target."""
 
-    __slots__ = ("name", "packet", "op", "start", "is_wait", "mutated", "ordered", "hybrid", "arguments", "same_as")
+    __slots__ = (
+        "target",
+        "name",
+        "packet",
+        "op",
+        "start",
+        "is_wait",
+        "mutated",
+        "ordered",
+        "hybrid",
+        "arguments",
+        "same_as",
+        "by_call",
+    )
 
     def __init__(self, target: Any):
         self.start: Collective | None = None
         self.is_wait = self.ordered = self.hybrid = False
         self.mutated: tuple = ()
         self.arguments: dict[str, int] = {}
-        self.packet = target
+        self.target = self.packet = target
+        # Whether the meaning of a call depends on its arguments (`spec_of`).
+        self.by_call = isinstance(target, torch._ops.HigherOrderOperator)
         # The argument that the results alias although the schema does not say so.
         self.same_as: int | None = None
         if isinstance(target, torch._ops.OpOverload):
@@ -200,31 +215,34 @@ class Spec:
             or (not known and not self.mutated and target in _side_effectful_functions)
             or (not known and _get_effect(target) is not None)
         )
+        self.by_call = self.ordered and "dropout_p" in self.arguments
 
 
-# Indexed by target.
-_specs: dict[Any, Spec] = {}
+# Indexed by identity of a target, which the spec keeps alive: hashing an OpOverload runs Python code.
+_specs: dict[int, Spec] = {}
 
 
 def spec_of(node: fx.Node) -> Spec:
     """The meaning of a call. That of a higher-order operator includes its subgraphs."""
     target = node.target
-    spec = _spec_of_target(target)
+    spec = _specs.get(id(target)) or _spec_of_target(target)
+    if not spec.by_call:
+        return spec
     if isinstance(target, torch._ops.HigherOrderOperator):
         inner = [spec_of(n) for g in subgraphs(node) for n in g.nodes if n.op == "call_function"]
         if spec.op not in ("auto_functionalized", "auto_functionalized_v2"):
             inner += [_spec_of_target(a) for a in node.args if isinstance(a, torch._ops.OpOverload)]
         if inner:
             return spec.with_inner(inner)
-    if spec.ordered and "dropout_p" in spec.arguments and argument(node, spec, "dropout_p", 0.0) == 0.0:
+    elif argument(node, spec, "dropout_p", 0.0) == 0.0:
         return spec.unordered()
     return spec
 
 
 def _spec_of_target(target: Any) -> Spec:
-    spec = _specs.get(target)
+    spec = _specs.get(id(target))
     if spec is None:
-        spec = _specs[target] = Spec(target)
+        spec = _specs[id(target)] = Spec(target)
     return spec
 
 
@@ -294,6 +312,8 @@ def storage_of(val: torch.Tensor) -> int:
 
 def bytes_of(val: torch.Tensor) -> int:
     """The bytes of all elements of a tensor. Symbolic sizes count by their hints."""
+    if not val._has_symbolic_sizes_strides:
+        return val.dtype.itemsize * val.numel()
     return val.dtype.itemsize * math.prod(map(hint, val.shape))
 
 

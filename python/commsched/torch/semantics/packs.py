@@ -16,7 +16,7 @@ from collections.abc import Collection
 import torch
 import torch.fx as fx
 
-from .effects import Aliases, written_memory
+from .effects import Aliases
 from .operators import spec_of
 
 aten = torch.ops.aten
@@ -37,10 +37,13 @@ class Pack:
     parts: list[fx.Node]
 
 
-def find_packs(graph: fx.Graph, without: Collection[fx.Node] = frozenset()) -> dict[fx.Node, Pack]:
+def find_packs(
+    graph: fx.Graph, without: Collection[fx.Node] = frozenset(), aliases: Aliases | None = None
+) -> dict[fx.Node, Pack]:
     """The packs of a graph. Indexed by the last node of each pack.
 
     Args:
+        aliases: those of the graph, if somebody has read them already.
         without: nodes that are about to be erased. They do not count as readers. Lookups in it must take constant time.
     """
     packs = {}
@@ -54,8 +57,8 @@ def find_packs(graph: fx.Graph, without: Collection[fx.Node] = frozenset()) -> d
         pack.parts += [cat] if last is cat else [cat, last]
         packs[last] = pack
     if packs:  # A part that reads overwritten memory must read it at its own place, not at that of the pack.
-        aliases = Aliases(graph)
-        written = written_memory(graph, aliases)
+        aliases = aliases or Aliases(graph)
+        written = aliases.written()
         packs = {last: p for last, p in packs.items() if not aliases.of_all(p.sources) & written}
     return packs
 

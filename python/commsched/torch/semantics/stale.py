@@ -39,24 +39,24 @@ def stale_nodes(graph: fx.Graph) -> list[fx.Node]:
     seen: set[int] = set()
     for node in graph.nodes:
         val = node.meta.get("val")
+        storages = _storages(val)
         if node.op == "call_function" and node.target is not operator.getitem:
             if val is None:
                 if node.users and "val" not in node.meta:
                     stale.append(node)
                 continue
-            if isinstance(node.target, torch._ops.OpOverload) and _contradicts(node, spec_of(node), val, seen):
+            if isinstance(node.target, torch._ops.OpOverload) and _contradicts(node, spec_of(node), storages, seen):
                 stale.append(node)
-        seen.update(_storages(val))
+        seen.update(storages)
     return stale
 
 
-def _contradicts(node: fx.Node, spec: Spec, val: Any, seen: set[int]) -> bool:
+def _contradicts(node: fx.Node, spec: Spec, storages: list[int], seen: set[int]) -> bool:
     if spec.start is not None or spec.is_wait or spec.same_as is not None or spec.hybrid:
         return False  # PyTorch gives them new fake tensors, whatever the operator does.
-    storages = _storages(val)
     arguments = may_alias(node)
     if not arguments:
-        return any(s in seen for s in storages)
+        return not seen.isdisjoint(storages)
     sources = {s for a in arguments for n in nodes_in(a) for s in _storages(n.meta.get("val"))}
     if all(s in sources for s in storages):
         return False
