@@ -32,7 +32,9 @@ def _compiled(rank, ranks):
 
     loss, step = gloo.sharded_step(ranks, layers=3, width=64)
     x = torch.arange(8 * 64, dtype=torch.float32).view(8, 64) / 512 + rank
-    with ic.patch(force_disable_caches=True):  # Inductor's own arithmetic. Eager mode may round otherwise.
+    with ic.patch(
+        force_disable_caches=True
+    ):  # Inductor's own arithmetic. Eager mode may round otherwise.
         expected = step(torch.compile(loss), x)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="CommSched")
@@ -41,18 +43,30 @@ def _compiled(rank, ranks):
                 continue  # Merged sums of more than two may round differently.
             torch._dynamo.reset()
             ct.reports()
-            with ic.patch(force_disable_caches=True), ct.enabled(machine="cpu-mpi", effort=20, **options):
+            with (
+                ic.patch(force_disable_caches=True),
+                ct.enabled(machine="cpu-mpi", effort=20, **options),
+            ):
                 compiled = torch.compile(loss)
-            with ic.patch(force_disable_caches=True):  # On a hit no hook would run, and no report would come.
+            with ic.patch(
+                force_disable_caches=True
+            ):  # On a hit no hook would run, and no report would come.
                 got = step(compiled, x)
             assert all(map(torch.equal, expected, got)), options
             ct.verify_ranks()
             places = [r["place"] for r in ct.reports()]
-            assert all(places.count(p) == 2 for p in ("graph", "kernels", "code")), places
+            assert all(places.count(p) == 2 for p in ("graph", "kernels", "code")), (
+                places
+            )
     if ranks == 2:
         torch._dynamo.reset()
         with ic.patch(force_disable_caches=True):
-            got = step(torch.compile(loss, backend="commsched", options=dict(machine="cpu-mpi", effort=0)), x)
+            got = step(
+                torch.compile(
+                    loss, backend="commsched", options=dict(machine="cpu-mpi", effort=0)
+                ),
+                x,
+            )
         assert all(map(torch.equal, expected, got))
 
 
@@ -73,6 +87,68 @@ def test_nothing_to_communicate():
     assert ct.reports() == []
 
 
+@pytest.mark.parametrize("answered", ["pointwise", "products"])
+def test_estimates_of_all_nodes_price_the_kernels(answered):
+    """What the user says of a pointwise node counts as much as what is said of a product, and once."""
+    import torch._inductor.config as ic
+
+    import commsched.torch as ct
+    from commsched.torch.trace import fake_world
+
+    c10d, asked = torch.ops._c10d_functional, set()
+
+    def estimate(node, override_bytes=None):
+        asked.add(node.target)
+        name = str(node.target)
+        if ("mm" in name) == (answered == "products") and (
+            "aten.cos" in name or "aten.mm" in name
+        ):
+            return 3.0
+        return None
+
+    with fake_world(8):
+        group = torch.distributed.group.WORLD.group_name
+
+        def f(x, w):
+            flying = c10d.all_gather_into_tensor(w, 8, group)
+            return (x.cos() @ c10d.wait_tensor(flying)).sin()
+
+        torch._dynamo.reset()
+        ct.reports()
+        with ic.patch(force_disable_caches=True):
+            options = ct.inductor_options(
+                runtime_estimation=estimate, machine="cpu-mpi"
+            )
+            torch.compile(f, options=options)(torch.ones(64, 64), torch.ones(8, 64))
+        (report,) = (r for r in ct.reports() if r["place"] == "kernels")
+    assert torch.ops.aten.cos.default in asked
+    assert 3_000_000 <= report["makespan_ns"]["after"] < 4_000_000
+
+
+def test_a_kernel_is_not_free_because_its_views_are():
+    from commsched.torch.inductor.kernels import KernelImporter
+
+    graph, aten = torch.fx.Graph(), torch.ops.aten
+    x = graph.placeholder("x")
+    view = graph.call_function(aten.view.default, (x, [4]))
+    cos = graph.call_function(aten.cos.default, (view,))
+    kernel = type("Kernel", (), {"get_name": lambda self: "op0"})()
+
+    def estimated(answers):
+        importer = KernelImporter.__new__(KernelImporter)
+        importer.options = Options(
+            runtime_estimation=lambda node, override_bytes=None: answers.get(node)
+        )
+        importer.charged = {view: "op0", cos: "op0"}
+        return importer._estimated_ns(kernel, [view, cos])
+
+    assert estimated({view: 0.0}) is None and estimated({}) is None
+    assert (
+        estimated({cos: 0.0}) == 0
+        and estimated({view: 0.0, cos: 2.0}) == estimated({cos: 2.0}) == 2_000_000
+    )
+
+
 class _Broken:
     """A node that Inductor would never give to a pass."""
 
@@ -88,7 +164,9 @@ def _run_broken(monkeypatch):
     monkeypatch.setattr(utils, "contains_collective", lambda s: True)
     module = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
     snodes = [_Broken()]
-    with virtualized.V.set_graph_handler(type("Lowering", (), {"module": module, "cpp_wrapper": True})()):
+    with virtualized.V.set_graph_handler(
+        type("Lowering", (), {"module": module, "cpp_wrapper": True})()
+    ):
         return KernelOrder(Options())(snodes) is snodes
 
 
@@ -123,7 +201,11 @@ def test_an_illegal_order_is_refused():
 def test_caches_see_the_options():
     one, two = GraphPass(Options()), GraphPass(Options(effort=7))
     assert one.uuid() and one.uuid() != two.uuid()
-    assert KernelOrder(Options()).uuid() == one.uuid() != KernelOrder(Options(effort=7)).uuid()
+    assert (
+        KernelOrder(Options()).uuid()
+        == one.uuid()
+        != KernelOrder(Options(effort=7)).uuid()
+    )
     assert pickle.dumps(KernelOrder(Options())) == pickle.dumps(KernelOrder(Options()))
     assert set(RIVALS) < set(config_patches(Options()))
 

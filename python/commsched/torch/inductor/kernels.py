@@ -24,12 +24,13 @@ from torch._inductor.virtualized import V
 from ...program import Program
 from ..importer import flops
 from ..importer.collectives import clauses
+from ..importer.facts import is_free
 from ..importer.groups import Groups
 from ..importer.mlir_text import FREE, Printer, cost_attribute
 from ..importer.values import ELEMENT_TYPES, Value
 from ..options import Options, option_value, to_ns
 from ..reporting import function_report
-from ..semantics.operators import Spec, hint
+from ..semantics.operators import Spec, hint, spec_of
 from .kernel_order import real_name
 
 
@@ -66,6 +67,8 @@ class KernelImporter:
         self.freeable = self._freeable()
         # Indexed by a buffer that stands for several: the nodes that name them.
         self.elements = _elements(snodes)
+        # Indexed by FX node: the kernel that its estimate belongs to.
+        self.charged = _charged(snodes) if options.runtime_estimation is not None else {}
         # Elements whose kernel has an operation already.
         self.placed: set[Any] = set()
 
@@ -190,11 +193,28 @@ class KernelImporter:
         """Whether a node is communication that the dialect does not have."""
         return any(isinstance(n.node, ir._CollectiveKernel) for n in s.get_nodes())
 
-    def _cost(self, s: Any) -> str:
+    def _estimated_ns(self, s: Any, origins: Sequence[fx.Node]) -> int | None:
+        """The user's estimates of the nodes that a kernel computes, together.
+
+        None if the user has none, or says no more than that some of them are free.
+        """
         estimation = self.options.runtime_estimation
-        origins = [o for n in s.get_nodes() if n.node is not None for o in n.node.get_origins()]
-        count, ns = 0, None
-        for o in dict.fromkeys(origins):
+        if estimation is None:
+            return None
+        own = [o for o in origins if self.charged.get(o) == s.get_name()]
+        answers = {o: estimation(o) for o in own}
+        said = [ms for ms in answers.values() if ms is not None]
+        silent = any(ms is None and not is_free(o) for o, ms in answers.items())
+        total = to_ns(sum(said))
+        return total if said and (total or not silent) else None
+
+    def _cost(self, s: Any) -> str:
+        origins = list(dict.fromkeys(o for n in s.get_nodes() if n.node is not None for o in n.node.get_origins()))
+        ns = self._estimated_ns(s, origins)
+        if ns is not None:
+            return cost_attribute(None, None, ns)
+        count = 0
+        for o in origins:
             if not isinstance(o.target, torch._ops.OpOverload):
                 continue
             packet, op = o.target.overloadpacket, o.target._schema.name.split("::")[1]
@@ -206,10 +226,6 @@ class KernelImporter:
                 if isinstance(a, fx.Node) and isinstance(a.meta.get("val"), torch.Tensor)
             ]
             count += flops.node_flops(packet, op, shapes, o)
-            if estimation is not None and (ms := estimation(o)) is not None:
-                ns = (ns or 0) + to_ns(ms)
-        if ns is not None:
-            return cost_attribute(None, None, ns)
         try:
             moved = int(s.get_read_write_buffers_sizes())
         except (NotImplementedError, AttributeError, AssertionError, TypeError):
@@ -309,6 +325,23 @@ class KernelImporter:
     def _element(self, s: Any) -> bool:
         """Whether a node is a result of a kernel or a coalesced collective, which has no operation of its own."""
         return s in self.placed or s.node.get_name() in self.futures
+
+
+def _charged(snodes: Sequence[Any]) -> dict[fx.Node, str]:
+    """The kernel that each computation's estimate belongs to. Indexed by FX node.
+
+    Inductor may compute a node in several kernels. The one that stores the node's result counts, otherwise the first
+    one by name, so that an estimate counts once and for all orders alike.
+    """
+    charged: dict[fx.Node, tuple[bool, str]] = {}
+    for s in snodes:
+        for n in s.get_nodes():
+            for o in n.node.get_origins() if n.node is not None else ():
+                if o.op != "call_function" or (spec := spec_of(o)).start is not None or spec.is_wait:
+                    continue
+                key = (n.node.get_origin_node() is not o, s.get_name())
+                charged[o] = min(charged.get(o, key), key)
+    return {o: name for o, (_, name) in charged.items()}
 
 
 def _elements(snodes: Sequence[Any]) -> dict[str, list[Any]]:
