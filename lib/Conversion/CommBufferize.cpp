@@ -16,6 +16,7 @@
 #include "CommSched/Conversion/Passes.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Transforms/Rewrites/SymmetricMemory.h"
+#include "JoinBuffers.h"
 #include "StorageLives.h"
 #include "StorageMarkers.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
@@ -139,6 +140,7 @@ struct CommBufferizePass : public commsched::impl::CommBufferizeBase<CommBufferi
     if (failed(bufferization::runOneShotModuleBufferize(module, options, state)))
       return signalPassFailure();
     replaceFutureTypes(module);
+    computePartsInPlace(module);
     applySymmetricMarks(module, getArgument());
     synchronizeCopies(module);
     releaseLocalBuffers(module);
