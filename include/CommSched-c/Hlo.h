@@ -32,8 +32,8 @@ COMMSCHED_EXPORT int commschedScheduleHlo(const char *data, size_t length, const
                                           CommSchedBuffer *report);
 
 /**
- * Registers a transformation with a plugin of PJRT, whose `const PJRT_Api *` is `api`, for the rest of the process. It
- * changes nothing until commschedXlaConfigure. Returns 0, or 1 and the reason as `*reason`; destroy it in both cases.
+ * Registers a transformation with a plugin of PJRT, whose `const PJRT_Api *` is `api`, and wraps its functions that
+ * compile, which keeping donations needs, for the rest of the process. Nothing changes until commschedXlaConfigure. Returns 0, or 1 and the reason as `*reason`; destroy it in both cases.
  */
 COMMSCHED_EXPORT int commschedXlaInstall(const void *api, CommSchedBuffer *reason);
 
