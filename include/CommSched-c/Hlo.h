@@ -22,18 +22,19 @@ extern "C" {
 
 /**
  * Schedules a serialized HloModuleProto. `options` is JSON: "machine" (a name or a path), "memory_budget_ratio",
- * "effort", "donation" ("keep" or "drop" the donations of a scheduled module; matters to commschedXlaInstall alone), and
- * "dump" (a folder into which the transformation of commschedXlaInstall writes the modules that XLA hands over), and "shuffle"
- * (a seed: a random legal order in place of a good one, for tests). Returns 0, the module as `*module` and a JSON
- * object as `*report`. If the module stays as it was, `*module` is empty and the report's "kept_because" says why.
- * Returns 1 and the reason as `*report` if the options are wrong. Destroy both buffers in both cases.
+ * "effort", "donation" ("keep" or "drop" the donations of a scheduled module; matters to commschedXlaInstall alone),
+ * and "dump" (a folder into which the transformation of commschedXlaInstall writes the modules that XLA hands over),
+ * and "shuffle" (a seed: a random legal order in place of a good one, for tests). Returns 0, the module as `*module`
+ * and a JSON object as `*report`. If the module stays as it was, `*module` is empty and the report's "kept_because"
+ * says why. Returns 1 and the reason as `*report` if the options are wrong. Destroy both buffers in both cases.
  */
 COMMSCHED_EXPORT int commschedScheduleHlo(const char *data, size_t length, const char *options, CommSchedBuffer *module,
                                           CommSchedBuffer *report);
 
 /**
  * Registers a transformation with a plugin of PJRT, whose `const PJRT_Api *` is `api`, and wraps its functions that
- * compile, which keeping donations needs, for the rest of the process. Nothing changes until commschedXlaConfigure. Returns 0, or 1 and the reason as `*reason`; destroy it in both cases.
+ * compile, which keeping donations needs, for the rest of the process. Nothing changes until commschedXlaConfigure.
+ * Returns 0, or 1 and the reason as `*reason`; destroy it in both cases.
  */
 COMMSCHED_EXPORT int commschedXlaInstall(const void *api, CommSchedBuffer *reason);
 
