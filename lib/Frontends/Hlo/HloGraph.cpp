@@ -34,6 +34,10 @@ bool commsched::hlo::isStart(const HloInstruction &instruction) {
 
 bool commsched::hlo::isDone(const HloInstruction &instruction) { return instruction.opcode.ends_with("-done"); }
 
+bool commsched::hlo::runsComputations(const HloInstruction &instruction) {
+  return instruction.is("while") || instruction.is("conditional") || instruction.is("call");
+}
+
 HloGraph::HloGraph(const HloModule &module, int32_t computation, ArrayRef<Carried> carried)
     : module(module), inside(module.computations[computation]), isEntry(computation == module.entry) {
   findStorages();

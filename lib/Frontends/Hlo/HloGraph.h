@@ -105,6 +105,8 @@ private:
 bool isStart(const HloInstruction &instruction);
 /// Whether it waits for the end of such a thing.
 bool isDone(const HloInstruction &instruction);
+/// Whether it runs computations that have an order of their own: a loop, branches, or a call.
+bool runsComputations(const HloInstruction &instruction);
 
 } // namespace commsched::hlo
 

@@ -57,10 +57,6 @@ private:
   Problem &problem;
 };
 
-bool calls(const HloInstruction &instruction) {
-  return instruction.is("while") || instruction.is("conditional") || instruction.is("call");
-}
-
 /// Whether its place among others of its sort is part of its meaning.
 bool keepsItsPlace(const HloInstruction &instruction) {
   for (StringRef name :
@@ -174,7 +170,7 @@ Error Loader::loadNode(NodeId id) {
       node.kind = NodeKind::Wait;
       node.start = given.start;
     }
-  } else if (calls(instruction)) {
+  } else if (runsComputations(instruction)) {
     loadCall(node, instruction);
   } else if (Error error = loadStart(node, instruction)) {
     return error;

@@ -11,6 +11,8 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Frontends/Hlo/HloRewriter.h"
+#include "CommSched/Support/Arithmetic.h"
+#include "HloTemporaries.h"
 #include "RewriteCollectives.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -45,17 +47,15 @@ static std::string signatureOfAll(const HloModule &module, const HloResult &resu
   return utohexstr(xxh3_64bits(text), /*LowerCase=*/true);
 }
 
-/// Reads what was written, and compares its times and peaks with those of the answer. Returns its signature.
-static Expected<std::string> checkAgain(const HloModule &module, const CostModel &model, const HloResult &answer) {
-  Expected<HloModule> written = readModule(answer.module);
-  if (!written)
-    return written.takeError();
+/// Compares the times and peaks of what was written with those of the answer. Returns its signature.
+static Expected<std::string> checkAgain(const HloModule &module, const CostModel &model, const HloResult &answer,
+                                        const HloModule &written) {
   HloOptions measure;
   measure.measureOnly = true;
-  Expected<HloResult> measured = scheduleModule(*written, model, measure);
+  Expected<HloResult> measured = scheduleModule(written, model, measure);
   if (!measured)
     return measured.takeError();
-  StringMap<const ComputationResult *> found = byName(*written, *measured);
+  StringMap<const ComputationResult *> found = byName(written, *measured);
   for (const ComputationResult &one : answer.computations) {
     StringRef name = module.computations[one.computation].name;
     const ComputationResult *again = found.lookup(name);
@@ -65,7 +65,31 @@ static Expected<std::string> checkAgain(const HloModule &module, const CostModel
                                Twine(again ? again->peakAfter : 0) + " bytes, not " + Twine(one.makespanAfter) +
                                " ns and " + Twine(one.peakAfter) + " bytes");
   }
-  return signatureOfAll(*written, *measured);
+  return signatureOfAll(written, *measured);
+}
+
+/// Searches `split`, which was made of `module`, for an answer for whose temporaries XLA has room. Fails if there is
+/// none that is faster than `plain`. Sets `written` to the answer's module as it is read again.
+static Expected<HloResult> searchSplit(const HloModule &module, const HloModule &split, const CostModel &model,
+                                       HloOptions options, const HloResult &plain, HloModule &written) {
+  const TemporariesLimit temporaries(module, options);
+  for (int32_t search = 0; search < kMaxTemporariesSearches; ++search) {
+    Expected<HloResult> answer = scheduleModule(split, model, options);
+    if (!answer)
+      return answer.takeError();
+    if (answer->entry().makespanAfter >= plain.entry().makespanAfter)
+      return createStringError("other collectives are not faster");
+    Expected<HloModule> read = readModule(answer->module);
+    if (!read)
+      return read.takeError();
+    int64_t excess = temporaries.excessPpm(*read);
+    if (excess == 0) {
+      written = std::move(*read);
+      return answer;
+    }
+    options.squeezePpm = std::min<int64_t>(options.squeezePpm + excess + kSqueezeStepPpm, kMillion);
+  }
+  return createStringError("XLA would need more memory for temporaries with other collectives");
 }
 
 Expected<RewrittenModule> commsched::hlo::rewriteModule(const HloModule &module, const CostModel &model,
@@ -78,11 +102,10 @@ Expected<RewrittenModule> commsched::hlo::rewriteModule(const HloModule &module,
     return split.takeError();
   HloOptions search = options;
   search.buckets = rewrite.buckets;
-  Expected<HloResult> answer = scheduleModule(*split, model, search);
+  HloModule written;
+  Expected<HloResult> answer = searchSplit(module, *split, model, search, plain, written);
   if (!answer)
     return answer.takeError();
-  if (answer->entry().makespanAfter >= plain.entry().makespanAfter)
-    return createStringError("other collectives are not faster");
   StringMap<const ComputationResult *> given = byName(module, plain);
   int32_t buckets = 0;
   for (ComputationResult &one : answer->computations) {
@@ -96,7 +119,7 @@ Expected<RewrittenModule> commsched::hlo::rewriteModule(const HloModule &module,
     one.limit = before->limit;
     buckets += one.buckets;
   }
-  Expected<std::string> signature = checkAgain(*split, model, *answer);
+  Expected<std::string> signature = checkAgain(*split, model, *answer, written);
   if (!signature)
     return signature.takeError();
   RewrittenModule result;

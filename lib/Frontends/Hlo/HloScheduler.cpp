@@ -17,7 +17,9 @@
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/ScheduleVerifier.h"
 #include "CommSched/Scheduling/Solver/Scheduler.h"
+#include "CommSched/Support/Arithmetic.h"
 #include "HloProblem.h"
+#include "HloTemporaries.h"
 #include "RewriteCollectives.h"
 #include "llvm/ADT/STLExtras.h"
 #include <random>
@@ -41,6 +43,7 @@ private:
   Expected<ComputationResult> runComputation(int32_t index);
   Error findMergeKeys();
   Error solve(const HloGraph &graph, const LoadedComputation &loaded, ComputationResult &result);
+  Schedule search(const LoadedComputation &loaded, Bytes limit) const;
   void explainStarts(const HloGraph &graph, const LoadedComputation &loaded, const Schedule &schedule,
                      ComputationResult &result) const;
 
@@ -56,10 +59,6 @@ private:
   /// The new orders, with buckets.
   std::vector<MergedOrder> merged;
 };
-
-bool callsOthers(const HloInstruction &instruction) {
-  return instruction.is("while") || instruction.is("conditional") || instruction.is("call");
-}
 
 /// A random order that respects all edges and the order of pinned nodes. O(nodes + edges).
 Order shuffled(const Problem &problem, uint64_t seed) {
@@ -140,7 +139,7 @@ std::vector<bool> ModuleScheduler::findRunning() const {
   for (int32_t index : reverse(module.calleesFirst))
     if (running[index])
       for (const HloInstruction &instruction : module.computations[index].instructions)
-        if (callsOthers(instruction))
+        if (runsComputations(instruction))
           for (int32_t callee : instruction.called)
             running[callee] = true;
   return running;
@@ -152,6 +151,24 @@ void ModuleScheduler::explainStarts(const HloGraph &graph, const LoadedComputati
   for (const StartOutcome &outcome : explain(loaded.problem, schedule, result.limit, loaded.slowDown))
     result.starts.push_back({graph.instructionOf(outcome.start).name.str(), loaded.problem.nodes[outcome.start].cost,
                              outcome.exposedBefore, outcome.exposedAfter, describe(outcome.reason, nameOf)});
+}
+
+/// The share of the solver's own effort, in percent, that a search with buckets gets here. It is four searches in one
+/// (with and without buckets, each with and without contention), and XLA compiles a program in some seconds. Up to
+/// kLeastEffortWithBuckets, a twentieth of a second, it gets all of it.
+static constexpr int64_t kEffortWithBucketsPercent = 60, kLeastEffortWithBuckets = 200'000;
+
+Schedule ModuleScheduler::search(const LoadedComputation &loaded, Bytes limit) const {
+  const Problem &problem = loaded.problem;
+  ScheduleOptions search;
+  search.memory.limit = limit;
+  search.bucketing = !problem.mergeKeys.empty();
+  search.slowDown = loaded.slowDown;
+  search.effort = options.effort;
+  if (options.effort < 0 && search.bucketing)
+    search.effort = std::max(std::min(defaultEffort(problem.size()), kLeastEffortWithBuckets),
+                             mulDiv(defaultEffort(problem.size()), kEffortWithBucketsPercent, 100));
+  return commsched::schedule(problem, search);
 }
 
 Error ModuleScheduler::solve(const HloGraph &graph, const LoadedComputation &loaded, ComputationResult &result) {
@@ -168,18 +185,14 @@ Error ModuleScheduler::solve(const HloGraph &graph, const LoadedComputation &loa
     result.peakAfter = schedule.peak;
     return Error::success();
   }
-  ScheduleOptions search;
-  search.memory.limit = result.limit;
-  search.bucketing = !problem.mergeKeys.empty();
-  search.slowDown = loaded.slowDown;
-  search.effort = options.effort;
-  Schedule schedule = result.keptBecause.empty() ? commsched::schedule(problem, search) : keepOrder(problem);
+  const Bytes limit = result.limit - mulDiv(result.limit, options.squeezePpm, kMillion);
+  Schedule schedule = result.keptBecause.empty() ? search(loaded, limit) : keepOrder(problem);
   if (!schedule.defect.empty())
     return createStringError("the solver's answer for '" + graph.computation().name +
                              "' does not hold: " + schedule.defect);
   measure(problem, loaded.slowDown, schedule);
   schedule.limit = result.limit;
-  if (result.keptBecause.empty() && schedule.makespan >= schedule.inputMakespan)
+  if (result.keptBecause.empty() && (schedule.makespan >= schedule.inputMakespan || schedule.peak > limit))
     result.keptBecause = "no faster order was found";
   if (!result.keptBecause.empty()) {
     schedule = keepOrder(problem);
@@ -210,7 +223,9 @@ Expected<ComputationResult> ModuleScheduler::runComputation(int32_t index) {
   ComputationResult result;
   result.computation = index;
   result.nodes = static_cast<int32_t>(graph.nodes.size());
-  result.keptBecause = options.measureOnly ? "it is only measured" : whyKept(computation);
+  result.keptBecause = options.measureOnly           ? "it is only measured"
+                       : options.keepBecause.empty() ? whyKept(computation)
+                                                     : options.keepBecause;
   const MergeKeys &keys = mergeKeys[index];
 
   Expected<LoadedComputation> before = loadComputation(graph, costs, callees, CalleeCost::Before, isEntry, keys);
@@ -294,10 +309,37 @@ Error ModuleScheduler::run(HloResult &result) {
   return Error::success();
 }
 
-Expected<HloResult> commsched::hlo::scheduleModule(const HloModule &module, const CostModel &model,
-                                                   const HloOptions &options) {
+static Expected<HloResult> scheduleOnce(const HloModule &module, const CostModel &model, const HloOptions &options) {
   HloResult result;
   if (Error error = ModuleScheduler(module, model, options).run(result))
     return std::move(error);
   return std::move(result);
+}
+
+/// Indexed by computation: its new order, or nothing.
+static std::vector<std::vector<int32_t>> sequencesOf(const HloModule &module, const HloResult &result) {
+  std::vector<std::vector<int32_t>> sequences(module.computations.size());
+  for (const ComputationResult &one : result.computations)
+    sequences[one.computation] = one.sequence;
+  return sequences;
+}
+
+Expected<HloResult> commsched::hlo::scheduleModule(const HloModule &module, const CostModel &model,
+                                                   const HloOptions &options) {
+  // What is merged has to be written before its temporaries are known: see rewriteModule().
+  if (options.measureOnly || options.shuffle || options.buckets)
+    return scheduleOnce(module, model, options);
+  const TemporariesLimit temporaries(module, options);
+  HloOptions own = options;
+  for (int32_t search = 0; search < kMaxTemporariesSearches; ++search) {
+    Expected<HloResult> result = scheduleOnce(module, model, own);
+    if (!result || !result->isChanged)
+      return result;
+    int64_t excess = temporaries.excessPpm(module, sequencesOf(module, *result));
+    if (excess == 0)
+      return result;
+    own.squeezePpm = std::min<int64_t>(own.squeezePpm + excess + kSqueezeStepPpm, kMillion);
+  }
+  own.keepBecause = "XLA would need more memory for the temporaries of a faster order";
+  return scheduleOnce(module, model, own);
 }

@@ -35,8 +35,9 @@ struct RewrittenModule {
 };
 
 /// Rewrites and orders a module. `plain` is what scheduleModule() did with the same module and options. Fails, in one
-/// line, if the module is not understood, if the answer would not be faster than `plain`'s, or if it would have a
-/// higher peak than `plain`'s limit in some computation. The answer has been read and measured again.
+/// line, if the module is not understood, if the answer would not be faster than `plain`'s, if it would have a higher
+/// peak than `plain`'s limit in some computation, or if XLA would need more memory for its temporaries than
+/// scheduleModule() allows. The answer has been read and measured again.
 llvm::Expected<RewrittenModule> rewriteModule(const HloModule &module, const CostModel &model,
                                               const HloOptions &options, const RewriteOptions &rewrite,
                                               const HloResult &plain);

@@ -32,6 +32,12 @@ struct HloOptions {
   bool buckets = false;
   /// Whether every computation keeps its order.
   bool measureOnly = false;
+  /// If not empty: why every computation keeps its order; bounds are computed nevertheless.
+  std::string keepBecause;
+  /// What XLA's temporaries may grow by in any case, bytes: holes between small buffers do not matter.
+  Bytes temporariesSlack = Bytes(1) << 20;
+  /// By how much limits on peaks are lower than `memory` says, in millionths.
+  int64_t squeezePpm = 0;
 };
 
 /// What a schedule does to one start: exposed time in ns, and why it is exposed.
@@ -75,8 +81,9 @@ struct HloResult {
   const ComputationResult &entry() const { return computations.back(); }
 };
 
-/// Orders a module. Fails, in one line, if it is not understood; a failure leaves nothing behind. Equal bytes, options
-/// and machines give equal results on every rank.
+/// Orders a module. The temporaries that XLA needs for the answer grow by at most 1 %, the slack, and what `memory` allows, as far
+/// as temporariesOf() can tell. Fails, in one line, if it is not understood; a failure leaves nothing behind. Equal
+/// bytes, options and machines give equal results on every rank.
 llvm::Expected<HloResult> scheduleModule(const HloModule &module, const CostModel &model, const HloOptions &options);
 
 /// The result as a JSON object for reports: times in ns, sizes in bytes.
