@@ -211,8 +211,8 @@ def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> 
         solver: "schedule" (the default), or "inductor" for the two peak-preserving passes of PyTorch Inductor.
         strands: "auto" splits activations into strands if the schedule of the split graph is faster (docs/Strands.md);
             a number is the same with at most that number of strands. The default is "off".
-        allow_reassociation: whether strands may also split sums over the tokens, such as gradients of weights, whose terms
-            are then added in another order. The default is False.
+        allow_reassociation: whether strands may also split sums over the tokens, such as gradients of weights, whose
+            terms are then added in another order. The default is False.
         passes: the passes to run in place of the solver, in order, with or without options, such as
             "comm-bucket{fsdp-only=true}".
         donated: names of the placeholders that are freed after their last use. The default, "auto", means all but the

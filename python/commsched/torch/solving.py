@@ -91,7 +91,7 @@ def imported(
             donated=donated,
             name=FUNCTION,
             fused=fused and options.fusion,
-            fusion=options.fusion and split_rules is None,  # The parts of a split node need costs of their own.
+            fusion=options.fusion,
             split_rules=split_rules,
             apart=apart,
         )

@@ -3,8 +3,9 @@
 
 """Decides whether a graph is split into strands, and splits it.
 
-comm-split-strands chooses a split in a module of single operations. The graph is split if the schedule of the split
-graph, with the kernels that Inductor is going to fuse, is faster than that of the graph as it is, under the same limit.
+comm-split-strands chooses a split in a module of single operations, each of which costs its share of the kernel that
+Inductor is going to fuse it into. The graph is split if the schedule of the split graph, with these kernels, is faster
+than that of the graph as it is, under the same limit.
 Copies of the graph are scheduled to find out, so a refusal leaves the graph as it was.
 """
 
