@@ -25,6 +25,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from typing import Any
@@ -41,7 +42,7 @@ TOLERANCE_PERCENT, GOAL_PERCENT = 1.0, 5.0
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """XLA's own numbers about a program: seconds of its compilation, and bytes per device."""
+    """XLA's own numbers about a program: CPU seconds of its compilation, of all threads, and bytes per device."""
 
     seconds: float
     temporaries: int
@@ -56,9 +57,9 @@ def compile_once(name: str, donates: bool) -> Compiled:
 
     step, arguments = jax_programs.training_step(dataclasses.replace(jax_programs.find(name), donates=donates))
     lowered = step.trace(*arguments).lower(lowering_platforms=("cuda",))
-    begin = time.perf_counter()
+    begin = time.process_time()
     compiled = lowered.compile()
-    seconds = time.perf_counter() - begin
+    seconds = time.process_time() - begin
     stats = compiled.memory_analysis()
     total = stats.argument_size_in_bytes + stats.output_size_in_bytes - stats.alias_size_in_bytes
     jax.clear_caches()
@@ -74,9 +75,15 @@ def run(name: str, machine: str, buckets: bool, donates: bool) -> dict:
     own = compile_once(name, donates)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with commsched.jax.enabled(machine=machine, buckets=buckets, ranks="off"):
-            ours = compile_once(name, donates)
+        with tempfile.TemporaryDirectory() as dump:
+            with commsched.jax.enabled(machine=machine, buckets=buckets, ranks="off", dump=dump):
+                ours = compile_once(name, donates)
+            module = max((path.read_bytes() for path in pathlib.Path(dump).iterdir()), key=len)
     report = max(commsched.jax.reports(), key=lambda r: r["makespan_ns"]["before"])
+    # What the callback did, once more by itself: in CPU time it does not matter who else uses the machine.
+    begin = time.process_time()
+    commsched.jax.schedule(module, machine=machine, buckets=buckets)
+    report["seconds"] = time.process_time() - begin
     return report | {"name": name, "xla": dataclasses.asdict(own), "commsched": dataclasses.asdict(ours)}
 
 
@@ -125,7 +132,7 @@ def row(report: dict) -> tuple[str, list[str]]:
 HEADER = (
     "| program | collectives | taken apart, buckets | XLA, ms | CommSched, ms | bound, ms | faster by | "
     "above the bound | donated, MiB | temporaries, MiB | with CommSched, MiB | our count of XLA's, MiB | "
-    "XLA compiles, s | CommSched, s | together, s | goals met |\n|" + "---|" * 16
+    "XLA compiles, CPU s | CommSched, CPU s | together, CPU s | goals met |\n|" + "---|" * 16
 )
 
 
