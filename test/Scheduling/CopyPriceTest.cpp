@@ -16,6 +16,7 @@
 #include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
+#include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "RandomProblem.h"
 #include "Solver/ExactSearch.h"
 #include "gtest/gtest.h"
@@ -195,6 +196,32 @@ TEST(CopyPrice, PackingIsNotFree) {
   EXPECT_LE(bound, 520);
   taken.copyCost = [](Bytes, Bytes) { return Ns(0); };
   EXPECT_EQ(jointLowerBound(taken).makespan, 480);
+}
+
+// Twelve gathers of 100 bytes beside a compute of 1,100 ns. With six of them packed the lane takes 640 + 6 * 140 =
+// 1,480 ns and the compute lane 1,100 + 6 * 62 = 1,472 ns. Coalesced buckets are dear.
+TEST(CopyPrice, SomeArePacked) {
+  Builder builder;
+  Problem &problem = builder.problem;
+  problem.copyCost = [](Bytes, Bytes written) { return written / 2; };
+  MergeKey key;
+  key.lane = 1;
+  key.ranks = 4;
+  key.cost = [](Bytes bytes) { return Ns(40 + bytes); };
+  key.groupCost = [](Bytes bytes, int32_t members) { return Ns(40 + bytes + 200 * members); };
+  problem.mergeKeys.push_back(key);
+  for (int32_t index = 0; index < 10; ++index)
+    builder.compute(110, {}, {});
+  for (int32_t index = 0; index < 12; ++index)
+    builder.collective(0, 100, kNone, 25, 100, true, {});
+  Problem taken = builder.take();
+  ScheduleOptions options;
+  options.memory.ppm = 4000000;
+  Schedule best = schedule(taken, options);
+  EXPECT_LE(best.makespan, 1490);
+  Ns bound = jointLowerBound(taken).makespan;
+  EXPECT_LE(bound, best.makespan);
+  EXPECT_GE(bound, 1425);
 }
 
 // A collective of 100 ns behind a compute of 1,000 ns, and four of 5 ns behind computes of 10 ns. The four computes

@@ -231,7 +231,7 @@ MUTATIONS = [
     mutation(
         "no deferral bound",
         "Bounds/Bounds.cpp",
-        ("  raise(deferral.makespan, BoundArgument::OneMachine, deferral.lane);\n", "  (void)deferral;\n"),
+        ("  raise(deferral.withLatencies.makespan, BoundArgument::OneMachine, deferral.withLatencies.lane);\n", ""),
     ),
     mutation(
         "shares are rounded up",
@@ -419,6 +419,32 @@ MUTATIONS = [
         "small buckets are not tried",
         "Solver/Search.cpp",
         ("        trySmallBuckets();\n", "        spent += 0;\n"),
+    ),
+    # Copies and latencies in bounds.
+    mutation(
+        "what is put off has two latencies",
+        "Bounds/DeferralBound.cpp",
+        ("Ns sum = -key->latency();", "Ns sum = -2 * key->latency();"),
+    ),
+    mutation(
+        "what is put off has no latency",
+        "Bounds/DeferralBound.cpp",
+        ("Ns sum = -key->latency();", "Ns sum = 0;"),
+    ),
+    mutation(
+        "copies count twice",
+        "Bounds/BucketShares.cpp",
+        ("shares.copies[id] += share;", "shares.copies[id] += share + share;"),
+    ),
+    mutation(
+        "copies have no price",
+        "Bounds/BatchBound.cpp",
+        ("return all > floor;", "return false;"),
+    ),
+    mutation(
+        "each member pays for all of a coalesced bucket",
+        "Bounds/BatchBound.cpp",
+        ("(group.cost - each.latency - each.costUp(group.bytes)) / group.members", "group.cost"),
     ),
 ]
 
