@@ -217,7 +217,7 @@ OpWork OperationCosts::learnWithAttribute(Operation *op, OpCostSource &source) c
     work = OpWork::copy(bytesOf(op->getOperands()), bytesOf(op->getResults()));
     work.units = ComputeUnits::Matrix;
     work.element = op->getNumOperands() > 0 ? elementTypeOf(op->getOperand(0).getType()) : ElementType::Other;
-    if (costs.machine().tiles)
+    if (costs.machine().tiles && attr.getFlops())
       work.product = getProductShape(op);
   }
   work.flops = attr.getFlops().value_or(work.flops);

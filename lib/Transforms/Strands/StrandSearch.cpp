@@ -36,7 +36,7 @@ static constexpr size_t kSearchedInFull = 2;
 /// Writing and loading one operation takes the time of about this many steps of a search (measured).
 static constexpr int64_t kStepsPerOperation = 10;
 /// Share of the steps, in percent, that is left for the candidates that are searched with effort.
-static constexpr int64_t kFullPercent = 40;
+static constexpr int64_t kFullPercent = 30;
 /// A block is not split if no split gains this share of its time, in thousandths.
 static constexpr int64_t kLeastGainPermille = 2;
 

@@ -90,7 +90,7 @@ StrandOutcome searchStrands(mlir::Operation *function, const SplitSpace &space, 
 inline constexpr int64_t kMostCandidates = 24;
 /// Limit on the steps of the search, as a multiple of those of the block as it is. Steps of first answers are cheap:
 /// the time is then less than eight times that of the block as it is (measured).
-inline constexpr int64_t kMostTimes = 9;
+inline constexpr int64_t kMostTimes = 8;
 /// Share of the default effort, in percent, that counts as the steps of a block whose own search ended earlier.
 inline constexpr int64_t kLeastSearchPercent = 25;
 
