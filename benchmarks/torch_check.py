@@ -30,6 +30,7 @@ from commsched.torch import trace
 from commsched.torch.importer.export import import_graph
 from commsched.torch.importer.graph import donated_placeholders
 from commsched.torch.options import DEFAULT_MACHINE
+from commsched.torch.semantics.operators import guessed_sizes, hint
 
 PYTORCH = ("PyTorch, order only", "PyTorch, bucketing")
 # The share of PyTorch's seconds that import and apply may take, and the nodes from which on it counts.
@@ -41,7 +42,7 @@ GRAPHS = ("llama3-8b:64:layers=4", "llama3-8b:64:tp=8:layers=4", "moe-16b:64:ep=
 def storages(node: fx.Node) -> dict[int, int]:
     """The storages that a node's value lies in, with their bytes."""
     values = [v for v in tree_leaves(node.meta.get("val")) if isinstance(v, torch.Tensor)]
-    return {v.untyped_storage()._cdata: v.untyped_storage().nbytes() for v in values}
+    return {v.untyped_storage()._cdata: hint(v.untyped_storage().nbytes()) for v in values}
 
 
 def storage_peak(graph: fx.Graph, held: bool, donated: set[str]) -> int:
@@ -94,8 +95,10 @@ def storage_peak(graph: fx.Graph, held: bool, donated: set[str]) -> int:
 
 def peaks(gm: fx.GraphModule, donated: set[str]) -> tuple[int, int]:
     """Both counts of a graph whose fake tensors are computed anew."""
+    exchanges = import_graph(gm.graph)[1].exchanges()  # What they bring decides sizes that only the run time knows.
     gm = overlap.refreshed(copy.deepcopy(gm), set())
-    return storage_peak(gm.graph, True, donated), storage_peak(gm.graph, False, donated)
+    with guessed_sizes(exchanges):
+        return storage_peak(gm.graph, True, donated), storage_peak(gm.graph, False, donated)
 
 
 def check(name: str, gm: fx.GraphModule, machine: str, donation: str) -> tuple[list[str], list[str]]:
@@ -142,7 +145,7 @@ def main() -> int:
     for spec in a.graphs:
         config = overlap.config_of(spec)
         with trace.fake_world(config.ranks):
-            for direction, gm in trace.trace(config).items():
+            for direction, gm in overlap.communicating(trace.trace(config)).items():
                 cells, wrong = check(f"{spec} {direction}", gm, a.machine, a.donated)
                 print(f"| {' | '.join(cells)} |", flush=True)
                 for reason in wrong:

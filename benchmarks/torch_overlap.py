@@ -342,12 +342,17 @@ def _without_files(arguments: list[str]) -> list[str]:
     return kept
 
 
+def communicating(graphs: dict) -> dict:
+    """The graphs with collectives. The others leave nothing to schedule."""
+    return {d: gm for d, gm in graphs.items() if any("c10d_functional" in str(n.target) for n in gm.graph.nodes)}
+
+
 def run_spec(spec: str, a, results: dict, names) -> None:
     """Traces one model and measures its graphs; `results["graphs"]` gets an entry for each."""
     config = config_of(spec)
     with trace.fake_world(config.ranks):
         start = time.process_time()
-        graphs = trace.trace(config)
+        graphs = communicating(trace.trace(config))
         traced = time.process_time() - start
         for direction, gm in graphs.items():
             key = f"{spec} {direction}"

@@ -45,4 +45,6 @@ def test_a_fault_is_found():
         "another order of the code than decided"
     ]
     assert faults({**good, "said": ["a warning"], "graphs": [graph]}) == ["a warning"]
-    assert faults({**good, "outside": True, "graphs": []}) == ["no warning"]
+    outside = {**good, "outside": True, "graphs": []}
+    assert faults({**outside, "compiled": 1}) == ["no warning"]
+    assert faults({**outside, "compiled": 0}) == []  # Without a graph, nobody asks CommSched.

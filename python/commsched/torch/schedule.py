@@ -22,6 +22,7 @@ from .options import OptionArguments, Options
 from .ranks.agreement import sequence, starts_of
 from .ranks.consensus import Decision, Disagreed
 from .reporting import Unscheduled, strict
+from .semantics.operators import guessed_sizes
 from .solving import FUNCTION, Imported, imported
 from .strands.decision import in_strands
 
@@ -117,7 +118,8 @@ def _schedule_once(
     try:
         plan = read_plan(graph, program.operations()[FUNCTION])
         decision = sequence(starts_of(graph), plan)
-        _carry_out(graph, plan, None if fused else report, module, lambda: agree and agree(decision))
+        with guessed_sizes(module.importer.exchanges()):  # The memory is counted with the sizes that were planned with.
+            _carry_out(graph, plan, None if fused else report, module, lambda: agree and agree(decision))
     except (OverLimit, Disagreed):
         raise
     except PlanError as error:

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 import torch.nn as nn
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor._dtensor_spec import DTensorSpec
@@ -114,7 +115,8 @@ def _sharded_further(w: DTensor, read: Read) -> tuple[DTensor, Read]:
     own = _placements(read.mesh, local.dim())
     if local.dim() and splits > 1:  # The other ranks split the rows first.
         own = own[:-1] + (_StridedShard(0, split_factor=splits),)
-    mesh = DeviceMesh._concatenate([read.mesh, spec.mesh])
+    with unset_fake_temporarily():  # A mesh is made of real tensors, also among fake parameters.
+        mesh = DeviceMesh._concatenate([read.mesh, spec.mesh])
     part = distribute_tensor(local.detach(), read.mesh, _placements(read.mesh, local.dim()), src_data_rank=None)
     part = _owned(part, local)
     layout = DTensorSpec(mesh, (*own, *spec.placements), tensor_meta=spec.tensor_meta)

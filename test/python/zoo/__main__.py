@@ -79,7 +79,7 @@ def row(name, mode, results, seconds):
         _change(graphs, "exposed_ns") if graphs else "",
         "; ".join(w.strip().splitlines()[-1][:200] for w in wrong)
         if wrong
-        else f"{results[0]['values']} tensors alike",
+        else f"{results[0]['values']} tensors alike" + ", PyTorch compiles no graph" * (results[0]["compiled"] == 0),
         f"{seconds:.0f}",
     ]
 

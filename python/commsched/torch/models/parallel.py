@@ -23,7 +23,7 @@ def materialize(model: nn.Module, device: str) -> None:
             module._buffers[name] = torch.empty(w.shape, dtype=w.dtype, device=device)
 
 
-class _SumOverGroup(torch.autograd.Function):
+class SumOverGroup(torch.autograd.Function):
     """The two conjugate operators of Megatron: one all-reduces forward, the other backward."""
 
     @staticmethod
@@ -54,8 +54,8 @@ def tensor_parallel(model: decoder.Decoder, mesh: DeviceMesh) -> None:
 
     def between_sums(forward):
         def wrapped(x, *rest):
-            y = forward(_SumOverGroup.apply(x, group, False), *rest)
-            return _SumOverGroup.apply(y, group, True)
+            y = forward(SumOverGroup.apply(x, group, False), *rest)
+            return SumOverGroup.apply(y, group, True)
 
         return wrapped
 

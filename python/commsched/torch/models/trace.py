@@ -18,14 +18,17 @@ import dataclasses
 import pathlib
 import sys
 import time
+from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from .. import sharding
 from . import decoder, parallel
+from .zoo.real import REAL
 
 # On a build without CUDA, a fake "cuda" tensor aborts the process inside autograd. On the CPU, the graphs differ only
 # in the name of the attention operator.
@@ -37,14 +40,18 @@ RECOMPUTE_REGION = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class TraceConfig:
-    """What to trace. `ranks` is the size of the whole world. `tp` (or `ep`) neighbours form a group."""
+    """What to trace. `ranks` is the size of the whole world. `tp` (or `ep`) neighbours form a group.
+
+    A model of the zoo has its own parallelism, without `tp` and `ep`. It runs under autocast if `dtype` is given.
+    None for `layers`, `batch` and `seq` stands for the model's own (one sequence in a batch).
+    """
 
     model: str = "llama3-8b"
     ranks: int = 64
     tp: int = 1
     ep: int = 1
     layers: int | None = None
-    batch: int = 1
+    batch: int | None = None
     seq: int | None = None
     reshard: bool = True
     dtype: torch.dtype | None = torch.bfloat16
@@ -93,7 +100,7 @@ def build(config: TraceConfig, mesh: dict[str, DeviceMesh]):
     sharding.fully_shard_parameters(
         model, lambda m: mesh["routed" if isinstance(m, decoder.Experts) else "dense"], config.dtype
     )
-    tokens = torch.empty(config.batch, c.seq, dtype=torch.int64, device=DEVICE)
+    tokens = torch.empty(config.batch or 1, c.seq, dtype=torch.int64, device=DEVICE)
     return model, (tokens, tokens)
 
 
@@ -140,8 +147,57 @@ def partition(model, inputs, reshard: bool) -> dict[str, torch.fx.GraphModule]:
     return {"fw": fw, "bw": bw}
 
 
+class _Partitioned(BaseException):
+    """Ends a compilation once its graphs are there. Dynamo handles every `Exception` itself."""
+
+
+def compiled(loss: Callable, batch: tuple, reshard: bool) -> dict[str, torch.fx.GraphModule]:
+    """The graphs "fw" and "bw" that a backend of `torch.compile` gets for `loss(*batch)`. Nothing is run.
+
+    Unlike `partition`, it takes programs whose sizes depend on data, and any function.
+    """
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+    from torch._inductor.decomposition import select_decomp_table
+
+    graphs: dict[str, torch.fx.GraphModule] = {}
+
+    def split(joint, inputs, **arguments):
+        if reshard:
+            recompute_gathers(joint)
+        graphs["fw"], graphs["bw"] = min_cut_rematerialization_partition(joint, inputs, **arguments)
+        raise _Partitioned
+
+    backend = aot_autograd(fw_compiler=lambda graph, _: graph, partition_fn=split, decompositions=select_decomp_table())
+    torch._dynamo.reset()
+    settings = dict(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True)
+    with torch._dynamo.config.patch(**settings), contextlib.suppress(_Partitioned):
+        torch.compile(loss, backend=backend, fullgraph=True, dynamic=False)(*batch)
+    torch._dynamo.reset()
+    return graphs
+
+
+def of_the_zoo(config: TraceConfig) -> dict[str, torch.fx.GraphModule]:
+    """The graphs of a model of `zoo.real`, in mixed precision. Its weights are initialized as fake tensors."""
+    model, sizes_on = REAL[config.model]
+    changed = {"rows": config.batch, "layers": config.layers, "sequence": config.seq}
+    sizes = dataclasses.replace(
+        sizes_on(config.ranks), dtype=config.dtype, **{k: v for k, v in changed.items() if v is not None}
+    )
+    with FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv()):
+        job = model(dist.get_rank(), config.ranks, sizes)
+
+        def loss(*batch):
+            with torch.autocast(DEVICE, config.dtype, enabled=config.dtype is not None):
+                return job.loss(*batch)
+
+        return compiled(loss, job.batch(0, sizes.rows), config.reshard)
+
+
 def trace(config: TraceConfig) -> dict[str, torch.fx.GraphModule]:
     """The forward ("fw") and backward ("bw") graph of `config`. A process group of `config.ranks` must exist."""
+    if config.model in REAL:
+        return of_the_zoo(config)
     mesh = meshes(config)
     with FakeTensorMode(allow_non_fake_inputs=True), torch.device(DEVICE):
         model, inputs = build(config, mesh)
@@ -150,7 +206,7 @@ def trace(config: TraceConfig) -> dict[str, torch.fx.GraphModule]:
 
 def parse_args(argv=None) -> argparse.Namespace:
     p = argparse.ArgumentParser(prog="python -m commsched.torch.trace", description=__doc__.split("\n")[0])
-    p.add_argument("--model", default="llama3-8b", choices=sorted(decoder.CONFIGS))
+    p.add_argument("--model", default="llama3-8b", choices=sorted([*decoder.CONFIGS, *REAL]))
     p.add_argument("--ranks", type=int, default=64, help="size of the world (default 64)")
     p.add_argument("--parallel", default="fsdp", choices=("fsdp",), help="how parameters are sharded")
     p.add_argument("--tp", type=int, default=1, help="ranks per tensor-parallel group (default 1: none)")
@@ -159,13 +215,15 @@ def parse_args(argv=None) -> argparse.Namespace:
     )
     p.add_argument("--layers", type=int, help="number of layers (default: the model's)")
     p.add_argument("--seq", type=int, help="tokens per sequence (default: the model's)")
-    p.add_argument("--batch", type=int, default=1, help="sequences per rank (default 1)")
+    p.add_argument("--batch", type=int, help="samples per rank (default: the model's, or 1)")
     p.add_argument("--no-reshard", action="store_true", help="keep the gathered parameters for the backward graph")
     p.add_argument("--donated", default="auto", help='"auto", "none" or a comma-separated list of placeholders')
     p.add_argument("--fx", action="store_true", help="write the FX graphs as readable text too")
     p.add_argument("--out", required=True, type=pathlib.Path, metavar="DIR", help="where fw.mlir and bw.mlir go")
     a = p.parse_args(argv)
-    experts = decoder.CONFIGS[a.model].experts
+    if a.model in REAL and (a.tp > 1 or a.ep):
+        p.error(f"{a.model} has its own parallelism: expected neither --tp nor --ep")
+    experts = 0 if a.model in REAL else decoder.CONFIGS[a.model].experts
     a.ep = a.ep or (min(8, a.ranks) if experts else 1)
     if a.ranks % (a.tp * a.ep) or (a.ep > 1 and (not experts or experts % a.ep)) or (a.tp > 1 and a.ep > 1):
         p.error(

@@ -16,37 +16,37 @@ from torch.distributed._functional_collectives import (
 )
 
 from .job import (
-    HEADS,
-    SEQUENCE,
-    WIDTH,
+    SMALL,
+    TWO_LAYERS,
     Decoder,
     Job,
     block,
     mesh_of,
+    part_of,
     rotated,
     sharded,
     tokens,
 )
 
 
-def fsdp2(rank, ranks):
+def fsdp2(rank, ranks, s=SMALL):
     """`fully_shard` communicates in hooks, outside of every graph: nothing to schedule."""
     from torch.distributed.fsdp import fully_shard
 
     torch.manual_seed(0)
-    model, mesh = Decoder(), mesh_of(ranks)
+    model, mesh = Decoder(s), mesh_of(ranks)
     for layer in model.layers:
         fully_shard(layer, mesh=mesh)
     fully_shard(model, mesh=mesh)
-    return Job(model, model.parameters(), lambda step, rows: (tokens(rank, step, rows),), outside=True)
+    return Job(model, [model], tokens(s, rank), outside=True)
 
 
-def hybrid(rank, ranks):
+def hybrid(rank, ranks, s=SMALL):
     """Sharded over the ranks of a node, replicated over nodes, gathered in bfloat16 and reduced in float32."""
     torch.manual_seed(0)
     mesh = mesh_of(2, ranks // 2, names=("replicate", "shard"))
-    model = sharded(Decoder(), mesh, dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    return Job(model, model.parameters(), lambda step, rows: (tokens(rank, step, rows),))
+    model = sharded(Decoder(s), mesh, torch.bfloat16, torch.float32)
+    return Job(model, [model], tokens(s, rank))
 
 
 def _tensor_parallel(model, mesh):
@@ -89,40 +89,39 @@ def _tensor_parallel(model, mesh):
 class _Split(nn.Module):
     """Attention with separate matrices, whose heads can be split over ranks."""
 
-    def __init__(self):
+    def __init__(self, s):
         super().__init__()
-        self.query, self.key, self.value, self.out = (nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(4))
+        self.head, inner = s.head, s.heads * s.head
+        self.query, self.key, self.value = (nn.Linear(s.width, inner, bias=False) for _ in range(3))
+        self.out = nn.Linear(inner, s.width, bias=False)
 
     def forward(self, x):
-        q, k, v = (m(x).unflatten(-1, (-1, WIDTH // HEADS)).transpose(1, 2) for m in (self.query, self.key, self.value))
+        q, k, v = (m(x).unflatten(-1, (-1, self.head)).transpose(1, 2) for m in (self.query, self.key, self.value))
         y = F.scaled_dot_product_attention(rotated(q), rotated(k), v, is_causal=True)
         return self.out(y.transpose(1, 2).flatten(2))
 
 
-def _with_split_attention():
+def _with_split_attention(s):
     torch.manual_seed(0)
-    model = Decoder()
-    for layer in model.layers:
-        layer.attention = _Split()
-    return model
+    return Decoder(s, attention=lambda: _Split(s))
 
 
-def two_d(rank, ranks):
+def two_d(rank, ranks, s=SMALL):
     """Fully sharded and tensor parallel: every parameter is a DTensor over both dimensions of the mesh."""
     mesh = mesh_of(ranks // 2, 2, names=("data", "tensor"))
-    model = _with_split_attention()
-    _tensor_parallel(model, mesh["tensor"])
-    sharded(model, mesh["data"])
-    return Job(model, model.parameters(), lambda step, rows: (tokens(rank // 2, step, rows),))
+    model = _with_split_attention(s)
+    _tensor_parallel(model, part_of(mesh, "tensor"))
+    sharded(model, part_of(mesh, "data"), s.dtype)
+    return Job(model, [model], tokens(s, rank // 2))
 
 
-def three_d(rank, ranks):
+def three_d(rank, ranks, s=SMALL):
     """Replicated, sharded and tensor parallel."""
     mesh = mesh_of(2, ranks // 4, 2, names=("replicate", "shard", "tensor"))
-    model = _with_split_attention()
-    _tensor_parallel(model, mesh["tensor"])
-    sharded(model, mesh["replicate", "shard"])
-    return Job(model, model.parameters(), lambda step, rows: (tokens(rank // 2, step, rows),))
+    model = _with_split_attention(s)
+    _tensor_parallel(model, part_of(mesh, "tensor"))
+    sharded(model, part_of(mesh, "replicate", "shard"), s.dtype)
+    return Job(model, [model], tokens(s, rank // 2))
 
 
 class _AcrossRanks(nn.Module):
@@ -133,14 +132,15 @@ class _AcrossRanks(nn.Module):
             and values on from rank to rank.
     """
 
-    def __init__(self, rank, ranks, way):
+    def __init__(self, rank, ranks, way, s):
         super().__init__()
-        self.rank, self.ranks, self.way = rank, ranks, way
-        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH, bias=False), nn.Linear(WIDTH, WIDTH, bias=False)
+        self.rank, self.ranks, self.way, self.head, self.sequence = rank, ranks, way, s.head, s.sequence
+        self.qkv = nn.Linear(s.width, 3 * s.heads * s.head, bias=False)
+        self.out = nn.Linear(s.heads * s.head, s.width, bias=False)
 
     def forward(self, x):
-        q, k, v = (t.unflatten(-1, (HEADS, -1)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
-        q, k = (rotated(t, self.rank * SEQUENCE) for t in (q, k))
+        q, k, v = (t.unflatten(-1, (-1, self.head)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        q, k = (rotated(t, self.rank * self.sequence) for t in (q, k))
         return self.out(getattr(self, f"_{self.way}")(q, k, v).transpose(1, 2).flatten(2))
 
     def _gather(self, q, k, v):
@@ -161,8 +161,8 @@ class _AcrossRanks(nn.Module):
         scores, values = [], []
         for turn in range(self.ranks):
             source = (self.rank - turn) % self.ranks
-            mask = self._mask(self.ranks)[:, source * SEQUENCE : (source + 1) * SEQUENCE]
-            score = q @ k.transpose(2, 3) / (WIDTH // HEADS) ** 0.5
+            mask = self._mask(self.ranks)[:, source * self.sequence : (source + 1) * self.sequence]
+            score = q @ k.transpose(2, 3) / self.head**0.5
             scores.append(score.masked_fill(~mask, -torch.inf))
             values.append(v)
             if turn + 1 < self.ranks:
@@ -170,8 +170,8 @@ class _AcrossRanks(nn.Module):
         return torch.cat(scores, -1).softmax(-1) @ torch.cat(values, 2)
 
     def _mask(self, parts):
-        mine = self.rank * SEQUENCE + torch.arange(SEQUENCE)
-        return mine.unsqueeze(1) >= torch.arange(parts * SEQUENCE)
+        mine = self.rank * self.sequence + torch.arange(self.sequence)
+        return mine.unsqueeze(1) >= torch.arange(parts * self.sequence)
 
 
 class _PassedOn(torch.autograd.Function):
@@ -187,28 +187,25 @@ class _PassedOn(torch.autograd.Function):
         return permute_tensor(gradient.flatten(), ctx.back, dist.group.WORLD).view_as(gradient), None
 
 
-def _context_parallel(rank, ranks, way):
+def _context_parallel(rank, ranks, way, s):
     torch.manual_seed(0)
-    model = Decoder()
-    for layer in model.layers:
-        layer.attention = _AcrossRanks(rank, ranks, way)
-    sharded(model, mesh_of(ranks))
-    return Job(model, model.parameters(), lambda step, rows: (tokens(rank, step, rows),))
+    model = sharded(Decoder(s, attention=lambda: _AcrossRanks(rank, ranks, way, s)), mesh_of(ranks), s.dtype)
+    return Job(model, [model], tokens(s, rank))
 
 
-def context_gather(rank, ranks):
+def context_gather(rank, ranks, s=SMALL):
     """Context parallel: every rank gathers the keys and values of the whole sequence."""
-    return _context_parallel(rank, ranks, "gather")
+    return _context_parallel(rank, ranks, "gather", s)
 
 
-def context_ulysses(rank, ranks):
+def context_ulysses(rank, ranks, s=SMALL):
     """Context parallel: ranks exchange parts of the sequence for heads."""
-    return _context_parallel(rank, ranks, "exchange")
+    return _context_parallel(rank, ranks, "exchange", s)
 
 
-def context_ring(rank, ranks):
+def context_ring(rank, ranks, s=SMALL):
     """Context parallel: keys and values go round a ring."""
-    return _context_parallel(rank, ranks, "ring")
+    return _context_parallel(rank, ranks, "ring", s)
 
 
 class _Received(torch.autograd.Function):
@@ -242,7 +239,9 @@ class _Sent(torch.autograd.Function):
 
 
 class _Pipeline(Job):
-    """A stage is compiled by itself. Activations travel between graphs."""
+    """A stage is compiled by itself. Activations of some width travel between graphs."""
+
+    width: int
 
     def compiled(self, compiled):
         rank, half = dist.get_rank(), dist.get_world_size() // 2
@@ -251,18 +250,18 @@ class _Pipeline(Job):
             return lambda batch: _Sent.apply(stage(batch), rank + half)
 
         def last(batch):
-            like = torch.zeros(*batch.shape, WIDTH, requires_grad=True)
+            like = torch.zeros(*batch.shape, self.width, requires_grad=True)
             return stage(_Received.apply(like, rank - half), batch)
 
         return last
 
 
-def pipeline(rank, ranks):
+def pipeline(rank, ranks, s=TWO_LAYERS):
     """Two stages with different graphs, each sharded over half of the ranks."""
     mesh = mesh_of(2, ranks // 2, names=("stage", "data"))
     torch.manual_seed(0)
-    whole, half = Decoder(layers=2), ranks // 2
-    sharded(whole, mesh["data"])
+    whole, half = Decoder(s), ranks // 2
+    sharded(whole, part_of(mesh, "data"), s.dtype)
 
     def enters(batch):
         return block(whole.layers[0], whole.embedding(batch))
@@ -272,7 +271,6 @@ def pipeline(rank, ranks):
         return F.cross_entropy(whole.head(x).flatten(0, 1), batch.flatten())
 
     own = [whole.embedding, whole.layers[0]] if rank < half else [whole.layers[1], whole.norm, whole.head]
-    parameters = [p for m in own for p in m.parameters()]
-    return _Pipeline(
-        enters if rank < half else leaves, parameters, lambda step, rows: (tokens(rank % half, step, rows),)
-    )
+    job = _Pipeline(enters if rank < half else leaves, own, tokens(s, rank % half))
+    job.width = s.width
+    return job
