@@ -69,18 +69,18 @@ install_packages() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
 }
 
-# The Python environment: what python/requirements.txt lists.
+# The Python environment: what python/requirements.txt and python/requirements-jax.txt list.
 install_python() {
   local venv=build/venv stamp=build/venv/requirements-stamp python=/usr/bin/python3 want
   [ -x "$python" ] || python=python3
-  want=$(sha256sum <python/requirements.txt)
+  want=$(cat python/requirements.txt python/requirements-jax.txt | sha256sum)
   if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ]; then
-    say "Python packages: build/venv has what python/requirements.txt lists"
+    say "Python packages: build/venv has what python/requirements.txt and python/requirements-jax.txt list"
     return
   fi
-  say "Python packages: installing python/requirements.txt into build/venv (torch is large)"
+  say "Python packages: installing python/requirements.txt and python/requirements-jax.txt into build/venv (torch and jax are large)"
   [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-  "$venv/bin/pip" install --quiet --disable-pip-version-check -r python/requirements.txt
+  "$venv/bin/pip" install --quiet --disable-pip-version-check -r python/requirements.txt -r python/requirements-jax.txt
   echo "$want" >"$stamp"
 }
 

@@ -129,7 +129,7 @@ def test_a_report_of_a_kept_module_warns_once(monkeypatch):
     assert len(caught) == 1
 
 
-@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax 0.10.2, which nobody installed here")
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax 0.10.2, which scripts/setup.sh installs")
 def test_every_order_that_the_dependences_allow_computes_the_same():
     """Runs on four devices of the CPU: XLA's CPU backend takes orders, although its collectives are synchronous."""
     program = """
@@ -191,7 +191,7 @@ def has_plugin():
 
 
 @pytest.mark.skipif(
-    not has_plugin(), reason="needs jax and jax-cuda12-plugin 0.10.2, which the project does not install"
+    not has_plugin(), reason="needs jax and jax-cuda12-plugin 0.10.2, which scripts/setup.sh installs"
 )
 def test_xla_takes_the_order_and_its_buffers_follow():
     program = """

@@ -52,7 +52,7 @@ PROGRAM = """
 """
 
 
-@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax 0.10.2, which nobody installed here")
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax 0.10.2, which scripts/setup.sh installs")
 @pytest.mark.parametrize("stage", ["PRE_SCHEDULER", "POST_SCHEDULER"])
 @pytest.mark.parametrize("change, aliased", [("none", 2 * 256 * 256 * 4), ("same", 0), ("donors", 0)])
 def test_xla_forgets_donations_of_a_returned_module(stage, change, aliased):
@@ -210,7 +210,7 @@ def compile_for_h100(program):
 
 
 needs_plugin = pytest.mark.skipif(
-    not has_plugin(), reason="needs jax and jax-cuda12-plugin 0.10.2, which the project does not install"
+    not has_plugin(), reason="needs jax and jax-cuda12-plugin 0.10.2, which scripts/setup.sh installs"
 )
 
 

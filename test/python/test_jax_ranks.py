@@ -241,7 +241,7 @@ PROGRAM = """
 """
 
 
-@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax 0.10.2, which nobody installed here")
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax 0.10.2, which scripts/setup.sh installs")
 @pytest.mark.parametrize("mode", ["alike", "differ", "strict"])
 def test_two_processes_of_jax_agree(mode):
     with socket.socket() as probe:

@@ -16,7 +16,7 @@ INPUTS = pathlib.Path(__file__).resolve().parents[2] / "test" / "Frontends" / "I
 TOOL = pathlib.Path(os.environ.get("COMMSCHED_COMM_RUN", "comm-run")).with_name("commsched-hlo")
 
 
-@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax 0.10.2, which nobody installed here")
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax 0.10.2, which scripts/setup.sh installs")
 @pytest.mark.skipif(not TOOL.exists(), reason=f"needs {TOOL}, beside the comm-run that COMMSCHED_COMM_RUN names")
 @pytest.mark.parametrize("name", ["small-fsdp", "small-scan", "small-moe", "forms"])
 def test_xla_reads_what_is_written_as_text(name, tmp_path):
