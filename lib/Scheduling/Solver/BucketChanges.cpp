@@ -169,13 +169,21 @@ void BucketedOrder::findWindow() {
 // The change
 //===-----------------------------------------------------------------------------------------===//
 
+/// Adds a slot that this change has not collected yet.
+void BucketedOrder::collect(NodeId slot, std::vector<NodeId> &slots) {
+  if (std::exchange(collectedIn[slot], numChanges) != numChanges)
+    slots.push_back(slot);
+}
+
 void BucketedOrder::collectSlots(const LiveBucket &bucket) {
-  llvm::append_range(changing, bucket.what.members);
-  for (NodeId member : bucket.what.members)
-    changing.push_back(given.members[member].wait);
-  llvm::append_range(changing, bucket.shape.casts);
-  changing.push_back(packSlot(bucket.leader));
-  changing.push_back(waitSlot(bucket.leader));
+  for (NodeId member : bucket.what.members) {
+    collect(member, changing);
+    collect(given.members[member].wait, changing);
+  }
+  for (NodeId cast : bucket.shape.casts)
+    collect(cast, changing);
+  collect(packSlot(bucket.leader), changing);
+  collect(waitSlot(bucket.leader), changing);
 }
 
 /// Adds the slots that touch the outputs of a bucket that merges them: their touches change with it.
@@ -185,13 +193,13 @@ void BucketedOrder::collectTouchers(const LiveBucket &bucket) {
   for (NodeId member : bucket.what.members)
     for (NodeId user : given.users[given.members[member].output]) {
       if (bucketOfNode[user] == kNone) {
-        retouched.push_back(user);
+        collect(user, retouched);
         continue;
       }
       const LiveBucket &other = buckets[bucketOfNode[user]];
-      retouched.push_back(other.shape.packs ? packSlot(other.leader) : other.leader);
+      collect(other.shape.packs ? packSlot(other.leader) : other.leader, retouched);
       if (!other.shape.packs)
-        retouched.push_back(waitOf(other));
+        collect(waitOf(other), retouched);
     }
 }
 
@@ -246,15 +254,15 @@ bool BucketedOrder::takesAtMost(Ns allowed) {
 
 /// Whether a change may keep the order within `allowed`, as far as the clocks around its buckets tell. A guess: other
 /// nodes that move along, or another place for a start, may make up for more.
-bool BucketedOrder::isPromising(const BucketChange &change, llvm::ArrayRef<int32_t> formed, Ns allowed) const {
+bool BucketedOrder::isPromising(const BucketChange &change, llvm::ArrayRef<Price> prices, Ns allowed) const {
   Ns compute = 0, lane = 0;
-  for (int32_t index : formed) {
-    compute += buckets[index].extraCompute;
-    lane += buckets[index].extraLane;
+  for (const Price &price : prices) {
+    compute += price.extraCompute;
+    lane += price.extraLane;
   }
   for (int32_t index : change.dissolved) {
-    compute -= buckets[index].extraCompute;
-    lane -= buckets[index].extraLane;
+    compute -= buckets[index].price.extraCompute;
+    lane -= buckets[index].price.extraLane;
   }
   if (compute > 0 && compute + lane > 0 && change.carried.empty())
     return false;
@@ -266,12 +274,12 @@ bool BucketedOrder::isPromising(const BucketChange &change, llvm::ArrayRef<int32
       return false;
   }
   // What is longer in one place delays what waits there.
-  for (auto [index, next] : llvm::zip_equal(formed, change.formed)) {
+  for (auto [price, next] : llvm::zip_equal(prices, change.formed)) {
     NodeId place = next.place == kNone ? next.leader : next.place;
     int32_t old = bucketOfNode[place];
     if (old != kNone)
       place = buckets[old].leader;
-    Ns longer = buckets[index].shape.start.cost - slots.nodes[place].cost;
+    Ns longer = price.start - slots.nodes[place].cost;
     if (longer > 0 && timeline->endOf(place) + timeline->tailOfWaiters(place) + longer + saved > allowed)
       return false;
   }
@@ -283,22 +291,23 @@ bool BucketedOrder::tryChange(const BucketChange &change, Ns allowed, int64_t &w
   changed.clear();
   moved.clear();
   numShifts = 0;
-  llvm::SmallVector<int32_t, 2> formed;
+  ++numChanges;
+  llvm::SmallVector<Price, 2> prices;
   for (const FormedBucket &next : change.formed) {
-    formed.push_back(describe(next));
+    prices.push_back(priceOf(next.bucket));
     work += static_cast<int64_t>(next.bucket.members.size());
   }
-  if (!isPromising(change, formed, allowed) && ++unpromising % kTriedUnpromising != 0) {
-    llvm::append_range(unusedBuckets, formed);
+  if (!isPromising(change, prices, allowed) && ++unpromising % kTriedUnpromising != 0)
     return false;
-  }
+  llvm::SmallVector<int32_t, 2> formed;
+  for (auto [next, price] : llvm::zip_equal(change.formed, prices))
+    formed.push_back(describe(next, price));
   for (int32_t index : change.dissolved)
     collectSlots(buckets[index]);
   for (int32_t index : formed)
     collectSlots(buckets[index]);
-  llvm::append_range(changing, change.carried);
-  llvm::sort(changing);
-  changing.erase(std::unique(changing.begin(), changing.end()), changing.end());
+  for (NodeId slot : change.carried)
+    collect(slot, changing);
   for (NodeId slot : changing)
     if (slot < given.size())
       afterUntilNow[slot] = after[slot];
@@ -318,8 +327,6 @@ bool BucketedOrder::tryChange(const BucketChange &change, Ns allowed, int64_t &w
       collectTouchers(buckets[index]);
     for (int32_t index : formed)
       collectTouchers(buckets[index]);
-    llvm::sort(retouched);
-    retouched.erase(std::unique(retouched.begin(), retouched.end()), retouched.end());
     work += static_cast<int64_t>(retouched.size() + window.size());
     retouch(window, formed);
     if (memory->peak() > limit) {

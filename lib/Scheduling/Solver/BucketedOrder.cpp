@@ -14,6 +14,7 @@
 #include "BucketedOrder.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
+#include <cassert>
 
 using namespace commsched;
 
@@ -22,8 +23,13 @@ BucketedOrder::BucketedOrder(const Problem &problem, bool bucketing, const Decod
       before(identityOrder(problem)), after(before), image(problem.buffers.size()), afterUntilNow(before) {
   for (NodeId node = 0; bucketing && node < given.size(); ++node)
     if (given.nodes[node].kind == NodeKind::Start && isMergeable(given, node)) {
+      const Bytes gathered = given.members[node].outputBytes;
+      const bool unpacks = given.copyCost && given.nodes[node].collective == CollectiveKind::AllGather &&
+                           !BucketCopies::sharesUnpack(given, node);
       indexOf[node] = static_cast<int32_t>(mergeable.size());
       mergeable.push_back(node);
+      castOf.push_back(fusedCast(given, node));
+      ownUnpack.push_back(unpacks ? given.copyCost(gathered, gathered) : 0);
     }
   for (auto [index, buffer] : llvm::enumerate(image))
     buffer = static_cast<BufferId>(index);
@@ -33,8 +39,9 @@ BucketedOrder::BucketedOrder(const Problem &problem, bool bucketing, const Decod
   bucketAt.assign(numSlots, kNone);
   unpackAt.assign(numSlots, kNone);
   keys.assign(numSlots, kUnmoved);
+  collectedIn.assign(numSlots, 0);
   for (const Bucket &bucket : decoded.buckets)
-    activate(describe({bucket, bucket.members.front(), kNone}));
+    activate(describe({bucket, bucket.members.front(), kNone}, priceOf(bucket)));
   makeSlots();
   Order order = initialOrder(decoded);
   memory.emplace(slots, order);
@@ -145,7 +152,40 @@ DecodedSchedule BucketedOrder::decoded() const {
 // What slots do
 //===-----------------------------------------------------------------------------------------===//
 
-int32_t BucketedOrder::describe(const FormedBucket &formed) {
+/// What describeBucket() says of its costs, without its lists: most changes are judged by that alone.
+BucketedOrder::Price BucketedOrder::priceOf(const Bucket &bucket) const {
+  const MergeKey &key = given.mergeKeys[given.nodes[bucket.members.front()].mergeKey];
+  const bool packs = bucket.form == BucketForm::Packed;
+  Price price;
+  BucketCopies copies;
+  Bytes bytes = 0;
+  for (NodeId member : bucket.members) {
+    bytes += given.nodes[member].bytes;
+    price.extraLane -= given.nodes[member].cost;
+    if (!packs)
+      continue;
+    const NodeId cast = castOf[indexOf[member]];
+    copies.add(given, member, cast);
+    price.extraCompute += ownUnpack[indexOf[member]] - (cast == kNone ? 0 : given.nodes[cast].cost);
+  }
+  price.start = packs ? key.cost(bytes) : key.coalescedCost(bytes, static_cast<int32_t>(bucket.members.size()));
+  price.extraLane += price.start;
+  if (packs)
+    price.extraCompute += copies.packCost(given) + copies.sharedUnpackCost(given);
+  return price;
+}
+
+/// Whether what a bucket takes, and what it adds to the compute lane, are what its shape says.
+[[maybe_unused]] static bool agree(const Problem &problem, Ns start, Ns extraCompute, const BucketShape &shape) {
+  Ns extra = shape.packCost;
+  for (const BucketShape::Unpack &unpack : shape.unpacks)
+    extra += unpack.cost;
+  for (NodeId cast : shape.casts)
+    extra -= problem.nodes[cast].cost;
+  return start == shape.start.cost && extraCompute == extra;
+}
+
+int32_t BucketedOrder::describe(const FormedBucket &formed, const Price &price) {
   int32_t index = static_cast<int32_t>(buckets.size());
   if (unusedBuckets.empty()) {
     buckets.emplace_back();
@@ -157,14 +197,8 @@ int32_t BucketedOrder::describe(const FormedBucket &formed) {
   bucket.what = formed.bucket;
   bucket.shape = describeBucket(given, formed.bucket);
   bucket.leader = formed.leader;
-  bucket.extraCompute = bucket.shape.packCost;
-  for (const BucketShape::Unpack &unpack : bucket.shape.unpacks)
-    bucket.extraCompute += unpack.cost;
-  for (NodeId cast : bucket.shape.casts)
-    bucket.extraCompute -= given.nodes[cast].cost;
-  bucket.extraLane = bucket.shape.start.cost;
-  for (NodeId member : bucket.what.members)
-    bucket.extraLane -= given.nodes[member].cost;
+  bucket.price = price;
+  assert(agree(given, price.start, price.extraCompute, bucket.shape) && "two descriptions of one bucket");
   return index;
 }
 

@@ -114,13 +114,19 @@ public:
 
 private:
   enum class Role : uint8_t { Empty, Own, Pack, Start, Wait, Unpack };
+  /// What a bucket takes, ns.
+  struct Price {
+    /// The duration of its collective.
+    Ns start = 0;
+    /// What it adds to the times of its members alone, on the compute lane and on its own.
+    Ns extraCompute = 0, extraLane = 0;
+  };
   /// A bucket with the slots that do its work.
   struct LiveBucket {
     Bucket what;
     BucketShape shape;
     NodeId leader = kNone;
-    /// What the bucket adds to the times of its members alone, ns: on the compute lane and on its own.
-    Ns extraCompute = 0, extraLane = 0;
+    Price price;
   };
   /// A place between positions: (position << kKeyBits) and a small number.
   using Key = int64_t;
@@ -145,8 +151,9 @@ private:
   NodeId slotOf(const LiveBucket &bucket, const BucketShape::Unpack &unpack) const {
     return given.members[bucket.what.members[unpack.members.front()]].wait;
   }
-  int32_t describe(const FormedBucket &formed);
-  bool isPromising(const BucketChange &change, llvm::ArrayRef<int32_t> formed, Ns allowed) const;
+  Price priceOf(const Bucket &bucket) const;
+  int32_t describe(const FormedBucket &formed, const Price &price);
+  bool isPromising(const BucketChange &change, llvm::ArrayRef<Price> prices, Ns allowed) const;
   void activate(int32_t index);
   void deactivate(int32_t index);
   void setOwn(NodeId node);
@@ -157,6 +164,7 @@ private:
   void makeSlots();
   Order initialOrder(const DecodedSchedule &decoded) const;
 
+  void collect(NodeId slot, std::vector<NodeId> &slots);
   void collectSlots(const LiveBucket &bucket);
   void collectTouchers(const LiveBucket &bucket);
   void shiftBefore(NodeId slot, NodeId anchor);
@@ -178,6 +186,10 @@ private:
   /// The starts that may be merged. Indexed by start: its place in that list, or kNone.
   std::vector<NodeId> mergeable;
   std::vector<int32_t> indexOf;
+  /// Indexed as `mergeable`: the cast that a pack does the work of, or kNone; and the duration of an unpack that serves
+  /// no other member, or 0 if there is none, ns.
+  std::vector<NodeId> castOf;
+  std::vector<Ns> ownUnpack;
   /// The slots as a problem, with the nodes of the order that was accepted last. It has no edges: these are the given
   /// problem's, between the slots below. Its buffers are the given ones, and two for each start that may be merged.
   Problem slots;
@@ -200,6 +212,9 @@ private:
   /// The change in progress: the slots that it may change, those whose times and those whose touches it changes, and
   /// those that it moves.
   std::vector<NodeId> changing, changed, retouched, moved;
+  /// Indexed by slot: the number of the last change that collected it.
+  std::vector<int64_t> collectedIn;
+  int64_t numChanges = 0;
   static constexpr Key kUnmoved = INT64_MIN;
   /// Indexed by slot: where the change moves it, or kUnmoved.
   std::vector<Key> keys;

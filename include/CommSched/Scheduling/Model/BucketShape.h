@@ -30,16 +30,19 @@ namespace commsched {
 struct BucketCopies {
   /// What the pack reads and writes.
   Bytes read = 0, written = 0;
-  /// Outputs of all-gathers that are so small that one unpack serves them all.
+  /// Outputs of all-gathers that are so small that one unpack serves them all, and whether there are any.
   Bytes shared = 0;
+  bool shares = false;
 
   /// Adds a member, whose pack does the work of `cast` if that is not kNone.
   void add(const Problem &problem, NodeId member, NodeId cast) {
     const MergeMember &info = problem.members[member];
     read += cast == kNone ? info.inputBytes : info.castInputBytes;
     written += info.inputBytes;
-    if (sharesUnpack(problem, member))
+    if (sharesUnpack(problem, member)) {
       shared += info.outputBytes;
+      shares = true;
+    }
   }
   /// Whether the unpack of a member serves all members with small outputs. If not, it has one of its own, or none.
   static bool sharesUnpack(const Problem &problem, NodeId member) {
@@ -48,7 +51,7 @@ struct BucketCopies {
   }
   Ns packCost(const Problem &problem) const { return problem.copyCost(read, written); }
   /// 0 if no member shares an unpack.
-  Ns sharedUnpackCost(const Problem &problem) const { return shared > 0 ? problem.copyCost(shared, shared) : 0; }
+  Ns sharedUnpackCost(const Problem &problem) const { return shares ? problem.copyCost(shared, shared) : 0; }
 };
 
 /// A bucket in terms of the given problem. A packed bucket has the nodes pack, start and wait, and then either unpacks
