@@ -206,4 +206,27 @@ TEST(Decoder, CutoffsKnowThatPacksDoCasts) {
   EXPECT_EQ(again.steps.size(), 2u);
 }
 
+// Tests that a lane is served earlier by the time of its packs: a pack that waits until the lane is dry leaves a gap.
+TEST(Decoder, PacksGoAheadOfDryLanes) {
+  int32_t different = 0;
+  Ns ahead = 0, late = 0;
+  for (uint64_t seed = 0; seed < 12; ++seed) {
+    Problem problem = layeredProblem(seed, {12, 4, 3, false, 64});
+    ScheduleFacts facts(problem, /*bucketing=*/true);
+    Decoder decoder(facts);
+    Reference reference(facts, identityOrder(problem));
+    Policy policy;
+    policy.form = FormChoice::Packed;
+    DecodedSchedule one, other;
+    ASSERT_TRUE(decoder.run(reference, policy, kUnlimited, kNoCutoff, {}, one));
+    policy.packAhead = 0;
+    ASSERT_TRUE(decoder.run(reference, policy, kUnlimited, kNoCutoff, {}, other));
+    different += one.makespan != other.makespan;
+    ahead += one.makespan;
+    late += other.makespan;
+  }
+  EXPECT_GT(different, 0);
+  EXPECT_LT(ahead, late);
+}
+
 } // namespace

@@ -14,6 +14,7 @@
 #include "Solver/LocalMoves.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
+#include "Model/OrderVerifier.h"
 #include "RandomProblem.h"
 #include "Solver/ExactSearch.h"
 #include "gtest/gtest.h"
@@ -134,6 +135,96 @@ TEST(LocalMoves, NeverLengthenAndKeepTheLimit) {
     shorter += moves.makespan() < makespanOf(problem, given);
   }
   EXPECT_GT(shorter, 200);
+}
+
+// Tests that moves may lengthen an order if they have slack, that they do not afterwards without, and that no order is
+// illegal.
+TEST(LocalMoves, LengthenOnlyWithSlack) {
+  int32_t longer = 0;
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    RandomOptions options;
+    options.nodes = 40;
+    Problem problem = randomProblem(seed, options);
+    Order given = identityOrder(problem);
+    Bytes limit = peakOf(problem, given);
+    ScheduleFacts facts(problem, /*bucketing=*/false);
+    LocalMoves moves(facts, scheduleOf(given), limit);
+    for (Ns slack : {Ns(0), makespanOf(problem, given) / 50, Ns(0)}) {
+      Ns before = moves.makespan();
+      int64_t steps = 1000;
+      moves.run(steps, 0, slack);
+      Order order = orderOf(moves);
+      ASSERT_EQ(verifyOrder(problem, order, ScheduleRequirements()), "") << "seed " << seed;
+      ASSERT_EQ(moves.makespan(), makespanOf(problem, order)) << "seed " << seed;
+      ASSERT_LE(peakOf(problem, order), limit) << "seed " << seed;
+      if (slack == 0) {
+        ASSERT_LE(moves.makespan(), before) << "seed " << seed;
+      }
+      longer += moves.makespan() > before;
+    }
+  }
+  EXPECT_GT(longer, 0);
+}
+
+// Products of 10 ns, each with a reduction of 12 ns that nothing waits for, in front of a long collective. Beside it
+// the products cost nothing, and one bucket reduces them in 16 ns; but a product that goes there alone costs 2 ns more
+// than it saves.
+TEST(LocalMoves, PutOffSeveralProductsAtOnce) {
+  constexpr NodeId kProducts = 8;
+  Problem problem;
+  problem.laneNames = {"compute", "@dp"};
+  problem.mergeKeys.push_back(
+      {CollectiveKind::ReduceScatter, 1, 2, [](Bytes bytes) { return 11 + (bytes + 1) / 2; }, -1, {}, {}, {}});
+  auto add = [&](NodeKind kind, Ns cost, std::vector<int32_t> preds) {
+    NodeId id = problem.size();
+    Node node;
+    node.kind = kind;
+    node.cost = cost;
+    if (kind == NodeKind::Start) {
+      node.lane = 1;
+      node.collective = CollectiveKind::ReduceScatter;
+    }
+    if (kind == NodeKind::Wait)
+      node.start = preds.front();
+    problem.nodes.push_back(node);
+    problem.members.emplace_back();
+    problem.preds.append(preds);
+    problem.touches.append(std::vector<int32_t>{});
+    return id;
+  };
+  std::vector<std::vector<int32_t>> touches;
+  std::vector<NodeId> starts;
+  for (NodeId product = 0; product < kProducts; ++product) {
+    NodeId work = add(NodeKind::Compute, 10, {}), start = add(NodeKind::Start, 12, {work});
+    starts.push_back(start);
+    problem.nodes[start].bytes = 1;
+    problem.nodes[start].mergeKey = 0;
+    BufferId input = static_cast<BufferId>(problem.buffers.size()), output = input + 1;
+    problem.buffers.push_back({2, work, false});
+    problem.buffers.push_back({1, start, true});
+    problem.members[start] = {kNone, input, output, 2, 1, kNone, 2};
+    touches.insert(touches.end(), {{input}, {input, output}});
+  }
+  NodeId last = add(NodeKind::Compute, 5, {}), longest = add(NodeKind::Start, 200, {last});
+  add(NodeKind::Wait, 0, {longest});
+  touches.resize(problem.nodes.size());
+  for (NodeId start : starts) {
+    problem.members[start].wait = add(NodeKind::Wait, 0, {start});
+    touches.push_back(touches[start]);
+  }
+  problem.touches = IndexLists();
+  for (const std::vector<int32_t> &list : touches)
+    problem.touches.append(list);
+  problem.finalize();
+  ASSERT_EQ(problem.validate(), "");
+  // In the given order the long collective begins behind all products and their reductions.
+  Order given = identityOrder(problem);
+  ASSERT_EQ(makespanOf(problem, given), 10 + kProducts * 12 + 200);
+  ScheduleFacts facts(problem, /*bucketing=*/true);
+  LocalMoves moves(facts, scheduleOf(given), peakOf(problem, given));
+  int64_t steps = 1000;
+  moves.run(steps, 0);
+  EXPECT_EQ(moves.makespan(), 5 + 200 + 11 + kProducts / 2);
 }
 
 TEST(LocalMoves, ReachMostOptimaOfSmallProblems) {

@@ -184,14 +184,19 @@ TEST(Portfolio, TuningsAreValuesOfKnobs) {
   }
 }
 
-/// Counts the trials whose policy caps buckets that computes need at `cap`.
+/// Counts the trials whose policy caps buckets that computes need at `cap`, and is otherwise smallBucketPolicy().
 class CapCounter : public SearchObserver {
 public:
   explicit CapCounter(Bytes cap) : cap(cap) {}
   void begin(const SearchStart &) override {}
   void observe(const SearchTrial &trial) override {
-    count += llvm::any_of(trial.policy,
-                          [&](const PolicyValue &number) { return number.name == "maxNeeded" && number.value == cap; });
+    Policy policy = smallBucketPolicy(kUnlimited);
+    policy.maxNeeded = cap;
+    llvm::SmallVector<PolicyValue, 8> wanted;
+    describePolicy(policy, wanted);
+    count += llvm::equal(trial.policy, wanted, [](const PolicyValue &a, const PolicyValue &b) {
+      return a.name == b.name && a.value == b.value;
+    });
   }
   void end(const SearchEnd &) override {}
   Bytes cap;
@@ -215,6 +220,74 @@ TEST(Portfolio, SmallBucketsAreAPartOfTheLimit) {
     Search search(facts, options, Reference(facts, given), limit);
     search.run(effort, /*bound=*/0);
     EXPECT_EQ(counter.count > 0, effort > 0);
+  }
+}
+
+/// Notes which policies there were, whatever their deadlines, and whether moves that shortened nothing were followed by
+/// further moves.
+class PolicyList : public SearchObserver {
+public:
+  void begin(const SearchStart &) override {}
+  void observe(const SearchTrial &trial) override {
+    seen.insert(textOf(trial.policy));
+    bool isMove = trial.phase == SearchPhase::Moves;
+    wentOn |= isMove && wasFruitless;
+    wasFruitless = isMove && trial.verdict == SearchVerdict::CutOff;
+  }
+  void end(const SearchEnd &) override {}
+  static std::string textOf(llvm::ArrayRef<PolicyValue> policy) {
+    std::string text;
+    for (const PolicyValue &number : policy)
+      if (number.name != "horizon")
+        text += (number.name + "=" + llvm::Twine(number.value) + " ").str();
+    return text;
+  }
+  std::set<std::string> seen;
+  bool wentOn = false, wasFruitless = false;
+};
+
+// Tests that a search decodes the sampled policies, and that a first answer does not take the time for that.
+TEST(Portfolio, SampledPoliciesAreDecoded) {
+  Problem problem = layeredProblem(2, {6, 4, 2, false, 8});
+  ScheduleFacts facts(problem, /*bucketing=*/true);
+  Order given = identityOrder(problem);
+  const Bytes limit = 64 * peakOf(problem, given);
+  std::vector<Policy> sampled = sampledPolicies(facts, limit, makespanOf(problem, given));
+  for (int64_t effort : {0, 40000}) {
+    PolicyList list;
+    ScheduleOptions options;
+    options.observers = {&list};
+    Search search(facts, options, Reference(facts, given), limit);
+    search.run(effort, /*bound=*/0);
+    std::set<std::string> texts;
+    for (const Policy &policy : sampled) {
+      llvm::SmallVector<PolicyValue, 8> values;
+      describePolicy(policy, values);
+      texts.insert(PolicyList::textOf(values));
+      EXPECT_EQ(list.seen.count(PolicyList::textOf(values)) > 0, effort > 0) << PolicyList::textOf(values);
+    }
+    EXPECT_EQ(texts.size(), sampled.size());
+  }
+}
+
+// Tests that the moves go on with buckets when they shorten nothing, because they may lengthen the order, and that they
+// end then without buckets.
+TEST(Search, MovesMayLengthenWithBuckets) {
+  for (bool bucketing : {false, true}) {
+    bool wentOn = false;
+    for (uint64_t seed = 0; seed < 4; ++seed) {
+      Problem problem = layeredProblem(seed, {6, 4, 2, false, 8});
+      ScheduleFacts facts(problem, bucketing);
+      Order given = identityOrder(problem);
+      PolicyList list;
+      ScheduleOptions options;
+      options.observers = {&list};
+      Search search(facts, options, Reference(facts, given), peakOf(problem, given));
+      search.run(/*effort=*/200000, /*bound=*/0);
+      EXPECT_EQ(search.defect(), "");
+      wentOn |= list.wentOn;
+    }
+    EXPECT_EQ(wentOn, bucketing);
   }
 }
 

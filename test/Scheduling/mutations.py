@@ -64,6 +64,12 @@ These were tried with those tests alone that concern them, and otherwise with th
     54, 55       AnswerVerifier.NoCorruptionPasses
     56           AnswerVerifier.OrdersDoNotNeedEdges
     57           Portfolio.SmallBucketsAreAPartOfTheLimit
+    63           Portfolio.SampledPoliciesAreDecoded
+    64           Search.MovesMayLengthenWithBuckets
+    65           LocalMoves.LengthenOnlyWithSlack
+    66           BucketedOrder.AgreesWithTheExpansion
+    67           Decoder.PacksGoAheadOfDryLanes
+    68           LocalMoves.PutOffSeveralProductsAtOnce
 """
 
 from __future__ import annotations
@@ -445,6 +451,40 @@ MUTATIONS = [
         "each member pays for all of a coalesced bucket",
         "Bounds/BatchBound.cpp",
         ("(group.cost - each.latency - each.costUp(group.bytes)) / group.members", "group.cost"),
+    ),
+    # Samples and annealing.
+    mutation(
+        "sampled policies are not decoded",
+        "Solver/Search.cpp",
+        ("        trySamples();\n", "        spent += 0;\n"),
+    ),
+    mutation(
+        "moves never lengthen an order",
+        "Solver/Search.cpp",
+        ("Ns slack = anneals ? slackAfter(spentBefore - begin, budget - begin) : 0;", "Ns slack = 0; (void)anneals;"),
+    ),
+    mutation(
+        "the slack of moves is not used",
+        "Solver/LocalMoves.cpp",
+        ("order.makespan() + (slack > 0 ? random.below(slack + 1) : 0);", "order.makespan();"),
+    ),
+    mutation(
+        "the price of a bucket forgets the casts that its pack does",
+        "Solver/BucketedOrder.cpp",
+        (" - (cast == kNone ? 0 : given.nodes[cast].cost);", ";"),
+    ),
+    mutation(
+        "lanes are not served ahead for packs",
+        "Solver/IssueMoves.cpp",
+        ("= mulDiv(shape.packCost, thePolicy.packAhead, kPermille);", "= 0;"),
+    ),
+    mutation(
+        "nothing is put off behind exposed waits",
+        "Solver/LocalMoves.cpp",
+        (
+            "bool putsOff = mayMerge && !exposed.empty() && random.below(perPutOff) == 0;",
+            "bool putsOff = false; (void)mayMerge; (void)perPutOff;",
+        ),
     ),
 ]
 

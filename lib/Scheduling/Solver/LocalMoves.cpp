@@ -24,7 +24,7 @@ constexpr uint64_t kMovesSeed = 0x6d6f766573ull;
 /// that is more: looking at a node takes far less time than a try.
 constexpr int64_t kTriesBetween = 512, kNodesPerTry = 8;
 /// Nodes that are played in the time of one step of a decode.
-constexpr int64_t kPlayedPerStep = 16;
+constexpr int64_t kPlayedPerStep = 20;
 /// Number of lanes up to which their clocks cost next to nothing in a try. Beyond, each lane counts as a played node.
 constexpr LaneId kFreeLanes = 32;
 /// One of so many tries changes buckets, or, without any that could, moves a start together with its producers.
@@ -112,13 +112,16 @@ bool LocalMoves::chooseMove(NodeMove &move) {
   return move.to != move.from;
 }
 
-void LocalMoves::tryMove(int64_t &steps) {
+/// What an order may take after the next move, ns.
+Ns LocalMoves::drawAllowed(Ns slack) { return order.makespan() + (slack > 0 ? random.below(slack + 1) : 0); }
+
+void LocalMoves::tryMove(int64_t &steps, Ns slack) {
   --steps;
   NodeMove move;
   if (!chooseMove(move))
     return;
   steps -= (std::abs(move.to - move.from) + 1 + laneWork) / kPlayedPerStep;
-  order.tryMove(move.from, move.to, order.makespan());
+  order.tryMove(move.from, move.to, drawAllowed(slack));
 }
 
 /// The start, or the leader of the bucket, that a position stands for. A position that stands for none makes way for
@@ -138,7 +141,7 @@ bool LocalMoves::choosePutOff(BucketChange &change, int64_t &work) {
   return start != kNone && buckets.choosePutOff(start, change, work);
 }
 
-void LocalMoves::tryChange(int64_t &steps) {
+void LocalMoves::tryChange(int64_t &steps, Ns slack) {
   BucketChange change;
   int64_t work = 0;
   const Ns before = order.makespan();
@@ -146,13 +149,13 @@ void LocalMoves::tryChange(int64_t &steps) {
   const bool mayMerge = order.mergeableStarts().size() > 1;
   bool putsOff = mayMerge && !exposed.empty() && random.below(perPutOff) == 0;
   if (putsOff ? choosePutOff(change, work) : buckets.choose(chooseStart(), change, work))
-    order.tryChange(change, before, work);
+    order.tryChange(change, drawAllowed(slack), work);
   if (putsOff)
     fruitless = order.makespan() < before ? 0 : fruitless + 1;
   steps -= 1 + (work + laneWork) / kPlayedPerStep;
 }
 
-void LocalMoves::run(int64_t &steps, Ns target) {
+void LocalMoves::run(int64_t &steps, Ns target, Ns slack) {
   const int64_t between = std::max<int64_t>(kTriesBetween, order.size() / kNodesPerTry);
   const int64_t perChange = order.mergeableStarts().size() > 1 ? kTriesPerChange : kTriesPerGroup;
   for (int64_t tries = 0; steps > 0 && order.makespan() > target && order.size() > 1; ++tries) {
@@ -161,8 +164,8 @@ void LocalMoves::run(int64_t &steps, Ns target) {
       steps -= order.size() / kPlayedPerStep;
     }
     if (starts.size() > 1 && random.below(perChange) == 0)
-      tryChange(steps);
+      tryChange(steps, slack);
     else
-      tryMove(steps);
+      tryMove(steps, slack);
   }
 }

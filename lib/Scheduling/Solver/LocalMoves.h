@@ -30,9 +30,10 @@ public:
   /// buckets may change, and new ones may be formed. O((N + touches) log N + E).
   LocalMoves(const ScheduleFacts &facts, const DecodedSchedule &decoded, Bytes limit);
 
-  /// Tries moves until `steps` are spent, which are counted down, or the makespan is at most `target`, ns. Equal
-  /// arguments give equal orders on every machine.
-  void run(int64_t &steps, Ns target);
+  /// Tries moves until `steps` are spent, which are counted down, or the makespan is at most `target`, ns. A move may
+  /// lengthen the order by at most `slack`, ns; a random part of it is drawn for each. Equal arguments give equal
+  /// orders on every machine.
+  void run(int64_t &steps, Ns target, Ns slack = 0);
 
   DecodedSchedule decoded() const { return order.decoded(); }
   Ns makespan() const { return order.makespan(); }
@@ -42,8 +43,9 @@ private:
   int32_t choosePosition();
   bool chooseForExposed(NodeMove &move);
   bool chooseMove(NodeMove &move);
-  void tryMove(int64_t &steps);
-  void tryChange(int64_t &steps);
+  Ns drawAllowed(Ns slack);
+  void tryMove(int64_t &steps, Ns slack);
+  void tryChange(int64_t &steps, Ns slack);
   NodeId chooseStart();
   bool choosePutOff(BucketChange &change, int64_t &work);
 

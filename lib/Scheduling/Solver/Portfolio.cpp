@@ -102,6 +102,32 @@ const Knob kKnobs[] = {
      /*forContention=*/true},
 };
 
+/// The numbers of one of the sampledPolicies(), as they are in Policy, but for these: `estimate` is the estimate of the
+/// makespan from which deadlines follow, as a share of the known one, or kOfLoad for the lower bound; `maxNeeded` may
+/// be kPartOfLimit; `prefetch` is in permille of the limit, or -1.
+struct Sample {
+  int32_t window, tailShare;
+  int64_t producerDelay, terminalDelay, estimate, copyWeight;
+  Bytes maxNeeded, maxTerminal, minTerminal, freeNeeded;
+  int64_t prefetch;
+  int32_t tries, packAhead;
+  FormChoice form;
+};
+constexpr int64_t kOfLoad = 0;
+constexpr Bytes kPartOfLimit = -1;
+
+/// The policies that together did best in a sample (docs/Scheduler.md), the one that adds most first.
+constexpr Sample kSamples[] = {
+    {kEverything, 100, 1000, kLast, 950, 0, 256 * kMiB, 2 * kGiB, 0, 8 * kMiB, 200, 24, 1000, FormChoice::Cheaper},
+    {kEverything, 0, 1000, 40000, kOfLoad, 3000, kGiB, 2 * kGiB, 0, 32 * kMiB, -1, 24, 0, FormChoice::Cheaper},
+    {400, 0, 0, kLast, 950, 0, kGiB, 2 * kGiB, 0, 0, -1, 24, 1000, FormChoice::Cheaper},
+    {kEverything, 0, 1000, kLast, 950, 100000, kGiB, 2 * kGiB, 0, 8 * kMiB, 200, 24, 1000, FormChoice::Cheaper},
+    {100, 0, 0, 10000, 950, 0, kGiB, 2 * kGiB, 0, 32 * kMiB, -1, 6, 1000, FormChoice::Cheaper},
+    {100, 300, 1000, 10000, 980, 1000, kPartOfLimit, kGiB, 0, 32 * kMiB, -1, 24, 1000, FormChoice::Packed},
+    {kEverything, 0, 0, kLast, 940, 3000, kGiB, 2 * kGiB, 64 * kMiB, 0, -1, 6, 0, FormChoice::Cheaper},
+    {400, 0, 1000, 10000, 950, 1000, 4 * kGiB, 64 * kMiB, 0, 32 * kMiB, -1, 24, 1000, FormChoice::Packed},
+};
+
 /// The values that tunings() has of one knob, as they are in the table of the knob.
 struct TunedKnob {
   llvm::StringLiteral name;
@@ -246,6 +272,28 @@ Policy commsched::nudged(Policy policy, SplitMix64 &random) {
 }
 
 Policy commsched::deadlinePolicy() { return ordering(0, 400, 10000); }
+
+std::vector<Policy> commsched::sampledPolicies(const ScheduleFacts &facts, Bytes limit, Ns makespan) {
+  std::vector<Policy> result;
+  for (const Sample &sample : kSamples) {
+    Policy policy = ordering(sample.tailShare, sample.window, sample.terminalDelay);
+    policy.producerDelay = sample.producerDelay;
+    policy.copyWeight = sample.copyWeight;
+    policy.horizon = sample.estimate == kOfLoad
+                         ? kPermille
+                         : mulDiv(mulDiv(makespan, sample.estimate, kPermille), kPermille, facts.horizonBase());
+    policy.maxNeeded = sample.maxNeeded == kPartOfLimit ? smallBucketPolicy(limit).maxNeeded : sample.maxNeeded;
+    policy.maxTerminal = sample.maxTerminal;
+    policy.minTerminal = sample.minTerminal;
+    policy.freeNeeded = sample.freeNeeded;
+    setPrefetch(policy, sample.prefetch, limit);
+    policy.tries = sample.tries;
+    policy.packAhead = sample.packAhead;
+    policy.form = sample.form;
+    result.push_back(policy);
+  }
+  return result;
+}
 
 Policy commsched::smallBucketPolicy(Bytes limit) {
   Policy policy = puttingOff();

@@ -33,6 +33,10 @@ Policy deadlinePolicy();
 /// Deadlines that suit large buckets do not suit small ones, so changing the size alone does not lead there.
 Policy smallBucketPolicy(Bytes limit);
 
+/// With buckets, policies that differ in many numbers from those of the portfolio and from each other. Deadlines follow
+/// from `makespan`, ns, that of an order that is known.
+std::vector<Policy> sampledPolicies(const ScheduleFacts &facts, Bytes limit, Ns makespan);
+
 /// The knobs that matter for a problem, by index into the table of all knobs. Knobs for buckets do not matter without
 /// bucketing.
 llvm::ArrayRef<int32_t> knobsOf(const ScheduleFacts &facts);

@@ -51,9 +51,14 @@ constexpr int64_t kWorthwhilePermille = 20;
 /// Shares of the effort, in percent: for the exact search of a small problem, and for the exact search of the order of
 /// the buckets that were found.
 constexpr int64_t kExactPercent = 30, kExactLastPercent = 10;
-/// Shares of the effort, in percent: that moves of single nodes may take before the sweep, without and with buckets,
-/// and of one turn of the moves or of the climb.
-constexpr int64_t kMovesPercent = 60, kMovesWithBucketsPercent = 95, kSlicePercent = 5;
+/// Shares of the effort, in percent: that moves of single nodes may take before the sweep, and of one turn of the moves
+/// or of the climb.
+constexpr int64_t kMovesPercent = 95, kSlicePercent = 5;
+/// With buckets, the moves before the sweep may lengthen the order: at first by up to this share of the makespan, in
+/// millionths, then by half of that after each of kCoolings equal parts of their effort, and in a last part not at all.
+constexpr int64_t kSlackPpm = 20, kCoolings = 10;
+/// They end before if this many slices one after the other have found nothing shorter.
+constexpr int64_t kFruitlessSlices = 4;
 /// Share of the effort, in percent, that the sweep over single knobs may take; never more than half of what is left.
 constexpr int64_t kSweepPercent = 20, kSweepWithBucketsPercent = 10;
 /// Shares of the effort, in percent, with buckets: for the knobs that help most, and for the rest of the portfolio.
@@ -185,30 +190,37 @@ SearchVerdict Search::offer(DecodedSchedule found, int64_t spentBefore) {
 }
 
 /// Moves single nodes of the incumbent's order and changes its buckets, `slice` steps at a time for as long as that
-/// helps, and goes on where it stopped if there is no other incumbent since. Slow-downs are part of no move's
-/// evaluation, so an order that is shorter without them may be refused. If an order is not admitted, the moves begin
-/// again from the incumbent, half as many at a time.
+/// helps, and goes on where it stopped if there is no other incumbent since. The first time with buckets it is
+/// simulated annealing (Kirkpatrick, Gelatt and Vecchi 1983): moves may lengthen the order, less and less, until the
+/// effort is spent. Slow-downs are part of no move's evaluation, so an order that is shorter without them may be
+/// refused. If an order is not admitted, the moves begin again from the incumbent, half as many at a time.
 void Search::moveNodes(int64_t slice) {
-  const int64_t least = slice / kMinSliceShare;
+  const int64_t least = slice / kMinSliceShare, begin = spent;
   if (units)
     return;
   phase = SearchPhase::Moves;
   if (facts.problem.hasContention())
     return moveContended(slice);
-  for (bool improved = true; improved && !exhausted();) {
+  const bool anneals = facts.bucketing && !std::exchange(isAnnealed, true);
+  Ns shortest = kFailed;
+  int64_t fruitless = 0;
+  for (bool goesOn = true; goesOn && !exhausted();) {
     int64_t spentBefore = spent;
     if (!moves || numIncumbents != incumbentOfMoves) {
       moves = std::make_unique<LocalMoves>(facts, incumbent, limit);
       incumbentOfMoves = numIncumbents;
       spent += facts.problem.size();
     }
-    Ns before = moves->makespan();
+    shortest = std::min(shortest, moves->makespan());
+    Ns slack = anneals ? slackAfter(spentBefore - begin, budget - begin) : 0;
     int64_t steps = std::min(slice, budget - spent), given = steps;
-    moves->run(steps, target);
+    moves->run(steps, target, slack);
     if (steps == given)
-      return;
+      break;
     spent += given - steps;
-    improved = moves->makespan() < before;
+    bool improved = moves->makespan() < shortest;
+    fruitless = improved ? 0 : fruitless + 1;
+    goesOn = improved || (slack > 0 && fruitless < kFruitlessSlices);
     if (!improved)
       notify(nullptr, nullptr, /*makespan=*/0, SearchVerdict::CutOff, spentBefore);
     else if (offer(moves->decoded(), spentBefore) == SearchVerdict::Incumbent)
@@ -216,9 +228,17 @@ void Search::moveNodes(int64_t slice) {
     else if (isRefused) {
       moves.reset();
       slice /= 2;
-      improved = slice > least;
+      goesOn = slice > least;
     }
   }
+  if (moves && moves->makespan() > shortest)
+    moves.reset();
+}
+
+/// By how much a move may lengthen the order after `done` of `all` steps of the annealing, ns.
+Ns Search::slackAfter(int64_t done, int64_t all) const {
+  int64_t coolings = mulDiv(kCoolings + 1, done, std::max<int64_t>(all, 1));
+  return coolings >= kCoolings ? 0 : mulDiv(bestMakespan, kSlackPpm, kMillion) >> coolings;
 }
 
 /// The same with contention: buckets stay as they are.
@@ -457,6 +477,7 @@ void Search::run(int64_t effort, Ns bound) {
 void Search::improve(int64_t effort, Ns bound) {
   budget = effort;
   target = bound;
+  isFirstAnswer = effort <= spent;
   if (!decodePortfolio(effort))
     return;
   if (incumbent.buckets.empty() && searchExactly(mulDiv(effort, kExactPercent, 100)) && !facts.bucketing)
@@ -464,7 +485,7 @@ void Search::improve(int64_t effort, Ns bound) {
   llvm::stable_sort(points, [](const SearchPoint &a, const SearchPoint &b) { return a.makespan < b.makespan; });
   bool isSmall = facts.problem.size() <= ExactSearch::kMaxNodes;
   int64_t forLast = isSmall ? mulDiv(effort, kExactLastPercent, 100) : 0, slice = mulDiv(effort, kSlicePercent, 100);
-  int64_t forMoves = mulDiv(effort, facts.bucketing ? kMovesWithBucketsPercent : kMovesPercent, 100);
+  int64_t forMoves = mulDiv(effort, kMovesPercent, 100);
   budget = std::min(std::max(forMoves, spent + slice), effort - forLast);
   moveNodes(slice);
   SearchPoint best = points.front();
@@ -490,6 +511,8 @@ bool Search::decodePortfolio(int64_t effort) {
   for (; nextPolicy < policies.size(); ++nextPolicy) {
     if (nextPolicy == kDecodesBeforeDeadlines && facts.bucketing && !isTuned) {
       budget = std::min(effort, spent + mulDiv(effort, kTunePercent, 100));
+      if (!isFirstAnswer)
+        trySamples();
       if (effort > 0)
         trySmallBuckets();
       setDeadlines();
@@ -557,6 +580,16 @@ bool Search::shouldStop() const {
     return false;
   int64_t next = spent / static_cast<int64_t>(points.size());
   return bestMakespan <= target || points.size() >= kFirstDecodes || spent + next > kFirstSteps;
+}
+
+/// Decodes the sampled policies.
+void Search::trySamples() {
+  phase = SearchPhase::Sweep;
+  for (const Policy &policy : sampledPolicies(facts, limit, incumbent.makespan)) {
+    if (shouldStop())
+      return;
+    decodePolicy(policy);
+  }
 }
 
 /// Decodes with small buckets. Deadlines are then set for that policy if it is the best one.

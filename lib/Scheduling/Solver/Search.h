@@ -80,6 +80,7 @@ private:
   void decodePolicy(const Policy &policy);
   void decodeAhead(llvm::ArrayRef<Policy> policies);
   bool decodePortfolio(int64_t effort);
+  void trySamples();
   void trySmallBuckets();
   void setDeadlines();
   void tune();
@@ -93,6 +94,7 @@ private:
   bool gatherUnits(DecodedSchedule &decoded);
   bool searchExactly(int64_t share);
   void moveNodes(int64_t slice);
+  Ns slackAfter(int64_t done, int64_t all) const;
   void moveContended(int64_t slice);
   SearchVerdict offer(DecodedSchedule found, int64_t spentBefore);
   void notify(const SearchPoint *point, const DecodedSchedule *result, Ns makespan, SearchVerdict verdict,
@@ -118,6 +120,8 @@ private:
   Decoder decoder;
   /// The next policy of the portfolio, by index.
   size_t nextPolicy = 0;
+  /// Whether there is no effort beyond the allowance of a first answer.
+  bool isFirstAnswer = false;
   /// Whether deadlines and knobs of the best policies of the portfolio were tried.
   bool isTuned = false;
   /// Decoders for further threads, and what they have decoded ahead: the next policies of the portfolio, the last one
@@ -143,6 +147,8 @@ private:
   std::unique_ptr<LocalMoves> moves;
   std::unique_ptr<ContendedMoves> contendedMoves;
   int32_t incumbentOfMoves = 0;
+  /// Whether the moves have lengthened orders: once is enough.
+  bool isAnnealed = false;
   SearchPhase phase = SearchPhase::Portfolio;
   int64_t spent = 0, spentBeforeRun = 0, budget = 0;
   Ns target = 0;
