@@ -190,9 +190,7 @@ def has_plugin():
     return importlib.util.find_spec("jax") is not None and any(hook._library_of(p) for p in hook.PLUGINS)
 
 
-@pytest.mark.skipif(
-    not has_plugin(), reason="needs jax and jax-cuda12-plugin 0.10.2, which scripts/setup.sh installs"
-)
+@pytest.mark.skipif(not has_plugin(), reason="needs jax and jax-cuda12-plugin 0.10.2, which scripts/setup.sh installs")
 def test_xla_takes_the_order_and_its_buffers_follow():
     program = """
         import json, sys, warnings
