@@ -81,9 +81,9 @@ struct HloResult {
   const ComputationResult &entry() const { return computations.back(); }
 };
 
-/// Orders a module. The temporaries that XLA needs for the answer grow by at most 1 %, the slack, and what `memory` allows, as far
-/// as temporariesOf() can tell. Fails, in one line, if it is not understood; a failure leaves nothing behind. Equal
-/// bytes, options and machines give equal results on every rank.
+/// Orders a module. The temporaries that XLA needs for the answer grow by at most 1 %, the slack, and what `memory`
+/// allows, as far as temporariesOf() can tell. Fails, in one line, if it is not understood; a failure leaves nothing
+/// behind. Equal bytes, options and machines give equal results on every rank.
 llvm::Expected<HloResult> scheduleModule(const HloModule &module, const CostModel &model, const HloOptions &options);
 
 /// The result as a JSON object for reports: times in ns, sizes in bytes.
