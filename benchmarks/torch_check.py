@@ -64,7 +64,7 @@ def storage_peak(graph: fx.Graph, held: bool, donated: set[str]) -> int:
     last: dict[int, int] = {}
     given: set[int] = set()
     for at, node in enumerate(graph.nodes):
-        waits = "wait_tensor" in str(node.target)
+        waits = node.op == "call_function" and "wait_tensor" in str(node.target)  # An argument may bear the name.
         own = storages(node)
         if waits:
             for mine, theirs in zip(own, storages(node.args[0])):
