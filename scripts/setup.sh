@@ -12,6 +12,9 @@ COMMSCHED_DEBIAN_PACKAGES=(
   python3 python3-dev python3-venv
 )
 
+# After this time a test hangs. It is far above what any test takes on a busy machine.
+COMMSCHED_HANG_SECONDS=3600
+
 say() { printf '== %s\n' "$*"; }
 fail() {
   printf 'error: %s\n' "$*" >&2

@@ -51,7 +51,7 @@ build_tree
 install_package
 
 say "tests"
-ctest --test-dir build --output-on-failure --no-tests=error -j"$(nproc)" 2>&1 | tee build/ctest.log
+ctest --test-dir build --output-on-failure --no-tests=error --timeout "$COMMSCHED_HANG_SECONDS" -j"$(nproc)" 2>&1 | tee build/ctest.log
 print_skipped build
 
 say "style of the code"
