@@ -72,7 +72,8 @@ install_packages() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
 }
 
-# The Python environment: what python/requirements.txt and python/requirements-jax.txt list.
+# The Python environment: what python/requirements.txt and python/requirements-jax.txt list. A package index without XLA's plugin
+# costs the tests of commsched.jax, and nothing else.
 install_python() {
   local venv=build/venv stamp=build/venv/requirements-stamp python=/usr/bin/python3 want
   [ -x "$python" ] || python=python3
@@ -83,7 +84,11 @@ install_python() {
   fi
   say "Python packages: installing python/requirements.txt and python/requirements-jax.txt into build/venv (torch and jax are large)"
   [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-  "$venv/bin/pip" install --quiet --disable-pip-version-check -r python/requirements.txt -r python/requirements-jax.txt
+  "$venv/bin/pip" install --quiet --disable-pip-version-check -r python/requirements.txt
+  "$venv/bin/pip" install --quiet --disable-pip-version-check -r python/requirements-jax.txt || {
+    say "left out: the tests of commsched.jax, for what python/requirements-jax.txt lists cannot be installed here"
+    return
+  }
   echo "$want" >"$stamp"
 }
 
