@@ -86,14 +86,16 @@ def write_small(folder: pathlib.Path) -> int:
     import commsched.jax
 
     temporaries = {}
-    for config in jax_programs.SMALL:
+    programs = {config.name: jax_programs.training_step(config) for config in jax_programs.SMALL}
+    programs["small-branches"] = jax_programs.branching_step()
+    for name, (step, arguments) in programs.items():
         with tempfile.TemporaryDirectory() as dump, commsched.jax.enabled(dump=dump):
-            step, arguments = jax_programs.training_step(config)
-            compiled = step.trace(*arguments).lower(lowering_platforms=("cuda",)).compile()
+            step.trace(*arguments).lower(lowering_platforms=("cuda",)).compile()
             module = max((p.read_bytes() for p in pathlib.Path(dump).iterdir()), key=len)
         jax.clear_caches()
-        (folder / f"{config.name}.pb").write_bytes(strip(module))
-        temporaries[config.name] = compiled.memory_analysis().temp_size_in_bytes
+        (folder / f"{name}.pb").write_bytes(strip(module))
+        compiled = step.trace(*arguments).lower(lowering_platforms=("cuda",)).compile()  # In XLA's own order.
+        temporaries[name] = compiled.memory_analysis().temp_size_in_bytes
     (folder / "temporaries.json").write_text(json.dumps(temporaries) + "\n")
     return 0
 

@@ -190,6 +190,36 @@ def training_step(c: Config) -> tuple[Any, tuple[Any, ...]]:
     return jitted, (params, params, tokens, tokens)
 
 
+def branching_step() -> tuple[Any, tuple[Any, ...]]:
+    """A jitted function with collectives in both branches of a conditional and after it, and abstract arguments."""
+    width, rows = 2048, 4096  # of the weights and, per device, of the batch
+    mesh = mesh_of(Config("branches", devices=4))
+
+    def local(flag, x, weights):
+        def whole(w):
+            return jax.lax.all_gather(w, "data", tiled=True)
+
+        def deep(x):
+            for w in weights:
+                x = jnp.tanh(x @ whole(w))
+            return x
+
+        def shallow(x):
+            return jnp.tanh(x @ whole(weights[0])) + jnp.sin(x @ whole(weights[1]))
+
+        x = jax.lax.cond(flag[0] > 0, deep, shallow, x)
+        return x @ whole(weights[2]), jax.lax.psum(x.sum(), "data")
+
+    split, whole = P("data", None), P()
+    step = jax.shard_map(local, mesh=mesh, in_specs=(whole, split, split), out_specs=(split, whole), check_vma=False)
+
+    def abstract(shape, spec, dtype=jnp.bfloat16):
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, spec))
+
+    weights = [abstract((width, width), split) for _ in range(4)]
+    return jax.jit(step), (abstract((1,), whole, jnp.int32), abstract((4 * rows, width), split), weights)
+
+
 PROGRAMS = [
     Config("fsdp8"),
     Config("fsdp64", devices=64, layers=4),

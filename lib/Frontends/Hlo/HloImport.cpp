@@ -12,6 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Frontends/Hlo/HloImport.h"
+#include "CommSched/Frontends/Hlo/HloScheduler.h"
 #include "HloImporter.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -92,13 +93,14 @@ Values Importer::operandsOf(int32_t at, Scope &scope) { return afterPredecessors
 
 /// Prints a comm.compute, and returns its results.
 Values Importer::compute(StringRef name, const Values &operands, const Values &results, StringRef attributes, Ns time,
-                         StringRef location, bool isPinned) {
+                         StringRef location, bool isPinned, Bytes workspace) {
   printResults(results);
   body << "comm.compute \"";
   printEscapedString(name.empty() ? "unknown" : name, body);
   body << "\"(";
   printList(operands);
-  body << ")" << (attributes.empty() ? "" : " ") << attributes << " {comm.cost = #comm.cost<time = " << time << ">"
+  body << ")" << (attributes.empty() ? "" : " ") << attributes << " {comm.cost = #comm.cost<time = " << time
+       << (workspace > 0 ? ", workspace = " + std::to_string(workspace) : "") << ">"
        << (isPinned ? ", comm.pinned" : "") << "} : (";
   printTypes(operands);
   body << ") -> " << (results.size() == 1 ? "" : "(");
@@ -110,7 +112,7 @@ Values Importer::compute(StringRef name, const Values &operands, const Values &r
 
 //===- Computations ---------------------------------------------------------------------------===//
 
-void Importer::importKernel(int32_t at, Scope &scope, const Values &operands, Ns time) {
+void Importer::importKernel(int32_t at, Scope &scope, const Values &operands, Ns time, Bytes workspace) {
   const HloInstruction &instruction = scope.computation.instructions[at];
   // The storages of the operands, by leaf, as far as these are the instruction's own.
   SmallVector<StorageIndex, 8> storages;
@@ -139,7 +141,37 @@ void Importer::importKernel(int32_t at, Scope &scope, const Values &operands, Ns
   if (instruction.hasSideEffect)
     attributes += attributes.empty() ? "side_effects" : " side_effects";
   scope.values[at] = compute(instruction.opcode, operands, makeValues(leavesOf(instruction.shape)), attributes, time,
-                             instruction.name, scope.pinned.count(at) != 0);
+                             instruction.name, scope.pinned.count(at) != 0, workspace);
+}
+
+/// Finds times and peaks of what branches and calls run, if there are any.
+Error Importer::measureCallees() {
+  auto isCall = [](const HloInstruction &instruction) {
+    return runsComputations(instruction) && !instruction.is("while");
+  };
+  if (none_of(module.computations, [&](const HloComputation &one) { return any_of(one.instructions, isCall); }))
+    return Error::success();
+  HloOptions options;
+  options.measureOnly = true;
+  Expected<HloResult> result = scheduleModule(module, model, options);
+  if (!result)
+    return result.takeError();
+  for (const ComputationResult &one : result->computations)
+    measured[one.computation] = {one.makespanBefore, one.peakBefore};
+  return Error::success();
+}
+
+/// A branch or a call with all that it runs, collectives included, is one kernel: the dialect has neither.
+void Importer::importCall(int32_t at, Scope &scope) {
+  const HloInstruction &instruction = scope.computation.instructions[at];
+  Ns time = 0;
+  Bytes workspace = 0;
+  for (int32_t called : instruction.called) {
+    auto [once, peak] = measured[called];
+    time = instruction.is("conditional") ? std::max(time, once) : time + once;
+    workspace = std::max(workspace, peak);
+  }
+  importKernel(at, scope, operandsOf(at, scope), time, workspace);
 }
 
 Error Importer::importLoop(int32_t at, Scope &scope, unsigned depth) {
@@ -216,6 +248,10 @@ Error Importer::importValue(int32_t at, Scope &scope, unsigned depth) {
   }
   if (instruction.is("while"))
     return importLoop(at, scope, depth);
+  if (runsComputations(instruction)) {
+    importCall(at, scope);
+    return Error::success();
+  }
   if (Error error = importStart(at, scope)) // Or a collective without a done.
     return error;
   if (!isStart(instruction) && scope.inFlight.count(at) == 0)
@@ -243,6 +279,8 @@ Error Importer::importBlock(int32_t index, Scope &scope, unsigned depth) {
 }
 
 Expected<std::string> Importer::run() {
+  if (Error error = measureCallees())
+    return std::move(error);
   for (int32_t index : module.calleesFirst)
     if (!module.computations[index].sequence.empty())
       carried[index] = HloGraph(module, index, carried).carriedOver;

@@ -68,7 +68,7 @@ std::string typeOf(const HloShape &shape);
 class Importer {
 public:
   Importer(const HloModule &module, const CostModel &model)
-      : module(module), costs(module, model), carried(module.computations.size()), body(text) {}
+      : module(module), model(model), costs(module, model), carried(module.computations.size()), body(text) {}
 
   llvm::Expected<std::string> run();
 
@@ -98,12 +98,14 @@ private:
   llvm::Error importValue(int32_t at, Scope &scope, unsigned depth);
   llvm::Error importNames(int32_t at, Scope &scope);
   llvm::Error importLoop(int32_t at, Scope &scope, unsigned depth);
-  void importKernel(int32_t at, Scope &scope, const Values &operands, Ns time);
+  llvm::Error measureCallees();
+  void importCall(int32_t at, Scope &scope);
+  void importKernel(int32_t at, Scope &scope, const Values &operands, Ns time, Bytes workspace = 0);
   Values valuesOf(int32_t at, const Scope &scope) const;
   Values operandsOf(int32_t at, Scope &scope);
   Values makeValues(llvm::ArrayRef<const HloShape *> leaves);
   Values compute(llvm::StringRef name, const Values &operands, const Values &results, llvm::StringRef attributes,
-                 Ns time, llvm::StringRef location, bool isPinned = false);
+                 Ns time, llvm::StringRef location, bool isPinned = false, Bytes workspace = 0);
   void printList(const Values &values);
   void printTypes(const Values &values);
   void printResults(const Values &values);
@@ -133,9 +135,12 @@ private:
   std::string groupOfEach(int64_t devices);
 
   const HloModule &module;
+  const CostModel &model;
   HloCosts costs;
   /// Indexed by computation.
   std::vector<Carried> carried;
+  /// By computation that runs, in its given order: ns and bytes of temporaries. Empty if nothing is called.
+  std::map<int32_t, std::pair<Ns, Bytes>> measured;
   std::string text;
   llvm::raw_string_ostream body;
   /// The groups' attributes by symbol, and the other way round.
