@@ -18,10 +18,14 @@ expert-parallel all-to-alls, the others are the zoo in real dimensions; `layers`
 parameters again. Nodes cost what the kernels cost that Inductor fuses them into. "PyTorch" is
 `schedule_overlap_bucketing`. Both schedulers are given the same duration of every node, and both results are imported
 anew and measured by one model: makespan and exposed communication in ms; peak in GiB without the arguments that live
-throughout. "PyTorch's peak" is the figure of PyTorch's own estimator for the same result, which counts arguments and
-frees inputs of collectives in flight. Seconds are CPU seconds on one core. So that PyTorch's scheduler is not at a
-disadvantage on a machine without a GPU, its memory limits are made to see tensors of the CPU, attention counts as
-computation, and stale metadata is computed anew.
+throughout. CommSched's limit is the peak of the graph as given, and in the columns "at PyTorch's peak", that of the
+result of PyTorch's bucketing. In the tables of each graph, "PyTorch's peak" is the figure of PyTorch's own estimator
+for the same result, which counts arguments and frees inputs of collectives in flight. Seconds are CPU seconds on one
+core. So that PyTorch's scheduler is not at a disadvantage on a machine without a GPU, its memory limits are made to
+see tensors of the CPU, attention counts as computation, and stale metadata is computed anew. Empty cells were not
+measured.
+
+{trees}
 
 The bound is a proven lower bound of the makespan for any order and any merging of collectives, with unlimited memory.
 """
@@ -85,12 +89,31 @@ def exceptions(graphs: dict) -> list[str]:
             continue
         others = [r["makespan_ms"] for n, r in v.items() if n.startswith("PyTorch") and "makespan_ms" in r]
         if others and own["makespan_ms"] >= min(others):
-            slower.append(f"{key} ({_percent(own['makespan_ms'], min(others))})")
+            slower.append(f"{key} ({_against_best(v, min(others))})")
         if own["peak_bytes"] > given.get("peak_bytes", 0):
             higher.append(f"{key} ({_percent(own['peak_bytes'], given['peak_bytes'])})")
     lists = (missing, slower, higher)
     texts = ("Not scheduled", "Not faster than PyTorch's better mode", "Peak above that of the graph as given")
     return ["", *(f"- {text}: {', '.join(found) or 'no graph'}." for text, found in zip(texts, lists))]
+
+
+def _against_best(v: dict, best: float) -> str:
+    """How much longer CommSched takes than the best of others, in ms, and what it gives with as much memory."""
+    text = _percent(v[OURS]["makespan_ms"], best)
+    if "makespan_ms" in v.get(AT_PEAK, {}):
+        more = v[AT_PEAK]
+        text += f"; with a limit of {more['limit_gib']:.2f} GiB {_percent(more['makespan_ms'], best)}"
+    return text
+
+
+def trees(graphs: dict) -> str:
+    """Which graphs were measured with which commit of the repository."""
+    found: dict[str, list[str]] = {}
+    for key, g in graphs.items():
+        found.setdefault(g.get("tree", "unknown"), []).append(key)
+    if len(found) == 1:
+        return f"All of it was measured with the commit {next(iter(found))}."
+    return "\n".join(f"- Measured with the commit {tree}: {', '.join(keys)}." for tree, keys in found.items())
 
 
 def overhead(graphs: dict) -> list[str]:
@@ -102,6 +125,7 @@ def overhead(graphs: dict) -> list[str]:
         "import + apply against PyTorch, bucketing |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
+    slower = []
     for key, g in graphs.items():
         t, o, c = (g["variants"].get(n, {}) for n in ("PyTorch, order only", TORCH, OURS))
         if not all("cpu_s" in r for r in (t, o, c)):
@@ -111,8 +135,11 @@ def overhead(graphs: dict) -> list[str]:
         lines.append(
             f"| {key} | {g['nodes']} | "
             + " | ".join(f"{s:.2f}" for s in seconds)
-            + f" | {100 * python / o['cpu_s']:.0f} % |"
+            + f" | {100 * python / o['cpu_s']:.1f} % |"
         )
+        if python >= 0.1 * o["cpu_s"]:
+            slower.append(key)
+    lines += ["", f"- Import and apply take 10 % of PyTorch's seconds or more: {', '.join(slower) or 'no graph'}."]
     return lines
 
 
@@ -150,7 +177,7 @@ def page(results: dict) -> str:
     versions = dict(results["versions"])
     versions["command"] = ",\n".join(f"`{c}`" for c in versions["command"].split("\n"))
     lines = [
-        HEAD.format(**versions),
+        HEAD.format(**versions, trees=trees(graphs)),
         *summary(graphs),
         *exceptions(graphs),
         "",

@@ -21,6 +21,7 @@ import json
 import math
 import os
 import platform
+import subprocess
 import sys
 import tempfile
 import time
@@ -327,9 +328,17 @@ def versions(machine: str) -> dict:
         "commsched": commsched.version(),
         "python": platform.python_version(),
         "machine": machine,
+        "tree": tree(),
         "cpu": f"{cpu}, {os.cpu_count()} cores",
         "command": " ".join(["python benchmarks/torch_overlap.py", *_without_files(sys.argv[1:])]),
     }
+
+
+def tree() -> str:
+    """The commit that the package in use comes from, with "-dirty" after it if files differ."""
+    folder = Path(ct.__file__).resolve().parent
+    said = subprocess.run(["git", "-C", folder, "describe", "--always", "--dirty"], capture_output=True, text=True)
+    return said.stdout.strip() or "unknown"
 
 
 def _without_files(arguments: list[str]) -> list[str]:
@@ -337,7 +346,7 @@ def _without_files(arguments: list[str]) -> list[str]:
     kept, skip = [], False
     for a in arguments:
         if not skip and a not in ("--json", "--markdown", "--resume"):
-            kept.append(a)
+            kept.append(f'"{a}"' if " " in a else a)
         skip = a in ("--json", "--markdown")
     return kept
 
@@ -362,6 +371,7 @@ def run_spec(spec: str, a, results: dict, names) -> None:
             results["graphs"][key] = {
                 "nodes": len(gm.graph.nodes),
                 "trace_cpu_s": traced,
+                "tree": results["versions"]["tree"],
                 "variants": rows_of(gm, a.machine, names),
             }
             write(a, results)
