@@ -14,6 +14,7 @@
 
 #include "Hlo/PjrtCompile.h"
 #include "CommSched/Frontends/Hlo/PjrtTransform.h"
+#include "FakePjrt.h"
 #include "Hlo/HloFields.h"
 #include "Hlo/WireFormat.h"
 #include "HloTestSupport.h"
@@ -24,29 +25,26 @@
 using namespace llvm;
 using namespace commsched;
 using namespace commsched::hlo;
+using namespace commsched::hlo::test;
 
 namespace {
 
 //===- A plugin -------------------------------------------------------------------------------===//
 
 extern "C" {
-struct FakeText {
-  const char *data;
-  size_t size;
-};
 struct FakeProgram {
   size_t struct_size;
   void *extension_start;
   char *code;
   size_t code_size;
-  FakeText format;
+  PjrtText format;
 };
 struct FakeClientCompile {
   size_t struct_size;
   void *extension_start;
   void *client;
   const FakeProgram *program;
-  FakeText options;
+  PjrtText options;
   void *executable;
 };
 struct FakeCompile {
@@ -54,7 +52,7 @@ struct FakeCompile {
   void *extension_start;
   const void *topology;
   const FakeProgram *program;
-  FakeText options;
+  PjrtText options;
   void *client;
   void *executable;
 };
@@ -62,7 +60,7 @@ struct FakeObject {
   size_t struct_size;
   void *extension_start;
   void *object;
-  FakeText message;
+  PjrtText message;
 };
 struct FakeGetExecutable {
   size_t struct_size;
@@ -76,39 +74,9 @@ struct FakeOptimized {
   void *executable;
   FakeProgram *program;
 };
-struct FakeTransformed {
-  size_t struct_size;
-  int64_t api_version;
-  void *data;
-  void (*cleanup_fn)(void *);
-  bool has_error;
-  int code;
-  FakeText error_msg;
-  FakeText hlo_module;
-  FakeText transformed_hlo_module;
-  bool changed;
-};
-struct FakeCallbacks {
-  int64_t version;
-  void (*dtor)(void *);
-  void (*transform_hlo_module)(void *, void *);
-};
-struct FakeRegistration {
-  size_t struct_size;
-  const char *name;
-  size_t name_size;
-  int stage;
-  FakeCallbacks *callbacks;
-};
-struct FakeExtension {
-  size_t struct_size;
-  int type;
-  void *next;
-  void *(*register_xla_transform)(void *);
-};
 struct FakeApi {
   size_t struct_size;
-  FakeExtension *extension_start;
+  PjrtTransformExtension *extension_start;
   size_t version_size;
   void *version_extension;
   int major, minor;
@@ -132,7 +100,7 @@ struct Behaviour {
   int errors = 0, executables = 0, loaded = 0;
 } behaviour;
 
-FakeCallbacks *callbacks = nullptr;
+PjrtTransformCallbacks *callbacks = nullptr;
 
 void *fail(StringRef message) {
   ++behaviour.errors;
@@ -153,14 +121,14 @@ void *errorMessage(void *opaque) {
 }
 
 /// XLA's passes and its backend. Returns an error; otherwise the executable is in `executable`.
-void *runXla(const FakeProgram &program, FakeText options, void *&executable) {
+void *runXla(const FakeProgram &program, PjrtText options, void *&executable) {
   StringRef format(program.format.data, program.format.size);
   behaviour.formats.push_back(format.str());
   bool backendOnly = format == "hlo";
   EXPECT_EQ(fieldOf(fieldOf(StringRef(options.data, options.size), 3), 11).empty(), true);
   if (backendOnly && behaviour.isBackendBroken)
     return fail("RESOURCE_EXHAUSTED: no registers\nand a second line");
-  FakeTransformed arguments = {};
+  PjrtTransformArguments arguments = {};
   arguments.struct_size = 89;
   arguments.api_version = 1;
   arguments.hlo_module = {program.code, program.code_size};
@@ -227,11 +195,12 @@ void *optimizedProgram(void *opaque) {
 }
 
 void *takeRegistration(void *opaque) {
-  callbacks = static_cast<FakeRegistration *>(opaque)->callbacks;
+  callbacks = static_cast<PjrtTransformRegistration *>(opaque)->callbacks;
   return nullptr;
 }
 
-FakeExtension extension = {sizeof(FakeExtension), 24, nullptr, takeRegistration};
+PjrtTransformExtension extension = {sizeof(PjrtTransformExtension), kPjrtTransformExtension, nullptr, takeRegistration,
+                                    nullptr};
 
 /// The plugin's table, with CommSched installed. One per process, as in XLA's plugin.
 FakeApi &api() {

@@ -12,64 +12,31 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Frontends/Hlo/PjrtTransform.h"
+#include "FakePjrt.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "gtest/gtest.h"
 
 using namespace llvm;
 using namespace commsched;
 using namespace commsched::hlo;
+using namespace commsched::hlo::test;
 
 namespace {
 
 //===- PJRT's C API, as far as it is used -----------------------------------------------------===//
 
 extern "C" {
-struct Text {
-  const char *data;
-  size_t size;
-};
-struct Arguments {
-  size_t struct_size;
-  int64_t api_version;
-  void *data;
-  void (*cleanup_fn)(void *);
-  bool has_error;
-  int code;
-  Text error_msg;
-  Text hlo_module;
-  Text transformed_hlo_module;
-  bool changed;
-};
-struct Callbacks {
-  int64_t version;
-  void (*dtor)(void *);
-  void (*transform_hlo_module)(void *, void *);
-};
-struct Registration {
-  size_t struct_size;
-  const char *name;
-  size_t name_size;
-  int stage;
-  Callbacks *callbacks;
-};
-struct Extension {
-  size_t struct_size;
-  int type;
-  Extension *next;
-  void *(*register_xla_transform)(void *);
-  void *clear;
-};
 struct Api {
   size_t struct_size;
-  Extension *extension_start;
+  PjrtTransformExtension *extension_start;
 };
 }
 
-Callbacks *registered = nullptr;
+PjrtTransformCallbacks *registered = nullptr;
 int registrations = 0;
 
 void *takeRegistration(void *opaque) {
-  auto *arguments = static_cast<Registration *>(opaque);
+  auto *arguments = static_cast<PjrtTransformRegistration *>(opaque);
   EXPECT_EQ(StringRef(arguments->name, arguments->name_size), "commsched");
   EXPECT_EQ(arguments->stage, 1); // After scheduling.
   EXPECT_EQ(arguments->callbacks->version, 1);
@@ -78,8 +45,9 @@ void *takeRegistration(void *opaque) {
   return nullptr;
 }
 
-Extension transforms = {sizeof(Extension), 24, nullptr, takeRegistration, nullptr};
-Extension other = {24, 3, &transforms, nullptr, nullptr};
+PjrtTransformExtension transforms = {sizeof(PjrtTransformExtension), kPjrtTransformExtension, nullptr, takeRegistration,
+                                     nullptr};
+PjrtTransformExtension other = {24, 3, &transforms, nullptr, nullptr};
 Api api = {sizeof(Api), &other};
 
 std::string readInput(StringRef name) {
@@ -89,7 +57,7 @@ std::string readInput(StringRef name) {
 
 /// What the plugin does with a module: the new one, or nothing.
 std::string callBack(StringRef module, size_t size = 89) {
-  Arguments arguments = {};
+  PjrtTransformArguments arguments = {};
   arguments.struct_size = size;
   arguments.api_version = 1;
   arguments.hlo_module = {module.data(), module.size()};

@@ -197,16 +197,15 @@ static Ns smallestMakespan(Ns floor, llvm::function_ref<bool(Ns)> fits) {
   return high;
 }
 
-Ns commsched::raiseByBatches(llvm::MutableArrayRef<KeyBatches> keys, Ns floor, llvm::function_ref<void()> changed,
-                             llvm::function_ref<bool(Ns)> fits) {
+Ns BatchArgument::raiseByLines(Ns floor) {
   for (KeyBatches &key : keys)
     key.setLatency(0);
   for (KeyBatches &key : keys) {
     int64_t best = 0;
     for (int64_t share = 0; share <= KeyBatches::kLatencies; ++share) {
       key.setLatency(share);
-      changed();
-      if (Ns makespan = smallestMakespan(floor, fits); makespan > floor) {
+      linesChanged();
+      if (Ns makespan = smallestMakespan(floor, [&](Ns makespan) { return fits(makespan); }); makespan > floor) {
         floor = makespan;
         best = share;
       }
@@ -216,11 +215,35 @@ Ns commsched::raiseByBatches(llvm::MutableArrayRef<KeyBatches> keys, Ns floor, l
   return floor;
 }
 
+Ns BatchArgument::raise(Ns floor, llvm::ArrayRef<ComputeLoad> loads) {
+  floor = raiseByLines(floor);
+  for (const ComputeLoad &given : loads) {
+    if (!mayRaise(given, floor))
+      continue;
+    load = &given;
+    for (KeyBatches &key : keys)
+      key.samplePrices(problem);
+    for (CopyPrice each : copyPrices(problem)) {
+      price = each;
+      floor = raiseByLines(floor);
+    }
+  }
+  return floor;
+}
+
+/// Whether the compute lane has more to do than `floor` if all members are packed.
+bool BatchArgument::mayRaise(const ComputeLoad &given, Ns floor) const {
+  Wide all = given.makespan;
+  for (llvm::ArrayRef<NodeId> list : members)
+    for (NodeId id : list)
+      all += given.copies[id];
+  return all > floor;
+}
+
 namespace {
 
 /// The members of one key in a span.
 struct SpanMembers {
-  std::vector<NodeId> members;
   std::vector<Release> atHead, atTail;
   Bytes total = 0;
   /// What the members exceed the line by, ns; 0 without a price.
@@ -228,70 +251,44 @@ struct SpanMembers {
 };
 
 /// The bound of one span.
-class SpanBound {
+class SpanBound final : public BatchArgument {
 public:
   SpanBound(const Problem &problem, const BoundCosts &costs, const HeadsAndTails &times, const BucketShares &shares,
             const LaneSpan &span)
-      : problem(problem), span(span) {
+      : BatchArgument(problem), span(span) {
     auto isInside = [&](NodeId id) {
       Ns tail = problem.nodes[id].lane == span.lane ? times.laneTail[id] : times.tail[id];
       return costs.lane[id] > 0 && times.begin[id] >= span.head && tail >= span.tail;
     };
-    std::vector<std::vector<NodeId>> members = membersToBatch(problem, shares, span.lane, isInside);
+    std::vector<std::vector<NodeId>> wanted = membersToBatch(problem, shares, span.lane, isInside);
     for (auto [index, key] : llvm::enumerate(problem.mergeKeys))
-      if (!members[index].empty())
-        add(key, members[index], times);
+      if (!wanted[index].empty())
+        add(key, wanted[index], times);
     for (NodeId id = 0; id < problem.size(); ++id) {
       const Node &node = problem.nodes[id];
       bool isOnLane = node.lane == span.lane ||
                       (node.region != kNone && llvm::is_contained(problem.regions[node.region].lanes, span.lane));
       // Of a key with large members, the small ones do not count.
-      bool isApart = shares.lane[id] == kNone || members[node.mergeKey].empty();
+      bool isApart = shares.lane[id] == kNone || wanted[node.mergeKey].empty();
       if (isOnLane && isApart && isInside(id))
         others += costs.lane[id];
     }
   }
 
-  Ns raise(Ns floor, llvm::ArrayRef<ComputeLoad> loads) {
-    auto fitsInto = [&](Ns makespan) { return fits(makespan); };
-    floor = raiseByBatches(keys, floor, [] {}, fitsInto);
-    for (const ComputeLoad &given : loads) {
-      if (!mayRaise(given, floor))
-        continue;
-      load = &given;
-      for (KeyBatches &key : keys)
-        key.samplePrices(problem);
-      for (CopyPrice each : copyPrices(problem)) {
-        price = each;
-        floor = raiseByBatches(keys, floor, [&] { setExcess(); }, fitsInto);
-      }
-    }
-    return floor;
-  }
-
 private:
-  /// Whether the compute lane has more to do than `floor` if all members are packed.
-  bool mayRaise(const ComputeLoad &given, Ns floor) const {
-    Wide all = given.makespan;
-    for (const SpanMembers &inside : inSpan)
-      for (NodeId id : inside.members)
-        all += given.copies[id];
-    return all > floor;
-  }
-
-  void setExcess() {
-    for (auto [key, inside] : llvm::zip_equal(keys, inSpan)) {
+  void linesChanged() override {
+    for (auto [key, list, inside] : llvm::zip_equal(keys, members, inSpan)) {
       inside.excess = 0;
-      for (auto [index, id] : llvm::enumerate(inside.members))
-        inside.excess += key.leastExcess(index, mulDiv(load->copies[id], price.ns, price.per));
+      for (auto [index, id] : llvm::enumerate(list))
+        inside.excess += leastExcess(key, index, id);
     }
   }
 
-  void add(const MergeKey &key, llvm::ArrayRef<NodeId> members, const HeadsAndTails &times) {
-    keys.emplace_back(problem, key, members);
+  void add(const MergeKey &key, llvm::ArrayRef<NodeId> list, const HeadsAndTails &times) {
+    keys.emplace_back(problem, key, list);
+    members.push_back(list.vec());
     SpanMembers &inside = inSpan.emplace_back();
-    inside.members = members.vec();
-    for (NodeId id : members) {
+    for (NodeId id : list) {
       inside.atHead.push_back({times.begin[id], problem.nodes[id].bytes});
       inside.atTail.push_back({times.laneTail[id], problem.nodes[id].bytes});
       inside.total += problem.nodes[id].bytes;
@@ -300,7 +297,7 @@ private:
       llvm::stable_sort(*releases, [](const Release &a, const Release &b) { return a.time < b.time; });
   }
 
-  bool fits(Ns makespan) const {
+  bool fits(Ns makespan) const override {
     Wide work = Wide(span.head) + others + span.tail;
     for (auto [key, inside] : llvm::zip_equal(keys, inSpan)) {
       std::optional<int64_t> fromHeads = key.batches(inside.atHead, makespan - span.tail);
@@ -309,17 +306,12 @@ private:
         return false;
       work += Wide(std::max(*fromHeads, *fromTails)) * key.latency() + key.costOf(inside.total) + inside.excess;
     }
-    return work <= makespan + price.of(makespan, load);
+    return work <= withCopies(makespan);
   }
 
-  const Problem &problem;
   const LaneSpan &span;
-  /// What copies count, if `load` is not null.
-  const ComputeLoad *load = nullptr;
-  CopyPrice price;
   /// What cannot be merged, ns.
   Ns others = 0;
-  std::vector<KeyBatches> keys;
   std::vector<SpanMembers> inSpan;
 };
 

@@ -112,10 +112,42 @@ private:
 std::vector<std::vector<NodeId>> membersToBatch(const Problem &problem, const BucketShares &shares, LaneId lane,
                                                 llvm::function_ref<bool(NodeId)> isWanted);
 
-/// The largest bound of at least `floor` with one line for each key after the other, ns. `fits` says whether all fits
-/// into a makespan with the lines that are set; if it fits into one, then also into all larger ones.
-Ns raiseByBatches(llvm::MutableArrayRef<KeyBatches> keys, Ns floor, llvm::function_ref<void()> changed,
-                  llvm::function_ref<bool(Ns)> fits);
+/// An argument of Lemma 17 about a makespan, to which Lemma 21 adds what a load and a price say.
+class BatchArgument {
+public:
+  virtual ~BatchArgument() = default;
+
+  /// The largest bound of at least `floor`, ns: with one line for each key after the other, then the same with each of
+  /// the `loads` and prices.
+  Ns raise(Ns floor, llvm::ArrayRef<ComputeLoad> loads);
+
+protected:
+  explicit BatchArgument(const Problem &problem) : problem(problem) {}
+
+  /// Brings up to date what depends on the lines of the keys, the load and the price.
+  virtual void linesChanged() = 0;
+  /// Whether all fits into a makespan with the lines that are set; if it fits into one, then also into all larger ones.
+  virtual bool fits(Ns makespan) const = 0;
+
+  /// By how much a member exceeds its line if it is not packed, ns; 0 without a load. `index` is that in `members`.
+  Ns leastExcess(const KeyBatches &key, size_t index, NodeId id) const {
+    return load ? key.leastExcess(index, mulDiv(load->copies[id], price.ns, price.per)) : 0;
+  }
+  /// The makespan, and what the time that it leaves for copies counts.
+  Wide withCopies(Ns makespan) const { return makespan + price.of(makespan, load); }
+
+  const Problem &problem;
+  std::vector<KeyBatches> keys;
+  /// Of each of the `keys`.
+  std::vector<std::vector<NodeId>> members;
+
+private:
+  Ns raiseByLines(Ns floor);
+  bool mayRaise(const ComputeLoad &given, Ns floor) const;
+
+  const ComputeLoad *load = nullptr;
+  CopyPrice price;
+};
 
 /// A lower bound on the makespan with any bucketing, and the lane that it is about.
 struct BatchBound {

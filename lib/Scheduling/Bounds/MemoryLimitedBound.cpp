@@ -274,11 +274,11 @@ void dropLast(std::vector<Release> &releases, Bytes bytes) {
 }
 
 /// Lemma 17 at a node at which memory is scarce.
-class BatchesAfterNode {
+class BatchesAfterNode final : public BatchArgument {
 public:
   BatchesAfterNode(const Problem &problem, const BoundCosts &costs, const HeadsAndTails &times,
                    const BucketShares &shares, Bytes limit, const MemoryLimitedBound &limited)
-      : problem(problem), times(times), limited(limited), lineCosts(costs),
+      : BatchArgument(problem), times(times), limited(limited), lineCosts(costs),
         bounder(problem, lineCosts, times, limit, /*bucketing=*/true) {
     MemoryLimitedBound unused;
     bounder.tighten(limited.node, unused);
@@ -296,34 +296,7 @@ public:
     llvm::erase_if(members, [](const std::vector<NodeId> &list) { return list.empty(); });
   }
 
-  Ns raise(Ns floor, llvm::ArrayRef<ComputeLoad> loads) {
-    auto setAll = [&] { setCosts(); };
-    auto fitsInto = [&](Ns makespan) { return fits(makespan); };
-    floor = raiseByBatches(keys, floor, setAll, fitsInto);
-    for (const ComputeLoad &given : loads) {
-      if (!mayRaise(given, floor))
-        continue;
-      load = &given;
-      for (KeyBatches &key : keys)
-        key.samplePrices(problem);
-      for (CopyPrice each : copyPrices(problem)) {
-        price = each;
-        floor = raiseByBatches(keys, floor, setAll, fitsInto);
-      }
-    }
-    return floor;
-  }
-
 private:
-  /// Whether the compute lane has more to do than `floor` if all members are packed.
-  bool mayRaise(const ComputeLoad &given, Ns floor) const {
-    Wide all = given.makespan;
-    for (llvm::ArrayRef<NodeId> list : members)
-      for (NodeId id : list)
-        all += given.copies[id];
-    return all > floor;
-  }
-
   void add(llvm::ArrayRef<NodeId> list) {
     MembersAfter &after = sorted.emplace_back();
     std::vector<NodeId> unrelated;
@@ -344,17 +317,14 @@ private:
   }
 
   /// Charges the members what the lines say, and what they exceed them by, and computes the bound without latencies.
-  void setCosts() {
+  void linesChanged() override {
     for (auto [key, list] : llvm::zip_equal(keys, members))
-      for (auto [index, id] : llvm::enumerate(list)) {
-        lineCosts.lane[id] = key.costOf(problem.nodes[id].bytes);
-        if (load)
-          lineCosts.lane[id] += key.leastExcess(index, mulDiv(load->copies[id], price.ns, price.per));
-      }
+      for (auto [index, id] : llvm::enumerate(list))
+        lineCosts.lane[id] = key.costOf(problem.nodes[id].bytes) + leastExcess(key, index, id);
     withoutLatencies = bounder.boundOf(limited.node, limited.lane);
   }
 
-  bool fits(Ns makespan) const {
+  bool fits(Ns makespan) const override {
     Wide least = withoutLatencies;
     for (auto [key, after] : llvm::zip_equal(keys, sorted)) {
       Ns exit = times.exit[limited.node];
@@ -366,22 +336,16 @@ private:
         return false;
       least += Wide(std::max({*fromHeads, *fromTails, *rest})) * key.latency();
     }
-    return least <= makespan + price.of(makespan, load);
+    return least <= withCopies(makespan);
   }
 
-  const Problem &problem;
   const HeadsAndTails &times;
   const MemoryLimitedBound &limited;
   /// With the charges of the lines.
   BoundCosts lineCosts;
   MemoryLimitedBounder bounder;
-  std::vector<std::vector<NodeId>> members;
-  std::vector<KeyBatches> keys;
   std::vector<MembersAfter> sorted;
   Ns withoutLatencies = 0;
-  /// What copies count, if `load` is not null.
-  const ComputeLoad *load = nullptr;
-  CopyPrice price;
 };
 
 } // namespace
