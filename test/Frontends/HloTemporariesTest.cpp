@@ -117,6 +117,20 @@ TEST(HloTemporaries, Limit) {
   EXPECT_EQ(TemporariesLimit(module, {}).excessPpm(module, sequences), 0);
 }
 
+// Tests that a program with a loop has a limit, too: 2 % above its own temporaries.
+TEST(HloTemporaries, LimitWithLoops) {
+  std::string looped = readInput("small-scan.pb"), other = readInput("small-fsdp.pb");
+  HloModule module = cantFail(readModule(looped)), larger = cantFail(readModule(other));
+  HloOptions strict;
+  strict.temporariesSlack = 0;
+  const Bytes limit = *temporariesOf(module) / 100 * 102, needed = *temporariesOf(larger);
+  ASSERT_GT(needed, limit);
+  TemporariesLimit temporaries(module, strict);
+  EXPECT_EQ(temporaries.excessPpm(module), 0);
+  const double excess = 1e6 * static_cast<double>(needed - limit) / static_cast<double>(limit);
+  EXPECT_NEAR(static_cast<double>(temporaries.excessPpm(larger)), excess, 100);
+}
+
 // Tests that no answer needs 1 % more temporaries than the given module: one module is rewritten within that, and
 // another one keeps its collectives, because all that is faster needs 5 % more.
 TEST(HloTemporaries, Answers) {

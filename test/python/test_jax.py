@@ -168,9 +168,11 @@ def test_every_order_that_the_dependences_allow_computes_the_same():
             value, gradients = jax.value_and_grad(loss, argnums=(0, 1))(weights, layers, x)
             return jax.tree.map(lambda p, g: p - 0.1 * g, (weights, layers), gradients), value
 
+        traced = jax.jit(step).trace(weights, layers, x)
+
         def run():
             jax.clear_caches()
-            compiled = jax.jit(step).lower(weights, layers, x).compile()
+            compiled = traced.lower().compile()
             return [np.asarray(leaf) for leaf in jax.tree.leaves(compiled(weights, layers, x))]
 
         given = run()
@@ -179,7 +181,9 @@ def test_every_order_that_the_dependences_allow_computes_the_same():
         assert changed == 8, changed
         print("done")
     """
-    environment = dict(os.environ, XLA_FLAGS="--xla_force_host_platform_device_count=4", JAX_PLATFORMS="cpu")
+    # Orders matter, and not how well LLVM optimizes.
+    flags = "--xla_force_host_platform_device_count=4 --xla_backend_optimization_level=0"
+    environment = dict(os.environ, XLA_FLAGS=flags, JAX_PLATFORMS="cpu")
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(program)], env=environment, capture_output=True, text=True
     )
@@ -203,19 +207,19 @@ def test_xla_takes_the_order_and_its_buffers_follow():
             lowered = step.trace(*arguments).lower(lowering_platforms=("cuda",))
             return lowered.compile().memory_analysis().temp_size_in_bytes
 
-        own = {name: temporaries(name) for name in ("small-fsdp", "small-moe")}
-        jax.clear_caches()
-        assert commsched.jax.reports() == []
+        ours = {}
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             for name, donation in (("small-fsdp", "keep"), ("small-moe", "drop")):
                 with commsched.jax.enabled(donation=donation):
-                    ours = temporaries(name)
+                    ours[name] = temporaries(name)
                 report = max(commsched.jax.reports(clear=True), key=lambda r: r["makespan_ns"]["before"])
-                assert report["changed"] and ours <= 1.01 * own[name], (ours, own)
+                assert report["changed"]
                 assert report["donations_kept"] == (donation == "keep")
         jax.clear_caches()
-        temporaries("small-moe")
+        for name in ours:
+            own = temporaries(name)
+            assert ours[name] <= 1.01 * own, (name, ours[name], own)
         assert commsched.jax.reports() == [], "outside of the with statement nothing is scheduled"
         print("done")
     """

@@ -155,8 +155,8 @@ void ModuleScheduler::explainStarts(const HloGraph &graph, const LoadedComputati
 
 /// The share of the solver's own effort, in percent, that a search with buckets gets here. It is four searches in one
 /// (with and without buckets, each with and without contention), and XLA compiles a program in some seconds. Up to
-/// kLeastEffortWithBuckets, a twentieth of a second, it gets all of it.
-static constexpr int64_t kEffortWithBucketsPercent = 60, kLeastEffortWithBuckets = 200'000;
+/// kLeastEffortWithBuckets, a fortieth of a second, it gets all of it.
+static constexpr int64_t kEffortWithBucketsPercent = 30, kLeastEffortWithBuckets = 100'000;
 
 Schedule ModuleScheduler::search(const LoadedComputation &loaded, Bytes limit) const {
   const Problem &problem = loaded.problem;

@@ -32,8 +32,8 @@ inline constexpr size_t kMaxPlacedBuffers = 8192;
 /// A limit on the temporaries of what is made of a module, by temporariesOf().
 class TemporariesLimit {
 public:
-  /// The temporaries of the given module, what the options allow, and a tolerance. There is no limit if the program
-  /// runs loops: there the estimate is too far off (docs/results/jax.md).
+  /// The temporaries of the given module, what the options allow, and a tolerance. The tolerance is
+  /// wider if the program runs loops, where the estimate is further off (docs/results/jax.md).
   TemporariesLimit(const HloModule &module, const HloOptions &options);
 
   /// By how many millionths of the limit the temporaries of an answer are above it; 0 if they are not.
