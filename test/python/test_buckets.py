@@ -69,9 +69,7 @@ def everything(world, ranks):
 
 def shapes(graph):
     return [
-        None
-        if n is None
-        else (tuple(n.meta["val"].shape), n.meta["val"].stride(), n.meta["val"].dtype)
+        None if n is None else (tuple(n.meta["val"].shape), n.meta["val"].stride(), n.meta["val"].dtype)
         for n in graph.output_node().args[0]
     ]
 
@@ -90,9 +88,7 @@ def test_metadata_is_what_the_operators_say(world, packed, seed):
     values = [n.meta["val"] for n in gm.graph.nodes if n.op == "placeholder"]
     FakeTensorProp(gm, values[0].fake_mode).propagate_dont_convert_inputs(*values)
     for n, mine in said.items():
-        for a, b in zip(
-            *(v if isinstance(v, (list, tuple)) else [v] for v in (mine, n.meta["val"]))
-        ):
+        for a, b in zip(*(v if isinstance(v, (list, tuple)) else [v] for v in (mine, n.meta["val"]))):
             assert (a.shape, a.dtype, a.device) == (b.shape, b.dtype, b.device), n
             if a.numel() > 1 and "c10d" not in str(n.target):
                 assert [s for s, d in zip(a.stride(), a.shape) if d > 1] == [
@@ -108,9 +104,7 @@ def test_metadata_is_what_the_operators_say(world, packed, seed):
                 or not isinstance(said[n], torch.Tensor)
             ):
                 continue
-            assert (storage_of(ours) == storage_of(said[n])) == (
-                storage_of(theirs) == storage_of(n.meta["val"])
-            ), n
+            assert (storage_of(ours) == storage_of(said[n])) == (storage_of(theirs) == storage_of(n.meta["val"])), n
 
 
 def _values(rank, ranks):
@@ -121,19 +115,14 @@ def _values(rank, ranks):
     f = everything(name, ranks)
     torch.manual_seed(rank)
     # Small whole numbers: their sums are exact in any order, so every element has to be right to the bit.
-    args = [
-        torch.randint(-8, 8, s).float()
-        for s in ((3, 2 * ranks), (2 * ranks, 5), (2, 6))
-    ]
+    args = [torch.randint(-8, 8, s).float() for s in ((3, 2 * ranks), (2 * ranks, 5), (2, 6))]
     expected = f(*args)
     kinds = set()
     for packed in (True, False):
         for seed in range(6):
             mode = FakeTensorMode()
             gm = make_fx(f)(*[mode.from_tensor(a) for a in args])
-            plan = read_plan(
-                gm.graph, random_operations(gm.graph, seed, packed, merge=1.0)
-            )
+            plan = read_plan(gm.graph, random_operations(gm.graph, seed, packed, merge=1.0))
             apply_plan(gm.graph, plan)
             gm.recompile()
             kinds |= {(b.kind, b.packed) for b in plan.buckets}
@@ -150,16 +139,12 @@ def test_every_element_lands_in_its_place(ranks):
 def test_undone_buckets_leave_the_graph_as_it_was(world):
     """The last bucket fails: everything done before it is taken back, metadata included."""
     gm = trace(everything(world, RANKS), (3, 8), (8, 5), (2, 6))
-    before = [
-        (n.op, n.name, str(n.args), id(n.meta.get("val"))) for n in gm.graph.nodes
-    ]
+    before = [(n.op, n.name, str(n.args), id(n.meta.get("val"))) for n in gm.graph.nodes]
     plan = read_plan(gm.graph, random_operations(gm.graph, 0, True, merge=1.0))
     plan.buckets[-1].kind = "all_to_all"
     with pytest.raises(PlanError, match="all_to_all"):
         apply_plan(gm.graph, plan)
-    assert [
-        (n.op, n.name, str(n.args), id(n.meta.get("val"))) for n in gm.graph.nodes
-    ] == before
+    assert [(n.op, n.name, str(n.args), id(n.meta.get("val"))) for n in gm.graph.nodes] == before
     gm.graph.lint()
 
 
@@ -169,9 +154,7 @@ def test_casts_of_memory_that_is_written_later_stay_before_the_write(world):
     def f(x, *weights):
         for w in weights:
             low = w.to(torch.bfloat16)
-            x = torch.relu(
-                x @ c10d.wait_tensor(c10d.all_gather_into_tensor(low, RANKS, world))
-            )
+            x = torch.relu(x @ c10d.wait_tensor(c10d.all_gather_into_tensor(low, RANKS, world)))
         for w in weights:
             w.add_(1.0)
         return x
@@ -182,8 +165,6 @@ def test_casts_of_memory_that_is_written_later_stay_before_the_write(world):
     gm, report = ct.schedule_overlap(gm, memory_budget_ratio=5.0)
     assert report["buckets"]
     index = {n: i for i, n in enumerate(gm.graph.nodes)}
-    for write in gm.graph.find_nodes(
-        op="call_function", target=torch.ops.aten.add_.Tensor
-    ):
+    for write in gm.graph.find_nodes(op="call_function", target=torch.ops.aten.add_.Tensor):
         readers = [n for n in write.args[0].users if n is not write]
         assert readers and all(index[n] < index[write] for n in readers)

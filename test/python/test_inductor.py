@@ -32,9 +32,7 @@ def _compiled(rank, ranks):
 
     loss, step = gloo.sharded_step(ranks, layers=3, width=64)
     x = torch.arange(8 * 64, dtype=torch.float32).view(8, 64) / 512 + rank
-    with ic.patch(
-        force_disable_caches=True
-    ):  # Inductor's own arithmetic. Eager mode may round otherwise.
+    with ic.patch(force_disable_caches=True):  # Inductor's own arithmetic. Eager mode may round otherwise.
         expected = step(torch.compile(loss), x)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="CommSched")
@@ -48,23 +46,17 @@ def _compiled(rank, ranks):
                 ct.enabled(machine="cpu-mpi", effort=20, **options),
             ):
                 compiled = torch.compile(loss)
-            with ic.patch(
-                force_disable_caches=True
-            ):  # On a hit no hook would run, and no report would come.
+            with ic.patch(force_disable_caches=True):  # On a hit no hook would run, and no report would come.
                 got = step(compiled, x)
             assert all(map(torch.equal, expected, got)), options
             ct.verify_ranks()
             places = [r["place"] for r in ct.reports()]
-            assert all(places.count(p) == 2 for p in ("graph", "kernels", "code")), (
-                places
-            )
+            assert all(places.count(p) == 2 for p in ("graph", "kernels", "code")), places
     if ranks == 2:
         torch._dynamo.reset()
         with ic.patch(force_disable_caches=True):
             got = step(
-                torch.compile(
-                    loss, backend="commsched", options=dict(machine="cpu-mpi", effort=0)
-                ),
+                torch.compile(loss, backend="commsched", options=dict(machine="cpu-mpi", effort=0)),
                 x,
             )
         assert all(map(torch.equal, expected, got))
@@ -100,9 +92,7 @@ def test_estimates_of_all_nodes_price_the_kernels(answered):
     def estimate(node, override_bytes=None):
         asked.add(node.target)
         name = str(node.target)
-        if ("mm" in name) == (answered == "products") and (
-            "aten.cos" in name or "aten.mm" in name
-        ):
+        if ("mm" in name) == (answered == "products") and ("aten.cos" in name or "aten.mm" in name):
             return 3.0
         return None
 
@@ -116,9 +106,7 @@ def test_estimates_of_all_nodes_price_the_kernels(answered):
         torch._dynamo.reset()
         ct.reports()
         with ic.patch(force_disable_caches=True):
-            options = ct.inductor_options(
-                runtime_estimation=estimate, machine="cpu-mpi"
-            )
+            options = ct.inductor_options(runtime_estimation=estimate, machine="cpu-mpi")
             torch.compile(f, options=options)(torch.ones(64, 64), torch.ones(8, 64))
         (report,) = (r for r in ct.reports() if r["place"] == "kernels")
     assert torch.ops.aten.cos.default in asked
@@ -136,17 +124,12 @@ def test_a_kernel_is_not_free_because_its_views_are():
 
     def estimated(answers):
         importer = KernelImporter.__new__(KernelImporter)
-        importer.options = Options(
-            runtime_estimation=lambda node, override_bytes=None: answers.get(node)
-        )
+        importer.options = Options(runtime_estimation=lambda node, override_bytes=None: answers.get(node))
         importer.charged = {view: "op0", cos: "op0"}
         return importer._estimated_ns(kernel, [view, cos])
 
     assert estimated({view: 0.0}) is None and estimated({}) is None
-    assert (
-        estimated({cos: 0.0}) == 0
-        and estimated({view: 0.0, cos: 2.0}) == estimated({cos: 2.0}) == 2_000_000
-    )
+    assert estimated({cos: 0.0}) == 0 and estimated({view: 0.0, cos: 2.0}) == estimated({cos: 2.0}) == 2_000_000
 
 
 class _Broken:
@@ -164,9 +147,7 @@ def _run_broken(monkeypatch):
     monkeypatch.setattr(utils, "contains_collective", lambda s: True)
     module = torch.fx.GraphModule(torch.nn.Module(), torch.fx.Graph())
     snodes = [_Broken()]
-    with virtualized.V.set_graph_handler(
-        type("Lowering", (), {"module": module, "cpp_wrapper": True})()
-    ):
+    with virtualized.V.set_graph_handler(type("Lowering", (), {"module": module, "cpp_wrapper": True})()):
         return KernelOrder(Options())(snodes) is snodes
 
 
@@ -201,11 +182,7 @@ def test_an_illegal_order_is_refused():
 def test_caches_see_the_options():
     one, two = GraphPass(Options()), GraphPass(Options(effort=7))
     assert one.uuid() and one.uuid() != two.uuid()
-    assert (
-        KernelOrder(Options()).uuid()
-        == one.uuid()
-        != KernelOrder(Options(effort=7)).uuid()
-    )
+    assert KernelOrder(Options()).uuid() == one.uuid() != KernelOrder(Options(effort=7)).uuid()
     assert pickle.dumps(KernelOrder(Options())) == pickle.dumps(KernelOrder(Options()))
     assert set(RIVALS) < set(config_patches(Options()))
 

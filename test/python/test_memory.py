@@ -23,31 +23,21 @@ KIB = 1024
 
 def test_counted_by_hand(world):
     def f(x, w):
-        flying = c10d.all_gather_into_tensor(
-            w * 2, RANKS, world
-        )  # 1 KiB is read, 8 KiB are written
+        flying = c10d.all_gather_into_tensor(w * 2, RANKS, world)  # 1 KiB is read, 8 KiB are written
         y = x.cos().view(-1)  # 4 KiB; the view is free
         full = c10d.wait_tensor(flying)  # Here the product is freed.
         return full.sum() + y.sum()
 
     gm = trace(f, (16, 64), (4, 64))
     assert memory.peak_bytes(gm.graph, set()) == (1 + 8 + 4) * KIB
-    assert (
-        memory.peak_bytes(gm.graph, {"x_1"}) == (1 + 8 + 4 + 4) * KIB
-    )  # It lives until the cosine.
-    assert (
-        memory.peak_bytes(gm.graph, {"w_1"}) == (1 + 8 + 4) * KIB
-    )  # It was freed long before.
+    assert memory.peak_bytes(gm.graph, {"x_1"}) == (1 + 8 + 4 + 4) * KIB  # It lives until the cosine.
+    assert memory.peak_bytes(gm.graph, {"w_1"}) == (1 + 8 + 4) * KIB  # It was freed long before.
 
 
-@pytest.mark.parametrize(
-    "options", [dict(seq=256), dict(seq=512, tp=8)], ids=["fsdp", "tp"]
-)
+@pytest.mark.parametrize("options", [dict(seq=256), dict(seq=512, tp=8)], ids=["fsdp", "tp"])
 def test_the_model_counts_alike(options):
     with fake_world(64):
-        for gm in trace_model(
-            TraceConfig("llama3-8b", 64, layers=2, **options)
-        ).values():
+        for gm in trace_model(TraceConfig("llama3-8b", 64, layers=2, **options)).values():
             donated = donated_placeholders(gm.graph, "auto")
             before = memory.peak_bytes(gm.graph, donated)
             gm, report = ct.schedule_overlap(gm, effort=100)
@@ -90,12 +80,8 @@ def test_a_result_above_the_limit_is_taken_back(world, monkeypatch):
 def _layers(world, count):
     def f(x, *weights):
         for w in weights:
-            x = torch.relu(
-                x @ c10d.wait_tensor(c10d.all_gather_into_tensor(w, RANKS, world))
-            )
-        return (
-            torch.cat([x] * 4) @ x.t()
-        )  # the peak: the buckets before it have enough memory
+            x = torch.relu(x @ c10d.wait_tensor(c10d.all_gather_into_tensor(w, RANKS, world)))
+        return torch.cat([x] * 4) @ x.t()  # the peak: the buckets before it have enough memory
 
     return trace(f, (4096, 512), *[(512 // RANKS, 512)] * count, dtype=torch.bfloat16)
 
@@ -108,15 +94,8 @@ def test_buckets_that_are_not_live_at_the_peak_stay(world, monkeypatch):
     def counted(graph, donated, without=None, aliases=None):
         peak = memory.peak_of(graph, donated, without or (), aliases)
         merged = next((n for n in without or () if n.name == victim), None)
-        if (
-            merged is not None
-        ):  # The cat that packs it holds more than the limit allows.
-            packed = {
-                u
-                for n in graph.nodes
-                if merged.args[0] in n.all_input_nodes
-                for u in (n, *n.users)
-            }
+        if merged is not None:  # The cat that packs it holds more than the limit allows.
+            packed = {u for n in graph.nodes if merged.args[0] in n.all_input_nodes for u in (n, *n.users)}
             (cat,) = (n for n in packed if n.target is torch.ops.aten.cat.default)
             peak.bytes, peak.live = (
                 peak.bytes + 10**6,
@@ -128,12 +107,7 @@ def test_buckets_that_are_not_live_at_the_peak_stay(world, monkeypatch):
 
     monkeypatch.setattr(schedule, "peak_of", counted)
     gm, report = ct.schedule_overlap(_layers(world, 24))
-    assert (
-        report["recounted"]
-        and counts[-1]
-        and not counts[0]
-        and len(counts) <= 2 + schedule.MOST_APART
-    )
+    assert report["recounted"] and counts[-1] and not counts[0] and len(counts) <= 2 + schedule.MOST_APART
     assert victim in report["kept_apart"] and victim not in sum(report["buckets"], [])
     assert 2 * len(report["buckets"]) > len(free["buckets"]) >= 3
     starts = [n for n in gm.graph.nodes if "all_gather_into_tensor" in str(n.target)]
@@ -146,9 +120,7 @@ def test_collectives_that_are_kept_apart_are_not_merged(world):
     options = Options()
     merged = schedule.schedule_graph(_layers(world, 24).graph, options)["buckets"]
     apart = frozenset(merged[0])
-    report = schedule._schedule_once(
-        _layers(world, 24).graph, options, False, None, apart
-    )
+    report = schedule._schedule_once(_layers(world, 24).graph, options, False, None, apart)
     assert report["buckets"] and apart.isdisjoint(sum(report["buckets"], []))
 
 
@@ -179,17 +151,13 @@ def test_casts_that_a_pack_takes_over_have_no_memory_before_it(world):
     def f(x, a, b):
         def scattered(g):
             wide = g.to(torch.float32)
-            return c10d.wait_tensor(
-                c10d.reduce_scatter_tensor(wide, "sum", RANKS, world)
-            )
+            return c10d.wait_tensor(c10d.reduce_scatter_tensor(wide, "sum", RANKS, world))
 
         first = scattered(a)
         y = (x.cos() @ x).sum()  # the peak
         return first, y, scattered(b)
 
-    gm, report = ct.schedule_overlap(
-        trace(f, (256, 256), (64, 64), (64, 64), dtype=torch.bfloat16), donated=()
-    )
+    gm, report = ct.schedule_overlap(trace(f, (256, 256), (64, 64), (64, 64), dtype=torch.bfloat16), donated=())
     peaks = report["peak_bytes"]
     assert "recounted" not in report and len(report["buckets"]) == 1
     assert memory.peak_bytes(gm.graph, set()) == peaks["after"] <= peaks["limit"]

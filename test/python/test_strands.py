@@ -69,19 +69,11 @@ def test_a_chain_is_faster_in_strands_within_its_limit():
     assert report["strands"]["makespan_ns"]["whole"] == before["makespan_ns"]["after"]
     assert report["strands"]["makespan_ns"]["split"] == report["makespan_ns"]["after"]
     assert report["makespan_ns"]["after"] < 0.8 * before["makespan_ns"]["after"]
-    assert (
-        report["peak_bytes"]["after"]
-        <= report["peak_bytes"]["limit"]
-        == before["peak_bytes"]["limit"]
-    )
+    assert report["peak_bytes"]["after"] <= report["peak_bytes"]["limit"] == before["peak_bytes"]["limit"]
     found = targets(gm)
     assert found.count(c10d.all_reduce.default) == 3 * parts
-    assert (
-        found.count(aten.cat.default) == 1 and found.count(aten.slice.Tensor) == parts
-    )
-    assert (
-        aten.clone.default not in found
-    )  # Slices along the leading dimension are views.
+    assert found.count(aten.cat.default) == 1 and found.count(aten.slice.Tensor) == parts
+    assert aten.clone.default not in found  # Slices along the leading dimension are views.
     gm.graph.lint()
 
 
@@ -94,14 +86,8 @@ def test_a_split_is_chosen_by_the_costs_of_the_schedule():
     """Nodes of the module that is split cost their share of a kernel, as in the module that is scheduled."""
 
     def costs(fusion, rules):
-        lines = imported(
-            graph, Options(fusion=fusion), False, rules
-        ).importer.printer.lines
-        return dict(
-            re.search(r'cost<(.*?)>.* loc\("(.*)"\)', line).groups()[::-1]
-            for line in lines
-            if "cost<" in line
-        )
+        lines = imported(graph, Options(fusion=fusion), False, rules).importer.printer.lines
+        return dict(re.search(r'cost<(.*?)>.* loc\("(.*)"\)', line).groups()[::-1] for line in lines if "cost<" in line)
 
     with world_of(8) as group:
         graph = traced_chain(group, between=pointwise).graph
@@ -109,23 +95,13 @@ def test_a_split_is_chosen_by_the_costs_of_the_schedule():
         assert shared == costs(True, None)
         alone = costs(False, decision.RULES)
     assert shared.keys() == alone.keys()
-    assert (
-        sum(cost == "time = 0" for cost in shared.values())
-        >= 3 * 4
-        > sum(c == "time = 0" for c in alone.values())
-    )
+    assert sum(cost == "time = 0" for cost in shared.values()) >= 3 * 4 > sum(c == "time = 0" for c in alone.values())
 
 
 def test_the_number_of_strands_is_limited():
     with world_of(8) as group:
-        assert (
-            ct.schedule_overlap(traced_chain(group), strands=2)[1]["strands"]["parts"]
-            == 2
-        )
-        assert (
-            ct.schedule_overlap(traced_chain(group), strands=1)[1]["strands"]["parts"]
-            == 1
-        )
+        assert ct.schedule_overlap(traced_chain(group), strands=2)[1]["strands"]["parts"] == 2
+        assert ct.schedule_overlap(traced_chain(group), strands=1)[1]["strands"]["parts"] == 1
         assert "strands" not in ct.schedule_overlap(traced_chain(group))[1]
     for value in ("on", 0, 9, 2.0, True):
         with pytest.raises(ValueError, match="strands: expected"):
@@ -136,9 +112,7 @@ def _code(gm):
     return [(n.name, str(n.target), str(n.args), str(n.kwargs)) for n in gm.graph.nodes]
 
 
-@pytest.mark.parametrize(
-    "tokens, layers, reason", [(16, 3, "unsplit"), (4096, 0, "no collective")]
-)
+@pytest.mark.parametrize("tokens, layers, reason", [(16, 3, "unsplit"), (4096, 0, "no collective")])
 def test_a_refusal_leaves_the_graph_and_says_why(tokens, layers, reason):
     """Kernels of few tokens cost their launches; without collectives there is nothing to hide."""
     with world_of(8) as group:
@@ -163,9 +137,7 @@ def test_a_split_that_cannot_be_carried_out_is_refused(monkeypatch):
 def test_what_mixes_tokens_or_is_unknown_joins_the_strands():
     """A sort of the tokens stays one operation, between strands."""
     with world_of(8) as group:
-        gm = forced(
-            traced_chain(group, between=lambda x: torch.sort(x, 0)[0]), "max-strands=2"
-        )
+        gm = forced(traced_chain(group, between=lambda x: torch.sort(x, 0)[0]), "max-strands=2")
     found = targets(gm)
     assert found.count(aten.sort.default) == 3
     assert found.count(c10d.all_reduce.default) == 6
@@ -198,16 +170,9 @@ def test_graphs_of_one_program_are_split_alike():
         first, report = ct.schedule_overlap(large(), strands="auto")
         later, report = ct.schedule_overlap(small(), strands="auto")
         assert report["strands"]["decided_by"] == decision.OTHER
-        assert (
-            targets(later).count(aten.mm.default)
-            == targets(first).count(aten.mm.default)
-            > 6
-        )
+        assert targets(later).count(aten.mm.default) == targets(first).count(aten.mm.default) > 6
         odd, report = ct.schedule_overlap(traced_chain(group, 7), strands="auto")
-        assert (
-            report["strands"]["parts"] == 1
-            and "does not divide" in report["strands"]["reason"]
-        )
+        assert report["strands"]["parts"] == 1 and "does not divide" in report["strands"]["reason"]
 
 
 FORCED = (
@@ -223,9 +188,7 @@ def forced(gm, options):
     """A split copy of a graph, or None if the pass finds nothing to split."""
     made = copy.deepcopy(gm)
     try:
-        recipe = decision.recipe_of(
-            made.graph, Options(), f"comm-split-strands{{force {options}}}"
-        )
+        recipe = decision.recipe_of(made.graph, Options(), f"comm-split-strands{{force {options}}}")
     except decision.Refused as refusal:
         assert "cannot" not in str(refusal), refusal
         return None
@@ -257,15 +220,11 @@ def test_a_joint_graph_is_split():
         return [y, *torch.autograd.grad((y * y).sum(), weights)]
 
     with world_of(2) as group:
-        inputs = [
-            torch.randint(-2, 3, s).double() for s in [(16, 8)] + 2 * [(8, 4), (4, 8)]
-        ]
+        inputs = [torch.randint(-2, 3, s).double() for s in [(16, 8)] + 2 * [(8, 4), (4, 8)]]
         gm = make_fx(step, tracing_mode="fake")(*inputs)
         for options in FORCED[:3]:
             made = forced(gm, options)
-            assert targets(made).count(c10d.all_reduce.default) > targets(gm).count(
-                c10d.all_reduce.default
-            )
+            assert targets(made).count(c10d.all_reduce.default) > targets(gm).count(c10d.all_reduce.default)
             assert all(map(torch.equal, made(*inputs), gm(*inputs)))
 
 
@@ -273,9 +232,7 @@ def test_gradients_of_weights_are_sums_of_partial_results():
     """A joint graph with a norm, a bias and a table: each sum over the tokens is one sum of what the strands give."""
 
     def step(numbers, *weights):
-        table, up, bias, down, scale, shift = (
-            w.detach().requires_grad_() for w in weights
-        )
+        table, up, bias, down, scale, shift = (w.detach().requires_grad_() for w in weights)
         x = torch.nn.functional.embedding(numbers, table)
         y = Region.apply(torch.relu(x @ up + bias) @ down, group)
         y = torch.nn.functional.layer_norm(x + y, (8,), scale, shift)
@@ -293,15 +250,9 @@ def test_gradients_of_weights_are_sums_of_partial_results():
         whole, expected = forced(gm, FORCED[0]), gm(*inputs)
         for options in SUMS[:3]:
             made = forced(gm, options)
-            assert targets(made).count(aten.add.Tensor) > targets(whole).count(
-                aten.add.Tensor
-            )
-            assert targets(made).count(aten.native_layer_norm_backward.default) == int(
-                options[12]
-            )
-            assert targets(made).count(aten.embedding_dense_backward.default) == int(
-                options[12]
-            )
+            assert targets(made).count(aten.add.Tensor) > targets(whole).count(aten.add.Tensor)
+            assert targets(made).count(aten.native_layer_norm_backward.default) == int(options[12])
+            assert targets(made).count(aten.embedding_dense_backward.default) == int(options[12])
             for a, b in zip(made(*inputs), expected):
                 torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
 
@@ -319,9 +270,7 @@ def test_a_wrong_sum_is_found(name, monkeypatch):
         x = torch.randn(8, 16, generator=torch.Generator().manual_seed(0))
         gm = make_fx(lambda x: [reduction(reduced(x, group))], tracing_mode="fake")(x)
         assert all(map(torch.equal, forced(gm, SUMS[0])(x), gm(x)))
-        monkeypatch.setitem(
-            axes.RULES, name, lambda node, operands, results: [[0, axes.SUM]]
-        )
+        monkeypatch.setitem(axes.RULES, name, lambda node, operands, results: [[0, axes.SUM]])
         try:
             assert not all(map(torch.equal, forced(gm, SUMS[0])(x), gm(x)))
         except RecipeError:
@@ -336,9 +285,7 @@ def test_sums_are_split_by_option_alone():
 
     def made(**options):
         shapes = (4096, 8192), (8192, 1792), (1792, 4093)
-        return ct.schedule_overlap(
-            trace(step, *shapes, dtype=torch.bfloat16), strands="auto", **options
-        )
+        return ct.schedule_overlap(trace(step, *shapes, dtype=torch.bfloat16), strands="auto", **options)
 
     with world_of(8) as group:
         whole, before = made()
@@ -353,10 +300,7 @@ def test_sums_are_split_by_option_alone():
 
 def _everywhere(node, operands, results):
     """A wrong rule: every dimension of everything divides."""
-    return [
-        [d] * (len(operands) + len(results))
-        for d in range(min(map(len, (*operands, *results))))
-    ]
+    return [[d] * (len(operands) + len(results)) for d in range(min(map(len, (*operands, *results))))]
 
 
 def _heads(x):
@@ -378,9 +322,7 @@ MIXING = [
     (lambda x: x.view(8, 4, 4).permute(0, 2, 1), "permute"),
     (lambda x: x.view(8, 4, 4).transpose(1, 2), "transpose"),
     (
-        lambda x: torch.nn.functional.scaled_dot_product_attention(
-            _heads(x), _heads(x) + 1, _heads(x) * 2
-        ),
+        lambda x: torch.nn.functional.scaled_dot_product_attention(_heads(x), _heads(x) + 1, _heads(x) * 2),
         "_scaled_dot_product_flash_attention_for_cpu",
     ),
 ]
@@ -431,14 +373,8 @@ def test_tokens_on_their_way_to_experts_divide_along_their_columns():
         gm = make_fx(routed, tracing_mode="fake")(x, rows)
         for options in ("max-strands=2 dimension=1", "max-strands=4 dimension=1"):
             made = forced(gm, options)
-            parts = [
-                n
-                for n in made.graph.nodes
-                if n.target in (aten.index_put.default, aten.index.Tensor)
-            ]
-            assert len(parts) == 2 * int(options[12]) and all(
-                n.meta["val"].shape[1] < 16 for n in parts
-            )
+            parts = [n for n in made.graph.nodes if n.target in (aten.index_put.default, aten.index.Tensor)]
+            assert len(parts) == 2 * int(options[12]) and all(n.meta["val"].shape[1] < 16 for n in parts)
             # Row 12 is replaced twice, in no defined order, and then dropped.
             assert torch.equal(made(x, rows), gm(x, rows))
 
@@ -456,9 +392,7 @@ def _equal_on_all_ranks(rank, ranks, first, count):
                 continue
             split += 1
             results = made(*inputs)
-            assert all(map(torch.equal, results, expected)), (
-                f"seed {seed}, {options}\n{gm.graph}\n{made.graph}"
-            )
+            assert all(map(torch.equal, results, expected)), f"seed {seed}, {options}\n{gm.graph}\n{made.graph}"
     assert split >= count, f"only {split} splits of {count} functions"
 
 
@@ -488,9 +422,7 @@ class Layer(torch.nn.Module):
             torch.nn.Linear(16, 8, bias=False),
         )
         for linear in (self.up, self.down):
-            torch.nn.init.trunc_normal_(
-                linear.weight, std=1, a=-1.4, b=1.4
-            ).data.round_()
+            torch.nn.init.trunc_normal_(linear.weight, std=1, a=-1.4, b=1.4).data.round_()
 
     def forward(self, x):
         return torch.clamp(x + self.down(torch.relu(self.up(x))), -3, 3)
@@ -502,9 +434,7 @@ class Block(torch.nn.Module):
     def __init__(self, width=32, heads=4, hidden=64):
         super().__init__()
         self.norm1, self.norm2 = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
-        self.wq, self.wk, self.wv, self.wo = (
-            torch.nn.Linear(width, width, bias=False) for _ in range(4)
-        )
+        self.wq, self.wk, self.wv, self.wo = (torch.nn.Linear(width, width, bias=False) for _ in range(4))
         self.up, self.down = (
             torch.nn.Linear(width, hidden, bias=False),
             torch.nn.Linear(hidden, width, bias=False),
@@ -514,10 +444,7 @@ class Block(torch.nn.Module):
     def forward(self, x):
         batch, rows, _ = x.shape
         h = self.norm1(x)
-        q, k, v = (
-            w(h).view(batch, rows, -1, self.head).transpose(1, 2)
-            for w in (self.wq, self.wk, self.wv)
-        )
+        q, k, v = (w(h).view(batch, rows, -1, self.head).transpose(1, 2) for w in (self.wq, self.wk, self.wv))
         y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.wo(y.transpose(1, 2).reshape(batch, rows, -1))
         return x + self.down(torch.nn.functional.silu(self.up(self.norm2(x))))
@@ -533,12 +460,8 @@ def _tensor_parallel(make, ranks):
 
     mesh = init_device_mesh("cpu", (ranks,))
     torch.manual_seed(0)
-    model = torch.nn.Sequential(
-        *[make() for _ in range(1 if make is Block else 2)]
-    ).double()
-    styles = dict.fromkeys(("wq", "wk", "wv", "up"), ColwiseParallel) | dict.fromkeys(
-        ("wo", "down"), RowwiseParallel
-    )
+    model = torch.nn.Sequential(*[make() for _ in range(1 if make is Block else 2)]).double()
+    styles = dict.fromkeys(("wq", "wk", "wv", "up"), ColwiseParallel) | dict.fromkeys(("wo", "down"), RowwiseParallel)
     for part in model:
         parallelize_module(
             part,
@@ -552,9 +475,7 @@ def _step(model, f, x):
     """The result and the gradients of all parameters, as local tensors."""
     y = f(x)
     (y * torch.arange(y.shape[-1])).sum().backward()
-    gradients = [
-        getattr(p.grad, "_local_tensor", p.grad).clone() for p in model.parameters()
-    ]
+    gradients = [getattr(p.grad, "_local_tensor", p.grad).clone() for p in model.parameters()]
     model.zero_grad()
     return [y.detach(), *gradients]
 
@@ -570,18 +491,12 @@ def _compiled(model, options, reports):
         return make_boxed_func(gm.forward)
 
     torch._dynamo.reset()
-    return torch.compile(
-        model, backend=aot_autograd(fw_compiler=compiler, bw_compiler=compiler)
-    )
+    return torch.compile(model, backend=aot_autograd(fw_compiler=compiler, bw_compiler=compiler))
 
 
 def _same_step_on_all_ranks(rank, ranks, machine, make, exact):
     model = _tensor_parallel(make, ranks)
-    x = (
-        torch.randint(-3, 4, (4, 8, 8)).double()
-        if exact
-        else torch.randn(4, 8, 32, dtype=torch.float64)
-    )
+    x = torch.randint(-3, 4, (4, 8, 8)).double() if exact else torch.randn(4, 8, 32, dtype=torch.float64)
     options, reports = dict(machine=machine, memory_budget_ratio=1.0), []
     expected = _step(model, _compiled(model, options, []), x)
     results = _step(model, _compiled(model, dict(options, strands="auto"), reports), x)
@@ -606,20 +521,12 @@ def _code_in_strands(rank, ranks, machine):
     with gloo.without_kernels():
         for strands in ("off", "auto"):
             torch._dynamo.reset()
-            options = ct.inductor_options(
-                machine=machine, memory_budget_ratio=1.0, strands=strands
-            )
+            options = ct.inductor_options(machine=machine, memory_budget_ratio=1.0, strands=strands)
             with contextlib.suppress(RuntimeError):  # Kernels do nothing.
                 torch.compile(model, options=options)(x)
-            reports = {
-                r["place"]: r for r in ct.reports() if r["direction"] == "forward"
-            }
+            reports = {r["place"]: r for r in ct.reports() if r["direction"] == "forward"}
             parts = reports["graph"].get("strands", {}).get("parts", 1)
-            assert (
-                (parts > 1)
-                == (reports["code"]["collectives"] > 2)
-                == (strands == "auto")
-            ), reports
+            assert (parts > 1) == (reports["code"]["collectives"] > 2) == (strands == "auto"), reports
             assert reports["code"]["as_decided"]
             if strands == "auto":
                 assert reports["kernels"]["adjacent"] < 2
