@@ -34,6 +34,7 @@ from commsched.torch import trace
 from commsched.torch.inductor import config_patches, kernels
 from commsched.torch.inductor.kernel_order import Kernels, in_flight, is_kernel
 from commsched.torch.options import DEFAULT_MACHINE, Options
+from commsched.torch.ranks import agreement
 
 MS, MIB = 1e6, 2**20
 ALL = ("llama3-8b:8:layers=2", "llama3-8b:64:layers=2", "moe-16b:8:ep=8:layers=2", "moe-16b:64:ep=8:layers=2")
@@ -63,6 +64,7 @@ def pytorch(machine: str, bucketing: bool) -> dict:
 
 VARIANTS = {
     "Inductor": lambda machine: {},
+    "Inductor, order as given": lambda machine: dict(reorder_for_peak_memory=False),
     "PyTorch, order only": lambda machine: pytorch(machine, False),
     "PyTorch, bucketing": lambda machine: pytorch(machine, True),
     "CommSched, order only": lambda machine: config_patches(Options(machine=machine, bucketing=False)),
@@ -93,6 +95,8 @@ def measured(gm, backward: bool, patches: dict, machine: str) -> dict:
     started = time.process_time()
     with (
         mock.patch.object(Scheduler, "compute_last_usage", look),
+        # A process decides about a program once, and a model on 8 and on 64 ranks is the same program.
+        mock.patch.dict(agreement._decisions, clear=True),
         ic.patch({"force_disable_caches": True, **patches}),
         mock.patch.object(AsyncCompile, "cpp_pybinding", lambda *_, **__: lambda *_: None),
         mock.patch("torch._inductor.cpu_vec_isa.valid_vec_isa_list", list),
@@ -120,8 +124,10 @@ def rows(spec: str, machine: str, known: dict) -> dict:
 
 
 def exceptions(graphs: dict) -> list[str]:
-    """What CommSched does not reach: to be faster than PyTorch's better mode, within the peak of Inductor's order."""
-    slower, higher = [], []
+    """What CommSched does not reach: to be faster than PyTorch's better mode, within the peak of the order as given,
+    and within that of Inductor's order.
+    """
+    slower, higher = [], {"Inductor, order as given": [], "Inductor": []}
     for graph, variants in graphs.items():
         rows = {name: r for name, r in variants.items() if "error" not in r}
         if "CommSched" not in rows:
@@ -129,13 +135,16 @@ def exceptions(graphs: dict) -> list[str]:
         own, others = rows["CommSched"], [r["makespan_ms"] for n, r in rows.items() if n.startswith("PyTorch")]
         if others and own["makespan_ms"] > min(others):
             slower.append(f"{graph} ({own['makespan_ms'] / min(others) - 1:+.1%})")
-        if "Inductor" in rows and own["peak_mib"] > rows["Inductor"]["peak_mib"] + 1:
-            higher.append(f"{graph} ({own['peak_mib'] / rows['Inductor']['peak_mib'] - 1:+.1%})")
+        for name, graphs_above in higher.items():
+            if name in rows and own["peak_mib"] > rows[name]["peak_mib"] + 1:
+                graphs_above.append(f"{graph} ({own['peak_mib'] / rows[name]['peak_mib'] - 1:+.1%})")
     return [
         "",
         f"CommSched is slower than PyTorch's better mode in: {', '.join(slower) or 'no graph'}.",
-        "Its peak is above that of Inductor alone, which reorders for a low peak, in: "
-        f"{', '.join(higher) or 'no graph'}.",
+        "Its peak is above that of the order as given in: "
+        f"{', '.join(higher['Inductor, order as given']) or 'no graph'}.",
+        "It is above that of Inductor alone, which reorders for a low peak, in: "
+        f"{', '.join(higher['Inductor']) or 'no graph'}.",
         "",
     ]
 

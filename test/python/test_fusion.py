@@ -159,6 +159,23 @@ def test_a_region_reads_a_loop_that_comes_later():
     assert sum('loc("exp")' in line for line in lines) == 1
 
 
+def test_constants_that_kernels_make_anew_take_no_memory():
+    """A scatter copies its first argument, so it starts from zeros that are never in memory. A product reads memory."""
+
+    def f(v, x):
+        zeros = [torch.full((64, 64), 0.0) for _ in range(5)]
+        zeros[3].add_(1)
+        scattered = zeros[0].scatter(1, v.long(), v)
+        return scattered.exp(), zeros[1] + x, x @ zeros[2], zeros[3] + x, zeros[4]
+
+    gm = trace(f, (64, 1), (64, 64))
+    for fused, empty in ((True, 2), (False, 0)):
+        text = import_graph(gm.graph, fused=fused)[0]
+        made = [line for line in text.splitlines() if "aten.full.default" in line]
+        assert ["<0xf32>" in line for line in made] == [k < empty for k in range(5)], made
+        assert text.count("tensor<0xf32>") == (4 if fused else 0)  # They are results and operands.
+
+
 def test_sizes_that_are_symbols_are_in_no_region():
     gm = trace(lambda x: (x.sum((0, 1)), (x + 1).exp().sum((0, 1))), (8, 4), symbolic=True)
     sums = [n for n in gm.graph.nodes if n.target is aten.sum.dim_IntList]

@@ -23,6 +23,7 @@ from torch._inductor.scheduler import Scheduler
 import gloo
 from commsched.torch import reporting
 from commsched.torch.inductor import config_patches
+from commsched.torch.inductor.kernel_order import Kernels
 from commsched.torch.inductor.passes import direction
 from commsched.torch.options import Options
 from commsched.torch.trace import TraceConfig, fake_world, trace
@@ -54,11 +55,14 @@ def in_flight(code):
 
 @pytest.fixture(scope="module")
 def graphs():
-    """Forward and backward graphs of small models: attention in both, all-to-alls and topk in one."""
+    """Forward and backward graphs of small models: attention in all, all-to-alls and topk in one, a loss that scatters
+    into zeros as large as the logits in one.
+    """
     with fake_world(RANKS):
         yield {
-            name: trace(TraceConfig(name, RANKS, ep=RANKS if name == "tiny-moe" else 1))
-            for name in ("tiny", "tiny-moe")
+            "tiny": trace(TraceConfig("tiny", RANKS)),
+            "tiny-moe": trace(TraceConfig("tiny-moe", RANKS, ep=RANKS)),
+            "llama3-8b": trace(TraceConfig("llama3-8b", RANKS, layers=2)),
         }
 
 
@@ -127,3 +131,20 @@ def test_a_later_change_of_the_order_is_told(graphs):
     report = said(code)
     assert not report["as_decided"] and "exposed_ns" not in report
     assert report["adjacent"] == in_flight(code).count(0) > 1
+
+
+@pytest.mark.parametrize("options", [dict(bucketing=False), dict()], ids=["order", "defaults"])
+def test_the_peak_of_kernels_is_that_of_the_given_order(graphs, options):
+    """Zeros as large as the logits are never in memory, and give the schedule no room."""
+    peaks = []
+
+    def look(scheduler, original=Scheduler.compute_last_usage):
+        original(scheduler)
+        peaks.append(Kernels(scheduler.nodes).peak(scheduler.nodes))
+
+    gm = graphs["llama3-8b"]["bw"]
+    with mock.patch.object(Scheduler, "compute_last_usage", look):
+        generated(gm, None, reorder_for_peak_memory=False)
+        _, reports = generated(gm, options)
+    given, scheduled = peaks
+    assert scheduled == reports["kernels"]["peak_bytes"]["after"] <= given + 2**20

@@ -179,6 +179,30 @@ def test_an_illegal_order_is_refused():
         kernels.check([a, a])
 
 
+@pytest.mark.parametrize(
+    ("decided", "given", "limit", "slack", "taken", "most"),
+    [
+        (10, 8, None, 2.0, "decided", 10),  # Nothing was promised.
+        (10, 8, 12, 1.0, "decided", 10),
+        (10, 8, 12, 1.1, "decided", 11),
+        (10, 8, 12, 1.5, "decided", 12),  # The limit holds, whatever the graph has left of it.
+        (10, 8, 9, 1.5, "given", 9),
+        (10, 11, 9, 1.0, "decided", 10),  # The given order is not better.
+        (10, 8, 7, 1.5, "given", 8),
+    ],
+)
+def test_the_peak_is_within_the_limit_or_that_of_inductors_order(
+    monkeypatch, decided, given, limit, slack, taken, most
+):
+    kernels = Kernels.__new__(Kernels)
+    kernels.snodes = ["given"]
+    spread = lambda order, limit=None: (order, limit)
+    monkeypatch.setattr(kernels, "peak", lambda order: {"decided": decided, "given": given}[order[0]], raising=False)
+    monkeypatch.setattr(kernels, "spread", spread, raising=False)
+    order, bound = kernels.within(["decided"], limit, slack)
+    assert order == [taken] and (bound == most if limit is not None else bound is None)
+
+
 def test_caches_see_the_options():
     one, two = GraphPass(Options()), GraphPass(Options(effort=7))
     assert one.uuid() and one.uuid() != two.uuid()

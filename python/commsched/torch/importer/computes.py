@@ -19,7 +19,7 @@ from ..semantics.operators import argument_at, nodes_in
 from . import flops
 from .mlir_text import FREE, cost_attribute
 from .state import ImportState
-from .values import Value, flat_values
+from .values import ELEMENT_TYPES, Value, flat_values
 
 
 class ComputeImports(ImportState):
@@ -45,6 +45,8 @@ class ComputeImports(ImportState):
         if spec.same_as is not None:
             operators.unify_results(node, spec, self.canonical)
         result = self.bind(node, f"%{node.name}", val)
+        if node in self.without_memory:
+            result.type = f"tensor<0x{ELEMENT_TYPES[val.dtype]}>"
         results = flat_values(result) if isinstance(result, (list, dict)) else [] if val is None else [result]
         mutated = self._mutated(node, spec, inputs)
         split = self._split_attribute(node, inputs, results)

@@ -61,6 +61,16 @@ class RegionImports(ComputeImports):
         regions = find_regions(list(self.graph.nodes) if merged else in_levels(self.graph, facts), kind, facts)
         self.shares = shares(regions, self.graph, facts)
         self.regions = regions if merged else {}
+        if merged and not self.split_rules:
+            self.without_memory = {n for n in self.graph.nodes if self._is_repeated(n, facts, written)}
+
+    def _is_repeated(self, node: fx.Node, facts: Facts, written: set[int]) -> bool:
+        """Whether a node is a constant that every reader makes anew, a scatter included: it starts from a constant."""
+        return (
+            facts.is_made_in_place(node)
+            and written.isdisjoint(self.aliases.of(node))
+            and all(facts.loops(u) and not facts[u].is_free for u in node.users)
+        )
 
     def _is_all_estimated(self) -> bool:
         """Whether the user says something of every call that may be part of a kernel."""

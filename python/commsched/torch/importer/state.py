@@ -91,6 +91,8 @@ class ImportState:
         self.apart: frozenset[str] = frozenset()
         # Indexed by node that is fused with others: the bytes of its kernel that it stands for.
         self.shares: dict[fx.Node, int] = {}
+        # Constants that the kernels which read them make anew: they take no memory.
+        self.without_memory: set[fx.Node] = set()
         self._read_aliases: effects.Aliases | None = None
         self._names = 0
 

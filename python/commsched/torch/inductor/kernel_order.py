@@ -4,8 +4,9 @@
 """Carries the order of the FX graph over to Inductor's fused kernels.
 
 The graph's schedule (`schedule`) decides. Fusion puts a kernel at the place of its first node, which can drag waits
-forward. So every kernel moves back to the place of its last node in the graph's order. Afterwards, starts move forward
-and waits back as far as dependences and the peak of memory allow, for the graph could not know the sizes of kernels.
+forward. So every kernel moves back to the place of its last node in the graph's order, unless that order of kernels is
+above the graph's limit on memory and Inductor's is not. Afterwards, starts move forward and waits back as far as
+dependences and the peak of memory allow, for the graph could not know the sizes of kernels.
 These moves keep the order in which collectives start and the peak, and never make the step longer.
 
 `Kernels` reads the numbers off Inductor's scheduler, and `steps` orders them.
@@ -245,12 +246,32 @@ class Kernels:
                 if position[other] > position[s]:
                     raise Unscheduled(f"expected {s.get_name()} behind {other.get_name()}, which it depends on")
 
-    def spread(self, order: list, slack: float = 1.0) -> list:
-        """The order with starts early and waits late, at a peak of at most `slack` times the order's own."""
-        limit = int(self.peak(order) * max(slack, 1.0))
+    def spread(self, order: list, limit: int | None = None) -> list:
+        """The order with starts early and waits late, at a peak of at most `limit` bytes.
+
+        If the order's own peak is above that, or there is no limit, its own peak is the limit.
+        """
+        limit = max(limit or 0, self.peak(order))
         for move in (starts_early, waits_late):
             steps, entering = self.steps(order)
             moved = [order[i] for i in move(steps, limit - entering)]
             if self.peak(moved) <= limit:  # The moves are conservative. This makes sure.
                 order = moved
         return order
+
+    def within(self, order: list, limit: int | None, slack: float = 1.0) -> list:
+        """`order`, or the order of `snodes` if the peak of `order` is above both that order's and `limit`, spread.
+
+        So the peak is never above the larger of these two. Without a limit, it is at most that of `order`.
+
+        Args:
+            limit: the limit on the peak in bytes that the graph was scheduled with.
+            slack: the factor by which starts and waits may raise the peak, as far as the limit allows.
+        """
+        peak = self.peak(order)
+        if limit is None:
+            return self.spread(order)
+        limit = max(limit, given := self.peak(self.snodes))
+        if peak > limit:
+            order, peak = self.snodes, given
+        return self.spread(order, min(limit, int(peak * max(slack, 1.0))))

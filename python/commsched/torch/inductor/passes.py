@@ -126,7 +126,7 @@ class KernelOrder(CustomSchedulerPass):
         promised = getattr(V.graph.module, "meta", {}).get(META, {})
         order = snodes
         try:
-            order, report = _ordered(snodes, _slack(promised))
+            order, report = _ordered(snodes, promised.get("peak_bytes", {}))
             report = {"place": "kernels", "holds": False, "direction": which, **report}
             report.update(_times(order, self.options, promised))
             reporting.record(report)
@@ -140,20 +140,20 @@ class KernelOrder(CustomSchedulerPass):
         return _joined_key(self)
 
 
-def _slack(promised: dict) -> float:
-    """The factor by which the peak may rise above that of the graph's schedule: the rest of its limit."""
-    peak = promised.get("peak_bytes", {})
-    return peak["limit"] / peak["after"] if peak.get("limit") and peak.get("after") else 1.0
-
-
-def _ordered(snodes: list, slack: float) -> tuple[list, dict]:
+def _ordered(snodes: list, promised: dict) -> tuple[list, dict]:
     """The order of the code, and its counts.
+
+    Args:
+        promised: the peak of the graph's schedule ("after") and its limit, if it has one.
 
     Raises:
         Unscheduled: the order is not a permutation, or breaks a dependence.
     """
     kernels = Kernels(snodes)
-    order = kernels.spread(carried(snodes, kernels.before), slack)
+    limit, after = promised.get("limit"), promised.get("after")
+    # Starts and waits may use the rest of the limit.
+    slack = limit / after if limit and after else 1.0
+    order = kernels.within(carried(snodes, kernels.before), limit, slack)
     kernels.check(order)
     return order, {**_counts(order), "peak_bytes": {"before": kernels.peak(snodes), "after": kernels.peak(order)}}
 
