@@ -174,18 +174,23 @@ TEST(CopyPrice, NoBucketingIsBelow) {
   EXPECT_GE(met, 20);
 }
 
-// Four gathers of 100 bytes beside a compute of 480 ns. In one packed bucket they take 440 ns, but then copies take 248
-// ns; alone they take 560 ns; the best answer is a coalesced bucket of 520 ns.
-TEST(CopyPrice, PackingIsNotFree) {
-  Builder builder;
-  Problem &problem = builder.problem;
+// A copy takes half a nanosecond for each byte, and a key has gathers of 40 ns and 1 ns for each byte; of a coalesced
+// bucket each member takes `perMember` ns more.
+static void addGathers(Problem &problem, Ns perMember) {
   problem.copyCost = [](Bytes, Bytes written) { return written / 2; };
   MergeKey key;
   key.lane = 1;
   key.ranks = 4;
   key.cost = [](Bytes bytes) { return Ns(40 + bytes); };
-  key.groupCost = [](Bytes bytes, int32_t members) { return Ns(40 + bytes + 20 * members); };
+  key.groupCost = [perMember](Bytes bytes, int32_t members) { return Ns(40 + bytes + perMember * members); };
   problem.mergeKeys.push_back(key);
+}
+
+// Four gathers of 100 bytes beside a compute of 480 ns. In one packed bucket they take 440 ns, but then copies take 248
+// ns; alone they take 560 ns; the best answer is a coalesced bucket of 520 ns.
+TEST(CopyPrice, PackingIsNotFree) {
+  Builder builder;
+  addGathers(builder.problem, /*perMember=*/20);
   builder.compute(480, {}, {});
   for (int32_t index = 0; index < 4; ++index)
     builder.collective(0, 100, kNone, 25, 100, true, {});
@@ -202,14 +207,7 @@ TEST(CopyPrice, PackingIsNotFree) {
 // 1,480 ns and the compute lane 1,100 + 6 * 62 = 1,472 ns. Coalesced buckets are dear.
 TEST(CopyPrice, SomeArePacked) {
   Builder builder;
-  Problem &problem = builder.problem;
-  problem.copyCost = [](Bytes, Bytes written) { return written / 2; };
-  MergeKey key;
-  key.lane = 1;
-  key.ranks = 4;
-  key.cost = [](Bytes bytes) { return Ns(40 + bytes); };
-  key.groupCost = [](Bytes bytes, int32_t members) { return Ns(40 + bytes + 200 * members); };
-  problem.mergeKeys.push_back(key);
+  addGathers(builder.problem, /*perMember=*/200);
   for (int32_t index = 0; index < 10; ++index)
     builder.compute(110, {}, {});
   for (int32_t index = 0; index < 12; ++index)
