@@ -154,6 +154,13 @@ TEST(ReplicaGroups, Pairs) {
   SerializedGroups groups;
   groups.pairs = {first, second};
   EXPECT_EQ(groupsOrNone(groups), (Groups{{0, 1}}));
+  EXPECT_EQ(cantFail(readPairs(groups)), (std::vector<int64_t>{0, 1, 1, 0}));
+  std::string tooLarge = varintField(1, int64_t(1) << 40);
+  groups.pairs = {first, tooLarge};
+  EXPECT_EQ(groupsOrNone(groups), Groups{});
+  groups.pairs = {first, "\x08"};
+  EXPECT_EQ(groupsOrNone(groups), Groups{});
+  EXPECT_EQ(toString(readPairs(groups).takeError()), "expected groups of devices, got a malformed pair");
 }
 
 // Tests that a module that keeps its order comes back byte for byte, and one with another order but for the schedule.

@@ -11,7 +11,6 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "HloImporter.h"
-#include "WireFormat.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include <numeric>
@@ -109,16 +108,12 @@ static std::vector<int64_t> numbersIn(StringRef text) {
 }
 
 std::optional<std::vector<int64_t>> commsched::hlo::pairsOf(const HloInstruction &instruction) {
-  std::vector<int64_t> pairs;
-  for (StringRef pair : instruction.groups.pairs) {
-    int64_t ends[2] = {0, 0};
-    WireReader reader(pair);
-    WireField field;
-    while (reader.next(field))
-      if (field.number == 1 || field.number == 2)
-        ends[field.number - 1] = field.integer();
-    pairs.insert(pairs.end(), std::begin(ends), std::end(ends));
+  Expected<std::vector<int64_t>> read = readPairs(instruction.groups);
+  if (!read) {
+    consumeError(read.takeError());
+    return std::nullopt;
   }
+  std::vector<int64_t> pairs = std::move(*read);
   // A message says them as a user's attribute: "_xla_send_recv_source_target_pairs", then "{{0,1},{1,2}}".
   if (pairs.empty()) {
     StringRef attribute = instruction.frontendAttributes.split("_xla_send_recv_source_target_pairs").second;

@@ -247,10 +247,9 @@ Expected<Groups> MeshGroups::read(StringRef bytes) {
   return cut(transposed(devices, parts, order), perGroup);
 }
 
-/// The ids of all pairs of a permutation, as one group.
-static Expected<Groups> groupOfPairs(ArrayRef<StringRef> pairs) {
+Expected<std::vector<int64_t>> commsched::hlo::readPairs(const SerializedGroups &groups) {
   std::vector<int64_t> ids;
-  for (StringRef pair : pairs) {
+  for (StringRef pair : groups.pairs) {
     // A pair is a message of two integers, and 0 is not written.
     int64_t ends[2] = {0, 0};
     WireReader reader(pair);
@@ -262,9 +261,7 @@ static Expected<Groups> groupOfPairs(ArrayRef<StringRef> pairs) {
       return fault("a malformed pair");
     ids.insert(ids.end(), std::begin(ends), std::end(ends));
   }
-  sort(ids);
-  ids.erase(unique(ids), ids.end());
-  return Groups{ids};
+  return ids;
 }
 
 Expected<Groups> commsched::hlo::groupsOf(const HloModule &module, const SerializedGroups &serialized) {
@@ -280,7 +277,13 @@ Expected<Groups> commsched::hlo::groupsOf(const HloModule &module, const Seriali
       return read.takeError();
     groups = std::move(*read);
   } else if (!serialized.pairs.empty()) {
-    return groupOfPairs(serialized.pairs);
+    // All devices of a permutation are one group.
+    Expected<std::vector<int64_t>> ids = readPairs(serialized);
+    if (!ids)
+      return ids.takeError();
+    sort(*ids);
+    ids->erase(unique(*ids), ids->end());
+    groups.push_back(std::move(*ids));
   }
   for (StringRef list : serialized.lists) {
     Ids ids;

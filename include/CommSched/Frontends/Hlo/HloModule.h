@@ -140,6 +140,10 @@ llvm::Expected<std::string> writeModule(const HloModule &module, llvm::ArrayRef<
 /// malformed or name more than kMaxDevices devices.
 llvm::Expected<std::vector<std::vector<int64_t>>> groupsOf(const HloModule &module, const SerializedGroups &groups);
 
+/// The source and the target of each pair of a permutation, one after the other; empty if there are no pairs. Fails on
+/// bytes that are malformed. The ids may be any numbers.
+llvm::Expected<std::vector<int64_t>> readPairs(const SerializedGroups &groups);
+
 /// The most devices that the groups of a collective may name: as many as no cluster has.
 inline constexpr int64_t kMaxDevices = 1 << 20;
 /// The memory space of the host's memory.
