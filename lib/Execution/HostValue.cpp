@@ -11,6 +11,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Execution/HostValue.h"
+#include "CommSched/Support/OutputFile.h"
 #include "CommSched/Support/SplitMix64.h"
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/StringExtras.h"
@@ -241,17 +242,9 @@ Error commsched::writeNpy(StringRef path, const HostValue &value) {
                        "', 'fortran_order': False, 'shape': " + npyShape(value.shape) + ", }";
   header.resize(alignTo(header.size() + 11, 64) - 11, ' ');
   header += '\n';
-  std::error_code code;
-  raw_fd_ostream file(path, code);
-  if (code)
-    return createFileError(path, code);
-  file << npyMagic << '\1' << '\0' << char(header.size() & 255) << char(header.size() >> 8) << header
-       << StringRef(value.bytes.data(), value.bytes.size());
-  file.close();
-  if (file.has_error()) {
-    code = file.error();
-    file.clear_error();
-    return createFileError(path, code);
-  }
-  return Error::success();
+  return writeWhole(path, [&](raw_ostream &file) {
+    file << npyMagic << '\1' << '\0' << char(header.size() & 255) << char(header.size() >> 8) << header
+         << StringRef(value.bytes.data(), value.bytes.size());
+    return Error::success();
+  });
 }

@@ -11,10 +11,10 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Execution/MeasuredTimeline.h"
+#include "CommSched/Support/OutputFile.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FileUtilities.h"
 
 using namespace llvm;
 using namespace commsched;
@@ -127,7 +127,7 @@ void commsched::addPredicted(StringRef name, int64_t process, const BlockSnapsho
 }
 
 Error commsched::writeTrace(StringRef path, json::Array events) {
-  return writeToOutput(path, [&](raw_ostream &os) {
+  return writeWhole(path, [&](raw_ostream &os) {
     os << json::Value(json::Object{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}}) << "\n";
     return Error::success();
   });

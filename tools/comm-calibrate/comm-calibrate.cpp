@@ -18,6 +18,7 @@
 #include "CommSched/Support/Format.h"
 #include "CommSched/Support/OutputFile.h"
 #include "CommSched/Support/RankThreads.h"
+#include "CommSched/Support/RunTool.h"
 #include "FromTimeline.h"
 #include "Questions.h"
 #include "mlir/InitAllDialects.h"
@@ -26,7 +27,6 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/TargetSelect.h"
@@ -491,8 +491,7 @@ static std::vector<std::string> chooseBackends() {
   return {std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMI_SIZE") ? "mpi" : "threads"};
 }
 
-int main(int argc, char **argv) {
-  InitLLVM init(argc, argv);
+static int calibrateMain(int argc, char **argv) {
   cl::HideUnrelatedOptions(category);
   cl::ParseCommandLineOptions(
       argc, argv,
@@ -539,3 +538,5 @@ int main(int argc, char **argv) {
   }
   return worst;
 }
+
+int main(int argc, char **argv) { return runTool(argc, argv, calibrateMain); }

@@ -15,6 +15,7 @@
 #include "CommSched/Frontends/Hlo/HloText.h"
 #include "CommSched/InitAll.h"
 #include "CommSched/Support/OutputFile.h"
+#include "CommSched/Support/RunTool.h"
 #include "OptMain.h"
 #include "ReportFlags.h"
 #include "ToolOptions.h"
@@ -27,7 +28,6 @@
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/CommandLine.h"
-#include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/WithColor.h"
 
@@ -94,8 +94,7 @@ static Error run(StringRef input, StringRef output, StringRef machine, mlir::Dia
   });
 }
 
-int commschedOptMain(int argc, char **argv) {
-  InitLLVM init(argc, argv);
+static int optMain(int argc, char **argv) {
   cl::SetVersionPrinter(printVersion);
 
   mlir::DialectRegistry registry;
@@ -132,3 +131,5 @@ int commschedOptMain(int argc, char **argv) {
   });
   return status;
 }
+
+int commschedOptMain(int argc, char **argv) { return commsched::runTool(argc, argv, optMain); }

@@ -19,6 +19,7 @@
 #include "CommSched/InitAll.h"
 #include "CommSched/Support/Count.h"
 #include "CommSched/Support/OutputFile.h"
+#include "CommSched/Support/RunTool.h"
 #include "RunMain.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/InitAllDialects.h"
@@ -29,7 +30,6 @@
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Support/WithColor.h"
 
@@ -515,8 +515,7 @@ static int runParts(mlir::MLIRContext &context, ArrayRef<std::vector<Source>> pa
   return code;
 }
 
-int commschedRunMain(int argc, char **argv) {
-  InitLLVM init(argc, argv);
+static int runMain(int argc, char **argv) {
   ownOptions.offer();
   cl::HideUnrelatedOptions(category);
   cl::ParseCommandLineOptions(
@@ -550,3 +549,5 @@ int commschedRunMain(int argc, char **argv) {
   Expected<std::vector<std::vector<Source>>> parts = readAll();
   return parts ? runParts(context, *parts) : report(parts.takeError());
 }
+
+int commschedRunMain(int argc, char **argv) { return runTool(argc, argv, runMain); }

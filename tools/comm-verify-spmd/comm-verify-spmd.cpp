@@ -13,13 +13,13 @@
 
 #include "CommSched/Analysis/SpmdCheck.h"
 #include "CommSched/InitAll.h"
+#include "CommSched/Support/RunTool.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
-#include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/WithColor.h"
 
@@ -38,8 +38,7 @@ static int fail(const Twine &message) {
   return 1;
 }
 
-int main(int argc, char **argv) {
-  InitLLVM init(argc, argv);
+static int verifyMain(int argc, char **argv) {
   cl::HideUnrelatedOptions(category);
   cl::ParseCommandLineOptions(argc, argv,
                               "Compares the collectives of the programs of several ranks\n\n"
@@ -73,3 +72,5 @@ int main(int argc, char **argv) {
          << ", collectives: " << summary->collectives << "\n";
   return 0;
 }
+
+int main(int argc, char **argv) { return runTool(argc, argv, verifyMain); }

@@ -14,9 +14,9 @@
 #include "CommSched/Frontends/Hlo/HloRewriter.h"
 #include "CommSched/Frontends/Hlo/HloText.h"
 #include "CommSched/Support/OutputFile.h"
+#include "CommSched/Support/RunTool.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/WithColor.h"
 
@@ -118,8 +118,7 @@ static Error run() {
   });
 }
 
-int main(int argc, char **argv) {
-  InitLLVM init(argc, argv);
+static int hloMain(int argc, char **argv) {
   cl::HideUnrelatedOptions(category);
   cl::ParseCommandLineOptions(argc, argv, "CommSched for scheduled modules of XLA\n");
   if (Error error = run()) {
@@ -130,3 +129,5 @@ int main(int argc, char **argv) {
   }
   return EXIT_SUCCESS;
 }
+
+int main(int argc, char **argv) { return runTool(argc, argv, hloMain); }

@@ -10,9 +10,9 @@
 #include "CommSched/Analysis/Environment.h"
 #include "CommSched/Analysis/ScheduleSignature.h"
 #include "CommSched/Report/Certificate.h"
+#include "CommSched/Support/OutputFile.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/SHA256.h"
 
 using namespace mlir;
@@ -46,7 +46,7 @@ LogicalResult commsched::writeReportFile(Location loc, StringRef file,
                                          llvm::function_ref<void(llvm::raw_ostream &)> print) {
   if (file.empty())
     return success();
-  llvm::Error error = llvm::writeToOutput(file, [&](llvm::raw_ostream &os) {
+  llvm::Error error = writeWhole(file, [&](llvm::raw_ostream &os) {
     print(os);
     return llvm::Error::success();
   });

@@ -1,0 +1,34 @@
+//===- RunTool.h - What every command-line tool does around its work --------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// A reader of the standard streams may end before the tool does, as in `comm-opt in.mlir -o out.mlir 2>&1 | head`. The
+// signal SIGPIPE would then end the tool in the middle of its work, before it has written the files that were asked
+// for.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#ifndef COMMSCHED_SUPPORT_RUNTOOL_H
+#define COMMSCHED_SUPPORT_RUNTOOL_H
+
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+namespace commsched {
+
+/// The exit code of a tool that did its work, but whose standard output was closed by the reader before all was
+/// written. A shell reports the same number for a process that SIGPIPE ended.
+inline constexpr int kClosedOutput = 128 + 13;
+
+/// Initializes LLVM and returns what `work` returns: the exit code of the tool. A closed standard stream does not end
+/// the process: `work` goes on and writes its files. If the standard output was closed and `work` returned 0, the
+/// result is kClosedOutput. What the standard error stream loses does not matter. Nothing is printed about either.
+/// To be called once, by `main`.
+int runTool(int argc, char **argv, llvm::function_ref<int(int argc, char **argv)> work);
+
+} // namespace commsched
+
+#endif // COMMSCHED_SUPPORT_RUNTOOL_H

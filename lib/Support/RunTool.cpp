@@ -1,0 +1,46 @@
+//===- RunTool.cpp - What every command-line tool does around its work ------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// See RunTool.h.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Support/RunTool.h"
+
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/raw_ostream.h"
+#include <csignal>
+#include <cstdlib>
+
+using namespace llvm;
+
+static_assert(commsched::kClosedOutput == 128 + SIGPIPE);
+
+/// Forgets that a reader went away. The streams' destructors report every error that is left, and abort.
+static void forgetClosedReaders() {
+  for (raw_fd_ostream *os : {&outs(), &errs()}) {
+    os->flush();
+    if (os->error() == std::errc::broken_pipe)
+      os->clear_error();
+  }
+}
+
+int commsched::runTool(int argc, char **argv, function_ref<int(int, char **)> work) {
+  // LLVM's own handler of SIGPIPE ends the process.
+  InitLLVM init(argc, argv, /*InstallPipeSignalExitHandler=*/false);
+  // A handler, since children would inherit that the signal is ignored. A write then fails with EPIPE.
+  std::signal(SIGPIPE, [](int) {});
+  // The streams exist from here on, so the function runs before their destructors, also if `work` calls exit().
+  outs();
+  errs();
+  std::atexit(forgetClosedReaders);
+
+  int code = work(argc, argv);
+  outs().flush();
+  return code == EXIT_SUCCESS && outs().error() == std::errc::broken_pipe ? kClosedOutput : code;
+}
