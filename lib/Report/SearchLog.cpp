@@ -55,7 +55,7 @@ void SearchLog::observe(const SearchTrial &trial) {
         for (const PolicyValue &value : trial.policy)
           line.attribute(value.name, value.value);
       });
-      line.attribute("reference", trial.reference == 0 ? "given" : "incumbent");
+      line.attribute("reference", stringify(trial.reference));
       line.attribute("shifted_nodes", trial.shifted);
     }
     if (trial.makespan > 0) {

@@ -4,13 +4,31 @@
 """Checks certificates, and compares those of several ranks: `python3 -m commsched_verify FILE...`."""
 
 import argparse
+import os
 import sys
 
 from .core import MALFORMED, Invalid, verify_files
 from .ranks import compare
 
+# The exit code if the reader of an output stream went away: a shell's number for a process that SIGPIPE ended.
+CLOSED_OUTPUT = 128 + 13
+
 
 def main() -> int:
+    """Returns the exit code. A closed output stream ends the program quietly."""
+    try:
+        status = check()
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # What is still buffered cannot be written either, and the interpreter would say so at its end.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(nowhere, stream.fileno())
+        return CLOSED_OUTPUT
+
+
+def check() -> int:
     parser = argparse.ArgumentParser(
         prog="commsched-verify",
         description="Checks certificates that comm-opt --comm-certificate=FILE wrote.",
@@ -31,10 +49,11 @@ def main() -> int:
         for file in arguments.files:
             with open(file, encoding="utf-8") as lines:
                 texts.append(list(lines))
-        print(compare(list(ranks), texts))
+        said = compare(list(ranks), texts)
     except (Invalid, OSError, *MALFORMED) as error:
         print(f"not valid: {error}", file=sys.stderr)
         return 1
+    print(said)
     return status
 
 

@@ -387,11 +387,12 @@ def verify_files(files: Sequence[str]) -> int:
         try:
             with open(file, encoding="utf-8") as lines:
                 said = verify(lines)
-            print(f"{file}: {said}")
-            status = status or 2 * said.startswith(PARTLY)
         except (Invalid, OSError) as error:
             print(f"{file}: not valid: {error}", file=sys.stderr)
             status = 1
+            continue
+        print(f"{file}: {said}")
+        status = status or 2 * said.startswith(PARTLY)
     return status
 
 

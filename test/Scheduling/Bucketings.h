@@ -17,10 +17,14 @@
 
 namespace commsched::test {
 
-/// All ways to put pairwise independent mergeable starts into buckets of both forms, at most `limit` of them.
+/// All ways to put pairwise independent mergeable starts into buckets of both forms, at most `limit` of them. Each
+/// comes once if they are distinct, and otherwise as often as what stays alone may have a form.
 class Bucketings {
 public:
-  Bucketings(const Problem &problem, size_t limit) : problem(problem), limit(limit) { extend(0, {}); }
+  Bucketings(const Problem &problem, size_t limit, bool isDistinct = false)
+      : problem(problem), limit(limit), isDistinct(isDistinct) {
+    extend(0, {});
+  }
   std::vector<std::vector<Bucket>> all;
 
 private:
@@ -31,9 +35,13 @@ private:
       ++id;
     if (id == problem.size()) {
       std::vector<Bucket> buckets;
-      for (const Bucket &bucket : chosen)
+      for (const Bucket &bucket : chosen) {
         if (bucket.members.size() > 1)
           buckets.push_back(bucket);
+        // What stays alone has no form.
+        else if (isDistinct && bucket.form == BucketForm::Coalesced)
+          return;
+      }
       if (!buckets.empty())
         all.push_back(buckets);
       return;
@@ -59,6 +67,7 @@ private:
 
   const Problem &problem;
   size_t limit;
+  bool isDistinct;
 };
 
 } // namespace commsched::test

@@ -79,8 +79,9 @@ TEST(GreedyBuckets, LegalOnRandomProblems) {
     for (const Bucket &bucket : buckets) {
       merged += bucket.members.size();
       ASSERT_GE(bucket.members.size(), 2u);
-      if (seed % 3 == 0)
+      if (seed % 3 == 0) {
         EXPECT_LE(bytesOf(problem, bucket), 1000);
+      }
       for (NodeId a : bucket.members)
         for (NodeId b : bucket.members)
           EXPECT_FALSE(a != b && dependsOn(problem, a, b)) << "seed " << seed;

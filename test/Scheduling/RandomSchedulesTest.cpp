@@ -76,7 +76,7 @@ ScheduleOptions modesFor(uint64_t seed, const RandomOptions &shape) {
 }
 
 TEST(RandomSchedules, KeepTheirPromises) {
-  uint64_t count = fromEnvironment("COMMSCHED_RANDOM_PROBLEMS", 3000),
+  uint64_t count = fromEnvironment("COMMSCHED_RANDOM_PROBLEMS", portion(3000)),
            first = fromEnvironment("COMMSCHED_RANDOM_FIRST", 0);
   uint64_t shorter = 0, buckets = 0, limited = 0, reached = 0;
   for (uint64_t seed = first; seed < first + count; ++seed) {
@@ -148,7 +148,7 @@ struct BruteForce {
 
 TEST(RandomSchedules, AreOptimalWhereSmall) {
   std::vector<int64_t> gaps;
-  uint64_t count = fromEnvironment("COMMSCHED_RANDOM_PROBLEMS", 3000) / 8;
+  uint64_t count = fromEnvironment("COMMSCHED_RANDOM_PROBLEMS", portion(3000)) / 8;
   uint64_t first = fromEnvironment("COMMSCHED_RANDOM_FIRST", 0);
   for (uint64_t seed = first; seed < first + count; ++seed) {
     RandomOptions shape;

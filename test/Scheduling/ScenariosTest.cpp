@@ -219,7 +219,7 @@ private:
 /// or the answer without noise, and nearly always the best.
 TEST(Scenarios, AgreeWithAllOrdersOfSmallProblems) {
   int64_t compared = 0, optimal = 0, tight = 0, better = 0;
-  for (uint64_t seed = 0; seed < 300; ++seed) {
+  for (uint64_t seed = 0; seed < portion(300u); ++seed) {
     Noise noise;
     Problem problem = smallProblem(seed, noise, 7);
     ASSERT_EQ(problem.validate(), "");
@@ -257,16 +257,16 @@ TEST(Scenarios, AgreeWithAllOrdersOfSmallProblems) {
     }
   }
   RecordProperty("compared", std::to_string(compared));
-  EXPECT_GT(compared, 200);
+  EXPECT_GT(compared, leastOf(200));
   EXPECT_GE(optimal, 2 * compared * 98 / 100) << compared;
   EXPECT_GT(tight, compared / 2);
-  EXPECT_GT(better, 20);
+  EXPECT_GT(better, leastOf(20));
 }
 
 /// Tests that bounds with merging hold for every answer with buckets, which vary as their first members do.
 TEST(Scenarios, BoundsHoldWithBuckets) {
   int64_t merged = 0;
-  for (uint64_t seed = 1000; seed < 1120; ++seed) {
+  for (uint64_t seed = 1000; seed < 1000 + portion(120u); ++seed) {
     Noise noise;
     Problem problem = smallProblem(seed, noise, 40, /*chanceOfStart=*/70);
     ScheduleOptions options;
@@ -285,7 +285,7 @@ TEST(Scenarios, BoundsHoldWithBuckets) {
       merged += static_cast<int64_t>(answer.buckets.size());
     }
   }
-  EXPECT_GT(merged, 50);
+  EXPECT_GT(merged, leastOf(50));
 }
 
 /// Tests that the makespan as objective ignores noise.
@@ -305,7 +305,7 @@ TEST(Scenarios, MakespanIgnoresNoise) {
 
 /// Tests that equal input gives equal answers, and that slow-downs and limits hold under noise.
 TEST(Scenarios, AnswersAreEqualAndWithinTheLimit) {
-  for (uint64_t seed = 0; seed < 60; ++seed) {
+  for (uint64_t seed = 0; seed < portion(60u); ++seed) {
     Noise noise;
     Problem problem = smallProblem(seed, noise, 40);
     ScheduleOptions options;

@@ -127,7 +127,7 @@ TEST(ScheduleFacts, ExclusiveProducersServeOneStart) {
       ASSERT_FALSE(isMissed) << "seed " << seed << ", node " << node;
     }
     for (NodeId node = 0; node < problem.size(); ++node)
-      ASSERT_EQ(facts.profitableToDefer[node],
+      ASSERT_EQ(facts.gainOfDeferral[node] > kPermille,
                 problem.nodes[node].kind == NodeKind::Start && work[node] > problem.nodes[node].cost);
   }
   EXPECT_GT(producers, 1000);

@@ -69,7 +69,7 @@ Problem mergeableProblem(uint64_t seed) {
 TEST(Scheduler, KeepsToBucketCaps) {
   constexpr Bytes kCap = 700;
   int64_t merged = 0;
-  for (uint64_t seed = 0; seed < 80; ++seed) {
+  for (uint64_t seed = 0; seed < portion(80u); ++seed) {
     Problem problem = mergeableProblem(seed);
     ScheduleOptions options;
     options.effort = 10000;
@@ -85,13 +85,13 @@ TEST(Scheduler, KeepsToBucketCaps) {
       ++merged;
     }
   }
-  EXPECT_GT(merged, 10);
+  EXPECT_GT(merged, leastOf(10));
 }
 
 TEST(Scheduler, MergesNeighboursWhereCollectivesKeepTheirOrder) {
   for (CollectiveOrder order : {CollectiveOrder::Program, CollectiveOrder::Group}) {
     size_t merged = 0;
-    for (uint64_t seed = 0; seed < 60; ++seed) {
+    for (uint64_t seed = 0; seed < portion(60u); ++seed) {
       RandomOptions shape;
       shape.nodes = 60;
       shape.commLanes = 1 + static_cast<int32_t>(seed % 2);
@@ -108,7 +108,7 @@ TEST(Scheduler, MergesNeighboursWhereCollectivesKeepTheirOrder) {
       ASSERT_NO_FATAL_FAILURE(checkResult(problem, options, result)) << "seed " << seed;
       merged += result.buckets.size();
     }
-    EXPECT_GT(merged, 10u);
+    EXPECT_GT(merged, leastOf(10u));
   }
 }
 
@@ -138,7 +138,7 @@ size_t solveOnThreads(const Problem &problem) {
 
 TEST(Scheduler, GivesEqualAnswersToEqualQuestions) {
   size_t buckets = 0;
-  for (uint64_t seed = 0; seed < 20; ++seed)
+  for (uint64_t seed = 0; seed < portion(20u); ++seed)
     buckets += solveOnThreads(mergeableProblem(seed));
   EXPECT_GT(buckets, 5u);
   solveOnThreads(layeredProblem(1, LayeredOptions()));
@@ -278,7 +278,7 @@ TEST(Scheduler, IsNeverSlowerWithBuckets) {
     faster += together.makespan < apart.makespan;
   };
   for (int64_t effort : {0, 3000, -1})
-    for (uint64_t seed = 0; seed < (effort < 0 ? 10 : 100); ++seed) {
+    for (uint64_t seed = 0; seed < portion(effort < 0 ? 12u : 100u); ++seed) {
       ScheduleOptions options;
       options.effort = effort;
       options.memory.ppm = seed % 3 == 0 ? 500000 : 0;
@@ -292,7 +292,7 @@ TEST(Scheduler, IsNeverSlowerWithBuckets) {
       options.effort = effort;
       compare(layeredProblem(seed, {40, 8, 3, seed % 2 == 0, 64}), options);
     }
-  EXPECT_GE(faster, 20);
+  EXPECT_GE(faster, leastOf(20));
 }
 
 // A search ends where the bound says that nothing is left to gain, with buckets too.

@@ -5,83 +5,36 @@
 """Breaks the scheduler in known ways, one at a time, and prints which test notices each.
 
     mutations.py check              every mutation still applies to the sources, exactly once; needs no build
-    mutations.py run --build DIR    compiles, links and tests every mutation; DIR is a configured build folder in
-                                    which SchedulingTests and comm-opt are up to date
+    mutations.py run --build DIR    compiles, links and tests every mutation; DIR is a configured build folder,
+                                    in which SchedulingTests and comm-opt are built first
         --only 13,21                these alone
-        --jobs 2                    so many at a time
-        --first                     names the first test that fails alone, which is several times faster
-        --filter 'Bounds*'          these tests alone, as gtest's filter has it
+        --jobs 2                    at most two at a time
+        --every                     names every unit test that fails, which takes a minute per mutation
+        --filter 'Bounds*'          these unit tests alone, as gtest's filter has it
 
-A mutation is a list of textual edits of one source file. The source tree and the build folder stay as they are: the
-mutated copy is compiled with the command of the original, and its object is linked in front of the library, so that the
-linker does not take the original from there. SchedulingTests run first; a mutation that survives them is linked into
-comm-opt, and the gaps on the training graphs (test/Graphs/schedule.test) are looked at. `run` returns 1 if any mutation
-survives.
+A mutation is a list of textual edits of one source file, and the name of a test that is known to notice it. The source
+tree and what was built stay as they are: the mutated copy is compiled with the command of the original, and its object
+is linked in front of the library, so that the linker does not take the original from there.
 
-All of 0 to 32 were killed on one build, each by the first of these tests that fails (--first, in parts with filters):
+The known killer is tried first. If the mutation survives it, the line says so, and all unit tests follow up to the
+first that fails, then the gaps on the training graphs (test/Graphs/schedule.test). `run` returns 1 if any mutation
+survives, or if a killer fails without a mutation.
 
-    0            Decoder.DecodesAgreeWithTheModels
-    1-5, 16      AnswerVerifier.GoodAnswersPass
-    6            SearchTest.RefusesAnOrderAgainstADependence
-    7            SearchTest.RefusesClocksThatAreWrong
-    8            Scheduler.KeepsThePinnedInOrder
-    9            Scheduler.TakesTheMemoryBudget
-    10, 12, 13   Graphs/schedule.test: gaps of 0.87 % (expected at most 0.72), 0.84 % (0.66) and 14.0 % (0.2)
-    11           SearchObserver.SeesEveryTrialAndChangesNothing
-    14           Decodes.KeepToThePrefetchBudget
-    15, 32       Graphs/schedule.test: gaps of 0.50 % (expected at most 0.44) and 0.19 % (0.02)
-    17           ManyLanes.FullMemoryCostsNoMoreThanFewLanes
-    18           Bounds.NoOrderIsBelowAnyWindow
-    19, 20       Bounds.NoOrderIsBelow
-    21           Bounds.NoOrderWithinALimitIsBelow
-    22           Bounds.WhatIsPutOffCosts
-    23           Bounds.NoBucketingIsBelowTheJointBound
-    24, 25       RandomSchedules.AreOptimalWhereSmall
-    26           ScheduleVerifier.WantsTheCollectivesInOrder
-    27           ScheduleVerifier.AgreesWithTheModelsOnRandomProblems
-    28           ScheduleVerifier.WantsEveryEdge
-    29           Scheduler.SaysThatMemoryIsFull
-    30           PeakReducer.ComesDownOnRandomProblems
-    31           ScheduleFacts.FeedersAreLightAndFeedOneStart
-
-These were tried with those tests alone that concern them, and otherwise with the graphs:
-
-    13           ManyLanes.BoundsHold, Decodes.StartWhatIsDueFirst
-    33           AnswerVerifier.GoodAnswersPass
-    34           Bounds.CastsOfNothing
-    35           Decoder.CutoffsKnowThatPacksDoCasts
-    36-38, 43    Graphs/schedule.test: gaps of 0.49 % (expected at most 0.45), 6.6 % (0.66), 13.8 % (0.72) and 0.05 % (0.02)
-    41, 42, 48   Graphs/schedule.test: gaps of 0.03 %, 0.07 % and 0.19 % (expected at most 0.02)
-    39, 40       BucketedOrder.SearchShortensAndHolds
-    44           RandomSchedules.KeepTheirPromises
-    45, 46       BucketedOrder.AgreesWithTheExpansion
-    47           Scheduler.IsNeverSlowerWithBuckets
-    49           ArenaLimit.HoldsOnRandomPrograms
-    50           Bounds.LargeCollectives
-    51           Bounds.BucketsWaitForTheirMembers
-    52           Bounds.NoOrderWithinALimitIsBelow
-    53           AnswerVerifier.NoEdgeMayBeTurned
-    54, 55       AnswerVerifier.NoCorruptionPasses
-    56           AnswerVerifier.OrdersDoNotNeedEdges
-    57           Portfolio.SmallBucketsAreAPartOfTheLimit
-    63           Portfolio.SampledPoliciesAreDecoded
-    64           Search.MovesMayLengthenWithBuckets
-    65           LocalMoves.LengthenOnlyWithSlack
-    66           BucketedOrder.AgreesWithTheExpansion
-    67           Decoder.PacksGoAheadOfDryLanes
-    68           LocalMoves.PutOffSeveralProductsAtOnce
+All of 0 to 79 were killed in one run, each by the test named beside it (84 s on two idle cores).
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
-import tempfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -100,10 +53,12 @@ class Mutation:
     name: str
     file: str
     edits: tuple[tuple[str, str], ...]
+    # The test that is known to notice it: SUITE.TEST, or "graph NAME" for the gaps of a graph; "" if none is known.
+    killer: str
 
 
-def mutation(name: str, file: str, *edits: tuple[str, str]) -> Mutation:
-    return Mutation(name, file, edits)
+def mutation(name: str, file: str, *edits: tuple[str, str], killer: str = "") -> Mutation:
+    return Mutation(name, file, edits, killer)
 
 
 MUTATIONS = [
@@ -112,26 +67,31 @@ MUTATIONS = [
         "a wait keeps its inputs after a pack",
         "Solver/MemoryAdmission.cpp",
         ("        save(touches[index].buffer);\n        unlink(index);\n      });\n    }\n", "      });\n    }\n"),
+        killer="Decoder.DecodesAgreeWithTheModels",
     ),
     mutation(
         "a buffer's last use is one position early",
         "Solver/MemoryAdmission.cpp",
         ("positions[touches[buffer.tail].node] + 1;", "positions[touches[buffer.tail].node];"),
+        killer="AnswerVerifier.GoodAnswersPass",
     ),
     mutation(
         "a decode never frees",
         "Solver/MemoryAdmission.cpp",
         ("  buffer.live = false;\n  liveBytes -= buffer.bytes;", "  buffer.live = false;"),
+        killer="AnswerVerifier.GoodAnswersPass",
     ),
     mutation(
         "the expansion drops the order of issues",
         "Model/Bucketing.cpp",
         ("if (!isOwnWait && source != to)", "if (!isOwnWait && source != to && !ordersIssues)"),
+        killer="AnswerVerifier.GoodAnswersPass",
     ),
     mutation(
         "the expansion drops the edges into a pack",
         "Model/Bucketing.cpp",
         ("    before[member] = pack;\n", ""),
+        killer="AnswerVerifier.GoodAnswersPass",
     ),
     mutation(
         "a coalesced start forgets its inputs",
@@ -140,6 +100,7 @@ MUTATIONS = [
             "        shape.touches.push_back(info.input);\n      shape.touches",
             "        (void)info;\n      shape.touches",
         ),
+        killer="AnswerVerifier.GoodAnswersPass",
     ),
     # The gate in front of an incumbent.
     mutation(
@@ -149,34 +110,40 @@ MUTATIONS = [
             "if (std::string why = verify(facts.problem, candidate, requirements); !why.empty())",
             "if (std::string why; !why.empty())",
         ),
+        killer="SearchTest.RefusesAnOrderAgainstADependence",
     ),
     mutation(
         "a decode's clocks are believed",
         "Solver/Search.cpp",
         ("candidate.claims = {decoded.makespan, ", "candidate.claims = {makespanOf(carried, candidate.order), "),
         ("if (makespanOf(carried, candidate.order) != decoded.makespan)", "if (false)"),
+        killer="SearchTest.RefusesClocksThatAreWrong",
     ),
     mutation(
         "pinned nodes get no edges",
         "Solver/Scheduler.cpp",
         ("if (lastPinned != kNone && !llvm::is_contained(preds, lastPinned))", "if (false)"),
+        killer="Scheduler.KeepsThePinnedInOrder",
     ),
     mutation(
         "the memory budget is ignored",
         "Solver/Scheduler.cpp",
         ("options.memory.limitFor(result.inputPeak)", "result.inputPeak"),
+        killer="Scheduler.TakesTheMemoryBudget",
     ),
     # Quality.
     mutation(
         "a portfolio of one policy",
-        "Solver/Search.cpp",
+        "Solver/SearchPolicies.cpp",
         ("policies = portfolio(facts, limit);", "policies(1, portfolio(facts, limit).front());"),
+        killer="graph llama3-8b-64-fsdp-bw",
     ),
     mutation(
         "no sweep and no climb",
         "Solver/Search.cpp",
         ("  sweep(best);\n", ""),
         ("    climb();\n", ""),
+        killer="SearchObserver.SeesEveryTrialAndChangesNothing",
     ),
     mutation(
         "lanes are not fed ahead",
@@ -185,64 +152,76 @@ MUTATIONS = [
             "issueReadyCollectives(schedule.clock.now() + duration,",
             "issueReadyCollectives(schedule.clock.now() + 0 * duration,",
         ),
+        killer="graph llama3-8b-64-fsdp-tp8-bw",
     ),
     mutation(
         "the largest due time starts first",
         "Solver/LaneQueues.cpp",
         ("due[a] < due[b] : a < b", "due[a] > due[b] : a < b"),
+        killer="Decodes.StartWhatIsDueFirst",
     ),
     mutation(
         "the prefetch budget is ignored",
         "Solver/CollectiveIssuer.cpp",
         ("return candidate.terminal || prefetched == 0 ||", "return true || candidate.terminal || prefetched == 0 ||"),
+        killer="Decodes.KeepToThePrefetchBudget",
     ),
     mutation(
         "collectives are merged whether it pays or not",
         "Solver/BucketCandidates.cpp",
         ("if (!mayPayLater && priceOf(", "if (false && priceOf("),
-        ("if (price >= thousandths(apart))", "if (false)"),
+        ("if (price >= priceAlone(apart))", "if (false)"),
+        killer="Decodes.MergeOnlyWhatPays",
     ),
     mutation(
         "a bucket's issue costs nothing",
         "Solver/IssueMoves.cpp",
         ("  clock.spend(shape.start.issue);\n", ""),
+        killer="AnswerVerifier.GoodAnswersPass",
     ),
     mutation(
         "all dry lanes are looked at before each compute",
         "Solver/CollectiveIssuer.cpp",
         ("refused += issued ? 0 : 1;", "refused += 0;"),
+        killer="ManyLanes.FullMemoryCostsNoMoreThanFewLanes",
     ),
     # Bounds.
     mutation(
         "marks of older summary nodes stay valid",
         "Bounds/HeadsAndTails.cpp",
         ("reachedBy[id] == summaryNode; }", "reachedBy[id] != kNone; }"),
+        killer="Bounds.NoOrderIsBelowAnyWindow",
     ),
     mutation(
         "heads are one nanosecond too late",
         "Bounds/HeadsAndTails.cpp",
         ("return result.head[id] = head;", "return result.head[id] = head + 1;"),
+        killer="Bounds.NoOrderIsBelow",
     ),
     mutation(
         "the one-machine bound without heads",
         "Bounds/Bounds.cpp",
         ("now = std::max(now, jobs[next].head);", "now = std::max<Ns>(now, 0);"),
         ("jobs[next].head <= now; ++next)", "true; ++next)"),
+        killer="Bounds.NoOrderIsBelow",
     ),
     mutation(
         "half of the room under a limit",
         "Bounds/MemoryLimitedBound.cpp",
         ("return std::max<Bytes>(room, 0);", "return std::max<Bytes>(room, 0) / 2;"),
+        killer="Bounds.NoOrderWithinALimitIsBelow",
     ),
     mutation(
         "no deferral bound",
         "Bounds/Bounds.cpp",
         ("  raise(deferral.withLatencies.makespan, BoundArgument::OneMachine, deferral.withLatencies.lane);\n", ""),
+        killer="Bounds.WhatIsPutOffCosts",
     ),
     mutation(
         "shares are rounded up",
         "Bounds/BucketShares.cpp",
         ("return mulDiv(cost, part, bytes); }", "return mulDiv(cost, part, bytes) + 1; }"),
+        killer="Bounds.NoBucketingIsBelowTheJointBound",
     ),
     # Oracles and explanations.
     mutation(
@@ -252,11 +231,13 @@ MUTATIONS = [
             "state.live + allocates[node] + problem.nodes[node].workspace <= limit",
             "state.live + allocates[node] <= limit",
         ),
+        killer="RandomSchedules.AreOptimalWhereSmall",
     ),
     mutation(
         "the exact search gives up",
         "Solver/ExactSearch.cpp",
         ("  if (bound(state) < cutoff)\n    extend(state);\n", ""),
+        killer="RandomSchedules.AreOptimalWhereSmall",
     ),
     mutation(
         "the verifier takes the lane for the group",
@@ -265,218 +246,260 @@ MUTATIONS = [
             "follows(node.group != kNone ? 2 * int64_t(node.group) + 1 : 2 * int64_t(node.lane), id);",
             "follows(2 * int64_t(node.lane), id);",
         ),
+        killer="ScheduleVerifier.WantsTheCollectivesInOrder",
     ),
     mutation(
         "the verifier counts a donated argument from its first use",
         "Model/OrderVerifier.cpp",
         ("change[buffer.def == kNone ? 0 : first[index]]", "change[first[index]]"),
+        killer="ScheduleVerifier.AgreesWithTheModelsOnRandomProblems",
     ),
     mutation(
         "the verifier checks no edge",
         "Model/OrderVerifier.cpp",
         ("if (place[pred] > place[id])", "if (place[pred] < 0)"),
+        killer="ScheduleVerifier.WantsEveryEdge",
     ),
     mutation(
         "memory is never the reason",
         "Model/Explain.cpp",
         ("if (reached > limit)", "if (reached < 0)"),
+        killer="Scheduler.SaysThatMemoryIsFull",
     ),
     mutation(
         "the peak reducer does nothing",
         "Solver/PeakReducer.cpp",
         ("while (evaluator.peak() > limit && steps > 0 && piece > 0)", "while (false)"),
+        killer="PeakReducer.ComesDownOnRandomProblems",
     ),
     mutation(
         "any compute of a start is its feeder",
         "Solver/ScheduleFacts.cpp",
         ("if (feedsOnlyIt && isLight && (argumentFed[node] || fused[start] == node))", "if (feedsOnlyIt)"),
+        killer="ScheduleFacts.FeedersAreLightAndFeedOneStart",
     ),
     mutation(
         "no moves of single nodes",
         "Solver/Search.cpp",
         ("  if (units)\n    return;\n", "  return;\n"),
+        killer="graph llama3-8b-64-fsdp-fw",
     ),
     # The description of a bucket, and what carries it out.
     mutation(
         "the result of a merged reduction is freed although it is returned",
         "Solver/MemoryAdmission.cpp",
         ("    buffers[merged].liveOut |= buffers[output].liveOut;\n", ""),
+        killer="AnswerVerifier.GoodAnswersPass",
     ),
     mutation(
         "each small output has an unpack of its own",
         "Model/BucketShape.cpp",
         ("if (isSmall && shared < shape.unpacks.size())", "if (false)"),
+        killer="Bounds.CastsOfNothing",
     ),
     mutation(
         "an unpack is not part of the work that is left",
         "Solver/IssueMoves.cpp",
         ("    clock.addUnpack(join.cost);\n", ""),
+        killer="Decoder.CutoffsKnowThatPacksDoCasts",
     ),
     mutation(
         "a bucket may make its first member late",
         "Solver/BucketCandidates.cpp",
         ("if (!candidate.terminal && begin + merged.lane > deadline && bytes > policy.freeNeeded)", "if (false)"),
+        killer="graph llama3-8b-64-fsdp-tp8-fw",
     ),
     mutation(
         "terminal starts do not yield",
         "Solver/LaneQueues.cpp",
         ("[reference.position[node]] + yielding", "[reference.position[node]] + 0 * yielding"),
+        killer="graph llama3-8b-64-fsdp-tp8-bw",
     ),
     mutation(
         "what memory refused once is refused for ever",
         "Solver/MemoryAdmission.cpp",
         ("if (there > limit)\n      return false;", "return false;"),
+        killer="graph llama3-8b-64-fsdp-bw",
     ),
     # Moves.
     mutation(
         "a trial forgets what is behind its window",
         "Solver/IncrementalTimeline.cpp",
         ("std::max(result, lanesNow[lane] + after[lane])", "std::max(result, lanesNow[lane])"),
+        killer="BucketedOrder.SearchShortensAndHolds",
     ),
     mutation(
         "a trial forgets what is in flight",
         "Solver/IncrementalTimeline.cpp",
         ("if (waitedIn[start] != trial)", "if (false)"),
+        killer="BucketedOrder.SearchShortensAndHolds",
     ),
     mutation(
         "moves know no exposed waits",
         "Solver/LocalMoves.cpp",
         ("    if (order.isExposed(at))\n", "    if (false)\n"),
+        killer="graph llama3-8b-64-fsdp-tp8-bw",
     ),
     mutation(
         "moves know no critical path",
         "Solver/LocalMoves.cpp",
         ("    if (order.isCritical(at))\n", "    if (false)\n"),
+        killer="LocalMoves.PutOffSeveralProductsAtOnce",
     ),
     mutation(
         "moves join no buckets",
         "Solver/BucketMoves.cpp",
         ("return merges ? join(start, other, change)", "return merges ? false"),
         ("return kind < 3   ? join(start, other, change)", "return kind < 3   ? false"),
+        killer="graph llama3-8b-64-fsdp-bw",
     ),
     mutation(
         "moves ignore caps",
         "Solver/BucketMoves.cpp",
         ("return cap < 0 || bytes <= cap;", "return true;"),
+        killer="RandomSchedules.KeepTheirPromises",
     ),
     mutation(
         "a change of buckets ignores the limit",
         "Solver/BucketChanges.cpp",
         ("if (memory->peak() > limit)", "if (false)"),
+        killer="BucketedOrder.AgreesWithTheExpansion",
     ),
     mutation(
         "a change of buckets ignores dependences",
         "Solver/BucketChanges.cpp",
         ("return numShifts < kMaxShifts && llvm::all_of(", "return numShifts < kMaxShifts || llvm::all_of("),
+        killer="BucketedOrder.AgreesWithTheExpansion",
     ),
     # The search around them.
     mutation(
         "the search with buckets begins from nothing",
         "Solver/Scheduler.cpp",
         ("    joint->adopt(std::move(*alone));\n", ""),
+        killer="Scheduler.IsNeverSlowerWithBuckets",
     ),
     mutation(
         "a search ends at two percent",
         "Solver/Scheduler.cpp",
-        ("kCloseEnoughPpm = 200;", "kCloseEnoughPpm = 20000;"),
+        ("kCloseEnoughPpm = 190;", "kCloseEnoughPpm = 20000;"),
+        killer="graph llama3-8b-64-fsdp-fw",
     ),
     mutation(
         "an arena may be too large",
         "Arena/ArenaLimit.cpp",
         ("bool fits = bytes <= limit, isBetter = fits != (arena <= limit) ?", "bool fits = true, isBetter = false ?"),
+        killer="ArenaLimit.HoldsOnRandomPrograms",
     ),
     # More bounds, and the verifier of answers.
     mutation(
         "a lane needs one bucket more",
         "Bounds/BatchBound.cpp",
         ("  int64_t number = 0;\n", "  int64_t number = 1;\n"),
+        killer="Bounds.LargeCollectives",
     ),
     mutation(
         "no bound by the number of buckets",
         "Bounds/Bounds.cpp",
         ("    raise(batches.makespan, BoundArgument::OneMachine, batches.lane);\n", ""),
+        killer="Bounds.BucketsWaitForTheirMembers",
     ),
     mutation(
         "no bound by the memory limit",
         "Bounds/Bounds.cpp",
         ("if (options.limit < kUnlimited) {", "if (false) {"),
+        killer="Bounds.NoOrderWithinALimitIsBelow",
     ),
     mutation(
         "answers are verified without edges",
         "Model/AnswerVerifier.cpp",
         ("      if (!kept)\n", "      if (false)\n"),
+        killer="AnswerVerifier.NoEdgeMayBeTurned",
     ),
     mutation(
         "answers are verified without the peak",
         "Model/AnswerVerifier.cpp",
         ("if (claims && peak != claims->peak)", "if (false)"),
+        killer="AnswerVerifier.NoCorruptionPasses",
     ),
     mutation(
         "answers are verified without the makespan",
         "Model/AnswerVerifier.cpp",
         ("if (makespan != claims->makespan)", "if (false)"),
+        killer="AnswerVerifier.NoCorruptionPasses",
     ),
     mutation(
         "answers are verified without the order of collectives",
         "Model/AnswerVerifier.cpp",
         ("if (!isFirst && issues[entry->second] > issues[node])", "if (false)"),
+        killer="AnswerVerifier.OrdersDoNotNeedEdges",
     ),
     mutation(
         "small buckets are not tried",
-        "Solver/Search.cpp",
+        "Solver/SearchPolicies.cpp",
         ("        trySmallBuckets();\n", "        spent += 0;\n"),
+        killer="Portfolio.SmallBucketsAreAPartOfTheLimit",
     ),
     # Copies and latencies in bounds.
     mutation(
         "what is put off has two latencies",
         "Bounds/DeferralBound.cpp",
         ("Ns sum = -key->latency();", "Ns sum = -2 * key->latency();"),
+        killer="Bounds.NoBucketingIsBelowTheJointBound",
     ),
     mutation(
         "what is put off has no latency",
         "Bounds/DeferralBound.cpp",
         ("Ns sum = -key->latency();", "Ns sum = 0;"),
+        killer="CopyPrice.WhatIsPutOffHasALatency",
     ),
     mutation(
         "copies count twice",
         "Bounds/BucketShares.cpp",
         ("shares.copies[id] += share;", "shares.copies[id] += share + share;"),
+        killer="CopyPrice.SomeArePacked",
     ),
     mutation(
         "copies have no price",
         "Bounds/BatchBound.cpp",
         ("return all > floor;", "return false;"),
+        killer="CopyPrice.NoBucketingIsBelow",
     ),
     mutation(
         "each member pays for all of a coalesced bucket",
         "Bounds/BatchBound.cpp",
         ("(group.cost - each.latency - each.costUp(group.bytes)) / group.members", "group.cost"),
+        killer="Bounds.NoBucketingIsBelowTheJointBound",
     ),
     # Samples and annealing.
     mutation(
         "sampled policies are not decoded",
-        "Solver/Search.cpp",
+        "Solver/SearchPolicies.cpp",
         ("        trySamples();\n", "        spent += 0;\n"),
+        killer="Portfolio.SampledPoliciesAreDecoded",
     ),
     mutation(
         "moves never lengthen an order",
         "Solver/Search.cpp",
         ("Ns slack = anneals ? slackAfter(spentBefore - begin, budget - begin) : 0;", "Ns slack = 0; (void)anneals;"),
+        killer="Search.MovesMayLengthenWithBuckets",
     ),
     mutation(
         "the slack of moves is not used",
         "Solver/LocalMoves.cpp",
         ("order.makespan() + (slack > 0 ? random.below(slack + 1) : 0);", "order.makespan();"),
+        killer="LocalMoves.LengthenOnlyWithSlack",
     ),
     mutation(
         "the price of a bucket forgets the casts that its pack does",
         "Solver/BucketedOrder.cpp",
         (" - (cast == kNone ? 0 : given.nodes[cast].cost);", ";"),
+        killer="BucketedOrder.AgreesWithTheExpansion",
     ),
     mutation(
         "lanes are not served ahead for packs",
         "Solver/IssueMoves.cpp",
         ("= mulDiv(shape.packCost, thePolicy.packAhead, kPermille);", "= 0;"),
+        killer="Decoder.PacksGoAheadOfDryLanes",
     ),
     mutation(
         "nothing is put off behind exposed waits",
@@ -485,6 +508,85 @@ MUTATIONS = [
             "bool putsOff = mayMerge && !exposed.empty() && random.below(perPutOff) == 0;",
             "bool putsOff = false; (void)mayMerge; (void)perPutOff;",
         ),
+        killer="LocalMoves.PutOffSeveralProductsAtOnce",
+    ),
+    # Turns.
+    mutation(
+        "buckets need not take turns",
+        "Bounds/BatchBound.cpp",
+        ("Wide(each.count.fewest(makespan) - counted) * latency > room", "false"),
+        killer="Bounds.SharesOfABucket",
+    ),
+    mutation(
+        "what a member needs counts as its own and as shared",
+        "Bounds/BucketTurns.cpp",
+        (
+            "shared.push_back({loads.all[index] - loads.own[index], bytes});",
+            "shared.push_back({loads.all[index], bytes});",
+        ),
+        killer="Bounds.TheWitnessProvesTheBound",
+    ),
+    mutation(
+        "computations need all gathers",
+        "Bounds/BucketTurns.cpp",
+        ("load.of(fewest) : allCompute - load.of(total - most)", "load.of(fewest) : allCompute - load.of(total)"),
+        killer="Bounds.NoBucketingIsBelowTheJointBound",
+    ),
+    mutation(
+        "a lane may idle only once a bucket has begun",
+        "Bounds/BucketTurns.cpp",
+        ("+ (number - 1) * latency + idle;", "+ (number - 1) * latency;"),
+        killer="Bounds.TheWitnessProvesTheBound",
+    ),
+    # Pairs.
+    mutation(
+        "two collectives begin when the later one can",
+        "Bounds/BucketPairs.cpp",
+        (
+            "std::min(times.begin[first], times.begin[other]) + costs.path[first]",
+            "std::max(times.begin[first], times.begin[other]) + costs.path[first]",
+        ),
+        killer="BucketPairs.NoBucketingIsBelow",
+    ),
+    mutation(
+        "coalesced buckets have unpacks",
+        "Bounds/BucketPairs.cpp",
+        (
+            "std::min(key.cost(bytes) + unpackOf(first), key.coalescedCost(bytes, 2))",
+            "key.cost(bytes) + unpackOf(first)",
+        ),
+        killer="BucketPairs.ApartOrTogether",
+    ),
+    mutation(
+        "what is behind one collective is behind all",
+        "Bounds/BucketPairs.cpp",
+        ("needed.behind = 0;", ""),
+        killer="BucketPairs.NoBucketingIsBelow",
+    ),
+    mutation(
+        "no collectives share a bucket",
+        "Bounds/BucketPairs.cpp",
+        ("if (key.cap >= 0 && bytes > key.cap)", "if (bytes > 0)"),
+        killer="BucketPairs.ApartOrTogether",
+    ),
+    # Windows.
+    mutation(
+        "no window is searched where moves are stuck",
+        "Solver/Search.cpp",
+        ("if (!improved && !anneals && searchWindows(slice))", "if (false)"),
+        killer="Windows.FreeStuckMoves",
+    ),
+    mutation(
+        "a window forgets what waits for its collectives behind it",
+        "Solver/WindowSearch.cpp",
+        ("tail = std::max(tail, timeline.tailAt(positions[user]));", "tail = -1;"),
+        killer="WindowSearch.IsTheBestOfAllOrders",
+    ),
+    mutation(
+        "a window frees what is touched behind it",
+        "Solver/WindowSearch.cpp",
+        ("buffer.liveOut || lastUse[id] >= last});", "buffer.liveOut});"),
+        killer="WindowSearch.IsTheBestOfAllOrders",
     ),
 ]
 
@@ -504,11 +606,14 @@ def mutated(change: Mutation) -> str:
 class Workshop:
     """Makes and tries mutants beside a build folder."""
 
-    def __init__(self, build: pathlib.Path, scratch: pathlib.Path, options: list[str]) -> None:
-        self.build, self.scratch, self.options = build, scratch, options
+    def __init__(self, build: pathlib.Path, scratch: pathlib.Path) -> None:
+        self.build, self.scratch = build, scratch
+        targets = ["SchedulingTests", "comm-opt"]
+        if subprocess.run(["ninja", "-C", build, *targets], stdout=sys.stderr).returncode != 0:
+            raise SystemExit("the sources without a mutation do not build")
         entries = json.loads((build / "compile_commands.json").read_text())
         self.commands = {entry["file"]: entry["command"] for entry in entries}
-        self.links = {target: self.link_command(target) for target in ("SchedulingTests", "comm-opt")}
+        self.links = {target: self.link_command(target) for target in targets}
 
     def link_command(self, target: str) -> str:
         done = subprocess.run(
@@ -516,8 +621,8 @@ class Workshop:
         )
         return done.stdout.strip().splitlines()[-1].removeprefix(": && ").removesuffix(" && :")
 
-    def compile(self, index: int, change: Mutation) -> pathlib.Path | str:
-        """The object of the mutated file, or what the compiler said."""
+    def compile(self, index: int, change: Mutation) -> pathlib.Path:
+        """The object of the mutated file. Exits if the compiler refuses it."""
         original = ROOT / "lib/Scheduling" / change.file
         source = self.scratch / f"{index}" / original.name
         source.parent.mkdir()
@@ -529,7 +634,9 @@ class Workshop:
         # Headers beside the original, and warnings about what the fault leaves unused.
         words += ["-I", str(original.parent), "-w"]
         done = subprocess.run(words, cwd=self.build, capture_output=True, text=True)
-        return target if done.returncode == 0 else done.stderr
+        if done.returncode != 0:
+            raise SystemExit(f"mutation '{change.name}' does not compile:\n{done.stderr}")
+        return target
 
     def link(self, program: str, target: pathlib.Path) -> pathlib.Path:
         words = shlex.split(self.links[program])
@@ -542,63 +649,106 @@ class Workshop:
         subprocess.run(words, cwd=self.build, check=True, capture_output=True)
         return result
 
-    def tests_that_fail(self, program: pathlib.Path) -> list[str]:
+    def tests_that_fail(self, program: pathlib.Path, options: list[str]) -> list[str]:
         """The tests that fail, the one that runs when the program dies included."""
         try:
-            command = [program, *self.options]
+            command = [program, *options]
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=ENDLESS)
         except subprocess.TimeoutExpired as expired:
             output = expired.stdout or b""
             text = output if isinstance(output, str) else output.decode(errors="replace")
             return [re.findall(r"^\[ RUN      \] (\S+)", text, re.M)[-1] + " (does not end)"]
-        failed = re.findall(r"^\[  FAILED  \] (\w+\.\w+)", done.stdout, re.M)
+        if " Running 0 tests " in done.stdout:
+            raise SystemExit(f"no test is run with {' '.join(options)}")
+        failed = re.findall(r"^\[  FAILED  \] ([\w/]+\.[\w/]+)", done.stdout, re.M)
         if done.returncode not in (0, 1):
             failed.append(re.findall(r"^\[ RUN      \] (\S+)", done.stdout, re.M)[-1] + " (dies)")
         return list(dict.fromkeys(failed))
 
-    def graphs_that_fail(self, program: pathlib.Path) -> list[str]:
-        """Runs the lines of schedule.test about gaps."""
+    def graph_that_fails(self, program: pathlib.Path, scratch: pathlib.Path, only: str = "") -> list[str]:
+        """Runs the lines of schedule.test about gaps, of one graph if `only` names it, up to the first that fails."""
         text = (GRAPHS / "schedule.test").read_text()
         block = text[text.index(GAPS) :].split("\n\n")[0]
-        failed = []
         graph = ""
+        tried = False
         for line in re.findall(r"^RUN: (.*)$", block, re.M):
-            words = line.replace("%S", str(GRAPHS)).replace("%t", str(program.parent / "report"))
+            words = line.replace("%S", str(GRAPHS)).replace("%t", str(scratch / "report"))
             command = shlex.split(words.replace("%python", sys.executable))
             if command[0] == "comm-opt":
                 command[0] = str(program)
                 graph = pathlib.Path(command[1]).stem
+            if only and graph != only:
+                continue
+            tried = True
             done = subprocess.run(command, capture_output=True, text=True, timeout=ENDLESS)
             if done.returncode != 0:
                 last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-                failed.append(f"Graphs/schedule.test ({graph}: {last.removeprefix('AssertionError: ')})")
+                return [f"graph {graph} ({last.removeprefix('AssertionError: ')})"]
+        if not tried:
+            raise SystemExit(f"schedule.test has no gaps of a graph {only}")
+        return []
+
+    def try_killer(self, killer: str, programs: Callable[[str], pathlib.Path], scratch: pathlib.Path) -> list[str]:
+        if graph := killer.removeprefix("graph ") if killer.startswith("graph ") else "":
+            return self.graph_that_fails(programs("comm-opt"), scratch, graph)
+        return self.tests_that_fail(programs("SchedulingTests"), [f"--gtest_filter={killer}"])
+
+    def killers_that_lie(self, killers: list[str]) -> list[str]:
+        """The killers that fail without a mutation."""
+        failed = []
+        for killer in killers:
+            failed += self.try_killer(killer, lambda program: self.build / "bin" / program, self.scratch)
         return failed
 
-    def verdict(self, index: int) -> str:
+    def verdict(self, index: int, options: Options) -> str:
         """One line about a mutation."""
         change = MUTATIONS[index]
         target = self.compile(index, change)
-        if isinstance(target, str):
-            raise SystemExit(f"mutation '{change.name}' does not compile:\n{target}")
-        failed = self.tests_that_fail(self.link("SchedulingTests", target))
+        programs = functools.cache(lambda program: self.link(program, target))
+        failed, remark = [], ""
+        if change.killer and not options.every and not options.filter:
+            failed = self.try_killer(change.killer, programs, target.parent)
+            remark = "" if failed else f" (not by {change.killer})"
         if not failed:
-            failed = self.graphs_that_fail(self.link("comm-opt", target))
+            chosen = [f"--gtest_filter={options.filter or '*'}"] + ([] if options.every else ["--gtest_fail_fast"])
+            failed = self.tests_that_fail(programs("SchedulingTests"), chosen)
+        if not failed:
+            failed = self.graph_that_fails(programs("comm-opt"), target.parent)
         more = f" and {len(failed) - 4} more" if len(failed) > 4 else ""
         killers = ", ".join(failed[:4]) + more
-        for leftover in target.parent.iterdir():
-            leftover.unlink()
-        return f"{index:2} {change.name}: " + (f"killed by {killers}" if failed else "SURVIVES")
+        shutil.rmtree(target.parent)
+        return f"{index:2} {change.name}: " + (f"killed by {killers}" if failed else "SURVIVES") + remark
 
 
-def run(build: pathlib.Path, chosen: list[int], jobs: int, options: list[str]) -> int:
-    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(jobs) as pool:
-        workshop = Workshop(build.resolve(), pathlib.Path(scratch), options)
+@dataclass(frozen=True)
+class Options:
+    """How mutants are tried; the fields are those of the command line."""
+
+    every: bool
+    filter: str
+
+
+def run(build: pathlib.Path, chosen: list[int], jobs: int, options: Options) -> int:
+    # The same paths in each run, so that ccache knows the mutated copies.
+    scratch = build.resolve() / "mutations"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    try:
+        workshop = Workshop(build.resolve(), scratch)
+        killers = sorted({MUTATIONS[index].killer for index in chosen} - {""})
+        if liars := workshop.killers_that_lie(killers):
+            print(f"these fail without a mutation: {', '.join(liars)}")
+            return 1
         lines = []
-        for line in pool.map(workshop.verdict, chosen):
-            print(line, flush=True)
-            lines.append(line)
-    survivors = sum(line.endswith("SURVIVES") for line in lines)
-    print(f"{len(lines) - survivors} of {len(lines)} mutations are killed")
+        with ThreadPoolExecutor(jobs) as pool:
+            for line in pool.map(lambda index: workshop.verdict(index, options), chosen):
+                print(line, flush=True)
+                lines.append(line)
+    finally:
+        shutil.rmtree(scratch)
+    survivors = sum(": SURVIVES" in line for line in lines)
+    others = sum("(not by" in line for line in lines)
+    print(f"{len(lines) - survivors} of {len(lines)} mutations are killed, {others} not by the test named beside them")
     return 1 if survivors else 0
 
 
@@ -610,15 +760,15 @@ def main() -> int:
     runs.add_argument("--build", type=pathlib.Path, required=True)
     runs.add_argument("--only", default=",".join(map(str, range(len(MUTATIONS)))))
     runs.add_argument("--jobs", type=int, default=1)
-    runs.add_argument("--first", action="store_true")
-    runs.add_argument("--filter", default="*")
+    runs.add_argument("--every", action="store_true")
+    runs.add_argument("--filter", default="")
     arguments = parser.parse_args()
     for change in MUTATIONS:
         mutated(change)
     if arguments.command == "check":
         print(f"{len(MUTATIONS)} mutations apply")
         return 0
-    options = [f"--gtest_filter={arguments.filter}"] + (["--gtest_fail_fast"] if arguments.first else [])
+    options = Options(arguments.every, arguments.filter)
     return run(arguments.build, [int(index) for index in arguments.only.split(",")], arguments.jobs, options)
 
 

@@ -16,13 +16,17 @@
 #include "BatchBound.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
+#include <numeric>
 
 using namespace commsched;
 
 /// Number of cells of sizes in which a cost function is evaluated: enough to lose little of a latency.
 static constexpr int64_t kBatchCells = 4096;
-/// Members of less than this share of the largest member do not count.
-static constexpr Bytes kSmallShare = 16;
+/// Members of less than this share of the largest member do not count; or the smallest ones, which have together less
+/// than this share of all bytes.
+static constexpr Bytes kSmallShare = 16, kTinyShare = 1024;
+/// Limit on the nodes of problems for which both rules are tried.
+static constexpr NodeId kBothRules = 50000;
 
 /// Limit on the number of evaluations for coalesced buckets.
 static constexpr int64_t kGroupCells = 8192;
@@ -43,6 +47,7 @@ KeyBatches::KeyBatches(const Problem &problem, const MergeKey &key, llvm::ArrayR
   Bytes total = 0;
   for (NodeId id : members) {
     total += problem.nodes[id].bytes;
+    apart += problem.nodes[id].cost;
     // A member may stay alone, with its own cost.
     points.push_back({problem.nodes[id].bytes, problem.nodes[id].cost});
   }
@@ -51,15 +56,25 @@ KeyBatches::KeyBatches(const Problem &problem, const MergeKey &key, llvm::ArrayR
     lines.push_back(through(mulDiv(largestLatency, share, kLatencies)));
 }
 
-/// Of the sizes between two evaluations, the larger one has at least the smaller one's cost.
+/// All sums of the members' bytes are multiples of what the members have in common. If these are too many, cells are
+/// evaluated, narrow ones for small sizes: of the sizes in a cell, the largest one has at least the smallest one's
+/// cost.
 void KeyBatches::sample(const MergeKey &key, Bytes total) {
   auto isSmaller = [](const CostSample &a, const CostSample &b) { return a.bytes < b.bytes; };
-  Bytes first = llvm::min_element(points, isSmaller)->bytes;
-  Bytes last = std::max(first, cap > 0 ? std::min(total, cap) : total);
-  const int64_t cells = std::min<int64_t>(kBatchCells, last - first);
-  auto border = [&](int64_t cell) { return first + (cells == 0 ? 0 : mulDiv(last - first, cell, cells)); };
-  for (int64_t cell = 0; cell < std::max<int64_t>(cells, 1); ++cell)
-    points.push_back({border(cell + 1), std::max<Ns>(key.cost(border(cell)), 0)});
+  Bytes first = llvm::min_element(points, isSmaller)->bytes, common = 0;
+  for (const CostSample &point : points)
+    common = std::gcd(common, point.bytes);
+  const Bytes last = std::max(first, cap > 0 ? std::min(total, cap) : total), step = std::max<Bytes>(common, 1);
+  auto add = [&](Bytes smallest, Bytes largest) { points.push_back({largest, std::max<Ns>(key.cost(smallest), 0)}); };
+  auto border = [&](int64_t cell) {
+    return first + mulDiv(mulDiv(last - first, cell, kBatchCells), cell, kBatchCells);
+  };
+  if ((last - first) / step < kBatchCells)
+    for (Bytes bytes = first; bytes <= last; bytes += step)
+      add(bytes, bytes);
+  else
+    for (int64_t cell = 0; cell < kBatchCells; ++cell)
+      add(border(cell), border(cell + 1));
   // Where the line through the smallest and the largest size begins.
   auto [small, large] = std::minmax_element(points.begin(), points.end(), isSmaller);
   largestLatency = small->cost;
@@ -158,10 +173,28 @@ std::optional<int64_t> KeyBatches::batches(llvm::ArrayRef<Release> releases, Ns 
   return cap > 0 ? std::max<int64_t>(number, (total + cap - 1) / cap) : number;
 }
 
-std::vector<std::vector<NodeId>> commsched::membersToBatch(const Problem &problem, const BucketShares &shares,
-                                                           LaneId lane, llvm::function_ref<bool(NodeId)> isWanted) {
+llvm::ArrayRef<SmallMembers> commsched::rulesForSmallMembers(const Problem &problem) {
+  static constexpr SmallMembers rules[] = {SmallMembers::BesideLargest, SmallMembers::BesideAll};
+  return llvm::ArrayRef<SmallMembers>(rules).take_front(problem.size() <= kBothRules ? 2 : 1);
+}
+
+/// The bytes that a member needs to count.
+static Bytes leastBytes(const Problem &problem, llvm::ArrayRef<NodeId> members, SmallMembers rule) {
+  std::vector<Bytes> sizes;
+  for (NodeId id : members)
+    sizes.push_back(problem.nodes[id].bytes);
+  llvm::sort(sizes);
+  if (sizes.empty())
+    return 0;
+  if (rule == SmallMembers::BesideLargest)
+    return sizes.back() / kSmallShare;
+  Bytes left = std::accumulate(sizes.begin(), sizes.end(), Bytes(0)) / kTinyShare;
+  auto least = llvm::find_if(sizes, [&](Bytes bytes) { return (left -= bytes) < 0; });
+  return *least;
+}
+
+std::vector<std::vector<NodeId>> commsched::membersInNoOrder(const Problem &problem, const BucketShares &shares) {
   std::vector<std::vector<NodeId>> members(problem.mergeKeys.size());
-  std::vector<Bytes> largest(problem.mergeKeys.size(), 0);
   std::vector<char> isOrdered(problem.mergeKeys.size(), 0);
   for (NodeId id = 0; id < problem.size(); ++id) {
     const Node &node = problem.nodes[id];
@@ -169,15 +202,24 @@ std::vector<std::vector<NodeId>> commsched::membersToBatch(const Problem &proble
       isOrdered[node.mergeKey] |= llvm::any_of(problem.preds[id], [&](NodeId pred) {
         return problem.nodes[pred].kind == NodeKind::Start && problem.nodes[pred].mergeKey == node.mergeKey;
       });
-    if (node.lane != lane || shares.lane[id] == kNone || node.bytes == 0 || !isWanted(id))
-      continue;
-    members[node.mergeKey].push_back(id);
-    largest[node.mergeKey] = std::max(largest[node.mergeKey], node.bytes);
+    if (shares.lane[id] != kNone && node.bytes > 0)
+      members[node.mergeKey].push_back(id);
   }
-  for (auto [list, most, ordered] : llvm::zip_equal(members, largest, isOrdered))
-    llvm::erase_if(list, [&, most = most, ordered = ordered](NodeId id) {
-      return ordered || problem.nodes[id].bytes < most / kSmallShare;
-    });
+  for (auto [list, ordered] : llvm::zip_equal(members, isOrdered))
+    if (ordered)
+      list.clear();
+  return members;
+}
+
+std::vector<std::vector<NodeId>> commsched::membersToBatch(const Problem &problem, const BucketShares &shares,
+                                                           LaneId lane, SmallMembers rule,
+                                                           llvm::function_ref<bool(NodeId)> isWanted) {
+  std::vector<std::vector<NodeId>> members = membersInNoOrder(problem, shares);
+  for (std::vector<NodeId> &list : members) {
+    llvm::erase_if(list, [&](NodeId id) { return problem.nodes[id].lane != lane || !isWanted(id); });
+    const Bytes least = leastBytes(problem, list, rule);
+    llvm::erase_if(list, [&](NodeId id) { return problem.nodes[id].bytes < least; });
+  }
   return members;
 }
 
@@ -231,6 +273,50 @@ Ns BatchArgument::raise(Ns floor, llvm::ArrayRef<ComputeLoad> loads) {
   return floor;
 }
 
+std::vector<std::pair<int32_t, int32_t>> BatchArgument::pairsToTakeTurns() const {
+  std::vector<int32_t> longest;
+  for (int32_t key = 0; key < static_cast<int32_t>(keys.size()); ++key)
+    longest.push_back(key);
+  llvm::stable_sort(longest, [&](int32_t a, int32_t b) { return keys[a].apartCost() > keys[b].apartCost(); });
+  if (longest.empty())
+    return {};
+  longest.resize(2, kNone);
+  return {{longest[0], longest[1]}, {longest[1], longest[0]}};
+}
+
+void BatchArgument::addTurns(int32_t sources, Bytes before, int32_t sinks, const BoundCosts &costs, Ns head, Ns tail) {
+  Ns latency = INT64_MAX;
+  for (int32_t key : {sources, sinks})
+    if (key != kNone)
+      latency = std::min(latency, keys[key].mostLatency());
+  auto keyOf = [&](int32_t key) { return key == kNone ? TurnKey() : keys[key].turnKey(latency); };
+  turns.push_back(
+      {sources, sinks, BucketTurns(problem, costs, keyOf(sources), before, keyOf(sinks), latency, head, tail)});
+}
+
+bool BatchArgument::fitsWith(Wide work, llvm::ArrayRef<int64_t> numbers, Ns makespan) const {
+  // What the time that the makespan leaves for copies counts is room, too.
+  Wide room = makespan + price.of(makespan, load) - work;
+  for (auto [key, number] : llvm::zip_equal(keys, numbers))
+    room -= Wide(number) * key.latency();
+  if (room < 0)
+    return false;
+  for (Turns &each : turns) {
+    int64_t counted = 0;
+    Ns latency = INT64_MAX;
+    for (int32_t key : {each.sources, each.sinks})
+      if (key != kNone) {
+        counted += numbers[key];
+        latency = std::min(latency, keys[key].latency());
+      }
+    // Even many buckets may leave room.
+    if (Wide(BucketTurns::kMaxTurns + 1 - counted) * latency > room &&
+        Wide(each.count.fewest(makespan) - counted) * latency > room)
+      return false;
+  }
+  return true;
+}
+
 /// Whether the compute lane has more to do than `floor` if all members are packed.
 bool BatchArgument::mayRaise(const ComputeLoad &given, Ns floor) const {
   Wide all = given.makespan;
@@ -254,16 +340,18 @@ struct SpanMembers {
 class SpanBound final : public BatchArgument {
 public:
   SpanBound(const Problem &problem, const BoundCosts &costs, const HeadsAndTails &times, const BucketShares &shares,
-            const LaneSpan &span)
+            const LaneSpan &span, SmallMembers rule)
       : BatchArgument(problem), span(span) {
     auto isInside = [&](NodeId id) {
       Ns tail = problem.nodes[id].lane == span.lane ? times.laneTail[id] : times.tail[id];
       return costs.lane[id] > 0 && times.begin[id] >= span.head && tail >= span.tail;
     };
-    std::vector<std::vector<NodeId>> wanted = membersToBatch(problem, shares, span.lane, isInside);
+    std::vector<std::vector<NodeId>> wanted = membersToBatch(problem, shares, span.lane, rule, isInside);
     for (auto [index, key] : llvm::enumerate(problem.mergeKeys))
       if (!wanted[index].empty())
         add(key, wanted[index], times);
+    for (auto [sources, sinks] : pairsToTakeTurns())
+      addTurns(sources, /*before=*/0, sinks, costs, span.head, span.tail);
     for (NodeId id = 0; id < problem.size(); ++id) {
       const Node &node = problem.nodes[id];
       bool isOnLane = node.lane == span.lane ||
@@ -299,14 +387,16 @@ private:
 
   bool fits(Ns makespan) const override {
     Wide work = Wide(span.head) + others + span.tail;
+    llvm::SmallVector<int64_t, 4> numbers;
     for (auto [key, inside] : llvm::zip_equal(keys, inSpan)) {
       std::optional<int64_t> fromHeads = key.batches(inside.atHead, makespan - span.tail);
       std::optional<int64_t> fromTails = key.batches(inside.atTail, makespan - span.head);
       if (!fromHeads || !fromTails)
         return false;
-      work += Wide(std::max(*fromHeads, *fromTails)) * key.latency() + key.costOf(inside.total) + inside.excess;
+      numbers.push_back(std::max(*fromHeads, *fromTails));
+      work += Wide(key.costOf(inside.total)) + inside.excess;
     }
-    return work <= withCopies(makespan);
+    return fitsWith(work, numbers, makespan);
   }
 
   const LaneSpan &span;
@@ -322,8 +412,9 @@ BatchBound commsched::batchBound(const Problem &problem, const BoundCosts &costs
                                  llvm::ArrayRef<ComputeLoad> loads) {
   BatchBound bound = {floor, kNone};
   for (const LaneSpan &span : spans)
-    if (Ns makespan = SpanBound(problem, costs, times, shares, span).raise(bound.makespan, loads);
-        makespan > bound.makespan)
-      bound = {makespan, span.lane};
+    for (SmallMembers rule : rulesForSmallMembers(problem))
+      if (Ns makespan = SpanBound(problem, costs, times, shares, span, rule).raise(bound.makespan, loads);
+          makespan > bound.makespan)
+        bound = {makespan, span.lane};
   return bound;
 }

@@ -16,6 +16,7 @@
 #define COMMSCHED_LIB_SCHEDULING_BOUNDS_BATCHBOUND_H
 
 #include "BucketShares.h"
+#include "BucketTurns.h"
 #include "CommSched/Support/Arithmetic.h"
 #include "HeadsAndTails.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -59,6 +60,14 @@ public:
   /// Sets the line of a latency: a share, of kLatencies, of the largest latency that may pay.
   void setLatency(int64_t share) { line = lines[share]; }
   Ns latency() const { return line.latency; }
+  /// What the members take if none is merged, ns.
+  Ns apartCost() const { return apart; }
+  /// The largest latency that may pay, and the members with the line of a latency, for Lemma 22.
+  Ns mostLatency() const { return largestLatency; }
+  TurnKey turnKey(Ns latency) const {
+    Line through = this->through(latency);
+    return {members, through.cost, through.bytes};
+  }
   /// What `part` bytes take at least, without a latency, ns.
   Ns costOf(Bytes part) const { return mulDiv(part, line.cost, line.bytes); }
 
@@ -102,15 +111,26 @@ private:
   std::vector<Line> lines;
   /// Points on or below the cost function.
   std::vector<CostSample> points;
-  Ns largestLatency = 0;
+  Ns largestLatency = 0, apart = 0;
   Line line;
 };
 
-/// The members of each key on a lane that are large enough to count: small ones would make latencies small. `isWanted`
-/// says of a start that may be merged whether it is looked at. A key whose starts keep an order among themselves has
-/// none: the tail of one then counts others of its bucket. Indexed by merge key. O(N + E).
+/// Which members are too small to count, because they would make latencies small: those far smaller than the largest
+/// one, or the smallest ones if they have next to nothing of all bytes.
+enum class SmallMembers : uint8_t { BesideLargest, BesideAll };
+
+/// The rules that are tried: one for large problems.
+llvm::ArrayRef<SmallMembers> rulesForSmallMembers(const Problem &problem);
+
+/// The starts of each key that may be merged and have bytes; none of a key whose starts keep an order among themselves.
+/// Indexed by merge key. O(N + E).
+std::vector<std::vector<NodeId>> membersInNoOrder(const Problem &problem, const BucketShares &shares);
+
+/// The members of each key on a lane that are large enough to count. `isWanted` says of a start that may be merged
+/// whether it is looked at. A key whose starts keep an order among themselves has none: the tail of one then counts
+/// others of its bucket. Indexed by merge key. O(N log N + E).
 std::vector<std::vector<NodeId>> membersToBatch(const Problem &problem, const BucketShares &shares, LaneId lane,
-                                                llvm::function_ref<bool(NodeId)> isWanted);
+                                                SmallMembers rule, llvm::function_ref<bool(NodeId)> isWanted);
 
 /// An argument of Lemma 17 about a makespan, to which Lemma 21 adds what a load and a price say.
 class BatchArgument {
@@ -133,8 +153,14 @@ protected:
   Ns leastExcess(const KeyBatches &key, size_t index, NodeId id) const {
     return load ? key.leastExcess(index, mulDiv(load->copies[id], price.ns, price.per)) : 0;
   }
-  /// The makespan, and what the time that it leaves for copies counts.
-  Wide withCopies(Ns makespan) const { return makespan + price.of(makespan, load); }
+  /// Whether `work` and the latencies of at least `numbers` buckets, by key, and of as many as take turns, take no
+  /// longer than the makespan and what the time that it leaves for copies counts.
+  bool fitsWith(Wide work, llvm::ArrayRef<int64_t> numbers, Ns makespan) const;
+  /// The two of the `keys` that take longest as sources and sinks, either way; kNone for a key that is not there.
+  std::vector<std::pair<int32_t, int32_t>> pairsToTakeTurns() const;
+  /// Lets buckets of two keys take turns (Lemma 22) within the moments `head` and makespan - `tail`. Of the first one,
+  /// `before` bytes may begin earlier. Indices into `keys`; kNone for no key.
+  void addTurns(int32_t sources, Bytes before, int32_t sinks, const BoundCosts &costs, Ns head, Ns tail);
 
   const Problem &problem;
   std::vector<KeyBatches> keys;
@@ -147,6 +173,12 @@ private:
 
   const ComputeLoad *load = nullptr;
   CopyPrice price;
+  struct Turns {
+    int32_t sources, sinks;
+    BucketTurns count;
+  };
+  /// They remember what they have found.
+  mutable std::vector<Turns> turns;
 };
 
 /// A lower bound on the makespan with any bucketing, and the lane that it is about.

@@ -13,6 +13,7 @@
 
 #include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "BatchBound.h"
+#include "BucketPairs.h"
 #include "BucketShares.h"
 #include "CommSched/Scheduling/Bounds/BoundWitness.h"
 #include "CommSched/Scheduling/Model/Bucketing.h"
@@ -49,11 +50,18 @@ struct Job {
   Ns head, duration, tail;
 };
 
+/// Sorts jobs by their heads, unless they are. Jobs of one head stay in their order.
+void sortByHead(std::vector<Job> &jobs) {
+  auto isEarlier = [](const Job &a, const Job &b) { return a.head < b.head; };
+  if (!llvm::is_sorted(jobs, isEarlier))
+    llvm::stable_sort(jobs, isEarlier);
+}
+
 /// The shortest preemptive makespan of the jobs on one machine (Lemma 5): Jackson's rule always runs the available job
 /// with the longest tail (J. R. Jackson, 1955). O(n log n).
 /// `lastTail`: the tail of the job that determines it, ns.
 Ns oneMachine(std::vector<Job> jobs, Ns &lastTail) {
-  llvm::stable_sort(jobs, [](const Job &a, const Job &b) { return a.head < b.head; });
+  sortByHead(jobs);
   std::priority_queue<std::pair<Ns, Ns>> ready;
   Ns now = 0, makespan = 0;
   size_t next = 0;
@@ -156,7 +164,7 @@ std::vector<Bytes> mandatoryBytes(const Problem &problem, const BoundOptions &op
 /// Finds the thresholds of Lemma 5's witness: the jobs with a head of at least `witness.head` and a tail of at least
 /// `witness.tail` fill their lane for `witness.makespan` less both. O(n log n).
 void findCriticalJobs(std::vector<Job> jobs, BoundWitness &witness) {
-  llvm::stable_sort(jobs, [](const Job &a, const Job &b) { return a.head < b.head; });
+  sortByHead(jobs);
   Ns now = witness.head = 0;
   for (const Job &job : jobs) {
     if (job.tail < witness.tail)
@@ -242,6 +250,9 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
     bound.lane = lane;
   };
   HeadsAndTails times = headsAndTails(problem, costs, options, witness ? &witness->levels : nullptr);
+  // Certificates do not know these heads.
+  if (bucketing && !witness)
+    raiseByPairs(problem, costs, *shares, times);
   std::vector<std::vector<Job>> jobs(problem.numLanes());
   std::vector<Ns> load(problem.numLanes(), 0);
   for (NodeId id = 0; id < problem.size(); ++id) {
@@ -267,6 +278,8 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
     load[kComputeLane] += cost;
     jobs[kComputeLane].push_back({times.head[first], cost, times.tail[last]});
   }
+  for (std::vector<Job> &ofLane : jobs)
+    sortByHead(ofLane);
   // The simplest argument comes first, and is named unless another one is stronger.
   for (LaneId lane = 0; lane < problem.numLanes(); ++lane) {
     raise(load[lane], BoundArgument::LaneLoad, lane);
@@ -435,27 +448,28 @@ std::vector<Bytes> mandatoryBytes(const Problem &problem, const BoundOptions &op
   for (NodeId id = 0; bucketing && id < problem.size(); ++id)
     if (problem.nodes[id].mergeKey != kNone && isMergeable(problem, id))
       released[problem.members[id].wait] = problem.members[id].input;
-  std::vector<BufferId> bySize;
+  std::vector<BufferId> sized;
   for (BufferId id = 0; id < static_cast<BufferId>(problem.buffers.size()); ++id)
     if (problem.buffers[id].bytes > 0 && !problem.users[id].empty())
-      bySize.push_back(id);
-  llvm::stable_sort(bySize,
-                    [&](BufferId a, BufferId b) { return problem.buffers[a].bytes > problem.buffers[b].bytes; });
-
+      sized.push_back(id);
   std::vector<Bytes> live;
   for (const Node &node : problem.nodes)
     live.push_back(node.workspace);
   // Rounds times nodes stay within what a problem of exactNodes nodes and buffers takes.
   int64_t work = int64_t(options.exactNodes) * (options.exactNodes / kBuffersPerRound + 1);
   int64_t rounds = std::max<int64_t>(1, work / std::max<int64_t>(problem.size(), 1));
-  size_t known = std::min<size_t>(bySize.size(), rounds * kBuffersPerRound);
+  size_t known = std::min<size_t>(sized.size(), rounds * kBuffersPerRound);
+  std::nth_element(sized.begin(), sized.begin() + known, sized.end(), [&](BufferId a, BufferId b) {
+    Bytes one = problem.buffers[a].bytes, other = problem.buffers[b].bytes;
+    return one != other ? one > other : a < b;
+  });
   for (size_t first = 0; first < known; first += kBuffersPerRound)
     addMandatory(problem,
-                 llvm::ArrayRef<BufferId>(bySize).slice(first, std::min<size_t>(kBuffersPerRound, known - first)),
+                 llvm::ArrayRef<BufferId>(sized).slice(first, std::min<size_t>(kBuffersPerRound, known - first)),
                  released, live);
-  for (size_t index = known; index < bySize.size(); ++index)
-    for (NodeId node : problem.users[bySize[index]])
-      live[node] += bySize[index] == released[node] ? 0 : problem.buffers[bySize[index]].bytes;
+  for (size_t index = known; index < sized.size(); ++index)
+    for (NodeId node : problem.users[sized[index]])
+      live[node] += sized[index] == released[node] ? 0 : problem.buffers[sized[index]].bytes;
   return live;
 }
 

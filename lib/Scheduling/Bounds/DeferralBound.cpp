@@ -41,7 +41,11 @@ std::vector<NodeId> exclusiveStarts(const Problem &problem) {
 class Savings {
 public:
   Savings(const Problem &problem, const BoundCosts &costs, const BucketShares *shares)
-      : problem(problem), costs(costs), exclusiveStart(exclusiveStarts(problem)), ofStart(problem.size(), 0) {
+      : problem(problem), costs(costs), ofStart(problem.size(), 0) {
+    const std::vector<NodeId> exclusiveStart = exclusiveStarts(problem);
+    for (NodeId node = 0; node < problem.size(); ++node)
+      if (costs.compute[node] > 0)
+        work.push_back({node, exclusiveStart[node], costs.compute[node]});
     members.resize(problem.mergeKeys.size());
     for (NodeId id = 0; id < problem.size(); ++id) {
       bool isMember = shares && shares->lane[id] != kNone;
@@ -56,46 +60,57 @@ public:
     Ns plain = 0, withLatencies = 0;
   };
 
-  /// The largest compute time that can be saved by deferral behind the last one of the starts whose ancestors, with
-  /// themselves, are `before`, if that is `last`. Latencies are looked at only if a saving below `enough` may result.
-  Most mostSaved(llvm::ArrayRef<char> before, NodeId last, Ns enough) {
+  /// Prepares mostSaved() for the starts whose ancestors, with themselves, are `before`. O(N).
+  void chooseStarts(llvm::ArrayRef<char> before) {
     ofStart.assign(problem.size(), 0);
-    Ns saved = 0;
-    for (NodeId node = 0; node < problem.size(); ++node) {
-      if (before[node])
-        continue;
-      NodeId start = exclusiveStart[node];
-      bool sameLane = start != kNone && problem.nodes[start].lane == problem.nodes[last].lane;
-      (sameLane ? ofStart[start] : saved) += costs.compute[node];
-    }
-    // Additional work of a gather is certain to come before `last` only if what waits for the gather does.
+    ofOthers = 0;
+    for (const Work &piece : work)
+      if (!before[piece.node])
+        (piece.start != kNone ? ofStart[piece.start] : ofOthers) += piece.cost;
+    // Additional work of a gather is certain to come before the last start only if what waits for the gather does.
     for (const BoundCosts::Floating &piece : costs.floating)
       if (!before[piece.last])
-        saved += piece.cost;
-    auto withStarts = [&](llvm::ArrayRef<NodeId> starts) {
-      Ns sum = 0;
+        ofOthers += piece.cost;
+  }
+
+  /// The largest compute time that can be saved by deferral behind the last one of the starts that were chosen, if that
+  /// is `last`. Latencies are looked at only if a saving below `enough` may result. O(starts).
+  Most mostSaved(NodeId last, Ns enough) {
+    const LaneId lane = problem.nodes[last].lane;
+    Ns saved = ofOthers, ofMembers = 0;
+    // The work for a start on another lane is saved whole.
+    auto add = [&](llvm::ArrayRef<NodeId> starts, Ns &here) {
       for (NodeId start : starts)
-        sum += std::max<Ns>(ofStart[start] - costs.lane[start], 0);
-      return sum;
+        if (ofStart[start] > 0 && problem.nodes[start].lane == lane)
+          here += std::max<Ns>(ofStart[start] - costs.lane[start], 0);
+        else
+          saved += ofStart[start];
     };
-    saved += withStarts(apart);
-    Most most = {saved, saved};
+    add(apart, saved);
     for (llvm::ArrayRef<NodeId> list : members)
-      most.plain += withStarts(list);
-    most.withLatencies = saved < enough ? std::min(most.plain, saved + mostWithLatencies()) : most.plain;
+      add(list, ofMembers);
+    Most most = {saved + ofMembers, saved};
+    most.withLatencies = saved < enough ? std::min(most.plain, saved + mostWithLatencies(lane)) : most.plain;
     return most;
   }
 
 private:
-  /// What deferring members saves at most, if each key has one latency for all that is deferred.
-  Ns mostWithLatencies() {
+  /// What a computation takes of the compute lane, and the start that alone needs it, or kNone.
+  struct Work {
+    NodeId node, start;
+    Ns cost;
+  };
+
+  /// What deferring members on a lane saves at most, if each key has one latency for all that is deferred.
+  Ns mostWithLatencies(LaneId lane) {
     if (batches.empty())
       for (auto [key, list] : llvm::zip_equal(problem.mergeKeys, members))
         batches.push_back(list.empty() ? std::nullopt : std::optional<KeyBatches>(std::in_place, problem, key, list));
     Ns saved = 0;
     for (auto [key, list] : llvm::zip_equal(batches, members)) {
-      Ns least = key ? INT64_MAX : 0;
-      for (int64_t share = 0; key && share <= KeyBatches::kLatencies; ++share) {
+      const bool isOnLane = key && problem.nodes[list.front()].lane == lane;
+      Ns least = isOnLane ? INT64_MAX : 0;
+      for (int64_t share = 0; isOnLane && share <= KeyBatches::kLatencies; ++share) {
         key->setLatency(share);
         Ns sum = -key->latency();
         for (NodeId id : list)
@@ -110,9 +125,10 @@ private:
 
   const Problem &problem;
   const BoundCosts &costs;
-  const std::vector<NodeId> exclusiveStart;
-  /// Indexed by start: the work on the compute lane that may be deferred with it, ns.
+  std::vector<Work> work;
+  /// Indexed by start: the work on the compute lane that may be deferred with it, ns; and all that is deferred without.
   std::vector<Ns> ofStart;
+  Ns ofOthers = 0;
   /// Starts that cannot be merged.
   std::vector<NodeId> apart;
   /// By merge key: the members, none without bucketing; and, once they are needed, their lines, none without members.
@@ -144,18 +160,21 @@ DeferralBounds commsched::deferralBounds(const Problem &problem, const BoundCost
   }
   for (const BoundCosts::Floating &piece : costs.floating)
     compute += piece.cost;
-  llvm::stable_sort(starts, [&](NodeId a, NodeId b) { return costs.path[a] > costs.path[b]; });
-  starts.resize(std::min(starts.size(), kLongest));
+  const size_t longest = std::min(starts.size(), kLongest);
+  std::partial_sort(starts.begin(), starts.begin() + longest, starts.end(), [&](NodeId a, NodeId b) {
+    return costs.path[a] != costs.path[b] ? costs.path[a] > costs.path[b] : a < b;
+  });
+  starts.resize(longest);
 
   DeferralBounds bounds;
   Savings savings(problem, costs, shares);
-  auto raise = [&](llvm::ArrayRef<NodeId> chosen) {
+  auto raise = [&](llvm::ArrayRef<NodeId> chosen, llvm::ArrayRef<char> before) {
     DeferralBound plain = {INT64_MAX, kNone, chosen.vec()}, withLatencies = plain;
-    std::vector<char> before = ancestorsOf(problem, chosen);
+    savings.chooseStarts(before);
     for (NodeId last : chosen) {
       // The start's own issue cost follows the beginning of its collective.
       Ns all = compute - costs.compute[last] + costs.path[last];
-      Savings::Most most = savings.mostSaved(before, last, all - floor);
+      Savings::Most most = savings.mostSaved(last, all - floor);
       for (auto [weakest, saved] : {std::pair(&plain, most.plain), std::pair(&withLatencies, most.withLatencies)})
         if (all - saved < weakest->makespan) {
           weakest->makespan = all - saved;
@@ -167,10 +186,14 @@ DeferralBounds commsched::deferralBounds(const Problem &problem, const BoundCost
     if (withLatencies.makespan > bounds.withLatencies.makespan)
       bounds.withLatencies = std::move(withLatencies);
   };
+  std::vector<char> beforeAny(problem.size(), 0);
   for (size_t index = 0; index < starts.size(); ++index) {
-    raise(starts[index]);
+    std::vector<char> before = ancestorsOf(problem, starts[index]);
+    raise(starts[index], before);
+    for (NodeId node = 0; node < problem.size(); ++node)
+      beforeAny[node] |= before[node];
     if (index > 0)
-      raise(llvm::ArrayRef<NodeId>(starts).take_front(index + 1));
+      raise(llvm::ArrayRef<NodeId>(starts).take_front(index + 1), beforeAny);
   }
   return bounds;
 }

@@ -47,25 +47,28 @@ struct Level {
 class AncestorSets {
 public:
   /// The bits of the compute lane are sorted by `computeKey`, those of other lanes by `laneKey`. With `twoSets` a row
-  /// has a second set for each communication lane.
+  /// has a second set for each communication lane. `pool` holds the rows, and has to outlive the sets.
   AncestorSets(const Problem &problem, const BoundCosts &costs, NodeId first, NodeId last,
-               const std::vector<Ns> &computeKey, const std::vector<Ns> &laneKey, bool twoSets)
+               const std::vector<Ns> &computeKey, const std::vector<Ns> &laneKey, bool twoSets,
+               std::vector<uint64_t> &pool)
       : first(first), last(last), sections(problem.numLanes()), computeBit(last - first, kNone),
-        laneBit(last - first, kNone), rows(last - first, kNone) {
+        laneBit(last - first, kNone), rows(last - first, kNone), pool(pool) {
     int32_t word = 0;
     chooseLanes(problem, costs);
-    std::vector<std::vector<NodeId>> byLane(problem.numLanes());
+    using Keyed = std::pair<Ns, NodeId>;
+    std::vector<std::vector<Keyed>> byLane(problem.numLanes());
     for (NodeId id = first; id < last; ++id) {
       if (costs.compute[id] > 0)
-        byLane[kComputeLane].push_back(id);
+        byLane[kComputeLane].push_back({computeKey[id], id});
       if (LaneId lane = problem.nodes[id].lane; costs.lane[id] > 0 && sections[lane].isTracked)
-        byLane[lane].push_back(id);
+        byLane[lane].push_back({laneKey[id], id});
     }
     for (LaneId lane : tracked) {
       bool isCompute = lane == kComputeLane;
-      const std::vector<Ns> &key = isCompute ? computeKey : laneKey;
-      std::vector<NodeId> &nodes = byLane[lane];
-      llvm::stable_sort(nodes, [&](NodeId a, NodeId b) { return key[a] > key[b]; });
+      std::vector<Keyed> &nodes = byLane[lane];
+      llvm::sort(nodes, [&](const Keyed &a, const Keyed &b) {
+        return a.first != b.first ? a.first > b.first : a.second < b.second;
+      });
       Section &section = sections[lane];
       section.firstWord = word;
       section.words = static_cast<int32_t>(llvm::divideCeil(nodes.size(), 64));
@@ -73,9 +76,11 @@ public:
       section.key.resize(section.words * 64, 0);
       section.load.resize(section.words * 64, 0);
       section.rest.resize(section.words + 1, 0);
-      for (auto [index, id] : llvm::enumerate(nodes)) {
+      section.full.resize(section.words);
+      for (auto [index, keyed] : llvm::enumerate(nodes)) {
+        const auto [key, id] = keyed;
         (isCompute ? computeBit : laneBit)[id - first] = section.firstWord * 64 + static_cast<int32_t>(index);
-        section.key[index] = key[id];
+        section.key[index] = key;
         section.load[index] = (isCompute ? costs.compute : costs.lane)[id];
       }
       for (int32_t at = section.words - 1; at >= 0; --at)
@@ -95,16 +100,15 @@ public:
   uint64_t *row(NodeId id) { return pool.data() + static_cast<size_t>(rows[id - first]) * words; }
   int32_t rowIndex(NodeId id) const { return rows[id - first]; }
   void shareRow(NodeId id, NodeId other) { rows[id - first] = rows[other - first]; }
-  void newRow(NodeId id) {
-    rows[id - first] = used++;
-    if (static_cast<size_t>(used) * words > pool.size())
-      pool.resize(std::max<size_t>(static_cast<size_t>(used) * words, std::min<size_t>(pool.size() * 2, capacity())));
-  }
   /// Unites the rows of `others` into a new row for `id`.
   void unite(NodeId id, llvm::ArrayRef<NodeId> others) {
     newRow(id);
     uint64_t *into = row(id);
-    for (NodeId other : others) {
+    if (others.empty())
+      std::fill_n(into, words, 0);
+    else
+      std::copy_n(row(others.front()), words, into);
+    for (NodeId other : others.drop_front(others.empty() ? 0 : 1)) {
       const uint64_t *from = row(other);
       for (int32_t word = 0; word < words; ++word)
         into[word] |= from[word];
@@ -131,17 +135,17 @@ public:
   /// Sets the key that levels are computed with; the order of the bits stays.
   void setComputeKey(NodeId id, Ns key) {
     if (computeBit[id - first] != kNone)
-      sections[kComputeLane].key[computeBit[id - first]] = key;
+      sections[kComputeLane].setKey(computeBit[id - first], key);
   }
   void setLaneKey(NodeId id, LaneId lane, Ns key) {
     if (laneBit[id - first] != kNone)
-      sections[lane].key[laneBit[id - first] - 64 * sections[lane].firstWord] = key;
+      sections[lane].setKey(laneBit[id - first] - 64 * sections[lane].firstWord, key);
   }
 
   /// The largest level in the set of `id` on `lane`, with `block` as its last piece of work. Levels of at most `floor`
-  /// are ignored. O(bits of the set).
+  /// are ignored. O(bits of the set in words that are not full, and in those that hold better levels; words).
   Level bestLevel(NodeId id, LaneId lane, bool second, const Level &block, Ns floor) {
-    const Section &section = sections[lane];
+    Section &section = sections[lane];
     const uint64_t *bits = row(id) + section.firstWord + (second ? secondSet : 0);
     Level best, now;
     Ns bestValue = floor;
@@ -152,6 +156,14 @@ public:
       // The remaining work cannot lift a level above the best one.
       if (now.load > 0 && now.head + now.load + section.rest[word] + block.load <= bestValue)
         return best;
+      if (left == ~uint64_t(0)) {
+        const FullWord &full = section.fullWord(word);
+        if (now.load + full.best <= bestValue) {
+          now.head = std::min(now.head, full.head);
+          now.load += full.load;
+          continue;
+        }
+      }
       for (; left != 0; left &= left - 1) {
         int32_t bit = word * 64 + llvm::countr_zero(left);
         now.head = std::min(now.head, section.key[bit]);
@@ -191,13 +203,45 @@ private:
       sections[lane].isTracked = true;
   }
 
+  /// What all work of one word makes together: no level that ends in it has a value above `best` and the load before.
+  struct FullWord {
+    Ns head = 0, load = 0, best = 0;
+    bool isKnown = false;
+  };
   struct Section {
     bool isTracked = false;
     int32_t firstWord = 0, words = 0;
     /// Indexed by bit: key and load. Indexed by word: the load from that word on.
     std::vector<Ns> key, load, rest;
+    /// Indexed by word.
+    std::vector<FullWord> full;
+
+    void setKey(int32_t bit, Ns value) {
+      if (key[bit] == value)
+        return;
+      key[bit] = value;
+      full[bit / 64].isKnown = false;
+    }
+    const FullWord &fullWord(int32_t word) {
+      FullWord &result = full[word];
+      if (result.isKnown)
+        return result;
+      result = {std::numeric_limits<Ns>::max(), 0, 0, true};
+      for (int32_t bit = word * 64; bit < word * 64 + 64; ++bit) {
+        result.head = std::min(result.head, key[bit]);
+        result.load += load[bit];
+        result.best = std::max(result.best, result.head + result.load);
+      }
+      return result;
+    }
   };
-  size_t capacity() const { return static_cast<size_t>(last - first) * words; }
+  /// Rows come from the pool as an earlier range has left them.
+  void newRow(NodeId id) {
+    rows[id - first] = used++;
+    const size_t least = static_cast<size_t>(used) * words, most = static_cast<size_t>(last - first) * words;
+    if (least > pool.size())
+      pool.resize(std::max(least, std::min(pool.size() * 2, most)));
+  }
   static void set(uint64_t *bits, int32_t bit) {
     if (bit != kNone)
       bits[bit / 64] |= uint64_t(1) << (bit % 64);
@@ -207,7 +251,7 @@ private:
   std::vector<Section> sections;
   std::vector<LaneId> tracked;
   std::vector<int32_t> computeBit, laneBit, rows;
-  std::vector<uint64_t> pool;
+  std::vector<uint64_t> &pool;
   int32_t words = 0, commWord = 0, secondSet = 0, used = 0;
 };
 
@@ -273,6 +317,8 @@ protected:
   HeadsAndTails &result;
   /// Null if nobody asks for reasons.
   std::vector<LevelReason> *reasons;
+  /// The rows of the range.
+  std::vector<uint64_t> pool;
   std::vector<Level> blocks;
   /// The lane whose block has the largest value.
   LaneId largestBlock = kComputeLane;
@@ -299,7 +345,7 @@ public:
     NodeId size = problem.size(), step = size <= options.exactNodes ? size : std::max(1, options.window);
     for (NodeId first = 0; first < size; first += step) {
       NodeId from = std::max(0, first - step), last = std::min(size, first + step);
-      AncestorSets sets(problem, costs, from, last, result.head, result.begin, /*twoSets=*/true);
+      AncestorSets sets(problem, costs, from, last, result.head, result.begin, /*twoSets=*/true, pool);
       for (NodeId id = from; id < last; ++id)
         visit(sets, id, /*evaluate=*/id >= first);
       if (last < size && first > 0)
@@ -361,7 +407,9 @@ private:
         if (latest == kNone || result.exit[pred] > result.exit[latest])
           latest = pred;
       }
-    bool adds = costs.compute[id] > 0 || costs.lane[id] > 0 || node.kind == NodeKind::Wait || node.region != kNone;
+    // These change their row below, even if they cost nothing. A row that is shared must stay that of the predecessor.
+    bool changes = node.kind == NodeKind::Wait || node.kind == NodeKind::Hybrid || node.region != kNone;
+    bool adds = costs.compute[id] > 0 || costs.lane[id] > 0 || changes;
     if (inside.size() == 1 && !adds)
       sets.shareRow(id, inside.front());
     else
@@ -446,7 +494,7 @@ public:
     NodeId size = problem.size(), step = size <= options.exactNodes ? size : std::max(1, options.window);
     for (NodeId last = size; last > 0; last -= step) {
       NodeId first = std::max(0, last - step), to = std::min(size, last + step);
-      AncestorSets sets(problem, costs, first, to, result.tail, result.laneTail, /*twoSets=*/false);
+      AncestorSets sets(problem, costs, first, to, result.tail, result.laneTail, /*twoSets=*/false, pool);
       for (NodeId id = to - 1; id >= first; --id)
         visit(sets, id, /*evaluate=*/id < last);
       if (first > 0 && last < size)
@@ -559,4 +607,8 @@ HeadsAndTails commsched::headsAndTails(const Problem &problem, const BoundCosts 
   ForwardSweep(problem, costs, result, reasons).levels(options);
   BackwardSweep(problem, costs, result, reasons).levels(options);
   return result;
+}
+
+void commsched::propagateHeads(const Problem &problem, const BoundCosts &costs, HeadsAndTails &times) {
+  ForwardSweep(problem, costs, times, /*reasons=*/nullptr).paths();
 }

@@ -59,6 +59,9 @@ struct HeadsAndTails {
 HeadsAndTails headsAndTails(const Problem &problem, const BoundCosts &costs, const BoundOptions &options,
                             std::vector<LevelReason> *reasons = nullptr);
 
+/// Raises what follows along paths from heads that have been raised. O(N + E).
+void propagateHeads(const Problem &problem, const BoundCosts &costs, HeadsAndTails &times);
+
 } // namespace commsched
 
 #endif // COMMSCHED_LIB_SCHEDULING_BOUNDS_HEADSANDTAILS_H

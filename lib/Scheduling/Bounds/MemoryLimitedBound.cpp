@@ -245,9 +245,12 @@ MemoryLimitedBound commsched::memoryLimitedBound(const Problem &problem, const B
   for (NodeId node = 0; node < problem.size(); ++node)
     if (bounder.isUsable(node))
       nodes.push_back(node);
-  llvm::stable_sort(nodes, [&](NodeId a, NodeId b) { return mandatory[a] > mandatory[b]; });
-  int64_t most = std::clamp<int64_t>(kMaxVisits / std::max<int64_t>(1, problem.size()), 1, kScarcest);
-  nodes.resize(std::min<size_t>(nodes.size(), static_cast<size_t>(most)));
+  const int64_t most = std::clamp<int64_t>(kMaxVisits / std::max<int64_t>(1, problem.size()), 1, kScarcest);
+  const size_t scarcest = std::min<size_t>(nodes.size(), static_cast<size_t>(most));
+  std::partial_sort(nodes.begin(), nodes.begin() + scarcest, nodes.end(), [&](NodeId a, NodeId b) {
+    return mandatory[a] != mandatory[b] ? mandatory[a] > mandatory[b] : a < b;
+  });
+  nodes.resize(scarcest);
   for (NodeId node : nodes)
     bounder.tighten(node, bound);
   return bound;
@@ -260,6 +263,8 @@ struct MembersAfter {
   /// The descendants of the node; and all that have to come after it at least.
   std::vector<Release> atHead, atTail, restAtTail;
   Ns leastTail = INT64_MAX;
+  /// At most so many bytes may come before the node.
+  Bytes mostBefore = 0;
 };
 
 /// Forgets the last `bytes` of what is released.
@@ -277,13 +282,13 @@ void dropLast(std::vector<Release> &releases, Bytes bytes) {
 class BatchesAfterNode final : public BatchArgument {
 public:
   BatchesAfterNode(const Problem &problem, const BoundCosts &costs, const HeadsAndTails &times,
-                   const BucketShares &shares, Bytes limit, const MemoryLimitedBound &limited)
+                   const BucketShares &shares, Bytes limit, const MemoryLimitedBound &limited, SmallMembers rule)
       : BatchArgument(problem), times(times), limited(limited), lineCosts(costs),
         bounder(problem, lineCosts, times, limit, /*bucketing=*/true) {
     MemoryLimitedBound unused;
     bounder.tighten(limited.node, unused);
     auto isAfter = [&](NodeId id) { return costs.lane[id] > 0 && bounder.relationOf(id) != Relation::Ancestor; };
-    members = membersToBatch(problem, shares, limited.lane, isAfter);
+    members = membersToBatch(problem, shares, limited.lane, rule, isAfter);
     for (NodeId id = 0; id < problem.size(); ++id)
       if (problem.nodes[id].lane == limited.lane && shares.lane[id] != kNone &&
           !members[problem.nodes[id].mergeKey].empty())
@@ -294,6 +299,8 @@ public:
         add(members[index]);
       }
     llvm::erase_if(members, [](const std::vector<NodeId> &list) { return list.empty(); });
+    for (auto [sources, sinks] : pairsToTakeTurns())
+      addTurnsAfter(sources, sinks, costs);
   }
 
 private:
@@ -313,7 +320,16 @@ private:
     }
     for (std::vector<Release> *releases : {&after.atHead, &after.atTail, &after.restAtTail})
       llvm::stable_sort(*releases, [](const Release &a, const Release &b) { return a.time < b.time; });
-    dropLast(after.restAtTail, bounder.mostBefore(limited.node, unrelated));
+    after.mostBefore = bounder.mostBefore(limited.node, unrelated);
+    dropLast(after.restAtTail, after.mostBefore);
+  }
+
+  /// Of the sinks, only descendants of the node have to come after it.
+  void addTurnsAfter(int32_t sources, int32_t sinks, const BoundCosts &costs) {
+    auto isAfter = [&](NodeId id) { return bounder.relationOf(id) == Relation::Descendant; };
+    if (sinks == kNone || llvm::all_of(members[sinks], isAfter))
+      addTurns(sources, sources == kNone ? 0 : sorted[sources].mostBefore, sinks, costs, times.exit[limited.node],
+               /*tail=*/0);
   }
 
   /// Charges the members what the lines say, and what they exceed them by, and computes the bound without latencies.
@@ -325,7 +341,7 @@ private:
   }
 
   bool fits(Ns makespan) const override {
-    Wide least = withoutLatencies;
+    llvm::SmallVector<int64_t, 4> numbers;
     for (auto [key, after] : llvm::zip_equal(keys, sorted)) {
       Ns exit = times.exit[limited.node];
       std::optional<int64_t> fromHeads =
@@ -334,9 +350,9 @@ private:
       std::optional<int64_t> rest = key.batches(after.restAtTail, makespan - exit);
       if (!fromHeads || !fromTails || !rest)
         return false;
-      least += Wide(std::max({*fromHeads, *fromTails, *rest})) * key.latency();
+      numbers.push_back(std::max({*fromHeads, *fromTails, *rest}));
     }
-    return least <= withCopies(makespan);
+    return fitsWith(withoutLatencies, numbers, makespan);
   }
 
   const HeadsAndTails &times;
@@ -363,7 +379,8 @@ MemoryLimitedBound commsched::memoryLimitedBatches(const Problem &problem, const
     if (shares.lane[id] != kNone && problem.nodes[id].lane == limited.lane)
       most += std::max<Ns>(problem.nodes[id].cost - costs.lane[id], 0);
   if (most > floor)
-    bound.makespan =
-        BatchesAfterNode(problem, costs, times, shares, limit, limited).raise(std::max(floor, limited.makespan), loads);
+    for (SmallMembers rule : rulesForSmallMembers(problem))
+      bound.makespan = BatchesAfterNode(problem, costs, times, shares, limit, limited, rule)
+                           .raise(std::max(floor, bound.makespan), loads);
   return bound;
 }

@@ -11,8 +11,10 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/MemoryTree.h"
+#include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 using namespace commsched;
 
@@ -149,28 +151,38 @@ int32_t MemoryTree::lastAbove(int32_t first, int32_t last, Bytes limit) const {
   return descend(first, last, limit, /*fromLeft=*/false);
 }
 
+llvm::MutableArrayRef<Bytes> MemoryTree::open(int32_t first, int32_t last) {
+  assert(0 <= first && first < last && last <= count && "positions out of range");
+  // The ancestors of the range are a range on each level, each half as long as the one below. From the root on, they
+  // hand what they add down to their children.
+  const int32_t low = first + leaves, high = last - 1 + leaves;
+  for (int32_t shift = depth(); shift > 0; --shift)
+    for (int32_t node = low >> shift; node <= high >> shift; ++node) {
+      const Bytes more = std::exchange(added[node], 0);
+      if (more == 0)
+        continue;
+      for (int32_t child : {2 * node, 2 * node + 1}) {
+        maxima[child] += more;
+        if (child < leaves)
+          added[child] += more;
+      }
+    }
+  return llvm::MutableArrayRef<Bytes>(maxima).slice(low, last - first);
+}
+
+void MemoryTree::refresh(int32_t first, int32_t last) {
+  const int32_t low = first + leaves, high = last - 1 + leaves;
+  for (int32_t shift = 1; shift <= depth(); ++shift)
+    for (int32_t node = low >> shift; node <= high >> shift; ++node)
+      maxima[node] = std::max(maxima[2 * node], maxima[2 * node + 1]);
+}
+
 void MemoryTree::assign(int32_t first, llvm::ArrayRef<Bytes> values) {
   if (values.empty())
     return;
-  assert(first >= 0 && first + static_cast<int32_t>(values.size()) <= count && "positions out of range");
-  // Level by level: `above` holds what the ancestors of each touched node add. The touched nodes of one level are a
-  // range, and each level has half as many as the one below.
-  int32_t low = first + leaves, high = first + static_cast<int32_t>(values.size()) - 1 + leaves, depth = 0;
-  while ((low >> depth) > 1)
-    ++depth;
-  std::vector<Bytes> above(1, 0), below;
-  for (int32_t shift = depth; shift > 0; --shift) {
-    int32_t from = low >> shift, childFrom = low >> (shift - 1), childTo = high >> (shift - 1);
-    below.resize(childTo - childFrom + 1);
-    for (int32_t child = childFrom; child <= childTo; ++child)
-      below[child - childFrom] = above[child / 2 - from] + added[child / 2];
-    above.swap(below);
-  }
-  for (size_t index = 0; index < values.size(); ++index)
-    maxima[low + index] = values[index] - above[index];
-  for (int32_t shift = 1; shift <= depth; ++shift)
-    for (int32_t node = low >> shift; node <= high >> shift; ++node)
-      pull(node);
+  const int32_t last = first + static_cast<int32_t>(values.size());
+  llvm::copy(values, open(first, last).begin());
+  refresh(first, last);
 }
 
 std::vector<Bytes> MemoryTree::values() const {

@@ -27,12 +27,12 @@ struct MoveEvaluator::Change {
   /// Ascending (position, bytes): from that position on, to the end of the segment, that much more is live.
   llvm::SmallVector<std::pair<int32_t, Bytes>, 16> steps;
   /// Live bytes of the group's nodes afterwards, in their order.
-  std::vector<Bytes> groupLive;
+  llvm::SmallVector<Bytes, 8> groupLive;
 };
 
 MoveEvaluator::MoveEvaluator(const Problem &problem, llvm::ArrayRef<NodeId> order)
     : problem(&problem), current(order.begin(), order.end()), positions(order.size()),
-      bytes(memoryProfile(problem, order).live), tree(bytes) {
+      tree(memoryProfile(problem, order).live) {
   rows.assign(problem.buffers.size() + 1, 0);
   for (size_t buffer = 0; buffer < problem.buffers.size(); ++buffer)
     rows[buffer + 1] = rows[buffer] + static_cast<int32_t>(problem.users[buffer].size());
@@ -51,11 +51,9 @@ Bytes MoveEvaluator::liveBefore(int32_t position) const {
   bool atEnd = position == static_cast<int32_t>(current.size());
   int32_t at = atEnd ? position - 1 : position;
   NodeId node = current[at];
-  Bytes live = bytes[at] - workspaceOf(node);
+  Bytes live = tree.value(at) - workspaceOf(node);
   for (BufferId id : touchesOf(node)) {
     const Buffer &buffer = problem->buffers[id];
-    if (isOutOfLive(id))
-      continue;
     if (atEnd ? !buffer.liveOut && rowOf(id).back() == node : buffer.def != kNone && rowOf(id).front() == node)
       live -= buffer.bytes;
   }
@@ -126,7 +124,7 @@ MoveEvaluator::Change MoveEvaluator::evaluate(int32_t first, int32_t last, int32
   // Bytes of the group's buffers that are live on the boundary where the group stands and on the one where it will.
   Bytes heldHere = 0, heldThere = 0;
   // By place in the group: how much more of the group's own buffers is live from there on.
-  std::vector<Bytes> groupSteps(length + 1, 0);
+  llvm::SmallVector<Bytes, 8> groupSteps(length + 1, 0);
   for (size_t index = 0; index < touched.size();) {
     BufferId id = touched[index].first;
     int32_t firstInGroup = touched[index].second, lastInGroup = firstInGroup;
@@ -161,7 +159,7 @@ MoveEvaluator::Change MoveEvaluator::evaluate(int32_t first, int32_t last, int32
   change.groupLive.resize(length);
   for (int32_t index = 0; index < length; ++index) {
     shift += groupSteps[index];
-    change.groupLive[index] = bytes[first + index] + shift;
+    change.groupLive[index] = tree.value(first + index) + shift;
   }
   return change;
 }
@@ -215,23 +213,20 @@ void MoveEvaluator::move(int32_t first, int32_t last, int32_t to) {
   for (auto [begin, turnTo, end] : turns)
     std::rotate(begin, turnTo, end);
 
+  llvm::MutableArrayRef<Bytes> bytes = tree.open(change.windowFirst, change.windowLast);
   Bytes more = 0;
   auto step = change.steps.begin();
   for (int32_t at = change.segmentFirst; at < change.segmentLast; ++at) {
     for (; step != change.steps.end() && step->first <= at; ++step)
       more += step->second;
-    bytes[at] += more;
+    bytes[at - change.windowFirst] += more;
   }
-  std::copy(change.groupLive.begin(), change.groupLive.end(), bytes.begin() + first);
-  auto turn = [&](auto &list) {
-    std::rotate(list.begin() + change.windowFirst, list.begin() + middle, list.begin() + change.windowLast);
-  };
-  turn(current);
-  turn(bytes);
+  llvm::copy(change.groupLive, bytes.begin() + (first - change.windowFirst));
+  std::rotate(bytes.begin(), bytes.begin() + (middle - change.windowFirst), bytes.end());
+  tree.refresh(change.windowFirst, change.windowLast);
+  std::rotate(current.begin() + change.windowFirst, current.begin() + middle, current.begin() + change.windowLast);
   for (int32_t at = change.windowFirst; at < change.windowLast; ++at)
     positions[current[at]] = at;
-  tree.assign(change.windowFirst,
-              llvm::ArrayRef<Bytes>(bytes).slice(change.windowFirst, change.windowLast - change.windowFirst));
 }
 
 //===-----------------------------------------------------------------------------------------===//
@@ -259,85 +254,97 @@ llvm::SmallVector<BufferId, 4> &MoveEvaluator::changedTouchesOf(NodeId node) {
   return changedTouches[ownTouches[node]];
 }
 
-void MoveEvaluator::addAt(int32_t position, Bytes more) {
-  if (more == 0)
-    return;
-  bytes[position] += more;
-  tree.add(position, position + 1, more);
-}
-
-/// Adds a buffer's bytes to the positions at which it is live, or takes them away if `sign` is -1.
-void MoveEvaluator::addLife(BufferId id, Bytes sign) {
+/// The positions at which a buffer is live.
+MoveEvaluator::Life MoveEvaluator::lifeOf(BufferId id) const {
   const Buffer &buffer = problem->buffers[id];
   llvm::ArrayRef<NodeId> row = rowOf(id);
-  if (row.empty() || buffer.bytes == 0)
-    return;
-  int32_t first = buffer.def == kNone ? 0 : positions[row.front()];
-  int32_t last = buffer.liveOut ? static_cast<int32_t>(current.size()) : positions[row.back()] + 1;
-  for (int32_t at = first; at < last; ++at)
-    bytes[at] += sign * buffer.bytes;
-  tree.add(first, last, sign * buffer.bytes);
+  if (row.empty())
+    return {0, 0};
+  return {buffer.def == kNone ? 0 : positions[row.front()],
+          buffer.liveOut ? static_cast<int32_t>(current.size()) : positions[row.back()] + 1};
 }
 
-void MoveEvaluator::lift(llvm::ArrayRef<NodeId> nodes, llvm::ArrayRef<BufferId> buffers) {
-  lifted.assign(buffers.begin(), buffers.end());
-  for (NodeId node : nodes)
-    llvm::append_range(lifted, touchesOf(node));
-  llvm::sort(lifted);
-  lifted.erase(std::unique(lifted.begin(), lifted.end()), lifted.end());
-  for (BufferId buffer : lifted)
-    addLife(buffer, -1);
+/// Adds `more` bytes to the positions [first, last), or takes them away if last < first.
+void MoveEvaluator::addAt(int32_t first, int32_t last, Bytes more) {
+  if (last < first) {
+    std::swap(first, last);
+    more = -more;
+  }
+  tree.add(first, last, more);
+}
+
+/// Accounts for another life of a buffer: one of the two contains the other.
+void MoveEvaluator::changeLife(BufferId id, Life before, Life after) {
+  if (before.isEmpty())
+    before = {after.first, after.first};
+  if (after.isEmpty())
+    after = {before.first, before.first};
+  const Bytes size = problem->buffers[id].bytes;
+  addAt(after.first, before.first, size);
+  addAt(before.last, after.last, size);
+}
+
+void MoveEvaluator::lift(llvm::ArrayRef<NodeId> nodes) {
   if (isLifted.empty())
     isLifted.assign(problem->nodes.size(), 0);
   for (NodeId node : nodes) {
-    addAt(positions[node], -problem->nodes[node].workspace);
+    addAt(positions[node], positions[node] + 1, -problem->nodes[node].workspace);
     isLifted[node] = 1;
     for (BufferId buffer : touchesOf(node)) {
+      const Life before = lifeOf(buffer);
       std::vector<NodeId> &row = changedRow(buffer);
       row.erase(std::lower_bound(row.begin(), row.end(), node,
                                  [&](NodeId a, NodeId b) { return positions[a] < positions[b]; }));
+      changeLife(buffer, before, lifeOf(buffer));
     }
     changedTouchesOf(node).clear();
   }
 }
 
 void MoveEvaluator::permute(int32_t first, llvm::ArrayRef<NodeId> window) {
-  std::vector<Bytes> next(window.size());
-  // Live bytes in front of the node behind the one that is looked at.
-  Bytes behind = liveBefore(first + static_cast<int32_t>(window.size()));
-  for (size_t at = window.size(); at-- > 0;) {
-    NodeId node = window[at];
-    if (touchesOf(node).empty()) {
-      next[at] = behind + workspaceOf(node);
+  next.resize(window.size());
+  const int32_t size = static_cast<int32_t>(window.size());
+  // Live bytes in front of what was looked at last, from the back.
+  Bytes behind = liveBefore(first + size);
+  llvm::MutableArrayRef<Bytes> bytes = tree.open(first, first + size);
+  for (int32_t end = size, begin; end > 0; end = begin) {
+    // A stretch of nodes that follow each other as before, [begin, end) of the window, and where it stands now.
+    begin = end - 1;
+    int32_t from = positions[window[begin]];
+    for (; begin > 0 && from > 0 && window[begin - 1] == current[from - 1]; --from)
+      --begin;
+    bool isTouching = false;
+    for (int32_t at = end; at > begin && !isTouching; --at)
+      isTouching = !touchesOf(window[at - 1]).empty();
+    // Between two touches, live bytes are the same everywhere. So a node with touches keeps what it sees, and so does
+    // what stands beside it. What comes to stand elsewhere sees what is live there.
+    if (isTouching) {
+      std::copy_n(bytes.begin() + (from - first), end - begin, next.begin() + begin);
+      behind = liveBefore(from);
       continue;
     }
-    next[at] = bytes[positions[node]];
-    behind = next[at] - workspaceOf(node);
-    for (BufferId id : touchesOf(node))
-      if (problem->buffers[id].def != kNone && rowOf(id).front() == node && !isOutOfLive(id))
-        behind -= problem->buffers[id].bytes;
+    for (int32_t at = begin; at < end; ++at)
+      next[at] = behind + workspaceOf(window[at]);
   }
-  for (size_t at = 0; at < window.size(); ++at) {
-    bytes[first + at] = next[at];
-    current[first + at] = window[at];
-    positions[window[at]] = first + static_cast<int32_t>(at);
-  }
-  tree.assign(first, llvm::ArrayRef<Bytes>(bytes).slice(first, window.size()));
+  llvm::copy(next, bytes.begin());
+  tree.refresh(first, first + size);
+  std::copy(window.begin(), window.end(), current.begin() + first);
+  for (int32_t at = 0; at < size; ++at)
+    positions[window[at]] = first + at;
 }
 
 void MoveEvaluator::settle(llvm::ArrayRef<NodeId> nodes, llvm::ArrayRef<llvm::SmallVector<BufferId, 4>> touches) {
   for (auto [node, list] : llvm::zip_equal(nodes, touches)) {
-    addAt(positions[node], problem->nodes[node].workspace);
+    addAt(positions[node], positions[node] + 1, problem->nodes[node].workspace);
     isLifted[node] = 0;
     changedTouchesOf(node).assign(list.begin(), list.end());
     for (BufferId buffer : list) {
+      const Life before = lifeOf(buffer);
       std::vector<NodeId> &row = changedRow(buffer);
       row.insert(std::lower_bound(row.begin(), row.end(), node,
                                   [&](NodeId a, NodeId b) { return positions[a] < positions[b]; }),
                  node);
+      changeLife(buffer, before, lifeOf(buffer));
     }
   }
-  for (BufferId buffer : lifted)
-    addLife(buffer, 1);
-  lifted.clear();
 }

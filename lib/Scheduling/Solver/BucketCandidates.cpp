@@ -18,14 +18,19 @@ using namespace commsched;
 
 /// Limit on the number of ready starts that are looked at to fill one bucket.
 static constexpr int32_t kMaxBucketTrials = 400;
+/// What lane time counts beside copies on a lane that has time to spare, in permille.
+static constexpr int64_t kIdleWeight = 60;
 
-/// Prices are in thousandths of ns and saturate at kLargestAmount, so that the sum of two does not overflow.
-static int64_t thousandths(Ns time) { return mulDiv(time, kPermille, 1); }
-static int64_t addPrices(int64_t a, int64_t b) { return std::clamp(a + b, -kLargestAmount, kLargestAmount); }
+/// What lane time counts beside copies, in permille.
+static int64_t laneWeightOf(const ScheduleFacts &facts, const Policy &policy, LaneId lane) {
+  Ns busiest = std::max(facts.busiestLoad, facts.load[kComputeLane]);
+  return facts.load[lane] < mulDiv(busiest, policy.idleShare, kPermille) ? kIdleWeight : kPermille;
+}
 
-/// Lane time and copies on one scale, in thousandths of ns.
-static int64_t priceOf(const Policy &policy, const MergeCost &cost) {
-  return addPrices(thousandths(cost.lane), mulDiv(cost.copies, policy.copyWeight, 1));
+/// Lane time and copies on one scale, in thousandths of ns. Prices saturate, so that the sum of two does not overflow.
+static int64_t priceOf(const Policy &policy, const MergeCost &cost, int64_t laneWeight) {
+  int64_t price = mulDiv(cost.lane, laneWeight, 1) + mulDiv(cost.copies, policy.copyWeight, 1);
+  return std::clamp(price, -kLargestAmount, kLargestAmount);
 }
 
 CopyWork commsched::withMember(CopyWork work, const ScheduleFacts &facts, NodeId start) {
@@ -57,7 +62,8 @@ MergeCost commsched::mergeCost(const ScheduleFacts &facts, const Policy &policy,
   if (policy.form == FormChoice::Packed || isBest)
     return packed;
   MergeCost coalesced = coalesce();
-  return priceOf(policy, packed) < priceOf(policy, coalesced) ? packed : coalesced;
+  int64_t weight = laneWeightOf(facts, policy, key.lane);
+  return priceOf(policy, packed, weight) < priceOf(policy, coalesced, weight) ? packed : coalesced;
 }
 
 BucketCandidate commsched::singleCandidate(const MergeContext &context, NodeId start) {
@@ -88,12 +94,16 @@ int32_t commsched::addMembers(const MergeContext &context, const LaneQueue &queu
   const Policy &policy = context.policy;
   NodeId first = candidate.members.front();
   const MergeKey &key = problem.mergeKeys[problem.nodes[first].mergeKey];
-  Bytes largest = candidate.terminal ? policy.maxTerminal : policy.maxNeeded;
+  Bytes largest = candidate.terminal
+                      ? policy.maxTerminal
+                      : std::max(policy.maxNeeded, mulDiv(context.freeBytes, policy.freeShare, kPermille));
   if (key.cap >= 0)
     largest = std::min(largest, key.cap);
   Ns apart = candidate.cost;
   CopyWork copied = withMember({}, facts, first);
-  int64_t price = thousandths(candidate.cost);
+  const int64_t laneWeight = laneWeightOf(facts, policy, key.lane);
+  auto priceAlone = [&](Ns cost) { return mulDiv(cost, laneWeight, 1); };
+  int64_t price = priceAlone(candidate.cost);
   int32_t rank = context.queues.rankOf(first), tried = 0;
   for (; tried < kMaxBucketTrials; ++tried) {
     NodeId start = nextMember(context, queue, candidate.members.back(), rank);
@@ -110,7 +120,7 @@ int32_t commsched::addMembers(const MergeContext &context, const LaneQueue &queu
     MergeCost merged = mergeCost(facts, policy, key, bytes, withIt);
     // A coalesced pair has two latencies, as the two apart; the third member is the first one that saves a latency.
     bool mayPayLater = merged.form == BucketForm::Coalesced && candidate.members.size() == 1;
-    if (!mayPayLater && priceOf(policy, merged) > addPrices(price, thousandths(info.cost))) {
+    if (!mayPayLater && priceOf(policy, merged, laneWeight) > price + priceAlone(info.cost)) {
       if (keepsOrder)
         break;
       continue;
@@ -122,9 +132,9 @@ int32_t commsched::addMembers(const MergeContext &context, const LaneQueue &queu
     candidate.cost = merged.lane;
     apart += info.cost;
     copied = withIt;
-    price = priceOf(policy, merged);
+    price = priceOf(policy, merged, laneWeight);
   }
-  if (price >= thousandths(apart))
+  if (price >= priceAlone(apart))
     candidate = singleCandidate(context, first);
   return tried;
 }

@@ -60,6 +60,8 @@ struct MergeContext {
   const LaneQueues &queues;
   /// Indexed by leader: edges into its launch unit whose source has not been placed.
   llvm::ArrayRef<int32_t> pendingEdges;
+  /// What the limit leaves beside live bytes.
+  Bytes freeBytes;
 };
 
 /// The candidate that has `start` alone.

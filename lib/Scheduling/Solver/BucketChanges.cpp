@@ -152,17 +152,27 @@ void BucketedOrder::findWindow() {
     cover(keys[slot] >> kKeyBits);
   }
   windowFirst = std::min(first, last);
-  windowBefore.assign(order().begin() + windowFirst, order().begin() + last);
-  window.clear();
+  left.clear();
+  for (NodeId slot : moved)
+    left.push_back(position(slot));
+  llvm::sort(left);
   llvm::sort(moved, [&](NodeId a, NodeId b) { return keys[a] < keys[b]; });
-  auto next = moved.begin();
-  for (NodeId slot : windowBefore) {
-    for (; next != moved.end() && keys[*next] < keyOf(slot) && keys[slot] == kUnmoved; ++next)
-      window.push_back(*next);
-    if (keys[slot] == kUnmoved)
-      window.push_back(slot);
+  // What does not move comes in stretches between the positions that are left and those at which something arrives.
+  window.clear();
+  auto nextLeft = left.begin();
+  int32_t at = windowFirst;
+  auto stayUntil = [&](int32_t end) {
+    for (; nextLeft != left.end() && *nextLeft < end; at = *nextLeft++ + 1)
+      window.insert(window.end(), order().begin() + at, order().begin() + *nextLeft);
+    if (at < end)
+      window.insert(window.end(), order().begin() + at, order().begin() + end);
+    at = std::max(at, end);
+  };
+  for (NodeId slot : moved) {
+    stayUntil(static_cast<int32_t>(std::min<Key>((keys[slot] >> kKeyBits) + 1, last)));
+    window.push_back(slot);
   }
-  window.insert(window.end(), next, moved.end());
+  stayUntil(last);
 }
 
 //===-----------------------------------------------------------------------------------------===//
@@ -203,22 +213,34 @@ void BucketedOrder::collectTouchers(const LiveBucket &bucket) {
     }
 }
 
+/// Whether a slot that touches `touches` from now on is the same as before for memory.
+bool BucketedOrder::staysInMemory(NodeId slot, llvm::ArrayRef<BufferId> touches) const {
+  // The buffers of buckets may have other sizes.
+  const auto numGiven = static_cast<BufferId>(given.buffers.size());
+  return keys[slot] == kUnmoved && touches == memory->touchesOf(slot) &&
+         (touches.empty() || touches.back() < numGiven) && nodeOf(slot).workspace == slots.nodes[slot].workspace;
+}
+
 /// Tells memory what the slots do now, with `order` in the window. `active`: the buckets that were formed.
 void BucketedOrder::retouch(llvm::ArrayRef<NodeId> order, llvm::ArrayRef<int32_t> active) {
+  // Three of four slots do what they did, most of them nothing.
+  llvm::SmallVector<NodeId, 32> lifted;
   std::vector<llvm::SmallVector<BufferId, 4>> touches;
-  std::vector<BufferId> buffers;
   for (NodeId slot : retouched) {
-    touches.push_back(touchesOf(slot));
-    llvm::append_range(buffers, touches.back());
+    llvm::SmallVector<BufferId, 4> next = touchesOf(slot);
+    if (staysInMemory(slot, next))
+      continue;
+    lifted.push_back(slot);
+    touches.push_back(std::move(next));
   }
-  memory->lift(retouched, buffers);
+  memory->lift(lifted);
   for (NodeId slot : changing)
     slots.nodes[slot] = nodeOf(slot);
   for (int32_t index : active)
     setBuffers(buckets[index]);
   if (!moved.empty())
     memory->permute(windowFirst, order);
-  memory->settle(retouched, touches);
+  memory->settle(lifted, touches);
 }
 
 /// Gives slots new work: those of the buckets in `out` become alone, those of the buckets in `in` serve these.
@@ -331,7 +353,8 @@ bool BucketedOrder::tryChange(const BucketChange &change, Ns allowed, int64_t &w
     retouch(window, formed);
     if (memory->peak() > limit) {
       exchange(formed, change.dissolved);
-      retouch(windowBefore, change.dissolved);
+      // The timeline has not been told of the new places.
+      retouch(order().slice(windowFirst, window.size()), change.dissolved);
       isMade = false;
       isRestored = true;
     }

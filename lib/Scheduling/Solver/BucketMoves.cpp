@@ -82,13 +82,14 @@ NodeId BucketMoves::neighbourOf(NodeId start, bool sameKey, int64_t &work) {
   const int32_t step = random.below(2) == 0 ? -1 : 1;
   int64_t passed = random.below(kMaxPassed);
   int32_t at = order.position(start);
+  llvm::ArrayRef<NodeId> slots = order.order();
   for (int32_t scanned = 0; scanned < kMaxScan; ++scanned, ++work) {
     at += step;
     if (at < 0 || at >= order.size())
       return kNone;
-    NodeId other = order.startAt(at);
     // A bucket is met at the slot of its start alone.
-    if (other == kNone || other == start || order.position(other) != at)
+    NodeId other = slots[at];
+    if (!order.isStart(other) || other == start)
       continue;
     const Node &candidate = problem.nodes[other];
     if (sameKey ? candidate.mergeKey != node.mergeKey || !order.mayMerge(other) : candidate.lane != node.lane)

@@ -36,6 +36,9 @@ BucketedOrder::BucketedOrder(const Problem &problem, bool bucketing, const Decod
   size_t numSlots = problem.nodes.size() + 2 * mergeable.size();
   roles.assign(numSlots, Role::Empty);
   std::fill_n(roles.begin(), problem.nodes.size(), Role::Own);
+  isGivenStart.assign(numSlots, 0);
+  for (NodeId node = 0; node < given.size(); ++node)
+    isGivenStart[node] = given.nodes[node].kind == NodeKind::Start;
   bucketAt.assign(numSlots, kNone);
   unpackAt.assign(numSlots, kNone);
   keys.assign(numSlots, kUnmoved);
@@ -352,7 +355,7 @@ BucketedOrder::Key BucketedOrder::keyBefore(NodeId slot) const {
     // Edges from start to start are an order of issues, and do not concern the pack.
     for (NodeId member : bucket.what.members)
       for (NodeId pred : given.preds[member])
-        if (!bucket.shape.packs || isPack != (given.nodes[pred].kind == NodeKind::Start))
+        if (!bucket.shape.packs || isPack != (isGivenStart[pred] != 0))
           follow(after[pred]);
     for (NodeId cast : bucket.shape.casts)
       for (NodeId pred : given.preds[cast])
@@ -376,9 +379,8 @@ BucketedOrder::Key BucketedOrder::keyBehind(NodeId slot) const {
       first = std::min(first, keyOf(other));
   };
   auto precedeUsers = [&](NodeId node) {
-    bool isStart = given.nodes[node].kind == NodeKind::Start;
     for (NodeId user : given.succs[node])
-      precede(isStart && given.nodes[user].kind == NodeKind::Start ? after[user] : before[user]);
+      precede(isGivenStart[node] && isGivenStart[user] ? after[user] : before[user]);
   };
   if (roles[slot] == Role::Own)
     precedeUsers(slot);
@@ -395,7 +397,7 @@ BucketedOrder::Key BucketedOrder::keyBehind(NodeId slot) const {
     for (NodeId member : bucket.what.members)
       for (NodeId user : given.succs[member])
         if (user != given.members[member].wait)
-          precede(given.nodes[user].kind == NodeKind::Start ? after[user] : before[user]);
+          precede(isGivenStart[user] ? after[user] : before[user]);
     break;
   case Role::Wait:
     for (const BucketShape::Unpack &unpack : bucket.shape.unpacks)
@@ -411,6 +413,25 @@ BucketedOrder::Key BucketedOrder::keyBehind(NodeId slot) const {
   return first;
 }
 
+int32_t BucketedOrder::earliest(NodeId slot) const {
+  if (roles[slot] != Role::Own)
+    return static_cast<int32_t>((keyBefore(slot) >> kKeyBits) + 1);
+  // Most slots: between changes, the keys are the positions.
+  int32_t result = 0;
+  for (NodeId pred : given.preds[slot])
+    result = std::max(result, position(after[pred]) + 1);
+  return result;
+}
+
+int32_t BucketedOrder::latest(NodeId slot) const {
+  if (roles[slot] != Role::Own)
+    return static_cast<int32_t>((keyBehind(slot) - 1) >> kKeyBits);
+  int32_t result = size() - 1;
+  for (NodeId user : given.succs[slot])
+    result = std::min(result, position(isGivenStart[slot] && isGivenStart[user] ? after[user] : before[user]) - 1);
+  return result;
+}
+
 bool BucketedOrder::tryMove(int32_t from, int32_t to, Ns allowed) {
   int32_t first = std::min(from, to), last = std::max(from, to) + 1;
   llvm::ArrayRef<NodeId> current = order();
@@ -419,7 +440,8 @@ bool BucketedOrder::tryMove(int32_t from, int32_t to, Ns allowed) {
     std::rotate(window.begin(), window.end() - 1, window.end());
   else
     std::rotate(window.begin(), window.begin() + 1, window.end());
-  if (timeline->makespanIfReplaced(first, window, allowed) > allowed || memory->peakIfMoved(from, from + 1, to) > limit)
+  if (timeline->makespanIfReplaced(first, window, allowed) > allowed ||
+      memory->windowPeakIfMoved(from, from + 1, to) > limit)
     return false;
   timeline->replace(first, window);
   memory->move(from, from + 1, to);

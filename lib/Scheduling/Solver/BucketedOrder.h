@@ -75,8 +75,10 @@ public:
   /// The slot of the start that a wait waits for; kNone for other slots.
   NodeId startOf(NodeId slot) const { return slots.nodes[slot].start; }
   /// The range of positions to which a slot can move by its dependences. O(degree, or members and their degrees).
-  int32_t earliest(NodeId slot) const { return static_cast<int32_t>((keyBefore(slot) >> kKeyBits) + 1); }
-  int32_t latest(NodeId slot) const { return static_cast<int32_t>((keyBehind(slot) - 1) >> kKeyBits); }
+  int32_t earliest(NodeId slot) const;
+  int32_t latest(NodeId slot) const;
+  /// Whether a slot is a start that is alone, or the one of a bucket. O(1), for those who look at many.
+  bool isStart(NodeId slot) const { return isGivenStart[slot] && roles[slot] != Role::Empty; }
 
   /// Moves what stands at `from` to `to`, within that range, if the order then takes at most `allowed` ns, which is at
   /// least makespan(), and stays within the limit. Returns whether it moved.
@@ -179,6 +181,7 @@ private:
   void exchange(llvm::ArrayRef<int32_t> out, llvm::ArrayRef<int32_t> in);
   void placeAll(const BucketChange &change, llvm::ArrayRef<int32_t> formed);
   bool takesAtMost(Ns allowed);
+  bool staysInMemory(NodeId slot, llvm::ArrayRef<BufferId> touches) const;
   void retouch(llvm::ArrayRef<NodeId> order, llvm::ArrayRef<int32_t> active);
 
   const Problem &given;
@@ -198,6 +201,8 @@ private:
   /// Indexed by slot: what it does, its bucket if it is none of the given nodes by itself, and of an unpack, its index
   /// in the bucket's shape.
   std::vector<Role> roles;
+  /// Indexed by slot: whether it is that of a start of the given problem.
+  std::vector<char> isGivenStart;
   std::vector<int32_t> bucketAt, unpackAt;
   /// Indexed by given node: the bucket that has absorbed it, or kNone.
   std::vector<int32_t> bucketOfNode;
@@ -221,9 +226,11 @@ private:
   int32_t numShifts = 0;
   /// Indexed by given node: `after` before the change.
   std::vector<NodeId> afterUntilNow;
-  /// The positions that it changes, what will stand there, and what stands there now.
+  /// The positions that it changes, and what will stand there.
   int32_t windowFirst = 0;
-  Order window, windowBefore;
+  Order window;
+  /// The positions of what it moves, ascending.
+  std::vector<int32_t> left;
 
   std::optional<MoveEvaluator> memory;
   std::optional<IncrementalTimeline> timeline;

@@ -24,7 +24,7 @@ Ns ComputeQueue::keyOf(const Reference &reference, const Policy &policy, NodeId 
   NodeId start = facts.exclusiveStart[node];
   bool isLate = before >= mulDiv(total, policy.producersFrom, kPermille);
   if (policy.producerDelay > 0 && isLate && start != kNone && reference.terminal[start] &&
-      facts.profitableToDefer[start])
+      facts.gainOfDeferral[start] > policy.leastGain)
     before += mulDiv(total, policy.producerDelay, kPermille);
   if (policy.tailShare == 0)
     return before;

@@ -23,10 +23,12 @@ static constexpr size_t kMaxRemembered = 200000, kMaxPerSet = 12;
 /// Number of nodes that can be visited in the time of one step.
 static constexpr int64_t kNodesPerStep = 4;
 
-ExactSearch::ExactSearch(const Problem &problem, Bytes limit, Ns cutoff)
-    : problem(problem), limit(limit), cutoff(cutoff), before(problem.size(), 0), allocates(problem.size(), 0),
-      path(problem.size(), 0), endOf(problem.size(), 0), pathOfWaits(problem.size(), 0), waits(problem.size(), 0),
-      users(problem.buffers.size(), 0) {
+ExactSearch::ExactSearch(const Problem &problem, Bytes limit, Ns cutoff, FinalTails finalTails)
+    : problem(problem), limit(limit), cutoff(cutoff), tails(std::move(finalTails)), before(problem.size(), 0),
+      allocates(problem.size(), 0), path(problem.size(), 0), endOf(problem.size(), 0), pathOfWaits(problem.size(), 0),
+      waits(problem.size(), 0), users(problem.buffers.size(), 0) {
+  tails.lanes.resize(std::max<LaneId>(problem.numLanes(), 1), 0);
+  tails.ends.resize(problem.size(), -1);
   for (NodeId node = 0; node < problem.size(); ++node) {
     for (NodeId pred : problem.preds[node])
       before[node] |= bit(pred);
@@ -46,15 +48,17 @@ ExactSearch::ExactSearch(const Problem &problem, Bytes limit, Ns cutoff)
   }
   for (NodeId node = problem.size() - 1; node >= 0; --node) {
     const Node &info = problem.nodes[node];
-    Ns rest = 0;
+    Ns rest = tails.compute;
+    pathOfWaits[node] = std::max<Ns>(tails.ends[node], 0);
     for (NodeId user : problem.succs[node]) {
       rest = std::max(rest, path[user]);
       bool waits = problem.nodes[user].kind == NodeKind::Wait && problem.nodes[user].start == node;
       if (waits || llvm::is_contained(awaitedInRegion(user), node))
         pathOfWaits[node] = std::max(pathOfWaits[node], path[user]);
     }
-    path[node] =
-        info.kind == NodeKind::Start ? std::max(info.cost + pathOfWaits[node], info.issue + rest) : info.cost + rest;
+    path[node] = info.kind == NodeKind::Start
+                     ? std::max(info.cost + std::max(pathOfWaits[node], tails.lanes[info.lane]), info.issue + rest)
+                     : info.cost + rest;
   }
 }
 
@@ -133,30 +137,35 @@ ExactSearch::State ExactSearch::after(const State &state, NodeId node) {
   return next;
 }
 
-/// A lower bound on the makespan of every order that begins with this prefix, ns.
+/// A lower bound on the makespan of every order that begins with this prefix, ns. Exact if it is a whole order.
 Ns ExactSearch::bound(const State &state) const {
-  Ns left = 0, result = state.compute;
+  Ns left = 0, result = state.compute + tails.compute;
   llvm::SmallVector<Ns, 8> load(problem.numLanes(), 0), after(problem.numLanes(), INT64_MAX);
-  for (Ns lane : state.laneFree)
-    result = std::max(result, lane);
+  for (auto [lane, tail] : llvm::zip_equal(state.laneFree, tails.lanes))
+    result = std::max(result, lane + tail);
   for (NodeId node = 0; node < problem.size(); ++node) {
     const Node &info = problem.nodes[node];
     if (state.done & bit(node)) {
       if (waits[node] & ~state.done)
         result = std::max(result, endOf[node] + pathOfWaits[node]);
+      else if (tails.ends[node] >= 0)
+        result = std::max(result, endOf[node] + tails.ends[node]);
       continue;
     }
     result = std::max(result, state.compute + path[node]);
+    if (info.kind == NodeKind::Wait && info.start == kNone)
+      result = std::max(result, info.ready + path[node]);
     left += info.kind == NodeKind::Start ? info.issue : info.cost;
     if (info.kind != NodeKind::Start && info.kind != NodeKind::Hybrid)
       continue;
     load[info.lane] += info.cost;
-    after[info.lane] = std::min(after[info.lane], info.kind == NodeKind::Start ? pathOfWaits[node] : 0);
+    after[info.lane] = std::min(after[info.lane], info.kind == NodeKind::Start ? pathOfWaits[node] : tails.compute);
   }
-  result = std::max(result, state.compute + left);
+  result = std::max(result, state.compute + left + tails.compute);
   for (LaneId lane = 1; lane < problem.numLanes(); ++lane)
     if (load[lane] > 0)
-      result = std::max(result, std::max(state.compute, state.laneFree[lane]) + load[lane] + after[lane]);
+      result = std::max(result, std::max(state.compute, state.laneFree[lane]) + load[lane] +
+                                    std::max(after[lane], tails.lanes[lane]));
   return result;
 }
 
@@ -166,7 +175,7 @@ ExactSearch::Clocks ExactSearch::clocksOf(const State &state) const {
   for (LaneId lane = 1; lane < problem.numLanes(); ++lane)
     clocks.push_back(std::max(state.compute, state.laneFree[lane]));
   for (NodeId node = 0; node < problem.size(); ++node)
-    if ((state.done & bit(node)) && (waits[node] & ~state.done))
+    if ((state.done & bit(node)) && isAwaited(state, node))
       clocks.push_back(std::max(state.compute, endOf[node]));
   return clocks;
 }
@@ -195,7 +204,7 @@ void ExactSearch::extend(const State &state) {
     return;
   if (static_cast<NodeId>(prefix.size()) == problem.size()) {
     best = prefix;
-    cutoff = std::max(state.compute, *std::max_element(state.laneFree.begin(), state.laneFree.end()));
+    cutoff = bound(state);
     return;
   }
   struct Child {

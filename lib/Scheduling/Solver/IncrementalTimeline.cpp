@@ -13,13 +13,31 @@
 #include "IncrementalTimeline.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 using namespace commsched;
 
-/// The least distance between two positions at which lanes are kept. Playing so many nodes costs about what a query of
-/// the memory after a move does.
+/// The least length of a block. Playing so many nodes costs about what a query of the memory after a move does.
 static constexpr int32_t kLeastSpacing = 32;
+/// The answer for what is above the cutoff.
+static constexpr Ns kLate = std::numeric_limits<Ns>::max();
+
+IncrementalTimeline::Step IncrementalTimeline::stepOf(const Node &node, Ns cost) {
+  if (node.region != kNone)
+    return {cost, node.region, Step::Region};
+  switch (node.kind) {
+  case NodeKind::Compute:
+    break;
+  case NodeKind::Start:
+    return {cost, node.lane, Step::Start};
+  case NodeKind::Wait:
+    return node.start == kNone ? Step{node.ready, kNone, Step::Ready} : Step{0, node.start, Step::Wait};
+  case NodeKind::Hybrid:
+    return {cost, node.lane, Step::Hybrid};
+  }
+  return {cost, kNone, Step::Compute};
+}
 
 IncrementalTimeline::IncrementalTimeline(const Problem &problem, llvm::ArrayRef<NodeId> order, llvm::ArrayRef<Ns> costs)
     : problem(problem), current(order.begin(), order.end()), positions(order.size(), 0),
@@ -27,232 +45,285 @@ IncrementalTimeline::IncrementalTimeline(const Problem &problem, llvm::ArrayRef<
   const int32_t size = problem.size();
   waiters.resize(size);
   steps.reserve(size);
+  issues.reserve(size);
   for (NodeId id = 0; id < size; ++id) {
     const Node &node = problem.nodes[id];
-    Ns cost = costs.empty() ? node.cost : costs[id];
-    steps.push_back({node.kind, node.lane, node.start, node.region, cost, node.issue, node.ready});
-    if (node.start != kNone)
-      waiters[node.start].push_back(id);
-    if (node.region != kNone)
-      for (NodeId start : problem.regions[node.region].starts)
-        waiters[start].push_back(id);
+    steps.push_back(stepOf(node, costs.empty() ? node.cost : costs[id]));
+    issues.push_back(node.issue);
+    forEachAwaited(steps[id], [&](NodeId start) { waiters[start].push_back(id); });
   }
 
-  const size_t blocks = size / spacing + 2;
+  const size_t kept = static_cast<size_t>(numBlocks() + 1) * numLanes;
   clocks.assign(size + 1, 0);
   tails.assign(size + 1, 0);
-  laneClocks.assign(blocks * numLanes, 0);
-  laneTails.assign(blocks * numLanes, 0);
+  laneClocks.assign(kept, 0);
+  laneTails.assign(kept, 0);
   ends.assign(size, 0);
   tailsOfEnds.assign(size, 0);
   tailsThrough.assign(size, 0);
   tailsOfWaiters.assign(size, 0);
   waitedIn.assign(size, 0);
-  lanesNow.assign(numLanes, 0);
+  work.assign(numBlocks(), 0);
   for (int32_t at = 0; at < size; ++at)
     positions[current[at]] = at;
   problem.beginLanes(lanesNow);
-  std::copy(lanesNow.begin(), lanesNow.end(), laneClocks.begin());
-  updateClocks(0, size);
-  updateTails(0, size);
+  llvm::copy(lanesNow, lanesBefore(0).begin());
+  dirty.resize(numBlocks(), true);
+  updateClocks();
+  dirty.set();
+  updateTails();
   measure();
 }
 
 void IncrementalTimeline::measure() {
   longest = clocks.back();
-  for (Ns lane : lanesBefore(blockOf(static_cast<int32_t>(current.size())) + 1))
+  for (Ns lane : lanesBefore(numBlocks()))
     longest = std::max(longest, lane);
 }
 
-void IncrementalTimeline::playRegion(NodeId id, Ns &compute, llvm::MutableArrayRef<Ns> lanes) {
+Ns IncrementalTimeline::playRegion(NodeId id, Ns &compute) {
   const Node &node = problem.nodes[id];
-  compute = problem.beginOfRegion(node, compute, lanes, ends) + steps[id].cost;
+  const Ns begin = problem.beginOfRegion(node, compute, lanesNow, ends), stall = begin - compute;
+  compute = begin + steps[id].time;
   for (LaneId lane : problem.regions[node.region].lanes)
-    lanes[lane] = compute;
+    lanesNow[lane] = compute;
+  return stall;
 }
 
-/// The rules of makespanOf().
-void IncrementalTimeline::play(NodeId id, Ns &compute, llvm::MutableArrayRef<Ns> lanes) {
-  const Step &step = steps[id];
-  if (step.region != kNone)
-    return playRegion(id, compute, lanes);
+/// The rules of makespanOf(), on `compute` and lanesNow. Calls `willStart` before the end of a start is set, and
+/// `willAwait` with each start that a node waits for. Returns for how long compute stands still, ns.
+template <typename WillStart, typename WillAwait>
+inline Ns IncrementalTimeline::play(NodeId id, Ns &compute, WillStart willStart, WillAwait willAwait) {
+  const Step step = steps[id];
+  const Ns before = compute;
   switch (step.kind) {
-  case NodeKind::Compute:
-    compute += step.cost;
-    break;
-  case NodeKind::Start:
-    ends[id] = lanes[step.lane] = std::max(compute, lanes[step.lane]) + step.cost;
-    compute += step.issue;
-    break;
-  case NodeKind::Wait:
-    compute = std::max(compute, step.start == kNone ? step.ready : ends[step.start]);
-    break;
-  case NodeKind::Hybrid:
-    compute = lanes[step.lane] = std::max(compute, lanes[step.lane]) + step.cost;
-    break;
+  case Step::Compute:
+    compute += step.time;
+    return 0;
+  case Step::Start: {
+    Ns &lane = lanesNow[step.what];
+    lane = std::max(compute, lane) + step.time;
+    willStart(id, lane);
+    ends[id] = lane;
+    compute += issues[id];
+    return 0;
   }
+  case Step::Wait:
+    willAwait(step.what);
+    compute = std::max(compute, ends[step.what]);
+    return compute - before;
+  case Step::Ready:
+    compute = std::max(compute, step.time);
+    return compute - before;
+  case Step::Hybrid: {
+    const Ns begin = std::max(compute, lanesNow[step.what]);
+    compute = lanesNow[step.what] = begin + step.time;
+    return begin - before;
+  }
+  case Step::Region:
+    forEachAwaited(step, willAwait);
+    return playRegion(id, compute);
+  }
+  return 0;
+}
+
+void IncrementalTimeline::updateTailOfEnd(NodeId start) {
+  tailsOfEnds[start] = 0;
+  for (NodeId waiter : waiters[start])
+    tailsOfEnds[start] = std::max(tailsOfEnds[start], tailsOfWaiters[waiter]);
+}
+
+/// Sets the tail of a node that waits for starts. These have to be played again if it is another one.
+void IncrementalTimeline::setTailOfWaiter(NodeId id, const Step &step, Ns tail) {
+  if (std::exchange(tailsOfWaiters[id], tail) == tail)
+    return;
+  forEachAwaited(step, [&](NodeId start) {
+    updateTailOfEnd(start);
+    dirty.set(blockOf(positions[start]));
+  });
 }
 
 /// The same rules, from the tails after a node to the tails before it.
-void IncrementalTimeline::playBackward(NodeId id, Ns &tail, llvm::MutableArrayRef<Ns> lanes) {
-  const Step &step = steps[id];
-  if (step.region != kNone) {
-    const RegionWork &region = problem.regions[step.region];
-    for (LaneId lane : region.lanes)
-      tail = std::max(tail, lanes[lane]);
-    tailsThrough[id] = tail;
-    tail += step.cost;
-    for (LaneId lane : region.lanes)
-      lanes[lane] = tail;
-    return;
-  }
+void IncrementalTimeline::playBackward(NodeId id, Ns &tail) {
+  const Step step = steps[id];
   switch (step.kind) {
-  case NodeKind::Compute:
-    tail += step.cost;
+  case Step::Compute:
+    tail += step.time;
     break;
-  case NodeKind::Start: {
-    tailsThrough[id] = std::max(tailsOfEnds[id], lanes[step.lane]);
-    lanes[step.lane] = tailsThrough[id] + step.cost;
-    tail = std::max(tail + step.issue, lanes[step.lane]);
+  case Step::Start: {
+    Ns &lane = lanesNow[step.what];
+    tailsThrough[id] = std::max(tailsOfEnds[id], lane);
+    lane = tailsThrough[id] + step.time;
+    tail = std::max(tail + issues[id], lane);
     break;
   }
-  case NodeKind::Wait:
+  case Step::Wait:
+    setTailOfWaiter(id, step, tail);
     break;
-  case NodeKind::Hybrid:
-    tailsThrough[id] = std::max(tail, lanes[step.lane]);
-    tail = lanes[step.lane] = tailsThrough[id] + step.cost;
+  case Step::Ready:
     break;
+  case Step::Hybrid:
+    tailsThrough[id] = std::max(tail, lanesNow[step.what]);
+    tail = lanesNow[step.what] = tailsThrough[id] + step.time;
+    break;
+  case Step::Region: {
+    llvm::ArrayRef<LaneId> lanes = problem.regions[step.what].lanes;
+    for (LaneId lane : lanes)
+      tail = std::max(tail, lanesNow[lane]);
+    tailsThrough[id] = tail;
+    tail += step.time;
+    setTailOfWaiter(id, step, tail);
+    for (LaneId lane : lanes)
+      lanesNow[lane] = tail;
+    break;
+  }
   }
 }
 
-/// Plays from the block of `first` on, at least to `last`, until nothing differs from what is kept.
-void IncrementalTimeline::updateClocks(int32_t first, int32_t last) {
-  const int32_t size = static_cast<int32_t>(current.size());
-  int32_t at = blockOf(first) * spacing;
-  llvm::ArrayRef<Ns> begin = lanesBefore(blockOf(first));
-  lanesNow.assign(begin.begin(), begin.end());
-  Ns compute = clocks[at];
-  for (; at < size; ++at) {
-    if (at % spacing == 0) {
-      llvm::MutableArrayRef<Ns> kept = lanesBefore(blockOf(at));
-      if (at >= last && clocks[at] == compute && llvm::ArrayRef<Ns>(kept) == llvm::ArrayRef<Ns>(lanesNow))
-        return;
-      std::copy(lanesNow.begin(), lanesNow.end(), kept.begin());
-    }
+/// Plays a block from the clocks before it. What waits for a start whose end changes has to be played again.
+Ns IncrementalTimeline::playBlock(int32_t block, Ns compute) {
+  auto willStart = [&](NodeId start, Ns end) {
+    if (ends[start] != end)
+      for (NodeId waiter : waiters[start])
+        dirty.set(blockOf(positions[waiter]));
+  };
+  Ns stalls = 0;
+  const Ns before = compute;
+  for (int32_t at = block * spacing, end = endOfBlock(block); at < end; ++at) {
     clocks[at] = compute;
-    NodeId node = current[at];
-    Ns before = ends[node];
-    play(node, compute, lanesNow);
-    if (ends[node] != before)
-      for (NodeId waiter : waiters[node])
-        last = std::max(last, positions[waiter] + 1);
+    stalls += play(current[at], compute, willStart, [](NodeId) {});
   }
-  clocks[size] = compute;
-  std::copy(lanesNow.begin(), lanesNow.end(), lanesBefore(blockOf(size) + 1).begin());
+  work[block] = compute - before - stalls;
+  return compute;
 }
 
-/// The same backward, from behind `last` at least down to `first`.
-void IncrementalTimeline::updateTails(int32_t first, int32_t last) {
-  const int32_t size = static_cast<int32_t>(current.size());
-  // The last block ends at the end of the order, where all tails are 0.
-  int32_t block = std::min(blockOf(last - 1 < 0 ? 0 : last - 1) + 1, blockOf(size) + 1);
-  int32_t at = std::min(block * spacing, size);
-  if (at == size) {
-    lanesNow.assign(numLanes, 0);
-    tails[size] = 0;
-  } else {
-    llvm::ArrayRef<Ns> begin = tailsBefore(block);
-    lanesNow.assign(begin.begin(), begin.end());
-  }
-  Ns tail = tails[at];
-  while (at-- > 0) {
-    NodeId node = current[at];
-    const Step &step = steps[node];
-    if (step.kind == NodeKind::Start) {
-      tailsOfEnds[node] = 0;
-      for (NodeId waiter : waiters[node])
-        tailsOfEnds[node] = std::max(tailsOfEnds[node], tailsOfWaiters[waiter]);
-    }
-    Ns before = tails[at];
-    playBackward(node, tail, lanesNow);
+/// Plays a block backward from the tails behind it.
+Ns IncrementalTimeline::playBlockBackward(int32_t block, Ns tail) {
+  for (int32_t at = endOfBlock(block), first = block * spacing; at-- > first;) {
+    const Step &step = steps[current[at]];
+    // Most nodes, without the switch.
+    if (step.kind == Step::Compute)
+      tail += step.time;
+    else
+      playBackward(current[at], tail);
     tails[at] = tail;
-    // What waits decides the tails of starts that may be far ahead.
-    if (step.kind == NodeKind::Wait && step.start != kNone && std::exchange(tailsOfWaiters[node], tail) != tail)
-      first = std::min(first, positions[step.start]);
-    if (step.region != kNone && std::exchange(tailsOfWaiters[node], tail) != tail)
-      for (NodeId start : problem.regions[step.region].starts)
-        first = std::min(first, positions[start]);
-    if (at % spacing != 0)
-      continue;
-    llvm::MutableArrayRef<Ns> kept = tailsBefore(blockOf(at));
-    if (at <= first && before == tail && llvm::ArrayRef<Ns>(kept) == llvm::ArrayRef<Ns>(lanesNow))
-      return;
+  }
+  return tail;
+}
+
+/// Plays the blocks that are dirty, and each one behind which the clocks differ from what is kept.
+void IncrementalTimeline::updateClocks() {
+  const int32_t blocks = numBlocks();
+  auto keep = [&](int32_t block, Ns compute) {
+    llvm::MutableArrayRef<Ns> kept = lanesBefore(block);
+    const int32_t at = std::min(block * spacing, size());
+    const bool isSame = clocks[at] == compute && std::equal(kept.begin(), kept.end(), lanesNow.begin());
+    clocks[at] = compute;
     std::copy(lanesNow.begin(), lanesNow.end(), kept.begin());
+    return isSame;
+  };
+  for (int32_t block = dirty.find_first(); block >= 0; block = dirty.find_next(block)) {
+    llvm::copy(lanesBefore(block), lanesNow.begin());
+    Ns compute = clocks[block * spacing];
+    for (bool goesOn = true; goesOn && block < blocks; block += goesOn) {
+      compute = playBlock(block, compute);
+      goesOn = !keep(block + 1, compute) || (block + 1 < blocks && dirty.test(block + 1));
+    }
+    if (block == blocks)
+      break;
+  }
+}
+
+/// The same backward: plays the blocks that are dirty, and each one before which the tails differ from what is kept.
+void IncrementalTimeline::updateTails() {
+  auto keep = [&](int32_t block, Ns before, Ns tail) {
+    llvm::MutableArrayRef<Ns> kept = tailsBefore(block);
+    const bool isSame = before == tail && std::equal(kept.begin(), kept.end(), lanesNow.begin());
+    std::copy(lanesNow.begin(), lanesNow.end(), kept.begin());
+    return isSame;
+  };
+  for (int32_t block = dirty.find_last(); block >= 0; block = dirty.find_prev(block)) {
+    llvm::copy(tailsBefore(block + 1), lanesNow.begin());
+    Ns tail = tails[endOfBlock(block)];
+    for (bool goesOn = true; goesOn && block >= 0; block -= goesOn) {
+      Ns before = tails[block * spacing];
+      tail = playBlockBackward(block, tail);
+      goesOn = !keep(block, before, tail) || (block > 0 && dirty.test(block - 1));
+    }
+    if (block < 0)
+      break;
   }
 }
 
 Ns IncrementalTimeline::makespanIfReplaced(int32_t first, llvm::ArrayRef<NodeId> window, Ns cutoff) {
-  const int32_t size = static_cast<int32_t>(current.size()), last = first + static_cast<int32_t>(window.size());
-  const int32_t block = blockOf(first), end = std::min((blockOf(last - 1) + 1) * spacing, size);
-  llvm::ArrayRef<Ns> begin = lanesBefore(block);
-  std::copy(begin.begin(), begin.end(), lanesNow.begin());
+  const int32_t last = first + static_cast<int32_t>(window.size());
+  const int32_t block = blockOf(first), lastBlock = blockOf(last - 1), end = endOfBlock(lastBlock);
+  llvm::copy(lanesBefore(block), lanesNow.begin());
   Ns compute = clocks[block * spacing];
+  // For how long compute may stand still: its work in these blocks is the same in any order.
+  Ns slack = cutoff - compute - moreWork - tails[end];
+  for (int32_t index = block; index <= lastBlock; ++index)
+    slack -= work[index];
   played.clear();
   ++trial;
-  auto playNow = [&](NodeId node) {
-    const Step &step = steps[node];
-    if (step.kind == NodeKind::Start)
-      played.push_back({node, ends[node]});
-    else if (step.start != kNone)
-      waitedIn[step.start] = trial;
-    else if (step.region != kNone)
-      for (NodeId start : problem.regions[step.region].starts)
-        waitedIn[start] = trial;
-    play(node, compute, lanesNow);
-  };
-  for (int32_t at = block * spacing; at < first; ++at)
-    playNow(current[at]);
-  for (NodeId node : window)
-    playNow(node);
-  Ns result = 0;
-  bool isLate = false;
-  for (int32_t at = last; at < end; ++at) {
-    if (compute + tails[at] > cutoff) {
-      result = compute + tails[at];
-      isLate = true;
-      break;
-    }
-    playNow(current[at]);
-  }
-  if (!isLate) {
-    result = compute + tails[end];
-    if (end == size) {
-      for (Ns lane : lanesNow)
-        result = std::max(result, lane);
-    } else {
-      llvm::ArrayRef<Ns> after = tailsBefore(blockOf(end));
-      for (int32_t lane = 1; lane < numLanes; ++lane)
-        result = std::max(result, lanesNow[lane] + after[lane]);
-    }
-    // What is in flight at the end of the window. A node that waits for it and was played has seen its end.
-    for (auto [start, before] : played)
-      if (waitedIn[start] != trial)
-        result = std::max(result, ends[start] + tailsOfEnds[start]);
-  }
+  const int32_t begin = block * spacing;
+  llvm::ArrayRef<NodeId> now = current;
+  for (llvm::ArrayRef<NodeId> nodes : {now.slice(begin, first - begin), window, now.slice(last, end - last)})
+    for (size_t at = 0; at < nodes.size() && slack >= 0; ++at)
+      slack -= play(
+          nodes[at], compute, [&](NodeId start, Ns) { played.push_back({start, ends[start]}); },
+          [&](NodeId start) { waitedIn[start] = trial; });
+  const Ns result = slack >= 0 ? longestAfter(lastBlock, compute) : kLate;
   for (auto [start, before] : played)
     ends[start] = before;
   return result;
 }
 
+/// The longest time from the clocks behind what was played to the end. `lastBlock` was played last.
+Ns IncrementalTimeline::longestAfter(int32_t lastBlock, Ns compute) {
+  Ns result = compute + tails[endOfBlock(lastBlock)];
+  llvm::ArrayRef<Ns> after = tailsBefore(lastBlock + 1);
+  for (int32_t lane = 0; lane < numLanes; ++lane)
+    result = std::max(result, lanesNow[lane] + after[lane]);
+  // What is in flight. A node that waits for it and was played has seen its end.
+  for (auto [start, before] : played)
+    if (waitedIn[start] != trial)
+      result = std::max(result, ends[start] + tailsOfEnds[start]);
+  return result;
+}
+
+void IncrementalTimeline::lanesAt(int32_t position, std::vector<Ns> &lanes) {
+  const int32_t block = std::min(blockOf(position), numBlocks());
+  llvm::copy(lanesBefore(block), lanesNow.begin());
+  // What is played gets the ends that it has.
+  Ns compute = clocks[std::min(block * spacing, size())];
+  for (int32_t at = block * spacing; at < position; ++at)
+    play(current[at], compute, [](NodeId, Ns) {}, [](NodeId) {});
+  lanes = lanesNow;
+}
+
+void IncrementalTimeline::laneTailsAt(int32_t position, std::vector<Ns> &lanes) {
+  const int32_t block = std::min(blockOf(position + spacing - 1), numBlocks());
+  llvm::copy(tailsBefore(block), lanesNow.begin());
+  int32_t at = std::min(block * spacing, size());
+  for (Ns tail = tails[at]; at-- > position;)
+    playBackward(current[at], tail);
+  lanes = lanesNow;
+}
+
 void IncrementalTimeline::setNode(NodeId id, const Node &node) {
-  Step &step = steps[id];
-  if (step.start != node.start) {
-    if (step.start != kNone)
-      llvm::erase(waiters[step.start], id);
-    if (node.start != kNone)
-      waiters[node.start].push_back(id);
-  }
-  step = {node.kind, node.lane, node.start, node.region, node.cost, node.issue, node.ready};
+  forEachAwaited(steps[id], [&](NodeId start) {
+    llvm::erase(waiters[start], id);
+    updateTailOfEnd(start);
+  });
+  moreWork -= workOf(id);
+  steps[id] = stepOf(node, node.cost);
+  issues[id] = node.issue;
+  moreWork += workOf(id);
+  forEachAwaited(steps[id], [&](NodeId start) {
+    waiters[start].push_back(id);
+    updateTailOfEnd(start);
+  });
 }
 
 void IncrementalTimeline::replace(int32_t first, llvm::ArrayRef<NodeId> window) {
@@ -261,16 +332,21 @@ void IncrementalTimeline::replace(int32_t first, llvm::ArrayRef<NodeId> window) 
     current[at] = window[at - first];
     positions[current[at]] = at;
   }
-  updateClocks(first, last);
-  updateTails(first, last);
+  for (void (IncrementalTimeline::*update)() :
+       {&IncrementalTimeline::updateClocks, &IncrementalTimeline::updateTails}) {
+    dirty.reset();
+    dirty.set(blockOf(first), blockOf(last - 1) + 1);
+    (this->*update)();
+  }
+  moreWork = 0;
   measure();
 }
 
 bool IncrementalTimeline::isCritical(int32_t position) const {
   NodeId node = current[position];
   const Step &step = steps[node];
-  if (step.kind == NodeKind::Start)
+  if (step.kind == Step::Start)
     return ends[node] + tailsThrough[node] == longest;
-  return step.cost > 0 && clocks[position + 1] + tails[position + 1] == longest &&
+  return step.time > 0 && step.kind != Step::Ready && clocks[position + 1] + tails[position + 1] == longest &&
          clocks[position] + tails[position] == longest;
 }

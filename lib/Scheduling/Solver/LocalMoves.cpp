@@ -37,9 +37,9 @@ constexpr int64_t kTriesPerExposed = 3;
 
 } // namespace
 
-LocalMoves::LocalMoves(const ScheduleFacts &facts, const DecodedSchedule &decoded, Bytes limit)
+LocalMoves::LocalMoves(const ScheduleFacts &facts, const DecodedSchedule &decoded, Bytes limit, uint64_t seed)
     : order(facts.problem, facts.bucketing, decoded, limit),
-      laneWork(facts.problem.numLanes() > kFreeLanes ? facts.problem.numLanes() : 0), random(kMovesSeed),
+      laneWork(facts.problem.numLanes() > kFreeLanes ? facts.problem.numLanes() : 0), random(kMovesSeed + seed),
       buckets(facts, order, random) {
   for (NodeId node = 0; node < facts.problem.size(); ++node)
     if (facts.problem.nodes[node].kind == NodeKind::Start)

@@ -72,7 +72,9 @@ public:
   Ns durationOf(NodeId node) const {
     return problem.nodes[node].kind == NodeKind::Wait ? unpackCost[node] : clock.durationOf(node);
   }
-  MergeContext mergeContext() const { return {facts, *theReference, thePolicy, starts, pendingEdges}; }
+  MergeContext mergeContext() const {
+    return {facts, *theReference, thePolicy, starts, pendingEdges, memory.freeBytes()};
+  }
   /// Adds to the measure of effort.
   void countWork(int64_t steps) { result->work += steps; }
 

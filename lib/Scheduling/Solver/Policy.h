@@ -33,8 +33,10 @@ struct Policy {
   /// Weight of the longest path behind a compute against its position in the reference: 0 to 1000.
   int32_t tailShare = 0;
   /// Exclusive producers of a terminal start are deferred by this share of the block's compute time if that is
-  /// profitable (ScheduleFacts::profitableToDefer), so that they can run beside the last long collective.
+  /// worth it, so that they can run beside the last long collective.
   int64_t producerDelay = 0;
+  /// It is worth it if they take more than this share of what their start takes (ScheduleFacts::gainOfDeferral).
+  int64_t leastGain = 1000;
   /// Only producers behind this share of the reference's compute time are deferred: a few are enough, and the others
   /// would hold memory.
   int32_t producersFrom = 0;
@@ -70,12 +72,18 @@ struct Policy {
   FormChoice form = FormChoice::Cheaper;
   /// Size limits, in bytes: of buckets that a compute needs, and of buckets of terminal starts.
   Bytes maxNeeded = Bytes(1) << 30, maxTerminal = Bytes(2) << 30;
+  /// A bucket that a compute needs may also take this share of the memory that is free when it starts: memory is scarce
+  /// where a backward pass begins, so buckets have to be small there, and they may be large later.
+  int32_t freeShare = 0;
   /// A bucket of at most this size may miss its first member's deadline.
   Bytes freeNeeded = Bytes(32) << 20;
   /// Terminal starts are held back until they sum to this many bytes, as long as more are to come.
   Bytes minTerminal = 0;
   /// A merge has to save this share of the time that its copies take.
   int64_t copyWeight = 1000;
+  /// A lane has time to spare if its collectives, each alone, take less than this share of the work of the busiest
+  /// lane. Then lane time counts little beside copies.
+  int32_t idleShare = 0;
   /// A pack precedes its start. So a lane is served earlier by this share of the time that its last pack took, also
   /// when compute is about to stand still.
   int32_t packAhead = 1000;

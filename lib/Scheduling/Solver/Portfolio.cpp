@@ -32,6 +32,7 @@ constexpr int64_t kWindows[] = {30, 100, 400, 1500, kEverything};
 constexpr int64_t kTerminalDelays[] = {0, 600, 2500, 10000, 40000, kLast};
 constexpr int64_t kProducerDelays[] = {0, 30, 100, 300, 1000};
 constexpr int64_t kProducersFrom[] = {0, 800, 900, 950, 970, 980, 985, 990, 995};
+constexpr int64_t kLeastGains[] = {1000, 2000, 4000, 16000, 64000};
 constexpr int64_t kLimitShares[] = {1000, 950, 900, 800};
 constexpr int64_t kPrefetchPermille[] = {-1, 10, 25, 50, 100, 200, 400};
 constexpr int64_t kTries[] = {1, 6, 24, 60};
@@ -42,6 +43,8 @@ constexpr int64_t kForms[] = {0, 1, 2};
 constexpr int64_t kMaxNeeded[] = {0,          32 * kMiB, 64 * kMiB, 128 * kMiB, 256 * kMiB,
                                   512 * kMiB, kGiB,      2 * kGiB,  4 * kGiB};
 constexpr int64_t kMaxTerminals[] = {0, 64 * kMiB, 128 * kMiB, 256 * kMiB, 512 * kMiB, kGiB, 2 * kGiB, 4 * kGiB};
+constexpr int64_t kFreeShares[] = {0, 60, 125, 250, 500, 1000};
+constexpr int64_t kIdleShares[] = {0, 300, 600, 800};
 constexpr int64_t kFreeNeeded[] = {0, 8 * kMiB, 32 * kMiB, 128 * kMiB, 512 * kMiB};
 constexpr int64_t kMinTerminals[] = {0, 32 * kMiB, 64 * kMiB, 128 * kMiB, 256 * kMiB, 512 * kMiB, kGiB};
 constexpr int64_t kPackAheads[] = {0, 1000};
@@ -83,6 +86,7 @@ const Knob kKnobs[] = {
     knob<&Policy::terminalDelay>("terminalDelay", kTerminalDelays),
     knob<&Policy::producerDelay>("producerDelay", kProducerDelays),
     knob<&Policy::producersFrom>("producersFrom", kProducersFrom),
+    knob<&Policy::leastGain>("leastGain", kLeastGains),
     knob<&Policy::limitShare>("limitShare", kLimitShares),
     {"prefetch", kPrefetchPermille, setPrefetch, getField<&Policy::prefetch>, /*forBuckets=*/false},
     knob<&Policy::tries>("tries", kTries),
@@ -91,10 +95,12 @@ const Knob kKnobs[] = {
     knob<&Policy::slack>("slack", kSlacks),
     knob<&Policy::form>("form", kForms, /*forBuckets=*/true),
     knob<&Policy::maxNeeded>("maxNeeded", kMaxNeeded, /*forBuckets=*/true),
+    knob<&Policy::freeShare>("freeShare", kFreeShares, /*forBuckets=*/true),
     knob<&Policy::maxTerminal>("maxTerminal", kMaxTerminals, /*forBuckets=*/true),
     knob<&Policy::freeNeeded>("freeNeeded", kFreeNeeded, /*forBuckets=*/true),
     knob<&Policy::minTerminal>("minTerminal", kMinTerminals, /*forBuckets=*/true),
     knob<&Policy::copyWeight>("copyWeight", kCopyWeights, /*forBuckets=*/true),
+    knob<&Policy::idleShare>("idleShare", kIdleShares, /*forBuckets=*/true),
     knob<&Policy::packAhead>("packAhead", kPackAheads, /*forBuckets=*/true),
     {"patience", kPatiences, setField<&Policy::patience>, getField<&Policy::patience>, /*forBuckets=*/false,
      /*forContention=*/true},
@@ -103,29 +109,45 @@ const Knob kKnobs[] = {
 };
 
 /// The numbers of one of the sampledPolicies(), as they are in Policy, but for these: `estimate` is the estimate of the
-/// makespan from which deadlines follow, as a share of the known one, or kOfLoad for the lower bound; `maxNeeded` may
-/// be kPartOfLimit; `prefetch` is in permille of the limit, or -1.
+/// makespan from which deadlines follow, as a share of the known one; `maxNeeded` may be kPartOfLimit; `prefetch` is in
+/// permille of the limit, or -1.
 struct Sample {
   int32_t window, tailShare;
-  int64_t producerDelay, terminalDelay, estimate, copyWeight;
-  Bytes maxNeeded, maxTerminal, minTerminal, freeNeeded;
+  int64_t producerDelay;
+  int32_t producersFrom;
+  int64_t leastGain, terminalDelay, terminalSlack, estimate, copyWeight;
+  int32_t idleShare;
+  Bytes maxNeeded;
+  int32_t freeShare;
+  Bytes maxTerminal, minTerminal, freeNeeded;
   int64_t prefetch;
-  int32_t tries, packAhead;
+  int32_t tries;
   FormChoice form;
 };
-constexpr int64_t kOfLoad = 0;
 constexpr Bytes kPartOfLimit = -1;
 
-/// The policies that together did best in a sample (docs/Scheduler.md), the one that adds most first.
+/// The policies that together did best in a sample (docs/Scheduler.md).
 constexpr Sample kSamples[] = {
-    {kEverything, 100, 1000, kLast, 950, 0, 256 * kMiB, 2 * kGiB, 0, 8 * kMiB, 200, 24, 1000, FormChoice::Cheaper},
-    {kEverything, 0, 1000, 40000, kOfLoad, 3000, kGiB, 2 * kGiB, 0, 32 * kMiB, -1, 24, 0, FormChoice::Cheaper},
-    {400, 0, 0, kLast, 950, 0, kGiB, 2 * kGiB, 0, 0, -1, 24, 1000, FormChoice::Cheaper},
-    {kEverything, 0, 1000, kLast, 950, 100000, kGiB, 2 * kGiB, 0, 8 * kMiB, 200, 24, 1000, FormChoice::Cheaper},
-    {100, 0, 0, 10000, 950, 0, kGiB, 2 * kGiB, 0, 32 * kMiB, -1, 6, 1000, FormChoice::Cheaper},
-    {100, 300, 1000, 10000, 980, 1000, kPartOfLimit, kGiB, 0, 32 * kMiB, -1, 24, 1000, FormChoice::Packed},
-    {kEverything, 0, 0, kLast, 940, 3000, kGiB, 2 * kGiB, 64 * kMiB, 0, -1, 6, 0, FormChoice::Cheaper},
-    {400, 0, 1000, 10000, 950, 1000, 4 * kGiB, 64 * kMiB, 0, 32 * kMiB, -1, 24, 1000, FormChoice::Packed},
+    {kEverything, 0, 1000, 300, 1000, kLast, -1, 940, 500, 0, 512 * kMiB, 60, 2 * kGiB, 0, 8 * kMiB, 100, 60,
+     FormChoice::Packed},
+    {100, 0, 0, 950, 1000, kLast, -1, 970, 0, 0, 512 * kMiB, 125, 2 * kGiB, 128 * kMiB, 0, 400, 6, FormChoice::Packed},
+    {kEverything, 100, 1000, 0, 1000, kLast, -1, 990, 100000, 0, 512 * kMiB, 0, 4 * kGiB, 0, 8 * kMiB, 400, 6,
+     FormChoice::Packed},
+    {kEverything, 0, 1000, 0, 1000, kLast, -1, 980, 1000, 0, 256 * kMiB, 0, 2 * kGiB, 0, 0, 400, 6,
+     FormChoice::Cheaper},
+    {100, 0, 0, 0, 1000, 10000, -1, 950, 0, 0, kGiB, 500, 2 * kGiB, 0, 32 * kMiB, -1, 6, FormChoice::Cheaper},
+    {1500, 200, 1000, 300, 1000, 2500, 0, 940, 3000, 0, 256 * kMiB, 250, 4 * kGiB, 0, 32 * kMiB, 400, 24,
+     FormChoice::Cheaper},
+    {kEverything, 0, 1000, 500, 4000, kLast, -1, 940, 1600, 600, 0, 500, kGiB, 64 * kMiB, 8 * kMiB, -1, 6,
+     FormChoice::Packed},
+    {100, 300, 100, 0, 1000, 10000, -1, 950, 1000, 0, kPartOfLimit, 0, kGiB, 0, 32 * kMiB, -1, 24, FormChoice::Packed},
+    {100, 0, 0, 500, 16000, kLast, 300, 835, 0, 300, kGiB, 1000, 4 * kGiB, 256 * kMiB, 0, -1, 6, FormChoice::Packed},
+    {100, 100, 1000, 700, 2000, 2500, -1, 930, 1600, 0, 512 * kMiB, 500, 2 * kGiB, 64 * kMiB, 8 * kMiB, -1, 24,
+     FormChoice::Packed},
+    {kEverything, 0, 1000, 0, 1000, kLast, -1, 990, 100000, 0, 512 * kMiB, 0, 4 * kGiB, 0, 8 * kMiB, 400, 6,
+     FormChoice::Packed},
+    {1500, 0, 1000, 300, 16000, kLast, -1, 980, 100000, 0, 128 * kMiB, 0, 4 * kGiB, 256 * kMiB, 32 * kMiB, 400, 6,
+     FormChoice::Packed},
 };
 
 /// The values that tunings() has of one knob, as they are in the table of the knob.
@@ -278,17 +300,19 @@ std::vector<Policy> commsched::sampledPolicies(const ScheduleFacts &facts, Bytes
   for (const Sample &sample : kSamples) {
     Policy policy = ordering(sample.tailShare, sample.window, sample.terminalDelay);
     policy.producerDelay = sample.producerDelay;
+    policy.producersFrom = sample.producersFrom;
+    policy.leastGain = sample.leastGain;
+    policy.terminalSlack = sample.terminalSlack;
+    policy.horizon = mulDiv(mulDiv(makespan, sample.estimate, kPermille), kPermille, facts.horizonBase());
     policy.copyWeight = sample.copyWeight;
-    policy.horizon = sample.estimate == kOfLoad
-                         ? kPermille
-                         : mulDiv(mulDiv(makespan, sample.estimate, kPermille), kPermille, facts.horizonBase());
+    policy.idleShare = sample.idleShare;
     policy.maxNeeded = sample.maxNeeded == kPartOfLimit ? smallBucketPolicy(limit).maxNeeded : sample.maxNeeded;
+    policy.freeShare = sample.freeShare;
     policy.maxTerminal = sample.maxTerminal;
     policy.minTerminal = sample.minTerminal;
     policy.freeNeeded = sample.freeNeeded;
     setPrefetch(policy, sample.prefetch, limit);
     policy.tries = sample.tries;
-    policy.packAhead = sample.packAhead;
     policy.form = sample.form;
     result.push_back(policy);
   }
@@ -312,10 +336,12 @@ llvm::ArrayRef<KnobValue> commsched::tunings() {
   static const std::vector<KnobValue> all = [] {
     const TunedKnob tuned[] = {{"copyWeight", {0, 3000, 100000}},
                                {"maxNeeded", {32 * kMiB, 128 * kMiB, 256 * kMiB, 4 * kGiB}},
+                               {"freeShare", {125, 500}},
                                {"maxTerminal", {kGiB, 512 * kMiB, 64 * kMiB}},
                                {"form", {1, 2}},
                                {"freeNeeded", {8 * kMiB}},
                                {"producerDelay", {30, 1000}},
+                               {"producersFrom", {0, 800}},
                                {"minTerminal", {32 * kMiB, 64 * kMiB, 256 * kMiB}},
                                {"prefetch", {100, 50}},
                                {"terminalSlack", {1000, 10000}},

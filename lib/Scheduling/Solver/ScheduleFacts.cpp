@@ -112,12 +112,21 @@ void ScheduleFacts::findExclusiveProducers() {
       exclusiveStart[node] = first;
   }
   std::vector<Ns> work(problem.size(), 0);
-  profitableToDefer.assign(problem.size(), false);
+  gainOfDeferral.assign(problem.size(), 0);
   for (NodeId node = 0; node < problem.size(); ++node)
     if (exclusiveStart[node] != kNone)
       work[exclusiveStart[node]] += problem.nodes[node].cost;
-  for (NodeId node = 0; node < problem.size(); ++node)
-    profitableToDefer[node] = problem.nodes[node].kind == NodeKind::Start && work[node] > problem.nodes[node].cost;
+  std::vector<Ns> costOfAll;
+  for (auto [key, bytes] : llvm::zip_equal(problem.mergeKeys, keyBytes))
+    costOfAll.push_back(bytes > 0 ? key.cost(bytes) : 0);
+  for (NodeId node = 0; node < problem.size(); ++node) {
+    const Node &info = problem.nodes[node];
+    Ns cost = info.cost;
+    if (mergeable[node] && keyBytes[info.mergeKey] > 0)
+      cost = std::min(cost, mulDiv(costOfAll[info.mergeKey], info.bytes, keyBytes[info.mergeKey]));
+    if (info.kind == NodeKind::Start && work[node] > 0)
+      gainOfDeferral[node] = cost > 0 ? mulDivUp(work[node], kPermille, cost) : kLargestAmount;
+  }
 }
 
 void ScheduleFacts::findPaths() {

@@ -51,10 +51,12 @@ struct ScheduleFacts {
   /// Indexed by compute: the only start that uses its results, directly or through other such computes, or kNone.
   /// Example: a product that computes the gradient of a weight is an exclusive producer of its reduce-scatter.
   std::vector<NodeId> exclusiveStart;
-  /// Indexed by start: whether its exclusive producers together take longer than it does. Then it pays to defer them
-  /// behind the start of a long collective at the block's end. Otherwise their own collective, which would follow that
-  /// one on the lane, would cost more than the deferral saves (docs/Bounds.md, Lemma 9).
-  std::vector<bool> profitableToDefer;
+  /// Indexed by start: what its exclusive producers take together, in permille of what it takes. If that is more than
+  /// 1,000, it pays to defer them behind the start of a long collective at the block's end. Otherwise their own
+  /// collective, which would follow that one on the lane, would cost more than the deferral saves (docs/Bounds.md,
+  /// Lemma 9). A start that may be merged takes its share of one bucket of all its key: dozens of small gradients that
+  /// are deferred together pay one latency (Lemma 20).
+  std::vector<int64_t> gainOfDeferral;
   /// Indexed by node: the longest path that leaves it, without its own cost (its upward rank), ns.
   std::vector<Ns> tail;
   /// Whether a pack may do the work of a node: the node is the cast of the start that leads it.

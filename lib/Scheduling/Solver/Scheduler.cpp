@@ -24,6 +24,7 @@
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 using namespace commsched;
 
@@ -31,10 +32,13 @@ namespace {
 
 /// Share of the effort, in percent, that may be spent to bring the given order below the limit.
 constexpr int64_t kReducePercent = 50;
+/// If it is not, share of the effort, in percent, that may be spent in addition to bring it below kRoomyPermille of the
+/// limit; less than kLeastRoomPermille of its peak is worth the decodes.
+constexpr int64_t kRoomPercent = 2, kRoomyPermille = 950, kLeastRoomPermille = 990;
 /// Share of the effort, in percent, that the choice between variants may take in addition.
 constexpr int64_t kVariantPercent = 50;
 /// A search ends at an answer that exceeds a lower bound by at most this much, in millionths.
-constexpr int64_t kCloseEnoughPpm = 200;
+constexpr int64_t kCloseEnoughPpm = 190;
 /// Computing a bound takes the time of about N * N / kBoundDivisor steps (measured). It is computed if that is at most
 /// kBoundPercent of the effort.
 constexpr int64_t kBoundDivisor = 360, kBoundPercent = 10;
@@ -75,9 +79,13 @@ public:
     result.limit = options.memory.limitFor(result.inputPeak);
     effort = options.effort < 0 ? defaultEffort(problem.size()) : options.effort;
     given = belowLimit(std::move(given));
+    limit = std::max(result.limit, peakOf(problem, given));
+    roomy = findRoomy(given);
 
     if (!searchBucketsFirst(given))
       searchBoth(given);
+    else if (problem.hasVariants())
+      searchAlone(given);
     chooseVariants();
     return std::move(result);
   }
@@ -87,23 +95,24 @@ private:
   /// Whatever the order alone reaches is an answer with buckets too, so that allowing them never costs time.
   void searchBoth(const Order &given) {
     auto orderOnly = std::make_unique<ScheduleFacts>(problem, /*bucketing=*/false);
-    Reference reference(*orderOnly, given);
-    limit = std::max(result.limit, reference.peak);
-    auto alone = std::make_unique<Search>(*orderOnly, options, reference, limit);
+    auto alone = beginSearch(*orderOnly, given);
     adoptUndisturbed(*alone, given, /*bucketing=*/false);
     alone->run(effort, targetOf(*orderOnly));
     count(*alone);
     if (!withBuckets)
       withBuckets = std::make_unique<ScheduleFacts>(problem, options.bucketing);
     if (!llvm::is_contained(withBuckets->mergeable, true))
-      return take(*alone);
+      return take(*alone, result);
+    keepAlone(*alone);
     if (!joint)
-      joint = std::make_unique<Search>(*withBuckets, options, std::move(reference), limit);
+      joint = beginSearch(*withBuckets, given);
+    const int64_t stepsAlone = alone->steps();
     joint->adopt(std::move(*alone));
     alone.reset();
     orderOnly.reset();
     adoptUndisturbed(*joint, given, /*bucketing=*/true);
-    finish(effort + joint->steps(), targetOf(*withBuckets));
+    // What the order alone has left of its effort is for the buckets.
+    finish(effort + joint->steps() + std::max<int64_t>(effort - stepsAlone, 0), targetOf(*withBuckets));
   }
 
   /// Begins with the first answer with buckets. If it is shorter than every order without, the search for buckets gets
@@ -116,9 +125,7 @@ private:
     const Ns least = withBuckets->busiestLoad;
     if (!llvm::is_contained(withBuckets->mergeable, true) || least <= withBuckets->load[kComputeLane])
       return false;
-    Reference reference(*withBuckets, given);
-    limit = std::max(result.limit, reference.peak);
-    joint = std::make_unique<Search>(*withBuckets, options, std::move(reference), limit);
+    joint = beginSearch(*withBuckets, given);
     const Ns target = targetOf(*withBuckets);
     joint->run(/*effort=*/0, target);
     if (joint->makespan() > least)
@@ -131,7 +138,24 @@ private:
   void finish(int64_t steps, Ns target) {
     joint->run(steps, target);
     count(*joint);
-    take(*joint);
+    take(*joint, result);
+  }
+
+  /// Searches for the order alone after order and buckets, so that choices between variants can begin from both.
+  void searchAlone(const Order &given) {
+    ScheduleFacts orderOnly(problem, /*bucketing=*/false);
+    std::unique_ptr<Search> alone = beginSearch(orderOnly, given);
+    alone->run(effort, targetOf(orderOnly));
+    count(*alone);
+    keepAlone(*alone);
+  }
+
+  /// Keeps what the order alone reaches if choices between variants may make it the shorter answer.
+  void keepAlone(const Search &alone) {
+    if (!problem.hasVariants())
+      return;
+    apart = result;
+    take(alone, *apart);
   }
 
   /// A search that knows nothing of contention.
@@ -164,17 +188,35 @@ private:
     lastPlan = std::move(plan);
   }
 
-  /// Lets the answer carry out collectives in other ways.
+  /// Lets the answer carry out collectives in other ways. A choice may help the order alone more than an answer with
+  /// buckets, so both are tried, and allowing buckets never costs time.
   void chooseVariants() {
     if (!problem.hasVariants())
       return;
-    VariantSearch search(problem, options, limit, result);
+    std::optional<Schedule> alone = std::move(apart);
+    Schedule answer = withVariants(std::move(result));
+    if (alone) {
+      alone->steps = answer.steps;
+      alone->incumbents = answer.incumbents;
+      alone->defect = answer.defect;
+      Schedule other = withVariants(std::move(*alone));
+      answer.steps = other.steps;
+      answer.defect = other.defect;
+      if (other.makespan < answer.makespan)
+        answer = std::move(other);
+    }
+    result = std::move(answer);
+  }
+
+  Schedule withVariants(Schedule given) const {
+    const int64_t steps = given.steps;
+    const std::string defect = given.defect;
+    VariantSearch search(problem, options, limit, std::move(given));
     search.run(mulDiv(effort, kVariantPercent, 100));
-    std::string defect = result.defect.empty() ? search.defect() : result.defect;
-    int64_t steps = result.steps + search.steps();
-    result = search.best();
-    result.steps = steps;
-    result.defect = std::move(defect);
+    Schedule answer = search.best();
+    answer.steps = steps + search.steps();
+    answer.defect = defect.empty() ? search.defect() : defect;
+    return answer;
   }
 
   /// An order within the limit, or as close to it as the share of the effort for that allows.
@@ -188,6 +230,31 @@ private:
     result.steps = before - steps;
     effort -= result.steps;
     return order;
+  }
+
+  /// An order that is not slower than a given one and leaves more of the limit free, if a few moves give one. Decodes
+  /// place a node ahead of its turn only if the rest of their reference still fits, so a reference that fills the limit
+  /// needlessly ties them.
+  std::optional<Order> findRoomy(const Order &order) const {
+    const Bytes peak = peakOf(problem, order), aim = mulDiv(result.limit, kRoomyPermille, kPermille);
+    int64_t steps = mulDiv(effort, kRoomPercent, 100);
+    if (steps == 0 || peak <= aim || result.limit >= kUnlimited)
+      return std::nullopt;
+    const Ns makespan = makespanOf(problem, order, options.slowDown);
+    auto isBetter = [&](llvm::ArrayRef<NodeId> candidate) {
+      return peakOf(problem, candidate) <= mulDiv(peak, kLeastRoomPermille, kPermille) &&
+             makespanOf(problem, candidate, options.slowDown) <= makespan;
+    };
+    std::optional<Order> lower = keepTogether(problem, reducePeak(problem, order, aim, steps), isBetter);
+    return lower && isBetter(*lower) ? lower : std::nullopt;
+  }
+
+  /// A search from a given order, and from a roomier one.
+  std::unique_ptr<Search> beginSearch(const ScheduleFacts &facts, const Order &given) const {
+    std::optional<Reference> other;
+    if (roomy)
+      other.emplace(facts, *roomy);
+    return std::make_unique<Search>(facts, options, Reference(facts, given), limit, std::move(other));
   }
 
   /// The makespan at which a search has nothing left to do.
@@ -210,13 +277,13 @@ private:
       result.defect = search.defect();
   }
 
-  void take(const Search &search) {
-    result.buckets = search.best().buckets;
-    result.expanded = search.expanded();
-    result.order = search.order();
-    result.makespan = search.makespan();
-    result.peak = search.peak();
-    result.claims = {search.best().makespan, search.peak()};
+  static void take(const Search &search, Schedule &answer) {
+    answer.buckets = search.best().buckets;
+    answer.expanded = search.expanded();
+    answer.order = search.order();
+    answer.makespan = search.makespan();
+    answer.peak = search.peak();
+    answer.claims = {search.best().makespan, search.peak()};
   }
 
   const Problem &problem;
@@ -229,8 +296,12 @@ private:
   std::unique_ptr<ScheduleFacts> withBuckets;
   std::unique_ptr<Search> joint;
   Schedule result;
+  /// With variants and buckets: the answer of the order alone.
+  std::optional<Schedule> apart;
   int64_t effort = 0;
   Bytes limit = 0;
+  /// An order that leaves more of the limit free than the given one, if there is one.
+  std::optional<Order> roomy;
 };
 
 } // namespace

@@ -6,7 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The phases of a search, and the gate that every improvement passes before it becomes the incumbent.
+// The phases of a search, its moves, and the gate that every improvement passes before it becomes the incumbent. Which
+// policies it decodes is in SearchPolicies.cpp.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -16,41 +17,20 @@
 #include "CommSched/Scheduling/Model/ScheduleVerifier.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
 #include "ExactSearch.h"
+#include "WindowSearch.h"
 #include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 #include <cassert>
-#include <limits>
 
 using namespace commsched;
 
 namespace {
 
-/// The makespan of a decode that was cut off.
-constexpr Ns kFailed = std::numeric_limits<Ns>::max();
-/// The climb continues from a result that is longer than the point it came from by at most a random share of this
-/// tolerance, in millionths of the makespan: far less than what a report shows.
-constexpr int64_t kTolerancePpm = 200;
-/// Number of points that the climb changes.
-constexpr size_t kPool = 4;
-/// Every kPatience steps of the climb, a point that is more than kBehindPpm millionths longer than the best one is
-/// replaced by the best one.
-constexpr int64_t kPatience = 24, kBehindPpm = 10000;
-/// The first answer is the best of at most kFirstDecodes decodes, which take at most kFirstSteps steps together (a few
-/// hundredths of a second).
-constexpr size_t kFirstDecodes = 24;
-constexpr int64_t kFirstSteps = 200000;
-/// Estimates of the makespan from which deadlines follow, in permille of the shortest known makespan.
-constexpr int64_t kEstimates[] = {960, 920, 980, 990};
-/// Number of policies of the portfolio that are decoded before deadlines are tried.
-constexpr size_t kDecodesBeforeDeadlines = 4;
-/// Limit on the number of rounds over kEstimates; a round that does not help is the last one.
-constexpr int32_t kDeadlineRounds = 3;
-/// With buckets, policies that come after the deadlines are given up if they exceed the best makespan by more than
-/// this, in permille: memory makes some of them far longer, and their steps are better spent on moves.
-constexpr int64_t kWorthwhilePermille = 20;
 /// Shares of the effort, in percent: for the exact search of a small problem, and for the exact search of the order of
 /// the buckets that were found.
 constexpr int64_t kExactPercent = 30, kExactLastPercent = 10;
+/// Widths of the windows that are searched exactly, in positions.
+constexpr int32_t kWindows[] = {16, 32};
 /// Shares of the effort, in percent: that moves of single nodes may take before the sweep, and of one turn of the moves
 /// or of the climb.
 constexpr int64_t kMovesPercent = 95, kSlicePercent = 5;
@@ -59,10 +39,11 @@ constexpr int64_t kMovesPercent = 95, kSlicePercent = 5;
 constexpr int64_t kSlackPpm = 20, kCoolings = 10;
 /// They end before if this many slices one after the other have found nothing shorter.
 constexpr int64_t kFruitlessSlices = 4;
+/// Later, every so many turns in which the moves found nothing shorter, they may lengthen the order as at first, for
+/// half of a turn.
+constexpr int32_t kTurnsPerHeat = 4;
 /// Share of the effort, in percent, that the sweep over single knobs may take; never more than half of what is left.
 constexpr int64_t kSweepPercent = 20, kSweepWithBucketsPercent = 10;
-/// Shares of the effort, in percent, with buckets: for the knobs that help most, and for the rest of the portfolio.
-constexpr int64_t kTunePercent = 20, kRestPercent = 5;
 /// What a call of ScheduleOptions::admits counts as, in steps for each node: about what a plan of its buffers takes.
 constexpr int64_t kStepsToAdmit = 8;
 /// Limit on the number of times by which a slice of the moves is made smaller because its orders are not admitted.
@@ -99,7 +80,8 @@ Order commsched::withoutBuckets(const Problem &problem, const DecodedSchedule &d
   return order;
 }
 
-Search::Search(const ScheduleFacts &facts, const ScheduleOptions &options, Reference given, Bytes limit)
+Search::Search(const ScheduleFacts &facts, const ScheduleOptions &options, Reference given, Bytes limit,
+               std::optional<Reference> roomy)
     : facts(facts), mode(options.collectiveOrder), slowDown(options.slowDown), observers(options.observers),
       limit(limit), units(hasUnits(facts.problem)), executor(options.executor), admits(options.admits), decoder(facts),
       climbRandom(kClimbSeed) {
@@ -112,6 +94,10 @@ Search::Search(const ScheduleFacts &facts, const ScheduleOptions &options, Refer
     incumbent.steps.push_back({DecodeStep::Run, node});
   bestOrder = references.front().order;
   numIncumbents = 1;
+  if (!roomy)
+    return;
+  uncompared = static_cast<int32_t>(references.size());
+  references.push_back(std::move(*roomy));
 }
 
 /// Carries the given order out if it is still the incumbent, and nobody has done so yet. Without buckets, every node
@@ -194,7 +180,7 @@ SearchVerdict Search::offer(DecodedSchedule found, int64_t spentBefore) {
 /// simulated annealing (Kirkpatrick, Gelatt and Vecchi 1983): moves may lengthen the order, less and less, until the
 /// effort is spent. Slow-downs are part of no move's evaluation, so an order that is shorter without them may be
 /// refused. If an order is not admitted, the moves begin again from the incumbent, half as many at a time.
-void Search::moveNodes(int64_t slice) {
+void Search::moveNodes(int64_t slice, bool reheats) {
   const int64_t least = slice / kMinSliceShare, begin = spent;
   if (units)
     return;
@@ -207,13 +193,18 @@ void Search::moveNodes(int64_t slice) {
   for (bool goesOn = true; goesOn && !exhausted();) {
     int64_t spentBefore = spent;
     if (!moves || numIncumbents != incumbentOfMoves) {
-      moves = std::make_unique<LocalMoves>(facts, incumbent, limit);
+      moves = std::make_unique<LocalMoves>(facts, incumbent, limit, movesBegun++);
       incumbentOfMoves = numIncumbents;
       spent += facts.problem.size();
     }
     shortest = std::min(shortest, moves->makespan());
     Ns slack = anneals ? slackAfter(spentBefore - begin, budget - begin) : 0;
     int64_t steps = std::min(slice, budget - spent), given = steps;
+    if (std::exchange(reheats, false)) {
+      int64_t forHeat = steps / 2, left = forHeat;
+      moves->run(left, target, mulDiv(bestMakespan, kSlackPpm, kMillion));
+      steps -= forHeat - left;
+    }
     moves->run(steps, target, slack);
     if (steps == given)
       break;
@@ -230,9 +221,42 @@ void Search::moveNodes(int64_t slice) {
       slice /= 2;
       goesOn = slice > least;
     }
+    if (!improved && !anneals && searchWindows(slice))
+      goesOn = true;
+    phase = SearchPhase::Moves;
   }
   if (moves && moves->makespan() > shortest)
     moves.reset();
+}
+
+/// Searches windows of the incumbent's order exactly, with the buckets that it has, for as long as that helps and at
+/// most for `share` steps. Returns whether there is a new incumbent. As with moves, slow-downs are not seen.
+bool Search::searchWindows(int64_t share) {
+  if (units || facts.problem.hasContention() || exhausted() || numIncumbents == incumbentOfWindows)
+    return false;
+  phase = SearchPhase::Exact;
+  carryOutGiven();
+  const int64_t spentBefore = spent;
+  WindowSearch windows(carriedOut.problem, bestOrder, limit);
+  const Ns before = windows.makespan();
+  int64_t steps = std::min(share, budget - spent), given = steps;
+  for (int32_t width : kWindows)
+    while (windows.sweep(width, steps, target)) {
+    }
+  spent += given - steps + carriedOut.problem.size();
+  bool isShorter = windows.makespan() < before;
+  if (isShorter) {
+    DecodedSchedule found;
+    found.buckets = incumbent.buckets;
+    found.makespan = windows.makespan();
+    found.steps = stepsOf(facts.problem, found.buckets, carriedOut, windows.order());
+    isShorter = offer(std::move(found), spentBefore) == SearchVerdict::Incumbent;
+  } else {
+    notify(nullptr, nullptr, /*makespan=*/0, SearchVerdict::CutOff, spentBefore);
+  }
+  if (!isShorter || steps > 0)
+    incumbentOfWindows = numIncumbents;
+  return isShorter;
 }
 
 /// By how much a move may lengthen the order after `done` of `all` steps of the annealing, ns.
@@ -401,7 +425,9 @@ void Search::notify(const SearchPoint *point, const DecodedSchedule *result, Ns 
   if (point) {
     describePolicy(point->policy, policy);
     trial.policy = policy;
-    trial.reference = point->reference;
+    trial.reference = point->reference == 0                    ? SearchReference::Given
+                      : point->reference == incumbentReference ? SearchReference::Incumbent
+                                                               : SearchReference::Roomy;
     trial.shifted = static_cast<NodeId>(llvm::count_if(point->bias, [](Ns shift) { return shift != 0; }));
   }
   if (result) {
@@ -429,10 +455,12 @@ void Search::settleReference() {
   Reference reference(facts, withoutBuckets(facts.problem, incumbent));
   if (reference.peak > limit)
     return;
-  if (references.size() < 2)
+  if (incumbentReference == kNone) {
+    incumbentReference = static_cast<int32_t>(references.size());
     references.push_back(std::move(reference));
-  else
-    references.back() = std::move(reference);
+  } else {
+    references[incumbentReference] = std::move(reference);
+  }
 }
 
 void Search::adopt(Search &&other) {
@@ -493,248 +521,16 @@ void Search::improve(int64_t effort, Ns bound) {
   budget = std::min(spent + forSweep, spent + (effort - forLast - spent) / 2);
   sweep(best);
   points.push_back(best);
+  int32_t stuckTurns = 0;
   for (int64_t spentBefore = -1; spent > spentBefore && spent < effort - forLast && bestMakespan > target;) {
     spentBefore = spent;
     budget = effort - forLast;
-    moveNodes(slice);
+    Ns before = bestMakespan;
+    moveNodes(slice, /*reheats=*/stuckTurns % kTurnsPerHeat == kTurnsPerHeat - 1);
+    stuckTurns = bestMakespan == before ? stuckTurns + 1 : 0;
     budget = std::min(spent + slice, effort - forLast);
     climb();
   }
   budget = effort;
   searchExactly(effort);
-}
-
-/// Decodes the policies of the portfolio that have not been decoded. With buckets, small ones and deadlines come after
-/// the first few, then the numbers that help most. Returns whether the search goes on.
-bool Search::decodePortfolio(int64_t effort) {
-  std::vector<Policy> policies = portfolio(facts, limit);
-  for (; nextPolicy < policies.size(); ++nextPolicy) {
-    if (nextPolicy == kDecodesBeforeDeadlines && facts.bucketing && !isTuned) {
-      budget = std::min(effort, spent + mulDiv(effort, kTunePercent, 100));
-      if (!isFirstAnswer)
-        trySamples();
-      if (effort > 0)
-        trySmallBuckets();
-      setDeadlines();
-      tune();
-      isTuned = effort > 0;
-      budget = std::min(effort, spent + mulDiv(effort, kRestPercent, 100));
-      worthwhile = bestMakespan + mulDiv(bestMakespan, kWorthwhilePermille, 1000);
-    }
-    if (shouldStop())
-      break;
-    phase = SearchPhase::Portfolio;
-    if (ahead.empty())
-      decodeAhead(llvm::ArrayRef(policies).drop_front(nextPolicy));
-    decodePolicy(policies[nextPolicy]);
-  }
-  ahead.clear();
-  budget = effort;
-  return !shouldStop();
-}
-
-/// Decodes a policy, unless that was done ahead, and keeps the result as a point of the local search.
-void Search::decodePolicy(const Policy &policy) {
-  SearchPoint point;
-  point.policy = policy;
-  if (phase != SearchPhase::Portfolio) {
-    decode(point, kFailed);
-  } else if (ahead.empty()) {
-    decode(point, worthwhile);
-  } else {
-    Trial trial = std::move(ahead.back());
-    ahead.pop_back();
-    judge(point, std::move(trial), worthwhile);
-  }
-  points.push_back(std::move(point));
-}
-
-/// Decodes the first of `policies` at once, one for each thread, as many as the search is likely to need. They depend
-/// on the given order alone, not on each other, and are judged one after the other as if each were decoded in its turn:
-/// so the answer is the same for any number of threads. What the search ends before is thrown away.
-void Search::decodeAhead(llvm::ArrayRef<Policy> policies) {
-  if (executor.threads < 2 || points.empty())
-    return;
-  auto known = static_cast<int64_t>(points.size());
-  int64_t each = std::max<int64_t>(spent / known, 1);
-  int64_t forFirst = std::min<int64_t>(static_cast<int64_t>(kFirstDecodes) - known, (kFirstSteps - spent) / each);
-  int64_t likely = std::max((budget - spent) / each + 1, forFirst);
-  if (facts.bucketing && points.size() < kDecodesBeforeDeadlines)
-    likely = std::min<int64_t>(likely, static_cast<int64_t>(kDecodesBeforeDeadlines) - known);
-  size_t count = std::min({policies.size(), executor.threads, static_cast<size_t>(std::max<int64_t>(likely, 1))});
-  if (count < 2)
-    return;
-  while (moreDecoders.size() < count)
-    moreDecoders.push_back(std::make_unique<Decoder>(facts));
-  ahead.resize(count);
-  executor.run(count, [&](size_t index) {
-    SearchPoint point;
-    point.policy = policies[index];
-    ahead[count - 1 - index] = attempt(*moreDecoders[index], point, worthwhile);
-  });
-}
-
-/// Whether the search ends: the target is reached, or the effort and the allowance of a first answer are spent.
-bool Search::shouldStop() const {
-  if (points.empty() || !exhausted())
-    return false;
-  int64_t next = spent / static_cast<int64_t>(points.size());
-  return bestMakespan <= target || points.size() >= kFirstDecodes || spent + next > kFirstSteps;
-}
-
-/// Decodes the sampled policies.
-void Search::trySamples() {
-  phase = SearchPhase::Sweep;
-  for (const Policy &policy : sampledPolicies(facts, limit, incumbent.makespan)) {
-    if (shouldStop())
-      return;
-    decodePolicy(policy);
-  }
-}
-
-/// Decodes with small buckets. Deadlines are then set for that policy if it is the best one.
-void Search::trySmallBuckets() {
-  if (shouldStop())
-    return;
-  phase = SearchPhase::Sweep;
-  decodePolicy(smallBucketPolicy(limit));
-}
-
-/// Decodes with deadlines. Deadlines help only if they follow from a makespan that can be reached and is shorter than
-/// the best one, so several estimates are tried.
-void Search::setDeadlines() {
-  phase = SearchPhase::Deadlines;
-  Ns base = facts.horizonBase();
-  Policy best = llvm::min_element(points, [](const SearchPoint &a, const SearchPoint &b) {
-                  return a.makespan < b.makespan;
-                })->policy;
-  for (Policy policy : {deadlinePolicy(), best})
-    for (int32_t round = 0; round < kDeadlineRounds; ++round) {
-      Ns before = bestMakespan;
-      for (int64_t share : kEstimates) {
-        if (shouldStop())
-          return;
-        policy.horizon = mulDiv(mulDiv(incumbent.makespan, share, 1000), 1000, base);
-        decodePolicy(policy);
-      }
-      if (bestMakespan == before)
-        break;
-    }
-}
-
-/// Sets a knob of a point, and keeps that if the schedule becomes shorter.
-bool Search::tryKnob(SearchPoint &point, KnobValue setting) {
-  if (setting.value < 0 || setting.value >= numValues(setting.knob))
-    return false;
-  SearchPoint next = point;
-  next.policy = withKnob(point.policy, setting.knob, setting.value, limit);
-  if (areEqual(next.policy, point.policy))
-    return false;
-  bool isShorter = decode(next, point.makespan) < point.makespan;
-  if (!isTuned)
-    points.push_back(next);
-  if (isShorter)
-    point = std::move(next);
-  return isShorter;
-}
-
-/// Sets those knobs of the best point that help most, and where one helped, its neighbouring values.
-void Search::tune() {
-  phase = SearchPhase::Sweep;
-  SearchPoint best =
-      *llvm::min_element(points, [](const SearchPoint &a, const SearchPoint &b) { return a.makespan < b.makespan; });
-  for (bool improved = true; improved;) {
-    improved = false;
-    for (KnobValue setting : tunings()) {
-      if (shouldStop())
-        return;
-      if (!tryKnob(best, setting))
-        continue;
-      improved = true;
-      for (int32_t step : {-1, 1})
-        for (int32_t value = setting.value + step; !shouldStop() && tryKnob(best, {setting.knob, value});)
-          value += step;
-    }
-  }
-}
-
-/// Coordinate descent: sets one knob after another to each of its values, and keeps what shortens the schedule, until
-/// nothing does.
-void Search::sweep(SearchPoint &point) {
-  phase = SearchPhase::Sweep;
-  for (bool improved = true; improved;) {
-    improved = false;
-    for (int32_t knob : knobsOf(facts))
-      for (int32_t value = 0; value < numValues(knob); ++value) {
-        if (exhausted())
-          return;
-        improved |= tryKnob(point, {knob, value});
-      }
-  }
-}
-
-/// Changes a point a little: a knob, the reference, or the keys of some neighbours in the reference.
-void Search::perturb(SearchPoint &point, SplitMix64 &random) const {
-  int64_t kind = random.below(10);
-  if (kind == 0 && references.size() > 1) {
-    point.reference = static_cast<int32_t>(random.below(static_cast<int64_t>(references.size())));
-    return;
-  }
-  if (facts.bucketing && kind < 4) {
-    point.policy = nudged(point.policy, random);
-    return;
-  }
-  if (kind < 6) {
-    for (int64_t turns = 1 + random.below(2); turns > 0; --turns) {
-      llvm::ArrayRef<int32_t> knobs = knobsOf(facts);
-      int32_t knob = knobs[random.below(static_cast<int64_t>(knobs.size()))];
-      point.policy = withKnob(point.policy, knob, static_cast<int32_t>(random.below(numValues(knob))), limit);
-    }
-    return;
-  }
-  NodeId size = facts.problem.size();
-  if (point.bias.empty())
-    point.bias.assign(size, 0);
-  // Widths and amplitudes are spread over the powers of two.
-  int64_t width = std::min<int64_t>(size, int64_t(1) << random.below(12));
-  Ns total = references[point.reference].makespan;
-  int64_t first = random.below(size), amplitude = std::max<Ns>(total >> (2 + random.below(14)), 1);
-  bool together = random.below(2) == 0, startsOnly = random.below(2) == 0;
-  int64_t shift = random.below(2 * amplitude + 1) - amplitude;
-  for (int64_t at = first; at < std::min<int64_t>(first + width, size); ++at) {
-    NodeId node = references[point.reference].order[at];
-    if (startsOnly == (facts.problem.nodes[node].kind == NodeKind::Start))
-      point.bias[node] += together ? shift : random.below(2 * amplitude + 1) - amplitude;
-  }
-}
-
-/// Iterated local search: changes a few points at random, and keeps each change that is within the tolerance. Half of
-/// the changes start from the best point.
-void Search::climb() {
-  phase = SearchPhase::Climb;
-  llvm::stable_sort(points, [](const SearchPoint &a, const SearchPoint &b) { return a.makespan < b.makespan; });
-  std::vector<SearchPoint> pool;
-  for (const SearchPoint &point : points)
-    if (pool.size() < kPool && point.makespan != kFailed && (pool.empty() || pool.back().makespan != point.makespan))
-      pool.push_back(point);
-  if (pool.empty())
-    return;
-  for (int64_t step = 1; !exhausted(); ++step) {
-    size_t at =
-        climbRandom.below(2) == 0 ? 0 : static_cast<size_t>(climbRandom.below(static_cast<int64_t>(pool.size())));
-    SearchPoint next = pool[at];
-    settleReference();
-    perturb(next, climbRandom);
-    Ns allowed = pool[at].makespan + mulDiv(pool[at].makespan, climbRandom.below(kTolerancePpm + 1), 1000000);
-    if (decode(next, allowed + 1) <= allowed)
-      pool[at] = std::move(next);
-    if (at > 0 && pool[at].makespan < pool.front().makespan)
-      std::swap(pool[at], pool.front());
-    if (step % kPatience == 0 && pool.size() > 1) {
-      size_t other = 1 + static_cast<size_t>(climbRandom.below(static_cast<int64_t>(pool.size()) - 1));
-      if (pool[other].makespan - pool.front().makespan > mulDiv(pool.front().makespan, kBehindPpm, 1000000))
-        pool[other] = pool.front();
-    }
-  }
-  points.insert(points.end(), pool.begin(), pool.end());
 }

@@ -9,8 +9,9 @@
 // Searches the space of policies, with a decoder that turns each policy into a schedule: a portfolio of priority rules
 // first, then moves of single nodes (LocalMoves.h), then coordinate descent over single numbers, then in turns such
 // moves and iterated local search (H. R. Lourenco, O. C. Martin and T. Stuetzle, "Iterated local search", Handbook of
-// Metaheuristics, 2003) from a few points. Small problems are also searched exactly (ExactSearch.h). Effort is counted
-// in steps, and the random generator has a fixed seed, so equal input gives equal output.
+// Metaheuristics, 2003) from a few points. Small problems are also searched exactly (ExactSearch.h), as are windows of
+// an order that no move shortens (WindowSearch.h). Effort is counted in steps, and the random generator has a fixed
+// seed, so equal input gives equal output.
 //
 //===------------------------------------------------------------------------------------------===//
 #ifndef COMMSCHED_LIB_SCHEDULING_SOLVER_SEARCH_H
@@ -22,7 +23,9 @@
 #include "LocalMoves.h"
 #include "Portfolio.h"
 
+#include <limits>
 #include <memory>
+#include <optional>
 
 namespace commsched {
 
@@ -31,8 +34,10 @@ class Search {
 public:
   /// `given`, a reference of these or equal facts, has to fit `limit`; it is the first incumbent. The search takes from
   /// `options` the collective order that an answer has to keep, the slow-downs that it is timed with, and the
-  /// observers.
-  Search(const ScheduleFacts &facts, const ScheduleOptions &options, Reference given, Bytes limit);
+  /// observers. `roomy`, another such reference that leaves more of the limit free, is preferred to it if the first
+  /// policies decode to something shorter.
+  Search(const ScheduleFacts &facts, const ScheduleOptions &options, Reference given, Bytes limit,
+         std::optional<Reference> roomy = std::nullopt);
 
   /// Searches until `effort` steps are spent, with those of calls before, or until the makespan is at most `bound`, ns.
   void run(int64_t effort, Ns bound);
@@ -55,6 +60,9 @@ public:
 private:
   /// Lets tests call accept() with wrong schedules, which no decode produces.
   friend struct SearchTestAccess;
+
+  /// The makespan of a decode that was cut off.
+  static constexpr Ns kFailed = std::numeric_limits<Ns>::max();
 
   /// A point of the search space, and the makespan that it decodes to.
   struct SearchPoint {
@@ -80,6 +88,7 @@ private:
   void decodePolicy(const Policy &policy);
   void decodeAhead(llvm::ArrayRef<Policy> policies);
   bool decodePortfolio(int64_t effort);
+  void compareReferences();
   void trySamples();
   void trySmallBuckets();
   void setDeadlines();
@@ -93,7 +102,8 @@ private:
   bool accept(const DecodedSchedule &decoded);
   bool gatherUnits(DecodedSchedule &decoded);
   bool searchExactly(int64_t share);
-  void moveNodes(int64_t slice);
+  void moveNodes(int64_t slice, bool reheats = false);
+  bool searchWindows(int64_t share);
   Ns slackAfter(int64_t done, int64_t all) const;
   void moveContended(int64_t slice);
   SearchVerdict offer(DecodedSchedule found, int64_t spentBefore);
@@ -130,9 +140,12 @@ private:
   std::vector<Trial> ahead;
   /// Decodes of the portfolio that take longer are given up, ns.
   Ns worthwhile = INT64_MAX;
-  /// The given order, and the order of the incumbent without its buckets if it fits the limit; and whether the latter
-  /// is yet to be computed.
+  /// The given order, a roomy one if there is one, and the order of the incumbent without its buckets if it fits the
+  /// limit.
   std::vector<Reference> references;
+  /// Indices into `references`: the one that policies are decoded from; a roomy one that is yet to be compared, or
+  /// kNone; and the incumbent's, or kNone; and whether the latter is yet to be computed.
+  int32_t preferred = 0, uncompared = kNone, incumbentReference = kNone;
   bool isReferenceDue = false;
   DecodedSchedule incumbent;
   /// The incumbent's makespan with the slow-downs, ns; DecodedSchedule::makespan is without them.
@@ -147,6 +160,10 @@ private:
   std::unique_ptr<LocalMoves> moves;
   std::unique_ptr<ContendedMoves> contendedMoves;
   int32_t incumbentOfMoves = 0;
+  /// How often the moves have begun from an incumbent: each time with other random numbers.
+  uint64_t movesBegun = 0;
+  /// The number of incumbents when no window of the incumbent's order could be improved.
+  int32_t incumbentOfWindows = 0;
   /// Whether the moves have lengthened orders: once is enough.
   bool isAnnealed = false;
   SearchPhase phase = SearchPhase::Portfolio;

@@ -33,6 +33,18 @@ llvm::StringRef commsched::stringify(SearchPhase phase) {
   llvm_unreachable("unknown phase");
 }
 
+llvm::StringRef commsched::stringify(SearchReference reference) {
+  switch (reference) {
+  case SearchReference::Given:
+    return "given";
+  case SearchReference::Roomy:
+    return "roomy";
+  case SearchReference::Incumbent:
+    return "incumbent";
+  }
+  llvm_unreachable("all references are handled");
+}
+
 llvm::StringRef commsched::stringify(SearchVerdict verdict) {
   switch (verdict) {
   case SearchVerdict::Incumbent:

@@ -16,6 +16,7 @@
 
 #include "CommSched/Support/Units.h"
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/Support/MathExtras.h"
 #include <vector>
 
 namespace commsched {
@@ -50,6 +51,11 @@ public:
   int32_t firstAbove(int32_t first, int32_t last, Bytes limit) const;
   int32_t lastAbove(int32_t first, int32_t last, Bytes limit) const;
 
+  /// The values of the positions [first, last), to be changed. Until refresh(), only value() may be asked.
+  /// O(last - first + log n).
+  llvm::MutableArrayRef<Bytes> open(int32_t first, int32_t last);
+  /// Makes the tree right again after changes of opened values. O(last - first + log n).
+  void refresh(int32_t first, int32_t last);
   /// Overwrites the positions from `first` on. O(values + log n).
   void assign(int32_t first, llvm::ArrayRef<Bytes> values);
   /// All values. O(n).
@@ -58,6 +64,8 @@ public:
 private:
   /// Computes the maximum of an inner node from its children. Returns whether it has changed.
   bool pull(uint32_t node);
+  /// The number of levels above the leaves.
+  int32_t depth() const { return llvm::Log2_32(static_cast<uint32_t>(leaves)); }
   int32_t descend(int32_t first, int32_t last, Bytes limit, bool fromLeft) const;
 
   int32_t count = 0;

@@ -52,26 +52,35 @@ public:
   /// Makes the move. move(to, to + last - first, first) undoes it. O(T log N + distance).
   void move(int32_t first, int32_t last, int32_t to);
 
-  // Changes of what nodes touch, in three steps: lift(), then any number of permute(), then settle(). Between lift()
-  // and settle(), the owner of the problem may change the buffers that were lifted and the workspace of the nodes that
-  // were lifted; Problem::touches is not read any more for these nodes, nor Problem::users at all.
+  /// What a node touches, with the changes below. O(1).
+  llvm::ArrayRef<BufferId> touchesOf(NodeId node) const {
+    bool isChanged = !ownTouches.empty() && ownTouches[node] != kNone;
+    return isChanged ? llvm::ArrayRef<BufferId>(changedTouches[ownTouches[node]]) : problem->touches[node];
+  }
 
-  /// Takes the touches away from `nodes`, and out of the live bytes all buffers that they touch and those in `buffers`.
-  /// O(k log N + positions at which these buffers are live), k the touches of the nodes.
-  void lift(llvm::ArrayRef<NodeId> nodes, llvm::ArrayRef<BufferId> buffers);
+  // Changes of what nodes touch, in three steps: lift(), then any number of permute(), then settle(). Between lift()
+  // and settle(), the owner of the problem may change the buffers that lifted nodes alone have touched and the
+  // workspace of the nodes that were lifted; Problem::touches is not read any more for these nodes, nor Problem::users
+  // at all.
+
+  /// Takes the touches away from `nodes`. O(k log N + positions at which buffers are live only because of them), k the
+  /// touches of the nodes and the lengths of the rows of their buffers.
+  void lift(llvm::ArrayRef<NodeId> nodes);
   /// Replaces what stands at the positions from `first` on by `window`, a permutation of it in which all nodes with
-  /// touches keep their relative order. O(window log N).
+  /// touches keep their relative order. O(window + log N + touches of the nodes at the ends of stretches that stay
+  /// together).
   void permute(int32_t first, llvm::ArrayRef<NodeId> window);
-  /// Gives the lifted `nodes` their new touches, which are among the lifted buffers. Costs what lift() does.
+  /// Gives the lifted `nodes` their new touches. Costs what lift() does.
   void settle(llvm::ArrayRef<NodeId> nodes, llvm::ArrayRef<llvm::SmallVector<BufferId, 4>> touches);
 
 private:
   struct Change;
   struct Around;
-  llvm::ArrayRef<BufferId> touchesOf(NodeId node) const {
-    bool isChanged = !ownTouches.empty() && ownTouches[node] != kNone;
-    return isChanged ? llvm::ArrayRef<BufferId>(changedTouches[ownTouches[node]]) : problem->touches[node];
-  }
+  /// The positions [first, last).
+  struct Life {
+    int32_t first, last;
+    bool isEmpty() const { return first == last; }
+  };
   /// The nodes that touch a buffer, in the current order.
   llvm::ArrayRef<NodeId> rowOf(BufferId buffer) const {
     if (!ownRow.empty() && ownRow[buffer] != kNone)
@@ -82,13 +91,11 @@ private:
     llvm::ArrayRef<NodeId> row = std::as_const(*this).rowOf(buffer);
     return {const_cast<NodeId *>(row.data()), row.size()};
   }
-  bool isOutOfLive(BufferId buffer) const {
-    return !lifted.empty() && std::binary_search(lifted.begin(), lifted.end(), buffer);
-  }
   std::vector<NodeId> &changedRow(BufferId buffer);
   llvm::SmallVector<BufferId, 4> &changedTouchesOf(NodeId node);
-  void addLife(BufferId buffer, Bytes sign);
-  void addAt(int32_t position, Bytes bytes);
+  Life lifeOf(BufferId buffer) const;
+  void changeLife(BufferId buffer, Life before, Life after);
+  void addAt(int32_t first, int32_t last, Bytes more);
   Bytes workspaceOf(NodeId node) const {
     return !isLifted.empty() && isLifted[node] ? 0 : problem->nodes[node].workspace;
   }
@@ -106,12 +113,12 @@ private:
   std::vector<int32_t> ownRow, ownTouches;
   std::vector<std::vector<NodeId>> changedRows;
   std::vector<llvm::SmallVector<BufferId, 4>> changedTouches;
-  /// The buffers that are out of the live bytes, ascending, and, indexed by node, whether its workspace is.
-  std::vector<BufferId> lifted;
+  /// Indexed by node: whether its workspace is out of the live bytes.
   std::vector<char> isLifted;
-  /// Live bytes by position, and a tree over them.
-  std::vector<Bytes> bytes;
+  /// Live bytes by position.
   MemoryTree tree;
+  /// Scratch of permute(): the live bytes of the window afterwards.
+  std::vector<Bytes> next;
 };
 
 } // namespace commsched

@@ -41,8 +41,8 @@ struct ScheduleOptions {
   SlowDown slowDown;
   /// Steps (nodes placed and placements refused) that a search may spend; defaultEffort() where negative. 0 gives the
   /// first answer. With bucketing, the order alone is searched as well, with the same effort, so that buckets never
-  /// cost time; if the first answer with buckets is shorter than any order alone, the search for buckets gets that
-  /// effort.
+  /// cost time; the search for buckets gets what that one leaves, and all of it if the first answer with buckets is
+  /// shorter than any order alone.
   int64_t effort = -1;
   /// What is minimized. All but the makespan need `noise`, with at least one scenario; not owned.
   Objective objective = Objective::Makespan;
@@ -59,7 +59,7 @@ struct ScheduleOptions {
 };
 
 /// About a second on one core for both searches of problems of up to 20,000 nodes ...
-inline constexpr int64_t kDefaultEffort = 2000000;
+inline constexpr int64_t kDefaultEffort = 3000000;
 /// ... and less for small ones, of which a module may have many.
 inline constexpr int64_t defaultEffort(NodeId nodes) {
   return std::min<int64_t>(kDefaultEffort, 50000 + int64_t(1000) * nodes);

@@ -25,7 +25,7 @@ enum class SearchPhase : uint8_t {
   Portfolio,
   /// Decodes with deadlines that follow from the best makespan so far.
   Deadlines,
-  /// Enumerates the orders of a small problem.
+  /// Enumerates the orders of a small problem, or of windows of the best order.
   Exact,
   /// Changes one number of the best policy after another.
   Sweep,
@@ -37,6 +37,12 @@ enum class SearchPhase : uint8_t {
 inline constexpr size_t kNumSearchPhases = 6;
 /// "portfolio", "deadlines", "exact", "sweep", "climb" or "moves".
 llvm::StringRef stringify(SearchPhase phase);
+
+/// The order that a decode falls back to: the given one, one that leaves more of the limit free, or the incumbent's.
+enum class SearchReference : uint8_t { Given, Roomy, Incumbent };
+
+/// "given", "roomy", "incumbent".
+llvm::StringRef stringify(SearchReference reference);
 
 /// What the search does with a trial.
 enum class SearchVerdict : uint8_t {
@@ -84,8 +90,8 @@ struct SearchTrial {
   SearchVerdict verdict = SearchVerdict::CutOff;
   /// The policy that was decoded; empty for an enumeration.
   llvm::ArrayRef<PolicyValue> policy;
-  /// The reference: 0 for the given order, 1 for the incumbent's.
-  int32_t reference = 0;
+  /// What the decode falls back to.
+  SearchReference reference = SearchReference::Given;
   /// Number of nodes whose keys are shifted at random.
   NodeId shifted = 0;
   /// Makespan with slow-downs, ns, peak, bytes, and number of buckets. 0 if the trial was cut off.
