@@ -4,7 +4,9 @@
 """Fixtures and helpers of the Python tests: a fake process group, and small graphs traced with fake tensors."""
 
 import contextlib
+import filecmp
 import os
+import pathlib
 
 import pytest
 
@@ -18,6 +20,18 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from commsched.torch.trace import fake_world
 
 RANKS = 8
+
+
+def pytest_sessionstart(session):
+    """Refuses to test a library that is not the one that was built last (COMMSCHED_LIBRARY)."""
+    from commsched import _commsched
+
+    built = os.environ.get("COMMSCHED_LIBRARY")
+    if built is None:
+        return
+    installed = pathlib.Path(_commsched.__file__).with_name(pathlib.Path(built).resolve().name)
+    if not installed.exists() or not filecmp.cmp(built, installed, shallow=False):
+        pytest.exit(f"{installed} is not {built}: scripts/test.sh installs the package again", returncode=1)
 
 
 @pytest.fixture(autouse=True)

@@ -5,6 +5,7 @@
 
 import contextlib
 import faulthandler
+import multiprocessing
 import os
 import sys
 from unittest import mock
@@ -13,8 +14,14 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+# Ranks are forks of a process that has imported these and done nothing else. Importing takes two and a half seconds of
+# processor time, several times what most functions of a rank take. torch._inductor would start processes of its own.
+multiprocessing.set_forkserver_preload(["torch", "torch._dynamo", "torch.distributed.tensor"])
 
-def _main(rank, ranks, port, function, args):
+
+def _main(rank, ranks, port, environment, function, args):
+    os.environ.clear()  # That of the process that ranks are forks of is older than what a test has set.
+    os.environ.update(environment)
     faulthandler.enable()
     torch.set_num_threads(1)
     store = dist.TCPStore("127.0.0.1", port, is_master=False)
@@ -34,7 +41,8 @@ def _main(rank, ranks, port, function, args):
 def running(ranks, function, *args, every_s=None):
     """Like `run`, but yields while ranks run: after each that ends and, if `every_s` is given, after that time."""
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # It outlives all ranks.
-    processes = mp.spawn(_main, (ranks, store.port, function, args), nprocs=ranks, join=False)
+    given = (ranks, store.port, dict(os.environ), function, args)
+    processes = mp.start_processes(_main, given, nprocs=ranks, join=False, start_method="forkserver")
     while not processes.join(every_s):
         yield
 

@@ -79,6 +79,32 @@ def test_every_result_has_its_share():
     )
 
 
+def _reduced_gradients(world):
+    """Gradients of biases: a sum over rows and its cast are one kernel, and an all-reduce follows."""
+
+    def f(*gradients):
+        def reduced(gradient):
+            cast = torch.ops.prims.convert_element_type(gradient.sum(0), torch.float32)
+            return c10d.wait_tensor(c10d.all_reduce(cast, "sum", world))
+
+        return [reduced(g) for g in gradients]
+
+    return trace(f, *[(4096, 1024)] * 6, dtype=torch.bfloat16)
+
+
+def test_a_cast_before_a_collective_leaves_its_share_to_what_it_casts(world):
+    moved = {n.name: b for n, b in _shared(_reduced_gradients(world)).items() if "sum" in n.name or "convert" in n.name}
+    assert sum(moved.values()) == 6 * (2 * 4096 * 1024 + 4 * 1024)
+    assert all((b > 0) == ("sum" in n) for n, b in moved.items())
+
+
+def test_a_pack_does_not_spare_the_kernel_of_a_cast(world):
+    """The cast is in the pack, and the sum still runs: the rewritten graph takes no longer than promised."""
+    gm, report = ct.schedule_overlap(_reduced_gradients(world), memory_budget_ratio=1.0)
+    _, again = ct.schedule_overlap(gm, effort=0)
+    assert report["buckets"] and report["makespan_ns"]["after"] >= again["makespan_ns"]["before"]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_shares_do_not_depend_on_the_order(seed):
     def f(x, w, v):

@@ -86,6 +86,20 @@ def _layers(world, count):
     return trace(f, (4096, 512), *[(512 // RANKS, 512)] * count, dtype=torch.bfloat16)
 
 
+def _refused(peak, graph, without, victim):
+    """If the collective of that name is merged, lets the cat that packs it hold more than the limit allows.
+
+    Returns whether it is merged.
+    """
+    merged = next((n for n in without if n.name == victim), None)
+    if merged is None:
+        return False
+    packed = {u for n in graph.nodes if merged.args[0] in n.all_input_nodes for u in (n, *n.users)}
+    (cat,) = (n for n in packed if n.target is torch.ops.aten.cat.default)
+    peak.bytes, peak.live = peak.bytes + 10**6, dict.fromkeys(peak.aliases.of(cat), 10**8)
+    return True
+
+
 def test_buckets_that_are_not_live_at_the_peak_stay(world, monkeypatch):
     """If the count finds too much as long as one collective is merged, the other buckets are kept."""
     _, free = ct.schedule_overlap(_layers(world, 24))
@@ -93,16 +107,9 @@ def test_buckets_that_are_not_live_at_the_peak_stay(world, monkeypatch):
 
     def counted(graph, donated, without=None, aliases=None):
         peak = memory.peak_of(graph, donated, without or (), aliases)
-        merged = next((n for n in without or () if n.name == victim), None)
-        if merged is not None:  # The cat that packs it holds more than the limit allows.
-            packed = {u for n in graph.nodes if merged.args[0] in n.all_input_nodes for u in (n, *n.users)}
-            (cat,) = (n for n in packed if n.target is torch.ops.aten.cat.default)
-            peak.bytes, peak.live = (
-                peak.bytes + 10**6,
-                dict.fromkeys(peak.aliases.of(cat), 10**8),
-            )
+        merged = _refused(peak, graph, without or (), victim)
         if without is not None:
-            counts.append(merged is None)
+            counts.append(not merged)
         return peak
 
     monkeypatch.setattr(schedule, "peak_of", counted)
@@ -120,8 +127,41 @@ def test_collectives_that_are_kept_apart_are_not_merged(world):
     options = Options()
     merged = schedule.schedule_graph(_layers(world, 24).graph, options)["buckets"]
     apart = frozenset(merged[0])
-    report = schedule._schedule_once(_layers(world, 24).graph, options, False, None, apart)
-    assert report["buckets"] and apart.isdisjoint(sum(report["buckets"], []))
+    buckets = schedule._solved(_layers(world, 24).graph, options, False, apart).plan.buckets
+    assert buckets and apart.isdisjoint(m.name for b in buckets for m in b.members)
+
+
+@pytest.mark.parametrize("most", [0, 1], ids=["the order alone fits", "the order alone is above the limit"])
+def test_a_round_is_not_slower_than_the_order_alone(world, monkeypatch, most):
+    """The rounds after a refusal search other problems, so any of them may end with a longer schedule."""
+    _, free = ct.schedule_overlap(_layers(world, 24))
+    _, alone = ct.schedule_overlap(_layers(world, 24), bucketing=False)
+    victim, whole, refused = free["buckets"][0][0], schedule._solved, []
+
+    def unlucky(graph, options, fused, apart=frozenset()):
+        solved = whole(graph, options, fused, apart)
+        if apart:
+            solved.time += alone["makespan_ns"]["after"]
+        return solved
+
+    def counted(graph, donated, without=None, aliases=None):
+        peak = memory.peak_of(graph, donated, without or (), aliases)
+        if _refused(peak, graph, without or (), victim):
+            refused.append("merged")
+        elif without is not None and not without and refused.count("alone") < most:
+            refused.append("alone")
+            peak.bytes += 10**12
+        return peak
+
+    monkeypatch.setattr(schedule, "_solved", unlucky)
+    monkeypatch.setattr(schedule, "peak_of", counted)
+    _, report = ct.schedule_overlap(_layers(world, 24))
+    assert report["recounted"] and refused == ["merged", *["alone"] * most]
+    if most:  # What is left is the answer of the round.
+        assert report["kept_apart"] and report["buckets"]
+    else:
+        assert not report["buckets"] and not report["kept_apart"]
+        assert report["makespan_ns"]["after"] == alone["makespan_ns"]["after"]
 
 
 def test_a_graph_whose_results_are_all_too_large_stays(world, monkeypatch):

@@ -64,18 +64,24 @@ def schedule_graph(graph: fx.Graph, options: Options, fused: bool = False, agree
         Unscheduled: the graph could not be scheduled. It is unchanged.
     """
     try:
-        return _schedule_once(graph, options, fused, agree)
+        return _carried_out(graph, _solved(graph, options, fused), agree)
     except OverLimit as error:
         refused = error
     reason: Exception = refused
-    apart: frozenset[str] = frozenset()
+    alone, apart = _order_alone(graph, options, fused), frozenset[str]()
     for again in _again(options, refused):
         if again is options:
             if refused.merged <= apart:
                 continue  # Nothing else can be kept apart.
             apart |= refused.merged
         try:
-            report = _schedule_once(graph, again, fused, agree, apart if again is options else frozenset())
+            solved = _solved(graph, again, fused, apart if again is options else frozenset())
+            if alone is not None and alone.time < solved.time:
+                try:
+                    return {**_carried_out(graph, alone, agree), "recounted": True, "kept_apart": []}
+                except OverLimit:
+                    alone = None
+            report = _carried_out(graph, solved, agree)
             return {**report, "recounted": True, "kept_apart": sorted(apart) if again is options else []}
         except OverLimit as error:
             reason = refused = error
@@ -98,43 +104,98 @@ def _again(options: Options, refused: OverLimit) -> list[Options]:
     return [lower, *apart, alone] if lowered >= refused.given else [*apart, lower, alone]
 
 
-def _schedule_once(
-    graph: fx.Graph, options: Options, fused: bool, agree: Agree | None, apart: frozenset[str] = frozenset()
-) -> dict:
-    """Schedules `graph` in place.
+@dataclasses.dataclass
+class _Solved:
+    """A schedule of a graph that has not been carried out.
+
+    Args:
+        time: what the solver minimized, in ns.
+        counted: whether the memory of the result is to be counted.
+    """
+
+    module: Imported
+    report: dict
+    plan: Plan
+    decision: Decision
+    time: int
+    counted: bool
+
+
+def _order_alone(graph: fx.Graph, options: Options, fused: bool) -> _Solved | None:
+    """The schedule without merging. A schedule with fewer buckets than were wanted must not be slower than that.
+
+    None if nothing was to be merged, or if something other than the search decides what is merged.
+    """
+    if not options.bucketing or options.solver != "schedule" or options.passes:
+        return None
+    try:
+        return _solved(graph, dataclasses.replace(options, bucketing=False), fused)
+    except Unscheduled:
+        return None
+
+
+def _solved(graph: fx.Graph, options: Options, fused: bool, apart: frozenset[str] = frozenset()) -> _Solved:
+    """The schedule of `graph`, which stays as it is.
 
     Args:
         apart: the names of collectives that are not merged.
 
     Raises:
-        Disagreed, OverLimit, Unscheduled. The graph is unchanged.
+        Unscheduled.
     """
     fused = fused and options.fusion
     module = imported(graph, options, fused, apart=apart)
     began = time.process_time_ns()
     report = module.run(options, options.pipeline)
-    program = module.program
-    solved = time.process_time_ns()
+    ended = time.process_time_ns()
+    report["import_ns"], report["pipeline_ns"] = module.import_ns, ended - began
     try:
-        plan = read_plan(graph, program.operations()[FUNCTION])
+        plan = read_plan(graph, module.program.operations()[FUNCTION])
         decision = sequence(starts_of(graph), plan)
+    except Exception as error:
+        raise _refusal(error) from error
+    report["apply_ns"] = time.process_time_ns() - ended
+    return _Solved(module, report, plan, decision, _time(report, options), not fused)
+
+
+def _time(report: dict, options: Options) -> int:
+    """What the solver minimized, in ns. 0 if there is nothing to schedule."""
+    times = report if options.objective == "makespan" else report.get("scenarios", {})
+    return times.get(f"{options.objective}_ns", {}).get("after", 0)
+
+
+def _refusal(error: Exception) -> Unscheduled:
+    """What to raise after an error of reading a schedule or carrying it out. Raises the error itself if it is a fault
+    and faults are to be raised.
+    """
+    if isinstance(error, PlanError):
+        return Unscheduled(f"the schedule was refused: {error}")
+    if strict():
+        raise error
+    return Unscheduled(f"the schedule cannot be read: {type(error).__name__}: {error}")
+
+
+def _carried_out(graph: fx.Graph, solved: _Solved, agree: Agree | None) -> dict:
+    """Carries out a schedule of `graph`, and returns its report.
+
+    Raises:
+        Disagreed, OverLimit, Unscheduled. The graph is unchanged.
+    """
+    module, report, plan = solved.module, solved.report, solved.plan
+    began = time.process_time_ns()
+    try:
         with guessed_sizes(module.importer.exchanges()):  # The memory is counted with the sizes that were planned with.
-            _carry_out(graph, plan, None if fused else report, module, lambda: agree and agree(decision))
+            counted = report if solved.counted else None
+            _carry_out(graph, plan, counted, module, lambda: agree and agree(solved.decision))
     except (OverLimit, Disagreed):
         raise
-    except PlanError as error:
-        raise Unscheduled(f"the schedule was refused: {error}") from error
     except Exception as error:
-        if strict():
-            raise
-        raise Unscheduled(f"the schedule cannot be read: {type(error).__name__}: {error}") from error
-    report["signature"] = program.signatures()[FUNCTION] or report.get("signature", "")
+        raise _refusal(error) from error
+    report["signature"] = module.program.signatures()[FUNCTION] or report.get("signature", "")
     report["buckets"] = [[m.name for m in b.members] for b in plan.buckets]
     report["opaque"] = module.importer.opaque
-    report["decision"] = decision
-    report["import_ns"] = module.import_ns
-    report["pipeline_ns"] = solved - began
-    report["apply_ns"] = time.process_time_ns() - solved
+    report["decision"] = solved.decision
+    report["apply_ns"] += time.process_time_ns() - began
     return report
 
 

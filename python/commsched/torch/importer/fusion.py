@@ -25,6 +25,7 @@ from operator import attrgetter
 import torch.fx as fx
 
 from ..semantics.operators import spec_of, storage_of
+from ..semantics.packs import CASTS
 from . import flops
 from .facts import Facts, is_element, is_free
 from .spaces import Space, space_of, together
@@ -290,7 +291,9 @@ def shares(regions: dict[fx.Node, Region], graph: fx.Graph, facts: Facts | None 
 
     A kernel reads once what enters the region, and writes what leaves it. Each result has its own bytes, and a part of
     what is read in proportion to them. All other nodes have 0. So the sum does not depend on the order of the nodes,
-    and a reader of one result never finds it for free. A constant that only loops read has 0, too.
+    and a reader of one result never finds it for free. A constant that only loops read has 0, too. A cast that a
+    collective reads leaves its share to the node of the region that makes what is cast: a pack may take over the cast,
+    but not the kernel's other work.
 
     Args:
         facts: those of the graph, if somebody has read them already.
@@ -299,8 +302,9 @@ def shares(regions: dict[fx.Node, Region], graph: fx.Graph, facts: Facts | None 
     moved: dict[fx.Node, int] = {}
     for region in {id(r): r for r in regions.values()}.values():
         moved.update(dict.fromkeys(region.computed, 0))
+        inside = set(region.computed)
         read, written = _bytes_read(region, facts), [facts[n].bytes() for n in region.results]
-        results = [n.args[0] if facts[n].is_element else n for n in region.results] or [region.computed[-1]]
+        results = [_bearer(n, inside, facts) for n in region.results] or [region.computed[-1]]
         total, so_far, given = sum(written), 0, 0
         for node, size in zip(results, written or [0]):
             so_far += size
@@ -311,6 +315,22 @@ def shares(regions: dict[fx.Node, Region], graph: fx.Graph, facts: Facts | None 
         if facts.is_made_in_place(node) and all(u in regions or facts.loops(u) for u in node.users):
             moved[node] = 0
     return moved
+
+
+def _bearer(result: fx.Node, inside: set[fx.Node], facts: Facts) -> fx.Node:
+    """The node that the share of a result is counted for.
+
+    Args:
+        inside: the nodes of the region that are not views or elements.
+    """
+    if facts[result].is_element:
+        return result.args[0]
+    if result.target not in CASTS or not any(spec_of(u).start is not None for u in result.users):
+        return result
+    source = result.args[0]
+    while facts[source].is_free and not facts[source].is_element:
+        source = source.args[0]
+    return source if source in inside else result
 
 
 def _bytes_read(region: Region, facts: Facts) -> int:

@@ -9,6 +9,7 @@ come from the FX nodes of a kernel and from the bytes that it moves.
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import tempfile
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ import torch
 import torch.distributed as dist
 import torch.fx as fx
 from torch._inductor import ir
+from torch._inductor.dependencies import WeakDep
 from torch._inductor.utils import is_collective, is_wait
 from torch._inductor.virtualized import V
 
@@ -227,7 +229,7 @@ class KernelImporter:
             ]
             count += flops.node_flops(packet, op, shapes, o)
         try:
-            moved = int(s.get_read_write_buffers_sizes())
+            moved = _moved(s)
         except (NotImplementedError, AttributeError, AssertionError, TypeError):
             moved = 0
         if not count and not moved:
@@ -325,6 +327,34 @@ class KernelImporter:
     def _element(self, s: Any) -> bool:
         """Whether a node is a result of a kernel or a coalesced collective, which has no operation of its own."""
         return s in self.placed or s.node.get_name() in self.futures
+
+
+def _moved(s: Any) -> int:
+    """The bytes that a kernel reads and writes, which are at most those of Inductor's own count.
+
+    A dependence that only orders kernels moves nothing. Of a buffer, only the elements count that some index reaches:
+    a norm that takes its weights out of a bucket does not read the bucket.
+    """
+    known = s.read_writes
+    reads = type(known.reads)(d for d in known.reads if not isinstance(d, WeakDep))
+    s.read_writes = dataclasses.replace(known, reads=reads)
+    try:
+        counted = s.get_read_write_buffer_accesses(include_reads=True, include_writes=True)
+    finally:
+        s.read_writes = known
+    reached: dict[str, int] = {}
+    for dep in reads | known.writes:
+        reached[dep.name] = reached.get(dep.name, 0) + _reached(s, dep)
+    return sum(int(min(size, reached[name])) for name, size in counted.items())
+
+
+def _reached(s: Any, dep: Any) -> int:
+    """The bytes that a dependence of a kernel reaches. A kernel that Inductor does not make sees its inputs' views."""
+    views = [i for i in getattr(s.node, "inputs", ()) if isinstance(i, ir.ReinterpretView) and i.get_name() == dep.name]
+    if not s.is_extern() or dep in s.read_writes.writes or not views:
+        return dep.numbytes_hint()
+    elements = [V.graph.sizevars.optimization_hint(v.get_numel(), fallback=0) for v in views]
+    return sum(n * v.get_dtype().itemsize for n, v in zip(elements, views))
 
 
 def _charged(snodes: Sequence[Any]) -> dict[fx.Node, str]:
