@@ -37,9 +37,13 @@ struct MpiErrorMessage {
 struct MpiLeaving {
   enum State { none, arriving, known } state = none;
   MPI_Request request = MPI_REQUEST_NULL;
+  /// In place of the number of combinations: the job has failed for the rank that leaves.
+  static constexpr int64_t failed = -1;
   /// [combinations, groups made], then per group, in the order in which the ranks made them, [collectives started,
   /// messages sent to the rank that is told, messages received from it].
   std::vector<int64_t> words;
+  /// Whether the rank has left in good order. If not, an error is on its way that says more than that it has left.
+  bool isOrderly() const { return state == known && words[0] != failed; }
   int64_t combinations() const { return words[0]; }
   int64_t groupsMade() const { return words[1]; }
   int64_t ofGroup(int64_t group, int which) const { return words[2 + 3 * group + which]; }

@@ -7,7 +7,8 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // A rank that leaves tells every other rank how much it has done. It has nothing in flight at that time. An operation
-// that needs more from it than that can never complete.
+// that needs more from it than that can never complete. If the job has failed, the rank where the error began has told
+// all others. What ranks say when they leave may arrive before that, and nobody concludes anything from it.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -27,7 +28,7 @@ void MpiJob::sayLeaving() {
       continue;
     std::vector<int64_t> &words = lastWords[other];
     words.assign(2 + 3 * groupsMade, 0);
-    words[0] = combinations;
+    words[0] = status == COMMRT_OK ? combinations : MpiLeaving::failed;
     words[1] = groupsMade;
     for (const MpiGroup *group : groups) {
       auto place = std::find(group->members.begin(), group->members.end(), other) - group->members.begin();
@@ -98,13 +99,13 @@ void MpiJob::checkLeaving() {
     const std::vector<int32_t> &members = operation->group.members;
     for (size_t place = 0; place < members.size(); ++place)
       if (const MpiLeaving &left = leaving[members[place]];
-          left.state == MpiLeaving::known && needs(*operation, left, static_cast<int32_t>(place), isSettled))
+          left.isOrderly() && needs(*operation, left, static_cast<int32_t>(place), isSettled))
         return raise(COMMRT_ERR_PEER, "left, but rank " + std::to_string(rank) + " is in " + operation->text,
                      members[place]);
   }
   for (int other = 0; other < ranks; ++other) {
     const MpiLeaving &left = leaving[other];
-    if (left.state != MpiLeaving::known)
+    if (!left.isOrderly())
       continue;
     if (isCombining && left.combinations() <= combinations)
       return raise(COMMRT_ERR_PEER, "left before all ranks had compared schedules or ended the program", other);
