@@ -66,15 +66,19 @@ static bool letGo(ncclComm *comm) {
 /// How long the words are left alone between two attempts, in microseconds.
 constexpr int attemptUs = 2000;
 
-/// Lets go until everything is done, and no graph is left that may launch something. The query is for the schedule
-/// without threads, in which host calls run what is ready.
+/// Whether operations of this member that were launched are not done. A task is gone before the last operation of its
+/// own has set its words. In the schedule without threads, asking runs what is ready.
+static bool isRunning(ncclComm *comm) { return comm->hasLaunched && cudaEventQuery(comm->order) == cudaErrorNotReady; }
+
+/// Lets go until everything is done, and no graph is left that may launch something.
 static void letAllGo(ncclComm *comm) {
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed; // the query is safe beside captures of other streams
   check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
-  while (letGo(comm)) {
-    if (comm->hasLaunched)
-      (void)cudaEventQuery(comm->order);
-    usleep(attemptUs);
+  for (bool isLeft = true; isLeft;) {
+    isLeft = letGo(comm);
+    isLeft |= isRunning(comm);
+    if (isLeft)
+      usleep(attemptUs);
   }
   check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
 }
