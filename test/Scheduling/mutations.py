@@ -481,7 +481,7 @@ MUTATIONS = [
         "moves never lengthen an order",
         "Solver/Search.cpp",
         ("Ns slack = anneals ? slackAfter(spentBefore - begin, budget - begin) : 0;", "Ns slack = 0; (void)anneals;"),
-        killer="Search.MovesMayLengthenWithBuckets",
+        killer="Search.MovesMayLengthen",
     ),
     mutation(
         "the slack of moves is not used",

@@ -34,9 +34,13 @@ constexpr int32_t kWindows[] = {16, 32};
 /// Shares of the effort, in percent: that moves of single nodes may take before the sweep, and of one turn of the moves
 /// or of the climb.
 constexpr int64_t kMovesPercent = 95, kSlicePercent = 5;
-/// With buckets, the moves before the sweep may lengthen the order: at first by up to this share of the makespan, in
-/// millionths, then by half of that after each of kCoolings equal parts of their effort, and in a last part not at all.
+/// With buckets, and in small problems, the moves before the sweep may lengthen the order: at first by up to this share
+/// of the makespan, in millionths, then by half of that after each of kCoolings equal parts of their effort, and in a
+/// last part not at all.
 constexpr int64_t kSlackPpm = 20, kCoolings = 10;
+/// A problem is small up to about this many nodes: the default effort is then 1,000 steps for each. At first, the slack
+/// is half of the mean time of a node there.
+constexpr NodeId kMostSmall = 3000;
 /// They end before if this many slices one after the other have found nothing shorter.
 constexpr int64_t kFruitlessSlices = 4;
 /// Later, every so many turns in which the moves found nothing shorter, they may lengthen the order as at first, for
@@ -176,10 +180,10 @@ SearchVerdict Search::offer(DecodedSchedule found, int64_t spentBefore) {
 }
 
 /// Moves single nodes of the incumbent's order and changes its buckets, `slice` steps at a time for as long as that
-/// helps, and goes on where it stopped if there is no other incumbent since. The first time with buckets it is
-/// simulated annealing (Kirkpatrick, Gelatt and Vecchi 1983): moves may lengthen the order, less and less, until the
-/// effort is spent. Slow-downs are part of no move's evaluation, so an order that is shorter without them may be
-/// refused. If an order is not admitted, the moves begin again from the incumbent, half as many at a time.
+/// helps, and goes on where it stopped if there is no other incumbent since. The first time with buckets, or in a small
+/// problem, it is simulated annealing (Kirkpatrick, Gelatt and Vecchi 1983): moves may lengthen the order, less and
+/// less, until the effort is spent. Slow-downs are part of no move's evaluation, so an order that is shorter without
+/// them may be refused. If an order is not admitted, the moves begin again from the incumbent, half as many at a time.
 void Search::moveNodes(int64_t slice, bool reheats) {
   const int64_t least = slice / kMinSliceShare, begin = spent;
   if (units)
@@ -187,7 +191,7 @@ void Search::moveNodes(int64_t slice, bool reheats) {
   phase = SearchPhase::Moves;
   if (facts.problem.hasContention())
     return moveContended(slice);
-  const bool anneals = facts.bucketing && !std::exchange(isAnnealed, true);
+  const bool anneals = (facts.bucketing || facts.problem.size() <= kMostSmall) && !std::exchange(isAnnealed, true);
   Ns shortest = kFailed;
   int64_t fruitless = 0;
   for (bool goesOn = true; goesOn && !exhausted();) {
@@ -202,7 +206,7 @@ void Search::moveNodes(int64_t slice, bool reheats) {
     int64_t steps = std::min(slice, budget - spent), given = steps;
     if (std::exchange(reheats, false)) {
       int64_t forHeat = steps / 2, left = forHeat;
-      moves->run(left, target, mulDiv(bestMakespan, kSlackPpm, kMillion));
+      moves->run(left, target, firstSlack());
       steps -= forHeat - left;
     }
     moves->run(steps, target, slack);
@@ -259,10 +263,17 @@ bool Search::searchWindows(int64_t share) {
   return isShorter;
 }
 
+/// By how much a move may lengthen the order when the annealing begins, ns.
+Ns Search::firstSlack() const {
+  const NodeId size = facts.problem.size();
+  return size <= kMostSmall ? bestMakespan / (2 * std::max<NodeId>(size, 1))
+                            : mulDiv(bestMakespan, kSlackPpm, kMillion);
+}
+
 /// By how much a move may lengthen the order after `done` of `all` steps of the annealing, ns.
 Ns Search::slackAfter(int64_t done, int64_t all) const {
   int64_t coolings = mulDiv(kCoolings + 1, done, std::max<int64_t>(all, 1));
-  return coolings >= kCoolings ? 0 : mulDiv(bestMakespan, kSlackPpm, kMillion) >> coolings;
+  return coolings >= kCoolings ? 0 : firstSlack() >> coolings;
 }
 
 /// The same with contention: buckets stay as they are.

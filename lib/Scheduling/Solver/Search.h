@@ -104,6 +104,7 @@ private:
   bool searchExactly(int64_t share);
   void moveNodes(int64_t slice, bool reheats = false);
   bool searchWindows(int64_t share);
+  Ns firstSlack() const;
   Ns slackAfter(int64_t done, int64_t all) const;
   void moveContended(int64_t slice);
   SearchVerdict offer(DecodedSchedule found, int64_t spentBefore);
