@@ -20,6 +20,7 @@ from torch._guards import TracingContext, tracing
 from torch._inductor.compile_fx import compile_fx_inner
 from torch._inductor.graph import GraphLowering
 from torch._inductor.scheduler import Scheduler
+from torch._inductor.utils import is_wait
 
 import gloo
 from commsched.torch import reporting
@@ -162,8 +163,13 @@ def test_inductor_alone_waits_at_once(graphs):
 def test_a_later_change_of_the_order_is_told(graphs):
     """The report of the code describes the written code, not the decision."""
 
-    def undo(self):  # It stands for a pass of Inductor that runs after CommSched's.
-        self.nodes = self.topological_sort_schedule(self.nodes[::-1])
+    def undo(self):  # It stands for a pass of Inductor that runs after CommSched's: every wait is early again.
+        waits = [s for s in self.nodes if is_wait(s.node)]
+        self.nodes = [s for s in self.nodes if s not in waits]
+        for wait in waits:
+            needed = {d.name for d in wait.unmet_dependencies}
+            places = [i for i, s in enumerate(self.nodes) if needed & set(s.get_buffer_names())]
+            self.nodes.insert(max(places) + 1, wait)
 
     with mock.patch.object(Scheduler, "process_grouped_nodes", undo):
         code, _ = generated(graphs["tiny"]["fw"], dict(bucketing=False))
