@@ -72,24 +72,51 @@ install_packages() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}"
 }
 
-# The Python environment: what python/requirements.txt and python/requirements-jax.txt list. A package index without XLA's plugin
-# costs the tests of commsched.jax, and nothing else.
+# Installs the Python packages of a list that a part of the tests needs, and says what is left out if they cannot be installed.
+install_optional() {
+  "$1/bin/pip" install --quiet --disable-pip-version-check -r "$2" && return
+  say "left out: $3, for what $2 lists cannot be installed here"
+  return 1
+}
+
+# The Python environment: what python/requirements.txt, -jax.txt and -cuda.txt list. A package index without XLA's plugin or NVIDIA's packages
+# costs the tests that need them, and nothing else.
 install_python() {
   local venv=build/venv stamp=build/venv/requirements-stamp python=/usr/bin/python3 want
   [ -x "$python" ] || python=python3
-  want=$(cat python/requirements.txt python/requirements-jax.txt | sha256sum)
+  want=$(cat python/requirements.txt python/requirements-jax.txt python/requirements-cuda.txt | sha256sum)
   if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ]; then
-    say "Python packages: build/venv has what python/requirements.txt and python/requirements-jax.txt list"
+    say "Python packages: build/venv has what python/requirements.txt, -jax.txt and -cuda.txt list"
     return
   fi
-  say "Python packages: installing python/requirements.txt and python/requirements-jax.txt into build/venv (torch and jax are large)"
+  say "Python packages: installing python/requirements.txt, -jax.txt and -cuda.txt into build/venv (torch and jax are large)"
   [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
   "$venv/bin/pip" install --quiet --disable-pip-version-check -r python/requirements.txt
-  "$venv/bin/pip" install --quiet --disable-pip-version-check -r python/requirements-jax.txt || {
-    say "left out: the tests of commsched.jax, for what python/requirements-jax.txt lists cannot be installed here"
-    return
-  }
+  install_optional "$venv" python/requirements-jax.txt "the tests of commsched.jax" || return 0
+  install_optional "$venv" python/requirements-cuda.txt "the tests against NVIDIA's headers, NVRTC and ptxas" || return 0
   echo "$want" >"$stamp"
+}
+
+# Headers of further releases of CUDA, each with its packages, in build/cuda/RELEASE: the tests compile our declarations against each.
+COMMSCHED_CUDA_HEADERS=(
+  "13.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-crt==13.0.88"
+  "13.5 nvidia-cuda-runtime==13.5.37 nvidia-cuda-crt==13.5.37"
+)
+install_cuda_headers() {
+  local entry release packages
+  for entry in "${COMMSCHED_CUDA_HEADERS[@]}"; do
+    read -r release packages <<<"$entry"
+    [ -f "build/cuda/$release/stamp" ] && [ "$(cat "build/cuda/$release/stamp")" = "$packages" ] && continue
+    rm -rf "build/cuda/$release"
+    # The packages are separate words.
+    # shellcheck disable=SC2086
+    if build/venv/bin/pip install --quiet --disable-pip-version-check --no-deps --target "build/cuda/$release" $packages; then
+      echo "$packages" >"build/cuda/$release/stamp"
+    else
+      rm -rf "build/cuda/$release"
+      say "left out: the test against the headers of CUDA $release, for $packages cannot be installed here"
+    fi
+  done
 }
 
 # The commsched package of this tree, in build/venv: its Python files are used in place, the extension and a copy of
@@ -125,7 +152,10 @@ setup() {
   mkdir -p build
   if [ "$1" = yes ]; then
     install_packages
-    [ "${2:-}" = without-python ] || install_python
+    if [ "${2:-}" != without-python ]; then
+      install_python
+      install_cuda_headers
+    fi
   else
     say "--no-install: taking what is there"
   fi

@@ -1,4 +1,4 @@
-//===- NvidiaHeadersTest.cpp - Our declarations against NCCL's and CUDA's ---------------------===//
+//===- NvidiaHeadersTest.cpp - Our declarations against the vendor's headers ------------------===//
 //
 // Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
 // See LICENSE for licence information.
@@ -6,9 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// Each vendor's half is compiled if its headers are found, and skipped with the reason otherwise. A function of ours
-// may stand for one of theirs if a call passes the same registers: pointers for pointers, integers and enumerations of
-// equal size, structures of equal size.
+// The part of each library is compiled if its headers are found, and skipped with the reason otherwise.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -17,11 +15,8 @@
 #include "Nccl/KernelCompiler.h"
 #include "Nccl/MatrixLibrary.h"
 #include "Nccl/NcclSymbols.h"
+#include "SameCall.h"
 #include <gtest/gtest.h>
-#include <type_traits>
-#ifdef COMMSCHED_HAS_CUDA_HEADERS
-#include <cuda_runtime_api.h>
-#endif
 #ifdef COMMSCHED_HAS_NCCL_HEADERS
 #include <nccl.h>
 #endif
@@ -36,33 +31,7 @@
 #endif
 
 namespace {
-template <typename Ours, typename Theirs> constexpr bool isSameArgument() {
-  if constexpr (std::is_pointer_v<Ours> || std::is_pointer_v<Theirs>)
-    return std::is_pointer_v<Ours> && std::is_pointer_v<Theirs>;
-  else if constexpr (std::is_class_v<Ours> || std::is_class_v<Theirs>)
-    return std::is_class_v<Ours> && std::is_class_v<Theirs> && sizeof(Ours) == sizeof(Theirs) &&
-           alignof(Ours) == alignof(Theirs);
-  else if constexpr (std::is_enum_v<Theirs>)
-    return std::is_integral_v<Ours> && sizeof(Ours) == sizeof(Theirs);
-  else
-    return std::is_same_v<Ours, Theirs>;
-}
-
-template <typename Ours, typename Theirs> struct IsSameCall : std::false_type {};
-template <typename R, typename... A, typename S, typename... B> struct IsSameCall<R (*)(A...), S (*)(B...)> {
-  static constexpr bool compare() {
-    if constexpr (sizeof...(A) == sizeof...(B))
-      return isSameArgument<R, S>() && (isSameArgument<A, B>() && ...);
-    else
-      return false;
-  }
-  static constexpr bool value = compare();
-};
-
-using commsched::runtime::CudaApi;
 using commsched::runtime::NcclApi;
-#define SAME(Api, member, function)                                                                                    \
-  static_assert(IsSameCall<decltype(Api::member), decltype(&function)>::value, #function " is declared otherwise")
 #ifdef COMMSCHED_HAS_NCCL_HEADERS
 SAME(NcclApi, getVersion, ncclGetVersion);
 SAME(NcclApi, getErrorString, ncclGetErrorString);
@@ -103,61 +72,6 @@ SAME(NcclApi, gather, ncclGather);
 SAME(NcclApi, scatter, ncclScatter);
 #endif
 static_assert(!IsSameCall<decltype(NcclApi::send), decltype(&ncclAllGather)>::value);
-#endif
-#ifdef COMMSCHED_HAS_CUDA_HEADERS
-SAME(CudaApi, runtimeGetVersion, cudaRuntimeGetVersion);
-SAME(CudaApi, getDeviceCount, cudaGetDeviceCount);
-SAME(CudaApi, setDevice, cudaSetDevice);
-SAME(CudaApi, getErrorString, cudaGetErrorString);
-SAME(CudaApi, free, cudaFree);
-SAME(CudaApi, getLastError, cudaGetLastError);
-SAME(CudaApi, freeAsync, cudaFreeAsync);
-SAME(CudaApi, freeHost, cudaFreeHost);
-SAME(CudaApi, memcpyAsync, cudaMemcpyAsync);
-SAME(CudaApi, memcpy2DAsync, cudaMemcpy2DAsync);
-SAME(CudaApi, memsetAsync, cudaMemsetAsync);
-SAME(CudaApi, launchHostFunc, cudaLaunchHostFunc);
-SAME(CudaApi, deviceGetStreamPriorityRange, cudaDeviceGetStreamPriorityRange);
-SAME(CudaApi, threadExchangeStreamCaptureMode, cudaThreadExchangeStreamCaptureMode);
-SAME(CudaApi, eventRecordWithFlags, cudaEventRecordWithFlags);
-SAME(CudaApi, streamBeginCapture, cudaStreamBeginCapture);
-SAME(CudaApi, streamEndCapture, cudaStreamEndCapture);
-SAME(CudaApi, graphInstantiate, cudaGraphInstantiateWithFlags);
-SAME(CudaApi, graphLaunch, cudaGraphLaunch);
-SAME(CudaApi, graphExecDestroy, cudaGraphExecDestroy);
-SAME(CudaApi, graphDestroy, cudaGraphDestroy);
-SAME(CudaApi, memPoolSetAttribute, cudaMemPoolSetAttribute);
-SAME(CudaApi, deviceGetAttribute, cudaDeviceGetAttribute);
-SAME(CudaApi, driverGetVersion, cudaDriverGetVersion);
-SAME(CudaApi, deviceGetDefaultMemPool, cudaDeviceGetDefaultMemPool);
-SAME(CudaApi, streamCreateWithPriority, cudaStreamCreateWithPriority);
-SAME(CudaApi, streamDestroy, cudaStreamDestroy);
-SAME(CudaApi, streamWaitEvent, cudaStreamWaitEvent);
-SAME(CudaApi, eventCreateWithFlags, cudaEventCreateWithFlags);
-SAME(CudaApi, eventQuery, cudaEventQuery);
-SAME(CudaApi, eventElapsedTime, cudaEventElapsedTime);
-#if CUDART_VERSION >= 12080
-SAME(CudaApi, libraryLoadData, cudaLibraryLoadData);
-SAME(CudaApi, libraryUnload, cudaLibraryUnload);
-SAME(CudaApi, libraryGetKernel, cudaLibraryGetKernel);
-#endif
-SAME(CudaApi, eventDestroy, cudaEventDestroy);
-// The header adds overloads of this one; the cast compiles if this is one of them.
-static_assert(
-    IsSameCall<decltype(CudaApi::malloc), decltype(static_cast<cudaError_t (*)(void **, size_t)>(&cudaMalloc))>::value);
-static_assert(
-    IsSameCall<decltype(CudaApi::mallocAsync),
-               decltype(static_cast<cudaError_t (*)(void **, size_t, cudaStream_t)>(&cudaMallocAsync))>::value);
-static_assert(IsSameCall<decltype(CudaApi::hostAlloc),
-                         decltype(static_cast<cudaError_t (*)(void **, size_t, unsigned)>(&cudaHostAlloc))>::value);
-static_assert(IsSameCall<decltype(CudaApi::launchKernel),
-                         decltype(static_cast<cudaError_t (*)(const void *, dim3, dim3, void **, size_t, cudaStream_t)>(
-                             &cudaLaunchKernel))>::value);
-static_assert(IsSameCall<decltype(CudaApi::funcSetAttribute),
-                         decltype(static_cast<cudaError_t (*)(const void *, cudaFuncAttribute, int)>(
-                             &cudaFuncSetAttribute))>::value);
-SAME(CudaApi, eventRecord, cudaEventRecord);
-static_assert(!IsSameCall<decltype(CudaApi::setDevice), decltype(&cudaGetDeviceCount)>::value);
 #endif
 #ifdef COMMSCHED_HAS_NVRTC_HEADERS
 using commsched::runtime::NvrtcApi;
@@ -231,15 +145,6 @@ static_assert(IsSameCall<nvtx::InitializeInjection, NvtxInitializeInjectionNvtxF
 #endif
 // The comparison can fail.
 static_assert(!IsSameCall<int (*)(int), int (*)(size_t)>::value);
-
-TEST(Cuda, DeclarationsAreThoseOfTheHeaders) {
-#ifdef COMMSCHED_HAS_CUDA_HEADERS
-  EXPECT_GT(CUDART_VERSION, 0); // the functions were compared when this was compiled
-#else
-  GTEST_SKIP()
-      << "cuda_runtime_api.h was not found, or does not compile: COMMSCHED_NVIDIA_INCLUDE_DIRS names its folder";
-#endif
-}
 
 TEST(Nvrtc, DeclarationsAreThoseOfTheHeaders) {
 #ifdef COMMSCHED_HAS_NVRTC_HEADERS
