@@ -129,6 +129,18 @@ def test_a_report_of_a_kept_module_warns_once(monkeypatch):
     assert len(caught) == 1
 
 
+def test_a_missing_ptx_compiler_is_named_with_what_to_install(monkeypatch):
+    reason = "XLA did not compile it: No PTX compilation provider is available. Could not find: /usr/bin/ptxas, /opt/"
+    report = {"module": "jit_step", "changed": False, "kept_because": reason}
+    monkeypatch.setattr(hook._commsched, "xla_take_reports", lambda: json.dumps([report]))
+    monkeypatch.setattr(hook, "_warned", set())
+    monkeypatch.setattr(hook, "_reports", [])
+    with pytest.warns(UserWarning) as told:
+        hook._collect()
+    (warning,) = told
+    assert str(warning.message).endswith("found no PTX compiler; `pip install nvidia-cuda-nvcc-cu12` installs one")
+
+
 @pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax 0.10.2, which scripts/setup.sh installs")
 def test_every_order_that_the_dependences_allow_computes_the_same():
     """Runs on four devices of the CPU: XLA's CPU backend takes orders, although its collectives are synchronous."""

@@ -304,10 +304,20 @@ def _collect() -> None:
     for report in new:
         reason = report.get("kept_because")
         if reason and reason not in QUIET:
-            _warn_once(f"the module {report['module']} stays as it was: {reason}")
+            _warn_once(f"the module {report['module']} stays as it was: {_in_one_line(reason)}")
         reason = report.get("not_rewritten_because")
         if reason and reason not in QUIET:
             _warn_once(f"the module {report['module']} keeps its collectives: {reason}")
+
+
+# What XLA says if it has to assemble a kernel and finds no PTX compiler. It then lists all places where it looked.
+NO_PTX_COMPILER = "No PTX compilation provider"
+
+
+def _in_one_line(reason: str) -> str:
+    if NO_PTX_COMPILER in reason:
+        return "XLA found no PTX compiler; `pip install nvidia-cuda-nvcc-cu12` installs one"
+    return reason
 
 
 # Reasons that are no surprise.
