@@ -35,3 +35,4 @@ schedule() {
 
 schedule two_layer_fsdp docs/examples/two_layer_fsdp.mlir
 schedule llama3-8b-backward test/Graphs/llama3-8b-64-fsdp-bw.mlirbc
+say "source scripts/env.sh puts comm-opt into the PATH of this shell"

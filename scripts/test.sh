@@ -50,28 +50,55 @@ say "building (build/)"
 build_tree
 install_package
 
-say "tests"
-ctest --test-dir build --output-on-failure --no-tests=error --timeout "$COMMSCHED_HANG_SECONDS" -j"$(nproc)" 2>&1 | tee build/ctest.log
-print_skipped build
+# Every stage runs, whatever the others say, and the table at the end names each with its result: stage NAME COMMAND...
+results=()
+failed=no
+stage() {
+  local name=$1 start=$SECONDS result
+  shift
+  say "$name"
+  if "$@"; then
+    result=passed
+  else
+    result=FAILED
+    failed=yes
+  fi
+  results+=("$(printf '%-44s %-6s %5d s' "$name" "$result" $((SECONDS - start)))")
+}
 
-say "style of the code"
-scripts/check-style.sh
+run_ctest() {
+  set -o pipefail
+  ctest --test-dir build --output-on-failure --no-tests=error --timeout "$COMMSCHED_HANG_SECONDS" -j"$(nproc)" 2>&1 | tee build/ctest.log
+}
 
+stage "tests (ctest in build/)" run_ctest
+stage "style of the code" scripts/check-style.sh
 if [ "$gcc" = yes ]; then
-  say "building with gcc, released, without MPI, NCCL and Python (build/gcc)"
-  scripts/test-gcc.sh
+  stage "gcc, released, with few parts (build/gcc)" scripts/test-gcc.sh
 else
   say "left out: the build with gcc (--no-gcc)"
 fi
-
 if [ "$sanitizers" = yes ]; then
-  say "building with address and undefined-behaviour sanitizers (build/asan)"
-  scripts/test-sanitizers.sh
+  stage "sanitizers (build/asan, build/tsan)" scripts/test-sanitizers.sh
 else
-  say "left out: the sanitizer build (--no-sanitizers)"
+  say "left out: the sanitizer builds (--no-sanitizers)"
 fi
 
-grep -E 'tests (passed|failed)|Total Test time' build/ctest.log >"$passed.log"
+# What did not run is shown with its reason and counted, so that nobody takes a skipped test for one that passed.
+skipped=$(print_skipped build; [ "$sanitizers" = no ] || print_skipped build/asan)
+skipped=$(printf '%s\n' "$skipped" | sort -u | sed '/^$/d')
+{
+  grep -E 'tests (passed|failed)|Total Test time' build/ctest.log || true
+  printf '%s\n' "${results[@]}"
+  printf '%-44s %d\n' "reasons for which tests were skipped" "$(printf '%s' "$skipped" | grep -c . || true)"
+} >build/last-run.log
+[ -z "$skipped" ] || printf '%s\n' "$skipped"
+if [ "$failed" = yes ]; then
+  say "some tests FAILED, in $SECONDS s:"
+  cat build/last-run.log
+  exit 1
+fi
+cp build/last-run.log "$passed.log"
 echo "$hash" >"$passed.hash"
-say "all tests passed in $SECONDS s; ctest said:"
+say "all tests passed in $SECONDS s:"
 cat "$passed.log"
