@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// CudaHeadersTest.cpp adds one test for each release of CUDA whose headers CMake has found. This test says so if there is
-// none.
+// CudaHeadersTest.cpp adds one test for each release of CUDA whose headers CMake has found. This test says so if there
+// is none.
 //
 //===------------------------------------------------------------------------------------------===//
 
