@@ -36,8 +36,10 @@ def check(bound: Bound, step: int, rows: Sequence[tuple[int, int, int, int]], ti
         for lane in moment.lanes:
             over[at] |= earlier[queue[at]] & work.mask[lane] if lane else 0
     for at, lane, least, value in rows:
-        enough = least + work.sum_of(over[at], lane, least) >= value
-        require(enough, f"too little work on lane {lane} for a level of {value} ns")
+        total = work.sum_of(over[at], lane, least)
+        # Without any work, nothing says that the moment comes after `least`.
+        require(total > 0, f"a level of {value} ns rests on no work of lane {lane}")
+        require(least + total >= value, f"too little work on lane {lane} for a level of {value} ns")
 
 
 class Work:
