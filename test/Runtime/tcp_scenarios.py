@@ -17,6 +17,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import time
 
 import tcp_job
@@ -320,6 +321,34 @@ def strangers_are_harmless():
         stream.close()
 
 
+def bursts_of_strangers_keep_no_rank_out():
+    """Rank 0 keeps a limited number of strangers. A rank that it drops for them comes again, until the deadline."""
+    job = Job("healthy", 3)
+    stop = threading.Event()
+
+    def burst():
+        while not stop.is_set():
+            strangers = [socket.socket() for _ in range(150)]
+            for stranger in strangers:
+                stranger.setblocking(False)
+                stranger.connect_ex(("127.0.0.1", job.port))
+            time.sleep(0.003)
+            for stranger in strangers:
+                stranger.close()
+
+    thread = threading.Thread(target=burst, daemon=True)
+    job.start(0)
+    wait_for_listener(job.port)
+    thread.start()
+    try:
+        job.start(1)
+        job.start(2)
+        job.expect({0: OK, 1: OK, 2: OK})
+    finally:
+        stop.set()
+        thread.join()
+
+
 def greeting_in_pieces():
     job = Job("healthy", 2)
     job.start(0)
@@ -446,6 +475,7 @@ SCENARIOS = {
     "listens-at-the-given-address-only": listens_at_the_given_address_only,
     "bad-variables": bad_variables,
     "strangers-are-harmless": strangers_are_harmless,
+    "bursts-of-strangers-keep-no-rank-out": bursts_of_strangers_keep_no_rank_out,
     "greeting-in-pieces": greeting_in_pieces,
     "lies": lies,
     "a-long-message-that-never-comes": a_long_message_that_never_comes,

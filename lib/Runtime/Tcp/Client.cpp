@@ -82,24 +82,23 @@ std::string Client::connect(Clock::time_point deadline, Socket &socket) {
 int32_t Client::open(std::string &text) {
   Clock::time_point deadline = Clock::now() + pace.start;
   std::string waited = "waited " + std::to_string(pace.start.count() / 1'000'000) + " ms; ";
-  Socket socket;
-  if (std::string why = connect(deadline, socket); !why.empty()) {
-    bool isLate = Clock::now() >= deadline;
-    text = (isLate ? waited : "") + why;
-    return isLate ? COMMRT_ERR_TIMEOUT : COMMRT_ERR_INVALID;
-  }
   if (!waker.open()) {
     text = std::string("no socket: ") + std::strerror(errno);
     return COMMRT_ERR_BACKEND;
   }
-  connection = std::make_unique<Connection>(std::move(socket), waker);
-  connection->post(encodeGreeting({point.secret, kVersion, launch.rank, launch.ranks, point.job}));
-  nextTick = lastPoll = Clock::now();
-  thread = std::thread([this] { loop(); });
+  auto pause = std::chrono::duration_cast<Clock::duration>(kFirstPause);
+  do {
+    Socket socket;
+    if (std::string why = connect(deadline, socket); !why.empty()) {
+      bool isLate = Clock::now() >= deadline;
+      text = (isLate ? waited : "") + why;
+      return isLate ? COMMRT_ERR_TIMEOUT : COMMRT_ERR_INVALID;
+    }
+    greet(std::move(socket), deadline);
+  } while (forgetDropped(deadline, pause));
   int32_t failed;
   {
-    std::unique_lock<std::mutex> lock(mutex);
-    changed.wait_until(lock, deadline, [&] { return state == State::running || status != COMMRT_OK; });
+    std::lock_guard<std::mutex> lock(mutex);
     if (state == State::running)
       return COMMRT_OK; // what has failed since then is told to the context
     failed = status != COMMRT_OK ? status : COMMRT_ERR_TIMEOUT;
@@ -112,6 +111,35 @@ int32_t Client::open(std::string &text) {
   }
   close();
   return failed;
+}
+
+/// Sends the greeting, and waits until the job begins, something fails, or rank 0 drops the connection without an
+/// answer.
+void Client::greet(Socket socket, Clock::time_point deadline) {
+  connection = std::make_unique<Connection>(std::move(socket), waker);
+  connection->post(encodeGreeting({point.secret, kVersion, launch.rank, launch.ranks, point.job}));
+  nextTick = lastPoll = Clock::now();
+  thread = std::thread([this] { loop(); });
+  std::unique_lock<std::mutex> lock(mutex);
+  changed.wait_until(lock, deadline,
+                     [&] { return state == State::running || status != COMMRT_OK || (isOver && isDropped); });
+}
+
+/// Returns true if rank 0 has dropped the connection without an answer and there is time to try again. Rank 0 does so
+/// when many connections that are not of this job come at once.
+bool Client::forgetDropped(Clock::time_point deadline, Clock::duration &pause) {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (!isDropped || !isOver || status != COMMRT_OK || Clock::now() + pause >= deadline)
+      return false;
+    isDropped = isOver = false;
+  }
+  thread.join(); // the loop has ended with the connection
+  connection.reset();
+  pollfd none = {-1, 0, 0};
+  poll(&none, 1, millisecondsUntil(Clock::now() + pause));
+  pause = std::min<Clock::duration>(2 * pause, kLongestPause);
+  return true;
 }
 
 void Client::close() {
@@ -325,16 +353,21 @@ void Client::pollOnce() {
     std::lock_guard<std::mutex> lock(mutex);
     hasGreeted = state != State::greeting;
   }
-  if (!hasGreeted)
-    fail(COMMRT_ERR_INVALID, -1, "what listens at " + address + " does not answer as rank 0 of a job does");
-  else if (how == Connection::Status::closed)
+  bool wasDropped = !hasGreeted && how == Connection::Status::closed;
+  if (!hasGreeted) {
+    // After a connection that was closed without an answer, open() tries again.
+    if (!wasDropped)
+      fail(COMMRT_ERR_INVALID, -1, "what listens at " + address + " does not answer as rank 0 of a job does");
+  } else if (how == Connection::Status::closed) {
     fail(COMMRT_ERR_PEER, 0, kGone + whereabouts());
-  else if (how == Connection::Status::memory)
+  } else if (how == Connection::Status::memory) {
     fail(COMMRT_ERR_MEMORY, launch.rank, "no memory for a message of rank 0");
-  else
+  } else {
     fail(COMMRT_ERR_PEER, 0, "it sent something that is not a message of this version");
+  }
   connection->finish();
   std::lock_guard<std::mutex> lock(mutex);
+  isDropped = wasDropped;
   isOver = true;
   changed.notify_all();
 }

@@ -57,6 +57,8 @@ private:
 
   /// Tries the addresses until one takes the connection. Empty, or why not until the deadline.
   std::string connect(Clock::time_point deadline, Socket &socket);
+  void greet(Socket socket, Clock::time_point deadline);
+  bool forgetDropped(Clock::time_point deadline, Clock::duration &pause);
   /// Ends the job here. `rank` is where the error began.
   void fail(int32_t status, int32_t rank, const std::string &text, bool tells = true);
   /// Asks rank 0; empty if there is no answer in time.
@@ -98,7 +100,8 @@ private:
   Block result;
   uint64_t numQuestions = 0;
   std::unordered_map<uint64_t, std::string> answers;
-  bool isOver = false; ///< the connection has ended
+  bool isOver = false;    ///< the connection has ended
+  bool isDropped = false; ///< it ended before rank 0 had answered the greeting
   bool hasLeft = false;
   bool stopping = false;
 };

@@ -80,6 +80,9 @@ private:
   void loop();
   void pollOnce();
   void acceptAll();
+  void makeRoom();
+  void readStranger(Stranger &stranger, bool hasData);
+  void forgetClosedStrangers();
   void readStrangers(const std::vector<short> &events);
   void greet(Stranger &stranger);
   /// Why the rank cannot join; empty if it can.

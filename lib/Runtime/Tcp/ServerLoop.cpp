@@ -87,30 +87,45 @@ void Server::acceptAll() {
   for (const Socket &listener : listeners)
     for (Socket socket = listener.accept(); socket.isOpen(); socket = listener.accept()) {
       if (strangers.size() >= members.size() + kMostStrangers)
-        strangers.erase(strangers.begin());
+        makeRoom();
       strangers.push_back({std::move(socket), {}, Clock::now() + kGreetingTime});
     }
 }
 
-void Server::readStrangers(const std::vector<short> &events) {
-  Clock::time_point now = Clock::now();
-  for (size_t i = 0; i < events.size(); ++i) {
-    Stranger &stranger = strangers[i];
-    bool isOver = now > stranger.deadline;
-    while (events[i] && !isOver && stranger.greeting.size() < kGreetingBytes) {
-      char part[kGreetingBytes];
-      size_t count = 0;
-      Transfer transfer = stranger.socket.read(part, kGreetingBytes - stranger.greeting.size(), count);
-      if (transfer == Transfer::later)
-        break;
-      isOver = transfer == Transfer::closed;
-      stranger.greeting.insert(stranger.greeting.end(), part, part + count);
-    }
-    if (stranger.greeting.size() == kGreetingBytes)
-      greet(stranger);
-    if (isOver)
-      stranger.socket.close();
+/// A rank whose greeting has arrived joins, however many connections stand in front of it. Only a connection that has
+/// not sent a whole greeting is closed, the oldest one first; if it was a rank, it tries again.
+void Server::makeRoom() {
+  for (Stranger &stranger : strangers)
+    readStranger(stranger, /*hasData=*/true);
+  forgetClosedStrangers();
+  if (strangers.size() >= members.size() + kMostStrangers)
+    strangers.erase(strangers.begin());
+}
+
+void Server::readStranger(Stranger &stranger, bool hasData) {
+  bool isOver = Clock::now() > stranger.deadline;
+  while (hasData && !isOver && stranger.greeting.size() < kGreetingBytes) {
+    char part[kGreetingBytes];
+    size_t count = 0;
+    Transfer transfer = stranger.socket.read(part, kGreetingBytes - stranger.greeting.size(), count);
+    if (transfer == Transfer::later)
+      break;
+    isOver = transfer == Transfer::closed;
+    stranger.greeting.insert(stranger.greeting.end(), part, part + count);
   }
+  if (stranger.greeting.size() == kGreetingBytes)
+    greet(stranger);
+  if (isOver)
+    stranger.socket.close();
+}
+
+void Server::readStrangers(const std::vector<short> &events) {
+  for (size_t i = 0; i < events.size(); ++i)
+    readStranger(strangers[i], events[i] != 0);
+  forgetClosedStrangers();
+}
+
+void Server::forgetClosedStrangers() {
   strangers.erase(std::remove_if(strangers.begin(), strangers.end(),
                                  [](const Stranger &stranger) { return !stranger.socket.isOpen(); }),
                   strangers.end());
