@@ -264,7 +264,7 @@ class Bound:
             rows = [(self.first[node] + part, lane, least, value) for node, part, lane, least, value in rows]
             time, leave = self.sweep(step, {at: value for at, _, _, value in rows} if levels else {})
             if levels:
-                levels.check(self, step, rows, time)
+                levels.check(self, step, rows, time, leave)
             for moment, earliest in zip(self.moments, time):
                 moment.head, moment.tail = (earliest, 0) if step > 0 else (moment.head, earliest)
             if step > 0:

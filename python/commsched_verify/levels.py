@@ -15,13 +15,17 @@ from collections.abc import Sequence
 from .core import Bound, require
 
 
-def check(bound: Bound, step: int, rows: Sequence[tuple[int, int, int, int]], time: list[int]) -> None:
+def check(
+    bound: Bound, step: int, rows: Sequence[tuple[int, int, int, int]], time: list[int], leave: list[int]
+) -> None:
     """Checks levels, as seen from the beginning (step 1) or from the end (step -1).
 
     Each row is a moment, a lane, `least` and `value`: the work of the lane that is over at the moment, and whose own
-    `time` is at least `least`, takes it to `value`.
+    `time` is at least `least`, takes it to `value`. `leave` is the earliest end of each moment.
     """
     moments, size, work = bound.moments, len(bound.moments), Work(bound, time)
+    issues = {bound.first[start]: bound.first[start] + 2 for start in bound.problem.starts} if step < 0 else {}
+    raised = {at: value for at, _, _, value in rows}
     issued, queue = list(work.own), list(range(size))
     for start in bound.problem.starts:  # A lane serves in the order of issue.
         turn = bound.first[start]
@@ -36,7 +40,12 @@ def check(bound: Bound, step: int, rows: Sequence[tuple[int, int, int, int]], ti
         for lane in moment.lanes:
             over[at] |= earlier[queue[at]] & work.mask[lane] if lane else 0
     for at, lane, least, value in rows:
-        total = work.sum_of(over[at], lane, least)
+        counted = over[at]
+        if issue := issues.get(at):
+            # From the end, the time of an issue follows from that of its turn, which may rest on this level.
+            alone = max([raised.get(issue, 0), *(leave[other] for other in moments[issue].after)])
+            counted &= ~work.own[issue] if alone < least else -1
+        total = work.sum_of(counted, lane, least)
         # Without any work, nothing says that the moment comes after `least`.
         require(total > 0, f"a level of {value} ns rests on no work of lane {lane}")
         require(least + total >= value, f"too little work on lane {lane} for a level of {value} ns")

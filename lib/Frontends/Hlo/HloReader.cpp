@@ -24,6 +24,10 @@ using namespace llvm;
 using namespace commsched;
 using namespace commsched::hlo;
 
+/// Returns true if a number may be the id of an instruction or of a computation. XLA counts ids up from 0. The reader
+/// and the passes over a module keep ids in DenseMaps, which reserve the extreme numbers.
+static bool isId(int64_t id) { return id >= 0 && id < INT64_MAX - 1; }
+
 namespace {
 
 /// Tuples in tuples that a shape may have. XLA's programs have three or four levels; the limit bounds recursion.
@@ -216,6 +220,8 @@ Error Reader::readInstruction(StringRef bytes, HloInstruction &instruction, Inst
       return true;
     }
   });
+  if (whole && !isId(instruction.id))
+    return fault("got the instruction '" + instruction.name + "' with the id " + Twine(instruction.id));
   return whole ? Error::success() : fault("got a malformed instruction '" + instruction.name + "'");
 }
 
@@ -252,6 +258,8 @@ Error Reader::readComputation(StringRef bytes) {
   if (root == computation.instructions.end())
     return fault("got the computation '" + computation.name + "' without its root " + Twine(rootId));
   computation.root = static_cast<int32_t>(root - computation.instructions.begin());
+  if (!isId(computation.id))
+    return fault("got the computation '" + computation.name + "' with the id " + Twine(computation.id));
   if (!computationOfId.try_emplace(computation.id, module.computations.size() - 1).second)
     return fault("got two computations with the id " + Twine(computation.id));
   return Error::success();
@@ -265,7 +273,7 @@ Error Reader::resolveComputation(HloComputation &computation, ArrayRef<Instructi
                    computation.name + "'");
   auto resolve = [](const DenseMap<int64_t, int32_t> &map, ArrayRef<int64_t> from, SmallVectorImpl<int32_t> &to) {
     for (int64_t id : from) {
-      auto known = map.find(id);
+      auto known = isId(id) ? map.find(id) : map.end();
       if (known == map.end())
         return false;
       to.push_back(known->second);
@@ -292,7 +300,7 @@ Error Reader::readSequence(StringRef entry) {
              return part.number != sequence_field::kInstructionIds || appendIntegers(part, ids);
            });
   });
-  auto known = computationOfId.find(id);
+  auto known = isId(id) ? computationOfId.find(id) : computationOfId.end();
   if (!whole || known == computationOfId.end())
     return fault("got a malformed order of the computation " + Twine(id));
   HloComputation &computation = module.computations[known->second];
@@ -303,7 +311,7 @@ Error Reader::readSequence(StringRef entry) {
     return fault("got an order of '" + computation.name + "' with " + Twine(ids.size()) + " of its " +
                  Twine(computation.instructions.size()) + " instructions");
   for (int64_t instruction : ids) {
-    auto found = indexOf.find(instruction);
+    auto found = isId(instruction) ? indexOf.find(instruction) : indexOf.end();
     if (found == indexOf.end())
       return fault("got an order of '" + computation.name + "' with the unknown instruction " + Twine(instruction));
     computation.sequence.push_back(found->second);
@@ -384,7 +392,7 @@ Error Reader::read() {
     return error;
   if (!whole)
     return fault("got bytes that are not a message");
-  auto entry = computationOfId.find(entryId);
+  auto entry = isId(entryId) ? computationOfId.find(entryId) : computationOfId.end();
   if (entry == computationOfId.end())
     return fault("got one without its entry computation");
   module.entry = entry->second;
