@@ -7,7 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // Upstream's one-shot bufferization, with the facts about collectives that it needs. The pass frees buffers that stay
-// in their block. Upstream's ownership-based deallocation frees all others.
+// in their block. comm-to-llvm releases the others at the end of a loop's iteration, a branch or a function.
 //
 //===------------------------------------------------------------------------------------------===//
 

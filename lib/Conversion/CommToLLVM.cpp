@@ -16,13 +16,13 @@
 #include "CommSched/Runtime/Runtime.h"
 #include "FunctionLowering.h"
 #include "MessageList.h"
+#include "ModuleMemory.h"
 #include "RuntimeCalls.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Pass/Pass.h"
-#include "llvm/ADT/StringSet.h"
 
 namespace commsched {
 #define GEN_PASS_DEF_COMMTOLLVM
@@ -91,61 +91,9 @@ static uint64_t hashSignatures(ModuleOp module) {
   return hash;
 }
 
-/// Symmetric memory that persists between calls.
-static SmallVector<memref::GlobalOp> getArenas(ModuleOp module) {
-  return llvm::filter_to_vector(module.getOps<memref::GlobalOp>(), [](memref::GlobalOp global) {
-    return isa_and_nonnull<SymmetricAttr>(global.getType().getMemorySpace());
-  });
-}
-
-/// Upstream's buffer deallocation keeps lists of addresses and conditions in buffers, which its function reads.
-static constexpr StringLiteral kDeallocHelper = "dealloc_helper";
-
-/// On devices: keeps these lists on the host's stack.
-static void keepListsOnHost(ModuleOp module) {
-  SmallVector<memref::AllocOp> lists;
-  module.walk([&](memref::AllocOp alloc) {
-    auto isPassedOn = [](Operation *user) {
-      return isa<memref::CastOp>(user) && llvm::any_of(user->getUsers(), [](Operation *call) {
-               auto callee = dyn_cast<func::CallOp>(call);
-               return callee && callee.getCallee().starts_with(kDeallocHelper);
-             });
-    };
-    MemRefType type = alloc.getType();
-    bool isList = type.hasStaticShape() && (type.getElementType().isIndex() || type.getElementType().isInteger(1));
-    if (isList && llvm::any_of(alloc->getUsers(), isPassedOn))
-      lists.push_back(alloc);
-  });
-  for (memref::AllocOp alloc : lists) {
-    OpBuilder builder = OpBuilder::atBlockBegin(&alloc->getParentOfType<func::FuncOp>().getBody().front());
-    Value onStack = memref::AllocaOp::create(builder, alloc.getLoc(), alloc.getType());
-    for (Operation *user : llvm::make_early_inc_range(alloc->getUsers()))
-      if (isa<memref::DeallocOp>(user))
-        user->erase();
-    alloc.replaceAllUsesWith(onStack);
-    alloc.erase();
-  }
-  for (auto function : module.getOps<func::FuncOp>())
-    if (function.getName().starts_with(kDeallocHelper))
-      function->setAttr(kHostMemoryAttrName, UnitAttr::get(module.getContext()));
-}
-
-/// The constants that the device needs. Those that only the host loads stay where they are.
-static SmallVector<memref::GlobalOp> getDeviceConstants(ModuleOp module) {
-  llvm::StringSet<> used;
-  module.walk([&](memref::GetGlobalOp op) {
-    if (isUsedOnDevice(op))
-      used.insert(op.getName());
-  });
-  return llvm::filter_to_vector(module.getOps<memref::GlobalOp>(), [&](memref::GlobalOp global) {
-    return !isa_and_nonnull<SymmetricAttr>(global.getType().getMemorySpace()) && used.contains(global.getSymName());
-  });
-}
-
-/// Copies constants to the device.
-static void emitConstants(ArrayRef<memref::GlobalOp> constants, RuntimeCalls &calls, OpBuilder &builder,
-                          Value context) {
-  for (memref::GlobalOp global : constants) {
+/// Makes the rank's own copies of globals, with their initial contents.
+static void emitGlobals(ArrayRef<memref::GlobalOp> globals, RuntimeCalls &calls, OpBuilder &builder, Value context) {
+  for (memref::GlobalOp global : globals) {
     Location loc = global.getLoc();
     MemRefType type = global.getType();
     Value data = memref::GetGlobalOp::create(builder, loc, type, global.getSymName());
@@ -195,10 +143,10 @@ static void emitMessages(ModuleOp module, RuntimeCalls &calls, OpBuilder &builde
               calls.string(builder, loc, strings.get())});
 }
 
-/// Checks the runtime's version, creates the groups, registers the schedule, and creates the arenas.
+/// Checks the runtime's version, creates the groups, registers the schedule, and creates the arenas and globals.
 static void emitModuleBegin(ModuleOp module, RuntimeCalls &calls, ArrayRef<Site> sites, uint64_t signature,
                             const std::optional<std::vector<MessageStep>> &messages,
-                            ArrayRef<memref::GlobalOp> constants) {
+                            ArrayRef<memref::GlobalOp> globals) {
   OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
   Location loc = module.getLoc();
   auto function = LLVM::LLVMFuncOp::create(builder, loc, "commrt_module_begin",
@@ -241,7 +189,7 @@ static void emitModuleBegin(ModuleOp module, RuntimeCalls &calls, ArrayRef<Site>
                {group, calls.string(builder, loc, arena.getSymName()),
                 calls.integer(builder, loc, arena.getType().getNumElements())});
   }
-  emitConstants(constants, calls, builder, context);
+  emitGlobals(globals, calls, builder, context);
   LLVM::ReturnOp::create(builder, loc, status);
 }
 
@@ -271,16 +219,21 @@ struct CommToLLVMPass : public commsched::impl::CommToLLVMBase<CommToLLVMPass> {
       return signalPassFailure();
     RuntimeCalls calls(module);
     SmallVector<Site> sites;
-    SmallVector<memref::GlobalOp> constants;
-    if (device) {
-      keepListsOnHost(module);
-      constants = getDeviceConstants(module);
-    }
+    if (device)
+      placeStackBuffers(module);
+    SmallVector<memref::GlobalOp> globals = getGlobalsOfRuntime(module, device);
+    ModuleFacts facts;
+    facts.onDevice = device;
+    facts.storesBuffers = storesBuffers(module);
+    for (memref::GlobalOp arena : getArenas(module))
+      facts.ofRuntime[arena.getSymName()] = false;
+    for (memref::GlobalOp global : globals)
+      facts.ofRuntime[global.getSymName()] = global.getConstant();
     std::optional<std::vector<MessageStep>> messages = listMessages(module);
     for (auto function : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
-      if (!function.isDeclaration() && failed(FunctionLowering(function, calls, sites, device).run()))
+      if (!function.isDeclaration() && failed(FunctionLowering(function, calls, sites, facts).run()))
         return signalPassFailure();
-    emitModuleBegin(module, calls, sites, hashSignatures(module), messages, constants);
+    emitModuleBegin(module, calls, sites, hashSignatures(module), messages, globals);
     for (auto group : llvm::make_early_inc_range(module.getOps<GroupOp>()))
       group.erase();
     for (memref::GlobalOp arena : getArenas(module))

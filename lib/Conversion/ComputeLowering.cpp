@@ -55,7 +55,7 @@ LogicalResult FunctionLowering::emitCompute(Operation *op, StringRef name, Value
     Value slot = LLVM::GEPOp::create(builder, loc, calls.pointerType(), calls.pointerType(), operandSlots,
                                      ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(count++)});
     LLVM::StoreOp::create(builder, loc, address, slot);
-    int64_t place = onDevice && !memref ? COMMRT_OPERAND_HOST : 0;
+    int64_t place = facts.onDevice && !memref ? COMMRT_OPERAND_HOST : 0;
     llvm::append_values(meta, dtype, flag | place, memref ? memref.getRank() : 0);
     for (int64_t dim = 0; memref && dim < memref.getRank(); ++dim) {
       if (memref.isDynamicDim(dim))

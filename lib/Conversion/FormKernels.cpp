@@ -104,8 +104,13 @@ static scf::ParallelOp createLoop(IRRewriter &rewriter, linalg::LinalgOp op) {
   return cast<scf::ParallelOp>(loops->front());
 }
 
-/// The loop that copies elements.
+/// The loop that copies elements; null and a diagnostic if there is none.
 static scf::ParallelOp createLoop(IRRewriter &rewriter, memref::CopyOp copy) {
+  if (!isa<MemRefType>(copy.getSource().getType()) || !isa<MemRefType>(copy.getTarget().getType())) {
+    copy.emitOpError() << "expected buffers of known rank, got " << copy.getSource().getType() << " and "
+                       << copy.getTarget().getType();
+    return {};
+  }
   rewriter.setInsertionPoint(copy);
   Location loc = copy.getLoc();
   SmallVector<Value> lower, upper, steps;
@@ -155,11 +160,10 @@ static void createLaunch(IRRewriter &rewriter, scf::ParallelOp given) {
   rewriter.eraseOp(loop);
 }
 
-/// The copy is one of bytes.
-static bool isContiguous(memref::CopyOp copy) {
+bool commsched::isWholeCopy(memref::CopyOp copy) {
   auto isDense = [](Value value) {
-    auto type = cast<MemRefType>(value.getType());
-    return type.getLayout().isIdentity() || type.areTrailingDimsContiguous(type.getRank());
+    auto type = dyn_cast<MemRefType>(value.getType());
+    return type && (type.getLayout().isIdentity() || type.areTrailingDimsContiguous(type.getRank()));
   };
   return isDense(copy.getSource()) && isDense(copy.getTarget());
 }
@@ -179,7 +183,7 @@ static LogicalResult formKernels(func::FuncOp function) {
       return WalkResult::skip();
     }
     auto copy = dyn_cast<memref::CopyOp>(op);
-    if (isa<linalg::LinalgOp>(op) || (copy && !isContiguous(copy)))
+    if (isa<linalg::LinalgOp>(op) || (copy && !isWholeCopy(copy)))
       found.push_back(op);
     return WalkResult::advance();
   });

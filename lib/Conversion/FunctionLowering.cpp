@@ -17,6 +17,8 @@
 #include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -28,6 +30,18 @@ int64_t commsched::getElementBytes(Type type) {
     return 8;
   if (auto complex = dyn_cast<ComplexType>(type))
     return 2 * getElementBytes(complex.getElementType());
+  // A descriptor: two addresses, an offset, sizes and strides; without a rank, the rank and the address of one.
+  if (auto memref = dyn_cast<MemRefType>(type))
+    return 8 * (3 + 2 * memref.getRank());
+  if (isa<UnrankedMemRefType>(type))
+    return 16;
+  // The innermost dimension is a vector of the machine, the others are arrays.
+  if (auto vector = dyn_cast<VectorType>(type); vector && !vector.isScalable() && vector.getRank() > 0) {
+    int64_t inner = vector.getShape().back();
+    if (vector.getElementType().isInteger(1))
+      return vector.getNumElements() / inner * llvm::PowerOf2Ceil(llvm::divideCeil(inner, 8));
+    return vector.getNumElements() / inner * llvm::PowerOf2Ceil(inner * getElementBytes(vector.getElementType()));
+  }
   // In memory, every element has a whole number of bytes that is a power of two.
   return type.isIntOrFloat() ? llvm::PowerOf2Ceil(llvm::divideCeil(type.getIntOrFloatBitWidth(), 8)) : 0;
 }
@@ -64,37 +78,45 @@ int64_t commsched::getCostNs(Operation *op) {
 }
 
 FunctionLowering::FunctionLowering(func::FuncOp function, RuntimeCalls &calls, SmallVectorImpl<Site> &sites,
-                                   bool onDevice)
-    : function(function), calls(calls), sites(sites), onDevice(onDevice), builder(function.getContext()),
+                                   const ModuleFacts &facts)
+    : function(function), calls(calls), sites(sites), facts(facts), builder(function.getContext()),
       entryBuilder(function.getContext()) {}
 
-/// Symmetric memory that persists between calls.
-static bool isArena(Operation *op) {
-  auto global = dyn_cast<memref::GetGlobalOp>(op);
-  return global && isa_and_nonnull<SymmetricAttr>(global.getType().getMemorySpace());
+bool commsched::isInKernel(Operation *op) {
+  for (op = op->getParentOp(); op && !isa<func::FuncOp>(op); op = op->getParentOp())
+    if (isa<scf::ParallelOp, scf::ForallOp, gpu::LaunchOp>(op) || op->getName().getDialectNamespace() == "linalg")
+      return true;
+  return false;
 }
 
-bool commsched::isUsedOnDevice(Operation *op) {
-  return isa<memref::GetGlobalOp>(op) && !llvm::all_of(op->getUsers(), llvm::IsaPred<memref::LoadOp>);
+static bool isHostLoad(Operation *op) { return isa<memref::LoadOp>(op) && !isInKernel(op); }
+
+bool commsched::isOnlyLoaded(memref::GetGlobalOp op) { return llvm::all_of(op->getUsers(), isHostLoad); }
+
+bool FunctionLowering::isOfRuntime(Operation *op) const {
+  auto global = dyn_cast<memref::GetGlobalOp>(op);
+  auto known = global ? facts.ofRuntime.find(global.getName()) : facts.ofRuntime.end();
+  return known != facts.ofRuntime.end() && !(known->second && isOnlyLoaded(global));
 }
 
 LogicalResult FunctionLowering::run() {
   SmallVector<Operation *> operations;
   int64_t mostOperands = 1;
-  bool hasCollectives = false;
+  bool hasCollectives = false, hasCalls = false;
   function.walk<WalkOrder::PreOrder>([&](Operation *op) {
     // Excludes the terminators and indices inside.
     bool isLinalg = op->getName().getDialectNamespace() == "linalg" && op->getNumRegions() > 0;
-    if (isLinalg || isa<memref::AllocOp, memref::DeallocOp>(op) || isArena(op) || (onDevice && isUsedOnDevice(op)) ||
+    if (isLinalg || isa<memref::AllocOp, memref::DeallocOp>(op) || isOfRuntime(op) ||
         isa_and_nonnull<CommDialect>(op->getDialect()))
       operations.push_back(op);
     hasCollectives |= isa<CollectiveOpInterface>(op);
+    hasCalls |= isCall(op);
     mostOperands = std::max<int64_t>(mostOperands, op->getNumOperands() + op->getNumResults());
     // Constant splits need a slot if others in the list are operands.
     if (auto allToAll = dyn_cast<AllToAllOp>(op); allToAll && allToAll.hasSplits())
       mostOperands = std::max<int64_t>(mostOperands, 2 * allToAll.getStaticInputSplits()->size());
   });
-  if (operations.empty())
+  if (operations.empty() && !hasCalls)
     return success();
   Location loc = function.getLoc();
   entryBuilder.setInsertionPointToStart(&function.getBody().front());
@@ -116,7 +138,7 @@ LogicalResult FunctionLowering::run() {
       }
       // Communication progresses between computations.
       builder.setInsertionPointAfter(op);
-      if (hasCollectives && !onDevice)
+      if (hasCollectives && !facts.onDevice)
         call(op->getLoc(), "commrt_progress", context);
       continue;
     }
@@ -387,16 +409,20 @@ void FunctionLowering::lowerAlloc(memref::AllocOp op) {
 
 void FunctionLowering::lowerGlobal(memref::GetGlobalOp op) {
   Location loc = op.getLoc();
-  if (!isArena(op)) {
-    auto isLoad = [](OpOperand &use) { return isa<memref::LoadOp>(use.getOwner()); };
+  if (facts.ofRuntime.lookup(op.getName())) {
+    auto isLoad = [](OpOperand &use) { return isHostLoad(use.getOwner()); };
     Operation *forHost = builder.clone(*op);
     op->getResult(0).replaceUsesWithIf(forHost->getResult(0), isLoad);
     if (forHost->use_empty())
       forHost->erase();
   }
   MemRefType type = op.getType();
-  call(loc, "commrt_arena_find", {context, string(loc, op.getName()), handleSlot});
-  Value data = LLVM::LoadOp::create(builder, loc, calls.pointerType(), handleSlot);
+  // The address stays until the program ends.
+  Value &data = globals[op.getNameAttr()];
+  if (!data) {
+    calls.call(entryBuilder, loc, "commrt_arena_find", {context, string(loc, op.getName()), handleSlot});
+    data = LLVM::LoadOp::create(entryBuilder, loc, calls.pointerType(), handleSlot);
+  }
   SmallVector<Value> sizes;
   for (int64_t size : type.getShape())
     sizes.push_back(integer(loc, size));

@@ -18,6 +18,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringMap.h"
 
 namespace commsched {
 
@@ -28,16 +29,30 @@ struct Site {
   int64_t costNs;
 };
 
+/// What the lowering of a function has to know about its module.
+struct ModuleFacts {
+  bool onDevice = false; ///< whether buffers are device memory
+  /// Whether the program keeps buffers in buffers. The end of a loop, a branch or a function then tells nothing about
+  /// which of them are needed, and buffers without a known last use stay until the end of the program's call.
+  bool storesBuffers = false;
+  /// The globals that the runtime has for each rank and finds by their names. True: it is a constant, and the compiled
+  /// code has a copy of its own, which the host loads.
+  llvm::StringMap<bool> ofRuntime;
+};
+
 class FunctionLowering {
 public:
-  /// With `onDevice`, buffers are device memory.
-  FunctionLowering(mlir::func::FuncOp function, RuntimeCalls &calls, llvm::SmallVectorImpl<Site> &sites, bool onDevice);
+  FunctionLowering(mlir::func::FuncOp function, RuntimeCalls &calls, llvm::SmallVectorImpl<Site> &sites,
+                   const ModuleFacts &facts);
 
   /// Replaces every operation of the comm dialect, and allocations, by calls.
   llvm::LogicalResult run();
 
   /// The last wait for `start` in its block; null if the future has other uses.
   static mlir::Operation *findLastWait(mlir::Operation *start);
+
+  /// Returns true for calls of the program's functions, which may leave buffers to their caller.
+  static bool isCall(mlir::Operation *op);
 
 private:
   // FunctionLowering.cpp
@@ -46,16 +61,19 @@ private:
   void lowerRecord(comm::RecordOp op);
   void lowerAwait(comm::AwaitEventOp op);
   void lowerAlloc(mlir::memref::AllocOp op);
-  /// Arenas and, on devices, constants: the runtime knows their addresses by their names.
+  /// Returns true for an address that the runtime knows by the global's name: of an arena, of a global that may be
+  /// written, and, on devices, of a constant that not only the host loads.
+  bool isOfRuntime(mlir::Operation *op) const;
   void lowerGlobal(mlir::memref::GetGlobalOp op);
   void lowerDealloc(mlir::memref::DeallocOp op);
   /// The point after the last wait, if all uses are waits that this block reaches.
   void releaseToken(mlir::Operation *start, mlir::Value token);
 
   // ScopeLowering.cpp
-  /// A loop, or the whole function if `loop` is null, with the operations that end an iteration or the function.
+  /// A loop or a branch, or the whole function if `op` is null, with the operations that end an iteration, a branch or
+  /// the function.
   struct Scope {
-    mlir::Operation *loop;
+    mlir::Operation *op;
     llvm::SmallVector<mlir::Operation *> ends;
   };
   void findScopes();
@@ -129,12 +147,13 @@ private:
   mlir::func::FuncOp function;
   RuntimeCalls &calls;
   llvm::SmallVectorImpl<Site> &sites;
-  bool onDevice;
+  const ModuleFacts &facts;
   mlir::OpBuilder builder;      ///< before the current operation
   mlir::OpBuilder entryBuilder; ///< after the fetches in the entry block
   mlir::Value context, handleSlot, operandSlots, scalarSlots;
   llvm::DenseMap<mlir::Attribute, mlir::Value> groups;
   llvm::DenseMap<int64_t, mlir::Value> streams;
+  llvm::DenseMap<mlir::Attribute, mlir::Value> globals; ///< indexed by symbol: the address
   llvm::SmallVector<mlir::Value> temporaries;
   llvm::SmallVector<Scope> scopes;
 
@@ -164,10 +183,15 @@ private:
 int64_t getRuntimeDtype(mlir::Type type);
 /// Bytes of an element in memory.
 int64_t getElementBytes(mlir::Type type);
-/// Returns true if `op` is the address of a global, and kernels, collectives or copies may use it. The host loads
-/// elements from its own copy.
-bool isUsedOnDevice(mlir::Operation *op);
-/// A function with this attribute accesses memory of the host only, in programs for devices.
+/// Returns true if kernels of a device carry out an operation, because it is part of a computation that becomes one.
+/// O(depth).
+bool isInKernel(mlir::Operation *op);
+/// Returns true if the host loads elements from a global, and nothing else uses this address of it.
+bool isOnlyLoaded(mlir::memref::GetGlobalOp op);
+/// Returns true if a copy moves consecutive bytes.
+bool isWholeCopy(mlir::memref::CopyOp copy);
+/// A function with this attribute accesses memory of the host only, in programs for devices; a buffer on the stack with
+/// it is the host's.
 constexpr llvm::StringLiteral kHostMemoryAttrName = "host_memory";
 /// The time in comm.cost, ns; 0 if there is none.
 int64_t getCostNs(mlir::Operation *op);

@@ -13,7 +13,8 @@
 #include "CommSched/Conversion/Passes.h"
 #include "CommSched/Transforms/Passes.h"
 #include "mlir/Conversion/Passes.h"
-#include "mlir/Dialect/Bufferization/Pipelines/Passes.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/GPU/Transforms/Passes.h"
@@ -85,13 +86,28 @@ static void addDevicePasses(OpPassManager &pm, const LowerToRuntimeOptions &opti
   pm.addPass(createCommDeviceMemory());
 }
 
+/// Lowers upstream's operations on buffers that have no lowering of their own. No pass decides on ownership: a buffer
+/// that two functions know must not be copied for it, so comm-to-llvm releases what a loop or a function leaves behind.
+static void addBufferizationPasses(OpPassManager &pm) {
+  addWherePresent(
+      pm, [](Operation *op) { return isa<memref::ReallocOp>(op); },
+      [](OpPassManager &nested) {
+        memref::ExpandReallocPassOptions options;
+        options.emitDeallocs = false; // The old buffer may be an argument of the program.
+        nested.addPass(memref::createExpandReallocPass(options));
+      });
+  addWherePresent(
+      pm, [](Operation *op) { return isa<bufferization::DeallocOp>(op); },
+      [](OpPassManager &nested) { nested.addPass(bufferization::createLowerDeallocationsPass()); });
+  pm.addPass(createConvertBufferizationToMemRefPass());
+}
+
 void commsched::buildLowerToRuntimePipeline(OpPassManager &pm, const LowerToRuntimeOptions &options) {
   // Programs that would hang or corrupt data at run time are rejected before any lowering.
   pm.addPass(createCommVerify());
   pm.addPass(createCommBufferize());
   pm.addPass(createCommPlanBuffers());
-  bufferization::buildBufferDeallocationPipeline(pm);
-  pm.addPass(createConvertBufferizationToMemRefPass());
+  addBufferizationPasses(pm);
   pm.addPass(createCommToLLVM({options.device}));
   if (options.device)
     addDevicePasses(pm, options);

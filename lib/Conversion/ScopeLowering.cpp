@@ -7,22 +7,27 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // A buffer with a known last use is released there. A buffer that is passed on (to the next iteration of a loop, by a
-// branch, or as a result) is not. At the end of each iteration and of the function, everything created since its
-// beginning is released, except what is passed on. The same is true for tokens and events.
+// branch, or as a result) is not. At the end of each iteration, of each branch and of the function, everything created
+// since its beginning is released, except what is passed on. The same is true for tokens and events. The runtime knows
+// what a buffer is, so that a function may return its argument, a view of it, or new storage: no copy decides on
+// ownership.
 //
 //===------------------------------------------------------------------------------------------===//
 
 #include "FunctionLowering.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
 
 using namespace mlir;
 using namespace commsched;
 using namespace commsched::comm;
 
-static bool isLoop(Operation *op) {
-  StringRef name = op->getName().getStringRef();
-  return name == "scf.for" || name == "scf.while" || name == "affine.for";
+/// Returns true if values leave the regions of `op` only through terminators: loops and branches.
+static bool isScope(Operation *op) {
+  return isa<RegionBranchOpInterface>(op) && op->getName().getDialectNamespace() != "linalg";
 }
+
+bool FunctionLowering::isCall(Operation *op) { return isa<CallOpInterface>(op) && !isa<LLVM::CallOp>(op); }
 
 /// Returns true if running `op` may leave a buffer, a token or an event that no operation of its own block releases.
 static bool leavesSomething(Operation *op) {
@@ -34,7 +39,7 @@ static bool leavesSomething(Operation *op) {
     });
   if (auto start = dyn_cast<CollectiveOpInterface>(op))
     return !FunctionLowering::findLastWait(op);
-  return isa<CallOpInterface>(op) && !isa<LLVM::CallOp>(op);
+  return FunctionLowering::isCall(op);
 }
 
 Operation *FunctionLowering::findLastWait(Operation *start) {
@@ -50,15 +55,17 @@ Operation *FunctionLowering::findLastWait(Operation *start) {
 }
 
 void FunctionLowering::findScopes() {
+  if (facts.storesBuffers)
+    return;
   bool functionLeaves = false;
-  llvm::SmallSetVector<Operation *, 4> loops;
+  llvm::SmallSetVector<Operation *, 4> inner;
   function.walk([&](Operation *op) {
     if (!leavesSomething(op))
       return;
     functionLeaves = true;
-    // The enclosing loops. If a loop is already known, so are its own enclosing loops.
+    // The enclosing operations. If one is already known, so are its own enclosing operations.
     for (Operation *parent = op->getParentOp(); parent != function; parent = parent->getParentOp())
-      if (isLoop(parent) && !loops.insert(parent))
+      if (isScope(parent) && !inner.insert(parent))
         break;
   });
   if (!functionLeaves)
@@ -68,11 +75,12 @@ void FunctionLowering::findScopes() {
     if (isa<func::ReturnOp>(block.getTerminator()))
       whole.ends.push_back(block.getTerminator());
   scopes.push_back(std::move(whole));
-  for (Operation *loop : loops) {
-    Scope scope = {loop, {}};
-    for (Region &region : loop->getRegions())
+  for (Operation *op : inner) {
+    Scope scope = {op, {}};
+    for (Region &region : op->getRegions())
       for (Block &block : region)
-        scope.ends.push_back(block.getTerminator());
+        if (block.getTerminator()->getNumSuccessors() == 0)
+          scope.ends.push_back(block.getTerminator());
     scopes.push_back(std::move(scope));
   }
 }
@@ -84,7 +92,7 @@ Value FunctionLowering::keptAddress(Location loc, Value value) {
   // A handle that is a block argument. The cast disappears when the argument's type becomes a pointer.
   if (isa<FutureType, EventType>(value.getType()))
     return UnrealizedConversionCastOp::create(builder, loc, TypeRange{calls.pointerType()}, value).getResult(0);
-  if (!isa<MemRefType>(value.getType()))
+  if (!isa<BaseMemRefType>(value.getType()))
     return {};
   Value index = memref::ExtractAlignedPointerAsIndexOp::create(builder, loc, value);
   Value address = arith::IndexCastOp::create(builder, loc, builder.getI64Type(), index);
@@ -94,9 +102,9 @@ Value FunctionLowering::keptAddress(Location loc, Value value) {
 void FunctionLowering::emitScopes() {
   for (const Scope &scope : scopes) {
     Value mark;
-    if (scope.loop) {
-      builder.setInsertionPoint(scope.loop);
-      mark = calls.call(builder, scope.loop->getLoc(), "commrt_mark", context);
+    if (scope.op) {
+      builder.setInsertionPoint(scope.op);
+      mark = calls.call(builder, scope.op->getLoc(), "commrt_mark", context);
     } else {
       mark = calls.call(entryBuilder, function.getLoc(), "commrt_mark", context);
     }
