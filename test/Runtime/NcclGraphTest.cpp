@@ -17,6 +17,7 @@
 #include <deque>
 #include <memory>
 #include <random>
+#include <thread>
 
 using namespace commsched::test;
 
@@ -346,6 +347,54 @@ TEST(NcclGraph, LaunchesAreOrderedWithAllStreams) {
     std::vector<float> result(size);
     ASSERT_EQ(commrt_copy(context, result.data(), last.data(), bytes, COMMRT_COPY_FROM_DEVICE, other), COMMRT_OK);
     EXPECT_EQ(result[7], expected * 1.01f + 0.3f);
+    ASSERT_EQ(commrt_program_end(context), COMMRT_OK);
+  }));
+}
+
+/// Starts that move nothing order the streams of a capture, too: what is copied behind their waits is the sum, which rank
+/// 1 lets end only after rank 0 has launched its graph.
+TEST(NcclGraph, StartsThatMoveNothingOrderStreams) {
+  GraphThreads threads;
+  std::atomic<bool> isLaunched = false;
+  expectAllOk(runRanks(2, overNccl(), [&](commrt_context *context) {
+    constexpr int64_t size = 100;
+    const int64_t alone[] = {0, 1, 2}, ranks[] = {0, 1}, last[] = {0, 1}, one[] = {1};
+    commrt_group *world = worldGroup(context), *own = nullptr, *other = nullptr;
+    ASSERT_EQ(commrt_group_create(context, "own", 2, alone, ranks, &own), COMMRT_OK);
+    ASSERT_EQ(commrt_group_create(context, "other", 1, last, one, &other), COMMRT_OK);
+    Memory<float> in(context, size, 1), out(context, size, 0), copies[] = {{context, size, 0}, {context, size, 0}};
+    commrt_stream *lane[3];
+    for (int32_t i = 0; i < 3; ++i)
+      ASSERT_EQ(commrt_stream_get(context, COMMRT_STREAM_COMPUTE, i, &lane[i]), COMMRT_OK);
+    ASSERT_EQ(commrt_graph_begin(context), COMMRT_OK);
+    commrt_token *late, *empty[2];
+    ASSERT_EQ(commrt_set_stream(context, lane[1]), COMMRT_OK);
+    ASSERT_EQ(commrt_all_reduce_start(world, in.data(), out.data(), size, COMMRT_F32, COMMRT_SUM, 1, -1, &late),
+              COMMRT_OK);
+    ASSERT_EQ(commrt_wait(late, lane[1]), COMMRT_OK);
+    ASSERT_EQ(commrt_all_reduce_start(world, in.data(), in.data(), 0, COMMRT_F32, COMMRT_SUM, 1, -1, &empty[0]),
+              COMMRT_OK);
+    ASSERT_EQ(commrt_barrier_start(other, -1, &empty[1]), COMMRT_OK);
+    ASSERT_EQ(commrt_set_stream(context, nullptr), COMMRT_OK);
+    for (int i = 0; i < 2; ++i) {
+      commrt_stream *reader = lane[2 * i];
+      ASSERT_EQ(commrt_wait(empty[i], reader), COMMRT_OK);
+      // Rank 1 is in the other group, whose barrier is its own.
+      ASSERT_EQ(commrt_copy(context, copies[i].data(), out.data(), size * 4, COMMRT_COPY_ON_DEVICE, reader), COMMRT_OK);
+    }
+    commrt_graph *graph;
+    ASSERT_EQ(commrt_graph_end(context, &graph), COMMRT_OK);
+    while (commrt_rank(context) == 1 && !isLaunched)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ASSERT_EQ(commrt_graph_launch(graph), COMMRT_OK);
+    if (commrt_rank(context) == 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    isLaunched = true;
+    for (Memory<float> &copy : copies)
+      EXPECT_EQ(copy[7], 2);
+    for (commrt_token *token : {late, empty[0], empty[1]})
+      commrt_token_release(token);
+    ASSERT_EQ(commrt_graph_destroy(graph), COMMRT_OK);
     ASSERT_EQ(commrt_program_end(context), COMMRT_OK);
   }));
 }

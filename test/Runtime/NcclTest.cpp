@@ -215,6 +215,105 @@ TEST(NcclStreams, ProducersAndConsumersOnOtherStreams) {
 }
 
 /// An event covers the collectives that were started on its stream: nothing else waits for this one.
+namespace {
+/// A group of both ranks, one of each rank alone, and one of rank 1.
+struct Groups {
+  commrt_group *world, *own, *other;
+};
+
+/// What a start that moves nothing is made of.
+struct Nothing {
+  const char *what;
+  /// Starts it on the current stream.
+  int32_t (*start)(commrt_context *context, const Groups &groups, float *data, commrt_token **token);
+};
+
+constexpr int64_t noTokens[] = {0, 0};
+const Nothing nothings[] = {
+    {"an all_reduce of no elements",
+     [](commrt_context *, const Groups &groups, float *data, commrt_token **token) {
+       return commrt_all_reduce_start(groups.world, data, data, 0, COMMRT_F32, COMMRT_SUM, 1, -1, token);
+     }},
+    {"an exchange without tokens",
+     [](commrt_context *, const Groups &groups, float *data, commrt_token **token) {
+       return commrt_all_to_all_v_start(groups.world, data, noTokens, data, noTokens, 1, 4, COMMRT_F32, -1, token);
+     }},
+    {"a barrier of one rank",
+     [](commrt_context *, const Groups &groups, float *, commrt_token **token) {
+       return commrt_barrier_start(groups.own, -1, token);
+     }},
+    {"an all_reduce of no elements of one rank",
+     [](commrt_context *, const Groups &groups, float *data, commrt_token **token) {
+       return commrt_all_reduce_start(groups.own, data, data, 0, COMMRT_F32, COMMRT_SUM, 1, -1, token);
+     }},
+    {"a message of no elements to the own rank",
+     [](commrt_context *context, const Groups &groups, float *data, commrt_token **token) {
+       int32_t status = commrt_coalesce_begin(context);
+       status = status ? status : commrt_send_start(groups.own, data, 0, COMMRT_F32, 0, 0, -1, nullptr);
+       status = status ? status : commrt_recv_start(groups.own, data, 0, COMMRT_F32, 0, 0, -1, nullptr);
+       return status ? status : commrt_coalesce_end(context, token);
+     }},
+    {"a list of collectives of no elements",
+     [](commrt_context *context, const Groups &groups, float *data, commrt_token **token) {
+       int32_t status = commrt_coalesce_begin(context);
+       for (commrt_group *group : {groups.world, groups.own})
+         status = status ? status
+                         : commrt_all_gather_start(group, data, data, 1, 0, COMMRT_F32, -1, /*token=*/nullptr);
+       return status ? status : commrt_coalesce_end(context, token);
+     }},
+    {"a collective of a rank in no subset",
+     [](commrt_context *, const Groups &groups, float *data, commrt_token **token) {
+       return commrt_all_reduce_start(groups.other, data, data, 1, COMMRT_F32, COMMRT_SUM, 1, -1, token);
+     }},
+};
+} // namespace
+
+/// A start that moves nothing on stream 1 and its wait on stream 0 put what follows on stream 0 behind what stream 1 had
+/// before the start: here a wait for a collective that rank 1 starts only once rank 0 has seen that nothing goes on.
+TEST(NcclStreams, StartsThatMoveNothingOrderStreams) {
+  for (const Nothing &nothing : nothings) {
+    SCOPED_TRACE(nothing.what);
+    std::atomic<bool> hasLooked = false;
+    expectAllOk(runRanks(2, overNccl(), [&](commrt_context *context) {
+      const int64_t alone[] = {0, 1, 2}, ranks[] = {0, 1}, last[] = {0, 1}, one[] = {1};
+      commrt_group *world = worldGroup(context), *own = nullptr, *other = nullptr;
+      ASSERT_EQ(commrt_group_create(context, "own", 2, alone, ranks, &own), COMMRT_OK);
+      ASSERT_EQ(commrt_group_create(context, "other", 1, last, one, &other), COMMRT_OK);
+      Memory<float> data(context, count, 1);
+      bool isFirst = commrt_rank(context) == 0;
+      while (!isFirst && !hasLooked)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      commrt_stream *lane1 = lane(context, 1);
+      commrt_event *ready, *behind;
+      commrt_token *late, *empty;
+      ASSERT_EQ(commrt_event_record(context, nullptr, &ready), COMMRT_OK);
+      ASSERT_EQ(commrt_event_await(context, lane1, ready), COMMRT_OK);
+      ASSERT_EQ(commrt_set_stream(context, lane1), COMMRT_OK);
+      ASSERT_EQ(commrt_all_reduce_start(world, data.data(), data.data(), count, COMMRT_F32, COMMRT_SUM, 1, -1, &late),
+                COMMRT_OK);
+      ASSERT_EQ(commrt_wait(late, lane1), COMMRT_OK);
+      ASSERT_EQ(nothing.start(context, {world, own, other}, data.data(), &empty), COMMRT_OK);
+      ASSERT_EQ(commrt_set_stream(context, nullptr), COMMRT_OK);
+      ASSERT_EQ(commrt_wait(empty, nullptr), COMMRT_OK);
+      ASSERT_EQ(commrt_event_record(context, nullptr, &behind), COMMRT_OK);
+      constexpr int looks = 50;
+      for (int look = 0; isFirst && look < looks; ++look) {
+        int32_t isDone = 0;
+        EXPECT_EQ(commrt_event_test(behind, &isDone), COMMRT_OK);
+        EXPECT_EQ(isDone, 0);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      hasLooked = true;
+      EXPECT_EQ(data[7], 2);
+      commrt_event_release(ready);
+      commrt_event_release(behind);
+      commrt_token_release(late);
+      commrt_token_release(empty);
+      ASSERT_EQ(commrt_program_end(context), COMMRT_OK);
+    }));
+  }
+}
+
 TEST(NcclStreams, EventsCoverStarts) {
   expectAllOk(runRanks(2, overNccl(), [](commrt_context *context) {
     commrt_group *group = worldGroup(context);

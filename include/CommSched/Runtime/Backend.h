@@ -132,7 +132,8 @@ typedef struct commrt_device_ops {
   /// [any time until close] Gives the event back.
   void (*release)(void *peer, void *event);
   /// What is put on `stream` later waits for the work. Never blocks the caller. For works that were submitted, also
-  /// completed ones, until release_work.
+  /// completed ones, until release_work. That includes works that move nothing: compiled programs count on it that what
+  /// follows the wait comes after what `work->stream` had before the start.
   int32_t (*wait_work)(void *peer, commrt_work *work, void *stream);
   /// [any time until close] The core has done with a work that is complete.
   void (*release_work)(void *peer, commrt_work *work);

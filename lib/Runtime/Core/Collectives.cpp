@@ -314,8 +314,9 @@ int32_t Start::injectFault(FaultKind fault) {
 /// Hands the work over. It is owned by the backend, or has been finished, afterwards.
 int32_t Start::submit(Work *raw) {
   if (!group->state) {
-    finishWork(raw, COMMRT_OK);
-    return COMMRT_OK;
+    int32_t status = context->job->device ? notePassed(context, *raw) : COMMRT_OK;
+    finishWork(raw, status);
+    return status;
   }
   if (int32_t status = context->job->backend->submit(group->state, &raw->base)) {
     std::string text = describeWork(raw->base);

@@ -78,6 +78,10 @@ struct Work {
   int64_t record = -1;
   bool isTraced = false, isKept = false;
   bool isRetired = false; ///< on devices: its token is gone; guarded by the context's mutex
+  /// On devices, of a rank in no subset: an event of the producer's stream, since a wait for the work still is an order,
+  /// and the capture in which it was recorded.
+  void *passed = nullptr;
+  int64_t capture = 0;
 };
 
 /// A record of the trace whose times on the device are not known yet: those of a work, or of two timed events.
@@ -325,6 +329,8 @@ void dropImages(commrt_context *context);
 
 // Device.cpp, for backends over devices. Own thread.
 
+/// Notes where the producer's stream is at the start of a work that the backend does not get.
+int32_t notePassed(commrt_context *context, Work &work);
 /// Makes later work on the stream wait for the token's works. Returns at once.
 void waitOnStream(commrt_token *token, commrt_stream *stream);
 /// Makes each compute stream wait for the current work of the others. Returns at once.

@@ -30,16 +30,31 @@ void *commsched::runtime::streamHandle(const commrt_context *context, const comm
 
 //===- Waits ---------------------------------------------------------------------------------===//
 
+int32_t commsched::runtime::notePassed(commrt_context *context, Work &work) {
+  work.capture = context->isCapturing ? context->captures : 0;
+  if (int32_t status = context->job->device->record(context->peer, work.base.stream, &work.passed))
+    return fail(context, status, "cannot record an event for " + describeWork(work.base));
+  return COMMRT_OK;
+}
+
+/// Makes the stream wait for what came before the start of a work that the backend did not get. What came before a
+/// capture is done, and what is captured is ordered by its launches.
+static int32_t awaitPassed(commrt_context *context, const Work &work, void *handle) {
+  if (!work.passed || work.capture != (context->isCapturing ? context->captures : 0))
+    return COMMRT_OK;
+  return context->job->device->stream_wait(context->peer, handle, work.passed);
+}
+
 void commsched::runtime::waitOnStream(commrt_token *token, commrt_stream *stream) {
   commrt_context *context = token->context;
   void *handle = streamHandle(context, stream);
   bool isTraced = context->job->trace && !context->isAligning;
   void *begin = isTraced ? traceEvent(context, stream) : nullptr;
   for (Work *work : token->works) {
-    // Without a state it never reached the backend: it moved nothing, or is held back by an injected fault.
-    if (!work->base.state)
-      continue;
-    if (int32_t status = context->job->device->wait_work(context->peer, &work->base, handle)) {
+    // Without a state it never reached the backend: the rank is in no subset, or a fault holds it back.
+    int32_t status = work->base.state ? context->job->device->wait_work(context->peer, &work->base, handle)
+                                      : awaitPassed(context, *work, handle);
+    if (status) {
       fail(context, status, "a stream cannot wait for " + describeWork(work->base));
       return;
     }
@@ -119,6 +134,8 @@ void commsched::runtime::settle(commrt_context *context) {
   }
   const commrt_device_ops *device = context->job->device;
   for (Work *work : retired) {
+    if (work->passed)
+      device->release(context->peer, std::exchange(work->passed, nullptr));
     work->isKept = work->isTraced;
     if (work->isKept)
       continue; // until its times are known

@@ -310,6 +310,8 @@ const commrt_device_ops commsched::runtime::ncclDeviceOps = {
     },
     [](void *, const commrt_work *work, void **begin, void **end) {
       const NcclFlight *flight = flightOf(*work);
+      if (flight && !flight->lane) // it moved nothing
+        flight = nullptr;
       *begin = flight ? flight->begin : nullptr;
       *end = flight ? flight->ended ? flight->ended : flight->done : nullptr;
       return int32_t(COMMRT_OK);

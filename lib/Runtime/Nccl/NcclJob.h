@@ -69,7 +69,7 @@ struct StreamDelay {
 /// One launch on a lane: one work, or those of a coalesced list that share a communicator. It ends with an event.
 struct NcclFlight {
   NcclPeer *peer;
-  NcclLane *lane;
+  NcclLane *lane = nullptr; ///< null for a work that moves nothing; `done` is on the producer's stream
   cudaEvent *begin = nullptr, *done = nullptr;
   std::chrono::steady_clock::time_point issued, begun;
   bool hasBegun = false;

@@ -326,6 +326,24 @@ static bool isEmpty(const NcclGroup &group, const commrt_work &work) {
          std::all_of(work.recv_counts, work.recv_counts + group.size(), isZero);
 }
 
+/// Completes a work that moves nothing. It is an order all the same: the compiler counts on it that a stream that waits
+/// for the work comes after what the producer's stream had before the start. So its event is on the producer's stream.
+static int32_t completeEmpty(NcclPeer &peer, commrt_work *work) {
+  auto flight = std::make_unique<NcclFlight>();
+  flight->peer = &peer;
+  flight->graph = peer.capture;
+  std::string error;
+  peer.enter();
+  flight->done = recordEvent(peer, static_cast<cudaStream *>(work->stream), error);
+  if (!flight->done) {
+    raiseError(peer, COMMRT_ERR_BACKEND, peer.rank, error);
+    return COMMRT_ERR_BACKEND;
+  }
+  work->state = flight.release(); // which the work alone refers to
+  peer.host->complete(work, COMMRT_OK, 0);
+  return COMMRT_OK;
+}
+
 int32_t commsched::runtime::submitWork(NcclGroup &group, commrt_work *work) {
   NcclPeer &peer = *group.peer;
   if (int32_t failing = peer.failing)
@@ -337,10 +355,8 @@ int32_t commsched::runtime::submitWork(NcclGroup &group, commrt_work *work) {
   }
   if (int32_t status = present(group, *work))
     return status;
-  if (isEmpty(group, *work)) {
-    peer.host->complete(work, COMMRT_OK, 0);
-    return COMMRT_OK;
-  }
+  if (isEmpty(group, *work))
+    return completeEmpty(peer, work);
   work->state = &pendingMark;
   if (peer.isGrouping) {
     peer.grouped.push_back({&group, work});
@@ -384,10 +400,10 @@ static void issueWithMessages(NcclPeer &peer, std::vector<PendingWork> works) {
     return completeAll(peer, works, status);
   std::vector<PendingWork> moving;
   for (const PendingWork &one : works)
-    if (isEmpty(*one.group, *one.work))
-      completeAll(peer, {one}, COMMRT_OK);
-    else
+    if (!isEmpty(*one.group, *one.work))
       moving.push_back(one);
+    else if (int32_t failed = completeEmpty(peer, one.work))
+      completeAll(peer, {one}, failed);
   issueWorks(peer, moving);
 }
 
