@@ -8,7 +8,8 @@
 //
 // The patterns fold repeated waits, collectives that move no data, and unused members of coalesced collectives. Every
 // rank of the group must drop the same collectives. A pattern therefore looks only at types, symbols and uses, because
-// constants may differ between the modules of the ranks. No pattern touches a future that escapes its function.
+// constants may differ between the modules of the ranks. No pattern touches a future that escapes its function, and none
+// drops a pair of a start and a wait on two streams.
 //
 //===------------------------------------------------------------------------------------------===//
 
@@ -108,6 +109,16 @@ struct FoldRepeatedWaits : public OpRewritePattern<WaitOp> {
   }
 };
 
+/// Returns true if the start or a wait is on another stream than the others. The pair then orders two streams, even if
+/// it moves nothing, and a memory plan may count on it.
+bool ordersStreams(Operation *start, ArrayRef<WaitOp> waits) {
+  auto streamOf = [](Operation *op) {
+    auto number = op->getAttrOfType<IntegerAttr>(CommDialect::kStreamAttrName);
+    return number ? number.getInt() : 0;
+  };
+  return llvm::any_of(waits, [&](WaitOp wait) { return streamOf(wait) != streamOf(start); });
+}
+
 /// Returns true if value i of a start equals its input i when the rank is alone in its group or there is no data.
 bool isIdentityKind(CollectiveOpInterface start) {
   if (auto permute = dyn_cast<PermuteOp>(*start))
@@ -142,6 +153,8 @@ struct FoldSingleRank : public OpInterfaceRewritePattern<CollectiveOpInterface> 
     std::optional<SmallVector<WaitOp>> waits = getWaits(start.getCollectiveFuture());
     if (!waits || waits->empty())
       return rewriter.notifyMatchFailure(start, "the future escapes or has no wait");
+    if (ordersStreams(start, *waits))
+      return rewriter.notifyMatchFailure(start, "the pair orders two streams");
     auto group = SymbolTable::lookupNearestSymbolFrom<GroupOp>(start, start.getGroupAttr());
     if (!group || group.getGroupSize() != 1)
       return rewriter.notifyMatchFailure(start, "the group has more than one rank");
@@ -203,6 +216,8 @@ struct DropMembers : public OpInterfaceRewritePattern<CollectiveOpInterface> {
     MemberPlan plan = planMembers(start, *waits);
     if (plan.kept.size() == types.size() || (plan.kept.empty() && plan.forwarded.size() != types.size()))
       return failure();
+    if (plan.kept.empty() && ordersStreams(start, *waits))
+      return rewriter.notifyMatchFailure(start, "the pair orders two streams");
 
     SmallVector<Value> inputs(start.getCollectiveInputs());
     SmallVector<Type> keptTypes;

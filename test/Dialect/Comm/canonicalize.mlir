@@ -211,3 +211,41 @@ func.func @constant_splits(%x: tensor<4xf32>, %a: index, %y: tensor<?xf32>) {
   comm.wait %f2 : !comm.future<tensor<?xf32>>
   return
 }
+
+// -----
+
+// Tests that a start and a wait on two streams stay, although they move nothing: they order the streams. On one stream
+// they go. Members without bytes go from a list that stays.
+comm.group @dp #comm.iota<[1, 4]>
+comm.group @one #comm.iota<[4, 1]>
+// CHECK-LABEL: func @order_of_streams
+// CHECK-SAME: (%[[X:.*]]: tensor<0xf32>, %[[Y:.*]]: tensor<4xf32>, %[[Z:.*]]: memref<4xf32>)
+func.func @order_of_streams(%x: tensor<0xf32>, %y: tensor<4xf32>, %z: memref<4xf32>) -> (tensor<0xf32>, tensor<4xf32>, tensor<0xf32>, tensor<16xf32>, tensor<0xf32>) {
+  // CHECK: %[[F0:.*]] = comm.barrier on @one {comm.stream = 1 : i64}
+  %f0 = comm.barrier on @one {comm.stream = 1 : i64} : () -> !comm.future<>
+  // CHECK: comm.wait %[[F0]] : !comm.future<>
+  comm.wait %f0 : !comm.future<>
+  // CHECK: %[[F1:.*]] = comm.all_reduce sum %[[X]] on @dp : (tensor<0xf32>)
+  %f1 = comm.all_reduce sum %x on @dp : (tensor<0xf32>) -> !comm.future<tensor<0xf32>>
+  // CHECK: %[[W1:.*]] = comm.wait %[[F1]] {comm.stream = 2 : i64}
+  %w1 = comm.wait %f1 {comm.stream = 2 : i64} : !comm.future<tensor<0xf32>>
+  // CHECK: %[[F2:.*]] = comm.all_gather %[[Y]] on @one {comm.stream = 2 : i64}
+  %f2 = comm.all_gather %y on @one {comm.stream = 2 : i64} : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  // CHECK: %[[W2:.*]] = comm.wait %[[F2]] {comm.stream = 1 : i64}
+  %w2 = comm.wait %f2 {comm.stream = 1 : i64} : !comm.future<tensor<4xf32>>
+  // CHECK: %[[F3:.*]] = comm.all_gather %[[Y]] on @dp {comm.stream = 2 : i64}
+  %f3 = comm.all_gather %x, %y on @dp {comm.stream = 2 : i64} : (tensor<0xf32>, tensor<4xf32>) -> !comm.future<tensor<0xf32>, tensor<16xf32>>
+  // CHECK: %[[W3:.*]] = comm.wait %[[F3]] : !comm.future<tensor<16xf32>>
+  %w3:2 = comm.wait %f3 : !comm.future<tensor<0xf32>, tensor<16xf32>>
+  // CHECK: %[[F4:.*]] = comm.all_reduce sum %[[Z]] into %[[Z]] on @one {comm.stream = 1 : i64}
+  %f4 = comm.all_reduce sum %z into %z on @one {comm.stream = 1 : i64} : (memref<4xf32>) -> !comm.future<memref<4xf32>>
+  // CHECK: comm.wait %[[F4]] : !comm.future<memref<4xf32>>
+  %w4 = comm.wait %f4 : !comm.future<memref<4xf32>>
+  // CHECK-NOT: comm.
+  %f5 = comm.barrier on @one {comm.stream = 1 : i64} : () -> !comm.future<>
+  comm.wait %f5 {comm.stream = 1 : i64} : !comm.future<>
+  %f6 = comm.all_reduce sum %x on @dp {comm.stream = 3 : i64} : (tensor<0xf32>) -> !comm.future<tensor<0xf32>>
+  %w6 = comm.wait %f6 {comm.stream = 3 : i64} : !comm.future<tensor<0xf32>>
+  // CHECK: return %[[W1]], %[[W2]], %[[X]], %[[W3]], %[[X]]
+  return %w1, %w2, %w3#0, %w3#1, %w6 : tensor<0xf32>, tensor<4xf32>, tensor<0xf32>, tensor<16xf32>, tensor<0xf32>
+}
