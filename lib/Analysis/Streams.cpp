@@ -62,7 +62,7 @@ StreamUse commsched::getStreamUse(Operation *op) {
     return StreamUse::Work;
   bool isIdle = op->hasTrait<OpTrait::ConstantLike>() || op->hasTrait<OpTrait::IsTerminator>() ||
                 isa<tensor::EmptyOp, tensor::DimOp, memref::DimOp, memref::AllocOp, memref::AllocaOp, memref::DeallocOp,
-                    memref::GetGlobalOp, memref::ExtractStridedMetadataOp, ResizeStorageOp>(op) ||
+                    memref::GetGlobalOp, memref::ExtractStridedMetadataOp, ResizeStorageOp, SwitchStreamOp>(op) ||
                 isHostArithmetic(op) || isView(op);
   return isIdle ? StreamUse::None : StreamUse::Work;
 }

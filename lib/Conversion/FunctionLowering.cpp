@@ -100,6 +100,8 @@ bool FunctionLowering::isOfRuntime(Operation *op) const {
 }
 
 LogicalResult FunctionLowering::run() {
+  if (failed(switchStreams(function)))
+    return failure();
   SmallVector<Operation *> operations;
   int64_t mostOperands = 1;
   bool hasCollectives = false, hasCalls = false;
@@ -128,7 +130,7 @@ LogicalResult FunctionLowering::run() {
   // erased.
   entryBuilder.setInsertionPoint(calls.integer(entryBuilder, loc, 0).getDefiningOp());
   findScopes();
-  switchStreams();
+  function.walk([&](SwitchStreamOp op) { stream(op.getLoc(), op.getStream()); });
   for (Operation *op : operations) {
     builder.setInsertionPoint(op);
     if (op->getName().getDialectNamespace() == "linalg") {
@@ -169,6 +171,7 @@ LogicalResult FunctionLowering::lower(Operation *op) {
       })
       // The storage of a parameter keeps its size. Storage that is resized away is not read before it is written again.
       .Case<ResizeStorageOp>([&](auto) { return success(); })
+      .Case<SwitchStreamOp>([&](auto change) { return lowerSwitch(change), success(); })
       .Case<RecordOp>([&](auto record) { return lowerRecord(record), success(); })
       .Case<AwaitEventOp>([&](auto await) { return lowerAwait(await), success(); })
       .Case<memref::AllocOp>([&](auto alloc) { return lowerAlloc(alloc), success(); })

@@ -81,9 +81,7 @@ private:
   mlir::Value keptAddress(mlir::Location loc, mlir::Value value);
 
   // StreamLowering.cpp
-  /// Inserts calls that make the stream of each operation the current one.
-  void switchStreams();
-  void switchStreams(mlir::Block &block);
+  void lowerSwitch(comm::SwitchStreamOp op);
   mlir::Value stream(mlir::Location loc, int64_t number);
 
   // StartLowering.cpp
@@ -179,6 +177,9 @@ private:
   llvm::DenseMap<mlir::Value, llvm::SmallVector<CopyBack, 1>> copyBacks; ///< indexed by token
 };
 
+/// Inserts a switch before each operation of another stream than the one before it. Blocks that have switches are
+/// checked instead: an error is emitted for an operation of the comm dialect that is on another stream than its own.
+llvm::LogicalResult switchStreams(mlir::Operation *root);
 /// The runtime's code of an element type for moving data; -1 if there is none.
 int64_t getRuntimeDtype(mlir::Type type);
 /// Bytes of an element in memory.

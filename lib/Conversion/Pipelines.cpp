@@ -107,6 +107,7 @@ void commsched::buildLowerToRuntimePipeline(OpPassManager &pm, const LowerToRunt
   pm.addPass(createCommVerify());
   pm.addPass(createCommBufferize());
   pm.addPass(createCommPlanBuffers());
+  pm.addPass(createCommSwitchStreams());
   addBufferizationPasses(pm);
   pm.addPass(createCommToLLVM({options.device}));
   if (options.device)

@@ -63,6 +63,19 @@ def CommPlanBuffers : Pass<"comm-plan-buffers"> {
                            "mlir::bufferization::BufferizationDialect"];
 }
 
+def CommSwitchStreams : Pass<"comm-switch-streams"> {
+  let summary = "write the streams of operations down as switches between them";
+  let description = [{
+    The pass inserts `comm.switch_stream` where the stream (`comm.stream`) of an operation differs from that of the one before,
+    so that every block begins and ends with stream 0. From then on the place of an operation says its stream, and no longer
+    an attribute: upstream's patterns may build operations anew without the attributes of other dialects.
+    `comm-lower-to-runtime` runs it between the memory plan, which counts on the streams, and upstream's later passes.
+
+    It is an error if an operation of this dialect has a `comm.stream` that differs from the stream of its place.
+  }];
+  let dependentDialects = ["comm::CommDialect"];
+}
+
 def CommToLLVM : Pass<"comm-to-llvm", "mlir::ModuleOp"> {
   let summary = "lower collectives on buffers to calls of the runtime";
   let description = [{

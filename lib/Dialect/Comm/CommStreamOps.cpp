@@ -25,6 +25,14 @@ void AwaitEventOp::getEffects(Effects &effects) {
   effects.emplace_back(MemoryEffects::Write::get(), InFlightResource::get());
 }
 
+void SwitchStreamOp::getEffects(Effects &effects) {
+  effects.emplace_back(MemoryEffects::Read::get(), InFlightResource::get());
+  effects.emplace_back(MemoryEffects::Write::get(), InFlightResource::get());
+  // No access may move to another stream.
+  effects.emplace_back(MemoryEffects::Read::get());
+  effects.emplace_back(MemoryEffects::Write::get());
+}
+
 //===-----------------------------------------------------------------------------------------===//
 // ComputeOp
 //===-----------------------------------------------------------------------------------------===//

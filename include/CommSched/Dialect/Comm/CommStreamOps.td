@@ -52,6 +52,26 @@ def Comm_AwaitEventOp : Comm_Op<"await_event", [DeclareOpInterfaceMethods<Memory
   let assemblyFormat = "$event `on` $stream attr-dict `:` qualified(type($event))";
 }
 
+def Comm_SwitchStreamOp : Comm_Op<"switch_stream", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "make a stream the one that the following operations run on";
+  let description = [{
+    The operations that follow in the block run on this stream, until the next such operation. A block begins on stream 0 and
+    ends there. `comm-switch-streams` writes the streams of operations (`comm.stream`) down in this form. In it a rewrite of
+    an operation, which may drop attributes that it does not know, leaves the operation on its stream. No memory access moves
+    across.
+
+    Example:
+    ```mlir
+    comm.switch_stream to 2
+    ```
+
+    Constraints:
+    - C1: The number of the stream is from 0 to 2147483647.
+  }];
+  let arguments = (ins ConfinedAttr<I64Attr, [IntNonNegative, IntMaxValue<2147483647>]>:$stream);
+  let assemblyFormat = "`to` $stream attr-dict";
+}
+
 def Comm_ComputeOp : Comm_Op<"compute", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
                                          DeclareOpInterfaceMethods<StorageOpInterface>,
                                          BufferViewFlowOpInterface]> {
