@@ -1,0 +1,178 @@
+#===- judge.py - Puts batches of programs through passes and backends ---------------------------------------------===#
+#
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===---------------------------------------------------------------------------------------------------------------===#
+#
+# A batch takes one process per pipeline and one per backend. Only if one of them finds something is each program looked at
+# alone.
+#
+#===---------------------------------------------------------------------------------------------------------------===#
+
+import os
+import random
+from collections import Counter
+
+from .generator import Generator, Signature
+from .oracle import oracle_text, write_inputs
+from .passes import pipelines
+from .refusals import reason
+from .tools import MARKER, failures_by_part
+from .tree import Unusable
+
+BATCH = 16  # programs with the same arguments
+
+
+class Candidate:
+    """A program, what numpy computed for it, and how it was made."""
+
+    def __init__(self, program, seed=None, style="", breaks_rules=False):
+        self.program, self.seed, self.style, self.breaks_rules = program, seed, style, breaks_rules
+        self.text = program.text()
+        self.oracle = oracle_text(program, *program.evaluate())
+
+
+class Failure:
+    """A candidate that a pipeline and a backend make wrong. `kind`: wrong, crash, hang or refused."""
+
+    def __init__(self, candidate, passes, backend, kind, said):
+        self.candidate, self.passes, self.backend, self.kind, self.said = candidate, passes, backend, kind, said
+
+    def title(self):
+        return f"seed {self.candidate.seed}, {self.candidate.program.ranks} ranks, {self.backend}, {' '.join(self.passes) or 'as written'}: {self.kind}"
+
+
+def make_batch(number, skip=lambda reason: None):
+    """The programs of seeds number * BATCH and following."""
+    signature, made = Signature(number), []
+    for seed in range(number * BATCH, (number + 1) * BATCH):
+        generator = Generator(signature, seed)
+        try:
+            made.append(Candidate(generator.program, seed, generator.style, generator.breaks_rules))
+        except Unusable as error:
+            skip(str(error))
+    return made
+
+
+class Judge:
+    """Counts what happens. `failures`: what no document explains."""
+
+    def __init__(self, tools, folder, backends):
+        self.tools, self.folder, self.backends = tools, folder, backends
+        self.counts, self.refused, self.failures = Counter(), Counter(), []
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, parts):
+        with open(self.path(name), "w") as file:
+            file.write(MARKER.join(parts))
+        return self.path(name)
+
+    def batch(self, number, count):
+        """Runs a batch after `count` pipelines on threads, and after some of them on one of the other backends."""
+        made = make_batch(number, lambda why: self.counts.update([f"not used: {why}"]))
+        if not made:
+            return
+        self.counts["programs"] += len(made)
+        chosen = pipelines(random.Random(f"passes {number}"), count)
+        options = write_inputs(made[0].program, self.folder)
+        given = self.write("given.mlir", [c.text for c in made])
+        expected = self.write("expected.mlir", [c.oracle for c in made])
+        changed = []
+        for i, passes in enumerate(chosen):
+            texts = self.optimized(given, passes, made)
+            # A program that was refused is not run: the oracle takes its place, and a text is not run twice.
+            changed.append(self.write(f"after{i}.mlir", [t or c.oracle for t, c in zip(texts, made)]))
+            self.counts["executions on threads"] += sum(text is not None for text in texts)
+        variants = [([], given), *zip(chosen, changed)]
+        self.execute(made, expected, variants, options, "threads", number)
+        others = [b for b in self.backends if b != "threads"]
+        if others:
+            backend = others[number % len(others)]
+            some = [variants[0], variants[1 + number % count]]
+            self.counts[f"executions on {backend}"] += 2 * len(made)
+            self.execute(made, expected, some, options, backend, number)
+
+    def optimized(self, given, passes, made):
+        """The programs after the passes; None for those that were refused or crashed."""
+        texts, said, done = self.tools.optimize(given, passes)
+        self.counts["runs of comm-opt"] += len(made)
+        if done.code != 0:
+            for i, candidate in enumerate(made):
+                if texts[i] is None:
+                    texts[i] = self.optimize_alone(candidate, passes)
+        return texts
+
+    def optimize_alone(self, candidate, passes):
+        path = self.write("alone.mlir", [candidate.text])
+        texts, _, done = self.tools.optimize(path, passes)
+        if done.code == 0:
+            return texts[0]
+        self.note(candidate, passes, "comm-opt", done)
+        return None
+
+    def execute(self, made, expected, variants, options, backend, seed):
+        done = self.tools.execute([expected, *(path for _, path in variants)], made[0].program.ranks, options, backend, seed)
+        if done.code == 0:
+            return
+        failed = failures_by_part(done)
+        # Without a list of what failed, or where ranks are processes, any of them may be the one.
+        if not failed or done.crashed or done.code is None or backend in ("mpi", "tcp"):
+            failed = range(len(made))
+        for i in failed:
+            for passes, path in variants:
+                with open(path) as file:
+                    text = file.read().split(MARKER)[i]
+                # What is wrong as it is written is no fault of a pass.
+                if text != made[i].oracle and not self.check(made[i], passes, text, options, backend, seed) and not passes:
+                    break
+
+    def check(self, candidate, passes, text, options, backend, seed):
+        """Whether one program is right after one pipeline, alone."""
+        expected, path = self.write("one.mlir", [candidate.oracle]), self.write("other.mlir", [text])
+        done = self.tools.execute([expected, path], candidate.program.ranks, options, backend, seed, timeout=60)
+        if done.code != 0:
+            self.note(candidate, passes, backend, done)
+        return done.code == 0
+
+    def note(self, candidate, passes, backend, done):
+        kind, why = classify(done, candidate.breaks_rules)
+        if why:
+            self.refused[why] += 1
+            return
+        self.counts[f"{kind} ({'broken rule, ' if candidate.breaks_rules else ''}{backend})"] += 1
+        self.failures.append(Failure(candidate, passes, backend, kind, done.err))
+
+
+def classify(done, breaks_rules):
+    """What went wrong, and the documented reason if there is one."""
+    if done.code is None:
+        return "hang", None
+    if done.crashed:
+        return "crash", None
+    if done.code == 2:
+        return "wrong", None
+    return "refused", reason(done.err, breaks_rules)
+
+
+def verdict(tools, folder, candidate, passes, backend, seed):
+    """Whether one candidate fails, and how: (kind, what was said, the text that was run). Kind "given" if the program fails
+    as it is written. None if all is well."""
+    judge = Judge(tools, folder, [])
+    options = write_inputs(candidate.program, folder)
+    given, expected = judge.write("alone.mlir", [candidate.text]), judge.write("one.mlir", [candidate.oracle])
+    path = given
+    if passes:
+        texts, _, done = tools.optimize(given, passes, timeout=60)
+        if done.code != 0:
+            return classify(done, candidate.breaks_rules)[0] + " by comm-opt", done.err, candidate.text
+        path = judge.write("other.mlir", texts)
+    if backend == "comm-opt":
+        return None
+    done = tools.execute([expected, path], candidate.program.ranks, options, backend, seed, timeout=30)
+    if done.code == 0:
+        return None
+    return classify(done, candidate.breaks_rules)[0], done.err, open(path).read()

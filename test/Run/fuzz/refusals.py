@@ -1,0 +1,30 @@
+#===- refusals.py - What may be refused, and where it is documented -----------------------------------------------===#
+#
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+# See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+#===---------------------------------------------------------------------------------------------------------------===#
+#
+# A program that is refused for any other reason is a failure.
+#
+#===---------------------------------------------------------------------------------------------------------------===#
+
+import re
+
+# (what the message contains, the reason and the page that has it)
+REASONS = [
+    (r"futures? (that )?leaves? .*(function|block).*calls?", "calls on tensors beside a future that leaves (Runtime.md)"),
+]
+# Programs that break a rule on purpose may get these, and no other program.
+RULES = [
+    (r"written.*(pure|produced by|comes from)", "a pure operation makes or reads storage that is written (Rationale.md)"),
+]
+
+
+def reason(text, breaks_rules):
+    """Why it is refused, or None if no document says so."""
+    for pattern, name in REASONS + (RULES if breaks_rules else []):
+        if re.search(pattern, text, re.IGNORECASE):
+            return name
+    return None
