@@ -5,7 +5,10 @@
 
 import contextlib
 import dataclasses
+import hashlib
 import os
+import time
+from unittest import mock
 
 import pytest
 
@@ -53,6 +56,50 @@ def _disagree(rank, ranks):
     compiled = _compile(loss)
     with gloo.without_kernels(), pytest.raises(RuntimeError, match=r"rank 1 .* than rank 0"):
         compiled(torch.ones(4, 16))
+
+
+def _two_groups_of_the_same_ranks(rank, ranks):
+    """Each group has a comparison of its own, and a rank that goes on to the next one is not taken for one that waits.
+
+    In the second function, the group that merges issues as many collectives as the other one, which does not.
+    """
+    c10d, store = torch.ops._c10d_functional, torch.distributed.distributed_c10d._get_default_store()
+    one, other = torch.distributed.group.WORLD.group_name, torch.distributed.new_group([0, 1]).group_name
+
+    def reduced(x, group):
+        return c10d.wait_tensor(c10d.all_reduce(x, "sum", group))
+
+    def different(x):
+        return reduced(x, one) + 1, reduced(x.t() @ x, other), reduced(x.sum(), one)
+
+    def alike(x):
+        a, b = (reduced(x * k, one) + 1 for k in (1, 2))
+        return reduced(reduced(a * b, other).cos(), other) + 1
+
+    x = torch.ones(8, 4)
+    for step in (different, alike):
+        torch._dynamo.reset()
+        expected = step(x)
+        compiled = _compile(step, memory_budget_ratio=4.0)
+        # The other rank waits so long that it looks twice a second, and finds this one at its next comparison.
+        compare = comparison._Comparison.compare
+        late = mock.patch.object(comparison._Comparison, "compare", lambda *a: rank and time.sleep(1) or compare(*a))
+        with late, torch._inductor.config.patch(force_disable_caches=True, fallback_by_default=True):
+            torch.testing.assert_close(compiled(x), expected)
+    assert store.add(f"commsched/{hashlib.sha256(repr((0, 1)).encode()).hexdigest()[:16]}/waiting", 0) == 0
+
+
+def _fallbacks_are_compared(rank, ranks):
+    """Inductor takes no call of ATen for a collective. A graph whose collectives are such calls compares them, too."""
+    c10d, group = torch.ops._c10d_functional, torch.distributed.group.WORLD.group_name
+
+    def step(x):
+        return [c10d.wait_tensor(c10d.all_reduce(x, ("sum", "max")[i == rank], group)) for i in range(2)]
+
+    compiled = _compile(step)
+    with torch._inductor.config.patch(force_disable_caches=True, fallback_by_default=True):
+        with pytest.raises(RuntimeError, match="is about to run another sequence of collectives"):
+            compiled(torch.ones(4, 16))
 
 
 def _missing(rank, ranks):
@@ -196,7 +243,17 @@ def _told_when_decided(store):
     yield
 
 
-CASES = [_agree, _disagree, _missing, _ragged, _symbolic, _decides_otherwise, _fails_first]
+CASES = [
+    _agree,
+    _disagree,
+    _two_groups_of_the_same_ranks,
+    _fallbacks_are_compared,
+    _missing,
+    _ragged,
+    _symbolic,
+    _decides_otherwise,
+    _fails_first,
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda f: f.__name__)

@@ -120,6 +120,7 @@ class KernelOrder(CustomSchedulerPass):
         if self.earlier is not None:
             snodes = self.earlier(snodes)
         if not any(contains_collective(s) for s in snodes):
+            _compare_graph()
             return snodes
         which = direction(V.graph.module.graph)
         _told_if_replaced()
@@ -224,6 +225,19 @@ def _speak(order: list, report: dict, options: Options) -> None:
         marks.record(order, V.graph.wrapper_code, marks.predicted(order, options, report["direction"]))
     except Exception as error:
         survive("the runs of a graph will not be recorded", error)
+
+
+def _compare_graph() -> None:
+    """Makes the code of a graph whose collectives Inductor takes for any calls compare them with other ranks."""
+    from torch._inductor.graph import SubgraphLowering
+    from torch._inductor.virtualized import V
+
+    if isinstance(V.graph, SubgraphLowering) or V.graph.cpp_wrapper:
+        return
+    try:
+        comparison.guard(V.graph.wrapper_code, comparison.sequences_of(V.graph.module.graph))
+    except Exception as error:  # The schedule is kept. Only the comparison is missing.
+        survive("ranks will not be compared", error)
 
 
 def _told_if_replaced() -> None:

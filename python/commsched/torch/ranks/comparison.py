@@ -12,21 +12,26 @@ For each process group of the code, the line holds a hash of the program (the co
 the decision about it (`agreement`). All ranks that run the same program on the same group must have decided alike. The
 comparison uses the store of the process group, and issues no collective. A rank that compiles more graphs than others,
 or other ones, waits for them only until a deadline. Then it warns and runs on: the others may never come, and may be
-right. Only if all ranks of a group wait, and for different programs, are they about to hang.
+right. Only if all ranks of a group wait, and for different programs, are they about to hang. Several groups may have
+the same ranks: each has comparisons of its own.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import time
 import warnings
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
+import torch
 import torch.distributed as dist
+import torch.fx as fx
 
 from .. import reporting
+from ..semantics.operators import group_of, nodes_in, spec_of
 from . import agreement
 
 FUNCTION = "_commsched_first_run"
@@ -36,10 +41,14 @@ DEADLINE_S = 30
 DEADLINE = "COMMSCHED_RANKS_DEADLINE_S"
 # A rank that is about to fail waits at most this long for the others to learn of it, in seconds.
 GOODBYE_S = 10
-# The comparisons of this process: (ranks of the group, program, decision).
-_checked: set[tuple[tuple[int, ...], str, str]] = set()
+# A group as all of its ranks know it: its ranks, and its number among the groups of these ranks. Names may differ.
+Group = tuple[tuple[int, ...], int]
+# The comparisons of this process: (group, program, decision).
+_checked: set[tuple[Group, str, str]] = set()
 # Arguments of `first_run` that have passed.
 _passed: set[tuple] = set()
+# Tells the waits of this process apart.
+_waits = itertools.count()
 
 
 def deadline_s(default: float) -> float:
@@ -58,6 +67,16 @@ def deadline_s(default: float) -> float:
 def checked() -> int:
     """The number of programs that have been compared with other ranks."""
     return len(_checked)
+
+
+def group_named(name: str) -> Group:
+    """The process group of a name. Its ranks make groups in one order, so that its number is the same on all of them."""
+    c10d = dist.distributed_c10d
+    group = c10d._resolve_process_group(name)
+    ranks = tuple(sorted(dist.get_process_group_ranks(group)))
+    known = c10d._world.pg_group_ranks
+    same = [other for other, members in known.items() if len(members) == len(ranks) and set(members) == set(ranks)]
+    return ranks, same.index(group) if group in same else 0
 
 
 def hashes(sequences: dict[str, list[str]]) -> tuple[tuple[str, str], ...]:
@@ -99,28 +118,29 @@ def first_run(groups: tuple[tuple[str, str, str], ...], program: str | None = No
         agreement.remember(program, decision)
     pending = []
     for name, own, value in groups:
-        ranks = tuple(sorted(dist.get_process_group_ranks(dist.distributed_c10d._resolve_process_group(name))))
-        if (ranks, own, value) not in _checked:
-            pending.append((ranks, own, value))
+        group = group_named(name)
+        if (group, own, value) not in _checked:
+            pending.append((group, own, value))
     # All ranks visit the groups in one order, so that no two of them wait for each other.
-    for ranks, own, value in sorted(pending):
-        if len(ranks) > 1 and dist.get_backend() != "fake":
-            _Comparison(ranks, own).compare(value)
-        _checked.add((ranks, own, value))
+    for group, own, value in sorted(pending):
+        if len(group[0]) > 1 and dist.get_backend() != "fake":
+            _Comparison(group, own).compare(value)
+        _checked.add((group, own, value))
     _passed.add(groups)
 
 
 class _Comparison:
     """The work of one rank in the store, for one program on one group.
 
-    Keys below `group` belong to the group, and those below `key` to the program.
+    Keys below `same` belong to all groups of the same ranks, and those below `key` to the program on its group.
     """
 
-    def __init__(self, ranks: tuple[int, ...], program: str):
-        self.ranks, self.program, self.me = ranks, program, dist.get_rank()
+    def __init__(self, group: Group, program: str):
+        self.ranks, number = group
+        self.me = dist.get_rank()
         self.store = dist.distributed_c10d._get_default_store()
-        self.group = f"commsched/{hashlib.sha256(repr(ranks).encode()).hexdigest()[:16]}"
-        self.key = f"{self.group}/{program}"
+        self.same = f"commsched/{hashlib.sha256(repr(self.ranks).encode()).hexdigest()[:16]}"
+        self.key = f"{self.same}/{number}/{program}"
 
     def compare(self, value: str) -> None:
         """The first rank leaves its decision. The last rank leaves a word that all have come."""
@@ -131,10 +151,11 @@ class _Comparison:
         if self.store.add(f"{self.key}/arrived", 1) == len(self.ranks):
             self.store.set(f"{self.key}/all", "1")
             return
-        self.store.set(f"{self.group}/at/{self.me}", self.program)
-        self.store.add(f"{self.group}/waiting", 1)
+        self.store.set(f"{self.same}/at/{self.me}", f"{next(_waits)} {self.key}")
+        self.store.add(f"{self.same}/waiting", 1)
         self._wait()
-        self.store.add(f"{self.group}/waiting", -1)
+        self.store.set(f"{self.same}/at/{self.me}", "nowhere")
+        self.store.add(f"{self.same}/waiting", -1)
 
     def _wait(self) -> None:
         """Waits until all ranks of the group have come to this program, or until the deadline."""
@@ -143,8 +164,9 @@ class _Comparison:
         while not self.store.check([f"{self.key}/all"]):
             if self.store.check([f"{self.key}/wrong"]):
                 self._fail(*self.store.get(f"{self.key}/wrong").decode().split())
-            if self.store.add(f"{self.group}/waiting", 0) >= len(self.ranks):
-                self._fail(*self._two_that_differ())
+            # A rank that is no longer waited for may still be counted, so the count only tells when to look.
+            if self.store.add(f"{self.same}/waiting", 0) >= len(self.ranks) and (two := self._two_that_differ()):
+                self._fail(*two)
             if time.monotonic() > deadline:
                 warnings.warn(
                     f"CommSched: rank {self.me} has waited {seconds:g} s for all ranks of {self._name()} to come to "
@@ -156,13 +178,27 @@ class _Comparison:
             time.sleep(pause)
             pause = min(0.5, pause * 1.5)
 
-    def _two_that_differ(self) -> tuple[str, str]:
-        programs = [(r, self.store.get(f"{self.group}/at/{r}").decode()) for r in self.ranks]
-        first = programs[0][1]
-        return str(next((r for r, p in programs if p != first), self.ranks[-1])), str(self.ranks[0])
+    def _two_that_differ(self) -> tuple[str, str] | None:
+        """Two ranks that wait for each other at different programs. None unless all ranks wait, each in vain.
+
+        A rank whose program all ranks have come to is about to go on. If all ranks stand at the same waits before and
+        after this was looked up, none of them has moved in between.
+        """
+        places = self._places()
+        programs = [place.partition(" ")[2] for place in places]
+        if len(set(programs)) < 2 or "" in programs:
+            return None
+        if any(self.store.check([f"{program}/all"]) for program in set(programs)) or self._places() != places:
+            return None
+        return str(next(r for r, p in zip(self.ranks, programs) if p != programs[0])), str(self.ranks[0])
+
+    def _places(self) -> list[str]:
+        """Indexed by rank of the group: the number of its wait, and the program. Empty if some rank has never waited."""
+        keys = [f"{self.same}/at/{r}" for r in self.ranks]
+        return [place.decode() for place in self.store.multi_get(keys)] if self.store.check(keys) else []
 
     def _fail(self, one: str, other: str) -> NoReturn:
-        _let_all_read(self.store, f"{self.group}/read", len(self.ranks))
+        _let_all_read(self.store, f"{self.same}/read", len(self.ranks))
         raise RuntimeError(
             f"CommSched: rank {one} is about to run another sequence of collectives on {self._name()} than rank "
             f"{other}; the ranks would hang or mix up their data. All ranks need the same versions, options and "
@@ -202,6 +238,19 @@ def collective_sequences(snodes: Iterable[Any]) -> dict[str, list[str]]:
                     if hasattr(i, "get_size")
                 ]
                 sequences.setdefault(group, []).append(f"{target} {sizes}")
+    return sequences
+
+
+def sequences_of(graph: fx.Graph) -> dict[str, list[str]]:
+    """The collectives on each group in the order of an FX graph: operator, sizes and element type.
+
+    This is for a graph whose collectives Inductor does not know as such, for they remain calls of ATen.
+    """
+    sequences: dict[str, list[str]] = {}
+    for start in agreement.starts_of(graph):
+        operands = [n.meta.get("val") for n in nodes_in(start.args[0])]
+        sizes = [[*map(str, v.shape), str(v.dtype)] for v in operands if isinstance(v, torch.Tensor)]
+        sequences.setdefault(group_of(start, spec_of(start))[0], []).append(f"{start.target} {sizes}")
     return sequences
 
 
