@@ -70,7 +70,7 @@ def checked() -> int:
 
 
 def group_named(name: str) -> Group:
-    """The process group of a name. Its ranks make groups in one order, so that its number is the same on all of them."""
+    """The process group of a name. Its ranks make groups in one order, so its number is the same on all of them."""
     c10d = dist.distributed_c10d
     group = c10d._resolve_process_group(name)
     ranks = tuple(sorted(dist.get_process_group_ranks(group)))
@@ -193,7 +193,7 @@ class _Comparison:
         return str(next(r for r, p in zip(self.ranks, programs) if p != programs[0])), str(self.ranks[0])
 
     def _places(self) -> list[str]:
-        """Indexed by rank of the group: the number of its wait, and the program. Empty if some rank has never waited."""
+        """Indexed by rank of the group: the number of its wait, and the program. Empty if a rank has never waited."""
         keys = [f"{self.same}/at/{r}" for r in self.ranks]
         return [place.decode() for place in self.store.multi_get(keys)] if self.store.check(keys) else []
 

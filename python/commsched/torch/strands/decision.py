@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
 import torch.fx as fx
 
 from ..importer.state import SplitRules
@@ -23,18 +25,19 @@ from ..options import Options, option_value
 from ..ranks.agreement import shape_of, symbolic
 from ..ranks.consensus import first_of
 from ..reporting import Unscheduled, log, strict
+from ..semantics.operators import storage_of, subgraphs
 from ..solving import FUNCTION, imported
-from .axes import draws_nothing, split_axes
+from . import axes
 from .recipe import Recipe, RecipeError, read_recipe, recipe_for
 from .rewrite import split_nodes
 
 Run = Callable[[fx.Graph, Options], dict]
 PASS = "comm-split-strands"
-RULES = SplitRules(split_axes, draws_nothing)
+RULES = SplitRules(axes.split_axes, axes.draws_nothing)
 # The decision not to split.
 WHOLE: dict[str, Any] = {"parts": 1}
 OTHER = "an earlier graph, or that of another rank,"
-# Indexed by program: what was decided, as `Recipe.portable`.
+# Indexed by program: what was decided, as `Recipe.portable`, with the memory limit in bytes of the graph as it was.
 _decided: dict[str, dict[str, Any]] = {}
 
 
@@ -70,13 +73,14 @@ def in_strands(graph: fx.Graph, options: Options, run: Run) -> tuple[dict, Optio
 def _decided_split(graph: fx.Graph, options: Options, run: Run) -> tuple[Recipe, dict, Options]:
     """The split of a graph, what the report says of it, and the options with its limit.
 
-    All ranks and all graphs of a program have to issue the same collectives. So the first graph of a program decides,
-    and the first rank, which leaves its decision in the store of the process groups (`consensus`).
+    Equal graphs have to issue the same collectives on all ranks. So the first one decides, and the first rank, which
+    leaves its decision in the store of the process groups (`consensus`). Everything that the decision says holds for
+    the others: the limit, too, is that of the graph which was split.
 
     Raises:
         Refused: the graph is not split.
     """
-    program = _program(graph, options)
+    program = program_of(graph, options)
     question = f"strands/{program}"
     known = _decided.get(program) or first_of(question, None)
     if known is None:
@@ -85,7 +89,7 @@ def _decided_split(graph: fx.Graph, options: Options, run: Run) -> tuple[Recipe,
             found = _found(graph, options, run)
         except Refused as error:
             refusal = error
-        mine = WHOLE if found is None else found[0].portable()
+        mine = WHOLE if found is None else {**found[0].portable(), "limit": found[2].memory_limit_bytes}
         known = first_of(question, mine)
         _decided[program] = known
         if known == mine:
@@ -93,13 +97,50 @@ def _decided_split(graph: fx.Graph, options: Options, run: Run) -> tuple[Recipe,
                 raise refusal or Refused("")
             return found
     _decided[program] = known
-    return _imposed(graph, known), {"parts": known["parts"], "nodes": len(known["nodes"]), "decided_by": OTHER}, options
+    recipe = _imposed(graph, known)
+    limited = dataclasses.replace(options, memory_limit_bytes=known["limit"])
+    return recipe, {"parts": known["parts"], "nodes": len(known["nodes"]), "decided_by": OTHER}, limited
 
 
-def _program(graph: fx.Graph, options: Options) -> str:
-    """A hash of the nodes of a graph and its collectives, without sizes. All ranks that run the program have it."""
-    lines = [shape_of(graph, options).structure(), *(f"{n.op} {n.name} {n.target}" for n in graph.nodes)]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+def program_of(graph: fx.Graph, options: Options) -> str:
+    """A hash of everything that a split may depend on: the calls with all arguments, scalars included, and the sizes,
+    strides and types of all values. Equal graphs have it in common on all ranks.
+    """
+    shape = shape_of(graph, options)
+    groups = {name: number for number, name in enumerate(dict.fromkeys(shape.group))}
+    text = "\n".join([shape.structure(), *_lines(graph, groups)])
+    return hashlib.sha256(re.sub(" at 0x[0-9a-f]+", "", text).encode()).hexdigest()[:16]  # No addresses of objects.
+
+
+def _lines(graph: fx.Graph, groups: dict[str, int]) -> Iterator[str]:
+    """The nodes of a graph, and of the graphs that its calls take as arguments.
+
+    Args:
+        groups: the number of each process group by its name, which differs between ranks.
+    """
+    number: dict[int, int] = {}  # Indexed by storage: its number. Two arguments may be views of one tensor.
+
+    def named(argument: Any) -> Any:
+        return f"group {groups[argument]}" if isinstance(argument, str) and argument in groups else argument
+
+    for node in graph.nodes:
+        arguments = fx.node.map_aggregate((node.args, node.kwargs), named)
+        yield f"{node.op} {node.name} {node.target} {arguments} {_described(node.meta.get('val'))}"
+        if node.op == "placeholder" and isinstance(val := node.meta.get("val"), torch.Tensor):
+            yield str(number.setdefault(storage_of(val), len(number)))
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            for inner in subgraphs(node):
+                yield from _lines(inner, groups)
+
+
+def _described(val: Any) -> str:
+    if isinstance(val, torch.Tensor):
+        strided = val.layout == torch.strided
+        place = f"{tuple(val.stride())} {val.storage_offset()}" if strided else str(val.layout)
+        return f"{tuple(val.shape)} {place} {val.dtype} {val.device}"
+    if isinstance(val, (list, tuple)):
+        return f"[{', '.join(map(_described, val))}]"
+    return str(type(val))
 
 
 def _found(graph: fx.Graph, options: Options, run: Run) -> tuple[Recipe, dict, Options]:
@@ -115,19 +156,47 @@ def _found(graph: fx.Graph, options: Options, run: Run) -> tuple[Recipe, dict, O
 
 
 def _imposed(graph: fx.Graph, known: dict[str, Any]) -> Recipe:
-    """The split that was decided before.
+    """The split that was decided before, if this graph allows it.
 
     Raises:
-        Refused: the graph was not to be split, or its sizes do not allow it.
+        Refused: the graph was not to be split, or it does not allow the split.
     """
     if known == WHOLE:
         raise Refused(f"{OTHER} of this program was not split")
     try:
         recipe = recipe_for(graph, known)
+        _check_axes(graph, recipe)
     except RecipeError as error:
         raise Refused(f"{OTHER} was split otherwise: {error}") from error
     copied(graph, recipe)
     return recipe
+
+
+def _check_axes(graph: fx.Graph, recipe: Recipe) -> None:
+    """Asks the rules whether the calls of this graph, with their own scalars, divide as the recipe says.
+
+    Raises:
+        RecipeError: one of them does not.
+    """
+    for node in graph.nodes:
+        split = recipe.nodes.get(node.name)
+        if split is None:
+            continue
+        operands = [_sizes(n.meta.get("val")) for n in node.all_input_nodes]
+        results = [_sizes(v) for v in _flat(node.meta.get("val")) if v is not None]
+        known = axes.split_axes(node, operands, results)
+        wanted = [axes.WHOLE if d is None else d for d in split.operands]
+        wanted += [axes.SUM if d is None else d for d in split.results]
+        if known is not None and wanted not in [list(axis) for axis in known]:
+            raise RecipeError(f"{node.name} does not divide along the dimensions {wanted}")
+
+
+def _flat(val: Any) -> list[Any]:
+    return list(val) if isinstance(val, (list, tuple)) else [val]
+
+
+def _sizes(val: Any) -> tuple[int, ...]:
+    return tuple(val.shape) if isinstance(val, torch.Tensor) else ()
 
 
 def recipe_of(graph: fx.Graph, options: Options, passes: str = "") -> Recipe:
