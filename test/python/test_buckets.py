@@ -16,6 +16,7 @@ import commsched.torch as ct
 import gloo
 from commsched.torch.apply.plan import PlanError, read_plan
 from commsched.torch.apply.rewrite import apply_plan
+from commsched.torch.ranks import agreement
 from commsched.torch.semantics.operators import storage_of
 from random_plans import random_operations
 
@@ -168,3 +169,150 @@ def test_casts_of_memory_that_is_written_later_stay_before_the_write(world):
     for write in gm.graph.find_nodes(op="call_function", target=torch.ops.aten.add_.Tensor):
         readers = [n for n in write.args[0].users if n is not write]
         assert readers and all(index[n] < index[write] for n in readers)
+
+
+def _reduce(x):
+    return c10d.wait_tensor(c10d.all_reduce(x, "sum", torch.distributed.group.WORLD.group_name))
+
+
+def _scatter(x):
+    group = torch.distributed.group.WORLD
+    return c10d.wait_tensor(c10d.reduce_scatter_tensor(x, "sum", group.size(), group.group_name))
+
+
+def _freed(a):
+    torch.ops.inductor.resize_storage_bytes_(a, 0)
+
+
+# The decision to merge two collectives by packing them.
+BOTH = (((0, 1), True),)
+# Readers of a reduced tensor of an even number of elements, behind one of an odd number: they look at its storage.
+LOOKING = {
+    "as_strided": lambda a: torch.as_strided(a, (2, 2), (2, 1), 0) + 0,
+    "as_strided of a view": lambda a: torch.as_strided(a.view(-1)[1:], (2,), (1,), 0) + 0,
+    "as_strided_scatter": lambda a: torch.as_strided_scatter(a, torch.ones(2), (2,), (1,), 0),
+    "view_as_complex": lambda a: torch.view_as_complex(a.view(-1, 2)) * 2,
+    "view in another type": lambda a: a.view(-1).view(torch.float64) + 0,
+    "the caller": lambda a: a,
+    "the caller, of a view": lambda a: a.view(-1)[1:],
+}
+
+
+def _members(read, reduce):
+    """Two collectives whose results become views if they are merged, the second behind an odd number of elements."""
+
+    def f(x, y):
+        return [reduce(x * 2) + 1, read(reduce(y * 2))]
+
+    return f
+
+
+def _readers_that_look(rank, ranks):
+    """Forced into one bucket, a result that is looked at gets memory of its own. Every value stays right to the bit."""
+    torch.manual_seed(rank)
+    for reduce, rows in ((_reduce, (3, 4)), (_scatter, (3 * ranks, 4 * ranks))):
+        args = [torch.randint(-8, 8, (n, 1 + i)).float() for i, n in enumerate(rows)]
+        for name, read in LOOKING.items():
+            f = _members(read, reduce)
+            expected = f(*args)
+            gm = make_fx(f, tracing_mode="fake")(*args)
+            agreement.impose(gm.graph, BOTH)
+            gm.recompile()
+            got = gm(*args)
+            assert all(map(torch.equal, expected, got)), name
+            if "caller" in name:
+                assert got[1].storage_offset() == expected[1].storage_offset(), name
+                assert got[1].untyped_storage().nbytes() == expected[1].untyped_storage().nbytes(), name
+
+
+def _freed_member(rank, ranks):
+    """Freeing the storage of one member's result leaves the others."""
+
+    def f(x, y):
+        a, b = _reduce(x), _reduce(y)
+        first = a.sum()
+        _freed(a)
+        return first, b + 1
+
+    args = [torch.full((4, 4), float(rank)), torch.full((4, 4), 2.0)]
+    expected = f(*[a.clone() for a in args])
+    gm = make_fx(f, tracing_mode="fake")(*args)
+    agreement.impose(gm.graph, BOTH)
+    gm.recompile()
+    assert all(map(torch.equal, expected, gm(*args)))
+
+
+def _complex_gathers(rank, ranks):
+    group = torch.distributed.group.WORLD.group_name
+
+    def f(x, y):
+        gathered = [c10d.wait_tensor(c10d.all_gather_into_tensor(v * 1j, ranks, group)) for v in (x, y)]
+        return gathered[0], gathered[1].t() * 2
+
+    args = [torch.randn(3, 2), torch.randn(2, 5)]
+    expected = f(*args)
+    for packed in (True, False):
+        gm = make_fx(f, tracing_mode="fake")(*args)
+        agreement.impose(gm.graph, (((0, 1), packed),))
+        gm.recompile()
+        assert all(map(torch.equal, expected, gm(*args))), packed
+
+
+def _in_real_code(rank, ranks):
+    """Generated code of a function whose readers look, against plain Inductor."""
+
+    def f(x, y):
+        odd, even = _reduce(x * 2), _reduce(y * 2)
+        return odd + 1, torch.as_strided(even, (2, 2), (2, 1), 0) + 0, torch.view_as_complex(even) * 2
+
+    args = [torch.randint(-8, 8, (3, 1)).float() + rank, torch.randint(-8, 8, (4, 2)).float()]
+    with torch._inductor.config.patch(force_disable_caches=True):
+        expected = torch.compile(f)(*args)
+        torch._dynamo.reset()
+        options = ct.inductor_options(machine="cpu-mpi", memory_budget_ratio=4.0)
+        assert all(map(torch.equal, expected, torch.compile(f, options=options)(*args)))
+
+
+@pytest.mark.parametrize("case", [_readers_that_look, _freed_member, _complex_gathers, _in_real_code])
+def test_merged_results_are_what_their_readers_expect(case):
+    gloo.run(2, case)
+
+
+def test_gradients_are_merged_and_results_of_a_forward_graph_are_not(world):
+    """The caller may look at the storage of a result. Autograd gives views as gradients, too."""
+    from commsched.torch.apply.readers import looked_at
+
+    def returned(prefix):
+        gm = trace(lambda x, y: [_reduce(x * 2).view(-1), _reduce(y * 2).to(torch.float64)], (4,), (6,))
+        for n in gm.graph.find_nodes(op="placeholder"):
+            n.name = f"{prefix}_{n.name}"
+        return looked_at(gm.graph)
+
+    assert returned("primals") == {"all_reduce"}  # The other one is read by a cast.
+    assert not returned("tangents")
+
+
+def test_unknown_readers_look(world):
+    from commsched.torch.apply.readers import looked_at
+
+    with torch.library._scoped_library("commsched_test", "FRAGMENT") as library:
+        library.define("seen(Tensor x) -> Tensor")
+        library.impl("seen", lambda x: x + 1, "CompositeExplicitAutograd")
+        gm = trace(lambda x: torch.ops.commsched_test.seen(_reduce(x)[1:]) + _reduce(x * 2).sum(), (4,))
+    assert looked_at(gm.graph) == {"all_reduce"}
+
+
+def test_a_merge_that_changes_a_value_is_undone(world, monkeypatch):
+    """A reader that is wrongly taken for one that does not look refuses the offset. The others are still merged."""
+    from commsched.torch.apply import readers
+
+    monkeypatch.setattr(readers, "LOOKING", readers.LOOKING - {"view_as_complex"})
+
+    def f(*xs):
+        reduced = [_reduce(x * 2) for x in xs]
+        return [*(r + 1 for r in reduced[:3]), torch.view_as_complex(reduced[3]) * 2]
+
+    gm = trace(f, (3,), (3,), (3,), (4, 2))
+    gm, report = ct.schedule_overlap(gm, machine="cpu-mpi", memory_budget_ratio=4.0)
+    assert report["buckets"] and all("all_reduce_3" not in bucket for bucket in report["buckets"])
+    gm.graph.lint()

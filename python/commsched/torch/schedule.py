@@ -16,7 +16,8 @@ import torch.fx as fx
 from typing_extensions import Unpack
 
 from .apply.memory import OverLimit, peak_of
-from .apply.plan import Bucket, Plan, PlanError, read_plan
+from .apply.plan import Bucket, Plan, PlanError, Unmergeable, read_plan
+from .apply.readers import looked_at
 from .apply.rewrite import apply_plan
 from .options import OptionArguments, Options
 from .ranks.agreement import sequence, starts_of
@@ -51,8 +52,9 @@ def _collector_waits() -> Iterator[None]:
 def schedule_graph(graph: fx.Graph, options: Options, fused: bool = False, agree: Agree | None = None) -> dict:
     """Schedules `graph` in place and returns its report.
 
-    The memory of the result is counted once more, from its nodes. If it is above the limit, the graph is scheduled
-    again in other ways (`_again`).
+    Collectives whose results would need copies if they were merged are kept apart (`readers`). The memory of the
+    result is counted once more, from its nodes. If it is above the limit, the graph is scheduled again in other ways
+    (`_again`).
 
     Args:
         fused: Inductor is going to fuse nodes of the graph into kernels. They are scheduled as kernels, and their
@@ -63,29 +65,36 @@ def schedule_graph(graph: fx.Graph, options: Options, fused: bool = False, agree
     Raises:
         Unscheduled: the graph could not be scheduled. It is unchanged.
     """
-    try:
-        return _carried_out(graph, _solved(graph, options, fused), agree)
-    except OverLimit as error:
-        refused = error
+    apart = looked_at(graph)
+    while True:
+        try:
+            return _carried_out(graph, _solved(graph, options, fused, apart), agree)
+        except Unmergeable as error:
+            if error.merged <= apart:
+                raise _refusal(error) from error
+            apart |= error.merged
+        except OverLimit as error:
+            refused = error
+            break
     reason: Exception = refused
-    alone, apart = _order_alone(graph, options, fused), frozenset[str]()
+    looking, alone = apart, _order_alone(graph, options, fused)
     for again in _again(options, refused):
         if again is options:
             if refused.merged <= apart:
                 continue  # Nothing else can be kept apart.
             apart |= refused.merged
         try:
-            solved = _solved(graph, again, fused, apart if again is options else frozenset())
+            solved = _solved(graph, again, fused, apart if again is options else looking)
             if alone is not None and alone.time < solved.time:
                 try:
                     return {**_carried_out(graph, alone, agree), "recounted": True, "kept_apart": []}
                 except OverLimit:
                     alone = None
             report = _carried_out(graph, solved, agree)
-            return {**report, "recounted": True, "kept_apart": sorted(apart) if again is options else []}
+            return {**report, "recounted": True, "kept_apart": sorted(apart - looking) if again is options else []}
         except OverLimit as error:
             reason = refused = error
-        except Unscheduled as error:
+        except (Unmergeable, Unscheduled) as error:
             reason = error
     raise Unscheduled(f"the schedule was refused: {reason}") from reason
 
@@ -179,7 +188,7 @@ def _carried_out(graph: fx.Graph, solved: _Solved, agree: Agree | None) -> dict:
     """Carries out a schedule of `graph`, and returns its report.
 
     Raises:
-        Disagreed, OverLimit, Unscheduled. The graph is unchanged.
+        Disagreed, OverLimit, Unmergeable, Unscheduled. The graph is unchanged.
     """
     module, report, plan = solved.module, solved.report, solved.plan
     began = time.process_time_ns()
@@ -187,7 +196,7 @@ def _carried_out(graph: fx.Graph, solved: _Solved, agree: Agree | None) -> dict:
         with guessed_sizes(module.importer.exchanges()):  # The memory is counted with the sizes that were planned with.
             counted = report if solved.counted else None
             _carry_out(graph, plan, counted, module, lambda: agree and agree(solved.decision))
-    except (OverLimit, Disagreed):
+    except (OverLimit, Unmergeable, Disagreed):
         raise
     except Exception as error:
         raise _refusal(error) from error

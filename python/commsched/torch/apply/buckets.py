@@ -12,9 +12,12 @@ import torch.fx as fx
 
 from ..semantics.operators import storage_of
 from .forms import FORMS, Merged, Part
-from .plan import Bucket, PlanError, wait_of
+from .plan import Bucket, PlanError, Unmergeable, wait_of
+from .readers import is_backward, is_gradient, who_looks
+from .values import stale
 from .writer import Writer
 
+aten = torch.ops.aten
 CASTS = (torch.ops.prims.convert_element_type.default, torch.ops.aten._to_copy.default)
 # Types among which `cat` promotes without loss, so that a cast may follow it.
 WIDENING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -32,6 +35,7 @@ class Merger:
         self._readers: list[tuple[fx.Node, tuple, dict]] = []
         self._values: list[tuple[fx.Node, Any]] = []
         self._made: list[fx.Node] = []
+        self._backward = is_backward(graph)
 
     def merge(self, bucket: Bucket) -> Merged:
         """Adds the nodes of the merged collective before `before`, and makes the readers of the members' waits read its
@@ -39,8 +43,10 @@ class Merger:
 
         Afterwards the graph's order is not topological.
 
+        An output that is a view into the merged buffer is copied if a reader may look at its storage.
+
         Raises:
-            PlanError: members differ where they must agree.
+            PlanError: members differ where they must agree, or a reader does not take the output for the member's.
         """
         parts = _parts(bucket)
         first = parts[0].start
@@ -51,18 +57,26 @@ class Merger:
             raise PlanError(f"a bucket of {bucket.kind} cannot be carried out") from None
         finally:
             self._made += writer.made
-        for part, out in zip(parts, outputs):
-            self._replace(writer, part.wait, out)
+        for i, (part, out) in enumerate(zip(parts, outputs)):
+            gradient = is_gradient(part.wait, self._backward)
+            if _is_view(merged.outputs[i]) and who_looks(part.wait, gradient) is not None:
+                outputs[i] = out = writer.copied(merged.outputs[i], out)
+                self._made.append(out)
+        moved = [self._replace(writer, part.wait, out) for part, out in zip(parts, outputs)]
+        for part in parts:
             self.replaced += [part.wait, part.start, *([part.cast] if part.cast else [])]
+        _check_values(parts, merged, moved)
         return merged
 
-    def _replace(self, writer: Writer, old: fx.Node, new: fx.Node) -> None:
+    def _replace(self, writer: Writer, old: fx.Node, new: fx.Node) -> list[fx.Node]:
+        """Makes the readers of `old` read `new`. Returns the views of `old`, whose values have changed."""
         self._readers += [(user, user.args, user.kwargs) for user in old.users]
-        self._move_views(writer, old, new.meta["val"])
+        moved = self._move_views(writer, old, new.meta["val"])
         old.replace_all_uses_with(new)
+        return moved
 
-    def _move_views(self, writer: Writer, old: fx.Node, new: torch.Tensor) -> None:
-        """Gives the views of a wait their future storage, for later passes read aliases off it."""
+    def _move_views(self, writer: Writer, old: fx.Node, new: torch.Tensor) -> list[fx.Node]:
+        """Gives the views of a wait their future storage, for later passes read aliases off it. Returns them."""
         was = old.meta["val"]
         storage, shift = storage_of(was), new.storage_offset() - was.storage_offset()
 
@@ -77,16 +91,17 @@ class Merger:
                 return writer.on(view, val.storage_offset() + scaled, val.shape, val.stride())
             return writer.on(new, val.storage_offset() + shift, val.shape, val.stride())
 
-        stack, seen = list(old.users), set()
+        stack, seen = list(old.users), dict[fx.Node, None]()
         while stack:
             node = stack.pop()
             val = node.meta.get("val")
             if node in seen or node.op != "call_function" or not _shares(val, storage):
                 continue
-            seen.add(node)
+            seen[node] = None
             self._values.append((node, val))
             node.meta["val"] = moved(val)
             stack.extend(node.users)
+        return list(seen)
 
     def finish(self) -> None:
         """Erases the replaced nodes."""
@@ -101,6 +116,30 @@ class Merger:
             node.args, node.kwargs = args, kwargs
         for node in reversed(self._made):
             self.graph.erase_node(node)
+
+
+def _check_values(parts: list[Part], merged: Merged, moved: list[list[fx.Node]]) -> None:
+    """Computes the values of a bucket's nodes, and of the views of its outputs, once more.
+
+    Args:
+        moved: indexed by member: the views of its output.
+
+    Raises:
+        Unmergeable: a value is another one. The error names the member, or all of them if the bucket itself is wrong.
+    """
+    checked = [(parts, list(merged.nodes())), *(([part], views) for part, views in zip(parts, moved))]
+    for members, nodes in checked:
+        wrong = stale(nodes)
+        if wrong is not None:
+            raise Unmergeable(
+                f"{wrong.name} would have another value behind the bucket of {parts[0].start.name}",
+                [part.start.name for part in members],
+            )
+
+
+def _is_view(chain: list[fx.Node]) -> bool:
+    """Whether the last of the nodes that make an output gives a view of the merged buffer."""
+    return bool(chain) and all(node.target is not aten.clone.default for node in chain)
 
 
 def _shares(val: Any, storage: int) -> bool:

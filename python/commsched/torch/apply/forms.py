@@ -99,13 +99,16 @@ def _start_and_wait(
 def _packed_all_gather(w: Writer, parts: list[Part]) -> tuple[Merged, list[fx.Node]]:
     """A gather in place: every input goes into this rank's slice of the result.
 
-    Afterwards, each column of pieces is copied out.
+    Afterwards, each column of pieces is copied out. Complex numbers travel as pairs of real ones, for the operator that
+    gathers into a given tensor takes no others.
     """
     merged, first = Merged(), parts[0].start
     size, group = first.args[1], first.args[2]
     dtype, device = first.meta["val"].dtype, first.meta["val"].device
+    pairs = (2,) if dtype.is_complex else ()
+    dtype = dtype.to_real() if pairs else dtype
     rank = dist.get_rank(dist.distributed_c10d._resolve_process_group(group_of(first, spec_of(first))[0]))
-    sizes = [math.prod(p.given) for p in parts]
+    sizes = [math.prod((*p.given, *pairs)) for p in parts]
     total = sum(sizes)
     whole = w.fresh((total * size,), dtype)
     out = w.call(
@@ -117,7 +120,8 @@ def _packed_all_gather(w: Writer, parts: list[Part]) -> tuple[Merged, list[fx.No
     )
     mine = w.on(whole, total * rank, (total,), (1,))
     own = w.call(merged.pack, aten.slice.Tensor, (out, 0, total * rank, total * (rank + 1)), mine)
-    flat = [w.reshaped(merged.pack, p.source, (n,)) for p, n in zip(parts, sizes)]
+    sources = [w.as_real(merged.pack, p.source) if pairs else p.source for p in parts]
+    flat = [w.reshaped(merged.pack, source, (n,)) for source, n in zip(sources, sizes)]
     joined = flat[0].meta["val"].dtype
     for f in flat[1:]:
         joined = torch.promote_types(joined, f.meta["val"].dtype)
@@ -135,7 +139,8 @@ def _packed_all_gather(w: Writer, parts: list[Part]) -> tuple[Merged, list[fx.No
     for i, p in enumerate(parts):
         chain: list[fx.Node] = []
         piece = _element(w, chain, split, i)
-        outputs.append(w.reshaped(chain, piece, (p.given[0] * size, *p.given[1:])))
+        out = w.reshaped(chain, piece, (p.given[0] * size, *p.given[1:], *pairs))
+        outputs.append(w.as_complex(chain, out) if pairs else out)
         merged.outputs.append(chain)
     return merged, outputs
 
@@ -196,13 +201,19 @@ def _coalesced(target: Any) -> Write:
         if target is c10d.reduce_scatter_tensor_coalesced.default:
             inputs = [w.reshaped(merged.pack, p.source, p.given) for p in parts]
         landed = [w.fresh(p.result.shape, p.result.dtype) if p.result.is_contiguous() else p.result for p in parts]
+        dtype = parts[0].result.dtype
+        pairs = target is c10d.all_gather_into_tensor_coalesced.default and dtype.is_complex
+        if pairs:  # As in the packed form.
+            inputs = [w.as_real(merged.pack, source) for source in inputs]
+            landed = [w.fresh((*p.result.shape, 2), dtype.to_real()) for p in parts]
         start = w.call(merged.start, target, (inputs, *first.args[1:]), landed)
         outputs = []
         for i, val in enumerate(landed):
             flying = _element(w, merged.start, start, i)
             out = w.on(val, val.storage_offset(), val.shape, val.stride())
-            outputs.append(w.call(merged.wait, c10d.wait_tensor.default, (flying,), out))
-            merged.outputs.append([])
+            wait, chain = w.call(merged.wait, c10d.wait_tensor.default, (flying,), out), list[fx.Node]()
+            outputs.append(w.as_complex(chain, wait) if pairs else wait)
+            merged.outputs.append(chain)
         return merged, outputs
 
     return write

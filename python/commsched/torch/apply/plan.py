@@ -24,6 +24,14 @@ class PlanError(ValueError):
     """The module does not place every node, or it contradicts the graph."""
 
 
+class Unmergeable(PlanError):
+    """Collectives whose merged results would not be what their readers expect. `merged` are their names."""
+
+    def __init__(self, reason: str, merged: Sequence[str]):
+        super().__init__(reason)
+        self.merged = frozenset(merged)
+
+
 @dataclasses.dataclass
 class Bucket:
     """Collectives that are merged into one. Positions are indices into the sequence of operations.

@@ -41,10 +41,17 @@ class Writer:
         with no_dispatch():
             return FakeTensor(self.mode, torch.empty(shape, dtype=dtype, device="meta"), self.device)
 
-    def on(self, base: torch.Tensor, offset: int, shape: Sequence[int], stride: Sequence[int]) -> FakeTensor:
-        """A view of `base`'s storage."""
+    def on(
+        self,
+        base: torch.Tensor,
+        offset: int,
+        shape: Sequence[int],
+        stride: Sequence[int],
+        dtype: torch.dtype | None = None,
+    ) -> FakeTensor:
+        """A view of `base`'s storage, with elements of `dtype` if it is given."""
         with no_dispatch():
-            view = torch.empty(0, dtype=base.dtype, device="meta")
+            view = torch.empty(0, dtype=dtype or base.dtype, device="meta")
             view.set_(base.untyped_storage(), offset, tuple(shape), tuple(stride))
             return FakeTensor(self.mode, view, self.device)
 
@@ -68,6 +75,31 @@ class Writer:
             return node
         view = self.on(val, val.storage_offset(), shape, _contiguous(shape))
         return self.call(into, aten.view.default, (node, list(shape)), view)
+
+    def copied(self, into: list[fx.Node], node: fx.Node) -> fx.Node:
+        """`node` in memory of its own. Its strides stay, for its elements fill their range of memory."""
+        val = node.meta["val"]
+        with no_dispatch():
+            own = torch.empty_strided(val.shape, val.stride(), dtype=val.dtype, device="meta")
+            own = FakeTensor(self.mode, own, self.device)
+        return self.call(into, aten.clone.default, (node,), own)
+
+    def as_real(self, into: list[fx.Node], node: fx.Node) -> fx.Node:
+        """A complex tensor as one of pairs of real numbers."""
+        val = node.meta["val"]
+        if val.is_conj():
+            val = self.fresh(val.shape, val.dtype)
+            node = self.call(into, aten.resolve_conj.default, (node,), val)
+        shape, stride = (*val.shape, 2), (*(2 * s for s in val.stride()), 1)
+        pairs = self.on(val, 2 * val.storage_offset(), shape, stride, val.dtype.to_real())
+        return self.call(into, aten.view_as_real.default, (node,), pairs)
+
+    def as_complex(self, into: list[fx.Node], node: fx.Node) -> fx.Node:
+        """A tensor of pairs of real numbers as a complex one."""
+        val = node.meta["val"]
+        shape, stride = val.shape[:-1], [s // 2 for s in val.stride()[:-1]]
+        whole = self.on(val, val.storage_offset() // 2, shape, stride, val.dtype.to_complex())
+        return self.call(into, aten.view_as_complex.default, (node,), whole)
 
     def permuted(self, into: list[fx.Node], node: fx.Node, order: list[int]) -> fx.Node:
         """`node` with its dimensions in another order."""
