@@ -8,7 +8,8 @@
 //
 // The runtime has a current stream, to which starts and computations go. Every block begins and ends with stream 0, and
 // a switch, which becomes a call, changes the stream before an operation of another one. The switches are there before
-// upstream's passes run, because these keep the place of an operation and need not keep attributes that they do not know.
+// upstream's passes run, because these keep the place of an operation and need not keep attributes that they do not
+// know.
 //
 //===------------------------------------------------------------------------------------------===//
 

@@ -351,8 +351,8 @@ TEST(NcclGraph, LaunchesAreOrderedWithAllStreams) {
   }));
 }
 
-/// Starts that move nothing order the streams of a capture, too: what is copied behind their waits is the sum, which rank
-/// 1 lets end only after rank 0 has launched its graph.
+/// Starts that move nothing order the streams of a capture, too: what is copied behind their waits is the sum, which
+/// rank 1 lets end only after rank 0 has launched its graph.
 TEST(NcclGraph, StartsThatMoveNothingOrderStreams) {
   GraphThreads threads;
   std::atomic<bool> isLaunched = false;

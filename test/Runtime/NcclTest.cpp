@@ -238,10 +238,8 @@ const Nothing nothings[] = {
      [](commrt_context *, const Groups &groups, float *data, commrt_token **token) {
        return commrt_all_to_all_v_start(groups.world, data, noTokens, data, noTokens, 1, 4, COMMRT_F32, -1, token);
      }},
-    {"a barrier of one rank",
-     [](commrt_context *, const Groups &groups, float *, commrt_token **token) {
-       return commrt_barrier_start(groups.own, -1, token);
-     }},
+    {"a barrier of one rank", [](commrt_context *, const Groups &groups, float *,
+                                 commrt_token **token) { return commrt_barrier_start(groups.own, -1, token); }},
     {"an all_reduce of no elements of one rank",
      [](commrt_context *, const Groups &groups, float *data, commrt_token **token) {
        return commrt_all_reduce_start(groups.own, data, data, 0, COMMRT_F32, COMMRT_SUM, 1, -1, token);
@@ -257,8 +255,7 @@ const Nothing nothings[] = {
      [](commrt_context *context, const Groups &groups, float *data, commrt_token **token) {
        int32_t status = commrt_coalesce_begin(context);
        for (commrt_group *group : {groups.world, groups.own})
-         status = status ? status
-                         : commrt_all_gather_start(group, data, data, 1, 0, COMMRT_F32, -1, /*token=*/nullptr);
+         status = status ? status : commrt_all_gather_start(group, data, data, 1, 0, COMMRT_F32, -1, /*token=*/nullptr);
        return status ? status : commrt_coalesce_end(context, token);
      }},
     {"a collective of a rank in no subset",
@@ -268,8 +265,9 @@ const Nothing nothings[] = {
 };
 } // namespace
 
-/// A start that moves nothing on stream 1 and its wait on stream 0 put what follows on stream 0 behind what stream 1 had
-/// before the start: here a wait for a collective that rank 1 starts only once rank 0 has seen that nothing goes on.
+/// A start that moves nothing on stream 1 and its wait on stream 0 put what follows on stream 0 behind what stream 1
+/// had before the start: here a wait for a collective that rank 1 starts only once rank 0 has seen that nothing goes
+/// on.
 TEST(NcclStreams, StartsThatMoveNothingOrderStreams) {
   for (const Nothing &nothing : nothings) {
     SCOPED_TRACE(nothing.what);

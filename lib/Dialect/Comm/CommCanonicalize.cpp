@@ -8,8 +8,8 @@
 //
 // The patterns fold repeated waits, collectives that move no data, and unused members of coalesced collectives. Every
 // rank of the group must drop the same collectives. A pattern therefore looks only at types, symbols and uses, because
-// constants may differ between the modules of the ranks. No pattern touches a future that escapes its function, and none
-// drops a pair of a start and a wait on two streams.
+// constants may differ between the modules of the ranks. No pattern touches a future that escapes its function, and
+// none drops a pair of a start and a wait on two streams.
 //
 //===------------------------------------------------------------------------------------------===//
 

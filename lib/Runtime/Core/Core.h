@@ -78,8 +78,8 @@ struct Work {
   int64_t record = -1;
   bool isTraced = false, isKept = false;
   bool isRetired = false; ///< on devices: its token is gone; guarded by the context's mutex
-  /// On devices, of a rank in no subset: an event of the producer's stream, since a wait for the work still is an order,
-  /// and the capture in which it was recorded.
+  /// On devices, of a rank in no subset: an event of the producer's stream, since a wait for the work still is an
+  /// order, and the capture in which it was recorded.
   void *passed = nullptr;
   int64_t capture = 0;
 };
