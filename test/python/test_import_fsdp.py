@@ -186,3 +186,24 @@ def test_packs_are_one_operation(world, kind):
     assert '"aten.cat.default"' not in text or kind != "all_gather"
     gm.graph.lint()
     read_plan(gm.graph, commsched.Program(text).operations()["main"])
+
+
+def test_copies_into_matrices_keep_the_plan(world):
+    """The flat view of a destination may be moved away from the copy, so the copy alone gives the node its place."""
+
+    def f(x, z):
+        first, second = torch.empty(2, 16), torch.empty(2, 16)
+        whole = c10d.wait_tensor(c10d.all_gather_into_tensor(x, 8, world))
+        fsdp.split_with_sizes_copy(whole.view(-1)[:64].view(2, 32), [16, 16], 1, out=[first, second])
+        out = torch.empty(8, 16)
+        fsdp.chunk_cat([first[0].view(4, 4), z], 0, 8, out=out)
+        return c10d.wait_tensor(c10d.reduce_scatter_tensor(out.view(-1), "sum", 8, world)), second * 2
+
+    gm = trace(f, (16,), (12, 6))
+    operations = commsched.Program(ct.export_mlir(gm)).operations()["main"]
+    position = read_plan(gm.graph, operations).position
+    for target in (fsdp.split_with_sizes_copy.default, fsdp.chunk_cat.default):
+        (node,) = gm.graph.find_nodes(op="call_function", target=target)
+        assert operations[position[node]].opcode == f"comm.fsdp.{node.name}"
+    _, report = ct.schedule_overlap(gm, memory_budget_ratio=4.0)
+    assert "error" not in report and report["collectives"] == 2

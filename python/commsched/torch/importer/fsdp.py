@@ -82,7 +82,7 @@ class FsdpImports(CollectiveImports):
             or any(math.prod(d.shape) != rows * s for d, s in zip(dests, sizes))
         ):
             return False
-        flat = self._flat(source, node.name)
+        flat = self._flat(source)
         types = _types(dests)
         self.printer.operation(
             f"commsched_pieces_{self.number()}",
@@ -107,7 +107,7 @@ class FsdpImports(CollectiveImports):
             -(-v.shape[0] // chunks) * chunks * math.prod(v.shape[1:]) for v in inputs
         ):
             return False
-        flat = self._flat(dests[0], node.name)
+        flat = self._flat(dests[0])
         self.printer.operation(
             f"commsched_pieces_{self.number()}",
             1,
@@ -146,8 +146,11 @@ class FsdpImports(CollectiveImports):
         )
         return True
 
-    def _flat(self, value: Value, location: str) -> Value:
-        """`value` with one dimension."""
+    def _flat(self, value: Value) -> Value:
+        """`value` with one dimension.
+
+        The view has a name of its own: it may be moved alone, and the place of a node is that of its first operation.
+        """
         if len(value.shape) == 1:
             return value
         element = value.type[value.type.rfind("x") + 1 : -1]
@@ -168,7 +171,7 @@ class FsdpImports(CollectiveImports):
             " aliases [0]",
             [],
             f"({value.type}) -> {flat.type}",
-            location,
+            flat.ssa[1:],
         )
         return flat
 
