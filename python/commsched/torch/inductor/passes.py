@@ -25,8 +25,10 @@ from ..reporting import survive
 from ..schedule import schedule_graph
 from ..semantics.operators import HYBRID_NAMESPACES
 from ..strands.decision import in_strands
-from . import marks
+from . import gate, hooks, marks
+from .in_place import reduce_in_place
 from .kernel_order import Kernels, bound_fusion, carried, in_flight, is_kernel
+from .snapshot import Snapshot
 
 # The entry of the graph module's `meta` in which `GraphPass` leaves its report for `KernelOrder`.
 META = "commsched"
@@ -51,16 +53,59 @@ def direction(graph: fx.Graph) -> str:
 
 
 class GraphPass(CustomGraphPass):
-    """Schedules the FX graph: which collectives are merged, and the order of all nodes."""
+    """Schedules the FX graph: which collectives are merged, and the order of all nodes.
+
+    In Inductor's configuration it is among the passes of users. It runs behind Inductor's own last pass (`hooks`),
+    where all writes are in the graph.
+    """
 
     def __init__(self, options: Options):
         self.options = options
+        hooks.install()
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)
+        hooks.install()  # This is another process, which compiles.
 
     def __call__(self, graph: fx.Graph) -> None:
-        which = direction(graph)
-        if not communicates(graph):
-            _nothing_to_schedule(which)
+        if hooks.current() is None and communicates(graph):
+            reporting.warn_once(
+                "a graph keeps PyTorch's order: its compilation does not go through Inductor's own last pass, behind "
+                "which CommSched schedules"
+            )
+
+    def behind_all_passes(self, given: Snapshot) -> None:
+        """Schedules a graph, if that is possible, and makes all-reduces in-place.
+
+        Args:
+            given: the graph as Inductor left it.
+        """
+        graph = given.graph
+        if communicates(graph):
+            self._schedule(graph)
+            reduce_in_place(graph)
+            self._pass_gate(graph, given)
+        else:
+            _nothing_to_schedule(direction(graph))
+
+    def _pass_gate(self, graph: fx.Graph, given: Snapshot) -> None:
+        """Undoes the schedule if something would touch the memory of a collective in flight."""
+        races = gate.races_of_graph(graph)
+        if not races:
             return
+        given.restore()
+        own = gate.races_of_graph(graph)
+        reduce_in_place(graph)
+        if graph.owning_module is not None:
+            graph.owning_module.meta.pop(META, None)
+        which = f"a {direction(graph)} graph of {len(graph.nodes)} nodes"
+        if own:  # PyTorch moves waits, too, and makes operators in-place afterwards.
+            reporting.warn_once(f"{which} is likely wrong in PyTorch's own order, which it keeps: {own[0]}")
+        else:
+            survive(f"{which} keeps PyTorch's order", gate.Overwritten(races[0]))
+
+    def _schedule(self, graph: fx.Graph) -> None:
+        which = direction(graph)
         _communicating.add(which)
         reporting.begins(which, len(graph.nodes))
         try:
@@ -126,14 +171,20 @@ class KernelOrder(CustomSchedulerPass):
         _told_if_replaced()
         promised = getattr(V.graph.module, "meta", {}).get(META, {})
         order = snodes
-        try:
-            order, report = _ordered(snodes, promised.get("peak_bytes", {}))
-            report = {"place": "kernels", "holds": False, "direction": which, **report}
-            report.update(_times(order, self.options, promised))
-            reporting.record(report)
-        except Exception as error:  # A compilation must not fail for want of a better order.
-            survive(f"the kernels of a {which} graph keep Inductor's order", error)
-            report = {"direction": which}
+        report: dict[str, Any] = {"direction": which}
+        compilation = hooks.current()
+        if compilation is None or not compilation.undone:
+            try:
+                order, report = _ordered(snodes, promised.get("peak_bytes", {}))
+                races = gate.races_of_kernels(order)
+                if races:
+                    raise gate.Overwritten(races[0])
+                report = {"place": "kernels", "holds": False, "direction": which, **report}
+                report.update(_times(order, self.options, promised))
+                reporting.record(report)
+            except Exception as error:  # A compilation must not fail for want of a better order.
+                survive(f"the kernels of a {which} graph keep Inductor's order", error)
+                order, report = snodes, {"direction": which}
         _speak(order, report, self.options)
         return order
 
@@ -200,9 +251,16 @@ def _speak(order: list, report: dict, options: Options) -> None:
     scheduler, names = V.graph.scheduler, [s.get_name() for s in order]
     sequences = comparison.collective_sequences(order)
 
+    wrapper = V.graph.wrapper_code
+
     def describe() -> dict:
-        """The report when the code is written. It has no times if somebody has changed the order since."""
+        """The report when the code is written. It has no times if somebody has changed the order since.
+
+        Raises:
+            Overwritten: the code would touch the memory of a collective in flight.
+        """
         final = scheduler.nodes
+        _pass_last_gate(final, wrapper.lines, report["direction"])
         same = [s.get_name() for s in final] == names
         kept = report if same else {"direction": report["direction"]}
         return {
@@ -238,6 +296,23 @@ def _compare_graph() -> None:
         comparison.guard(V.graph.wrapper_code, comparison.sequences_of(V.graph.module.graph))
     except Exception as error:  # The schedule is kept. Only the comparison is missing.
         survive("ranks will not be compared", error)
+
+
+def _pass_last_gate(order: list, lines: list, which: str) -> None:
+    """Stops the compilation if its code would touch the memory of a collective in flight.
+
+    If the order is PyTorch's own already, a warning says that the code is likely wrong.
+
+    Raises:
+        Overwritten.
+    """
+    races = gate.races_of_kernels(order) or gate.races_of_code(lines)
+    compilation = hooks.current()
+    if not races:
+        return
+    if compilation is not None and compilation.given and not compilation.undone:
+        raise gate.Overwritten(races[0])
+    reporting.warn_once(f"the code of a {which} graph in PyTorch's own order is likely wrong: {races[0]}")
 
 
 def _told_if_replaced() -> None:

@@ -1,0 +1,385 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""The last gate: while a collective is in flight, nobody may write what it reads, or touch what it fills.
+
+`races_of_graph` looks at the FX graph behind the last pass, `races_of_kernels` at the nodes of Inductor's scheduler,
+and `races_of_code` at the memory that the generated code uses again. All three follow one rule (`_Flights`) and share
+no code with the passes that they guard, not even the table of operators: they read schemas, storages of fake tensors
+and Inductor's own dependences.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+import torch
+import torch.fx as fx
+
+NAMESPACE = "_c10d_functional"
+WAIT = "_c10d_functional::wait_tensor"
+# Operators of the namespace that neither start a collective nor wait for one.
+NEITHER = {"_c10d_functional::_wrap_tensor_autograd"}
+# The operands, by position, that operators write although their schemas do not say so.
+UNMARKED_WRITES = {
+    "inductor::resize_storage_bytes_": (0,),
+    "fsdp::all_gather_copy_in": (1,),
+    "_c10d_functional::batch_p2p_ops": (3,),
+    "_c10d_functional::irecv": (0,),
+}
+# The operand, by position, that results share memory with although the schema does not say so.
+UNMARKED_VIEWS = {
+    WAIT: 0,
+    "aten::_unsafe_view": 0,
+    "fsdp::all_gather_copy_in": 1,
+    "_c10d_functional::batch_p2p_ops": 3,
+    "_c10d_functional::isend": 0,
+    "_c10d_functional::irecv": 0,
+}
+
+
+class Overwritten(RuntimeError):
+    """Code would touch the memory of a collective in flight. It must not run."""
+
+
+class _Memory:
+    """Names of memory. Two names that were joined are one memory."""
+
+    def __init__(self) -> None:
+        self._parent: dict[Hashable, Hashable] = {}
+
+    def find(self, name: Hashable) -> Hashable:
+        parent = self._parent
+        while (above := parent.get(name, name)) != name:
+            parent[name] = name = parent.get(above, above)
+        return name
+
+    def join(self, a: Hashable, b: Hashable) -> None:
+        a, b = self.find(a), self.find(b)
+        if a != b:
+            self._parent[a] = b
+
+
+class _Flights:
+    """The collectives in flight, and what they read and fill. Collects what touches them too early.
+
+    A collective of a list lands element by element. A collective without a wait flies to the end, and nobody can tell
+    when it has landed, so it is left out.
+    """
+
+    def __init__(self, waited: set[Hashable]):
+        self.waited = waited
+        # Indexed by memory: the name of the collective that reads it, and of the one that fills it.
+        self.reads: dict[Hashable, dict[str, int]] = {}
+        self.fills: dict[Hashable, tuple[str, list[Hashable]]] = {}
+        self.races: list[str] = []
+
+    def start(self, name: str, elements: Sequence[tuple[Iterable[Hashable], Iterable[Hashable]]]) -> None:
+        """A collective starts.
+
+        Args:
+            elements: indexed by element of a list: what the collective reads, and what it fills.
+        """
+        pieces = [(set(reads), set(fills)) for reads, fills in elements]
+        for reads, fills in pieces:
+            self.touch(name, reads - fills, fills)
+        for reads, fills in pieces:
+            if not fills & self.waited:
+                continue
+            held = list(reads - fills)
+            for memory in fills:
+                self.fills[memory] = name, held
+            for memory in reads - fills:
+                count = self.reads.setdefault(memory, {})
+                count[name] = count.get(name, 0) + 1
+
+    def wait(self, memory: Hashable) -> None:
+        """The collective that fills this memory has landed."""
+        name, reads = self.fills.pop(memory, ("", []))
+        for other in [m for m, (n, r) in self.fills.items() if n == name and r is reads] if name else ():
+            self.fills.pop(other)
+        for read in reads:
+            count = self.reads[read]
+            count[name] -= 1
+            if not count[name]:
+                del count[name]
+
+    def touch(self, name: str, reads: Iterable[Hashable], writes: Iterable[Hashable]) -> None:
+        """Something reads and writes memory."""
+        for memory in reads:
+            if memory in self.fills:
+                self.races.append(f"{name} reads what {self.fills[memory][0]} fills until its wait")
+        for memory in writes:
+            if memory in self.fills:
+                self.races.append(f"{name} writes what {self.fills[memory][0]} fills until its wait")
+            for reader in self.reads.get(memory, ()):
+                self.races.append(f"{name} writes what {reader} reads until its wait")
+
+
+# The FX graph
+
+
+def races_of_graph(graph: fx.Graph) -> list[str]:
+    """What touches the memory of collectives in flight, in the order of an FX graph. O(nodes + arguments)."""
+    calls = [n for n in graph.nodes if n.op == "call_function"]
+    if not any(_is_start(n) for n in calls):
+        return []
+    memory, names = _Memory(), _storages(graph)
+    for node in calls:
+        for result, argument in _shared(node, names):
+            memory.join(result, argument)
+
+    def of(value: Any) -> set[Hashable]:
+        return {memory.find(s) for n in _nodes(value) for s in names[n]}
+
+    flights = _Flights({m for n in calls if _is_wait(n) for m in of(n.args[0])})
+    for node in calls:
+        if _is_wait(node):
+            for m in of(node.args[0]):
+                flights.wait(m)
+        elif _is_start(node):
+            flights.start(node.name, _elements(node, of))
+        elif node.target is not operator.getitem and not _is_view(node):
+            writes = of(_written(node))
+            flights.touch(node.name, of(list(node.all_input_nodes)) - writes, writes)
+    return flights.races
+
+
+def _schema(node: fx.Node) -> torch.FunctionSchema | None:
+    return node.target._schema if isinstance(node.target, torch._ops.OpOverload) else None
+
+
+def _is_wait(node: fx.Node) -> bool:
+    schema = _schema(node)
+    return schema is not None and schema.name == WAIT
+
+
+def _is_start(node: fx.Node) -> bool:
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace != NAMESPACE:
+        return False
+    return target._schema.name != WAIT and target._schema.name not in NEITHER
+
+
+def _is_view(node: fx.Node) -> bool:
+    """Whether a call only gives another name to memory."""
+    schema = _schema(node)
+    if schema is None or schema.name in UNMARKED_WRITES:
+        return False
+    marked = any(r.alias_info is not None for r in schema.returns) or schema.name in UNMARKED_VIEWS
+    return marked and not any(a.is_write for a in schema.arguments)
+
+
+def _nodes(value: Any) -> list[fx.Node]:
+    found: list[fx.Node] = []
+    fx.map_arg(value, found.append)
+    return found
+
+
+def _storages_in(val: Any) -> list[Hashable]:
+    if isinstance(val, torch.Tensor):
+        try:
+            return [val.untyped_storage()._cdata]
+        except (NotImplementedError, RuntimeError):
+            return [id(val)]
+    items = val.values() if isinstance(val, dict) else val if isinstance(val, (list, tuple)) else ()
+    return [s for v in items for s in _storages_in(v)]
+
+
+def _storages(graph: fx.Graph) -> dict[fx.Node, list[Hashable]]:
+    """Indexed by node: the storages of its fake tensors."""
+    return {n: _storages_in(n.meta.get("val")) for n in graph.nodes}
+
+
+def _argument(node: fx.Node, i: int, argument: Any) -> Any:
+    if argument.name in node.kwargs:
+        return node.kwargs[argument.name]
+    return node.args[i] if i < len(node.args) else None
+
+
+def _shared(node: fx.Node, names: dict[fx.Node, list[Hashable]]) -> list[tuple[Hashable, Hashable]]:
+    """Pairs of names for one memory, by the schema of a call: one of a result, and one of an operand."""
+    schema = _schema(node)
+    if node.target is operator.getitem:
+        source, index = node.args[0].meta.get("val"), node.args[1]
+        if isinstance(source, (list, tuple)) and isinstance(index, int) and index < len(source):
+            return list(zip(names[node], _storages_in(source[index])))
+        return [(r, s) for r in names[node] for s in names[node.args[0]]]
+    if schema is None:
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            return []
+        return [(r, s) for n in node.all_input_nodes for s in names[n] for r in names[node]]  # Nobody knows.
+    views = [UNMARKED_VIEWS[schema.name]] if schema.name in UNMARKED_VIEWS else []
+    if any(r.alias_info is not None for r in schema.returns):
+        views += [i for i, a in enumerate(schema.arguments) if a.alias_info is not None]
+    pairs: list[tuple[Hashable, Hashable]] = []
+    for i in views:
+        sources = [s for n in _nodes(_argument(node, i, schema.arguments[i])) for s in names[n]]
+        results = names[node]
+        one_for_one = len(sources) == len(results) and "[]" in str(schema.arguments[i].type)
+        pairs += zip(results, sources) if one_for_one else [(r, s) for r in results for s in sources]
+    return pairs
+
+
+def _written(node: fx.Node) -> list[fx.Node]:
+    """The operands that a call may write."""
+    schema = _schema(node)
+    if schema is None:
+        writes = isinstance(node.target, torch._ops.HigherOrderOperator) and _writes_inside(node)
+        return list(node.all_input_nodes) if writes else []
+    marked = [i for i, a in enumerate(schema.arguments) if a.is_write]
+    marked += UNMARKED_WRITES.get(schema.name, ())
+    return [n for i in marked for n in _nodes(_argument(node, i, schema.arguments[i]))]
+
+
+def _writes_inside(node: fx.Node) -> bool:
+    """Whether a higher-order operator writes its operands, itself or by a call in a graph that it is given."""
+    name = node.target.name()
+    if "mutation" in name or "inplace" in name:
+        return True
+    owner = node.graph.owning_module
+    for n in node.all_input_nodes:
+        inner = getattr(owner, str(n.target), None) if n.op == "get_attr" else None
+        if isinstance(inner, fx.GraphModule):
+            if any(c.op == "call_function" and (_is_start(c) or _is_wait(c) or _written(c)) for c in inner.graph.nodes):
+                return True
+    return False
+
+
+def _elements(node: fx.Node, of: Any) -> list[tuple[set, set]]:
+    """What a collective reads and fills. Indexed by element of a list."""
+    written, operands = of(_written(node)), list(node.args[:1])
+    outs = node.kwargs.get("out")
+    if outs is not None:
+        return [(of(operands), of(outs))]
+    results = node.meta.get("val")
+    if not operands or not isinstance(operands[0], (list, tuple)) or not isinstance(results, (list, tuple)):
+        return [(of(list(node.all_input_nodes)), of(node) | written)]
+    if len(operands[0]) != len(results):
+        return [(of(operands), of(node) | written)]
+    elements = []
+    every = _storages_of_results(node, of)
+    for operand, result in zip(operands[0], every):
+        reads = of(operand)
+        elements.append((reads, result | (reads & written)))
+    return elements
+
+
+def _storages_of_results(node: fx.Node, of: Any) -> list[set]:
+    """Indexed by element of the result: its memory, under the names of those that take the element."""
+    results: list[set] = [set() for _ in node.meta["val"]]
+    for user in node.users:
+        if user.target is operator.getitem and isinstance(user.args[1], int):
+            results[user.args[1]] |= of(user)
+    return results
+
+
+# The nodes of Inductor's scheduler
+
+
+def races_of_kernels(order: Sequence[Any]) -> list[str]:
+    """What touches the memory of collectives in flight, in an order of Inductor's scheduler nodes."""
+    from torch._inductor import ir
+
+    leaves = [(s, leaf) for s in order for leaf in s.get_nodes()]
+    if not any(_collective(leaf) for _, leaf in leaves):
+        return []
+    memory = _Memory()
+    for _, leaf in leaves:
+        for out in leaf.get_outputs():
+            for other in (*out.get_mutations(), *out.get_aliases()):
+                memory.join(out.get_name(), other)
+    from torch._inductor.virtualized import V
+
+    for name, real in V.graph.scheduler.mutation_real_name.items():
+        memory.join(name, real)
+    waits = {memory.find(leaf.node.inputs[0].get_name()) for _, leaf in leaves if isinstance(leaf.node, ir._WaitKernel)}
+    flights = _Flights(waits)
+    for s, leaf in leaves:
+        node = leaf.node
+        if isinstance(node, ir._WaitKernel):
+            flights.wait(memory.find(node.inputs[0].get_name()))
+        elif _collective(leaf):
+            flights.start(s.get_name(), _elements_of_kernel(node, memory))
+        elif not isinstance(node, ir.MultiOutput) and not _names_memory(node):
+            reads, writes = _accesses(leaf, memory)
+            flights.touch(s.get_name(), reads - writes, writes)
+    return flights.races
+
+
+def _collective(leaf: Any) -> bool:
+    from torch._inductor import ir
+
+    return isinstance(leaf.node, ir._CollectiveKernel) and not isinstance(leaf.node, ir._WaitKernel)
+
+
+def _names_memory(node: Any) -> bool:
+    """Whether a kernel is a call of an operator that only gives another name to memory."""
+    schema = getattr(getattr(node, "op_overload", None), "_schema", None)
+    if schema is None or schema.name in UNMARKED_WRITES:
+        return False
+    return any(r.alias_info is not None for r in schema.returns) and not any(a.is_write for a in schema.arguments)
+
+
+def _accesses(leaf: Any, memory: _Memory) -> tuple[set, set]:
+    """What a kernel reads and writes. Dependences that only order kernels are no accesses."""
+    from torch._inductor.dependencies import WeakDep
+
+    reads = {memory.find(d.name) for d in leaf.read_writes.reads if not isinstance(d, WeakDep)}
+    writes = {memory.find(d.name) for d in leaf.read_writes.writes}
+    writes |= {memory.find(m) for out in leaf.get_outputs() for m in out.get_mutations()}
+    return reads, writes
+
+
+def _elements_of_kernel(node: Any, memory: _Memory) -> list[tuple[set, set]]:
+    from torch._inductor import ir
+
+    def of(values: Iterable[Any]) -> set:
+        return {memory.find(v.get_name()) for v in values if isinstance(v, ir.IRNode)}
+
+    inputs = [i for i in node.inputs if isinstance(i, ir.IRNode)]
+    results = list(getattr(node, "outputs", None) or [])
+    schema = getattr(getattr(node, "op_overload", None), "_schema", None)
+    if schema is not None and any(a.name == "out" and a.is_write for a in schema.arguments):
+        return [(of(inputs[:-1]), of(inputs[-1:]))]
+    if results and len(results) == len(inputs):
+        return [(of([i]), of([r])) for i, r in zip(inputs, results)]
+    fills = of(results)
+    if not results:  # It is in-place: Inductor lists the operands that are written.
+        fills = {memory.find(m.get_mutation_names()[0]) for m in node.mutation_outputs}
+    return [(of(inputs), fills)] if results else [({f}, {f}) for f in fills]
+
+
+# The generated code
+
+
+def races_of_code(lines: Sequence[Any]) -> list[str]:
+    """Which memory of collectives in flight the generated code gives to another buffer.
+
+    Args:
+        lines: the lines of Inductor's wrapper, after it has planned the memory.
+    """
+    from torch._inductor import ir
+    from torch._inductor.codegen import wrapper as code
+
+    # Other lines name a kernel, too: those that free or reuse its result.
+    kernels = [(line, line.node if isinstance(line, code.ExternKernelAllocLine) else None) for line in lines]
+    if not any(isinstance(node, ir._CollectiveKernel) for _, node in kernels):
+        return []
+    memory = _Memory()
+    for _, node in kernels:
+        for out in getattr(node, "mutation_outputs", None) or ():
+            for name in out.get_mutation_names():
+                memory.join(out.get_name(), name)
+    waits = {memory.find(n.inputs[0].get_name()) for _, n in kernels if isinstance(n, ir._WaitKernel)}
+    flights = _Flights(waits)
+    for line, node in kernels:
+        if isinstance(line, code.ReuseLine):
+            flights.touch(line.reused_as.get_name(), (), {memory.find(line.node.get_name())})
+        elif isinstance(node, ir._WaitKernel):
+            flights.wait(memory.find(node.inputs[0].get_name()))
+        elif isinstance(node, ir._CollectiveKernel):
+            flights.start(node.get_name(), _elements_of_kernel(node, memory))
+    return flights.races

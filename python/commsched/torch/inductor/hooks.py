@@ -1,0 +1,125 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""CommSched's place behind Inductor's last FX pass, and the way back.
+
+Inductor's passes end with those that bring writes into the graph. `post_grad_custom_post_pass`, the place for passes of
+users, is in front of them. A schedule that is made there is wrong as soon as an operator is made in-place under a
+collective in flight. So `GraphPass` takes that place in the configuration only to say that it wants to run, and
+`install` puts it behind Inductor's last pass, where all writes are visible.
+
+A compilation that the last gate stops (`gate.Overwritten`) is done again with the graph as Inductor left it.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch.fx as fx
+
+from ..reporting import survive
+from .gate import Overwritten
+from .in_place import functional_all_reduces, reduce_in_place
+from .snapshot import Snapshot
+
+# The mark of functions that `install` has put into Inductor.
+MARK = "_commsched"
+
+
+@dataclasses.dataclass
+class Compilation:
+    """One run of Inductor.
+
+    Args:
+        given: the scheduled graphs, subgraphs included, as Inductor left them.
+        finished: the identities of all modules that Inductor's FX passes are done with.
+        undone: why the schedules were undone. Empty if they hold.
+    """
+
+    given: list[Snapshot] = dataclasses.field(default_factory=list)
+    finished: set[int] = dataclasses.field(default_factory=set)
+    undone: str = ""
+
+    def undo(self, reason: str) -> None:
+        """Takes all graphs back to what Inductor made of them. Nothing is scheduled from here on."""
+        self.undone = reason
+        for snapshot in self.given:
+            snapshot.restore()
+            reduce_in_place(snapshot.graph)
+            owner = snapshot.graph.owning_module
+            for entry in ("commsched", "commsched_agreement"):
+                owner.meta.pop(entry, None)
+            owner.recompile()
+
+
+_current: contextvars.ContextVar[Compilation | None] = contextvars.ContextVar("commsched_compilation", default=None)
+
+
+def current() -> Compilation | None:
+    """The run of Inductor that this thread is in, if a schedule is wanted there."""
+    return _current.get()
+
+
+def _wanted() -> list[Any]:
+    """The passes in Inductor's configuration that run behind its last FX pass."""
+    from torch._inductor import config
+    from torch._inductor.custom_graph_pass import get_custom_graph_passes
+
+    return [p for p in get_custom_graph_passes(config.post_grad_custom_post_pass) if hasattr(p, "behind_all_passes")]
+
+
+def _passes(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def post_grad_passes(gm: fx.GraphModule, is_inference: bool) -> None:
+        wanted, compilation = _wanted(), _current.get()
+        if not wanted or compilation is None:
+            original(gm, is_inference)
+            return
+        if id(gm) in compilation.finished:  # The schedule was undone, and the graph has been through all passes.
+            return
+        with functional_all_reduces():
+            original(gm, is_inference)
+        compilation.finished.add(id(gm))
+        given = Snapshot(gm.graph)
+        compilation.given.append(given)
+        for last in wanted:
+            last.behind_all_passes(given)
+        gm.recompile()
+
+    return post_grad_passes
+
+
+def _compiles(original: Callable) -> Callable:
+    @functools.wraps(original)
+    def codegen_and_compile(self: Any, gm: fx.GraphModule, *args: Any, **kwargs: Any) -> Any:
+        if not _wanted():
+            return original(self, gm, *args, **kwargs)
+        compilation = Compilation()
+        token = _current.set(compilation)
+        try:
+            return original(self, gm, *args, **kwargs)
+        except Overwritten as error:
+            survive("a graph is compiled again in PyTorch's order", error)
+            compilation.undo(str(error))
+            return original(self, gm, *args, **kwargs)
+        finally:
+            _current.reset(token)
+
+    return codegen_and_compile
+
+
+def install() -> None:
+    """Puts the hooks into Inductor. They do nothing unless its configuration has a pass that wants them."""
+    from torch._inductor import compile_fx
+
+    if not hasattr(compile_fx.post_grad_passes, MARK):
+        compile_fx.post_grad_passes = _passes(compile_fx.post_grad_passes)
+        setattr(compile_fx.post_grad_passes, MARK, True)
+    inner = compile_fx._InProcessFxCompile
+    if not hasattr(inner.codegen_and_compile, MARK):
+        inner.codegen_and_compile = _compiles(inner.codegen_and_compile)
+        setattr(inner.codegen_and_compile, MARK, True)
