@@ -94,6 +94,9 @@ private:
     return storage.classes()[id].unknownOrigin ? static_cast<int32_t>(storage.classes().size()) : id;
   }
 
+  /// Memory of unknown origin.
+  int32_t placeOfUnknown() const { return static_cast<int32_t>(storage.classes().size()); }
+
   /// The place of a resource or of a part of an arena.
   int32_t placeOf(const void *key) {
     auto [it, inserted] = resources.try_emplace(key, resources.size());
@@ -163,11 +166,25 @@ private:
     }
   }
 
+  /// An operation with unknown effects may write its operands, and keep them for another such operation that writes
+  /// them later. It may write memory of unknown origin, too. As a barrier it has its order with every access of these
+  /// places.
+  void visitUnknown(NodeId id, Operation *op) {
+    barrier[id] = true;
+    reached.push_back(placeOfUnknown());
+    for (Value operand : op->getOperands()) {
+      if (Operation *view = splitsArenas ? findPlannedView(operand) : nullptr)
+        reached.push_back(placeOf(view));
+      for (StorageId storageId : storage.of(operand))
+        reached.push_back(placeOf(storageId));
+    }
+  }
+
   void visitEffects(NodeId id, Operation *op) {
     auto effectOp = dyn_cast<MemoryEffectOpInterface>(op);
     if (!effectOp) {
       if (!op->hasTrait<OpTrait::HasRecursiveMemoryEffects>())
-        barrier[id] = true;
+        visitUnknown(id, op);
       return;
     }
     llvm::SmallVector<MemoryEffects::EffectInstance, 4> effects;
@@ -194,6 +211,8 @@ private:
       for (Access access : list)
         if (access.write)
           written[access.place] = true;
+    for (int32_t place : reached)
+      written[place] = true;
     for (auto &list : accesses) {
       llvm::erase_if(list, [&](Access access) { return !written[access.place]; });
       // A write implies every edge of a read of the same place.
@@ -206,6 +225,8 @@ private:
   bool hasStreams, splitsArenas;
   llvm::DenseMap<const void *, size_t> resources;
   llvm::SmallPtrSet<Operation *, 16> waited;
+  /// The places that an operation with unknown effects may write.
+  std::vector<int32_t> reached;
 };
 
 /// Visits the block in order and emits the predecessors of each node.
