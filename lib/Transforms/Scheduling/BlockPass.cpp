@@ -11,7 +11,6 @@
 #include "CommSched/Analysis/ScheduleSignature.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/ScheduleVerifier.h"
-#include "CommSched/Transforms/Rewrites/AccessCheck.h"
 #include "CommSched/Transforms/Rewrites/BucketWriter.h"
 #include "JournalRecords.h"
 #include "mlir/IR/Threading.h"
@@ -64,11 +63,10 @@ struct FunctionOutcome {
 class FunctionWorker {
 public:
   FunctionWorker(StringRef passName, const CostModel &model, const BlockRule &rule, const InputPeaks *known,
-                 CallSummaries &summaries, FunctionOutcome &outcome)
-      : passName(passName), rule(rule), known(known), costs(model), summaries(summaries), outcome(outcome) {}
+                 FunctionOutcome &outcome)
+      : passName(passName), rule(rule), known(known), costs(model), outcome(outcome) {}
 
-  void run(Operation *root) {
-    function = root;
+  void run(Operation *function) {
     for (Block *block : findSchedulableBlocks(function)) {
       if (succeeded(schedule(*block)))
         continue;
@@ -79,7 +77,7 @@ public:
 
 private:
   LogicalResult schedule(Block &block) {
-    BlockWork work{loadBlock(block, costs, rule.loadOptions()), 0, 0, {}, {}, {}};
+    BlockWork work{loadBlock(block, costs, rule.loadOptions()), 0, 0, {}, {}};
     const Problem &problem = work.loaded.problem;
     // The loader has validated the problem and said what is wrong.
     if (!work.loaded.defect.empty())
@@ -91,7 +89,7 @@ private:
       if (auto before = known->peaks.find(&block); before != known->peaks.end())
         work.inputPeak = before->second;
     outcome.inputPeaks.emplace_back(&block, work.inputPeak);
-    if (failed(rule.solveBlock(work, outcome.voice)) || failed(checkAnswer(work)) || failed(checkOrder(work)))
+    if (failed(rule.solveBlock(work, outcome.voice)) || failed(checkAnswer(work)))
       return failure();
     if (outcome.voice.hasRemarks() || outcome.voice.hasJournal())
       rule.explainBlock(work, outcome.voice);
@@ -121,26 +119,9 @@ private:
     return failure();
   }
 
-  static bool changesBlock(const Schedule &schedule) {
-    return !schedule.buckets.empty() || !schedule.variants.empty() || !llvm::is_sorted(schedule.order);
-  }
-
-  /// Checks the answer against accesses that nothing else of the pass has seen.
-  LogicalResult checkOrder(BlockWork &work) {
-    Block &block = work.loaded.nodes.getBlock();
-    PassJournal *journal = journalOf(block.getParentOp()->getContext());
-    if (!changesBlock(work.schedule) && !(journal && journal->certifies))
-      return success();
-    // Blocks that were scheduled before are inside of this one, or apart from it. So what comes in is what it was.
-    if (!accessOrder)
-      accessOrder.emplace(function, summaries);
-    work.accesses = accessOrder->derive(block);
-    return checkAccesses(block, work.accesses, accessTimesOf(work.loaded.problem, work.schedule), passName);
-  }
-
   LogicalResult apply(const BlockWork &work) {
     const Schedule &schedule = work.schedule;
-    if (!changesBlock(schedule))
+    if (schedule.buckets.empty() && schedule.variants.empty() && llvm::is_sorted(schedule.order))
       return success();
     outcome.changed = true;
     Block &block = work.loaded.nodes.getBlock();
@@ -160,11 +141,7 @@ private:
   const BlockRule &rule;
   const InputPeaks *known;
   OperationCosts costs;
-  CallSummaries &summaries;
   FunctionOutcome &outcome;
-  Operation *function = nullptr;
-  /// Of the function before its first block changes.
-  std::optional<AccessOrder> accessOrder;
 };
 
 } // namespace
@@ -180,19 +157,13 @@ FailureOr<bool> commsched::scheduleBlocks(Operation *root, StringRef passName, c
                                           const BlockRule &rule, InputPeaks *inputPeaks) {
   SmallVector<Operation *> functions = findFunctions(root);
   std::vector<FunctionOutcome> outcomes(functions.size(), FunctionOutcome(root->getContext()));
-  auto run = [&](size_t index, CallSummaries &summaries) {
-    FunctionWorker(passName, model, rule, inputPeaks, summaries, outcomes[index]).run(functions[index]);
+  auto run = [&](size_t index) {
+    FunctionWorker(passName, model, rule, inputPeaks, outcomes[index]).run(functions[index]);
   };
-  if (callsFunctions(functions)) {
-    CallSummaries summaries;
-    for (size_t index = 0; index < functions.size(); ++index)
-      run(index, summaries);
-  } else {
-    parallelFor(root->getContext(), 0, functions.size(), [&](size_t index) {
-      CallSummaries summaries; // without calls it stays empty
-      run(index, summaries);
-    });
-  }
+  if (callsFunctions(functions))
+    llvm::for_each(llvm::seq<size_t>(0, functions.size()), run);
+  else
+    parallelFor(root->getContext(), 0, functions.size(), run);
   bool changed = false;
   for (auto [function, outcome] : llvm::zip_equal(functions, outcomes)) {
     outcome.voice.speak();

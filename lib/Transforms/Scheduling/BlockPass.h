@@ -6,9 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The frame of every scheduling pass: it loads a block, validates it, solves, verifies the answer against the problem
-// and against accesses that are derived apart from it (in release builds too), applies the schedule, checks traffic and
-// prediction, and explains. A pass adds a BlockRule with its load options, solver and
+// The frame of every scheduling pass: it loads a block, validates it, solves, verifies (in release builds too), applies
+// the schedule, checks traffic and prediction, and explains. A pass adds a BlockRule with its load options, solver and
 // explanations. Functions are processed in parallel. Remarks and journal entries are buffered and emitted in the order
 // of the functions, so that equal input gives equal output with any number of threads.
 //
@@ -16,7 +15,6 @@
 #ifndef COMMSCHED_LIB_TRANSFORMS_SCHEDULING_BLOCKPASS_H
 #define COMMSCHED_LIB_TRANSFORMS_SCHEDULING_BLOCKPASS_H
 
-#include "CommSched/Analysis/AccessOrder.h"
 #include "CommSched/Analysis/ProblemLoader.h"
 #include "CommSched/Report/PassJournal.h"
 #include "CommSched/Scheduling/Model/Explain.h"
@@ -73,9 +71,6 @@ struct BlockWork {
   /// The peak as loaded, and before the first of several consecutive passes (InputPeaks), bytes.
   Bytes peak = 0, inputPeak = 0;
   Schedule schedule;
-  /// What the block's operations access, derived apart from the problem. Filled in if the schedule changes the block,
-  /// or if a journal certifies.
-  BlockAccesses accesses;
   /// The solver's part of the journal record: counts of the search, and its log.
   PassRecord record;
 };
