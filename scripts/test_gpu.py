@@ -42,7 +42,7 @@ MANY_RANKS = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_MAX_CTAS": "2", "NCCL_NVL
 MOST_RANKS = 8
 EVERY_BACKEND = "Sizes/*:AllToAll*:Groups*:Determinism*"
 ONE_RANK = "Sizes/*/0:Sizes/*/1"
-# A step that has not ended by then has failed. The longest one takes a minute.
+# A step that has not ended by then has failed, unless --step-seconds says otherwise. The longest one takes a minute.
 LIMIT_S = 600
 # Of a step's output: what is kept in the results.
 MOST_OUTPUT = 20_000
@@ -200,7 +200,7 @@ class Step:
             self.status, self.reason = "skipped", reason
         return self
 
-    def run(self, environment: dict[str, str]) -> None:
+    def run(self, environment: dict[str, str], limit_s: int) -> None:
         begin = time.monotonic()
         process = subprocess.Popen(
             self.command,
@@ -210,13 +210,13 @@ class Step:
             start_new_session=True,
         )
         try:
-            output, _ = process.communicate(timeout=LIMIT_S)
+            output, _ = process.communicate(timeout=limit_s)
             self.code = process.returncode
             self.reason = "" if self.code == 0 else f"exit code {self.code}"
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, 9)
             output, _ = process.communicate()
-            self.reason = f"did not end within {LIMIT_S} s"
+            self.reason = f"did not end within {limit_s} s"
         self.seconds = time.monotonic() - begin
         self.output = output.decode(errors="replace")[-MOST_OUTPUT:]
         self.status = "passed" if self.code == 0 else "failed"
@@ -360,12 +360,33 @@ STEPS = [
 ]
 
 
-def print_table(machine: Machine, steps: list[Step]) -> None:
-    print(f"{machine.count} GPUs, CUDA driver {machine.driver}, runtime {machine.runtime}, NCCL {machine.nccl}")
+def print_row(step: Step, width: int) -> None:
+    seconds = "" if step.status == "skipped" else f"{step.seconds:.1f} s"
+    print(f"{step.name:{width}}  {step.status:7}  {seconds:>8}  {step.reason}".rstrip(), flush=True)
+
+
+def run_steps(
+    steps: list[Step], environment: dict[str, str], options: argparse.Namespace, facts: dict[str, Any]
+) -> None:
+    """Runs what is planned. Results are written after each step, so that a run that is cut off leaves what it had."""
     width = max(len(step.name) for step in steps)
+    results = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), **facts}
+    if options.results:
+        options.results.mkdir(parents=True, exist_ok=True)
     for step in steps:
-        seconds = "" if step.status == "skipped" else f"{step.seconds:.1f} s"
-        print(f"{step.name:{width}}  {step.status:7}  {seconds:>8}  {step.reason}".rstrip())
+        if options.only and not any(text in step.name for text in options.only):
+            step.status, step.reason = "skipped", "not chosen by --only"
+        if step.status == "planned":
+            step.run(environment, options.step_seconds)
+        print_row(step, width)
+        if options.results:
+            results["steps"] = [step.record() for step in steps]
+            partial = options.results / "results.json.part"
+            partial.write_text(json.dumps(results, indent=1) + "\n")
+            partial.replace(options.results / "results.json")
+
+
+def print_counts(steps: list[Step]) -> None:
     counts = {status: sum(step.status == status for step in steps) for status in ("passed", "failed", "skipped")}
     print(", ".join(f"{count} {status}" for status, count in counts.items()))
 
@@ -379,22 +400,12 @@ def test(options: argparse.Namespace) -> int:
     steps = [make(Context(machine, programs, emulated)) for make in STEPS]
     libraries = os.pathsep.join(filter(None, [str(programs.parent / "lib"), os.environ.get("LD_LIBRARY_PATH")]))
     environment = {**os.environ, **machine.environment(), "LD_LIBRARY_PATH": libraries}
-    for step in steps:
-        if options.only and not any(text in step.name for text in options.only):
-            step.status, step.reason = "skipped", "not chosen by --only"
-        if step.status == "planned":
-            step.run(environment)
-    results = {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "commit": commit(),
-        "emulated": emulated,
-        **machine.facts(),
-        "steps": [step.record() for step in steps],
-    }
-    if options.results:
-        options.results.mkdir(parents=True, exist_ok=True)
-        (options.results / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-    print_table(machine, steps)
+    print(
+        f"{machine.count} GPUs, CUDA driver {machine.driver}, runtime {machine.runtime}, NCCL {machine.nccl}",
+        flush=True,
+    )
+    run_steps(steps, environment, options, {"commit": commit(), "emulated": emulated, **machine.facts()})
+    print_counts(steps)
     for step in steps:
         if step.status == "failed":
             print(f"\n{step.name}: {' '.join(step.command)}\n{step.output[-2000:]}")
@@ -467,6 +478,13 @@ def main() -> int:
     )
     parser.add_argument("--libraries", type=pathlib.Path, metavar="FOLDER", help="where libcudart and libnccl are")
     parser.add_argument("--only", action="append", metavar="TEXT", help="run the steps whose names contain it")
+    parser.add_argument(
+        "--step-seconds",
+        type=int,
+        default=LIMIT_S,
+        metavar="S",
+        help=f"a step that takes longer fails (default: {LIMIT_S})",
+    )
     parser.add_argument("--pack", type=pathlib.Path, metavar="FILE.tar.xz", help="pack what another machine needs")
     options = parser.parse_args()
     try:
