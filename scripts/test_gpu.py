@@ -35,7 +35,8 @@ trap 'rm -rf "$folder"' EXIT
 diff -r "$folder/calls" "$folder/graph"
 """
 RUNTIME_TESTS = ROOT / "test" / "Runtime"
-# Several ranks on one GPU: NCCL allows it from this version on, with few channels and without NVLink SHARP.
+# Several processes on one GPU: NCCL allows it from this version on, with few channels and without NVLink SHARP. Threads
+# of one process are refused.
 MANY_RANKS_VERSION = 23003
 MANY_RANKS = {"NCCL_MULTI_RANK_GPU_ENABLE": "1", "NCCL_MAX_CTAS": "2", "NCCL_NVLS_ENABLE": "0"}
 # The tests of test/Runtime that run on every backend use up to this many ranks; the first two sizes have one rank.
@@ -248,32 +249,31 @@ class Context:
 
     @property
     def shares(self) -> bool:
-        """Several ranks may share a GPU."""
+        """Several processes may share a GPU."""
         return self.machine.nccl >= MANY_RANKS_VERSION
 
     def sharing(self, ranks: int) -> dict[str, str]:
-        """The variables that several ranks on one GPU need."""
+        """The variables that several processes on one GPU need."""
         return MANY_RANKS if self.shares and self.machine.count < ranks else {}
 
-    def too_few(self, ranks: int) -> str:
-        """A reason if that number of ranks has no place."""
-        if self.shares or self.machine.count >= ranks:
+    def too_few(self, ranks: int, threads: bool = False) -> str:
+        """A reason if that number of ranks has no place, as processes or as threads of one."""
+        if self.machine.count >= ranks or (self.shares and not threads):
             return ""
         gpus = "one GPU" if self.machine.count == 1 else f"{self.machine.count} GPUs"
-        return f"{gpus}, and NCCL {self.machine.nccl} takes one rank each"
+        return f"{gpus}, and NCCL {self.machine.nccl} takes one {'thread' if self.shares else 'rank'} each"
 
     def tests(self, name: str, program: str, filter_: str, ranks: int, **variables: str) -> Step:
         """Tests in one process, whose ranks are threads, up to that many."""
         command = [str(self.programs / program), f"--gtest_filter={filter_}", "--gtest_brief=1"]
-        variables = {"COMMRT_TEST_BACKEND": "nccl", **variables, **self.sharing(ranks)}
-        return Step(name, command, variables, self.lacks(program) or self.too_few(ranks))
+        variables = {"COMMRT_TEST_BACKEND": "nccl", **variables}
+        return Step(name, command, variables, self.lacks(program) or self.too_few(ranks, threads=True))
 
     def program(self, name: str, ranks: int, *arguments: str, around: tuple[str, ...] = ()) -> Step:
         """comm-run with a program for one or two ranks, in exact mode. A pack does not take it along: it needs LLVM."""
         source = ONE_RANK_ONLY if ranks == 1 else TWO_RANKS
         command = [*around, str(self.programs / "comm-run"), str(source), "--backend", "nccl", *arguments]
-        variables = {"COMMRT_NCCL_EXACT": "1", **self.sharing(ranks)}
-        return Step(name, command, variables, self.lacks("comm-run"))
+        return Step(name, command, {"COMMRT_NCCL_EXACT": "1"}, self.lacks("comm-run"))
 
     def script(self, name: str, script: str, program: str, ranks: int, *arguments: str, **variables: str) -> Step:
         """A script that starts the program as that many processes. No ranks: it needs no GPU."""
@@ -334,7 +334,7 @@ def control_plane(context: Context) -> Step:
 
 def programs_of_kernels(context: Context) -> Step:
     """A program with kernels of its own: the bits of threads."""
-    ranks = 1 if context.too_few(2) else 2
+    ranks = 1 if context.too_few(2, threads=True) else 2
     return context.program("comm-run", ranks, "--iterations", "3", "--compare-backend", "threads")
 
 

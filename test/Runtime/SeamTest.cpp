@@ -98,6 +98,13 @@ TEST(Nccl, MoreRanksThanDevices) {
   FakeLibraries fakes("FakeNccl", "FakeCudart");
   contains(openNccl(COMMRT_ERR_BACKEND, 3), "expected at least 3 GPUs for the ranks of this machine, got 2");
 }
+// Tests that threads share no GPU even if NCCL lets processes do so: NCCL ends their collectives.
+TEST(Nccl, ThreadsShareNoDevice) {
+  FakeLibraries fakes("FakeNcclShares", "FakeCudart");
+  setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+  contains(openNccl(COMMRT_ERR_BACKEND, 3), "ranks that are threads of one process cannot share a GPU");
+  unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
+}
 TEST(Nccl, OpensWhereEverythingIsThere) {
   FakeLibraries fakes("FakeNccl", "FakeCudart");
   commrt_options options;

@@ -21,7 +21,9 @@ using namespace commsched::runtime;
 
 /// From here on NCCL keeps the order of launches of all communicators on the device.
 static constexpr int launchOrderVersion = 22600;
-/// From here on several ranks may share a device, when NCCL_MULTI_RANK_GPU_ENABLE asks for it.
+/// From here on several processes may share a device, when NCCL_MULTI_RANK_GPU_ENABLE asks for it. Threads of one
+/// process may not: NCCL (2.32.3, on an H100) ends their collectives with "host threads racing to launch NCCL on same
+/// device".
 static constexpr int sharedDeviceVersion = 23003;
 
 static NcclJob &jobOf(void *job) { return **static_cast<std::shared_ptr<NcclJob> *>(job); }
@@ -62,12 +64,15 @@ static const commrt_host controlHost = {sizeof(commrt_host),
 /// Why the devices are too few; empty if they are not.
 static std::string countDevices(const NcclJob &job) {
   int devices = job.libraries.devices;
-  int32_t here = job.localRank < 0 ? job.ranks : job.control.localRank + 1;
+  bool areThreads = job.localRank < 0;
+  int32_t here = areThreads ? job.ranks : job.control.localRank + 1;
   bool mayShare = job.libraries.ncclVersion >= sharedDeviceVersion && isSet("NCCL_MULTI_RANK_GPU_ENABLE");
-  if (here <= devices || mayShare)
+  if (here <= devices || (mayShare && !areThreads))
     return "";
   return "expected at least " + std::to_string(here) + " GPUs for the ranks of this machine, got " +
-         std::to_string(devices);
+         std::to_string(devices) +
+         (mayShare ? "; ranks that are threads of one process cannot share a GPU: start one process for each rank"
+                   : "");
 }
 
 static int32_t openNccl(const commrt_backend_config *config, void **job, int32_t *ranks, int32_t *localRank,
