@@ -85,7 +85,8 @@ def _reduced_gradients(world):
     def f(*gradients):
         def reduced(gradient):
             cast = torch.ops.prims.convert_element_type(gradient.sum(0), torch.float32)
-            return c10d.wait_tensor(c10d.all_reduce(cast, "sum", world))
+            # The sum is used here: the caller may look at the storage of what it gets, which is therefore not merged.
+            return c10d.wait_tensor(c10d.all_reduce(cast, "sum", world)) + 1
 
         return [reduced(g) for g in gradients]
 

@@ -138,6 +138,17 @@ def test_the_gate_finds_a_read_before_the_wait(world):
     assert [r for r in gate.races_of_graph(graph) if r.startswith("add reads what all_reduce_")]
 
 
+def test_the_size_of_what_is_in_flight_may_be_asked_for(world):
+    graph = trace(lambda x: c10d.wait_tensor(c10d.all_gather_into_tensor(x, 8, world)), (4, 4)).graph
+    gathered = _node(graph, c10d.all_gather_into_tensor.default)
+    with graph.inserting_after(gathered):
+        graph.call_function(aten.sym_size.int, (gathered, 0))
+    assert gate.races_of_graph(graph) == []
+    with graph.inserting_after(gathered):
+        graph.call_function(aten.add.Tensor, (gathered, 1)).meta["val"] = gathered.meta["val"] + 1
+    assert len(gate.races_of_graph(graph)) == 1
+
+
 def test_the_gate_finds_a_second_reduction_of_a_view_in_flight(world):
     def f(x):
         y = x * 2

@@ -191,7 +191,8 @@ def test_casts_that_a_pack_takes_over_have_no_memory_before_it(world):
     def f(x, a, b):
         def scattered(g):
             wide = g.to(torch.float32)
-            return c10d.wait_tensor(c10d.reduce_scatter_tensor(wide, "sum", RANKS, world))
+            # The sum is used here: the caller may look at the storage of what it gets, which is therefore not merged.
+            return c10d.wait_tensor(c10d.reduce_scatter_tensor(wide, "sum", RANKS, world)) + 1
 
         first = scattered(a)
         y = (x.cos() @ x).sum()  # the peak

@@ -38,6 +38,19 @@ UNMARKED_VIEWS = {
     "_c10d_functional::isend": 0,
     "_c10d_functional::irecv": 0,
 }
+# Operators that look at sizes and strides, which a tensor has before its elements.
+METADATA = {
+    "aten::dim",
+    "aten::numel",
+    "aten::size",
+    "aten::storage_offset",
+    "aten::stride",
+    "aten::sym_is_contiguous",
+    "aten::sym_numel",
+    "aten::sym_size",
+    "aten::sym_storage_offset",
+    "aten::sym_stride",
+}
 
 
 class Overwritten(RuntimeError):
@@ -141,7 +154,7 @@ def races_of_graph(graph: fx.Graph) -> list[str]:
                 flights.wait(m)
         elif _is_start(node):
             flights.start(node.name, _elements(node, of))
-        elif node.target is not operator.getitem and not _is_view(node):
+        elif node.target is not operator.getitem and not _is_view(node) and not _is_metadata(node):
             writes = of(_written(node))
             flights.touch(node.name, of(list(node.all_input_nodes)) - writes, writes)
     return flights.races
@@ -170,6 +183,11 @@ def _is_view(node: fx.Node) -> bool:
         return False
     marked = any(r.alias_info is not None for r in schema.returns) or schema.name in UNMARKED_VIEWS
     return marked and not any(a.is_write for a in schema.arguments)
+
+
+def _is_metadata(node: fx.Node) -> bool:
+    schema = _schema(node)
+    return schema is not None and schema.name in METADATA
 
 
 def _nodes(value: Any) -> list[fx.Node]:
