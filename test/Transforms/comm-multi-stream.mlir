@@ -162,14 +162,37 @@ comm.group @dp #comm.iota<[1, 4]>
 // CHECK-NOT: comm.record on 2
 // CHECK: return
 func.func @messages(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %a = comm.compute "a"(%x) {comm.cost = #comm.cost<time = 90000>} : (tensor<4xf32>) -> tensor<4xf32>
   %s = comm.send %x on @dp peer 1 tag 0 : (tensor<4xf32>) -> !comm.future<>
   %f = comm.all_reduce sum %x on @dp {comm.cost = #comm.cost<time = 8000>} : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   %w = comm.wait %f : !comm.future<tensor<4xf32>>
   %t = comm.send %w on @dp peer 1 tag 1 : (tensor<4xf32>) -> !comm.future<>
   %r = comm.recv on @dp peer 3 tag 0 : () -> !comm.future<tensor<4xf32>>
-  %a = comm.compute "a"(%x) {comm.cost = #comm.cost<time = 90000>} : (tensor<4xf32>) -> tensor<4xf32>
   comm.wait %s : !comm.future<>
   comm.wait %t : !comm.future<>
   %m = comm.wait %r : !comm.future<tensor<4xf32>>
   return %a, %m : tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+
+// Tests that a block which would become slower stays as it is: the first sum hides behind "p" already. The prediction of
+// 43.6 us is below all costs in turn, 82 us, but the input takes 42 us.
+// SAYS: [Missed] streams {{.*}}it would take 1.30 us longer than the input, 42.0 us
+// CHECK-LABEL: func.func @overlaps_already
+// CHECK-NOT: comm.stream
+// CHECK-NOT: comm.record
+// CHECK: return
+func.func @overlaps_already(%x: tensor<8xf32>, %y: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %f = comm.all_reduce sum %y on @dp {comm.cost = #comm.cost<time = 20000>} : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
+  %p = comm.compute "p"(%x) {comm.cost = #comm.cost<time = 20000>} : (tensor<8xf32>) -> tensor<8xf32>
+  %g = comm.all_reduce sum %p on @dp {comm.cost = #comm.cost<time = 20000>} : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
+  %q = comm.compute "q"(%x) {comm.cost = #comm.cost<time = 20000>} : (tensor<8xf32>) -> tensor<8xf32>
+  %v = comm.wait %f : !comm.future<tensor<8xf32>>
+  %w = comm.wait %g : !comm.future<tensor<8xf32>>
+  %r = comm.compute "r"(%q, %v) {comm.cost = #comm.cost<time = 1000>} : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  %s = comm.compute "s"(%r, %w) {comm.cost = #comm.cost<time = 1000>} : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  return %s, %q : tensor<8xf32>, tensor<8xf32>
 }

@@ -450,16 +450,17 @@ def CommMultiStream : Pass<"comm-multi-stream"> {
     The rule is list scheduling by upward rank (HEFT). The rank of an operation is its cost plus the largest rank of its
     users, each with the cost of a synchronisation. In the order of their ranks, operations take the stream on which they end
     first; with `shared-resources`, one computation and one collective at a time run on all streams together. Unless `gate`
-    is off, a block whose predicted time is not below the sum of all costs stays as it is.
+    is off, a block stays as it is if its predicted time is not below the sum of all costs, or if the timeline of the result
+    is longer than that of the input.
 
     A dependence between streams gets an event, unless a wait or other events imply it. The memory model keeps a buffer until
     all streams know that its last reader has ended. Where the peak would pass the limit, streams get further events to wait
-    for, so that buffers are known to be free in time. If the block then takes longer than on one stream, it stays as it is.
-    The peak never exceeds the limit, or that of the input if this is larger already.
+    for, so that buffers are known to be free in time. The peak never exceeds the limit, or that of the input if this is larger
+    already.
 
-    With `issue-order=start-time` the operations come in the order of their planned starts, unless that order, on one
-    stream, has a peak above the limit, or the block has units (`comm.unit`). Passes that reorder or merge leave blocks with
-    streams alone, so run this pass last. See `docs/ReorderingPasses.md`.
+    With `issue-order=start-time` the operations come in the order of their planned starts, unless that order has a peak above
+    the limit, is slower than the input, or the block has units (`comm.unit`); then the order of the program is tried. Passes
+    that reorder or merge leave blocks with streams alone, so run this pass last. See `docs/ReorderingPasses.md`.
 
     Remarks: one per operation with its stream and predicted times, and one per block (`docs/Remarks.md`).
   }];
@@ -480,7 +481,8 @@ def CommMultiStream : Pass<"comm-multi-stream"> {
            [{::llvm::cl::values(
              clEnumValN(::commsched::IssueOrder::Graph, "graph", "that of the program"),
              clEnumValN(::commsched::IssueOrder::StartTime, "start-time", "by planned start"))}]>,
-    Option<"gate", "gate", "bool", "true", "keep the block as it is unless the prediction is below the sum of all costs">,
+    Option<"gate", "gate", "bool", "true", "keep the block as it is unless the prediction is below the sum of all costs and the result is not slower than the "
+           "input">,
   ];
   let dependentDialects = ["::commsched::comm::CommDialect"];
 }

@@ -200,24 +200,33 @@ private:
                      formatNs(answer.serial));
       return false;
     }
-    if (issueOrder == IssueOrder::Graph)
-      return carryOut(loaded, hazards, answer, loaded, costs);
-    return carryOutByStart(loaded, hazards, answer, costs);
+    if (issueOrder == IssueOrder::StartTime) {
+      FailureOr<std::string> obstacle = carryOutByStart(loaded, hazards, answer, costs);
+      if (failed(obstacle))
+        return failure();
+      if (obstacle->empty())
+        return true;
+      sayOrderKept(block, *obstacle);
+    }
+    FailureOr<std::string> obstacle = carryOut(loaded, hazards, answer, loaded, costs);
+    if (failed(obstacle))
+      return failure();
+    if (!obstacle->empty())
+      say(block, *obstacle);
+    return obstacle->empty();
   }
 
-  /// Puts the block into the order of planned starts if the limit allows it, and carries out the plan.
-  FailureOr<bool> carryOutByStart(const LoadedBlock &loaded, const IndexLists &hazards, const MultiStreamPlan &answer,
-                                  const OperationCosts &costs) {
+  /// Puts the block into the order of planned starts and carries out the plan. Returns why this is not possible, and then
+  /// the block is as it was; an empty text if it is done.
+  FailureOr<std::string> carryOutByStart(const LoadedBlock &loaded, const IndexLists &hazards,
+                                         const MultiStreamPlan &answer, const OperationCosts &costs) {
     Block &block = loaded.nodes.getBlock();
+    if (llvm::any_of(loaded.problem.nodes, [](const Node &node) { return node.unit != kNone; }))
+      return std::string("its units stay together");
     Order order = orderByStart(loaded.problem.preds, answer);
-    bool hasUnits = llvm::any_of(loaded.problem.nodes, [](const Node &node) { return node.unit != kNone; });
     Bytes peak = peakOf(loaded.problem, order);
-    if (hasUnits || peak > limitOf(loaded)) {
-      sayOrderKept(block,
-                   hasUnits ? "its units stay together"
-                            : "the peak would reach " + formatBytes(peak) + ", limit " + formatBytes(limitOf(loaded)));
-      return carryOut(loaded, hazards, answer, loaded, costs);
-    }
+    if (peak > limitOf(loaded))
+      return "the peak would reach " + formatBytes(peak) + ", limit " + formatBytes(limitOf(loaded));
     SmallVector<Operation *> ops;
     MultiStreamPlan ordered = answer;
     for (auto [place, id] : llvm::enumerate(order)) {
@@ -228,23 +237,24 @@ private:
     LoadedBlock again = loadBlock(block, costs);
     if (!again.defect.empty())
       return failure();
-    FailureOr<bool> done = carryOut(again, computeHazards(again.nodes, StorageMap(block)), ordered, loaded, costs);
-    if (succeeded(done) && !*done)
+    FailureOr<std::string> obstacle =
+        carryOut(again, computeHazards(again.nodes, StorageMap(block)), ordered, loaded, costs);
+    if (succeeded(obstacle) && !obstacle->empty())
       applyOrder(block, loaded.nodes.getOps());
-    return done;
+    return obstacle;
   }
 
-  /// Writes streams and events, and the events that the limit on memory needs. Returns whether the block has streams
-  /// now; otherwise it is as it was. `loaded` is the block in the order that it has, `given` in that of the input.
-  FailureOr<bool> carryOut(const LoadedBlock &loaded, const IndexLists &hazards, const MultiStreamPlan &answer,
-                           const LoadedBlock &given, const OperationCosts &costs) {
+  /// Writes streams and events, and the events that the limit on memory needs. Returns an empty text if the block has
+  /// streams now; otherwise the reason, and the block is as it was. `loaded` is the block in the order that it has,
+  /// `given` in that of the input. With `gate`, the result is never slower than the input on the block's own timeline:
+  /// the planner's own comparison is with all costs in turn, which is not what an asynchronous input takes.
+  FailureOr<std::string> carryOut(const LoadedBlock &loaded, const IndexLists &hazards, const MultiStreamPlan &answer,
+                                  const LoadedBlock &given, const OperationCosts &costs) {
     Block &block = loaded.nodes.getBlock();
     Measures before(given);
     Bytes limit = limitOf(given);
-    if (!writeStreams(loaded, hazards, answer)) {
-      say(block, "everything fits on stream 0");
-      return false;
-    }
+    if (!writeStreams(loaded, hazards, answer))
+      return std::string("everything fits on stream 0");
     insertEvents(block);
     LoadedBlock written = loadBlock(block, costs);
     if (!written.defect.empty())
@@ -254,16 +264,17 @@ private:
     if (waits > 0)
       written = loadBlock(block, costs);
     Measures after(written);
-    bool isSlower = gate && waits > 0 && after.makespan > before.makespan;
-    if (after.peak > limit || isSlower) {
+    if (after.peak > limit) {
       takeBack(block);
-      say(block, isSlower ? "within the limit of " + formatBytes(limit) + " it would take " + formatNs(after.makespan) +
-                                ", and " + formatNs(before.makespan) + " on one stream"
-                          : "the peak would reach " + formatBytes(after.peak) + ", limit " + formatBytes(limit));
-      return false;
+      return "the peak would reach " + formatBytes(after.peak) + ", limit " + formatBytes(limit);
+    }
+    if (gate && after.makespan > before.makespan) {
+      takeBack(block);
+      return "within the limit of " + formatBytes(limit) + " it would take " +
+             formatNs(after.makespan - before.makespan) + " longer than the input, " + formatNs(before.makespan);
     }
     sayDone(answer, before, after, written, waits, free, limit, /*isReordered=*/&loaded != &given);
-    return true;
+    return std::string();
   }
 
   /// The highest peak that the block may have: never below that of the input.

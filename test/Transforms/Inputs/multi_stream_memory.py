@@ -140,4 +140,5 @@ def main():
     print(f"{several} on several streams, {limited} with awaits for memory, {reordered} in another order: none above the limit")
 
 
-main()
+if __name__ == "__main__":
+    main()
