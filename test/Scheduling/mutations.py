@@ -406,7 +406,7 @@ MUTATIONS = [
     mutation(
         "no bound by the memory limit",
         "Bounds/Bounds.cpp",
-        ("if (options.limit < kUnlimited) {", "if (false) {"),
+        ("if (options.limit < kUnlimited && !problem.hasStreams()) {", "if (false) {"),
         killer="Bounds.NoOrderWithinALimitIsBelow",
     ),
     mutation(

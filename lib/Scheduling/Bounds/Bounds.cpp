@@ -336,7 +336,9 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
     BatchBound batches = batchBound(problem, costs, times, *shares, spans, bound.makespan, loads);
     raise(batches.makespan, BoundArgument::OneMachine, batches.lane);
   }
-  if (options.limit < kUnlimited) {
+  // On several streams a computation may run between a wait and its reader, and buffers live until all streams know of
+  // their last reader: lemmas 10 and 11 know neither.
+  if (options.limit < kUnlimited && !problem.hasStreams()) {
     MemoryLimitedBound limited = memoryLimitedBound(problem, costs, times, mandatoryBytes(problem, options, bucketing),
                                                     options.limit, bucketing);
     if (limited.makespan > bound.makespan) {
