@@ -168,7 +168,7 @@ Schedule ModuleScheduler::search(const LoadedComputation &loaded, Bytes limit) c
   if (options.effort < 0 && search.bucketing)
     search.effort = std::max(std::min(defaultEffort(problem.size()), kLeastEffortWithBuckets),
                              mulDiv(defaultEffort(problem.size()), kEffortWithBucketsPercent, 100));
-  return commsched::schedule(problem, search);
+  return scheduleWithPeakOfInput(problem, search);
 }
 
 Error ModuleScheduler::solve(const HloGraph &graph, const LoadedComputation &loaded, ComputationResult &result) {

@@ -67,6 +67,24 @@ Problem constrained(const Problem &problem, const ScheduleOptions &options) {
   return result;
 }
 
+int64_t effortOf(const Problem &problem, const ScheduleOptions &options) {
+  return options.effort < 0 ? defaultEffort(problem.size()) : options.effort;
+}
+
+/// The makespan at which a search under `limit` has nothing left to do, ns.
+Ns makespanToReach(const ScheduleFacts &facts, Bytes limit, int64_t effort) {
+  const Problem &problem = facts.problem;
+  BoundOptions bounds;
+  bounds.limit = limit;
+  int64_t steps = mulDiv(problem.size(), problem.size(), kBoundDivisor);
+  if (steps <= mulDiv(effort, kBoundPercent, 100)) {
+    Ns bound = facts.bucketing ? jointLowerBound(problem, bounds).withLimit : lowerBound(problem, bounds).withLimit;
+    return bound + mulDiv(bound, kCloseEnoughPpm, kMillion);
+  }
+  // No order is shorter than the load of a lane (docs/Bounds.md, Lemma 1). Merging may lower loads.
+  return facts.bucketing ? 0 : *llvm::max_element(facts.load);
+}
+
 /// One call of schedule(), on a problem that has the options' caps and pins.
 class Solver {
 public:
@@ -77,7 +95,7 @@ public:
     result.inputMakespan = makespanOf(problem, given, options.slowDown);
     result.inputPeak = peakOf(problem, given);
     result.limit = options.memory.limitFor(result.inputPeak);
-    effort = options.effort < 0 ? defaultEffort(problem.size()) : options.effort;
+    effort = effortOf(problem, options);
     given = belowLimit(std::move(given));
     limit = std::max(result.limit, peakOf(problem, given));
     roomy = findRoomy(given);
@@ -257,18 +275,7 @@ private:
     return std::make_unique<Search>(facts, options, Reference(facts, given), limit, std::move(other));
   }
 
-  /// The makespan at which a search has nothing left to do.
-  Ns targetOf(const ScheduleFacts &facts) const {
-    BoundOptions bounds;
-    bounds.limit = limit;
-    int64_t steps = mulDiv(problem.size(), problem.size(), kBoundDivisor);
-    if (steps <= mulDiv(effort, kBoundPercent, 100)) {
-      Ns bound = facts.bucketing ? jointLowerBound(problem, bounds).withLimit : lowerBound(problem, bounds).withLimit;
-      return bound + mulDiv(bound, kCloseEnoughPpm, kMillion);
-    }
-    // No order is shorter than the load of a lane (docs/Bounds.md, Lemma 1). Merging may lower loads.
-    return facts.bucketing ? 0 : *llvm::max_element(facts.load);
-  }
+  Ns targetOf(const ScheduleFacts &facts) const { return makespanToReach(facts, limit, effort); }
 
   void count(const Search &search) {
     result.steps += search.steps();
@@ -306,10 +313,39 @@ private:
 
 } // namespace
 
+/// Schedules a problem that has the options' caps and pins.
+static Schedule solve(const Problem &problem, const ScheduleOptions &options) {
+  return options.objective == Objective::Makespan ? Solver(problem, options).run()
+                                                  : scheduleUnderNoise(problem, options);
+}
+
+/// solve(), and the answer within the input's peak if that is shorter.
+static Schedule solveWithPeakOfInput(const Problem &problem, const ScheduleOptions &options) {
+  const Bytes peak = peakOf(problem, identityOrder(problem)), limit = options.memory.limitFor(peak);
+  if (limit <= peak || options.objective != Objective::Makespan)
+    return solve(problem, options);
+  ScheduleOptions atPeak = options;
+  atPeak.memory = MemoryBudget();
+  Schedule least = solve(problem, atPeak);
+  least.limit = limit;
+  if (least.makespan <= makespanToReach(ScheduleFacts(problem, options.bucketing), limit, effortOf(problem, options)))
+    return least;
+  Schedule answer = solve(problem, options);
+  answer.steps += least.steps;
+  if (answer.defect.empty())
+    answer.defect = least.defect;
+  if (answer.makespan <= least.makespan)
+    return answer;
+  least.steps = answer.steps;
+  least.defect = answer.defect;
+  return least;
+}
+
 Schedule commsched::schedule(const Problem &given, const ScheduleOptions &options) {
-  auto solve = [&](const Problem &problem) {
-    return options.objective == Objective::Makespan ? Solver(problem, options).run()
-                                                    : scheduleUnderNoise(problem, options);
-  };
-  return needsCopy(given, options) ? solve(constrained(given, options)) : solve(given);
+  return needsCopy(given, options) ? solve(constrained(given, options), options) : solve(given, options);
+}
+
+Schedule commsched::scheduleWithPeakOfInput(const Problem &given, const ScheduleOptions &options) {
+  return needsCopy(given, options) ? solveWithPeakOfInput(constrained(given, options), options)
+                                   : solveWithPeakOfInput(given, options);
 }

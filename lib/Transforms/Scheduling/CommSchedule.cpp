@@ -197,7 +197,7 @@ private:
     if (limitedMemory == LimitedMemory::Arena)
       arena = scheduleWithinArena(work.loaded.problem, options, work.schedule);
     else
-      work.schedule = schedule(work.loaded.problem, options);
+      work.schedule = scheduleWithPeakOfInput(work.loaded.problem, options);
     if (journal)
       watch.addTo(work.record);
     Schedule &result = work.schedule;

@@ -74,6 +74,13 @@ inline constexpr int64_t defaultEffort(NodeId nodes) {
 /// without noise.
 Schedule schedule(const Problem &problem, const ScheduleOptions &options = {});
 
+/// As schedule(), and if the limit is above the peak of the given order and the makespan is minimized, never slower
+/// than the answer of schedule() within that peak: every plan within a smaller limit is one within a larger limit, but
+/// a search that may use more memory goes other ways and may end at a longer plan. Takes the time of both searches,
+/// unless the first one ends at a lower bound of the larger limit. Between two limits above the peak nothing is
+/// promised.
+Schedule scheduleWithPeakOfInput(const Problem &problem, const ScheduleOptions &options = {});
+
 } // namespace commsched
 
 #endif // COMMSCHED_SCHEDULING_SOLVER_SCHEDULER_H
