@@ -59,6 +59,22 @@ def test_reduction_without_a_name_is_opaque(world):
     assert "side_effects" in ops["all_reduce"] and "comm.hybrid = @default_pg" in ops["all_reduce"]
 
 
+def test_fused_products_have_the_operations_of_the_product(world):
+    """The flops of the products that PyTorch fuses with a gather or a reduce-scatter. comm-opt prices the collective."""
+    import torch.distributed._symmetric_memory  # noqa: F401 - registers the operators
+
+    def f(a, b, part):
+        scattered = torch.ops.symm_mem.fused_matmul_reduce_scatter(a, b, "sum", 0, world)
+        _, products = torch.ops.symm_mem.fused_all_gather_matmul(part, [b, b], 0, world, return_A=False)
+        return scattered, *products
+
+    _, ops = exported(trace(f, (64, 32), (32, 16), (8, 32)))
+    operations = 2 * 64 * 32 * 16
+    assert f"flops = {operations}," in ops["fused_matmul_reduce_scatter"]
+    assert f"flops = {2 * operations}," in ops["fused_all_gather_matmul"]
+    assert all("comm.hybrid = @default_pg" in op for name, op in ops.items() if name.startswith("fused"))
+
+
 def test_coalesced(world):
     def f(x, y):
         a, b = c10d.all_gather_into_tensor_coalesced([x, y], RANKS, world)

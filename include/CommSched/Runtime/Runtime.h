@@ -321,8 +321,8 @@ COMMRT_API int32_t commrt_all_reduce_start(commrt_group *group, const void *in, 
 /// [own thread, start] The sum of the members' inputs in one shot: every member reads all inputs itself, in one round.
 /// For small sums in memory that the members reach. `in` and `out` must not overlap, as others read `in` while `out` is
 /// written; `in` may be written again after the wait. All members call this or all call commrt_all_reduce_start. The
-/// result has the same bits. A backend without such a path carries out an ordinary all_reduce; those of this library
-/// have one.
+/// result has the same bits. The backends threads and mpi have such a path; nccl and tcp carry out an ordinary
+/// all_reduce.
 COMMRT_API int32_t commrt_all_reduce_one_shot_start(commrt_group *group, const void *in, void *out, int64_t count,
                                                     int32_t dtype, int64_t site, commrt_token **token);
 /// [own thread, start] Block j goes to member j. A block has `count` elements; in is [split_outer][n][count /

@@ -13,6 +13,7 @@
 #include "CommSched/Analysis/Storage.h"
 #include "CommSched/Dialect/Comm/CommSizes.h"
 #include "CommSched/Machine/Rounding.h"
+#include "FusedCollectives.h"
 #include "NodeDemands.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -48,8 +49,9 @@ static GroupShape shapeOfGroups(ReplicaGroupsInterface groups, int64_t ranksPerN
   return worst;
 }
 
-GroupShape OperationCosts::shapeOf(CollectiveOpInterface start) const {
-  GroupOp group = lookupGroup(start, symbols);
+GroupShape OperationCosts::shapeOf(CollectiveOpInterface start) const { return shapeOf(lookupGroup(start, symbols)); }
+
+GroupShape OperationCosts::shapeOf(GroupOp group) const {
   if (!group)
     return {};
   auto [it, inserted] = shapes.try_emplace(group);
@@ -194,14 +196,15 @@ static Ns givenTime(Operation *op, CostAttr attr, CostScenario scenario) {
                attr.getTimeLo().value_or(time), attr.getTimeHi().value_or(time));
 }
 
+bool OperationCosts::isOneShot(Operation *start) const { return start->hasAttr("one_shot") && !machine().nccl; }
+
 OpWork OperationCosts::workOfCollective(CollectiveOpInterface start) const {
   auto parts = static_cast<int64_t>(start.getCollectiveInputs().size());
   Bytes bytes = getCollectiveBytes(start);
-  auto allReduce = dyn_cast<AllReduceOp>(start.getOperation());
   const CollectiveVariant *variant = variantOf(start);
-  OpWork work = timed(allReduce && allReduce.getOneShot() ? costs.costOfOneShot(bytes, shapeOf(start))
-                      : variant                           ? curveOf(start, *variant)(bytes, parts)
-                                                          : (*curveOf(start))(bytes, parts));
+  OpWork work = timed(isOneShot(start) ? costs.costOfOneShot(bytes, shapeOf(start))
+                      : variant        ? curveOf(start, *variant)(bytes, parts)
+                                       : (*curveOf(start))(bytes, parts));
   work.known = hasKnownBytes(start) && (variant || !start->hasAttr(CommDialect::kVariantAttrName));
   return work;
 }
@@ -231,6 +234,27 @@ OpWork OperationCosts::learnWithAttribute(Operation *op, OpCostSource &source) c
   return work;
 }
 
+OpWork OperationCosts::withFusedCollective(Operation *op, OpWork work) const {
+  auto group = op->getAttrOfType<FlatSymbolRefAttr>(CommDialect::kHybridAttrName);
+  // The collectives in regions are loaded with them.
+  if (!group || op->getNumRegions() > 0)
+    return work;
+  std::optional<FusedCollective> fused = getFusedCollective(op);
+  std::optional<Bytes> piece = fused ? getStaticBytes(fused->piece.getType()) : std::nullopt;
+  if (!piece) {
+    work.known = false;
+    return work;
+  }
+  GroupShape shape = shapeOf(symbols.lookupNearestSymbolFrom<GroupOp>(op, group));
+  Bytes bytes = static_cast<Bytes>(std::min<Wide>(static_cast<Wide>(*piece) * shape.ranks, kLargestAmount));
+  Ns collective =
+      costs.costOfCollective(fused->kind, bytes, shape, elementTypeOf(fused->piece.getType()), group.getValue());
+  OpWork both = timed(std::max(timeOf(work), collective));
+  both.workspace = work.workspace;
+  both.known = work.known;
+  return both;
+}
+
 OpWork OperationCosts::resolve(Operation *op, OpCostSource &source) const {
   auto attr = op->getAttrOfType<CostAttr>(CommDialect::kCostAttrName);
   OpWork work;
@@ -248,6 +272,9 @@ OpWork OperationCosts::resolve(Operation *op, OpCostSource &source) const {
     work = timed(costs.timeOf(*entry));
   } else {
     work = learnWithAttribute(op, source);
+    // A measured time is that of the whole operation.
+    if (source != OpCostSource::Table)
+      work = withFusedCollective(op, work);
   }
   if (attr)
     work.workspace = attr.getWorkspace().value_or(work.workspace);
@@ -273,7 +300,7 @@ Ns OperationCosts::timeOf(Operation *op, const OpWork &work) const {
 Ns OperationCosts::modelledTimeOf(Operation *op) const {
   OpCostSource source;
   auto start = dyn_cast<CollectiveOpInterface>(op);
-  return timeOf(op, start ? workOfCollective(start) : learnWithAttribute(op, source));
+  return timeOf(op, start ? workOfCollective(start) : withFusedCollective(op, learnWithAttribute(op, source)));
 }
 
 OpCost OperationCosts::costOf(Operation *op) const {
@@ -299,7 +326,7 @@ std::optional<CostEstimate> OperationCosts::estimateOf(Operation *op) const {
     result.origin = CostOrigin::Given;
     if (auto attr = op->getAttrOfType<CostAttr>(CommDialect::kCostAttrName); attr && attr.getTimeLo())
       std::tie(result.lo, result.hi) = std::pair(*attr.getTimeLo(), *attr.getTimeHi());
-  } else if (cost.source == OpCostSource::Collective && !op->hasAttr("one_shot")) {
+  } else if (cost.source == OpCostSource::Collective && !isOneShot(op)) {
     Bytes bytes = getCollectiveBytes(start);
     auto parts = static_cast<int64_t>(start.getCollectiveInputs().size());
     const CollectiveVariant *variant = variantOf(start);

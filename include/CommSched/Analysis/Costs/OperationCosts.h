@@ -101,6 +101,10 @@ public:
   /// query for a group.
   GroupShape shapeOf(comm::CollectiveOpInterface start) const;
 
+  /// Whether a start is a one-shot sum that the machine's runtime carries out as one. NCCL, and so a machine with a
+  /// model of NCCL, carries it out as any other sum. O(1).
+  bool isOneShot(mlir::Operation *start) const;
+
   /// The element type that a collective moves. O(1).
   ElementType elementOf(comm::CollectiveOpInterface start) const;
 
@@ -134,6 +138,11 @@ private:
   OpWork learn(mlir::Operation *op, OpCostSource &source) const;
   /// The work of `op` itself with the numbers of its `comm.cost` other than the time.
   OpWork learnWithAttribute(mlir::Operation *op, OpCostSource &source) const;
+  /// The work of `op` with the collective that it fuses with its own work (`comm.hybrid`). Both run at the same time, so
+  /// the longer one counts. Unknown if the operation does not tell which collective that is.
+  OpWork withFusedCollective(mlir::Operation *op, OpWork work) const;
+  /// The placement of the ranks of a group; one rank for null.
+  GroupShape shapeOf(comm::GroupOp group) const;
   /// The time of a collective by its curve.
   OpWork workOfCollective(comm::CollectiveOpInterface start) const;
   /// The work of `op`, and its source.

@@ -67,6 +67,10 @@ WHOLE = {"_scaled_dot_product_attention_math"}
 SCALED = {"_scaled_mm", "_scaled_mm_v2"}
 # Products by groups that share a dimension.
 GROUPED = {"_grouped_mm", "_scaled_grouped_mm", "_scaled_grouped_mm_v2"}
+# Products that gather the rows of their first factor, or sum and scatter those of their result, in the same operator.
+# comm-opt prices the collective.
+GATHERED = {"fused_all_gather_matmul", "fused_all_gather_scaled_matmul"}
+SCATTERED = {"fused_matmul_reduce_scatter", "fused_scaled_matmul_reduce_scatter"}
 # Operators that read some rows, or elements, of their first tensor argument: about as many as they give.
 GATHERING = {"embedding", "index_select", "gather", "index", "_unsafe_index", "take", "nll_loss_forward"}
 # Operators that read as many rows of their first tensor argument as their second one has elements, and add them up.
@@ -101,6 +105,12 @@ def node_flops(packet: Any, name: str, shapes: list[Shape], node: fx.Node) -> in
         return 2 * m * k * n
     if name in GROUPED:
         return _grouped(shapes[0], shapes[1])
+    if name in SCATTERED:
+        rows, (_, n) = shapes[0], shapes[1]
+        return 2 * math.prod(rows) * n
+    if name in GATHERED:
+        _, products = node.meta["val"]
+        return 2 * shapes[0][-1] * sum(hint(product.numel()) for product in products)
     if name in ATTENTION_FORWARD or name in ATTENTION_BACKWARD:
         formula, at = (_FORWARD, 0) if name in ATTENTION_FORWARD else (_BACKWARD, ATTENTION_BACKWARD[name])
         query, key, value = shapes[at : at + 3]
@@ -199,6 +209,8 @@ def has_formula(packet: Any, name: str) -> bool:
     return (
         name in ("mm", "bmm", "addmm")
         or name in SCALED
+        or name in GATHERED
+        or name in SCATTERED
         or name in ATTENTION_FORWARD
         or name in ATTENTION_BACKWARD
         or name in GROUPED
