@@ -79,7 +79,19 @@ def killed():
     for rank in range(3):
         job.started[rank].wait_for("ready")
     job.started[2].kill()
-    job.expect({0: f"peer lost: rank 2: {GONE}", 1: f"peer lost: rank 2: {GONE}", 2: None})
+    # The control plane has not been shown what rank 2 started, so the message says nothing of that.
+    text = f"peer lost: rank 2: {GONE}; here {SECOND} has (not )?begun$"
+    job.expect({0: text, 1: text, 2: None})
+
+
+def killed_checked():
+    """With COMMRT_CHECK, the message tells what the dead rank started last."""
+    job = Job("needs-last", COMMRT_CHECK="1").start_all()
+    for rank in range(3):
+        job.started[rank].wait_for("ready")
+    job.started[2].kill()
+    text = f"peer lost: rank 2: {GONE}; it last started .*{FIRST}.*; here {SECOND} has (not )?begun$"
+    job.expect({0: text, 1: text, 2: None})
 
 
 def stopped():
@@ -171,6 +183,7 @@ SCENARIOS = {
     "healthy-checked": lambda: runs("healthy", OK, COMMRT_CHECK="1"),
     "healthy-checked-seldom": lambda: runs("healthy", OK, COMMRT_CHECK="7"),
     "killed": killed,
+    "killed-checked": killed_checked,
     "stopped": stopped,
     "late": late,
     "never-comes": never_comes,

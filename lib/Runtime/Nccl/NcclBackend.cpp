@@ -44,10 +44,21 @@ std::vector<NcclPeer *> NcclJob::attached() {
 
 //===- The control plane's upcalls -----------------------------------------------------------===//
 
+/// A message of the control plane in terms of this rank: with what it has in flight, and without what the control plane
+/// says of starts that it is not shown.
+static std::string inTermsOf(NcclPeer &peer, std::string message) {
+  constexpr std::string_view unknown = "; it has started nothing";
+  if (peer.job->options.checkEvery == 0)
+    if (size_t at = message.rfind(unknown); at != std::string::npos && at + unknown.size() == message.size())
+      message.resize(at);
+  std::string own = describeFlights(peer);
+  return own.empty() ? message : message + "; here " + own;
+}
+
 static void controlFailed(void *context, int32_t status, int32_t rank, const char *message) {
   auto &peer = *static_cast<NcclPeer *>(context);
   peer.job->hasFailed = true;
-  tellCore(peer, status, rank, message);
+  tellCore(peer, status, rank, (status == COMMRT_ERR_PEER ? inTermsOf(peer, message) : std::string(message)).c_str());
   failPeer(peer, status);
 }
 
@@ -116,29 +127,33 @@ static bool isLost(NcclPeer &peer) {
   return peer.abort == NcclPeer::Abort::lost || peer.abort == NcclPeer::Abort::running;
 }
 
-/// Lets what is left on the stream end, as memory that is given back does. False: it does not.
-static bool finishStream(NcclPeer &peer, cudaStream *stream) {
+/// How long the end of a job waits for all streams together. After an error, the abort has had its time already, and
+/// everybody else waits for this process to end.
+static constexpr std::chrono::seconds longestClose(10), longestCloseAfterError(1);
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+/// Lets what is left on the stream end, as memory that is given back does. False: it does not until the deadline.
+static bool finishStream(NcclPeer &peer, cudaStream *stream, Deadline deadline) {
   constexpr std::chrono::microseconds pause(50);
-  constexpr std::chrono::seconds longest(10);
   std::string error;
   cudaEvent *event = stream ? recordEvent(peer, stream, error) : nullptr;
-  auto deadline = std::chrono::steady_clock::now() + longest;
   int done = event ? 0 : 1;
   while (event && (done = queryEvent(peer, event, error)) == 0 && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(pause);
   return done == 1;
 }
 
-static void freePeer(NcclPeer &peer) {
+static void freePeer(NcclPeer &peer, Deadline deadline) {
   const CudaApi &cuda = peer.job->cuda();
   peer.enter();
   bool isQuiet = true;
   for (auto &group : peer.groups)
     for (NcclLane *lane : {&group->messages, &group->collectives})
-      isQuiet &= finishStream(peer, lane->stream);
+      isQuiet &= finishStream(peer, lane->stream, deadline);
   for (auto &[key, stream] : peer.streams)
-    isQuiet &= finishStream(peer, stream);
-  isQuiet &= finishStream(peer, peer.graphStream);
+    isQuiet &= finishStream(peer, stream, deadline);
+  isQuiet &= finishStream(peer, peer.graphStream, deadline);
   if (!isQuiet)
     return; // what the device may still use stays
   if (peer.newest) {
@@ -150,7 +165,7 @@ static void freePeer(NcclPeer &peer) {
   // The memory of graphs was given back on a stream just now.
   if (!peer.graphs.empty())
     for (auto &[key, stream] : peer.streams)
-      finishStream(peer, stream);
+      finishStream(peer, stream, deadline);
   if (peer.graphStream)
     cuda.streamDestroy(peer.graphStream);
   for (auto &group : peer.groups)
@@ -180,8 +195,9 @@ static void closeNccl(void *opaque) {
   job->control.close();
   if (anyLost)
     return; // what NCCL may still use stays
+  const Deadline deadline = std::chrono::steady_clock::now() + (job->hasFailed ? longestCloseAfterError : longestClose);
   for (NcclPeer *peer : job->attached())
-    freePeer(*peer);
+    freePeer(*peer, deadline);
   for (const NcclJob::Segment &segment : job->segments) {
     segment.peer->enter();
     if (segment.isNccl)

@@ -362,6 +362,9 @@ void stopWatchdog(NcclJob &job);
 void notifyWatchdog(NcclJob &job);
 /// What the rank waits for, as text. Any thread.
 std::string describePeer(NcclPeer &peer);
+/// What the rank has in flight, oldest first on each lane: "all_reduce of ... (site 0, step.mlir:1:1) has begun". Empty
+/// if nothing is. Any thread that holds neither the peer's mutex nor a lock of the control plane's.
+std::string describeFlights(NcclPeer &peer);
 /// Ends all works of a rank that leaves. Own thread; blocks, at most as long as an abort may take.
 void cancelAll(NcclPeer &peer, int32_t status);
 

@@ -311,6 +311,10 @@ std::string commsched::runtime::describePeer(NcclPeer &peer) {
     if (*text)
       return text + describeOptions(peer);
   }
+  return describeFlights(peer);
+}
+
+std::string commsched::runtime::describeFlights(NcclPeer &peer) {
   constexpr int shown = 3;
   std::string report;
   int count = 0;
