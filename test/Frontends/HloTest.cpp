@@ -13,6 +13,7 @@
 
 #include "CommSched/Frontends/Hlo/HloImport.h"
 #include "CommSched/Frontends/Hlo/HloScheduler.h"
+#include "Hlo/HloCosts.h"
 #include "Hlo/WireFormat.h"
 #include "HloTestSupport.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -220,6 +221,35 @@ TEST_P(HloModules, NeverWorse) {
 }
 
 // Tests that the peak of the given order is what XLA's buffer assignment needs for temporaries, to 3 %.
+// The exposed time of a computation is that of its own collectives, and that of the loops that it runs, each iteration
+// of theirs included. (No module here has branches that communicate.)
+TEST_P(HloModules, ExposedTimeCountsIterations) {
+  std::string bytes = readInput(GetParam() + std::string(".pb"));
+  HloModule module = cantFail(readModule(bytes));
+  HloResult result = cantFail(scheduleModule(module, h100(), {}));
+  DenseMap<int32_t, const ComputationResult *> results;
+  bool anyLoop = false;
+  for (const ComputationResult &one : result.computations) {
+    results[one.computation] = &one;
+    Ns before = 0, after = 0;
+    for (const StartReport &start : one.starts) {
+      before += start.exposedBefore;
+      after += start.exposedAfter;
+    }
+    for (const HloInstruction &instruction : module.computations[one.computation].instructions)
+      for (int32_t called : instruction.called)
+        if (auto callee = results.find(called); callee != results.end()) {
+          const int64_t trips = instruction.is("while") ? tripCountOf(instruction).value_or(1) : 1;
+          anyLoop |= trips > 1 && callee->second->exposedBefore > 0;
+          before += trips * callee->second->exposedBefore;
+          after += trips * callee->second->exposedAfter;
+        }
+    EXPECT_EQ(one.exposedBefore, before) << module.computations[one.computation].name.str();
+    EXPECT_EQ(one.exposedAfter, after) << module.computations[one.computation].name.str();
+  }
+  EXPECT_EQ(anyLoop, GetParam() == StringRef("small-scan"));
+}
+
 TEST_P(HloModules, PeakIsThatOfXla) {
   std::string bytes = readInput(GetParam() + std::string(".pb"));
   HloModule module = cantFail(readModule(bytes));

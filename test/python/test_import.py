@@ -60,8 +60,8 @@ def test_reduction_without_a_name_is_opaque(world):
 
 
 def test_fused_products_have_the_operations_of_the_product(world):
-    """The flops of the products that PyTorch fuses with a gather or a reduce-scatter. comm-opt prices the collective."""
-    import torch.distributed._symmetric_memory  # noqa: F401 - registers the operators
+    """The flops of the products that PyTorch fuses with a collective, which comm-opt prices."""
+    import torch.distributed._symmetric_memory  # registers the operators
 
     def f(a, b, part):
         scattered = torch.ops.symm_mem.fused_matmul_reduce_scatter(a, b, "sum", 0, world)

@@ -110,6 +110,60 @@ def test_without_a_plugin_the_error_says_so(monkeypatch):
         commsched.jax.install()
 
 
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed")
+def test_each_setting_has_its_own_key_in_the_persistent_cache(tmp_path):
+    """jax's own compilation, on the CPU: one more entry for each setting that decides the order, and no other."""
+    text = """
+        import json, os, pathlib
+        import jax
+        from commsched.jax import hook
+
+        folder = pathlib.Path(os.environ["FOLDER"])
+        (folder / "keys").mkdir()
+        jax.config.update("jax_compilation_cache_dir", str(folder / "keys"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+        hook._extend_cache_key()
+        hook._extend_cache_key()
+
+        def keys(**changes):
+            given = {"machine": "h100-sxm", "memory_budget_ratio": 0.0, "effort": None, "donation": "keep"}
+            hook._configure(hook._options(**{**given, "buckets": True, "asynchronous": False, **changes}))
+            jax.clear_caches()
+            jax.jit(lambda x: x + 1).lower(1.0).compile()
+            return len([name for name in os.listdir(folder / "keys") if not name.endswith("-atime")])
+
+        profile = folder / "mine.json"
+        text = pathlib.Path(os.environ["PROFILE"]).read_text()
+        profile.write_text(text)
+        hook._configure(None)
+        jax.jit(lambda x: x + 1).lower(1.0).compile()
+        counts = [keys()]
+        for change in ({"machine": "a100-sxm"}, {"memory_budget_ratio": 0.5}, {"effort": 7}, {"donation": "drop"},
+                       {"buckets": False}, {"asynchronous": True}, {"machine": str(profile)}):
+            counts.append(keys(**change))
+        profile.write_text(text + " ")
+        counts.append(keys(machine=str(profile)))
+        same = [keys(), keys(dump=str(folder)), keys(machine=str(profile))]
+        with hook._switched_off():
+            same.append(keys())
+        print(json.dumps([counts, same]))
+    """
+    environment = {
+        **os.environ,
+        "JAX_PLATFORMS": "cpu",
+        "FOLDER": str(tmp_path),
+        "PROFILE": str(ROOT / "machines" / "h100-sxm.json"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    counts, same = json.loads(done.stdout)
+    # One key without CommSched, and the settings one after the other.
+    assert counts == list(range(2, 2 + len(counts))) and set(same) == {counts[-1]}
+
+
 def test_without_jaxlib_the_error_says_so(monkeypatch):
     def missing(name):
         raise importlib.metadata.PackageNotFoundError(name)

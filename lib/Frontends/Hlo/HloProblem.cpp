@@ -15,6 +15,7 @@
 #include "CommSched/Support/Arithmetic.h"
 #include "RewriteCollectives.h"
 #include "llvm/ADT/STLExtras.h"
+#include <tuple>
 
 using namespace llvm;
 using namespace commsched;
@@ -124,14 +125,18 @@ void Loader::loadCall(Node &node, const HloInstruction &instruction) {
   RegionWork work;
   std::set<LaneId> lanes;
   std::set<int32_t> groups;
-  Ns time = 0;
+  Ns time = 0, exposed = 0;
   for (int32_t called : instruction.called) {
     const CalleeWork &callee = callees[called];
     Ns once = variant == CalleeCost::Before  ? callee.before
               : variant == CalleeCost::After ? callee.after
                                              : callee.bound;
-    // A loop runs its condition and its body in turn; of branches, one runs.
-    time = instruction.is("conditional") ? std::max(time, once) : time + once;
+    Ns exposedOnce = variant == CalleeCost::Before ? callee.exposedBefore : callee.exposedAfter;
+    // A loop runs its condition and its body in turn; of branches, one runs: the longest one counts.
+    if (instruction.is("conditional"))
+      std::tie(time, exposed) = std::max(std::pair(time, exposed), std::pair(once, exposedOnce));
+    else
+      std::tie(time, exposed) = std::pair(time + once, exposed + exposedOnce);
     node.workspace = std::max(node.workspace, variant == CalleeCost::Before ? callee.peakBefore : callee.peakAfter);
     lanes.insert(callee.lanes.begin(), callee.lanes.end());
     groups.insert(callee.groups.begin(), callee.groups.end());
@@ -142,7 +147,9 @@ void Loader::loadCall(Node &node, const HloInstruction &instruction) {
     std::optional<int64_t> trips = tripCountOf(instruction);
     result.unknownLoops += !trips;
     time = saturateAmount(static_cast<Wide>(time) * trips.value_or(1));
+    exposed = saturateAmount(static_cast<Wide>(exposed) * trips.value_or(1));
   }
+  result.exposedInCallees = saturateAmount(static_cast<Wide>(result.exposedInCallees) + exposed);
   node.cost = time;
   if (lanes.empty())
     return;

@@ -28,6 +28,9 @@ enum HloLane : LaneId { kCollectiveLane = 1, kMessageLane, kCopyLane, kKernelLan
 struct CalleeWork {
   /// Of one run, ns: in the given order, in the new order, and at least.
   Ns before = 0, after = 0, bound = 0;
+  /// For how long compute waits for collectives in one run, callees included, ns: in the given order and in the new
+  /// one.
+  Ns exposedBefore = 0, exposedAfter = 0;
   Bytes peakBefore = 0, peakAfter = 0;
   /// Lanes and groups of the asynchronous work in it and in its callees.
   std::set<LaneId> lanes;
@@ -42,6 +45,8 @@ struct LoadedComputation {
   Problem problem;
   SlowDown slowDown;
   int32_t collectives = 0, unknownKernels = 0, unknownLoops = 0;
+  /// For how long compute waits for collectives inside the callees, in one run of the computation, ns.
+  Ns exposedInCallees = 0;
   /// What the computation needs where it is called, without times and peaks.
   CalleeWork work;
 };

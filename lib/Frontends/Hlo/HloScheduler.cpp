@@ -207,7 +207,8 @@ Error ModuleScheduler::solve(const HloGraph &graph, const LoadedComputation &loa
       merged.push_back(mergedOrder(graph, result.computation, schedule, pairs[result.computation]));
   }
   result.makespanAfter = schedule.makespan;
-  result.exposedAfter = simulate(schedule.carriedOut(problem), schedule.order, loaded.slowDown).exposedTotal;
+  result.exposedAfter =
+      simulate(schedule.carriedOut(problem), schedule.order, loaded.slowDown).exposedTotal + loaded.exposedInCallees;
   result.peakAfter = schedule.peak;
   explainStarts(graph, loaded, schedule, result);
   return Error::success();
@@ -234,7 +235,7 @@ Expected<ComputationResult> ModuleScheduler::runComputation(int32_t index) {
   Order given = identityOrder(before->problem);
   Timeline line = simulate(before->problem, given, before->slowDown);
   result.makespanBefore = line.makespan;
-  result.exposedBefore = line.exposedTotal;
+  result.exposedBefore = line.exposedTotal + before->exposedInCallees;
   result.peakBefore = peakOf(before->problem, given);
   result.limit = options.memory.limitFor(result.peakBefore);
   result.collectives = before->collectives;
@@ -261,6 +262,8 @@ Expected<ComputationResult> ModuleScheduler::runComputation(int32_t index) {
   callees[index].before = result.makespanBefore;
   callees[index].after = result.makespanAfter;
   callees[index].bound = result.bound;
+  callees[index].exposedBefore = result.exposedBefore;
+  callees[index].exposedAfter = result.exposedAfter;
   callees[index].peakBefore = result.peakBefore;
   callees[index].peakAfter = result.peakAfter;
   return std::move(result);

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import hashlib
 import importlib.metadata
 import importlib.util
 import json
@@ -22,7 +23,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .. import _commsched
-from ..program import Error
+from ..program import Error, version
 from . import ranks as _ranks
 
 # The version whose modules and whose C API were tested. Another one gives a warning.
@@ -45,6 +46,7 @@ _agreement: tuple[str, float] = ("compare", 600.0)
 # How many compilations leave modules as they are for the time being.
 _paused = 0
 _wrapped = False
+_keyed = False
 _reports: list[dict] = []
 _warned: set[str] = set()
 # Plugins stay loaded for as long as the process runs.
@@ -89,6 +91,7 @@ def install(
     _register()
     _listen()
     _wrap_compiler()
+    _extend_cache_key()
     _configure(options, (ranks, rank_timeout))
 
 
@@ -222,6 +225,44 @@ def _wrap_compiler() -> None:
         )
 
     compiler.compile_or_get_cached = compile_alike
+
+
+def _extend_cache_key() -> None:
+    """Gives each setting of CommSched, and none, keys of their own in jax's persistent cache."""
+    global _keyed
+    with _lock:
+        first, _keyed = not _keyed, True
+    if not first:
+        return
+    try:
+        from jax._src import cache_key
+
+        theirs = cache_key.custom_hook
+    except (ImportError, AttributeError) as error:
+        _warn_once(
+            "this version of jax has no hook for the keys of its persistent cache, so each setting of CommSched "
+            f"needs a folder of its own: {error}"
+        )
+        return
+
+    @functools.wraps(theirs)
+    def with_settings() -> str:
+        return theirs() + _settings_of_executables()
+
+    cache_key.custom_hook = with_settings
+
+
+def _settings_of_executables() -> str:
+    """What decides how modules are scheduled now, as text; empty if they are not. A profile in a file counts by its
+    text."""
+    if _current is None or _paused:
+        return ""
+    options = json.loads(_current)
+    options.pop("dump", None)
+    profile = pathlib.Path(options["machine"])
+    if profile.is_file():
+        options["machine"] = hashlib.sha256(profile.read_bytes()).hexdigest()
+    return f"commsched {version()} {json.dumps(options, sort_keys=True)}"
 
 
 def _processes_beside(devices: Any, backend: Any) -> tuple[list[int], int, Any] | None:
