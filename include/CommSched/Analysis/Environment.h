@@ -24,6 +24,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,8 @@ public:
   /// Machines on which the ranks of the job agreed, in place of their own, by the name under which passes ask for them.
   /// comm-align-costs adds them. It runs on modules, so that no other pass runs meanwhile.
   std::map<std::string, std::shared_ptr<const CostModel>> agreedMachines;
+  /// The profiles whose unused fields passes have warned of, by the name under which they ask for them.
+  std::set<std::string> warnedMachines;
   /// The journal that passes write for a report; null unless a report is being collected. The report sets and resets
   /// it.
   std::shared_ptr<PassJournal> journal;
