@@ -269,6 +269,43 @@ TEST(HloTextForms, FusedCallees) {
   }
 }
 
+/// What one convolution of 16 x 56 x 56 x 256 with 3 x 3 x 256 x 64 takes, ns; the number of kernels of unknown cost.
+static std::pair<Ns, int32_t> convolution(StringRef call) {
+  std::string text = ("HloModule m, is_scheduled=true\n"
+                      "ENTRY %main {\n"
+                      "  %x = bf16[16,56,56,256] parameter(0)\n"
+                      "  %w = bf16[3,3,256,64] parameter(1)\n"
+                      "  %dy = bf16[16,56,56,64] parameter(2)\n"
+                      "  ROOT %c = " +
+                      call + "\n}\n")
+                         .str();
+  std::unique_ptr<HloFile> file = cantFail(HloFile::read(text, "x.txt"));
+  HloResult result = cantFail(scheduleModule(file->module(), h100(), {}));
+  return {result.entry().makespanBefore, result.entry().unknownKernels};
+}
+
+// Tests that a convolution and its gradients, as XLA hands them to cuDNN, are priced by their operations, which are
+// equal: 14.8e9, which take longer than their bytes, and that a call without dimensions is unknown.
+TEST(HloTextForms, ConvolutionsCountTheirOperations) {
+  const std::string labels =
+      ", window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f, custom_call_target=\"__cudnn$conv";
+  const auto forward = convolution("(bf16[16,56,56,64], u8[0]) custom-call(%x, %w)" + labels + "Forward\""),
+             input = convolution("(bf16[16,56,56,256], u8[0]) custom-call(%dy, %w)" + labels + "BackwardInput\""),
+             filter = convolution("(bf16[3,3,256,64], u8[0]) custom-call(%x, %dy)" + labels + "BackwardFilter\""),
+             plain = convolution("bf16[16,56,56,64] convolution(%x, %w), window={size=3x3 pad=1_1x1_1}, "
+                                 "dim_labels=b01f_01io->b01f"),
+             unknown = convolution(
+                 "(bf16[16,56,56,64], u8[0]) custom-call(%x, %w), custom_call_target=\"__cudnn$convForward\"");
+  const int64_t operations = int64_t(2) * 16 * 56 * 56 * 64 * 3 * 3 * 256;
+  EXPECT_EQ(forward.first, h100().costOfKernel(operations, 0, ElementType::BF16, ComputeUnits::Matrix));
+  for (const auto &one : {input, filter, plain})
+    EXPECT_EQ(one.first, forward.first);
+  for (const auto &one : {forward, input, filter, plain})
+    EXPECT_EQ(one.second, 0);
+  EXPECT_EQ(unknown.second, 1);
+  EXPECT_LT(unknown.first, forward.first);
+}
+
 INSTANTIATE_TEST_SUITE_P(Xla, HloTexts, testing::ValuesIn(kTexts), [](const auto &info) {
   std::string name = info.param;
   name.erase(std::remove(name.begin(), name.end(), '-'), name.end());

@@ -35,3 +35,33 @@ def test_xla_reads_what_is_written_as_text(name, tmp_path):
         assert again["makespan_ns"]["before"] == message["makespan_ns"]["after"]
         assert again["peak_bytes"]["before"] == message["peak_bytes"]["after"]
     assert again["makespan_ns"]["before"] <= commsched.jax.schedule(given, buckets=False)[1]["makespan_ns"]["before"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax 0.10.2, which scripts/setup.sh installs")
+@pytest.mark.skipif(not TOOL.exists(), reason=f"needs {TOOL}, beside the comm-run that COMMSCHED_COMM_RUN names")
+def test_a_convolution_costs_the_same_as_message_and_as_text(tmp_path):
+    """XLA's own message of a text has the dimension of the features where the reader looks for it."""
+    import jax  # noqa: F401 - jaxlib's types need it
+    from jaxlib import _hlo
+
+    said = set()
+    for labels in ("b01f_o01i->b01f", "b01f_01io->b01f"):
+        text = f"""HloModule m, is_scheduled=true
+
+ENTRY %main (x: bf16[16,56,56,256], w: bf16[256,3,3,64]) -> (bf16[16,56,56,64], u8[0]) {{
+  %x = bf16[16,56,56,256]{{3,2,1,0}} parameter(0)
+  %w = bf16[256,3,3,64]{{3,2,1,0}} parameter(1)
+  ROOT %c = (bf16[16,56,56,64]{{3,2,1,0}}, u8[0]{{0}}) custom-call(%x, %w), window={{size=3x3}},
+    dim_labels={labels}, custom_call_target="__cudnn$convForward"
+}}
+""".replace(",\n   ", ",")
+        (tmp_path / "c.txt").write_text(text)
+        (tmp_path / "c.pb").write_bytes(_hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto())
+        answers = set()
+        for name in ("c.txt", "c.pb"):
+            command = [TOOL, tmp_path / name, "-o", tmp_path / f"out-{name}"]
+            answers.add(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        assert len(answers) == 1
+        said |= answers
+    # 256 features, and 64: another number of operations.
+    assert len(said) == 2 and all("makespan" in answer for answer in said)

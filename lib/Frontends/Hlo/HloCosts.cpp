@@ -81,6 +81,29 @@ static Bytes writesOf(const HloComputation &body) {
   return update ? update->bytes() : -1;
 }
 
+/// The result of a kernel, without the workspace that a library's call returns beside it.
+static const HloShape &resultOf(const HloInstruction &kernel) {
+  return kernel.shape.isTuple() && !kernel.shape.elements.empty() ? kernel.shape.elements[0] : kernel.shape;
+}
+
+/// Operations of a convolution, or of one of its two gradients. All three multiply each element of the output with as
+/// many elements of the kernel as one feature of the output has. They differ in which of the tensors are operands.
+static int64_t convolutionFlops(const HloInstruction &call, const HloComputation &parent) {
+  const HloShape *lhs = operandShape(call, parent, 0), *rhs = operandShape(call, parent, 1);
+  if (!lhs || !rhs)
+    return 0;
+  const HloShape *output = &resultOf(call), *kernel = rhs;
+  if (call.customCallTarget.contains("BackwardFilter"))
+    output = rhs, kernel = &resultOf(call);
+  else if (call.customCallTarget.contains("BackwardInput"))
+    output = lhs;
+  const int64_t dimension = call.kernelOutputFeature;
+  if (dimension < 0 || dimension >= static_cast<int64_t>(kernel->dimensions.size()))
+    return 0;
+  const int64_t features = kernel->dimensions[dimension];
+  return features > 0 ? multiply(multiply(2, output->numElements()), kernel->numElements() / features) : 0;
+}
+
 HloCosts::HloCosts(const HloModule &module, const CostModel &model)
     : module(module), model(model), flopsOf(module.computations.size(), 0),
       elementOf(module.computations.size(), ElementType::BF16), readOf(module.computations.size()),
@@ -95,6 +118,9 @@ HloCosts::HloCosts(const HloModule &module, const CostModel &model)
         const HloShape *lhs = operandShape(instruction, computation, 0);
         flops = productFlops(instruction.shape, lhs, instruction.contractedOfLhs);
         elementOf[at] = productType(lhs);
+      } else if (instruction.is("convolution")) {
+        flops = convolutionFlops(instruction, computation);
+        elementOf[at] = productType(operandShape(instruction, computation, 0));
       }
       for (int32_t callee : instruction.called) {
         if (flopsOf[callee] > 0)
@@ -146,6 +172,9 @@ KernelWork HloCosts::workOf(const HloInstruction &instruction, const HloComputat
   if (instruction.is("dot")) {
     work.flops = productFlops(instruction.shape, lhs, instruction.contractedOfLhs);
     work.element = productType(lhs);
+  } else if (instruction.is("convolution")) {
+    work.flops = convolutionFlops(instruction, parent);
+    work.element = productType(lhs);
   } else if (instruction.is("custom-call")) {
     work.flops = customCallFlops(instruction, parent);
     work.element = productType(lhs);
@@ -156,12 +185,14 @@ KernelWork HloCosts::workOf(const HloInstruction &instruction, const HloComputat
   return work;
 }
 
-/// Operations of cuBLAS's products and cuDNN's attention, from their operands.
+/// Operations of cuBLAS's products, and of cuDNN's convolutions and attention, from their operands.
 int64_t HloCosts::customCallFlops(const HloInstruction &call, const HloComputation &parent) const {
   const HloShape *lhs = operandShape(call, parent, 0), *rhs = operandShape(call, parent, 1);
   if (!lhs || !rhs)
     return 0;
-  const HloShape &result = call.shape.isTuple() && !call.shape.elements.empty() ? call.shape.elements[0] : call.shape;
+  const HloShape &result = resultOf(call);
+  if (call.customCallTarget.starts_with("__cudnn$conv"))
+    return convolutionFlops(call, parent);
   if (call.customCallTarget.starts_with("__cublas$"))
     return productFlops(result, lhs, contractedOfCublas(call.backendConfig));
   // q is batch x rows x heads x width, and k batch x columns x heads x width. Two products forward, five backward.

@@ -43,6 +43,7 @@ enum : uint32_t {
   kParameterNumber = 9,
   kTupleIndex = 13,
   kDimensions = 14,
+  kConvolutionDimensions = 16,
   kChannel = 26,
   kCustomCallTarget = 28,
   kDotDimensions = 30,
@@ -61,6 +62,10 @@ enum : uint32_t {
   kMeshGroups = 93,
 };
 } // namespace instruction_field
+
+namespace convolution_field {
+enum : uint32_t { kKernelOutputFeature = 4 };
+} // namespace convolution_field
 
 namespace shape_field {
 enum : uint32_t { kElementType = 2, kDimensions = 3, kTupleShapes = 4, kLayout = 5 };

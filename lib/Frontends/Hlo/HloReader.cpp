@@ -177,6 +177,13 @@ Error Reader::readInstruction(StringRef bytes, HloInstruction &instruction, Inst
       return forFields(field.bytes, [&](const WireField &part) {
         return part.number != 1 || appendIntegers(part, instruction.contractedOfLhs);
       });
+    case instruction_field::kConvolutionDimensions:
+      instruction.kernelOutputFeature = 0; // what is not written is 0
+      return forFields(field.bytes, [&](const WireField &part) {
+        if (part.number == convolution_field::kKernelOutputFeature)
+          instruction.kernelOutputFeature = part.integer();
+        return true;
+      });
     case instruction_field::kId:
       instruction.id = field.integer();
       return true;

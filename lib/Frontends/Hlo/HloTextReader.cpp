@@ -396,6 +396,14 @@ Error TextReader::writeAttribute(StringRef name, StringRef value, const TextComp
     writeInteger(instruction_field::kHasSideEffect, value == "true", message);
   if (name == "frontend_attributes")
     writeBytes(instruction_field::kFrontendAttributes, value, message);
+  if (name == "dim_labels") {
+    // "b01f_01io->b01f": input, kernel, output.
+    std::string dimensions;
+    StringRef kernel = value.split('_').second.split("->").first;
+    if (size_t at = kernel.find('o'); at != StringRef::npos)
+      writeInteger(convolution_field::kKernelOutputFeature, static_cast<int64_t>(at), dimensions);
+    writeBytes(instruction_field::kConvolutionDimensions, dimensions, message);
+  }
   bool isList = name == "dimensions" || name == "lhs_contracting_dims";
   if (isList) {
     SmallVector<int64_t, 4> numbers;

@@ -83,6 +83,9 @@ struct HloInstruction {
   /// As they are serialized.
   llvm::StringRef backendConfig, customCallTarget, frontendAttributes;
   llvm::SmallVector<int64_t, 2> contractedOfLhs;
+  /// Of a convolution, in a custom call too: the dimension of its kernel that indexes the features of its output; -1:
+  /// none.
+  int64_t kernelOutputFeature = -1;
   bool hasSideEffect = false;
   /// Whether a user has put it into a group (`_scheduling_group_id`).
   bool isAnnotated = false;
