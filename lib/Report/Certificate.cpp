@@ -14,11 +14,13 @@
 #include "CommSched/Report/Certificate.h"
 #include "CommSched/Scheduling/Bounds/BoundWitness.h"
 #include "CommSched/Scheduling/Model/AnswerEvents.h"
+#include "CommSched/Scheduling/Model/BucketShape.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/JSON.h"
 #include <array>
 #include <cassert>
 #include <map>
+#include <set>
 
 using namespace llvm;
 using namespace commsched;
@@ -32,6 +34,7 @@ public:
         options(options), witness(prove(this->problem, answer, options)), events(eventsOf(answer)), os(os) {
     assert(answer.claims && "an answer without claims has no certificate");
     numberDemands();
+    sampleBuckets();
   }
 
   void write(StringRef block) {
@@ -109,6 +112,7 @@ private:
     buffersThat(json, "live_in", [](const Buffer &buffer) { return buffer.def == kNone; });
     buffersThat(json, "live_out", [](const Buffer &buffer) { return buffer.liveOut; });
     writeDemands(json);
+    writeSamples(json, "copy_samples", copySamples);
     if (options.bucketing && !problem.mergeKeys.empty())
       json.attributeArray("keys", [&] {
         for (int32_t key = 0; key < static_cast<int32_t>(problem.mergeKeys.size()); ++key)
@@ -226,6 +230,66 @@ private:
     }
   }
 
+  /// A size or two, and what a cost function says of it.
+  using Sample = std::array<int64_t, 3>;
+
+  /// Evaluates the cost functions where the buckets of the answer need them, so that a reader can check what each event
+  /// of a bucket takes.
+  void sampleBuckets() {
+    packedSamples.resize(problem.mergeKeys.size());
+    coalescedSamples.resize(problem.mergeKeys.size());
+    for (const Bucket &bucket : answer.buckets) {
+      int32_t index = problem.nodes[bucket.members.front()].mergeKey;
+      const MergeKey &key = problem.mergeKeys[index];
+      Bytes bytes = 0;
+      for (NodeId member : bucket.members)
+        bytes += problem.nodes[member].bytes;
+      auto members = static_cast<int32_t>(bucket.members.size());
+      if (bucket.form == BucketForm::Packed) {
+        packedSamples[index].push_back({bytes, std::max<Ns>(key.cost(bytes), 0)});
+        sampleCopies(bucket);
+      } else {
+        coalescedSamples[index].insert({bytes, members, std::max<Ns>(key.coalescedCost(bytes, members), 0)});
+      }
+    }
+  }
+
+  /// The same of the pack and the unpacks of a packed bucket.
+  void sampleCopies(const Bucket &bucket) {
+    auto add = [&](Bytes read, Bytes written) {
+      copySamples.insert({read, written, std::max<Ns>(problem.copyCost(read, written), 0)});
+    };
+    BucketCopies copies;
+    for (NodeId member : bucket.members)
+      copies.add(problem, member, fusedCast(problem, member));
+    add(copies.read, copies.written);
+    for (const BucketShape::Unpack &unpack : describeBucket(problem, bucket).unpacks) {
+      Bytes bytes = 0;
+      for (int32_t member : unpack.members)
+        bytes += problem.members[bucket.members[member]].outputBytes;
+      add(bytes, bytes);
+    }
+  }
+
+  static void writeSamples(json::OStream &json, StringRef name, const std::set<Sample> &samples) {
+    if (samples.empty())
+      return;
+    json.attributeArray(name, [&] {
+      for (const Sample &sample : samples)
+        json.array([&] { for_each(sample, [&](int64_t value) { json.value(value); }); });
+    });
+  }
+
+  /// The samples of the costs of packed starts: those of the witness, and those of the answer's buckets.
+  std::vector<CostSample> startSamples(int32_t index) const {
+    std::vector<CostSample> all = witness.samples[index].lane;
+    llvm::append_range(all, packedSamples[index]);
+    llvm::stable_sort(all, [](const CostSample &a, const CostSample &b) { return a.bytes < b.bytes; });
+    all.erase(llvm::unique(all, [](const CostSample &a, const CostSample &b) { return a.bytes == b.bytes; }),
+              all.end());
+    return all;
+  }
+
   /// What may be merged: only starts that every bucket rule accepts are members.
   void writeKey(json::OStream &json, int32_t index) const {
     const MergeKey &key = problem.mergeKeys[index];
@@ -259,12 +323,13 @@ private:
         flat.append({sample.bytes, sample.cost});
       listAny(json, name, flat);
     };
-    write("samples", samples.lane);
+    write("samples", startSamples(index));
     write("pack_samples", samples.pack);
     write("small_unpack_samples", samples.smallUnpacks);
     write("large_unpack_samples", samples.largeUnpacks);
     if (!samples.pack.empty())
       list(json, "pack_reads_for_writes", ArrayRef<int64_t>{samples.read, samples.wrote});
+    writeSamples(json, "coalesced_samples", coalescedSamples[index]);
   }
 
   void writeAnswer(json::OStream &json) const {
@@ -304,7 +369,8 @@ private:
           event.kind == AnswerEvent::Run &&
           (cost != problem.nodes[event.node].cost || demand != nodeDemands[event.node]))
         rows.push_back({event.node, cost, demand});
-    if (rows.empty())
+    // Even without rows, this says that the samples of buckets are those of the cheapest way.
+    if (rows.empty() && !options.least)
       return;
     json.attributeArray("chosen", [&] {
       for_each(rows,
@@ -381,6 +447,12 @@ private:
   /// The numbers of demands, by node, by bucket, by event, and of packs and unpacks.
   std::vector<int64_t> nodeDemands, bucketDemands, eventDemands;
   int64_t copyDemand = 0;
+  /// Of packs and unpacks: bytes read, bytes written, ns.
+  std::set<Sample> copySamples;
+  /// Indexed by merge key: of packed starts.
+  std::vector<std::vector<CostSample>> packedSamples;
+  /// Indexed by merge key: bytes, members and ns of coalesced starts.
+  std::vector<std::set<Sample>> coalescedSamples;
   raw_ostream &os;
 };
 

@@ -32,7 +32,7 @@ def check() -> int:
     parser = argparse.ArgumentParser(
         prog="commsched-verify",
         description="Checks certificates that comm-opt --comm-certificate=FILE wrote.",
-        epilog="Exit code 0: all is proven. 1: something is false. 2: nothing is, but something was not checked.",
+        epilog="Exit code 0: all is proven. 1: something is false. 2: nothing is, but not all (or nothing) is proven.",
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="a certificate")
     parser.add_argument("--spmd", action="store_true", help="the files are of different ranks, which have to agree")

@@ -32,6 +32,12 @@ class Key:
     pack_reads_for_writes: Numbers = (0, 1)
     small_unpack_samples: Numbers = ()
     large_unpack_samples: Numbers = ()
+    coalesced_samples: Sequence[Numbers] = ()  # bytes, members, ns
+
+
+def pairs(flat: Numbers) -> list[tuple[int, int]]:
+    """Samples as a certificate lists them: bytes and ns in turn."""
+    return list(zip(flat[::2], flat[1::2]))
 
 
 class Member:
@@ -88,6 +94,8 @@ class Merged:
         self.buckets = [Bucket(self.problem, self.member_of, **row) for row in rows]
         self.bucket_of = {node: b for b in self.buckets for m in b.members for node in (m.start, m.wait)}
         self.fused: set[int] = set()  # casts whose work a pack does
+        durations = self.problem.extension("durations", "what merged collectives and their copies take")
+        self.durations = durations.Durations(self.problem, self.member_of, not answer.has_choice) if durations else None
 
     def step(self, event: Sequence[Any]) -> Step:
         """An event is a name, the bucket, the duration, and the members that an unpack serves."""
@@ -109,6 +117,8 @@ class Merged:
                 answer.happen(member.wait, answer.done)
                 shares = len(unpacked) > 1 and member.output_bytes > SMALL_UNPACK_BYTES
                 require(not shares, f"event {at}: node {member.start} is too large to share an unpack")
+        if self.durations:
+            self.durations.check(at, name, bucket, cost, unpacked, self.fused)
         starts = [member.start for member in bucket.members]
         if name == "start":
             bucket.cost = cost

@@ -4,10 +4,10 @@
 """Checks certificates of schedules: `python3 core.py FILE...`, or `python3 -m commsched_verify FILE...`.
 
 This file is the core, and complete by itself: dependences, memory, the timeline, and the bounds that follow from paths
-and from sums of work. The modules beside it check what else a certificate may claim: `buckets` (merged collectives),
-`contention` (resources that are shared), `levels` and `lemmas` (stronger bounds), `ranks` (several ranks). None of them
-is needed: what a missing one would have checked is printed as not checked. docs/Certificate.md describes the format;
-lemmas are those of docs/Bounds.md.
+and from sums of work. The modules beside it check what else a certificate may claim: `buckets` and `durations` (merged
+collectives), `contention` (resources that are shared), `levels` and `lemmas` (stronger bounds), `ranks` (several
+ranks). None of them is needed: what a missing one would have checked is printed as not checked. docs/Certificate.md
+describes the format; lemmas are those of docs/Bounds.md.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNLIMITED = 1 << 62
 WHOLE = 1_000_000  # a whole resource
 Numbers = Sequence[int]
 NOTHING = (0,) * 10  # the demand of an activity that disturbs nobody: share and weight of each resource
-PARTLY = "valid in part"
+PARTLY, NOTHING_PROVEN = "valid in part", "not valid: it certifies no block, so it proves nothing"
 # What Python raises when a part of a certificate is missing, or is not what it should be.
 MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -79,6 +79,7 @@ class Problem:
     demand: Numbers = ()  # pairs: what a node needs; 1 is the first one
     copy_demand: int = 0
     keys: Sequence[Any] = ()  # what may be merged
+    copy_samples: Sequence[Numbers] = ()  # of the cost of a pack or unpack: bytes read, bytes written, ns
     reasons: str = ""  # a letter for each edge
     reason_names: dict[str, str] = field(default_factory=dict)
 
@@ -132,13 +133,11 @@ class Step:
 class Answer:
     """The schedule as events. A number is a node that runs; everything else happens to a bucket."""
 
-    def __init__(
-        self, problem: Problem, buckets: list[dict[str, Any]], events: list[Any], chosen: Sequence[Numbers] = ()
-    ) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem, buckets: list[Any], events: list[Any], chosen: Any = None) -> None:
+        self.problem, self.has_choice = problem, chosen is not None
         # Where there was a choice, the problem has the least cost and demand, and the answer has its own.
         self.costs = dict(enumerate(zip(problem.cost_ns, problem.needs)))
-        for node, cost, number in chosen:
+        for node, cost, number in chosen or ():
             (least, needs), demand = self.costs[node], problem.demand_of[number]
             enough = cost >= least and all(map(int.__ge__, demand[::2], needs[::2]))
             require(enough, f"node {node} is carried out with less than the least cost or demand")
@@ -338,7 +337,7 @@ def check(name: str, problem: Any, answer: Any, claims: dict[str, int], bound: A
     """Checks one block; returns what is proven, what is not checked, and what is believed, in words."""
     given, limit, proven, gap = Problem(**problem), claims.get("limit_bytes", UNLIMITED), "", ""
     makespan, peak, least = claims["makespan_ns"], claims["peak_bytes"], claims["bound_ns"]
-    found, time = Answer(given, **answer), None
+    found, time, freely = Answer(given, **answer), None, "chosen" in answer or "demands" in problem
     if len(found.done) == given.size:
         time = found.makespan()
         require(time in (makespan, None), f"the makespan is {time} ns, not {makespan}")
@@ -355,13 +354,13 @@ def check(name: str, problem: Any, answer: Any, claims: dict[str, int], bound: A
     if time is not None:
         require(time >= least, "the answer is faster than the bound")
         gap = f", so it is at most {-(-10000 * (time - least) // max(least, 1)) / 100:.2f} % from optimal"
-    proven += f"no {freedom}{' and choice' if 'chosen' in answer else ''} is faster than {least} ns{gap}"
+    proven += f"no {freedom}{' and choice' * found.has_choice} is faster than {least} ns{gap}"
     why = f" ({', '.join(f'{word}: {count}' for word, count in given.words.items())})" if given.words else ""
     return (
         f"{name}: proven: {proven}\n"
         + "".join(f"{name}: NOT CHECKED: {what}\n" for what in dict.fromkeys(given.unchecked))
-        + f"{name}: believed: costs{' and demands' if given.demands else ''} of nodes, buckets and samples; that cost "
-        f"functions are monotone;\n  sizes and aliases; that these are all dependences{why}"
+        + f"{name}: believed: costs{' and demands' * bool(given.demands)} of nodes{', buckets' * freely} and samples; "
+        f"that cost functions are monotone;\n  sizes and aliases; that these are all dependences{why}"
     )
 
 
@@ -370,18 +369,19 @@ def verify(lines: Iterable[str]) -> str:
     try:
         header, *blocks = [json.loads(line, parse_int=natural, parse_float=natural) for line in lines]
         require(header.get("format") == "commsched-certificate", "this is no certificate")
-        require(header.get("version") == 2, f"version {header.get('version')} of the format is unknown")
+        require(header.get("version") == 3, f"version {header.get('version')} of the format is unknown")
         promised = header["blocks"]
         require(len(blocks) == promised, f"the file has {len(blocks)} blocks, its header says {promised}")
         modules = f"{header['output_sha256']}, and is made of {header['input_sha256']}"
         said = "\n".join([*(check(**block) for block in blocks), f"believed: the module has the SHA-256 {modules}"])
-        return f"{PARTLY if ': NOT CHECKED: ' in said else 'valid'}; blocks: {promised}\n{said}"
+        verdict = NOTHING_PROVEN if not blocks else PARTLY if ": NOT CHECKED: " in said else "valid"
+        return f"{verdict}; blocks: {promised}\n{said}"
     except MALFORMED as error:
         raise Invalid(f"a part is missing, unknown or malformed ({type(error).__name__}: {error})") from error
 
 
 def verify_files(files: Sequence[str]) -> int:
-    """Prints what is to be said of each file. 0: all is proven; 1: something is false; 2: some is not checked."""
+    """Prints what is to be said of each file. 0: all is proven; 1: something is false; 2: some, or all, is not."""
     status = 0
     for file in files:
         try:
@@ -392,7 +392,7 @@ def verify_files(files: Sequence[str]) -> int:
             status = 1
             continue
         print(f"{file}: {said}")
-        status = status or 2 * said.startswith(PARTLY)
+        status = status or 2 * (not said.startswith("valid;"))
     return status
 
 

@@ -7,12 +7,8 @@ from __future__ import annotations
 
 import bisect
 
-from .buckets import SMALL_UNPACK_BYTES, Key, Member, Merged, members_of
+from .buckets import SMALL_UNPACK_BYTES, Key, Member, Merged, members_of, pairs
 from .core import Charges, Numbers, Problem, require
-
-
-def pairs(flat: Numbers) -> list[tuple[int, int]]:
-    return list(zip(flat[::2], flat[1::2]))
 
 
 def charge(problem: Problem, charges: Charges, merged: Merged | None) -> None:

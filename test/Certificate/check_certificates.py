@@ -27,7 +27,7 @@ import commsched_verify
 from commsched_verify.core import Invalid, Problem, verify
 
 HEADER = json.dumps(
-    {"format": "commsched-certificate", "version": 2, "blocks": 1, "input_sha256": "", "output_sha256": ""}
+    {"format": "commsched-certificate", "version": 3, "blocks": 1, "input_sha256": "", "output_sha256": ""}
 )
 FOLDER = pathlib.Path(commsched_verify.__file__).parent
 MOST_ORDERS = 3000

@@ -21,7 +21,7 @@
 namespace commsched {
 
 /// The version of the format that writeCertificate() writes.
-inline constexpr int32_t kCertificateVersion = 2;
+inline constexpr int32_t kCertificateVersion = 3;
 
 /// Writes the first line of a file of certificates: its format, the number of blocks that follow, the SHA-256 hashes of
 /// the module's text before and after, and what ranksOfGroups() says.
