@@ -56,6 +56,9 @@ public:
     os << "\n";
   }
 
+  /// The bound that the certificate proves, ns.
+  Ns bound() const { return witness.makespan; }
+
 private:
   static BoundWitness prove(const Problem &problem, const Schedule &answer, const CertificateOptions &options) {
     BoundOptions boundOptions;
@@ -458,9 +461,11 @@ private:
 
 } // namespace
 
-void commsched::writeCertificate(StringRef block, const Problem &problem, const Schedule &answer,
-                                 const CertificateOptions &options, raw_ostream &os) {
-  CertificateWriter(problem, answer, options, os).write(block);
+Ns commsched::writeCertificate(StringRef block, const Problem &problem, const Schedule &answer,
+                               const CertificateOptions &options, raw_ostream &os) {
+  CertificateWriter writer(problem, answer, options, os);
+  writer.write(block);
+  return writer.bound();
 }
 
 void commsched::writeCertificateHeader(int64_t blocks, StringRef inputHash, StringRef outputHash,

@@ -95,6 +95,10 @@ json::Array commsched::toJSON(ArrayRef<PassRecord> passes) {
                         {"per_collective", std::move(rows)}};
     if (record.search)
       object["search"] = ::toJSON(*record.search);
+    if (record.leastOrder)
+      object["all_orders_lower_bound_ns"] = *record.leastOrder;
+    if (record.certifiedBound)
+      object["certified_lower_bound_ns"] = *record.certifiedBound;
     result.push_back(std::move(object));
   }
   return result;

@@ -147,6 +147,24 @@ static void printScenarios(const Report &report, const BlockReport &block, raw_o
     os << "  objective     " << stringify(objective) << " of " << count << " scenarios\n";
 }
 
+/// What the passes prove of the block as they got it, beside the bound of the report: the gaps differ, because each
+/// argument counts something else. A merged answer may be faster than all orders.
+static void printProofs(const Report &report, const BlockReport &block, raw_ostream &os) {
+  for (const PassRecord &pass : report.passes) {
+    if (pass.block != block.name)
+      continue;
+    auto print = [&](StringRef name, std::optional<Ns> bound, Ns makespan, StringRef what) {
+      if (!bound || *bound <= 0)
+        return;
+      std::string gap = formatAtMost(static_cast<double>(makespan - *bound) / static_cast<double>(*bound));
+      printLine(os, name, "", formatNs(*bound),
+                makespan < *bound ? what.str() : formatv("{0}; at most {1} from optimal", what, gap).str());
+    };
+    print("all orders", pass.leastOrder, pass.makespan.after, "every order that merges nothing was searched");
+    print("certificate", pass.certifiedBound, pass.certifiedMakespan.value_or(0), "proven by the certificate");
+  }
+}
+
 static void printBlock(const Report &report, const BlockReport &block, raw_ostream &os) {
   const BlockSnapshot &before = block.before, &after = block.after;
   WithColor(os, raw_ostream::CYAN, /*Bold=*/true) << block.name;
@@ -182,6 +200,7 @@ static void printBlock(const Report &report, const BlockReport &block, raw_ostre
     printLine(os, "within the limit", "", formatNs(before.limitBound), before.limitBoundBy);
   if (before.orderBound != before.jointBound)
     printLine(os, "without merging", "", formatNs(before.orderBound), before.orderBoundBy);
+  printProofs(report, block, os);
   for (auto [lane, load] : zip(after.lanes, after.laneLoads))
     printLine(os, "load " + lane, "", formatNs(load), "");
   printTraffic(block, os);

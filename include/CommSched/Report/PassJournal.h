@@ -79,8 +79,12 @@ struct PassRecord {
   Objective objective = Objective::Makespan;
   /// The log of the search (SearchLog), if the journal asks for it.
   std::string searchLog;
+  /// The least makespan of all orders of the block that merge nothing, if the search enumerated all of them, ns.
+  std::optional<Ns> leastOrder;
   /// The certificate of the answer (Certificate.h), if the journal asks for it.
   std::string certificate;
+  /// The makespan of which the certificate is, without slow-downs, and the bound that it proves, ns.
+  std::optional<Ns> certifiedMakespan, certifiedBound;
 
   /// Number of starts and waits that moved.
   int64_t moved() const;

@@ -117,6 +117,9 @@ private:
     adoptUndisturbed(*alone, given, /*bucketing=*/false);
     alone->run(effort, targetOf(*orderOnly));
     count(*alone);
+    // A variant may be shorter than every order without one.
+    if (!problem.hasVariants())
+      result.leastOrder = alone->leastOfAllOrders();
     if (!withBuckets)
       withBuckets = std::make_unique<ScheduleFacts>(problem, options.bucketing);
     if (!llvm::is_contained(withBuckets->mergeable, true))

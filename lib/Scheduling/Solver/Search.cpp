@@ -154,9 +154,13 @@ bool Search::searchExactly(int64_t share) {
   // A search that its first bound ends has looked at the problem all the same.
   spent += std::max<int64_t>(before - steps, 1);
   if (exact.order().empty()) {
+    if (complete && incumbent.buckets.empty())
+      leastOrder = bestMakespan;
     notify(nullptr, nullptr, /*makespan=*/0, SearchVerdict::CutOff, spentBefore);
     return complete;
   }
+  if (complete && incumbent.buckets.empty())
+    leastOrder = exact.makespan();
   DecodedSchedule found;
   found.buckets = incumbent.buckets;
   found.makespan = exact.makespan();

@@ -56,6 +56,9 @@ public:
   int64_t steps() const { return spent; }
   int32_t incumbents() const { return numIncumbents; }
   const std::string &defect() const { return firstDefect; }
+  /// The least makespan of all orders within the limit without buckets, if all of them were enumerated, ns. Contention
+  /// and slow-downs are left out, so it is a bound with them.
+  std::optional<Ns> leastOfAllOrders() const { return leastOrder; }
 
 private:
   /// Lets tests call accept() with wrong schedules, which no decode produces.
@@ -128,6 +131,8 @@ private:
   /// ScheduleOptions::admits, and whether it refused what accept() was told last.
   const std::function<bool(const Problem &, llvm::ArrayRef<NodeId>)> &admits;
   bool isRefused = false;
+  /// What leastOfAllOrders() returns.
+  std::optional<Ns> leastOrder;
   Decoder decoder;
   /// The next policy of the portfolio, by index.
   size_t nextPolicy = 0;

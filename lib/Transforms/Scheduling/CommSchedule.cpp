@@ -200,6 +200,9 @@ private:
       work.schedule = scheduleWithPeakOfInput(work.loaded.problem, options);
     if (journal)
       watch.addTo(work.record);
+    // Other limits and objectives have other best orders.
+    if (arena || objective != Objective::Makespan)
+      work.schedule.leastOrder.reset();
     Schedule &result = work.schedule;
     // What is left is an answer that was verified.
     if (std::string defect = std::exchange(result.defect, ""); !defect.empty())
@@ -227,6 +230,7 @@ private:
     record.search = work.record.search;
     record.objective = work.record.objective;
     record.searchLog = work.record.searchLog;
+    record.leastOrder = work.schedule.leastOrder;
     Block &block = work.loaded.nodes.getBlock();
     if (PassJournal *journal = journalOf(block.getParentOp()->getContext()); journal->certifies) {
       const Problem &problem = work.loaded.problem;
@@ -243,7 +247,8 @@ private:
         if (auto choice = chosen.find(note.node); choice != chosen.end())
           note.what += " by " + problem.variantNames[choice->second].text();
       llvm::raw_string_ostream os(record.certificate);
-      writeCertificate(reportNameOf(block), problem, work.schedule, options, os);
+      record.certifiedMakespan = work.schedule.claims->makespan;
+      record.certifiedBound = writeCertificate(reportNameOf(block), problem, work.schedule, options, os);
     }
     voice.write(std::move(record));
   }

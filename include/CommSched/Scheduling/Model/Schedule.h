@@ -73,6 +73,8 @@ struct Schedule {
   /// Steps of a search, and how many answers it found on the way, by each search the given order included.
   int64_t steps = 0;
   int32_t incumbents = 0;
+  /// The least makespan of all orders within the limit that merge nothing, if the search enumerated all of them, ns.
+  std::optional<Ns> leastOrder;
   /// What a rule did, collective by collective, in the order in which it came to them.
   std::vector<CollectiveRecord> records;
   /// Not empty if this library contradicts itself: an answer that does not hold was dropped, or two counts of live
