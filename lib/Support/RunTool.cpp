@@ -12,7 +12,11 @@
 
 #include "CommSched/Support/RunTool.h"
 
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 #include <csignal>
 #include <cstdlib>
@@ -30,6 +34,17 @@ static void forgetClosedReaders() {
   }
 }
 
+bool commsched::asksForShortHelp(int argc, char **argv) {
+  return llvm::any_of(llvm::make_range(argv + 1, argv + argc),
+                      [](StringRef arg) { return arg == "--help" || arg == "-help" || arg == "-h"; });
+}
+
+void commsched::hideInheritedOptions() {
+  for (auto &[name, option] : cl::getRegisteredOptions())
+    if (name != "help" && name != "version" && option->getOptionHiddenFlag() == cl::NotHidden)
+      option->setHiddenFlag(cl::Hidden);
+}
+
 int commsched::runTool(int argc, char **argv, function_ref<int(int, char **)> work) {
   // LLVM's own handler of SIGPIPE ends the process.
   InitLLVM init(argc, argv, /*InstallPipeSignalExitHandler=*/false);
@@ -38,6 +53,9 @@ int commsched::runTool(int argc, char **argv, function_ref<int(int, char **)> wo
   // The streams exist from here on, so the function runs before their destructors, also if `work` calls exit().
   outs();
   errs();
+  cl::SetVersionPrinter([tool = sys::path::filename(argv[0]).str()](raw_ostream &os) {
+    os << tool << ", CommSched " << COMMSCHED_VERSION << ", LLVM/MLIR " << LLVM_VERSION_STRING << "\n";
+  });
   std::atexit(forgetClosedReaders);
 
   int code = work(argc, argv);

@@ -9,6 +9,7 @@
 #include "CommSched/Transforms/Pipelines.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
+#include "PipelineOptions.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "llvm/ADT/StringExtras.h"
@@ -242,6 +243,15 @@ std::vector<std::string> defaultPasses(OverlapOptions::Solver solver) {
   return {"comm-schedule"};
 }
 
+/// All that runs: the entries of `passes`, and what options add.
+std::vector<std::string> runOf(const OverlapOptions &options, std::vector<std::string> entries) {
+  if (maxStrandsOf(options.strands) != 1)
+    entries.push_back("comm-split-strands");
+  if (!options.paretoFile.empty())
+    entries.push_back("comm-pareto");
+  return entries;
+}
+
 /// Adds one entry of `passes`. Fails with what is wrong in `os`.
 LogicalResult addEntry(StageList &stages, StringRef entry, const OverlapOptions &options, llvm::raw_ostream &os) {
   StringRef name = entry.take_until([](char c) { return c == '{'; }), own = entry.drop_front(name.size());
@@ -290,6 +300,8 @@ LogicalResult commsched::buildOverlapPipeline(OpPassManager &manager, const Over
   std::optional<int64_t> maxStrands = maxStrandsOf(options.strands);
   if (!maxStrands)
     return error("reorder-comm-overlap: strands=" + options.strands + ": expected off, auto, or a number");
+  if (std::string wrong = checkReaders(options, runOf(options, names)); !wrong.empty())
+    return error("reorder-comm-overlap: " + wrong);
   if (*maxStrands != 1)
     stages.add(makeSplitStrands(options));
   for (StringRef entry : names) {
@@ -322,8 +334,11 @@ void commsched::registerPipelines() {
     OverlapOptions options;
     std::string message;
     llvm::raw_string_ostream os(message);
-    if (failed(options.parseFromString(replaceAlias(text), os)))
-      return error("reorder-comm-overlap: cannot read '" + text + "'" + (message.empty() ? "" : ": ") +
+    std::string written = replaceAlias(text);
+    if (std::string wrong = checkNames(written); !wrong.empty())
+      return error("reorder-comm-overlap: " + wrong);
+    if (failed(options.parseFromString(written, os)))
+      return error("reorder-comm-overlap: cannot read its options" + Twine(message.empty() ? "" : ": ") +
                    StringRef(message).rtrim());
     return buildOverlapPipeline(manager, options, error);
   };

@@ -1,6 +1,6 @@
 // RUN: comm-opt %s --reorder-comm-overlap="passes=comm-bucket{cap-bytes=128,64},canonicalize table=false" | FileCheck %s --check-prefix=BUCKET
 // RUN: comm-opt %s --reorder-comm-overlap="passes=comm-bucket{kinds=all_reduce form=coalesced} table=false" | FileCheck %s --check-prefix=NONE
-// RUN: comm-opt %s --reorder-comm-overlap="passes=func.func(canonicalize{max-iterations=2},cse),comm-raise bucket-cap-bytes=64" \
+// RUN: comm-opt %s --reorder-comm-overlap="passes=func.func(canonicalize{max-iterations=2},cse),comm-raise bucketing=false" \
 // RUN:   --comm-report=%t.json 2>&1 | FileCheck %s --check-prefix=NESTED
 // RUN: FileCheck %s --check-prefix=JSON --input-file=%t.json
 // RUN: comm-opt %s --reorder-comm-overlap="solver=inductor table=false" --dump-pass-pipeline -o /dev/null 2>&1 | FileCheck %s --check-prefix=DEFAULTS

@@ -15,6 +15,7 @@
 #include "CommSched/Calibration/RuntimeBench.h"
 #include "CommSched/Execution/OperationKernel.h"
 #include "CommSched/InitAll.h"
+#include "CommSched/Support/ByteCount.h"
 #include "CommSched/Support/Format.h"
 #include "CommSched/Support/OutputFile.h"
 #include "CommSched/Support/RankThreads.h"
@@ -67,10 +68,10 @@ static cl::list<std::string> kinds("kinds", cl::CommaSeparated,
 static cl::list<std::string> elements("elements", cl::CommaSeparated,
                                       cl::desc("Element types to measure apart (default: f32, for all types)"),
                                       cl::value_desc("type,..."), cl::cat(category));
-static cl::opt<int64_t> minBytes("min-bytes", cl::desc("Smallest size of the grid (default 1024)"), cl::value_desc("N"),
-                                 cl::init(1024), cl::cat(category));
-static cl::opt<int64_t> maxBytes("max-bytes", cl::desc("Largest size of the grid (default 67108864)"),
-                                 cl::value_desc("N"), cl::init(64 << 20), cl::cat(category));
+static cl::opt<ByteCount> minBytes("min-bytes", cl::desc("Smallest size of the grid (default 1024)"),
+                                   cl::value_desc("N"), cl::init(1024), cl::cat(category));
+static cl::opt<ByteCount> maxBytes("max-bytes", cl::desc("Largest size of the grid (default 67108864)"),
+                                   cl::value_desc("N"), cl::init(64 << 20), cl::cat(category));
 static cl::opt<double>
     budget("budget-seconds",
            cl::desc("Time that everything may take (default: no limit); a later run goes on where this one ended"),
@@ -503,8 +504,8 @@ static int calibrateMain(int argc, char **argv) {
   if (ranks < 0 || timeoutMs <= 0 || budget < 0 || maxError < 0)
     return report("--ranks, --timeout-ms, --budget-seconds and --max-error-percent must not be negative");
   if (minBytes < 1 || maxBytes < minBytes || maxBytes > (int64_t(1) << 40))
-    return report("--min-bytes and --max-bytes: expected 1 <= min <= max <= 1 TiB, got " + Twine(minBytes) + " and " +
-                  Twine(maxBytes));
+    return report("--min-bytes and --max-bytes: expected 1 <= min <= max <= 1 TiB, got " + Twine(minBytes.value) +
+                  " and " + Twine(maxBytes.value));
   Expected<MachineModel> base = MachineModel::load(basePath);
   if (!base)
     return report(base.takeError());

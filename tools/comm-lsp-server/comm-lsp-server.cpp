@@ -12,13 +12,15 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/InitAll.h"
+#include "CommSched/Support/RunTool.h"
 
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"
 
-int main(int argc, char **argv) {
+static int serverMain(int argc, char **argv) {
+  commsched::hideInheritedOptions();
   mlir::DialectRegistry registry;
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);
@@ -26,3 +28,5 @@ int main(int argc, char **argv) {
   commsched::registerAllExtensions(registry);
   return mlir::failed(mlir::MlirLspServerMain(argc, argv, registry));
 }
+
+int main(int argc, char **argv) { return commsched::runTool(argc, argv, serverMain); }

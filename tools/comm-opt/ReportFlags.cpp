@@ -11,13 +11,16 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "ReportFlags.h"
+#include "PassArguments.h"
 #include "ToolOptions.h"
 
 #include "CommSched/Analysis/Environment.h"
+#include "CommSched/Support/NearestName.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Scheduling/ReportCollector.h"
 
 #include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
 
 using namespace llvm;
@@ -64,14 +67,32 @@ static bool matchFlag(StringRef argument, StringRef name, std::string &value) {
   return true;
 }
 
-/// The same for a flag that is also the name of a pass. A value that contains '=', or a missing value, denotes the pass
-/// with its options.
+/// The same for a flag that is also the name of a pass. A missing value denotes the pass, and one that begins with an
+/// option of the pass and '=', or with a misspelt one, its options.
 static bool matchShortFlag(StringRef argument, StringRef name, std::string &value) {
   std::string file;
-  if (!matchFlag(argument, name, file) || file.empty() || StringRef(file).contains('='))
+  if (!matchFlag(argument, name, file) || file.empty())
     return false;
+  if (StringRef(file).contains('=')) {
+    std::vector<std::string> options = optionNamesOf(name);
+    if (!nearestName(StringRef(file).split('=').first, std::vector<StringRef>(options.begin(), options.end())).empty())
+      return false;
+  }
   value = file;
   return true;
+}
+
+/// A text as the value of an option of a pass.
+static std::string quote(StringRef value) {
+  if (value.find_first_of(" {},=()'\"") == StringRef::npos)
+    return value.str();
+  StringRef mark = value.contains('"') ? "'" : "\"";
+  return (mark + value + mark).str();
+}
+
+/// Whether a pipeline's name ends where `rest` begins.
+static bool isEndOfName(StringRef rest) {
+  return rest.empty() || !(isAlnum(rest.front()) || rest.front() == '-' || rest.front() == '_');
 }
 
 commsched::ReportFlags::ReportFlags(int argc, char **argv) {
@@ -97,7 +118,7 @@ std::string commsched::ReportFlags::asPassOptions() const {
                              {"pareto-file", paretoFile},
                              {"scenarios", scenarios}})
     if (!value.empty())
-      options += (options.empty() ? "" : " ") + name.str() + "=" + value;
+      options += (options.empty() ? "" : " ") + name.str() + "=" + quote(value);
   return options;
 }
 
@@ -109,7 +130,8 @@ void commsched::ReportFlags::addToPipelines() {
     StringRef text(argument);
     bool isPassPipeline = text.ltrim('-').starts_with("pass-pipeline=");
     size_t at = isPassPipeline ? text.find(pipelineName) : text.size() - text.ltrim('-').size();
-    if (at == 0 || at == StringRef::npos || !text.substr(at).starts_with(pipelineName))
+    if (at == 0 || at == StringRef::npos || !text.substr(at).starts_with(pipelineName) ||
+        !isEndOfName(text.substr(at + pipelineName.size())))
       continue;
     passedOn = true;
     std::string added = options;

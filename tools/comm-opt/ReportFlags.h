@@ -10,7 +10,7 @@
 // pipeline reorder-comm-overlap, they become its options; otherwise the whole run is measured before and after.
 // --comm-machine applies to every pass without a machine of its own. The flags are removed from the command line before
 // LLVM parses it, because `comm-report` and `comm-pareto` are also names of passes: `--comm-report=FILE` is the flag,
-// and a value that contains '=', or a missing value, denotes the pass with its options.
+// and a missing value, or one that begins with an option of the pass and '=', denotes the pass with its options.
 //
 //===------------------------------------------------------------------------------------------===//
 

@@ -12,7 +12,6 @@
 
 #include "ToolOptions.h"
 
-#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/CommandLine.h"
 
@@ -22,11 +21,6 @@ cl::OptionCategory &commsched::projectOptions() {
   // Categories appear in the order of their names. This name precedes MLIR's "General options".
   static cl::OptionCategory category("CommSched options");
   return category;
-}
-
-bool commsched::asksForShortHelp(int argc, char **argv) {
-  return llvm::any_of(llvm::make_range(argv + 1, argv + argc),
-                      [](StringRef arg) { return arg == "--help" || arg == "-help" || arg == "-h"; });
 }
 
 void commsched::hideUncommonOptions() {

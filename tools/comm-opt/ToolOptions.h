@@ -23,9 +23,6 @@ namespace commsched {
 /// The category of the project's own options, which --help shows first.
 llvm::cl::OptionCategory &projectOptions();
 
-/// Returns true if the command line requests the short help, in which upstream's passes do not appear.
-bool asksForShortHelp(int argc, char **argv);
-
 /// Moves the project's own options, including the list of passes, into their category, and hides every other registered
 /// option that is not one of MLIR's common ones. Call it after all options are registered and before the command line
 /// is parsed.

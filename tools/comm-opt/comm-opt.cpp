@@ -17,6 +17,7 @@
 #include "CommSched/Support/OutputFile.h"
 #include "CommSched/Support/RunTool.h"
 #include "OptMain.h"
+#include "PassArguments.h"
 #include "ReportFlags.h"
 #include "ToolOptions.h"
 
@@ -26,7 +27,6 @@
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
-#include "llvm/Config/llvm-config.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/WithColor.h"
@@ -43,10 +43,6 @@ static cl::opt<bool> &importsHlo() {
       "import-hlo", cl::desc("Read a scheduled module of XLA, serialized or as text, with the costs of --comm-machine"),
       cl::cat(commsched::projectOptions()));
   return option;
-}
-
-static void printVersion(raw_ostream &os) {
-  os << "comm-opt, CommSched " << commsched::getVersion() << ", LLVM/MLIR " << LLVM_VERSION_STRING << "\n";
 }
 
 /// Reads the whole input, so that the output may replace it, and rejects input that cannot be a program.
@@ -95,8 +91,6 @@ static Error run(StringRef input, StringRef output, StringRef machine, mlir::Dia
 }
 
 static int optMain(int argc, char **argv) {
-  cl::SetVersionPrinter(printVersion);
-
   mlir::DialectRegistry registry;
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);
@@ -111,6 +105,11 @@ static int optMain(int argc, char **argv) {
   commsched::hideUncommonOptions();
   commsched::ReportFlags reportFlags(argc, argv);
   std::vector<char *> &arguments = reportFlags.arguments();
+  for (const char *argument : ArrayRef(arguments).drop_front().drop_back())
+    if (std::string wrong = commsched::checkPassArgument(argument); !wrong.empty()) {
+      WithColor::error(errs(), "comm-opt") << wrong << "\n";
+      return EXIT_FAILURE;
+    }
   auto [input, output] = mlir::parseCLIOptions(arguments.size() - 1, arguments.data(), kOverview);
 
   if (Error error = joinErrors(reportFlags.readNumbers(), reportFlags.setMachine(registry))) {

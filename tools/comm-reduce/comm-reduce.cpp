@@ -11,6 +11,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/InitAll.h"
+#include "CommSched/Support/RunTool.h"
 
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/InitAllDialects.h"
@@ -18,14 +19,18 @@
 #include "mlir/InitAllPasses.h"
 #include "mlir/Tools/mlir-reduce/MlirReduceMain.h"
 
-int main(int argc, char **argv) {
+static int reduceMain(int argc, char **argv) {
+  commsched::hideInheritedOptions();
   mlir::DialectRegistry registry;
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);
   commsched::registerAllDialects(registry);
   commsched::registerAllExtensions(registry);
-  mlir::registerAllPasses();
+  if (!commsched::asksForShortHelp(argc, argv))
+    mlir::registerAllPasses();
   commsched::registerAllPasses();
   mlir::MLIRContext context(registry);
   return mlir::failed(mlir::mlirReduceMain(argc, argv, context));
 }
+
+int main(int argc, char **argv) { return commsched::runTool(argc, argv, reduceMain); }

@@ -13,6 +13,7 @@
 #ifndef COMMSCHED_CONVERSION_PASSES_H
 #define COMMSCHED_CONVERSION_PASSES_H
 
+#include "CommSched/Support/ByteCount.h"
 #include "mlir/Pass/Pass.h"
 #include <memory>
 #include <string>

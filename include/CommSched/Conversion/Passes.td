@@ -56,7 +56,7 @@ def CommPlanBuffers : Pass<"comm-plan-buffers"> {
     of live bytes.
   }];
   let options = [
-    Option<"alignmentBytes", "alignment-bytes", "int64_t", "256",
+    Option<"alignmentBytes", "alignment-bytes", "::commsched::ByteCount", "256",
            "alignment of offsets in bytes, a power of two; cudaMalloc aligns to 256">,
   ];
   let dependentDialects = ["mlir::arith::ArithDialect", "mlir::memref::MemRefDialect",

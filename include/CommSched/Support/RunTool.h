@@ -23,10 +23,17 @@ namespace commsched {
 /// written. A shell reports the same number for a process that SIGPIPE ended.
 inline constexpr int kClosedOutput = 128 + 13;
 
-/// Initializes LLVM and returns what `work` returns: the exit code of the tool. A closed standard stream does not end
-/// the process: `work` goes on and writes its files. If the standard output was closed and `work` returned 0, the
-/// result is kClosedOutput. What the standard error stream loses does not matter. Nothing is printed about either.
-/// To be called once, by `main`.
+/// Returns true if the command line requests the short help, in which upstream's passes do not appear.
+bool asksForShortHelp(int argc, char **argv);
+
+/// Hides the options that libraries have registered so far, except --help and --version, so that --help lists those
+/// that a tool adds from here on; --help-hidden still lists all.
+void hideInheritedOptions();
+
+/// Initializes LLVM, makes --version print the project's version, and returns what `work` returns: the exit code of the
+/// tool. A closed standard stream does not end the process: `work` goes on and writes its files. If the standard output
+/// was closed and `work` returned 0, the result is kClosedOutput. What the standard error stream loses does not matter.
+/// Nothing is printed about either. To be called once, by `main`.
 int runTool(int argc, char **argv, llvm::function_ref<int(int argc, char **argv)> work);
 
 } // namespace commsched

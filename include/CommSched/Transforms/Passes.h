@@ -17,6 +17,7 @@
 #include "CommSched/Scheduling/Inductor/AlignCosts.h"
 #include "CommSched/Scheduling/Inductor/MultiStream.h"
 #include "CommSched/Scheduling/Model/Bucketing.h"
+#include "CommSched/Support/ByteCount.h"
 #include "CommSched/Support/CollectiveOrder.h"
 #include "CommSched/Support/MemoryBudget.h"
 #include "CommSched/Support/Objective.h"

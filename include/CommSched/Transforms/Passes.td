@@ -27,7 +27,7 @@ def MemoryBudgetRatioOption
     : Option<"memoryBudgetRatio", "memory-budget-ratio", "double", "0.0",
              "amount by which the peak may exceed the input's peak, as a fraction of it">;
 def MemoryLimitBytesOption
-    : Option<"memoryLimitBytes", "memory-limit-bytes", "int64_t", "-1",
+    : Option<"memoryLimitBytes", "memory-limit-bytes", "::commsched::ByteCount", "-1",
              "hard limit on peak memory in bytes, excluding arguments that are live throughout the block; if >= 0, "
              "overrides memory-budget-ratio">;
 
@@ -63,11 +63,11 @@ def ObjectiveOption
 /// Options of the solver. Passes that search share them.
 defvar solverOptions = [
   Option<"bucketing", "bucketing", "bool", "true", "merge collectives">,
-  Option<"bucketCapBytes", "bucket-cap-bytes", "int64_t", "-1",
+  Option<"bucketCapBytes", "bucket-cap-bytes", "::commsched::ByteCount", "-1",
          "largest merged collective of any kind, bytes; negative: unlimited">,
-  Option<"allGatherCapBytes", "all-gather-cap-bytes", "int64_t", "-1", "largest merged all-gather, bytes; negative: unlimited">,
-  Option<"reduceScatterCapBytes", "reduce-scatter-cap-bytes", "int64_t", "-1", "largest merged reduce-scatter, bytes; negative: unlimited">,
-  Option<"allReduceCapBytes", "all-reduce-cap-bytes", "int64_t", "-1", "largest merged all-reduce, bytes; negative: unlimited">,
+  Option<"allGatherCapBytes", "all-gather-cap-bytes", "::commsched::ByteCount", "-1", "largest merged all-gather, bytes; negative: unlimited">,
+  Option<"reduceScatterCapBytes", "reduce-scatter-cap-bytes", "::commsched::ByteCount", "-1", "largest merged reduce-scatter, bytes; negative: unlimited">,
+  Option<"allReduceCapBytes", "all-reduce-cap-bytes", "::commsched::ByteCount", "-1", "largest merged all-reduce, bytes; negative: unlimited">,
   Option<"effort", "effort", "int64_t", "-1",
          "maximum number of steps of one search; 0: only the first answer, negative: the default (about a second)">,
 ];
@@ -163,13 +163,13 @@ def CommBucket : Pass<"comm-bucket"> {
   }];
   let options = [
     MachineOption,
-    ListOption<"capBytes", "cap-bytes", "int64_t",
+    ListOption<"capBytes", "cap-bytes", "::commsched::ByteCount",
                "largest merged collective in bytes (gathered, or sent), indexed by bucket; the last entry applies to all "
                "further buckets; negative or empty: unlimited">,
-    ListOption<"allGatherCapBytes", "all-gather-cap-bytes", "int64_t", "cap-bytes for all-gathers only; overrides cap-bytes">,
-    ListOption<"reduceScatterCapBytes", "reduce-scatter-cap-bytes", "int64_t",
+    ListOption<"allGatherCapBytes", "all-gather-cap-bytes", "::commsched::ByteCount", "cap-bytes for all-gathers only; overrides cap-bytes">,
+    ListOption<"reduceScatterCapBytes", "reduce-scatter-cap-bytes", "::commsched::ByteCount",
                "cap-bytes for reduce-scatters only; overrides cap-bytes">,
-    ListOption<"allReduceCapBytes", "all-reduce-cap-bytes", "int64_t", "cap-bytes for all-reduces only; overrides cap-bytes">,
+    ListOption<"allReduceCapBytes", "all-reduce-cap-bytes", "::commsched::ByteCount", "cap-bytes for all-reduces only; overrides cap-bytes">,
     Option<"form", "form", "::commsched::BucketForm", "::commsched::BucketForm::Packed", "how a bucket moves its data",
            [{::llvm::cl::values(
              clEnumValN(::commsched::BucketForm::Packed, "packed", "through one buffer"),
@@ -221,7 +221,7 @@ def CommRealizeBuffers : Pass<"comm-realize-buffers"> {
     larger one. Remarks state each change, and the reason for each collective that stays unchanged. See `docs/Buffers.md`.
   }];
   let options = [
-    Option<"oneShotThresholdBytes", "one-shot-threshold-bytes", "int64_t", "131072",
+    Option<"oneShotThresholdBytes", "one-shot-threshold-bytes", "::commsched::ByteCount", "131072",
            "largest all-reduce in bytes that becomes one_shot; 0: none">,
     Option<"symmetric", "symmetric", "bool", "true",
            "put inputs and outputs into symmetric memory; those of one-shot collectives are there in any case">,
@@ -327,7 +327,7 @@ defvar peakOptions = [
   MachineOption, CollectiveOrderOption,
   Option<"memoryBudgetRatio", "memory-budget-ratio", "double", "0.2",
          "amount by which the peak may exceed the input's peak, as a fraction of it; consecutive passes share one input">,
-  Option<"memoryLimitBytes", "memory-limit-bytes", "int64_t", "-1",
+  Option<"memoryLimitBytes", "memory-limit-bytes", "::commsched::ByteCount", "-1",
          "hard limit on peak memory in bytes; if >= 0, overrides memory-budget-ratio">,
   Option<"useRuntimeEstimates", "use-runtime-estimates", "bool", "false",
          "stop when hidden, and refuse moves that raise net exposed time or the makespan">,

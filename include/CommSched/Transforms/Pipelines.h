@@ -12,6 +12,7 @@
 #ifndef COMMSCHED_TRANSFORMS_PIPELINES_H
 #define COMMSCHED_TRANSFORMS_PIPELINES_H
 
+#include "CommSched/Support/ByteCount.h"
 #include "CommSched/Support/CollectiveOrder.h"
 #include "CommSched/Transforms/Scheduling/ReportCollector.h"
 #include "mlir/Pass/PassOptions.h"
@@ -41,7 +42,7 @@ struct OverlapOptions : public mlir::PassPipelineOptions<OverlapOptions> {
       *this, "memory-budget-ratio", llvm::cl::init(-1.0),
       llvm::cl::desc("amount by which the peak may exceed the input's peak, as a fraction of it; -1: the solver's "
                      "default, which is 0, or 0.2 for inductor")};
-  Option<int64_t> memoryLimitBytes{
+  Option<ByteCount> memoryLimitBytes{
       *this, "memory-limit-bytes", llvm::cl::init(-1),
       llvm::cl::desc("hard limit on peak memory in bytes, excluding arguments that are live throughout the block; "
                      "if >= 0, overrides memory-budget-ratio")};
@@ -57,8 +58,8 @@ struct OverlapOptions : public mlir::PassPipelineOptions<OverlapOptions> {
                        clEnumValN(CollectiveOrder::Group, "group", "the collectives of each group"),
                        clEnumValN(CollectiveOrder::Program, "program", "all collectives"))};
   Option<bool> bucketing{*this, "bucketing", llvm::cl::init(true), llvm::cl::desc("merge collectives")};
-  Option<int64_t> bucketCapBytes{*this, "bucket-cap-bytes", llvm::cl::init(-1),
-                                 llvm::cl::desc("largest merged collective, bytes; negative: unlimited")};
+  Option<ByteCount> bucketCapBytes{*this, "bucket-cap-bytes", llvm::cl::init(-1),
+                                   llvm::cl::desc("largest merged collective, bytes; negative: unlimited")};
   Option<std::string> strands{
       *this, "strands", llvm::cl::init("off"),
       llvm::cl::desc(
@@ -102,12 +103,16 @@ struct OverlapOptions : public mlir::PassPipelineOptions<OverlapOptions> {
                                  llvm::cl::desc("write the input's curve of time against peak memory as JSON to this "
                                                 "file, and as a picture (SVG) beside it")};
   Option<bool> table{*this, "table", llvm::cl::init(false), llvm::cl::desc("print the report to standard error")};
+
+  /// The names of all options, sorted.
+  std::vector<llvm::StringRef> names() const;
 };
 
 /// Adds the pipeline to a pass manager of modules. An entry of `passes` is either a pass of this project, which
 /// gets its options from `options` and then from the entry, or any text that MLIR's pass-pipeline parser accepts,
 /// including other registered and nested pipelines. Fails, through `error`, on anything else. The collector may be
-/// null; otherwise it has the report after the pipeline has run.
+/// null; otherwise it has the report after the pipeline has run. An option that asks for something and that no pass of
+/// the run reads is an error, which names both.
 llvm::LogicalResult buildOverlapPipeline(mlir::OpPassManager &manager, const OverlapOptions &options,
                                          llvm::function_ref<llvm::LogicalResult(const llvm::Twine &)> error,
                                          std::shared_ptr<ReportCollector> collector = nullptr);

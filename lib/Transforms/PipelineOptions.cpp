@@ -1,0 +1,166 @@
+//===- PipelineOptions.cpp - What users write behind reorder-comm-overlap ---------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// MLIR reads the options. What it would say of a misspelt name or value does not help, so names and choices are looked
+// at first. What it cannot know is which options the passes of a run read.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "PipelineOptions.h"
+#include "CommSched/Support/NearestName.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace llvm;
+using namespace commsched;
+
+namespace {
+
+/// One option as it is written.
+struct WrittenOption {
+  StringRef name, value;
+};
+
+/// Splits at the spaces that are in no quotes and braces, as MLIR does.
+std::vector<WrittenOption> splitOptions(StringRef text) {
+  std::vector<WrittenOption> result;
+  while (!(text = text.ltrim()).empty()) {
+    size_t end = 0;
+    int32_t depth = 0;
+    for (; end < text.size() && (depth > 0 || text[end] != ' '); ++end) {
+      char c = text[end];
+      depth += c == '{' ? 1 : c == '}' ? -1 : 0;
+      if (c == '"' || c == '\'')
+        end = std::min(text.find(c, end + 1), text.size() - 1);
+    }
+    auto [name, value] = text.take_front(end).split('=');
+    result.push_back({name, value});
+    text = text.drop_front(end);
+  }
+  return result;
+}
+
+/// The values that an option with choices takes.
+template <typename Option> std::vector<StringRef> choicesOf(Option &option) {
+  std::vector<StringRef> names;
+  for (unsigned index = 0; index < option.getParser().getNumOptions(); ++index)
+    names.push_back(option.getParser().getOption(index));
+  return names;
+}
+
+/// Calls `check` with each option that has choices, until it says something.
+std::string forEachChoice(OverlapOptions &options, function_ref<std::string(StringRef, ArrayRef<StringRef>)> check) {
+  std::string said;
+  auto visit = [&](auto &option) {
+    if (said.empty())
+      said = check(option.ArgStr, choicesOf(option));
+  };
+  visit(options.solver);
+  visit(options.limitedMemory);
+  visit(options.collectiveOrder);
+  visit(options.objective);
+  return said;
+}
+
+/// An option that only some passes read.
+struct ReadOption {
+  /// As users write it, with its value.
+  std::string text;
+  /// Whether it asks for anything.
+  bool isSet;
+  /// The passes that read it, separated by spaces.
+  StringLiteral readers;
+};
+
+std::string withValue(StringRef name, const Twine &value) { return (name + "=" + value).str(); }
+
+/// The options that only some passes read, with what they were set to.
+std::vector<ReadOption> readOptionsOf(const OverlapOptions &options) {
+  StringRef objective = options.objective == Objective::P95 ? "p95" : "mean";
+  return {
+      {"limit=arena", options.limitedMemory == LimitedMemory::Arena, "comm-schedule"},
+      {withValue("objective", objective), options.objective != Objective::Makespan, "comm-schedule"},
+      {withValue("effort", Twine(options.effort.getValue())), options.effort >= 0,
+       "comm-schedule comm-split-strands comm-pareto"},
+      {withValue("bucket-cap-bytes", Twine(options.bucketCapBytes.value)), options.bucketCapBytes >= 0,
+       "comm-schedule comm-split-strands comm-pareto comm-bucket"},
+      {"certificate-file (--comm-certificate)", !options.certificateFile.empty(), "comm-schedule"},
+      {"search-log-file (--comm-search-log)", !options.searchLogFile.empty(), "comm-schedule"},
+      {"allow-reassociation=true", options.allowReassociation, "comm-split-strands"},
+      {"profiles", !options.profiles.empty(), "comm-align-costs"},
+  };
+}
+
+/// Whether an entry of `passes` is a pass, or is a text that contains it.
+bool isNamedIn(StringRef pass, StringRef entry) {
+  size_t at = entry.find(pass);
+  if (at == StringRef::npos)
+    return false;
+  StringRef rest = entry.drop_front(at + pass.size());
+  return rest.empty() || !(isAlnum(rest.front()) || rest.front() == '-');
+}
+
+/// What decides which passes run, as users write it.
+std::string deciding(const OverlapOptions &options, StringRef readers) {
+  if (readers == "comm-split-strands")
+    return "strands=off";
+  if (!options.passes.empty())
+    return "passes=" + join(options.passes, ",");
+  return options.solver == OverlapOptions::Solver::Inductor ? "solver=inductor" : "solver=schedule";
+}
+
+} // namespace
+
+std::string commsched::checkNames(StringRef text) {
+  OverlapOptions options;
+  std::vector<StringRef> known = options.names();
+  for (const WrittenOption &written : splitOptions(text)) {
+    if (!is_contained(known, written.name))
+      return ("unknown option '" + written.name + "'" + suggestName(written.name, known)).str();
+    auto check = [&](StringRef name, ArrayRef<StringRef> choices) -> std::string {
+      StringRef value = written.value.trim("\"'");
+      if (name != written.name || is_contained(choices, value))
+        return "";
+      return (name + "=" + value + ": expected " + listChoices(choices)).str();
+    };
+    if (std::string wrong = forEachChoice(options, check); !wrong.empty())
+      return wrong;
+  }
+  return "";
+}
+
+std::string commsched::checkReaders(const OverlapOptions &options, ArrayRef<std::string> passes) {
+  auto runs = [&](StringRef reader) {
+    return any_of(passes, [&](StringRef entry) { return isNamedIn(reader, entry); });
+  };
+  for (const ReadOption &option : readOptionsOf(options)) {
+    SmallVector<StringRef> readers;
+    option.readers.split(readers, ' ');
+    if (option.isSet && none_of(readers, runs))
+      return "'" + option.text + "' has no effect with '" + deciding(options, option.readers) + "': only " +
+             join(readers, ", ") + (readers.size() == 1 ? " reads it" : " read it");
+  }
+  if (options.scenarios > 0 || options.objective != Objective::Makespan)
+    return "";
+  const NoiseOptions usual;
+  for (auto [name, value, otherwise] :
+       {std::tuple<StringRef, int32_t, int32_t>{"collective-spread-permille", options.collectiveSpreadPermille,
+                                                usual.collectiveSpreadPermille},
+        {"compute-spread-permille", options.computeSpreadPermille, usual.computeSpreadPermille}})
+    if (value != otherwise)
+      return "'" + withValue(name, Twine(value)) + "' has no effect with 'scenarios=0' and 'objective=makespan'";
+  return "";
+}
+
+std::vector<StringRef> OverlapOptions::names() const {
+  std::vector<StringRef> result;
+  for (const auto &entry : OptionsMap)
+    result.push_back(entry.first);
+  llvm::sort(result);
+  return result;
+}
