@@ -78,7 +78,7 @@ Ns Clock::occupy(LaneId lane, Ns cost, const Demand &demand) {
 }
 
 /// When something in flight ends, ns; `endOf` says when a collective ends.
-template <class EndOf> Ns Clock::endOf(const InFlight &what, EndOf endOf) const {
+template <class EndOf> Ns Clock::endOf(const Ending &what, EndOf endOf) const {
   if (what.node == kNone)
     return endOf(what.ticket);
   const Node &node = problem.nodes[what.node];
@@ -92,7 +92,7 @@ template <class EndOf> Ns Clock::endOf(const InFlight &what, EndOf endOf) const 
 
 /// Puts the first of what is in flight back with a later end.
 void Clock::defer(Ns end) {
-  InFlight first = inFlight.top();
+  Ending first = inFlight.top();
   inFlight.pop();
   first.end = end;
   inFlight.push(first);
@@ -108,7 +108,7 @@ bool Clock::hasEnded() {
   return false;
 }
 
-const InFlight &Clock::earliest() {
+const Ending &Clock::earliest() {
   while (shared) {
     Ns end = endOf(inFlight.top(), [&](auto ticket) { return shared->endIfIdle(ticket); });
     if (end <= inFlight.top().end)

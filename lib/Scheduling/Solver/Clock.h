@@ -24,7 +24,7 @@
 namespace commsched {
 
 /// Something that the compute lane will be told of at a known time.
-struct InFlight {
+struct Ending {
   /// When that is, ns.
   Ns end;
   /// The wait that becomes free, or the node whose regions wait; kNone for a bucket whose unpacks become ready.
@@ -33,7 +33,7 @@ struct InFlight {
   int32_t bucket;
   /// With contention, the bucket's collective.
   ContentionClock::Ticket ticket;
-  bool operator>(const InFlight &other) const {
+  bool operator>(const Ending &other) const {
     return std::tie(end, node, bucket) > std::tie(other.end, other.node, other.bucket);
   }
 };
@@ -116,9 +116,9 @@ public:
   /// Whether something in flight has ended by now.
   bool hasEnded();
   /// What ends first if nothing is placed before. With contention, O(activities in flight) for each that ends earlier.
-  const InFlight &earliest();
-  InFlight takeEarliest() {
-    InFlight result = earliest();
+  const Ending &earliest();
+  Ending takeEarliest() {
+    Ending result = earliest();
     inFlight.pop();
     return result;
   }
@@ -131,7 +131,7 @@ private:
   }
   void leaveRemaining(NodeId node);
   void advanceTo(Ns time);
-  template <class EndOf> Ns endOf(const InFlight &what, EndOf endOf) const;
+  template <class EndOf> Ns endOf(const Ending &what, EndOf endOf) const;
   void defer(Ns end);
 
   const ScheduleFacts &facts;
@@ -148,7 +148,7 @@ private:
   std::unique_ptr<ContentionClock> shared;
   std::vector<ContentionClock::Ticket> tickets;
   ContentionClock::Ticket lastTicket = kNone;
-  std::priority_queue<InFlight, std::vector<InFlight>, std::greater<>> inFlight;
+  std::priority_queue<Ending, std::vector<Ending>, std::greater<>> inFlight;
 };
 
 } // namespace commsched

@@ -213,7 +213,7 @@ void PartialSchedule::placeUnpack(NodeId wait) {
 }
 
 void PartialSchedule::completeEarliest() {
-  InFlight ended = clock.takeEarliest();
+  Ending ended = clock.takeEarliest();
   if (ended.node == kNone) {
     clock.waitUntil(ended.end);
     emit(DecodeStep::Wait, ended.bucket);
