@@ -157,7 +157,7 @@ class PageTest(unittest.TestCase):
         self.assertEqual(self.text("#details h2"), "weights\ncomm.all_gather, before")
         facts = self.facts()
         for name, value in {"runs": "300 ns", "from": "400 ns", "to": "700 ns", "cost": "300 ns (given)", "group": "@dp", "bytes": "512 B",
-                            "issued": "400 ns", "exposed": "300 ns", "limited by": "order alone: no constraint prevents an earlier start",
+                            "issued": "400 ns", "exposed": "300 ns", "limited by": "order alone: no constraint prevents a shorter order",
                             "location": "model.py:7:9", "in the program": "number 3 of 5", "after": "at 0 ns, 400 ns earlier"}.items():
             self.assertEqual(facts[name].split("\n")[0], value, name)
         # The wait: compute stands still, and the panel leads to the collective.

@@ -14,8 +14,11 @@
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "CheckResult.h"
 #include "CommSched/Scheduling/Model/Explain.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Model/Timeline.h"
 #include "RandomProblem.h"
 #include "llvm/ADT/STLExtras.h"
+#include <limits>
 #include <thread>
 
 using namespace commsched;
@@ -174,6 +177,47 @@ TEST(Scheduler, KeepsThePinnedInOrder) {
     ASSERT_NO_FATAL_FAILURE(checkResult(problem, options, result));
     EXPECT_EQ(result.makespan, pinned ? 220 : 120);
   }
+}
+
+/// The shortest of all orders within a limit that begin with `prefix`.
+Ns shortestFrom(const Problem &problem, Bytes limit, Order &prefix, std::vector<bool> &done) {
+  if (static_cast<int32_t>(prefix.size()) == problem.size())
+    return peakOf(problem, prefix) <= limit ? makespanOf(problem, prefix) : std::numeric_limits<Ns>::max();
+  Ns best = std::numeric_limits<Ns>::max();
+  for (NodeId node = 0; node < problem.size(); ++node) {
+    if (done[node] || !llvm::all_of(problem.preds[node], [&](NodeId pred) { return done[pred]; }))
+      continue;
+    done[node] = true;
+    prefix.push_back(node);
+    best = std::min(best, shortestFrom(problem, limit, prefix, done));
+    prefix.pop_back();
+    done[node] = false;
+  }
+  return best;
+}
+
+// What a search says of all orders is true of all orders, with and without a limit, and with merging allowed.
+TEST(Scheduler, SaysTheLeastOfAllOrders) {
+  int64_t said = 0;
+  for (uint64_t seed = 1; seed <= portion(uint64_t(300)); ++seed) {
+    RandomOptions shape;
+    shape.nodes = 5;
+    Problem problem = randomProblem(seed, shape);
+    if (problem.size() > 8)
+      continue;
+    ScheduleOptions options;
+    options.bucketing = seed % 4 == 0;
+    options.memory.limit = seed % 2 == 0 ? kUnlimited : peakOf(problem, identityOrder(problem));
+    Schedule result = schedule(problem, options);
+    if (!result.leastOrder)
+      continue;
+    ++said;
+    Order prefix;
+    std::vector<bool> done(problem.size());
+    Ns best = shortestFrom(problem, result.limit, prefix, done);
+    ASSERT_EQ(*result.leastOrder, best) << "seed " << seed;
+  }
+  EXPECT_GE(said, leastOf(int64_t(60)));
 }
 
 /// Checks that the outcomes of all starts account for all exposed time.

@@ -17,8 +17,8 @@ comm.group @dp #comm.iota<[1, 8]>
 // JSON-NEXT: "loc": "sum"
 // JSON: "exposed_because": "data dependence on producer"
 // TRACE: "cat":"exposed","args":{"limiting_factor":"data dependence on producer"}
-// The page has each text once: the factor of the start and of its wait is the last of eleven.
-// HTML: "starts":{"op":[1],"bytes":[32],"exposed":[250],"factor":[10]},"waits":{"op":[3],"start":[1],"exposed":[250],"factor":[10]}
+// The page has each text once: the factor of the start and of its wait is the last of twelve.
+// HTML: "starts":{"op":[1],"bytes":[32],"exposed":[250],"factor":[11]},"waits":{"op":[3],"start":[1],"exposed":[250],"factor":[11]}
 // HTML-SAME: "strings":[{{("[^"]*",)+}}"data dependence on producer"]
 func.func @step(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
   %p = comm.compute "mm"(%x) {comm.cost = #comm.cost<time = 100>} : (tensor<8xf32>) -> tensor<8xf32> loc("producer")

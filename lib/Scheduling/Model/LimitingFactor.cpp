@@ -11,6 +11,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Model/LimitingFactor.h"
+#include "CommSched/Scheduling/Model/Explain.h"
 #include "CommSched/Support/Count.h"
 #include "CommSched/Support/Format.h"
 
@@ -33,7 +34,7 @@ std::string commsched::describe(const Explanation &explanation,
   switch (explanation.factor) {
   case LimitingFactor::DataDependence:
   case LimitingFactor::CollectiveOrder:
-    return text + " on " + nameOf(explanation.blocker);
+    return text + " on " + nameOf(explanation.blocker) + (explanation.reached == kNotAlone ? ", among others" : "");
   case LimitingFactor::PeakMemory:
     return text + ": " + passing() + "would reach " + formatBytes(explanation.reached) + ", limit " +
            formatBytes(explanation.limit);
@@ -52,11 +53,12 @@ std::string commsched::describe(const Explanation &explanation,
   case LimitingFactor::GroupDissolved:
     return text + ": a dependence leads out of its group and back";
   case LimitingFactor::LaneBusy:
-    return "its lane is busy with " + nameOf(explanation.blocker);
+    return "its lane is busy with " + nameOf(explanation.blocker) +
+           (explanation.reached == kNotAlone ? ", among others" : "");
   case LimitingFactor::StartsAtOnce:
     return text + "; nothing to compute until it is needed";
   case LimitingFactor::Preference:
-    return text + ": no constraint prevents an earlier start";
+    return text + ": no constraint prevents a shorter order";
   case LimitingFactor::None:
   case LimitingFactor::BlockEnd:
   case LimitingFactor::AlreadyHidden:
