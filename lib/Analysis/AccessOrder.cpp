@@ -13,6 +13,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/AccessOrder.h"
+#include "CommSched/Dialect/Comm/Effects.h"
 #include "MemoryFlow.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/MapVector.h"
@@ -124,7 +125,7 @@ private:
     if (auto call = dyn_cast<CallOpInterface>(op))
       if (const CallSummaries::Summary *summary = summaries.of(op))
         return visitCall(call, *summary);
-    bool isUnknown = !isa<MemoryEffectOpInterface>(op) && !op->hasTrait<OpTrait::HasRecursiveMemoryEffects>();
+    bool isUnknown = hasUndeclaredEffects(op);
     auto storage = dyn_cast<StorageOpInterface>(op);
     for (OpOperand &operand : op->getOpOperands()) {
       if (isUnknown)

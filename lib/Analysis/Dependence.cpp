@@ -14,6 +14,7 @@
 
 #include "CommSched/Analysis/Dependence.h"
 #include "CommSched/Analysis/Streams.h"
+#include "CommSched/Dialect/Comm/Effects.h"
 #include "CommSched/Scheduling/Model/KeepTogether.h"
 #include "Communication.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -183,7 +184,7 @@ private:
   void visitEffects(NodeId id, Operation *op) {
     auto effectOp = dyn_cast<MemoryEffectOpInterface>(op);
     if (!effectOp) {
-      if (!op->hasTrait<OpTrait::HasRecursiveMemoryEffects>())
+      if (hasUndeclaredEffects(op))
         visitUnknown(id, op);
       return;
     }

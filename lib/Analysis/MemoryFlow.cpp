@@ -13,6 +13,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "MemoryFlow.h"
+#include "CommSched/Dialect/Comm/Effects.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -153,10 +154,7 @@ void MemoryFlow::propagate() {
 //===-----------------------------------------------------------------------------------------===//
 
 /// Returns true if nobody knows what an operation does.
-static bool isUnknown(Operation *op) {
-  return !isa<MemoryEffectOpInterface>(op) && !op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() &&
-         !op->hasTrait<OpTrait::IsTerminator>();
-}
+static bool isUnknown(Operation *op) { return hasUndeclaredEffects(op) && !op->hasTrait<OpTrait::IsTerminator>(); }
 
 /// Returns true if memory enters or leaves the regions of an operation other than by captured values.
 static bool passesMemory(Operation *op) {

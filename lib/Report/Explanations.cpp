@@ -9,6 +9,7 @@
 #include "CommSched/Report/Explanations.h"
 #include "CommSched/Analysis/Locations.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
+#include "CommSched/Dialect/Comm/Effects.h"
 
 using namespace mlir;
 using namespace commsched;
@@ -34,6 +35,32 @@ static std::string nameWithPlace(Operation *op) {
   return ("'" + kind + "'" + (place.empty() ? "" : " at " + place)).str();
 }
 
-std::string commsched::describe(const LoadedBlock &block, const Explanation &explanation) {
+/// Returns true if a start, or the pack in front of it, uses a result of `op`.
+static bool usesResult(Operation *start, Operation *op) {
+  auto uses = [&](Operation *user) {
+    return llvm::any_of(user->getOperands(), [&](Value operand) { return operand.getDefiningOp() == op; });
+  };
+  return uses(start) || llvm::any_of(start->getOperands(), [&](Value operand) {
+           Operation *pack = operand.getDefiningOp();
+           return isa_and_present<FsdpAllGatherCopyInOp, FsdpChunkCatOp>(pack) && uses(pack);
+         });
+}
+
+/// The operation that a start, or its pack, may not pass for the only reason that nobody says what it touches; null if
+/// the last one that it may not pass is another.
+static Operation *findUnknownBefore(const LoadedBlock &block, NodeId start) {
+  NodeId last = kNone;
+  for (NodeId pred : block.problem.preds[start])
+    last = std::max(last, pred);
+  if (last != kNone && isa<FsdpAllGatherCopyInOp, FsdpChunkCatOp>(block.nodes[last]))
+    return findUnknownBefore(block, last);
+  Operation *op = last == kNone ? nullptr : block.nodes[last];
+  return op && comm::hasUndeclaredEffects(op) && !usesResult(block.nodes[start], op) ? op : nullptr;
+}
+
+std::string commsched::describe(const LoadedBlock &block, const Explanation &explanation, NodeId start) {
+  if (explanation.factor == LimitingFactor::DataDependence && start != kNone)
+    if (Operation *op = findUnknownBefore(block, start))
+      return "unknown effects of " + nameWithPlace(op) + "; '" + kNoEffectsAttrName.str() + "' says that it has none";
   return describe(explanation, [&](NodeId blocker) { return nameWithPlace(block.nodes[blocker]); });
 }

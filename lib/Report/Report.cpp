@@ -65,7 +65,7 @@ static std::vector<CollectiveRow> makeRows(const LoadedBlock &block, const Opera
     row.bytes = start.bytes;
     row.cost = start.cost;
     row.exposed = outcome.exposedAfter;
-    row.limitingFactor = describe(block, outcome.reason);
+    row.limitingFactor = describe(block, outcome.reason, outcome.start);
     rows.push_back(std::move(row));
   }
   return rows;

@@ -23,8 +23,9 @@ namespace commsched {
 /// O((N + E + touches) log N).
 std::vector<StartOutcome> explain(const LoadedBlock &block, const Schedule &schedule, Bytes limit);
 
-/// Words an explanation, with the block's operations as blockers: "data dependence on mm_3".
-std::string describe(const LoadedBlock &block, const Explanation &explanation);
+/// Words an explanation, with the block's operations as blockers: "data dependence on mm_3". If `start` is given, and
+/// depends on an operation only because nobody knows what that one does, it says so.
+std::string describe(const LoadedBlock &block, const Explanation &explanation, NodeId start = kNone);
 
 } // namespace commsched
 

@@ -7,6 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Dialect/Comm/CommDialect.h"
+#include "CommSched/Dialect/Comm/Effects.h"
 #include "CommSched/Support/CollectiveVariant.h"
 #include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
@@ -128,6 +129,8 @@ LogicalResult CommDialect::verifyOperationAttribute(Operation *op, NamedAttribut
     return require(isa<CostAttr>(value), "a #comm.cost attribute");
   if (name == kPinnedAttrName)
     return require(isa<UnitAttr>(value), "a unit attribute");
+  if (name == kNoEffectsAttrName)
+    return require(isNoEffects(value), "a unit attribute, or an array of names of dialects and operations");
   if (name == kUnitAttrName || name == kAfterUnitAttrName) {
     auto number = dyn_cast<IntegerAttr>(value);
     if (name == kAfterUnitAttrName && !op->hasAttr(kUnitAttrName))

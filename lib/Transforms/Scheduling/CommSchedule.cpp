@@ -87,7 +87,7 @@ void sayOutcome(const BlockWork &work, const StartOutcome &outcome, BlockVoice &
   if (!variant.empty())
     text += "; carried out by " + variant;
   voice.say([outcome, merged, variant, loc = start->getLoc(), kind = remarkKind(start), text = std::move(text),
-             reason = describe(work.loaded, outcome.reason)] {
+             reason = describe(work.loaded, outcome.reason, outcome.start)] {
     auto options = remark::RemarkOpts::name("schedule").category("comm-schedule");
     bool better = outcome.exposedAfter < outcome.exposedBefore;
     auto remark = outcome.exposedAfter > 0 && !better ? remark::missed(loc, options)

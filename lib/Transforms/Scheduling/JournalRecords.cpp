@@ -257,7 +257,7 @@ PassRecord commsched::makeRecord(StringRef pass, const LoadedBlock &block, const
         row.hiddenBy.names.push_back(origin == kNone ? "bucket copy" : nameOf(block.nodes[origin]));
       return row.hiddenBy.names.size() < NamedOperations::kMostNames;
     });
-    row.limitingFactor = row.exposedBecause = describe(block, outcome.reason);
+    row.limitingFactor = row.exposedBecause = describe(block, outcome.reason, outcome.start);
     record.rows.push_back(std::move(row));
   }
   return record;

@@ -138,7 +138,7 @@ void commsched::explainReordering(StringRef passName, const BlockWork &work, Blo
   // Indexed by node: why compute waits for a start, in words.
   std::vector<std::string> reasons(block.problem.size());
   for (const StartOutcome &outcome : outcomes)
-    reasons[outcome.start] = describe(block, outcome.reason);
+    reasons[outcome.start] = describe(block, outcome.reason, outcome.start);
   if (voice.hasRemarks()) {
     for (const CollectiveRecord &record : work.schedule.records) {
       NodeId start = block.problem.nodes[record.node].kind == NodeKind::Wait ? block.problem.nodes[record.node].start

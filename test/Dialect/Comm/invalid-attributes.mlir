@@ -194,3 +194,11 @@ func.func @rows_out_of_range(%x: tensor<4xf32>) {
   comm.compute "c"(%x) {comm.rows = array<i64: 4, 4>} : (tensor<4xf32>) -> ()
   return
 }
+
+// -----
+
+func.func @no_effects(%x: tensor<4xf32>) {
+  // expected-error @+1 {{expected 'comm.no_effects' to be a unit attribute, or an array of names of dialects and operations, got [1]}}
+  %y = comm.compute "f"(%x) {comm.no_effects = [1]} : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}

@@ -1,0 +1,58 @@
+//===- Effects.cpp - Operations of which nobody says what they touch -------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// See Effects.h.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Dialect/Comm/Effects.h"
+
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+using namespace mlir;
+using namespace commsched;
+
+bool comm::isNoEffects(Attribute value) {
+  auto names = dyn_cast<ArrayAttr>(value);
+  return isa<UnitAttr>(value) || (names && llvm::all_of(names, [](Attribute name) { return isa<StringAttr>(name); }));
+}
+
+/// Returns true if a list names the operation or its dialect.
+static bool isNamedIn(Attribute list, OperationName op) {
+  auto names = dyn_cast_if_present<ArrayAttr>(list);
+  return names && llvm::any_of(names.getAsRange<StringAttr>(), [&](StringAttr name) {
+           return name.getValue() == op.getStringRef() || name.getValue() == op.getDialectNamespace();
+         });
+}
+
+/// Returns true if all operands and results are values that no other operation can change.
+static bool takesValuesOnly(Operation *op) {
+  auto isValue = [](Type type) {
+    return isa<TensorType, IntegerType, IndexType, FloatType, ComplexType, VectorType, NoneType>(type);
+  };
+  return llvm::all_of(op->getOperandTypes(), isValue) && llvm::all_of(op->getResultTypes(), isValue);
+}
+
+/// Returns true if the attribute says that an operation has no effects.
+static bool isDeclared(Operation *op) {
+  if (op->getNumRegions() > 0 || !takesValuesOnly(op))
+    return false;
+  if (isa_and_present<UnitAttr>(op->getDiscardableAttr(comm::kNoEffectsAttrName)))
+    return true;
+  for (Operation *around = op->getParentOp(); around; around = around->getParentOp())
+    if (isNamedIn(around->getDiscardableAttr(comm::kNoEffectsAttrName), op->getName()))
+      return true;
+  return false;
+}
+
+bool comm::hasUndeclaredEffects(Operation *op) {
+  return !isa<MemoryEffectOpInterface>(op) && !op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() && !isDeclared(op);
+}
