@@ -34,7 +34,7 @@ static int32_t progressMpi(void *opaque) {
     job->progress();
     return COMMRT_OK;
   }
-  std::lock_guard<std::mutex> lock(job->queueMutex);
+  Lock lock(job->queueMutex);
   job->isAwaited = true;
   job->queueChanged.notify_one();
   return COMMRT_OK;
@@ -44,7 +44,7 @@ static void abortMpi(void *opaque, int32_t status, const char *message) {
   auto *job = static_cast<MpiJob *>(opaque);
   int isMain = 0;
   if (job->threadLevel < MPI_THREAD_SERIALIZED && MPI_Is_thread_main(&isMain) == MPI_SUCCESS && !isMain) {
-    std::lock_guard<std::mutex> lock(job->queueMutex); // the main thread tells the other ranks
+    Lock lock(job->queueMutex); // the main thread tells the other ranks
     if (job->abortStatus == COMMRT_OK) {
       job->abortStatus = status;
       job->abortText = message;
@@ -356,7 +356,7 @@ static int32_t submitMpi(void *opaque, commrt_work *work) {
   if (!operation->hasValidTag())
     return COMMRT_ERR_UNSUPPORTED;
   if (job.poller.joinable()) {
-    std::lock_guard<std::mutex> lock(job.queueMutex);
+    Lock lock(job.queueMutex);
     job.queue.push_back(std::move(operation));
     job.queueChanged.notify_one();
     return COMMRT_OK;

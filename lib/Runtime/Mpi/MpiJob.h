@@ -13,6 +13,7 @@
 #ifndef COMMSCHED_LIB_RUNTIME_MPI_MPIJOB_H
 #define COMMSCHED_LIB_RUNTIME_MPI_MPIJOB_H
 
+#include "Core/Guarded.h"
 #include "MpiNeighbours.h"
 #include "MpiOperation.h"
 #include "MpiRequests.h"
@@ -75,13 +76,15 @@ struct MpiJob {
   /// With a progress thread, only that thread calls MPI and copies data; starts and waits hand their work to it. The
   /// thread lives from attach to detach.
   std::thread poller;
-  std::mutex queueMutex; ///< may be locked while `mutex` is locked, never the other way round
+  Mutex queueMutex; ///< may be locked while `mutex` is locked, never the other way round
   std::condition_variable queueChanged;
-  std::vector<std::unique_ptr<MpiOperation>> queue; ///< operations that were submitted and are not in `operations` yet
-  bool isAwaited = false, stopping = false;
+  /// Operations that were submitted and are not in `operations` yet.
+  std::vector<std::unique_ptr<MpiOperation>> queue COMMRT_GUARDED_BY(queueMutex);
+  bool isAwaited COMMRT_GUARDED_BY(queueMutex) = false;
+  bool stopping COMMRT_GUARDED_BY(queueMutex) = false;
   /// An abort that was requested by a thread that may not call MPI.
-  int32_t abortStatus = COMMRT_OK;
-  std::string abortText;
+  int32_t abortStatus COMMRT_GUARDED_BY(queueMutex) = COMMRT_OK;
+  std::string abortText COMMRT_GUARDED_BY(queueMutex);
   std::unique_ptr<MpiNeighbours> neighbours;
   Clock::time_point nextLook;
   bool sawDead = false;

@@ -133,22 +133,28 @@ void MpiJob::finishIdle() {
 void MpiJob::takeQueue() {
   std::vector<std::unique_ptr<MpiOperation>> taken;
   int32_t error;
+  std::string text;
   {
-    std::lock_guard<std::mutex> lock(queueMutex);
+    Lock lock(queueMutex);
     taken.swap(queue);
     error = abortStatus;
+    text = abortText;
   }
   for (auto &operation : taken)
     admit(std::move(operation));
   if (error != COMMRT_OK)
-    raise(error, abortText);
+    raise(error, text);
 }
 
 void MpiJob::pollLoop() {
   while (true) {
     progress();
     std::unique_lock<std::mutex> lock(queueMutex);
-    queueChanged.wait_for(lock, pollInterval, [&] { return !queue.empty() || isAwaited || stopping; });
+    queueMutex.isHeld();
+    queueChanged.wait_for(lock, pollInterval, [&] {
+      queueMutex.isHeld();
+      return !queue.empty() || isAwaited || stopping;
+    });
     isAwaited = false;
     if (stopping)
       return;
@@ -157,7 +163,7 @@ void MpiJob::pollLoop() {
 
 void MpiJob::stopPoller() {
   {
-    std::lock_guard<std::mutex> lock(queueMutex);
+    Lock lock(queueMutex);
     stopping = true;
     queueChanged.notify_one();
   }
