@@ -57,7 +57,7 @@ struct CommPlanBuffersPass : public commsched::impl::CommPlanBuffersBase<CommPla
   void runOnOperation() override {
     if (alignmentBytes <= 0 || !llvm::isPowerOf2_64(alignmentBytes)) {
       emitError(getOperation()->getLoc())
-          << "alignment-bytes: expected a power of two, got " << alignmentBytes.getValue();
+          << "alignment-bytes: expected a power of two, got " << alignmentBytes.getValue().value;
       return signalPassFailure();
     }
     findRecursive();

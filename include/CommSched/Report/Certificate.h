@@ -43,8 +43,8 @@ struct CertificateOptions {
 };
 
 /// Writes the certificate of one block as JSON lines: the problem, the answer, the claims and the witness of the bound.
-/// `block` is the block's name in reports. `answer` has claims. Equal input gives equal bytes. Returns the bound that the
-/// certificate proves, ns. O(N + E + touches), and proveBound().
+/// `block` is the block's name in reports. `answer` has claims. Equal input gives equal bytes. Returns the bound that
+/// the certificate proves, ns. O(N + E + touches), and proveBound().
 Ns writeCertificate(llvm::StringRef block, const Problem &problem, const Schedule &answer,
                     const CertificateOptions &options, llvm::raw_ostream &os);
 
