@@ -280,26 +280,26 @@ def test_merged_results_are_what_their_readers_expect(case):
 
 def test_gradients_are_merged_and_results_of_a_forward_graph_are_not(world):
     """The caller may look at the storage of a result. Autograd gives views as gradients, too."""
-    from commsched.torch.apply.readers import looked_at
+    from commsched.torch.apply.readers import unmergeable
 
     def returned(prefix):
         gm = trace(lambda x, y: [_reduce(x * 2).view(-1), _reduce(y * 2).to(torch.float64)], (4,), (6,))
         for n in gm.graph.find_nodes(op="placeholder"):
             n.name = f"{prefix}_{n.name}"
-        return looked_at(gm.graph)
+        return unmergeable(gm.graph)
 
     assert returned("primals") == {"all_reduce"}  # The other one is read by a cast.
     assert not returned("tangents")
 
 
 def test_unknown_readers_look(world):
-    from commsched.torch.apply.readers import looked_at
+    from commsched.torch.apply.readers import unmergeable
 
     with torch.library._scoped_library("commsched_test", "FRAGMENT") as library:
         library.define("seen(Tensor x) -> Tensor")
         library.impl("seen", lambda x: x + 1, "CompositeExplicitAutograd")
         gm = trace(lambda x: torch.ops.commsched_test.seen(_reduce(x)[1:]) + _reduce(x * 2).sum(), (4,))
-    assert looked_at(gm.graph) == {"all_reduce"}
+    assert unmergeable(gm.graph) == {"all_reduce"}
 
 
 def test_a_merge_that_changes_a_value_is_undone(world, monkeypatch):

@@ -17,12 +17,13 @@ from typing_extensions import Unpack
 
 from .apply.memory import OverLimit, peak_of
 from .apply.plan import Bucket, Plan, PlanError, Unmergeable, read_plan
-from .apply.readers import looked_at
+from .apply.readers import unmergeable
 from .apply.rewrite import apply_plan
 from .options import OptionArguments, Options
 from .ranks.agreement import sequence, starts_of
 from .ranks.consensus import Decision, Disagreed
 from .reporting import Unscheduled, strict
+from .semantics.landing import prepare
 from .semantics.operators import guessed_sizes
 from .solving import FUNCTION, Imported, imported
 from .strands.decision import in_strands
@@ -65,7 +66,7 @@ def schedule_graph(graph: fx.Graph, options: Options, fused: bool = False, agree
     Raises:
         Unscheduled: the graph could not be scheduled. It is unchanged.
     """
-    apart = looked_at(graph)
+    apart = unmergeable(graph)
     while True:
         try:
             return _carried_out(graph, _solved(graph, options, fused, apart), agree)
@@ -254,6 +255,18 @@ def _carry_out(graph: fx.Graph, plan: Plan, report: dict | None, module: Importe
         apply_plan(graph, plan, accept, aliases)
 
 
+def _prepare(graph: fx.Graph) -> None:
+    """Gives a graph the form that scheduling expects.
+
+    Raises:
+        Unscheduled: it has none.
+    """
+    try:
+        prepare(graph)
+    except Exception as error:
+        raise _refusal(error) from error
+
+
 def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> tuple[fx.GraphModule, dict]:
     """Hides the collectives of a post-AOT graph behind its computation, within a limit on memory.
 
@@ -306,6 +319,7 @@ def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> 
     settings = Options(**options)
     settings.refuse_tuning("schedule_overlap")
     try:
+        _prepare(gm.graph)
         strands, settings = in_strands(gm.graph, settings, schedule_graph)
         report = {**schedule_graph(gm.graph, settings), **strands}
     except Unscheduled as error:

@@ -115,18 +115,19 @@ def is_gradient(value: fx.Node, backward: bool) -> bool:
     return backward or value.meta.get("autograd_backward", False)
 
 
-def looked_at(graph: fx.Graph) -> frozenset[str]:
-    """The names of collectives that would need copies if they were merged: somebody looks at their storage."""
+def unmergeable(graph: fx.Graph) -> frozenset[str]:
+    """The names of collectives that cannot be merged, or only with copies of their results.
+
+    Somebody looks at the storage of a result, or somebody besides the wait reads the result of a start.
+    """
     backward, names = is_backward(graph), []
-    for wait in graph.nodes:
-        if wait.op != "call_function" or not spec_of(wait).is_wait:
+    for start in graph.nodes:
+        kind = spec_of(start).start if start.op == "call_function" else None
+        if kind is None or kind.coalesced:
             continue
-        start = wait.args[0]
-        if not isinstance(start, fx.Node) or start.op != "call_function":
-            continue
-        kind = spec_of(start).start
-        if kind is None or kind.kind not in MERGED_AS_VIEWS:
-            continue
-        if who_looks(wait, is_gradient(wait, backward)) is not None:
+        wait = next(iter(start.users), None)
+        if wait is None or len(start.users) != 1 or wait.op != "call_function" or not spec_of(wait).is_wait:
+            names.append(start.name)
+        elif kind.kind in MERGED_AS_VIEWS and who_looks(wait, is_gradient(wait, backward)) is not None:
             names.append(start.name)
     return frozenset(names)

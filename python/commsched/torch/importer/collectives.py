@@ -123,6 +123,7 @@ class CollectiveImports(ComputeImports):
             v.waitable = True
             self.in_flight[v.storage] = entry
             self.waited.pop(v.storage, None)
+            self.landed.discard(v.storage)
         self.values[node] = result
 
     def exchanges(self) -> list[tuple[torch.Tensor, list]]:
@@ -199,24 +200,27 @@ class CollectiveImports(ComputeImports):
             )
 
     def wait_node(self, node: fx.Node) -> None:
-        """Imports a wait."""
+        """Imports a wait. A wait for what another one has landed is a view of that."""
         source = self.values.get(node.args[0])
         val = node.meta.get("val")
+        if isinstance(source, Value) and source.storage in self.landed:
+            self.canonical[storage_of(val)] = source.storage
+            self.compute(node, operators.spec_of(node))
+            return
         if not isinstance(source, Value) or (pending := self.in_flight.get(source.storage)) is None:
             self._wait_for_opaque(node, source)
             return
         future, type_, values = pending
         self.canonical[storage_of(val)] = source.storage
         self.values[node] = self.wait(f"%{node.name}", future, type_, source.storage, node.name)
+        self.landed.add(source.storage)
 
     def _wait_for_opaque(self, node: fx.Node, source: Result) -> None:
-        """Imports a wait for what an opaque operator started, or for what has landed.
-
-        The storage may be written until here.
-        """
+        """Imports a wait for what an opaque operator started. The storage may be written until here."""
         spec = operators.spec_of(node)
         if isinstance(source, Value) and source.storage:
             self.canonical[storage_of(node.meta["val"])] = source.storage
+            self.landed.add(source.storage)
             spec = copy.copy(spec)
             spec.mutated = (0,)
         self.compute(node, spec)

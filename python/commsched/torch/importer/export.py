@@ -14,6 +14,7 @@ import torch.fx as fx
 
 from ...program import Error, Program
 from ..options import Estimation
+from ..semantics.landing import sort
 from .graph import Importer, donated_placeholders
 from .state import SplitRules
 
@@ -35,6 +36,8 @@ def import_graph(
 ) -> tuple[str, Importer]:
     """The module's text, and the importer, which knows the groups and which nodes to ask for estimates.
 
+    The graph is only read, but sorted first if its order is not topological.
+
     Args:
         runtime_estimation: the user's estimates of single nodes.
         donated: names of the placeholders that are freed after their last use, or "auto".
@@ -45,6 +48,7 @@ def import_graph(
         split_rules: what scalars say about splitting, if the module is going to be split into strands.
         apart: the names of collectives that are not to be merged.
     """
+    sort(graph)
     world = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
     importer = Importer(
         graph, name, donated_placeholders(graph, donated), runtime_estimation, world, opaque, fused, fusion

@@ -76,6 +76,8 @@ class ImportState:
         self.in_flight: dict[int, tuple[str, str, list[Value]]] = {}
         # Indexed by storage: the result of the last wait for a collective.
         self.waited: dict[int, Value] = {}
+        # The storages for which a node has waited since the last collective that fills them started.
+        self.landed: set[int] = set()
         # Indexed by kind, symbol of the group, and element type: the nodes to ask for estimates. Each comes with the
         # larger of its input and output in bytes.
         self.samples: dict[tuple[str, str, str], list[tuple[fx.Node, int]]] = {}

@@ -23,6 +23,7 @@ from ..options import Options
 from ..ranks import agreement, comparison
 from ..reporting import survive
 from ..schedule import schedule_graph
+from ..semantics.landing import prepare
 from ..semantics.operators import HYBRID_NAMESPACES
 from ..strands.decision import in_strands
 from . import gate, hooks, marks
@@ -109,6 +110,7 @@ class GraphPass(CustomGraphPass):
         _communicating.add(which)
         reporting.begins(which, len(graph.nodes))
         try:
+            prepare(graph)
             run = functools.partial(schedule_graph, fused=True)
             strands, options = in_strands(graph, self.options, run)
             report = {**agreement.schedule(graph, options, run), **strands}

@@ -198,6 +198,41 @@ def _leaves(value: Any) -> Sequence[int]:
     return ()
 
 
+class Landings:
+    """Which memory has landed, at one point of a walk over a graph in its order.
+
+    PyTorch's wait returns the tensor that it is given. So a wait for memory that another wait has landed does nothing,
+    and its result is a view of what is there.
+    """
+
+    def __init__(self, aliases: Aliases):
+        self._aliases = aliases
+        # Indexed by memory: the wait that landed it.
+        self._wait: dict[int, fx.Node] = {}
+
+    def start(self, writes: set[int]) -> None:
+        """A collective starts, which writes this memory until its wait."""
+        for memory in writes:
+            self._wait.pop(memory, None)
+
+    def wait(self, node: fx.Node) -> fx.Node | None:
+        """The walk comes to a wait. Returns the earlier wait that landed the same memory; None if this one lands it."""
+        memory = self._aliases.of_all(node.args[0])
+        earlier = [self._wait[m] for m in memory if m in self._wait]
+        if memory and len(earlier) == len(memory):
+            return earlier[0]
+        self._wait.update(dict.fromkeys(memory, node))
+        return None
+
+    def landed(self, value: fx.Node) -> fx.Node | None:
+        """The wait that landed a value, which it reads itself. None if there was none."""
+        for memory in self._aliases.of(value):
+            wait = self._wait.get(memory)
+            if wait is not None and wait.args[0] is value:
+                return wait
+        return None
+
+
 class _Access:
     """The accesses of one piece of memory, in program order: the last write, and the reads since then."""
 
@@ -218,6 +253,7 @@ class _Edges:
         self.accesses: dict[int, _Access] = {}
         # Indexed by start: the memory that it reads and writes until its wait.
         self.in_flight: dict[fx.Node, tuple[set[int], set[int]]] = {}
+        self.landings = Landings(aliases)
         self.last_ordered: fx.Node | None = None
         self.last_barrier: fx.Node | None = None
         # Starts and waits since the last barrier.
@@ -226,13 +262,15 @@ class _Edges:
     def visit(self, node: fx.Node) -> None:
         spec = spec_of(node)
         reads = set().union(*map(self.aliases.of, node.all_input_nodes))
-        if not (spec.mutated or spec.start or spec.is_wait or spec.ordered or spec.hybrid):
+        is_view = spec.is_wait and self.landings.wait(node) is not None
+        if is_view or not (spec.mutated or spec.start or spec.is_wait or spec.ordered or spec.hybrid):
             for memory in reads & self.written:
                 self._read(node, memory)
             return
         writes = writes_of(node, spec, self.aliases)
         if spec.start is not None:
             self.in_flight[node] = (reads, writes)
+            self.landings.start(writes)
         elif spec.is_wait:
             start = start_of(node)
             started = self.in_flight.get(start)
@@ -318,13 +356,19 @@ def writes_of(node: fx.Node, spec: Spec, aliases: Aliases) -> set[int]:
 def written_memory(graph: fx.Graph, aliases: Aliases) -> set[int]:
     """The memory that some node writes. Reads of all other memory need no record."""
     written: set[int] = set()
+    landings = Landings(aliases)
     for node in graph.nodes:
         if node.op != "call_function" or node.target is operator.getitem:
             continue
         spec = spec_of(node)
         if not spec.is_wait:
             if spec.mutated or spec.start is not None:
-                written |= writes_of(node, spec, aliases)
+                writes = writes_of(node, spec, aliases)
+                written |= writes
+                if spec.start is not None:
+                    landings.start(writes)
+            continue
+        if landings.wait(node) is not None:
             continue
         start = start_of(node)
         if not isinstance(start, fx.Node) or start.op != "call_function" or spec_of(start).start is None:

@@ -1,0 +1,113 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Brings a graph into the form that scheduling expects: sorted, and with one name for what a collective has landed.
+
+Sharding libraries write waits for what has landed already (`wait_tensor(wait_tensor(x))`), and return the result of a
+start beside that of its wait, for the backward pass. PyTorch's wait returns the tensor that it is given, so all of them
+are one tensor. Here the first wait remains, and everybody behind it reads its result. So a start has one reader, its
+wait, and can be merged and split.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch.fx as fx
+
+from .effects import Aliases, Landings, may_alias, writes_of
+from .operators import nodes_in, spec_of
+from .stale import refresh
+
+
+def prepare(graph: fx.Graph) -> None:
+    """Sorts a graph whose order is not topological, and gives landed results one name. Near-linear.
+
+    What the graph computes stays the same. Most graphs are only read.
+
+    Raises:
+        AssertionError: the arguments of some nodes form a cycle.
+    """
+    sort(graph)
+    if name_landed_results(graph):
+        refresh(graph)
+
+
+def sort(graph: fx.Graph) -> None:
+    """Puts a graph into a topological order, if it is not in one. Otherwise, the nodes keep their order if they can.
+
+    Raises:
+        AssertionError: the arguments of some nodes form a cycle.
+    """
+    if not is_sorted(graph):
+        from torch._inductor.pattern_matcher import stable_topological_sort
+
+        stable_topological_sort(graph)
+
+
+def is_sorted(graph: fx.Graph) -> bool:
+    """Whether every node is behind those that it reads. Passes that rewrite patterns may leave other graphs."""
+    seen: set[fx.Node] = set()
+    for node in graph.nodes:
+        if not seen.issuperset(node.all_input_nodes):
+            return False
+        seen.add(node)
+    return True
+
+
+def name_landed_results(graph: fx.Graph) -> int:
+    """Lets readers of a start's result behind its wait read the wait's result, and erases waits for what has landed.
+
+    A wait for a view of a start's result remains, for the view may be made before the wait. Returns how many arguments
+    were replaced and nodes erased. O(nodes + arguments).
+    """
+    if not any(_is_odd(n) for n in graph.nodes if n.op == "call_function"):
+        return 0
+    aliases = Aliases(graph)
+    landings, changed = Landings(aliases), 0
+    for node in list(graph.nodes):
+        for value in node.all_input_nodes:
+            if _flies(value) and (wait := landings.landed(value)) is not None:
+                node.replace_input_with(value, wait)
+                changed += 1
+        if node.op != "call_function" or node.target is operator.getitem:
+            continue
+        spec = spec_of(node)
+        if spec.start is not None:
+            landings.start(writes_of(node, spec, aliases))
+        elif spec.is_wait and landings.wait(node) is not None and _views_a_wait(node.args[0]):
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
+            changed += 1
+    return changed
+
+
+def _is_odd(node: fx.Node) -> bool:
+    """Whether a wait takes something other than the result of a start, or somebody else reads that result."""
+    if node.target is operator.getitem:
+        return _flies(node) and len(node.users) != 1
+    spec = spec_of(node)
+    if spec.is_wait:
+        return not _flies(node.args[0])
+    return spec.start is not None and not spec.start.coalesced and len(node.users) != 1
+
+
+def _flies(value: Any) -> bool:
+    """Whether a value is the result of a start, or an element of one."""
+    if isinstance(value, fx.Node) and value.target is operator.getitem:
+        value = value.args[0]
+    return isinstance(value, fx.Node) and value.op == "call_function" and spec_of(value).start is not None
+
+
+def _views_a_wait(value: Any) -> bool:
+    """Whether a value is the result of a wait, or a view of one."""
+    while isinstance(value, fx.Node) and value.op == "call_function":
+        if value.target is operator.getitem:
+            value = value.args[0]
+            continue
+        if spec_of(value).is_wait:
+            return True
+        sources = [n for a in may_alias(value) for n in nodes_in(a)]
+        value = sources[0] if len(sources) == 1 else None
+    return False

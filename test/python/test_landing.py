@@ -1,0 +1,199 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Waits for what has landed, results of starts beside their waits, and unsorted graphs, as sharding libraries write
+them, cost nobody a schedule."""
+
+import operator
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from conftest import trace
+
+import commsched
+import commsched.torch as ct
+from commsched.torch.ranks import agreement
+from commsched.torch.semantics import effects, landing
+
+aten, c10d = torch.ops.aten, torch.ops._c10d_functional
+
+
+def starts_and_waits(graph):
+    found = {"starts": [], "waits": []}
+    for node in graph.nodes:
+        spec = effects.spec_of(node) if node.op == "call_function" else None
+        if spec and (spec.start or spec.is_wait):
+            found["waits" if spec.is_wait else "starts"].append(node)
+    return found["starts"], found["waits"]
+
+
+def scheduled(gm, **options):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="CommSched")
+        gm, report = ct.schedule_overlap(gm, memory_budget_ratio=4.0, **options)
+    gm.graph.lint()
+    return report
+
+
+def exchange_and_gather(world, twice):
+    """Counts are exchanged, and waited for again in front of their last reader."""
+
+    def f(x, counts, a, b):
+        h = x @ a
+        landed = c10d.wait_tensor(c10d.all_to_all_single(counts, [1] * 8, [1] * 8, world))
+        again = c10d.wait_tensor(landed)
+        if twice:
+            again = c10d.wait_tensor(again.view(2, 4)).view(8)
+        whole = c10d.wait_tensor(c10d.wait_tensor(c10d.all_gather_into_tensor(b, 8, world)))
+        return (h @ h.t()).sum() + (torch.cumsum(again, 0) - again).sum() + (h @ whole).sum()
+
+    return trace(f, (1024, 1024), (8,), (1024, 1024), (128, 1024))
+
+
+@pytest.mark.parametrize("solver", ["schedule", "inductor"])
+@pytest.mark.parametrize("twice", [False, True])
+def test_a_wait_of_a_wait_is_the_first_wait(world, solver, twice):
+    gm = exchange_and_gather(world, twice)
+    scheduled(gm, solver=solver)
+    starts, waits = starts_and_waits(gm.graph)
+    assert sorted(w.args[0].name for w in waits) == sorted(s.name for s in starts)
+
+
+def test_a_wait_of_a_wait_is_imported_as_a_view(world):
+    gm = exchange_and_gather(world, twice=True)
+    nodes = [n.name for n in gm.graph.nodes]
+    text = ct.export_mlir(gm)
+    assert [n.name for n in gm.graph.nodes] == nodes
+    assert text.count("comm.wait ") == 2
+    views = [line for line in text.splitlines() if 'comm.compute "_c10d_functional.wait_tensor.default"' in line]
+    assert len(views) == 3 and all("aliases [0]" in v and "mutates" not in v and "comm.cost" not in v for v in views)
+    commsched.Program(text)
+
+
+def test_a_wait_of_a_wait_orders_nothing_but_its_readers(world):
+    gm = exchange_and_gather(world, twice=False)
+    again = gm.graph.find_nodes(op="call_function", target=c10d.wait_tensor.default)[1]
+    assert not [pair for pair in effects.edges(gm.graph) if again in pair]
+
+
+def test_a_second_wait_for_one_start_reads_the_first(world):
+    def f(x, y):
+        flying = c10d.all_gather_into_tensor(x, 8, world)
+        one, two = c10d.wait_tensor(flying), c10d.wait_tensor(flying)
+        return one + 1, two * 2, y @ y
+
+    gm = trace(f, (4, 4), (64, 64))
+    assert ct.export_mlir(gm).count("comm.wait ") == 1
+    scheduled(gm)
+    _, (wait,) = starts_and_waits(gm.graph)
+    assert {u.target for u in wait.users} == {aten.add.Tensor, aten.mul.Tensor}
+
+
+def test_a_wait_for_a_collective_that_fills_landed_memory_is_a_wait(world):
+    def f(x):
+        landed = c10d.wait_tensor(c10d.all_reduce(x, "sum", world))
+        again = c10d.wait_tensor(c10d.all_reduce_(landed, "sum", world))
+        return again + 1
+
+    gm = trace(f, (4, 4))
+    scheduled(gm)
+    assert [len(nodes) for nodes in starts_and_waits(gm.graph)] == [2, 2]
+
+
+def test_elements_of_a_list_land_one_by_one(world):
+    def f(x, y):
+        a, b = c10d.all_gather_into_tensor_coalesced([x, y], 8, world)
+        a = c10d.wait_tensor(c10d.wait_tensor(a))
+        b = c10d.wait_tensor(b)
+        return a + 1, c10d.wait_tensor(b) * 2
+
+    gm = trace(f, (4, 4), (2, 4))
+    scheduled(gm)
+    _, waits = starts_and_waits(gm.graph)
+    assert len(waits) == 2 and all(w.args[0].target is operator.getitem for w in waits)
+
+
+def saved_starts(world, how):
+    """Reductions that are saved by the name of the start, or of the wait."""
+
+    def f(x, *gradients):
+        saved = []
+        for g in gradients:
+            flying = c10d.reduce_scatter_tensor(g, "sum", 8, world)
+            landed = c10d.wait_tensor(flying)
+            saved.append(flying if how == "start" else landed)
+            x = x + landed.sum()
+        return x, *saved
+
+    return trace(f, (64, 64), *[(64, 64)] * 4)
+
+
+def test_a_start_that_is_saved_beside_its_wait_is_merged_like_others(world):
+    gm = saved_starts(world, "start")
+    landing.prepare(gm.graph)
+    agreement.impose(gm.graph, (((0, 1, 2, 3), True),))
+    (start,), _ = starts_and_waits(gm.graph)
+    assert start.target is c10d.reduce_scatter_tensor.default
+    saved = gm.graph.output_node().args[0][1:]
+    assert len(set(saved)) == 4 and not any(n in saved for n in starts_and_waits(gm.graph)[0])
+    gm.graph.lint()
+
+
+def test_a_result_that_is_read_before_its_wait_keeps_its_reader(world):
+    def f(x):
+        flying = c10d.all_gather_into_tensor(x, 8, world)
+        early = flying.view(-1)
+        landed = c10d.wait_tensor(flying)
+        late = flying.view(-1)
+        return early, landed, late
+
+    gm = trace(f, (4, 4))
+    landing.prepare(gm.graph)
+    (start,), (wait,) = starts_and_waits(gm.graph)
+    early, late = gm.graph.find_nodes(op="call_function", target=aten.view.default)
+    assert early.args[0] is start and late.args[0] is wait
+    storage = late.meta["val"].untyped_storage()._cdata
+    assert storage == wait.meta["val"].untyped_storage()._cdata
+
+
+def test_a_start_with_several_readers_is_left_out_of_buckets(world):
+    def f(x, y, z):
+        flying = [c10d.all_gather_into_tensor(t, 8, world) for t in (x, y, z)]
+        early = flying[0].view(-1)
+        return early, *[c10d.wait_tensor(t) for t in flying]
+
+    gm = trace(f, *[(4, 4)] * 3)
+    report = scheduled(gm)
+    assert report["buckets"] == [["all_gather_into_tensor_1", "all_gather_into_tensor_2"]]
+
+
+def unsorted(world):
+    def f(x, w):
+        whole = c10d.wait_tensor(c10d.all_gather_into_tensor(w, 8, world))
+        return torch.relu(x @ x) @ whole
+
+    gm = trace(f, (64, 64), (8, 64))
+    relu = gm.graph.find_nodes(op="call_function", target=aten.relu.default)[0]
+    gm.graph.find_nodes(op="placeholder")[-1].append(relu)
+    assert not landing.is_sorted(gm.graph)
+    return gm
+
+
+def test_unsorted_graphs_are_scheduled(world):
+    gm = unsorted(world)
+    report = scheduled(gm)
+    assert report["collectives"] == 1 and landing.is_sorted(gm.graph)
+
+
+def test_unsorted_graphs_are_exported(world):
+    text = ct.export_mlir(unsorted(world))
+    assert "all_gather" in text
+    commsched.Program(text)
+
+
+def test_a_graph_in_order_with_one_wait_per_start_is_only_read(world):
+    gm = saved_starts(world, "wait")
+    assert landing.name_landed_results(gm.graph) == 0
