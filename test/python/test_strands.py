@@ -146,6 +146,79 @@ def test_what_mixes_tokens_or_is_unknown_joins_the_strands():
     assert found.count(aten.cat.default) >= 3
 
 
+def joined_and_read(group, laid_out, read, rows=16):
+    """A reduction that is split, laid out in another way, and read by an operator that is not split, then by `read`."""
+
+    def f(x, w):
+        return reduced(read(torch.log1p(laid_out(reduced(x @ w, group)))) @ w, group)
+
+    return make_fx(f, tracing_mode="fake")(torch.randn(rows, 16), torch.randn(16, 16))
+
+
+LAYOUTS = {
+    "rows": lambda y: y * 2,
+    "columns": lambda y: (y * 2).t().abs(),
+    "permuted": lambda y: (y * 2).view(4, 4, 2, 8).permute(2, 0, 3, 1).abs(),
+}
+READERS = {
+    "as_strided": lambda y: torch.as_strided(y, (16, 16), (16, 1), 0) * 2,
+    "as_strided_behind_others": lambda y: torch.as_strided(torch.erfinv(y.neg()) + y, (16, 16), (1, 16), 0) * 2,
+    "memory_order": lambda y: torch.as_strided(y, (256,), (1,), 0).view(16, 16) * 1,
+}
+
+
+def equal_in_strands(gm, rows=16):
+    """Whether the graph in two strands gives the same numbers, and has a join."""
+    inputs = [torch.rand(rows, 16), torch.rand(16, 16)]
+    made = forced(gm, "max-strands=2")
+    return aten.cat.default in targets(made) and torch.equal(made(*inputs).nan_to_num(), gm(*inputs).nan_to_num())
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("laid_out", LAYOUTS)
+def test_a_join_has_the_strides_of_what_it_joins(laid_out, read):
+    """What is not split reads joins, keeps their strides, and hands them on to an operator that reads by strides."""
+    with world_of(2) as group:
+        assert equal_in_strands(joined_and_read(group, LAYOUTS[laid_out], READERS[read]))
+
+
+def test_a_view_behind_a_join_that_needs_strides_can_be_computed():
+    with world_of(2) as group:
+        read = lambda y: y.t().view(-1).view(16, 16).erfinv()
+        assert equal_in_strands(joined_and_read(group, LAYOUTS["columns"], read))
+
+
+def test_strides_that_no_join_has_are_not_handed_on(monkeypatch):
+    """A join that is laid out otherwise: a product does not see it, and an operator that reads by strides does."""
+    monkeypatch.setattr("commsched.torch.strands.rewrite.dense_order", lambda val: None)
+    with world_of(2) as group:
+        assert equal_in_strands(joined_and_read(group, LAYOUTS["columns"], lambda y: torch.erfinv(y) @ y))
+        with pytest.raises(RecipeError, match="as_strided depends on the strides of what would be joined"):
+            forced(joined_and_read(group, LAYOUTS["columns"], READERS["as_strided_behind_others"]), FORCED[0])
+        returned = lambda x, w: torch.log1p(LAYOUTS["columns"](reduced(x @ w, group)))
+        with pytest.raises(RecipeError, match="output depends on the strides of what would be joined"):
+            forced(trace(returned, (16, 16), (16, 16)), FORCED[0])
+
+
+@pytest.mark.parametrize("saved", ["start", "wait"])
+def test_a_start_that_is_saved_beside_its_wait_is_split(saved):
+    """The backward pass gets the result of a collective by the name of its start; it is that of the wait."""
+
+    def f(x, *weights):
+        kept = []
+        for up, down in zip(weights[::2], weights[1::2]):
+            flying = c10d.all_reduce(torch.relu(x @ up) @ down, "sum", group)
+            landed = c10d.wait_tensor(flying)
+            kept.append(flying if saved == "start" else landed)
+            x = x + landed
+        return x, *kept
+
+    with world_of(8) as group:
+        gm = trace(f, (4096, 4096), *[(4096, 1024), (1024, 4096)] * 3, dtype=torch.bfloat16)
+        _, report = ct.schedule_overlap(gm, strands="auto")
+    assert report["strands"]["parts"] >= 2
+
+
 def test_symbols_are_not_split():
     with world_of(8) as group:
         gm = trace(chain(group), (64, 8), (8, 4), (4, 8), symbolic=True)

@@ -168,7 +168,7 @@ def _packed_all_reduce(w: Writer, parts: list[Part]) -> tuple[Merged, list[fx.No
     sizes = [math.prod(p.given) for p in parts]
     flat = []
     for p, n in zip(parts, sizes):
-        source, order = p.source, None if p.result.is_contiguous() else _dense_order(p.result)
+        source, order = p.source, None if p.result.is_contiguous() else dense_order(p.result)
         if order:
             source = w.permuted(merged.pack, source, order)
         flat.append(w.reshaped(merged.pack, source, (n,)))
@@ -182,7 +182,7 @@ def _pieces(w: Writer, merged: Merged, wait: fx.Node, sizes: list[int], parts: l
     outputs = []
     for p, piece in zip(parts, _elements(w, merged, wait, sizes)):
         chain, shape = [piece], tuple(p.result.shape)
-        order = None if p.result.is_contiguous() else _dense_order(p.result)
+        order = None if p.result.is_contiguous() else dense_order(p.result)
         if order:
             whole = w.reshaped(chain, piece, tuple(shape[i] for i in order))
             outputs.append(w.permuted(chain, whole, [order.index(i) for i in range(len(order))]))
@@ -219,7 +219,7 @@ def _coalesced(target: Any) -> Write:
     return write
 
 
-def _dense_order(val: torch.Tensor) -> list[int] | None:
+def dense_order(val: torch.Tensor) -> list[int] | None:
     """The order of dimensions in which the elements fill their range of memory, each once.
 
     None if the elements do not fill it.

@@ -36,7 +36,7 @@ def stale(nodes: Iterable[fx.Node]) -> fx.Node | None:
                 value = node.target(*args, **kwargs)
         except Exception:  # The operator refuses what it would read.
             return node
-        if list(map(_described, _flat(value))) != list(map(_described, _flat(node.meta["val"]))):
+        if described(value) != described(node.meta["val"]):
             return node
     return None
 
@@ -49,6 +49,14 @@ def _has_symbols(val: Any) -> bool:
     if isinstance(val, torch.Tensor):
         return val._has_symbolic_sizes_strides
     return isinstance(val, (torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def described(val: Any) -> list[tuple | None]:
+    """The size, strides, offset, type and device of each tensor of a value. Other values have none.
+
+    Strides of dimensions with one element do not count, nor do those of empty tensors.
+    """
+    return [_described(v) for v in _flat(val)]
 
 
 def _described(val: Any) -> tuple | None:

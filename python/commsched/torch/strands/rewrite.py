@@ -4,8 +4,9 @@
 """Carries a split out on an FX graph.
 
 Each node of the recipe is replaced by its parts. An operand that is whole is sliced, which is a view; a collective or a
-view that needs contiguous memory reads a copy of it. A node that others read whole is joined by a concatenation. Every
-new node is computed on fake tensors, and its sizes are compared with those of the recipe.
+view that needs contiguous memory reads a copy of it. A node that others read whole is joined by a concatenation, which
+has the strides of the node if these are dense. Every new node is computed on fake tensors, and its sizes are compared
+with those of the recipe. So is every node that reads, directly or through others, a join with other strides.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from typing import Any
 import torch
 import torch.fx as fx
 
+from ..apply.forms import dense_order
 from ..apply.rewrite import relink
+from ..apply.values import described
 from ..semantics import effects
 from ..semantics.operators import nodes_in, spec_of
 from .recipe import NodeSplit, Recipe, RecipeError
@@ -30,8 +33,20 @@ SIZES = {
     aten.reshape.default: 1,
     aten.expand.default: 1,
 }
-# Operators that read memory by strides and not by sizes: a join may have other strides.
-OF_STRIDES = (aten.as_strided.default, aten.as_strided_copy.default, aten.as_strided_scatter.default)
+# Operators of aten, without overload, that look at the memory behind a tensor: that of a join is another one.
+OF_MEMORY = {
+    "as_strided",
+    "as_strided_",
+    "as_strided_copy",
+    "as_strided_scatter",
+    "copy_strided",
+    "is_set_to",
+    "resize_",
+    "resize_as_",
+    "set_",
+    "sym_storage_offset",
+    "sym_stride",
+}
 # What a part does not take over from the metadata of its node: it speaks of the whole value.
 OF_THE_WHOLE = ("val", "tensor_meta", "eager_input_vals", "example_value", "unbacked_bindings")
 
@@ -48,6 +63,15 @@ def split_nodes(graph: fx.Graph, recipe: Recipe, node_of: Mapping[str, fx.Node])
     _Splitter(graph, recipe, node_of).run()
 
 
+def _shows_strides(node: fx.Node) -> bool:
+    """Whether strides of what a node reads are seen from outside, or its value cannot be computed anew: the output, an
+    operator that writes, and anything that is not an operator.
+    """
+    if node.target is operator.getitem:
+        return False
+    return not isinstance(node.target, torch._ops.OpOverload) or bool(spec_of(node).mutated)
+
+
 class _Splitter:
     def __init__(self, graph: fx.Graph, recipe: Recipe, node_of: Mapping[str, fx.Node]):
         self.graph, self.count = graph, recipe.parts
@@ -60,6 +84,9 @@ class _Splitter:
         self.dims: dict[fx.Node, tuple[int | None, ...]] = {}
         self.slices: dict[tuple[fx.Node, int], list[fx.Node]] = {}
         self.joins: dict[fx.Node, fx.Node] = {}
+        # Joins and their views; and nodes whose values have other strides than in the graph as it was.
+        self.moved: set[fx.Node] = set()
+        self.restrided: set[fx.Node] = set()
         # Indexed by call: the index of the operation that does its work.
         self.slots: dict[fx.Node, int] = {}
         missing = [name for name in recipe.nodes if name not in node_of and not name.startswith("commsched_")]
@@ -74,34 +101,47 @@ class _Splitter:
             elif node.target is operator.getitem and node.args[0] in self.parts:
                 self._element(node)
         replaced = set(self.parts)
-        renewed: set[fx.Node] = set()
         for node in self.whole:
             if node not in replaced:
-                self._read_joins(node, renewed)
+                self._read_joins(node)
         for node in reversed(self.whole):
             if node in replaced:
                 self.graph.erase_node(node)
         self._order()
         self.graph.lint()
 
-    def _read_joins(self, node: fx.Node, renewed: set[fx.Node]) -> None:
-        """Lets a node that stays whole read joins, and computes its value anew if that is a view of one.
-
-        Args:
-            renewed: nodes whose values are computed anew. This node is added if it is one of them.
+    def _read_joins(self, node: fx.Node) -> None:
+        """Lets a node that stays whole read joins, and computes its value anew if that may be another one: if the node
+        gives a view of a join, or reads a value with other strides than before.
         """
-        sources = [n for n in node.all_input_nodes if n in self.parts]
-        if not sources and renewed.isdisjoint(node.all_input_nodes):
+        for source in [n for n in node.all_input_nodes if n in self.parts]:
+            join = self._join(source)
+            node.replace_input_with(source, join)
+            self.moved.add(join)
+            if described(join.meta["val"]) != described(source.meta["val"]):
+                self.restrided.add(join)
+        is_moved = not self.moved.isdisjoint(node.all_input_nodes)
+        is_restrided = not self.restrided.isdisjoint(node.all_input_nodes)
+        if not (is_moved or is_restrided):
             return
-        if node.target in OF_STRIDES:
+        if spec_of(node).op in OF_MEMORY or is_restrided and _shows_strides(node):
             raise RecipeError(f"{node.name} depends on the strides of what would be joined")
-        for source in sources:
-            node.replace_input_with(source, self._join(source))
-        if node.op == "call_function" and (node.target is operator.getitem or effects.may_alias(node)):
-            if node.target is not operator.getitem and not isinstance(node.target, torch._ops.OpOverload):
-                raise RecipeError(f"{node.name} may return memory of what would be joined")
-            renewed.add(node)
-            node.meta = {**node.meta, "val": self._value(node, node)}  # A copy of a graph shares it with the graph.
+        is_view = node.target is operator.getitem or node.op == "call_function" and bool(effects.may_alias(node))
+        if is_view and node.target is not operator.getitem and not isinstance(node.target, torch._ops.OpOverload):
+            raise RecipeError(f"{node.name} may return memory of what would be joined")
+        if node.op == "call_function" and (is_view or is_restrided):
+            self._renew(node, is_view)
+
+    def _renew(self, node: fx.Node, is_view: bool) -> None:
+        """Computes the value of a node anew, and notes whether it is another one."""
+        value = self._value(node, node)
+        is_other = described(value) != described(node.meta["val"])
+        if is_other:
+            self.restrided.add(node)
+        if is_view:
+            self.moved.add(node)
+        if is_other or is_view:
+            node.meta = {**node.meta, "val": value}  # A copy of a graph shares it with the graph.
 
     # Parts
 
@@ -183,14 +223,32 @@ class _Splitter:
             raise RecipeError(f"{node.name} cannot be joined")
         parts = self.parts[node]
         after = parts[-1].next
-        if self.dims[node] == (None,):
+        (dim,) = self.dims[node]
+        if dim is None:
             return self._sum(node, after)
-        joined = self._call(after, aten.cat.default, (parts, self.dims[node][0]), {}, node)
+        joined = self._concatenation(node, dim, after)
         if joined.meta["val"].shape != node.meta["val"].shape:
             raise RecipeError(f"the strands of {node.name} have {tuple(joined.meta['val'].shape)} together")
-        self.slots[joined] = max(self.slots[part] for part in parts)
         self.joins[node] = joined
         return joined
+
+    def _concatenation(self, node: fx.Node, dim: int, after: fx.Node) -> fx.Node:
+        """The parts of a node side by side. If the elements of the node fill their range of memory, they do so in the
+        same order.
+        """
+        parts, val = self.parts[node], node.meta["val"]
+        slot = max(self.slots[part] for part in parts)
+        order = None if val.is_contiguous() else dense_order(val)
+
+        def call(target: Any, *args: Any) -> fx.Node:
+            made = self._call(after, target, args, {}, node)
+            self.slots[made] = slot
+            return made
+
+        if order is None:
+            return call(aten.cat.default, parts, dim)
+        joined = call(aten.cat.default, [call(aten.permute.default, p, order) for p in parts], order.index(dim))
+        return call(aten.permute.default, joined, [order.index(i) for i in range(len(order))])
 
     def _sum(self, node: fx.Node, after: fx.Node) -> fx.Node:
         """Each part is added as soon as it is there, so that one sum and one part are live."""
