@@ -18,7 +18,7 @@ import commsched
 import commsched.torch as ct
 import gloo
 from commsched.program import MessageKind
-from commsched.torch.options import machine_file
+from commsched.torch.options import Options, machine_file
 from commsched.torch.ranks.costs import gather_costs
 
 PROGRAM = """
@@ -155,3 +155,59 @@ def test_reports_give_intervals(world, tmp_path):
     (row,) = report["per_collective"]
     assert (row["cost_lo_ns"], row["cost_ns"], row["cost_hi_ns"]) == (80_000, 90_000, 110_000)
     assert (row["cost_source"], row["samples"]) == ("measured", 20)
+
+
+def _compiled(rank, ranks):
+    """Ranks with different profiles compile, agree when their code first runs, and compute what eager ranks do."""
+    loss, step = gloo.sharded_step(ranks, layers=3, width=16)
+    x = torch.ones(4, 16) + rank
+    expected = step(loss, x)
+    ct.reports()
+    machine = ("h100-sxm", "a100-sxm")[rank % 2]
+    options = ct.inductor_options(machine=machine, passes=["comm-align-costs", "comm-schedule"])
+    aten = dict(fallback_by_default=True, fx_graph_cache=False, reorder_for_peak_memory=False)
+    got = step(torch.compile(loss, options={**options, **aten}), x)
+    for a, b in zip(got, expected):
+        torch.testing.assert_close(a, b)
+    times = [r["makespan_ns"] for r in ct.reports() if r["place"] == "graph"]
+    everyone = [None] * ranks
+    torch.distributed.all_gather_object(everyone, times)
+    assert len(times) == 2 and all(t == times for t in everyone)
+    assert all(t["lower_bound"] <= t["after"] <= t["before"] for t in times)
+
+
+def test_ranks_with_different_profiles_compile():
+    gloo.run(2, _compiled)
+
+
+def test_code_of_aligned_costs_is_not_taken_from_a_cache():
+    """The costs of other ranks decide it, and they are not in the key."""
+    assert Options(passes=["comm-align-costs", "comm-schedule"]).key() is None
+    assert Options(passes=["comm-schedule"]).key() is not None
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "comm-multi-stream",
+        "comm-multi-stream{issue-order=start-time}",
+        "func.func(comm-realize-buffers)",
+        "comm-remove-unsharded-param-usage",
+        "comm-reinplace-all-gather",
+        "comm-split-strands",
+        "reorder-comm-overlap{multi-stream=true}",
+        len,
+    ],
+)
+def test_a_pass_that_a_graph_cannot_hold_is_refused_by_name(entry):
+    name = entry.split("{")[0] if isinstance(entry, str) else "len"
+    name = name.removeprefix("func.func(").rstrip(")")
+    with pytest.raises(ValueError, match=f"passes: expected .*{name}"):
+        ct.inductor_options(passes=["comm-schedule", entry])
+    with pytest.raises(ValueError, match=f"passes: expected .*{name}"):
+        Options(passes=[entry])
+
+
+def test_splits_are_not_taken_over_while_costs_are_aligned():
+    with pytest.raises(ValueError, match="strands: expected 'off'"):
+        Options(passes=["comm-align-costs", "comm-schedule"], strands="auto")

@@ -307,6 +307,84 @@ def test_graphs_of_one_program_get_one_decision(world, monkeypatch):
     assert "decided_by" not in other  # Other options make it another program.
 
 
+def test_the_report_of_a_graph_that_got_a_decision_compares_it_with_the_graph_as_given(world, monkeypatch, capfd):
+    from commsched.torch.options import Options
+    from commsched.torch.ranks import agreement
+    from commsched.torch.schedule import schedule_graph
+
+    monkeypatch.setattr(agreement, "_decisions", {})
+    options = Options(memory_budget_ratio=1.0)
+    agreement.schedule(_graph(world, 4).graph, options, schedule_graph)
+    given, imposed = _graph(world, 65536), _graph(world, 65536)
+    names = [s.name for s in agreement.starts_of(given.graph)]
+    alone = schedule_graph(given.graph, options)
+    report = agreement.schedule(imposed.graph, options, schedule_graph)
+    assert report["decided_by"] == "an earlier graph"
+    for figure in ("makespan_ns", "exposed_ns", "peak_bytes"):
+        assert report[figure]["before"] == alone[figure]["before"]
+    decision = imposed.meta[agreement.META][1]
+    assert report["buckets"] == [[names[i] for i in members] for members, _ in decision if len(members) > 1] != []
+    assert capfd.readouterr().err == ""  # Measuring prints no table.
+
+
+def _sharded(width, layers=3):
+    """Compiles a sharded model of a width, forward and backward. Returns the reports of its graphs."""
+    import commsched.torch as ct
+    from commsched.torch.sharding import fully_shard_parameters
+
+    torch._dynamo.reset()
+    ct.reports()
+    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (8,))
+    model = torch.nn.Sequential(*[torch.nn.Linear(width, width, bias=False) for _ in range(layers)])
+    fully_shard_parameters(model, lambda module: mesh, dtype=None)
+    aten = dict(fallback_by_default=True, fx_graph_cache=False, reorder_for_peak_memory=False)
+    with gloo.without_kernels():
+        f = torch.compile(lambda x: model(x).square().mean(), options={**ct.inductor_options(), **aten})
+        f(torch.randn(8, width)).backward()
+    return [r for r in ct.reports() if r["place"] == "graph"]
+
+
+def test_a_model_with_other_parameters_decides_for_itself(world, monkeypatch):
+    """The models have one structure: kinds, element types and groups of their collectives are equal."""
+    from commsched.torch.ranks import agreement
+
+    monkeypatch.setattr(agreement, "_decisions", {})
+    alone = _sharded(512)
+    agreement._decisions.clear()
+    for width in (32, 512):
+        reports = _sharded(width)
+        assert len(reports) == 2 and not any("decided_by" in r for r in reports)
+    assert [r["makespan_ns"] for r in reports] == [r["makespan_ns"] for r in alone]
+    assert all("decided_by" in r for r in _sharded(512))
+
+
+def test_sizes_that_depend_on_the_batch_do_not_name_a_program(world):
+    """Without a compilation that tells parameters from inputs, all sizes may depend on the batch."""
+    from commsched.torch.ranks import agreement, weights
+
+    graph = _graph(world, 4).graph
+    assert set(weights.classes_of_weights(graph, agreement.starts_of(graph))) == {""}
+
+
+@pytest.mark.parametrize(("rows", "other", "same"), [(25129, 25128, True), (16385, 16384, True), (1024, 512, False)])
+def test_uneven_shards_are_of_one_class(world, monkeypatch, rows, other, same):
+    """Ranks have to agree, though one has a row more of a parameter than another."""
+    import types
+
+    from commsched.torch.ranks import agreement, weights
+
+    metadata = types.SimpleNamespace(fw_metadata=types.SimpleNamespace(static_input_indices=[0]))
+    monkeypatch.setattr(torch._guards.TracingContext, "try_get", staticmethod(lambda: metadata))
+    c10d = torch.ops._c10d_functional
+
+    def classes(rows):
+        f = lambda w: c10d.wait_tensor(c10d.all_gather_into_tensor(w.to(torch.bfloat16), 8, world))
+        graph = trace(f, (rows, 64)).graph
+        return weights.classes_of_weights(graph, agreement.starts_of(graph))
+
+    assert "" not in classes(rows) and (classes(rows) == classes(other)) == same
+
+
 def test_a_decision_that_a_graph_does_not_allow_changes_nothing(world):
     from commsched.torch.apply.plan import PlanError
     from commsched.torch.ranks import agreement

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
@@ -25,6 +26,28 @@ TUNINGS = (None, "measure")
 NOISE = {"scenarios": 4096, "collective_spread_permille": 1000, "compute_spread_permille": 1000}
 # What comm-split-strands takes.
 LARGEST_NUMBER_OF_STRANDS = 8
+# The pipeline that the options configure.
+PIPELINE = "reorder-comm-overlap"
+# The pass that makes costs equal on all ranks.
+ALIGN_COSTS = "comm-align-costs"
+# A pass that changes nothing: the report of the pipeline measures the graph as it is.
+MEASURES = "comm-report{table=false}"
+# The passes of this project whose effects an FX graph can hold: another order, and merged collectives.
+CARRIED = {
+    ALIGN_COSTS,
+    "comm-bucket",
+    "comm-order-collectives",
+    "comm-order-fsdp",
+    "comm-pareto",
+    "comm-raise",
+    "comm-reorder-compute-for-overlap",
+    "comm-reorder-preserving-peak-memory",
+    "comm-report",
+    "comm-schedule",
+    "comm-sink-waits",
+    "comm-sink-waits-preserving-peak-memory",
+    "comm-verify",
+}
 # The machine profile if none is named.
 DEFAULT_MACHINE = "h100-sxm"
 # `(node, override_bytes=None) -> milliseconds | None`: the convention of PyTorch's overlap scheduler.
@@ -107,6 +130,7 @@ class Options:
             if getattr(self, name) not in known:
                 raise ValueError(f"{name}: expected one of {', '.join(map(str, known))}, got {getattr(self, name)!r}")
         self._check_strands()
+        self._check_passes()
         if self.tune_runs < 1:
             raise ValueError(f"tune_runs: expected at least 1, got {self.tune_runs}")
         if machine_file(self.machine) is None:
@@ -135,6 +159,22 @@ class Options:
                 f'strands: expected "off", "auto" or a number from 1 to {LARGEST_NUMBER_OF_STRANDS}, '
                 f"got {self.strands!r}"
             )
+
+    def _check_passes(self) -> None:
+        if isinstance(self.passes, str):
+            raise ValueError(f"passes: expected a list of passes, got {self.passes!r}")
+        for entry in self.passes:
+            if not isinstance(entry, str):
+                raise ValueError(f"passes: expected names of passes, got {entry!r}")
+            names = re.findall(r"[a-z][a-z0-9-]*", re.sub(r"{[^}]*}", "", entry))
+            for name in names:
+                if name.startswith("comm-") and name not in CARRIED or name == PIPELINE:
+                    raise ValueError(
+                        f"passes: expected passes whose effects an FX graph can hold ({', '.join(sorted(CARRIED))}), "
+                        f"got {name!r}"
+                    )
+        if self.aligns() and self.strands != "off":  # Ranks take splits over without aligning costs.
+            raise ValueError(f"strands: expected 'off' with the pass {ALIGN_COSTS}, got {self.strands!r}")
 
     def refuse_tuning(self, where: str) -> None:
         """Raises ValueError if `tune` is set: `where` cannot run two variants of a graph."""
@@ -166,19 +206,35 @@ class Options:
             settings.append(f"passes={','.join(self.passes)}")
         if report_file:
             settings += [f"report-file={option_value(report_file)}", "table=false"]
-        return f"reorder-comm-overlap{{{' '.join(settings)}}}"
+        return f"{PIPELINE}{{{' '.join(settings)}}}"
 
     def key(self) -> str | None:
-        """A hash of everything that decides the generated code of a graph. None with a user's estimator.
+        """A hash of everything that decides the generated code of a graph. None with a user's estimator, and if costs
+        are aligned: then they are those of other ranks as well.
 
         It covers the options, the profile, the library and the sources of this package by their contents, the rank of
         this process, and the ranks of each group. The rank is in the code: a packed gather writes into its own slice.
         Nothing is known of a user's estimator.
         """
         shared = self.shared_key()
-        if shared is None:
+        if shared is None or self.aligns():
             return None
         return hashlib.sha256(f"{shared} {json.dumps(_job(), default=str)}".encode()).hexdigest()
+
+    def aligns(self) -> bool:
+        """Whether all ranks schedule by the medians of their costs."""
+        return any(ALIGN_COSTS in entry for entry in self.passes)
+
+    def unchanged(self) -> Options:
+        """The options that measure a graph by the same costs and leave it as it is."""
+        aligned = [entry for entry in self.passes if ALIGN_COSTS in entry]
+        return dataclasses.replace(self, bucketing=False, strands="off", passes=(*aligned, MEASURES))
+
+    def agreed_key(self) -> str | None:
+        """The part of `shared_key` that names a program on all ranks. If ranks align their costs, their profiles may
+        differ.
+        """
+        return (dataclasses.replace(self, machine=DEFAULT_MACHINE) if self.aligns() else self).shared_key()
 
     def shared_key(self) -> str | None:
         """The part of `key` that all ranks have in common: all except the rank and the groups."""

@@ -20,7 +20,7 @@ from .apply.plan import Bucket, Plan, PlanError, Unmergeable, read_plan
 from .apply.readers import unmergeable
 from .apply.rewrite import apply_plan
 from .options import OptionArguments, Options
-from .ranks.agreement import sequence, starts_of
+from .ranks.agreement import changed_from, sequence, starts_of
 from .ranks.consensus import Decision, Disagreed
 from .reporting import Unscheduled, strict
 from .semantics.landing import prepare
@@ -156,7 +156,7 @@ def _solved(graph: fx.Graph, options: Options, fused: bool, apart: frozenset[str
     fused = fused and options.fusion
     module = imported(graph, options, fused, apart=apart)
     began = time.process_time_ns()
-    report = module.run(options, options.pipeline)
+    report = module.run(options)
     ended = time.process_time_ns()
     report["import_ns"], report["pipeline_ns"] = module.import_ns, ended - began
     try:
@@ -320,8 +320,8 @@ def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> 
     settings.refuse_tuning("schedule_overlap")
     try:
         _prepare(gm.graph)
-        strands, settings = in_strands(gm.graph, settings, schedule_graph)
-        report = {**schedule_graph(gm.graph, settings), **strands}
+        strands, settings, given = in_strands(gm.graph, settings, schedule_graph)
+        report = {**changed_from(given, schedule_graph(gm.graph, settings)), **strands}
     except Unscheduled as error:
         if strict():
             raise

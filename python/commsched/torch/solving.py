@@ -19,8 +19,8 @@ from .importer.estimates import amended_profile
 from .importer.export import import_program
 from .importer.graph import Importer, donated_placeholders
 from .importer.state import SplitRules
-from .options import Options
-from .ranks.costs import ALIGN_COSTS, gather_costs
+from .options import ALIGN_COSTS, MEASURES, Options, option_value
+from .ranks.costs import gather_costs
 from .reporting import Unscheduled, function_report, strict
 from .semantics.stale import refresh
 
@@ -41,11 +41,13 @@ class Imported:
     donated: set[str]
     import_ns: int
 
-    def run(self, options: Options, pipeline: Callable[[str | None, str], str]) -> dict:
+    def run(self, options: Options, pipeline: Callable[[str | None], str] | None = None) -> dict:
         """Runs a pipeline over the module and returns the report that it writes.
 
+        Costs are aligned first, so that both sides of the report are measured by the same costs.
+
         Args:
-            pipeline: the pipeline, given the profile that estimates amend (or None) and the file of the report.
+            pipeline: another pipeline than that of the options, given the profile that estimates amend, or None.
 
         Raises:
             Unscheduled: a pass failed.
@@ -57,13 +59,29 @@ class Imported:
                 if profile is not None:
                     machine = str(pathlib.Path(folder, "machine.json"))
                     pathlib.Path(machine).write_text(profile)
-            if any(ALIGN_COSTS in entry for entry in options.passes) and dist.is_available() and dist.is_initialized():
-                self.program.set_gather(gather_costs(), dist.get_world_size())
             try:
-                self.program.run(pipeline(machine, str(report_file)))
+                if pipeline is None:
+                    self.program.run(self._aligned(options, machine).pipeline(machine, str(report_file)))
+                else:
+                    self.program.run(pipeline(machine))
             except Error as error:
                 raise Unscheduled(str(error)) from error
             return function_report(report_file)
+
+    def _aligned(self, options: Options, machine: str | None) -> Options:
+        """Aligns the costs if that is the first pass. Returns the options with the other passes."""
+        if not options.aligns():
+            return options
+        if dist.is_available() and dist.is_initialized():
+            self.program.set_gather(gather_costs(), dist.get_world_size())
+        first, *others = options.passes
+        if not first.startswith(ALIGN_COSTS):
+            return options
+        given = first.removeprefix(ALIGN_COSTS).strip("{}")
+        if "machine=" not in given:
+            given = f"machine={option_value(machine or options.machine)} {given}".strip()
+        self.program.run(f"{ALIGN_COSTS}{{{given}}}")
+        return dataclasses.replace(options, passes=others or (MEASURES,))
 
 
 def imported(

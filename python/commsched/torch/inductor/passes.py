@@ -112,8 +112,8 @@ class GraphPass(CustomGraphPass):
         try:
             prepare(graph)
             run = functools.partial(schedule_graph, fused=True)
-            strands, options = in_strands(graph, self.options, run)
-            report = {**agreement.schedule(graph, options, run), **strands}
+            strands, options, given = in_strands(graph, self.options, run)
+            report = {**agreement.changed_from(given, agreement.schedule(graph, options, run)), **strands}
         except Exception as error:  # The graph is unchanged. A compilation must not fail for want of a schedule.
             survive(f"a {which} graph of {len(graph.nodes)} nodes keeps PyTorch's order", error)
             return

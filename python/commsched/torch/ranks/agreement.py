@@ -5,10 +5,11 @@
 
 Ranks whose batches differ compile different graphs of the same step. In one graph a size is a constant where it is a
 symbol in another, and one rank compiles anew when another does not. The graphs have the program in common: which
-collectives follow each other, on which groups. So a process decides about a program once, when it schedules the
-program's first graph: which collectives are merged, and in which order they start. Every later graph of that program
-gets the same decision. If the sizes of the first graph are symbols, it keeps PyTorch's order and merges nothing, for
-its hints are only what this rank has seen. If another rank has decided before, its decision holds (`consensus`).
+collectives follow each other, on which groups, and how large the parameters are that they carry (`weights`). So a
+process decides about a program once, when it schedules the program's first graph: which collectives are merged, and in
+which order they start. Every later graph of that program gets the same decision. If the sizes of the first graph are
+symbols, it keeps PyTorch's order and merges nothing, for its hints are only what this rank has seen. If another rank
+has decided before, its decision holds (`consensus`).
 
 The decision travels with the generated code (`comparison.guard`), for nothing is scheduled on a hit of Inductor's
 cache.
@@ -31,6 +32,7 @@ from ..options import Options
 from ..semantics import effects
 from ..semantics.operators import group_of, spec_of
 from .consensus import Decision, Disagreed, settled
+from .weights import classes_of_weights
 
 # The entry of a graph module's `meta` that holds the decision.
 META = "commsched_agreement"
@@ -55,13 +57,17 @@ def starts_of(graph: fx.Graph) -> list[fx.Node]:
     return [n for n in graph.nodes if n.op == "call_function" and spec_of(n).start is not None]
 
 
-def _line(start: fx.Node, group: str) -> str:
-    """The description of a collective without its sizes."""
+def _line(start: fx.Node, size: str, group: str) -> str:
+    """The description of a collective.
+
+    Args:
+        size: the class of its size if it carries parameters. Other sizes depend on the batch.
+    """
     spec, val = spec_of(start), start.meta.get("val")
     while isinstance(val, (list, tuple)):
         val = val[0]
     reduction = start.args[1] if isinstance(start.args[1], str) else ""
-    return f"{spec.op} {reduction} {getattr(val, 'dtype', None)} {group}"
+    return f"{spec.op} {reduction} {getattr(val, 'dtype', None)} {size} {group}"
 
 
 def _hash(*parts: object) -> str:
@@ -115,9 +121,10 @@ def shape_of(graph: fx.Graph, options: Options) -> Shape:
     """What later graphs of the same program are recognized by."""
     starts = starts_of(graph)
     estimated = " estimated" if options.runtime_estimation is not None else ""
-    key = f"{dataclasses.replace(options, runtime_estimation=None).shared_key()}{estimated}"
+    key = f"{dataclasses.replace(options, runtime_estimation=None).agreed_key()}{estimated}"
     groups = [group_of(s, spec_of(s))[0] for s in starts]
-    return Shape([_line(s, g) for s, g in zip(starts, groups)], groups, key)
+    sizes = classes_of_weights(graph, starts)
+    return Shape([_line(*described) for described in zip(starts, sizes, groups)], groups, key)
 
 
 def sequence(graph_starts: list[fx.Node], plan: Plan) -> Decision:
@@ -164,13 +171,33 @@ def schedule(graph: fx.Graph, options: Options, run: Callable) -> dict:
             return _decide(graph, options, shape, run)
         except Disagreed as error:
             decision, decided_by = error.decision, "another rank"
+    before, names = None, [s.name for s in starts_of(graph)]
     if decision != as_given:
+        before = run(graph, options.unchanged())
         impose(graph, decision)
     _note(graph, shape, decision)
     _decisions.setdefault(program, decision)
-    report = run(graph, in_order)
+    report = changed_from(before, run(graph, in_order))
+    if before is not None:
+        report["buckets"] = [[names[i] for i in members] for members, _ in decision if len(members) > 1]
     report["decided_by"] = decided_by
     return report
+
+
+def changed_from(before: dict | None, report: dict) -> dict:
+    """The report of a graph that was changed before it was scheduled: "before" is the graph as given.
+
+    Args:
+        before: the report of the graph as given. None: nothing was changed.
+        report: that of the changed graph.
+    """
+    if before is None:
+        return report
+    result = dict(report)
+    for name, numbers in before.items():
+        if isinstance(numbers, dict) and "before" in numbers and isinstance(report.get(name), dict):
+            result[name] = {**report[name], "before": numbers["before"]}
+    return result
 
 
 def _decide(graph: fx.Graph, options: Options, shape: Shape, run: Callable) -> dict:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import torch.distributed as dist
+from .channel import job_store
 
 # A decision: the starts in order, each as the numbers of the collectives that it does the work of, and whether they are
 # packed into one buffer. The numbers count PyTorch's order.
@@ -43,11 +43,9 @@ def first_of(question: str, own: Any) -> Any:
     """The answer of the first rank that had one, as JSON reads it: `own` if there was none before. None if there is
     none.
     """
-    if not (dist.is_available() and dist.is_initialized()) or dist.get_backend() == "fake":
+    store, key = job_store(), f"commsched/{question}"
+    if store is None:
         return own
-    if dist.get_world_size() == 1:
-        return own
-    store, key = dist.distributed_c10d._get_default_store(), f"commsched/{question}"
     if store.check([key]):
         return json.loads(store.get(key))
     return None if own is None else json.loads(store.compare_set(key, "", json.dumps(own)))

@@ -5,13 +5,10 @@
 
 from __future__ import annotations
 
-import torch
 import torch.distributed as dist
 
 from ...program import Gather
-
-# The pass that gathers costs.
-ALIGN_COSTS = "comm-align-costs"
+from .channel import gather_integers
 
 
 def gather_costs(group: dist.ProcessGroup | None = None) -> Gather:
@@ -25,12 +22,8 @@ def gather_costs(group: dist.ProcessGroup | None = None) -> Gather:
     """
     if not (dist.is_available() and dist.is_initialized()):
         raise ValueError("expected an initialized torch.distributed, got none")
-    device = dist.distributed_c10d._get_object_coll_device(group)  # where the group takes tensors
 
     def gather(own: list[int]) -> list[int]:
-        mine = torch.tensor(own, dtype=torch.int64, device=device)
-        everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
-        dist.all_gather(everyone, mine, group=group)
-        return torch.cat(everyone).tolist()
+        return gather_integers(own, group)
 
     return gather

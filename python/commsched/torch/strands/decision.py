@@ -49,25 +49,27 @@ class Refused(Exception):
         self.numbers = numbers
 
 
-def in_strands(graph: fx.Graph, options: Options, run: Run) -> tuple[dict, Options]:
+def in_strands(graph: fx.Graph, options: Options, run: Run) -> tuple[dict, Options, dict | None]:
     """Splits `graph` in place if that makes its schedule faster.
 
     Args:
         run: what schedules a graph in place and returns its report.
 
     Returns:
-        What the report says about strands, {} if the options leave them off; and the options with which the graph is to
-        be scheduled: a split graph keeps the limit of the graph as it was.
+        What the report says about strands, {} if the options leave them off; the options with which the graph is to be
+        scheduled: a split graph keeps the limit of the graph as it was; and the report of a graph that was split as it
+        was given.
     """
     if options.strands == "off":
-        return {}, options
+        return {}, options, None
     try:
-        recipe, numbers, options = _decided_split(graph, options, run)
+        recipe, numbers, limited = _decided_split(graph, options, run)
+        given = run(copied(graph), options.unchanged())
         split_nodes(graph, recipe, {n.name: n for n in graph.nodes})
     except Refused as refusal:
         log.info("not split into strands: %s", refusal)
-        return {"strands": {"parts": 1, "reason": str(refusal), **refusal.numbers}}, options
-    return {"strands": numbers}, options
+        return {"strands": {"parts": 1, "reason": str(refusal), **refusal.numbers}}, options, None
+    return {"strands": numbers}, limited, given
 
 
 def _decided_split(graph: fx.Graph, options: Options, run: Run) -> tuple[Recipe, dict, Options]:
@@ -211,7 +213,7 @@ def recipe_of(graph: fx.Graph, options: Options, passes: str = "") -> Recipe:
     try:
         module = imported(graph, options, fused=False, split_rules=RULES)
         before = module.program.dataflow()[FUNCTION]
-        module.run(options, lambda machine, _: passes or pipeline_of(options, machine))
+        module.run(options, lambda machine: passes or pipeline_of(options, machine))
         recipe = read_recipe(before, module.program.dataflow()[FUNCTION])
     except (Unscheduled, RecipeError) as error:
         raise Refused(str(error)) from error
