@@ -14,6 +14,7 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 import commsched.torch as ct
 import gloo
+from commsched import Operation
 from commsched.torch.apply.plan import PlanError, read_plan
 from commsched.torch.apply.rewrite import apply_plan
 from commsched.torch.ranks import agreement
@@ -147,6 +148,39 @@ def test_undone_buckets_leave_the_graph_as_it_was(world):
         apply_plan(gm.graph, plan)
     assert [(n.op, n.name, str(n.args), id(n.meta.get("val"))) for n in gm.graph.nodes] == before
     gm.graph.lint()
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_what_a_pack_has_copied_may_be_written_while_its_collective_flies(world, packed):
+    """In the coalesced form, the collective reads the operand itself, until its wait."""
+
+    def f(x, y, z):
+        a, b = (c10d.wait_tensor(c10d.all_gather_into_tensor(t, RANKS, world)) for t in (x, y))
+        x.mul_(2)
+        return a + 1, b + 1, z @ z
+
+    gm = trace(f, (4, 4), (4, 4), (64, 64))
+    starts, waits = ([n for n in gm.graph.nodes if name in n.name] for name in ("all_gather", "wait"))
+    (write,) = gm.graph.find_nodes(op="call_function", target=torch.ops.aten.mul_.Tensor)
+    others = [n for n in gm.graph.nodes if n.target in (torch.ops.aten.add.Tensor, torch.ops.aten.mm.default)]
+    names, landed = tuple(s.name for s in starts), tuple(w.name for w in waits)
+    steps = [
+        Operation("comm.all_gather", names),
+        Operation("comm.compute", (write.name,)),
+        Operation("comm.wait", landed),
+    ]
+    if packed:
+        steps.insert(0, Operation("comm.fsdp.all_gather_copy_in", names))
+        steps += [Operation("comm.fsdp.split_with_sizes_copy", (w.name,)) for w in waits]
+    steps += [Operation("comm.compute", (n.name,)) for n in others]
+    if packed:
+        apply_plan(gm.graph, read_plan(gm.graph, steps))
+        order = list(gm.graph.nodes)
+        cat, start = (next(n for n in order if part in n.name) for part in ("cat", "all_gather_into_tensor_out"))
+        assert order.index(cat) < order.index(start) < order.index(write)
+        return
+    with pytest.raises(PlanError, match="expected mul_ behind"):
+        apply_plan(gm.graph, read_plan(gm.graph, steps))
 
 
 def test_casts_of_memory_that_is_written_later_stay_before_the_write(world):

@@ -225,6 +225,20 @@ def test_an_argument_is_reduced_in_place_only_if_the_sum_is_copied_back(world):
     assert one.target is c10d.all_reduce_.default and two.target is c10d.all_reduce.default
 
 
+def test_a_reduction_of_a_view_with_gaps_keeps_the_strides_of_its_result(world):
+    def f(x, y):
+        gaps, dense = (x * 2)[:, :2], (y * 2).t()
+        a = c10d.wait_tensor(c10d.all_reduce(gaps, "sum", world))
+        b, c = map(c10d.wait_tensor, c10d.all_reduce_coalesced([dense, (y * 3)[:, 1:]], "sum", world))
+        d = c10d.wait_tensor(c10d.all_reduce((y * 4)[1:], "sum", world))
+        return a, b, c, d
+
+    graph = trace(f, (4, 4), (4, 4)).graph
+    assert in_place.reduce_in_place(graph) == 1
+    (start,) = graph.find_nodes(op="call_function", target=c10d.all_reduce_.default)
+    assert start.args[0].meta["val"].is_contiguous() and start.args[0].meta["val"].shape == (3, 4)
+
+
 def test_a_snapshot_brings_erased_and_changed_nodes_back(world):
     gm = _gather_and_write(world)
     graph = gm.graph

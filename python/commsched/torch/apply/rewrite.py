@@ -114,9 +114,11 @@ def _keep_apart(plan: Plan, aliases: effects.Aliases) -> None:
 def _check(graph: fx.Graph, plan: Plan, slots: dict[fx.Node, int], aliases: effects.Aliases) -> None:
     """Compares the slots with every dependence.
 
-    A node occupies an interval [begin, end]. That of a bucket's member begins with the pack.
+    A node occupies an interval [begin, end]. That of a bucket's member begins with the pack. What a pack has copied may
+    be written behind it, though the collective has not landed.
     """
     begin, end = dict(slots), dict(slots)
+    copied: dict[fx.Node, int] = {}  # Indexed by member of a packed bucket, and by its wait: the pack.
     index = {n: i for i, n in enumerate(graph.nodes)}
     bucket_of: dict[fx.Node, int] = {}
     for b, bucket in enumerate(plan.buckets):
@@ -125,6 +127,8 @@ def _check(graph: fx.Graph, plan: Plan, slots: dict[fx.Node, int], aliases: effe
             begin[member], end[member] = bucket.pack, bucket.start
             begin[wait], end[wait] = bucket.wait, unpack
             bucket_of[member] = bucket_of[wait] = b
+            if bucket.packed:
+                copied[member] = copied[wait] = bucket.pack
             cast = buckets.cast_of(bucket, member)
             if cast is not None:
                 begin[cast] = end[cast] = bucket.pack
@@ -146,7 +150,15 @@ def _check(graph: fx.Graph, plan: Plan, slots: dict[fx.Node, int], aliases: effe
                 raise PlanError(f"expected {node.name} behind {source.name}, which it reads")
     for before, after in effects.edges(graph, aliases):
         if not ordered(before, after):
+            if before in copied and copied[before] < begin[after] and _only_writes_operands(after, before, aliases):
+                continue
             raise PlanError(f"expected {after.name} behind {before.name}: one of them writes what the other uses")
+
+
+def _only_writes_operands(node: fx.Node, member: fx.Node, aliases: effects.Aliases) -> bool:
+    """Whether a node has to follow a collective, or its wait, only because it writes what the collective reads."""
+    touched = aliases.of_all([*node.all_input_nodes, node])
+    return not effects.spec_of(node).hybrid and touched.isdisjoint(aliases.of(member))
 
 
 def _merge(merger: buckets.Merger, bucket: Bucket, slots: dict[fx.Node, int]) -> list[fx.Node]:

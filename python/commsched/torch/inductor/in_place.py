@@ -95,8 +95,8 @@ class _Touches:
 def reduce_in_place(graph: fx.Graph) -> int:
     """Makes all-reduces write their operands where nothing else touches that memory afterwards. Near-linear.
 
-    An operand that is an argument of the graph qualifies only if the reduced value is copied back into it, and is not
-    returned. Returns how many all-reduces were changed.
+    The operand has to have the strides of the result. An operand that is an argument of the graph qualifies only if the
+    reduced value is copied back into it, and is not returned. Returns how many all-reduces were changed.
     """
     candidates = [n for op in IN_PLACE for n in graph.find_nodes(op="call_function", target=op)]
     if not candidates:
@@ -114,12 +114,20 @@ def reduce_in_place(graph: fx.Graph) -> int:
         every = frozenset().union(*memory)
         if len(every) != len(operands) or any(len(m) != 1 for m in memory) or every & joined:
             continue  # Two operands share memory, or an operand is a list.
+        results = start.meta["val"] if isinstance(start.meta["val"], (list, tuple)) else [start.meta["val"]]
+        if any(_strides(n.meta["val"]) != _strides(val) for n, val in zip(operands, results)):
+            continue  # The readers of the result rely on its strides, and an operand with gaps has others.
         if all(_free(start, n, next(iter(m)), touches, entering, returned, aliases) for n, m in zip(operands, memory)):
             start.target = IN_PLACE[start.target]
             if every & entering:  # Otherwise, nothing touches the operands behind the start.
                 joined |= every | aliases.of(start)
             changed += 1
     return changed
+
+
+def _strides(val: torch.Tensor) -> list[str]:
+    """The strides of all dimensions but those that have one element. Comparing texts adds no guard."""
+    return [str(s) for s, d in zip(val.stride(), val.shape) if str(d) != "1"]
 
 
 def _free(
