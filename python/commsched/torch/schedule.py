@@ -271,7 +271,8 @@ def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> 
     """Hides the collectives of a post-AOT graph behind its computation, within a limit on memory.
 
     The graph is changed in place, as PyTorch's own `schedule_overlap_bucketing` does it. A graph that cannot be
-    scheduled stays as it was: a warning and `report["error"]` say why.
+    scheduled stays as it was: a warning and `report["error"]` say why. Even then a graph that was not sorted is sorted,
+    and waits for what has landed are taken out.
 
     Args:
         gm: a post-AOT graph with fake-tensor metadata.
@@ -299,7 +300,7 @@ def schedule_overlap(gm: fx.GraphModule, **options: Unpack[OptionArguments]) -> 
         allow_reassociation: whether strands may also split sums over the tokens, such as gradients of weights, whose
             terms are then added in another order. The default is False.
         passes: the passes to run in place of the solver, in order, with or without options, such as
-            "comm-bucket{fsdp-only=true}".
+            "comm-bucket{fsdp-only=true}". A pass whose effect an FX graph cannot hold is refused.
         donated: names of the placeholders that are freed after their last use. The default, "auto", means all but the
             parameters in a backward graph, and none in a forward graph.
         runtime_estimation: `(node, override_bytes=None) -> milliseconds | None`, as PyTorch's scheduler takes it.
