@@ -188,15 +188,15 @@ def test_casts_that_a_pack_takes_over_have_no_memory_before_it(world):
     memory for a cast at the peak.
     """
 
-    def f(x, a, b):
+    def f(x, tangents_a, tangents_b):  # These names make it a backward graph, whose results may be views.
         def scattered(g):
             wide = g.to(torch.float32)
             # The sum is used here: the caller may look at the storage of what it gets, which is therefore not merged.
             return c10d.wait_tensor(c10d.reduce_scatter_tensor(wide, "sum", RANKS, world)) + 1
 
-        first = scattered(a)
+        first = scattered(tangents_a)
         y = (x.cos() @ x).sum()  # the peak
-        return first, y, scattered(b)
+        return first, y, scattered(tangents_b)
 
     gm, report = ct.schedule_overlap(trace(f, (256, 256), (64, 64), (64, 64), dtype=torch.bfloat16), donated=())
     peaks = report["peak_bytes"]
