@@ -168,6 +168,8 @@ public:
         result = failure();
       for (Operation *start : completeAfter.lookup(&op))
         endFlight(start);
+      if (auto wait = dyn_cast<WaitOp>(op))
+        llvm::for_each(findCompleted(wait), [&](Operation *start) { endFlight(start); });
       if (auto start = dyn_cast<CollectiveOpInterface>(op))
         beginFlight(start);
     }
@@ -194,17 +196,34 @@ private:
         for (Operation &nested : inner) {
           if (failed(visit(nested)))
             result = failure();
-          auto wait = dyn_cast<WaitOp>(nested);
-          Operation *start = wait ? storage.startOf(wait.getFuture()) : nullptr;
-          if (start && flights.contains(start)) {
-            endFlight(start);
-            completed.push_back(start);
-          }
+          if (auto wait = dyn_cast<WaitOp>(nested))
+            for (Operation *start : findCompleted(wait)) {
+              endFlight(start);
+              completed.push_back(start);
+            }
         }
         for (Operation *start : completed)
           beginFlight(cast<CollectiveOpInterface>(start));
       }
     return result;
+  }
+
+  /// The collectives in flight that may be complete after a wait. A future from a loop or a branch may be any future
+  /// that was passed on and has the same storage in flight. What may be complete is not reported.
+  llvm::SmallVector<Operation *> findCompleted(WaitOp wait) {
+    Value future = wait.getFuture();
+    if (Operation *start = storage.startOf(future))
+      return flights.contains(start) ? llvm::SmallVector<Operation *>{start} : llvm::SmallVector<Operation *>();
+    llvm::ArrayRef<StorageId> waitedFor = storage.of(future);
+    llvm::SmallVector<Operation *> completed;
+    for (auto &[start, ids] : flights) {
+      auto users = cast<CollectiveOpInterface>(start).getCollectiveFuture().getUsers();
+      bool isPassedOn = !llvm::all_of(users, llvm::IsaPred<WaitOp>);
+      if (isPassedOn && llvm::any_of(ids, [&](StorageId id) { return llvm::is_contained(waitedFor, id); }))
+        completed.push_back(start);
+    }
+    llvm::sort(completed, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
+    return completed;
   }
 
   void beginFlight(CollectiveOpInterface start) {

@@ -3,7 +3,8 @@
 // RUN: comm-run %s --print | FileCheck %s
 // RUN: comm-opt %s --comm-raise --comm-sink-waits -o %t.seeds.mlir
 // RUN: comm-opt %s --reorder-comm-overlap -o %t.pipeline.mlir
-// RUN: comm-run %s --compare %t.seeds.mlir --compare %t.pipeline.mlir | FileCheck %s --check-prefix=EQUAL
+// RUN: comm-opt %s --comm-bufferize -o %t.buffers.mlir
+// RUN: comm-run %s --compare %t.seeds.mlir --compare %t.pipeline.mlir --compare %t.buffers.mlir | FileCheck %s --check-prefix=EQUAL
 // EQUAL: equal, bit for bit, on 4 ranks
 
 comm.group @pairs #comm.iota<[2, 2]>

@@ -103,7 +103,7 @@ func.func @yielded_from_outside(%x: tensor<4xf32>, %y: tensor<4xf32>) {
 
 comm.group @dp #comm.iota<[1, 4]>
 
-// Tests that a loop that carries a future carries what is in flight with it.
+// Tests that a loop that carries a future carries what is in flight with it, until a wait for the carried future.
 func.func @carried_future(%x: tensor<4xf32>, %y: tensor<4xf32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -111,8 +111,23 @@ func.func @carried_future(%x: tensor<4xf32>, %y: tensor<4xf32>) {
   // expected-note @+1 {{the collective is started here and has no certain wait in between}}
   %f = comm.all_reduce sum %x on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
   %a:2 = scf.for %i = %c0 to %c2 step %c1 iter_args(%g = %f, %p = %y) -> (!comm.future<tensor<4xf32>>, tensor<4xf32>) {
-    %w = comm.wait %g : !comm.future<tensor<4xf32>>
     // expected-error @+1 {{writes operand #0, which is in flight}}
+    comm.compute "update"(%p, %p) mutates [0] : (tensor<4xf32>, tensor<4xf32>) -> ()
+    %w = comm.wait %g : !comm.future<tensor<4xf32>>
+    %h = comm.all_reduce sum %p on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+    scf.yield %h, %x : !comm.future<tensor<4xf32>>, tensor<4xf32>
+  }
+  %v = comm.wait %a#0 : !comm.future<tensor<4xf32>>
+  return
+}
+
+func.func @carried_and_completed(%x: tensor<4xf32>, %y: tensor<4xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %f = comm.all_reduce sum %x on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
+  %a:2 = scf.for %i = %c0 to %c2 step %c1 iter_args(%g = %f, %p = %y) -> (!comm.future<tensor<4xf32>>, tensor<4xf32>) {
+    %w = comm.wait %g : !comm.future<tensor<4xf32>>
     comm.compute "update"(%p, %p) mutates [0] : (tensor<4xf32>, tensor<4xf32>) -> ()
     %h = comm.all_reduce sum %p on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
     scf.yield %h, %x : !comm.future<tensor<4xf32>>, tensor<4xf32>
