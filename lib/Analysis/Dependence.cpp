@@ -13,13 +13,13 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Dependence.h"
+#include "CommSched/Analysis/CertainWait.h"
 #include "CommSched/Analysis/Streams.h"
 #include "CommSched/Dialect/Comm/Effects.h"
 #include "CommSched/Scheduling/Model/KeepTogether.h"
 #include "Communication.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/MapVector.h"
-#include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
 using namespace commsched;
@@ -74,7 +74,7 @@ class AccessCollector {
 public:
   /// `splitsArenas`: the buffers of a plan are different places, although they share an arena.
   AccessCollector(const BlockNodes &nodes, const StorageMap &storage, bool splitsArenas = false)
-      : storage(storage), hasStreams(usesStreams(nodes.getBlock())), splitsArenas(splitsArenas) {
+      : nodes(nodes), storage(storage), hasStreams(usesStreams(nodes.getBlock())), splitsArenas(splitsArenas) {
     accesses.resize(nodes.size());
     barrier.assign(nodes.size(), false);
     for (NodeId id = 0; id < nodes.size(); ++id)
@@ -135,19 +135,23 @@ private:
       barrier[id] = true;
   }
 
-  /// Until the first wait, the inputs are read and the destinations written. A later wait only reads.
+  /// Until the first certain wait, the inputs are read and the destinations written. A later wait only reads. If the
+  /// start is not known, any buffer that the wait keeps may be a destination.
   void visitWait(NodeId id, WaitOp wait) {
-    auto start = dyn_cast_if_present<CollectiveOpInterface>(storage.startOf(wait.getFuture()));
-    bool writes = start && !start.getCollectiveDests().empty() && waited.insert(start).second;
-    llvm::SmallVector<StorageId, 4> written;
-    for (Value result : wait->getResults())
-      llvm::append_range(written, storage.of(result));
-    for (StorageId inFlight : storage.of(wait.getFuture()))
+    Value future = wait.getFuture();
+    auto start = dyn_cast_if_present<CollectiveOpInterface>(storage.startOf(future));
+    auto completed = completedAt.find(future);
+    bool isFirst = completed == completedAt.end() || completed->second == id;
+    if (isFirst && llvm::is_contained(findCertainWaits(future, nodes.getBlock()), nodes[id]))
+      completedAt[future] = id;
+    bool writes = isFirst && (!start || !start.getCollectiveDests().empty());
+    ArrayRef<StorageId> written = storage.writtenBy(future);
+    for (StorageId inFlight : storage.of(future))
       accesses[id].push_back({placeOf(inFlight), writes && llvm::is_contained(written, inFlight)});
     if (splitsArenas)
       splitAccesses(id, wait, writes);
     for (Value buffer : wait.getInflight())
-      add(id, buffer, false);
+      add(id, buffer, isFirst && !start);
   }
 
   /// Replaces the accesses of a wait to arenas by accesses to the parts that its values are in.
@@ -222,10 +226,12 @@ private:
     }
   }
 
+  const BlockNodes &nodes;
   const StorageMap &storage;
   bool hasStreams, splitsArenas;
   llvm::DenseMap<const void *, size_t> resources;
-  llvm::SmallPtrSet<Operation *, 16> waited;
+  /// Indexed by future: the node after which it is certainly complete.
+  llvm::DenseMap<Value, NodeId> completedAt;
   /// The places that an operation with unknown effects may write.
   std::vector<int32_t> reached;
 };

@@ -7,13 +7,13 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // One walk joins each value with those whose storage it may have: the source of a view, the destination of a
-// collective, what a region is entered or left with. The rules are those of Storage.cpp.
+// collective, what a region is entered or left with. The rules for results are those of StorageSources.h.
 //
 //===------------------------------------------------------------------------------------------===//
 
 #include "RegionAliases.h"
 #include "CommSched/Analysis/Storage.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "StorageSources.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 
 using namespace mlir;
@@ -21,18 +21,13 @@ using namespace commsched;
 using namespace commsched::comm;
 using namespace commsched::detail;
 
-static bool hasStorage(Value value) { return isa<ShapedType, FutureType>(value.getType()); }
-
 /// A future that something else than a wait uses holds all that is in flight with it.
 static bool isPassedOn(Value future) { return !llvm::all_of(future.getUsers(), llvm::IsaPred<WaitOp>); }
 
-bool commsched::detail::isAllocated(OpResult result) {
-  auto effects = dyn_cast<MemoryEffectOpInterface>(result.getOwner());
-  return effects && effects.getEffectOnValue<MemoryEffects::Allocate>(result).has_value();
-}
-
 RegionAliases::RegionAliases(Operation *op) : op(op) {
   op->walk([&](Operation *inner) { visit(inner); });
+  for (Value value : unknownValues)
+    unknown.insert(classOf(value));
   for (auto [number, value] : llvm::enumerate(values))
     if (isOutside(value))
       outside[classes.findLeader(static_cast<unsigned>(number))].push_back(value);
@@ -117,14 +112,15 @@ void RegionAliases::visitRegions(Operation *owner) {
 }
 
 void RegionAliases::visitResult(OpResult result) {
-  Operation *op = result.getOwner();
-  if (Value source = getAliasedValue(result))
-    return join(source, result);
-  bool isUnknown = isa<arith::SelectOp>(op) || isa<FutureType>(result.getType()) ||
-                   (isa<BaseMemRefType>(result.getType()) && !isAllocated(result));
-  if (isUnknown)
-    for (Value operand : op->getOperands())
-      join(operand, result);
+  if (!hasStorage(result))
+    return;
+  StorageSources sources = getStorageSources(result);
+  for (Value source : sources.values)
+    join(source, result);
+  if (sources.unknown) {
+    numberOf(result);
+    unknownValues.push_back(result);
+  }
 }
 
 void RegionAliases::visitWait(WaitOp wait) {

@@ -17,6 +17,7 @@
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/IntEqClasses.h"
 #include "llvm/ADT/SmallVector.h"
 
@@ -35,6 +36,8 @@ public:
   unsigned classOf(mlir::Value value) const { return classes.findLeader(numbers.lookup(value)); }
   /// The shaped values and futures from outside that are in a class, each once, in the order of their first use.
   mlir::ValueRange outsideOf(unsigned number) const;
+  /// Whether a value of a class may be memory that an operation found by itself (see StorageSources).
+  bool mayBeUnknown(unsigned number) const { return unknown.contains(number); }
 
 private:
   unsigned numberOf(mlir::Value value);
@@ -51,11 +54,10 @@ private:
   llvm::DenseMap<mlir::Value, unsigned> numbers;
   llvm::SmallVector<mlir::Value> values;                               ///< indexed by number
   llvm::DenseMap<unsigned, llvm::SmallVector<mlir::Value, 2>> outside; ///< indexed by class
-  llvm::DenseMap<mlir::Value, comm::WaitOp> firstWaits;                ///< indexed by future
+  llvm::DenseSet<unsigned> unknown;                                    ///< classes
+  llvm::SmallVector<mlir::Value, 1> unknownValues;
+  llvm::DenseMap<mlir::Value, comm::WaitOp> firstWaits; ///< indexed by future
 };
-
-/// Returns true if a memref is fresh memory of the operation that returns it.
-bool isAllocated(mlir::OpResult result);
 
 } // namespace commsched::detail
 

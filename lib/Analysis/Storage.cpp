@@ -6,7 +6,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// One walk in program order. A result is a view of an operand, takes over a destination, or has new storage. A wait
+// One walk in program order. A result has the storage of its sources (StorageSources.h), or storage of its own. A wait
 // returns the values that its start put in flight.
 //
 //===------------------------------------------------------------------------------------------===//
@@ -14,13 +14,9 @@
 #include "CommSched/Analysis/Storage.h"
 #include "CommSched/Dialect/Comm/CommSizes.h"
 #include "RegionAliases.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "StorageSources.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/Interfaces/DestinationStyleOpInterface.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
-#include "mlir/Interfaces/ViewLikeInterface.h"
 
 using namespace mlir;
 using namespace commsched;
@@ -28,84 +24,11 @@ using namespace commsched::comm;
 using namespace commsched::detail;
 
 //===-----------------------------------------------------------------------------------------===//
-// Storage of one operation
+// StorageMap
 //===-----------------------------------------------------------------------------------------===//
 
 /// Returns true for an insertion of a source that is computed in its place.
 static bool isInPlace(Operation *op) { return isa<tensor::InsertSliceOp>(op) && op->hasAttr(kInPlaceAttrName); }
-
-/// The operand of which a result is a view, even if the operation overwrites its contents; null for other results.
-static Value getViewedValue(OpResult result) {
-  Operation *op = result.getOwner();
-  if (isInPlace(op))
-    return cast<tensor::InsertSliceOp>(op).getSource();
-  if (auto storage = dyn_cast<StorageOpInterface>(op)) {
-    std::optional<unsigned> operand = storage.getAliasedOperand(result.getResultNumber());
-    return operand ? op->getOperand(*operand) : Value();
-  }
-  if (auto view = dyn_cast<ViewLikeOpInterface>(op))
-    return result.getResultNumber() == 0 ? view.getViewSource() : Value();
-  if (isa<tensor::CastOp, tensor::BitcastOp, tensor::CollapseShapeOp, tensor::ExpandShapeOp, tensor::ReshapeOp,
-          tensor::ExtractSliceOp, bufferization::ToTensorOp, bufferization::ToBufferOp>(op))
-    return op->getOperand(0);
-  return {};
-}
-
-/// The source of a value's storage: the value of which it is a view, or the destination of a collective's result.
-static Value getStorageSource(OpResult result) {
-  auto wait = dyn_cast<WaitOp>(result.getOwner());
-  if (!wait)
-    return getViewedValue(result);
-  auto start = wait.getFuture().getDefiningOp<CollectiveOpInterface>();
-  return start && !start.getCollectiveDests().empty() ? start.getCollectiveDests()[result.getResultNumber()] : Value();
-}
-
-/// Returns true if `value` is the only way to its storage, and the storage belongs to the block. Then the value has one
-/// use, is not an argument, and is a view only of such values. O(views that lead to it).
-static bool isLastAlias(Value value) {
-  while (value.hasOneUse() && value.getDefiningOp()) {
-    if (isInPlace(value.getDefiningOp())) // There are other ways, through the other parts.
-      return false;
-    auto wait = value.getDefiningOp<WaitOp>();
-    if (wait && !wait.getFuture().hasOneUse())
-      return false;
-    Value source = getStorageSource(cast<OpResult>(value));
-    if (!source)
-      return true;
-    value = source;
-  }
-  return false;
-}
-
-/// A tensor destination becomes the result's storage if no other operation needs its old contents.
-static Value getReusedDestination(OpResult result) {
-  auto op = dyn_cast<DestinationStyleOpInterface>(result.getOwner());
-  if (!op || !isa<TensorType>(result.getType()))
-    return {};
-  Value dest = op.getTiedOpOperand(result)->get();
-  return isLastAlias(dest) ? dest : Value();
-}
-
-Value commsched::getAliasedValue(OpResult result) {
-  if (Value viewed = getViewedValue(result))
-    return viewed;
-  return isa<StorageOpInterface, ViewLikeOpInterface>(result.getOwner()) ? Value() : getReusedDestination(result);
-}
-
-bool commsched::mutatesOperand(OpOperand &operand) {
-  if (isInPlace(operand.getOwner()))
-    return false;
-  if (auto storage = dyn_cast<StorageOpInterface>(operand.getOwner()))
-    return storage.mutatesOperand(operand.getOperandNumber());
-  auto op = dyn_cast<DestinationStyleOpInterface>(operand.getOwner());
-  if (!op || !op.isDpsInit(&operand) || !isa<TensorType>(operand.get().getType()))
-    return false;
-  return static_cast<bool>(getReusedDestination(op.getTiedOpResult(&operand)));
-}
-
-//===-----------------------------------------------------------------------------------------===//
-// StorageMap
-//===-----------------------------------------------------------------------------------------===//
 
 StorageMap::StorageMap(Block &block) {
   slices.reserve(2 * block.getOperations().size());
@@ -119,6 +42,9 @@ StorageMap::StorageMap(Block &block) {
     else
       visit(&op, /*nested=*/false);
   }
+  if (loadsAddresses)
+    for (StorageId id : kept)
+      storage[id].unknownOrigin = true;
 }
 
 ArrayRef<StorageId> StorageMap::of(Value value) const {
@@ -228,6 +154,13 @@ static Attribute getArgumentAttr(BlockArgument argument, StringRef name) {
   return function.getArgAttr(argument.getArgNumber(), name);
 }
 
+/// Returns true for a memref, and for a future of memrefs.
+static bool holdsMemrefs(Value value) {
+  if (auto future = dyn_cast<FutureType>(value.getType()))
+    return llvm::any_of(future.getTypes(), llvm::IsaPred<BaseMemRefType>);
+  return isa<BaseMemRefType>(value.getType());
+}
+
 void StorageMap::addArgument(BlockArgument argument) {
   Bytes bytes = 0;
   if (auto future = dyn_cast<FutureType>(argument.getType())) {
@@ -244,13 +177,11 @@ void StorageMap::addArgument(BlockArgument argument) {
   }
   StorageId id = allocate(nullptr, bytes, /*nested=*/false);
   storage[id].donated = static_cast<bool>(getArgumentAttr(argument, CommDialect::kDonatedAttrName));
-  storage[id].unknownOrigin = isa<BaseMemRefType>(argument.getType()) && !getArgumentAttr(argument, "llvm.noalias");
+  storage[id].unknownOrigin = holdsMemrefs(argument) && !getArgumentAttr(argument, "llvm.noalias");
   if (!storage[id].donated)
     numArgumentBytes = std::min(numArgumentBytes, INT64_MAX - bytes) + bytes;
   refer(argument, id);
 }
-
-static bool hasStorage(Value value) { return isa<ShapedType, FutureType>(value.getType()); }
 
 /// A memref from an operation that does not allocate it.
 static bool isPassedMemref(OpResult result) {
@@ -282,7 +213,10 @@ void StorageMap::addRegionValues(Operation *op) {
     if (isNew) {
       ValueRange sources = aliases.outsideOf(known->first);
       llvm::for_each(sources, [&](Value source) { addCaptured(source); });
-      known->second = addSlice(unionOf(sources));
+      llvm::SmallVector<StorageId, 4> ids = unionOf(sources);
+      if (aliases.mayBeUnknown(known->first))
+        ids.push_back(unknownStorage());
+      known->second = addSlice(ids);
     }
     if (isa<BlockArgument>(value) || known->second.second > 0)
       slices[value] = known->second;
@@ -293,13 +227,16 @@ void StorageMap::addCaptured(Value value) {
   if (!isa<ShapedType, FutureType>(value.getType()) || slices.count(value))
     return;
   StorageId id = allocate(nullptr, 0, /*nested=*/false);
-  storage[id].unknownOrigin = isa<BaseMemRefType>(value.getType());
+  storage[id].unknownOrigin = holdsMemrefs(value);
   refer(value, id);
 }
 
 void StorageMap::visit(Operation *op, bool nested) {
-  for (Value operand : op->getOperands())
-    addCaptured(operand);
+  for (OpOperand &operand : op->getOpOperands()) {
+    addCaptured(operand.get());
+    if (mayKeepAddress(operand))
+      llvm::append_range(kept, of(operand.get()));
+  }
   addRegionValues(op);
   for (Region &region : op->getRegions())
     for (Block &inner : region)
@@ -334,6 +271,7 @@ void StorageMap::visitStart(CollectiveOpInterface start, bool nested) {
     values.push_back(addSlice(ids));
     llvm::append_range(inFlight, ids);
   }
+  written[future] = addSlice(inFlight);
   for (Value input : start.getCollectiveInputs())
     llvm::append_range(inFlight, of(input));
   llvm::sort(inFlight);
@@ -356,52 +294,62 @@ void StorageMap::visitWait(WaitOp wait, bool nested) {
   }
 }
 
+/// Every memory that operations find by themselves is one class.
+StorageId StorageMap::unknownStorage() {
+  if (unknownId < 0) {
+    unknownId = allocate(nullptr, 0, /*nested=*/false);
+    storage[unknownId].unknownOrigin = true;
+  }
+  return unknownId;
+}
+
 void StorageMap::visitResult(OpResult result, bool nested) {
   Operation *op = result.getOwner();
-  if (isa<FutureType>(result.getType()))
-    return visitPassedFuture(result);
-  if (!isa<ShapedType>(result.getType()))
+  // addRegionValues() has found the memrefs that regions pass on.
+  if (!hasStorage(result) || (op->getNumRegions() > 0 && slices.contains(result)))
     return;
   if (Value source = getAliasedValue(result); source && !of(source).empty())
     return refer(result, of(source));
-  if (isa<arith::SelectOp>(op))
-    return refer(result, unionOf(op->getOperands().drop_front()));
-  if (isPassedMemref(result)) {
-    if (slices.contains(result))
-      return;
-    // It is one of the operation's operands, or of unknown origin. All results share one slice.
-    OpResult sibling = op->getResult(0);
-    bool hasSibling = op->getNumRegions() == 0 && sibling != result && isPassedMemref(sibling);
-    if (hasSibling && !of(sibling).empty()) {
-      slices[result] = slices.lookup(sibling);
-      return;
-    }
-    if (op->getNumRegions() == 0)
-      refer(result, unionOf(op->getOperands()));
-    if (!of(result).empty())
-      return;
-    StorageId id = allocate(nullptr, 0, nested);
-    storage[id].unknownOrigin = true;
-    return refer(result, id);
-  }
   // What a chain of insertions in place begins with is no storage of its own.
   if (isa<tensor::EmptyOp>(op) && !result.use_empty() && llvm::all_of(result.getUsers(), isInPlace))
     return;
-  refer(result, allocate(op, result, bytesOf(result, getKnownBytes(result)), nested));
+  StorageSources sources = getStorageSources(result);
+  loadsAddresses |= sources.loaded;
+  bool isMemref = isa<BaseMemRefType>(result.getType());
+  // All memrefs of one operation have the same sources, and share one slice.
+  OpResult sibling = op->getResult(0);
+  if (isMemref && sources.unknown && sibling != result && isPassedMemref(sibling) && op->getNumRegions() == 0) {
+    slices[result] = slices.lookup(sibling);
+    return;
+  }
+  llvm::SmallVector<StorageId, 4> ids = unionOf(sources.values);
+  dropInner(ids, nested);
+  if (isa<FutureType>(result.getType())) {
+    llvm::SmallVector<StorageId, 4> completed;
+    for (Value source : sources.values)
+      llvm::append_range(completed, writtenBy(source));
+    dropInner(completed, nested);
+    written[result] = addSlice(completed);
+    return refer(result, ids);
+  }
+  if (sources.unknown || (isMemref && ids.empty() && op->getNumRegions() > 0))
+    ids.push_back(unknownStorage());
+  else if (sources.fresh || ids.empty())
+    ids.push_back(allocate(op, result, bytesOf(result, getKnownBytes(result)), nested));
+  refer(result, ids);
 }
 
-/// A future from an operation that starts no collective itself is one of its operands, or one that its regions return.
-/// Storage that was allocated in a region is not included.
-void StorageMap::visitPassedFuture(OpResult result) {
-  SmallVector<Value> sources(result.getOwner()->getOperands());
-  for (Region &region : result.getOwner()->getRegions())
-    for (Block &block : region)
-      if (!block.empty() && block.back().hasTrait<OpTrait::IsTerminator>())
-        llvm::copy_if(block.back().getOperands(), std::back_inserter(sources), [&](Value value) {
-          return isa<FutureType>(value.getType()) &&
-                 llvm::none_of(of(value), [&](StorageId id) { return storage[id].inner; });
-        });
-  refer(result, unionOf(sources));
+/// Storage that was allocated in a region is not known outside of its operation.
+void StorageMap::dropInner(llvm::SmallVectorImpl<StorageId> &ids, bool nested) const {
+  if (!nested)
+    llvm::erase_if(ids, [&](StorageId id) { return storage[id].inner; });
+}
+
+ArrayRef<StorageId> StorageMap::writtenBy(Value future) const {
+  auto it = written.find(future);
+  if (it == written.end())
+    return of(future);
+  return ArrayRef<StorageId>(pool).slice(it->second.first, it->second.second);
 }
 
 void StorageMap::visitTerminator(Operation *terminator) {

@@ -31,7 +31,8 @@ using StorageId = int32_t;
 /// begins with a tensor.empty.
 inline constexpr llvm::StringLiteral kInPlaceAttrName = "in_place";
 
-/// Storage that one operation allocates. A value refers to one class, or (a select, an unknown memref) to several.
+/// Storage that one operation allocates. A value refers to one class, or (the result of a select, a branch or a call,
+/// an unknown memref) to several.
 struct StorageClass {
   Bytes bytes = 0;
   /// The operation of the block that allocates the storage; null for arguments, captured values and globals.
@@ -42,7 +43,7 @@ struct StorageClass {
   bool liveOut = false;
   /// Allocated in a region of an operation of the block: part of that operation's workspace, not a buffer of the block.
   bool inner = false;
-  /// A memref of unknown origin. All of these may be the same memory.
+  /// Memrefs of unknown origin may have this storage. All such classes may be the same memory.
   bool unknownOrigin = false;
 
   /// Live throughout the block, whatever the order: an argument that is not donated, or a captured value.
@@ -64,6 +65,10 @@ public:
   /// The classes of value `index` of a future whose start is in the block or in one of its regions; empty for other
   /// futures.
   llvm::ArrayRef<StorageId> ofFutureValue(mlir::Value future, unsigned index) const;
+
+  /// The classes that may have new contents after a wait for the future: the destinations of its start. All that is in
+  /// flight with it, if the start is not known.
+  llvm::ArrayRef<StorageId> writtenBy(mlir::Value future) const;
 
   /// The start of a future, if it is in the block or in one of its regions; null for a future from outside.
   mlir::Operation *startOf(mlir::Value future) const { return starts.lookup(future); }
@@ -91,9 +96,10 @@ private:
   void visitWait(comm::WaitOp wait, bool nested);
   void visitCopyIn(comm::FsdpAllGatherCopyInOp copyIn, bool nested);
   void visitResult(mlir::OpResult result, bool nested);
-  void visitPassedFuture(mlir::OpResult result);
+  void dropInner(llvm::SmallVectorImpl<StorageId> &ids, bool nested) const;
   void visitTerminator(mlir::Operation *terminator);
 
+  StorageId unknownStorage();
   StorageId allocate(mlir::Operation *def, Bytes bytes, bool nested);
   /// The storage of a new value, or future, of the block: its own, or that of the whole in which it has its place.
   StorageId allocate(mlir::Operation *def, mlir::Value value, Bytes bytes, bool nested);
@@ -109,6 +115,13 @@ private:
   /// Indexed by future with a known start: the start, and the classes of each value.
   llvm::DenseMap<mlir::Value, mlir::Operation *> starts;
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Slice, 1>> futureValues;
+  /// Indexed by future: see writtenBy().
+  llvm::DenseMap<mlir::Value, Slice> written;
+  /// The classes whose addresses some operation may keep. If an operation may load such an address, their origin is as
+  /// unknown as that of the loaded memref.
+  std::vector<StorageId> kept;
+  bool loadsAddresses = false;
+  StorageId unknownId = -1; ///< -1 until an operation finds memory by itself
   Bytes numArgumentBytes = 0;
   std::vector<mlir::Value> unknown;
 

@@ -1,0 +1,222 @@
+//===- StorageSources.cpp - Where the storage of a result comes from --------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// A view shares its source, and a result may take over a destination. A select, a branch or a call passes on what it is
+// given. A loop does not: bufferization treats the tensors that a loop carries as destinations, and copies those whose
+// contents are needed later.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "StorageSources.h"
+#include "CommSched/Analysis/Storage.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Interfaces/CallInterfaces.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "mlir/Interfaces/DestinationStyleOpInterface.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
+
+using namespace mlir;
+using namespace commsched;
+using namespace commsched::comm;
+using namespace commsched::detail;
+
+bool commsched::detail::hasStorage(Value value) { return isa<ShapedType, FutureType>(value.getType()); }
+
+//===-----------------------------------------------------------------------------------------===//
+// Results that operations pass on
+//===-----------------------------------------------------------------------------------------===//
+
+/// Adds the values of `values` that have storage.
+static void addSources(StorageSources &sources, ValueRange values) {
+  llvm::copy_if(values, std::back_inserter(sources.values), hasStorage);
+}
+
+/// What the regions of an operation yield for a result. What no branch names may be anything that the operation is
+/// given or that its blocks pass on.
+static void addYielded(StorageSources &sources, OpResult result) {
+  Operation *op = result.getOwner();
+  if (auto branch = dyn_cast<RegionBranchOpInterface>(op)) {
+    RegionBranchInverseSuccessorMapping mapping;
+    branch.getSuccessorInputOperandMapping(mapping);
+    auto named = mapping.find(result);
+    if (named != mapping.end()) {
+      for (OpOperand *operand : named->second)
+        addSources(sources, operand->get());
+      return;
+    }
+  }
+  SmallVector<Value> yielded;
+  for (Region &region : op->getRegions())
+    for (Block &block : region)
+      if (!block.empty() && block.back().hasTrait<OpTrait::IsTerminator>())
+        llvm::copy_if(block.back().getOperands(), std::back_inserter(yielded), hasStorage);
+  if (yielded.empty())
+    return;
+  addSources(sources, op->getOperands());
+  addSources(sources, yielded);
+}
+
+bool commsched::detail::isAllocated(OpResult result) {
+  auto effects = dyn_cast<MemoryEffectOpInterface>(result.getOwner());
+  return effects && effects.getEffectOnValue<MemoryEffects::Allocate>(result).has_value();
+}
+
+static bool hasNamedEffects(OpOperand &operand) {
+  auto effects = dyn_cast<MemoryEffectOpInterface>(operand.getOwner());
+  SmallVector<MemoryEffects::EffectInstance> named;
+  if (effects)
+    effects.getEffectsOnValue(operand.get(), named);
+  return !named.empty();
+}
+
+/// An operation that returns a memref and reads an operand has found the address in memory. One that reads none passes
+/// an operand on.
+static void addAddressSources(StorageSources &sources, Operation *op) {
+  sources.unknown = true;
+  for (OpOperand &operand : op->getOpOperands())
+    if (!hasNamedEffects(operand))
+      addSources(sources, operand.get());
+    else
+      sources.loaded = true;
+}
+
+bool commsched::detail::mayKeepAddress(OpOperand &operand) {
+  Operation *op = operand.getOwner();
+  if (!isa<BaseMemRefType>(operand.get().getType()))
+    return false;
+  if (hasUnknownEffects(op))
+    return true;
+  if (isa<StorageOpInterface, CollectiveOpInterface, ViewLikeOpInterface>(op) || op->getNumRegions() > 0 ||
+      op->hasTrait<OpTrait::IsTerminator>())
+    return false;
+  bool hidesAddress =
+      isa<memref::ExtractAlignedPointerAsIndexOp>(op) || llvm::any_of(op->getResultTypes(), [](Type type) {
+        return !isa<ShapedType, IndexType, IntegerType, FloatType, FutureType>(type);
+      });
+  return !hasNamedEffects(operand) && (hidesAddress || !isMemoryEffectFree(op));
+}
+
+/// The sources of a result that is neither a view nor a destination.
+static StorageSources getPassedSources(OpResult result) {
+  Operation *op = result.getOwner();
+  StorageSources sources;
+  if (auto select = dyn_cast<SelectLikeOpInterface>(op)) {
+    addSources(sources, {select.getTrueValue(), select.getFalseValue()});
+    return sources;
+  }
+  bool isTensor = isa<TensorType>(result.getType());
+  if (op->getNumRegions() > 0) {
+    bool isCopied = isTensor && isa<LoopLikeOpInterface, DestinationStyleOpInterface>(op);
+    if (!isCopied)
+      addYielded(sources, result);
+    sources.fresh = sources.values.empty();
+    return sources;
+  }
+  if (isa<FutureType>(result.getType()) || isa<CallOpInterface>(op) || hasUnknownEffects(op)) {
+    addSources(sources, op->getOperands());
+    sources.fresh = isTensor;
+    sources.unknown = sources.loaded = isa<BaseMemRefType>(result.getType());
+    return sources;
+  }
+  if (isa<BaseMemRefType>(result.getType()) && !isAllocated(result)) {
+    addAddressSources(sources, op);
+    return sources;
+  }
+  sources.fresh = true;
+  return sources;
+}
+
+//===-----------------------------------------------------------------------------------------===//
+// Views and destinations
+//===-----------------------------------------------------------------------------------------===//
+
+/// Returns true for an insertion of a source that is computed in its place.
+static bool isInPlace(Operation *op) { return isa<tensor::InsertSliceOp>(op) && op->hasAttr(kInPlaceAttrName); }
+
+/// The operand of which a result is a view, even if the operation overwrites its contents; null for other results.
+static Value getViewedValue(OpResult result) {
+  Operation *op = result.getOwner();
+  if (isInPlace(op))
+    return cast<tensor::InsertSliceOp>(op).getSource();
+  if (auto storage = dyn_cast<StorageOpInterface>(op)) {
+    std::optional<unsigned> operand = storage.getAliasedOperand(result.getResultNumber());
+    return operand ? op->getOperand(*operand) : Value();
+  }
+  if (auto view = dyn_cast<ViewLikeOpInterface>(op))
+    return result.getResultNumber() == 0 ? view.getViewSource() : Value();
+  if (isa<tensor::CastOp, tensor::BitcastOp, tensor::CollapseShapeOp, tensor::ExpandShapeOp, tensor::ReshapeOp,
+          tensor::ExtractSliceOp, bufferization::ToTensorOp, bufferization::ToBufferOp>(op))
+    return op->getOperand(0);
+  return {};
+}
+
+/// The source of a value's storage: the value of which it is a view, or the destination of a collective's result.
+static Value getStorageSource(OpResult result) {
+  auto wait = dyn_cast<WaitOp>(result.getOwner());
+  if (!wait)
+    return getViewedValue(result);
+  auto start = wait.getFuture().getDefiningOp<CollectiveOpInterface>();
+  return start && !start.getCollectiveDests().empty() ? start.getCollectiveDests()[result.getResultNumber()] : Value();
+}
+
+/// Returns true if `value` is the only way to its storage, and the storage belongs to the block. Then the value has one
+/// use, is not an argument, and is a view only of such values. O(views that lead to it).
+static bool isLastAlias(Value value) {
+  while (value.hasOneUse() && value.getDefiningOp()) {
+    if (isInPlace(value.getDefiningOp())) // There are other ways, through the other parts.
+      return false;
+    auto wait = value.getDefiningOp<WaitOp>();
+    if (wait && !wait.getFuture().hasOneUse())
+      return false;
+    auto result = cast<OpResult>(value);
+    Value source = getStorageSource(result);
+    if (!source)
+      return wait || getPassedSources(result).values.empty();
+    value = source;
+  }
+  return false;
+}
+
+/// A tensor destination becomes the result's storage if no other operation needs its old contents.
+static Value getReusedDestination(OpResult result) {
+  auto op = dyn_cast<DestinationStyleOpInterface>(result.getOwner());
+  if (!op || !isa<TensorType>(result.getType()))
+    return {};
+  Value dest = op.getTiedOpOperand(result)->get();
+  return isLastAlias(dest) ? dest : Value();
+}
+
+Value commsched::getAliasedValue(OpResult result) {
+  if (Value viewed = getViewedValue(result))
+    return viewed;
+  return isa<StorageOpInterface, ViewLikeOpInterface>(result.getOwner()) ? Value() : getReusedDestination(result);
+}
+
+bool commsched::mutatesOperand(OpOperand &operand) {
+  if (isInPlace(operand.getOwner()))
+    return false;
+  if (auto storage = dyn_cast<StorageOpInterface>(operand.getOwner()))
+    return storage.mutatesOperand(operand.getOperandNumber());
+  auto op = dyn_cast<DestinationStyleOpInterface>(operand.getOwner());
+  if (!op || !op.isDpsInit(&operand) || !isa<TensorType>(operand.get().getType()))
+    return false;
+  return static_cast<bool>(getReusedDestination(op.getTiedOpResult(&operand)));
+}
+
+StorageSources commsched::detail::getStorageSources(OpResult result) {
+  if (Value source = getAliasedValue(result)) {
+    StorageSources sources;
+    sources.values.push_back(source);
+    return sources;
+  }
+  return getPassedSources(result);
+}

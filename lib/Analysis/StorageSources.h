@@ -1,0 +1,50 @@
+//===- StorageSources.h - Where the storage of a result comes from ----------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Private to the analysis: the one rule for results, which StorageMap and RegionAliases follow. A result is new storage
+// only if its operation says so. Otherwise it may be any value that the operation is given or that its regions yield.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#ifndef COMMSCHED_LIB_ANALYSIS_STORAGESOURCES_H
+#define COMMSCHED_LIB_ANALYSIS_STORAGESOURCES_H
+
+#include "mlir/IR/Operation.h"
+#include "llvm/ADT/SmallVector.h"
+
+namespace commsched::detail {
+
+/// What the storage of a result may be.
+struct StorageSources {
+  /// The storage of any of these values.
+  llvm::SmallVector<mlir::Value, 2> values;
+  /// New storage.
+  bool fresh = false;
+  /// Memory that the operation finds by itself: a global, or what was stored in a buffer of buffers.
+  bool unknown = false;
+  /// Memory whose address some operation may have kept before (see mayKeepAddress).
+  bool loaded = false;
+};
+
+/// Whether a value has storage, or holds storage in flight.
+bool hasStorage(mlir::Value value);
+
+/// The sources of a tensor, memref or future. Starts and waits are not included: their results depend on what is in
+/// flight. O(operands and terminators of the operation).
+StorageSources getStorageSources(mlir::OpResult result);
+
+/// Returns true if a memref is fresh memory of the operation that returns it.
+bool isAllocated(mlir::OpResult result);
+
+/// Returns true if the operation may keep the address of a memref: it stores the address, hides it in another value, or
+/// nobody knows what it does.
+bool mayKeepAddress(mlir::OpOperand &operand);
+
+} // namespace commsched::detail
+
+#endif // COMMSCHED_LIB_ANALYSIS_STORAGESOURCES_H
