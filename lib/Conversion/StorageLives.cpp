@@ -14,6 +14,7 @@
 #include "CommSched/Analysis/CertainWait.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 
 using namespace mlir;
@@ -52,6 +53,20 @@ void commsched::waitInEveryBlock(ModuleOp module) {
   }
 }
 
+/// Returns true if the user may keep the address, so that uses which do not name the value come later: it has no effect
+/// on the memory, but on something else, or its effects are unknown.
+static bool keepsAddress(OpOperand &use) {
+  Operation *user = use.getOwner();
+  if (hasUnknownEffects(user))
+    return true;
+  auto effects = dyn_cast<MemoryEffectOpInterface>(user);
+  if (!effects || isMemoryEffectFree(user))
+    return isa<memref::ExtractAlignedPointerAsIndexOp>(user);
+  SmallVector<MemoryEffects::EffectInstance> named;
+  effects.getEffectsOnValue(use.get(), named);
+  return named.empty();
+}
+
 /// Calls `visit` with each value that shares the storage of `use`'s value because of its user. Calls `useLater` with
 /// each operation that needs the storage without using it: the waits of collectives that have it in flight, or null if
 /// none of them is certain to run. Returns false if the storage may continue in ways that are not tracked.
@@ -78,6 +93,8 @@ static bool followStorage(OpOperand &use, llvm::function_ref<void(Value)> visit,
         visit(result);
     return true;
   }
+  if (keepsAddress(use))
+    return false;
   bool isView = isa<ViewLikeOpInterface, memref::ExtractStridedMetadataOp>(user);
   for (Value result : user->getResults())
     if (isa<BaseMemRefType>(result.getType())) {
