@@ -20,16 +20,17 @@
 #include "CommSched/Support/Format.h"
 #include "FunctionLowering.h"
 #include "StorageLives.h"
-#include "mlir/Analysis/CallGraph.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/MapVector.h"
-#include "llvm/ADT/SCCIterator.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace commsched {
 #define GEN_PASS_DEF_COMMPLANBUFFERS
@@ -48,6 +49,9 @@ struct PlannedBuffer {
   memref::DeallocOp dealloc;
   LiveInterval life;
 };
+
+/// Indexed by function: those that it may call.
+using CallEdges = llvm::DenseMap<Operation *, SmallVector<Operation *>>;
 
 using BuffersBySpace = llvm::MapVector<Attribute, std::vector<PlannedBuffer>>;
 
@@ -174,18 +178,55 @@ private:
     return success();
   }
 
-  /// Functions that may be called again before they return. Each such call needs memory of its own.
+  /// The functions that each function may call. A call of a pointer may reach every function whose address is taken.
+  static CallEdges findCalls(ModuleOp module) {
+    SymbolTableCollection symbols;
+    CallEdges calls;
+    SmallVector<Operation *> taken;
+    llvm::SetVector<Operation *> callers;
+    auto lookup = [&](Operation *op, SymbolRefAttr name) -> Operation * {
+      return symbols.lookupNearestSymbolFrom<FunctionOpInterface>(op, name);
+    };
+    module.walk([&](FunctionOpInterface function) {
+      function.walk([&](Operation *op) {
+        auto call = dyn_cast<CallOpInterface>(op);
+        auto callee = call ? dyn_cast_if_present<SymbolRefAttr>(call.getCallableForCallee()) : SymbolRefAttr();
+        if (callee && lookup(op, callee))
+          calls[function].push_back(lookup(op, callee));
+        else if (call)
+          callers.insert(function);
+        for (NamedAttribute attribute : op->getAttrs())
+          attribute.getValue().walk([&](SymbolRefAttr name) {
+            if (name != callee)
+              if (Operation *named = lookup(op, name))
+                taken.push_back(named);
+          });
+      });
+    });
+    for (Operation *caller : callers)
+      llvm::append_range(calls[caller], taken);
+    return calls;
+  }
+
+  /// Functions that may be called again before they return. Each such call needs memory of its own. O(functions *
+  /// calls).
   void findRecursive() {
     recursive.clear();
     auto module = dyn_cast<ModuleOp>(getOperation());
     if (!module)
       return;
-    const CallGraph graph(module);
-    for (auto component = llvm::scc_begin(&graph); !component.isAtEnd(); ++component)
-      if (component.hasCycle())
-        for (CallGraphNode *node : *component)
-          if (!node->isExternal())
-            recursive.insert(node->getCallableRegion()->getParentOp());
+    const CallEdges calls = findCalls(module);
+    for (const auto &entry : calls) {
+      llvm::DenseSet<Operation *> reached;
+      SmallVector<Operation *> worklist(entry.second);
+      while (!worklist.empty()) {
+        Operation *callee = worklist.pop_back_val();
+        if (reached.insert(callee).second)
+          llvm::append_range(worklist, calls.lookup(callee));
+      }
+      if (reached.contains(entry.first))
+        recursive.insert(entry.first);
+    }
   }
 
   /// Returns true if one symmetric arena serves all calls of a function, so that a library registers its memory once.

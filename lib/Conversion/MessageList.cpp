@@ -84,7 +84,7 @@ const std::vector<Operation *> &MessageLister::communicating(Region &region) {
   auto [entry, isNew] = known.try_emplace(&region);
   if (isNew)
     for (Operation &op : region.getOps())
-      if (isa<CollectiveOpInterface, WaitOp, func::CallOp>(op) ||
+      if (isa<CollectiveOpInterface, WaitOp, func::CallOp, func::CallIndirectOp>(op) ||
           llvm::any_of(op.getRegions(), [&](Region &inner) { return !communicating(inner).empty(); }))
         entry->second.push_back(&op);
   return entry->second;
@@ -117,11 +117,11 @@ bool MessageLister::visit(Operation *op) {
       .Default([&](Operation *other) { return visitUncertain(other); });
 }
 
-/// The body may run or not, and more than once.
+/// The body may run or not, and more than once. Any function may be behind a pointer.
 bool MessageLister::visitUncertain(Operation *op) {
   bool hasMessages = false;
   op->walk([&](Operation *inner) {
-    hasMessages |= isMessage(inner) || isa<func::CallOp>(inner);
+    hasMessages |= isMessage(inner) || isa<func::CallOp, func::CallIndirectOp>(inner);
     knowsCollectives &= !isa<CollectiveOpInterface>(inner);
   });
   return !hasMessages;

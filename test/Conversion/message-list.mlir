@@ -81,3 +81,23 @@ module @uncertain {
     return
   }
 }
+
+// -----
+
+// Tests that nothing is announced if a function that sends is called by its address.
+// CHECK-LABEL: module @pointer
+// CHECK-NOT: commrt_program_messages_packed
+// CHECK: llvm.call @commrt_program_begin_packed
+module @pointer {
+  comm.group @world #comm.iota<[1, 2]>
+  func.func private @send(%x: memref<4xf32>) {
+    %s = comm.send %x on @world peer 1 : (memref<4xf32>) -> !comm.future<>
+    comm.wait %s : !comm.future<>
+    return
+  }
+  func.func @main(%x: memref<4xf32>) {
+    %send = func.constant @send : (memref<4xf32>) -> ()
+    func.call_indirect %send(%x) : (memref<4xf32>) -> ()
+    return
+  }
+}
