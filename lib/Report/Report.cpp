@@ -413,8 +413,13 @@ llvm::json::Value Report::toJSON() const {
     addStrands(after, function);
     functions.push_back(std::move(function));
   }
-  return llvm::json::Object{{"schema_version", 1},
+  llvm::json::Object report{{"schema_version", 1},
                             {"machine", machine},
                             {"functions", std::move(functions)},
                             {"passes", commsched::toJSON(passes)}};
+  if (!lostBlocks.empty())
+    report["lost_blocks"] = llvm::json::Array(lostBlocks);
+  if (!newBlocks.empty())
+    report["new_blocks"] = llvm::json::Array(newBlocks);
+  return report;
 }

@@ -225,10 +225,14 @@ static void printBlock(const Report &report, const BlockReport &block, raw_ostre
 
 void commsched::printTable(const Report &report, raw_ostream &os) {
   os << "machine " << report.machine << "\n";
-  if (report.blocks.empty())
+  if (report.blocks.empty() && report.lostBlocks.empty() && report.newBlocks.empty())
     os << "no collectives: nothing to hide\n";
   for (const BlockReport &block : report.blocks)
     printBlock(report, block, os);
+  for (const std::string &name : report.lostBlocks)
+    os << name << ": a pass has removed or rebuilt this block; it is not compared\n";
+  for (const std::string &name : report.newBlocks)
+    os << name << ": a pass has made this block; it is not compared\n";
   // Of a single pass everything is said by now.
   if (llvm::any_of(report.passes, [&](const PassRecord &record) { return record.pass != report.passes.front().pass; }))
     printPasses(report.passes, os);

@@ -207,7 +207,7 @@ BlockSnapshot measureBlock(mlir::Block &block, const OperationCosts &costs, cons
 
 /// One block before and after.
 struct BlockReport {
-  /// The function's name, with ".N" for its Nth inner block.
+  /// The function's name, with ".N" for its Nth inner block before the passes.
   std::string name;
   BlockSnapshot before, after;
   /// The peak limit, bytes.
@@ -237,6 +237,9 @@ struct Report {
   /// The scenarios of BlockSnapshot::sampled.
   NoiseOptions noise;
   std::vector<BlockReport> blocks;
+  /// The names of blocks that cannot be compared: those that were measured before the passes and not found after them,
+  /// and those that were found after them alone.
+  std::vector<std::string> lostBlocks, newBlocks;
   /// The records of the scheduling passes, by block and in the order of the passes.
   std::vector<PassRecord> passes;
 

@@ -14,6 +14,7 @@
 #include "CommSched/Report/ParetoReport.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "CommSched/Transforms/Passes.h"
+#include "CommSched/Transforms/Scheduling/BlockNames.h"
 #include "CommSched/Transforms/Scheduling/ReportCollector.h"
 #include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
 #include "mlir/IR/Threading.h"
@@ -50,34 +51,31 @@ struct CommParetoPass : public commsched::impl::CommParetoBase<CommParetoPass> {
     markAllAnalysesPreserved();
     model = agreedModel(&getContext(), machine, model);
     ParetoReport report = {machineName(&getContext(), machine), {}};
-    WalkResult solved = WalkResult::advance();
-    forEachReportedBlock(getOperation(), [&](FunctionOpInterface function, Block &block, std::string name) {
-      if (solved.wasInterrupted())
-        return;
-      LoadedBlock loaded = loadBlock(block, OperationCosts(*model), solverOptions().load);
-      // The loader has validated the problem and said what is wrong.
-      if (!loaded.defect.empty()) {
-        solved = WalkResult::interrupt();
-        return;
-      }
-      if (loaded.problem.hasStreams()) {
-        emitError(block.getParentOp()->getLoc())
-            << "comm-pareto: expected a block whose operations are on one stream; run comm-multi-stream last";
-        solved = WalkResult::interrupt();
-        return;
-      }
-      report.blocks.push_back(solveBlock(loaded, std::move(name)));
-      if (std::string defect = report.blocks.back().curve.defect; !defect.empty()) {
-        emitError(function.getLoc()) << "the solver's answer failed verification (" << defect
-                                     << "); please report this";
-        solved = WalkResult::interrupt();
-      }
-    });
-    if (solved.wasInterrupted() || failed(write(report)))
+    for (ReportedBlock &reported : findReportedBlocks(getOperation()))
+      if (failed(solveInto(reported, report)))
+        return signalPassFailure();
+    if (failed(write(report)))
       signalPassFailure();
   }
 
 private:
+  /// Adds the curve of one block to the report.
+  LogicalResult solveInto(ReportedBlock &reported, ParetoReport &report) {
+    Block &block = *reported.block;
+    LoadedBlock loaded = loadBlock(block, OperationCosts(*model), solverOptions().load);
+    // The loader has validated the problem and said what is wrong.
+    if (!loaded.defect.empty())
+      return failure();
+    if (loaded.problem.hasStreams())
+      return emitError(block.getParentOp()->getLoc())
+             << "comm-pareto: expected a block whose operations are on one stream; run comm-multi-stream last";
+    report.blocks.push_back(solveBlock(loaded, std::move(reported.name)));
+    if (std::string defect = report.blocks.back().curve.defect; !defect.empty())
+      return emitError(reported.function.getLoc())
+             << "the solver's answer failed verification (" << defect << "); please report this";
+    return success();
+  }
+
   SolverOptions solverOptions() const {
     return {collectiveOrder,
             bucketing,

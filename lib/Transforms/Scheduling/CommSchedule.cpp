@@ -23,6 +23,7 @@
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "CommSched/Support/Format.h"
 #include "CommSched/Transforms/Passes.h"
+#include "CommSched/Transforms/Scheduling/BlockNames.h"
 #include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
 #include "JournalRecords.h"
 #include "mlir/IR/Threading.h"

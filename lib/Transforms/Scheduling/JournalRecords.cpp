@@ -12,7 +12,7 @@
 #include "CommSched/Report/Explanations.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/Timeline.h"
-#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "CommSched/Transforms/Scheduling/BlockNames.h"
 #include "llvm/ADT/SmallSet.h"
 
 using namespace mlir;
@@ -24,27 +24,6 @@ static constexpr int32_t kMostPlaces = 128;
 PassJournal *commsched::journalOf(MLIRContext *context) {
   Environment *environment = Environment::of(context);
   return environment ? environment->journal.get() : nullptr;
-}
-
-std::string commsched::reportNameOf(Block &block) {
-  Operation *parent = block.getParentOp();
-  auto function = dyn_cast<FunctionOpInterface>(parent);
-  if (!function)
-    function = parent->getParentOfType<FunctionOpInterface>();
-  if (!function)
-    return parent->getName().getStringRef().str();
-  std::string name = function.getName().str();
-  for (auto module = function->getParentOfType<ModuleOp>(); module && module->getParentOp();
-       module = module->getParentOfType<ModuleOp>())
-    name = module.getName().value_or("module").str() + "::" + name;
-  int64_t inner = 0;
-  for (Block *other : findSchedulableBlocks(function)) {
-    bool body = other->getParentOp() == function && other->isEntryBlock();
-    if (other == &block)
-      return body ? name : name + "." + std::to_string(inner);
-    inner += !body;
-  }
-  return name;
 }
 
 namespace {

@@ -21,10 +21,6 @@ namespace commsched {
 /// The journal that a report in this context collects, or null where none does.
 PassJournal *journalOf(mlir::MLIRContext *context);
 
-/// The name of a block in reports: its function's, with ".N" for the function's Nth inner block with collectives, and
-/// those of enclosing modules but the outermost in front. O(operations of the function).
-std::string reportNameOf(mlir::Block &block);
-
 /// What a reordering pass did to a block whose nodes were loaded in their given order. `reasons` is indexed by node:
 /// why compute waits for a start, in words. O((N + E) log N).
 PassRecord makeRecord(llvm::StringRef pass, const LoadedBlock &block, const Schedule &result,

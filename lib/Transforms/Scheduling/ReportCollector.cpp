@@ -18,30 +18,6 @@
 using namespace mlir;
 using namespace commsched;
 
-/// The name of a function within `module`: those of the modules around it stand in front ("inner::f").
-static std::string qualifiedName(ModuleOp module, FunctionOpInterface function) {
-  std::string name = function.getName().str();
-  for (auto outer = function->getParentOfType<ModuleOp>(); outer && outer != module;
-       outer = outer->getParentOfType<ModuleOp>())
-    name = outer.getName().value_or("module").str() + "::" + name;
-  return name;
-}
-
-void commsched::forEachReportedBlock(ModuleOp module,
-                                     llvm::function_ref<void(FunctionOpInterface, Block &, std::string)> visit) {
-  llvm::StringMap<int> taken;
-  module.walk([&](FunctionOpInterface function) {
-    int64_t inner = 0;
-    std::string name = qualifiedName(module, function);
-    if (int earlier = taken[name]++)
-      name += "#" + std::to_string(earlier + 1);
-    for (Block *block : findSchedulableBlocks(function)) {
-      bool body = block->getParentOp() == function && block->isEntryBlock();
-      visit(function, *block, body ? name : name + "." + std::to_string(inner++));
-    }
-  });
-}
-
 LogicalResult commsched::writeReportFile(Location loc, StringRef file,
                                          llvm::function_ref<void(llvm::raw_ostream &)> print) {
   if (file.empty())
@@ -79,19 +55,21 @@ LogicalResult ReportCollector::begin(ModuleOp module) {
   measure.noise = options.noise;
   ErrorBars errorBars(costs, module);
   measure.errorBars = &errorBars;
-  forEachReportedBlock(module, [&](FunctionOpInterface, Block &block, std::string name) {
+  for (ReportedBlock &reported : findReportedBlocks(module)) {
     BlockReport report;
-    report.name = std::move(name);
-    report.before = measureBlock(block, costs, measure);
+    report.name = std::move(reported.name);
+    report.before = measureBlock(*reported.block, costs, measure);
     report.limit = options.memory.limitFor(report.before.peak);
     result.blocks.push_back(std::move(report));
-  });
+  }
   bool certifies = !options.certificateFile.empty();
   journal = std::make_shared<PassJournal>(/*logsSearch=*/!options.searchLogFile.empty(), certifies);
   if (certifies)
     inputHash = hashOf(module);
   if (Environment *environment = Environment::of(module.getContext()))
     outerJournal = std::exchange(environment->journal, journal);
+  ownsNames = !outerJournal;
+  nameReportedBlocks(module);
   began = std::chrono::steady_clock::now();
   return success();
 }
@@ -126,38 +104,67 @@ LogicalResult ReportCollector::end(ModuleOp module) {
   ErrorBars errorBars(costs, module);
   measure.errorBars = &errorBars;
   measure.timeline = !options.timelineFile.empty();
-  bool consistent = true;
+  std::vector<ReportedBlock> reportedBlocks = findReportedBlocks(module);
+  abandon(module);
   llvm::StringMap<BlockReport *> byName;
   for (BlockReport &block : result.blocks)
     byName[block.name] = &block;
-  forEachReportedBlock(module, [&](FunctionOpInterface function, Block &block, std::string name) {
-    BlockReport *report = byName.lookup(name);
-    if (!report)
-      return;
-    measure.factorBudget.limit = report->limit;
-    report->after = measureBlock(block, costs, measure);
+  bool consistent = true;
+  llvm::SmallPtrSet<const BlockReport *, 8> compared;
+  for (ReportedBlock &reported : reportedBlocks) {
+    BlockReport *report = byName.lookup(reported.name);
+    if (!report) {
+      result.newBlocks.push_back(reported.name);
+      continue;
+    }
+    compared.insert(report);
     report->solve = spent;
-    report->signature = scheduleSignature(function);
-    std::string wrong = report->after.defect.empty() ? certify(*report) : report->after.defect;
-    if (wrong.empty())
-      return;
-    emitError(block.getParentOp()->getLoc()) << "a report contradicts itself (" << wrong << "); please report this";
-    consistent = false;
-  });
+    consistent &= measureAfter(reported, *report, measure, costs);
+  }
+  keepCompared(compared);
   return failure(failed(write(module)) || !consistent);
+}
+
+/// Measures a block after the passes. Returns false, with a diagnostic, if the report contradicts itself.
+bool ReportCollector::measureAfter(ReportedBlock &reported, BlockReport &report, MeasureOptions &measure,
+                                   const OperationCosts &costs) {
+  measure.factorBudget.limit = report.limit;
+  report.after = measureBlock(*reported.block, costs, measure);
+  report.signature = scheduleSignature(reported.function);
+  std::string wrong = report.after.defect.empty() ? certify(report) : report.after.defect;
+  if (!wrong.empty())
+    emitError(reported.block->getParentOp()->getLoc())
+        << "a report contradicts itself (" << wrong << "); please report this";
+  return wrong.empty();
+}
+
+/// Keeps the blocks that were found again, and only the names of the others.
+void ReportCollector::keepCompared(const llvm::SmallPtrSetImpl<const BlockReport *> &compared) {
+  std::vector<BlockReport> kept;
+  for (BlockReport &block : result.blocks)
+    if (compared.contains(&block))
+      kept.push_back(std::move(block));
+    else
+      result.lostBlocks.push_back(block.name);
+  result.blocks = std::move(kept);
+}
+
+void ReportCollector::abandon(ModuleOp module) {
+  if (ownsNames)
+    dropReportedNames(module);
+  ownsNames = false;
 }
 
 LogicalResult ReportCollector::measureOnce(ModuleOp module) {
   if (failed(begin(module)))
     return failure();
   takeJournal(module);
-  size_t next = 0;
-  forEachReportedBlock(module, [&](FunctionOpInterface function, Block &, std::string) {
-    BlockReport &report = result.blocks[next++];
+  for (auto [reported, report] : llvm::zip_equal(findReportedBlocks(module), result.blocks)) {
     report.after = report.before;
     report.isOneMeasurement = true;
-    report.signature = scheduleSignature(function);
-  });
+    report.signature = scheduleSignature(reported.function);
+  }
+  abandon(module);
   return write(module);
 }
 
@@ -216,8 +223,14 @@ public:
   void getDependentDialects(DialectRegistry &registry) const final { body.getDependentDialects(registry); }
 
   void runOnOperation() final {
-    if ((collector && failed(collector->begin(getOperation()))) || failed(runPipeline(body, getOperation())) ||
-        (collector && failed(collector->end(getOperation()))))
+    if (collector && failed(collector->begin(getOperation())))
+      return signalPassFailure();
+    if (failed(runPipeline(body, getOperation()))) {
+      if (collector)
+        collector->abandon(getOperation());
+      return signalPassFailure();
+    }
+    if (collector && failed(collector->end(getOperation())))
       signalPassFailure();
   }
 

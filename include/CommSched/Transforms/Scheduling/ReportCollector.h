@@ -13,10 +13,11 @@
 #define COMMSCHED_TRANSFORMS_SCHEDULING_REPORTCOLLECTOR_H
 
 #include "CommSched/Report/Report.h"
+#include "CommSched/Transforms/Scheduling/BlockNames.h"
 #include "mlir/IR/BuiltinOps.h"
-#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/SmallPtrSet.h"
 #include <chrono>
 #include <memory>
 
@@ -44,14 +45,18 @@ class ReportCollector {
 public:
   explicit ReportCollector(ReportOptions options) : options(std::move(options)) {}
 
-  /// Measures the input. Fails, with a diagnostic, where the machine profile is not to be had.
+  /// Measures the input, and names its blocks (BlockNames.h), unless a report around this one has named them. Fails,
+  /// with a diagnostic, where the machine profile is not to be had.
   llvm::LogicalResult begin(mlir::ModuleOp module);
 
-  /// Measures the output, and writes and prints what was asked for. Fails, with a diagnostic, where a file cannot be
-  /// written; nothing half-written stays behind.
+  /// Measures the output, removes the names of the blocks, and writes and prints what was asked for. Fails, with a
+  /// diagnostic, where a file cannot be written; nothing half-written stays behind.
   llvm::LogicalResult end(mlir::ModuleOp module);
 
-  /// Instead of both, for a module that nothing changes in between: before and after are one measurement.
+  /// Instead of end(), if a pass has failed: removes the names of the blocks.
+  void abandon(mlir::ModuleOp module);
+
+  /// Instead of begin() and end(), for a module that nothing changes in between: before and after are one measurement.
   llvm::LogicalResult measureOnce(mlir::ModuleOp module);
 
   /// The report, after end() or measureOnce().
@@ -60,22 +65,19 @@ public:
 private:
   llvm::LogicalResult write(mlir::ModuleOp module);
   void takeJournal(mlir::ModuleOp module);
+  bool measureAfter(ReportedBlock &reported, BlockReport &report, MeasureOptions &measure, const OperationCosts &costs);
+  void keepCompared(const llvm::SmallPtrSetImpl<const BlockReport *> &compared);
 
   ReportOptions options;
   Report result;
   /// What passes write between begin() and end(), and the journal of a report around this one.
   std::shared_ptr<PassJournal> journal, outerJournal;
+  /// Whether begin() named the blocks, so that this collector removes the names.
+  bool ownsNames = false;
   std::chrono::steady_clock::time_point began;
   /// Of the input, if certificates are written.
   std::string inputHash;
 };
-
-/// Visits the blocks of a module that reports speak of: those of its functions that hold collectives, with the names
-/// that they have there: "f" for a body, "f.0" for a block inside of it, "inner::f" in a module inside, "f#2" where
-/// that name is taken already.
-void forEachReportedBlock(
-    mlir::ModuleOp module,
-    llvm::function_ref<void(mlir::FunctionOpInterface function, mlir::Block &block, std::string name)> visit);
 
 /// Writes `file` as a whole, or leaves it as it was and says why at `loc`. Nothing where `file` is empty.
 llvm::LogicalResult writeReportFile(mlir::Location loc, llvm::StringRef file,
