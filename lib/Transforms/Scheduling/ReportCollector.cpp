@@ -46,7 +46,7 @@ LogicalResult ReportCollector::begin(ModuleOp module) {
     return emitError(module.getLoc()) << llvm::toString(machine.takeError());
   CostModel model(*machine);
   OperationCosts costs(model);
-  result = {machineName(module.getContext(), options.machine), options.noise, {}, {}};
+  result = {machineName(module.getContext(), options.machine), options.noise, {}, {}, {}, {}};
   MeasureOptions measure;
   measure.load = {options.collectiveOrder, options.bucketing};
   measure.boundBudget = options.memory;

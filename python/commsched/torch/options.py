@@ -228,7 +228,9 @@ class Options:
     def unchanged(self) -> Options:
         """The options that measure a graph by the same costs and leave it as it is."""
         aligned = [entry for entry in self.passes if ALIGN_COSTS in entry]
-        return dataclasses.replace(self, bucketing=False, strands="off", passes=(*aligned, MEASURES))
+        # The pipeline refuses options that none of its passes reads.
+        searching = {"effort": None, "bucket_cap_bytes": None, "objective": "makespan"}
+        return dataclasses.replace(self, bucketing=False, strands="off", passes=(*aligned, MEASURES), **searching)
 
     def agreed_key(self) -> str | None:
         """The part of `shared_key` that names a program on all ranks. If ranks align their costs, their profiles may
