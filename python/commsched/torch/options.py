@@ -86,6 +86,11 @@ class OptionArguments(TypedDict, total=False):
     record: bool
 
 
+# Indexed by option: the passes that read it. All others are read by every pipeline.
+_SEARCHES = ("comm-schedule", "comm-split-strands", "comm-pareto")
+READERS = {"effort": _SEARCHES, "bucket_cap_bytes": (*_SEARCHES, "comm-bucket")}
+
+
 @dataclasses.dataclass(frozen=True)
 class Options:
     """The options that `schedule_overlap`, `enabled`, `install` and the backend take. `schedule_overlap` describes
@@ -198,7 +203,7 @@ class Options:
             f"collective-order={self.collective_order}",
         ]
         for name in ("memory_budget_ratio", "memory_limit_bytes", "bucket_cap_bytes", "effort"):
-            if getattr(self, name) is not None:
+            if getattr(self, name) is not None and self._reads(name):
                 settings.append(f"{name.replace('_', '-')}={getattr(self, name)!r}")
         if self.objective != "makespan" or self.scenarios:
             settings += [f"{name.replace('_', '-')}={getattr(self, name)}" for name in ("objective", *NOISE)]
@@ -207,6 +212,15 @@ class Options:
         if report_file:
             settings += [f"report-file={option_value(report_file)}", "table=false"]
         return f"{PIPELINE}{{{' '.join(settings)}}}"
+
+    def _reads(self, name: str) -> bool:
+        """Whether a pass of the pipeline reads an option; the pipeline refuses options that none reads."""
+        readers = READERS.get(name)
+        if readers is None:
+            return True
+        if self.passes:
+            return any(reader in entry for entry in self.passes for reader in readers)
+        return self.solver != "inductor" or "comm-bucket" in readers
 
     def key(self) -> str | None:
         """A hash of everything that decides the generated code of a graph. None with a user's estimator, and if costs
