@@ -363,26 +363,61 @@ def test_sizes_that_depend_on_the_batch_do_not_name_a_program(world):
     from commsched.torch.ranks import agreement, weights
 
     graph = _graph(world, 4).graph
-    assert set(weights.classes_of_weights(graph, agreement.starts_of(graph))) == {""}
+    assert weights.class_of_weights(graph, agreement.starts_of(graph)) == ""
+
+
+def _class_of(monkeypatch, function, *shapes, parameters=(0,)):
+    """The class of a graph in whose compilation these inputs, or the outputs in their places, are parameters."""
+    import types
+
+    from commsched.torch.ranks import agreement, weights
+
+    metadata = types.SimpleNamespace(fw_metadata=types.SimpleNamespace(static_input_indices=list(parameters)))
+    monkeypatch.setattr(torch._guards.TracingContext, "try_get", staticmethod(lambda: metadata))
+    graph = trace(function, *shapes).graph
+    return weights.class_of_weights(graph, agreement.starts_of(graph))
 
 
 @pytest.mark.parametrize(("rows", "other", "same"), [(25129, 25128, True), (16385, 16384, True), (1024, 512, False)])
 def test_uneven_shards_are_of_one_class(world, monkeypatch, rows, other, same):
     """Ranks have to agree, though one has a row more of a parameter than another."""
-    import types
-
-    from commsched.torch.ranks import agreement, weights
-
-    metadata = types.SimpleNamespace(fw_metadata=types.SimpleNamespace(static_input_indices=[0]))
-    monkeypatch.setattr(torch._guards.TracingContext, "try_get", staticmethod(lambda: metadata))
     c10d = torch.ops._c10d_functional
 
-    def classes(rows):
-        f = lambda w: c10d.wait_tensor(c10d.all_gather_into_tensor(w.to(torch.bfloat16), 8, world))
-        graph = trace(f, (rows, 64)).graph
-        return weights.classes_of_weights(graph, agreement.starts_of(graph))
+    def gathered(w):
+        return c10d.wait_tensor(c10d.all_gather_into_tensor(w.to(torch.bfloat16), 8, world))
 
-    assert "" not in classes(rows) and (classes(rows) == classes(other)) == same
+    first, second = (_class_of(monkeypatch, gathered, (n, 64)) for n in (rows, other))
+    assert first and (first == second) == same
+
+
+def test_a_shard_that_is_padded_or_cut_is_of_the_class_of_a_whole_one(world, monkeypatch):
+    """On the last rank of an uneven parameter, the shard is padded, and its gradient is cut."""
+    c10d = torch.ops._c10d_functional
+
+    def whole(w):
+        return c10d.wait_tensor(c10d.all_gather_into_tensor(w, 8, world))
+
+    def padded(w):
+        return whole(torch.ops.aten.constant_pad_nd(w, [0, 0, 0, 1]))
+
+    assert _class_of(monkeypatch, whole, (16, 64)) == _class_of(monkeypatch, padded, (15, 64)) != ""
+
+    def gradient(cut):
+        def tangents(tangents_1):
+            mine = c10d.wait_tensor(c10d.reduce_scatter_tensor(tangents_1, "sum", 8, world))
+            return torch.ops.aten.slice.Tensor(mine, 0, 0, 0) if cut else mine
+
+        return tangents
+
+    def backward(cut):
+        gm = trace(gradient(cut), (8, 64))
+        for node in gm.graph.find_nodes(op="placeholder"):
+            node.name = "tangents_1"
+        from commsched.torch.ranks import agreement, weights
+
+        return weights.class_of_weights(gm.graph, agreement.starts_of(gm.graph))
+
+    assert backward(cut=True) == backward(cut=False) != ""
 
 
 def test_a_decision_that_a_graph_does_not_allow_changes_nothing(world):

@@ -216,8 +216,8 @@ private:
     return obstacle->empty();
   }
 
-  /// Puts the block into the order of planned starts and carries out the plan. Returns why this is not possible, and then
-  /// the block is as it was; an empty text if it is done.
+  /// Puts the block into the order of planned starts and carries out the plan. Returns why this is not possible, and
+  /// then the block is as it was; an empty text if it is done.
   FailureOr<std::string> carryOutByStart(const LoadedBlock &loaded, const IndexLists &hazards,
                                          const MultiStreamPlan &answer, const OperationCosts &costs) {
     Block &block = loaded.nodes.getBlock();

@@ -138,8 +138,8 @@ private:
   OpWork learn(mlir::Operation *op, OpCostSource &source) const;
   /// The work of `op` itself with the numbers of its `comm.cost` other than the time.
   OpWork learnWithAttribute(mlir::Operation *op, OpCostSource &source) const;
-  /// The work of `op` with the collective that it fuses with its own work (`comm.hybrid`). Both run at the same time, so
-  /// the longer one counts. Unknown if the operation does not tell which collective that is.
+  /// The work of `op` with the collective that it fuses with its own work (`comm.hybrid`). Both run at the same time,
+  /// so the longer one counts. Unknown if the operation does not tell which collective that is.
   OpWork withFusedCollective(mlir::Operation *op, OpWork work) const;
   /// The placement of the ranks of a group; one rank for null.
   GroupShape shapeOf(comm::GroupOp group) const;

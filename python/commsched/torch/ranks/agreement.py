@@ -32,7 +32,7 @@ from ..options import Options
 from ..semantics import effects
 from ..semantics.operators import group_of, spec_of
 from .consensus import Decision, Disagreed, settled
-from .weights import classes_of_weights
+from .weights import class_of_weights
 
 # The entry of a graph module's `meta` that holds the decision.
 META = "commsched_agreement"
@@ -57,17 +57,13 @@ def starts_of(graph: fx.Graph) -> list[fx.Node]:
     return [n for n in graph.nodes if n.op == "call_function" and spec_of(n).start is not None]
 
 
-def _line(start: fx.Node, size: str, group: str) -> str:
-    """The description of a collective.
-
-    Args:
-        size: the class of its size if it carries parameters. Other sizes depend on the batch.
-    """
+def _line(start: fx.Node, group: str) -> str:
+    """The description of a collective."""
     spec, val = spec_of(start), start.meta.get("val")
     while isinstance(val, (list, tuple)):
         val = val[0]
     reduction = start.args[1] if isinstance(start.args[1], str) else ""
-    return f"{spec.op} {reduction} {getattr(val, 'dtype', None)} {size} {group}"
+    return f"{spec.op} {reduction} {getattr(val, 'dtype', None)} {group}"
 
 
 def _hash(*parts: object) -> str:
@@ -81,7 +77,7 @@ class Shape:
     Args:
         lines: the descriptions of the collectives, in order.
         group: indexed by collective: the name of its group.
-        key: a hash of the options.
+        key: a hash of the options, and the class of the size of the parameters.
     """
 
     lines: list[str]
@@ -123,8 +119,8 @@ def shape_of(graph: fx.Graph, options: Options) -> Shape:
     estimated = " estimated" if options.runtime_estimation is not None else ""
     key = f"{dataclasses.replace(options, runtime_estimation=None).agreed_key()}{estimated}"
     groups = [group_of(s, spec_of(s))[0] for s in starts]
-    sizes = classes_of_weights(graph, starts)
-    return Shape([_line(*described) for described in zip(starts, sizes, groups)], groups, key)
+    key += f" {class_of_weights(graph, starts)}"
+    return Shape([_line(*described) for described in zip(starts, groups)], groups, key)
 
 
 def sequence(graph_starts: list[fx.Node], plan: Plan) -> Decision:

@@ -1,7 +1,7 @@
 # Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-"""Which collectives of a graph carry parameters or their gradients, and how large these are.
+"""How large the parameters are that the collectives of a graph carry, forward or as gradients.
 
 Two models of one structure are two programs if their parameters have other sizes. The sizes of all other collectives
 depend on the batch, which may differ between ranks and from step to step, and say nothing about the program.
@@ -16,21 +16,32 @@ from collections.abc import Collection
 import torch
 import torch.fx as fx
 
-# Sizes of one class differ by less than a factor of 2 ** (1 / CLASSES). Ranks whose shards are uneven have to agree,
-# though their parameters differ by a row. An edge of a class is not near a power of two, where such sizes often are.
-CLASSES = 4
+from ..semantics.operators import spec_of
+
+# Sizes of one class differ by less than a factor of 2 ** (1 / CLASSES). Ranks of different groups whose shards are
+# uneven have to agree, though they differ by a row here and there: that is a tiny part of the sum of all parameters.
+CLASSES = 2
+# Indexed by kind: whether the operand is what has one size on all ranks of a group. Otherwise, the result has.
+OPERAND_IS_EQUAL = {"all_gather": False, "reduce_scatter": True, "all_reduce": True}
+# Calls behind which a gradient is another part of the same values: shards are padded to be even, and cut again.
+KEEPING = {"constant_pad_nd", "slice", "narrow", "split", "split_with_sizes", "unbind"}
 
 
-def classes_of_weights(graph: fx.Graph, starts: Collection[fx.Node]) -> list[str]:
-    """Indexed by start: the class of its size if it carries parameters or gradients of parameters, else "". O(nodes).
+def class_of_weights(graph: fx.Graph, starts: Collection[fx.Node]) -> str:
+    """The class of the number of elements that the collectives of parameters and of their gradients have in all.
+
+    Ranks with uneven shards get one class: of an all-gather the result counts, and of a reduction the operand. "" if
+    there are none. O(nodes).
 
     PyTorch tells which inputs of the forward graph are parameters while it compiles. Otherwise, there are none.
     """
     inputs, gradients = _parameters(graph)
     if not inputs and not gradients:
-        return [""] * len(starts)
+        return ""
     constant, returned = _made_of(graph, inputs), _returned_as(graph, gradients)
-    return [_class(s) if _operands_in(s, constant) or any(w in returned for w in s.users) else "" for s in starts]
+    carrying = [s for s in starts if _operands_in(s, constant) or any(w in returned for w in s.users)]
+    total = sum(_equal_elements(s) for s in carrying)
+    return str(round(CLASSES * math.log2(total))) if total else ""
 
 
 def _parameters(graph: fx.Graph) -> tuple[set[fx.Node], set[fx.Node]]:
@@ -61,31 +72,35 @@ def _made_of(graph: fx.Graph, inputs: set[fx.Node]) -> set[fx.Node]:
 
 
 def _returned_as(graph: fx.Graph, outputs: set[fx.Node]) -> set[fx.Node]:
-    """The nodes that become one of these outputs, through calls that keep the number of elements."""
+    """The nodes that become one of these outputs, through calls that keep the number of elements, or cut or pad."""
     becoming = set(outputs)
     for node in reversed(graph.nodes):
         for user in node.users:
-            if user in becoming and user.all_input_nodes == [node] and _elements(user) == _elements(node):
+            if user in becoming and user.all_input_nodes == [node] and _keeps(user, node):
                 becoming.add(node)
     return becoming
+
+
+def _keeps(user: fx.Node, node: fx.Node) -> bool:
+    return spec_of(user).op in KEEPING or _elements(user) == _elements(node)
 
 
 def _operands_in(start: fx.Node, nodes: set[fx.Node]) -> bool:
     return bool(start.all_input_nodes) and nodes.issuperset(start.all_input_nodes)
 
 
-def _elements(node: fx.Node) -> int | None:
-    val = node.meta.get("val")
+def _elements(value: object) -> int | None:
+    val = value.meta.get("val") if isinstance(value, fx.Node) else value
     if not isinstance(val, torch.Tensor) or not all(type(d) is int for d in val.shape):
         return None
     return val.numel()
 
 
-def _class(start: fx.Node) -> str:
-    """The class of the size of a collective's result. Results of lists count together."""
-    val = start.meta.get("val")
-    values = val if isinstance(val, (list, tuple)) else [val]
-    sizes = [v.numel() for v in values if isinstance(v, torch.Tensor) and all(type(d) is int for d in v.shape)]
-    if len(sizes) != len(values):
-        return ""
-    return str(round(CLASSES * math.log2(sum(sizes)))) if sum(sizes) else "empty"
+def _equal_elements(start: fx.Node) -> int:
+    """The elements of a collective, as all ranks of its group count them. Those of a list count together."""
+    of_operand = OPERAND_IS_EQUAL.get(spec_of(start).collective.kind)
+    if of_operand is None:
+        return 0
+    value = start.args[0] if of_operand else start.meta.get("val")
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return sum(_elements(v) or 0 for v in values)
