@@ -15,6 +15,7 @@
 #include "CommSched/Dialect/Comm/CommSizes.h"
 #include "RegionAliases.h"
 #include "StorageSources.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 
@@ -303,6 +304,16 @@ StorageId StorageMap::unknownStorage() {
   return unknownId;
 }
 
+/// Globals of two names are two buffers, and an address from elsewhere may be that of any of them.
+StorageId StorageMap::globalStorage(StringAttr name) {
+  auto [known, isNew] = globals.try_emplace(name, -1);
+  if (isNew) {
+    known->second = allocate(nullptr, 0, /*nested=*/false);
+    storage[known->second].unknownOrigin = true;
+  }
+  return known->second;
+}
+
 void StorageMap::visitResult(OpResult result, bool nested) {
   Operation *op = result.getOwner();
   // addRegionValues() has found the memrefs that regions pass on.
@@ -313,6 +324,8 @@ void StorageMap::visitResult(OpResult result, bool nested) {
   // What a chain of insertions in place begins with is no storage of its own.
   if (isa<tensor::EmptyOp>(op) && !result.use_empty() && llvm::all_of(result.getUsers(), isInPlace))
     return;
+  if (auto global = dyn_cast<memref::GetGlobalOp>(op))
+    return refer(result, globalStorage(global.getNameAttr().getAttr()));
   StorageSources sources = getStorageSources(result);
   loadsAddresses |= sources.loaded;
   bool isMemref = isa<BaseMemRefType>(result.getType());

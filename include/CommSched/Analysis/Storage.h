@@ -100,6 +100,7 @@ private:
   void visitTerminator(mlir::Operation *terminator);
 
   StorageId unknownStorage();
+  StorageId globalStorage(mlir::StringAttr name);
   StorageId allocate(mlir::Operation *def, Bytes bytes, bool nested);
   /// The storage of a new value, or future, of the block: its own, or that of the whole in which it has its place.
   StorageId allocate(mlir::Operation *def, mlir::Value value, Bytes bytes, bool nested);
@@ -122,6 +123,7 @@ private:
   std::vector<StorageId> kept;
   bool loadsAddresses = false;
   StorageId unknownId = -1; ///< -1 until an operation finds memory by itself
+  llvm::DenseMap<mlir::StringAttr, StorageId> globals; ///< indexed by the name of a memref.global
   Bytes numArgumentBytes = 0;
   std::vector<mlir::Value> unknown;
 
