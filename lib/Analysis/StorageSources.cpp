@@ -14,6 +14,7 @@
 
 #include "StorageSources.h"
 #include "CommSched/Analysis/Storage.h"
+#include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -70,6 +71,12 @@ bool commsched::detail::isAllocated(OpResult result) {
   return effects && effects.getEffectOnValue<MemoryEffects::Allocate>(result).has_value();
 }
 
+/// Returns true if bufferization gives a tensor memory of its own.
+static bool isAllocatedTensor(OpResult result) {
+  auto op = dyn_cast<bufferization::BufferizableOpInterface>(result.getOwner());
+  return op && isa<TensorType>(result.getType()) && op.bufferizesToAllocation(result);
+}
+
 static bool hasNamedEffects(OpOperand &operand) {
   auto effects = dyn_cast<MemoryEffectOpInterface>(operand.getOwner());
   SmallVector<MemoryEffects::EffectInstance> named;
@@ -119,6 +126,10 @@ static StorageSources getPassedSources(OpResult result) {
     if (!isCopied)
       addYielded(sources, result);
     sources.fresh = sources.values.empty();
+    return sources;
+  }
+  if (isAllocatedTensor(result)) {
+    sources.fresh = true;
     return sources;
   }
   if (isa<FutureType>(result.getType()) || isa<CallOpInterface>(op) || hasUnknownEffects(op)) {

@@ -82,6 +82,9 @@ private:
         values.insert(user->getResult(0));
       return true;
     }
+    // In a buffer of buffers, the type of the elements has the memory space.
+    if (auto store = dyn_cast<memref::StoreOp>(user); store && use.get() == store.getValue())
+      return false;
     // These operations take any memory space.
     return isa<memref::LoadOp, memref::StoreOp, memref::CopyOp, memref::DeallocOp, memref::DimOp>(user) ||
            (isa<linalg::LinalgOp>(user) && user->getNumResults() == 0);
