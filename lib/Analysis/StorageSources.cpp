@@ -14,7 +14,6 @@
 
 #include "StorageSources.h"
 #include "CommSched/Analysis/Storage.h"
-#include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -71,12 +70,6 @@ bool commsched::detail::isAllocated(OpResult result) {
   return effects && effects.getEffectOnValue<MemoryEffects::Allocate>(result).has_value();
 }
 
-/// Returns true if bufferization gives a tensor memory of its own.
-static bool isAllocatedTensor(OpResult result) {
-  auto op = dyn_cast<bufferization::BufferizableOpInterface>(result.getOwner());
-  return op && isa<TensorType>(result.getType()) && op.bufferizesToAllocation(result);
-}
-
 static bool hasNamedEffects(OpOperand &operand) {
   auto effects = dyn_cast<MemoryEffectOpInterface>(operand.getOwner());
   SmallVector<MemoryEffects::EffectInstance> named;
@@ -128,7 +121,7 @@ static StorageSources getPassedSources(OpResult result) {
     sources.fresh = sources.values.empty();
     return sources;
   }
-  if (isAllocatedTensor(result)) {
+  if (isa<bufferization::AllocTensorOp>(op)) { // It names no effects, and copies what it is given.
     sources.fresh = true;
     return sources;
   }

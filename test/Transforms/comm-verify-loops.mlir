@@ -135,3 +135,17 @@ func.func @carried_and_completed(%x: tensor<4xf32>, %y: tensor<4xf32>) {
   %v = comm.wait %a#0 : !comm.future<tensor<4xf32>>
   return
 }
+
+memref.global "private" @global : memref<4xf32> = uninitialized
+
+// Tests that a global that is asked for twice is one buffer.
+func.func @global_in_flight(%in: memref<4xf32>, %i: index) -> f32 {
+  %one = memref.get_global @global : memref<4xf32>
+  %two = memref.get_global @global : memref<4xf32>
+  // expected-note @below {{the collective is started here and has no certain wait in between}}
+  %f = comm.all_reduce sum %in into %one on @dp : (memref<4xf32>) -> !comm.future<memref<4xf32>>
+  // expected-error @below {{reads operand #0, which is in flight}}
+  %x = memref.load %two[%i] : memref<4xf32>
+  %w = comm.wait %f keeping (%in, %one : memref<4xf32>, memref<4xf32>) : !comm.future<memref<4xf32>>
+  return %x : f32
+}
