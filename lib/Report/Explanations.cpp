@@ -58,9 +58,32 @@ static Operation *findUnknownBefore(const LoadedBlock &block, NodeId start) {
   return op && comm::hasUndeclaredEffects(op) && !usesResult(block.nodes[start], op) ? op : nullptr;
 }
 
+/// The operation that the wait of a start may not pass for the only reason that nobody says what it touches; null if an
+/// operation that uses the wait's results comes first. O(operations between the wait and either).
+static Operation *findUnknownBehind(Operation *start) {
+  auto collective = dyn_cast<comm::CollectiveOpInterface>(start);
+  if (!collective || !collective.getCollectiveFuture().hasOneUse())
+    return nullptr;
+  Operation *wait = *collective.getCollectiveFuture().user_begin();
+  if (!isa<comm::WaitOp>(wait) || wait->getBlock() != start->getBlock())
+    return nullptr;
+  for (Operation *op = wait->getNextNode(); op; op = op->getNextNode()) {
+    if (llvm::any_of(op->getOperands(), [&](Value operand) { return operand.getDefiningOp() == wait; }))
+      return nullptr;
+    if (comm::hasUndeclaredEffects(op))
+      return op;
+  }
+  return nullptr;
+}
+
 std::string commsched::describe(const LoadedBlock &block, const Explanation &explanation, NodeId start) {
+  Operation *unknown = nullptr;
   if (explanation.factor == LimitingFactor::DataDependence && start != kNone)
-    if (Operation *op = findUnknownBefore(block, start))
-      return "unknown effects of " + nameWithPlace(op) + "; '" + kNoEffectsAttrName.str() + "' says that it has none";
+    unknown = findUnknownBefore(block, start);
+  if (explanation.factor == LimitingFactor::StartsAtOnce && start != kNone)
+    unknown = findUnknownBehind(block.nodes[start]);
+  if (unknown)
+    return "unknown effects of " + nameWithPlace(unknown) + "; '" + kNoEffectsAttrName.str() +
+           "' says that it has none";
   return describe(explanation, [&](NodeId blocker) { return nameWithPlace(block.nodes[blocker]); });
 }

@@ -147,6 +147,21 @@ static void printScenarios(const Report &report, const BlockReport &block, raw_o
     os << "  objective     " << stringify(objective) << " of " << count << " scenarios\n";
 }
 
+/// What a block's figures rest on without being told: sizes that count as nothing, and guessed costs. Empty if there is
+/// neither.
+static std::string describeGuesses(const BlockSnapshot &snapshot) {
+  std::string sizes, costs;
+  if (snapshot.unknownSizes)
+    sizes = formatv("{0} of unknown size {1} as 0 bytes{2}", formatCount(snapshot.unknownSizes, "value"),
+                    snapshot.unknownSizes == 1 ? "counts" : "count", namesOf(snapshot))
+                .str();
+  if (snapshot.unknownCosts)
+    costs = formatv("{0} of unknown cost {1} guessed from the operands",
+                    formatCount(snapshot.unknownCosts, "operation"), snapshot.unknownCosts == 1 ? "is" : "are")
+                .str();
+  return sizes + (sizes.empty() || costs.empty() ? "" : "; ") + costs;
+}
+
 /// What the passes prove of the block as they got it, beside the bound of the report: the gaps differ, because each
 /// argument counts something else. A merged answer may be faster than all orders.
 static void printProofs(const Report &report, const BlockReport &block, raw_ostream &os) {
@@ -207,12 +222,8 @@ static void printBlock(const Report &report, const BlockReport &block, raw_ostre
   for (const PassRecord &pass : report.passes)
     if (pass.block == block.name && pass.search)
       os << "  search        " << describeSearch(*pass.search) << "\n";
-  if (after.unknownSizes || after.unknownCosts)
-    WithColor(os, raw_ostream::YELLOW) << formatv(
-        "  {0} of unknown size {1} as 0 bytes{2}; {3} of unknown cost {4} guessed from the "
-        "operands\n",
-        formatCount(after.unknownSizes, "value"), after.unknownSizes == 1 ? "counts" : "count", namesOf(after),
-        formatCount(after.unknownCosts, "operation"), after.unknownCosts == 1 ? "is" : "are");
+  if (std::string guesses = describeGuesses(after); !guesses.empty())
+    WithColor(os, raw_ostream::YELLOW) << "  " << guesses << "\n";
   if (after.cutValues > 0)
     WithColor(os, raw_ostream::YELLOW) << formatv("  {0} times or sizes are too large to be added up and were cut\n",
                                                   after.cutValues);

@@ -29,6 +29,11 @@
 // KNOWN-NOT: unknown effects
 // ONE: unknown effects of 'hlo.dot_general'
 
+// Tests the same for what keeps a wait from being later, and that nothing is said of sizes where all are known.
+// RUN: comm-opt %t/behind.mlir --allow-unregistered-dialect --reorder-comm-overlap -o /dev/null 2>&1 | FileCheck %s --check-prefix=BEHIND
+// BEHIND: {{^}}  1 operation of unknown cost is guessed from the operands
+// BEHIND: unknown effects of 'my.op' at {{.*}}behind.mlir:6:10; 'comm.no_effects' says that it has none
+
 // Tests that the attribute is not believed of an operation that takes memory.
 // MEMORY: unknown effects of 'hlo.fill' at {{.*}}memory.mlir:5:5
 
@@ -71,6 +76,16 @@ module {
     %g2 = comm.wait %f2 : !comm.future<tensor<4096x4096xbf16>>
     %y = "hlo.dot_general"(%r, %g2) : (tensor<4096x4096xbf16>, tensor<4096x4096xbf16>) -> tensor<4096x4096xbf16>
     return %y : tensor<4096x4096xbf16>
+  }
+}
+//--- behind.mlir
+module {
+  comm.group @dp #comm.iota<[1, 8]>
+  func.func @step(%x: tensor<64x64xf32>, %w: tensor<8x8xf32>) -> (tensor<64x8xf32>, tensor<64x64xf32>) {
+    %f = comm.all_gather %w on @dp : (tensor<8x8xf32>) -> !comm.future<tensor<64x8xf32>>
+    %g = comm.wait %f : !comm.future<tensor<64x8xf32>>
+    %y = "my.op"(%x) : (tensor<64x64xf32>) -> tensor<64x64xf32>
+    return %g, %y : tensor<64x8xf32>, tensor<64x64xf32>
   }
 }
 //--- memory.mlir
