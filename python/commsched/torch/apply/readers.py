@@ -18,24 +18,11 @@ import torch
 import torch.fx as fx
 
 from ..semantics.effects import may_alias
-from ..semantics.operators import nodes_in, spec_of
+from ..semantics.operators import OF_MEMORY, nodes_in, spec_of
 
 # Operators of aten and prims, without overload, that look at the storage or the offset of an operand, or refuse some
 # addresses. All others of these two read elements alone, or give views, which count as what they are views of.
-LOOKING = {
-    "as_strided",
-    "as_strided_",
-    "as_strided_copy",
-    "as_strided_scatter",
-    "copy_strided",
-    "is_set_to",
-    "resize",
-    "resize_",
-    "resize_as",
-    "resize_as_",
-    "set",
-    "set_",
-    "sym_storage_offset",
+LOOKING = OF_MEMORY | {
     "view_as_complex",
     "view_as_complex_copy",
     "view_element_type",

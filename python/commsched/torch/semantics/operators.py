@@ -41,6 +41,22 @@ class Collective:
     out: bool = False
 
 
+# Operators of aten, without overload, that look at the memory behind a tensor: its storage, or where it begins there.
+OF_MEMORY = {
+    "as_strided",
+    "as_strided_",
+    "as_strided_copy",
+    "as_strided_scatter",
+    "copy_strided",
+    "is_set_to",
+    "resize",
+    "resize_",
+    "resize_as",
+    "resize_as_",
+    "set",
+    "set_",
+    "sym_storage_offset",
+}
 STARTS = {
     "_c10d_functional::all_gather_into_tensor": Collective("all_gather"),
     "_c10d_functional::all_gather_into_tensor_out": Collective("all_gather", out=True),

@@ -22,7 +22,7 @@ from ..apply.forms import dense_order
 from ..apply.rewrite import relink
 from ..apply.values import described
 from ..semantics import effects
-from ..semantics.operators import nodes_in, spec_of
+from ..semantics.operators import OF_MEMORY, nodes_in, spec_of
 from .recipe import NodeSplit, Recipe, RecipeError
 
 aten = torch.ops.aten
@@ -32,20 +32,6 @@ SIZES = {
     aten._unsafe_view.default: 1,
     aten.reshape.default: 1,
     aten.expand.default: 1,
-}
-# Operators of aten, without overload, that look at the memory behind a tensor: that of a join is another one.
-OF_MEMORY = {
-    "as_strided",
-    "as_strided_",
-    "as_strided_copy",
-    "as_strided_scatter",
-    "copy_strided",
-    "is_set_to",
-    "resize_",
-    "resize_as_",
-    "set_",
-    "sym_storage_offset",
-    "sym_stride",
 }
 # What a part does not take over from the metadata of its node: it speaks of the whole value.
 OF_THE_WHOLE = ("val", "tensor_meta", "eager_input_vals", "example_value", "unbacked_bindings")
@@ -124,7 +110,7 @@ class _Splitter:
         is_restrided = not self.restrided.isdisjoint(node.all_input_nodes)
         if not (is_moved or is_restrided):
             return
-        if spec_of(node).op in OF_MEMORY or is_restrided and _shows_strides(node):
+        if spec_of(node).op in (*OF_MEMORY, "sym_stride") or is_restrided and _shows_strides(node):
             raise RecipeError(f"{node.name} depends on the strides of what would be joined")
         is_view = node.target is operator.getitem or node.op == "call_function" and bool(effects.may_alias(node))
         if is_view and node.target is not operator.getitem and not isinstance(node.target, torch._ops.OpOverload):
