@@ -170,6 +170,8 @@ class Values:
     def constant(self, out):
         """A fill: equal ones become one."""
         value = self.pick(lambda v: not v.type.dynamic)
+        if not value:
+            return
         type_ = Type(value.type.shape, value.type.element)
         result = self.new_tensor(type_)
         n, c = result.name, self.rng.choice([0, 0, 1, 5])
