@@ -198,7 +198,10 @@ static bool isSameProgram(const BlockSnapshot &before, const BlockSnapshot &afte
   bool sameTraffic = llvm::all_of(traffic, [](const auto &entry) { return entry.second == 0; });
   bool samePrices = before.collectives == after.collectives ? before.measuredCollectives == after.measuredCollectives
                                                             : before.measuredCollectives == 0;
-  return sameTraffic && samePrices && before.streams == after.streams && before.oneShots == after.oneShots &&
+  // Without merging, no pass of ours takes work from compute: another one has, for example by erasing what has no reader.
+  bool sameWork = before.collectives != after.collectives || before.laneLoads.empty() || after.laneLoads.empty() ||
+                  after.laneLoads[kComputeLane] >= before.laneLoads[kComputeLane];
+  return sameTraffic && samePrices && sameWork && before.streams == after.streams && before.oneShots == after.oneShots &&
          before.givenTimes == after.givenTimes;
 }
 
@@ -208,6 +211,13 @@ static void dropBeatenSampledBounds(BlockReport &report) {
   for (std::optional<SampledMakespan> *bound : {&report.before.sampledBound, &report.before.sampledOrderBound})
     if (*bound && after && (after->mean < (*bound)->mean || after->p95 < (*bound)->p95))
       bound->reset();
+}
+
+/// Another program than the given one is measured: no bound of the given one holds.
+static void dropBounds(BlockSnapshot &before) {
+  before.jointBound = before.limitBound = before.orderBound = 0;
+  before.jointBoundBy = before.limitBoundBy = before.orderBoundBy =
+      "none: more has changed than the order and the buckets";
 }
 
 std::string commsched::certify(BlockReport &report) {
@@ -224,6 +234,8 @@ std::string commsched::certify(BlockReport &report) {
   if (Ns saved = before.nestedTimes - report.after.nestedTimes; saved > 0) {
     before.limitBound = before.jointBound = std::max<Ns>(before.jointBound - saved, 0);
     before.orderBound = std::max<Ns>(before.orderBound - saved, 0);
+    if (before.jointBound == 0)
+      dropBounds(before);
   }
   bool isWithin = report.after.peak <= report.limit;
   Ns bound = isWithin ? std::max(before.jointBound, before.limitBound) : before.jointBound;
@@ -232,9 +244,7 @@ std::string commsched::certify(BlockReport &report) {
   if (isSameProgram(before, report.after))
     return llvm::formatv("{0} takes {1} ns, which is less than its lower bound of {2} ns", report.name, makespan, bound)
         .str();
-  before.jointBound = before.limitBound = before.orderBound = 0;
-  before.jointBoundBy = before.limitBoundBy = before.orderBoundBy =
-      "none: more has changed than the order and the buckets";
+  dropBounds(before);
   return {};
 }
 

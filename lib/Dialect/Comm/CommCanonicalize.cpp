@@ -251,12 +251,25 @@ struct DropMembers : public OpInterfaceRewritePattern<CollectiveOpInterface> {
         if (!llvm::is_contained(plan.kept, index))
           start->eraseOperand(index);
       setNumInputs(start, plan.kept.size());
+      keepMarks(start, plan.kept, types.size());
       future.setType(keptFuture);
     });
     return success();
   }
 
 private:
+  /// Keeps the marks of the members that are left: one for each input, then one for each value of the future.
+  static void keepMarks(CollectiveOpInterface start, ArrayRef<unsigned> kept, size_t members) {
+    auto marks = start->getAttrOfType<DenseBoolArrayAttr>(CommDialect::kSymmetricAttrName);
+    if (!marks)
+      return;
+    SmallVector<bool> left;
+    for (size_t first : {size_t(0), members})
+      for (unsigned index : kept)
+        left.push_back(marks[first + index]);
+    start->setAttr(CommDialect::kSymmetricAttrName, DenseBoolArrayAttr::get(start->getContext(), left));
+  }
+
   /// Sets the operand segments after inputs were erased.
   static void setNumInputs(CollectiveOpInterface start, int32_t numInputs) {
     auto segments = llvm::to_vector(start->getAttrOfType<DenseI32ArrayAttr>("operandSegmentSizes").asArrayRef());

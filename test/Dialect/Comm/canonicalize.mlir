@@ -147,6 +147,15 @@ func.func @unused_members(%x: tensor<4xf32>, %y: tensor<8xf32>) -> tensor<32xf32
   return %w#1 : tensor<32xf32>
 }
 
+// Tests that the marks of symmetric memory are those of the members that stay.
+// CHECK-LABEL: func @unused_symmetric
+func.func @unused_symmetric(%x: tensor<4xf32>, %y: tensor<8xf32>) -> tensor<32xf32> {
+  // CHECK: comm.all_gather %{{.*}} on @dp {comm.symmetric = array<i1: false, true>}
+  %f = comm.all_gather %x, %y on @dp {comm.symmetric = array<i1: true, false, false, true>} : (tensor<4xf32>, tensor<8xf32>) -> !comm.future<tensor<16xf32>, tensor<32xf32>>
+  %w:2 = comm.wait %f : !comm.future<tensor<16xf32>, tensor<32xf32>>
+  return %w#1 : tensor<32xf32>
+}
+
 // Tests that a collective is not dropped for not being read, nor members of a send or of a future that escapes.
 // CHECK-LABEL: func @unused_stay
 func.func @unused_stay(%x: tensor<4xf32>) -> !comm.future<tensor<4xf32>, tensor<4xf32>> {
