@@ -15,6 +15,7 @@
 #include "NcclJob.h"
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 using namespace commsched::runtime;
@@ -275,6 +276,35 @@ static void announceLeave(NcclPeer &peer, bool isOpen) {
     failHere(*peer.job, &peer, refusal.status, refusal.rank, refusal.text);
 }
 
+/// NCCL finalizes a communicator on all its ranks together. Ranks that are threads may be destroyed one after the other
+/// by one thread, so the last one finalizes for all. `peer` is null if its communicators were aborted.
+static void endComms(NcclJob &job, NcclPeer *peer) {
+  std::vector<NcclPeer *> ending;
+  {
+    std::lock_guard<std::mutex> lock(job.mutex);
+    if (peer)
+      job.ending.push_back(peer);
+    if (++job.left < (job.localRank < 0 ? job.ranks : 1))
+      return;
+    ending = std::move(job.ending);
+  }
+  // Until then the watchdog looks after them: another rank may still fail.
+  auto end = [](NcclPeer *each) {
+    each->enter();
+    if (each->failing || !finalizeComms(*each))
+      cancelAll(*each, COMMRT_ERR_ABORTED);
+    std::lock_guard<std::mutex> lock(each->mutex);
+    each->isDone = true;
+  };
+  if (ending.size() == 1)
+    return end(ending.front());
+  std::vector<std::thread> threads;
+  for (NcclPeer *each : ending)
+    threads.emplace_back(end, each);
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
 static void detachNccl(void *opaque) {
   auto &peer = *static_cast<NcclPeer *>(opaque);
   peer.enter();
@@ -292,12 +322,13 @@ static void detachNccl(void *opaque) {
     job.control.backend->detach(std::exchange(peer.control, nullptr));
   }
   destroyShadowGroups(peer);
-  if (isOpen || peer.failing || !finalizeComms(peer))
+  bool isAborting = isOpen || peer.failing;
+  if (isAborting) {
     cancelAll(peer, COMMRT_ERR_ABORTED);
-  {
     std::lock_guard<std::mutex> lock(peer.mutex);
     peer.isDone = true;
   }
+  endComms(job, isAborting ? nullptr : &peer);
   std::lock_guard<std::mutex> lock(peer.hostMutex);
   peer.hasDetached = true;
 }

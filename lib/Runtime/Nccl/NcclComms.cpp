@@ -85,7 +85,10 @@ static NcclConfig makeConfig(const NcclJob &job, const char *name, const std::st
 }
 
 int32_t commsched::runtime::settleComm(NcclPeer &peer, ncclComm *comm, std::string &error) {
-  Clock::time_point deadline = Clock::now() + std::chrono::nanoseconds(peer.job->timeoutNs);
+  return settleComm(peer, comm, Clock::now() + std::chrono::nanoseconds(peer.job->timeoutNs), error);
+}
+
+int32_t commsched::runtime::settleComm(NcclPeer &peer, ncclComm *comm, Clock::time_point deadline, std::string &error) {
   for (int polls = 0;; ++polls) {
     int state = 0;
     int result = peer.job->nccl().commGetAsyncError(comm, &state);
@@ -301,8 +304,14 @@ static void forgetComms(NcclPeer &peer) {
   peer.world = nullptr;
 }
 
+/// NCCL finalizes a communicator on all ranks of a machine together. This rank hears no longer what becomes of the
+/// others, so it waits for them only as long as they may take to end.
+static constexpr std::chrono::seconds finalizeLimit(30);
+
 bool commsched::runtime::finalizeComms(NcclPeer &peer) {
   const NcclApi &nccl = peer.job->nccl();
+  Clock::time_point deadline =
+      Clock::now() + std::min<Clock::duration>(finalizeLimit, std::chrono::nanoseconds(peer.job->timeoutNs));
   std::lock_guard<std::timed_mutex> issuing(peer.issuing);
   if (peer.isAborted)
     return true;
@@ -318,7 +327,8 @@ bool commsched::runtime::finalizeComms(NcclPeer &peer) {
   std::string error;
   forEachComm(peer, [&](ncclComm *comm) {
     int result = isGood ? nccl.commFinalize(comm) : 0;
-    isGood = isGood && (result == 0 || result == ncclInProgress) && settleComm(peer, comm, error) == COMMRT_OK;
+    isGood =
+        isGood && (result == 0 || result == ncclInProgress) && settleComm(peer, comm, deadline, error) == COMMRT_OK;
   });
   if (!isGood)
     return false;

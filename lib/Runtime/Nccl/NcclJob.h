@@ -219,6 +219,8 @@ struct NcclJob : std::enable_shared_from_this<NcclJob> {
   std::atomic<bool> hasFailed{false}; ///< an error is on its way to all ranks
   std::mutex mutex;
   std::vector<std::unique_ptr<NcclPeer>> peers; ///< by rank; null: not here. They live until close
+  std::vector<NcclPeer *> ending;               ///< left, and the last rank here to leave finalizes their communicators
+  int32_t left = 0;                             ///< ranks here that have left
   struct Segment {
     NcclPeer *peer;
     void *base;
@@ -276,6 +278,8 @@ int32_t createGroup(NcclPeer &peer, const char *name, const int32_t *members, in
                     NcclGroup **group, std::string &error);
 /// Waits until nothing of the communicator is in progress. A status with its text.
 int32_t settleComm(NcclPeer &peer, ncclComm *comm, std::string &error);
+/// The same until a moment.
+int32_t settleComm(NcclPeer &peer, ncclComm *comm, std::chrono::steady_clock::time_point deadline, std::string &error);
 /// Ends communicators on which nothing is in flight. False: they have to be aborted.
 bool finalizeComms(NcclPeer &peer);
 /// Ends communicators at once: revokes all of them, so that none waits for another one's operations, where NCCL can.

@@ -93,7 +93,7 @@ struct Fault {
 
 /// What processes have in common of a communicator; found by its name, zero at first. The mailboxes follow.
 struct Common {
-  std::atomic<int> joined, isAborted;
+  std::atomic<int> joined, isAborted, finalized;
   std::atomic<int> isTaken[64]; ///< by rank
   Mail *mail() { return reinterpret_cast<Mail *>(this + 1); }
 };
@@ -116,6 +116,7 @@ struct Shared {
   int joined = 0;
   bool isReady = false; ///< all have joined, and the mailboxes are there
   bool isAborted = false;
+  int finalized = 0;    ///< members that are threads and have finalized
   Mail *mail = nullptr; ///< [channel][from][to], and one more for each member that nobody writes
   int users = 0;
   std::vector<Waiter *> waiters;

@@ -13,6 +13,7 @@
 #include "NcclComm.h"
 #include <pthread.h>
 #include <unistd.h>
+#include <utility>
 
 namespace emulator {
 /// Gives the communicator's streams and events back.
@@ -109,6 +110,16 @@ static void *abortInBackground(void *argument) {
   return nullptr;
 }
 
+/// The members of a communicator end together.
+static void countFinalized(ncclComm *comm) {
+  if (Common *common = comm->shared->common) {
+    ++common->finalized;
+    return;
+  }
+  Held held;
+  ++comm->shared->finalized;
+}
+
 /// From now on the communicator's operations move no data.
 static void poison(ncclComm *comm) {
   Held held;
@@ -148,6 +159,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   if (comm->isFinalized)
     return ncclInvalidArgument;
   comm->isFinalized = true;
+  countFinalized(comm);
   if (comm->isBlocking) {
     if (comm->hasLaunched)
       check(cudaEventSynchronize(comm->order), "cudaEventSynchronize");
@@ -167,6 +179,8 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
       Held held;
       checkNoWindows(comm);
     }
+    if (!std::exchange(comm->isFinalized, true))
+      countFinalized(comm);
     if (comm->hasLaunched)
       check(cudaEventSynchronize(comm->order), "cudaEventSynchronize");
     releaseStreams(comm);

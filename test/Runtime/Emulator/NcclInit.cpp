@@ -354,7 +354,11 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *result) {
       return ncclSuccess;
     // As NCCL does, it waits until graphs with its calls are destroyed.
     dropForgotten(comm);
-    bool isBusy = comm->isFinalized && !comm->tasks.empty();
+    // Ranks of one machine finalize together: seen with NCCL 2.32.3, whose bootstrapIntraNodeBarrier waits for a rank
+    // that has died until the abort.
+    const Shared &shared = *comm->shared;
+    int finalized = shared.common ? shared.common->finalized.load() : shared.finalized;
+    bool isBusy = comm->isFinalized && (!comm->tasks.empty() || finalized < shared.size);
     if (comm->polls > 0 || isBusy) {
       comm->polls -= comm->polls > 0;
       return ncclSuccess;
