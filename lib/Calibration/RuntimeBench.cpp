@@ -238,13 +238,14 @@ int32_t RuntimeBench::start(int64_t operation, commrt_token **token, bool isOthe
 
 //===- Samples --------------------------------------------------------------------------------===//
 
-/// All ranks of the job arrive.
 llvm::Error RuntimeBench::meet() {
   llvm::Expected<commrt_group *> all = groupOfFirst(ranks());
-  if (!all)
-    return all.takeError();
+  return all ? meet(*all) : all.takeError();
+}
+
+llvm::Error RuntimeBench::meet(commrt_group *members) {
   commrt_token *token = nullptr;
-  if (commrt_barrier_start(*all, -1, &token) != COMMRT_OK || commrt_wait_host(token, -1) != COMMRT_OK ||
+  if (commrt_barrier_start(members, -1, &token) != COMMRT_OK || commrt_wait_host(token, -1) != COMMRT_OK ||
       commrt_token_release(token) != COMMRT_OK)
     return lastError();
   return llvm::Error::success();

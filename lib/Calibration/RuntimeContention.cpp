@@ -201,7 +201,8 @@ llvm::Expected<ProbeTime> RuntimeBench::runPairOnHost(int64_t operations) {
   return ProbeTime{time.total / operations, time.issue / operations};
 }
 
-/// Both streams go on behind one gate. The time is that until the last collective of both has ended.
+/// Both streams go on behind one gate. The time is that until the last collective of both has ended, and it is read when
+/// all members are done.
 llvm::Expected<ProbeTime> RuntimeBench::runPairOnDevice(int64_t operations) {
   commrt_stream *lanes[2] = {};
   BenchHandles all(4, 2 * operations + 1);
@@ -225,10 +226,13 @@ llvm::Expected<ProbeTime> RuntimeBench::runPairOnDevice(int64_t operations) {
   for (int which : {0, 1})
     if (commrt_event_record_timed(context, lanes[which], &all.events[2 + which]) != COMMRT_OK)
       return lastError();
-  Ns last = 0;
-  for (size_t index : {2, 3}) {
+  for (size_t index : {2, 3})
     if (llvm::Error error = await(all.events[index]))
       return std::move(error);
+  if (llvm::Error error = meet(group))
+    return std::move(error);
+  Ns last = 0;
+  for (size_t index : {2, 3}) {
     llvm::Expected<Ns> total = elapsedBetween(all.events[0], all.events[1], all.events[index]);
     if (!total)
       return total.takeError();

@@ -85,8 +85,9 @@ private:
   llvm::Expected<ProbeTime> runOnDevice(int64_t operations);
   llvm::Expected<ProbeTime> runPairOnHost(int64_t operations);
   llvm::Expected<ProbeTime> runPairOnDevice(int64_t operations);
-  /// All ranks of the job arrive.
+  /// All ranks of the job arrive, or all members of a group.
   llvm::Error meet();
+  llvm::Error meet(commrt_group *members);
   /// The host waits until the event is complete.
   llvm::Error await(commrt_event *event);
   /// The time between two complete events, less the median time of pairs like `empty` and `begin`, with nothing between
