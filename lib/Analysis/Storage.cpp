@@ -224,12 +224,36 @@ void StorageMap::addRegionValues(Operation *op) {
   }
 }
 
+/// Values from outside that are views of one tensor, or in which one tensor is in flight, share its storage.
 void StorageMap::addCaptured(Value value) {
-  if (!isa<ShapedType, FutureType>(value.getType()) || slices.count(value))
+  // Values whose storage is that of the next one, and last the one that has other storage.
+  SmallVector<Value, 4> views;
+  StorageSources sources;
+  for (Value current = value; !slices.count(current); current = sources.values.front()) {
+    if (!isa<ShapedType, FutureType>(current.getType()))
+      return;
+    views.push_back(current);
+    sources = getCapturedSources(current);
+    if (sources.fresh || sources.unknown || sources.values.size() != 1)
+      break;
+  }
+  if (views.empty())
     return;
-  StorageId id = allocate(nullptr, 0, /*nested=*/false);
-  storage[id].unknownOrigin = holdsMemrefs(value);
-  refer(value, id);
+  if (sources.fresh || sources.unknown || sources.values.empty()) {
+    StorageId id = allocate(nullptr, 0, /*nested=*/false);
+    storage[id].unknownOrigin = holdsMemrefs(views.back());
+    refer(views.back(), id);
+  }
+  llvm::SmallVector<StorageId, 4> ids(of(views.back()));
+  for (Value source : sources.values) {
+    addCaptured(source);
+    llvm::append_range(ids, of(source));
+  }
+  llvm::sort(ids);
+  ids.erase(llvm::unique(ids), ids.end());
+  Slice slice = addSlice(ids);
+  for (Value view : views)
+    slices[view] = slice;
 }
 
 void StorageMap::visit(Operation *op, bool nested) {

@@ -224,3 +224,26 @@ StorageSources commsched::detail::getStorageSources(OpResult result) {
   }
   return getPassedSources(result);
 }
+
+StorageSources commsched::detail::getCapturedSources(Value value) {
+  StorageSources sources;
+  auto result = dyn_cast<OpResult>(value);
+  if (!result) {
+    sources.fresh = true;
+    return sources;
+  }
+  Operation *op = result.getOwner();
+  if (auto start = dyn_cast<CollectiveOpInterface>(op)) {
+    addSources(sources, op->getOperands());
+    sources.fresh = start.getCollectiveDests().empty();
+    return sources;
+  }
+  auto copyIn = dyn_cast<FsdpAllGatherCopyInOp>(op);
+  Value source = copyIn && value == copyIn.getSlice() ? copyIn.getBuffer() : getStorageSource(result);
+  if (auto wait = dyn_cast<WaitOp>(op); wait && !wait.getFuture().getDefiningOp<CollectiveOpInterface>())
+    source = wait.getFuture();
+  if (!source)
+    return getStorageSources(result);
+  sources.values.push_back(source);
+  return sources;
+}

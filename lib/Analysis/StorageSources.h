@@ -38,6 +38,10 @@ bool hasStorage(mlir::Value value);
 /// flight. O(operands and terminators of the operation).
 StorageSources getStorageSources(mlir::OpResult result);
 
+/// Where the storage of a value comes from that a block uses and does not define. Of a future it is all that is in
+/// flight. An argument has storage of its own. O(operands).
+StorageSources getCapturedSources(mlir::Value value);
+
 /// Returns true if a memref is fresh memory of the operation that returns it.
 bool isAllocated(mlir::OpResult result);
 
