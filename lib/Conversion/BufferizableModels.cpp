@@ -147,6 +147,10 @@ template <typename Op> struct StartModel : public StorageModel<StartModel<Op>, O
            llvm::any_of(op->getOperandTypes(), [](Type type) { return isa<TensorType>(type); });
   }
 
+  bool isNotConflicting(Operation *op, OpOperand *read, OpOperand *write, const AnalysisState &) const {
+    return isReadInPlace(*read, *write);
+  }
+
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter, const BufferizationOptions &options,
                           BufferizationState &state) const {
     auto start = cast<Op>(op);
@@ -362,6 +366,17 @@ struct ResizeModel : public StorageModel<ResizeModel, ResizeStorageOp> {
 
 /// On buffers a computation has no results. New storage becomes operands that it mutates, after the other operands.
 struct ComputeModel : public StorageModel<ComputeModel, ComputeOp> {
+  static bool isDestination(Operation *op) { return cast<ComputeOp>(op).getName() == kDestinationMarker; }
+  /// Ranks that receive nothing keep the contents of a destination.
+  bool bufferizesToMemoryRead(Operation *op, OpOperand &operand, const AnalysisState &) const {
+    return !isDestination(op) || !isUndefined(operand.get());
+  }
+  bool bufferizesToMemoryWrite(Operation *op, OpOperand &, const AnalysisState &) const { return isDestination(op); }
+  bool mustBufferizeInPlace(Operation *op, OpOperand &, const AnalysisState &) const { return !isDestination(op); }
+  bool isNotConflicting(Operation *, OpOperand *read, OpOperand *write, const AnalysisState &) const {
+    return isReadInPlace(*read, *write);
+  }
+
   AliasingValueList getAliasingValues(Operation *op, OpOperand &operand, const AnalysisState &state) const {
     if (cast<ComputeOp>(op).getName() != kSharedMarker)
       return StorageModel::getAliasingValues(op, operand, state);

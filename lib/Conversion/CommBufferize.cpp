@@ -132,6 +132,9 @@ struct CommBufferizePass : public commsched::impl::CommBufferizeBase<CommBufferi
                                      remark::RemarkOpts::name("copies before every write").category(getArgument()));
       describeRemark(remark, "module", obstacle, "every write of a tensor in the module copies: " + obstacle);
     }
+    // Of a destination without other users nothing is copied, either way.
+    if (options.copyBeforeWrite)
+      markSharedDestinations(module);
     if (options.copyBeforeWrite && failed(refuseCalls(module)))
       return signalPassFailure();
     options.allowUnknownOps = false;

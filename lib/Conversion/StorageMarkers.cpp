@@ -13,6 +13,7 @@
 #include "StorageMarkers.h"
 #include "CommSched/Analysis/Locations.h"
 #include "CommSched/Analysis/Storage.h"
+#include "CommSched/Analysis/TensorPlaces.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -90,6 +91,90 @@ static void markCopyIn(FsdpAllGatherCopyInOp copyIn) {
   copyIn.getSlice().replaceAllUsesExcept(marker->getResult(0), marker);
 }
 
+//===-----------------------------------------------------------------------------------------===//
+// Destinations
+//===-----------------------------------------------------------------------------------------===//
+
+/// The storage of a tensor as far as operations of the dialect say: their views and destinations are followed.
+static Value followStorage(Value tensor) {
+  while (auto result = dyn_cast<OpResult>(tensor)) {
+    if (auto copyIn = dyn_cast<FsdpAllGatherCopyInOp>(result.getOwner()); copyIn && !copyIn.getDest())
+      return copyIn.getBuffer();
+    auto storage = dyn_cast<StorageOpInterface>(result.getOwner());
+    std::optional<unsigned> operand =
+        storage ? storage.getAliasedOperand(result.getResultNumber()) : std::optional<unsigned>();
+    if (!operand || !isa<TensorType>(result.getOwner()->getOperand(*operand).getType()))
+      break;
+    tensor = result.getOwner()->getOperand(*operand);
+  }
+  return tensor;
+}
+
+/// The numbers of the inputs of a collective that are part of its destination.
+static SmallVector<int64_t> findInputsIn(Operation *op, Value dest) {
+  SmallVector<int64_t> inputs;
+  if (auto start = dyn_cast<CollectiveOpInterface>(op))
+    for (auto [index, input] : llvm::enumerate(start.getCollectiveInputs()))
+      if (isa<TensorType>(input.getType()) && followStorage(input) == followStorage(dest))
+        inputs.push_back(static_cast<int64_t>(index));
+  return inputs;
+}
+
+/// Returns whether `op` is certainly the only one that uses the storage of `dest`: an operation of its block that is no
+/// view made it for `op` alone.
+static bool isOnlyUser(Operation *op, Value dest) {
+  Operation *def = dest.getDefiningOp();
+  if (!def || def->getBlock() != op->getBlock() ||
+      llvm::any_of(dest.getUsers(), [&](Operation *user) { return user != op; }))
+    return false;
+  if (isa<tensor::EmptyOp, bufferization::AllocTensorOp>(def))
+    return true;
+  auto compute = dyn_cast<ComputeOp>(def);
+  return compute && !compute.getAliasedOperand(cast<OpResult>(dest).getResultNumber());
+}
+
+void commsched::markSharedDestinations(ModuleOp module) {
+  TensorPlaces places(module);
+  SmallVector<OpOperand *> dests;
+  module.walk([&](Operation *op) {
+    for (OpOperand *dest : findDestinations(op))
+      if (!places.isPlace(dest->get()) && !isOnlyUser(op, dest->get()))
+        dests.push_back(dest);
+  });
+  for (OpOperand *dest : dests) {
+    Operation *op = dest->getOwner();
+    OpBuilder builder(op);
+    ComputeOp marker = createMarker(builder, op->getLoc(), kDestinationMarker, dest->get(), 1);
+    marker->setDiscardableAttr(kInPlaceInputsAttrName, builder.getDenseI64ArrayAttr(findInputsIn(op, dest->get())));
+    dest->set(marker->getResult(0));
+  }
+}
+
+bool commsched::isUndefined(Value tensor) {
+  auto compute = tensor.getDefiningOp<ComputeOp>();
+  return tensor.getDefiningOp<tensor::EmptyOp>() || (compute && compute.getName() == kStorageMarker);
+}
+
+bool commsched::isReadInPlace(OpOperand &read, OpOperand &write) {
+  auto marker = dyn_cast<ComputeOp>(write.getOwner());
+  if (!marker || marker.getName() != kDestinationMarker)
+    return false;
+  CollectiveOpInterface start;
+  for (Operation *user : marker->getResult(0).getUsers())
+    if (auto found = dyn_cast<CollectiveOpInterface>(user))
+      start = found;
+  if (!start)
+    return false;
+  // The wait reads the inputs, too, because they are in flight until then.
+  auto wait = dyn_cast<ComputeOp>(read.getOwner());
+  bool isWait = wait && wait.getName() == kInFlightMarker && llvm::is_contained(wait.getInputs(), marker->getResult(0));
+  if (read.getOwner() != start && !isWait)
+    return false;
+  auto inputs = marker->getAttrOfType<DenseI64ArrayAttr>(kInPlaceInputsAttrName);
+  return inputs && llvm::any_of(inputs.asArrayRef(),
+                                [&](int64_t index) { return start.getCollectiveInputs()[index] == read.get(); });
+}
+
 /// The analysis treats the contents of a `tensor.empty` as undefined and would let several of its users share one
 /// buffer, in which each overwrites the others' results. As a destination it is storage.
 static void defineStorage(Value dest) {
@@ -126,6 +211,7 @@ static void protectArguments(ModuleOp module) {
 }
 
 void commsched::insertStorageMarkers(ModuleOp module) {
+  markSharedDestinations(module);
   SmallVector<WaitOp> waits;
   SmallVector<FsdpAllGatherCopyInOp> copyIns;
   SmallVector<Value> dests;

@@ -26,15 +26,32 @@ inline constexpr llvm::StringLiteral kInFlightMarker = "comm.in_flight";
 inline constexpr llvm::StringLiteral kSharedMarker = "comm.shared_storage";
 /// A computation of this name allocates storage without contents.
 inline constexpr llvm::StringLiteral kStorageMarker = "comm.storage";
+/// The result of a computation of this name is the destination of one operation: the storage of the operand, or new
+/// storage if the analysis finds that somebody still needs the contents of the operand.
+inline constexpr llvm::StringLiteral kDestinationMarker = "comm.destination";
+/// On a destination marker of a collective: the numbers of its inputs that are part of the destination.
+inline constexpr llvm::StringLiteral kInPlaceInputsAttrName = "in_place_inputs";
 
 inline bool isStorageMarker(comm::ComputeOp op) {
-  return op.getName() == kInFlightMarker || op.getName() == kSharedMarker || op.getName() == kStorageMarker;
+  return op.getName() == kInFlightMarker || op.getName() == kSharedMarker || op.getName() == kStorageMarker ||
+         op.getName() == kDestinationMarker;
 }
+
+/// Returns true if a tensor is made without contents.
+bool isUndefined(mlir::Value tensor);
+
+/// Returns true if `read` reads an input of a collective that runs in place, and `write` is the destination marker of
+/// that collective. The collective reads the input itself before it overwrites it.
+bool isReadInPlace(mlir::OpOperand &read, mlir::OpOperand &write);
 
 /// Returns why the in-place analysis cannot be used on `module`, or an empty string if it can. The reasons are a future
 /// that leaves its block, and a tensor from a buffer that other operations may write. Bufferization then copies before
 /// every tensor write. O(operations).
 std::string findObstacleToAnalysis(mlir::ModuleOp module);
+
+/// Inserts a destination marker in front of each operation of the dialect that has destinations of tensor type, except
+/// for destinations that certainly nobody else uses. O(operations + uses).
+void markSharedDestinations(mlir::ModuleOp module);
 
 /// Inserts the markers, gives undefined destinations (`tensor.empty`) storage that counts as defined, and protects the
 /// arguments of public functions, except `comm.donated` ones, from writes. O(operations + uses).

@@ -14,6 +14,7 @@
 #include "CommSched/Analysis/ScheduleSignature.h"
 #include "CommSched/Analysis/Storage.h"
 #include "CommSched/Transforms/Passes.h"
+#include "PlaceCheck.h"
 #include "StreamCheck.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
@@ -385,7 +386,7 @@ private:
 
 struct CommVerifyPass : public commsched::impl::CommVerifyBase<CommVerifyPass> {
   void runOnOperation() final {
-    bool failedAny = false;
+    bool failedAny = failed(checkPlaces(getOperation()));
     getOperation().walk([&](FunctionOpInterface function) {
       function.walk([&](CollectiveOpInterface start) { failedAny |= failed(verifyWaits(start)); });
       function.walk([&](Block *block) {

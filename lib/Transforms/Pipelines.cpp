@@ -10,6 +10,7 @@
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Scheduling/SchedulingOptions.h"
 #include "PipelineOptions.h"
+#include "PlaceCheck.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "llvm/ADT/StringExtras.h"
@@ -256,8 +257,10 @@ std::vector<std::string> runOf(const OverlapOptions &options, std::vector<std::s
 LogicalResult addEntry(StageList &stages, StringRef entry, const OverlapOptions &options, llvm::raw_ostream &os) {
   StringRef name = entry.take_until([](char c) { return c == '{'; }), own = entry.drop_front(name.size());
   const Stage *stage = llvm::find_if(kStages, [&](const Stage &known) { return known.name == name.trim(); });
-  if (stage == std::end(kStages))
+  if (stage == std::end(kStages)) {
+    stages.add(createPlaceCheckPass());
     return stages.parse(entry, os);
+  }
   std::unique_ptr<Pass> pass = stage->make(options);
   if (own.consume_front("{") && !own.consume_back("}")) {
     os << "expected '}' at the end of '" << entry << "'";

@@ -99,6 +99,8 @@ class Generator:
         # Storage that is not to be written any more: what may be in flight until the end of the block, as its wait may not
         # run, and what a loop that does not run gives as its own result.
         self.frozen = set()
+        # Operations without memory effects know values alone: storage that somebody writes, and that they know.
+        self.places, self.pure = set(), set()
         half = ranks // 2
         self.groups = {"@world": [list(range(ranks))],
                        "@halves": [list(range(half)), list(range(half, ranks))],
@@ -134,6 +136,14 @@ class Generator:
 
     def emit(self, *arguments, **keywords):
         self.ops.append(Op(*arguments, **keywords))
+        self.places.update(self.storage.get(v, v) for v in self.ops[-1].writes)
+
+    def as_value(self, value):
+        """The same contents, or other ones, that nothing writes: what an operation without memory effects may read."""
+        if self.depth or self.storage[value] in self.places or self.rng.random() < 0.3:
+            value = self.fresh(self.types[value], [value])
+        self.pure.add(self.storage[value])
+        return value
 
     # -- steps
 
@@ -166,11 +176,12 @@ class Generator:
         value = self.pick(lambda t: t[1] in ("f32", "f64", "i32"))
         if not value:
             return
-        other = self.pick(lambda t: t == self.types[value])
+        value, other = self.as_value(value), self.as_value(self.pick(lambda t: t == self.types[value]))
         empty, result, type_ = self.new(), self.new(), text(self.types[value])
         self.emit(f"{empty} = tensor.empty() : {type_}\n{result} = linalg.add ins({value}, {other} : {type_}, {type_}) "
                   f"outs({empty} : {type_}) -> {type_}", [result], [value, other])
         self.define(result, self.types[value])
+        self.pure.add(result)
 
     def view(self):
         value = self.pick()
@@ -184,7 +195,7 @@ class Generator:
         self.define(result, type_, value)
 
     def is_writable(self, value):
-        return self.storage[value] not in self.frozen
+        return self.storage[value] not in self.frozen | self.pure
 
     def mutate(self):
         targets = [v for v in self.values if self.is_writable(v)]
@@ -531,6 +542,8 @@ class Generator:
             return
         rng = self.rng
         inits = [self.pick() for _ in range(rng.randint(1, 2))]
+        # A loop carries values, which nobody writes.
+        inits = [self.as_value(v) for v in inits]
         types = [self.types[v] for v in inits]
         iterators = [self.new() for _ in inits]
         outer_ops, outer_values = self.ops, dict(self.values)
@@ -545,13 +558,16 @@ class Generator:
             # Storage of its own: what a loop yields aliases nothing outside, and no other result.
             made = [v for v in self.values if v not in outer_values and self.types[v] == type_ and
                     self.storage[v] not in outer_storage | {self.storage[y] for y in yields}]
+            made = [v for v in made if self.storage[v] not in self.places]
             yields.append(rng.choice(made) if made and rng.random() < 0.8 else self.fresh(type_, [self.pick()]))
+            self.pure.add(self.storage[yields[-1]])
         body, self.ops, self.values, self.depth, self.frozen = self.ops, outer_ops, outer_values, self.depth - 1, frozen
         count = rng.choice([0, 1, 1, 2, 2, 3, 3])
         op = Op.loop(self.new(), count, inits, iterators, types, body, yields)
         self.ops.append(op)
         for name, type_, init in zip(op.defines, types, inits):
             self.define(name, type_, init if count == 0 else None)
+            self.pure.add(self.storage[name])
             if count == 0:
                 self.frozen.add(self.storage[init])
 

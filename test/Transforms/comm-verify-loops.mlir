@@ -3,7 +3,7 @@
 comm.group @dp #comm.iota<[1, 4]>
 
 // Tests that the values that a loop carries are different storage: one is in flight while another one is written.
-func.func @separate(%x: tensor<4xf32>, %y: tensor<4xf32>, %c: i1) {
+func.func private @separate(%x: tensor<4xf32>, %y: tensor<4xf32>, %c: i1) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c2 = arith.constant 2 : index
@@ -17,7 +17,7 @@ func.func @separate(%x: tensor<4xf32>, %y: tensor<4xf32>, %c: i1) {
 }
 
 // Tests that results of collectives that are carried on are not what the loop was given otherwise.
-func.func @nested(%x: tensor<4xf32>, %y: tensor<4xf32>) {
+func.func private @nested(%x: tensor<4xf32>, %y: tensor<4xf32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c2 = arith.constant 2 : index
@@ -62,19 +62,19 @@ func.func @piece_and_whole(%x: tensor<48xf32>) {
 comm.group @dp #comm.iota<[1, 4]>
 
 // Tests that a loop that exchanges its values has each of them in both places.
-func.func @exchanged(%x: tensor<4xf32>, %y: tensor<4xf32>, %z: tensor<4xf32>) {
+func.func @exchanged(%x: memref<4xf32>, %y: memref<4xf32>, %z: memref<4xf32>, %out: memref<4xf32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c2 = arith.constant 2 : index
   // expected-note @+1 {{the collective is started here and has no certain wait in between}}
-  %f = comm.all_reduce sum %y on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
-  %a:3 = scf.for %i = %c0 to %c2 step %c1 iter_args(%p = %x, %q = %y, %r = %z) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
-    comm.compute "update"(%r, %r) mutates [0] : (tensor<4xf32>, tensor<4xf32>) -> ()
+  %f = comm.all_reduce sum %y into %out on @dp : (memref<4xf32>) -> !comm.future<memref<4xf32>>
+  %a:3 = scf.for %i = %c0 to %c2 step %c1 iter_args(%p = %x, %q = %y, %r = %z) -> (memref<4xf32>, memref<4xf32>, memref<4xf32>) {
+    comm.compute "update"(%r, %r) mutates [0] : (memref<4xf32>, memref<4xf32>) -> ()
     // expected-error @+1 {{writes operand #0, which is in flight}}
-    comm.compute "update"(%p, %p) mutates [0] : (tensor<4xf32>, tensor<4xf32>) -> ()
-    scf.yield %q, %p, %r : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+    comm.compute "update"(%p, %p) mutates [0] : (memref<4xf32>, memref<4xf32>) -> ()
+    scf.yield %q, %p, %r : memref<4xf32>, memref<4xf32>, memref<4xf32>
   }
-  %w = comm.wait %f : !comm.future<tensor<4xf32>>
+  %w = comm.wait %f : !comm.future<memref<4xf32>>
   return
 }
 
@@ -83,19 +83,19 @@ func.func @exchanged(%x: tensor<4xf32>, %y: tensor<4xf32>, %z: tensor<4xf32>) {
 comm.group @dp #comm.iota<[1, 4]>
 
 // Tests that a value from outside that a loop yields is what it carries on, through a view.
-func.func @yielded_from_outside(%x: tensor<4xf32>, %y: tensor<4xf32>) {
+func.func @yielded_from_outside(%x: memref<4xf32>, %y: memref<4xf32>, %out: memref<4xf32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c2 = arith.constant 2 : index
   // expected-note @+1 {{the collective is started here and has no certain wait in between}}
-  %f = comm.all_reduce sum %y on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
-  %a = scf.for %i = %c0 to %c2 step %c1 iter_args(%p = %x) -> tensor<4xf32> {
+  %f = comm.all_reduce sum %y into %out on @dp : (memref<4xf32>) -> !comm.future<memref<4xf32>>
+  %a = scf.for %i = %c0 to %c2 step %c1 iter_args(%p = %x) -> memref<4xf32> {
     // expected-error @+1 {{writes operand #0, which is in flight}}
-    comm.compute "update"(%p, %p) mutates [0] : (tensor<4xf32>, tensor<4xf32>) -> ()
-    %v = comm.compute "view"(%y) aliases [0] : (tensor<4xf32>) -> tensor<4xf32>
-    scf.yield %v : tensor<4xf32>
+    comm.compute "update"(%p, %p) mutates [0] : (memref<4xf32>, memref<4xf32>) -> ()
+    %v = comm.compute "view"(%y) aliases [0] : (memref<4xf32>) -> memref<4xf32>
+    scf.yield %v : memref<4xf32>
   }
-  %w = comm.wait %f : !comm.future<tensor<4xf32>>
+  %w = comm.wait %f : !comm.future<memref<4xf32>>
   return
 }
 
@@ -104,35 +104,35 @@ func.func @yielded_from_outside(%x: tensor<4xf32>, %y: tensor<4xf32>) {
 comm.group @dp #comm.iota<[1, 4]>
 
 // Tests that a loop that carries a future carries what is in flight with it, until a wait for the carried future.
-func.func @carried_future(%x: tensor<4xf32>, %y: tensor<4xf32>) {
+func.func @carried_future(%x: memref<4xf32>, %y: memref<4xf32>, %out: memref<4xf32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c2 = arith.constant 2 : index
   // expected-note @+1 {{the collective is started here and has no certain wait in between}}
-  %f = comm.all_reduce sum %x on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
-  %a:2 = scf.for %i = %c0 to %c2 step %c1 iter_args(%g = %f, %p = %y) -> (!comm.future<tensor<4xf32>>, tensor<4xf32>) {
+  %f = comm.all_reduce sum %x into %out on @dp : (memref<4xf32>) -> !comm.future<memref<4xf32>>
+  %a:2 = scf.for %i = %c0 to %c2 step %c1 iter_args(%g = %f, %p = %y) -> (!comm.future<memref<4xf32>>, memref<4xf32>) {
     // expected-error @+1 {{writes operand #0, which is in flight}}
-    comm.compute "update"(%p, %p) mutates [0] : (tensor<4xf32>, tensor<4xf32>) -> ()
-    %w = comm.wait %g : !comm.future<tensor<4xf32>>
-    %h = comm.all_reduce sum %p on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
-    scf.yield %h, %x : !comm.future<tensor<4xf32>>, tensor<4xf32>
+    comm.compute "update"(%p, %p) mutates [0] : (memref<4xf32>, memref<4xf32>) -> ()
+    %w = comm.wait %g : !comm.future<memref<4xf32>>
+    %h = comm.all_reduce sum %p into %out on @dp : (memref<4xf32>) -> !comm.future<memref<4xf32>>
+    scf.yield %h, %x : !comm.future<memref<4xf32>>, memref<4xf32>
   }
-  %v = comm.wait %a#0 : !comm.future<tensor<4xf32>>
+  %v = comm.wait %a#0 : !comm.future<memref<4xf32>>
   return
 }
 
-func.func @carried_and_completed(%x: tensor<4xf32>, %y: tensor<4xf32>) {
+func.func @carried_and_completed(%x: memref<4xf32>, %y: memref<4xf32>, %out: memref<4xf32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c2 = arith.constant 2 : index
-  %f = comm.all_reduce sum %x on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
-  %a:2 = scf.for %i = %c0 to %c2 step %c1 iter_args(%g = %f, %p = %y) -> (!comm.future<tensor<4xf32>>, tensor<4xf32>) {
-    %w = comm.wait %g : !comm.future<tensor<4xf32>>
-    comm.compute "update"(%p, %p) mutates [0] : (tensor<4xf32>, tensor<4xf32>) -> ()
-    %h = comm.all_reduce sum %p on @dp : (tensor<4xf32>) -> !comm.future<tensor<4xf32>>
-    scf.yield %h, %x : !comm.future<tensor<4xf32>>, tensor<4xf32>
+  %f = comm.all_reduce sum %x into %out on @dp : (memref<4xf32>) -> !comm.future<memref<4xf32>>
+  %a:2 = scf.for %i = %c0 to %c2 step %c1 iter_args(%g = %f, %p = %y) -> (!comm.future<memref<4xf32>>, memref<4xf32>) {
+    %w = comm.wait %g : !comm.future<memref<4xf32>>
+    comm.compute "update"(%p, %p) mutates [0] : (memref<4xf32>, memref<4xf32>) -> ()
+    %h = comm.all_reduce sum %p into %out on @dp : (memref<4xf32>) -> !comm.future<memref<4xf32>>
+    scf.yield %h, %x : !comm.future<memref<4xf32>>, memref<4xf32>
   }
-  %v = comm.wait %a#0 : !comm.future<tensor<4xf32>>
+  %v = comm.wait %a#0 : !comm.future<memref<4xf32>>
   return
 }
 

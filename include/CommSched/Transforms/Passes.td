@@ -232,7 +232,7 @@ def CommRealizeBuffers : Pass<"comm-realize-buffers"> {
   let dependentDialects = ["::commsched::comm::CommDialect"];
 }
 
-def CommDecomposeAllToAll : Pass<"comm-decompose-all-to-all"> {
+def CommDecomposeAllToAll : Pass<"comm-decompose-all-to-all", "::mlir::ModuleOp"> {
   let summary = "turn all-to-alls into exchanges along the leading dimension";
   let description = [{
     The pass rewrites an all-to-all on tensors that splits or concatenates along a dimension other than the first, with even
@@ -307,6 +307,8 @@ def CommVerify : Pass<"comm-verify", "::mlir::ModuleOp"> {
     - a collective whose waits are all in unreachable code;
     - a write of a buffer in flight, or a read of a destination in flight, before a wait that is certain to run;
     - a dependence between operations on different streams that no event and no wait covers;
+    - an operation without memory effects that makes or reads a tensor whose storage the program writes and reads again
+      (docs/Rationale.md, "Values and places");
     - a collective in control flow that depends on the rank, so that not all ranks would start it.
 
     It sets `comm.schedule_signature`, the hash of the sequence of collectives, on every function with collectives.

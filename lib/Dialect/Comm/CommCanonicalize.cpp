@@ -16,6 +16,10 @@
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/PatternMatch.h"
+#include "mlir/Interfaces/CallInterfaces.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -37,7 +41,24 @@ std::optional<SmallVector<WaitOp>> getWaits(Value future) {
   return waits;
 }
 
-/// Returns true if a StorageOpInterface operation may write the storage of a tensor, directly or through a view.
+/// Returns true if a tensor comes from control flow or a call, so that its storage may have other names.
+bool comesFromElsewhere(Value value) {
+  Operation *def = value.getDefiningOp();
+  if (!def)
+    return !isa<FunctionOpInterface>(value.getParentBlock()->getParentOp()) || !value.getParentBlock()->isEntryBlock();
+  return isa<RegionBranchOpInterface, CallOpInterface, SelectLikeOpInterface>(def);
+}
+
+/// Returns true if an operation may give the storage of its operands another name that this file does not follow:
+/// control flow in a function, and calls.
+bool passesOn(Operation *op) {
+  bool isReturn = isa_and_nonnull<FunctionOpInterface>(op->getParentOp()) && op->hasTrait<OpTrait::ReturnLike>();
+  return isa<RegionBranchOpInterface, CallOpInterface, SelectLikeOpInterface>(op) ||
+         (op->hasTrait<OpTrait::IsTerminator>() && !isReturn);
+}
+
+/// Returns true if a StorageOpInterface operation may write the storage of a tensor, directly, through a view, or under
+/// a name that control flow or a call gives it.
 bool mayBeWritten(Value value) {
   // Maximum number of uses visited; beyond it the answer is true. It bounds the cost of one query.
   constexpr int kMaxUses = 512;
@@ -51,6 +72,8 @@ bool mayBeWritten(Value value) {
   seen.insert(value);
   while (!worklist.empty()) {
     Value current = worklist.pop_back_val();
+    if (comesFromElsewhere(current))
+      return true;
     if (auto result = dyn_cast<OpResult>(current))
       if (auto storage = dyn_cast<StorageOpInterface>(result.getOwner()))
         if (std::optional<unsigned> operand = storage.getAliasedOperand(result.getResultNumber()))
@@ -62,9 +85,15 @@ bool mayBeWritten(Value value) {
       if (auto start = dyn_cast<CollectiveOpInterface>(user))
         if (llvm::is_contained(start.getCollectiveDests(), current))
           return true;
+      if (passesOn(user))
+        return true;
       auto storage = dyn_cast<StorageOpInterface>(user);
-      if (!storage)
+      if (!storage) {
+        // Views of other dialects are among them.
+        if (isMemoryEffectFree(user))
+          llvm::for_each(user->getResults(), push);
         continue;
+      }
       if (storage.mutatesOperand(use.getOperandNumber()))
         return true;
       for (OpResult result : user->getResults())
@@ -131,6 +160,21 @@ bool isIdentityKind(CollectiveOpInterface start) {
   return scale && scale.getValue().isExactlyValue(1.0);
 }
 
+/// Returns true if dropping the start leaves no other value of its tensor destination `index` without what the start
+/// writes there: nobody else uses the destination, which is no view and no argument.
+bool isDestUnused(CollectiveOpInterface start, unsigned index) {
+  if (start.getCollectiveDests().empty())
+    return true;
+  Value dest = start.getCollectiveDests()[index];
+  if (dest == start.getCollectiveInputs()[index])
+    return true;
+  auto result = dyn_cast<OpResult>(dest);
+  auto storage = result ? dyn_cast<StorageOpInterface>(result.getOwner()) : StorageOpInterface();
+  bool isView = result && (isa<ViewLikeOpInterface>(result.getOwner()) ||
+                           (storage && storage.getAliasedOperand(result.getResultNumber())));
+  return result && !isView && result.hasOneUse();
+}
+
 /// Returns true if value `index` of a start, which equals its input, may be replaced by that input.
 bool canForward(CollectiveOpInterface start, ArrayRef<WaitOp> waits, unsigned index) {
   Value input = start.getCollectiveInputs()[index];
@@ -139,7 +183,7 @@ bool canForward(CollectiveOpInterface start, ArrayRef<WaitOp> waits, unsigned in
     return false;
   if (isa<MemRefType>(type))
     return start.getCollectiveDests()[index] == input;
-  return !mayBeWritten(input) &&
+  return isDestUnused(start, index) && !mayBeWritten(input) &&
          llvm::none_of(waits, [&](WaitOp wait) { return mayBeWritten(wait.getValues()[index]); });
 }
 

@@ -87,7 +87,7 @@ void comm::detail::getStartEffects(MutableArrayRef<OpOperand> inputs, MutableArr
 
 void comm::detail::addCopyEffects(MutableArrayRef<OpOperand> sources, MutableArrayRef<OpOperand> dests,
                                   EffectList &effects) {
-  bool readsTensor = false;
+  bool readsTensor = false, writesTensor = false;
   for (OpOperand &source : sources)
     if (isa<BaseMemRefType>(source.get().getType()))
       effects.emplace_back(MemoryEffects::Read::get(), &source);
@@ -96,8 +96,12 @@ void comm::detail::addCopyEffects(MutableArrayRef<OpOperand> sources, MutableArr
   for (OpOperand &dest : dests)
     if (isa<BaseMemRefType>(dest.get().getType()))
       effects.emplace_back(MemoryEffects::Write::get(), &dest);
+    else
+      writesTensor |= isa<TensorType>(dest.get().getType());
   if (readsTensor)
     effects.emplace_back(MemoryEffects::Read::get(), ParameterStorageResource::get());
+  if (writesTensor)
+    effects.emplace_back(MemoryEffects::Write::get(), ParameterStorageResource::get());
 }
 
 void comm::detail::addAllocateEffect(OpResult result, EffectList &effects) {
@@ -125,6 +129,9 @@ void WaitOp::populateDependencies(bufferization::RegisterDependenciesFn add) {
 
 void WaitOp::getEffects(comm::detail::EffectList &effects) {
   addInFlightEffects(effects);
+  // Until here the collective writes its destinations. Whether it has some is not known here.
+  if (llvm::any_of(getValues(), [](Value value) { return isa<TensorType>(value.getType()); }))
+    effects.emplace_back(MemoryEffects::Write::get(), ParameterStorageResource::get());
   for (OpOperand &buffer : getInflightMutable()) {
     effects.emplace_back(MemoryEffects::Read::get(), &buffer);
     effects.emplace_back(MemoryEffects::Write::get(), &buffer);

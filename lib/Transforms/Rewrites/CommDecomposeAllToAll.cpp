@@ -12,6 +12,7 @@
 //
 //===------------------------------------------------------------------------------------------===//
 
+#include "CommSched/Analysis/TensorPlaces.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Rewrites/TrafficCheck.h"
@@ -101,10 +102,11 @@ struct CommDecomposeAllToAllPass : public commsched::impl::CommDecomposeAllToAll
         exchanges.push_back(op);
     });
     TrafficCheck before(getOperation());
+    TensorPlaces places(getOperation());
     SymbolTableCollection symbols;
     for (AllToAllOp op : exchanges) {
       GroupOp group = lookupGroup(cast<CollectiveOpInterface>(*op), symbols);
-      if (StringRef obstacle = findObstacle(op); !obstacle.empty())
+      if (StringRef obstacle = findObstacle(op, places); !obstacle.empty())
         remarkMissed(op, getArgument(), obstacle.str());
       else
         decompose(op, group.getGroupSize());
@@ -114,7 +116,7 @@ struct CommDecomposeAllToAllPass : public commsched::impl::CommDecomposeAllToAll
   }
 
 private:
-  static StringRef findObstacle(AllToAllOp op) {
+  static StringRef findObstacle(AllToAllOp op, const TensorPlaces &places) {
     for (Value input : op.getInputs()) {
       auto type = dyn_cast<RankedTensorType>(input.getType());
       if (!type)
@@ -124,9 +126,15 @@ private:
     }
     if (!op.getDests().empty())
       return "the exchange has destinations";
+    // Transpositions are values, and know nothing of writes.
+    auto isPlace = [&](Value tensor) { return places.isPlace(tensor); };
+    if (llvm::any_of(op.getInputs(), isPlace))
+      return "an input is written by others";
     for (Operation *user : op.getFuture().getUsers())
       if (!isa<WaitOp>(user))
         return "the future leaves its block";
+      else if (llvm::any_of(user->getResults(), isPlace))
+        return "a result is written";
     for (Type type : cast<FutureType>(op.getFuture().getType()).getTypes())
       if (!cast<RankedTensorType>(type).hasStaticShape())
         return "a result has a dynamic size";

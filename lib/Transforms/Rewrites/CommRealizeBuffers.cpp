@@ -22,6 +22,7 @@
 #include "RewriteRemarks.h"
 #include "StorageUsers.h"
 #include "mlir/IR/Dominance.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 namespace commsched {
@@ -47,6 +48,23 @@ static void setDestinations(CollectiveOpInterface start, ValueRange dests) {
   llvm::TypeSwitch<Operation *>(start)
       .Case<AllGatherOp, ReduceScatterOp, AllReduceOp, AllToAllOp, BroadcastOp, ReduceOp, GatherOp, ScatterOp,
             PermuteOp, RecvOp>([&](auto op) { op.getDestsMutable().assign(dests); });
+}
+
+/// Returns true if a tensor is what a loop carries or returns. Nobody knows here whether the loop copies what it is
+/// given.
+static bool comesFromLoop(Value tensor) {
+  Operation *from = nullptr;
+  while (auto result = dyn_cast<OpResult>(tensor)) {
+    Value source = getAliasedValue(result);
+    from = result.getOwner();
+    if (!source)
+      break;
+    tensor = source;
+  }
+  if (isa<BlockArgument>(tensor))
+    from = tensor.getParentBlock()->getParentOp();
+  auto branch = dyn_cast_if_present<RegionBranchOpInterface>(from);
+  return branch && branch.hasLoop();
 }
 
 namespace {
@@ -294,6 +312,8 @@ private:
     llvm::SmallDenseSet<StorageId> seen;
     for (auto [input, type] : llvm::zip_equal(start.getCollectiveInputs(), futureTypes(start))) {
       StorageId id = users.storage.of(input).front();
+      if (comesFromLoop(input))
+        return refuse("the input comes from a loop, which may hand on what it was given");
       if (users.isPart(id, input.getType()))
         return refuse("the input is only a part of its storage");
       if (!seen.insert(id).second)

@@ -18,7 +18,7 @@ REASONS = [
 ]
 # Programs that break a rule on purpose may get these, and no other program.
 RULES = [
-    (r"written.*(pure|produced by|comes from)", "a pure operation makes or reads storage that is written (Rationale.md)"),
+    (r"expected an operation with memory effects that (makes|reads) a tensor whose storage is written", "a pure operation makes or reads storage that is written (Rationale.md)"),
 ]
 
 

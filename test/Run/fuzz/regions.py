@@ -186,7 +186,8 @@ class Regions:
     def carried(self):
         """Values that a loop carries: their names and types inside, and which storage they may be."""
         inits = []
-        first = self.example()
+        # Loops carry values and buffers, and no tensor that is written.
+        first = self.pick(lambda v: self.scope.may_read(v) and (v.type.memory or not v.written))
         if first:
             inits.append(first)
             other = self.pick(lambda v: v.type == first.type and v.written == first.written and self.scope.may_read(v) and
@@ -325,7 +326,7 @@ class Regions:
         first = self.simple_start(out, example, group, "all_reduce")
         n, carried, waited, step = self.name("f"), self.name("f"), self.name("w"), self.name("x")
         type_, count = future_text([example.type]), self.rng.choice([0, 1, 2, 3])
-        outer = list(self.scope.values)
+        outer, scalars = list(self.scope.values), list(self.scalars)
         self.scope.enter()
         wait = Step(f"{waited} = comm.wait {carried} : {type_}", lambda state, env, active: env.__setitem__(
             waited, each(state, active, lambda rank: env[carried][rank][0])), [waited], [carried])
@@ -337,6 +338,7 @@ class Regions:
         value = self.yielded(example) or example
         last = self.simple_start(block, value, group, "all_reduce")
         self.scope.leave(outer)
+        self.scalars = scalars
 
         def action(state, env, active, blocks):
             current = env[first]
