@@ -243,7 +243,7 @@ class Options:
         """The options that measure a graph by the same costs and leave it as it is."""
         aligned = [entry for entry in self.passes if ALIGN_COSTS in entry]
         # The pipeline refuses options that none of its passes reads.
-        searching = {"effort": None, "bucket_cap_bytes": None, "objective": "makespan"}
+        searching: dict[str, Any] = {"effort": None, "bucket_cap_bytes": None, "objective": "makespan"}
         return dataclasses.replace(self, bucketing=False, strands="off", passes=(*aligned, MEASURES), **searching)
 
     def agreed_key(self) -> str | None:
