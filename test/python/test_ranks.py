@@ -444,3 +444,19 @@ def test_a_deadline_that_is_no_time_warns_and_does_not_count(monkeypatch, given)
     monkeypatch.setenv(comparison.DEADLINE, given)
     with pytest.warns(UserWarning, match=f"COMMSCHED_RANKS_DEADLINE_S: expected a number of seconds.*{given}.*30 s"):
         assert comparison.deadline_s(30) == 30
+
+
+def test_a_gather_counts_as_the_reduction_of_its_gradient(world):
+    """Both carry the whole parameter, however its shards are cut."""
+    from commsched.torch.ranks import agreement, weights
+
+    c10d = torch.ops._c10d_functional
+
+    def f(shard, gradient):
+        return [
+            c10d.wait_tensor(c10d.all_gather_into_tensor(shard, 8, world)),
+            c10d.wait_tensor(c10d.reduce_scatter_tensor(gradient, "sum", 8, world)),
+        ]
+
+    starts = agreement.starts_of(trace(f, (4, 6), (32, 6)).graph)
+    assert [weights._equal_elements(s) for s in starts] == [192, 192]

@@ -198,8 +198,11 @@ def _coalesced(target: Any) -> Write:
     def write(w: Writer, parts: list[Part]) -> tuple[Merged, list[fx.Node]]:
         merged, first = Merged(), parts[0].start
         inputs = [p.source for p in parts]
-        if target is c10d.reduce_scatter_tensor_coalesced.default:
-            inputs = [w.reshaped(merged.pack, p.source, p.given) for p in parts]
+        if target is not c10d.all_gather_into_tensor_coalesced.default:
+            # A coalesced reduction gives the strides of what it takes; one by itself gives contiguous results.
+            inputs = [
+                w.reshaped(merged.pack, p.source, p.given) if p.result.is_contiguous() else p.source for p in parts
+            ]
         landed = [w.fresh(p.result.shape, p.result.dtype) if p.result.is_contiguous() else p.result for p in parts]
         dtype = parts[0].result.dtype
         pairs = target is c10d.all_gather_into_tensor_coalesced.default and dtype.is_complex

@@ -1,0 +1,160 @@
+# Part of CommSched, under the Apache License v2.0 with LLVM Exceptions. See LICENSE for licence information.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+"""Each level of the last gate finds each kind of race, and no all-reduce writes an argument whose sum is returned."""
+
+from unittest import mock
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from conftest import trace
+
+from commsched.torch.inductor import gate, in_place
+
+aten, c10d = torch.ops.aten, torch.ops._c10d_functional
+
+
+def nodes(graph, target):
+    return graph.find_nodes(op="call_function", target=target)
+
+
+def test_a_write_of_what_a_collective_fills_is_a_race(world):
+    def f(x):
+        flying = c10d.all_gather_into_tensor(x, 8, world)
+        landed = c10d.wait_tensor(flying)
+        flying.add_(1)
+        return landed
+
+    graph = trace(f, (4, 4)).graph
+    assert gate.races_of_graph(graph) == []
+    (start,), (write,) = nodes(graph, c10d.all_gather_into_tensor.default), nodes(graph, aten.add_.Tensor)
+    start.append(write)
+    assert [r for r in gate.races_of_graph(graph) if f"{write.name} writes what {start.name} fills" in r]
+
+
+def test_what_a_wait_gives_is_the_memory_of_its_start(world):
+    def f(x):
+        reduced = c10d.all_reduce(x, "sum", world)
+        landed = c10d.wait_tensor(reduced)
+        gathered = c10d.wait_tensor(c10d.all_gather_into_tensor(landed, 8, world))
+        reduced.add_(1)
+        return gathered
+
+    graph = trace(f, (4, 4)).graph
+    assert gate.races_of_graph(graph) == []
+    _, wait = nodes(graph, c10d.wait_tensor.default)
+    (write,) = nodes(graph, aten.add_.Tensor)
+    write.append(wait)
+    assert [r for r in gate.races_of_graph(graph) if f"{write.name} writes what all_gather_into_tensor reads" in r]
+
+
+def test_an_element_of_a_list_flies_until_its_own_wait(world):
+    def f(x, y):
+        one, two = c10d.all_reduce_coalesced([x, y], "sum", world)
+        a, b = c10d.wait_tensor(one), c10d.wait_tensor(two)
+        y.add_(1)
+        return a, b
+
+    graph = trace(f, (4, 4), (4, 4)).graph
+    assert gate.races_of_graph(graph) == []
+    first, _ = nodes(graph, c10d.wait_tensor.default)
+    first.append(*nodes(graph, aten.add_.Tensor))
+    (race,) = gate.races_of_graph(graph)
+    assert "reads until its wait" in race
+
+
+@pytest.mark.parametrize("returned", [False, True])
+def test_an_argument_whose_sum_is_returned_is_not_reduced_in_place(world, returned):
+    def f(x):
+        total = c10d.wait_tensor(c10d.all_reduce(x, "sum", world))
+        x.copy_(total)
+        return total if returned else (total * 2).sum()
+
+    graph = trace(f, (4, 4)).graph
+    assert in_place.reduce_in_place(graph) == (not returned)
+
+
+# Inductor's objects are made by a compilation alone. These stand for them, with the attributes that the gate reads.
+
+
+def buffer(name):
+    from torch._inductor import ir
+
+    made = mock.Mock(spec=ir.IRNode)
+    made.get_name.return_value = name
+    return made
+
+
+def kernel(kind, name, operand):
+    """A collective that reads `operand` and fills `name`, or the wait for it."""
+    made = mock.Mock(spec=kind)
+    made.get_name.return_value = name
+    made.inputs, made.outputs = [buffer(operand)], [buffer(name)]
+    made.mutation_outputs, made.op_overload = [], None
+    return made
+
+
+def reuse(old, new):
+    from torch._inductor.codegen import wrapper
+
+    made = mock.Mock(spec=wrapper.ReuseLine)
+    made.node, made.reused_as = buffer(old), buffer(new)
+    return made
+
+
+def call(node):
+    from torch._inductor.codegen import wrapper
+
+    made = mock.Mock(spec=wrapper.ExternKernelAllocLine)
+    made.node = node
+    return made
+
+
+def test_memory_of_a_collective_in_flight_is_not_given_away():
+    from torch._inductor import ir
+
+    start = call(kernel(ir._CollectiveKernel, "gathered", "operand"))
+    wait = call(kernel(ir._WaitKernel, "landed", "gathered"))
+    assert gate.races_of_code([start, wait, reuse("operand", "other")]) == []
+    assert gate.races_of_code([start, reuse("unrelated", "other"), wait]) == []
+    assert gate.races_of_code([start, reuse("operand", "other"), wait]) == [
+        "other writes what gathered reads until its wait"
+    ]
+    assert gate.races_of_code([start, reuse("gathered", "other"), wait]) == [
+        "other writes what gathered fills until its wait"
+    ]
+
+
+def scheduled(node, reads=(), mutates=()):
+    """A node of Inductor's scheduler."""
+    leaf = mock.Mock()
+    leaf.node = node
+    leaf.get_nodes.return_value = [leaf]
+    name = node.get_name()
+    leaf.get_name.return_value = name
+    out = mock.Mock()
+    out.get_name.return_value, out.get_mutations.return_value, out.get_aliases.return_value = name, list(mutates), []
+    leaf.get_outputs.return_value = [out]
+    leaf.read_writes.reads, leaf.read_writes.writes = [mock.Mock() for _ in reads], [mock.Mock()]
+    for dependence, read in zip(leaf.read_writes.reads, reads):
+        dependence.name = read
+    leaf.read_writes.writes[0].name = name
+    return leaf
+
+
+def test_kernels_leave_the_memory_of_collectives_in_flight_alone():
+    from torch._inductor import ir
+    from torch._inductor.virtualized import V
+
+    start = scheduled(kernel(ir._CollectiveKernel, "gathered", "operand"))
+    wait = scheduled(kernel(ir._WaitKernel, "landed", "gathered"))
+    writes = scheduled(buffer("k"), mutates=["operand"])
+    reads = scheduled(buffer("k"), reads=["gathered"])
+    graph = mock.Mock()
+    graph.scheduler.mutation_real_name = {}
+    with V.set_graph_handler(graph):
+        assert gate.races_of_kernels([start, wait, writes]) == gate.races_of_kernels([start, wait, reads]) == []
+        assert gate.races_of_kernels([start, writes, wait]) == ["k writes what gathered reads until its wait"]
+        assert gate.races_of_kernels([start, reads, wait]) == ["k reads what gathered fills until its wait"]
