@@ -198,10 +198,10 @@ static bool isSameProgram(const BlockSnapshot &before, const BlockSnapshot &afte
   bool sameTraffic = llvm::all_of(traffic, [](const auto &entry) { return entry.second == 0; });
   bool samePrices = before.collectives == after.collectives ? before.measuredCollectives == after.measuredCollectives
                                                             : before.measuredCollectives == 0;
-  // Without merging, no pass of ours takes work from compute: another one has, for example by erasing what has no
-  // reader.
+  // Without merging, no pass of ours takes work from compute or erases operations: another one has, for example what
+  // has no reader, and what it kept apart.
   bool sameWork = before.collectives != after.collectives || before.laneLoads.empty() || after.laneLoads.empty() ||
-                  after.laneLoads[kComputeLane] >= before.laneLoads[kComputeLane];
+                  (after.laneLoads[kComputeLane] >= before.laneLoads[kComputeLane] && after.ops >= before.ops);
   return sameTraffic && samePrices && sameWork && before.streams == after.streams &&
          before.oneShots == after.oneShots && before.givenTimes == after.givenTimes;
 }
