@@ -218,14 +218,18 @@ struct WaitModel : public StorageModel<WaitModel, WaitOp> {
 static Value viewAs(RewriterBase &rewriter, Location loc, Value source, OpFoldResult offset, ShapedType type) {
   auto metadata = memref::ExtractStridedMetadataOp::create(rewriter, loc, source);
   Value begin = metadata.getOffset();
+  // A function takes a whole buffer as it is, and a copy of any other one.
+  bool isWhole = isConstantIntValue(offset, 0) && cast<MemRefType>(source.getType()).getLayout().isIdentity();
   if (!isConstantIntValue(offset, 0))
     begin = arith::AddIOp::create(rewriter, loc, begin, getValueOrCreateConstantIndexOp(rewriter, loc, offset));
   SmallVector<int64_t> strides(type.getRank(), 1);
   for (int64_t dim = type.getRank() - 2; dim >= 0; --dim)
     strides[dim] = strides[dim + 1] * type.getDimSize(dim + 1);
   auto layout = StridedLayoutAttr::get(rewriter.getContext(), ShapedType::kDynamic, strides);
-  auto memref = MemRefType::get(type.getShape(), type.getElementType(), layout);
-  return memref::ReinterpretCastOp::create(rewriter, loc, memref, metadata.getBaseBuffer(), OpFoldResult(begin),
+  MemRefType memref = isWhole ? MemRefType::get(type.getShape(), type.getElementType())
+                              : MemRefType::get(type.getShape(), type.getElementType(), layout);
+  OpFoldResult first = isWhole ? OpFoldResult(rewriter.getIndexAttr(0)) : OpFoldResult(begin);
+  return memref::ReinterpretCastOp::create(rewriter, loc, memref, metadata.getBaseBuffer(), first,
                                            getAsIndexOpFoldResult(rewriter.getContext(), type.getShape()),
                                            getAsIndexOpFoldResult(rewriter.getContext(), strides));
 }

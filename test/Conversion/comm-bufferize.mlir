@@ -128,3 +128,18 @@ func.func @views(%x: tensor<8xf32>) -> (tensor<2x4xf32>, tensor<8xf32>) {
   %e = linalg.exp ins(%v : tensor<2x4xf32>) outs(%v : tensor<2x4xf32>) -> tensor<2x4xf32>
   return %e, %a : tensor<2x4xf32>, tensor<8xf32>
 }
+
+// Tests that a function gets the whole of a buffer in another shape as it is, and no copy that its writes would be lost in.
+// CHECK-LABEL: func private @writes_argument
+func.func private @writes_argument(%x: tensor<2x4xf32>) {
+  comm.compute "update"(%x) mutates [0] : (tensor<2x4xf32>) -> ()
+  return
+}
+// CHECK-LABEL: func @passes_view
+func.func @passes_view(%x: tensor<8xf32>) {
+  // CHECK: %[[VIEW:.*]] = memref.reinterpret_cast {{.*}} to memref<2x4xf32>
+  // CHECK-NEXT: call @writes_argument(%[[VIEW]])
+  %v = comm.compute "view"(%x) aliases [0] : (tensor<8xf32>) -> tensor<2x4xf32>
+  func.call @writes_argument(%v) : (tensor<2x4xf32>) -> ()
+  return
+}
