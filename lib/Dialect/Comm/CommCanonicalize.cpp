@@ -235,7 +235,11 @@ MemberPlan planMembers(CollectiveOpInterface start, ArrayRef<WaitOp> waits) {
   for (auto [index, type] : llvm::enumerate(types)) {
     Value input = start.getCollectiveInputs()[index];
     bool used = llvm::any_of(waits, [&, index = index](WaitOp wait) { return !wait.getValues()[index].use_empty(); });
-    if (input.getType() == type && getStaticElements(type) == 0)
+    // What is written stays apart: one of both may be in flight.
+    bool isWritten = mayBeWritten(input) || llvm::any_of(waits, [&, index = index](WaitOp wait) {
+                       return mayBeWritten(wait.getValues()[index]);
+                     });
+    if (input.getType() == type && getStaticElements(type) == 0 && !isWritten)
       plan.forwarded.push_back(index);
     else if (used)
       plan.kept.push_back(index);
