@@ -292,7 +292,9 @@ class Generator:
         self.types[places] = ((n,), "i32")
         self.emit(f"{places} = arith.constant dense<{list(range(n))}> : tensor<{n}xi32>", [places])
         self.start_and_wait("scatter", [places], f"{name} root 0", [((1,), "i32")])
-        return f"%v{self.counter}"
+        place = f"%v{self.counter}"
+        self.pure.add(self.storage.get(place, place))
+        return place
 
     def uneven(self, name, n, value):
         """An exchange in which each rank finds its splits by its place in the group. What rank i sends to rank j depends on

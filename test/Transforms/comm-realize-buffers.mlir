@@ -151,3 +151,23 @@ func.func @coalesced(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
   comm.compute "use"(%d) side_effects : (tensor<8xf32>) -> ()
   return %w#0, %v#0 : tensor<8xf32>, tensor<8xf32>
 }
+
+// -----
+
+// Tests that a loop may copy what it carries, so that no collective writes it, before or after the loop.
+comm.group @dp #comm.iota<[1, 4]>
+// CHECK-LABEL: func @carried
+func.func @carried(%x: tensor<8xf32>, %n: index) -> (tensor<8xf32>, tensor<8xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %a = comm.compute "a"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+  %l = scf.for %i = %c0 to %n step %c1 iter_args(%c = %a) -> (tensor<8xf32>) {
+    %d = comm.compute "d"(%c) : (tensor<8xf32>) -> tensor<8xf32>
+    scf.yield %d : tensor<8xf32>
+  }
+  // CHECK: comm.broadcast %{{[^ ]*}} on @dp
+  // expected-remark @+1 {{LimitingFactor="a loop carries the input, and may copy it"}}
+  %f = comm.broadcast %a on @dp root 0 : (tensor<8xf32>) -> !comm.future<tensor<8xf32>>
+  %w = comm.wait %f : !comm.future<tensor<8xf32>>
+  return %l, %w : tensor<8xf32>, tensor<8xf32>
+}

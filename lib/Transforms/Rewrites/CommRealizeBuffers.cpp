@@ -191,6 +191,7 @@ private:
         if (isPlacedByRank(start, input, *users))
           placedByRank.insert_range(users->storage.of(input));
     findUncertain(starts, *users);
+    findCarried(block, *users);
     for (CollectiveOpInterface start : starts)
       decideStorage(start, *users);
   }
@@ -215,6 +216,19 @@ private:
         for (StorageId id : users.storage.of(input))
           inFlightFrom.try_emplace(id, users.positionOf(start));
     }
+  }
+
+  /// Finds the storage that loops carry, each of which may copy what it is given.
+  void findCarried(Block &block, const StorageUsers &users) {
+    carried.clear();
+    block.walk([&](RegionBranchOpInterface branch) {
+      if (!branch.hasLoop())
+        return;
+      for (Value operand : branch->getOperands())
+        if (isa<TensorType>(operand.getType()))
+          for (StorageId id : users.storage.of(operand))
+            carried.insert(id);
+    });
   }
 
   /// Returns true if the input may be at another offset of its storage on each rank. Libraries want one offset on all
@@ -314,6 +328,8 @@ private:
       StorageId id = users.storage.of(input).front();
       if (comesFromLoop(input))
         return refuse("the input comes from a loop, which may hand on what it was given");
+      if (carried.contains(id))
+        return refuse("a loop carries the input, and may copy it");
       if (users.isPart(id, input.getType()))
         return refuse("the input is only a part of its storage");
       if (!seen.insert(id).second)
@@ -390,6 +406,8 @@ private:
   llvm::DenseMap<StorageId, FlatSymbolRefAttr> groupOf;
   /// Indexed by storage class that collectives without a certain wait read: the position of the first of them.
   llvm::DenseMap<StorageId, int64_t> inFlightFrom;
+  /// Storage that loops carry.
+  llvm::DenseSet<StorageId> carried;
   /// Storage in which each rank has a slice of its own (comm.fsdp.all_gather_copy_in).
   llvm::DenseSet<StorageId> sliced;
   /// Storage of which a collective sends such a slice.
