@@ -9,6 +9,7 @@
 #include "CommSched/Analysis/TensorPlaces.h"
 #include "CarriedTensors.h"
 #include "CommSched/Analysis/Storage.h"
+#include "mlir/Analysis/CallGraph.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -17,6 +18,7 @@
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
+#include "llvm/ADT/SCCIterator.h"
 #include "llvm/ADT/SmallSet.h"
 
 using namespace mlir;
@@ -243,7 +245,18 @@ bool TensorPlaces::joinResultsOfPlaces() {
   return changed;
 }
 
-TensorPlaces::TensorPlaces(Operation *root) : root(root) {
+/// Returns the functions that may call themselves, directly or through others.
+static llvm::SmallPtrSet<Operation *, 4> findRecursive(Operation *root) {
+  llvm::SmallPtrSet<Operation *, 4> recursive;
+  const CallGraph graph(root);
+  for (auto scc = llvm::scc_begin(&graph); !scc.isAtEnd(); ++scc)
+    for (const CallGraphNode *node : *scc)
+      if (scc.hasCycle() && !node->isExternal())
+        recursive.insert(node->getCallableRegion()->getParentOp());
+  return recursive;
+}
+
+TensorPlaces::TensorPlaces(Operation *root) : root(root), recursive(findRecursive(root)) {
   root->walk<WalkOrder::PreOrder>([&](Operation *op) {
     joinAliases(op);
     joinRegions(op);
@@ -277,6 +290,17 @@ const TensorPlaces::Class *TensorPlaces::findShared(Operation *loop) const {
   return nullptr;
 }
 
+/// A place that is passed to a recursive function. Bufferization knows nothing of such a function, and copies.
+const TensorPlaces::Class *TensorPlaces::findPassed(Operation *op) const {
+  auto call = dyn_cast<CallOpInterface>(op);
+  if (!call || !recursive.contains(call.resolveCallable()))
+    return nullptr;
+  for (Value operand : call.getArgOperands())
+    if (const Class *info = find(operand); info && info->isPlace)
+      return info;
+  return nullptr;
+}
+
 SmallVector<TensorPlaces::Violation> TensorPlaces::findViolations() const {
   using Kind = Violation::Kind;
   SmallVector<Violation> violations;
@@ -289,8 +313,8 @@ SmallVector<TensorPlaces::Violation> TensorPlaces::findViolations() const {
     auto reportAny = [&](ValueRange tensors, Kind kind) {
       return llvm::any_of(tensors, [&](Value tensor) { return report(find(tensor), kind); });
     };
-    if (report(findShared(op), Kind::Carries) || isView(op) || passesOn(op) || readsShapeOnly(op) ||
-        op->hasTrait<OpTrait::IsTerminator>() || !isMemoryEffectFree(op))
+    if (report(findShared(op), Kind::Carries) || report(findPassed(op), Kind::Passes) || isView(op) || passesOn(op) ||
+        readsShapeOnly(op) || op->hasTrait<OpTrait::IsTerminator>() || !isMemoryEffectFree(op))
       return;
     if (!reportAny(op->getResults(), Kind::Makes))
       reportAny(op->getOperands(), Kind::Reads);

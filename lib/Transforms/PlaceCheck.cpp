@@ -23,10 +23,14 @@ static StringRef describe(TensorPlaces::Violation::Kind kind) {
   case Kind::Reads:
     return "expected an operation with memory effects that reads a tensor whose storage is written, such as "
            "comm.compute (it can copy the tensor first); passes may move or fold this one";
+  case Kind::Passes:
+    return "expected to pass no tensor whose storage is written to a function that calls itself, as each call may get "
+           "a copy; pass a buffer";
   case Kind::Carries:
     return "expected to be the only user of a tensor that it carries and whose storage is written, as an iteration may "
            "get a copy; use the tensor under its name from outside, copy it first, or carry a buffer";
   }
+  llvm_unreachable("unknown kind");
 }
 
 LogicalResult commsched::checkPlaces(Operation *root) {

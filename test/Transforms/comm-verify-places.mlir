@@ -164,3 +164,21 @@ func.func private @repeated(%x: tensor<16xf32>, %y: tensor<16xf32>, %c: index) -
   }
   return %r : tensor<16xf32>
 }
+
+// -----
+
+// Tests that a function that calls itself through another one is given no tensor that is written: each call may get a copy.
+func.func private @odd(%x: tensor<16xf32>, %c: i1) {
+  // expected-note@+1 {{the storage is written here}}
+  comm.compute "update"(%x) mutates [0] : (tensor<16xf32>) -> ()
+  // expected-error@+1 {{'func.call' op expected to pass no tensor whose storage is written to a function that calls itself}}
+  func.call @even(%x, %c) : (tensor<16xf32>, i1) -> ()
+  return
+}
+func.func private @even(%x: tensor<16xf32>, %c: i1) {
+  scf.if %c {
+    // expected-error@+1 {{'func.call' op expected to pass no tensor whose storage is written to a function that calls itself}}
+    func.call @odd(%x, %c) : (tensor<16xf32>, i1) -> ()
+  }
+  return
+}

@@ -18,6 +18,7 @@
 #include "mlir/IR/Value.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/IntEqClasses.h"
+#include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/SmallVector.h"
 
 namespace commsched {
@@ -37,8 +38,9 @@ public:
   /// A use of a place that is for values alone.
   struct Violation {
     /// What `op` does: without memory effects it reads a place or makes it, or it is a loop that carries it although
-    /// the place has other names, so that it matters whether the loop copies it.
-    enum class Kind { Reads, Makes, Carries } kind = Kind::Reads;
+    /// the place has other names, so that it matters whether the loop copies it, or it passes it to a function that
+    /// calls itself, which may get a copy.
+    enum class Kind { Reads, Makes, Carries, Passes } kind = Kind::Reads;
     mlir::Operation *op = nullptr;
     /// One of the operations that make the tensor a place.
     mlir::Operation *writer = nullptr;
@@ -75,8 +77,11 @@ private:
   bool usesAsPlace(const Class &info) const;
   const Class *find(mlir::Value tensor) const;
   const Class *findShared(mlir::Operation *loop) const;
+  const Class *findPassed(mlir::Operation *op) const;
 
   mlir::Operation *root;
+  /// The functions that may call themselves, directly or through others.
+  llvm::SmallPtrSet<mlir::Operation *, 4> recursive;
   llvm::IntEqClasses classes;
   llvm::DenseMap<mlir::Value, unsigned> numbers;
   /// Indexed by the leader of a class.

@@ -14,6 +14,8 @@ import re
 
 # (what the message contains, the reason and the page that has it)
 REASONS = [
+    (r"expected to pass no tensor whose storage is written to a function that calls itself",
+     "recursion with a tensor that is written (Rationale.md)"),
     (r"futures? (that )?leaves? .*(function|block).*calls?", "calls on tensors beside a future that leaves (Runtime.md)"),
 ]
 # Programs that break a rule on purpose may get these, and no other program.
