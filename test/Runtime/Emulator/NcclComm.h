@@ -92,7 +92,7 @@ struct Fault {
 };
 
 /// What processes have in common of a communicator; found by its name, zero at first. The mailboxes follow.
-struct Common {
+struct alignas(Mail) Common {
   std::atomic<int> joined, isAborted, finalized;
   std::atomic<int> isTaken[64]; ///< by rank
   Mail *mail() { return reinterpret_cast<Mail *>(this + 1); }
