@@ -80,6 +80,10 @@ template <typename Model, typename Op> struct StorageModel : public Bufferizable
                                           const BufferizationState &, SmallVector<Value> &) const {
     return cast<BufferLikeType>(plainMemRef(value.getType()));
   }
+
+private:
+  friend Model;
+  StorageModel() = default;
 };
 } // namespace
 

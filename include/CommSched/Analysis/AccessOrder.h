@@ -104,7 +104,7 @@ private:
 
 namespace detail {
 class MemoryFlow;
-}
+} // namespace detail
 
 /// The accesses of the blocks of one function. It is derived from the function as it is at construction; reordering
 /// the operations of its blocks does not invalidate it.
