@@ -345,7 +345,11 @@ void MemoryFlow::visitMemref(OpResult result) {
     return makeFresh(result);
   if (isMemoryEffectFree(op) && op->getNumOperands() == 0)
     return put(slotOf(result), kOutside);
-  put(slotOf(result), kAnyExposed);
+  // Without effects it loads no address, so with a memref and numbers it makes a view (memref.transpose).
+  bool isView = isMemoryEffectFree(op) && llvm::any_of(op->getOperandTypes(), llvm::IsaPred<BaseMemRefType>) &&
+                llvm::all_of(op->getOperandTypes(), llvm::IsaPred<BaseMemRefType, IntegerType, IndexType>);
+  if (!isView)
+    put(slotOf(result), kAnyExposed);
   for (Value operand : op->getOperands()) {
     SmallVector<MemoryEffects::EffectInstance> named;
     if (effects)

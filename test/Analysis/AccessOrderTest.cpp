@@ -165,6 +165,21 @@ TEST_F(AccessOrderTest, LoadedMemrefMayBeWhatWasStored) {
   EXPECT_EQ(moveInFront("load", "other"), "");
 }
 
+// An operation without effects has no address but those that it is given.
+TEST_F(AccessOrderTest, PureMemrefIsAView) {
+  parse(R"mlir(
+    func.func @main(%x: memref<4x2xf32>, %k: index, %v: f32) {
+      %a = memref.alloc() : memref<4x2xf32>
+      %t = memref.transpose %a (i, j) -> (j, i) : memref<4x2xf32> to memref<2x4xf32, strided<[1, 2]>>
+      memref.store %v, %a[%k, %k] {n = "store"} : memref<4x2xf32>
+      memref.store %v, %x[%k, %k] {n = "other"} : memref<4x2xf32>
+      %0 = memref.load %t[%k, %k] {n = "load"} : memref<2x4xf32, strided<[1, 2]>>
+      return
+    })mlir");
+  EXPECT_EQ(moveInFront("load", "store"), "store < load");
+  EXPECT_EQ(moveInFront("load", "other"), "");
+}
+
 // What leaves a branch, a loop or a select is what went in.
 TEST_F(AccessOrderTest, ResultsOfRegionsAreWhatTheyYield) {
   parse(R"mlir(

@@ -12,6 +12,7 @@
 
 #include "CommSched/Dialect/Comm/Effects.h"
 
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/OpDefinition.h"
@@ -54,5 +55,8 @@ static bool isDeclared(Operation *op) {
 }
 
 bool comm::hasUndeclaredEffects(Operation *op) {
+  // It has no interface that says so, but it only makes a tensor, and reads the one that it copies.
+  if (isa<bufferization::AllocTensorOp>(op))
+    return false;
   return !isa<MemoryEffectOpInterface>(op) && !op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() && !isDeclared(op);
 }
