@@ -52,6 +52,7 @@ public:
       });
       json.attributeObject("bound", [&] { writeBound(json); });
       writeCollectives(json);
+      writeAccesses(json);
     });
     os << "\n";
   }
@@ -135,6 +136,35 @@ private:
           for (StringRef text : {StringRef(note.group), StringRef(note.what), StringRef(note.where)})
             json.value(text);
         });
+    });
+  }
+
+  /// What may be accessed by several nodes and is written by one of them.
+  void writeAccesses(json::OStream &json) const {
+    if (!options.accesses)
+      return;
+    const BlockAccesses &accesses = *options.accesses;
+    auto write = [&](const std::vector<ObjectAccess> &list) {
+      for (ObjectAccess access : list)
+        json.value(2 * int64_t(access.node) + (access.writes ? 1 : 0));
+    };
+    SmallVector<int64_t> exposed;
+    json.attributeObject("accesses", [&] {
+      json.attributeArray("objects", [&] {
+        int64_t written = 0;
+        for (auto [object, list] : enumerate(accesses.objects)) {
+          bool isReached = accesses.exposed[object] && !accesses.anywhere.empty();
+          if (!isReached && (list.size() < 2 || none_of(list, [](ObjectAccess access) { return access.writes; })))
+            continue;
+          json.array([&, &list = list] { write(list); });
+          if (isReached)
+            exposed.push_back(written);
+          ++written;
+        }
+      });
+      listAny(json, "exposed", exposed);
+      if (!accesses.anywhere.empty())
+        json.attributeArray("anywhere", [&] { write(accesses.anywhere); });
     });
   }
 

@@ -4,10 +4,9 @@
 """Checks certificates of schedules: `python3 core.py FILE...`, or `python3 -m commsched_verify FILE...`.
 
 This file is the core, and complete by itself: dependences, memory, the timeline, and the bounds that follow from paths
-and from sums of work. The modules beside it check what else a certificate may claim: `buckets` and `durations` (merged
-collectives), `contention` (resources that are shared), `levels` and `lemmas` (stronger bounds), `ranks` (several
-ranks). None of them is needed: what a missing one would have checked is printed as not checked. docs/Certificate.md
-describes the format; lemmas are those of docs/Bounds.md.
+and from sums of work. The modules beside it check what else a certificate may claim: the order of `accesses`, `buckets`
+and their `durations`, `contention`, stronger bounds (`levels` and `lemmas`), and several `ranks`. What a missing one
+would have checked is printed as not checked. docs/Certificate.md has the format; lemmas are those of docs/Bounds.md.
 """
 
 from __future__ import annotations
@@ -20,13 +19,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-UNLIMITED = 1 << 62
-WHOLE = 1_000_000  # a whole resource
+UNLIMITED, WHOLE = 1 << 62, 1_000_000  # no limit, and a whole resource
 Numbers = Sequence[int]
 NOTHING = (0,) * 10  # the demand of an activity that disturbs nobody: share and weight of each resource
 PARTLY, NOTHING_PROVEN = "valid in part", "not valid: it certifies no block, so it proves nothing"
-# What Python raises when a part of a certificate is missing, or is not what it should be.
-MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)  # if a part is not what it should be
 
 
 class Invalid(Exception):
@@ -176,9 +173,8 @@ class Answer:
                 # Starts are ordered by when they are issued. Nodes of a bucket may share an event.
                 begin = self.done[node] if starts[node] and starts[pred] else self.begin[node]
                 if self.done[pred] > begin:
-                    why = f" ({problem.why[node][pred]})" if pred in problem.why[node] else ""
-                    late = f"depends on node {pred}, done at event {self.done[pred]}{why}"
-                    raise Invalid(f"node {node} at event {begin} {late}")
+                    late = f"{pred}, done at event {self.done[pred]} ({problem.why[node].get(pred, 'dependence')})"
+                    raise Invalid(f"node {node} at event {begin} depends on node {late}")
         for unit in problem.units:
             for first, second in zip(unit, unit[1:]):
                 together = self.begin[second] == self.done[first] + 1
@@ -333,7 +329,9 @@ def prove(answer: Answer, limit: int, argument: str, heads: Any = (), tails: Any
     return value, freedom
 
 
-def check(name: str, problem: Any, answer: Any, claims: dict[str, int], bound: Any, collectives: Any = ()) -> str:
+def check(
+    name: str, problem: Any, answer: Any, claims: Any, bound: Any, collectives: Any = (), accesses: Any = None
+) -> str:
     """Checks one block; returns what is proven, what is not checked, and what is believed, in words."""
     given, limit, proven, gap = Problem(**problem), claims.get("limit_bytes", UNLIMITED), "", ""
     makespan, peak, least = claims["makespan_ns"], claims["peak_bytes"], claims["bound_ns"]
@@ -346,6 +344,8 @@ def check(name: str, problem: Any, answer: Any, claims: dict[str, int], bound: A
         proven = f"the answer keeps {sum(map(len, given.preds))} dependences of {given.size} nodes;\n  its makespan is "
         proven += f"{'not checked' if time is None else f'{time} ns'} and its peak {peak} bytes"
         proven += f", within the limit of {limit};\n  " if limit < UNLIMITED else ";\n  "
+        if accesses and (module := given.extension("accesses", "the order of accesses to memory")):
+            proven += module.check(found, **accesses)
     value, freedom = prove(found, limit, **bound)
     if value < least:
         require(bool(given.unchecked), f"the argument proves a bound of {value} ns, not {least}")

@@ -24,6 +24,7 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 import commsched_verify
+from commsched_verify import accesses
 from commsched_verify.core import Invalid, Problem, verify
 
 HEADER = json.dumps(
@@ -291,7 +292,7 @@ def check_parts(program, count):
     """Without one of its modules, or alone, the core says what it did not check, and the rest is true."""
     draw = random.Random(9)
     modules = sorted(file.stem for file in FOLDER.glob("*.py"))
-    modules = [name for name in modules if name not in ("__init__", "__main__", "core", "graph", "ranks")]
+    modules = [name for name in modules if name not in ("__init__", "__main__", "accesses", "core", "graph", "ranks")]
     blocks = random_blocks(program, 400_001, 60, 5) + random_blocks(program, 400_101, 60, 5, "--contention")
     blocks += random_blocks(program, 400_201, 12, 40, "--contention", "--choices")
     blocks += random_blocks(program, 122, 1, 5) + random_blocks(program, 176, 1, 5)
@@ -416,6 +417,16 @@ def check_hand_made():
     assert "unknown argument 'magic'" in after(lambda b: b["bound"].update(argument="magic"))
     assert "unknown" in after(lambda b: b["problem"].update(colours=[1]))
     assert "-5 is not a number" in after(lambda b: b["problem"].update(cost_ns=[3, -5, 0, 2]))
+    # Without the dependence, the list of accesses forbids to compute in front of the wait.
+    forged = {"problem": {**block["problem"], "edges": [[], [], [2], []], "reasons": "a"}}
+    forged["problem"]["buffers"] = [[64, 0, 2, 3]]
+    forged["answer"] = {"buckets": [], "events": [0, 1, 3, 2]}
+    assert after(lambda b: b.update(forged)) == ""
+    memory = {"objects": [[1, 5, 6]]}
+    assert "both access the same memory" in after(lambda b: b.update(forged, accesses=memory))
+    assert after(lambda b: b.update(accesses=memory)) == ""
+    assert "3 accesses to 1 places in memory keep" in verify(lines_of({**block, "accesses": memory}))
+    assert "unexpected keyword" in after(lambda b: b.update(accesses={"colours": [1]}))
     # Waiting at once takes 3 + 5 + 2: legal, but not what is claimed.
     assert "makespan is 10 ns" in after(lambda b: b["answer"].update(events=[0, 2, 1, 3]))
     # A path through the gather proves 3 + 2, and the level of its lane nothing more.
@@ -439,6 +450,82 @@ def check_hand_made():
 
     assert after(changes) == ""
     assert "proves a bound of 7" in after(lambda b: (changes(b), b["claims"].update(bound_ns=8)))
+
+
+class Played:
+    """What the check of accesses reads of an answer: when each node begins, and when it is done."""
+
+    def __init__(self, begin, done):
+        self.begin, self.done = begin, done
+        self.problem = argparse.Namespace(size=len(begin))
+
+
+def breaks_order(answer, lists, exposed, anywhere):
+    """All pairs, one by one."""
+
+    def clash(some, others):
+        return any(
+            first // 2 < second // 2 and (first | second) % 2 and answer.done[first // 2] >= answer.begin[second // 2]
+            for first in some
+            for second in others
+        )
+
+    named = [codes for index, codes in enumerate(lists) if index in exposed]
+    return (
+        any(clash(codes, codes) for codes in [*lists, anywhere])
+        or any(clash(codes, anywhere) for codes in named)
+        or any(clash(anywhere, codes) for codes in named)
+    )
+
+
+def check_accesses():
+    """An order is refused if and only if two accesses to one memory, one of them a write, are not in theirs."""
+    draw = random.Random(11)
+    refused = accepted = 0
+    for _ in range(3000):
+        size = draw.randrange(1, 7)
+
+        def codes(chance, size=size):
+            return [2 * node + (draw.random() < 0.4) for node in range(size) if draw.random() < chance]
+
+        lists, anywhere = [codes(0.4) for _ in range(draw.randrange(4))], codes(0.2)
+        exposed = [index for index in range(len(lists)) if draw.random() < 0.5]
+        places = list(range(size))
+        for _ in range(draw.randrange(3)):
+            first, second = draw.randrange(size), draw.randrange(size)
+            places[first], places[second] = places[second], places[first]
+        answer = Played(places, [place + (draw.random() < 0.1) for place in places])
+        try:
+            accesses.check(answer, lists, exposed, anywhere)
+            accepted += 1
+            assert not breaks_order(answer, lists, exposed, anywhere), (
+                places,
+                lists,
+                exposed,
+                anywhere,
+            )
+        except Invalid:
+            refused += 1
+            assert breaks_order(answer, lists, exposed, anywhere), (
+                places,
+                lists,
+                exposed,
+                anywhere,
+            )
+    assert min(refused, accepted) > 300
+    answer = Played([0, 1], [0, 1])
+    for lists, more in (
+        ([[4]], {}),
+        ([[2, 0]], {}),
+        ([[0, 1]], {}),
+        ([[0]], {"exposed": [1]}),
+        ([], {"anywhere": [5]}),
+    ):
+        try:
+            accesses.check(answer, lists, **more)
+        except (Invalid, LookupError):
+            continue
+        raise AssertionError(f"malformed accesses were accepted: {lists}, {more}")
 
 
 def check_malformed(program):
@@ -472,6 +559,7 @@ def main():
     check_independence()
     check_sizes()
     check_hand_made()
+    check_accesses()
     check_malformed(arguments.random)
     check_random(arguments.random, arguments.count)
     check_mutations(arguments.random, arguments.mutations)

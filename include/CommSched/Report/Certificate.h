@@ -14,6 +14,7 @@
 #ifndef COMMSCHED_REPORT_CERTIFICATE_H
 #define COMMSCHED_REPORT_CERTIFICATE_H
 
+#include "CommSched/Analysis/AccessOrder.h"
 #include "CommSched/Analysis/SpmdCheck.h"
 #include "CommSched/Scheduling/Model/Schedule.h"
 #include "llvm/Support/raw_ostream.h"
@@ -37,6 +38,8 @@ struct CertificateOptions {
   std::vector<DependenceReason> reasons = {};
   /// The collectives, for the comparison with other ranks.
   std::vector<CollectiveNote> collectives = {};
+  /// What the nodes access, found independently of the edges; null if nobody knows.
+  const BlockAccesses *accesses = nullptr;
   /// If nodes may be carried out in several ways: the problem with the least cost and demand of each node; the bound is
   /// one for any choice. Null: the problem as given.
   const Problem *least = nullptr;

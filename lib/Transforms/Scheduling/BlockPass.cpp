@@ -7,6 +7,8 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "BlockPass.h"
+#include "CommSched/Analysis/AccessTimes.h"
+#include "CommSched/Analysis/Locations.h"
 #include "CommSched/Analysis/Remarks.h"
 #include "CommSched/Analysis/ScheduleSignature.h"
 #include "CommSched/Scheduling/Model/Memory.h"
@@ -67,6 +69,7 @@ public:
       : passName(passName), rule(rule), known(known), costs(model), outcome(outcome) {}
 
   void run(Operation *function) {
+    this->function = function;
     for (Block *block : findSchedulableBlocks(function)) {
       if (succeeded(schedule(*block)))
         continue;
@@ -77,7 +80,7 @@ public:
 
 private:
   LogicalResult schedule(Block &block) {
-    BlockWork work{loadBlock(block, costs, rule.loadOptions()), 0, 0, {}, {}};
+    BlockWork work{loadBlock(block, costs, rule.loadOptions()), 0, 0, {}, {}, {}};
     const Problem &problem = work.loaded.problem;
     // The loader has validated the problem and said what is wrong.
     if (!work.loaded.defect.empty())
@@ -89,7 +92,11 @@ private:
       if (auto before = known->peaks.find(&block); before != known->peaks.end())
         work.inputPeak = before->second;
     outcome.inputPeaks.emplace_back(&block, work.inputPeak);
-    if (failed(rule.solveBlock(work, outcome.voice)) || failed(checkAnswer(work)))
+    if (failed(rule.solveBlock(work, outcome.voice)))
+      return failure();
+    if (changes(work.schedule) || outcome.voice.hasJournal())
+      work.accesses = deriveAccesses(block);
+    if (failed(checkAnswer(work)))
       return failure();
     if (outcome.voice.hasRemarks() || outcome.voice.hasJournal())
       rule.explainBlock(work, outcome.voice);
@@ -113,15 +120,39 @@ private:
     outcome.error = work.schedule.defect;
     if (outcome.error.empty())
       outcome.error = verify(work.loaded.problem, work.schedule, requirements);
+    if (outcome.error.empty() && changes(work.schedule))
+      outcome.error = describeViolation(work);
     if (outcome.error.empty())
       return success();
     outcome.failedAt = work.loaded.nodes.getBlock().getParentOp();
     return failure();
   }
 
+  static bool changes(const Schedule &schedule) {
+    return !schedule.buckets.empty() || !schedule.variants.empty() || !llvm::is_sorted(schedule.order);
+  }
+
+  BlockAccesses deriveAccesses(Block &block) {
+    // Blocks are visited from the inside out, so the values that come into a block are still those of the beginning.
+    if (!accessOrder)
+      accessOrder.emplace(function, summaries);
+    return accessOrder->derive(block);
+  }
+
+  /// Says which two accesses to one memory are in the wrong order; empty if none are.
+  static std::string describeViolation(const BlockWork &work) {
+    std::vector<AccessTime> times = accessTimesOf(work.loaded.problem, work.schedule);
+    std::optional<OrderViolation> violation = findViolation(work.accesses, times);
+    if (!violation)
+      return "";
+    auto name = [&](int32_t node) { return "'" + nameOperation(work.loaded.nodes[node]) + "'"; };
+    return name(violation->second) + " comes before " + name(violation->first) +
+           ", and both may access the same memory; please report this";
+  }
+
   LogicalResult apply(const BlockWork &work) {
     const Schedule &schedule = work.schedule;
-    if (schedule.buckets.empty() && schedule.variants.empty() && llvm::is_sorted(schedule.order))
+    if (!changes(schedule))
       return success();
     outcome.changed = true;
     Block &block = work.loaded.nodes.getBlock();
@@ -142,6 +173,9 @@ private:
   const InputPeaks *known;
   OperationCosts costs;
   FunctionOutcome &outcome;
+  Operation *function = nullptr;
+  CallSummaries summaries;
+  std::optional<AccessOrder> accessOrder;
 };
 
 } // namespace

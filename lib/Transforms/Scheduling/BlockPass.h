@@ -15,6 +15,7 @@
 #ifndef COMMSCHED_LIB_TRANSFORMS_SCHEDULING_BLOCKPASS_H
 #define COMMSCHED_LIB_TRANSFORMS_SCHEDULING_BLOCKPASS_H
 
+#include "CommSched/Analysis/AccessOrder.h"
 #include "CommSched/Analysis/ProblemLoader.h"
 #include "CommSched/Report/PassJournal.h"
 #include "CommSched/Scheduling/Model/Explain.h"
@@ -71,6 +72,9 @@ struct BlockWork {
   /// The peak as loaded, and before the first of several consecutive passes (InputPeaks), bytes.
   Bytes peak = 0, inputPeak = 0;
   Schedule schedule;
+  /// What the nodes access, by an analysis that shares nothing with the dependences. Empty if the answer changes
+  /// nothing and nobody collects a journal.
+  BlockAccesses accesses;
   /// The solver's part of the journal record: counts of the search, and its log.
   PassRecord record;
 };
@@ -96,7 +100,8 @@ public:
 /// Schedules the blocks of the functions in `root`, or of `root` itself if it is a function or contains none, innermost
 /// first. A block whose schedule is its given order is not changed. The claims of a schedule are compared with the
 /// block as loaded again (comparePrediction). Returns whether anything changed. Fails with a diagnostic if a block
-/// cannot be loaded or solved, or if an answer fails verification; that block and the later ones of its function stay
+/// cannot be loaded or solved, or if an answer fails verification, which includes the order of accesses to memory
+/// (AccessOrder.h); that block and the later ones of its function stay
 /// unchanged. `inputPeaks` may be null. O((N + E) log N) per block, apart from the rule.
 llvm::FailureOr<bool> scheduleBlocks(mlir::Operation *root, llvm::StringRef passName, const CostModel &model,
                                      const BlockRule &rule, InputPeaks *inputPeaks);

@@ -238,6 +238,7 @@ private:
       CertificateOptions options = {bucketing};
       options.reasons = explainDependences(work.loaded.nodes, StorageMap(block), collectiveOrder, problem.preds);
       options.collectives = noteCollectives(work.loaded.nodes);
+      options.accesses = &work.accesses;
       std::optional<Problem> least;
       if (problem.hasVariants())
         options.least = &least.emplace(withLeastVariants(problem));
