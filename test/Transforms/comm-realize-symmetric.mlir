@@ -141,3 +141,25 @@ func.func @uncertain(%x: tensor<8xf32>, %n: index) {
   comm.compute "use"(%w1) side_effects : (tensor<8xf32>) -> ()
   return
 }
+
+// -----
+
+// Tests that all ranks of the job make symmetric buffers in one order: only some of them may run a branch, unless all meet.
+comm.group @world #comm.ranks<[[0, 1, 2, 3]]>
+comm.group @pairs #comm.ranks<[[0, 1], [2, 3]]>
+// CHECK-LABEL: func @branch
+func.func @branch(%x: tensor<8xf32>, %c: i1) {
+  scf.if %c {
+    %a = comm.compute "a"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+    // CHECK: comm.all_gather %{{.*}} on @world {comm.symmetric = array<i1: true, true>}
+    // expected-remark @+1 {{Remark="symmetric memory"}}
+    %f = comm.all_gather %a on @world dim 0 : (tensor<8xf32>) -> !comm.future<tensor<32xf32>>
+    %g = comm.wait %f : !comm.future<tensor<32xf32>>
+    %b = comm.compute "b"(%x) : (tensor<8xf32>) -> tensor<8xf32>
+    // CHECK: comm.all_gather %{{.*}} on @pairs :
+    // expected-remark @+1 {{LimitingFactor="no symmetric memory: only some ranks may come here, and @pairs is not one group of all ranks"}}
+    %h = comm.all_gather %b on @pairs dim 0 : (tensor<8xf32>) -> !comm.future<tensor<16xf32>>
+    %i = comm.wait %h : !comm.future<tensor<16xf32>>
+  }
+  return
+}

@@ -23,6 +23,7 @@
 #include "StorageUsers.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 namespace commsched {
@@ -244,15 +245,35 @@ private:
     decideSymmetric(start, users, inPlace);
   }
 
-  /// Returns true if the ranks of the group can access each other's memory.
-  bool reachesPeers(CollectiveOpInterface start) const {
-    return peerGroups.empty() || llvm::is_contained(peerGroups, start.getGroupAttr().getValue().str());
+  /// Returns why the collective can have no symmetric memory whatever its inputs are, or an empty string if it can.
+  /// Symmetric buffers belong to all ranks of the job, which make them in one order. A region, or a function that
+  /// others call, may be one that only some ranks run, unless a group of all ranks meets there.
+  std::string findGroupObstacle(CollectiveOpInterface start) {
+    std::string group = "@" + start.getGroupAttr().getValue().str();
+    if (!peerGroups.empty() && !llvm::is_contained(peerGroups, group.substr(1)))
+      return group + " is not among the peer groups";
+    auto function = dyn_cast<FunctionOpInterface>(start->getParentOp());
+    if (function && function.isPublic() && start->getBlock()->isEntryBlock())
+      return "";
+    return isOfAllRanks(start) ? "" : "only some ranks may come here, and " + group + " is not one group of all ranks";
   }
 
-  bool isSmallSum(CollectiveOpInterface start) const {
+  bool isOfAllRanks(CollectiveOpInterface start) {
+    auto group = SymbolTable::lookupNearestSymbolFrom<GroupOp>(start, start.getGroupAttr());
+    if (!group || group.getGroups().getNumGroups() != 1)
+      return false;
+    Operation *table = group->getParentOp();
+    if (worldSizes.try_emplace(table, 0).second)
+      for (auto other : table->getRegion(0).getOps<GroupOp>())
+        worldSizes[table] = std::max(worldSizes[table], other.getGroups().getWorldSize());
+    return group.getGroupSize() == worldSizes[table];
+  }
+
+  bool isSmallSum(CollectiveOpInterface start) {
     auto allReduce = dyn_cast<AllReduceOp>(*start);
-    return allReduce && allReduce.getReduction() == ReductionKind::sum && reachesPeers(start) &&
-           !start->hasAttr(CommDialect::kVariantAttrName) && getCollectiveBytes(start) <= oneShotThresholdBytes;
+    return allReduce && allReduce.getReduction() == ReductionKind::sum &&
+           !start->hasAttr(CommDialect::kVariantAttrName) && getCollectiveBytes(start) <= oneShotThresholdBytes &&
+           findGroupObstacle(start).empty();
   }
 
   static bool writesAnInput(CollectiveOpInterface start, const StorageUsers &users) {
@@ -362,11 +383,8 @@ private:
     // A one-shot collective reads the inputs of other ranks, so these must be symmetric.
     if ((!symmetric && !start->hasAttr("one_shot")) || start->hasAttr(CommDialect::kSymmetricAttrName))
       return;
-    if (!reachesPeers(start)) {
-      remarkMissed(start, getArgument(),
-                   "no symmetric memory: @" + start.getGroupAttr().getValue().str() + " is not among the peer groups");
-      return;
-    }
+    if (std::string obstacle = findGroupObstacle(start); !obstacle.empty())
+      return remarkMissed(start, getArgument(), "no symmetric memory: " + obstacle);
     SmallVector<bool> marks;
     int64_t bytes = 0;
     auto decide = [&](ArrayRef<StorageId> ids, Value buffer, Type type, StringRef noun, bool leaves) {
@@ -402,6 +420,8 @@ private:
       start->setAttr(CommDialect::kSymmetricAttrName, DenseBoolArrayAttr::get(start.getContext(), marks));
   }
 
+  /// Indexed by symbol table: the ranks of its largest group.
+  llvm::DenseMap<Operation *, int64_t> worldSizes;
   /// Indexed by storage class that is planned to be symmetric: its group.
   llvm::DenseMap<StorageId, FlatSymbolRefAttr> groupOf;
   /// Indexed by storage class that collectives without a certain wait read: the position of the first of them.

@@ -139,7 +139,7 @@ class Judge:
         return done.code == 0
 
     def note(self, candidate, passes, backend, done):
-        kind, why = classify(done, candidate.breaks_rules)
+        kind, why = classify(done, candidate)
         if why:
             self.refused[why] += 1
             return
@@ -147,15 +147,15 @@ class Judge:
         self.failures.append(Failure(candidate, passes, backend, kind, done.err))
 
 
-def classify(done, breaks_rules):
-    """What went wrong, and the documented reason if there is one."""
+def classify(done, candidate):
+    """What went wrong with a candidate, and the documented reason if there is one."""
     if done.code is None:
         return "hang", None
     if done.crashed:
         return "crash", None
     if done.code == 2:
         return "wrong", None
-    return "refused", reason(done.err, breaks_rules)
+    return "refused", reason(done.err, candidate.breaks_rules, candidate.text)
 
 
 def verdict(tools, folder, candidate, passes, backend, seed):
@@ -168,11 +168,11 @@ def verdict(tools, folder, candidate, passes, backend, seed):
     if passes:
         texts, _, done = tools.optimize(given, passes, timeout=60)
         if done.code != 0:
-            return classify(done, candidate.breaks_rules)[0] + " by comm-opt", done.err, candidate.text
+            return classify(done, candidate)[0] + " by comm-opt", done.err, candidate.text
         path = judge.write("other.mlir", texts)
     if backend == "comm-opt":
         return None
     done = tools.execute([expected, path], candidate.program.ranks, options, backend, seed, timeout=30)
     if done.code == 0:
         return None
-    return classify(done, candidate.breaks_rules)[0], done.err, open(path).read()
+    return classify(done, candidate)[0], done.err, open(path).read()

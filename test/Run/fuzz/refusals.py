@@ -18,15 +18,20 @@ REASONS = [
      "recursion with a tensor that is written (Rationale.md)"),
     (r"futures? (that )?leaves? .*(function|block).*calls?", "calls on tensors beside a future that leaves (Runtime.md)"),
 ]
+# The same for programs that keep memrefs in memory.
+KEPT = [
+    (r"(writes|reads) operand #\d+, which is in flight", "a loaded memref may be what is in flight (Rationale.md)"),
+]
 # Programs that break a rule on purpose may get these, and no other program.
 RULES = [
     (r"expected an operation with memory effects that (makes|reads) a tensor whose storage is written", "a pure operation makes or reads storage that is written (Rationale.md)"),
 ]
 
 
-def reason(text, breaks_rules):
-    """Why it is refused, or None if no document says so."""
-    for pattern, name in REASONS + (RULES if breaks_rules else []):
+def reason(text, breaks_rules, program=""):
+    """Why `program` is refused, or None if no document says so."""
+    kept = KEPT if "xmemref<" in program else []
+    for pattern, name in REASONS + kept + (RULES if breaks_rules else []):
         if re.search(pattern, text, re.IGNORECASE):
             return name
     return None
