@@ -337,7 +337,15 @@ void MemoryFlow::visitLeaf(Operation *op) {
   }
 }
 
-/// A memref that is no view: new, a global, or loaded from memory.
+/// Returns true if the only addresses that an operation has are memrefs, and if it passes them on in memrefs alone
+/// (memref.transpose). Without effects it loads and keeps none.
+static bool makesView(Operation *op) {
+  return isMemoryEffectFree(op) && llvm::any_of(op->getOperandTypes(), llvm::IsaPred<BaseMemRefType>) &&
+         llvm::all_of(op->getOperandTypes(), llvm::IsaPred<BaseMemRefType, IntegerType, IndexType>) &&
+         llvm::all_of(op->getResultTypes(), llvm::IsaPred<BaseMemRefType>);
+}
+
+/// A memref that is no view by an interface: new, a global, or loaded from memory.
 void MemoryFlow::visitMemref(OpResult result) {
   Operation *op = result.getOwner();
   auto effects = dyn_cast<MemoryEffectOpInterface>(op);
@@ -345,10 +353,7 @@ void MemoryFlow::visitMemref(OpResult result) {
     return makeFresh(result);
   if (isMemoryEffectFree(op) && op->getNumOperands() == 0)
     return put(slotOf(result), kOutside);
-  // Without effects it loads no address, so with a memref and numbers it makes a view (memref.transpose).
-  bool isView = isMemoryEffectFree(op) && llvm::any_of(op->getOperandTypes(), llvm::IsaPred<BaseMemRefType>) &&
-                llvm::all_of(op->getOperandTypes(), llvm::IsaPred<BaseMemRefType, IntegerType, IndexType>);
-  if (!isView)
+  if (!makesView(op))
     put(slotOf(result), kAnyExposed);
   for (Value operand : op->getOperands()) {
     SmallVector<MemoryEffects::EffectInstance> named;
@@ -369,6 +374,8 @@ static bool isNumber(Type type) {
 void MemoryFlow::exposeCaptured(Operation *op) {
   if (isMemoryEffectFree(op) && llvm::all_of(op->getResultTypes(), isNumber) &&
       !isa<memref::ExtractAlignedPointerAsIndexOp>(op))
+    return;
+  if (makesView(op))
     return;
   auto effects = dyn_cast<MemoryEffectOpInterface>(op);
   for (Value operand : op->getOperands()) {

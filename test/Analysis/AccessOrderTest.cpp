@@ -173,11 +173,13 @@ TEST_F(AccessOrderTest, PureMemrefIsAView) {
       %t = memref.transpose %a (i, j) -> (j, i) : memref<4x2xf32> to memref<2x4xf32, strided<[1, 2]>>
       memref.store %v, %a[%k, %k] {n = "store"} : memref<4x2xf32>
       memref.store %v, %x[%k, %k] {n = "other"} : memref<4x2xf32>
+      "any.op"() {n = "any"} : () -> ()
       %0 = memref.load %t[%k, %k] {n = "load"} : memref<2x4xf32, strided<[1, 2]>>
       return
     })mlir");
   EXPECT_EQ(moveInFront("load", "store"), "store < load");
   EXPECT_EQ(moveInFront("load", "other"), "");
+  EXPECT_EQ(moveInFront("load", "any"), "");
 }
 
 // What leaves a branch, a loop or a select is what went in.
