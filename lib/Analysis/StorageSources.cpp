@@ -240,8 +240,13 @@ StorageSources commsched::detail::getCapturedSources(Value value) {
   }
   auto copyIn = dyn_cast<FsdpAllGatherCopyInOp>(op);
   Value source = copyIn && value == copyIn.getSlice() ? copyIn.getBuffer() : getStorageSource(result);
-  if (auto wait = dyn_cast<WaitOp>(op); wait && !wait.getFuture().getDefiningOp<CollectiveOpInterface>())
-    source = wait.getFuture();
+  if (auto wait = dyn_cast<WaitOp>(op); wait && !source) {
+    // Without destinations the only wait returns new storage. Several waits return the same.
+    sources.fresh = wait.getFuture().getDefiningOp<CollectiveOpInterface>() && wait.getFuture().hasOneUse();
+    if (!sources.fresh)
+      sources.values.push_back(wait.getFuture());
+    return sources;
+  }
   if (!source)
     return getStorageSources(result);
   sources.values.push_back(source);

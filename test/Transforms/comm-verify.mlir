@@ -168,3 +168,19 @@ func.func @arena(%x: memref<4xf32>, %arena: memref<128xi8>, %v: f32, %i: index) 
   %w = comm.wait %f keeping (%x, %dest : memref<4xf32>, memref<16xf32>) : !comm.future<memref<16xf32>>
   return
 }
+
+// -----
+
+// Parts of one buffer that overlap are not apart, whatever their types say.
+comm.group @dp #comm.iota<[1, 2]>
+func.func @overlapping_parts(%in: memref<2xf32>, %whole: memref<4xf32>) {
+  %top = memref.subview %whole[0] [2] [1] : memref<4xf32> to memref<2xf32, strided<[1]>>
+  %middle = memref.subview %whole[1] [2] [1] : memref<4xf32> to memref<2xf32, strided<[1], offset: 1>>
+  // expected-note @+1 {{the collective is started here and has no certain wait in between}}
+  %f = comm.all_reduce sum %in into %top on @dp : (memref<2xf32>) -> !comm.future<memref<2xf32, strided<[1]>>>
+  // expected-error @+1 {{writes operand #1, which is in flight}}
+  %g = comm.all_reduce sum %in into %middle on @dp : (memref<2xf32>) -> !comm.future<memref<2xf32, strided<[1], offset: 1>>>
+  %v = comm.wait %f keeping (%in, %top : memref<2xf32>, memref<2xf32, strided<[1]>>) : !comm.future<memref<2xf32, strided<[1]>>>
+  %w = comm.wait %g keeping (%in, %middle : memref<2xf32>, memref<2xf32, strided<[1], offset: 1>>) : !comm.future<memref<2xf32, strided<[1], offset: 1>>>
+  return
+}
