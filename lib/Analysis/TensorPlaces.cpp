@@ -165,12 +165,13 @@ void TensorPlaces::visitUses(Operation *op) {
   }
 }
 
-/// Returns true if `read` comes before `write` whenever both access one storage: they are in one block, which makes the
-/// storage or which nothing repeats.
+/// Returns true if `read` comes before `write` whenever both access one storage: it is in front of it in its block, or
+/// in the regions of an operation there, and that block makes the storage or nothing repeats it.
 static bool isCertainlyBefore(Operation *read, Operation *write, Block *blockOfNames) {
-  Block *block = read->getBlock();
+  Block *block = write->getBlock();
+  Operation *around = block->findAncestorOpInBlock(*read);
   bool isRunOnce = isa<FunctionOpInterface>(block->getParentOp()) && block->isEntryBlock();
-  return block == write->getBlock() && (isRunOnce || block == blockOfNames) && read->isBeforeInBlock(write);
+  return around && around != write && (isRunOnce || block == blockOfNames) && around->isBeforeInBlock(write);
 }
 
 /// Returns true if somebody may read through one of the names of a class what an operation has written there.
@@ -184,6 +185,15 @@ bool TensorPlaces::usesAsPlace(const Class &info) const {
              return read != write && !isCertainlyBefore(read, write, info.block);
            });
          });
+}
+
+bool TensorPlaces::becomesPlace(Value tensor, Operation *write) const {
+  const Class *known = find(tensor);
+  if (!known || known->isPlace)
+    return false;
+  Class info = *known;
+  info.destinations.push_back(write);
+  return usesAsPlace(info);
 }
 
 /// Finds the accesses to each class, and the places.

@@ -50,6 +50,8 @@ public:
   llvm::SmallVector<Violation> findViolations() const;
 
   bool isPlace(mlir::Value tensor) const;
+  /// Whether a tensor that is no place would be one if it were a destination of `write`. O(accesses to its storage).
+  bool becomesPlace(mlir::Value tensor, mlir::Operation *write) const;
 
 private:
   /// What happens to one class.

@@ -15,6 +15,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/ProblemLoader.h"
+#include "CommSched/Analysis/TensorPlaces.h"
 #include "CommSched/Dialect/Comm/CommDialect.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Rewrites/SymmetricMemory.h"
@@ -75,6 +76,7 @@ struct CommRealizeBuffersPass : public commsched::impl::CommRealizeBuffersBase<C
 
   void runOnOperation() final {
     TrafficCheck before(getOperation());
+    places = std::make_shared<TensorPlaces>(getOperation());
     for (Block *block : findSchedulableBlocks(getOperation())) {
       removeUselessWaits(*block);
       writeWhereCopied(*block);
@@ -361,6 +363,8 @@ private:
         return refuse("the input is in flight until the end of the block");
       if (Operation *later = users.findLaterUser(start, id))
         return refuse("the input's storage is used afterwards by " + later->getName().getStringRef().str());
+      if (places->becomesPlace(input, start))
+        return refuse("the input's storage may be read afterwards");
     }
     setDestinations(start, llvm::to_vector(start.getCollectiveInputs()));
     remarkPassed(start, getArgument(), "written in place", bytes);
@@ -420,6 +424,8 @@ private:
       start->setAttr(CommDialect::kSymmetricAttrName, DenseBoolArrayAttr::get(start.getContext(), marks));
   }
 
+  /// Of the program as given.
+  std::shared_ptr<TensorPlaces> places;
   /// Indexed by symbol table: the ranks of its largest group.
   llvm::DenseMap<Operation *, int64_t> worldSizes;
   /// Indexed by storage class that is planned to be symmetric: its group.
