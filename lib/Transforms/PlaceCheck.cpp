@@ -8,13 +8,14 @@
 
 #include "PlaceCheck.h"
 #include "CommSched/Analysis/TensorPlaces.h"
+#include "Scheduling/JournalRecords.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Diagnostics.h"
 
 using namespace mlir;
 using namespace commsched;
 
-static StringRef describe(TensorPlaces::Violation::Kind kind) {
+static StringRef describeViolation(TensorPlaces::Violation::Kind kind) {
   using Kind = TensorPlaces::Violation::Kind;
   switch (kind) {
   case Kind::Makes:
@@ -36,7 +37,7 @@ static StringRef describe(TensorPlaces::Violation::Kind kind) {
 LogicalResult commsched::checkPlaces(Operation *root) {
   SmallVector<TensorPlaces::Violation> violations = TensorPlaces(root).findViolations();
   for (const TensorPlaces::Violation &violation : violations)
-    (violation.op->emitOpError() << describe(violation.kind)).attachNote(violation.writer->getLoc())
+    (violation.op->emitOpError() << describeViolation(violation.kind)).attachNote(violation.writer->getLoc())
         << "the storage is written here";
   return success(violations.empty());
 }
@@ -49,6 +50,8 @@ public:
 
   void runOnOperation() final {
     markAllAnalysesPreserved();
+    if (PassJournal *journal = journalOf(&getContext()))
+      journal->noteOtherPass();
     if (failed(checkPlaces(getOperation())))
       signalPassFailure();
   }

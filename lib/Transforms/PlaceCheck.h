@@ -15,8 +15,8 @@ namespace commsched {
 /// Reports operations without memory effects that read a place or make it (TensorPlaces.h). O(operations + operands).
 llvm::LogicalResult checkPlaces(mlir::Operation *root);
 
-/// A pass of modules that runs checkPlaces(). It is in front of passes of other projects, which move, merge and fold
-/// operations without memory effects.
+/// A pass of modules that runs checkPlaces(), and tells the journal that another pass follows. It is in front of passes
+/// of other projects, which move, merge and fold operations without memory effects.
 std::unique_ptr<mlir::Pass> createPlaceCheckPass();
 
 } // namespace commsched

@@ -104,12 +104,16 @@ public:
     std::lock_guard<std::mutex> lock(mutex);
     records.push_back(std::move(record));
   }
+  /// Says that a pass of another project runs, which may change more than order and buckets.
+  void noteOtherPass() { otherPasses = true; }
+  bool hasOtherPasses() const { return otherPasses; }
   /// Returns the records so far, those of one block in the order of its passes, and empties the journal.
   std::vector<PassRecord> take();
 
 private:
   std::mutex mutex;
   std::vector<PassRecord> records;
+  bool otherPasses = false;
 };
 
 /// The array "passes" of a report.

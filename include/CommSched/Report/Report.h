@@ -217,6 +217,8 @@ struct BlockReport {
   std::string signature;
   /// True if nothing ran between the two measurements, so that `after` is a copy of `before`.
   bool isOneMeasurement = false;
+  /// True if passes of another project ran between them.
+  bool hasOtherPasses = false;
 
   /// The gain in makespan, with its interval (ErrorBars.h).
   TimeInterval gain() const { return gainOf(before.makespan, before.errorBars, after.makespan, after.errorBars); }
@@ -228,7 +230,8 @@ struct BlockReport {
 /// Adapts the bounds of `before` to the change that was made. If the result is shorter than the bound for every order,
 /// the bound for any bucketing applies; time that regions and callees lost is subtracted. If the result is shorter than
 /// that as well, the change was more than order and buckets, and the bounds become 0. If only order and buckets have
-/// changed, this is a defect of the library, and the returned text describes it; otherwise the text is empty.
+/// changed, and no pass of another project ran, this is a defect of the library, and the returned text describes it;
+/// otherwise the text is empty.
 std::string certify(BlockReport &report);
 
 /// All blocks of a module.

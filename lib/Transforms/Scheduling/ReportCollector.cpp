@@ -131,6 +131,7 @@ bool ReportCollector::measureAfter(ReportedBlock &reported, BlockReport &report,
   measure.factorBudget.limit = report.limit;
   report.after = measureBlock(*reported.block, costs, measure);
   report.signature = scheduleSignature(reported.function);
+  report.hasOtherPasses = journal && journal->hasOtherPasses();
   std::string wrong = report.after.defect.empty() ? certify(report) : report.after.defect;
   if (!wrong.empty())
     emitError(reported.block->getParentOp()->getLoc())
