@@ -126,7 +126,8 @@ private:
   NodeDemands needs;
   /// The demands of Problem::demands by value.
   std::map<std::pair<Shares, Shares>, int32_t> knownDemands;
-  llvm::DenseMap<Attribute, LaneId> lanes;
+  /// By OperationCosts::laneKeyOf(), and by group.
+  llvm::DenseMap<Attribute, LaneId> lanes, lanesOfGroups;
   llvm::DenseMap<Attribute, int32_t> groupIds;
   /// Indexed by storage class: its buffer, or kNone.
   std::vector<BufferId> buffers;
@@ -140,14 +141,21 @@ private:
 //===-----------------------------------------------------------------------------------------===//
 
 LaneId Loader::laneOf(FlatSymbolRefAttr group) {
-  bool shared = costs.machine().oneLaneForAll;
-  Attribute key = shared ? Attribute(FlatSymbolRefAttr::get(group.getContext(), "all")) : Attribute(group);
+  auto known = lanesOfGroups.find(group);
+  if (known != lanesOfGroups.end())
+    return known->second;
+  std::string name = ("@" + group.getValue()).str();
+  Attribute key = costs.laneKeyOf(group, nodes.getBlock().getParentOp());
   auto [it, inserted] = lanes.try_emplace(key, problem.numLanes());
+  bool isForAll = costs.machine().lanes == LaneSharing::One;
   if (inserted) {
-    problem.laneNames.push_back(shared ? "communication" : ("@" + group.getValue()).str());
-    result.laneGroups.push_back(shared ? FlatSymbolRefAttr() : group);
+    problem.laneNames.push_back(isForAll ? "communication" : name);
+    result.laneGroups.push_back(isForAll ? FlatSymbolRefAttr() : group);
+  } else if (!isForAll) {
+    problem.laneNames[it->second] += ", " + name;
+    result.laneGroups[it->second] = nullptr;
   }
-  return it->second;
+  return lanesOfGroups[group] = it->second;
 }
 
 int32_t Loader::groupOf(Attribute group) {
@@ -382,7 +390,7 @@ void Loader::loadArgumentsInFlight() {
     auto ready = function.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(), CommDialect::kReadyAttrName);
     if (!ready || ready.getInt() == 0)
       continue;
-    if (!costs.machine().oneLaneForAll) {
+    if (costs.machine().lanes != LaneSharing::One) {
       ++result.unknownLanes;
       continue;
     }

@@ -427,6 +427,17 @@ MachineResources readResources(Reader entry, const MachineModel &machine) {
   return result;
 }
 
+LaneSharing readLanes(Reader &root) {
+  std::string lanes = root.string("lanes", llvm::StringRef("per_group"));
+  if (lanes == "one")
+    return LaneSharing::One;
+  if (lanes == "per_link")
+    return LaneSharing::PerLink;
+  if (lanes != "per_group")
+    root.fail("lanes", "expected one of per_group, per_link, one");
+  return LaneSharing::PerGroup;
+}
+
 void readMachine(Reader root, MachineModel &machine) {
   root.only({"schema_version", "name", "description", "node", "memory", "compute", "copy", "overheads", "lanes",
              "links", "nccl", "slowdown", "resources", "collectives", "ops", "contention", "variants", "calibration"});
@@ -461,10 +472,7 @@ void readMachine(Reader root, MachineModel &machine) {
     machine.wait = overheads.integer("wait_ns", 0, 0);
     machine.hop = overheads.integer("hop_ns", 0, 0);
   }
-  std::string lanes = root.string("lanes", llvm::StringRef("per_group"));
-  if (lanes != "per_group" && lanes != "one")
-    root.fail("lanes", "expected one of per_group, one");
-  machine.oneLaneForAll = lanes == "one";
+  machine.lanes = readLanes(root);
 
   Reader links = root.child("links");
   links.only({"base_ns", "intra", "inter"});
@@ -489,6 +497,10 @@ void readMachine(Reader root, MachineModel &machine) {
   // The rest of the calibration is for people.
   if (root.isObject("calibration"))
     root.child("calibration").each("pairs", [&](Reader entry) { machine.pairs.push_back(readPair(entry)); });
+  // Lanes of their own let collectives on one link meet, so that their slow-down shows.
+  bool meetOnLinks = machine.linkSlowdownPermille > 0 || machine.resources || !machine.pairs.empty();
+  if (machine.lanes == LaneSharing::PerLink && meetOnLinks)
+    machine.lanes = LaneSharing::PerGroup;
 }
 
 /// Prints a value with sorted keys and the shortest digits that read back exactly.

@@ -67,8 +67,17 @@ TEST(MachineModel, ReadsTheMinimalProfile) {
   // Without links between nodes, all links are those inside.
   EXPECT_EQ(machine.inter.bytesPerSecond, machine.intra.bytesPerSecond);
   EXPECT_EQ(machine.issue, 0);
-  EXPECT_FALSE(machine.oneLaneForAll);
+  EXPECT_EQ(machine.lanes, LaneSharing::PerGroup);
   EXPECT_FALSE(machine.nccl.has_value());
+}
+
+TEST(MachineModel, GroupsShareTheLanesOfLinksUnlessTheProfileSaysHowTheyMeet) {
+  auto lanesOf = [](std::string text) { return llvm::cantFail(MachineModel::parse(text)).lanes; };
+  EXPECT_EQ(lanesOf(edited("lanes", "per_link")), LaneSharing::PerLink);
+  EXPECT_EQ(lanesOf(edited("lanes", "one")), LaneSharing::One);
+  json::Value both = llvm::cantFail(json::parse(edited("lanes", "per_link")));
+  (*both.getAsObject())["slowdown"] = json::Object{{"link_permille", 500}};
+  EXPECT_EQ(lanesOf(llvm::formatv("{0}", both).str()), LaneSharing::PerGroup);
 }
 
 TEST(MachineModel, NamesTheFieldThatIsWrong) {
@@ -90,7 +99,8 @@ TEST(MachineModel, NamesTheFieldThatIsWrong) {
   EXPECT_EQ(errorOf(edited("compute.peak_tflops.f64", 1e30)),
             "machine 'x.json': field 'compute.peak_tflops.f64': too large");
   EXPECT_EQ(errorOf(edited("schema_version", 2)), "machine 'x.json': field 'schema_version': expected 1");
-  EXPECT_EQ(errorOf(edited("lanes", "two")), "machine 'x.json': field 'lanes': expected one of per_group, one");
+  EXPECT_EQ(errorOf(edited("lanes", "two")),
+            "machine 'x.json': field 'lanes': expected one of per_group, per_link, one");
   EXPECT_EQ(errorOf(edited("memory.source", 3)), "machine 'x.json': field 'memory.source': expected a string");
   EXPECT_EQ(errorOf(edited("slowdown", json::Object{{"compute_permille", -1}})),
             "machine 'x.json': field 'slowdown.compute_permille': expected an integer of at least 0");
@@ -241,6 +251,8 @@ TEST(MachineModel, ShippedProfilesAreCanonicalAndGiveTheirSources) {
     llvm::Expected<MachineModel> machine = MachineModel::load(name);
     ASSERT_TRUE(static_cast<bool>(machine)) << llvm::toString(machine.takeError());
     EXPECT_EQ(machine->name, name);
+    // No shipped profile lets two groups have the same links for themselves.
+    EXPECT_NE(machine->lanes, LaneSharing::PerGroup) << name;
     std::string text = machine->toJSON();
     EXPECT_EQ(llvm::cantFail(MachineModel::parse(text)).toJSON(), text);
     checkSources(llvm::cantFail(json::parse(text)), name);

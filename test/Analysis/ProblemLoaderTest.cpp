@@ -44,7 +44,10 @@ protected:
                        arguments.str() + ") {\n" + body.str() + "\nreturn\n}\n";
     module = parseSourceString<ModuleOp>(text, &context);
     EXPECT_TRUE(module);
-    model.emplace(llvm::cantFail(MachineModel::load("h100-sxm")));
+    MachineModel machine = llvm::cantFail(MachineModel::load("h100-sxm"));
+    machine.lanes = lanes;
+    machine.ranksPerNode = ranksPerNode;
+    model.emplace(machine);
     costs.emplace(*model);
     auto function = module->lookupSymbol<func::FuncOp>("f");
     loaded.emplace(loadBlock(function.front(), *costs, options));
@@ -55,6 +58,8 @@ protected:
   bool hasEdge(NodeId from, NodeId to) { return llvm::is_contained(loaded->problem.preds[to], from); }
   Bytes peak() { return peakOf(loaded->problem, identityOrder(loaded->problem)); }
 
+  LaneSharing lanes = LaneSharing::PerGroup;
+  int64_t ranksPerNode = 8;
   MLIRContext context;
   OwningOpRef<ModuleOp> module;
   std::optional<CostModel> model;
@@ -184,6 +189,21 @@ constexpr StringLiteral kThreeCollectives = R"(
     comm.wait %f : !comm.future<tensor<32xf32>>
     comm.wait %g : !comm.future<tensor<8xf32>>
     comm.wait %h : !comm.future<tensor<32xf32>>)";
+
+TEST_F(ProblemLoaderTest, GroupsOnTheSameLinksShareALane) {
+  lanes = LaneSharing::PerLink;
+  LoadedBlock &inNode = load("%x: tensor<8xf32>", kThreeCollectives);
+  EXPECT_EQ(inNode.problem.laneNames, std::vector<std::string>({"compute", "@dp, @tp"}));
+  EXPECT_EQ(inNode.problem.nodes[1].lane, inNode.problem.nodes[0].lane);
+  EXPECT_NE(inNode.problem.nodes[1].group, inNode.problem.nodes[0].group);
+  // @dp leaves the node, @tp does not.
+  ranksPerNode = 2;
+  LoadedBlock &acrossNodes = load("%x: tensor<8xf32>", kThreeCollectives);
+  EXPECT_EQ(acrossNodes.problem.laneNames, std::vector<std::string>({"compute", "@dp", "@tp"}));
+  // Every rank is a node: both groups are on the network.
+  ranksPerNode = 1;
+  EXPECT_EQ(load("%x: tensor<8xf32>", kThreeCollectives).problem.numLanes(), 2);
+}
 
 TEST_F(ProblemLoaderTest, TheThreeModesOfCollectiveOrder) {
   LoadedBlock &block = load("%x: tensor<8xf32>", kThreeCollectives);

@@ -52,7 +52,7 @@ func.func @two(%x: tensor<32xf32>, %y: tensor<64xf32>) -> (tensor<64xf32>, tenso
 
 def chain(length: int, collectives_every: int) -> str:
     """A program of `length` computations in a chain, some of which read what they gather."""
-    lines = ["comm.group @g0 #comm.iota<[1, 8]>", "comm.group @g1 #comm.iota<[1, 8]>",
+    lines = ["comm.group @g0 #comm.iota<[1, 8]>", "comm.group @g1 #comm.iota<[8, 8] from [8, 8] transpose [1, 0]>",
              "func.func @chain(%v: tensor<64xf32>, %s: tensor<8xf32>) -> tensor<64xf32> {"]
     value, kind = "%v", "tensor<64xf32>"
     for index in range(length):

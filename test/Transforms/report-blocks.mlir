@@ -7,8 +7,8 @@
 // RUN: FileCheck %s --check-prefix=INLINED-JSON < %t.json
 // RUN: comm-opt %s --reorder-comm-overlap="passes=func.func(scf-for-loop-peeling)" -o /dev/null 2>&1 | FileCheck %s --check-prefix=COPIED
 
-comm.group @world #comm.iota<[1, 4]>
-comm.group @pairs #comm.iota<[2, 2]>
+comm.group @world #comm.iota<[1, 16]>
+comm.group @pairs #comm.iota<[8, 2]>
 
 // Tests that the schedule moves the second branch in front of the first, and each keeps its name.
 // OUTPUT-LABEL: func.func @swapped

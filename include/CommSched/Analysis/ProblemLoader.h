@@ -50,7 +50,7 @@ struct LoadedBlock {
 
   BlockNodes nodes;
   Problem problem;
-  /// Indexed by lane: the symbol of its group; null for the compute lane, and for a lane that all groups share.
+  /// Indexed by lane: the symbol of its group; null for the compute lane, and for a lane that several groups share.
   std::vector<mlir::FlatSymbolRefAttr> laneGroups;
   /// The machine's slow-downs, for simulate() and ScheduleOptions::slowDown; none if the problem has demands.
   SlowDown slowDown;

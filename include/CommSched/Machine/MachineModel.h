@@ -227,6 +227,16 @@ struct MachineResources {
   int64_t vectorUnitsPermille = kVectorUnitsPermille;
 };
 
+/// Which groups share a communication lane, on which collectives are carried out one after the other.
+enum class LaneSharing {
+  /// Each group has a lane of its own.
+  PerGroup,
+  /// Groups within nodes share one lane, because they use the same links; groups across nodes share another one.
+  PerLink,
+  /// All groups share one lane.
+  One
+};
+
 /// A machine. Plain data; only parse() checks it.
 class MachineModel {
 public:
@@ -288,8 +298,9 @@ public:
   /// Times of the calls that record an event and that make a stream wait for one, and of a hop from one stream to
   /// another, ns. No model uses them yet.
   Ns record = 0, wait = 0, hop = 0;
-  /// True if all groups share one communication lane; false if each group has its own.
-  bool oneLaneForAll = false;
+  /// Which groups communicate one after the other. Not PerLink if the profile says what two collectives on one link do
+  /// to each other.
+  LaneSharing lanes = LaneSharing::PerGroup;
 
   /// Fixed cost of a collective of the alpha-beta model, ns.
   Ns collectiveBase = 0;

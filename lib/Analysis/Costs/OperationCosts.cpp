@@ -60,6 +60,15 @@ GroupShape OperationCosts::shapeOf(GroupOp group) const {
   return it->second;
 }
 
+Attribute OperationCosts::laneKeyOf(FlatSymbolRefAttr group, Operation *from) const {
+  if (machine().lanes == LaneSharing::One)
+    return UnitAttr::get(group.getContext());
+  if (machine().lanes == LaneSharing::PerGroup)
+    return group;
+  GroupShape shape = shapeOf(symbols.lookupNearestSymbolFrom<GroupOp>(from, group));
+  return shape.ranks > 1 ? Attribute(BoolAttr::get(group.getContext(), shape.nodes > 1)) : group;
+}
+
 ElementType OperationCosts::elementOf(CollectiveOpInterface start) const {
   ArrayRef<Type> values = cast<FutureType>(start.getCollectiveFuture().getType()).getTypes();
   if (!start.getCollectiveInputs().empty())
@@ -355,7 +364,7 @@ public:
   explicit BlockClock(const OperationCosts &costs) : costs(costs) { sum.inlined = true; }
 
   void start(CollectiveOpInterface op, Ns cost) {
-    Ns &lane = laneOf(op.getGroupAttr());
+    Ns &lane = lanes[costs.laneKeyOf(op.getGroupAttr(), op)];
     lane = ends[op.getCollectiveFuture()] = addNs(std::max(now, lane), cost);
     now = addNs(now, costs.machine().issue);
   }
@@ -391,8 +400,6 @@ public:
   }
 
 private:
-  Ns &laneOf(FlatSymbolRefAttr group) { return lanes[costs.machine().oneLaneForAll ? FlatSymbolRefAttr() : group]; }
-
   const OperationCosts &costs;
   OpWork sum;
   int64_t mostFlops = 0;

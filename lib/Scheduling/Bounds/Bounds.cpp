@@ -36,7 +36,8 @@ std::string LowerBound::describe(const Problem &problem) const {
     return "resource " + stringify(resource).str();
   if (lane == kComputeLane)
     return "compute lane";
-  return "lane of group " + problem.laneNames[lane];
+  const std::string &name = problem.laneNames[lane];
+  return (name.find(',') == std::string::npos ? "lane of group " : "lane of groups ") + name;
 }
 
 std::string LowerBound::describeWithLimit(const Problem &problem) const {

@@ -61,7 +61,8 @@ private:
   static std::string tensor(Bytes bytes) { return "tensor<" + std::to_string(bytes) + "xi8>"; }
   std::string typeOf(BufferId id) const { return tensor(problem.buffers[id].bytes); }
   std::string symbol(LaneId lane) const {
-    llvm::StringRef name = problem.laneNames[lane];
+    // A lane that several groups share has the names of all of them.
+    llvm::StringRef name = llvm::StringRef(problem.laneNames[lane]).split(',').first;
     name.consume_front("@");
     return "@" + name.str();
   }

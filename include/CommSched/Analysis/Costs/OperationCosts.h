@@ -101,6 +101,10 @@ public:
   /// query for a group.
   GroupShape shapeOf(comm::CollectiveOpInterface start) const;
 
+  /// Two groups have equal keys exactly if the machine carries out their collectives one after the other (see
+  /// LaneSharing). `from` is where the symbol is looked up. O(1) after the first query for a group.
+  mlir::Attribute laneKeyOf(mlir::FlatSymbolRefAttr group, mlir::Operation *from) const;
+
   /// Whether a start is a one-shot sum that the machine's runtime carries out as one. NCCL, and so a machine with a
   /// model of NCCL, carries it out as any other sum. O(1).
   bool isOneShot(mlir::Operation *start) const;
