@@ -11,6 +11,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "BackendLoader.h"
+#include "Guarded.h"
 #include "Text.h"
 #include <cctype>
 #include <climits>
@@ -19,7 +20,6 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <link.h>
-#include <mutex>
 #include <vector>
 
 using namespace commsched::runtime;
@@ -89,8 +89,8 @@ static std::string whyUnusable(const commrt_backend *table) {
 
 namespace {
 struct Registry {
-  std::mutex mutex;
-  std::vector<const commrt_backend *> tables;
+  Mutex mutex;
+  std::vector<const commrt_backend *> tables COMMRT_GUARDED_BY(mutex);
 };
 } // namespace
 
@@ -100,8 +100,9 @@ static Registry &registry() {
 }
 
 static const commrt_backend *findRegistered(const std::string &name) {
-  std::lock_guard<std::mutex> lock(registry().mutex);
-  for (const commrt_backend *table : registry().tables)
+  Registry &known = registry();
+  Lock lock(known.mutex);
+  for (const commrt_backend *table : known.tables)
     if (name == table->name)
       return table;
   return nullptr;
@@ -111,11 +112,12 @@ int32_t commrt_backend_register(const commrt_backend *backend) {
   if (!whyUnusable(backend).empty() || std::strcmp(backend->name, "threads") == 0 ||
       std::strcmp(backend->name, "sim") == 0 || std::strcmp(backend->name, "tcp") == 0)
     return COMMRT_ERR_INVALID;
-  std::lock_guard<std::mutex> lock(registry().mutex);
-  for (const commrt_backend *table : registry().tables)
+  Registry &known = registry();
+  Lock lock(known.mutex);
+  for (const commrt_backend *table : known.tables)
     if (std::strcmp(table->name, backend->name) == 0)
       return table == backend ? COMMRT_OK : COMMRT_ERR_INVALID;
-  registry().tables.push_back(backend);
+  known.tables.push_back(backend);
   return COMMRT_OK;
 }
 

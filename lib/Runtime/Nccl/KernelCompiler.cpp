@@ -12,6 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "KernelCompiler.h"
+#include "Core/Guarded.h"
 #include "Kernels/Device/Functions.h"
 #include "Kernels/Device/Image.h"
 #include "SymbolTable.h"
@@ -233,9 +234,9 @@ std::string commsched::runtime::compileKernelsAnew(int capability, std::string &
 }
 
 std::string commsched::runtime::compileKernels(int capability, std::string &code) {
-  static std::mutex mutex;
-  static std::map<int, std::pair<std::string, std::string>> known; // error and code
-  std::lock_guard<std::mutex> lock(mutex);
+  static Mutex mutex;
+  static std::map<int, std::pair<std::string, std::string>> known COMMRT_GUARDED_BY(mutex); // error and code
+  Lock lock(mutex);
   auto [entry, isNew] = known.try_emplace(capability);
   auto &[error, found] = entry->second;
   if (isNew)

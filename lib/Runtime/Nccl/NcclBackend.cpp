@@ -35,7 +35,7 @@ static bool isSet(const char *name) {
 }
 
 std::vector<NcclPeer *> NcclJob::attached() {
-  std::lock_guard<std::mutex> lock(mutex);
+  Lock lock(mutex);
   std::vector<NcclPeer *> result;
   for (auto &peer : peers)
     if (peer)
@@ -114,7 +114,10 @@ static int32_t openNccl(const commrt_backend_config *config, void **job, int32_t
     result->control.close();
     return refuse(COMMRT_ERR_BACKEND, error);
   }
-  result->peers.resize(result->ranks);
+  {
+    Lock lock(result->mutex);
+    result->peers.resize(result->ranks);
+  }
   *ranks = result->ranks;
   *localRank = result->localRank;
   startWatchdog(*result);
@@ -124,7 +127,7 @@ static int32_t openNccl(const commrt_backend_config *config, void **job, int32_t
 
 /// Whether a thread of the process is still in NCCL.
 static bool isLost(NcclPeer &peer) {
-  std::lock_guard<std::mutex> lock(peer.mutex);
+  Lock lock(peer.mutex);
   return peer.abort == NcclPeer::Abort::lost || peer.abort == NcclPeer::Abort::running;
 }
 
@@ -158,7 +161,7 @@ static void freePeer(NcclPeer &peer, Deadline deadline) {
   if (!isQuiet)
     return; // what the device may still use stays
   if (peer.newest) {
-    std::lock_guard<std::mutex> lock(peer.mutex);
+    Lock lock(peer.mutex);
     dropFlightLocked(peer.newest);
   }
   for (auto &graph : peer.graphs)
@@ -180,6 +183,7 @@ static void freePeer(NcclPeer &peer, Deadline deadline) {
     if (stream)
       cuda.streamDestroy(stream);
   freeImages(peer);
+  Lock lock(peer.mutex);
   for (cudaEvent *event : peer.allEvents)
     cuda.eventDestroy(event);
   for (const PinnedBlock &block : peer.allPinned)
@@ -199,6 +203,7 @@ static void closeNccl(void *opaque) {
   const Deadline deadline = std::chrono::steady_clock::now() + (job->hasFailed ? longestCloseAfterError : longestClose);
   for (NcclPeer *peer : job->attached())
     freePeer(*peer, deadline);
+  Lock lock(job->mutex);
   for (const NcclJob::Segment &segment : job->segments) {
     segment.peer->enter();
     if (segment.isNccl)
@@ -217,27 +222,26 @@ static int32_t attachNccl(void *opaque, int32_t rank, const commrt_host *host, v
   peer->rank = rank;
   peer->host = host;
   peer->context = context;
-  peer->lastProgress = std::chrono::steady_clock::now();
   int32_t local = job.localRank < 0 ? rank : job.control.localRank;
   peer->device = local % job.libraries.devices;
   if (job.cuda().setDevice(peer->device))
     return COMMRT_ERR_BACKEND;
   if (job.localRank < 0) {
-    std::lock_guard<std::mutex> lock(job.mutex);
+    Lock lock(job.mutex);
     if (!job.matcher)
       job.matcher = std::make_unique<Matcher>(job.ranks, host);
   }
   if (int32_t status = job.control.backend->attach(job.control.state, rank, &controlHost, peer.get(), &peer->control))
     return status;
   *result = peer.get();
-  std::lock_guard<std::mutex> lock(job.mutex);
+  Lock lock(job.mutex);
   job.peers[rank] = std::move(peer);
   return COMMRT_OK;
 }
 
 /// Whether anything of the rank is not complete.
 static bool hasOpen(NcclPeer &peer) {
-  std::lock_guard<std::mutex> lock(peer.mutex);
+  Lock lock(peer.mutex);
   collectDone(peer);
   for (NcclLane *lane : peer.lanes)
     if (!lane->flights.empty())
@@ -250,7 +254,7 @@ static void finishWaited(NcclPeer &peer) {
   constexpr std::chrono::microseconds pause(50);
   for (;;) {
     {
-      std::lock_guard<std::mutex> lock(peer.mutex);
+      Lock lock(peer.mutex);
       collectDone(peer);
       bool isAny = false;
       for (NcclLane *lane : peer.lanes)
@@ -281,7 +285,7 @@ static void announceLeave(NcclPeer &peer, bool isOpen) {
 static void endComms(NcclJob &job, NcclPeer *peer) {
   std::vector<NcclPeer *> ending;
   {
-    std::lock_guard<std::mutex> lock(job.mutex);
+    Lock lock(job.mutex);
     if (peer)
       job.ending.push_back(peer);
     if (++job.left < (job.localRank < 0 ? job.ranks : 1))
@@ -293,7 +297,7 @@ static void endComms(NcclJob &job, NcclPeer *peer) {
     each->enter();
     if (each->failing || !finalizeComms(*each))
       cancelAll(*each, COMMRT_ERR_ABORTED);
-    std::lock_guard<std::mutex> lock(each->mutex);
+    Lock lock(each->mutex);
     each->isDone = true;
   };
   if (ending.size() == 1)
@@ -318,18 +322,18 @@ static void detachNccl(void *opaque) {
     finishShadows(peer);
   announceLeave(peer, isOpen);
   {
-    std::lock_guard<std::mutex> lock(peer.controlMutex);
+    Lock lock(peer.controlMutex);
     job.control.backend->detach(std::exchange(peer.control, nullptr));
   }
   destroyShadowGroups(peer);
   bool isAborting = isOpen || peer.failing;
   if (isAborting) {
     cancelAll(peer, COMMRT_ERR_ABORTED);
-    std::lock_guard<std::mutex> lock(peer.mutex);
+    Lock lock(peer.mutex);
     peer.isDone = true;
   }
   endComms(job, isAborting ? nullptr : &peer);
-  std::lock_guard<std::mutex> lock(peer.hostMutex);
+  Lock lock(peer.hostMutex);
   peer.hasDetached = true;
 }
 
@@ -355,7 +359,7 @@ static int32_t progressNccl(void *opaque) {
     control.progress(peer.control);
   if (peer.capture)
     return COMMRT_OK; // the device must not be asked, and nothing runs
-  std::lock_guard<std::mutex> lock(peer.mutex);
+  Lock lock(peer.mutex);
   collectDone(peer);
   return COMMRT_OK;
 }

@@ -241,7 +241,7 @@ static bool prepareLane(NcclGroup &group, NcclLane &lane, std::string &error) {
   lane.stream = makeStream(*group.peer, true, error);
   if (!lane.stream)
     return false;
-  std::lock_guard<std::mutex> lock(group.peer->mutex);
+  Lock lock(group.peer->mutex);
   group.peer->lanes.push_back(&lane);
   return true;
 }
@@ -332,7 +332,7 @@ bool commsched::runtime::finalizeComms(NcclPeer &peer) {
   });
   if (!isGood)
     return false;
-  std::lock_guard<std::mutex> lock(peer.mutex);
+  Lock lock(peer.mutex);
   forEachComm(peer, [&](ncclComm *comm) { nccl.commDestroy(comm); });
   forgetComms(peer);
   peer.isAborted = true;
@@ -376,6 +376,6 @@ void commsched::runtime::abortComms(NcclPeer &peer) {
   endGraphs(peer);
   revokeComms(peer, Clock::now() + longestRevoke);
   forEachComm(peer, [&](ncclComm *comm) { peer.job->nccl().commAbort(comm); });
-  std::lock_guard<std::mutex> lock(peer.mutex);
+  Lock lock(peer.mutex);
   forgetComms(peer);
 }

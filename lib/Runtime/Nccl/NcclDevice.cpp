@@ -222,7 +222,7 @@ int32_t commsched::runtime::createNcclSegment(void *opaque, int64_t, int64_t byt
     return COMMRT_ERR_MEMORY;
   }
   {
-    std::lock_guard<std::mutex> lock(job.mutex);
+    Lock lock(job.mutex);
     job.segments.push_back({&peer, *base, isNccl});
   }
   return report(peer, "cudaMemsetAsync", job.cuda().memsetAsync(*base, 0, bytes, stream));

@@ -22,13 +22,13 @@ void commsched::runtime::failPeer(NcclPeer &peer, int32_t status) {
 }
 
 void commsched::runtime::tellOthers(NcclPeer &origin, int32_t status, const std::string &message) {
-  std::lock_guard<std::mutex> lock(origin.controlMutex);
+  Lock lock(origin.controlMutex);
   if (origin.control)
     origin.job->control.backend->abort(origin.control, status, message.c_str());
 }
 
 void commsched::runtime::tellCore(NcclPeer &peer, int32_t status, int32_t rank, const char *message) {
-  std::lock_guard<std::mutex> lock(peer.hostMutex);
+  Lock lock(peer.hostMutex);
   if (!peer.hasDetached)
     peer.host->failed(peer.context, status, rank, message);
 }

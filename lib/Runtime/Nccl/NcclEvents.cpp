@@ -42,7 +42,7 @@ void NcclPeer::enter() const { job->cuda().setDevice(device); }
 
 cudaEvent *commsched::runtime::takeEvent(NcclPeer &peer, std::string &error, bool isTimed) {
   {
-    std::lock_guard<std::mutex> lock(peer.mutex);
+    Lock lock(peer.mutex);
     std::vector<cudaEvent *> &spare = isTimed ? peer.spareTimedEvents : peer.spareEvents;
     if (!spare.empty()) {
       cudaEvent *event = spare.back();
@@ -55,7 +55,7 @@ cudaEvent *commsched::runtime::takeEvent(NcclPeer &peer, std::string &error, boo
     error = peer.cudaError("cudaEventCreateWithFlags", result);
     return nullptr;
   }
-  std::lock_guard<std::mutex> lock(peer.mutex);
+  Lock lock(peer.mutex);
   peer.allEvents.push_back(event);
   if (isTimed)
     peer.timedEvents.insert(event);
@@ -68,7 +68,7 @@ void commsched::runtime::giveEventLocked(NcclPeer &peer, cudaEvent *event) {
 }
 
 void commsched::runtime::giveEvent(NcclPeer &peer, cudaEvent *event) {
-  std::lock_guard<std::mutex> lock(peer.mutex);
+  Lock lock(peer.mutex);
   giveEventLocked(peer, event);
 }
 
@@ -125,7 +125,7 @@ PinnedBlock commsched::runtime::takePinned(NcclPeer &peer, size_t bytes, std::st
   while (rounded < bytes)
     rounded *= 2;
   {
-    std::lock_guard<std::mutex> lock(peer.mutex);
+    Lock lock(peer.mutex);
     auto &spare = peer.sparePinned;
     auto found =
         std::find_if(spare.begin(), spare.end(), [&](const PinnedBlock &block) { return block.bytes == rounded; });
@@ -143,7 +143,7 @@ PinnedBlock commsched::runtime::takePinned(NcclPeer &peer, size_t bytes, std::st
     return {};
   }
   PinnedBlock block{static_cast<char *>(data), rounded};
-  std::lock_guard<std::mutex> lock(peer.mutex);
+  Lock lock(peer.mutex);
   peer.allPinned.push_back(block);
   return block;
 }

@@ -43,7 +43,7 @@ static std::vector<cudaStream *> sideStreams(NcclPeer &peer) {
   for (auto &[key, stream] : peer.streams)
     if (stream && stream != originOf(peer))
       result.push_back(stream);
-  std::lock_guard<std::mutex> lock(peer.mutex);
+  Lock lock(peer.mutex);
   for (NcclLane *lane : peer.lanes)
     if (lane->stream != originOf(peer))
       result.push_back(lane->stream);
@@ -93,7 +93,7 @@ int32_t commsched::runtime::beginCapture(NcclPeer &peer, std::string &error) {
   if (!peer.graphStream)
     return COMMRT_ERR_BACKEND;
   if (peer.newest) {
-    std::lock_guard<std::mutex> lock(peer.mutex);
+    Lock lock(peer.mutex);
     dropFlightLocked(std::exchange(peer.newest, nullptr));
   }
   if (int result = peer.job->cuda().streamBeginCapture(originOf(peer), captureModeThreadLocal)) {
@@ -143,7 +143,7 @@ int32_t commsched::runtime::endCapture(NcclPeer &peer, NcclGraph **result, std::
   for (NcclFlight *flight : made->flights)
     completeCaptured(*flight, failing);
   if (peer.newest) {
-    std::lock_guard<std::mutex> lock(peer.mutex);
+    Lock lock(peer.mutex);
     dropFlightLocked(std::exchange(peer.newest, nullptr));
   }
   if (graph) {
@@ -185,7 +185,7 @@ int32_t commsched::runtime::launchGraph(NcclPeer &peer, NcclGraph &graph, std::s
   error = error.empty() ? text : error;
   flight->issued = Clock::now();
   flight->waited.push_back(stream); // a rank that leaves lets it end
-  std::lock_guard<std::mutex> lock(peer.mutex);
+  Lock lock(peer.mutex);
   if (!peer.graphLane.stream) {
     peer.graphLane.stream = stream;
     peer.lanes.push_back(&peer.graphLane);
@@ -209,7 +209,7 @@ void commsched::runtime::freeGraph(NcclPeer &peer, NcclGraph &graph) {
   // What the program still has is given back when the program does so.
   for (auto &[key, pointer] : graph.pool)
     cuda.freeAsync(pointer, originOf(peer));
-  std::lock_guard<std::mutex> lock(peer.mutex);
+  Lock lock(peer.mutex);
   for (NcclFlight *flight : graph.flights) {
     for (const PinnedBlock &block : std::exchange(flight->pinned, {}))
       givePinnedLocked(peer, block);

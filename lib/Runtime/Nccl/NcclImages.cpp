@@ -164,9 +164,9 @@ static std::string registerEmulated(const CudaApi &cuda, const std::string &name
   for (size_t bytes : kernel.argumentBytes)
     known += (known.back() == '(' ? "" : ",") + std::to_string(bytes);
   known += ")";
-  static std::mutex mutex;
-  static std::set<std::string> registered;
-  std::lock_guard<std::mutex> lock(mutex);
+  static Mutex mutex;
+  static std::set<std::string> registered COMMRT_GUARDED_BY(mutex);
+  Lock lock(mutex);
   if (!registered.insert(known).second)
     return known;
   std::vector<size_t> sizes = {sizeof(commrt_host_kernel)};

@@ -18,6 +18,7 @@
 #define COMMSCHED_LIB_RUNTIME_NCCL_NCCLJOB_H
 
 #include "CommSched/Runtime/Backend.h"
+#include "Core/Guarded.h"
 #include "MatrixLibrary.h"
 #include "NcclControl.h"
 #include "NcclMatcher.h"
@@ -149,10 +150,12 @@ struct NcclPeer {
   int device;
   const commrt_host *host;
   void *context;
-  std::mutex hostMutex;     ///< held while the core is told of an error
-  bool hasDetached = false; ///< under `hostMutex`: the core's context may be gone
-  std::mutex controlMutex;  ///< abort may come from any thread, and not after detach
-  void *control = nullptr;  ///< the control plane's peer; null once it is detached
+  Mutex hostMutex;                                       ///< held while the core is told of an error
+  bool hasDetached COMMRT_GUARDED_BY(hostMutex) = false; ///< the core's context may be gone
+  Mutex controlMutex;                                    ///< abort may come from any thread, and not after detach
+  /// The control plane's peer; null once it is detached. The rank's own thread alone changes it, with the mutex held,
+  /// and reads it without.
+  void *control = nullptr;
 
   // Own thread.
   ncclComm *world = nullptr;
@@ -183,18 +186,20 @@ struct NcclPeer {
   std::atomic<int32_t> failing{COMMRT_OK}; ///< the error that ends this rank's works
   std::atomic<int64_t> openShadows{0};     ///< presented, and not compared with all others
 
-  std::mutex mutex;
+  Mutex mutex;
   std::condition_variable changed;
-  std::vector<NcclLane *> lanes;
-  std::vector<cudaEvent *> spareEvents, spareTimedEvents, allEvents;
-  std::set<cudaEvent *> timedEvents; ///< those of allEvents that keep their time
-  std::vector<PinnedBlock> sparePinned, allPinned;
-  std::chrono::steady_clock::time_point lastProgress;
-  enum class Abort { none, running, returned, lost } abort = Abort::none;
-  std::chrono::steady_clock::time_point abortDeadline;
-  bool isQuiet = false;            ///< after an abort: every work was completed or abandoned
-  std::atomic<bool> isPast{false}; ///< after an abort: its streams are past their works
-  std::atomic<bool> isDone{false}; ///< left; the watchdog has nothing to do with it any more
+  std::vector<NcclLane *> lanes COMMRT_GUARDED_BY(mutex);
+  std::vector<cudaEvent *> spareEvents COMMRT_GUARDED_BY(mutex), spareTimedEvents COMMRT_GUARDED_BY(mutex);
+  std::vector<cudaEvent *> allEvents COMMRT_GUARDED_BY(mutex);
+  std::set<cudaEvent *> timedEvents COMMRT_GUARDED_BY(mutex); ///< those of allEvents that keep their time
+  std::vector<PinnedBlock> sparePinned COMMRT_GUARDED_BY(mutex), allPinned COMMRT_GUARDED_BY(mutex);
+  std::chrono::steady_clock::time_point lastProgress COMMRT_GUARDED_BY(mutex) = std::chrono::steady_clock::now();
+  enum class Abort { none, running, returned, lost };
+  Abort abort COMMRT_GUARDED_BY(mutex) = Abort::none;
+  std::chrono::steady_clock::time_point abortDeadline COMMRT_GUARDED_BY(mutex);
+  bool isQuiet COMMRT_GUARDED_BY(mutex) = false; ///< after an abort: every work was completed or abandoned
+  std::atomic<bool> isPast{false};               ///< after an abort: its streams are past their works
+  std::atomic<bool> isDone{false};               ///< left; the watchdog has nothing to do with it any more
 
   /// "cudaMalloc failed: out of memory".
   std::string cudaError(const char *what, int result) const;
@@ -217,21 +222,23 @@ struct NcclJob : std::enable_shared_from_this<NcclJob> {
   std::unique_ptr<Matcher> matcher; ///< where all ranks live in this process
 
   std::atomic<bool> hasFailed{false}; ///< an error is on its way to all ranks
-  std::mutex mutex;
-  std::vector<std::unique_ptr<NcclPeer>> peers; ///< by rank; null: not here. They live until close
-  std::vector<NcclPeer *> ending;               ///< left, and the last rank here to leave finalizes their communicators
-  int32_t left = 0;                             ///< ranks here that have left
+  Mutex mutex;
+  /// By rank; null: not here. They live until close.
+  std::vector<std::unique_ptr<NcclPeer>> peers COMMRT_GUARDED_BY(mutex);
+  /// Left, and the last rank here to leave finalizes their communicators.
+  std::vector<NcclPeer *> ending COMMRT_GUARDED_BY(mutex);
+  int32_t left COMMRT_GUARDED_BY(mutex) = 0; ///< ranks here that have left
   struct Segment {
     NcclPeer *peer;
     void *base;
     bool isNccl;
   };
-  std::vector<Segment> segments;
+  std::vector<Segment> segments COMMRT_GUARDED_BY(mutex);
 
   // The watchdog.
-  std::mutex watchMutex;
+  Mutex watchMutex;
   std::condition_variable watchChanged;
-  bool isStopping = false, wasNotified = false;
+  bool isStopping COMMRT_GUARDED_BY(watchMutex) = false, wasNotified COMMRT_GUARDED_BY(watchMutex) = false;
   std::thread watchdog;
 
   std::vector<NcclPeer *> attached();
@@ -258,7 +265,7 @@ void failPeer(NcclPeer &peer, int32_t status);
 cudaEvent *takeEvent(NcclPeer &peer, std::string &error, bool isTimed = false);
 void giveEvent(NcclPeer &peer, cudaEvent *event);
 /// The same with the peer's mutex held.
-void giveEventLocked(NcclPeer &peer, cudaEvent *event);
+void giveEventLocked(NcclPeer &peer, cudaEvent *event) COMMRT_REQUIRES(peer.mutex);
 /// Records an event of the pool on the stream; null with an error.
 cudaEvent *recordEvent(NcclPeer &peer, cudaStream *stream, std::string &error, bool isTimed = false);
 /// What is put on the stream later waits for the event; an error text.
@@ -267,7 +274,7 @@ std::string awaitEvent(NcclPeer &peer, cudaStream *stream, cudaEvent *event);
 int queryEvent(NcclPeer &peer, cudaEvent *event, std::string &error);
 /// Pinned memory of at least `bytes`, of the pool. data is null with an error.
 PinnedBlock takePinned(NcclPeer &peer, size_t bytes, std::string &error);
-void givePinnedLocked(NcclPeer &peer, const PinnedBlock &block);
+void givePinnedLocked(NcclPeer &peer, const PinnedBlock &block) COMMRT_REQUIRES(peer.mutex);
 /// The stream; the highest priority for communication.
 cudaStream *makeStream(NcclPeer &peer, bool isUrgent, std::string &error);
 
@@ -359,7 +366,7 @@ int giveScratch(NcclPeer &peer, cudaStream *stream, int64_t bytes, void *pointer
 //===- NcclWatch.cpp -------------------------------------------------------------------------===//
 
 /// Completes what is done; the peer's mutex is held.
-void collectDone(NcclPeer &peer);
+void collectDone(NcclPeer &peer) COMMRT_REQUIRES(peer.mutex);
 void dropFlightLocked(NcclFlight *flight);
 void startWatchdog(NcclJob &job);
 void stopWatchdog(NcclJob &job);

@@ -16,7 +16,7 @@
 using namespace commsched::runtime;
 
 Meeting *Matcher::meetingOf(const std::string &name, const std::vector<int32_t> &members) {
-  std::lock_guard<std::mutex> lock(mutex);
+  Lock lock(mutex);
   auto &meeting = meetings[{name, members}];
   if (!meeting) {
     meeting = std::make_unique<Meeting>();
@@ -119,7 +119,7 @@ Refusal Matcher::presentMessage(Meeting &meeting, int32_t member, const commrt_w
 }
 
 Refusal Matcher::present(Meeting &meeting, int32_t member, const commrt_work &work) {
-  std::lock_guard<std::mutex> lock(mutex);
+  Lock lock(mutex);
   int32_t rank = meeting.members[member];
   last[rank] = WorkCopy(work);
   hasLast[rank] = true;
@@ -128,7 +128,7 @@ Refusal Matcher::present(Meeting &meeting, int32_t member, const commrt_work &wo
 }
 
 Refusal Matcher::leave(int32_t rank) {
-  std::lock_guard<std::mutex> lock(mutex);
+  Lock lock(mutex);
   left[rank] = true;
   for (auto &[key, meeting] : meetings) {
     auto found = std::find(meeting->members.begin(), meeting->members.end(), rank);
@@ -158,7 +158,7 @@ std::string Matcher::describeMissing(int32_t rank) {
     if (count++ < shown)
       report += (report.empty() ? "" : "; ") + line;
   };
-  std::lock_guard<std::mutex> lock(mutex);
+  Lock lock(mutex);
   for (auto &entry : meetings) {
     Meeting *meeting = entry.second.get();
     auto found = std::find(meeting->members.begin(), meeting->members.end(), rank);
@@ -180,6 +180,7 @@ std::string Matcher::describeMissing(int32_t rank) {
     }
     for (auto &[members, pair] : meeting->pairs) {
       auto waitsFor = [&](const std::deque<WorkCopy> &open, int32_t other) {
+        mutex.isHeld();
         if (!open.empty())
           add(describe(open.front()) + " waits for rank " + std::to_string(meeting->members[other]) + " (" +
               lastOf(meeting->members[other]) + ")");

@@ -15,10 +15,10 @@
 #define COMMSCHED_LIB_RUNTIME_NCCL_NCCLMATCHER_H
 
 #include "CommSched/Runtime/Backend.h"
+#include "Core/Guarded.h"
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -79,19 +79,19 @@ public:
   std::string describeMissing(int32_t rank);
 
 private:
-  Refusal presentCollective(Meeting &meeting, int32_t member, const commrt_work &work);
-  Refusal presentMessage(Meeting &meeting, int32_t member, const commrt_work &work);
+  Refusal presentCollective(Meeting &meeting, int32_t member, const commrt_work &work) COMMRT_REQUIRES(mutex);
+  Refusal presentMessage(Meeting &meeting, int32_t member, const commrt_work &work) COMMRT_REQUIRES(mutex);
   std::string describe(const commrt_work &work) const;
   std::string describe(const WorkCopy &work) const { return describe(work.view()); }
-  std::string lastOf(int32_t rank) const;
+  std::string lastOf(int32_t rank) const COMMRT_REQUIRES(mutex);
   Refusal disagree(int32_t theirRank, const WorkCopy &theirs, int32_t rank, const commrt_work &mine) const;
 
-  std::mutex mutex;
-  const commrt_host *host;
-  std::map<std::pair<std::string, std::vector<int32_t>>, std::unique_ptr<Meeting>> meetings;
-  std::vector<bool> left;
-  std::vector<WorkCopy> last; ///< by rank: what it started last
-  std::vector<bool> hasLast;
+  Mutex mutex;
+  const commrt_host *const host;
+  std::map<std::pair<std::string, std::vector<int32_t>>, std::unique_ptr<Meeting>> meetings COMMRT_GUARDED_BY(mutex);
+  std::vector<bool> left COMMRT_GUARDED_BY(mutex);
+  std::vector<WorkCopy> last COMMRT_GUARDED_BY(mutex); ///< by rank: what it started last
+  std::vector<bool> hasLast COMMRT_GUARDED_BY(mutex);
 };
 } // namespace commsched::runtime
 

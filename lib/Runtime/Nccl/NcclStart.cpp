@@ -206,7 +206,7 @@ void Batch::end() {
   }
   if (peer.capture)
     return endCaptured();
-  std::lock_guard<std::mutex> lock(peer.mutex);
+  Lock lock(peer.mutex);
   for (NcclFlight *flight : flights) {
     flight->issued = now;
     constexpr size_t kept = 256;
@@ -233,7 +233,7 @@ void Batch::endCaptured() {
   }
   if (!peer.job->isSerial || flights.empty())
     return;
-  std::lock_guard<std::mutex> lock(peer.mutex);
+  Lock lock(peer.mutex);
   if (peer.newest)
     dropFlightLocked(peer.newest);
   peer.newest = flights.back();
@@ -288,7 +288,7 @@ void commsched::runtime::issueWorks(NcclPeer &peer, const std::vector<PendingWor
 void commsched::runtime::closeUnsettled(NcclPeer &peer) {
   std::vector<NcclFlight *> open;
   {
-    std::lock_guard<std::mutex> lock(peer.mutex);
+    Lock lock(peer.mutex);
     for (NcclLane *lane : peer.lanes)
       std::copy_if(lane->flights.begin(), lane->flights.end(), std::back_inserter(open),
                    [](const NcclFlight *flight) { return !flight->done; });
@@ -299,7 +299,7 @@ void commsched::runtime::closeUnsettled(NcclPeer &peer) {
       peer.job->cuda().freeAsync(data, stream);
     std::string error; // without an event the flight is given up by the deadline
     cudaEvent *done = recordEvent(peer, stream, error, peer.job->isTraced);
-    std::lock_guard<std::mutex> lock(peer.mutex);
+    Lock lock(peer.mutex);
     flight->done = done;
   }
 }
@@ -476,7 +476,7 @@ void commsched::runtime::releaseWork(commrt_work *work) {
   NcclFlight *flight = flightOf(*work);
   if (!flight)
     return;
-  std::lock_guard<std::mutex> lock(flight->peer->mutex);
+  Lock lock(flight->peer->mutex);
   work->state = nullptr;
   dropFlightLocked(flight);
 }

@@ -33,6 +33,7 @@ static constexpr std::chrono::nanoseconds shortestAbort(2'000'000'000), longestA
 //===- Completion ----------------------------------------------------------------------------===//
 
 void commsched::runtime::dropFlightLocked(NcclFlight *flight) {
+  flight->peer->mutex.isHeld();
   if (--flight->references > 0)
     return;
   giveEventLocked(*flight->peer, flight->begin);
@@ -51,6 +52,7 @@ static FlightEntry *findEntry(NcclLane &lane, const commrt_work *work) {
 /// The flight leaves its lane; its works end with the status, or are given up.
 static void endFlight(NcclFlight *flight, int32_t status, bool isFree) {
   NcclPeer &peer = *flight->peer;
+  peer.mutex.isHeld();
   for (commrt_work *work : flight->works) {
     if (FlightEntry *entry = findEntry(*flight->lane, work)) {
       entry->isDone = isFree && status == COMMRT_OK;
@@ -91,6 +93,7 @@ void commsched::runtime::collectDone(NcclPeer &peer) {
 
 /// Why the rank has failed; an empty text if it has not. The peer's mutex is held. `mayAsk`: nobody else is in NCCL.
 static std::string findError(NcclPeer &peer, bool mayAsk, int32_t &status) {
+  peer.mutex.isHeld();
   NcclJob &job = *peer.job;
   std::string error;
   auto now = Clock::now();
@@ -139,6 +142,7 @@ static std::string findError(NcclPeer &peer, bool mayAsk, int32_t &status) {
 
 /// Whether the abort has returned and the streams of all lanes are past their works. The peer's mutex is held.
 static bool isPastWorks(NcclPeer &peer) {
+  peer.mutex.isHeld();
   if (peer.abort != NcclPeer::Abort::returned)
     return false;
   std::string error;
@@ -153,6 +157,7 @@ static bool isPastWorks(NcclPeer &peer) {
 /// ends when the streams of all ranks of the process are past their works: NCCL's kernels read the buffers of other
 /// ranks of their process directly, and those of an aborted rank do not wait for them.
 static bool drain(NcclPeer &peer) {
+  peer.mutex.isHeld();
   if (!peer.isPast && isPastWorks(peer)) {
     peer.isPast = true;
     notifyWatchdog(*peer.job);
@@ -176,6 +181,7 @@ static bool drain(NcclPeer &peer) {
 }
 
 static void beginAbort(NcclPeer &peer) {
+  peer.mutex.isHeld();
   peer.abort = NcclPeer::Abort::running;
   peer.abortDeadline =
       Clock::now() + std::clamp(std::chrono::nanoseconds(peer.job->timeoutNs), shortestAbort, longestAbort);
@@ -183,7 +189,7 @@ static void beginAbort(NcclPeer &peer) {
   std::thread([job = peer.job->shared_from_this(), &peer] {
     abortComms(peer);
     closeUnsettled(peer);
-    std::lock_guard<std::mutex> lock(peer.mutex);
+    Lock lock(peer.mutex);
     if (peer.abort == NcclPeer::Abort::running)
       peer.abort = NcclPeer::Abort::returned;
     peer.changed.notify_all();
@@ -192,6 +198,7 @@ static void beginAbort(NcclPeer &peer) {
 }
 
 static void writeRecord(NcclPeer &peer) {
+  peer.mutex.isHeld();
   if (peer.job->recordPath.empty())
     return;
   FILE *file = std::fopen((peer.job->recordPath + "." + std::to_string(peer.rank)).c_str(), "w");
@@ -224,7 +231,7 @@ static void watchPeer(NcclPeer &peer) {
   {
     // One thread at a time is in a communicator; who is asks for its state as well.
     std::unique_lock<std::timed_mutex> issuing(peer.issuing, std::try_to_lock);
-    std::lock_guard<std::mutex> lock(peer.mutex);
+    Lock lock(peer.mutex);
     if (peer.isDone || peer.isQuiet)
       return;
     if (peer.failing && peer.abort == NcclPeer::Abort::none) {
@@ -253,7 +260,11 @@ static void watch(NcclJob &job) {
   for (;;) {
     {
       std::unique_lock<std::mutex> lock(job.watchMutex);
-      job.watchChanged.wait_for(lock, watchInterval, [&] { return job.isStopping || job.wasNotified; });
+      job.watchMutex.isHeld();
+      job.watchChanged.wait_for(lock, watchInterval, [&] {
+        job.watchMutex.isHeld();
+        return job.isStopping || job.wasNotified;
+      });
       job.wasNotified = false;
       if (job.isStopping)
         return;
@@ -271,7 +282,7 @@ void commsched::runtime::startWatchdog(NcclJob &job) {
 
 void commsched::runtime::stopWatchdog(NcclJob &job) {
   {
-    std::lock_guard<std::mutex> lock(job.watchMutex);
+    Lock lock(job.watchMutex);
     job.isStopping = true;
     job.watchChanged.notify_all();
   }
@@ -280,13 +291,14 @@ void commsched::runtime::stopWatchdog(NcclJob &job) {
 }
 
 void commsched::runtime::notifyWatchdog(NcclJob &job) {
-  std::lock_guard<std::mutex> lock(job.watchMutex);
+  Lock lock(job.watchMutex);
   job.wasNotified = true;
   job.watchChanged.notify_all();
 }
 
 /// "; @dp has 2 to 8 CTAs"; empty where no group has options. The peer's mutex is held.
 static std::string describeOptions(const NcclPeer &peer) {
+  peer.mutex.isHeld();
   std::string text;
   for (const NcclLane *lane : peer.lanes)
     if (CtaOptions ctas = peer.job->options.ctasOf(lane->group->name);
@@ -298,16 +310,16 @@ static std::string describeOptions(const NcclPeer &peer) {
 std::string commsched::runtime::describePeer(NcclPeer &peer) {
   if (peer.job->matcher)
     if (std::string text = peer.job->matcher->describeMissing(peer.rank); !text.empty()) {
-      std::lock_guard<std::mutex> lock(peer.mutex);
+      Lock lock(peer.mutex);
       return text + describeOptions(peer);
     }
   if (peer.openShadows > 0) {
     // The control plane knows who has not started what this rank has.
     char text[2048] = "";
-    std::lock_guard<std::mutex> control(peer.controlMutex);
+    Lock control(peer.controlMutex);
     if (peer.control)
       peer.job->control.backend->describe(peer.control, text, sizeof(text));
-    std::lock_guard<std::mutex> lock(peer.mutex);
+    Lock lock(peer.mutex);
     if (*text)
       return text + describeOptions(peer);
   }
@@ -318,7 +330,7 @@ std::string commsched::runtime::describeFlights(NcclPeer &peer) {
   constexpr int shown = 3;
   std::string report;
   int count = 0;
-  std::lock_guard<std::mutex> lock(peer.mutex);
+  Lock lock(peer.mutex);
   for (NcclLane *lane : peer.lanes)
     for (NcclFlight *flight : lane->flights)
       for (commrt_work *work : flight->works) {
@@ -337,7 +349,10 @@ std::string commsched::runtime::describeFlights(NcclPeer &peer) {
 void commsched::runtime::cancelAll(NcclPeer &peer, int32_t status) {
   failPeer(peer, status);
   std::unique_lock<std::mutex> lock(peer.mutex);
-  peer.changed.wait(lock, [&] { return peer.isQuiet; });
+  peer.changed.wait(lock, [&] {
+    peer.mutex.isHeld();
+    return peer.isQuiet;
+  });
   lock.unlock();
   int32_t failing = peer.failing;
   for (auto *list : {&peer.messages, &peer.grouped}) {

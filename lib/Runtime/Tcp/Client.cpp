@@ -98,7 +98,7 @@ int32_t Client::open(std::string &text) {
   } while (forgetDropped(deadline, pause));
   int32_t failed;
   {
-    std::lock_guard<std::mutex> lock(mutex);
+    Lock lock(mutex);
     if (state == State::running)
       return COMMRT_OK; // what has failed since then is told to the context
     failed = status != COMMRT_OK ? status : COMMRT_ERR_TIMEOUT;
@@ -121,15 +121,17 @@ void Client::greet(Socket socket, Clock::time_point deadline) {
   nextTick = lastPoll = Clock::now();
   thread = std::thread([this] { loop(); });
   std::unique_lock<std::mutex> lock(mutex);
-  changed.wait_until(lock, deadline,
-                     [&] { return state == State::running || status != COMMRT_OK || (isOver && isDropped); });
+  changed.wait_until(lock, deadline, [&] {
+    mutex.isHeld();
+    return state == State::running || status != COMMRT_OK || (isOver && isDropped);
+  });
 }
 
 /// Returns true if rank 0 has dropped the connection without an answer and there is time to try again. Rank 0 does so
 /// when many connections that are not of this job come at once.
 bool Client::forgetDropped(Clock::time_point deadline, Clock::duration &pause) {
   {
-    std::lock_guard<std::mutex> lock(mutex);
+    Lock lock(mutex);
     if (!isDropped || !isOver || status != COMMRT_OK || Clock::now() + pause >= deadline)
       return false;
     isDropped = isOver = false;
@@ -149,7 +151,11 @@ void Client::close() {
   {
     // Whoever closes a socket with unread bytes takes back what it sent last.
     std::unique_lock<std::mutex> lock(mutex);
-    changed.wait_for(lock, kFarewell, [&] { return isOver; });
+    mutex.isHeld();
+    changed.wait_for(lock, kFarewell, [&] {
+      mutex.isHeld();
+      return isOver;
+    });
     stopping = true;
   }
   waker.wake();
@@ -160,7 +166,7 @@ void Client::close() {
 //===- The rank's calls -------------------------------------------------------------------------===//
 
 int32_t Client::attach(const commrt_host *hostTable, void *of) {
-  std::lock_guard<std::mutex> lock(mutex);
+  Lock lock(mutex);
   host = hostTable;
   context = of;
   if (status != COMMRT_OK)
@@ -169,7 +175,7 @@ int32_t Client::attach(const commrt_host *hostTable, void *of) {
 }
 
 void Client::detach() {
-  std::lock_guard<std::mutex> lock(mutex);
+  Lock lock(mutex);
   if (hasLeft)
     return;
   hasLeft = true;
@@ -210,7 +216,7 @@ int32_t Client::submit(const Group &group, commrt_work *work) {
   if (frame.size() == 0)
     return COMMRT_ERR_MEMORY;
   {
-    std::lock_guard<std::mutex> lock(mutex);
+    Lock lock(mutex);
     if (status != COMMRT_OK)
       return status;
     works.emplace(numWorks++, Open{work, outBytes});
@@ -222,14 +228,17 @@ int32_t Client::submit(const Group &group, commrt_work *work) {
 int32_t Client::combine(void *value, int64_t bytes, int64_t timeoutNs, std::string &text) {
   Block frame = encodeFrame(Kind::value, {}, value, bytes);
   std::unique_lock<std::mutex> lock(mutex);
+  mutex.isHeld();
   if (status != COMMRT_OK)
     return status;
   hasResult = false;
   lock.unlock();
   connection->post(std::move(frame));
   lock.lock();
-  bool inTime =
-      changed.wait_for(lock, std::chrono::nanoseconds(timeoutNs), [&] { return hasResult || status != COMMRT_OK; });
+  bool inTime = changed.wait_for(lock, std::chrono::nanoseconds(timeoutNs), [&] {
+    mutex.isHeld();
+    return hasResult || status != COMMRT_OK;
+  });
   if (!inTime) {
     lock.unlock();
     text = ask(1);
@@ -256,6 +265,7 @@ void Client::abort(int32_t error, const char *message) {
 
 std::string Client::ask(uint32_t about) {
   std::unique_lock<std::mutex> lock(mutex);
+  mutex.isHeld();
   if (status != COMMRT_OK || isOver)
     return "";
   uint64_t question = numQuestions++;
@@ -266,7 +276,10 @@ std::string Client::ask(uint32_t about) {
   lock.unlock();
   connection->post(encodeFrame(Kind::ask, body));
   lock.lock();
-  changed.wait_for(lock, kAnswerTime, [&] { return answers.count(question) || isOver; });
+  changed.wait_for(lock, kAnswerTime, [&] {
+    mutex.isHeld();
+    return answers.count(question) || isOver;
+  });
   auto found = answers.find(question);
   std::string text = found == answers.end() ? "" : found->second;
   answers.clear();
@@ -274,7 +287,7 @@ std::string Client::ask(uint32_t about) {
 }
 
 std::string Client::whereabouts() {
-  std::lock_guard<std::mutex> lock(mutex);
+  Lock lock(mutex);
   auto first =
       std::min_element(works.begin(), works.end(), [](const auto &a, const auto &b) { return a.first < b.first; });
   if (first == works.end() || !host)
@@ -288,7 +301,7 @@ std::string Client::whereabouts() {
 std::string Client::describe() {
   if (std::string text = ask(0); !text.empty())
     return text;
-  std::lock_guard<std::mutex> lock(mutex);
+  Lock lock(mutex);
   constexpr size_t shown = 3, longest = 1024;
   std::vector<uint64_t> numbers;
   for (auto &[number, open] : works)
@@ -306,7 +319,7 @@ std::string Client::describe() {
 }
 
 void Client::fail(int32_t error, int32_t rank, const std::string &text, bool tells) {
-  std::lock_guard<std::mutex> lock(mutex);
+  Lock lock(mutex);
   if (status == COMMRT_OK && !hasLeft) {
     status = error;
     errorRank = rank;
@@ -325,7 +338,7 @@ void Client::fail(int32_t error, int32_t rank, const std::string &text, bool tel
 void Client::loop() {
   while (true) {
     {
-      std::lock_guard<std::mutex> lock(mutex);
+      Lock lock(mutex);
       if (stopping || isOver)
         return;
     }
@@ -350,7 +363,7 @@ void Client::pollOnce() {
     return;
   bool hasGreeted;
   {
-    std::lock_guard<std::mutex> lock(mutex);
+    Lock lock(mutex);
     hasGreeted = state != State::greeting;
   }
   bool wasDropped = !hasGreeted && how == Connection::Status::closed;
@@ -366,7 +379,7 @@ void Client::pollOnce() {
     fail(COMMRT_ERR_PEER, 0, "it sent something that is not a message of this version");
   }
   connection->finish();
-  std::lock_guard<std::mutex> lock(mutex);
+  Lock lock(mutex);
   isDropped = wasDropped;
   isOver = true;
   changed.notify_all();
@@ -386,19 +399,19 @@ bool Client::handle(Kind kind, Block &body) {
     return handleFailed(reader, kind == Kind::refuse);
   case Kind::welcome:
   case Kind::begin: {
-    std::lock_guard<std::mutex> lock(mutex);
+    Lock lock(mutex);
     state = kind == Kind::begin ? State::running : State::waiting;
     changed.notify_all();
     return true;
   }
   case Kind::missing: {
     std::string text = reader.text();
-    std::lock_guard<std::mutex> lock(mutex);
+    Lock lock(mutex);
     missing = text;
     return reader.isComplete();
   }
   case Kind::result: {
-    std::lock_guard<std::mutex> lock(mutex);
+    Lock lock(mutex);
     result = std::move(body);
     hasResult = true;
     changed.notify_all();
@@ -416,7 +429,7 @@ bool Client::handleCompleted(Reader &reader) {
   if (!reader.isGood())
     return false;
   // Held while the data is copied: who cancels the work waits for that.
-  std::lock_guard<std::mutex> lock(mutex);
+  Lock lock(mutex);
   auto found = works.find(number);
   if (found == works.end())
     return true; // cancelled meanwhile
@@ -433,7 +446,7 @@ bool Client::handleCompleted(Reader &reader) {
 bool Client::handleAnswer(Reader &reader) {
   uint64_t question = reader.u64();
   std::string text = reader.text();
-  std::lock_guard<std::mutex> lock(mutex);
+  Lock lock(mutex);
   answers[question] = text;
   changed.notify_all();
   return reader.isComplete();

@@ -84,26 +84,26 @@ private:
   std::string address; ///< of rank 0, for messages
   std::thread thread;
   Clock::time_point nextTick, lastPoll;
-  uint64_t numGroups = 0; ///< of the rank's own thread
+  uint64_t numGroups = 0, numWorks = 0; ///< of the rank's own thread
 
-  std::mutex mutex; ///< guards what follows
+  Mutex mutex;
   std::condition_variable changed;
-  State state = State::greeting;
-  std::string missing; ///< who has not come, as rank 0 said last
-  int32_t status = COMMRT_OK, errorRank = -1;
-  std::string errorText;
-  const commrt_host *host = nullptr;
-  void *context = nullptr;
-  std::unordered_map<uint64_t, Open> works; ///< in flight, by number
-  uint64_t numWorks = 0;
-  bool hasResult = false;
-  Block result;
-  uint64_t numQuestions = 0;
-  std::unordered_map<uint64_t, std::string> answers;
-  bool isOver = false;    ///< the connection has ended
-  bool isDropped = false; ///< it ended before rank 0 had answered the greeting
-  bool hasLeft = false;
-  bool stopping = false;
+  State state COMMRT_GUARDED_BY(mutex) = State::greeting;
+  std::string missing COMMRT_GUARDED_BY(mutex); ///< who has not come, as rank 0 said last
+  int32_t status COMMRT_GUARDED_BY(mutex) = COMMRT_OK;
+  int32_t errorRank COMMRT_GUARDED_BY(mutex) = -1;
+  std::string errorText COMMRT_GUARDED_BY(mutex);
+  const commrt_host *host COMMRT_GUARDED_BY(mutex) = nullptr;
+  void *context COMMRT_GUARDED_BY(mutex) = nullptr;
+  std::unordered_map<uint64_t, Open> works COMMRT_GUARDED_BY(mutex); ///< in flight, by number
+  bool hasResult COMMRT_GUARDED_BY(mutex) = false;
+  Block result COMMRT_GUARDED_BY(mutex);
+  uint64_t numQuestions COMMRT_GUARDED_BY(mutex) = 0;
+  std::unordered_map<uint64_t, std::string> answers COMMRT_GUARDED_BY(mutex);
+  bool isOver COMMRT_GUARDED_BY(mutex) = false;    ///< the connection has ended
+  bool isDropped COMMRT_GUARDED_BY(mutex) = false; ///< it ended before rank 0 had answered the greeting
+  bool hasLeft COMMRT_GUARDED_BY(mutex) = false;
+  bool stopping COMMRT_GUARDED_BY(mutex) = false;
 };
 } // namespace commsched::runtime::tcp
 

@@ -46,7 +46,7 @@ void Connection::flushLocked() {
 }
 
 void Connection::post(Block frame) {
-  std::lock_guard<std::mutex> lock(mutex);
+  Lock lock(mutex);
   if (isBroken)
     return;
   outgoing.push_back(std::move(frame));
@@ -56,14 +56,14 @@ void Connection::post(Block frame) {
 }
 
 bool Connection::isFlushed() {
-  std::lock_guard<std::mutex> lock(mutex);
+  Lock lock(mutex);
   return outgoing.empty();
 }
 
 bool Connection::wantsToWrite() { return !isFlushed(); }
 
 void Connection::flush() {
-  std::lock_guard<std::mutex> lock(mutex);
+  Lock lock(mutex);
   flushLocked();
 }
 

@@ -14,12 +14,12 @@
 #ifndef COMMSCHED_LIB_RUNTIME_TCP_CONNECTION_H
 #define COMMSCHED_LIB_RUNTIME_TCP_CONNECTION_H
 
+#include "Core/Guarded.h"
 #include "Tcp/Protocol.h"
 #include "Tcp/Socket.h"
 #include <chrono>
 #include <deque>
 #include <functional>
-#include <mutex>
 
 namespace commsched::runtime::tcp {
 using Clock = std::chrono::steady_clock;
@@ -57,15 +57,15 @@ private:
 
   Socket socket;
   const Waker &waker;
-  std::mutex mutex;
-  std::deque<Block> outgoing; ///< under the mutex
-  size_t written = 0;         ///< of the first of them
-  bool isBroken = false;      ///< writing failed; reading says why
+  Mutex mutex;
+  std::deque<Block> outgoing COMMRT_GUARDED_BY(mutex);
+  size_t written COMMRT_GUARDED_BY(mutex) = 0;    ///< of the first of them
+  bool isBroken COMMRT_GUARDED_BY(mutex) = false; ///< writing failed; reading says why
   // Of the polling thread.
   Bytes header;
   Block body;
   size_t bodyRead = 0;
-  void flushLocked();
+  void flushLocked() COMMRT_REQUIRES(mutex);
 };
 } // namespace commsched::runtime::tcp
 

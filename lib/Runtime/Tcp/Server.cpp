@@ -114,7 +114,11 @@ int32_t Server::open(std::string &text) {
   thread = std::thread([this] { loop(); });
   {
     std::unique_lock<std::mutex> lock(mutex);
-    bool isOver = changed.wait_for(lock, pace.start, [&] { return hasBegun || status != COMMRT_OK; });
+    mutex.isHeld();
+    bool isOver = changed.wait_for(lock, pace.start, [&] {
+      mutex.isHeld();
+      return hasBegun || status != COMMRT_OK;
+    });
     if (hasBegun)
       return COMMRT_OK; // what has failed since then is told to the context
     failed = isOver ? status : COMMRT_ERR_TIMEOUT;
@@ -134,11 +138,11 @@ int32_t Server::open(std::string &text) {
 
 void Server::raise(int32_t error, int32_t rank, const std::string &text) {
   {
-    std::lock_guard<std::mutex> lock(job->mutex);
+    Lock lock(job->mutex);
     job->raise(error, rank, text);
   }
   // The upcalls have done this where there is a rank to tell.
-  std::lock_guard<std::mutex> lock(mutex);
+  Lock lock(mutex);
   if (status == COMMRT_OK) {
     status = error;
     errorRank = rank;
@@ -156,7 +160,7 @@ void Server::failRemote(void *context, int32_t status, int32_t rank, const char 
   writer.i32(rank);
   writer.text(message);
   member.connection.post(encodeFrame(Kind::failed, body));
-  std::lock_guard<std::mutex> lock(server.mutex);
+  Lock lock(server.mutex);
   if (server.status == COMMRT_OK) {
     server.status = status;
     server.errorRank = rank;
@@ -170,6 +174,7 @@ void Server::failRemote(void *context, int32_t status, int32_t rank, const char 
 int32_t Server::attach(const commrt_host *host, void *context) {
   int32_t result = engine.attach(job, 0, host, context, &ownPeer);
   std::unique_lock<std::mutex> lock(mutex);
+  mutex.isHeld();
   if (result != COMMRT_OK || status == COMMRT_OK)
     return result;
   // The job failed before there was somebody to tell.
@@ -183,7 +188,7 @@ int32_t Server::attach(const commrt_host *host, void *context) {
 void Server::detach() {
   bool isAwaited = false;
   {
-    std::lock_guard<std::mutex> lock(mutex);
+    Lock lock(mutex);
     hasLeft = true;
     for (auto &member : members)
       isAwaited |= member && member->hasValue;
@@ -211,7 +216,7 @@ int32_t Server::describe(char *text, size_t size) { return engine.describe(ownPe
 std::string Server::missingValues() {
   std::vector<int32_t> late;
   {
-    std::lock_guard<std::mutex> lock(mutex);
+    Lock lock(mutex);
     if (!isCombining)
       late.push_back(0);
     for (int32_t rank = 1; rank < launch.ranks; ++rank)
@@ -219,7 +224,7 @@ std::string Server::missingValues() {
         late.push_back(rank);
   }
   std::string text = "no word from";
-  std::lock_guard<std::mutex> lock(job->mutex);
+  Lock lock(job->mutex);
   for (size_t i = 0; i < late.size() && i < kMostNamed; ++i)
     text += " rank " + std::to_string(late[i]) + " (" + job->lastOf(late[i]) + ")";
   return late.size() > kMostNamed ? text + " and " + std::to_string(late.size() - kMostNamed) + " more" : text;
@@ -228,10 +233,12 @@ std::string Server::missingValues() {
 int32_t Server::combine(void *value, int64_t bytes, commrt_combine_fn combineTwo, int64_t timeoutNs,
                         std::string &text) {
   std::unique_lock<std::mutex> lock(mutex);
+  mutex.isHeld();
   isCombining = true;
   int32_t gone = -1;
   bool differs = false;
   auto isReady = [&] {
+    mutex.isHeld();
     bool all = true;
     for (int32_t rank = 1; rank < launch.ranks; ++rank) {
       Member *member = members[rank].get();
@@ -277,11 +284,17 @@ void Server::close() {
     return;
   if (thread.joinable()) {
     std::unique_lock<std::mutex> lock(mutex);
-    auto isAlone = [&] { return numGone == numCome; };
+    mutex.isHeld();
+    auto isAlone = [&] {
+      mutex.isHeld();
+      return numGone == numCome;
+    };
     bool failed = status != COMMRT_OK;
     if (!failed)
-      failed = !changed.wait_for(lock, pace.timeout, [&] { return isAlone() || status != COMMRT_OK; }) ||
-               status != COMMRT_OK;
+      failed = !changed.wait_for(lock, pace.timeout, [&] {
+        mutex.isHeld();
+        return isAlone() || status != COMMRT_OK;
+      }) || status != COMMRT_OK;
     if (failed && !isAlone()) {
       lock.unlock();
       raise(COMMRT_ERR_PEER, 0, "left, and its process is about to end: the others' messages pass through it");

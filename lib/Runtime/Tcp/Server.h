@@ -71,8 +71,8 @@ private:
   // Rank 0's or the polling thread.
   int32_t listen(std::string &text);
   void raise(int32_t status, int32_t rank, const std::string &text);
-  /// "rank 3, rank 5"; the mutex is held.
-  std::string missingRanks();
+  /// "rank 3, rank 5".
+  std::string missingRanks() COMMRT_REQUIRES(mutex);
   /// "no word from rank 3 (has started nothing)".
   std::string missingValues();
 
@@ -118,19 +118,21 @@ private:
   std::vector<Stranger> strangers;
   Clock::time_point nextTick, lastPoll;
 
-  std::mutex mutex; ///< guards what follows
+  Mutex mutex;
   std::condition_variable changed;
-  std::vector<std::unique_ptr<Member>> members; ///< by rank; rank 0 has none, nor has a rank that has not come
-  int32_t numCome = 0;                          ///< of the others
-  int32_t numGone = 0;                          ///< that have left or are lost
-  std::string refused;                          ///< the last one that was, for the report of who is missing
-  bool hasBegun = false;                        ///< every rank has come
-  int32_t status = COMMRT_OK;                   ///< of the first error
-  int32_t errorRank = -1;
-  std::string errorText;
-  bool stopping = false;
-  bool isCombining = false; ///< rank 0 has given its value
-  bool hasLeft = false;     ///< rank 0 has
+  /// By rank; rank 0 has none, nor has a rank that has not come. The polling thread alone changes it, with the mutex
+  /// held, and reads it without.
+  std::vector<std::unique_ptr<Member>> members;
+  int32_t numCome COMMRT_GUARDED_BY(mutex) = 0;        ///< of the others
+  int32_t numGone COMMRT_GUARDED_BY(mutex) = 0;        ///< that have left or are lost
+  std::string refused COMMRT_GUARDED_BY(mutex);        ///< the last one that was, for the report of who is missing
+  bool hasBegun COMMRT_GUARDED_BY(mutex) = false;      ///< every rank has come
+  int32_t status COMMRT_GUARDED_BY(mutex) = COMMRT_OK; ///< of the first error
+  int32_t errorRank COMMRT_GUARDED_BY(mutex) = -1;
+  std::string errorText COMMRT_GUARDED_BY(mutex);
+  bool stopping COMMRT_GUARDED_BY(mutex) = false;
+  bool isCombining COMMRT_GUARDED_BY(mutex) = false; ///< rank 0 has given its value
+  bool hasLeft COMMRT_GUARDED_BY(mutex) = false;     ///< rank 0 has
 };
 } // namespace commsched::runtime::tcp
 

@@ -30,7 +30,7 @@ static constexpr size_t kMostStrangers = 64;
 void Server::loop() {
   while (true) {
     {
-      std::lock_guard<std::mutex> lock(mutex);
+      Lock lock(mutex);
       if (stopping)
         return;
     }
@@ -142,7 +142,7 @@ std::string Server::whyRefused(const Greeting &greeting) {
     return "the job at this port has " + std::to_string(launch.ranks) + " ranks, not " + std::to_string(greeting.ranks);
   if (greeting.rank < 1 || greeting.rank >= launch.ranks)
     return "there is no rank " + std::to_string(greeting.rank);
-  std::lock_guard<std::mutex> lock(mutex);
+  Lock lock(mutex);
   if (members[greeting.rank])
     return "rank " + std::to_string(greeting.rank) + " is there already; does another job use this port?";
   return status != COMMRT_OK ? "the job has failed: " + errorText : "";
@@ -157,7 +157,7 @@ void Server::greet(Stranger &stranger) {
   if (why.empty())
     return join(greeting, std::move(socket));
   {
-    std::lock_guard<std::mutex> lock(mutex);
+    Lock lock(mutex);
     refused = "one that says it is rank " + std::to_string(greeting.rank) + ": " + why;
   }
   Bytes body;
@@ -179,7 +179,7 @@ void Server::join(const Greeting &greeting, Socket socket) {
   bool isLast = false;
   std::string missing;
   {
-    std::lock_guard<std::mutex> lock(mutex);
+    Lock lock(mutex);
     members[greeting.rank] = std::move(made);
     isLast = ++numCome == launch.ranks - 1 && status == COMMRT_OK;
     missing = missingRanks();
@@ -195,7 +195,7 @@ void Server::join(const Greeting &greeting, Socket socket) {
   for (auto &other : members)
     if (other)
       other->connection.post(encodeFrame(Kind::begin));
-  std::lock_guard<std::mutex> lock(mutex);
+  Lock lock(mutex);
   hasBegun = true;
   changed.notify_all();
 }
@@ -220,13 +220,13 @@ void Server::serve(Member &member) {
 void Server::lose(Member &member, const std::string &why) {
   bool hadLeft;
   {
-    std::lock_guard<std::mutex> lock(mutex);
+    Lock lock(mutex);
     hadLeft = member.hasLeft;
   }
   if (!hadLeft) {
     std::string last;
     {
-      std::lock_guard<std::mutex> lock(job->mutex);
+      Lock lock(job->mutex);
       last = job->lastOf(member.rank);
     }
     raise(COMMRT_ERR_PEER, member.rank, why + "; it " + last);
@@ -234,7 +234,7 @@ void Server::lose(Member &member, const std::string &why) {
   member.leaveEngine(engine);
   member.isGone = true;
   member.connection.finish();
-  std::lock_guard<std::mutex> lock(mutex);
+  Lock lock(mutex);
   member.hasLeft = true;
   numGone += !hadLeft;
   changed.notify_all();
@@ -359,7 +359,7 @@ const commrt_host &Server::remoteHost() {
 bool Server::handleValue(Member &member, Block &body) {
   bool isAlone;
   {
-    std::lock_guard<std::mutex> lock(mutex);
+    Lock lock(mutex);
     if (member.hasValue)
       return false;
     member.value = std::move(body);
@@ -391,7 +391,7 @@ void Server::handleAsk(Member &member, Reader &reader) {
 void Server::handleLeave(Member &member) {
   int32_t waiting = -1;
   {
-    std::lock_guard<std::mutex> lock(mutex);
+    Lock lock(mutex);
     member.hasLeft = true;
     ++numGone;
     if (isCombining && !member.hasValue)
@@ -425,7 +425,7 @@ void Server::tick() {
   std::string missing;
   bool isForming;
   {
-    std::lock_guard<std::mutex> lock(mutex);
+    Lock lock(mutex);
     isForming = !hasBegun;
     missing = missingRanks();
   }

@@ -30,12 +30,9 @@ static bool isPointToPoint(const commrt_work *work) { return work->kind == COMMR
 
 static int32_t openThreads(const commrt_backend_config *config, void **job, int32_t *ranks, int32_t *localRank,
                            char *message, size_t size) {
-  auto result = std::make_unique<ThreadsJob>();
   *ranks = std::max(1, config->ranks);
   *localRank = -1;
-  result->peers.resize(*ranks);
-  result->left.resize(*ranks);
-  result->exchangeArrived.resize(*ranks);
+  auto result = std::make_unique<ThreadsJob>(*ranks);
   int32_t workers = config->workers;
   if (workers == 0)
     workers = static_cast<int32_t>(std::clamp(std::thread::hardware_concurrency(), 1u, 4u));
@@ -48,21 +45,22 @@ static int32_t openThreads(const commrt_backend_config *config, void **job, int3
 static void closeThreads(void *opaque) {
   std::unique_ptr<ThreadsJob> job(static_cast<ThreadsJob *>(opaque));
   {
-    std::lock_guard<std::mutex> lock(job->mutex);
+    Lock lock(job->mutex);
     job->stopping = true;
     job->workChanged.notify_all();
   }
   for (std::thread &worker : job->workers)
     worker.join();
+  Lock lock(job->mutex);
   for (const ThreadsJob::Segment &segment : job->segments)
-    munmap(segment.base, segment.bytes * job->left.size());
+    munmap(segment.base, segment.bytes * job->ranks);
 }
 
 static int32_t createSegment(void *opaque, int64_t index, int64_t bytes, void **base, char *message, size_t size) {
   auto *peer = static_cast<ThreadsPeer *>(opaque);
   ThreadsJob &job = *peer->job;
-  auto ranks = static_cast<int64_t>(job.left.size());
-  std::lock_guard<std::mutex> lock(job.mutex);
+  auto ranks = static_cast<int64_t>(job.ranks);
+  Lock lock(job.mutex);
   if (index == static_cast<int64_t>(job.segments.size())) {
     void *memory = bytes > INT64_MAX / ranks ? MAP_FAILED
                                              : mmap(nullptr, bytes * ranks, PROT_READ | PROT_WRITE,
@@ -80,7 +78,7 @@ static int32_t createSegment(void *opaque, int64_t index, int64_t bytes, void **
 
 static int32_t attachThreads(void *opaque, int32_t rank, const commrt_host *host, void *context, void **peer) {
   auto *job = static_cast<ThreadsJob *>(opaque);
-  std::lock_guard<std::mutex> lock(job->mutex);
+  Lock lock(job->mutex);
   auto result = std::make_unique<ThreadsPeer>();
   result->job = job;
   result->rank = rank;
@@ -93,6 +91,7 @@ static int32_t attachThreads(void *opaque, int32_t rank, const commrt_host *host
 
 /// The open collective or exchange that needs a rank that has left, which makes the other ranks fail. Empty if none.
 static std::string whoNeeds(ThreadsJob &job, int32_t rank) {
+  job.mutex.isHeld();
   for (auto &[key, lane] : job.lanes)
     for (auto &slot : lane->slots)
       for (size_t i = 0; i < slot->ranks.size(); ++i)
@@ -110,6 +109,7 @@ static void detachThreads(void *opaque) {
   ThreadsJob &job = *peer->job;
   int32_t rank = peer->rank;
   std::unique_lock<std::mutex> lock(job.mutex);
+  job.mutex.isHeld();
   job.left[rank] = true;
   ++job.numLeft;
   peer->last = job.lastOf(rank);
@@ -142,7 +142,7 @@ static int32_t createLane(void *opaque, const char *name, const int32_t *members
   if (index < 0)
     return COMMRT_OK;
   ThreadsJob &job = *peer->job;
-  std::lock_guard<std::mutex> lock(job.mutex);
+  Lock lock(job.mutex);
   std::vector<int32_t> key(members, members + size);
   auto &lane = job.lanes[{name, key}];
   if (!lane) {
@@ -161,6 +161,7 @@ static void destroyLane(void *group) { delete static_cast<LaneHandle *>(group); 
 std::vector<std::pair<int32_t, commrt_work *>> ThreadsJob::takeUnfinished() {
   std::vector<std::pair<int32_t, commrt_work *>> result;
   auto takeSlot = [&](const Slot &slot, bool wasDispatched) {
+    mutex.isHeld();
     for (size_t i = 0; i < slot.works.size(); ++i)
       if (slot.works[i]) {
         result.push_back({slot.ranks[i], slot.works[i]});
@@ -204,7 +205,7 @@ void ThreadsJob::raise(int32_t error, int32_t rank, const std::string &message, 
 
 static void abortThreads(void *opaque, int32_t status, const char *message) {
   auto *peer = static_cast<ThreadsPeer *>(opaque);
-  std::lock_guard<std::mutex> lock(peer->job->mutex);
+  Lock lock(peer->job->mutex);
   peer->job->raise(status, peer->rank, message);
 }
 
@@ -251,7 +252,7 @@ static int32_t describeThreads(void *opaque, char *text, size_t size) {
     if (count++ < shown)
       report += (report.empty() ? "" : "; ") + line;
   };
-  std::lock_guard<std::mutex> lock(job.mutex);
+  Lock lock(job.mutex);
   for (auto &[key, lane] : job.lanes) {
     auto own = std::find(lane->members.begin(), lane->members.end(), peer->rank);
     if (own == lane->members.end())
@@ -285,7 +286,9 @@ std::unique_ptr<Slot> ThreadsJob::dispatch(std::unique_ptr<Slot> slot, Lane &lan
     begin = std::max(begin, slot->works[i]->issue_ns);
     cost = std::max(cost, slot->works[i]->cost_ns);
     delay = std::max(delay, slot->works[i]->delay_ns);
-    ++peers[slot->ranks[i]]->executing;
+    ThreadsPeer *peer = peers[slot->ranks[i]].get();
+    ++peer->executing;
+    slot->peers.push_back(peer);
   }
   slot->virtualEndNs = begin + cost;
   lane.freeNs = slot->virtualEndNs;
@@ -304,10 +307,10 @@ std::unique_ptr<Slot> ThreadsJob::dispatch(std::unique_ptr<Slot> slot, Lane &lan
 void ThreadsJob::execute(std::unique_ptr<Slot> slot) {
   int32_t result = executeCollective(slot->works);
   for (size_t i = 0; i < slot->works.size(); ++i)
-    peers[slot->ranks[i]]->host->complete(slot->works[i], result, slot->virtualEndNs);
-  std::lock_guard<std::mutex> lock(mutex);
-  for (int32_t rank : slot->ranks)
-    --peers[rank]->executing;
+    slot->peers[i]->host->complete(slot->works[i], result, slot->virtualEndNs);
+  Lock lock(mutex);
+  for (ThreadsPeer *peer : slot->peers)
+    --peer->executing;
   if (numLeft > 0)
     executed.notify_all();
 }
@@ -315,6 +318,7 @@ void ThreadsJob::execute(std::unique_ptr<Slot> slot) {
 void ThreadsJob::work() {
   std::unique_lock<std::mutex> lock(mutex);
   while (true) {
+    mutex.isHeld();
     std::unique_ptr<Slot> slot;
     if (!delayed.empty() && delayed.begin()->first <= Clock::now()) {
       slot = std::move(delayed.begin()->second);
@@ -353,12 +357,14 @@ static std::string checkSplits(const Slot &slot) {
 }
 
 static int32_t mismatch(ThreadsJob &job, int32_t rank, const std::string &text) {
+  job.mutex.isHeld();
   job.raise(COMMRT_ERR_MISMATCH, rank, text);
   return COMMRT_ERR_MISMATCH;
 }
 
 /// Fails the works that wait for a rank that has left. The mutex is locked.
 static int32_t checkLeft(ThreadsJob &job, const Lane &lane, int32_t rank, const Slot &slot, commrt_work *work) {
+  job.mutex.isHeld();
   for (size_t i = 0; job.numLeft > 0 && i < lane.members.size(); ++i)
     if (!slot.works[i] && job.left[lane.members[i]]) {
       job.raise(COMMRT_ERR_PEER, lane.members[i],
@@ -370,6 +376,7 @@ static int32_t checkLeft(ThreadsJob &job, const Lane &lane, int32_t rank, const 
 
 static int32_t arrive(LaneHandle &handle, commrt_work *work, std::unique_ptr<Slot> &toExecute) {
   ThreadsJob &job = *handle.peer->job;
+  job.mutex.isHeld();
   Lane &lane = *handle.lane;
   int64_t number = lane.started[handle.index]++ - lane.firstOpen;
   if (number == static_cast<int64_t>(lane.slots.size())) {
@@ -407,6 +414,7 @@ static int32_t arrive(LaneHandle &handle, commrt_work *work, std::unique_ptr<Slo
 
 static int32_t meet(LaneHandle &handle, commrt_work *work, std::unique_ptr<Slot> &toExecute) {
   ThreadsJob &job = *handle.peer->job;
+  job.mutex.isHeld();
   Lane &lane = *handle.lane;
   bool sends = work->kind == COMMRT_SEND;
   MessageKey key{sends ? handle.index : work->peer, sends ? work->peer : handle.index, work->tag};
@@ -446,7 +454,7 @@ static int32_t submitThreads(void *group, commrt_work *work) {
   char text[1024] = "";
   handle.peer->host->describe(work, text, sizeof(text));
   {
-    std::lock_guard<std::mutex> lock(job.mutex);
+    Lock lock(job.mutex);
     if (job.status != COMMRT_OK)
       return job.status;
     handle.peer->last = text;
@@ -468,7 +476,8 @@ static int32_t combineThreads(void *opaque, void *value, int64_t bytes, commrt_c
   auto *peer = static_cast<ThreadsPeer *>(opaque);
   ThreadsJob &job = *peer->job;
   std::unique_lock<std::mutex> lock(job.mutex);
-  auto ranks = static_cast<int32_t>(job.peers.size());
+  job.mutex.isHeld();
+  int32_t ranks = job.ranks;
   if (job.status != COMMRT_OK)
     return job.status;
   if (job.numArrived == 0) {
@@ -494,8 +503,10 @@ static int32_t combineThreads(void *opaque, void *value, int64_t bytes, commrt_c
     job.numArrived = 0;
     job.exchangeChanged.notify_all();
   } else {
-    bool inTime = job.exchangeChanged.wait_for(lock, std::chrono::nanoseconds(timeoutNs),
-                                               [&] { return job.exchangeNumber != number || job.status != COMMRT_OK; });
+    bool inTime = job.exchangeChanged.wait_for(lock, std::chrono::nanoseconds(timeoutNs), [&] {
+      job.mutex.isHeld();
+      return job.exchangeNumber != number || job.status != COMMRT_OK;
+    });
     if (!inTime) {
       std::string text = "no word from";
       for (int32_t rank = 0, shown = 0; rank < ranks && shown < 8; ++rank)

@@ -15,12 +15,12 @@
 #define COMMSCHED_LIB_RUNTIME_THREADS_THREADSJOB_H
 
 #include "CommSched/Runtime/Backend.h"
+#include "Core/Guarded.h"
 #include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -34,14 +34,15 @@ struct ThreadsPeer {
   int32_t rank;
   const commrt_host *host;
   void *context;
-  int64_t executing = 0; ///< number of works that are matched and not complete
-  std::string last;      ///< the last collective that it started, kept after it has left
+  int64_t executing = 0; ///< number of works that are matched and not complete; under the job's mutex
+  std::string last;      ///< the last collective that it started, kept after it has left; under the job's mutex
 };
 
 /// Where the members of one collective meet.
 struct Slot {
   std::vector<int32_t> ranks; ///< indexed as `works`: the member's rank
   std::vector<commrt_work *> works;
+  std::vector<ThreadsPeer *> peers; ///< indexed as `works`, once it is dispatched; none detaches while it executes
   int32_t arrived = 0;
   int64_t virtualEndNs = 0;
 };
@@ -55,7 +56,7 @@ struct MessageKey {
   }
 };
 
-/// The members of one subset and their open collectives, shared by the members' handles.
+/// The members of one subset and their open collectives, shared by the members' handles. Under the job's mutex.
 struct Lane {
   std::vector<int32_t> members;
   std::vector<int64_t> started;            ///< indexed by member: number of collectives so far
@@ -75,46 +76,50 @@ struct LaneHandle {
 struct ThreadsJob {
   using Clock = std::chrono::steady_clock;
 
-  std::mutex mutex;
-  std::condition_variable workChanged, exchangeChanged, executed;
-  std::vector<std::unique_ptr<ThreadsPeer>> peers; ///< indexed by rank; null before attach and after detach
-  std::vector<bool> left;
-  int32_t numLeft = 0;
-  std::map<std::pair<std::string, std::vector<int32_t>>, std::unique_ptr<Lane>> lanes;
+  explicit ThreadsJob(int32_t ranks) : ranks(ranks), peers(ranks), left(ranks), exchangeArrived(ranks) {}
 
-  std::deque<std::unique_ptr<Slot>> ready;
-  std::multimap<Clock::time_point, std::unique_ptr<Slot>> delayed;
-  std::vector<std::thread> workers;
-  bool stopping = false;
+  const int32_t ranks;
+  Mutex mutex;
+  std::condition_variable workChanged, exchangeChanged, executed;
+  /// Indexed by rank; null before attach and after detach.
+  std::vector<std::unique_ptr<ThreadsPeer>> peers COMMRT_GUARDED_BY(mutex);
+  std::vector<bool> left COMMRT_GUARDED_BY(mutex);
+  int32_t numLeft COMMRT_GUARDED_BY(mutex) = 0;
+  std::map<std::pair<std::string, std::vector<int32_t>>, std::unique_ptr<Lane>> lanes COMMRT_GUARDED_BY(mutex);
+
+  std::deque<std::unique_ptr<Slot>> ready COMMRT_GUARDED_BY(mutex);
+  std::multimap<Clock::time_point, std::unique_ptr<Slot>> delayed COMMRT_GUARDED_BY(mutex);
+  std::vector<std::thread> workers; ///< made when the job is opened, joined when it is closed
+  bool stopping COMMRT_GUARDED_BY(mutex) = false;
 
   /// Symmetric memory: one mapping per segment, in which the part of rank r begins at r * bytes.
   struct Segment {
     char *base;
     int64_t bytes;
   };
-  std::vector<Segment> segments;
+  std::vector<Segment> segments COMMRT_GUARDED_BY(mutex);
 
-  int32_t status = COMMRT_OK; ///< the error that ended the job
+  int32_t status COMMRT_GUARDED_BY(mutex) = COMMRT_OK; ///< the error that ended the job
 
   // The values that are being collected, indexed by rank, and then their combination.
-  std::shared_ptr<std::vector<char>> exchange;
-  std::vector<bool> exchangeArrived;
-  int32_t numArrived = 0;
-  int64_t exchangeBytes = 0, exchangeNumber = 0;
+  std::shared_ptr<std::vector<char>> exchange COMMRT_GUARDED_BY(mutex);
+  std::vector<bool> exchangeArrived COMMRT_GUARDED_BY(mutex);
+  int32_t numArrived COMMRT_GUARDED_BY(mutex) = 0;
+  int64_t exchangeBytes COMMRT_GUARDED_BY(mutex) = 0, exchangeNumber COMMRT_GUARDED_BY(mutex) = 0;
 
-  /// Ends the job. The mutex is locked.
-  void raise(int32_t error, int32_t rank, const std::string &message, void *except = nullptr);
-  /// Removes all open and queued works. The mutex is locked.
-  std::vector<std::pair<int32_t, commrt_work *>> takeUnfinished();
-  /// Queues a full slot, or returns it for the caller to carry out. The mutex is locked.
-  std::unique_ptr<Slot> dispatch(std::unique_ptr<Slot> slot, Lane &lane);
+  /// Ends the job.
+  void raise(int32_t error, int32_t rank, const std::string &message, void *except = nullptr) COMMRT_REQUIRES(mutex);
+  /// Removes all open and queued works.
+  std::vector<std::pair<int32_t, commrt_work *>> takeUnfinished() COMMRT_REQUIRES(mutex);
+  /// Queues a full slot, or returns it for the caller to carry out.
+  std::unique_ptr<Slot> dispatch(std::unique_ptr<Slot> slot, Lane &lane) COMMRT_REQUIRES(mutex);
   /// Carries out a slot. The mutex is not locked.
   void execute(std::unique_ptr<Slot> slot);
   void work();
-  std::string describe(const commrt_work *work);
+  std::string describe(const commrt_work *work) COMMRT_REQUIRES(mutex);
   /// The ranks of an open slot that have not arrived, and the last collective that each started.
-  std::string missing(const Lane &lane, const Slot &slot);
-  std::string lastOf(int32_t rank);
+  std::string missing(const Lane &lane, const Slot &slot) COMMRT_REQUIRES(mutex);
+  std::string lastOf(int32_t rank) COMMRT_REQUIRES(mutex);
 };
 } // namespace commsched::runtime
 
