@@ -121,6 +121,7 @@ llvm::Expected<Questions> commsched::makeQuestions(const QuestionOptions &option
   if (!options.programs.empty())
     return readPrograms(options.programs, machine, ranks, registry, compiler);
   if (ranks < 2)
-    return llvm::createStringError("expected a job of at least 2 ranks, got 1: there is nothing to communicate");
+    return llvm::createStringError("expected a job of at least 2 ranks, got 1: one rank has no collectives to time; "
+                                   "with --program, it times the kernels of a program");
   return makeGrid(options, machine, ranks);
 }
