@@ -17,6 +17,7 @@
 #include "CommSched/Scheduling/Bounds/SampledBound.h"
 #include "CommSched/Scheduling/BufferPlan/BufferPlan.h"
 #include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Solver/Settle.h"
 #include "ContentionReport.h"
 #include "TimelineSnapshot.h"
 #include "llvm/ADT/StringExtras.h"
@@ -48,6 +49,9 @@ static std::string nameValue(Value value) {
 /// One row per start, with the exposed time of its waits.
 static std::vector<CollectiveRow> makeRows(const LoadedBlock &block, const OperationCosts &costs, Bytes limit) {
   std::vector<CollectiveRow> rows;
+  std::vector<Ns> delays;
+  if (!block.slowDown.any() && !block.problem.hasContention() && !block.problem.hasStreams())
+    delays = toleratedDelays(block.problem, identityOrder(block.problem));
   for (const StartOutcome &outcome : explain(block, keepOrder(block.problem), limit)) {
     const Node &start = block.problem.nodes[outcome.start];
     Operation *op = block.nodes[outcome.start];
@@ -65,6 +69,8 @@ static std::vector<CollectiveRow> makeRows(const LoadedBlock &block, const Opera
     row.bytes = start.bytes;
     row.cost = start.cost;
     row.exposed = outcome.exposedAfter;
+    if (!delays.empty())
+      row.toleratedDelay = delays[outcome.start];
     row.limitingFactor = describe(block, outcome.reason, outcome.start);
     rows.push_back(std::move(row));
   }
@@ -333,6 +339,8 @@ static llvm::json::Array rowsToJSON(const BlockReport &block) {
         {"cost_ns", row.cost},
         {"exposed_ns", llvm::json::Object{{"before", takeExposedBefore(row, exposedBefore)}, {"after", row.exposed}}},
         {"limiting_factor", row.limitingFactor}};
+    if (row.toleratedDelay)
+      entry["tolerated_delay_ns"] = *row.toleratedDelay;
     if (!row.variant.empty())
       entry["variant"] = row.variant;
     if (block.after.errorBars)

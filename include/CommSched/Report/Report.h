@@ -49,6 +49,9 @@ struct CollectiveRow {
   Ns cost = 0;
   /// Time for which the compute lane waits for it, ns.
   Ns exposed = 0;
+  /// By how much it may end later until the block takes longer, ns; none if activities slow each other down, where no
+  /// such number says much.
+  std::optional<Ns> toleratedDelay;
   /// Why it is not hidden, in words; "already hidden" if nothing is exposed.
   std::string limitingFactor;
 };

@@ -21,6 +21,7 @@
 #include "CommSched/Scheduling/Arena/ArenaLimit.h"
 #include "CommSched/Scheduling/Model/Variants.h"
 #include "CommSched/Scheduling/Solver/Scheduler.h"
+#include "CommSched/Scheduling/Solver/Settle.h"
 #include "CommSched/Support/Format.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Scheduling/BlockNames.h"
@@ -199,6 +200,8 @@ private:
       arena = scheduleWithinArena(work.loaded.problem, options, work.schedule);
     else
       work.schedule = scheduleWithPeakOfInput(work.loaded.problem, options);
+    if (!arena && objective == Objective::Makespan)
+      settleAnswer(work.loaded.problem, options, work.schedule);
     if (journal)
       watch.addTo(work.record);
     // Other limits and objectives have other best orders.

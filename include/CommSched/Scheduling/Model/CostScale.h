@@ -1,0 +1,40 @@
+//===- CostScale.h - The same block with other times of its collectives -----------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+//
+// Costs are estimates, and those of collectives err most. A scale multiplies the time of every collective and leaves
+// everything else as it is. The problem at a scale has the nodes, edges and buffers of the given one, so an order or a
+// bucketing of the one is an order or a bucketing of the other. docs/Models.md says what a scale changes.
+//
+//===------------------------------------------------------------------------------------------===//
+#ifndef COMMSCHED_SCHEDULING_MODEL_COSTSCALE_H
+#define COMMSCHED_SCHEDULING_MODEL_COSTSCALE_H
+
+#include "CommSched/Scheduling/Model/Schedule.h"
+
+namespace commsched {
+
+/// By what the times of collectives are multiplied, in thousandths.
+using CostScale = int32_t;
+inline constexpr CostScale kScaleOne = static_cast<CostScale>(kPermille);
+
+/// `time` at a scale, ns, rounded down.
+inline Ns scaleTime(Ns time, CostScale scale) { return mulDiv(time, scale, kPermille); }
+
+/// The problem at a scale: starts, alone or merged and in every variant, and collectives that came in and are still in
+/// flight, take `scale` thousandths of their time. Computations, issue costs, fused operations (hybrids) and
+/// operations with collectives inside keep theirs. The functions of the merge keys call those of `problem`. O(N + E).
+Problem scaleCollectives(const Problem &problem, CostScale scale);
+
+/// The makespans of one order at several scales, ns: those of scaleCollectives(problem, scale). O(N + E) and
+/// makespanOf() per scale.
+std::vector<Ns> playAtScales(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown,
+                             llvm::ArrayRef<CostScale> scales);
+
+} // namespace commsched
+
+#endif // COMMSCHED_SCHEDULING_MODEL_COSTSCALE_H
