@@ -79,6 +79,19 @@ std::string commsched::describeSearch(const SearchStatistics &search) {
   return text + formatv("; {0} steps", total.steps).str();
 }
 
+/// The answer of a block at several scales of the times of collectives.
+static json::Array toJSON(ArrayRef<ScaledTimes> scales) {
+  json::Array result;
+  for (const ScaledTimes &at : scales) {
+    json::Object entry{{"collectives_permille", at.scale},
+                       {"makespan_ns", json::Object{{"before", at.given}, {"after", at.makespan}}}};
+    if (at.bound > 0)
+      entry["lower_bound_ns"] = at.bound;
+    result.push_back(std::move(entry));
+  }
+  return result;
+}
+
 json::Array commsched::toJSON(ArrayRef<PassRecord> passes) {
   json::Array result;
   for (const PassRecord &record : passes) {
@@ -95,6 +108,12 @@ json::Array commsched::toJSON(ArrayRef<PassRecord> passes) {
                         {"per_collective", std::move(rows)}};
     if (record.search)
       object["search"] = ::toJSON(*record.search);
+    if (record.search)
+      object["objective"] = stringify(record.objective);
+    if (!record.scales.empty())
+      object["scales"] = ::toJSON(record.scales);
+    if (record.regretPpm)
+      object["regret_ppm"] = *record.regretPpm;
     if (record.leastOrder)
       object["all_orders_lower_bound_ns"] = *record.leastOrder;
     if (record.certifiedBound)

@@ -143,7 +143,7 @@ static void printScenarios(const Report &report, const BlockReport &block, raw_o
   printBound("mean of bounds", any, "of all scenarios");
   if (order && !(order == any))
     printBound("same, unmerged", order, "without merging");
-  if (objective != Objective::Makespan)
+  if (needsNoise(objective))
     os << "  objective     " << stringify(objective) << " of " << count << " scenarios\n";
 }
 
@@ -162,6 +162,26 @@ static std::string describeGuesses(const BlockSnapshot &snapshot) {
   return sizes + (sizes.empty() || costs.empty() ? "" : "; ") + costs;
 }
 
+/// What is known of the answer if collectives take other times than planned.
+static void printOtherCosts(const PassRecord &pass, raw_ostream &os) {
+  double worst = 0;
+  std::vector<std::string> scales;
+  for (const ScaledTimes &at : pass.scales) {
+    if (at.bound <= 0)
+      return;
+    worst = std::max(worst, static_cast<double>(at.makespan - at.bound) / static_cast<double>(at.bound));
+    scales.push_back(formatv("{0}", static_cast<double>(at.scale) / kPermille).str());
+  }
+  if (scales.empty())
+    return;
+  std::string between =
+      pass.regretPpm
+          ? formatv(", {0} between them", formatAtMost(static_cast<double>(*pass.regretPpm) / kMillion)).str()
+          : "";
+  os << formatv("  other costs   at most {0} from optimal if collectives take {1} times as long{2}; no certificate\n",
+                formatAtMost(worst), join(scales, ", "), between);
+}
+
 /// What the passes prove of the block as they got it, beside the bound of the report: the gaps differ, because each
 /// argument counts something else. A merged answer may be faster than all orders.
 static void printProofs(const Report &report, const BlockReport &block, raw_ostream &os) {
@@ -177,6 +197,7 @@ static void printProofs(const Report &report, const BlockReport &block, raw_ostr
     };
     print("all orders", pass.leastOrder, pass.makespan.after, "every order that merges nothing was searched");
     print("certificate", pass.certifiedBound, pass.certifiedMakespan.value_or(0), "proven by the certificate");
+    printOtherCosts(pass, os);
   }
 }
 

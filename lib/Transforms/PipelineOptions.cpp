@@ -81,10 +81,10 @@ std::string withValue(StringRef name, const Twine &value) { return (name + "=" +
 
 /// The options that only some passes read, with what they were set to.
 std::vector<ReadOption> readOptionsOf(const OverlapOptions &options) {
-  StringRef objective = options.objective == Objective::P95 ? "p95" : "mean";
+  StringRef objective = stringify(options.objective);
   return {
       {"limit=arena", options.limitedMemory == LimitedMemory::Arena, "comm-schedule"},
-      {withValue("objective", objective), options.objective != Objective::Makespan, "comm-schedule"},
+      {withValue("objective", objective), options.objective != Objective::Robust, "comm-schedule"},
       {withValue("effort", Twine(options.effort.getValue())), options.effort >= 0,
        "comm-schedule comm-split-strands comm-pareto"},
       {withValue("bucket-cap-bytes", Twine(options.bucketCapBytes.value)), options.bucketCapBytes >= 0,
@@ -145,7 +145,7 @@ std::string commsched::checkReaders(const OverlapOptions &options, ArrayRef<std:
       return "'" + option.text + "' has no effect with '" + deciding(options, option.readers) + "': only " +
              join(readers, ", ") + (readers.size() == 1 ? " reads it" : " read it");
   }
-  if (options.scenarios > 0 || options.objective != Objective::Makespan)
+  if (options.scenarios > 0 || needsNoise(options.objective))
     return "";
   const NoiseOptions usual;
   for (auto [name, value, otherwise] :
@@ -153,7 +153,8 @@ std::string commsched::checkReaders(const OverlapOptions &options, ArrayRef<std:
                                                 usual.collectiveSpreadPermille},
         {"compute-spread-permille", options.computeSpreadPermille, usual.computeSpreadPermille}})
     if (value != otherwise)
-      return "'" + withValue(name, Twine(value)) + "' has no effect with 'scenarios=0' and 'objective=makespan'";
+      return "'" + withValue(name, Twine(value)) + "' has no effect with 'scenarios=0' and '" +
+             withValue("objective", stringify(options.objective)) + "'";
   return "";
 }
 

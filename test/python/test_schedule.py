@@ -81,9 +81,9 @@ def test_estimates_decide(step):
 def test_noise_is_reported_and_minimized(step):
     """The report has mean and quantile under noise, and an objective makes its own no worse."""
     noise = dict(effort=200, scenarios=8, collective_spread_permille=400)
-    _, plain = scheduled(step()["bw"], effort=200)
+    _, plain = scheduled(step()["bw"], effort=200, objective="makespan")
     assert "scenarios" not in plain
-    _, nominal = scheduled(step()["bw"], **noise)
+    _, nominal = scheduled(step()["bw"], objective="makespan", **noise)
     assert nominal["scenarios"]["objective"] == "makespan" and nominal["makespan_ns"] == plain["makespan_ns"]
     for objective in ("mean", "p95"):
         _, report = scheduled(step()["bw"], objective=objective, **noise)

@@ -14,6 +14,7 @@
 #ifndef COMMSCHED_REPORT_PASSJOURNAL_H
 #define COMMSCHED_REPORT_PASSJOURNAL_H
 
+#include "CommSched/Scheduling/Model/CostScale.h"
 #include "CommSched/Scheduling/Solver/SearchObserver.h"
 #include "CommSched/Support/Objective.h"
 #include "CommSched/Support/Units.h"
@@ -75,7 +76,7 @@ struct PassRecord {
   std::vector<PassRow> rows;
   /// Counts of the search's trials, for comm-schedule.
   std::optional<SearchStatistics> search;
-  /// What the search minimized.
+  /// What the pass minimized in this block.
   Objective objective = Objective::Makespan;
   /// The log of the search (SearchLog), if the journal asks for it.
   std::string searchLog;
@@ -85,6 +86,9 @@ struct PassRecord {
   std::string certificate;
   /// The makespan of which the certificate is, without slow-downs, and the bound that it proves, ns.
   std::optional<Ns> certifiedMakespan, certifiedBound;
+  /// The answer if collectives take other times, and regretPpm() of that; none if the pass did not look.
+  std::vector<ScaledTimes> scales;
+  std::optional<int64_t> regretPpm;
 
   /// Number of starts and waits that moved.
   int64_t moved() const;

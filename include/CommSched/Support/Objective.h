@@ -19,6 +19,10 @@ namespace commsched {
 
 /// What a search minimizes.
 enum class Objective : uint8_t {
+  /// The makespan if every duration is as expected, and among orders that differ by next to nothing in it, the regret.
+  Robust,
+  /// The regret: the largest distance to a lower bound over several scales of the collectives' times.
+  Regret,
   /// The makespan if every duration is as expected.
   Makespan,
   /// The mean of the makespans in several scenarios.
@@ -27,9 +31,16 @@ enum class Objective : uint8_t {
   P95,
 };
 
-/// "makespan", "mean" or "p95".
+/// Whether an objective is one over scenarios with noise.
+inline bool needsNoise(Objective objective) { return objective == Objective::Mean || objective == Objective::P95; }
+
+/// "robust", "regret", "makespan", "mean" or "p95".
 inline llvm::StringLiteral stringify(Objective objective) {
   switch (objective) {
+  case Objective::Robust:
+    return "robust";
+  case Objective::Regret:
+    return "regret";
   case Objective::Makespan:
     return "makespan";
   case Objective::Mean:

@@ -49,10 +49,12 @@ defvar noiseOptions = [
          "the same for all other operations">,
 ];
 def ObjectiveOption
-    : Option<"objective", "objective", "::commsched::Objective", "::commsched::Objective::Makespan",
+    : Option<"objective", "objective", "::commsched::Objective", "::commsched::Objective::Robust",
              "what the search minimizes",
              [{::llvm::cl::values(
-               clEnumValN(::commsched::Objective::Makespan, "makespan", "the makespan without noise"),
+               clEnumValN(::commsched::Objective::Robust, "robust", "the makespan, and within 0.1 % of it the regret"),
+               clEnumValN(::commsched::Objective::Regret, "regret", "the regret alone"),
+               clEnumValN(::commsched::Objective::Makespan, "makespan", "the makespan alone"),
                clEnumValN(::commsched::Objective::Mean, "mean", "the mean makespan over the scenarios"),
                clEnumValN(::commsched::Objective::P95, "p95", "the 95 % quantile of the makespans of the scenarios"))}]>;
 
@@ -84,6 +86,14 @@ def CommSchedule : Pass<"comm-schedule"> {
 
     An independent verifier checks every answer before the pass applies it. Equal input and equal options give equal output,
     because effort is counted in steps and not in seconds. `effort` limits the steps of one search. See `docs/Scheduler.md`.
+
+    Collectives may take longer than planned. By default (`objective=robust`), the pass also looks for answers in case they
+    take 1.5 times or twice as long, and plays every answer and the input if they take 0.75 to 2 times as long. It takes the
+    answer with the least regret, the largest distance to a lower bound at any of these scales, of those that take at most
+    0.1 % longer as planned than the fastest one. An answer that takes over 1 % longer than an input within the limit at any
+    of the scales is not taken. `objective=regret` minimizes the regret alone, and `objective=makespan` ignores other
+    scales. With `effort=0`, contention, or `limit=arena` the default is the makespan; with `objective=regret` a warning or
+    an error says so.
 
     With `objective=mean` or `objective=p95` the pass minimizes the mean or the 95 % quantile of the makespan over a number
     of scenarios, in which durations vary within their error bars or by a given spread (`docs/Models.md`, "Noise"). The result

@@ -8,6 +8,8 @@
 
 #include "CommSched/Scheduling/Model/CostScale.h"
 #include "llvm/ADT/STLExtras.h"
+#include <algorithm>
+#include <cmath>
 
 using namespace commsched;
 
@@ -56,4 +58,28 @@ std::vector<Ns> commsched::playAtScales(const Problem &problem, llvm::ArrayRef<N
     makespans.push_back(makespanOf(scaledProblem, order, slowDown));
   }
   return makespans;
+}
+
+/// The largest distance from a bound between two neighbouring scales. A makespan is a maximum of sums of times, so it
+/// is convex in the scale and lies below the chord. No answer at a scale k between them can be shorter than the bound
+/// at the lower one, because times only grow, nor shorter than k / upper of the bound at the upper one, because all
+/// times at k are at least this part of those there. Where these two are equal, the distance of the chord is largest.
+static long double regretBetween(const ScaledTimes &low, const ScaledTimes &high) {
+  const long double width = high.scale - low.scale;
+  const long double crossing = static_cast<long double>(high.scale) * low.bound / high.bound;
+  const long double worst = std::clamp<long double>(crossing, low.scale, high.scale);
+  const long double chord = low.makespan + (high.makespan - low.makespan) * (worst - low.scale) / width;
+  return std::max({chord / low.bound, static_cast<long double>(low.makespan) / low.bound,
+                   static_cast<long double>(high.makespan) / high.bound}) -
+         1;
+}
+
+std::optional<int64_t> commsched::regretPpm(llvm::ArrayRef<ScaledTimes> times) {
+  if (times.empty() || llvm::any_of(times, [](const ScaledTimes &at) { return at.bound <= 0; }))
+    return std::nullopt;
+  long double worst = static_cast<long double>(times.front().makespan) / times.front().bound - 1;
+  for (size_t index = 1; index < times.size(); ++index)
+    worst = std::max(worst, regretBetween(times[index - 1], times[index]));
+  // A quotient of integers is off by less than what is subtracted.
+  return static_cast<int64_t>(std::ceil(std::max<long double>(worst, 0) * kMillion - 1e-7L));
 }

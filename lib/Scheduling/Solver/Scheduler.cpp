@@ -12,6 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Scheduling/Solver/Scheduler.h"
+#include "BoundEffort.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
 #include "CommSched/Scheduling/Model/KeepTogether.h"
 #include "CommSched/Scheduling/Model/Memory.h"
@@ -39,9 +40,6 @@ constexpr int64_t kRoomPercent = 2, kRoomyPermille = 950, kLeastRoomPermille = 9
 constexpr int64_t kVariantPercent = 50;
 /// A search ends at an answer that exceeds a lower bound by at most this much, in millionths.
 constexpr int64_t kCloseEnoughPpm = 190;
-/// Computing a bound takes the time of about N * N / kBoundDivisor steps (measured). It is computed if that is at most
-/// kBoundPercent of the effort.
-constexpr int64_t kBoundDivisor = 360, kBoundPercent = 10;
 
 bool needsCopy(const Problem &problem, const ScheduleOptions &options) {
   return options.caps.limits() || llvm::any_of(problem.nodes, [](const Node &node) { return node.pinned; });
@@ -76,8 +74,7 @@ Ns makespanToReach(const ScheduleFacts &facts, Bytes limit, int64_t effort) {
   const Problem &problem = facts.problem;
   BoundOptions bounds;
   bounds.limit = limit;
-  int64_t steps = mulDiv(problem.size(), problem.size(), kBoundDivisor);
-  if (steps <= mulDiv(effort, kBoundPercent, 100)) {
+  if (isBoundCheap(problem.size(), effort)) {
     Ns bound = facts.bucketing ? jointLowerBound(problem, bounds).withLimit : lowerBound(problem, bounds).withLimit;
     return bound + mulDiv(bound, kCloseEnoughPpm, kMillion);
   }

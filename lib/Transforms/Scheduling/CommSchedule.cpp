@@ -20,8 +20,8 @@
 #include "CommSched/Report/SearchLog.h"
 #include "CommSched/Scheduling/Arena/ArenaLimit.h"
 #include "CommSched/Scheduling/Model/Variants.h"
+#include "CommSched/Scheduling/Solver/Robust.h"
 #include "CommSched/Scheduling/Solver/Scheduler.h"
-#include "CommSched/Scheduling/Solver/Settle.h"
 #include "CommSched/Support/Format.h"
 #include "CommSched/Transforms/Passes.h"
 #include "CommSched/Transforms/Scheduling/BlockNames.h"
@@ -145,6 +145,8 @@ struct CommSchedulePass : public commsched::impl::CommScheduleBase<CommScheduleP
     noise = noiseFor(objective, {scenarios, collectiveSpreadPermille, computeSpreadPermille});
     if (failed(checkNoise(context, noise)))
       return failure();
+    if (objective == Objective::Regret && limitedMemory == LimitedMemory::Arena)
+      return emitError(UnknownLoc::get(context)) << "'objective=regret' has no effect with 'limit=arena'";
     model = loadCostModel(context, machine);
     return success(model != nullptr);
   }
@@ -178,6 +180,22 @@ private:
     return executor;
   }
 
+  /// What is minimized: a limit on the arena admits an answer by its buffers, of which no other scale knows.
+  Objective objectiveWithLimit() const {
+    return limitedMemory == LimitedMemory::Arena && objective == Objective::Robust ? Objective::Makespan : objective;
+  }
+
+  static void solveRobustly(const ScheduleOptions &options, BlockWork &work, Location loc) {
+    RobustAnswer answer = scheduleRobustly(work.loaded.problem, options);
+    work.schedule = std::move(answer.schedule);
+    work.record.objective = answer.objective;
+    work.record.scales = std::move(answer.scales);
+    work.record.regretPpm = answer.regretPpm;
+    if (options.objective == Objective::Regret && answer.objective != Objective::Regret &&
+        work.schedule.isWithinLimit())
+      emitWarning(loc) << "the makespan was minimized instead of the regret: " << answer.whyMakespan;
+  }
+
   LogicalResult solveBlock(BlockWork &work, BlockVoice &) const final {
     Location loc = work.loaded.nodes.getBlock().getParentOp()->getLoc();
     if (work.loaded.cutValues > 0)
@@ -187,9 +205,9 @@ private:
     options.slowDown = work.loaded.slowDown;
     options.executor = threadsOf(work.loaded.nodes.getBlock().getParentOp()->getContext());
     Noise blockNoise;
-    if (objective != Objective::Makespan) {
+    options.objective = work.record.objective = objectiveWithLimit();
+    if (needsNoise(objective)) {
       blockNoise = noiseOf(work.loaded, OperationCosts(*model), noise);
-      options.objective = work.record.objective = objective;
       options.noise = &blockNoise;
     }
     Block &block = work.loaded.nodes.getBlock();
@@ -199,13 +217,11 @@ private:
     if (limitedMemory == LimitedMemory::Arena)
       arena = scheduleWithinArena(work.loaded.problem, options, work.schedule);
     else
-      work.schedule = scheduleWithPeakOfInput(work.loaded.problem, options);
-    if (!arena && objective == Objective::Makespan)
-      settleAnswer(work.loaded.problem, options, work.schedule);
+      solveRobustly(options, work, loc);
     if (journal)
       watch.addTo(work.record);
     // Other limits and objectives have other best orders.
-    if (arena || objective != Objective::Makespan)
+    if (arena || needsNoise(objective))
       work.schedule.leastOrder.reset();
     Schedule &result = work.schedule;
     // What is left is an answer that was verified.
@@ -233,6 +249,8 @@ private:
     PassRecord record = makeRecord(getArgument(), work.loaded, work.schedule, outcomes);
     record.search = work.record.search;
     record.objective = work.record.objective;
+    record.scales = work.record.scales;
+    record.regretPpm = work.record.regretPpm;
     record.searchLog = work.record.searchLog;
     record.leastOrder = work.schedule.leastOrder;
     Block &block = work.loaded.nodes.getBlock();

@@ -67,7 +67,7 @@ LogicalResult commsched::checkNoise(MLIRContext *context, const NoiseOptions &op
 }
 
 NoiseOptions commsched::noiseFor(Objective objective, NoiseOptions options) {
-  if (objective != Objective::Makespan && options.scenarios == 0)
+  if (needsNoise(objective) && options.scenarios == 0)
     options.scenarios = kDefaultScenarios;
   return options;
 }

@@ -20,7 +20,7 @@ from .. import __version__, program
 COLLECTIVE_ORDERS = ("free", "group", "program")
 # "seed" is the former name of "inductor".
 SOLVERS = ("schedule", "inductor", "seed")
-OBJECTIVES = ("makespan", "mean", "p95")
+OBJECTIVES = ("robust", "regret", "makespan", "mean", "p95")
 TUNINGS = (None, "measure")
 # The options of noise, and the largest values that the library takes.
 NOISE = {"scenarios": 4096, "collective_spread_permille": 1000, "compute_spread_permille": 1000}
@@ -109,7 +109,7 @@ class Options:
     bucket_cap_bytes: int | None = None
     collective_order: str = "free"
     effort: int | None = None
-    objective: str = "makespan"
+    objective: str = "robust"
     scenarios: int = 0
     collective_spread_permille: int = 300
     compute_spread_permille: int = 0
@@ -205,7 +205,7 @@ class Options:
         for name in ("memory_budget_ratio", "memory_limit_bytes", "bucket_cap_bytes", "effort"):
             if getattr(self, name) is not None and self._reads(name):
                 settings.append(f"{name.replace('_', '-')}={getattr(self, name)!r}")
-        if self.objective != "makespan" or self.scenarios:
+        if self.objective != "robust" or self.scenarios:
             settings += [f"{name.replace('_', '-')}={getattr(self, name)}" for name in ("objective", *NOISE)]
         if self.passes:
             settings.append(f"passes={','.join(self.passes)}")
@@ -243,7 +243,7 @@ class Options:
         """The options that measure a graph by the same costs and leave it as it is."""
         aligned = [entry for entry in self.passes if ALIGN_COSTS in entry]
         # The pipeline refuses options that none of its passes reads.
-        searching: dict[str, Any] = {"effort": None, "bucket_cap_bytes": None, "objective": "makespan"}
+        searching: dict[str, Any] = {"effort": None, "bucket_cap_bytes": None, "objective": "robust"}
         return dataclasses.replace(self, bucketing=False, strands="off", passes=(*aligned, MEASURES), **searching)
 
     def agreed_key(self) -> str | None:

@@ -15,6 +15,7 @@
 #define COMMSCHED_SCHEDULING_MODEL_COSTSCALE_H
 
 #include "CommSched/Scheduling/Model/Schedule.h"
+#include <optional>
 
 namespace commsched {
 
@@ -34,6 +35,19 @@ Problem scaleCollectives(const Problem &problem, CostScale scale);
 /// makespanOf() per scale.
 std::vector<Ns> playAtScales(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown,
                              llvm::ArrayRef<CostScale> scales);
+
+/// The makespans of one answer and of the given order at a scale, and a lower bound for any answer at that scale, 0 if
+/// none is known, ns.
+struct ScaledTimes {
+  CostScale scale = kScaleOne;
+  Ns makespan = 0, given = 0, bound = 0;
+};
+
+/// The largest distance from a bound at any scale from the first to the last of `times`, also between two of them, in
+/// millionths, rounded up: the answer takes at most this much longer than any answer could. `times` ascend by scale. An
+/// upper bound if the answer is played without slow-downs and without contention, up to the rounding of scaled times
+/// to nanoseconds. None if a bound is not known. O(size).
+std::optional<int64_t> regretPpm(llvm::ArrayRef<ScaledTimes> times);
 
 } // namespace commsched
 

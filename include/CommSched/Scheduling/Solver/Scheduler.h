@@ -44,7 +44,8 @@ struct ScheduleOptions {
   /// cost time; the search for buckets gets what that one leaves, and all of it if the first answer with buckets is
   /// shorter than any order alone.
   int64_t effort = -1;
-  /// What is minimized. All but the makespan need `noise`, with at least one scenario; not owned.
+  /// What is minimized; schedule() and scheduleWithPeakOfInput() take the makespan, or an objective that needs `noise`,
+  /// with at least one scenario; not owned. scheduleRobustly() (Robust.h) takes all.
   Objective objective = Objective::Makespan;
   const Noise *noise = nullptr;
   /// Are told of every trial of the search, in this order; not owned.

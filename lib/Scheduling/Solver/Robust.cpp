@@ -1,0 +1,297 @@
+//===- Robust.cpp - Answers that do not lose when costs are wrong -----------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Scheduling/Solver/Robust.h"
+#include "BoundEffort.h"
+#include "CommSched/Scheduling/Bounds/Bounds.h"
+#include "CommSched/Scheduling/Model/Memory.h"
+#include "CommSched/Scheduling/Model/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Model/Variants.h"
+#include "CommSched/Scheduling/Solver/Settle.h"
+#include "llvm/ADT/STLExtras.h"
+#include <array>
+
+using namespace commsched;
+
+namespace {
+
+constexpr size_t kScales = std::size(kPlayedScales);
+/// The place of the scale as planned among the played ones.
+constexpr size_t kAsPlanned = 1;
+static_assert(kPlayedScales[kAsPlanned] == kScaleOne);
+/// The scales that are solved for beside the planned one, and the share of the effort for each, in percent. With 15 %
+/// the regret of two of the graphs in test/Graphs is several times as high, with 100 % it falls by 0.1 %.
+constexpr CostScale kSolvedScales[] = {1500, 2000};
+constexpr int64_t kSolvedPercent = 40;
+/// An answer with at most this regret, in thousandths, is not improved.
+constexpr int64_t kLittleRegretPermille = 1;
+
+using Makespans = std::array<Ns, kScales>;
+
+/// A makespan and what cannot be beaten: their ratio less one is a regret.
+struct Ratio {
+  Ns makespan = 0, bound = 1;
+  bool operator<(const Ratio &other) const { return compareProducts(makespan, other.bound, other.makespan, bound) < 0; }
+};
+
+/// Whether `a` is more than `permille` thousandths above `b`.
+bool exceeds(Ns a, Ns b, int64_t permille) { return compareProducts(a, kPermille, b, kPermille + permille) > 0; }
+
+struct Candidate {
+  Schedule schedule;
+  Makespans makespans{};
+};
+
+class RobustSolver {
+public:
+  RobustSolver(const Problem &problem, const ScheduleOptions &options) : problem(problem), options(options) {}
+
+  RobustAnswer run() {
+    const bool isRobust = options.objective == Objective::Robust || options.objective == Objective::Regret;
+    ScheduleOptions asPlanned = options;
+    if (isRobust)
+      asPlanned.objective = Objective::Makespan;
+    answer.objective = asPlanned.objective;
+    answer.schedule = scheduleWithPeakOfInput(problem, asPlanned);
+    if (answer.objective == Objective::Makespan)
+      settleAnswer(problem, options, answer.schedule);
+    if (!isRobust || isAsPlannedAll())
+      return std::move(answer);
+    answer.objective = options.objective;
+    chooseFrom(std::move(answer.schedule));
+    return std::move(answer);
+  }
+
+private:
+  /// What is said of the search as planned, whatever is chosen.
+  struct Facts {
+    int64_t steps = 0;
+    int32_t incumbents = 0;
+    std::optional<Ns> leastOrder;
+    std::string defect;
+  };
+
+  /// Whether the answer as planned is all that can be had; says why.
+  bool isAsPlannedAll() {
+    if (options.effort == 0)
+      answer.whyMakespan = "only a first answer is asked for";
+    else if (options.admits)
+      answer.whyMakespan = "answers have to meet a further condition";
+    else if (problem.hasContention())
+      answer.whyMakespan = "activities share resources";
+    else if (!answer.schedule.isWithinLimit())
+      answer.whyMakespan = "no order within the limit was found";
+    else if (!isSmallEnough())
+      answer.whyMakespan = "the times are too large to be scaled";
+    return !answer.whyMakespan.empty();
+  }
+
+  /// Chooses between `first`, the answer as planned, and those that are found from now on.
+  void chooseFrom(Schedule first) {
+    limit = first.limit;
+    facts = {first.steps, first.incumbents, first.leastOrder, first.defect};
+    input = play(problem, identityOrder(problem));
+    isIncumbent = first.inputPeak <= limit;
+    Makespans makespans = play(first);
+    candidates.push_back({std::move(first), makespans});
+    findBounds();
+    const bool isGood = llvm::all_of(bounds, [](Ns bound) { return bound > 0; }) &&
+                        regretOf(candidates.front()) < Ratio{kPermille + kLittleRegretPermille, kPermille} &&
+                        !loses(candidates.front());
+    if (!isGood)
+      solveOtherScales();
+    finish(isGood ? candidates.front() : choose());
+  }
+
+  /// Whether sums of times at the largest scale are small enough for solvers, too.
+  bool isSmallEnough() const {
+    Wide total = 0;
+    for (const Node &node : problem.nodes)
+      total += node.cost + node.ready;
+    return total * kPlayedScales[kScales - 1] / kPermille < kMaxTotalNs;
+  }
+
+  Makespans play(const Problem &carried, llvm::ArrayRef<NodeId> order) const {
+    Makespans makespans;
+    llvm::copy(playAtScales(carried, order, options.slowDown, kPlayedScales), makespans.begin());
+    return makespans;
+  }
+  Makespans play(const Schedule &schedule) const { return play(schedule.carriedOut(problem), schedule.order); }
+
+  int64_t effort() const { return options.effort < 0 ? defaultEffort(problem.size()) : options.effort; }
+
+  /// A lower bound at each scale; 0 if it would take too long.
+  void findBounds() {
+    bounds.fill(0);
+    if (!isBoundCheap(problem.size(), effort()))
+      return;
+    const Problem least = problem.hasVariants() ? withLeastVariants(problem) : Problem();
+    const Problem &bounded = problem.hasVariants() ? least : problem;
+    options.executor.run(kScales, [&](size_t index) {
+      Problem scaled = scaleCollectives(bounded, kPlayedScales[index]);
+      BoundOptions bound;
+      bound.limit = limit;
+      bounds[index] = (options.bucketing ? jointLowerBound(scaled, bound) : lowerBound(scaled, bound)).withLimit;
+    });
+  }
+
+  /// What an answer at a scale is compared with.
+  Ns boundAt(size_t index) const {
+    Ns least = bounds[index];
+    if (least <= 0)
+      least = std::min_element(candidates.begin(), candidates.end(), [&](const Candidate &a, const Candidate &b) {
+                return a.makespans[index] < b.makespans[index];
+              })->makespans[index];
+    return std::max<Ns>(least, 1);
+  }
+
+  Ratio regretOf(const Candidate &candidate) const {
+    Ratio worst;
+    for (size_t index = 0; index < kScales; ++index)
+      worst = std::max(worst, Ratio{candidate.makespans[index], boundAt(index)});
+    return worst;
+  }
+
+  /// Whether the given order would have been the better choice at some scale.
+  bool loses(const Candidate &candidate) const {
+    if (!isIncumbent)
+      return false;
+    for (size_t index = 0; index < kScales; ++index)
+      if (exceeds(candidate.makespans[index], input[index], kLossPermille))
+        return true;
+    return false;
+  }
+
+  /// Adds the answers for slower collectives, in the order of the scales.
+  void solveOtherScales() {
+    std::array<Schedule, std::size(kSolvedScales)> found;
+    options.executor.run(found.size(), [&](size_t index) {
+      ScheduleOptions part = options;
+      part.objective = Objective::Makespan;
+      part.observers = {};
+      part.effort = mulDiv(effort(), kSolvedPercent, 100);
+      found[index] = schedule(scaleCollectives(problem, kSolvedScales[index]), part);
+    });
+    for (Schedule &schedule : found) {
+      facts.steps += schedule.steps;
+      noteDefect(schedule.defect);
+      noteDefect(offer(std::move(schedule)));
+    }
+  }
+
+  /// Adds an answer of the problem at some scale, if it is one within the limit of the problem as it was given. Returns
+  /// what makes it none.
+  std::string offer(Schedule schedule) {
+    if (schedule.isExpanded()) {
+      llvm::Expected<ExpandedProblem> expanded = expandBuckets(problem, schedule.buckets);
+      if (!expanded)
+        return llvm::toString(expanded.takeError());
+      schedule.expanded = std::move(*expanded);
+      carryOutVariants(problem, schedule);
+    }
+    measure(problem, options.slowDown, schedule);
+    schedule.claims = {makespanOf(schedule.carriedOut(problem), schedule.order), schedule.peak};
+    schedule.limit = limit;
+    if (!schedule.isWithinLimit())
+      return "";
+    if (std::string wrong = verify(problem, schedule, {limit, options.collectiveOrder}); !wrong.empty())
+      return wrong;
+    settleAnswer(problem, options, schedule);
+    Makespans makespans = play(schedule);
+    candidates.push_back({std::move(schedule), makespans});
+    return "";
+  }
+
+  void noteDefect(std::string defect) {
+    if (facts.defect.empty())
+      facts.defect = std::move(defect);
+  }
+
+  /// Whether an answer may be taken: the given order would not have been the better choice.
+  bool isAdmissible(const Candidate &candidate) const {
+    const bool isSlower = isIncumbent && candidate.makespans[kAsPlanned] > input[kAsPlanned];
+    return !loses(candidate) && !(isSlower && options.objective == Objective::Robust);
+  }
+
+  std::vector<Candidate *> admissible() {
+    std::vector<Candidate *> answers;
+    for (Candidate &candidate : candidates)
+      if (isAdmissible(candidate))
+        answers.push_back(&candidate);
+    return answers;
+  }
+
+  Candidate &choose() {
+    auto isFaster = [](const Candidate *a, const Candidate *b) {
+      return a->makespans[kAsPlanned] < b->makespans[kAsPlanned];
+    };
+    auto hasLessRegret = [&](const Candidate *a, const Candidate *b) { return regretOf(*a) < regretOf(*b); };
+    std::vector<Candidate *> answers = admissible();
+    if (answers.empty()) {
+      offerGivenOrder();
+      answers = admissible();
+      // Only a defect keeps the given order from being one of them.
+      return answers.empty() ? candidates.front() : **llvm::min_element(answers, isFaster);
+    }
+    const Ns fastest = (*llvm::min_element(answers, isFaster))->makespans[kAsPlanned];
+    if (options.objective == Objective::Robust)
+      llvm::erase_if(answers, [&](const Candidate *candidate) {
+        return exceeds(candidate->makespans[kAsPlanned], fastest, kTolerancePermille);
+      });
+    return **llvm::min_element(answers, hasLessRegret);
+  }
+
+  /// Adds the given order, with the buckets of the answer as planned and alone, each settled, and as it is.
+  void offerGivenOrder() {
+    // The buckets may need another order: merging in place is then not an answer, which is no defect.
+    if (llvm::Expected<Schedule> merged = mergeInOrder(problem, candidates.front().schedule.buckets))
+      static_cast<void>(offer(std::move(*merged)));
+    else
+      llvm::consumeError(merged.takeError());
+    llvm::Expected<Schedule> given = mergeInOrder(problem, {});
+    if (!given)
+      return noteDefect(llvm::toString(given.takeError()));
+    noteDefect(offer(*given));
+    // Settling plays fewer scales than these, so at another one the given order itself may be shorter.
+    measure(problem, options.slowDown, *given);
+    given->claims = {makespanOf(problem, given->order), given->peak};
+    given->limit = limit;
+    candidates.push_back({std::move(*given), input});
+  }
+
+  void finish(Candidate &candidate) {
+    for (size_t index = 0; index < kScales; ++index)
+      answer.scales.push_back(
+          {kPlayedScales[index], candidate.makespans[index], input[index], std::max<Ns>(bounds[index], 0)});
+    if (!options.slowDown.any())
+      answer.regretPpm = regretPpm(answer.scales);
+    answer.schedule = std::move(candidate.schedule);
+    answer.schedule.steps = facts.steps;
+    answer.schedule.incumbents = facts.incumbents;
+    answer.schedule.leastOrder = facts.leastOrder;
+    answer.schedule.defect = facts.defect;
+  }
+
+  const Problem &problem;
+  const ScheduleOptions &options;
+  RobustAnswer answer;
+  Bytes limit = kUnlimited;
+  Facts facts;
+  /// Whether the given order is within the limit, so that one could have kept it.
+  bool isIncumbent = true;
+  /// Indexed like kPlayedScales, also the second: the makespans of the given order, and lower bounds, ns.
+  Makespans input{}, bounds{};
+  /// First the answer as planned. An answer is legal and within the limit.
+  std::vector<Candidate> candidates;
+};
+
+} // namespace
+
+RobustAnswer commsched::scheduleRobustly(const Problem &problem, const ScheduleOptions &options) {
+  return RobustSolver(problem, options).run();
+}

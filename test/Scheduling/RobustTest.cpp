@@ -1,0 +1,239 @@
+//===- RobustTest.cpp - Answers that do not lose when costs are wrong -------------------------===//
+//
+// Part of CommSched, under the Apache License v2.0 with LLVM Exceptions.
+// See LICENSE for licence information.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===------------------------------------------------------------------------------------------===//
+
+#include "CommSched/Scheduling/Solver/Robust.h"
+#include "CheckResult.h"
+#include "CommSched/Scheduling/Bounds/Bounds.h"
+#include "CommSched/Scheduling/Solver/Settle.h"
+#include "RandomDemands.h"
+#include "RandomProblem.h"
+#include "llvm/ADT/STLExtras.h"
+#include <thread>
+
+using namespace commsched;
+using namespace commsched::test;
+
+namespace {
+
+constexpr size_t kAsPlanned = 1;
+
+/// Whether `a` is more than `permille` thousandths above `b`.
+bool exceeds(Ns a, Ns b, int64_t permille) { return compareProducts(a, 1000, b, 1000 + permille) > 0; }
+
+std::vector<Ns> play(const Problem &problem, const Schedule &schedule, const ScheduleOptions &options) {
+  return playAtScales(schedule.carriedOut(problem), schedule.order, options.slowDown, kPlayedScales);
+}
+
+std::vector<Ns> playGiven(const Problem &problem, const ScheduleOptions &options) {
+  return playAtScales(problem, identityOrder(problem), options.slowDown, kPlayedScales);
+}
+
+/// Whether an order takes over 1 % longer than the given one at any scale.
+bool loses(llvm::ArrayRef<Ns> makespans, llvm::ArrayRef<Ns> given) {
+  return llvm::any_of(llvm::zip(makespans, given),
+                      [](auto pair) { return exceeds(std::get<0>(pair), std::get<1>(pair), kLossPermille); });
+}
+
+std::vector<Ns> boundsOf(const Problem &problem, bool bucketing, Bytes limit) {
+  std::vector<Ns> bounds;
+  for (CostScale scale : kPlayedScales) {
+    Problem scaled = scaleCollectives(problem, scale);
+    BoundOptions options;
+    options.limit = limit;
+    bounds.push_back((bucketing ? jointLowerBound(scaled, options) : lowerBound(scaled, options)).withLimit);
+  }
+  return bounds;
+}
+
+/// The largest distance to the bounds, times a billion.
+Wide regretOf(llvm::ArrayRef<Ns> makespans, llvm::ArrayRef<Ns> bounds) {
+  Wide worst = 0;
+  for (auto [makespan, bound] : llvm::zip(makespans, bounds))
+    worst = std::max(worst, Wide(makespan) * 1000000000 / std::max<Ns>(bound, 1));
+  return worst;
+}
+
+struct Case {
+  Problem problem;
+  ScheduleOptions options;
+};
+
+/// Random programs of all kinds, with room for more memory, slow-downs, pinned nodes and ordered collectives among
+/// them.
+Case randomCase(int seed) {
+  Random random(seed);
+  RandomOptions shape;
+  shape.nodes = static_cast<int32_t>(random.between(10, 120));
+  shape.chanceOfPinned = seed % 7 == 0 ? 10 : 0;
+  shape.collectiveOrder = seed % 11 == 0 ? CollectiveOrder::Group : CollectiveOrder::Free;
+  Case result{randomProblem(seed, shape), {}};
+  ScheduleOptions &options = result.options;
+  options.objective = Objective::Robust;
+  options.effort = 60 * shape.nodes;
+  options.bucketing = seed % 3 != 0;
+  options.collectiveOrder = shape.collectiveOrder;
+  options.slowDown.computePermille = seed % 5 == 0 ? 300 : 0;
+  options.memory = *MemoryBudget::parse(seed % 4 == 0 ? 0.2 : 0, -1);
+  return result;
+}
+
+/// The answer of the makespan as objective.
+Schedule settledAnswer(const Case &test) {
+  ScheduleOptions options = test.options;
+  options.objective = Objective::Makespan;
+  return scheduleRobustly(test.problem, options).schedule;
+}
+
+// What is promised of every answer holds: it is legal and within the limit, it takes at most 1 % longer than the given
+// order at any scale, and if the fastest answer does so too, at most 0.1 % longer than that as planned, with no more
+// regret. What is said of other scales is what they give.
+TEST(Robust, KeepsItsPromises) {
+  int changed = 0, lost = 0;
+  const int count = portion(300);
+  for (int seed = 1; seed <= count; ++seed) {
+    Case test = randomCase(seed);
+    RobustAnswer answer = scheduleRobustly(test.problem, test.options);
+    Schedule plain = settledAnswer(test);
+    ASSERT_NO_FATAL_FAILURE(checkResult(test.problem, test.options, answer.schedule)) << "seed " << seed;
+    ASSERT_TRUE(answer.schedule.isWithinLimit()) << "seed " << seed;
+    ASSERT_EQ(answer.schedule.limit, plain.limit) << "seed " << seed;
+    std::vector<Ns> times = play(test.problem, answer.schedule, test.options);
+    std::vector<Ns> before = play(test.problem, plain, test.options), given = playGiven(test.problem, test.options);
+    ASSERT_FALSE(loses(times, given)) << "seed " << seed;
+    std::vector<Ns> bounds = boundsOf(test.problem, test.options.bucketing, plain.limit);
+    if (!loses(before, given)) {
+      ASSERT_FALSE(exceeds(times[kAsPlanned], before[kAsPlanned], kTolerancePermille)) << "seed " << seed;
+      ASSERT_LE(regretOf(times, bounds), regretOf(before, bounds)) << "seed " << seed;
+    }
+    lost += loses(before, given);
+    changed += times != before;
+    ASSERT_EQ(answer.objective, Objective::Robust);
+    ASSERT_EQ(answer.scales.size(), times.size());
+    for (auto [index, at] : llvm::enumerate(answer.scales)) {
+      ASSERT_EQ(at.scale, kPlayedScales[index]);
+      ASSERT_EQ(at.makespan, times[index]) << "seed " << seed;
+      ASSERT_EQ(at.given, given[index]) << "seed " << seed;
+      ASSERT_TRUE(at.bound == 0 || at.bound == bounds[index]) << "seed " << seed;
+    }
+  }
+  EXPECT_GE(changed, leastOf(50));
+  EXPECT_GE(lost, leastOf(3));
+}
+
+// The regret as objective has no more regret than the default.
+TEST(Robust, RegretIsLeastForItsObjective) {
+  int less = 0;
+  const int count = portion(100);
+  for (int seed = 1; seed <= count; ++seed) {
+    Case test = randomCase(seed);
+    RobustAnswer robust = scheduleRobustly(test.problem, test.options);
+    test.options.objective = Objective::Regret;
+    RobustAnswer answer = scheduleRobustly(test.problem, test.options);
+    ASSERT_NO_FATAL_FAILURE(checkResult(test.problem, test.options, answer.schedule)) << "seed " << seed;
+    std::vector<Ns> given = playGiven(test.problem, test.options);
+    ASSERT_FALSE(loses(play(test.problem, answer.schedule, test.options), given)) << "seed " << seed;
+    std::vector<Ns> bounds = boundsOf(test.problem, test.options.bucketing, answer.schedule.limit);
+    const Wide regret = regretOf(play(test.problem, answer.schedule, test.options), bounds);
+    const Wide other = regretOf(play(test.problem, robust.schedule, test.options), bounds);
+    ASSERT_LE(regret, other) << "seed " << seed;
+    less += regret < other;
+  }
+  EXPECT_GE(less, leastOf(5));
+}
+
+// The number of threads, and in which order they run, do not change the answer.
+TEST(Robust, IsEqualForAnyNumberOfThreads) {
+  const int count = portion(30);
+  for (int seed = 1; seed <= count; ++seed) {
+    Case test = randomCase(seed);
+    RobustAnswer alone = scheduleRobustly(test.problem, test.options);
+    test.options.executor.threads = 3;
+    test.options.executor.forEach = [](size_t tasks, llvm::function_ref<void(size_t)> task) {
+      std::vector<std::thread> threads;
+      for (size_t index = tasks; index-- > 0;)
+        threads.emplace_back([=] { task(index); });
+      for (std::thread &thread : threads)
+        thread.join();
+    };
+    RobustAnswer together = scheduleRobustly(test.problem, test.options);
+    ASSERT_EQ(alone.schedule.order, together.schedule.order) << "seed " << seed;
+    ASSERT_EQ(alone.schedule.steps, together.schedule.steps) << "seed " << seed;
+    ASSERT_EQ(alone.regretPpm, together.regretPpm) << "seed " << seed;
+  }
+}
+
+// Between the scales that were played, no answer is further from any bound than what is said: not at a scale that
+// nothing was computed for.
+TEST(Robust, RegretHoldsBetweenScales) {
+  int said = 0;
+  const int count = portion(100);
+  for (int seed = 1; seed <= count; ++seed) {
+    Case test = randomCase(seed);
+    // Times of some milliseconds, beside which a rounded nanosecond is nothing.
+    constexpr Ns kUnit = 1000000;
+    RandomOptions shape;
+    shape.nodes = 10 + seed % 60;
+    shape.maxCost = 20 * kUnit;
+    test.problem = randomProblem(seed, shape);
+    RobustAnswer answer = scheduleRobustly(test.problem, test.options);
+    ASSERT_EQ(answer.regretPpm.has_value(), !test.options.slowDown.any()) << "seed " << seed;
+    if (!answer.regretPpm)
+      continue;
+    ++said;
+    for (CostScale scale = kPlayedScales[0]; scale <= 2000; scale += 50) {
+      Problem scaled = scaleCollectives(test.problem, scale);
+      BoundOptions bound;
+      bound.limit = answer.schedule.limit;
+      const Ns least = (test.options.bucketing ? jointLowerBound(scaled, bound) : lowerBound(scaled, bound)).withLimit;
+      const Ns makespan =
+          playAtScales(answer.schedule.carriedOut(test.problem), answer.schedule.order, {}, scale).front();
+      // The bounds here may be better than those that were computed at the ends, never worse than what they imply.
+      ASSERT_LE(Wide(makespan - least) * 1000000, (Wide(*answer.regretPpm) + 2) * least)
+          << "seed " << seed << ", scale " << scale;
+    }
+  }
+  EXPECT_GE(said, leastOf(60));
+}
+
+// By hand: 100 us of collectives and 100 us of computation, all of it hidden at 1, and as good as any order at 2.
+// Between the two, the bound is that of the computation up to 1, then that of the collectives.
+TEST(Robust, RegretIsThatOfTheWorstScale) {
+  EXPECT_EQ(regretPpm({{1000, 100, 100, 100}, {2000, 200, 200, 200}}), 0);
+  // Bounds of 100 and 200 cross at 1000, so the chord from 110 to 200 is furthest there.
+  EXPECT_EQ(regretPpm({{1000, 110, 100, 100}, {2000, 200, 200, 200}}), 100000);
+  // Bounds of 100 and 160 meet at 1250; the chord from 100 to 160 is at 115 there.
+  EXPECT_EQ(regretPpm({{1000, 100, 100, 100}, {2000, 160, 160, 160}}), 150000);
+  // Rounded up.
+  EXPECT_EQ(regretPpm({{1000, 4, 4, 3}}), 333334);
+  EXPECT_EQ(regretPpm({{1000, 4, 4, 0}}), std::nullopt);
+  EXPECT_EQ(regretPpm({}), std::nullopt);
+}
+
+// Where nothing can be done for other scales, the makespan is minimized, and the answer says so.
+TEST(Robust, SaysWhyItIsTheMakespan) {
+  Case test = randomCase(1);
+  auto whyOf = [&](const Problem &problem, const ScheduleOptions &options) {
+    RobustAnswer answer = scheduleRobustly(problem, options);
+    EXPECT_EQ(answer.objective, answer.whyMakespan.empty() ? Objective::Robust : Objective::Makespan);
+    EXPECT_EQ(answer.scales.empty(), !answer.whyMakespan.empty());
+    return answer.whyMakespan;
+  };
+  EXPECT_EQ(whyOf(test.problem, test.options), "");
+  ScheduleOptions first = test.options, admitting = test.options, tight = test.options;
+  first.effort = 0;
+  EXPECT_EQ(whyOf(test.problem, first), "only a first answer is asked for");
+  admitting.admits = [](const Problem &, llvm::ArrayRef<NodeId>) { return true; };
+  EXPECT_EQ(whyOf(test.problem, admitting), "answers have to meet a further condition");
+  tight.memory = *MemoryBudget::parse(0, 1);
+  EXPECT_EQ(whyOf(test.problem, tight), "no order within the limit was found");
+  Problem contended = test.problem;
+  addRandomDemands(contended, 1);
+  EXPECT_EQ(whyOf(contended, test.options), "activities share resources");
+}
+
+} // namespace
