@@ -14,6 +14,7 @@
 #include "CommSched/Scheduling/Model/KeepTogether.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/ScheduleVerifier.h"
+#include "CommSched/Scheduling/Solver/Settle.h"
 #include "NoiseMoves.h"
 #include "llvm/ADT/STLExtras.h"
 #include <limits>
@@ -63,6 +64,10 @@ public:
     if (!best.isWithinLimit())
       return std::move(best);
     value = evaluate(best);
+    // With the makespan as objective, the answer is settled, and no answer here should be worse than that one.
+    Schedule settled = best;
+    settleAnswer(problem, options, settled);
+    offer(std::move(settled));
     if (best.inputPeak <= best.limit)
       offer(keepOrder(problem));
     for (int64_t stretch : kStretches)
