@@ -31,7 +31,8 @@ RankedTensorType commsched::getSplitType(Type type) {
   if (auto future = dyn_cast<FutureType>(type))
     type = future.getTypes().size() == 1 ? future.getTypes().front() : Type();
   auto tensor = dyn_cast_if_present<RankedTensorType>(type);
-  return tensor && tensor.hasStaticShape() && !tensor.getEncoding() ? tensor : RankedTensorType();
+  bool isPlain = tensor && tensor.hasStaticShape() && tensor.getNumElements() > 0 && !tensor.getEncoding();
+  return isPlain ? tensor : RankedTensorType();
 }
 
 Type commsched::getPartType(Type type, int64_t dim, int64_t parts) {
