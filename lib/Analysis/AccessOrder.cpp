@@ -267,16 +267,17 @@ BlockAccesses AccessOrder::derive(Block &block) const {
     AccessSet accesses(local, summaries, &repeatedWaits);
     accesses.addTree(&op);
     int32_t node = result.numNodes++;
+    bool waits = isa<WaitOp>(op);
     for (auto [object, writes] : accesses.objects)
-      result.objects[object].push_back({node, writes});
+      result.objects[object].push_back({node, writes, waits});
     for (auto [resource, writes] : accesses.resources) {
       auto [known, isNew] = resources.try_emplace(resource, result.objects.size());
       if (isNew)
         result.objects.emplace_back();
-      result.objects[known->second].push_back({node, writes});
+      result.objects[known->second].push_back({node, writes, waits});
     }
     if (accesses.anywhere.touches)
-      result.anywhere.push_back({node, accesses.anywhere.writes});
+      result.anywhere.push_back({node, accesses.anywhere.writes, waits});
   }
   result.exposed.assign(result.objects.size(), false);
   for (ObjectId object = 0; object < local.numObjects(); ++object)
@@ -360,18 +361,23 @@ struct Latest {
   }
 };
 
-/// The accesses so far, in the order of the block as given.
+/// The accesses so far, in the order of the block as given: all, and those that are no waits.
 struct History {
-  Latest write, any;
+  Latest write, any, otherWrite, other;
 
   void take(ObjectAccess access, AccessTime time) {
     any.take(access.node, time);
     if (access.writes)
       write.take(access.node, time);
+    if (access.waits)
+      return;
+    other.take(access.node, time);
+    if (access.writes)
+      otherWrite.take(access.node, time);
   }
   /// The earlier node that is not over when a later access begins; -1 if there is none.
   int32_t findLate(ObjectAccess access, AccessTime time) const {
-    const Latest &conflict = access.writes ? any : write;
+    const Latest &conflict = access.waits ? (access.writes ? other : otherWrite) : access.writes ? any : write;
     return conflict.end >= time.begin ? conflict.node : -1;
   }
 };
@@ -380,18 +386,19 @@ struct History {
 
 /// Accesses by name of exposed objects against those that may reach all of them.
 static std::optional<OrderViolation> findExposed(const BlockAccesses &accesses, ArrayRef<AccessTime> times) {
-  // Indexed by node: whether it accesses an exposed object by name, and whether it writes one.
-  std::vector<bool> touches(accesses.numNodes), writes(accesses.numNodes);
+  // Indexed by node: whether it accesses an exposed object by name, whether it writes one, and whether it is a wait.
+  std::vector<bool> touches(accesses.numNodes), writes(accesses.numNodes), waits(accesses.numNodes);
   for (auto [object, list] : llvm::enumerate(accesses.objects))
     for (ObjectAccess access : list)
       if (accesses.exposed[object]) {
         touches[access.node] = true;
         writes[access.node] = writes[access.node] || access.writes;
+        waits[access.node] = access.waits;
       }
   History named, anywhere;
   auto next = accesses.anywhere.begin();
   for (int32_t node = 0; node < accesses.numNodes; ++node) {
-    ObjectAccess access = {node, writes[node]};
+    ObjectAccess access = {node, writes[node], waits[node]};
     if (touches[node])
       if (int32_t late = anywhere.findLate(access, times[node]); late >= 0)
         return OrderViolation{late, node};

@@ -146,7 +146,7 @@ private:
     const BlockAccesses &accesses = *options.accesses;
     auto write = [&](const std::vector<ObjectAccess> &list) {
       for (ObjectAccess access : list)
-        json.value(2 * int64_t(access.node) + (access.writes ? 1 : 0));
+        json.value(4 * int64_t(access.node) + (access.waits ? 2 : 0) + (access.writes ? 1 : 0));
     };
     SmallVector<int64_t> exposed;
     json.attributeObject("accesses", [&] {

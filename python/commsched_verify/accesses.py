@@ -4,7 +4,9 @@
 """Whether accesses to one memory keep their order, whatever the dependences say.
 
 The scheduler derives twice what each operation accesses: once for the dependences, and once more by other code for this
-list. Two accesses that may touch one object, one of them a write, stay in the order of the program.
+list. Two accesses that may touch one object, one of them a write, stay in the order of the program. Only two waits need
+no order: if their collectives are in flight at one time, nothing that both touch is written, and otherwise a start
+stands between them.
 """
 
 from __future__ import annotations
@@ -13,36 +15,39 @@ from collections.abc import Sequence
 
 from .core import Answer, Numbers, require
 
-Access = tuple[int, bool]  # a node, and whether it writes
+Access = tuple[int, bool, bool]  # a node, whether it writes, and whether it is a wait
 
 
 def decode(answer: Answer, codes: Numbers) -> list[Access]:
-    """The accesses of a list, in the order of the program: of node n, 2n is a read and 2n + 1 a write."""
-    accesses = [(code // 2, code % 2 == 1) for code in codes]
-    nodes = [node for node, _ in accesses]
+    """The accesses of a list in program order: 4 times the node, 1 more if it writes, 2 more if it is a wait."""
+    accesses = [(code // 4, code % 2 == 1, code % 4 > 1) for code in codes]
+    nodes = [node for node, _, _ in accesses]
     require(nodes == sorted(set(nodes)), "accesses are not in the order of the program")
     require(all(node < answer.problem.size for node in nodes), "a node that is not there accesses memory")
     return accesses
 
 
 class History:
-    """The accesses so far. `latest` has the one that is over last: among all of them, and among writes."""
+    """The accesses so far. `latest` has the one that is over last: of all or of writes, and with waits or without."""
 
     def __init__(self, answer: Answer) -> None:
-        self.answer, self.latest = answer, {False: (-1, -1), True: (-1, -1)}
+        self.answer = answer
+        self.latest = {(kind, waits): (-1, -1) for kind in (False, True) for waits in (False, True)}
 
     def require_over(self, access: Access) -> None:
         """A read comes after the writes so far, a write after everything."""
-        node, writes = access
-        over, other = self.latest[not writes]
+        node, writes, waits = access
+        over, other = self.latest[not writes, not waits]
         begin = self.answer.begin[node]
         why = f"both access the same memory: node {other} is over at event {over}, and node {node} begins at {begin}"
         require(over < begin, why)
 
     def add(self, access: Access) -> None:
-        node, writes = access
+        node, writes, waits = access
         for kind in {False, writes}:
-            self.latest[kind] = max(self.latest[kind], (self.answer.done[node], node))
+            for with_waits in {True, waits}:
+                key = kind, with_waits
+                self.latest[key] = max(self.latest[key], (self.answer.done[node], node))
 
 
 def check(answer: Answer, objects: Sequence[Numbers], exposed: Numbers = (), anywhere: Numbers = ()) -> str:

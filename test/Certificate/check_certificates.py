@@ -422,7 +422,7 @@ def check_hand_made():
     forged["problem"]["buffers"] = [[64, 0, 2, 3]]
     forged["answer"] = {"buckets": [], "events": [0, 1, 3, 2]}
     assert after(lambda b: b.update(forged)) == ""
-    memory = {"objects": [[1, 5, 6]]}
+    memory = {"objects": [[1, 11, 12]]}
     assert "both access the same memory" in after(lambda b: b.update(forged, accesses=memory))
     assert after(lambda b: b.update(accesses=memory)) == ""
     assert "3 accesses to 1 places in memory keep" in verify(lines_of({**block, "accesses": memory}))
@@ -465,7 +465,10 @@ def breaks_order(answer, lists, exposed, anywhere):
 
     def clash(some, others):
         return any(
-            first // 2 < second // 2 and (first | second) % 2 and answer.done[first // 2] >= answer.begin[second // 2]
+            first // 4 < second // 4
+            and (first | second) % 2
+            and not first & second & 2
+            and answer.done[first // 4] >= answer.begin[second // 4]
             for first in some
             for second in others
         )
@@ -483,10 +486,11 @@ def check_accesses():
     draw = random.Random(11)
     refused = accepted = 0
     for _ in range(3000):
-        size = draw.randrange(1, 7)
+        nodes = [4 * node + 2 * (draw.random() < 0.3) for node in range(draw.randrange(1, 7))]
+        size = len(nodes)
 
-        def codes(chance, size=size):
-            return [2 * node + (draw.random() < 0.4) for node in range(size) if draw.random() < chance]
+        def codes(chance, nodes=nodes):
+            return [node + (draw.random() < 0.4) for node in nodes if draw.random() < chance]
 
         lists, anywhere = [codes(0.4) for _ in range(draw.randrange(4))], codes(0.2)
         exposed = [index for index in range(len(lists)) if draw.random() < 0.5]
@@ -515,11 +519,11 @@ def check_accesses():
     assert min(refused, accepted) > 300
     answer = Played([0, 1], [0, 1])
     for lists, more in (
-        ([[4]], {}),
-        ([[2, 0]], {}),
+        ([[8]], {}),
+        ([[4, 0]], {}),
         ([[0, 1]], {}),
         ([[0]], {"exposed": [1]}),
-        ([], {"anywhere": [5]}),
+        ([], {"anywhere": [9]}),
     ):
         try:
             accesses.check(answer, lists, **more)

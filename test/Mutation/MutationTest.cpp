@@ -147,7 +147,7 @@ void tryOne(MLIRContext &context, StringRef input, Progress &progress) {
     std::string text = diagnostic.str();
     if (StringRef(text).contains("please report this")) {
       ++progress.defects;
-      llvm::outs() << "mutation " << progress.next << ": " << text << "\n";
+      llvm::outs() << "mutation " << progress.next << ": " << text << "; the program:\n" << input << "\n";
       llvm::outs().flush();
     }
     return success();

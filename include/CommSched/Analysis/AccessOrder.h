@@ -33,6 +33,9 @@ struct ObjectAccess {
   int32_t node = 0;
   /// Whether it writes; it may read as well.
   bool writes = false;
+  /// Whether it is a wait. Two waits need no order: if what they wait for is in flight at one time, nothing that both
+  /// touch is written, and otherwise a start stands between them.
+  bool waits = false;
 };
 
 /// What the operations of a block, its terminator excluded, may access.
