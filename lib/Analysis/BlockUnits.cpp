@@ -7,6 +7,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Analysis/Dependence.h"
+#include <map>
 
 using namespace mlir;
 using namespace commsched;
@@ -17,8 +18,8 @@ BlockUnits commsched::findUnits(const BlockNodes &nodes) {
   units.of.assign(nodes.size(), kNone);
   int32_t numUnits = 0;
   IntegerAttr previous;
-  // Indexed by number: the latest unit with this number.
-  llvm::DenseMap<int64_t, int32_t> latest;
+  // Indexed by number, which may be any: the latest unit with this number.
+  std::map<int64_t, int32_t> latest;
   for (NodeId id = 0; id < nodes.size(); ++id) {
     auto number = nodes[id]->getAttrOfType<IntegerAttr>(CommDialect::kUnitAttrName);
     if (!number) {
