@@ -122,12 +122,12 @@ static void readStrands(Block &block, BlockSnapshot &snapshot) {
     snapshot.splitBoundBy = by.getValue();
 }
 
-/// Whether what comes after a node with regions begins when that one is over. Bounds take edges for an order in time,
-/// but such a node has edges to the operations of all streams, which order only how these are issued.
-static bool waitsForRegions(const Problem &problem, const Timeline &timeline) {
+/// Whether no operation is over before one that an edge puts in front of it. On several streams some edges order only
+/// how operations are issued, and bounds take all of them for an order in time.
+static bool keepsEdgesInTime(const Problem &problem, const Timeline &timeline) {
   for (NodeId id = 0; id < problem.size(); ++id)
     for (NodeId pred : problem.preds[id])
-      if (problem.nodes[pred].region != kNone && timeline.end[id] < timeline.end[pred])
+      if (problem.nodes[pred].kind != NodeKind::Start && timeline.end[id] < timeline.end[pred])
         return false;
   return true;
 }
@@ -158,9 +158,9 @@ BlockSnapshot commsched::measureBlock(Block &block, const OperationCosts &costs,
   snapshot.contention = measureContention(problem, timeline);
   snapshot.lanes = problem.laneNames;
   snapshot.laneLoads = timeline.load;
-  if (options.bounds && problem.hasStreams() && !waitsForRegions(problem, timeline)) {
+  if (options.bounds && problem.hasStreams() && !keepsEdgesInTime(problem, timeline)) {
     snapshot.jointBoundBy = snapshot.limitBoundBy = snapshot.orderBoundBy = snapshot.anyBoundBy =
-        snapshot.anyLimitBoundBy = "none: operations on other streams pass one with regions";
+        snapshot.anyLimitBoundBy = "none: operations on several streams pass each other";
   } else if (options.bounds) {
     BoundOptions limited;
     limited.limit = options.boundBudget.limitFor(memory.peak);

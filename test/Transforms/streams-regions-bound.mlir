@@ -5,7 +5,7 @@
 // CHECK-NOT: contradicts
 // CHECK: main:
 // CHECK: makespan
-// CHECK: lower bound {{ *}}none: operations on other streams pass one with regions
+// CHECK: lower bound {{ *}}none: operations on several streams pass each other
 
 comm.group @world #comm.iota<[1, 16]>
 comm.group @pairs #comm.iota<[8, 2]>
