@@ -113,44 +113,44 @@ Value findSource(Value value) {
   return getAliasedValue(result);
 }
 
-/// The bytes from the first to the last element of a part, counted from the beginning of the memref whose part it is;
-/// none if they are not constants.
-std::optional<std::pair<int64_t, int64_t>> findPart(MemRefType type) {
+/// The bytes from the first to the last element of a part, counted from the beginning of the memref whose part it is.
+/// The base is null. Without bytes if they are not constants.
+ByteRange findPart(MemRefType type) {
   llvm::SmallVector<int64_t> strides;
   int64_t offset, last = 0, begin, end;
   if (!type.hasStaticShape() || !type.getElementType().isIntOrFloat() || type.getNumElements() == 0 ||
       failed(type.getStridesAndOffset(strides, offset)) || ShapedType::isDynamic(offset) ||
       llvm::any_of(strides, [](int64_t stride) { return ShapedType::isDynamic(stride) || stride < 0; }))
-    return std::nullopt;
+    return {};
   int64_t element = llvm::PowerOf2Ceil(llvm::divideCeil(type.getElementTypeBitWidth(), 8));
   for (auto [size, stride] : llvm::zip_equal(type.getShape(), strides))
     if (int64_t way; llvm::MulOverflow(size - 1, stride, way) || llvm::AddOverflow(last, way, last))
-      return std::nullopt;
+      return {};
   if (llvm::MulOverflow(offset, element, begin) || llvm::AddOverflow(offset, last, end) ||
       llvm::AddOverflow(end, int64_t(1), end) || llvm::MulOverflow(end, element, end))
-    return std::nullopt;
-  return std::make_pair(begin, end);
+    return {};
+  return {Value(), begin, end};
 }
 
 /// The bytes of a memref of constant sizes, or of a `memref.view` or `memref.subview` of one; none if an offset or a
 /// size is not a constant. A buffer plan makes views of one arena, and strands make parts of one buffer.
 std::optional<ByteRange> findRange(Value memref) {
   // The offset of a part's type counts from where its outermost source begins, if that has none.
-  std::optional<std::pair<int64_t, int64_t>> part;
+  ByteRange part;
   for (Value source = findSource(memref); source && !memref.getDefiningOp<memref::ViewOp>();
        source = findSource(memref)) {
-    if (memref.getDefiningOp<memref::SubViewOp>() && !part)
+    if (memref.getDefiningOp<memref::SubViewOp>() && part.end == 0)
       part = findPart(cast<MemRefType>(memref.getType()));
     // Other views count with all bytes of their source.
     else if (!memref.getDefiningOp<memref::SubViewOp>() && !memref.getDefiningOp<WaitOp>())
-      part.reset();
+      part = {};
     memref = source;
   }
   std::optional<int64_t> bytes = getBytes(memref);
   int64_t begin = 0, end;
-  if (auto type = dyn_cast<MemRefType>(memref.getType()); part && type && type.getLayout().isIdentity()) {
-    begin = part->first;
-    bytes = part->second - part->first;
+  if (auto type = dyn_cast<MemRefType>(memref.getType()); part.end > 0 && type && type.getLayout().isIdentity()) {
+    begin = part.begin;
+    bytes = part.end - part.begin;
   }
   for (auto view = memref.getDefiningOp<memref::ViewOp>(); view; view = memref.getDefiningOp<memref::ViewOp>()) {
     std::optional<int64_t> shift = getConstantIntValue(view.getByteShift());
