@@ -54,8 +54,8 @@ struct SplitAxis {
   bool hasPartialResults() const { return llvm::is_contained(results, kPartialResult); }
 };
 
-/// The tensor that a value is or, for a future of one tensor, will be; null for other values, and for tensors of dynamic
-/// size or without elements.
+/// The tensor that a value is or, for a future of one tensor, will be; null for other values, and for tensors of
+/// dynamic size or without elements.
 mlir::RankedTensorType getSplitType(mlir::Type type);
 
 /// The type of one of `parts` parts of a tensor, or of a future of one tensor, along `dim`.
