@@ -61,6 +61,14 @@ TEST(Report, BelowEveryBoundIsADefect) {
   EXPECT_NE(certify(report), "");
 }
 
+// Passes of another project may change anything: what is below every bound is no defect then.
+TEST(Report, OtherPassesMayChangeAnything) {
+  BlockReport report = makeReport(79, 1);
+  report.hasOtherPasses = true;
+  EXPECT_EQ(certify(report), "");
+  EXPECT_EQ(report.before.jointBound, 0);
+}
+
 TEST(Report, ALimitBoundCountsWhereTheLimitIsKept) {
   BlockReport report = makeReport(100, 1);
   report.before.anyLimitBound = 110;

@@ -213,6 +213,9 @@ private:
   ReportStage stage;
 };
 
+/// Whether a pass may change more than order and buckets. Nested pipelines count as if they did.
+bool isOfAnotherProject(const Pass &pass) { return !pass.getArgument().starts_with("comm-"); }
+
 /// A pipeline between the two halves of a report. Passes cannot be added to a pipeline that a parser has filled.
 class ReportedPipeline : public PassWrapper<ReportedPipeline, OperationPass<ModuleOp>> {
 public:
@@ -226,6 +229,8 @@ public:
   void runOnOperation() final {
     if (collector && failed(collector->begin(getOperation())))
       return signalPassFailure();
+    if (collector && llvm::any_of(body.getPasses(), isOfAnotherProject))
+      collector->noteOtherPass();
     if (failed(runPipeline(body, getOperation()))) {
       if (collector)
         collector->abandon(getOperation());

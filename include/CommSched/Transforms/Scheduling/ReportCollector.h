@@ -59,6 +59,9 @@ public:
   /// Instead of begin() and end(), for a module that nothing changes in between: before and after are one measurement.
   llvm::LogicalResult measureOnce(mlir::ModuleOp module);
 
+  /// Says between begin() and end() that a pass of another project runs (PassJournal).
+  void noteOtherPass() { journal->noteOtherPass(); }
+
   /// The report, after end() or measureOnce().
   const Report &report() const { return result; }
 
