@@ -202,8 +202,8 @@ void commsched::runtime::endGraphs(NcclPeer &peer) {
 
 void commsched::runtime::freeGraph(NcclPeer &peer, NcclGraph &graph) {
   const CudaApi &cuda = peer.job->cuda();
-  if (graph.exec)
-    cuda.graphExecDestroy(graph.exec);
+  if (void *exec = std::exchange(graph.exec, nullptr))
+    cuda.graphExecDestroy(exec);
   for (void *pointer : graph.memory)
     peer.graphMemory.erase(pointer);
   // What the program still has is given back when the program does so.
@@ -221,8 +221,9 @@ void commsched::runtime::destroyGraph(NcclPeer &peer, NcclGraph *graph) {
   if (peer.failing)
     return; // a launch may still run: until close
   peer.enter();
-  freeGraph(peer, *graph);
+  // Its launches may be ended by another thread: by an abort, or by the last rank that leaves, for all.
   std::lock_guard<std::timed_mutex> issuing(peer.issuing);
+  freeGraph(peer, *graph);
   auto found = std::find_if(peer.graphs.begin(), peer.graphs.end(), [&](auto &each) { return each.get() == graph; });
   peer.graphs.erase(found);
 }
