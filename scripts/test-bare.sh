@@ -53,8 +53,9 @@ debootstrap --variant=minbase bookworm "$folder" ${mirror:+"$mirror"} >"$folder.
   fail "debootstrap failed"
 }
 rm -f "$folder.log"
-# How packages are reached is a property of the network, not of the tree.
-for setting in /etc/apt/apt.conf.d /etc/apt/auth.conf.d /etc/pip.conf /etc/resolv.conf /etc/ssl/certs; do
+# How packages are reached is a property of the network, not of the tree. The certificates are in both places, because the package
+# ca-certificates makes the first from the second when it is installed.
+for setting in /etc/apt/apt.conf.d /etc/apt/auth.conf.d /etc/pip.conf /etc/resolv.conf /etc/ssl/certs /usr/local/share/ca-certificates; do
   [ ! -e "$setting" ] || { mkdir -p "$folder$(dirname "$setting")" && cp -rL "$setting" "$folder$(dirname "$setting")/"; }
 done
 mapfile -t pip_settings < <(env | grep '^PIP_' || true)
