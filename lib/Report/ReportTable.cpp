@@ -162,24 +162,23 @@ static std::string describeGuesses(const BlockSnapshot &snapshot) {
   return sizes + (sizes.empty() || costs.empty() ? "" : "; ") + costs;
 }
 
-/// What is known of the answer if collectives take other times than planned.
+/// What is known of the answer if collectives take other times than planned: in the whole interval of scales, or at the
+/// played ones alone.
 static void printOtherCosts(const PassRecord &pass, raw_ostream &os) {
   double worst = 0;
-  std::vector<std::string> scales;
   for (const ScaledTimes &at : pass.scales) {
     if (at.bound <= 0)
       return;
     worst = std::max(worst, static_cast<double>(at.makespan - at.bound) / static_cast<double>(at.bound));
-    scales.push_back(formatv("{0}", static_cast<double>(at.scale) / kPermille).str());
   }
-  if (scales.empty())
+  if (pass.scales.empty())
     return;
-  std::string between =
-      pass.regretPpm
-          ? formatv(", {0} between them", formatAtMost(static_cast<double>(*pass.regretPpm) / kMillion)).str()
-          : "";
-  os << formatv("  other costs   at most {0} from optimal if collectives take {1} times as long{2}; no certificate\n",
-                formatAtMost(worst), join(scales, ", "), between);
+  auto times = [](const ScaledTimes &at) { return static_cast<double>(at.scale) / kPermille; };
+  std::string played = formatv("{0} at the {1} scales that were played", formatAtMost(worst), pass.scales.size()).str();
+  std::string all =
+      pass.regretPpm ? formatAtMost(static_cast<double>(*pass.regretPpm) / kMillion) + " from optimal" : played;
+  os << formatv("  other costs   at most {0} if collectives take {1} to {2} times as long{3}; no certificate\n", all,
+                times(pass.scales.front()), times(pass.scales.back()), pass.regretPpm ? ", " + played : "");
 }
 
 /// What the passes prove of the block as they got it, beside the bound of the report: the gaps differ, because each

@@ -29,6 +29,10 @@ std::vector<Ns> play(const Problem &problem, const Schedule &schedule, const Sch
   return playAtScales(schedule.carriedOut(problem), schedule.order, options.slowDown, kPlayedScales);
 }
 
+Ns playAt(const Problem &problem, const Schedule &schedule, const ScheduleOptions &options, CostScale scale) {
+  return playAtScales(schedule.carriedOut(problem), schedule.order, options.slowDown, scale).front();
+}
+
 std::vector<Ns> playGiven(const Problem &problem, const ScheduleOptions &options) {
   return playAtScales(problem, identityOrder(problem), options.slowDown, kPlayedScales);
 }
@@ -91,9 +95,9 @@ Schedule settledAnswer(const Case &test) {
 
 // What is promised of every answer holds: it is legal and within the limit, it takes at most 1 % longer than the given
 // order at any scale, and if the fastest answer does so too, at most 0.1 % longer than that as planned, with no more
-// regret. What is said of other scales is what they give.
+// regret unless it is faster as planned. What is said of other scales is what they give.
 TEST(Robust, KeepsItsPromises) {
-  int changed = 0, lost = 0;
+  int changed = 0, lost = 0, compared = 0;
   const int count = portion(300);
   for (int seed = 1; seed <= count; ++seed) {
     Case test = randomCase(seed);
@@ -108,21 +112,29 @@ TEST(Robust, KeepsItsPromises) {
     std::vector<Ns> bounds = boundsOf(test.problem, test.options.bucketing, plain.limit);
     if (!loses(before, given)) {
       ASSERT_FALSE(exceeds(times[kAsPlanned], before[kAsPlanned], kTolerancePermille)) << "seed " << seed;
-      ASSERT_LE(regretOf(times, bounds), regretOf(before, bounds)) << "seed " << seed;
+      if (before[kAsPlanned] <= times[kAsPlanned]) {
+        ++compared;
+        ASSERT_LE(regretOf(times, bounds), regretOf(before, bounds)) << "seed " << seed;
+      }
     }
     lost += loses(before, given);
     changed += times != before;
     ASSERT_EQ(answer.objective, Objective::Robust);
-    ASSERT_EQ(answer.scales.size(), times.size());
-    for (auto [index, at] : llvm::enumerate(answer.scales)) {
-      ASSERT_EQ(at.scale, kPlayedScales[index]);
-      ASSERT_EQ(at.makespan, times[index]) << "seed " << seed;
-      ASSERT_EQ(at.given, given[index]) << "seed " << seed;
-      ASSERT_TRUE(at.bound == 0 || at.bound == bounds[index]) << "seed " << seed;
+    ASSERT_TRUE(llvm::is_sorted(answer.scales, [](auto &a, auto &b) { return a.scale < b.scale; }));
+    for (size_t index = 0; index < times.size(); ++index) {
+      const auto at =
+          llvm::find_if(answer.scales, [&](const ScaledTimes &times) { return times.scale == kPlayedScales[index]; });
+      ASSERT_NE(at, answer.scales.end()) << "seed " << seed;
+      ASSERT_EQ(at->makespan, times[index]) << "seed " << seed;
+      ASSERT_EQ(at->given, given[index]) << "seed " << seed;
+      ASSERT_TRUE(at->bound == 0 || at->bound == bounds[index]) << "seed " << seed;
     }
+    for (const ScaledTimes &at : answer.scales)
+      ASSERT_EQ(at.makespan, playAt(test.problem, answer.schedule, test.options, at.scale)) << "seed " << seed;
   }
   EXPECT_GE(changed, leastOf(50));
   EXPECT_GE(lost, leastOf(3));
+  EXPECT_GE(compared, leastOf(100));
 }
 
 // The regret as objective has no more regret than the default.

@@ -490,6 +490,24 @@ MUTATIONS = [
         killer="LocalMoves.LengthenOnlyWithSlack",
     ),
     mutation(
+        "a move is made without a look at the guards",
+        "Solver/BucketedOrder.cpp",
+        ("> allowed || !meetsGuards(first) ||", "> allowed ||"),
+        killer="GuardedMoves.ShortenAtOneScaleAndKeepTheOthers",
+    ),
+    mutation(
+        "the clocks of the guards do not hear of a change of buckets",
+        "Solver/BucketChanges.cpp",
+        ("      line->timeline->setNode(slot, nodeOf(slot, *line->guard.problem));", "      (void)slot;"),
+        killer="GuardedMoves.ShortenAtOneScaleAndKeepTheOthers",
+    ),
+    mutation(
+        "a bucket takes as long for a guard as planned",
+        "Solver/BucketedOrder.cpp",
+        ("    if (&priced != &given)\n", "    if (false)\n"),
+        killer="GuardedMoves.ShortenAtOneScaleAndKeepTheOthers",
+    ),
+    mutation(
         "the price of a bucket forgets the casts that its pack does",
         "Solver/BucketedOrder.cpp",
         (" - (cast == kNone ? 0 : given.nodes[cast].cost);", ";"),

@@ -83,3 +83,24 @@ std::optional<int64_t> commsched::regretPpm(llvm::ArrayRef<ScaledTimes> times) {
   // A quotient of integers is off by less than what is subtracted.
   return static_cast<int64_t>(std::ceil(std::max<long double>(worst, 0) * kMillion - 1e-7L));
 }
+
+void commsched::addScales(std::vector<ScaledTimes> &times, size_t most,
+                          llvm::function_ref<ScaledTimes(CostScale)> measure) {
+  // What is next to nothing, in millionths, and the shortest interval that is halved.
+  constexpr int64_t kLittlePpm = 1000;
+  constexpr CostScale kShortest = 100;
+  for (size_t added = 0; added < most && times.size() > 1; ++added) {
+    // Scales without a bound are never the worst.
+    auto between = [&](size_t high) { return regretPpm({times[high - 1], times[high]}).value_or(0); };
+    size_t worst = 1;
+    for (size_t high = 2; high < times.size(); ++high)
+      worst = between(worst) < between(high) ? high : worst;
+    int64_t atScales = 0;
+    for (const ScaledTimes &at : times)
+      atScales = std::max(atScales, regretPpm(at).value_or(0));
+    const CostScale low = times[worst - 1].scale, high = times[worst].scale;
+    if (high - low < kShortest || between(worst) <= atScales + kLittlePpm)
+      return;
+    times.insert(times.begin() + static_cast<std::ptrdiff_t>(worst), measure((low + high) / 2));
+  }
+}

@@ -134,6 +134,14 @@ static bool areEqual(const Node &a, const Node &b) {
   return a.kind == b.kind && a.cost == b.cost && a.lane == b.lane && a.start == b.start && a.issue == b.issue;
 }
 
+/// Whether some clocks take a slot for another one than before.
+bool BucketedOrder::takesOtherTime(NodeId slot) const {
+  return !areEqual(nodeOf(slot), slots.nodes[slot]) ||
+         llvm::any_of(guarded, [&](const std::unique_ptr<GuardedLine> &line) {
+           return !areEqual(nodeOf(slot, *line->guard.problem), line->slots.nodes[slot]);
+         });
+}
+
 /// Finds the positions that the change concerns, and the order that the slots will have there.
 void BucketedOrder::findWindow() {
   int32_t first = size(), last = 0;
@@ -143,7 +151,7 @@ void BucketedOrder::findWindow() {
     last = std::max(last, at + 1);
   };
   for (NodeId slot : changing)
-    if (!areEqual(nodeOf(slot), slots.nodes[slot])) {
+    if (takesOtherTime(slot)) {
       changed.push_back(slot);
       cover(position(slot));
     }
@@ -234,8 +242,11 @@ void BucketedOrder::retouch(llvm::ArrayRef<NodeId> order, llvm::ArrayRef<int32_t
     touches.push_back(std::move(next));
   }
   memory->lift(lifted);
-  for (NodeId slot : changing)
+  for (NodeId slot : changing) {
     slots.nodes[slot] = nodeOf(slot);
+    for (const std::unique_ptr<GuardedLine> &line : guarded)
+      line->slots.nodes[slot] = nodeOf(slot, *line->guard.problem);
+  }
   for (int32_t index : active)
     setBuffers(buckets[index]);
   if (!moved.empty())
@@ -269,9 +280,18 @@ void BucketedOrder::placeAll(const BucketChange &change, llvm::ArrayRef<int32_t>
 
 /// Whether the order takes at most `allowed` with the new work of the slots, in the window's order.
 bool BucketedOrder::takesAtMost(Ns allowed) {
-  for (NodeId slot : changed)
+  retime(changed);
+  return window.empty() ||
+         (timeline->makespanIfReplaced(windowFirst, window, allowed) <= allowed && meetsGuards(windowFirst));
+}
+
+/// Tells all clocks what slots do now.
+void BucketedOrder::retime(llvm::ArrayRef<NodeId> slots) {
+  for (NodeId slot : slots)
     timeline->setNode(slot, nodeOf(slot));
-  return window.empty() || timeline->makespanIfReplaced(windowFirst, window, allowed) <= allowed;
+  for (const std::unique_ptr<GuardedLine> &line : guarded)
+    for (NodeId slot : slots)
+      line->timeline->setNode(slot, nodeOf(slot, *line->guard.problem));
 }
 
 /// Whether a change may keep the order within `allowed`, as far as the clocks around its buckets tell. A guess: other
@@ -362,12 +382,11 @@ bool BucketedOrder::tryChange(const BucketChange &change, Ns allowed, int64_t &w
   for (NodeId slot : moved)
     keys[slot] = kUnmoved;
   if (isMade && !window.empty())
-    timeline->replace(windowFirst, window);
+    replaceWindow(windowFirst);
   if (!isMade && !isRestored)
     exchange(formed, change.dissolved);
   if (!isMade)
-    for (NodeId slot : changed)
-      timeline->setNode(slot, nodeOf(slot));
+    retime(changed);
   llvm::append_range(unusedBuckets, isMade ? llvm::ArrayRef<int32_t>(change.dissolved) : formed);
   return isMade;
 }

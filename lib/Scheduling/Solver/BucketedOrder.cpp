@@ -18,7 +18,8 @@
 
 using namespace commsched;
 
-BucketedOrder::BucketedOrder(const Problem &problem, bool bucketing, const DecodedSchedule &decoded, Bytes limit)
+BucketedOrder::BucketedOrder(const Problem &problem, bool bucketing, const DecodedSchedule &decoded, Bytes limit,
+                             llvm::ArrayRef<TimeGuard> guards)
     : given(problem), limit(limit), indexOf(problem.size(), kNone), bucketOfNode(problem.size(), kNone),
       before(identityOrder(problem)), after(before), image(problem.buffers.size()), afterUntilNow(before) {
   for (NodeId node = 0; bucketing && node < given.size(); ++node)
@@ -49,6 +50,22 @@ BucketedOrder::BucketedOrder(const Problem &problem, bool bucketing, const Decod
   Order order = initialOrder(decoded);
   memory.emplace(slots, order);
   timeline.emplace(slots, order);
+  for (const TimeGuard &guard : guards)
+    makeGuard(guard, order);
+}
+
+/// Adds the clocks with the costs of a guard.
+void BucketedOrder::makeGuard(const TimeGuard &guard, llvm::ArrayRef<NodeId> order) {
+  auto line = std::make_unique<GuardedLine>();
+  line->guard = guard;
+  line->slots.laneNames = given.laneNames;
+  line->slots.busyUntil = guard.problem->busyUntil;
+  line->slots.regions = given.regions;
+  for (NodeId slot = 0; slot < static_cast<NodeId>(roles.size()); ++slot)
+    line->slots.nodes.push_back(nodeOf(slot, *guard.problem));
+  line->timeline.emplace(line->slots, order);
+  assert(line->timeline->makespan() <= guard.most && "a first order has to meet the guards");
+  guarded.push_back(std::move(line));
 }
 
 /// Fills the problem of the slots: nodes, touches, and buffers, but no edges.
@@ -155,15 +172,22 @@ DecodedSchedule BucketedOrder::decoded() const {
 // What slots do
 //===-----------------------------------------------------------------------------------------===//
 
+/// The duration of a bucket's collective with the costs of `priced`.
+Ns BucketedOrder::startCost(const Problem &priced, const Bucket &bucket) const {
+  const MergeKey &key = priced.mergeKeys[given.nodes[bucket.members.front()].mergeKey];
+  Bytes bytes = 0;
+  for (NodeId member : bucket.members)
+    bytes += given.nodes[member].bytes;
+  return bucket.form == BucketForm::Packed ? key.cost(bytes)
+                                           : key.coalescedCost(bytes, static_cast<int32_t>(bucket.members.size()));
+}
+
 /// What describeBucket() says of its costs, without its lists: most changes are judged by that alone.
 BucketedOrder::Price BucketedOrder::priceOf(const Bucket &bucket) const {
-  const MergeKey &key = given.mergeKeys[given.nodes[bucket.members.front()].mergeKey];
   const bool packs = bucket.form == BucketForm::Packed;
   Price price;
   BucketCopies copies;
-  Bytes bytes = 0;
   for (NodeId member : bucket.members) {
-    bytes += given.nodes[member].bytes;
     price.extraLane -= given.nodes[member].cost;
     if (!packs)
       continue;
@@ -171,7 +195,7 @@ BucketedOrder::Price BucketedOrder::priceOf(const Bucket &bucket) const {
     copies.add(given, member, cast);
     price.extraCompute += ownUnpack[indexOf[member]] - (cast == kNone ? 0 : given.nodes[cast].cost);
   }
-  price.start = packs ? key.cost(bytes) : key.coalescedCost(bytes, static_cast<int32_t>(bucket.members.size()));
+  price.start = startCost(given, bucket);
   price.extraLane += price.start;
   if (packs)
     price.extraCompute += copies.packCost(given) + copies.sharedUnpackCost(given);
@@ -266,18 +290,21 @@ void BucketedOrder::deactivate(int32_t index) {
   }
 }
 
-Node BucketedOrder::nodeOf(NodeId slot) const {
+Node BucketedOrder::nodeOf(NodeId slot, const Problem &priced) const {
   Node node;
   switch (roles[slot]) {
   case Role::Empty:
     break;
   case Role::Own:
-    return given.nodes[slot];
+    return priced.nodes[slot];
   case Role::Pack:
     node.cost = buckets[bucketAt[slot]].shape.packCost;
     break;
   case Role::Start:
-    return buckets[bucketAt[slot]].shape.start;
+    node = buckets[bucketAt[slot]].shape.start;
+    if (&priced != &given)
+      node.cost = startCost(priced, buckets[bucketAt[slot]].what);
+    break;
   case Role::Wait:
     node.kind = NodeKind::Wait;
     node.start = buckets[bucketAt[slot]].leader;
@@ -440,10 +467,24 @@ bool BucketedOrder::tryMove(int32_t from, int32_t to, Ns allowed) {
     std::rotate(window.begin(), window.end() - 1, window.end());
   else
     std::rotate(window.begin(), window.begin() + 1, window.end());
-  if (timeline->makespanIfReplaced(first, window, allowed) > allowed ||
+  if (timeline->makespanIfReplaced(first, window, allowed) > allowed || !meetsGuards(first) ||
       memory->windowPeakIfMoved(from, from + 1, to) > limit)
     return false;
-  timeline->replace(first, window);
+  replaceWindow(first);
   memory->move(from, from + 1, to);
   return true;
+}
+
+/// Whether the order meets the guards with `window` from `first` on.
+bool BucketedOrder::meetsGuards(int32_t first) {
+  return llvm::all_of(guarded, [&](const std::unique_ptr<GuardedLine> &line) {
+    return line->timeline->makespanIfReplaced(first, window, line->guard.most) <= line->guard.most;
+  });
+}
+
+/// Tells all clocks of the window.
+void BucketedOrder::replaceWindow(int32_t first) {
+  timeline->replace(first, window);
+  for (const std::unique_ptr<GuardedLine> &line : guarded)
+    line->timeline->replace(first, window);
 }

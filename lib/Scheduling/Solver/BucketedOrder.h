@@ -26,6 +26,7 @@
 #include "CommSched/Scheduling/Model/MoveEvaluator.h"
 #include "DecodedSchedule.h"
 #include "IncrementalTimeline.h"
+#include <memory>
 #include <optional>
 
 namespace commsched {
@@ -52,12 +53,20 @@ struct BucketChange {
   bool isBehind = false;
 };
 
+/// What an order may take with other costs: those of the nodes and merge keys of `problem`, which is otherwise the
+/// problem that is solved, ns.
+struct TimeGuard {
+  const Problem *problem;
+  Ns most;
+};
+
 /// An order with buckets, its clocks and its live bytes. Every order that it holds is legal and within the limit.
 class BucketedOrder {
 public:
-  /// `decoded` is a legal schedule of `problem` with a peak of at most `limit` bytes. Without `bucketing` no buckets
-  /// can be formed. O((N + touches) log N + E).
-  BucketedOrder(const Problem &problem, bool bucketing, const DecodedSchedule &decoded, Bytes limit);
+  /// `decoded` is a legal schedule of `problem` with a peak of at most `limit` bytes, and as fast as `guards` ask.
+  /// Without `bucketing` no buckets can be formed. O((N + touches) log N + E), and O(N + E) for each guard.
+  BucketedOrder(const Problem &problem, bool bucketing, const DecodedSchedule &decoded, Bytes limit,
+                llvm::ArrayRef<TimeGuard> guards = {});
 
   /// Without slow-downs, ns.
   Ns makespan() const { return timeline->makespan(); }
@@ -80,8 +89,11 @@ public:
   /// Whether a slot is a start that is alone, or the one of a bucket. O(1), for those who look at many.
   bool isStart(NodeId slot) const { return isGivenStart[slot] && roles[slot] != Role::Empty; }
 
+  /// What the order takes with the costs of a guard, ns.
+  Ns makespanOf(size_t guard) const { return guarded[guard]->timeline->makespan(); }
+
   /// Moves what stands at `from` to `to`, within that range, if the order then takes at most `allowed` ns, which is at
-  /// least makespan(), and stays within the limit. Returns whether it moved.
+  /// least makespan(), stays within the limit, and meets the guards. Returns whether it moved.
   bool tryMove(int32_t from, int32_t to, Ns allowed);
 
   // Buckets.
@@ -109,9 +121,9 @@ public:
     return given.nodes[slot].kind == NodeKind::Start ? slot : kNone;
   }
 
-  /// Makes a change if it is legal and if the order then takes at most `allowed` ns, which is at least makespan(), and
-  /// stays within the limit. Returns whether it was made. `work` is increased by the number of slots and positions that
-  /// had to be looked at.
+  /// Makes a change if it is legal and if the order then takes at most `allowed` ns, which is at least makespan(),
+  /// stays within the limit, and meets the guards. Returns whether it was made. `work` is increased by the number of
+  /// slots and positions that had to be looked at.
   bool tryChange(const BucketChange &change, Ns allowed, int64_t &work);
 
 private:
@@ -129,6 +141,12 @@ private:
     BucketShape shape;
     NodeId leader = kNone;
     Price price;
+  };
+  /// The slots with the costs of a guard.
+  struct GuardedLine {
+    TimeGuard guard;
+    Problem slots;
+    std::optional<IncrementalTimeline> timeline;
   };
   /// A place between positions: (position << kKeyBits) and a small number.
   using Key = int64_t;
@@ -154,16 +172,19 @@ private:
     return given.members[bucket.what.members[unpack.members.front()]].wait;
   }
   Price priceOf(const Bucket &bucket) const;
+  Ns startCost(const Problem &priced, const Bucket &bucket) const;
   int32_t describe(const FormedBucket &formed, const Price &price);
   bool isPromising(const BucketChange &change, llvm::ArrayRef<Price> prices, Ns allowed) const;
   void activate(int32_t index);
   void deactivate(int32_t index);
   void setOwn(NodeId node);
   void setEmpty(NodeId slot) { roles[slot] = Role::Empty; }
-  Node nodeOf(NodeId slot) const;
+  Node nodeOf(NodeId slot) const { return nodeOf(slot, given); }
+  Node nodeOf(NodeId slot, const Problem &priced) const;
   llvm::SmallVector<BufferId, 4> touchesOf(NodeId slot) const;
   void setBuffers(const LiveBucket &bucket);
   void makeSlots();
+  void makeGuard(const TimeGuard &guard, llvm::ArrayRef<NodeId> order);
   Order initialOrder(const DecodedSchedule &decoded) const;
 
   void collect(NodeId slot, std::vector<NodeId> &slots);
@@ -177,10 +198,14 @@ private:
   void placeWait(const LiveBucket &bucket);
   void placeAlone(NodeId start, const LiveBucket &from, BucketChange::Place place);
   bool isLegal() const;
+  bool takesOtherTime(NodeId slot) const;
   void findWindow();
   void exchange(llvm::ArrayRef<int32_t> out, llvm::ArrayRef<int32_t> in);
   void placeAll(const BucketChange &change, llvm::ArrayRef<int32_t> formed);
   bool takesAtMost(Ns allowed);
+  bool meetsGuards(int32_t first);
+  void replaceWindow(int32_t first);
+  void retime(llvm::ArrayRef<NodeId> slots);
   bool staysInMemory(NodeId slot, llvm::ArrayRef<BufferId> touches) const;
   void retouch(llvm::ArrayRef<NodeId> order, llvm::ArrayRef<int32_t> active);
 
@@ -234,6 +259,7 @@ private:
 
   std::optional<MoveEvaluator> memory;
   std::optional<IncrementalTimeline> timeline;
+  std::vector<std::unique_ptr<GuardedLine>> guarded;
 };
 
 } // namespace commsched

@@ -38,3 +38,28 @@ Order commsched::orderOf(const DecodedSchedule &decoded, const ExpandedProblem &
     }
   return order;
 }
+
+std::vector<DecodeStep> commsched::stepsOf(const Problem &problem, llvm::ArrayRef<Bucket> buckets,
+                                           const ExpandedProblem &expanded, llvm::ArrayRef<NodeId> order) {
+  std::vector<DecodeStep> steps;
+  for (NodeId node : order) {
+    if (expanded.origin[node] != kNone) {
+      steps.push_back({DecodeStep::Run, expanded.origin[node]});
+      continue;
+    }
+    int32_t index = expanded.bucketOf[node];
+    const BucketNodes &names = expanded.buckets[index];
+    auto unpack = llvm::find(names.unpacks, node);
+    if (unpack != names.unpacks.end()) {
+      NodeId member = buckets[index].members[unpack - names.unpacks.begin()];
+      steps.push_back({DecodeStep::Unpack, problem.members[member].wait});
+    } else {
+      steps.push_back({node == names.pack    ? DecodeStep::Pack
+                       : node == names.start ? DecodeStep::Start
+                       : node == names.wait  ? DecodeStep::Wait
+                                             : DecodeStep::View,
+                       index});
+    }
+  }
+  return steps;
+}

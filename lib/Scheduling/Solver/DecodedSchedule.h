@@ -37,6 +37,10 @@ struct DecodedSchedule {
 /// The order of a decoded schedule in terms of the expanded problem of its buckets. O(steps).
 Order orderOf(const DecodedSchedule &decoded, const ExpandedProblem &expanded);
 
+/// The steps of an order of the expanded problem of `buckets`: the reverse of orderOf(). O(N).
+std::vector<DecodeStep> stepsOf(const Problem &problem, llvm::ArrayRef<Bucket> buckets, const ExpandedProblem &expanded,
+                                llvm::ArrayRef<NodeId> order);
+
 } // namespace commsched
 
 #endif // COMMSCHED_LIB_SCHEDULING_SOLVER_DECODEDSCHEDULE_H

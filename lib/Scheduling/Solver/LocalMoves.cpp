@@ -37,8 +37,9 @@ constexpr int64_t kTriesPerExposed = 3;
 
 } // namespace
 
-LocalMoves::LocalMoves(const ScheduleFacts &facts, const DecodedSchedule &decoded, Bytes limit, uint64_t seed)
-    : order(facts.problem, facts.bucketing, decoded, limit),
+LocalMoves::LocalMoves(const ScheduleFacts &facts, const DecodedSchedule &decoded, Bytes limit, uint64_t seed,
+                       llvm::ArrayRef<TimeGuard> guards)
+    : order(facts.problem, facts.bucketing, decoded, limit, guards),
       laneWork(facts.problem.numLanes() > kFreeLanes ? facts.problem.numLanes() : 0), random(kMovesSeed + seed),
       buckets(facts, order, random) {
   for (NodeId node = 0; node < facts.problem.size(); ++node)

@@ -28,7 +28,9 @@ class LocalMoves {
 public:
   /// `decoded` is a legal schedule of the facts' problem with a peak of at most `limit`, bytes. With bucketing its
   /// buckets may change, and new ones may be formed. `seed` chooses other random moves. O((N + touches) log N + E).
-  LocalMoves(const ScheduleFacts &facts, const DecodedSchedule &decoded, Bytes limit, uint64_t seed = 0);
+  /// Every order meets `guards`, as `decoded` does.
+  LocalMoves(const ScheduleFacts &facts, const DecodedSchedule &decoded, Bytes limit, uint64_t seed = 0,
+             llvm::ArrayRef<TimeGuard> guards = {});
 
   /// Tries moves until `steps` are spent, which are counted down, or the makespan is at most `target`, ns. A move may
   /// lengthen the order by at most `slack`, ns; a random part of it is drawn for each. Equal arguments give equal

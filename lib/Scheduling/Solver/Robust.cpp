@@ -9,12 +9,15 @@
 #include "CommSched/Scheduling/Solver/Robust.h"
 #include "BoundEffort.h"
 #include "CommSched/Scheduling/Bounds/Bounds.h"
+#include "CommSched/Scheduling/Model/KeepTogether.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/ScheduleVerifier.h"
 #include "CommSched/Scheduling/Model/Variants.h"
 #include "CommSched/Scheduling/Solver/Settle.h"
+#include "GuardedMoves.h"
 #include "llvm/ADT/STLExtras.h"
 #include <array>
+#include <limits>
 
 using namespace commsched;
 
@@ -24,10 +27,14 @@ constexpr size_t kScales = std::size(kPlayedScales);
 /// The place of the scale as planned among the played ones.
 constexpr size_t kAsPlanned = 1;
 static_assert(kPlayedScales[kAsPlanned] == kScaleOne);
-/// The scales that are solved for beside the planned one, and the share of the effort for each, in percent. With 15 %
-/// the regret of two of the graphs in test/Graphs is several times as high, with 100 % it falls by 0.1 %.
-constexpr CostScale kSolvedScales[] = {1500, 2000};
-constexpr int64_t kSolvedPercent = 40;
+/// The scales that are solved for beside the planned one. Indices of kPlayedScales.
+constexpr size_t kSolvedScales[] = {0, 3, 4};
+/// Shares of the effort, in percent: of each of these solves, of the moves that follow, and of one turn of the moves.
+constexpr int64_t kSolvedPercent = 20, kMovesPercent = 60, kTurnPercent = 5;
+/// The moves end after this many turns, one after the other, that did not lower the regret.
+constexpr int64_t kFruitlessTurns = 4;
+/// At most so many scales are added between the played ones.
+constexpr size_t kAddedScales = 4;
 /// An answer with at most this regret, in thousandths, is not improved.
 constexpr int64_t kLittleRegretPermille = 1;
 
@@ -99,13 +106,20 @@ private:
     isIncumbent = first.inputPeak <= limit;
     Makespans makespans = play(first);
     candidates.push_back({std::move(first), makespans});
+    for (auto [at, scale] : llvm::enumerate(kPlayedScales))
+      scaled[at] = scaleCollectives(problem, scale);
     findBounds();
     const bool isGood = llvm::all_of(bounds, [](Ns bound) { return bound > 0; }) &&
                         regretOf(candidates.front()) < Ratio{kPermille + kLittleRegretPermille, kPermille} &&
                         !loses(candidates.front());
-    if (!isGood)
+    if (!isGood) {
       solveOtherScales();
-    finish(isGood ? candidates.front() : choose());
+      moveNodes();
+      // From all that the default finds, so that its regret is never less.
+      if (std::exchange(rule, options.objective) != options.objective)
+        moveNodes();
+    }
+    finish(isGood ? candidates.front() : candidates[choose()]);
   }
 
   /// Whether sums of times at the largest scale are small enough for solvers, too.
@@ -130,14 +144,17 @@ private:
     bounds.fill(0);
     if (!isBoundCheap(problem.size(), effort()))
       return;
-    const Problem least = problem.hasVariants() ? withLeastVariants(problem) : Problem();
-    const Problem &bounded = problem.hasVariants() ? least : problem;
-    options.executor.run(kScales, [&](size_t index) {
-      Problem scaled = scaleCollectives(bounded, kPlayedScales[index]);
-      BoundOptions bound;
-      bound.limit = limit;
-      bounds[index] = (options.bucketing ? jointLowerBound(scaled, bound) : lowerBound(scaled, bound)).withLimit;
-    });
+    if (problem.hasVariants())
+      least = withLeastVariants(problem);
+    options.executor.run(kScales, [&](size_t at) { bounds[at] = boundFor(kPlayedScales[at]); });
+  }
+
+  /// A lower bound at a scale, ns.
+  Ns boundFor(CostScale scale) const {
+    Problem atScale = scaleCollectives(least ? *least : problem, scale);
+    BoundOptions bound;
+    bound.limit = limit;
+    return (options.bucketing ? jointLowerBound(atScale, bound) : lowerBound(atScale, bound)).withLimit;
   }
 
   /// What an answer at a scale is compared with.
@@ -175,7 +192,7 @@ private:
       part.objective = Objective::Makespan;
       part.observers = {};
       part.effort = mulDiv(effort(), kSolvedPercent, 100);
-      found[index] = schedule(scaleCollectives(problem, kSolvedScales[index]), part);
+      found[index] = schedule(scaled[kSolvedScales[index]], part);
     });
     for (Schedule &schedule : found) {
       facts.steps += schedule.steps;
@@ -207,6 +224,72 @@ private:
     return "";
   }
 
+  /// Lowers the regret of the answer that the rule takes, scale by scale: moves shorten it at the one where its regret
+  /// is largest, as long as that of the others stays below, and the loss to the fastest answer and to the given order
+  /// within what the rule allows.
+  void moveNodes() {
+    if (hasUnits(problem) || problem.hasVariants() || options.slowDown.any())
+      return;
+    size_t from = choose();
+    int64_t left = mulDiv(effort(), kMovesPercent, 100);
+    const int64_t perTurn = std::max<int64_t>(mulDiv(effort(), kTurnPercent, 100), 1);
+    for (int64_t turn = 0, fruitless = 0; left > 0 && fruitless < kFruitlessTurns; ++turn) {
+      const size_t at = worstScale(candidates[from]);
+      int64_t steps = std::min(perTurn, left), given = steps;
+      std::optional<Schedule> found =
+          moveWithGuards(ScheduleFacts(scaled[at], options.bucketing), candidates[from].schedule, limit,
+                         guardsOf(candidates[from], at), boundAt(at), turn, steps);
+      facts.steps += given - steps;
+      left -= std::max<int64_t>(given - steps, 1);
+      ++fruitless;
+      if (!found)
+        continue;
+      const size_t before = candidates.size();
+      noteDefect(offer(std::move(*found)));
+      if (candidates.size() == before || regretOf(candidates[from]) < regretOf(candidates.back()))
+        continue;
+      if (regretOf(candidates.back()) < regretOf(candidates[from]))
+        fruitless = 0;
+      from = before;
+    }
+  }
+
+  /// The scale at which the regret of an answer is largest.
+  size_t worstScale(const Candidate &candidate) const {
+    size_t worst = 0;
+    for (size_t at = 1; at < kScales; ++at)
+      if (Ratio{candidate.makespans[worst], boundAt(worst)} < Ratio{candidate.makespans[at], boundAt(at)})
+        worst = at;
+    return worst;
+  }
+
+  /// What an answer may take at the scales other than `at` if it is to replace `candidate`.
+  llvm::SmallVector<TimeGuard> guardsOf(const Candidate &candidate, size_t at) const {
+    const Ratio worst = regretOf(candidate);
+    llvm::SmallVector<TimeGuard> guards;
+    for (size_t other = 0; other < kScales; ++other) {
+      if (other == at)
+        continue;
+      Ns most = mulDiv(worst.makespan, boundAt(other), worst.bound);
+      if (other == kAsPlanned && rule == Objective::Robust)
+        most =
+            std::min(mulDiv(fastest(), kPermille + kTolerancePermille, kPermille), isIncumbent ? input[other] : most);
+      if (isIncumbent)
+        most = std::min(most, mulDiv(input[other], kPermille + kLossPermille, kPermille));
+      guards.push_back({&scaled[other], std::max(most, candidate.makespans[other])});
+    }
+    return guards;
+  }
+
+  /// The shortest makespan as planned of all answers that may be taken.
+  Ns fastest() const {
+    Ns least = std::numeric_limits<Ns>::max();
+    for (const Candidate &candidate : candidates)
+      if (isAdmissible(candidate))
+        least = std::min(least, candidate.makespans[kAsPlanned]);
+    return least == std::numeric_limits<Ns>::max() ? candidates.front().makespans[kAsPlanned] : least;
+  }
+
   void noteDefect(std::string defect) {
     if (facts.defect.empty())
       facts.defect = std::move(defect);
@@ -215,35 +298,36 @@ private:
   /// Whether an answer may be taken: the given order would not have been the better choice.
   bool isAdmissible(const Candidate &candidate) const {
     const bool isSlower = isIncumbent && candidate.makespans[kAsPlanned] > input[kAsPlanned];
-    return !loses(candidate) && !(isSlower && options.objective == Objective::Robust);
+    return !loses(candidate) && !(isSlower && rule == Objective::Robust);
   }
 
-  std::vector<Candidate *> admissible() {
-    std::vector<Candidate *> answers;
-    for (Candidate &candidate : candidates)
-      if (isAdmissible(candidate))
-        answers.push_back(&candidate);
+  std::vector<size_t> admissible() const {
+    std::vector<size_t> answers;
+    for (size_t index = 0; index < candidates.size(); ++index)
+      if (isAdmissible(candidates[index]))
+        answers.push_back(index);
     return answers;
   }
 
-  Candidate &choose() {
-    auto isFaster = [](const Candidate *a, const Candidate *b) {
-      return a->makespans[kAsPlanned] < b->makespans[kAsPlanned];
+  /// The answer that the rule takes, as an index.
+  size_t choose() {
+    auto isFaster = [&](size_t a, size_t b) {
+      return candidates[a].makespans[kAsPlanned] < candidates[b].makespans[kAsPlanned];
     };
-    auto hasLessRegret = [&](const Candidate *a, const Candidate *b) { return regretOf(*a) < regretOf(*b); };
-    std::vector<Candidate *> answers = admissible();
+    auto hasLessRegret = [&](size_t a, size_t b) { return regretOf(candidates[a]) < regretOf(candidates[b]); };
+    std::vector<size_t> answers = admissible();
     if (answers.empty()) {
       offerGivenOrder();
       answers = admissible();
       // Only a defect keeps the given order from being one of them.
-      return answers.empty() ? candidates.front() : **llvm::min_element(answers, isFaster);
+      return answers.empty() ? 0 : *llvm::min_element(answers, isFaster);
     }
-    const Ns fastest = (*llvm::min_element(answers, isFaster))->makespans[kAsPlanned];
-    if (options.objective == Objective::Robust)
-      llvm::erase_if(answers, [&](const Candidate *candidate) {
-        return exceeds(candidate->makespans[kAsPlanned], fastest, kTolerancePermille);
+    const Ns least = fastest();
+    if (rule == Objective::Robust)
+      llvm::erase_if(answers, [&](size_t index) {
+        return exceeds(candidates[index].makespans[kAsPlanned], least, kTolerancePermille);
       });
-    return **llvm::min_element(answers, hasLessRegret);
+    return *llvm::min_element(answers, hasLessRegret);
   }
 
   /// Adds the given order, with the buckets of the answer as planned and alone, each settled, and as it is.
@@ -268,8 +352,10 @@ private:
     for (size_t index = 0; index < kScales; ++index)
       answer.scales.push_back(
           {kPlayedScales[index], candidate.makespans[index], input[index], std::max<Ns>(bounds[index], 0)});
-    if (!options.slowDown.any())
+    if (!options.slowDown.any()) {
+      addScales(answer.scales, kAddedScales, [&](CostScale scale) { return measureAt(candidate.schedule, scale); });
       answer.regretPpm = regretPpm(answer.scales);
+    }
     answer.schedule = std::move(candidate.schedule);
     answer.schedule.steps = facts.steps;
     answer.schedule.incumbents = facts.incumbents;
@@ -277,15 +363,30 @@ private:
     answer.schedule.defect = facts.defect;
   }
 
+  /// The answer and the given order at a scale that was not played.
+  ScaledTimes measureAt(const Schedule &schedule, CostScale scale) const {
+    auto makespan = [&](const Problem &carried, llvm::ArrayRef<NodeId> order) {
+      return playAtScales(carried, order, options.slowDown, scale).front();
+    };
+    return {scale, makespan(schedule.carriedOut(problem), schedule.order), makespan(problem, identityOrder(problem)),
+            boundFor(scale)};
+  }
+
   const Problem &problem;
   const ScheduleOptions &options;
   RobustAnswer answer;
+  /// The rule by which an answer is chosen now: Robust, and at last the objective of the options.
+  Objective rule = Objective::Robust;
   Bytes limit = kUnlimited;
   Facts facts;
   /// Whether the given order is within the limit, so that one could have kept it.
   bool isIncumbent = true;
   /// Indexed like kPlayedScales, also the second: the makespans of the given order, and lower bounds, ns.
   Makespans input{}, bounds{};
+  /// Indexed like kPlayedScales: the problem.
+  std::array<Problem, kScales> scaled;
+  /// With the shortest variant of each collective, if there is a choice.
+  std::optional<Problem> least;
   /// First the answer as planned. An answer is legal and within the limit.
   std::vector<Candidate> candidates;
 };

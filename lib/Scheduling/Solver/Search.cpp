@@ -113,32 +113,6 @@ void Search::carryOutGiven() {
   assert(carriedOut.image == identityOrder(facts.problem) && "nothing is merged");
 }
 
-/// Translates an order of an expanded problem into steps.
-static std::vector<DecodeStep> stepsOf(const Problem &problem, llvm::ArrayRef<Bucket> buckets,
-                                       const ExpandedProblem &expanded, llvm::ArrayRef<NodeId> order) {
-  std::vector<DecodeStep> steps;
-  for (NodeId node : order) {
-    if (expanded.origin[node] != kNone) {
-      steps.push_back({DecodeStep::Run, expanded.origin[node]});
-      continue;
-    }
-    int32_t index = expanded.bucketOf[node];
-    const BucketNodes &names = expanded.buckets[index];
-    auto unpack = llvm::find(names.unpacks, node);
-    if (unpack != names.unpacks.end()) {
-      NodeId member = buckets[index].members[unpack - names.unpacks.begin()];
-      steps.push_back({DecodeStep::Unpack, problem.members[member].wait});
-    } else {
-      steps.push_back({node == names.pack    ? DecodeStep::Pack
-                       : node == names.start ? DecodeStep::Start
-                       : node == names.wait  ? DecodeStep::Wait
-                                             : DecodeStep::View,
-                       index});
-    }
-  }
-  return steps;
-}
-
 /// Enumerates the orders of the incumbent's problem, buckets carried out, if it is small enough. Returns whether the
 /// incumbent's order is known to be the best one afterwards. Slow-downs and contention only lengthen, so an order that
 /// is not shorter without them than the incumbent is with them cannot be better.

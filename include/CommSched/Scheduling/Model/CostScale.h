@@ -15,6 +15,7 @@
 #define COMMSCHED_SCHEDULING_MODEL_COSTSCALE_H
 
 #include "CommSched/Scheduling/Model/Schedule.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include <optional>
 
 namespace commsched {
@@ -48,6 +49,10 @@ struct ScaledTimes {
 /// upper bound if the answer is played without slow-downs and without contention, up to the rounding of scaled times
 /// to nanoseconds. None if a bound is not known. O(size).
 std::optional<int64_t> regretPpm(llvm::ArrayRef<ScaledTimes> times);
+
+/// Adds at most `most` scales to `times`, each in the middle of the interval in which regretPpm() is largest, with what
+/// `measure` says of it: until that is next to nothing above the regret at a scale itself, or the interval is short.
+void addScales(std::vector<ScaledTimes> &times, size_t most, llvm::function_ref<ScaledTimes(CostScale)> measure);
 
 } // namespace commsched
 

@@ -7,7 +7,8 @@
 //===------------------------------------------------------------------------------------------===//
 //
 // A loop around the solver: solve for several scales of the collectives' times, settle every answer, play each of them
-// at every scale, and keep one by a stated rule. No search knows of other scales than its own.
+// at every scale, keep one by a stated rule, and move its nodes and change its buckets, at the scale where it is
+// furthest from its bound, without a loss at the others.
 //
 // Let T(k) be an answer's makespan at scale k and B(k) a lower bound at that scale for any order and bucketing within
 // the limit. The regret of an answer is the largest T(k) / B(k) - 1.
@@ -36,7 +37,8 @@ struct RobustAnswer {
   /// `whyMakespan` says why nothing was done for other scales.
   Objective objective = Objective::Makespan;
   std::string whyMakespan;
-  /// At each of kPlayedScales; empty if `objective` is neither Robust nor Regret.
+  /// At each of kPlayedScales, and at scales between them where it tells more of the regret, ascending; empty if
+  /// `objective` is neither Robust nor Regret.
   std::vector<ScaledTimes> scales;
   /// regretPpm() of `scales`, if it is an upper bound.
   std::optional<int64_t> regretPpm;
@@ -45,7 +47,8 @@ struct RobustAnswer {
 /// Schedules `problem` as scheduleWithPeakOfInput() does and settles the answer (Settle.h). That is all if the
 /// objective is the makespan or a number over scenarios with noise, and in the cases of RobustAnswer::whyMakespan.
 /// Otherwise, unless the regret of that answer is next to nothing, the problem is also solved for slower collectives
-/// with a part of the effort, and of all answers
+/// with a part of the effort, the best answer by the rule below is improved by moves (GuardedMoves.h), and of all
+/// answers
 ///   Objective::Robust takes those that as planned are no slower than the given order and within kTolerancePermille of
 ///   the fastest one, and of these the one with the least regret;
 ///   Objective::Regret takes the one with the least regret.
