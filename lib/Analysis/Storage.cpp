@@ -241,7 +241,7 @@ void StorageMap::addCaptured(Value value) {
     return;
   if (sources.fresh || sources.unknown || sources.values.empty()) {
     StorageId id = allocate(nullptr, 0, /*nested=*/false);
-    storage[id].unknownOrigin = holdsMemrefs(views.back());
+    storage[id].unknownOrigin = holdsMemrefs(views.back()) && !isPrivateAllocation(views.back());
     refer(views.back(), id);
   }
   llvm::SmallVector<StorageId, 4> ids(of(views.back()));

@@ -23,6 +23,7 @@
 #include "mlir/Interfaces/LoopLikeInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace commsched;
@@ -103,6 +104,34 @@ bool commsched::detail::mayKeepAddress(OpOperand &operand) {
         return !isa<ShapedType, IndexType, IntegerType, FloatType, FutureType>(type);
       });
   return !hasNamedEffects(operand) && (hidesAddress || !isMemoryEffectFree(op));
+}
+
+/// Whether the operation may pass an operand on by other ways than its results, or to code that is not seen.
+static bool mayPassOn(OpOperand &operand) {
+  Operation *op = operand.getOwner();
+  // The regions of structured operations on memory see elements alone.
+  bool passesToRegions = op->getNumRegions() > 0 && !isa<DestinationStyleOpInterface>(op);
+  return passesToRegions || isa<CallOpInterface, BranchOpInterface>(op) || op->hasTrait<OpTrait::IsTerminator>() ||
+         hasUnknownEffects(op) || mayKeepAddress(operand);
+}
+
+bool commsched::detail::isPrivateAllocation(Value value) {
+  constexpr size_t kMostUses = 4096;
+  auto result = dyn_cast<OpResult>(value);
+  if (!result || !isa<BaseMemRefType>(result.getType()) || !isAllocated(result))
+    return false;
+  llvm::SetVector<Value> names;
+  names.insert(value);
+  size_t uses = 0;
+  for (size_t index = 0; index < names.size(); ++index)
+    for (OpOperand &use : Value(names[index]).getUses()) {
+      if (++uses > kMostUses || mayPassOn(use))
+        return false;
+      for (Value other : use.getOwner()->getResults())
+        if (!isa<IntegerType, IndexType, FloatType>(other.getType()))
+          names.insert(other);
+    }
+  return true;
 }
 
 /// The sources of a result that is neither a view nor a destination.

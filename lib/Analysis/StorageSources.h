@@ -45,6 +45,11 @@ StorageSources getCapturedSources(mlir::Value value);
 /// Returns true if a memref is fresh memory of the operation that returns it.
 bool isAllocated(mlir::OpResult result);
 
+/// Returns true if a value is memory that an operation of this function allocates, and only operations that are seen to
+/// pass its address on as views or in flight ever get it: no memref of unknown origin is this memory. Looks at a few
+/// thousand uses at most.
+bool isPrivateAllocation(mlir::Value value);
+
 /// Returns true if the operation may keep the address of a memref: it stores the address, hides it in another value, or
 /// nobody knows what it does.
 bool mayKeepAddress(mlir::OpOperand &operand);
