@@ -12,7 +12,7 @@
 //===------------------------------------------------------------------------------------------===//
 
 #include "CommSched/Report/Certificate.h"
-#include "CommSched/Scheduling/Bounds/BoundWitness.h"
+#include "CommSched/Scheduling/Bounds/RegretProof.h"
 #include "CommSched/Scheduling/Model/AnswerEvents.h"
 #include "CommSched/Scheduling/Model/BucketShape.h"
 #include "llvm/ADT/STLExtras.h"
@@ -31,7 +31,8 @@ class CertificateWriter {
 public:
   CertificateWriter(const Problem &problem, const Schedule &answer, const CertificateOptions &options, raw_ostream &os)
       : problem(options.least ? *options.least : problem), answer(answer), carriedOut(answer.carriedOut(problem)),
-        options(options), witness(prove(this->problem, answer, options)), events(eventsOf(answer)), os(os) {
+        options(options), witness(prove(this->problem, answer, options)), regret(proveOtherScales()),
+        events(eventsOf(answer)), os(os) {
     assert(answer.claims && "an answer without claims has no certificate");
     numberDemands();
     sampleBuckets();
@@ -50,21 +51,31 @@ public:
           json.attribute("limit_bytes", answer.limit);
         json.attribute("bound_ns", witness.makespan);
       });
-      json.attributeObject("bound", [&] { writeBound(json); });
+      json.attributeObject("bound", [&] { writeBound(json, witness); });
+      writeScales(json);
       writeCollectives(json);
       writeAccesses(json);
     });
     os << "\n";
   }
 
-  /// The bound that the certificate proves, ns.
-  Ns bound() const { return witness.makespan; }
+  CertifiedClaims claims() const {
+    return {witness.makespan, regret ? std::optional(regret->regretPpm) : std::nullopt};
+  }
 
 private:
   static BoundWitness prove(const Problem &problem, const Schedule &answer, const CertificateOptions &options) {
     BoundOptions boundOptions;
     boundOptions.limit = answer.limit;
     return proveBound(problem, boundOptions, options.bucketing);
+  }
+
+  std::optional<RegretProof> proveOtherScales() const {
+    if (options.scales.empty())
+      return std::nullopt;
+    RegretQuestion question = {problem, carriedOut, answer.order, witness.makespan, {}, options.bucketing};
+    question.bound.limit = answer.limit;
+    return proveRegret(question, options.scales);
   }
 
   template <class Range> static void list(json::OStream &json, StringRef name, const Range &values) {
@@ -313,14 +324,22 @@ private:
     });
   }
 
-  /// The samples of the costs of packed starts: those of the witness, and those of the answer's buckets.
-  std::vector<CostSample> startSamples(int32_t index) const {
-    std::vector<CostSample> all = witness.samples[index].lane;
-    llvm::append_range(all, packedSamples[index]);
-    llvm::stable_sort(all, [](const CostSample &a, const CostSample &b) { return a.bytes < b.bytes; });
-    all.erase(llvm::unique(all, [](const CostSample &a, const CostSample &b) { return a.bytes == b.bytes; }),
-              all.end());
-    return all;
+  /// The samples of one cost function, each size once: those of the witness, `others`, and the sizes at which the
+  /// witnesses of other scales have samples. `cost`: the function.
+  std::vector<CostSample> samplesOf(int32_t index, std::vector<CostSample> KeySamples::*list,
+                                    ArrayRef<CostSample> others, function_ref<Ns(Bytes)> cost) const {
+    std::map<Bytes, Ns> all;
+    for (ArrayRef<CostSample> samples : {ArrayRef<CostSample>(witness.samples[index].*list), others})
+      for (const CostSample &sample : samples)
+        all.try_emplace(sample.bytes, sample.cost);
+    for (const ScaleProof &proof : regret ? ArrayRef<ScaleProof>(regret->scales) : ArrayRef<ScaleProof>())
+      for (const CostSample &sample : proof.witness.samples[index].*list)
+        if (!all.count(sample.bytes))
+          all[sample.bytes] = std::max<Ns>(cost(sample.bytes), 0);
+    std::vector<CostSample> samples;
+    for (auto [bytes, ns] : all)
+      samples.push_back({bytes, ns});
+    return samples;
   }
 
   /// What may be merged: only starts that every bucket rule accepts are members.
@@ -356,9 +375,11 @@ private:
         flat.append({sample.bytes, sample.cost});
       listAny(json, name, flat);
     };
-    write("samples", startSamples(index));
-    write("pack_samples", samples.pack);
-    write("small_unpack_samples", samples.smallUnpacks);
+    auto packCost = [&](Bytes bytes) { return problem.copyCost(mulDiv(bytes, samples.read, samples.wrote), bytes); };
+    auto unpackCost = [&](Bytes bytes) { return problem.copyCost(bytes, bytes); };
+    write("samples", samplesOf(index, &KeySamples::lane, packedSamples[index], key.cost));
+    write("pack_samples", samplesOf(index, &KeySamples::pack, {}, packCost));
+    write("small_unpack_samples", samplesOf(index, &KeySamples::smallUnpacks, {}, unpackCost));
     write("large_unpack_samples", samples.largeUnpacks);
     if (!samples.pack.empty())
       list(json, "pack_reads_for_writes", ArrayRef<int64_t>{samples.read, samples.wrote});
@@ -411,7 +432,25 @@ private:
     });
   }
 
-  void writeBound(json::OStream &json) const {
+  /// The proof of the regret: of each scale but the planned one the makespan, and a bound with its witness.
+  void writeScales(json::OStream &json) const {
+    if (!regret)
+      return;
+    json.attributeObject("scales", [&] {
+      json.attribute("regret_ppm", regret->regretPpm);
+      json.attributeArray("at", [&] {
+        for (const ScaleProof &proof : regret->scales)
+          json.object([&] {
+            json.attribute("permille", proof.scale);
+            json.attribute("makespan_ps", proof.makespanPs);
+            json.attribute("bound_ps", proof.witness.makespan);
+            json.attributeObject("bound", [&] { writeBound(json, proof.witness); });
+          });
+      });
+    });
+  }
+
+  void writeBound(json::OStream &json, const BoundWitness &witness) const {
     json.attribute("argument", stringify(witness.argument));
     switch (witness.argument) {
     case BoundWitness::ThroughNode:
@@ -473,6 +512,7 @@ private:
   const Problem &carriedOut;
   const CertificateOptions &options;
   const BoundWitness witness;
+  const std::optional<RegretProof> regret;
   const std::vector<AnswerEvent> events;
   /// The different demands, and their numbers, which begin at 1.
   std::vector<Demand> demands;
@@ -491,11 +531,11 @@ private:
 
 } // namespace
 
-Ns commsched::writeCertificate(StringRef block, const Problem &problem, const Schedule &answer,
-                               const CertificateOptions &options, raw_ostream &os) {
+CertifiedClaims commsched::writeCertificate(StringRef block, const Problem &problem, const Schedule &answer,
+                                            const CertificateOptions &options, raw_ostream &os) {
   CertificateWriter writer(problem, answer, options, os);
   writer.write(block);
-  return writer.bound();
+  return writer.claims();
 }
 
 void commsched::writeCertificateHeader(int64_t blocks, StringRef inputHash, StringRef outputHash,

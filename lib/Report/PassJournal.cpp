@@ -118,6 +118,8 @@ json::Array commsched::toJSON(ArrayRef<PassRecord> passes) {
       object["all_orders_lower_bound_ns"] = *record.leastOrder;
     if (record.certifiedBound)
       object["certified_lower_bound_ns"] = *record.certifiedBound;
+    if (record.certifiedRegretPpm)
+      object["certified_regret_ppm"] = *record.certifiedRegretPpm;
     result.push_back(std::move(object));
   }
   return result;

@@ -174,11 +174,13 @@ static void printOtherCosts(const PassRecord &pass, raw_ostream &os) {
   if (pass.scales.empty())
     return;
   auto times = [](const ScaledTimes &at) { return static_cast<double>(at.scale) / kPermille; };
+  auto atMost = [](int64_t ppm) { return formatAtMost(static_cast<double>(ppm) / kMillion); };
   std::string played = formatv("{0} at the {1} scales that were played", formatAtMost(worst), pass.scales.size()).str();
-  std::string all =
-      pass.regretPpm ? formatAtMost(static_cast<double>(*pass.regretPpm) / kMillion) + " from optimal" : played;
-  os << formatv("  other costs   at most {0} if collectives take {1} to {2} times as long{3}; no certificate\n", all,
-                times(pass.scales.front()), times(pass.scales.back()), pass.regretPpm ? ", " + played : "");
+  std::string all = pass.regretPpm ? atMost(*pass.regretPpm) + " from optimal" : played;
+  std::string proof = pass.certifiedRegretPpm ? "proven by the certificate: at most " + atMost(*pass.certifiedRegretPpm)
+                                              : "no certificate";
+  os << formatv("  other costs   at most {0} if collectives take {1} to {2} times as long{3}; {4}\n", all,
+                times(pass.scales.front()), times(pass.scales.back()), pass.regretPpm ? ", " + played : "", proof);
 }
 
 /// What the passes prove of the block as they got it, beside the bound of the report: the gaps differ, because each

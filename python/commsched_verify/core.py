@@ -5,8 +5,8 @@
 
 This file is the core, and complete by itself: dependences, memory, the timeline, and the bounds that follow from paths
 and from sums of work. The modules beside it check what else a certificate may claim: the order of `accesses`, `buckets`
-and their `durations`, `contention`, stronger bounds (`levels` and `lemmas`), and several `ranks`. What a missing one
-would have checked is printed as not checked. docs/Certificate.md has the format; lemmas are those of docs/Bounds.md.
+and their `durations`, `contention`, stronger bounds (`levels` and `lemmas`), the regret over `scales`, and `ranks`.
+What would need a missing one is not checked, and named. docs/Certificate.md has the format, docs/Bounds.md the lemmas.
 """
 
 from __future__ import annotations
@@ -329,10 +329,9 @@ def prove(answer: Answer, limit: int, argument: str, heads: Any = (), tails: Any
     return value, freedom
 
 
-def check(
-    name: str, problem: Any, answer: Any, claims: Any, bound: Any, collectives: Any = (), accesses: Any = None
-) -> str:
+def check(name: str, problem: Any, answer: Any, claims: Any, bound: Any, **more: Any) -> str:
     """Checks one block; returns what is proven, what is not checked, and what is believed, in words."""
+    require(more.keys() <= {"accesses", "collectives", "scales"}, f"a field of a block is unknown: {sorted(more)}")
     given, limit, proven, gap = Problem(**problem), claims.get("limit_bytes", UNLIMITED), "", ""
     makespan, peak, least = claims["makespan_ns"], claims["peak_bytes"], claims["bound_ns"]
     found, time, freely = Answer(given, **answer), None, "chosen" in answer or "demands" in problem
@@ -344,8 +343,8 @@ def check(
         proven = f"the answer keeps {sum(map(len, given.preds))} dependences of {given.size} nodes;\n  its makespan is "
         proven += f"{'not checked' if time is None else f'{time} ns'} and its peak {peak} bytes"
         proven += f", within the limit of {limit};\n  " if limit < UNLIMITED else ";\n  "
-        if accesses and (module := given.extension("accesses", "the order of accesses to memory")):
-            proven += module.check(found, **accesses)
+        if more.get("accesses") and (module := given.extension("accesses", "the order of accesses to memory")):
+            proven += module.check(found, **more["accesses"])
     value, freedom = prove(found, limit, **bound)
     if value < least:
         require(bool(given.unchecked), f"the argument proves a bound of {value} ns, not {least}")
@@ -354,6 +353,8 @@ def check(
     if time is not None:
         require(time >= least, "the answer is faster than the bound")
         gap = f", so it is at most {-(-10000 * (time - least) // max(least, 1)) / 100:.2f} % from optimal"
+    if "scales" in more and (module := given.extension("scales", "the regret")):
+        gap += module.check(given, answer, (time, least), limit, **more["scales"])
     proven += f"no {freedom}{' and choice' * found.has_choice} is faster than {least} ns{gap}"
     why = f" ({', '.join(f'{word}: {count}' for word, count in given.words.items())})" if given.words else ""
     return (
@@ -370,12 +371,11 @@ def verify(lines: Iterable[str]) -> str:
         header, *blocks = [json.loads(line, parse_int=natural, parse_float=natural) for line in lines]
         require(header.get("format") == "commsched-certificate", "this is no certificate")
         require(header.get("version") == 3, f"version {header.get('version')} of the format is unknown")
-        promised = header["blocks"]
-        require(len(blocks) == promised, f"the file has {len(blocks)} blocks, its header says {promised}")
+        require(len(blocks) == (says := header["blocks"]), f"the file has {len(blocks)} blocks, its header says {says}")
         modules = f"{header['output_sha256']}, and is made of {header['input_sha256']}"
         said = "\n".join([*(check(**block) for block in blocks), f"believed: the module has the SHA-256 {modules}"])
         verdict = NOTHING_PROVEN if not blocks else PARTLY if ": NOT CHECKED: " in said else "valid"
-        return f"{verdict}; blocks: {promised}\n{said}"
+        return f"{verdict}; blocks: {len(blocks)}\n{said}"
     except MALFORMED as error:
         raise Invalid(f"a part is missing, unknown or malformed ({type(error).__name__}: {error})") from error
 

@@ -16,6 +16,7 @@
 
 #include "CommSched/Analysis/AccessOrder.h"
 #include "CommSched/Analysis/SpmdCheck.h"
+#include "CommSched/Scheduling/Model/CostScale.h"
 #include "CommSched/Scheduling/Model/Schedule.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -43,13 +44,24 @@ struct CertificateOptions {
   /// If nodes may be carried out in several ways: the problem with the least cost and demand of each node; the bound is
   /// one for any choice. Null: the problem as given.
   const Problem *least = nullptr;
+  /// The scales of the collectives' times from the first to the last of which the answer's regret is to be proven, as
+  /// for proveRegret(); empty: it is not.
+  llvm::ArrayRef<CostScale> scales = {};
+};
+
+/// What a certificate proves of its answer.
+struct CertifiedClaims {
+  /// The bound, ns.
+  Ns bound = 0;
+  /// The regret over CertificateOptions::scales, in millionths; none if it was not asked for or has no proof.
+  std::optional<int64_t> regretPpm = std::nullopt;
 };
 
 /// Writes the certificate of one block as JSON lines: the problem, the answer, the claims and the witness of the bound.
-/// `block` is the block's name in reports. `answer` has claims. Equal input gives equal bytes. Returns the bound that
-/// the certificate proves, ns. O(N + E + touches), and proveBound().
-Ns writeCertificate(llvm::StringRef block, const Problem &problem, const Schedule &answer,
-                    const CertificateOptions &options, llvm::raw_ostream &os);
+/// `block` is the block's name in reports. `answer` has claims. Equal input gives equal bytes. Returns what the
+/// certificate proves. O(N + E + touches), and proveBound() for the problem and for each scale.
+CertifiedClaims writeCertificate(llvm::StringRef block, const Problem &problem, const Schedule &answer,
+                                 const CertificateOptions &options, llvm::raw_ostream &os);
 
 } // namespace commsched
 

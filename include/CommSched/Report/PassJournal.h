@@ -89,6 +89,8 @@ struct PassRecord {
   /// The answer if collectives take other times, and regretPpm() of that; none if the pass did not look.
   std::vector<ScaledTimes> scales;
   std::optional<int64_t> regretPpm;
+  /// The regret that the certificate proves, in millionths.
+  std::optional<int64_t> certifiedRegretPpm;
 
   /// Number of starts and waits that moved.
   int64_t moved() const;

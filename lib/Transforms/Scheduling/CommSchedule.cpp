@@ -271,7 +271,11 @@ private:
           note.what += " by " + problem.variantNames[choice->second].text();
       llvm::raw_string_ostream os(record.certificate);
       record.certifiedMakespan = work.schedule.claims->makespan;
-      record.certifiedBound = writeCertificate(reportNameOf(block), problem, work.schedule, options, os);
+      if (record.regretPpm)
+        options.scales = kPlayedScales;
+      CertifiedClaims claims = writeCertificate(reportNameOf(block), problem, work.schedule, options, os);
+      record.certifiedBound = claims.bound;
+      record.certifiedRegretPpm = claims.regretPpm;
     }
     voice.write(std::move(record));
   }

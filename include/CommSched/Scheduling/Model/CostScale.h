@@ -32,13 +32,17 @@ inline Ns scaleTime(Ns time, CostScale scale) { return mulDiv(time, scale, kPerm
 /// operations with collectives inside keep theirs. The functions of the merge keys call those of `problem`. O(N + E).
 Problem scaleCollectives(const Problem &problem, CostScale scale);
 
+/// The same with all times in picoseconds, so that none is rounded: those of collectives are multiplied by `scale`, all
+/// others by kPermille. Every makespan and bound of it is in picoseconds. Times saturate. O(N + E).
+Problem scaleExactly(const Problem &problem, CostScale scale);
+
 /// The makespans of one order at several scales, ns: those of scaleCollectives(problem, scale). O(N + E) and
 /// makespanOf() per scale.
 std::vector<Ns> playAtScales(const Problem &problem, llvm::ArrayRef<NodeId> order, const SlowDown &slowDown,
                              llvm::ArrayRef<CostScale> scales);
 
 /// The makespans of one answer and of the given order at a scale, and a lower bound for any answer at that scale, 0 if
-/// none is known, ns.
+/// none is known, ns (or all three in another unit of time).
 struct ScaledTimes {
   CostScale scale = kScaleOne;
   Ns makespan = 0, given = 0, bound = 0;
@@ -46,8 +50,8 @@ struct ScaledTimes {
 
 /// The largest distance from a bound at any scale from the first to the last of `times`, also between two of them, in
 /// millionths, rounded up: the answer takes at most this much longer than any answer could. `times` ascend by scale. An
-/// upper bound if the answer is played without slow-downs and without contention, up to the rounding of scaled times
-/// to nanoseconds. None if a bound is not known. O(size).
+/// upper bound if the answer is played without slow-downs and without contention; up to the rounding of scaled times
+/// to nanoseconds, unless they are those of scaleExactly(). None if a bound is not known. O(size).
 std::optional<int64_t> regretPpm(llvm::ArrayRef<ScaledTimes> times);
 
 /// Adds at most `most` scales to `times`, each in the middle of the interval in which regretPpm() is largest, with what
