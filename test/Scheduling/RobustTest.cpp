@@ -8,7 +8,8 @@
 
 #include "CommSched/Scheduling/Solver/Robust.h"
 #include "CheckResult.h"
-#include "CommSched/Scheduling/Bounds/Bounds.h"
+#include "CommSched/Scheduling/Bounds/RegretProof.h"
+#include "CommSched/Scheduling/Model/Timeline.h"
 #include "CommSched/Scheduling/Solver/Settle.h"
 #include "RandomDemands.h"
 #include "RandomProblem.h"
@@ -224,6 +225,66 @@ TEST(Robust, RegretIsThatOfTheWorstScale) {
   EXPECT_EQ(regretPpm({{1000, 4, 4, 3}}), 333334);
   EXPECT_EQ(regretPpm({{1000, 4, 4, 0}}), std::nullopt);
   EXPECT_EQ(regretPpm({}), std::nullopt);
+  // A bound that follows from the one at the other scale counts, too: 80 at 1000, half of 160, and 90 at 2000.
+  EXPECT_EQ(regretPpm({{1000, 100, 100, 1}, {2000, 160, 160, 160}}), 250000);
+  EXPECT_EQ(regretPpm({{1000, 90, 90, 90}, {2000, 180, 180, 1}}), 1000000);
+  // No digit is lost: two weeks and a picosecond.
+  constexpr int64_t kWeeks = int64_t(14) * 86400 * 1000000000000;
+  EXPECT_EQ(regretPpm({{1000, kWeeks + 1, kWeeks, kWeeks}, {2000, kWeeks + 1, kWeeks, kWeeks}}), 1);
+  EXPECT_EQ(regretPpm({{1000, kWeeks, kWeeks, kWeeks}, {2000, kWeeks, kWeeks, kWeeks}}), 0);
+}
+
+// In picoseconds no time is rounded, and at the planned scale nothing else changes.
+TEST(CostScale, PicosecondsRoundNothing) {
+  for (int seed = 1; seed <= portion(50); ++seed) {
+    Problem problem = randomCase(seed).problem;
+    const Order order = identityOrder(problem);
+    ASSERT_EQ(makespanOf(scaleExactly(problem, kScaleOne), order), 1000 * makespanOf(problem, order))
+        << "seed " << seed;
+    for (CostScale scale : {750, 1250, 1333, 2000}) {
+      const Problem exact = scaleExactly(problem, scale), rounded = scaleCollectives(problem, scale);
+      // Each collective on a path is rounded down by less than a nanosecond.
+      const Ns most = makespanOf(exact, order), least = 1000 * makespanOf(rounded, order);
+      ASSERT_LE(least, most) << "seed " << seed << ", scale " << scale;
+      ASSERT_LE(most, least + 1000 * Ns(problem.size() + 1)) << "seed " << seed << ", scale " << scale;
+      for (auto [key, given] : llvm::zip(exact.mergeKeys, problem.mergeKeys))
+        ASSERT_EQ(key.cost(4096), scale * given.cost(4096));
+      if (problem.copyCost) {
+        ASSERT_EQ(exact.copyCost(4096, 2048), 1000 * problem.copyCost(4096, 2048));
+      }
+    }
+  }
+}
+
+// A proof has what its regret follows from, and no regret without a bound at each scale.
+TEST(RegretProof, FollowsFromItsScales) {
+  for (int seed = 1; seed <= portion(50); ++seed) {
+    Case test = randomCase(seed);
+    const Order order = identityOrder(test.problem);
+    const Ns bound = proveBound(test.problem, {}, test.options.bucketing).makespan;
+    RegretQuestion question{test.problem, test.problem, order, bound, {}, test.options.bucketing};
+    std::optional<RegretProof> proof = proveRegret(question, kPlayedScales);
+    ASSERT_EQ(proof.has_value(), bound > 0) << "seed " << seed;
+    if (!proof)
+      continue;
+    std::vector<ScaledTimes> times = {{kScaleOne, 1000 * makespanOf(test.problem, order), 0, 1000 * bound}};
+    for (const ScaleProof &at : proof->scales) {
+      ASSERT_NE(at.scale, kScaleOne);
+      ASSERT_EQ(at.makespanPs, makespanOf(scaleExactly(test.problem, at.scale), order)) << "seed " << seed;
+      ASSERT_LE(at.witness.makespan, at.makespanPs) << "seed " << seed;
+      times.push_back({at.scale, at.makespanPs, 0, at.witness.makespan});
+    }
+    llvm::sort(times, [](const ScaledTimes &a, const ScaledTimes &b) { return a.scale < b.scale; });
+    ASSERT_EQ(times.size(), std::size(kPlayedScales));
+    ASSERT_EQ(proof->regretPpm, regretPpm(times)) << "seed " << seed;
+    Problem large = test.problem;
+    large.nodes.front().cost = kMaxTotalNs / 1000;
+    ASSERT_FALSE(proveRegret({large, large, order, bound, {}, false}, kPlayedScales)) << "seed " << seed;
+    Problem contended = test.problem;
+    addRandomDemands(contended, seed);
+    ASSERT_EQ(proveRegret({contended, contended, order, bound, {}, false}, kPlayedScales).has_value(),
+              !contended.hasContention());
+  }
 }
 
 // Where nothing can be done for other scales, the makespan is minimized, and the answer says so.
