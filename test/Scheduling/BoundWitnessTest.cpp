@@ -17,6 +17,7 @@
 #include "Model/OrderVerifier.h"
 #include "RandomDemands.h"
 #include "RandomProblem.h"
+#include "llvm/ADT/STLExtras.h"
 #include "gtest/gtest.h"
 #include <map>
 #include <tuple>
@@ -108,6 +109,42 @@ TEST(Bounds, TheWitnessProvesTheBound) {
   }
   EXPECT_GE(arguments.size(), 4u);
   EXPECT_LE(weaker, 4);
+}
+
+/// Whether `second` depends on `first`, directly or not, or is the same.
+bool dependsOn(const Problem &problem, NodeId second, NodeId first) {
+  return second == first || (second > first && llvm::any_of(problem.preds[second], [&](NodeId pred) {
+                               return dependsOn(problem, pred, first);
+                             }));
+}
+
+// A witness has no level that cannot matter: of heads of at least 0, or of nodes that have nothing to do with the one
+// that the argument goes through. That what is left suffices, commsched-verify says (test/Certificate).
+TEST(Bounds, TheWitnessHasNoIdleLevels) {
+  std::map<BoundWitness::Argument, int> kept;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    RandomOptions shape;
+    shape.nodes = 10 + seed % 50;
+    shape.commLanes = 1 + seed % 4;
+    Problem problem = randomProblem(seed, shape);
+    BoundOptions options;
+    if (seed % 2 == 0)
+      options.limit = peakOf(problem, identityOrder(problem));
+    BoundWitness witness = proveBound(problem, options, /*bucketing=*/seed / 2 % 2 == 1);
+    kept[witness.argument] += static_cast<int>(witness.levels.size());
+    for (const LevelReason &level : witness.levels) {
+      bool ofTail = level.of == LevelReason::Tail || level.of == LevelReason::LaneTail;
+      if (witness.argument == BoundWitness::OneMachine)
+        EXPECT_GT(ofTail ? witness.tail : witness.head, 0) << "seed " << seed;
+      else if (!ofTail)
+        EXPECT_TRUE(dependsOn(problem, witness.node, level.node)) << "seed " << seed;
+      else if (witness.argument == BoundWitness::ThroughNode)
+        EXPECT_TRUE(dependsOn(problem, level.node, witness.node)) << "seed " << seed;
+    }
+  }
+  EXPECT_EQ(kept[BoundWitness::Deferral], 0);
+  EXPECT_GT(kept[BoundWitness::OneMachine], 0);
+  EXPECT_GE(kept.size(), 2u);
 }
 
 } // namespace

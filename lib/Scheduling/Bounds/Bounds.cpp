@@ -21,6 +21,7 @@
 #include "DeferralBound.h"
 #include "HeadsAndTails.h"
 #include "MemoryLimitedBound.h"
+#include "PruneLevels.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
 #include <algorithm>
@@ -355,6 +356,8 @@ LowerBound boundWith(const Problem &problem, const BoundCosts &costs, const Boun
       }
     }
   }
+  if (witness)
+    pruneLevels(problem, costs, times, *witness);
   return bound;
 }
 

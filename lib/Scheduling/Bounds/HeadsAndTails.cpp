@@ -278,9 +278,12 @@ protected:
       return floor;
     if (reasons) {
       // A stronger level of the same time takes the weaker one's place.
-      if (!reasons->empty() && reasons->back().node == id && reasons->back().of == of)
+      Ns base = floor;
+      if (!reasons->empty() && reasons->back().node == id && reasons->back().of == of) {
+        base = reasons->back().base;
         reasons->pop_back();
-      reasons->push_back({of, id, lane, level.head, level.value()});
+      }
+      reasons->push_back({of, id, lane, level.head, level.value(), base});
     }
     return level.value();
   }

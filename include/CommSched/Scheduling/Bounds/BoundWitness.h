@@ -27,6 +27,8 @@ struct LevelReason {
   LaneId lane;
   /// ns.
   Ns from, value;
+  /// At most what the time is without this level, ns.
+  Ns base;
 };
 
 /// A size and what the cost function of a bucket says of it.
