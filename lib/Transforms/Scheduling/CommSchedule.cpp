@@ -271,8 +271,11 @@ private:
           note.what += " by " + problem.variantNames[choice->second].text();
       llvm::raw_string_ostream os(record.certificate);
       record.certifiedMakespan = work.schedule.claims->makespan;
+      SmallVector<CostScale> scales;
+      for (const ScaledTimes &at : record.scales)
+        scales.push_back(at.scale);
       if (record.regretPpm)
-        options.scales = kPlayedScales;
+        options.scales = scales;
       CertifiedClaims claims = writeCertificate(reportNameOf(block), problem, work.schedule, options, os);
       record.certifiedBound = claims.bound;
       record.certifiedRegretPpm = claims.regretPpm;
