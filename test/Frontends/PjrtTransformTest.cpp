@@ -125,6 +125,7 @@ TEST(PjrtTransform, WrongOptions) {
                             {"{\"x\": 1}", "'x'"},
                             {"{\"machine\": \"none-such\"}", "none-such"},
                             {"{\"memory_budget_ratio\": -2}", "memory-budget-ratio"},
+                            {"{\"objective\": \"mean\"}", "objective (robust, regret or makespan)"},
                             {"{", "Expected"}}) {
     Expected<TransformOptions> options = parseTransformOptions(json);
     ASSERT_FALSE(static_cast<bool>(options)) << json;

@@ -128,7 +128,8 @@ def test_each_setting_has_its_own_key_in_the_persistent_cache(tmp_path):
 
         def keys(**changes):
             given = {"machine": "h100-sxm", "memory_budget_ratio": 0.0, "effort": None, "donation": "keep"}
-            hook._configure(hook._options(**{**given, "buckets": True, "asynchronous": False, **changes}))
+            given |= {"objective": "robust", "buckets": True, "asynchronous": False}
+            hook._configure(hook._options(**{**given, **changes}))
             jax.clear_caches()
             jax.jit(lambda x: x + 1).lower(1.0).compile()
             return len([name for name in os.listdir(folder / "keys") if not name.endswith("-atime")])
@@ -140,7 +141,8 @@ def test_each_setting_has_its_own_key_in_the_persistent_cache(tmp_path):
         jax.jit(lambda x: x + 1).lower(1.0).compile()
         counts = [keys()]
         for change in ({"machine": "a100-sxm"}, {"memory_budget_ratio": 0.5}, {"effort": 7}, {"donation": "drop"},
-                       {"buckets": False}, {"asynchronous": True}, {"machine": str(profile)}):
+                       {"buckets": False}, {"asynchronous": True}, {"objective": "makespan"},
+                       {"machine": str(profile)}):
             counts.append(keys(**change))
         profile.write_text(text + " ")
         counts.append(keys(machine=str(profile)))

@@ -37,6 +37,14 @@ static cl::opt<double> budgetRatio("memory-budget-ratio",
                                    cl::value_desc("R"), cl::init(0), cl::cat(category));
 static cl::opt<int64_t> effort("effort", cl::desc("Steps of the search per computation (default: by its size)"),
                                cl::value_desc("N"), cl::init(-1), cl::cat(category));
+static cl::opt<Objective>
+    objective("objective", cl::desc("What the search minimizes (default: robust)"), cl::init(Objective::Robust),
+              cl::values(clEnumValN(Objective::Robust, "robust", "the makespan, and within 0.1 % of it the regret"),
+                         clEnumValN(Objective::Regret, "regret",
+                                    "the largest distance to a bound if collectives take 0.75 to 2 "
+                                    "times as long"),
+                         clEnumValN(Objective::Makespan, "makespan", "the makespan")),
+              cl::cat(category));
 
 static cl::opt<bool> buckets("buckets", cl::desc("Take merged collectives apart, and merge collectives anew"),
                              cl::cat(category));
@@ -83,6 +91,7 @@ static Error run() {
   hlo::HloOptions options;
   options.memory = *budget;
   options.effort = effort;
+  options.objective = objective;
   Expected<hlo::HloResult> result = hlo::scheduleModule(module, model, options);
   if (!result)
     return createFileError(inputPath, result.takeError());

@@ -16,7 +16,7 @@
 #include "CommSched/Scheduling/Model/Explain.h"
 #include "CommSched/Scheduling/Model/Memory.h"
 #include "CommSched/Scheduling/Model/ScheduleVerifier.h"
-#include "CommSched/Scheduling/Solver/Scheduler.h"
+#include "CommSched/Scheduling/Solver/Robust.h"
 #include "CommSched/Support/Arithmetic.h"
 #include "HloProblem.h"
 #include "HloTemporaries.h"
@@ -164,11 +164,12 @@ Schedule ModuleScheduler::search(const LoadedComputation &loaded, Bytes limit) c
   search.memory.limit = limit;
   search.bucketing = !problem.mergeKeys.empty();
   search.slowDown = loaded.slowDown;
+  search.objective = options.objective;
   search.effort = options.effort;
   if (options.effort < 0 && search.bucketing)
     search.effort = std::max(std::min(defaultEffort(problem.size()), kLeastEffortWithBuckets),
                              mulDiv(defaultEffort(problem.size()), kEffortWithBucketsPercent, 100));
-  return scheduleWithPeakOfInput(problem, search);
+  return scheduleRobustly(problem, search).schedule;
 }
 
 Error ModuleScheduler::solve(const HloGraph &graph, const LoadedComputation &loaded, ComputationResult &result) {

@@ -166,6 +166,14 @@ Bytes donatedBytes(const HloModule &module) {
 
 } // namespace
 
+/// The objectives of orders of modules; those over scenarios with noise are not among them.
+static std::optional<Objective> parseObjective(std::optional<StringRef> text) {
+  for (Objective objective : {Objective::Robust, Objective::Regret, Objective::Makespan})
+    if (text && *text == stringify(objective))
+      return objective;
+  return std::nullopt;
+}
+
 Expected<TransformOptions> commsched::hlo::parseTransformOptions(StringRef text) {
   Expected<json::Value> parsed = json::parse(text);
   if (!parsed)
@@ -181,6 +189,8 @@ Expected<TransformOptions> commsched::hlo::parseTransformOptions(StringRef text)
       machine = value.getAsString()->str();
     else if (name == "effort" && value.getAsInteger())
       options.schedule.effort = *value.getAsInteger();
+    else if (name == "objective" && parseObjective(value.getAsString()))
+      options.schedule.objective = *parseObjective(value.getAsString());
     else if (name == "donation" && value.getAsString() == std::optional<StringRef>("keep"))
       options.donation = Donation::Keep;
     else if (name == "donation" && value.getAsString() == std::optional<StringRef>("drop"))
@@ -199,8 +209,8 @@ Expected<TransformOptions> commsched::hlo::parseTransformOptions(StringRef text)
         return budget.takeError();
       options.schedule.memory = *budget;
     } else {
-      return createStringError("expected machine, memory_budget_ratio, effort, donation (keep or drop), buckets, "
-                               "asynchronous, dump or shuffle, "
+      return createStringError("expected machine, memory_budget_ratio, effort, objective (robust, regret or makespan), "
+                               "donation (keep or drop), buckets, asynchronous, dump or shuffle, "
                                "got '" +
                                name + "'");
     }

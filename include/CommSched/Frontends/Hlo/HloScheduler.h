@@ -16,6 +16,7 @@
 #include "CommSched/Frontends/Hlo/HloModule.h"
 #include "CommSched/Machine/CostModel.h"
 #include "CommSched/Support/MemoryBudget.h"
+#include "CommSched/Support/Objective.h"
 #include "llvm/Support/JSON.h"
 
 namespace commsched::hlo {
@@ -25,6 +26,8 @@ struct HloOptions {
   MemoryBudget memory;
   /// Steps of the search per computation; the solver's default if negative.
   int64_t effort = -1;
+  /// What the search of each computation minimizes: Robust, Regret or Makespan.
+  Objective objective = Objective::Robust;
   /// If set: a seed. Every computation that runs gets a random legal order, whatever its time and peak. Tests use it to
   /// show that each order that the dependences allow computes the same.
   std::optional<uint64_t> shuffle = std::nullopt;
