@@ -14,6 +14,7 @@
 #include "CommSched/Analysis/ScheduleSignature.h"
 #include "CommSched/Analysis/Storage.h"
 #include "CommSched/Transforms/Passes.h"
+#include "MemoryChoices.h"
 #include "PlaceCheck.h"
 #include "StreamCheck.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -189,7 +190,7 @@ bool areApart(Value a, Value b) {
 /// Visits one block and checks every access to storage in flight.
 class FlightChecker {
 public:
-  explicit FlightChecker(Block &block) : block(block), storage(block) {}
+  explicit FlightChecker(Block &block) : block(block), storage(block), choices(block) {}
 
   LogicalResult run() {
     findCertainCompletions();
@@ -302,6 +303,17 @@ private:
     return {reads, writes};
   }
 
+  /// Returns true if a value may overlap what an entry of storage class `id` has in flight.
+  bool mayBeInUse(Value value, InFlight entry, StorageId id) {
+    auto mayOverlap = [&](Value choice) {
+      return llvm::is_contained(storage.of(choice), id) && !areApart(entry.value, choice);
+    };
+    // What a branch or a loop makes of a tensor may be a copy of it; StorageMap knows which.
+    if (!isa<BaseMemRefType>(value.getType()))
+      return mayOverlap(value);
+    return choices.mayBeInUse(value, cast<CollectiveOpInterface>(entry.start), mayOverlap);
+  }
+
   LogicalResult checkOperand(OpOperand &operand) {
     auto start = dyn_cast<CollectiveOpInterface>(operand.getOwner());
     bool isDest = start && llvm::is_contained(start.getCollectiveDests(), operand.get());
@@ -315,7 +327,7 @@ private:
       for (InFlight entry : it->second) {
         // In an in-place collective, the slice that is sent is part of the destination.
         bool readsDest = reads && entry.written && !tensor;
-        if ((!writes && !readsDest) || areApart(entry.value, operand.get()))
+        if ((!writes && !readsDest) || !mayBeInUse(operand.get(), entry, id))
           continue;
         InFlightDiagnostic diagnostic = operand.getOwner()->emitOpError()
                                         << (writes ? "writes" : "reads") << " operand #" << operand.getOperandNumber()
@@ -330,6 +342,7 @@ private:
 
   Block &block;
   StorageMap storage;
+  MemoryChoices choices;
   llvm::DenseMap<StorageId, llvm::SmallVector<InFlight, 1>> inFlight;
   llvm::DenseMap<Operation *, std::vector<StorageId>> flights;
   /// Indexed by operation of the block: the starts that are complete after it.

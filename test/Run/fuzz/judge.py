@@ -139,7 +139,7 @@ class Judge:
         return done.code == 0
 
     def note(self, candidate, passes, backend, done):
-        kind, why = classify(done, candidate)
+        kind, why = classify(done, candidate, passes)
         if why:
             self.refused[why] += 1
             return
@@ -147,7 +147,7 @@ class Judge:
         self.failures.append(Failure(candidate, passes, backend, kind, done.err))
 
 
-def classify(done, candidate):
+def classify(done, candidate, passes=()):
     """What went wrong with a candidate, and the documented reason if there is one."""
     if done.code is None:
         return "hang", None
@@ -155,7 +155,7 @@ def classify(done, candidate):
         return "crash", None
     if done.code == 2:
         return "wrong", None
-    return "refused", reason(done.err, candidate.breaks_rules, candidate.text)
+    return "refused", reason(done.err, candidate.breaks_rules, candidate.text, passes)
 
 
 def verdict(tools, folder, candidate, passes, backend, seed):

@@ -17,21 +17,37 @@ REASONS = [
     (r"expected to pass no tensor whose storage is written to a function that calls itself",
      "recursion with a tensor that is written (Rationale.md)"),
     (r"futures? (that )?leaves? .*(function|block).*calls?", "calls on tensors beside a future that leaves (Runtime.md)"),
+    (r"'comm\.compute' op cannot be bufferized: expected a known size for its result",
+     "the result of a computation on tensors has a symbolic size (Runtime.md)"),
 ]
 # The same for programs that keep memrefs in memory.
 KEPT = [
     (r"(writes|reads) operand #\d+, which is in flight", "a loaded memref may be what is in flight (Rationale.md)"),
 ]
+# Programs that a pass of another project changed behind comm-multi-stream.
+STREAMS = [
+    (r"runs on stream \d+( and depends on an operation of stream \d+)?; expected stream \d+ to await an event",
+     "a pass that knows no streams runs behind comm-multi-stream (ReorderingPasses.md)"),
+]
+MOVERS = ("--canonicalize", "--cse", "--inline", "--loop-invariant-code-motion", "--control-flow-sink", "--sccp")
 # Programs that break a rule on purpose may get these, and no other program.
 RULES = [
     (r"expected an operation with memory effects that (makes|reads) a tensor whose storage is written", "a pure operation makes or reads storage that is written (Rationale.md)"),
 ]
 
 
-def reason(text, breaks_rules, program=""):
-    """Why `program` is refused, or None if no document says so."""
-    kept = KEPT if "xmemref<" in program else []
-    for pattern, name in REASONS + kept + (RULES if breaks_rules else []):
+def moves_behind_streams(passes):
+    """Whether a pass of another project runs behind comm-multi-stream."""
+    names = [p.split("=")[0] for p in passes]
+    return "--comm-multi-stream" in names and any(p in MOVERS for p in names[names.index("--comm-multi-stream"):])
+
+
+def reason(text, breaks_rules, program="", passes=()):
+    """Why `program` is refused after the passes, or None if no document says so."""
+    patterns = REASONS + (KEPT if "xmemref<" in program else []) + (RULES if breaks_rules else [])
+    if moves_behind_streams(passes):
+        patterns = patterns + STREAMS
+    for pattern, name in patterns:
         if re.search(pattern, text, re.IGNORECASE):
             return name
     return None

@@ -85,7 +85,7 @@ def without_arguments(program):
 
 
 class Shrinker:
-    """`fails(candidate, passes)`: the kind of failure, or None."""
+    """`fails(candidate, passes)`: the kind of failure (see complaint()), or None."""
 
     def __init__(self, fails, kind, seconds):
         self.fails, self.kind, self.end = fails, kind, time.time() + seconds
@@ -159,6 +159,13 @@ class Shrinker:
                 tried += 1
 
 
+def complaint(found):
+    """The kind of a failure. Of a refusal, what is said first, without names and numbers."""
+    kind, said, _ = found
+    error = re.search(r"error: (.*)", said) if kind.startswith("refused") else None
+    return kind + (": " + re.sub(r"'[^']*'|\d+", "", error.group(1)) if error else "")
+
+
 def shrink(tools, folder, failure, seed, seconds=60):
     """A small program that fails as this one does: the candidate, the passes, and what is said about it."""
     first = verdict(tools, folder, failure.candidate, failure.passes, failure.backend, seed)
@@ -170,6 +177,6 @@ def shrink(tools, folder, failure, seed, seconds=60):
         if passes and failure.backend != "comm-opt" and verdict(tools, folder, candidate, [], failure.backend, seed):
             return None
         found = verdict(tools, folder, candidate, passes, failure.backend, seed)
-        return found and found[0]
-    candidate, passes = Shrinker(fails, first[0], seconds).run(failure.candidate, failure.passes)
+        return found and complaint(found)
+    candidate, passes = Shrinker(fails, complaint(first), seconds).run(failure.candidate, failure.passes)
     return candidate, passes, verdict(tools, folder, candidate, passes, failure.backend, seed) or first

@@ -1,0 +1,109 @@
+// RUN: comm-opt %s --split-input-file --verify-diagnostics --comm-verify
+
+comm.group @dp #comm.iota<[1, 4]>
+
+// Tests that what a branch yields behind the wait is complete, although the other side leaves the collective in flight.
+func.func @yielded_behind_wait(%x: memref<4xf32>, %other: memref<16xf32>, %c: i1, %i: index) -> f32 {
+  %dest = memref.alloc() : memref<16xf32>
+  %f = comm.all_gather %x into %dest on @dp : (memref<4xf32>) -> !comm.future<memref<16xf32>>
+  %r = scf.if %c -> (memref<16xf32>) {
+    %w = comm.wait %f keeping (%x, %dest : memref<4xf32>, memref<16xf32>) : !comm.future<memref<16xf32>>
+    scf.yield %w : memref<16xf32>
+  } else {
+    scf.yield %other : memref<16xf32>
+  }
+  %v = memref.load %r[%i] : memref<16xf32>
+  return %v : f32
+}
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+
+// Tests that a side that yields the destination in front of the wait, or without one, is in flight.
+func.func @yielded_without_wait(%x: memref<4xf32>, %other: memref<16xf32>, %c: i1, %i: index) -> f32 {
+  %dest = memref.alloc() : memref<16xf32>
+  // expected-note @+1 {{the collective is started here and has no certain wait in between}}
+  %f = comm.all_gather %x into %dest on @dp : (memref<4xf32>) -> !comm.future<memref<16xf32>>
+  %r = scf.if %c -> (memref<16xf32>) {
+    %w = comm.wait %f keeping (%x, %dest : memref<4xf32>, memref<16xf32>) : !comm.future<memref<16xf32>>
+    scf.yield %other : memref<16xf32>
+  } else {
+    scf.yield %dest : memref<16xf32>
+  }
+  // expected-error @+1 {{reads operand #0, which is in flight}}
+  %v = memref.load %r[%i] : memref<16xf32>
+  return %v : f32
+}
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+
+// Tests that a wait that may not run completes nothing for what its branch yields.
+func.func @conditional_wait_within(%x: memref<4xf32>, %other: memref<16xf32>, %c: i1, %d: i1, %i: index) -> f32 {
+  %dest = memref.alloc() : memref<16xf32>
+  // expected-note @+1 {{the collective is started here and has no certain wait in between}}
+  %f = comm.all_gather %x into %dest on @dp : (memref<4xf32>) -> !comm.future<memref<16xf32>>
+  %r = scf.if %c -> (memref<16xf32>) {
+    scf.if %d {
+      %w = comm.wait %f keeping (%x, %dest : memref<4xf32>, memref<16xf32>) : !comm.future<memref<16xf32>>
+    }
+    scf.yield %dest : memref<16xf32>
+  } else {
+    scf.yield %other : memref<16xf32>
+  }
+  // expected-error @+1 {{reads operand #0, which is in flight}}
+  %v = memref.load %r[%i] : memref<16xf32>
+  return %v : f32
+}
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+
+// Tests that a choice among memory that lies apart from what is in flight may be written, through a loop,
+// too. A choice that may be the destination may not.
+func.func @apart(%x: memref<4xf32>, %other: memref<4x4xf32>, %c: i1, %v: f32, %i: index, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c64 = arith.constant 64 : index
+  %arena = memref.alloc() : memref<128xi8>
+  %dest = memref.view %arena[%c0][] : memref<128xi8> to memref<16xf32>
+  %behind = memref.view %arena[%c64][] : memref<128xi8> to memref<4x4xf32>
+  // expected-note @+1 {{the collective is started here and has no certain wait in between}}
+  %f = comm.all_gather %x into %dest on @dp : (memref<4xf32>) -> !comm.future<memref<16xf32>>
+  %chosen = arith.select %c, %behind, %other : memref<4x4xf32>
+  memref.store %v, %chosen[%i, %i] : memref<4x4xf32>
+  %loop:2 = scf.for %k = %c0 to %n step %c1 iter_args(%a = %chosen, %b = %behind) -> (memref<4x4xf32>, memref<4x4xf32>) {
+    memref.store %v, %a[%i, %i] : memref<4x4xf32>
+    scf.yield %b, %a : memref<4x4xf32>, memref<4x4xf32>
+  }
+  memref.store %v, %loop#1[%i, %i] : memref<4x4xf32>
+  %flat = memref.collapse_shape %behind [[0, 1]] : memref<4x4xf32> into memref<16xf32>
+  %either = arith.select %c, %flat, %dest : memref<16xf32>
+  // expected-error @+1 {{writes operand #1, which is in flight}}
+  memref.store %v, %either[%i] : memref<16xf32>
+  %w = comm.wait %f keeping (%x, %dest : memref<4xf32>, memref<16xf32>) : !comm.future<memref<16xf32>>
+  return
+}
+
+// -----
+
+comm.group @dp #comm.iota<[1, 4]>
+
+// Tests that a loop that carries the destination from one iteration to the next hands on memory in flight.
+func.func @carried(%x: memref<4xf32>, %other: memref<16xf32>, %v: f32, %i: index, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %dest = memref.alloc() : memref<16xf32>
+  // expected-note @+1 {{the collective is started here and has no certain wait in between}}
+  %f = comm.all_gather %x into %dest on @dp : (memref<4xf32>) -> !comm.future<memref<16xf32>>
+  %loop:2 = scf.for %k = %c0 to %n step %c1 iter_args(%a = %other, %b = %dest) -> (memref<16xf32>, memref<16xf32>) {
+    // expected-error @+1 {{writes operand #1, which is in flight}}
+    memref.store %v, %a[%i] : memref<16xf32>
+    scf.yield %b, %a : memref<16xf32>, memref<16xf32>
+  }
+  %w = comm.wait %f keeping (%x, %dest : memref<4xf32>, memref<16xf32>) : !comm.future<memref<16xf32>>
+  return
+}
