@@ -19,7 +19,8 @@ ninja -C build/asan >build/asan-build.log 2>&1 || {
   fail "the build failed; all of its output is in build/asan-build.log"
 }
 say "built in $((SECONDS - start)) s"
-say "left out under the sanitizers: random programs and faults over MPI, the plug-in (stock mlir-opt cannot load an instrumented library),"
+say "left out under the sanitizers: random programs and faults over MPI, programs against numpy,"
+say "  the plug-in (stock mlir-opt cannot load an instrumented library),"
 say "  the gaps of searches on training graphs (equal integers, ten times later), the transformer step on 8 ranks (2 and 4 run),"
 say "  three quarters of the random problems of long unit tests, of strands, of the oracle of streams and of certificates,"
 say "  1,000 ranks in little memory (the sanitizers reserve more addresses than the test allows),"

@@ -12,9 +12,12 @@
 # that a document gives (fuzz/refusals.py), and for no other. A program that fails is made small and printed.
 #
 #   fuzz_programs.py --bin FOLDER [--first 0] [--count 160] [--seconds S] [--backends threads,nccl,mpi,tcp]
-#                    [--pipelines 5] [--log FILE] [--keep FOLDER] [--reports 3]
+#                    [--pipelines 5] [--log FILE] [--keep FOLDER] [--reports 3] [--refusals 0]
 #
-# --first commit takes the seed from the commit. Seeds of one batch of 16 programs share their arguments.
+# --first commit takes the seed from the commit, and prints the command that repeats the run with it. Seeds of one batch
+# of 16 programs share their arguments. What fails is a wrong result, a crash, a hang, an error that asks to be reported
+# because two analyses disagree, and a certificate that its checker refutes; and a refusal that no document explains, if
+# more programs than --refusals have one.
 #
 #===---------------------------------------------------------------------------------------------------------------===#
 
@@ -39,9 +42,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 def seed_of_commit():
     """A number that changes with the commit, or with the sources if there is no repository."""
-    done = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True)
-    text = done.stdout.strip()
-    if done.returncode or not text:
+    done = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--show-toplevel", "HEAD"], capture_output=True, text=True)
+    folder, _, text = done.stdout.strip().partition("\n")
+    if done.returncode or not text or pathlib.Path(folder).resolve() != ROOT:
         files = sorted(path for path in (ROOT / "lib").rglob("*.cpp"))
         text = hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
     return int(text[:7], 16) // BATCH * BATCH
@@ -72,6 +75,19 @@ def describe(failure, candidate, passes, found, folder, number):
                 file.write("// OTHER:\n" + "".join(f"// {line}\n" for line in text.splitlines()))
 
 
+def conclude(judge, allowed):
+    """Prints the counts. Returns the exit code."""
+    for what, count in sorted(judge.counts.items()):
+        print(f"{what}: {count}")
+    for why, count in sorted(judge.refused.items()):
+        print(f"refused, {why}: {count}")
+    refused = sorted({f.candidate.seed for f in judge.failures if f.kind == "refused"})
+    others = sorted({f.candidate.seed for f in judge.failures if f.kind != "refused"})
+    print(f"refused without a documented reason: {len(refused)} programs, {allowed} allowed; seeds {refused}")
+    print(f"wrong, crashed, hung or contradicted: {len(others)} programs; seeds {others}")
+    return 1 if others or len(refused) > allowed else 0
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", required=True, help="folder of comm-opt and comm-run")
@@ -81,6 +97,8 @@ def main():
     parser.add_argument("--backends", default="threads,nccl", help=f"of {', '.join(BACKENDS)}")
     parser.add_argument("--pipelines", type=int, default=5, help="pipelines per batch")
     parser.add_argument("--reports", type=int, default=3, help="failures that are made small")
+    parser.add_argument("--refusals", type=int, default=0, help="programs that may be refused without a documented reason")
+    parser.add_argument("--patience", type=int, default=1, help="times as long as usual that a process may take")
     parser.add_argument("--shrink-seconds", type=float, default=60, help="per failure")
     parser.add_argument("--mpirun", default="mpirun")
     parser.add_argument("--library", help="folder of the emulated libraries")
@@ -88,8 +106,9 @@ def main():
     parser.add_argument("--keep", help="folder for small programs that fail")
     options = parser.parse_args()
     first = seed_of_commit() if options.first == "commit" else int(options.first)
-    print(f"first seed {first}", flush=True)
-    begin, tools = time.time(), Tools(options.bin, options.mpirun, options.library)
+    print(f"first seed {first}; again: test/Run/fuzz_programs.py --bin {options.bin} --first {first} --count {options.count} "
+          f"--backends {options.backends} --pipelines {options.pipelines}", flush=True)
+    begin, tools = time.time(), Tools(options.bin, options.mpirun, options.library, options.patience)
     with tempfile.TemporaryDirectory() as folder:
         judge, reported = Judge(tools, folder, options.backends.split(",")), 0
         for number in range(first // BATCH, (first + options.count + BATCH - 1) // BATCH):
@@ -112,13 +131,9 @@ def main():
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     own = resource.getrusage(resource.RUSAGE_SELF)
     seconds = used.ru_utime + used.ru_stime + own.ru_utime + own.ru_stime
-    for what, count in sorted(judge.counts.items()):
-        print(f"{what}: {count}")
-    for why, count in sorted(judge.refused.items()):
-        print(f"refused, {why}: {count}")
     print(f"{judge.counts['programs']} programs, {len(judge.failures)} failures, {seconds:.0f} s of processors, "
           f"{judge.counts['programs'] / max(seconds, 0.001):.1f} programs per second")
-    return 1 if judge.failures else 0
+    return conclude(judge, options.refusals)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from collections import Counter
 
 from .generator import Generator, Signature
 from .oracle import oracle_text, write_inputs
-from .passes import pipelines
+from .passes import has_certificate, pipelines
 from .refusals import reason
 from .tools import MARKER, failures_by_part
 from .tree import Unusable
@@ -35,7 +35,8 @@ class Candidate:
 
 
 class Failure:
-    """A candidate that a pipeline and a backend make wrong. `kind`: wrong, crash, hang or refused."""
+    """A candidate that a pipeline and a backend make wrong. `kind`: wrong, crash, hang, contradiction (the compiler says
+    that two of its own derivations disagree), certificate (the checker says that a statement is false) or refused."""
 
     def __init__(self, candidate, passes, backend, kind, said):
         self.candidate, self.passes, self.backend, self.kind, self.said = candidate, passes, backend, kind, said
@@ -95,6 +96,20 @@ class Judge:
             some = [variants[0], variants[1 + number % count]]
             self.counts[f"executions on {backend}"] += 2 * len(made)
             self.execute(made, expected, some, options, backend, number)
+        self.certify(random.Random(f"certificate {number}"), made, chosen)
+
+    def certify(self, rng, made, chosen):
+        """Checks the certificate of one program."""
+        fitting = [passes for passes in chosen if has_certificate(passes)] or [["--comm-schedule=effort=3000"]]
+        candidate, passes = rng.choice(made), rng.choice(fitting)
+        done = self.certificate(candidate, passes)
+        self.counts["certificates checked"] += done is not None
+        if done and done.code == 1:
+            self.counts["certificate"] += 1
+            self.failures.append(Failure(candidate, passes, "comm-opt", "certificate", done.out + done.err))
+
+    def certificate(self, candidate, passes):
+        return self.tools.certify(self.write("alone.mlir", [candidate.text]), passes, self.path("alone.cert"))
 
     def optimized(self, given, passes, made):
         """The programs after the passes; None for those that were refused or crashed."""
@@ -143,6 +158,9 @@ class Judge:
         if why:
             self.refused[why] += 1
             return
+        if kind == "wrong" and has_certificate(passes):
+            proof = self.certificate(candidate, passes)
+            self.counts["wrong with a valid certificate"] += bool(proof and proof.code == 0)
         self.counts[f"{kind} ({'broken rule, ' if candidate.breaks_rules else ''}{backend})"] += 1
         self.failures.append(Failure(candidate, passes, backend, kind, done.err))
 
@@ -155,6 +173,8 @@ def classify(done, candidate, passes=()):
         return "crash", None
     if done.code == 2:
         return "wrong", None
+    if "please report this" in done.err:
+        return "contradiction", None
     return "refused", reason(done.err, candidate.breaks_rules, candidate.text, passes)
 
 

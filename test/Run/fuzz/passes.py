@@ -31,6 +31,11 @@ WHOLE = [[STREAMS, *PLAN], PLAN, ["--comm-realize-buffers", *PLAN], ["--comm-buf
          ["--comm-bufferize", "--comm-schedule=effort=1000", "--comm-plan-buffers"]]
 
 
+def has_certificate(passes):
+    """Whether comm-opt can write one of what the passes do."""
+    return any(p.startswith(("--comm-schedule", "--reorder-comm-overlap")) for p in passes)
+
+
 def pipeline(rng):
     """A pass alone, a known combination, or passes in a random order, upstream's among them."""
     kind = rng.random()

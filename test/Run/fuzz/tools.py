@@ -7,13 +7,16 @@
 #===---------------------------------------------------------------------------------------------------------------===#
 
 import os
+import pathlib
 import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 MARKER = "// -----\n"
+PYTHON = str(pathlib.Path(__file__).resolve().parents[3] / "python")  # where commsched_verify is
 BACKENDS = ("threads", "mpi", "tcp", "nccl")
 CRASHES = re.compile(r"PLEASE submit a bug report|Stack dump|Assertion .* failed|AddressSanitizer|LLVM ERROR")
 
@@ -42,9 +45,10 @@ def run(command, timeout, environment=None):
 
 
 class Tools:
-    """The programs of a build folder. `seconds`: processor time of all children, for the rate."""
+    """The programs of a build folder. `patience`: how many times as long as usual a process may take."""
 
-    def __init__(self, folder, mpirun="mpirun", library_folder=None):
+    def __init__(self, folder, mpirun="mpirun", library_folder=None, patience=1):
+        self.patience = patience
         self.opt, self.runner = (os.path.join(folder, name) for name in ("comm-opt", "comm-run"))
         self.library, self.mpirun = library_folder or os.path.join(os.path.dirname(folder), "lib"), mpirun.split()
         self.environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
@@ -53,7 +57,7 @@ class Tools:
     def optimize(self, path, passes, timeout=120):
         """The parts of the file after the passes, None for each that was refused, and what was said about each."""
         parts = open(path).read().split(MARKER)
-        done = run([self.opt, "--split-input-file", path, *passes], timeout, self.environment)
+        done = run([self.opt, "--split-input-file", path, *passes], timeout * self.patience, self.environment)
         said = by_part(done.err, path, parts)
         if done.code is None or done.crashed:
             return [None] * len(parts), said, done
@@ -62,9 +66,19 @@ class Tools:
             return [None] * len(parts), said, done
         return [text if text.strip() else None for text in texts], said, done
 
+    def certify(self, path, passes, certificate, timeout=120):
+        """Lets the passes write a certificate of the program, and the checker read it. Of its exit codes, 1 says that a
+        statement is false. None if there is no certificate."""
+        options = [f"--comm-certificate={certificate}", "-o", os.devnull]
+        if run([self.opt, path, *passes, *options], timeout * self.patience, self.environment).code != 0:
+            return None
+        environment = dict(self.environment, PYTHONPATH=PYTHON)
+        return run([sys.executable, "-B", "-m", "commsched_verify", certificate], timeout * self.patience, environment)
+
     def execute(self, files, ranks, options, backend="threads", seed=0, late=True, timeout=120):
         """Runs the first file and compares the others with it."""
-        command = [self.runner, "--split-input-file", files[0], "--timeout-ms", "20000", *options]
+        timeout *= self.patience
+        command = [self.runner, "--split-input-file", files[0], "--timeout-ms", str(20000 * self.patience), *options]
         for other in files[1:]:
             command += ["--compare", other]
         if late:
