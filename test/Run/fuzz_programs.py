@@ -33,7 +33,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from fuzz.judge import BATCH, Judge  # noqa: E402
+from fuzz.judge import BATCH, Enough, Judge  # noqa: E402
 from fuzz.shrink import shrink, size  # noqa: E402
 from fuzz.tools import BACKENDS, Tools  # noqa: E402
 
@@ -98,6 +98,7 @@ def main():
     parser.add_argument("--pipelines", type=int, default=5, help="pipelines per batch")
     parser.add_argument("--reports", type=int, default=3, help="failures that are made small")
     parser.add_argument("--refusals", type=int, default=0, help="programs that may be refused without a documented reason")
+    parser.add_argument("--stop", action="store_true", help="end as soon as the run has failed")
     parser.add_argument("--patience", type=int, default=1, help="times as long as usual that a process may take")
     parser.add_argument("--shrink-seconds", type=float, default=60, help="per failure")
     parser.add_argument("--mpirun", default="mpirun")
@@ -110,12 +111,16 @@ def main():
           f"--backends {options.backends} --pipelines {options.pipelines}", flush=True)
     begin, tools = time.time(), Tools(options.bin, options.mpirun, options.library, options.patience)
     with tempfile.TemporaryDirectory() as folder:
-        judge, reported = Judge(tools, folder, options.backends.split(",")), 0
+        stop_after = options.refusals if options.stop else None
+        judge, reported, is_enough = Judge(tools, folder, options.backends.split(","), stop_after), 0, False
         for number in range(first // BATCH, (first + options.count + BATCH - 1) // BATCH):
-            if time.time() - begin > options.seconds:
+            if is_enough or time.time() - begin > options.seconds:
                 break
             known = len(judge.failures)
-            judge.batch(number, options.pipelines)
+            try:
+                judge.batch(number, options.pipelines)
+            except Enough:
+                is_enough = True
             for failure in judge.failures[known:]:
                 if options.log:
                     with open(options.log, "a") as log:

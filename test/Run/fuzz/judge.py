@@ -13,6 +13,7 @@
 
 import os
 import random
+import re
 from collections import Counter
 
 from .generator import Generator, Signature
@@ -23,6 +24,8 @@ from .tools import MARKER, failures_by_part
 from .tree import Unusable
 
 BATCH = 16  # programs with the same arguments
+CONTRADICTION = re.compile(r"please report this|: the new order does not verify: ")
+WAITED = re.compile(r"\bwaited \d+ ms\b")  # the runtime's own report of a rank that nobody meets
 
 
 class Candidate:
@@ -57,11 +60,16 @@ def make_batch(number, skip=lambda reason: None):
     return made
 
 
-class Judge:
-    """Counts what happens. `failures`: what no document explains."""
+class Enough(Exception):
+    """Nothing more has to be known."""
 
-    def __init__(self, tools, folder, backends):
-        self.tools, self.folder, self.backends = tools, folder, backends
+
+class Judge:
+    """Counts what happens. `failures`: what no document explains. `stop_after`: with a number, raises Enough as soon as
+    something else than a refusal is found, or more refusals than that."""
+
+    def __init__(self, tools, folder, backends, stop_after=None):
+        self.tools, self.folder, self.backends, self.stop_after = tools, folder, backends, stop_after
         self.counts, self.refused, self.failures = Counter(), Counter(), []
 
     def path(self, name):
@@ -106,7 +114,7 @@ class Judge:
         self.counts["certificates checked"] += done is not None
         if done and done.code == 1:
             self.counts["certificate"] += 1
-            self.failures.append(Failure(candidate, passes, "comm-opt", "certificate", done.out + done.err))
+            self.fail(Failure(candidate, passes, "comm-opt", "certificate", done.out + done.err))
 
     def certificate(self, candidate, passes):
         return self.tools.certify(self.write("alone.mlir", [candidate.text]), passes, self.path("alone.cert"))
@@ -133,7 +141,8 @@ class Judge:
         done = self.tools.execute([expected, *(path for _, path in variants)], made[0].program.ranks, options, backend, seed)
         if done.code == 0:
             return
-        failed = failures_by_part(done)
+        said, known = failures_by_part(done), len(self.failures)
+        failed = list(said)
         # Without a list of what failed, or where ranks are processes, any of them may be the one.
         if not failed or done.crashed or done.code is None or backend in ("mpi", "tcp"):
             failed = range(len(made))
@@ -144,6 +153,12 @@ class Judge:
                 # What is wrong as it is written is no fault of a pass.
                 if text != made[i].oracle and not self.check(made[i], passes, text, options, backend, seed) and not passes:
                     break
+        # Other bits, or a crash, that no program shows alone: it depends on who is first.
+        if (done.code == 2 or done.crashed) and all(f.kind == "refused" for f in self.failures[known:]):
+            first = next((i for i in failed if "elements differ" in said.get(i, "")), failed[0])
+            kind = "crash" if done.crashed else "wrong"
+            self.counts[f"{kind} ({backend}), not repeated"] += 1
+            self.fail(Failure(made[first], variants[-1][0], backend, kind, "not repeated by the program alone\n" + done.err))
 
     def check(self, candidate, passes, text, options, backend, seed):
         """Whether one program is right after one pipeline, alone."""
@@ -162,18 +177,24 @@ class Judge:
             proof = self.certificate(candidate, passes)
             self.counts["wrong with a valid certificate"] += bool(proof and proof.code == 0)
         self.counts[f"{kind} ({'broken rule, ' if candidate.breaks_rules else ''}{backend})"] += 1
-        self.failures.append(Failure(candidate, passes, backend, kind, done.err))
+        self.fail(Failure(candidate, passes, backend, kind, done.err))
+
+    def fail(self, failure):
+        self.failures.append(failure)
+        if self.stop_after is not None and (
+                failure.kind != "refused" or len({f.candidate.seed for f in self.failures}) > self.stop_after):
+            raise Enough
 
 
 def classify(done, candidate, passes=()):
     """What went wrong with a candidate, and the documented reason if there is one."""
-    if done.code is None:
+    if done.code is None or WAITED.search(done.err):
         return "hang", None
     if done.crashed:
         return "crash", None
     if done.code == 2:
         return "wrong", None
-    if "please report this" in done.err:
+    if CONTRADICTION.search(done.err):
         return "contradiction", None
     return "refused", reason(done.err, candidate.breaks_rules, candidate.text, passes)
 

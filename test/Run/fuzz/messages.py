@@ -16,7 +16,8 @@ class Messages:
     """The part of the generator that talks to single ranks."""
 
     def exchange(self, out):
-        """The two members of a group send to each other, or one to the other, in branches by their place."""
+        """The two members of a group send to each other, or one to the other, in branches by their place. Of two messages in
+        one direction the order tells which is which."""
         pairs = [g for g, groups in self.groups.items() if len(groups[0]) == 2 and
                  sum(map(len, groups)) == self.ranks]
         value = self.pick_pure(lambda v: not v.type.dynamic)
@@ -25,29 +26,35 @@ class Messages:
         group, is_one_way, tag = self.rng.choice(pairs), self.rng.random() < 0.5, self.rng.randint(0, 2)
         groups = self.groups[group]
         selector = self.mask(out, {members[0] for members in groups})
+        other = self.pick_pure(lambda v: v.type == value.type) if is_one_way and self.rng.random() < 0.7 else None
         result = self.new_tensor(value.type)
         n, x, type_ = result.name, value.name, value.type
+        last = other.name if other else x
         future = future_text([type_])
-        send = lambda i, peer: f"{n}s{i} = comm.send {x} on {group} peer {peer} tag {tag} : ({type_}) -> !comm.future<>"
-        receive = lambda i, peer: f"{n}r{i} = comm.recv on {group} peer {peer} tag {tag} : () -> {future}"
+        send = lambda i, peer, what=x: f"{n}s{i} = comm.send {what} on {group} peer {peer} tag {tag}{self.cost()} : ({type_}) -> " \
+                                       "!comm.future<>"
+        receive = lambda i, peer: f"{n}r{i} = comm.recv on {group} peer {peer} tag {tag}{self.cost()} : () -> {future}"
         sent, received = (lambda i: f"comm.wait {n}s{i} : !comm.future<>"), (lambda i: f"{n}v{i} = comm.wait {n}r{i} : {future}")
-        if is_one_way:
+        if other:
+            first = [send(0, 1), send(2, 1, last), sent(2), sent(0)]
+            second = [receive(2, 0), receive(1, 0), received(1), received(2)]
+        elif is_one_way:
             first, second = [send(0, 1), sent(0)], [receive(1, 0), received(1)]
         else:
             first = [send(0, 1), receive(0, 1), received(0), sent(0)]
             second = [receive(1, 0), send(1, 0), received(1), sent(1)]
         lines = [f"{n} = scf.if {selector} -> ({type_}) {{", *("  " + line for line in first),
-                 f"  scf.yield {x if is_one_way else n + 'v0'} : {type_}", "} else {", *("  " + line for line in second),
+                 f"  scf.yield {last if is_one_way else n + 'v0'} : {type_}", "} else {", *("  " + line for line in second),
                  f"  scf.yield {n}v1 : {type_}", "}"]
 
         def action(state, env, active):
-            given = list(env[x])
+            given = list(env[last])
             for a, b in groups:
-                given[b] = env[x][a].copy()
+                given[b] = env[last][a].copy()
                 if not is_one_way:
                     given[a] = env[x][b].copy()
             env[n] = given
-        out.append(Step(lines, action, [n], [x, selector]))
+        out.append(Step(lines, action, [n], [x, last, selector]))
 
     def uneven(self, out):
         """An exchange in which each rank sends a number of rows of its own, zero among them, to each other one. The table of
