@@ -18,7 +18,7 @@ from collections import Counter
 
 from .generator import Generator, Signature
 from .oracle import oracle_text, write_inputs
-from .passes import has_certificate, pipelines
+from .passes import has_certificate, has_streams, pipelines
 from .refusals import reason
 from .tools import MARKER, failures_by_part
 from .tree import Unusable
@@ -86,7 +86,7 @@ class Judge:
         if not made:
             return
         self.counts["programs"] += len(made)
-        chosen = pipelines(random.Random(f"passes {number}"), count)
+        chosen = pipelines(random.Random(f"passes {number}"), count, "nccl" in self.backends)
         options = write_inputs(made[0].program, self.folder)
         given = self.write("given.mlir", [c.text for c in made])
         expected = self.write("expected.mlir", [c.oracle for c in made])
@@ -101,7 +101,8 @@ class Judge:
         others = [b for b in self.backends if b != "threads"]
         if others:
             backend = others[number % len(others)]
-            some = [variants[0], variants[1 + number % count]]
+            streamed = [v for v in variants if has_streams(v[0])] if backend == "nccl" else []
+            some = [variants[0], streamed[0] if streamed else variants[1 + number % count]]
             self.counts[f"executions on {backend}"] += 2 * len(made)
             self.execute(made, expected, some, options, backend, number)
         self.certify(random.Random(f"certificate {number}"), made, chosen)

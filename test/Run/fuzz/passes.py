@@ -31,6 +31,14 @@ WHOLE = [[STREAMS, *PLAN], PLAN, ["--comm-realize-buffers", *PLAN], ["--comm-buf
          ["--comm-bufferize", "--comm-schedule=effort=1000", "--comm-plan-buffers"]]
 
 
+# Only devices have streams.
+STREAMED = [[STREAMS, *PLAN], ["--comm-schedule=effort=1000", STREAMS, *PLAN], [STREAMS, "--comm-bufferize"], [STREAMS]]
+
+
+def has_streams(passes):
+    return STREAMS in passes
+
+
 def has_certificate(passes):
     """Whether comm-opt can write one of what the passes do."""
     return any(p.startswith(("--comm-schedule", "--reorder-comm-overlap")) for p in passes)
@@ -49,9 +57,9 @@ def pipeline(rng):
     return chosen + (PLAN if rng.random() < 0.25 else [])
 
 
-def pipelines(rng, count):
-    """Different ones."""
-    found = []
+def pipelines(rng, count, on_device=False):
+    """Different ones. With a device, one of them uses its streams in two batches of three."""
+    found = [rng.choice(STREAMED)] if on_device and rng.random() < 0.67 else []
     while len(found) < count:
         candidate = pipeline(rng)
         if candidate not in found:
