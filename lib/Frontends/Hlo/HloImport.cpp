@@ -303,14 +303,25 @@ Expected<std::string> Importer::run() {
     return std::move(error);
   std::string whole;
   raw_string_ostream os(whole);
-  for (const auto &[attribute, symbol] : groupSymbols)
-    os << "comm.group @" << symbol << " " << attribute << "\n";
+  std::map<StringRef, std::string> symbols;
+  for (const auto &[place, attribute] : groupPlaces)
+    symbols[attribute];
+  for (auto [index, group] : enumerate(symbols)) {
+    group.second = "g" + std::to_string(index);
+    os << "comm.group @" << group.second << " " << group.first << "\n";
+  }
   os << "func.func @main(";
   interleaveComma(arguments, os, [&](const Value &value) { os << value.name << ": " << value.type; });
   os << ") -> (";
   const Values &results = entry.values[entry.computation.root];
   interleaveComma(results, os, [&](const Value &value) { os << value.type; });
-  os << ") {\n%zero = arith.constant 0 : index\n%one = arith.constant 1 : index\n" << text << "return";
+  os << ") {\n%zero = arith.constant 0 : index\n%one = arith.constant 1 : index\n";
+  size_t printed = 0;
+  for (const auto &[place, attribute] : groupPlaces) {
+    os << StringRef(text).slice(printed, place) << symbols[attribute];
+    printed = place;
+  }
+  os << StringRef(text).substr(printed) << "return";
   if (!results.empty())
     os << " ";
   interleaveComma(results, os, [&](const Value &value) { os << value.name; });

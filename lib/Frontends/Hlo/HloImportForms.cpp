@@ -40,7 +40,7 @@ std::optional<std::string> Importer::reductionOf(const HloInstruction &collectiv
   return std::nullopt;
 }
 
-/// The symbol of a group. None if the groups do not cover all ranks from 0 on, or differ in size.
+/// The attribute of a group. None if the groups do not cover all ranks from 0 on, or differ in size.
 std::optional<std::string> Importer::groupOf(const DeviceGroups &groups) {
   std::vector<bool> seen;
   std::string attribute = "#comm.ranks<[";
@@ -60,8 +60,7 @@ std::optional<std::string> Importer::groupOf(const DeviceGroups &groups) {
     }
     attribute += "]";
   }
-  attribute += "]>";
-  return groupSymbols.try_emplace(attribute, "g" + std::to_string(groupSymbols.size())).first->second;
+  return attribute + "]>";
 }
 
 std::string Importer::groupOfAll(int64_t devices) {

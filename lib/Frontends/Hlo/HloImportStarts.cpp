@@ -136,7 +136,9 @@ void Importer::start(int32_t at, Scope &scope, const CommForm &form, Values oper
   started.future = {"%f" + std::to_string(numValues++), "!comm.future<" + join(types, ", ") + ">"};
   body << started.future.name << " = " << form.prefix << " ";
   printList(operands);
-  body << " on @" << form.group << form.suffix << " {comm.cost = #comm.cost<time = " << time << ">"
+  body << " on @";
+  groupPlaces.push_back({text.size(), form.group});
+  body << form.suffix << " {comm.cost = #comm.cost<time = " << time << ">"
        << (scope.pinned.count(at) ? ", comm.pinned" : "") << "} : (";
   printTypes(operands);
   body << ") -> " << started.future.type;

@@ -32,7 +32,7 @@ using DeviceGroups = std::vector<std::vector<int64_t>>;
 
 /// A collective as the dialect has it.
 struct CommForm {
-  /// "comm.all_reduce sum", the group's symbol without its sign, and " dim 1".
+  /// "comm.all_reduce sum", the group's attribute, and " dim 1".
   std::string prefix, group, suffix;
   enum class Fit : uint8_t {
     /// Its inputs and values are the instruction's operands and results.
@@ -130,7 +130,7 @@ private:
   Leaves resultLeavesOf(const HloInstruction &start) const;
   std::optional<std::string> reductionOf(const HloInstruction &collective) const;
   std::optional<std::string> groupOf(const DeviceGroups &groups);
-  /// The symbol of one group of all devices, or of one group for each device.
+  /// The attribute of one group of all devices, or of one group for each device.
   std::string groupOfAll(int64_t devices);
   std::string groupOfEach(int64_t devices);
 
@@ -143,8 +143,9 @@ private:
   std::map<int32_t, std::pair<Ns, Bytes>> measured;
   std::string text;
   llvm::raw_string_ostream body;
-  /// The groups' attributes by symbol, and the other way round.
-  std::map<std::string, std::string> groupSymbols;
+  /// The groups' attributes where `text` names them, ascending. Their symbols are put in last, in the order of the
+  /// attributes, so that modules which differ in the order of their instructions have the same ones.
+  std::vector<std::pair<size_t, std::string>> groupPlaces;
   int64_t numValues = 0, numLoops = 0;
 };
 
