@@ -201,8 +201,8 @@ llvm::Expected<ProbeTime> RuntimeBench::runPairOnHost(int64_t operations) {
   return ProbeTime{time.total / operations, time.issue / operations};
 }
 
-/// Both streams go on behind one gate. The time is that until the last collective of both has ended, and it is read when
-/// all members are done.
+/// Both streams go on behind one gate. The time is that until the last collective of both has ended, and it is read
+/// when all members are done.
 llvm::Expected<ProbeTime> RuntimeBench::runPairOnDevice(int64_t operations) {
   commrt_stream *lanes[2] = {};
   BenchHandles all(4, 2 * operations + 1);

@@ -165,8 +165,8 @@ std::optional<ByteRange> findRange(Value memref) {
 }
 
 /// The results of comm.fsdp.split_with_sizes that a value is a view of, indexed by operation.
-llvm::SmallDenseMap<Operation *, unsigned, 2> findPieces(Value value) {
-  llvm::SmallDenseMap<Operation *, unsigned, 2> pieces;
+llvm::DenseMap<Operation *, unsigned> findPieces(Value value) {
+  llvm::DenseMap<Operation *, unsigned> pieces;
   for (; value; value = findSource(value))
     if (auto split = value.getDefiningOp<FsdpSplitWithSizesOp>())
       pieces[split] = cast<OpResult>(value).getResultNumber();
@@ -177,10 +177,10 @@ llvm::SmallDenseMap<Operation *, unsigned, 2> findPieces(Value value) {
 bool areApart(Value a, Value b) {
   if (a == b)
     return false;
-  auto pieces = findPieces(a);
-  for (auto [split, piece] : pieces.empty() ? pieces : findPieces(b))
-    if (auto other = pieces.find(split); other != pieces.end() && other->second != piece)
-      return true;
+  if (llvm::DenseMap<Operation *, unsigned> pieces = findPieces(a); !pieces.empty())
+    for (auto [split, piece] : findPieces(b))
+      if (auto other = pieces.find(split); other != pieces.end() && other->second != piece)
+        return true;
   if (!isa<MemRefType>(a.getType()) || !isa<MemRefType>(b.getType()))
     return false;
   std::optional<ByteRange> left = findRange(a), right = findRange(b);
