@@ -193,18 +193,23 @@ def plant(module, text, replacement, folder):
     path.write_text(source.replace(text, replacement))
 
 
-def find_planted(arguments):
-    """Every planted fault is found within the witnesses that every change is tested with."""
-    for module, text, replacement in FAULTS:
+def find_each(script, faults, options):
+    """Every planted fault is found by the attack that `script` makes with `options`."""
+    for module, text, replacement in faults:
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             plant(module, text, replacement, folder)
-            command = [sys.executable, "-B", __file__, "--random", arguments.random, "--seed", str(arguments.seed)]
-            command += ["--witnesses", str(min(arguments.witnesses, 20_000)), "--only-attack"]
             environment = dict(os.environ, COMMSCHED_VERIFY_FOLDER=str(folder))
+            command = [sys.executable, "-B", script, *options, "--only-attack"]
             done = subprocess.run(command, env=environment, capture_output=True, text=True)
             assert done.returncode == 1 and "FORGED" in done.stdout, f"not found: {text}\n{done.stdout}{done.stderr}"
-            print(f"planted in {module}: {text[:60]}...: {done.stdout.splitlines()[-1]}")
+            print(f"planted in {module}: {text[:60]}...: {done.stdout.splitlines()[-1][:100]}")
+
+
+def find_planted(arguments):
+    """Every planted fault is found within the witnesses that every change is tested with."""
+    options = ["--random", arguments.random, "--seed", str(arguments.seed)]
+    find_each(__file__, FAULTS, [*options, "--witnesses", str(min(arguments.witnesses, 20_000))])
 
 
 def main():

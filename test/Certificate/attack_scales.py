@@ -17,15 +17,11 @@ has to find every one of them.
 
 import argparse
 import copy
-import os
-import pathlib
 import random
-import subprocess
 import sys
-import tempfile
 from fractions import Fraction
 
-from attack_bounds import plant  # which puts the folder of the checker in front of all others
+from attack_bounds import find_each  # which puts the folder of the checker in front of all others
 from check_certificates import Simulation, mutate, random_blocks, refusal, table
 from commsched_verify import core, scales
 
@@ -243,16 +239,8 @@ def attack_blocks(program, seed, problems):
 
 def find_planted(arguments):
     """Every planted fault is found."""
-    for text, replacement in FAULTS:
-        with tempfile.TemporaryDirectory() as name:
-            folder = pathlib.Path(name)
-            plant("scales", text, replacement, folder)
-            command = [sys.executable, "-B", __file__, "--random", arguments.random, "--seed", str(arguments.seed)]
-            command += ["--problems", str(arguments.problems), "--only-attack"]
-            environment = dict(os.environ, COMMSCHED_VERIFY_FOLDER=str(folder))
-            done = subprocess.run(command, env=environment, capture_output=True, text=True)
-            assert done.returncode == 1 and "FORGED" in done.stdout, f"not found: {text}\n{done.stdout}{done.stderr}"
-            print(f"planted: {text[:60]}: {done.stdout.splitlines()[-1][:100]}...")
+    options = ["--random", arguments.random, "--seed", str(arguments.seed), "--problems", str(arguments.problems)]
+    find_each(__file__, [("scales", *fault) for fault in FAULTS], options)
 
 
 def main():
