@@ -38,7 +38,7 @@ void decode(benchmark::State &state) {
     Reference reference(facts, identityOrder(problem));
     Decoder decoder(facts);
     DecodedSchedule decoded;
-    decoder.run(reference, Policy(), reference.peak, std::numeric_limits<Ns>::max(), {}, decoded);
+    decoder.run(reference, Policy(), reference.peak, std::numeric_limits<Ns>::max(), decoded);
     benchmark::DoNotOptimize(decoded.makespan);
   }
   state.counters["nodes"] = problem.size();

@@ -55,27 +55,24 @@ static json::Object toJSON(const PassRow &row) {
 /// The counts of all phases that made a trial.
 static json::Object toJSON(const SearchStatistics &search) {
   auto counts = [](const SearchStatistics::Phase &phase) {
-    return json::Object{
-        {"trials", phase.trials}, {"kept", phase.kept}, {"incumbents", phase.incumbents}, {"steps", phase.steps}};
+    return json::Object{{"trials", phase.trials}, {"incumbents", phase.incumbents}, {"steps", phase.steps}};
   };
   json::Object phases;
-  for (auto [index, phase] : enumerate(search.phases))
-    if (phase.trials > 0)
-      phases[stringify(static_cast<SearchPhase>(index))] = counts(phase);
+  for (const auto &[name, phase] : search.phases)
+    phases[name] = counts(phase);
   json::Object result = counts(search.total());
   result["searches"] = search.searches;
   result["phases"] = std::move(phases);
-  if (search.improved)
-    result["last_improvement_by"] = stringify(search.lastImprovement);
+  if (!search.lastImprovement.empty())
+    result["last_improvement_by"] = search.lastImprovement;
   return result;
 }
 
 std::string commsched::describeSearch(const SearchStatistics &search) {
   SearchStatistics::Phase total = search.total();
-  std::string text =
-      formatv("{0} tried, {1} kept, {2} shorter than all before", total.trials, total.kept, total.incumbents);
-  if (search.improved)
-    text += formatv(", the last by {0}", stringify(search.lastImprovement)).str();
+  std::string text = formatv("{0} tried, {1} shorter than all before", total.trials, total.incumbents);
+  if (!search.lastImprovement.empty())
+    text += formatv(", the last by {0}", search.lastImprovement).str();
   return text + formatv("; {0} steps", total.steps).str();
 }
 

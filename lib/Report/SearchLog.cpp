@@ -33,7 +33,6 @@ void SearchLog::begin(const SearchStart &start) {
     line.attribute("search", scopeOf(bucketing));
     line.attribute("nodes", start.nodes);
     line.attribute("effort_steps", start.effort);
-    line.attribute("seed", start.seed);
     if (start.limit < kNoLimit)
       line.attribute("limit_bytes", start.limit);
     line.attribute("makespan_ns", start.makespan);
@@ -49,14 +48,13 @@ void SearchLog::observe(const SearchTrial &trial) {
     line.attribute("function", block);
     line.attribute("search", scopeOf(bucketing));
     line.attribute("trial", ++trials);
-    line.attribute("phase", stringify(trial.phase));
-    if (trial.phase != SearchPhase::Exact && trial.phase != SearchPhase::Moves) {
+    line.attribute("phase", trial.phase);
+    if (trial.isDecode) {
       line.attributeObject("policy", [&] {
         for (const PolicyValue &value : trial.policy)
           line.attribute(value.name, value.value);
       });
       line.attribute("reference", stringify(trial.reference));
-      line.attribute("shifted_nodes", trial.shifted);
     }
     if (trial.makespan > 0) {
       line.attribute("makespan_ns", trial.makespan);
@@ -67,7 +65,7 @@ void SearchLog::observe(const SearchTrial &trial) {
     line.attribute("steps_so_far", trial.stepsSoFar);
     line.attribute("best_ns", trial.best);
     line.attribute("verdict", stringify(trial.verdict));
-    line.attribute("why", describeVerdict(trial.phase, trial.verdict));
+    line.attribute("why", describeVerdict(trial));
   });
   os << "\n";
 }

@@ -455,7 +455,7 @@ Order decode(const Problem &problem, const Policy &policy) {
   Decoder decoder(facts);
   Reference reference(facts, identityOrder(problem));
   DecodedSchedule decoded;
-  EXPECT_TRUE(decoder.run(reference, policy, kUnlimited, kMaxTotalNs, {}, decoded));
+  EXPECT_TRUE(decoder.run(reference, policy, kUnlimited, kMaxTotalNs, decoded));
   Order order;
   for (DecodeStep step : decoded.steps)
     order.push_back(step.id);

@@ -37,7 +37,6 @@ Policy randomPolicy(Random &random, Bytes size) {
   policy.terminalSlack = random.percent(50) ? -1 : random.between(0, 5000);
   policy.prefetch = random.percent(50) ? kUnlimited : random.between(0, 4 * size);
   policy.horizon = random.between(800, 2000);
-  policy.slack = random.between(0, 100);
   policy.form = static_cast<FormChoice>(random.below(3));
   policy.maxNeeded = random.between(0, 8 * size);
   policy.maxTerminal = random.between(0, 8 * size);
@@ -77,19 +76,15 @@ void checkProblem(const Problem &problem, uint64_t seed, Bytes size, Counts &cou
     Reference reference(facts, fallback);
     for (int round = 0; round < 4; ++round) {
       Bytes limit = random.percent(25) ? kUnlimited : reference.peak + (random.percent(50) ? 0 : random.below(size));
-      std::vector<Ns> bias;
-      if (random.percent(30))
-        for (NodeId node = 0; node < problem.size(); ++node)
-          bias.push_back(random.between(-20, 20));
       DecodedSchedule decoded;
       Policy policy = randomPolicy(random, size);
-      ASSERT_TRUE(decoder.run(reference, policy, limit, kNoCutoff, bias, decoded));
+      ASSERT_TRUE(decoder.run(reference, policy, limit, kNoCutoff, decoded));
       checkDecode(problem, decoded, limit, counts);
       if (testing::Test::HasFatalFailure())
         return;
       // What is just shorter than the cutoff is found: nothing is given up for work that a pack does away with.
       DecodedSchedule again;
-      ASSERT_TRUE(decoder.run(reference, policy, limit, decoded.makespan + 1, bias, again));
+      ASSERT_TRUE(decoder.run(reference, policy, limit, decoded.makespan + 1, again));
       ASSERT_EQ(again.makespan, decoded.makespan);
     }
   }
@@ -139,7 +134,7 @@ TEST(Decoder, RefusesAReferenceAboveTheLimit) {
   Decoder decoder(facts);
   Reference reference(facts, identityOrder(problem));
   DecodedSchedule decoded;
-  EXPECT_FALSE(decoder.run(reference, Policy(), reference.peak - 1, kNoCutoff, {}, decoded));
+  EXPECT_FALSE(decoder.run(reference, Policy(), reference.peak - 1, kNoCutoff, decoded));
 }
 
 TEST(Decoder, StopsAtTheCutoff) {
@@ -148,8 +143,8 @@ TEST(Decoder, StopsAtTheCutoff) {
   Decoder decoder(facts);
   Reference reference(facts, identityOrder(problem));
   DecodedSchedule decoded;
-  ASSERT_TRUE(decoder.run(reference, Policy(), kUnlimited, kNoCutoff, {}, decoded));
-  EXPECT_FALSE(decoder.run(reference, Policy(), kUnlimited, decoded.makespan, {}, decoded));
+  ASSERT_TRUE(decoder.run(reference, Policy(), kUnlimited, kNoCutoff, decoded));
+  EXPECT_FALSE(decoder.run(reference, Policy(), kUnlimited, decoded.makespan, decoded));
 }
 
 // Two gathers behind casts of 60 ns, which one pack of 30 ns does away with, beside a long compute: the compute lane
@@ -196,13 +191,13 @@ TEST(Decoder, CutoffsKnowThatPacksDoCasts) {
   Policy policy;
   policy.form = FormChoice::Packed;
   DecodedSchedule decoded, again;
-  ASSERT_TRUE(decoder.run(reference, policy, kUnlimited, kNoCutoff, {}, decoded));
+  ASSERT_TRUE(decoder.run(reference, policy, kUnlimited, kNoCutoff, decoded));
   ASSERT_EQ(decoded.buckets.size(), 1u);
   ASSERT_LT(decoded.makespan, 60 + 60 + 9000);
-  EXPECT_TRUE(decoder.run(reference, policy, kUnlimited, decoded.makespan + 1, {}, again));
+  EXPECT_TRUE(decoder.run(reference, policy, kUnlimited, decoded.makespan + 1, again));
   EXPECT_EQ(again.makespan, decoded.makespan);
   // Behind the pack and the start, the work that is left is known, the unpacks included.
-  EXPECT_FALSE(decoder.run(reference, policy, kUnlimited, decoded.makespan, {}, again));
+  EXPECT_FALSE(decoder.run(reference, policy, kUnlimited, decoded.makespan, again));
   EXPECT_EQ(again.steps.size(), 2u);
 }
 
@@ -218,9 +213,9 @@ TEST(Decoder, PacksGoAheadOfDryLanes) {
     Policy policy;
     policy.form = FormChoice::Packed;
     DecodedSchedule one, other;
-    ASSERT_TRUE(decoder.run(reference, policy, kUnlimited, kNoCutoff, {}, one));
+    ASSERT_TRUE(decoder.run(reference, policy, kUnlimited, kNoCutoff, one));
     policy.packAhead = 0;
-    ASSERT_TRUE(decoder.run(reference, policy, kUnlimited, kNoCutoff, {}, other));
+    ASSERT_TRUE(decoder.run(reference, policy, kUnlimited, kNoCutoff, other));
     different += one.makespan != other.makespan;
     ahead += one.makespan;
     late += other.makespan;

@@ -43,8 +43,8 @@ class Log : public SearchObserver {
 public:
   void begin(const SearchStart &start) override { numbers.push_back(start.makespan); }
   void observe(const SearchTrial &trial) override {
-    for (int64_t number : {static_cast<int64_t>(trial.phase), static_cast<int64_t>(trial.verdict), trial.makespan,
-                           static_cast<int64_t>(trial.peak), trial.steps, trial.stepsSoFar, trial.best,
+    for (int64_t number : {static_cast<int64_t>(llvm::hash_value(trial.phase)), static_cast<int64_t>(trial.verdict),
+                           trial.makespan, static_cast<int64_t>(trial.peak), trial.steps, trial.stepsSoFar, trial.best,
                            static_cast<int64_t>(trial.buckets)})
       numbers.push_back(number);
   }

@@ -66,10 +66,10 @@ TEST_P(Gaps, OfTrainingSteps) {
 
 INSTANTIATE_TEST_SUITE_P(
     Quality, Gaps,
-    ::testing::Values(GapCase{8, false, false, 0, 0, 11700}, GapCase{8, true, true, 0, 0, 14400},
+    ::testing::Values(GapCase{8, false, false, 0, 0, 13700}, GapCase{8, true, true, 0, 0, 14400},
                       GapCase{8, true, false, 250000, 0, 3000}, GapCase{8, false, true, 250000, 0, 3200},
-                      GapCase{3, false, false, 0, 0, 2800}, GapCase{3, false, true, 0, 0, 36700},
-                      GapCase{3, true, false, 250000, 0, 2800}, GapCase{3, true, true, 250000, 0, 25800},
+                      GapCase{3, false, false, 0, 0, 3400}, GapCase{3, false, true, 0, 0, 36700},
+                      GapCase{3, true, false, 250000, 0, 3400}, GapCase{3, true, true, 250000, 0, 25800},
                       GapCase{8, false, false, 0, 400000, 11000}, GapCase{8, true, true, 0, 400000, 9700},
                       GapCase{3, false, true, 0, 400000, 33500}, GapCase{3, true, true, 250000, 400000, 22500}));
 
@@ -78,7 +78,7 @@ DecodedSchedule decode(const ScheduleFacts &facts, const Policy &policy) {
   Decoder decoder(facts);
   Reference reference(facts, identityOrder(facts.problem));
   DecodedSchedule decoded;
-  EXPECT_TRUE(decoder.run(reference, policy, kUnlimited, std::numeric_limits<Ns>::max(), {}, decoded));
+  EXPECT_TRUE(decoder.run(reference, policy, kUnlimited, std::numeric_limits<Ns>::max(), decoded));
   return decoded;
 }
 
@@ -163,10 +163,10 @@ Ns costOf(const Problem &problem, const Bucket &bucket) {
          (shared > 0 ? problem.copyCost(shared, shared) : 0);
 }
 
-// Tests that windows are searched where moves of single nodes are stuck: on programs full of collectives, hybrids and
-// futures that came in, every one of which is on the way of others. Without windows the mean gap is 4,163 ppm, with
-// them 1,429.
-TEST(Windows, FreeStuckMoves) {
+// Tests that the search comes close to the bound where many things stand in each other's way: on programs full of
+// collectives, hybrids and futures that came in. If moves never lengthen an order, the mean gap is NNN ppm, otherwise
+// MMM.
+TEST(Search, IsNotStuckInCrowdedPrograms) {
   constexpr uint64_t kFirst = 1120, kPrograms = 60;
   int64_t gaps = 0;
   for (uint64_t seed = kFirst; seed < kFirst + kPrograms; ++seed) {
@@ -183,7 +183,7 @@ TEST(Windows, FreeStuckMoves) {
     options.bucketing = false;
     gaps += gapOf(randomProblem(seed, shape), options);
   }
-  EXPECT_LE(gaps / static_cast<int64_t>(kPrograms), 2000);
+  EXPECT_LE(gaps / static_cast<int64_t>(kPrograms), 1500);
 }
 
 // Tests that a decode merges only if the bucket, its copies included, costs less than its members do apart.

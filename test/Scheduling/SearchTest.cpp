@@ -15,6 +15,7 @@
 #include "CommSched/Scheduling/Solver/Scheduler.h"
 #include "RandomProblem.h"
 #include "Solver/Portfolio.h"
+#include "Solver/SearchPhases.h"
 #include "gtest/gtest.h"
 #include <set>
 
@@ -23,7 +24,7 @@ using namespace commsched::test;
 
 namespace commsched {
 struct SearchTestAccess {
-  static bool accept(Search &search, const DecodedSchedule &decoded) { return search.accept(decoded); }
+  static bool accept(Search &search, const DecodedSchedule &decoded) { return search.state.accept(decoded); }
 };
 } // namespace commsched
 
@@ -120,10 +121,10 @@ public:
       EXPECT_EQ(trial.makespan, trial.best);
     }
     EXPECT_NE(trial.verdict, SearchVerdict::Rejected);
-    EXPECT_EQ(trial.phase == SearchPhase::Exact && !trial.policy.empty(), false);
+    EXPECT_TRUE(trial.isDecode || trial.policy.empty());
     best = trial.best;
     ++trials;
-    seen[static_cast<size_t>(trial.phase)] = true;
+    seen.insert(trial.phase);
   }
   void end(const SearchEnd &end) override {
     EXPECT_TRUE(running);
@@ -137,12 +138,12 @@ public:
   Ns best = 0;
   int64_t steps = 0, allSteps = 0, trials = 0;
   int32_t searches = 0;
-  std::array<bool, kNumSearchPhases> seen = {};
+  std::set<llvm::StringRef> seen;
 };
 
 // Tests that observers see every trial of both searches, in an order that makes sense, and change nothing.
 TEST(SearchObserver, SeesEveryTrialAndChangesNothing) {
-  std::array<bool, kNumSearchPhases> seen = {};
+  std::set<llvm::StringRef> seen;
   for (uint64_t seed = 0; seed < 60; ++seed) {
     RandomOptions shape;
     shape.nodes = 5 + static_cast<int32_t>(seed % 80);
@@ -164,76 +165,33 @@ TEST(SearchObserver, SeesEveryTrialAndChangesNothing) {
     EXPECT_EQ(statistics.total().trials, watcher.trials);
     // Each search counts the given order as its first incumbent.
     EXPECT_EQ(statistics.total().incumbents + watcher.searches, watched.incumbents) << "seed " << seed;
-    for (size_t phase = 0; phase < kNumSearchPhases; ++phase)
-      seen[phase] = seen[phase] || watcher.seen[phase];
+    seen.insert(watcher.seen.begin(), watcher.seen.end());
   }
-  for (bool phase : seen)
-    EXPECT_TRUE(phase) << "a phase without a trial";
+  for (const SearchPhase &phase : searchPhases())
+    EXPECT_TRUE(seen.count(phase.name)) << phase.name.str() << " makes no trial";
 }
 
-// Tests that each of the numbers that help most is a value of its knob, and changes a policy.
-TEST(Portfolio, TuningsAreValuesOfKnobs) {
-  std::set<std::pair<int32_t, int32_t>> seen;
-  for (KnobValue setting : tunings()) {
-    ASSERT_GE(setting.value, 0);
-    ASSERT_LT(setting.value, numValues(setting.knob));
-    EXPECT_TRUE(seen.insert({setting.knob, setting.value}).second) << setting.knob << ", " << setting.value;
-    Policy before, after = withKnob(before, setting.knob, setting.value, /*limit=*/Bytes(1) << 40);
-    EXPECT_TRUE(areEqual(before, before));
-    EXPECT_EQ(areEqual(before, after), areEqual(after, before));
-  }
-}
-
-/// Counts the trials whose policy caps buckets that computes need at `cap`, and is otherwise smallBucketPolicy().
-class CapCounter : public SearchObserver {
-public:
-  explicit CapCounter(Bytes cap) : cap(cap) {}
-  void begin(const SearchStart &) override {}
-  void observe(const SearchTrial &trial) override {
-    Policy policy = smallBucketPolicy(kUnlimited);
-    policy.maxNeeded = cap;
-    llvm::SmallVector<PolicyValue, 8> wanted;
-    describePolicy(policy, wanted);
-    count += llvm::equal(trial.policy, wanted, [](const PolicyValue &a, const PolicyValue &b) {
-      return a.name == b.name && a.value == b.value;
-    });
-  }
-  void end(const SearchEnd &) override {}
-  Bytes cap;
-  int64_t count = 0;
-};
-
-// Tests that a search tries small buckets, that a first answer does not take the time for that, and that small ones are
-// never larger than others.
-TEST(Portfolio, SmallBucketsAreAPartOfTheLimit) {
-  EXPECT_EQ(smallBucketPolicy(Bytes(64) << 30).maxNeeded, Policy().maxNeeded);
-  EXPECT_EQ(smallBucketPolicy(Bytes(1) << 50).maxNeeded, Policy().maxNeeded);
-  EXPECT_EQ(smallBucketPolicy(Bytes(32) << 30).maxNeeded, Bytes(512) << 20);
+// Tests that a phase that the options leave out makes no trial, and that the others run as before.
+TEST(Search, LeavesOutPhases) {
   Problem problem = layeredProblem(2, {6, 4, 2, false, 8});
-  ScheduleFacts facts(problem, /*bucketing=*/true);
-  Order given = identityOrder(problem);
-  const Bytes limit = 64 * peakOf(problem, given);
-  for (int64_t effort : {0, 40000}) {
-    CapCounter counter(limit / 64);
+  for (const SearchPhase &phase : searchPhases()) {
+    Watcher watcher;
     ScheduleOptions options;
-    options.observers = {&counter};
-    Search search(facts, options, Reference(facts, given), limit);
-    search.run(effort, /*bound=*/0);
-    EXPECT_EQ(counter.count > 0, effort > 0);
+    options.effort = 40000;
+    options.observers = {&watcher};
+    options.withoutPhases = {phase.name.str()};
+    Schedule answer = schedule(problem, options);
+    EXPECT_FALSE(watcher.seen.count(phase.name)) << phase.name.str();
+    EXPECT_EQ(answer.defect, "");
+    EXPECT_LE(answer.makespan, answer.inputMakespan);
   }
 }
 
-/// Notes which policies there were, whatever their deadlines, and whether moves that shortened nothing were followed by
-/// further moves.
+/// Notes which policies there were, whatever their deadlines.
 class PolicyList : public SearchObserver {
 public:
   void begin(const SearchStart &) override {}
-  void observe(const SearchTrial &trial) override {
-    seen.insert(textOf(trial.policy));
-    bool isMove = trial.phase == SearchPhase::Moves;
-    wentOn |= isMove && wasFruitless;
-    wasFruitless = isMove && trial.verdict == SearchVerdict::CutOff;
-  }
+  void observe(const SearchTrial &trial) override { seen.insert(textOf(trial.policy)); }
   void end(const SearchEnd &) override {}
   static std::string textOf(llvm::ArrayRef<PolicyValue> policy) {
     std::string text;
@@ -243,7 +201,6 @@ public:
     return text;
   }
   std::set<std::string> seen;
-  bool wentOn = false, wasFruitless = false;
 };
 
 // Tests that a search decodes the sampled policies, and that a first answer does not take the time for that.
@@ -270,30 +227,43 @@ TEST(Portfolio, SampledPoliciesAreDecoded) {
   }
 }
 
-/// Whether the moves of a search go on when they have shortened nothing, for one of some problems of so many layers.
-static bool movesGoOn(int32_t layers, bool bucketing) {
-  bool wentOn = false;
-  for (uint64_t seed = 0; seed < 4; ++seed) {
+/// Looks at the slices of the moves.
+class SliceCounter : public SearchObserver {
+public:
+  void begin(const SearchStart &) override { fruitless = 0; }
+  void observe(const SearchTrial &trial) override {
+    if (trial.phase != "moves")
+      return;
+    fruitless = trial.verdict == SearchVerdict::CutOff ? fruitless + 1 : 0;
+    most = std::max(most, fruitless);
+  }
+  void end(const SearchEnd &) override {}
+  int32_t fruitless = 0, most = 0;
+};
+
+/// The largest number of slices of the moves one after the other that find nothing, for some problems of so many
+/// layers.
+static int32_t mostFruitlessSlices(int32_t layers, bool bucketing, int64_t effort) {
+  SliceCounter counter;
+  for (uint64_t seed = 0; seed < 2; ++seed) {
     Problem problem = layeredProblem(seed, {layers, 4, 2, false, 8});
     ScheduleFacts facts(problem, bucketing);
     Order given = identityOrder(problem);
-    PolicyList list;
     ScheduleOptions options;
-    options.observers = {&list};
+    options.observers = {&counter};
     Search search(facts, options, Reference(facts, given), peakOf(problem, given));
-    search.run(/*effort=*/200000, /*bound=*/0);
+    search.run(effort, /*bound=*/0);
     EXPECT_EQ(search.defect(), "");
-    wentOn |= list.wentOn;
   }
-  return wentOn;
+  return counter.most;
 }
 
-// Tests that the moves go on when they shorten nothing, because they may lengthen the order, with buckets and in small
-// problems, and that they end then in large problems without buckets.
-TEST(Search, MovesMayLengthen) {
-  EXPECT_TRUE(movesGoOn(/*layers=*/6, /*bucketing=*/true));
-  EXPECT_TRUE(movesGoOn(/*layers=*/6, /*bucketing=*/false));
-  EXPECT_FALSE(movesGoOn(/*layers=*/200, /*bucketing=*/false));
+// Tests that moves that find nothing end after a few slices, and that where moves may lengthen the order, with buckets
+// and in small problems, as many slices without lengthening follow.
+TEST(Search, MovesEndIfTheyFindNothing) {
+  EXPECT_EQ(mostFruitlessSlices(/*layers=*/6, /*bucketing=*/true, /*effort=*/400000), 16);
+  EXPECT_EQ(mostFruitlessSlices(/*layers=*/6, /*bucketing=*/false, /*effort=*/400000), 16);
+  EXPECT_EQ(mostFruitlessSlices(/*layers=*/200, /*bucketing=*/false, /*effort=*/2000000), 8);
 }
 
 /// Remembers which searches there were.

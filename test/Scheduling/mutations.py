@@ -106,7 +106,7 @@ MUTATIONS = [
     # The gate in front of an incumbent.
     mutation(
         "no decode is verified",
-        "Solver/Search.cpp",
+        "Solver/SearchState.cpp",
         (
             "if (std::string why = verify(facts.problem, candidate, requirements); !why.empty())",
             "if (std::string why; !why.empty())",
@@ -115,9 +115,9 @@ MUTATIONS = [
     ),
     mutation(
         "a decode's clocks are believed",
-        "Solver/Search.cpp",
-        ("candidate.claims = {decoded.makespan, ", "candidate.claims = {makespanOf(carried, candidate.order), "),
-        ("if (makespanOf(carried, candidate.order) != decoded.makespan)", "if (false)"),
+        "Solver/SearchState.cpp",
+        ("candidate.claims = {decoded.makespan, ", "candidate.claims = {makespanOf(merged, candidate.order), "),
+        ("if (makespanOf(merged, candidate.order) != decoded.makespan)", "if (false)"),
         killer="SearchTest.RefusesClocksThatAreWrong",
     ),
     mutation(
@@ -135,16 +135,9 @@ MUTATIONS = [
     # Quality.
     mutation(
         "a portfolio of one policy",
-        "Solver/SearchPolicies.cpp",
-        ("policies = portfolio(facts, limit);", "policies(1, portfolio(facts, limit).front());"),
+        "Solver/SearchPhases.cpp",
+        ("policies = portfolio(state.facts);", "policies(1, portfolio(state.facts).front());"),
         killer="graph llama3-8b-64-fsdp-bw",
-    ),
-    mutation(
-        "no sweep and no climb",
-        "Solver/Search.cpp",
-        ("  sweep(best);\n", ""),
-        ("    climb();\n", ""),
-        killer="SearchObserver.SeesEveryTrialAndChangesNothing",
     ),
     mutation(
         "lanes are not fed ahead",
@@ -281,8 +274,8 @@ MUTATIONS = [
     ),
     mutation(
         "no moves of single nodes",
-        "Solver/Search.cpp",
-        ("  if (units)\n    return;\n", "  return;\n"),
+        "Solver/MovePhase.cpp",
+        ("  if (state.hasUnits || state.isDone())\n", "  if (true)\n"),
         killer="graph llama3-8b-64-fsdp-fw",
     ),
     # The description of a bucket, and what carries it out.
@@ -434,12 +427,6 @@ MUTATIONS = [
         ("if (!isFirst && issues[entry->second] > issues[node])", "if (false)"),
         killer="AnswerVerifier.OrdersDoNotNeedEdges",
     ),
-    mutation(
-        "small buckets are not tried",
-        "Solver/SearchPolicies.cpp",
-        ("        trySmallBuckets();\n", "        spent += 0;\n"),
-        killer="Portfolio.SmallBucketsAreAPartOfTheLimit",
-    ),
     # Copies and latencies in bounds.
     mutation(
         "what is put off has two latencies",
@@ -474,15 +461,15 @@ MUTATIONS = [
     # Samples and annealing.
     mutation(
         "sampled policies are not decoded",
-        "Solver/SearchPolicies.cpp",
-        ("        trySamples();\n", "        spent += 0;\n"),
+        "Solver/SearchPhases.cpp",
+        ("if (state.facts.bucketing && !state.isFirstAnswer())", "if (false)"),
         killer="Portfolio.SampledPoliciesAreDecoded",
     ),
     mutation(
         "moves never lengthen an order",
-        "Solver/Search.cpp",
-        ("Ns slack = anneals ? slackAfter(spentBefore - begin, budget - begin) : 0;", "Ns slack = 0; (void)anneals;"),
-        killer="Search.MovesMayLengthen",
+        "Solver/MovePhase.cpp",
+        ("    if (!anneals || coolings >= kCoolings)\n", "    if (coolings >= 0)\n"),
+        killer="Search.IsNotStuckInCrowdedPrograms",
     ),
     mutation(
         "the slack of moves is not used",
@@ -587,25 +574,6 @@ MUTATIONS = [
         "Bounds/BucketPairs.cpp",
         ("if (key.cap >= 0 && bytes > key.cap)", "if (bytes > 0)"),
         killer="BucketPairs.ApartOrTogether",
-    ),
-    # Windows.
-    mutation(
-        "no window is searched where moves are stuck",
-        "Solver/Search.cpp",
-        ("if (!improved && !anneals && searchWindows(slice))", "if (false)"),
-        killer="Windows.FreeStuckMoves",
-    ),
-    mutation(
-        "a window forgets what waits for its collectives behind it",
-        "Solver/WindowSearch.cpp",
-        ("tail = std::max(tail, timeline.tailAt(positions[user]));", "tail = -1;"),
-        killer="WindowSearch.IsTheBestOfAllOrders",
-    ),
-    mutation(
-        "a window frees what is touched behind it",
-        "Solver/WindowSearch.cpp",
-        ("buffer.liveOut || lastUse[id] >= last});", "buffer.liveOut});"),
-        killer="WindowSearch.IsTheBestOfAllOrders",
     ),
     # Other scales of the collectives' times.
     mutation(

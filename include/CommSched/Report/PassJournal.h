@@ -128,7 +128,7 @@ llvm::json::Array toJSON(llvm::ArrayRef<PassRecord> passes);
 /// One line per pass and block, if there are several passes, and the collectives that moved most.
 void printPasses(llvm::ArrayRef<PassRecord> passes, llvm::raw_ostream &os);
 
-/// What a search did, in one line: "412 tried, 17 kept, 3 times shorter; last by climb; 2000000 steps".
+/// What a search did, in one line: "412 tried, 3 shorter than all before, the last by moves; 2000000 steps".
 std::string describeSearch(const SearchStatistics &search);
 
 } // namespace commsched

@@ -22,7 +22,6 @@ void Clock::reset(const Reference &reference, const Policy &policy) {
   for (NodeId node = 0; node < problem.size(); ++node)
     remainingFusable += facts.isFusable(node) ? problem.nodes[node].cost : 0;
   horizon = mulDiv(facts.horizonBase(), policy.horizon, kPermille);
-  slack = policy.slack;
   problem.beginLanes(laneFree);
   laneLeft = facts.load;
   ends.assign(problem.size(), 0);

@@ -73,7 +73,7 @@ public:
   /// By how much the work of a communication lane that is left is shorter than the estimate of the time that is left,
   /// ns.
   Ns slackOf(LaneId lane) const {
-    return std::max(horizon, compute + remainingCompute + slack) - beginOn(lane) - laneLeft[lane];
+    return std::max(horizon, compute + remainingCompute) - beginOn(lane) - laneLeft[lane];
   }
   /// The makespan of what has been placed; nothing may follow.
   Ns makespan();
@@ -83,7 +83,7 @@ public:
   Ns remaining() const { return remainingCompute; }
 
   /// When something that is due at `due` of the reference's compute time has to be there, ns.
-  Ns deadlineOf(Ns due) const { return std::max(horizon, compute + remainingCompute + slack) - referenceCompute + due; }
+  Ns deadlineOf(Ns due) const { return std::max(horizon, compute + remainingCompute) - referenceCompute + due; }
 
   /// Moves the lanes over a compute or hybrid.
   void runCompute(NodeId node);
@@ -141,7 +141,7 @@ private:
   Ns remainingCompute = 0, remainingFusable = 0;
   /// The estimate of the makespan, its least distance from the remaining compute time, and the reference's compute
   /// time.
-  Ns horizon = 0, slack = 0, referenceCompute = 0;
+  Ns horizon = 0, referenceCompute = 0;
   /// Indexed by lane: when it is free, and the work that has not been issued; and by node (for starts).
   std::vector<Ns> laneFree, laneLeft, ends;
   /// The clock of shared resources, or null without contention; by start, its collective there; and the last one.

@@ -33,7 +33,7 @@ Ns ComputeQueue::keyOf(const Reference &reference, const Policy &policy, NodeId 
 }
 
 /// A wait ranks just before its first user. Ties keep the order of the reference.
-void ComputeQueue::reset(const Reference &reference, const Policy &policy, llvm::ArrayRef<Ns> bias) {
+void ComputeQueue::reset(const Reference &reference, const Policy &policy) {
   struct Entry {
     Ns key;
     int32_t position;
@@ -44,7 +44,7 @@ void ComputeQueue::reset(const Reference &reference, const Policy &policy, llvm:
   entries.reserve(problem.size());
   for (NodeId node : llvm::reverse(reference.order)) {
     const Node &info = problem.nodes[node];
-    key[node] = keyOf(reference, policy, node) + (bias.empty() ? 0 : bias[node]);
+    key[node] = keyOf(reference, policy, node);
     if (info.kind == NodeKind::Start)
       continue;
     if (info.kind == NodeKind::Wait) {

@@ -26,8 +26,8 @@ class ComputeQueue {
 public:
   explicit ComputeQueue(const ScheduleFacts &facts) : facts(facts) {}
 
-  /// Empties the queue and ranks all nodes. `bias` is added to the keys of nodes, ns; empty for none. O(N log N + E).
-  void reset(const Reference &reference, const Policy &policy, llvm::ArrayRef<Ns> bias);
+  /// Empties the queue and ranks all nodes. O(N log N + E).
+  void reset(const Reference &reference, const Policy &policy);
 
   void insert(NodeId node) { ready.insert(rank[node]); }
 

@@ -15,9 +15,8 @@
 
 using namespace commsched;
 
-bool Decoder::run(const Reference &reference, const Policy &policy, Bytes limit, Ns cutoff, llvm::ArrayRef<Ns> bias,
-                  DecodedSchedule &result) {
-  if (!schedule.reset(reference, policy, limit, bias, result))
+bool Decoder::run(const Reference &reference, const Policy &policy, Bytes limit, Ns cutoff, DecodedSchedule &result) {
+  if (!schedule.reset(reference, policy, limit, result))
     return false;
   issuer.reset();
   while (!schedule.isComplete()) {

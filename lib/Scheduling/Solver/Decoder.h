@@ -28,10 +28,9 @@ public:
   explicit Decoder(const ScheduleFacts &facts) : schedule(facts), issuer(schedule) {}
 
   /// Decodes `policy` under `limit`. Returns false if the reference exceeds the limit, or as soon as the makespan
-  /// cannot be below `cutoff`; then `result` holds a prefix. `bias` is added to the keys of nodes, ns; empty for none.
+  /// cannot be below `cutoff`; then `result` holds a prefix.
   /// O((touches + trials) log N).
-  bool run(const Reference &reference, const Policy &policy, Bytes limit, Ns cutoff, llvm::ArrayRef<Ns> bias,
-           DecodedSchedule &result);
+  bool run(const Reference &reference, const Policy &policy, Bytes limit, Ns cutoff, DecodedSchedule &result);
 
 private:
   void placeWhatIsFree();

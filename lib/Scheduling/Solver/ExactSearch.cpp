@@ -23,12 +23,10 @@ static constexpr size_t kMaxRemembered = 200000, kMaxPerSet = 12;
 /// Number of nodes that can be visited in the time of one step.
 static constexpr int64_t kNodesPerStep = 4;
 
-ExactSearch::ExactSearch(const Problem &problem, Bytes limit, Ns cutoff, FinalTails finalTails)
-    : problem(problem), limit(limit), cutoff(cutoff), tails(std::move(finalTails)), before(problem.size(), 0),
-      allocates(problem.size(), 0), path(problem.size(), 0), endOf(problem.size(), 0), pathOfWaits(problem.size(), 0),
-      waits(problem.size(), 0), users(problem.buffers.size(), 0) {
-  tails.lanes.resize(std::max<LaneId>(problem.numLanes(), 1), 0);
-  tails.ends.resize(problem.size(), -1);
+ExactSearch::ExactSearch(const Problem &problem, Bytes limit, Ns cutoff)
+    : problem(problem), limit(limit), cutoff(cutoff), before(problem.size(), 0), allocates(problem.size(), 0),
+      path(problem.size(), 0), endOf(problem.size(), 0), pathOfWaits(problem.size(), 0), waits(problem.size(), 0),
+      users(problem.buffers.size(), 0) {
   for (NodeId node = 0; node < problem.size(); ++node) {
     for (NodeId pred : problem.preds[node])
       before[node] |= bit(pred);
@@ -48,17 +46,15 @@ ExactSearch::ExactSearch(const Problem &problem, Bytes limit, Ns cutoff, FinalTa
   }
   for (NodeId node = problem.size() - 1; node >= 0; --node) {
     const Node &info = problem.nodes[node];
-    Ns rest = tails.compute;
-    pathOfWaits[node] = std::max<Ns>(tails.ends[node], 0);
+    Ns rest = 0;
     for (NodeId user : problem.succs[node]) {
       rest = std::max(rest, path[user]);
       bool waits = problem.nodes[user].kind == NodeKind::Wait && problem.nodes[user].start == node;
       if (waits || llvm::is_contained(awaitedInRegion(user), node))
         pathOfWaits[node] = std::max(pathOfWaits[node], path[user]);
     }
-    path[node] = info.kind == NodeKind::Start
-                     ? std::max(info.cost + std::max(pathOfWaits[node], tails.lanes[info.lane]), info.issue + rest)
-                     : info.cost + rest;
+    path[node] =
+        info.kind == NodeKind::Start ? std::max(info.cost + pathOfWaits[node], info.issue + rest) : info.cost + rest;
   }
 }
 
@@ -139,17 +135,15 @@ ExactSearch::State ExactSearch::after(const State &state, NodeId node) {
 
 /// A lower bound on the makespan of every order that begins with this prefix, ns. Exact if it is a whole order.
 Ns ExactSearch::bound(const State &state) const {
-  Ns left = 0, result = state.compute + tails.compute;
+  Ns left = 0, result = state.compute;
   llvm::SmallVector<Ns, 8> load(problem.numLanes(), 0), after(problem.numLanes(), INT64_MAX);
-  for (auto [lane, tail] : llvm::zip_equal(state.laneFree, tails.lanes))
-    result = std::max(result, lane + tail);
+  for (Ns lane : state.laneFree)
+    result = std::max(result, lane);
   for (NodeId node = 0; node < problem.size(); ++node) {
     const Node &info = problem.nodes[node];
     if (state.done & bit(node)) {
       if (waits[node] & ~state.done)
         result = std::max(result, endOf[node] + pathOfWaits[node]);
-      else if (tails.ends[node] >= 0)
-        result = std::max(result, endOf[node] + tails.ends[node]);
       continue;
     }
     result = std::max(result, state.compute + path[node]);
@@ -159,13 +153,12 @@ Ns ExactSearch::bound(const State &state) const {
     if (info.kind != NodeKind::Start && info.kind != NodeKind::Hybrid)
       continue;
     load[info.lane] += info.cost;
-    after[info.lane] = std::min(after[info.lane], info.kind == NodeKind::Start ? pathOfWaits[node] : tails.compute);
+    after[info.lane] = std::min(after[info.lane], info.kind == NodeKind::Start ? pathOfWaits[node] : 0);
   }
-  result = std::max(result, state.compute + left + tails.compute);
+  result = std::max(result, state.compute + left);
   for (LaneId lane = 1; lane < problem.numLanes(); ++lane)
     if (load[lane] > 0)
-      result = std::max(result, std::max(state.compute, state.laneFree[lane]) + load[lane] +
-                                    std::max(after[lane], tails.lanes[lane]));
+      result = std::max(result, std::max(state.compute, state.laneFree[lane]) + load[lane] + after[lane]);
   return result;
 }
 

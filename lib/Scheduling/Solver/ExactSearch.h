@@ -19,29 +19,16 @@
 
 namespace commsched {
 
-/// What follows the last node of a problem that is a part of a larger one: the longest times from its clocks to the
-/// end of the larger one, ns.
-struct FinalTails {
-  /// From the compute lane's clock. No other tail is longer.
-  Ns compute = 0;
-  /// By lane; 0 for lanes beyond the end of the list.
-  std::vector<Ns> lanes;
-  /// By start, from the end of its collective through nodes behind the problem that wait for it; negative, as beyond
-  /// the end of the list, if there are none.
-  std::vector<Ns> ends;
-};
-
 /// Branch and bound over the prefixes of legal orders, within a peak limit, without buckets. The live bytes follow from
 /// the set of nodes of a prefix. Dominance: a prefix is dropped if another prefix of the same set has no later clock on
-/// any lane. The makespan of an order is the largest sum of a clock behind its last node and the tail of that clock;
-/// without tails, the largest clock.
+/// any lane.
 class ExactSearch {
 public:
   /// Limit on the number of nodes: a set of nodes is one 64-bit word, and DenseMap reserves the two largest keys.
   static constexpr NodeId kMaxNodes = 62;
 
   /// Prepares a search for orders shorter than `cutoff`, ns. `problem` has at most kMaxNodes nodes. O(N + E).
-  ExactSearch(const Problem &problem, Bytes limit, Ns cutoff, FinalTails tails = {});
+  ExactSearch(const Problem &problem, Bytes limit, Ns cutoff);
 
   /// Searches until `steps` are spent; they are counted down. Returns whether the enumeration is complete: then order()
   /// is optimal, or no order is shorter than the cutoff. A prefix takes O(N) time and counts as N / 4 steps; their
@@ -66,9 +53,7 @@ private:
 
   static Set bit(NodeId node) { return Set(1) << node; }
   /// Whether the end of a start that has been placed matters to what follows.
-  bool isAwaited(const State &state, NodeId start) const {
-    return (waits[start] & ~state.done) != 0 || tails.ends[start] >= 0;
-  }
+  bool isAwaited(const State &state, NodeId start) const { return (waits[start] & ~state.done) != 0; }
   bool isReady(const State &state, NodeId node) const;
   bool fits(const State &state, NodeId node) const;
   bool helpsOnly(const State &state, NodeId node) const;
@@ -84,7 +69,6 @@ private:
   const Problem &problem;
   const Bytes limit;
   Ns cutoff;
-  FinalTails tails;
   int64_t *left = nullptr;
 
   /// Indexed by node: the nodes that must precede it.

@@ -17,7 +17,7 @@
 
 using namespace commsched;
 
-void LaneQueues::reset(const Reference &reference, const Policy &policy, llvm::ArrayRef<Ns> bias) {
+void LaneQueues::reset(const Reference &reference, const Policy &policy) {
   const Problem &problem = facts.problem;
   Ns total = reference.computeBefore.back();
   Ns yielding = mulDiv(policy.terminalDelay, facts.medianCollective, kPermille);
@@ -29,8 +29,6 @@ void LaneQueues::reset(const Reference &reference, const Policy &policy, llvm::A
                     ? reference.computeBefore[reference.position[node]] + yielding
                     : std::min(total - facts.tail[node],
                                reference.computeBefore[std::min(reference.need[node], problem.size())]);
-    if (!bias.empty())
-      due[node] += bias[node];
   }
   assignQueues();
   rank.assign(problem.size(), kNone);

@@ -38,8 +38,8 @@ class LaneQueues {
 public:
   explicit LaneQueues(const ScheduleFacts &facts) : facts(facts) {}
 
-  /// Empties the queues and ranks all starts. `bias` is added to due times, ns; empty for none. O(N log N).
-  void reset(const Reference &reference, const Policy &policy, llvm::ArrayRef<Ns> bias);
+  /// Empties the queues and ranks all starts. O(N log N).
+  void reset(const Reference &reference, const Policy &policy);
 
   void insert(NodeId start) {
     LaneQueue &queue = queues[queueOf[start]];

@@ -19,8 +19,7 @@ using namespace commsched;
 PartialSchedule::PartialSchedule(const ScheduleFacts &facts)
     : facts(facts), problem(facts.problem), clock(facts), computes(facts), starts(facts), memory(facts.problem) {}
 
-bool PartialSchedule::reset(const Reference &reference, const Policy &policy, Bytes limit, llvm::ArrayRef<Ns> bias,
-                            DecodedSchedule &into) {
+bool PartialSchedule::reset(const Reference &reference, const Policy &policy, Bytes limit, DecodedSchedule &into) {
   theReference = &reference;
   thePolicy = policy;
   result = &into;
@@ -29,8 +28,8 @@ bool PartialSchedule::reset(const Reference &reference, const Policy &policy, By
   result->work = problem.size();
   if (!memory.reset(reference.order, reference.position, limit))
     return false;
-  computes.reset(reference, policy, bias);
-  starts.reset(reference, policy, bias);
+  computes.reset(reference, policy);
+  starts.reset(reference, policy);
   clock.reset(reference, policy);
   placed.assign(problem.size(), 0);
   pendingEdges = facts.enteringEdges;

@@ -34,8 +34,7 @@ public:
 
   /// Begins a new schedule in `result`. Returns false if the reference exceeds `limit`. The three references have to
   /// outlive the decode. O((N + touches) log N).
-  bool reset(const Reference &reference, const Policy &policy, Bytes limit, llvm::ArrayRef<Ns> bias,
-             DecodedSchedule &result);
+  bool reset(const Reference &reference, const Policy &policy, Bytes limit, DecodedSchedule &result);
   /// Writes makespan and peak into the result.
   void finish();
 

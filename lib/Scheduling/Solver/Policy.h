@@ -59,14 +59,10 @@ struct Policy {
   int64_t terminalSlack = -1;
   /// Limit on the gathered bytes that are in flight or wait for their use. A start that is late ignores it.
   Bytes prefetch = kUnlimited;
-  /// The share of the memory limit that the decode uses.
-  int32_t limitShare = 1000;
 
   // Deadlines: absolute times follow from an estimate of the makespan, never less than what computes will need.
   /// The estimate, as a share of the larger of compute load and critical path.
   int64_t horizon = 1100;
-  /// The estimate exceeds the remaining compute time by at least this much, ns.
-  Ns slack = 0;
 
   // Buckets.
   FormChoice form = FormChoice::Cheaper;

@@ -6,8 +6,8 @@
 //
 //===------------------------------------------------------------------------------------------===//
 //
-// The one entry to the solver. The given order is the first incumbent; a portfolio of decodes and then a local search
-// over their policies improve on it for as long as the effort lasts. Every incumbent passes verify(). Equal
+// The one entry to the solver. The given order is the first incumbent; decodes of a few policies and then moves of single
+// nodes improve on it for as long as the effort lasts. Every incumbent passes verify(). Equal
 // input and options give equal output: effort is counted in steps, not in time.
 //
 //===------------------------------------------------------------------------------------------===//
@@ -54,6 +54,8 @@ struct ScheduleOptions {
   /// carried out, and an order of it. Empty: none. The given order is an answer whether it meets the condition or not.
   /// A call counts as some steps of effort.
   std::function<bool(const Problem &carried, llvm::ArrayRef<NodeId> order)> admits;
+  /// The names of phases of the search (docs/Scheduler.md) that are left out.
+  std::vector<std::string> withoutPhases;
   /// Runs the first decodes, which do not depend on each other. The answer is the same for any number of threads. The
   /// functions of the problem (MergeKey::cost and the like) are then called on these threads.
   Executor executor;
@@ -63,7 +65,7 @@ struct ScheduleOptions {
 inline constexpr int64_t kDefaultEffort = 3000000;
 /// ... and less for small ones, of which a module may have many.
 inline constexpr int64_t defaultEffort(NodeId nodes) {
-  return std::min<int64_t>(kDefaultEffort, 50000 + int64_t(1000) * nodes);
+  return std::min<int64_t>(kDefaultEffort, 400000 + int64_t(1000) * nodes);
 }
 
 /// Schedules `problem`, which has to be valid (Problem::validate). Near-linear for a first answer, then in proportion

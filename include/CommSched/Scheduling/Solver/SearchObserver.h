@@ -15,53 +15,29 @@
 #define COMMSCHED_SCHEDULING_SOLVER_SEARCHOBSERVER_H
 
 #include "CommSched/Scheduling/Model/Problem.h"
-#include <array>
+#include "llvm/ADT/MapVector.h"
 
 namespace commsched {
 
-/// The part of a search that makes a trial.
-enum class SearchPhase : uint8_t {
-  /// Decodes the fixed portfolio of policies.
-  Portfolio,
-  /// Decodes with deadlines that follow from the best makespan so far.
-  Deadlines,
-  /// Enumerates the orders of a small problem, or of windows of the best order.
-  Exact,
-  /// Changes one number of the best policy after another.
-  Sweep,
-  /// Changes a few points at random (iterated local search).
-  Climb,
-  /// Moves single nodes of the best answer, and changes its buckets.
-  Moves,
-};
-inline constexpr size_t kNumSearchPhases = 6;
-/// "portfolio", "deadlines", "exact", "sweep", "climb" or "moves".
-llvm::StringRef stringify(SearchPhase phase);
+/// The order that a decode falls back to: the given one, or one that leaves more of the limit free.
+enum class SearchReference : uint8_t { Given, Roomy };
 
-/// The order that a decode falls back to: the given one, one that leaves more of the limit free, or the incumbent's.
-enum class SearchReference : uint8_t { Given, Roomy, Incumbent };
-
-/// "given", "roomy", "incumbent".
+/// "given", "roomy".
 llvm::StringRef stringify(SearchReference reference);
 
 /// What the search does with a trial.
 enum class SearchVerdict : uint8_t {
   /// It is the new answer: shorter than the best one so far, and the verifier agrees.
   Incumbent,
-  /// It is not the answer, but the search may continue from it.
-  Kept,
-  /// It is complete and not short enough to continue from.
+  /// It is complete, and not shorter than the best one so far.
   Dropped,
   /// It was given up before its end: it cannot become short enough, or does not fit the limit.
   CutOff,
   /// The verifier refuses it: a defect of the solver.
   Rejected,
 };
-/// "incumbent", "kept", "dropped", "cut off" or "rejected".
+/// "incumbent", "dropped", "cut off" or "rejected".
 llvm::StringRef stringify(SearchVerdict verdict);
-
-/// Why a trial of `phase` got its verdict, as half a sentence: "shorter than the best answer so far".
-llvm::StringRef describeVerdict(SearchPhase phase, SearchVerdict verdict);
 
 /// One number of a policy that differs from its default.
 struct PolicyValue {
@@ -76,24 +52,21 @@ struct SearchStart {
   NodeId nodes = 0;
   /// Steps that the search may spend.
   int64_t effort = 0;
-  /// The seed of the phase Climb.
-  uint64_t seed = 0;
   /// Limit on the peak, bytes; kUnlimited or more for no limit.
   Bytes limit = 0;
   /// The first incumbent's makespan, and the makespan at which the search ends, ns.
   Ns makespan = 0, target = 0;
 };
 
-/// One trial: a decode, or an enumeration.
+/// One trial: a decode of a policy, a slice of the moves, or an enumeration.
 struct SearchTrial {
-  SearchPhase phase = SearchPhase::Portfolio;
+  /// The name of the phase that makes it.
+  llvm::StringRef phase;
   SearchVerdict verdict = SearchVerdict::CutOff;
-  /// The policy that was decoded; empty for an enumeration.
+  /// Whether a policy was decoded, which one, and what the decode falls back to.
+  bool isDecode = false;
   llvm::ArrayRef<PolicyValue> policy;
-  /// What the decode falls back to.
   SearchReference reference = SearchReference::Given;
-  /// Number of nodes whose keys are shifted at random.
-  NodeId shifted = 0;
   /// Makespan with slow-downs, ns, peak, bytes, and number of buckets. 0 if the trial was cut off.
   Ns makespan = 0;
   Bytes peak = 0;
@@ -103,6 +76,9 @@ struct SearchTrial {
   /// The best makespan after the trial, ns.
   Ns best = 0;
 };
+
+/// Why a trial got its verdict, as half a sentence: "shorter than the best answer so far".
+llvm::StringRef describeVerdict(const SearchTrial &trial);
 
 /// The end of a search.
 struct SearchEnd {
@@ -126,7 +102,7 @@ class SearchStatistics : public SearchObserver {
 public:
   /// Of one phase, over all searches.
   struct Phase {
-    int64_t trials = 0, kept = 0, incumbents = 0, steps = 0;
+    int64_t trials = 0, incumbents = 0, steps = 0;
   };
 
   void begin(const SearchStart &) override { ++searches; }
@@ -137,11 +113,10 @@ public:
   Phase total() const;
 
   int32_t searches = 0;
-  /// Indexed by SearchPhase.
-  std::array<Phase, kNumSearchPhases> phases;
-  /// Whether any trial became the answer, and the phase of the last one that did.
-  bool improved = false;
-  SearchPhase lastImprovement = SearchPhase::Portfolio;
+  /// By the names of the phases that made a trial, in the order in which they did.
+  llvm::MapVector<llvm::StringRef, Phase> phases;
+  /// The phase of the last trial that became the answer; empty if none did.
+  llvm::StringRef lastImprovement;
 };
 
 } // namespace commsched
